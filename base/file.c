@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int fail(struct rb_why *why, const char *verb, const char *path)
+{
+    int number = errno;
+
+    return rb_why_set(why, rb_error_from_errno(number), "cannot %s %s: %s", verb, path,
+                      strerror(number));
+}
+
+int rb_file_read(const char *path, uint64_t limit, struct rb_buffer *ret, struct rb_why *why)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int err = 0;
+
+    if (fd < 0)
+        return fail(why, "open", path);
+    for (;;) {
+        ssize_t got = read(fd, rb_buffer_reserve(ret, 65536), 65536);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            err = fail(why, "read", path);
+        if (got <= 0)
+            break;
+        ret->size += (size_t)got;
+        if (ret->size > limit) {
+            err = rb_why_set(why, RB_ELIMIT, "%s is larger than %llu bytes", path,
+                             (unsigned long long)limit);
+            break;
+        }
+    }
+    rb_buffer_reserve(ret, 0);
+    close(fd);
+    return err;
+}
+
+static int write_all(int fd, const char *bytes, size_t size)
+{
+    while (size) {
+        ssize_t put = write(fd, bytes, size);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return -1;
+        bytes += put;
+        size -= (size_t)put;
+    }
+    return 0;
+}
+
+int rb_file_sync_folder(const char *path, struct rb_why *why)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int err = 0;
+
+    if (fd < 0)
+        return fail(why, "open", path);
+    if (fsync(fd) < 0 && errno != EINVAL)
+        err = fail(why, "sync", path);
+    close(fd);
+    return err;
+}
+
+static int sync_parent(const char *path, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *folder = rb_string(path);
+    char *slash = strrchr(folder, '/');
+
+    if (!slash)
+        return rb_file_sync_folder(".", why);
+    slash[slash == folder] = '\0';
+    return rb_file_sync_folder(folder, why);
+}
+
+int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *temporary = rb_format("%s.%d.tmp", path, (int)getpid());
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int err = 0;
+
+    if (fd < 0)
+        return fail(why, "create", temporary);
+    if (write_all(fd, bytes, size) < 0 || fsync(fd) < 0)
+        err = fail(why, "write", path);
+    if (close(fd) < 0 && !err)
+        err = fail(why, "write", path);
+    if (!err && rename(temporary, path) < 0)
+        err = fail(why, "rename", path);
+    if (err) {
+        unlink(temporary);
+        return err;
+    }
+    return sync_parent(path, why);
+}
+
+int rb_file_make_folder(const char *path, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *part = rb_string(path);
+
+    for (char *at = part + 1;; at++) {
+        char kept = *at;
+
+        if (kept != '/' && kept != '\0')
+            continue;
+        *at = '\0';
+        if (mkdir(part, 0700) < 0 && errno != EEXIST)
+            return fail(why, "make folder", part);
+        *at = kept;
+        if (!kept)
+            return 0;
+    }
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+    (void)status;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+int rb_file_remove(const char *path, struct rb_why *why)
+{
+    struct stat status;
+
+    if (lstat(path, &status) < 0)
+        return errno == ENOENT ? 0 : fail(why, "look at", path);
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        return fail(why, "remove", path);
+    return 0;
+}
+
+int rb_map_open(const char *path, struct rb_map *ret, struct rb_why *why)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    void *memory = NULL;
+    int err = 0;
+
+    if (fd < 0)
+        return fail(why, "open", path);
+    if (fstat(fd, &status) < 0)
+        err = fail(why, "look at", path);
+    else if (!S_ISREG(status.st_mode))
+        err = rb_why_set(why, RB_EINVAL, "%s is not a regular file", path);
+    else if (status.st_size > 0)
+        memory = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        err = fail(why, "map", path);
+    close(fd);
+    if (err)
+        return err;
+    *ret = (struct rb_map){memory, (size_t)status.st_size};
+    return 0;
+}
+
+void rb_map_close(struct rb_map *map)
+{
+    if (map->data)
+        munmap((void *)map->data, map->size);
+    *map = (struct rb_map){0};
+}

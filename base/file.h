@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whole files: read, map, write so that a crash leaves the old or the new one, never half. */
+#ifndef RB_BASE_FILE_H
+#define RB_BASE_FILE_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rb_buffer;
+
+/* Read all of `path`.  RB_ELIMIT above `limit` bytes. */
+int rb_file_read(const char *path, uint64_t limit, struct rb_buffer *ret, struct rb_why *why);
+
+/* Write under a temporary name, fsync, rename, fsync the folder. */
+int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_why *why);
+
+/* Make the folder and those above it, mode 0700 for new ones. */
+int rb_file_make_folder(const char *path, struct rb_why *why);
+
+/* Remove a file or a whole folder; what is not there is no error. */
+int rb_file_remove(const char *path, struct rb_why *why);
+
+/* fsync a folder, so that a rename in it is on disk. */
+int rb_file_sync_folder(const char *path, struct rb_why *why);
+
+/* A file as read-only memory. */
+struct rb_map {
+    const uint8_t *data; /* NULL for an empty file */
+    size_t size;
+};
+int rb_map_open(const char *path, struct rb_map *ret, struct rb_why *why);
+void rb_map_close(struct rb_map *map);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Collectives: what a step may ask of the other workers of its configuration.
+ *
+ * worker > [coll] > links (shared memory, unix, TCP)
+ *
+ * A `struct rb_coll` is one group of ranks at one configuration.  It never changes size; a new
+ * configuration opens a new group, and frames of the old one cannot reach it.  Calls block the
+ * calling thread and may be made by one thread at a time.  None can hang: a peer whose link ends
+ * makes every call return RB_EPEER, rb_coll_cancel makes them return RB_ECANCELED, and a peer that
+ * sends something else than this group's protocol ends the link.  After an error the group is of no
+ * further use but to be asked who is lost, and closed.
+ *
+ * Sums are of integers modulo 2^32, so the algorithm cannot change a bit of them. */
+#ifndef RB_COLL_COLL_H
+#define RB_COLL_COLL_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rb_coll;
+struct rb_listener;
+
+/* ---- Meeting ---------------------------------------------------------------------------------
+ * A listener is a worker's door for its peers: a unix socket at `path` and a TCP port at `host`
+ * (port 0: any), one for the life of the process.  Connections that arrive are kept by the number
+ * of the configuration that they name until rb_coll_open asks for them. */
+int rb_listener_open(const char *path, const char *host, struct rb_listener **ret_listener,
+                     struct rb_why *why);
+/* "unix:PATH", "tcp:HOST:PORT": what peers need, best first; NULL past the last. */
+const char *rb_listener_address(const struct rb_listener *listener, int i);
+void rb_listener_close(struct rb_listener *listener);
+
+struct rb_coll_member {
+    const char *worker; /* unique name of the process */
+    const char *const *addresses;
+    int n_addresses;
+};
+
+struct rb_group {
+    const char *job;
+    uint32_t configuration;
+    const char *digest; /* of members and plan: peers with another one are refused */
+    int rank, size;
+    const struct rb_coll_member *members; /* by rank */
+};
+
+/* Connect to everyone in `group` (copied).  Blocks until all are there, at most `timeout_ms`;
+ * *cancel (may be NULL) set to true by another thread ends the wait within 50 ms.  Workers on one
+ * host get shared memory, else unix, else TCP.  May run beside the step of another group.
+ *
+ * RB_ETIMEOUT names who is missing. */
+int rb_coll_open(struct rb_listener *listener, const struct rb_group *group, int timeout_ms,
+                 const volatile bool *cancel, struct rb_coll **ret_coll, struct rb_why *why);
+
+int rb_coll_rank(const struct rb_coll *coll);
+int rb_coll_size(const struct rb_coll *coll);
+
+/* ---- Calls ----------------------------------------------------------------------------------
+ * Every rank makes the same calls in the same order.  `tag` says which (step, attempt, bucket ...
+ * mixed as the caller likes); ranks that disagree on a tag or a length get RB_EINTERNAL. */
+
+/* out[i] = sum over ranks of in[i]; `in` is left as it is.  in != out. */
+int rb_coll_sum(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out, size_t n,
+                struct rb_why *why);
+
+/* all[r * bytes ..] = what rank r gave. */
+int rb_coll_gather(struct rb_coll *coll, uint64_t tag, const void *mine, void *all, size_t bytes,
+                   struct rb_why *why);
+
+/* Everyone gets root's bytes. */
+int rb_coll_broadcast(struct rb_coll *coll, uint64_t tag, int root, void *bytes, size_t size,
+                      struct rb_why *why);
+
+/* From one rank to another. */
+int rb_coll_send(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, size_t size,
+                 struct rb_why *why);
+int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, size_t size,
+                    struct rb_why *why);
+
+/* ---- Ends -----------------------------------------------------------------------------------*/
+
+/* From any thread: pending and later calls return RB_ECANCELED. */
+void rb_coll_cancel(struct rb_coll *coll);
+
+/* Is the link to `rank` ended?  Looks without blocking; safe from any thread. */
+bool rb_coll_lost(struct rb_coll *coll, int rank);
+
+uint64_t rb_coll_bytes_sent(const struct rb_coll *coll);
+void rb_coll_close(struct rb_coll *coll);
+
+#endif

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Data sets: files as numbered samples.
+ *
+ * job file > [source] > daemon (counts and checks at submit), worker (reads while training)
+ *
+ * Files are mapped and never copied whole; any sample is found in constant time, so the order is a
+ * keyed permutation (data/order.h) and needs no coordination. */
+#ifndef RB_DATA_SOURCE_H
+#define RB_DATA_SOURCE_H
+
+#include "base/error.h"
+#include "proto/dtype.h"
+
+#include <stdint.h>
+
+struct rb_source;
+
+/* What a source is made of, before and after opening. */
+struct rb_source_options {
+    const char *path;
+    const char *targets; /* labels file; NULL: none, or the sequence's next elements */
+    const char *format;  /* text | npy | idx | tokens; NULL: by the content and the name */
+    int64_t seq_len;     /* text and tokens: elements in a sample; 0 elsewhere */
+};
+
+/* One sample of each slot: shape without the batch axis. */
+struct rb_source_info {
+    const char *format;
+    int64_t samples;
+    struct rb_tensor_type features; /* text, tokens: I64 [seq_len] */
+    struct rb_tensor_type targets;  /* text, tokens: I64 [seq_len], the next element of each;
+                                       dtype RB_NONE where there are none */
+    int64_t largest;                /* text: 255; integer targets and tokens: the largest value */
+};
+
+/* Open and check: header against size, features against targets.
+ *
+ * text: bytes; sample i covers bytes [i*seq_len, i*seq_len + seq_len], the last as target only.
+ * tokens: llm.c (.bin, magic 20240520 u16 or 20240801 u32) and nanoGPT (bare u16), likewise.
+ * npy: C order, first axis samples: f4 f8 i4 i8 u1 b1 and others as in notes; f8 becomes F32.
+ * idx: U8 images and labels; images become F32 in 0..1, shaped as the file says.
+ *
+ * Messages name the file, what was found and what was expected. */
+int rb_source_open(const struct rb_source_options *options, struct rb_source **ret_source,
+                   struct rb_why *why);
+const struct rb_source_info *rb_source_info(const struct rb_source *source);
+void rb_source_close(struct rb_source *source);
+
+/* Copy sample `i`, converted to the slot's dtype in `info`.  NULL: that slot is not wanted. */
+void rb_source_read(const struct rb_source *source, int64_t i, void *features, void *targets);
+
+#endif

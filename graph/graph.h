@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graph of one microbatch: values and the nodes that make them, in an order that can be run.
+ *
+ * model.onnx > import > [graph] > fold, fuse, loss, autodiff > plan
+ *
+ * Shapes are known: import binds the batch axis.  Operators are those of proto/operators.h, already
+ * normalised (axes counted from 0, defaults written out), so no later stage knows ONNX.  All memory
+ * is the graph's arena's. */
+#ifndef RB_GRAPH_GRAPH_H
+#define RB_GRAPH_GRAPH_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "proto/dtype.h"
+#include "proto/operators.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rb_buffer;
+
+enum rb_role {
+    RB_VALUE_TEMP,   /* made by a node */
+    RB_VALUE_INPUT,  /* given with each microbatch: "features", "targets" */
+    RB_VALUE_WEIGHT, /* trained (or frozen, see `frozen`) */
+    RB_VALUE_BUFFER, /* from the model, never trained by gradients: running statistics, masks */
+    RB_VALUE_CONST,  /* known now; `data` holds it */
+};
+
+struct rb_value {
+    int id; /* index in graph->values */
+    enum rb_role role;
+    const char *name;
+    struct rb_tensor_type type;
+    const void *data;       /* CONST; WEIGHT and BUFFER: initial contents */
+    struct rb_node *maker;  /* TEMP */
+    int output;             /* which of the maker's outputs */
+    bool frozen;            /* WEIGHT that takes no gradient */
+    bool statistic;         /* BUFFER that a training BatchNormalization keeps up to date */
+    float momentum;         /* statistic: what is kept of the old value */
+};
+
+struct rb_node {
+    int id; /* index in graph->nodes */
+    enum rb_op op;
+    const char *name; /* the ONNX node's, or the forward node's with a suffix */
+    int n_in, n_out;
+    struct rb_value **in, **out; /* NULL: absent */
+    struct rb_graph_attribute *attributes;
+    int n_attributes;
+};
+
+struct rb_graph_attribute {
+    const char *key;
+    int64_t *ints;
+    int n_ints;
+    float *floats;
+    int n_floats;
+};
+
+/* What a microbatch contributes to a variable: a gradient (each use of a tied weight is its own),
+ * or a statistic of the microbatch. */
+struct rb_contribution {
+    struct rb_value *variable;
+    struct rb_value *value;
+};
+
+struct rb_graph {
+    struct rb_arena arena;
+    int64_t batch; /* samples */
+    bool train;
+    struct rb_value **values;
+    int n_values;
+    struct rb_node **nodes; /* in an order that can be run */
+    int n_nodes;
+    struct rb_value *features, *targets; /* inputs; targets NULL before a loss that needs them */
+    struct rb_value **outputs;           /* of the model */
+    int n_outputs;
+    /* After rb_loss_attach: */
+    struct rb_value *loss, *count, *correct; /* correct may be NULL */
+    bool mean_of_means; /* the graph averages by itself and its tail was not recognised */
+    /* After rb_autodiff: */
+    struct rb_contribution *contributions;
+    int n_contributions;
+};
+
+struct rb_graph *rb_graph_new(void);
+void rb_graph_free(struct rb_graph *graph);
+
+/* ---- Building ---------------------------------------------------------------------------------
+ * rb_graph_node infers the outputs' types (graph/shapes.c) and appends; outputs it makes are TEMP.
+ * A missing optional input is NULL.  want_out: bit i set makes output i, else it is absent. */
+struct rb_value *rb_graph_value(struct rb_graph *graph, enum rb_role role, const char *name,
+                                const struct rb_tensor_type *type, const void *data);
+int rb_graph_node(struct rb_graph *graph, enum rb_op op, const char *name, int n_in,
+                  struct rb_value *const *in, int n_attributes,
+                  const struct rb_graph_attribute *attributes, unsigned want_out,
+                  const struct rb_tensor_type *given_type, /* for operators whose output type is
+                                                              not in their inputs: RESHAPE, EXPAND,
+                                                              CAST, SLICE_GRAD, ...; else NULL */
+                  struct rb_node **ret_node, struct rb_why *why);
+struct rb_value *rb_graph_int64s(struct rb_graph *graph, const char *name, const int64_t *data,
+                                 int n);
+struct rb_value *rb_graph_scalar(struct rb_graph *graph, float x);
+
+/* One attribute, copied into the arena by rb_graph_node. */
+struct rb_graph_attribute rb_attr_ints(const char *key, const int64_t *ints, int n);
+struct rb_graph_attribute rb_attr_float(const char *key, const float *value);
+int64_t rb_node_int(const struct rb_node *node, const char *key, int64_t otherwise);
+float rb_node_float(const struct rb_node *node, const char *key, float otherwise);
+const struct rb_graph_attribute *rb_node_attribute(const struct rb_node *node, const char *key);
+
+/* The text form: a line a node, "%7 = MatMul(%3, w:fc1.weight) {transB 1} : float32[4,128]". */
+void rb_graph_print(const struct rb_graph *graph, struct rb_buffer *out);
+
+#endif

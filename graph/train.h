@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a model to its training graph: loss, fusion, gradient.
+ *
+ * import > [loss] > [fuse] > [autodiff] > plan
+ *
+ * These run in this order and each decides bits, so they run once, when a job is submitted. */
+#ifndef RB_GRAPH_TRAIN_H
+#define RB_GRAPH_TRAIN_H
+
+#include "graph/graph.h"
+
+struct rb_loss_options {
+    const char *type; /* cross_entropy | mse | bce_with_logits | graph */
+    int64_t ignore_index;
+    double label_smoothing;
+    struct rb_tensor_type targets; /* one sample's (no batch axis); dtype RB_NONE: none */
+};
+
+/* Append the loss to the model's first output: sums over samples and the count of valid targets.
+ * `graph`: the model's own output is the loss; where its tail is a mean that is recognised it is
+ * rewritten to sum and count, else mean_of_means is set. */
+int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options,
+                   struct rb_why *why);
+
+/* Merge nodes that one kernel does better (MatMul + Add of a row: a bias), drop what nobody reads. */
+int rb_fuse(struct rb_graph *graph, struct rb_why *why);
+
+/* Append the gradient of the loss with respect to every weight that is not frozen; fill
+ * graph->contributions (statistics of BatchNormalization included).  Gradients that meet at an
+ * activation are added as a left fold in the order of the forward nodes that use it.  The message
+ * names the first node that cannot be differentiated and why. */
+int rb_autodiff(struct rb_graph *graph, struct rb_why *why);
+
+#endif

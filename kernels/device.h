@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices: the one door to arithmetic.  What a device does decides bits; where it does it does not.
+ *
+ * plan > worker (interpreter) > [device] > cpu | cuda
+ *
+ * A device has one thread of its own: the caller's.  Everything that may allocate, compile or fail
+ * for a wrong shape happens in prepare; running a kernel allocates nothing and cannot fail.  The
+ * result of a kernel depends on its inputs and its key alone: never on addresses, on what ran
+ * before, on other processes or on the number of the device. */
+#ifndef RB_KERNELS_DEVICE_H
+#define RB_KERNELS_DEVICE_H
+
+#include "base/error.h"
+#include "proto/dtype.h"
+#include "proto/operators.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rb_device;
+struct rb_kernel;
+
+struct rb_attribute {
+    const char *key; /* as in proto/operators.h */
+    const int64_t *ints;
+    int n_ints;
+    const float *floats;
+    int n_floats;
+};
+
+/* An operator with the types it will see.  dtype RB_NONE: that input or output is absent. */
+struct rb_call {
+    enum rb_op op;
+    uint32_t id; /* the instruction's id: keys randomness */
+    int n_in, n_out;
+    const struct rb_tensor_type *in, *out;
+    const struct rb_attribute *attributes;
+    int n_attributes;
+};
+
+/* An attribute's first value, or `otherwise` where it is absent. */
+int64_t rb_call_int(const struct rb_call *call, const char *key, int64_t otherwise);
+float rb_call_float(const struct rb_call *call, const char *key, float otherwise);
+const struct rb_attribute *rb_call_attribute(const struct rb_call *call, const char *key);
+
+/* What the random numbers of a run are keyed by, beside the instruction's id. */
+struct rb_key {
+    uint64_t seed, step;
+    uint32_t microbatch;
+};
+
+/* Open device `index` of `kind` ("cpu").  `speed` of 1.0 is the device as it is. */
+int rb_device_open(const char *kind, int index, struct rb_device **ret_device, struct rb_why *why);
+void rb_device_close(struct rb_device *device);
+
+/* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 onednn-2.6.3 threads=1
+ * rubato-0.1".  Static text. */
+const char *rb_device_numeric_class(const char *kind);
+
+/* Zeroed memory, 64-byte aligned (2 MiB where large).  NULL when there is none. */
+void *rb_device_alloc(struct rb_device *device, size_t bytes);
+void rb_device_free(struct rb_device *device, void *memory);
+
+/* Make `call` ready to run.  RB_EUNSUPPORTED (and a sentence naming operator, types and what is
+ * missing) where the device cannot. */
+int rb_kernel_prepare(struct rb_device *device, const struct rb_call *call,
+                      struct rb_kernel **ret_kernel, struct rb_why *why);
+
+/* in, out: an address each, NULL for absent ones.  An output never overlaps an input. */
+void rb_kernel_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                   const struct rb_key *key);
+void rb_kernel_free(struct rb_kernel *kernel);
+
+/* ---- Arithmetic on the flat state (design 1.1) ------------------------------------------------
+ *
+ * Ranges of equal length `n`; exponents are powers of two: value = integer * 2^-exponent. */
+
+/* sum[i] += round(g[i] * weight * 2^exponent), to nearest even.  `limit` = (2^31-1) / summands.
+ *
+ * Where |rounded| > limit, *overflow becomes true and the summand is clamped to it; a NaN adds 0.
+ * *largest is raised to the largest bits of |g[i] * weight| as an unsigned integer, so a NaN or an
+ * infinity shows as >= 0x7f800000. */
+void rb_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
+                  int exponent, int32_t limit, uint32_t *largest, bool *overflow);
+
+/* Sum of squares of sum[i] * 2^-exponent * scale, in double, in a fixed order that depends on n
+ * alone. */
+double rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
+                        double scale);
+
+/* One optimizer step on gradients sum[i] * 2^-exponent * scale (scale: 1/count and clipping). */
+struct rb_adamw {
+    float lr, beta1, beta2, eps, weight_decay; /* weight_decay 0 where the variable has none */
+    float correction1, correction2;            /* 1 - beta^t */
+};
+void rb_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
+                    size_t n, int exponent, float scale, const struct rb_adamw *how);
+
+struct rb_sgd {
+    float lr, momentum, weight_decay;
+    bool nesterov, first; /* first: the buffer becomes the gradient, as in PyTorch */
+};
+void rb_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
+                  int exponent, float scale, const struct rb_sgd *how);
+
+/* A running statistic: w[i] = keep * w[i] + sum[i] * 2^-exponent. */
+void rb_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
+                        int exponent, float keep);
+
+#endif

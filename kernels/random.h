@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Random numbers as a function: Philox4x32-10 (Salmon et al., SC 2011; library Random123).
+ *
+ * Element i of instruction `id` draws word i%4 of the block with
+ *     counter = { low 32 bits of i/4, high 32 bits of i/4, id, microbatch }
+ *     key     = { low 32 bits of k, high 32 bits of k },  k = mix64(seed + mix64(step))
+ * mix64 being the finalizer of SplitMix64.  A dropout keeps the element where the word is
+ * >= round(ratio * 2^32). */
+#ifndef RB_KERNELS_RANDOM_H
+#define RB_KERNELS_RANDOM_H
+
+#include "kernels/device.h"
+
+/* Words for elements [first, first + n); first a multiple of 4. */
+void rb_random_words(const struct rb_key *key, uint32_t id, uint64_t first, uint32_t *ret_words,
+                     size_t n);
+
+#endif

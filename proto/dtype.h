@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Element types; the numbers are ONNX's TensorProto.DataType. */
+#ifndef RB_PROTO_DTYPE_H
+#define RB_PROTO_DTYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RB_DTYPE_MAP(X)                                                                            \
+    X(1, F32, "float32", 4)                                                                        \
+    X(2, U8, "uint8", 1)                                                                           \
+    X(3, I8, "int8", 1)                                                                            \
+    X(5, I16, "int16", 2)                                                                          \
+    X(4, U16, "uint16", 2)                                                                         \
+    X(6, I32, "int32", 4)                                                                          \
+    X(7, I64, "int64", 8)                                                                          \
+    X(9, BOOL, "bool", 1)                                                                          \
+    X(10, F16, "float16", 2)                                                                       \
+    X(11, F64, "float64", 8)                                                                       \
+    X(16, BF16, "bfloat16", 2)
+
+enum rb_dtype {
+    RB_NONE = 0,
+#define X(number, name, text, size) RB_##name = number,
+    RB_DTYPE_MAP(X)
+#undef X
+};
+
+enum { RB_MAX_RANK = 8 };
+
+/* A row-major tensor's type; dtype RB_NONE stands for an absent one. */
+struct rb_tensor_type {
+    enum rb_dtype dtype;
+    int rank;
+    int64_t dim[RB_MAX_RANK];
+};
+
+const char *rb_dtype_text(enum rb_dtype dtype); /* "?" for an unknown one */
+size_t rb_dtype_size(enum rb_dtype dtype);      /* 0 for an unknown one */
+
+static inline int64_t rb_tensor_elements(const struct rb_tensor_type *type)
+{
+    int64_t count = 1;
+
+    for (int i = 0; i < type->rank; i++)
+        count *= type->dim[i];
+    return count;
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The job file as a value: read, overridden, checked, completed.
+ *
+ * job.yaml > [spec] > Spec (complete) > daemon, plan */
+#ifndef RB_PROTO_SPEC_H
+#define RB_PROTO_SPEC_H
+
+#include "base/error.h"
+#include "spec.pb-c.h"
+
+/* Read `path`, apply n overrides "spec.key=value", check and complete: defaults filled in, paths made
+ * absolute (from the job file's folder), name taken from metadata.  Every message carries file, line
+ * and column where there are any.  Free with rb__job_file__free_unpacked. */
+int rb_spec_read(const char *path, const char *const *overrides, int n, Rb__JobFile **ret_job,
+                 struct rb_why *why);
+
+/* The same from memory; `folder` is what relative paths count from. */
+int rb_spec_parse(const char *file, const char *folder, const char *text, size_t size,
+                  const char *const *overrides, int n, Rb__JobFile **ret_job, struct rb_why *why);
+
+/* Ranges and words of a complete spec; called by both of the above and by the daemon. */
+int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why);
+
+/* Steps in all, given how many samples an epoch has and how many tokens a sample (0: none). */
+int64_t rb_spec_steps(const Rb__Spec *spec, int64_t samples, int64_t tokens_a_sample);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The interpreter: a Program made ready on a device, and run.
+ *
+ * Model > [program] > kernels
+ *
+ * Preparing creates every kernel and resolves every address; running is a loop over a table. */
+#ifndef RB_WORKER_PROGRAM_H
+#define RB_WORKER_PROGRAM_H
+
+#include "base/error.h"
+#include "kernels/device.h"
+#include "plan.pb-c.h"
+
+#include <stdatomic.h>
+
+struct rb_program;
+
+/* What programs of one model share. */
+struct rb_program_memory {
+    float *state;        /* flat fp32 state: variables TRAINED and STATISTIC */
+    void *fixed;         /* FIXED variables, at their byte offsets */
+    const void *constants;
+    void *arena;         /* the largest arena_bytes of the programs that use it */
+};
+
+int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const Rb__Program *program,
+                       const struct rb_program_memory *memory, struct rb_program **ret_program,
+                       struct rb_why *why);
+void rb_program_free(struct rb_program *program);
+
+/* Where input `slot` of the program is read from: fill it before each run. */
+void *rb_program_input(struct rb_program *program, int slot);
+
+/* Address of a tensor of the program. */
+void *rb_program_tensor(struct rb_program *program, int tensor);
+
+/* Run it all; `after(instruction, context)` (may be NULL) is called behind each instruction.
+ * *stop (may be NULL) set by another thread ends the run between two instructions: RB_ECANCELED. */
+int rb_program_run(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
+                   void (*after)(int instruction, void *context), void *context);
+
+#endif
