@@ -38,6 +38,8 @@ struct rb_value {
     bool frozen;            /* WEIGHT that takes no gradient */
     bool statistic;         /* BUFFER that a training BatchNormalization keeps up to date */
     float momentum;         /* statistic: what is kept of the old value */
+    struct rb_value *update; /* statistic, in a training graph: the output of the BATCH_NORM node
+                                (mean or variance) that import says keeps it up to date */
 };
 
 struct rb_node {
