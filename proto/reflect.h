@@ -4,8 +4,8 @@
  * job file, rubatod.yaml > [reflect] > Spec, Settings     facts > [reflect] > etcd, `-o json`
  *
  * Walks protobuf-c descriptors, so that a field written in a .proto file is known everywhere.  Names
- * are the field's in camelCase; enums are their value's name; 64-bit integers are JSON numbers;
- * bytes are not supported. */
+ * are the field's in camelCase; enums are their value's name; 64-bit integers are JSON numbers (those
+ * above 2^63-1, and "nan", "inf", "-inf" where a number should be, are strings); bytes are left out. */
 #ifndef RB_PROTO_REFLECT_H
 #define RB_PROTO_REFLECT_H
 
