@@ -30,7 +30,8 @@ int rb_safetensors_write(int fd, struct rb_safetensor *tensors, int n, uint64_t 
                          struct rb_why *why);
 
 /* Read a file nobody has to trust: sizes, overlaps, holes and duplicates are checked.  The data point
- * into `bytes`; free *ret_tensors (one allocation, names included) with free. */
+ * into `bytes`, in the order of the file, and may be unaligned (foreign writers need not pad): copy
+ * with memcpy.  Free *ret_tensors (one allocation, names included) with free. */
 int rb_safetensors_read(const void *bytes, size_t size, struct rb_safetensor **ret_tensors,
                         int *ret_n, struct rb_why *why);
 

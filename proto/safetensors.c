@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/safetensors.h"
+
+#include "base/arena.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { HEADER_LIMIT = 100000000 };
+
+/* In the order of the file: the reference writer sorts by its list of types from the end, so larger
+ * elements come first and every tensor is aligned to its own element. */
+static const struct {
+    enum rb_dtype dtype;
+    const char *name;
+} kinds[] = {
+    {RB_I64, "I64"},   {RB_F64, "F64"}, {RB_F32, "F32"},   {RB_I32, "I32"},
+    {RB_BF16, "BF16"}, {RB_F16, "F16"}, {RB_U16, "U16"},   {RB_I16, "I16"},
+    {RB_I8, "I8"},     {RB_U8, "U8"},   {RB_BOOL, "BOOL"},
+};
+
+static size_t kind_of(enum rb_dtype dtype)
+{
+    size_t i = 0;
+
+    while (i < RB_COUNT(kinds) && kinds[i].dtype != dtype)
+        i++;
+    return i;
+}
+
+static int compare(const void *left, const void *right)
+{
+    const struct rb_safetensor *a = left, *b = right;
+    size_t x = kind_of(a->type.dtype), y = kind_of(b->type.dtype);
+
+    return x != y ? (x < y ? -1 : 1) : strcmp(a->name, b->name);
+}
+
+static uint64_t tensor_bytes(const struct rb_safetensor *tensor)
+{
+    return (uint64_t)rb_tensor_elements(&tensor->type) * rb_dtype_size(tensor->type.dtype);
+}
+
+/* The escapes of the reference writer: short ones where JSON has them, the rest as \u00XX. */
+static void put_string(struct rb_buffer *out, const char *text)
+{
+    static const char shorts[][2] = {{'"', '"'},  {'\\', '\\'}, {'\b', 'b'}, {'\f', 'f'},
+                                     {'\n', 'n'}, {'\r', 'r'},  {'\t', 't'}};
+
+    rb_buffer_text(out, "\"");
+    for (; *text; text++) {
+        size_t i = 0;
+
+        while (i < RB_COUNT(shorts) && shorts[i][0] != *text)
+            i++;
+        if (i < RB_COUNT(shorts))
+            rb_buffer_format(out, "\\%c", shorts[i][1]);
+        else if ((unsigned char)*text < 0x20)
+            rb_buffer_format(out, "\\u%04x", (unsigned)*text);
+        else
+            rb_buffer_add(out, text, 1);
+    }
+    rb_buffer_text(out, "\"");
+}
+
+void rb_safetensors_header(struct rb_safetensor *tensors, int n, struct rb_buffer *out)
+{
+    size_t start = out->size;
+    uint64_t offset = 0, size;
+
+    if (n > 0)
+        qsort(tensors, (size_t)n, sizeof *tensors, compare);
+    rb_buffer_add(out, "\0\0\0\0\0\0\0\0", 8);
+    rb_buffer_text(out, "{");
+    for (int i = 0; i < n; i++) {
+        const struct rb_tensor_type *type = &tensors[i].type;
+
+        if (i)
+            rb_buffer_text(out, ",");
+        put_string(out, tensors[i].name);
+        rb_buffer_format(out, ":{\"dtype\":\"%s\",\"shape\":[", kinds[kind_of(type->dtype)].name);
+        for (int axis = 0; axis < type->rank; axis++)
+            rb_buffer_format(out, "%s%" PRId64, axis ? "," : "", type->dim[axis]);
+        size = tensor_bytes(&tensors[i]);
+        rb_buffer_format(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", offset,
+                         offset + size);
+        offset += size;
+    }
+    rb_buffer_text(out, "}");
+    while ((out->size - start) % 8)
+        rb_buffer_text(out, " ");
+    size = out->size - start - 8;
+    for (int i = 0; i < 8; i++)
+        out->data[start + (size_t)i] = (char)(size >> (8 * i));
+}
+
+/* ---- Writing ----------------------------------------------------------------------------------
+ */
+
+static int write_all(int fd, const void *data, uint64_t size, struct rb_why *why)
+{
+    const char *bytes = data;
+
+    while (size) {
+        ssize_t put = write(fd, bytes, size < (1u << 30) ? size : 1u << 30);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0) {
+            int number = errno;
+
+            return rb_why_set(why, rb_error_from_errno(number), "cannot write tensors: %s",
+                              strerror(number));
+        }
+        bytes += put;
+        size -= (uint64_t)put;
+    }
+    return 0;
+}
+
+int rb_safetensors_write(int fd, struct rb_safetensor *tensors, int n, uint64_t *ret_bytes,
+                         struct rb_why *why)
+{
+    struct rb_buffer header = {0};
+    uint64_t bytes;
+    int err;
+
+    rb_safetensors_header(tensors, n, &header);
+    bytes = header.size;
+    err = write_all(fd, header.data, header.size, why);
+    rb_buffer_done(&header);
+    for (int i = 0; i < n && !err; i++) {
+        err = write_all(fd, tensors[i].data, tensor_bytes(&tensors[i]), why);
+        if (err)
+            rb_why_add(why, err, "%s", tensors[i].name);
+        bytes += tensor_bytes(&tensors[i]);
+    }
+    if (!err && fsync(fd) < 0 && errno != EINVAL && errno != EROFS) {
+        int number = errno;
+
+        err = rb_why_set(why, rb_error_from_errno(number), "cannot sync tensors: %s",
+                         strerror(number));
+    }
+    if (!err && ret_bytes)
+        *ret_bytes = bytes;
+    return err;
+}
+
+/* ---- Reading ----------------------------------------------------------------------------------
+ */
+
+struct entry {
+    const char *name;
+    struct rb_tensor_type type;
+    uint64_t begin, end;
+};
+
+static int read_dtype(const json_t *json, enum rb_dtype *ret_dtype, struct rb_why *why)
+{
+    const char *text = json_string_value(json);
+
+    if (!text)
+        return rb_why_set(why, RB_EINVAL, "dtype is not a string");
+    for (size_t i = 0; i < RB_COUNT(kinds); i++) {
+        if (strcmp(kinds[i].name, text) == 0) {
+            *ret_dtype = kinds[i].dtype;
+            return 0;
+        }
+    }
+    return rb_why_set(why, RB_EUNSUPPORTED, "elements of type '%.16s' are not supported", text);
+}
+
+/* Shape and size agree, without a product that overflows. */
+static int read_shape(const json_t *json, struct entry *entry, struct rb_why *why)
+{
+    uint64_t bytes = rb_dtype_size(entry->type.dtype);
+    bool empty = false;
+
+    if (!json_is_array(json))
+        return rb_why_set(why, RB_EINVAL, "shape is not an array");
+    if (json_array_size(json) > RB_MAX_RANK)
+        return rb_why_set(why, RB_EUNSUPPORTED, "more than %d axes", RB_MAX_RANK);
+    entry->type.rank = (int)json_array_size(json);
+    for (int axis = 0; axis < entry->type.rank; axis++) {
+        const json_t *dim = json_array_get(json, (size_t)axis);
+
+        if (!json_is_integer(dim) || json_integer_value(dim) < 0)
+            return rb_why_set(why, RB_EINVAL, "shape has an axis that is no count");
+        entry->type.dim[axis] = json_integer_value(dim);
+        empty |= entry->type.dim[axis] == 0;
+    }
+    for (int axis = 0; axis < entry->type.rank; axis++) {
+        uint64_t dim = (uint64_t)entry->type.dim[axis];
+
+        if (__builtin_mul_overflow(bytes, dim ? dim : 1, &bytes) || bytes > INT64_MAX)
+            return rb_why_set(why, RB_EINVAL, "shape is larger than any file");
+    }
+    if ((empty ? 0 : bytes) != entry->end - entry->begin)
+        return rb_why_set(why, RB_EINVAL, "shape and data_offsets do not agree");
+    return 0;
+}
+
+static int read_entry(const json_t *json, uint64_t data_size, struct entry *entry,
+                      struct rb_why *why)
+{
+    const json_t *offsets = json_object_get(json, "data_offsets");
+    const json_t *begin = json_array_get(offsets, 0), *end = json_array_get(offsets, 1);
+    int err;
+
+    if (!json_is_object(json) || json_object_size(json) != 3)
+        return rb_why_set(why, RB_EINVAL, "expected dtype, shape and data_offsets");
+    if (json_array_size(offsets) != 2 || !json_is_integer(begin) || !json_is_integer(end) ||
+        json_integer_value(begin) < 0 || json_integer_value(end) < json_integer_value(begin) ||
+        (uint64_t)json_integer_value(end) > data_size)
+        return rb_why_set(why, RB_EINVAL, "data_offsets do not lie in the file");
+    entry->begin = (uint64_t)json_integer_value(begin);
+    entry->end = (uint64_t)json_integer_value(end);
+    err = read_dtype(json_object_get(json, "dtype"), &entry->type.dtype, why);
+    if (err)
+        return err;
+    return read_shape(json_object_get(json, "shape"), entry, why);
+}
+
+static int compare_entries(const void *left, const void *right)
+{
+    const struct entry *a = left, *b = right;
+
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    if (a->end != b->end)
+        return a->end < b->end ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static int check_metadata(const json_t *json, struct rb_why *why)
+{
+    const char *key;
+    const json_t *value;
+
+    if (!json_is_object(json))
+        return rb_why_set(why, RB_EINVAL, "__metadata__ is not an object");
+    json_object_foreach((json_t *)json, key, value)
+    {
+        if (!json_is_string(value))
+            return rb_why_set(why, RB_EINVAL, "__metadata__ holds more than strings");
+    }
+    return 0;
+}
+
+/* All tensors, in the order of their data, covering it with no hole and no overlap. */
+static int read_entries(const json_t *root, uint64_t data_size, struct entry *entries, size_t *n,
+                        struct rb_why *why)
+{
+    const char *key;
+    const json_t *value;
+    uint64_t at = 0;
+    int err;
+
+    json_object_foreach((json_t *)root, key, value)
+    {
+        if (strcmp(key, "__metadata__") == 0) {
+            err = check_metadata(value, why);
+            if (err)
+                return err;
+            continue;
+        }
+        entries[*n].name = key;
+        err = read_entry(value, data_size, &entries[(*n)++], why);
+        if (err)
+            return rb_why_add(why, err, "tensor '%.100s'", key);
+    }
+    if (*n)
+        qsort(entries, *n, sizeof *entries, compare_entries);
+    for (size_t i = 0; i < *n; at = entries[i++].end) {
+        if (entries[i].begin != at)
+            return rb_why_set(why, RB_EINVAL, "tensor '%.100s': data %s", entries[i].name,
+                              entries[i].begin < at ? "overlap" : "leave a hole");
+    }
+    if (at != data_size)
+        return rb_why_set(why, RB_EINVAL,
+                          "the tensors end at byte %" PRIu64 " of %" PRIu64 ": cut off or damaged",
+                          at, data_size);
+    return 0;
+}
+
+static void hand_out(const struct entry *entries, size_t n, const uint8_t *data,
+                     struct rb_safetensor **ret_tensors)
+{
+    size_t names = 0;
+    struct rb_safetensor *tensors;
+    char *name;
+
+    for (size_t i = 0; i < n; i++)
+        names += strlen(entries[i].name) + 1;
+    tensors = rb_alloc(n * sizeof *tensors + names + 1);
+    name = (char *)(tensors + n);
+    for (size_t i = 0; i < n; i++) {
+        size_t length = strlen(entries[i].name) + 1;
+
+        memcpy(name, entries[i].name, length);
+        tensors[i] = (struct rb_safetensor){name, entries[i].type, data + entries[i].begin};
+        name += length;
+    }
+    *ret_tensors = tensors;
+}
+
+int rb_safetensors_read(const void *bytes, size_t size, struct rb_safetensor **ret_tensors,
+                        int *ret_n, struct rb_why *why)
+{
+    const uint8_t *file = bytes;
+    RB_CLEANUP(rb_freep) struct entry *entries = NULL;
+    uint64_t header = 0;
+    json_error_t error;
+    json_t *root;
+    size_t n = 0;
+    int err;
+
+    if (size < 8)
+        return rb_why_set(why, RB_EINVAL, "too short for a safetensors file");
+    for (int i = 8; i-- > 0;)
+        header = header << 8 | file[i];
+    if (header > HEADER_LIMIT || header > size - 8)
+        return rb_why_set(why, RB_EINVAL,
+                          "not a safetensors file, or cut off: a header of %" PRIu64 " bytes",
+                          header);
+    if (header == 0 || file[8] != '{')
+        return rb_why_set(why, RB_EINVAL, "not a safetensors file: the header is no JSON object");
+    root = json_loadb((const char *)file + 8, (size_t)header, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        return rb_why_set(why, RB_EINVAL, "the safetensors header is not JSON: %s", error.text);
+    entries = rb_alloc((json_object_size(root) + 1) * sizeof *entries);
+    err = read_entries(root, size - 8 - header, entries, &n, why);
+    if (!err) {
+        hand_out(entries, n, file + 8 + header, ret_tensors);
+        *ret_n = (int)n;
+    }
+    json_decref(root);
+    return err;
+}
