@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One rubatod: the parts that main puts together, for those parts that need each other.
+ *
+ * main > [daemon] > coordinator, agent, RPC methods */
+#ifndef RB_DAEMON_DAEMON_H
+#define RB_DAEMON_DAEMON_H
+
+#include "daemon/blobs.h"
+#include "daemon/server.h"
+#include "daemon/store.h"
+#include "settings.pb-c.h"
+
+struct rb_agent;
+struct rb_coordinator;
+struct rb_methods;
+
+struct rb_daemon {
+    uv_loop_t *loop;
+    const Rb__DaemonSettings *settings; /* complete: state_dir absolute, node named */
+    const char *numeric_class;          /* of this node's devices */
+    struct rb_store *store;
+    struct rb_server *server;
+    struct rb_blobs *blobs;
+    struct rb_agent *agent;
+    struct rb_coordinator *coordinator;
+    struct rb_methods *methods;
+};
+
+#endif
