@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "proto/dtype.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rb_source;
@@ -19,8 +20,9 @@ struct rb_source;
 struct rb_source_options {
     const char *path;
     const char *targets; /* labels file; NULL: none, or the sequence's next elements */
-    const char *format;  /* text | npy | idx | tokens; NULL: by the content and the name */
-    int64_t seq_len;     /* text and tokens: elements in a sample; 0 elsewhere */
+    const char *format;  /* text | npy | idx | tokens; NULL, auto: by the content and the name */
+    int64_t seq_len;     /* text and tokens: elements in a sample; ignored elsewhere */
+    bool unscanned; /* do not read whole files for the largest values: a worker's quick start */
 };
 
 /* One sample of each slot: shape without the batch axis. */
@@ -30,23 +32,33 @@ struct rb_source_info {
     struct rb_tensor_type features; /* text, tokens: I64 [seq_len] */
     struct rb_tensor_type targets;  /* text, tokens: I64 [seq_len], the next element of each;
                                        dtype RB_NONE where there are none */
-    int64_t largest;                /* text: 255; integer targets and tokens: the largest value */
+    int64_t largest;                /* text: 255; integer targets and tokens: the largest value;
+                                       -1: no integers, or unscanned */
+    int64_t largest_feature;        /* the same of the features */
 };
 
 /* Open and check: header against size, features against targets.
  *
  * text: bytes; sample i covers bytes [i*seq_len, i*seq_len + seq_len], the last as target only.
  * tokens: llm.c (.bin, magic 20240520 u16 or 20240801 u32) and nanoGPT (bare u16), likewise.
- * npy: C order, first axis samples: f4 f8 i4 i8 u1 b1 and others as in notes; f8 becomes F32.
- * idx: U8 images and labels; images become F32 in 0..1, shaped as the file says.
+ * npy: versions 1 to 3, little-endian, C order, first axis samples.  Floats (f2 f4 f8) become F32,
+ *     integers (i1 i2 i4 i8 u1 u2 u4) I64, but bytes (u1) with two or more axes a sample are
+ *     images: as features they become F32 as they are, without scaling.  Truth values (b1) are
+ *     F32 as features and I64 as targets.
+ * idx: bytes (IDX type 8); features become F32 in 0..1 (value / 255), targets I64, shaped as the
+ *     file says.
+ * A targets file is npy or idx, found by its content, whatever the features are.  Sequences (text,
+ * tokens) have no targets file.
  *
- * Messages name the file, what was found and what was expected. */
+ * Messages name the file, what was found and what was expected.  A file that shrinks while it is
+ * mapped ends the process that reads it (SIGBUS), like any other death of a worker. */
 int rb_source_open(const struct rb_source_options *options, struct rb_source **ret_source,
                    struct rb_why *why);
 const struct rb_source_info *rb_source_info(const struct rb_source *source);
 void rb_source_close(struct rb_source *source);
 
-/* Copy sample `i`, converted to the slot's dtype in `info`.  NULL: that slot is not wanted. */
+/* Copy sample `i` (0 <= i < samples), converted to the slot's dtype in `info`.  NULL: that slot is
+ * not wanted. */
 void rb_source_read(const struct rb_source *source, int64_t i, void *features, void *targets);
 
 #endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/source.h"
+
+#include "base/arena.h"
+#include "data/column.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct rb_source {
+    struct rb_source_info info;
+    struct rb_map features_map, targets_map; /* the second only for a file of its own */
+    struct rb_column features, targets;
+};
+
+static const char *const formats[] = {"text", "tokens", "npy", "idx"};
+
+enum format { TEXT, TOKENS, NPY, IDX, UNKNOWN };
+
+static enum format find_format(const char *name)
+{
+    int i = 0;
+
+    while (i < UNKNOWN && strcmp(formats[i], name))
+        i++;
+    return (enum format)i;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t size = strlen(text), tail = strlen(end);
+
+    return size >= tail && !strcmp(text + size - tail, end);
+}
+
+/* The format by the content, then by the name.  A bare token file may begin with any bytes, so
+ * its name goes before IDX's four. */
+static int guess_format(const struct rb_map *map, const char *path, enum format *ret,
+                        struct rb_why *why)
+{
+    if (map->size >= 2 && map->data[0] == 0x1f && map->data[1] == 0x8b)
+        return rb_why_set(why, RB_EUNSUPPORTED,
+                          "%s is compressed with gzip; expected plain data: unpack it with gunzip",
+                          path);
+    if (map->size >= 4 && !memcmp(map->data, "PK\3\4", 4))
+        return rb_why_set(why, RB_EUNSUPPORTED,
+                          "%s is an archive (.npz or .zip); expected one array: save it with "
+                          "numpy.save",
+                          path);
+    if (rb_npy_match(map) || ends_with(path, ".npy"))
+        *ret = NPY;
+    else if (rb_tokens_match(map) || ends_with(path, ".bin"))
+        *ret = TOKENS;
+    else if (rb_idx_match(map) || ends_with(path, "-ubyte"))
+        *ret = IDX;
+    else
+        *ret = TEXT;
+    return 0;
+}
+
+/* Map a file that must be there, be a plain file and have bytes. */
+static int open_map(const char *path, struct rb_map *ret, struct rb_why *why)
+{
+    struct stat status;
+    int err;
+
+    if (!path || !*path)
+        return rb_why_set(why, RB_EINVAL, "no data file is named");
+    if (stat(path, &status) < 0) {
+        int number = errno;
+
+        return rb_why_set(why, rb_error_from_errno(number), "cannot open %s: %s", path,
+                          strerror(number));
+    }
+    if (!S_ISREG(status.st_mode))
+        return rb_why_set(why, RB_EINVAL, "%s is %s; expected a data file", path,
+                          S_ISDIR(status.st_mode) ? "a folder" : "no regular file");
+    err = rb_map_open(path, ret, why);
+    if (!err && !ret->size)
+        err = rb_why_set(why, RB_EINVAL, "%s is empty; expected data", path);
+    return err;
+}
+
+static int open_features(const struct rb_source_options *options, struct rb_source *source,
+                         enum format *ret_format, struct rb_why *why)
+{
+    const char *path = options->path;
+    enum format format;
+    int err = open_map(path, &source->features_map, why);
+
+    if (err)
+        return err;
+    if (!options->format || !strcmp(options->format, "auto"))
+        err = guess_format(&source->features_map, path, &format, why);
+    else if ((format = find_format(options->format)) == UNKNOWN)
+        err = rb_why_set(why, RB_EINVAL,
+                         "data format %s is unknown; expected auto, text, tokens, npy or idx",
+                         options->format);
+    if (err)
+        return err;
+    *ret_format = format;
+    switch (format) {
+    case TEXT:
+        return rb_text_open(&source->features_map, path, options->seq_len, &source->features, why);
+    case TOKENS:
+        return rb_tokens_open(&source->features_map, path, options->seq_len, &source->features,
+                              why);
+    case NPY:
+        return rb_npy_open(&source->features_map, path, RB_FEATURES, &source->features, why);
+    case IDX:
+    case UNKNOWN:
+        break;
+    }
+    return rb_idx_open(&source->features_map, path, RB_FEATURES, &source->features, why);
+}
+
+/* The next element of each: the same samples, one element later. */
+static int open_next(const struct rb_source_options *options, struct rb_source *source,
+                     struct rb_why *why)
+{
+    if (options->targets && *options->targets)
+        return rb_why_set(why, RB_EINVAL,
+                          "%s is a sequence, whose targets are its own next elements; expected no "
+                          "targets file, found %s",
+                          options->path, options->targets);
+    source->targets = source->features;
+    source->targets.data += source->features.stored->size;
+    return 0;
+}
+
+static int open_targets(const struct rb_source_options *options, struct rb_source *source,
+                        struct rb_why *why)
+{
+    const char *path = options->targets;
+    enum format format;
+    int err;
+
+    if (!path || !*path)
+        return 0;
+    err = open_map(path, &source->targets_map, why);
+    if (!err)
+        err = guess_format(&source->targets_map, path, &format, why);
+    if (err)
+        return rb_why_add(why, err, "targets");
+    if (format == NPY)
+        err = rb_npy_open(&source->targets_map, path, RB_TARGETS, &source->targets, why);
+    else if (format == IDX)
+        err = rb_idx_open(&source->targets_map, path, RB_TARGETS, &source->targets, why);
+    else
+        err = rb_why_set(why, RB_EUNSUPPORTED, "%s looks like %s; expected .npy or IDX", path,
+                         formats[format]);
+    if (err)
+        return rb_why_add(why, err, "targets");
+    if (source->targets.samples != source->features.samples)
+        return rb_why_set(
+            why, RB_EINVAL, "%s has %lld targets; expected %lld, one for each sample of %s", path,
+            (long long)source->targets.samples, (long long)source->features.samples, options->path);
+    return 0;
+}
+
+static int64_t find_largest(const struct rb_column *column)
+{
+    if (column->type.dtype != RB_I64)
+        return -1;
+    return column->stored->largest(column->data, column->samples * column->count);
+}
+
+/* Sequences: all elements that are used as a feature or as a target, in one pass. */
+static int64_t find_largest_token(const struct rb_column *column)
+{
+    return column->stored->largest(column->data, column->samples * column->count + 1);
+}
+
+static void fill_info(const struct rb_source_options *options, struct rb_source *source,
+                      enum format format)
+{
+    struct rb_source_info *info = &source->info;
+
+    info->format = formats[format];
+    info->samples = source->features.samples;
+    info->features = source->features.type;
+    info->targets = source->targets.type;
+    info->largest = info->largest_feature = -1;
+    if (format == TEXT) {
+        info->largest = info->largest_feature = 255;
+    } else if (!options->unscanned && format == TOKENS) {
+        info->largest = info->largest_feature = find_largest_token(&source->features);
+    } else if (!options->unscanned) {
+        info->largest_feature = find_largest(&source->features);
+        if (source->targets.stored)
+            info->largest = find_largest(&source->targets);
+    }
+}
+
+int rb_source_open(const struct rb_source_options *options, struct rb_source **ret_source,
+                   struct rb_why *why)
+{
+    struct rb_source *source = rb_alloc(sizeof *source);
+    enum format format = UNKNOWN;
+    int err = open_features(options, source, &format, why);
+
+    if (!err && (format == TEXT || format == TOKENS))
+        err = open_next(options, source, why);
+    else if (!err)
+        err = open_targets(options, source, why);
+    if (err) {
+        rb_source_close(source);
+        return err;
+    }
+    fill_info(options, source, format);
+    *ret_source = source;
+    return 0;
+}
+
+const struct rb_source_info *rb_source_info(const struct rb_source *source)
+{
+    return &source->info;
+}
+
+void rb_source_close(struct rb_source *source)
+{
+    if (!source)
+        return;
+    rb_map_close(&source->features_map);
+    rb_map_close(&source->targets_map);
+    free(source);
+}
+
+static void read_sample(const struct rb_column *column, int64_t i, void *to)
+{
+    const size_t size = column->stored->size;
+
+    column->convert(column->data + (size_t)(i * column->stride) * size, column->count, to);
+}
+
+void rb_source_read(const struct rb_source *source, int64_t i, void *features, void *targets)
+{
+    if (features)
+        read_sample(&source->features, i, features);
+    if (targets && source->targets.stored)
+        read_sample(&source->targets, i, targets);
+}
