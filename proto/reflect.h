@@ -38,8 +38,13 @@ int rb_reflect_from_yaml(const char *file, const char *text, size_t size,
                          const ProtobufCMessageDescriptor *descriptor,
                          ProtobufCMessage **ret_message, struct rb_why *why);
 
-/* Set one field by path: "spec.train.steps", "200" (the value is YAML). */
+/* Set one field by path: "spec.train.steps", "200" (the value is YAML; `null` unsets it). */
 int rb_reflect_set(ProtobufCMessage *message, const char *path, const char *value,
                    struct rb_why *why);
+
+/* Where the key at `path` ("spec.train.steps") stands in YAML text, counted from 1; where it is not
+ * there, the innermost key above it that is.  False where not even the first is. */
+bool rb_reflect_locate(const char *text, size_t size, const char *path, size_t *ret_line,
+                       size_t *ret_column);
 
 #endif

@@ -55,4 +55,9 @@ int rb_field_put_enum(const ProtobufCFieldDescriptor *field, void *slot, const c
 /* Decimal text to sign and magnitude; false where it is none or above 64 bits. */
 bool rb_field_parse_integer(const char *text, bool *ret_negative, uint64_t *ret_magnitude);
 
+/* In reflect_yaml.c: read YAML text that is the field's value; empty text leaves the field as it
+ * is. */
+int rb_field_read_yaml(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
+                       const char *text, struct rb_why *why);
+
 #endif

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- To JSON ----------------------------------------------------------------------------------
- */
+/* ---- To JSON ---- */
 
 /* JSON is UTF-8; what is not becomes '?'. */
 static json_t *string_to_json(const char *text)
@@ -125,8 +124,7 @@ char *rb_reflect_to_text(const ProtobufCMessage *message)
     return text ? text : rb_string("{}");
 }
 
-/* ---- From JSON --------------------------------------------------------------------------------
- */
+/* ---- From JSON ---- */
 
 static int integer_from_json(const json_t *json, const ProtobufCFieldDescriptor *field, void *slot,
                              struct rb_why *why)

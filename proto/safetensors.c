@@ -99,8 +99,7 @@ void rb_safetensors_header(struct rb_safetensor *tensors, int n, struct rb_buffe
         out->data[start + (size_t)i] = (char)(size >> (8 * i));
 }
 
-/* ---- Writing ----------------------------------------------------------------------------------
- */
+/* ---- Writing ---- */
 
 static int write_all(int fd, const void *data, uint64_t size, struct rb_why *why)
 {
@@ -151,8 +150,7 @@ int rb_safetensors_write(int fd, struct rb_safetensor *tensors, int n, uint64_t 
     return err;
 }
 
-/* ---- Reading ----------------------------------------------------------------------------------
- */
+/* ---- Reading ---- */
 
 struct entry {
     const char *name;

@@ -8,9 +8,9 @@
 #include "base/error.h"
 #include "spec.pb-c.h"
 
-/* Read `path`, apply n overrides "spec.key=value", check and complete: defaults filled in, paths made
- * absolute (from the job file's folder), name taken from metadata.  Every message carries file, line
- * and column where there are any.  Free with rb__job_file__free_unpacked. */
+/* Read `path`, apply n overrides "spec.key=value", check and complete: defaults filled in, paths
+ * made absolute (from the job file's folder), name taken from metadata.  Every message carries
+ * file, line and column where there are any.  Free with rb__job_file__free_unpacked. */
 int rb_spec_read(const char *path, const char *const *overrides, int n, Rb__JobFile **ret_job,
                  struct rb_why *why);
 
@@ -21,7 +21,12 @@ int rb_spec_parse(const char *file, const char *folder, const char *text, size_t
 /* Ranges and words of a complete spec; called by both of the above and by the daemon. */
 int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why);
 
-/* Steps in all, given how many samples an epoch has and how many tokens a sample (0: none). */
+/* Steps in all, given how many samples an epoch has and how many tokens a sample (0: none).  At
+ * least so many epochs or tokens are trained: a part of a step counts as a step.  0: the job file
+ * counts tokens and the data have none. */
 int64_t rb_spec_steps(const Rb__Spec *spec, int64_t samples, int64_t tokens_a_sample);
+
+/* A duration as users write it: seconds, or 500ms 90s 5m 2h 1d. */
+int rb_spec_duration_ms(const char *text, int64_t *ret_ms);
 
 #endif

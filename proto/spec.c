@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/spec.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/file.h"
+#include "proto/reflect.h"
+#include "proto/reflect_field.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_LIMIT = 1 << 20 };
+
+/* ---- Overrides ---- */
+
+static int apply_overrides(Rb__JobFile *job, const char *const *overrides, int n,
+                           struct rb_why *why)
+{
+    for (int i = 0; i < n; i++) {
+        const char *equals = strchr(overrides[i], '=');
+        RB_CLEANUP(rb_freep) char *path = NULL;
+        int err;
+
+        if (!equals)
+            return rb_why_set(why, RB_EINVAL, "--set %.100s: expected key=value", overrides[i]);
+        path = rb_format("%.*s", (int)(equals - overrides[i]), overrides[i]);
+        err = rb_reflect_set(&job->base, path, equals + 1, why);
+        if (err)
+            return rb_why_add(why, err, "--set %.100s", overrides[i]);
+    }
+    return 0;
+}
+
+/* The newest override that touches `path`, or NULL: it is to blame and not the file. */
+static const char *overridden(const char *path, const char *const *overrides, int n)
+{
+    for (int i = n; i-- > 0;) {
+        size_t size = strcspn(overrides[i], "=");
+
+        if (strncmp(overrides[i], path, size) == 0 && (path[size] == '.' || path[size] == '\0'))
+            return overrides[i];
+    }
+    return NULL;
+}
+
+/* ---- Completing ---- */
+
+/* A source that is not there is not there by intent; every other part has defaults. */
+static bool made_from_defaults(const ProtobufCFieldDescriptor *field)
+{
+    return field->type == PROTOBUF_C_TYPE_MESSAGE && field->label == PROTOBUF_C_LABEL_OPTIONAL &&
+           field->descriptor != &rb__source_spec__descriptor;
+}
+
+/* Write the schema's defaults into every field without a value. */
+static void complete(ProtobufCMessage *message)
+{
+    for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+        void *slot;
+
+        if (field->label == PROTOBUF_C_LABEL_REPEATED)
+            continue;
+        if (rb_field_present(message, field)) {
+            if (field->type == PROTOBUF_C_TYPE_MESSAGE)
+                complete(*(ProtobufCMessage *const *)rb_field_at(message, field, 0));
+        } else if (made_from_defaults(field)) {
+            slot = rb_field_slot(message, field);
+            *(ProtobufCMessage **)slot = rb_field_new(field->descriptor);
+            complete(*(ProtobufCMessage **)slot);
+        } else if (field->default_value) {
+            slot = rb_field_slot(message, field);
+            if (field->type == PROTOBUF_C_TYPE_STRING)
+                *(char **)slot = rb_string(field->default_value);
+        }
+    }
+}
+
+static void complete_optimizer(Rb__OptimizerSpec *optimizer)
+{
+    if (optimizer->n_betas == 0) {
+        optimizer->betas = rb_alloc(2 * sizeof *optimizer->betas);
+        optimizer->betas[0] = 0.9;
+        optimizer->betas[1] = 0.999;
+        optimizer->n_betas = 2;
+    }
+    if (!optimizer->has_weight_decay) {
+        optimizer->has_weight_decay = 1;
+        optimizer->weight_decay = strcmp(optimizer->type, "sgd") == 0 ? 0 : 0.01;
+    }
+}
+
+/* `buffers: auto` and no list at all are the same: buffers are found by themselves. */
+static void complete_buffers(Rb__ModelSpec *model)
+{
+    if (model->n_buffers != 1 || strcmp(model->buffers[0], "auto") != 0)
+        return;
+    free(model->buffers[0]);
+    free(model->buffers);
+    model->buffers = NULL;
+    model->n_buffers = 0;
+}
+
+static void make_absolute(char **path, const char *folder)
+{
+    const char *rest = *path;
+    char *whole;
+
+    if (!rest || rest[0] == '/' || rest[0] == '\0')
+        return;
+    while (strncmp(rest, "./", 2) == 0)
+        rest += 2;
+    whole = rb_format("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, rest);
+    free(*path);
+    *path = whole;
+}
+
+static void make_source_absolute(Rb__SourceSpec *source, const char *folder)
+{
+    if (!source)
+        return;
+    make_absolute(&source->path, folder);
+    make_absolute(&source->targets, folder);
+}
+
+static void complete_job(Rb__JobFile *job, const char *folder)
+{
+    complete(&job->base);
+    complete_optimizer(job->spec->train->optimizer);
+    complete_buffers(job->spec->model);
+    make_absolute(&job->spec->model->onnx, folder);
+    make_absolute(&job->spec->model->weights, folder);
+    make_source_absolute(job->spec->data->train, folder);
+    make_source_absolute(job->spec->data->eval, folder);
+    make_absolute(&job->spec->checkpoint->path, folder);
+}
+
+/* ---- Reading ---- */
+
+static int check_head(const Rb__JobFile *job, struct rb_why *why)
+{
+    if (!job->api_version || strcmp(job->api_version, "rubato/v1") != 0)
+        return rb_why_set(why, RB_EINVAL, "apiVersion: expected 'rubato/v1'%s%.40s",
+                          job->api_version ? ", found " : "",
+                          job->api_version ? job->api_version : "");
+    if (!job->kind || strcmp(job->kind, "TrainJob") != 0)
+        return rb_why_set(why, RB_EINVAL, "kind: expected 'TrainJob'%s%.40s",
+                          job->kind ? ", found " : "", job->kind ? job->kind : "");
+    if (!job->metadata || !job->metadata->name)
+        return rb_why_set(why, RB_EINVAL, "metadata.name: a job needs a name");
+    return 0;
+}
+
+/* A sentence that begins with a key gets in front of it where that key was written. */
+static int add_position(const char *file, const char *text, size_t size,
+                        const char *const *overrides, int n, int err, struct rb_why *why)
+{
+    size_t line, column;
+    const char *override;
+    char path[128];
+
+    if (!why)
+        return err;
+    snprintf(path, sizeof path, "%.*s", (int)strcspn(why->text, ":"), why->text);
+    override = overridden(path, overrides, n);
+    if (override)
+        return rb_why_add(why, err, "--set %.100s", override);
+    if (rb_reflect_locate(text, size, path, &line, &column))
+        return rb_why_add(why, err, "%s:%zu:%zu", file, line, column);
+    return rb_why_add(why, err, "%s", file);
+}
+
+int rb_spec_parse(const char *file, const char *folder, const char *text, size_t size,
+                  const char *const *overrides, int n, Rb__JobFile **ret_job, struct rb_why *why)
+{
+    ProtobufCMessage *message = NULL;
+    Rb__JobFile *job;
+    int err = rb_reflect_from_yaml(file, text, size, &rb__job_file__descriptor, &message, why);
+
+    if (err)
+        return err;
+    job = (Rb__JobFile *)message;
+    err = apply_overrides(job, overrides, n, why);
+    if (!err) {
+        err = check_head(job, why);
+        if (!err) {
+            complete_job(job, folder);
+            err = rb_spec_check(job->metadata->name, job->spec, why);
+        }
+        if (err)
+            add_position(file, text, size, overrides, n, err, why);
+    }
+    if (err) {
+        rb__job_file__free_unpacked(job, NULL);
+        return err;
+    }
+    *ret_job = job;
+    return 0;
+}
+
+int rb_spec_read(const char *path, const char *const *overrides, int n, Rb__JobFile **ret_job,
+                 struct rb_why *why)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer text = {0};
+    RB_CLEANUP(rb_freep) char *whole = NULL;
+    char *slash;
+    int err = rb_file_read(path, FILE_LIMIT, &text, why);
+
+    if (err)
+        return err;
+    whole = realpath(path, NULL);
+    if (!whole)
+        return rb_why_set(why, RB_EIO, "cannot find the folder of %s", path);
+    slash = strrchr(whole, '/');
+    slash[slash == whole] = '\0';
+    return rb_spec_parse(path, whole, text.data, text.size, overrides, n, ret_job, why);
+}
+
+/* ---- Values made of a spec ---- */
+
+int64_t rb_spec_steps(const Rb__Spec *spec, int64_t samples, int64_t tokens_a_sample)
+{
+    const Rb__TrainSpec *train = spec->train;
+    double batch = (double)train->global_batch, steps = 0;
+
+    if (train->has_steps)
+        return train->steps;
+    if (train->has_epochs)
+        steps = ceil(train->epochs * (double)samples / batch);
+    else if (train->has_tokens && tokens_a_sample > 0)
+        return (train->tokens - 1) / tokens_a_sample / train->global_batch + 1;
+    else
+        return 0;
+    if (!(steps < 0x1p53))
+        return INT64_C(1) << 53;
+    return steps < 1 ? 1 : (int64_t)steps;
+}
+
+int rb_spec_duration_ms(const char *text, int64_t *ret_ms)
+{
+    static const struct {
+        const char *unit;
+        double ms;
+    } units[] = {{"", 1e3}, {"s", 1e3}, {"ms", 1}, {"m", 6e4}, {"h", 3.6e6}, {"d", 8.64e7}};
+    size_t digits = strspn(text, "0123456789.");
+    char *end;
+    double x;
+
+    if (digits == 0 || digits > 15)
+        return RB_EINVAL;
+    x = strtod(text, &end);
+    if (end != text + digits)
+        return RB_EINVAL;
+    for (size_t i = 0; i < RB_COUNT(units); i++) {
+        if (strcmp(end, units[i].unit) != 0)
+            continue;
+        x *= units[i].ms;
+        if (!(x < 1e15))
+            return RB_ELIMIT;
+        *ret_ms = (int64_t)(x + 0.5);
+        return 0;
+    }
+    return RB_EINVAL;
+}
