@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/shapes.h"
+#include "graph/train.h"
+
+#include <string.h>
+
+static struct rb_tensor_type batched(const struct rb_graph *graph, const struct rb_tensor_type *one)
+{
+    struct rb_tensor_type type = *one;
+
+    memmove(type.dim + 1, type.dim, sizeof(type.dim[0]) * (size_t)(RB_MAX_RANK - 1));
+    type.dim[0] = graph->batch;
+    type.rank++;
+    return type;
+}
+
+/* The input "targets": the model's own second input, or a new one. */
+static int make_targets(struct rb_graph *graph, const struct rb_loss_options *options,
+                        struct rb_why *why)
+{
+    char have[RB_SHAPES_TEXT], want[RB_SHAPES_TEXT];
+    struct rb_tensor_type type;
+
+    if (options->targets.dtype == RB_NONE)
+        return rb_why_set(why, RB_EINVAL, "the loss %s needs targets, and the data have none",
+                          options->type);
+    if (options->targets.rank >= RB_MAX_RANK)
+        return rb_why_set(why, RB_EINVAL, "the targets have too many axes");
+    type = batched(graph, &options->targets);
+    if (!graph->targets) {
+        graph->targets = rb_graph_value(graph, RB_VALUE_INPUT, "targets", &type, NULL);
+        return 0;
+    }
+    if (rb_shapes_same(&graph->targets->type, &type))
+        return 0;
+    return rb_why_set(why, RB_EINVAL, "the model's input '%s' is %s, and the data's targets are %s",
+                      graph->targets->name, rb_shapes_text(&graph->targets->type, want),
+                      rb_shapes_text(&type, have));
+}
+
+/* Is `targets` the shape of `logits` without the axis? */
+static bool lacks_axis(const struct rb_tensor_type *logits, const struct rb_tensor_type *targets,
+                       int axis)
+{
+    if (axis < 0 || axis >= logits->rank || targets->rank != logits->rank - 1)
+        return false;
+    for (int i = 0; i < targets->rank; i++)
+        if (targets->dim[i] != logits->dim[i < axis ? i : i + 1])
+            return false;
+    return true;
+}
+
+static int find_class_axis(const struct rb_tensor_type *logits,
+                           const struct rb_tensor_type *targets, int64_t *ret_axis,
+                           struct rb_why *why)
+{
+    char a[RB_SHAPES_TEXT], b[RB_SHAPES_TEXT];
+
+    if (lacks_axis(logits, targets, logits->rank - 1))
+        *ret_axis = logits->rank - 1;
+    else if (lacks_axis(logits, targets, 1))
+        *ret_axis = 1;
+    else
+        return rb_why_set(why, RB_EINVAL,
+                          "cross_entropy: the model's output is %s and the targets are %s; the "
+                          "targets must have the output's shape without its last axis (or its axis "
+                          "1), that of the classes",
+                          rb_shapes_text(logits, a), rb_shapes_text(targets, b));
+    return 0;
+}
+
+static void take_outputs(struct rb_graph *graph, const struct rb_node *node)
+{
+    graph->loss = node->out[0];
+    graph->count = node->out[1];
+    graph->correct = node->n_out > 2 ? node->out[2] : NULL;
+}
+
+static int attach_cross_entropy(struct rb_graph *graph, const struct rb_loss_options *options,
+                                struct rb_value *y, struct rb_why *why)
+{
+    float smoothing = (float)options->label_smoothing;
+    int64_t axis;
+    struct rb_node *node;
+    int err = find_class_axis(&y->type, &graph->targets->type, &axis, why);
+
+    if (!err) {
+        struct rb_graph_attribute attributes[] = {
+            rb_attr_ints("axis", &axis, 1), rb_attr_ints("ignoreIndex", &options->ignore_index, 1),
+            rb_attr_float("labelSmoothing", &smoothing)};
+
+        err = rb_graph_node(graph, RB_OP_CROSS_ENTROPY, "loss", 2,
+                            (struct rb_value *[]){y, graph->targets}, 3, attributes, 0xf, NULL,
+                            &node, why);
+    }
+    if (err)
+        return rb_why_add(why, err, "the loss");
+    take_outputs(graph, node);
+    return 0;
+}
+
+/* The same shape once axes of 1 are left out: [32, 1] and [32]. */
+static bool same_but_ones(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
+{
+    int i = 0, j = 0;
+
+    for (;;) {
+        while (i < a->rank && a->dim[i] == 1)
+            i++;
+        while (j < b->rank && b->dim[j] == 1)
+            j++;
+        if (i == a->rank || j == b->rank)
+            return i == a->rank && j == b->rank;
+        if (a->dim[i++] != b->dim[j++])
+            return false;
+    }
+}
+
+/* mse and bce_with_logits: one target an element of the output, as F32. */
+static int attach_elementwise(struct rb_graph *graph, const char *type, enum rb_op op,
+                              unsigned want, struct rb_value *y, struct rb_why *why)
+{
+    char a[RB_SHAPES_TEXT], b[RB_SHAPES_TEXT];
+    struct rb_value *targets = graph->targets;
+    struct rb_tensor_type shape = targets->type;
+    struct rb_node *node;
+    int err = 0;
+
+    shape.dtype = RB_F32;
+    if (!same_but_ones(&y->type, &shape))
+        return rb_why_set(why, RB_EINVAL,
+                          "%s: the model's output is %s and the targets are %s; it needs a target "
+                          "for each element of the output",
+                          type, rb_shapes_text(&y->type, a), rb_shapes_text(&targets->type, b));
+    if (targets->type.dtype != RB_F32) {
+        err = rb_graph_node(graph, RB_OP_CAST, "loss.targets", 1, &targets, 0, NULL, 1, &shape,
+                            &node, why);
+        targets = err ? NULL : node->out[0];
+    }
+    if (!err && !rb_shapes_same_dims(&y->type, &shape)) {
+        err = rb_graph_node(graph, RB_OP_RESHAPE, "loss.output", 1, &y, 0, NULL, 1, &shape, &node,
+                            why);
+        y = err ? NULL : node->out[0];
+    }
+    if (!err)
+        err = rb_graph_node(graph, op, "loss", 2, (struct rb_value *[]){y, targets}, 0, NULL, want,
+                            NULL, &node, why);
+    if (err)
+        return rb_why_add(why, err, "the loss");
+    take_outputs(graph, node);
+    return 0;
+}
+
+/* Is the output the mean of all elements of something?  Each sample then has the same share of it,
+ * and the mean times the samples is a sum over samples. */
+static bool is_plain_mean(const struct rb_graph *graph, const struct rb_value *y)
+{
+    const struct rb_node *node = y->maker;
+
+    while (node && node->op == RB_OP_RESHAPE)
+        node = node->in[0]->maker;
+    return node && node->op == RB_OP_REDUCE_MEAN && rb_tensor_elements(&node->out[0]->type) == 1 &&
+           rb_tensor_elements(&node->in[0]->type) % graph->batch == 0;
+}
+
+static int attach_graph(struct rb_graph *graph, struct rb_value *y, struct rb_why *why)
+{
+    struct rb_graph_attribute samples = rb_attr_ints("samples", &graph->batch, 1);
+    char text[RB_SHAPES_TEXT];
+    struct rb_node *node;
+    int err;
+
+    if (y->type.dtype != RB_F32 || rb_tensor_elements(&y->type) != 1)
+        return rb_why_set(why, RB_EINVAL,
+                          "loss 'graph': the model's first output must be the loss, one float32; "
+                          "'%s' is %s",
+                          y->name, rb_shapes_text(&y->type, text));
+    graph->mean_of_means = !is_plain_mean(graph, y);
+    err = rb_graph_node(graph, RB_OP_GRAPH_LOSS, "loss", 1, &y, 1, &samples, 3, NULL, &node, why);
+    if (err)
+        return rb_why_add(why, err, "the loss");
+    take_outputs(graph, node);
+    return 0;
+}
+
+int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options,
+                   struct rb_why *why)
+{
+    const char *type = options->type;
+    struct rb_value *y;
+    int err;
+
+    if (graph->n_outputs < 1)
+        return rb_why_set(why, RB_EINVAL, "the model has no output to train on");
+    y = graph->outputs[0];
+    if (!strcmp(type, "graph")) {
+        if (graph->targets && (err = make_targets(graph, options, why)))
+            return err;
+        return attach_graph(graph, y, why);
+    }
+    err = make_targets(graph, options, why);
+    if (err)
+        return err;
+    if (!strcmp(type, "cross_entropy"))
+        return attach_cross_entropy(graph, options, y, why);
+    if (!strcmp(type, "mse"))
+        return attach_elementwise(graph, type, RB_OP_MSE, 3, y, why);
+    if (!strcmp(type, "bce_with_logits"))
+        return attach_elementwise(graph, type, RB_OP_BCE_LOGITS, 7, y, why);
+    return rb_why_set(why, RB_EINVAL,
+                      "loss type '%s' is not known: cross_entropy, mse, bce_with_logits or graph",
+                      type);
+}
