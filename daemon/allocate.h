@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which devices each job should have, by what is there, who is first and what is asked for.
+ *
+ * facts > [allocate] > shares > job rules
+ *
+ * A device serves one job.  Jobs are served by priority, then age; each gets its `min` before
+ * anyone gets more, then what is free up to `want`.  Nothing is taken from a running job.  A share
+ * keeps the job's own devices in their order of rank, newcomers come behind them: on nodes that it
+ * uses already, then by name.  Pure. */
+#ifndef RB_DAEMON_ALLOCATE_H
+#define RB_DAEMON_ALLOCATE_H
+
+#include "base/arena.h"
+#include "daemon/facts.h"
+
+struct rb_place {
+    const char *node;
+    uint32_t device;
+};
+
+struct rb_share {
+    struct rb_place *places;
+    size_t n;
+    size_t kept;       /* how many of them, the first ones, are members now */
+    size_t leaving;    /* members on nodes that must be left */
+    size_t fitting;    /* devices that could serve the job if they were free */
+    size_t free;       /* how many of those are */
+    size_t foreign;    /* devices of the right kind but of another numeric class */
+    const char *needs; /* a node that holds the job's state and has no device for it; or NULL */
+    uint64_t wake_ms;  /* when a device may be tried again; UINT64_MAX: none waits */
+};
+
+/* One share for each of facts->jobs, in that order; all in `arena`. */
+struct rb_share *rb_allocate(const struct rb_facts *facts, uint64_t now_ms, struct rb_arena *arena);
+
+/* "waits for 2 devices: 1 of 3 is free" */
+const char *rb_share_reason(const struct rb_share *share, const struct rb_job_facts *job,
+                            uint32_t devices, struct rb_arena *arena);
+
+/* Where the job goes on from: its parked state, its newest checkpoint or what it was told to
+ * resume, whichever has come furthest; NULL: its initial weights.  *ret_local: only that node can
+ * read it. */
+const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct rb_arena *arena,
+                                        bool *ret_local);
+
+bool rb_place_is(const struct rb_place *place, const char *node, uint32_t device);
+
+#endif

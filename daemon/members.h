@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What facts say about the processes of a configuration.
+ *
+ * facts > [members] > allocate, job rules */
+#ifndef RB_DAEMON_MEMBERS_H
+#define RB_DAEMON_MEMBERS_H
+
+#include "daemon/facts.h"
+
+enum rb_life {
+    RB_LIFE_COMING, /* not spawned yet, or starting */
+    RB_LIFE_HERE,
+    RB_LIFE_AWAY, /* its node has lost its lease: no one knows, and it is no death */
+    RB_LIFE_GONE, /* proven: reaped, failed, or another process has its device */
+};
+
+/* ret_report: may be NULL where there is none. */
+enum rb_life rb_member_life(const struct rb_facts *facts, const struct rb_job_facts *job,
+                            const Rb__Configuration *configuration, size_t rank,
+                            const Rb__WorkerReport **ret_report);
+
+/* Does the process hold a whole state of the job? */
+bool rb_report_holds_state(const Rb__WorkerReport *report);
+
+/* May the node be used no longer, also by those who are there: leaving, or drained? */
+bool rb_node_must_be_left(const struct rb_facts *facts, const char *node);
+
+/* A phase in which a job has no use for devices any more. */
+bool rb_phase_final(Rb__Phase phase);
+
+#endif
