@@ -4,7 +4,11 @@
  * training graph > [lower] > Program
  *
  * Offsets come from liveness: first fit by decreasing size over the intervals in which values live.
- * Views share their input's memory.  Same graph, same program, to the byte. */
+ * Views share their input's memory.  Same graph, same program, to the byte.
+ *
+ * An instruction's id is its node's.  Gradients are appended behind the forward nodes, so a forward
+ * node, and with it every random number, has the same id in the programs of all batch sizes;
+ * rb_lower_program refuses a program whose dropouts are numbered otherwise. */
 #ifndef RB_PLAN_LOWER_H
 #define RB_PLAN_LOWER_H
 
@@ -22,7 +26,9 @@ int rb_lower_variables(const struct rb_graph *graph, Rb__Model *model, struct rb
 int rb_lower_program(const struct rb_graph *graph, const char *name, Rb__Model *model,
                      struct rb_why *why);
 
-/* The text form that golden tests compare: a line an instruction, with offsets and lifetimes. */
+/* The text forms that golden tests compare: a line an instruction, with offsets and lifetimes; and
+ * the state with its blocks and buckets. */
+void rb_model_print(const Rb__Model *model, struct rb_buffer *out);
 void rb_program_print(const Rb__Model *model, const Rb__Program *program, struct rb_buffer *out);
 
 #endif
