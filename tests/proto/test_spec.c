@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/spec.h"
+
+#include "proto/reflect.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char smallest[] = "apiVersion: rubato/v1\n"
+                               "kind: TrainJob\n"
+                               "metadata: {name: gpt}\n"
+                               "spec:\n"
+                               "  model: {onnx: gpt.onnx}\n"
+                               "  data: {train: {path: ./corpus.txt}}\n"
+                               "  train: {steps: 2000}\n";
+
+static Rb__JobFile *parse(const char *text, const char *const *overrides, int n)
+{
+    Rb__JobFile *job = NULL;
+    struct rb_why why = {0};
+
+    if (rb_spec_parse("job.yaml", "/jobs", text, strlen(text), overrides, n, &job, &why))
+        fail_msg("%s", why.text);
+    return job;
+}
+
+static void test_defaults(void **state)
+{
+    Rb__JobFile *job = parse(smallest, NULL, 0);
+    const Rb__Spec *spec = job->spec;
+
+    (void)state;
+    assert_string_equal(job->metadata->name, "gpt");
+    assert_string_equal(spec->model->onnx, "/jobs/gpt.onnx");
+    assert_string_equal(spec->data->train->path, "/jobs/corpus.txt");
+    assert_null(spec->data->eval);
+    assert_int_equal(spec->train->global_batch, 32);
+    assert_false(spec->train->has_micro_batch);
+    assert_string_equal(spec->train->precision, "fp32");
+    assert_true(spec->train->optimizer->betas[0] == 0.9 &&
+                spec->train->optimizer->betas[1] == 0.999);
+    assert_true(spec->train->optimizer->weight_decay == 0.01);
+    assert_true(spec->train->optimizer->lr == 1e-3);
+    assert_int_equal(spec->devices->max, 8);
+    assert_int_equal(spec->checkpoint->keep, 3);
+    assert_null(spec->checkpoint->path);
+    assert_string_equal(spec->failure->window, "1h");
+    rb__job_file__free_unpacked(job, NULL);
+}
+
+/* What etcd holds reads back as the same complete spec: no default is left to a later release. */
+static void test_complete_in_json(void **state)
+{
+    Rb__JobFile *job = parse(smallest, NULL, 0);
+    char *text = rb_reflect_to_text(&job->spec->base), *again;
+    ProtobufCMessage *message;
+
+    (void)state;
+    assert_non_null(strstr(text, "\"globalBatch\":32"));
+    assert_non_null(strstr(text, "\"window\":\"1h\""));
+    assert_non_null(strstr(text, "\"clipNorm\":0.0"));
+    assert_int_equal(
+        rb_reflect_from_text(text, strlen(text), &rb__spec__descriptor, &message, NULL), 0);
+    assert_int_equal(rb_spec_check("gpt", (Rb__Spec *)message, NULL), 0);
+    again = rb_reflect_to_text(message);
+    assert_string_equal(text, again);
+    protobuf_c_message_free_unpacked(message, NULL);
+    free(again);
+    free(text);
+    rb__job_file__free_unpacked(job, NULL);
+}
+
+static void test_overrides(void **state)
+{
+    static const char *const overrides[] = {
+        "spec.train.steps=null",  "spec.train.epochs=2.5",       "spec.train.optimizer.type=sgd",
+        "metadata.name=other",    "spec.model.onnx=/abs/m.onnx", "spec.data.eval.path=held.txt",
+        "spec.model.buffers=auto"};
+    Rb__JobFile *job = parse(smallest, overrides, 7);
+
+    (void)state;
+    assert_string_equal(job->metadata->name, "other");
+    assert_string_equal(job->spec->model->onnx, "/abs/m.onnx");
+    assert_string_equal(job->spec->data->eval->path, "/jobs/held.txt");
+    assert_true(job->spec->train->optimizer->weight_decay == 0);
+    assert_int_equal(job->spec->model->n_buffers, 0);
+    assert_int_equal(rb_spec_steps(job->spec, 100, 0), 8); /* 250 samples, 32 a step */
+    rb__job_file__free_unpacked(job, NULL);
+}
+
+static void refused(const char *override, int code, const char *expected)
+{
+    const char *const overrides[] = {override};
+    Rb__JobFile *job = NULL;
+    struct rb_why why = {0};
+    int err =
+        rb_spec_parse("job.yaml", "/", smallest, sizeof smallest - 1, overrides, 1, &job, &why);
+
+    if (err != code || !strstr(why.text, expected))
+        fail_msg("%s: %d '%s'", override, err, why.text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    refused("nonsense", RB_EINVAL, "expected key=value");
+    refused("spec.train.stepz=1", RB_EINVAL, "did you mean 'steps'");
+    refused("apiVersion=rubato/v2", RB_EINVAL, "expected 'rubato/v1', found rubato/v2");
+    refused("kind=Job", RB_EINVAL, "TrainJob");
+    refused("metadata.name=null", RB_EINVAL, "needs a name");
+    refused("metadata.name=-a", RB_EINVAL, "not a name");
+    refused("metadata.name=GPT", RB_EINVAL, "not a name");
+    refused("metadata.name=a/b", RB_EINVAL, "not a name");
+    refused("spec.model.onnx=null", RB_EINVAL, "spec.model.onnx: is missing");
+    refused("spec.data.train=null", RB_EINVAL, "spec.data.train.path: is missing");
+    refused("spec.data.train.format=csv", RB_EINVAL, "none of text | npy | idx | tokens");
+    refused("spec.data.train.seqLen=0", RB_EINVAL, "not within");
+    refused("spec.train.steps=null", RB_EINVAL, "say one of");
+    refused("spec.train={epochs: 1, steps: 2}", RB_EINVAL, "only one of");
+    refused("spec.train.steps=0", RB_EINVAL, "not within");
+    refused("spec.train={epochs: 0}", RB_EINVAL, "above 0");
+    refused("spec.train.globalBatch=0", RB_EINVAL, "not within");
+    refused("spec.train.microBatch=33", RB_EINVAL, "within 1 and 32");
+    refused("spec.train.precision=bf16", RB_EUNSUPPORTED, "data-parallel, in fp32");
+    refused("spec.train.eval.every=5", RB_EINVAL, "no spec.data.eval");
+    refused("spec.train.optimizer.type=adam", RB_EINVAL, "adamw | sgd");
+    refused("spec.train.optimizer.type=|", RB_EINVAL, "adamw | sgd");
+    refused("spec.train.optimizer.betas=[0.9]", RB_EINVAL, "two numbers");
+    refused("spec.train.optimizer.betas=[0.9, 1]", RB_EINVAL, "exclusive");
+    refused("spec.train.optimizer.momentum=0.9", RB_EINVAL, "sgd's");
+    refused("spec.train.optimizer.nesterov=true", RB_EINVAL, "momentum");
+    refused("spec.train.schedule.minRatio=2", RB_EINVAL, "within 0 and 1");
+    refused("spec.train.onNonFinite.action=panic", RB_EINVAL, "skip | stop");
+    refused("spec.loss.labelSmoothing=1", RB_EINVAL, "exclusive");
+    refused("spec.loss={type: mse, labelSmoothing: 0.1}", RB_EINVAL, "cross_entropy only");
+    refused("spec.devices.min=0", RB_EINVAL, "within 1 and 8");
+    refused("spec.devices.want=9", RB_EINVAL, "within 1 and 8");
+    refused("spec.devices.kind=tpu", RB_EINVAL, "any | cpu | cuda");
+    refused("spec.parallel.pipeline=2", RB_EUNSUPPORTED, "this release");
+    refused("spec.parallel.schedule=1f1b", RB_EUNSUPPORTED, "this release");
+    refused("spec.parallel.hypergraph=2", RB_EUNSUPPORTED, "this release");
+    refused("spec.state.replicas=2", RB_EUNSUPPORTED, "full replicas");
+    refused("spec.memory.limit=4Gi", RB_EUNSUPPORTED, "this release");
+    refused("spec.checkpoint.every=5", RB_EINVAL, "needs spec.checkpoint.path");
+    refused("spec.checkpoint.keep=0", RB_EINVAL, "not within");
+    refused("spec.failure.window=soon", RB_EINVAL, "no duration");
+}
+
+/* A value that only the checks find wrong is shown where it stands in the file. */
+static void test_position(void **state)
+{
+    static const char text[] = "apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: g}\nspec:\n"
+                               "  model: {onnx: m}\n  data: {train: {path: d}}\n"
+                               "  train:\n    steps: 1\n    globalBatch: 0\n";
+    const char *overrides[] = {"spec.train.steps=null"};
+    Rb__JobFile *job = NULL;
+    struct rb_why why = {0};
+
+    (void)state;
+    assert_int_equal(rb_spec_parse("j", "/", text, sizeof text - 1, NULL, 0, &job, &why),
+                     RB_EINVAL);
+    assert_string_equal(why.text, "j:9:5: spec.train.globalBatch: 0 is not within 1 and 16777216");
+    assert_int_equal(rb_spec_parse("j", "/", text, sizeof text - 1, overrides, 1, &job, &why),
+                     RB_EINVAL);
+    assert_string_equal(why.text, "j:7:3: spec.train: say one of steps, epochs, tokens");
+    overrides[0] = "spec.train.globalBatch=-1";
+    assert_int_equal(rb_spec_parse("j", "/", text, sizeof text - 1, overrides, 1, &job, &why),
+                     RB_EINVAL);
+    assert_memory_equal(why.text, "--set spec.train.globalBatch=-1: spec", 37);
+}
+
+static void test_read(void **state)
+{
+    char folder[] = "/tmp/rubato-spec-XXXXXX", path[64], expected[PATH_MAX], *real;
+    Rb__JobFile *job = NULL;
+    struct rb_why why = {0};
+    FILE *file;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/job.yaml", folder);
+    assert_int_equal(rb_spec_read(path, NULL, 0, &job, &why), RB_ENOTFOUND);
+    assert_non_null(strstr(why.text, path));
+    file = fopen(path, "w");
+    fputs(smallest, file);
+    fclose(file);
+    assert_int_equal(rb_spec_read(path, NULL, 0, &job, &why), 0);
+    real = realpath(folder, NULL);
+    snprintf(expected, sizeof expected, "%s/gpt.onnx", real);
+    assert_string_equal(job->spec->model->onnx, expected);
+    free(real);
+    rb__job_file__free_unpacked(job, NULL);
+    unlink(path);
+    rmdir(folder);
+}
+
+/* The daemon checks specs that came over a wire: parts may be missing. */
+static void test_check_incomplete(void **state)
+{
+    Rb__Spec spec = RB__SPEC__INIT;
+    struct rb_why why = {0};
+
+    (void)state;
+    assert_int_equal(rb_spec_check("a", &spec, &why), RB_EINVAL);
+    assert_int_equal(rb_spec_check("", &spec, &why), RB_EINVAL);
+    assert_int_equal(rb_spec_check("a", NULL, &why), RB_EINVAL);
+}
+
+static void test_steps(void **state)
+{
+    Rb__JobFile *job = parse(smallest, NULL, 0);
+    Rb__TrainSpec *train = job->spec->train;
+
+    (void)state;
+    assert_int_equal(rb_spec_steps(job->spec, 10, 0), 2000);
+    train->has_steps = 0;
+    train->has_tokens = 1;
+    train->tokens = 32 * 128 + 1;
+    assert_int_equal(rb_spec_steps(job->spec, 10, 128), 2);
+    assert_int_equal(rb_spec_steps(job->spec, 10, 0), 0);
+    train->has_tokens = 0;
+    train->has_epochs = 1;
+    train->epochs = 0.001;
+    assert_int_equal(rb_spec_steps(job->spec, 10, 0), 1);
+    rb__job_file__free_unpacked(job, NULL);
+}
+
+static void test_durations(void **state)
+{
+    static const char *const bad[] = {"",      "s",   "5x",  "-5",
+                                      "1.2.3", "5 m", "1e3", "99999999999999d"};
+    static const struct {
+        const char *text;
+        int64_t ms;
+    } good[] = {{"90", 90000}, {"90s", 90000}, {"5m", 300000}, {"2h", 7200000},
+                {"0", 0},      {"250ms", 250}, {"1.5", 1500},  {"1d", 86400000}};
+    int64_t ms;
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(good); i++) {
+        assert_int_equal(rb_spec_duration_ms(good[i].text, &ms), 0);
+        assert_int_equal(ms, good[i].ms);
+    }
+    for (size_t i = 0; i < RB_COUNT(bad); i++)
+        assert_int_not_equal(rb_spec_duration_ms(bad[i], &ms), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_complete_in_json),
+        cmocka_unit_test(test_overrides),        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_position),         cmocka_unit_test(test_read),
+        cmocka_unit_test(test_check_incomplete), cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_durations),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
