@@ -1,0 +1,129 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every input can be wrong: each gets a clear message and exit code, nothing lost, nothing left behind."""
+import os
+import socket
+import subprocess
+
+import cluster
+import corpus
+from cluster import BUILD, check
+
+
+def good(c):
+    features, targets = corpus.classes(c.folder, 64, (3, 8, 8), 10)
+    return {
+        "model": {"onnx": "cnn.onnx"},
+        "data": {"train": {"path": features, "targets": targets}},
+        "train": {"steps": 3, "globalBatch": 8},
+        "devices": {"min": 1, "max": 2, "want": 1},
+    }
+
+
+def refused(c, name, spec, *words, code=4):
+    done = c.run("submit", "-f", c.job_file(name, spec))
+    said = done.stdout + done.stderr
+    check(done.returncode == code, f"{name}: exit {done.returncode}, not {code}: {said}")
+    for word in words:
+        check(word in said, f"{name}: '{word}' is not in: {said}")
+    check(not c.json("get", "jobs")["items"], f"{name}: left a job behind")
+
+
+def job_files():
+    with cluster.Cluster(devices=2) as c:
+        c.model("cnn", image=8)
+        c.model("gpt", layers=1, width=32, heads=2, seq=16, vocab=100)
+        spec = good(c)
+
+        def changed(path, value):
+            copy = {key: dict(part) for key, part in spec.items()}
+            part = copy
+            *before, last = path.split(".")
+            for key in before:
+                part[key] = dict(part.get(key, {}))
+                part = part[key]
+            part[last] = value
+            return copy
+
+        refused(c, "key", changed("train.lerningRate", 1), "key.yaml:", "lerningRate")
+        with open(c.path("where.yaml"), "w") as file:
+            file.write("apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: x}\nspec:\n  model:\n    onx: a\n")
+        done = c.run("submit", "-f", c.path("where.yaml"))
+        check(done.returncode == 4 and "where.yaml:6:5" in done.stderr, f"line and column: {done.stderr}")
+        refused(c, "type", changed("train.steps", "many"), "type.yaml:")
+        refused(c, "name_With_Capitals", spec, "name")
+        refused(c, "no-onnx", changed("model.onnx", "absent.onnx"), "absent.onnx")
+        refused(c, "no-data", changed("data.train.path", "absent.npy"), "absent.npy")
+        refused(c, "ends", changed("train.epochs", 2), "steps", "epochs")
+        refused(c, "pipeline", changed("parallel.pipeline", 2), "pipeline")
+        refused(c, "want", changed("devices.want", 9), "max")
+        wide, labels = corpus.classes(c.folder, 16, (3, 9, 9), 10, name="wide")
+        refused(c, "shape", changed("data.train.path", wide), "9", "8")
+        check(c.run("submit", "-f", c.path("absent.yaml")).returncode in (3, 4), "missing job file")
+        corpus.text(c.path("corpus.txt"), 5000)
+        refused(c, "vocab", {"model": {"onnx": "gpt.onnx"},
+                             "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 16}},
+                             "train": {"steps": 1}}, "100")
+        for name, content in (("empty", b""), ("noise", os.urandom(4096)),
+                              ("bomb", bytes.fromhex("3a0c") * 3000)):
+            with open(c.path(name + ".onnx"), "wb") as file:
+                file.write(content)
+            refused(c, name, changed("model.onnx", name + ".onnx"), name + ".onnx")
+            check(c.run("model", "check", c.path(name + ".onnx")).returncode == 4, f"model check {name}")
+        c.submit("good", spec)
+        done = c.run("submit", "-f", c.path("good.yaml"))
+        check(done.returncode == 4 and "good" in done.stderr, f"a name in use: {done.stderr}")
+        c.wait("good", "done")
+        c.ctl("status", "nobody", code=3)
+        c.ctl("grow", "nobody", 1, code=3)
+        c.ctl("frobnicate", code=2)
+        c.ctl("grow", "good", "-1", code=2)
+        c.ctl("grow", "good", 1, code=4)
+        c.ctl("node", "drain", "nowhere", code=3)
+        c.ctl("get", "nodes", endpoint="unix:/nowhere/rubatod.sock", code=5)
+
+
+def full_disk():
+    """A checkpoint that does not fit: the job says so and trains on; the old checkpoints stay."""
+    with cluster.Cluster(devices=1) as c:
+        small = c.path("small")
+        os.mkdir(small)
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], capture_output=True).returncode:
+            print("cannot mount a tmpfs here: not shown")
+            return
+        try:
+            c.model("cnn", image=8)
+            spec = good(c)
+            spec["train"]["steps"] = 30
+            spec["checkpoint"] = {"path": small, "every": 10}
+            c.submit("full", spec)
+            c.wait("full", "done")
+            events = [e for e in c.json("events", "full")["items"] if e["kind"] == "checkpoint-failed"]
+            check(events and "space" in events[0]["text"], f"events: {events}")
+            check(not [n for n in os.listdir(small) if n.startswith("step-")], "half a checkpoint was left")
+            check(len(c.export("full")) == 64, "the result is not lost")
+        finally:
+            subprocess.run(["umount", small], check=False)
+
+
+def daemons():
+    """No etcd, a port in use, a state folder in use."""
+    with cluster.Cluster(devices=1) as c:
+        def rubatod(*words):
+            return subprocess.run([os.path.join(BUILD, "rubatod"), *words], capture_output=True, text=True, timeout=60)
+
+        done = rubatod("--node", "x", "--state-dir", c.path("x"), "--etcd", "http://127.0.0.1:1")
+        check(done.returncode == 69 and "127.0.0.1:1" in done.stderr, f"no etcd: {done.returncode} {done.stderr}")
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))
+            holder.listen()
+            port = holder.getsockname()[1]
+            done = rubatod("--single-node", "--state-dir", c.path("y"), "--listen", f"127.0.0.1:{port}")
+            check(done.returncode and str(port) in done.stderr, f"port in use: {done.returncode} {done.stderr}")
+        done = rubatod("--single-node", "--state-dir", c.nodes[0].state)
+        check(done.returncode and c.nodes[0].state in done.stderr, f"state folder in use: {done.stderr}")
+        done = rubatod("--single-nod")
+        check(done.returncode == 64, f"usage: {done.returncode}")
+
+
+cluster.main(job_files, full_disk, daemons)

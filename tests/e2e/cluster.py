@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real cluster for one test: etcd, rubatods, workers, rubatoctl, in a folder that goes away.
+
+    with Cluster() as c:                      # one node with a private etcd
+        c.submit("gpt", spec)
+        c.wait("gpt", "done")
+
+Nothing here waits for a while: it waits for an event and gives up with the daemons' logs.
+"""
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+BUILD = os.environ.get("RUBATO_BUILD") or os.path.join(os.path.dirname(__file__), "../../build")
+BUILD = os.path.abspath(BUILD)
+
+
+class Failure(Exception):
+    pass
+
+
+def check(condition, text):
+    if not condition:
+        raise Failure(text)
+
+
+def until(what, predicate, seconds=60):
+    """Poll `predicate` until it returns something true; that is returned."""
+    end = time.monotonic() + seconds
+    while True:
+        found = predicate()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise Failure(f"waited {seconds} s for {what}")
+        time.sleep(0.02)
+
+
+def to_yaml(value, indent=0):
+    """Enough YAML for a job file: JSON is YAML, so nested values are written as JSON."""
+    return "".join(f"{' ' * indent}{key}: {json.dumps(part)}\n" for key, part in value.items())
+
+
+class Node:
+    """One rubatod."""
+
+    def __init__(self, cluster, name, arguments):
+        self.cluster, self.name, self.arguments = cluster, name, arguments
+        self.state = os.path.join(cluster.folder, name)
+        self.log = os.path.join(cluster.folder, name + ".log")
+        self.process = None
+        self.endpoint = f"unix:{self.state}/rubatod.sock"
+
+    def start(self, wait=True):
+        with open(self.log, "a") as log:
+            self.process = subprocess.Popen(
+                [os.path.join(BUILD, "rubatod"), "--state-dir", self.state, *self.arguments],
+                stderr=log, stdout=log, stdin=subprocess.DEVNULL)
+        if wait:
+            until(f"{self.name} to answer", self.answers, 30)
+        return self
+
+    def answers(self):
+        check(self.process.poll() is None, f"{self.name} ended with {self.process.poll()}")
+        done = self.cluster.run("get", "nodes", "-o", "json", endpoint=self.endpoint)
+        if done.returncode:
+            return False
+        return any(item["name"] == self.name or len(self.cluster.nodes) == 1
+                   for item in json.loads(done.stdout)["items"])
+
+    def stop(self, how=signal.SIGTERM, seconds=15):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(how)
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise Failure(f"{self.name} did not stop within {seconds} s")
+        return self.process.returncode if self.process else None
+
+
+class Cluster:
+    def __init__(self, nodes=1, devices=3, keep=False):
+        self.folder = tempfile.mkdtemp(prefix="rubato-e2e.")
+        self.etcd, self.nodes, self.devices, self.keep = None, [], devices, keep
+        self.count = nodes
+
+    def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def start(self):
+        if self.count == 1:
+            self.nodes = [Node(self, "local", ["--single-node", "--cpu-devices", str(self.devices)])]
+        else:
+            url = self.start_etcd()
+            self.nodes = [Node(self, f"n{i}", ["--node", f"n{i}", "--etcd", url,
+                                               "--cpu-devices", str(self.devices)])
+                          for i in range(self.count)]
+        for node in self.nodes:
+            node.start(wait=False)
+        for node in self.nodes:
+            until(f"{node.name} to answer", node.answers, 30)
+
+    def start_etcd(self):
+        ports = []
+        holders = [socket.socket() for _ in range(2)]
+        for holder in holders:
+            holder.bind(("127.0.0.1", 0))
+            ports.append(holder.getsockname()[1])
+        for holder in holders:
+            holder.close()
+        url, peer = (f"http://127.0.0.1:{port}" for port in ports)
+        self.etcd_arguments = [
+            "etcd", "--name", "e", "--data-dir", os.path.join(self.folder, "etcd"),
+            "--listen-client-urls", url, "--advertise-client-urls", url,
+            "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+            "--initial-cluster", f"e={peer}", "--heartbeat-interval", "50",
+            "--election-timeout", "500"]
+        self.url = url
+        self.run_etcd()
+        return url
+
+    def run_etcd(self):
+        with open(os.path.join(self.folder, "etcd.log"), "a") as log:
+            self.etcd = subprocess.Popen(self.etcd_arguments, stderr=log, stdout=log)
+
+    def __exit__(self, kind, error, trace):
+        if error is not None:
+            for node in self.nodes:
+                if os.path.exists(node.log):
+                    print(f"--- {node.log}")
+                    with open(node.log) as log:
+                        print("".join(log.readlines()[-60:]))
+            with contextlib.suppress(Exception):
+                for folder, _, names in os.walk(self.folder):
+                    for name in names:
+                        if folder.endswith("/logs"):
+                            print(f"--- {os.path.join(folder, name)}")
+                            with open(os.path.join(folder, name)) as log:
+                                print("".join(log.readlines()[-12:]))
+        for node in self.nodes:
+            if node.process and node.process.poll() is None:
+                with contextlib.suppress(Failure):
+                    node.stop()
+        if self.etcd:
+            self.etcd.kill()
+            self.etcd.wait()
+        left = self.processes()
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self.keep or os.environ.get("RUBATO_KEEP"):
+            print(f"kept {self.folder}")
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if error is None:
+            check(not left, f"processes were left behind: {left}")
+
+    def processes(self, name=None):
+        """Pids of living processes that have our folder in their command line."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    words = file.read().decode(errors="replace").split("\0")
+                with open(f"/proc/{pid}/stat") as file:
+                    state = file.read().rsplit(")", 1)[1].split()[0]
+                if state != "Z" and any(self.folder in word for word in words) and int(pid) != os.getpid():
+                    if name is None or os.path.basename(words[0]) == name:
+                        found.append(int(pid))
+        return found
+
+    # ---- rubatoctl ---------------------------------------------------------------------------
+
+    def run(self, *words, endpoint=None, timeout=240, **more):
+        """rubatoctl WORDS; a CompletedProcess with text."""
+        endpoint = endpoint or self.nodes[0].endpoint
+        return subprocess.run([os.path.join(BUILD, "rubatoctl"), "--endpoint", endpoint, *map(str, words)],
+                              capture_output=True, text=True, timeout=timeout, cwd=self.folder, **more)
+
+    def ctl(self, *words, code=0, **more):
+        done = self.run(*words, **more)
+        check(done.returncode == code,
+              f"rubatoctl {' '.join(map(str, words))}: exit {done.returncode}, not {code}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def json(self, *words, **more):
+        return json.loads(self.ctl("-o", "json", *words, **more))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def model(self, kind, name=None, **settings):
+        path = self.path((name or kind) + ".onnx")
+        words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        self.ctl("model", "new", kind, *words, "--out", path)
+        return path
+
+    def job_file(self, name, spec):
+        path = self.path(name + ".yaml")
+        with open(path, "w") as file:
+            file.write(to_yaml({"apiVersion": "rubato/v1", "kind": "TrainJob", "metadata": {"name": name},
+                                "spec": spec}))
+        return path
+
+    def submit(self, name, spec):
+        return self.json("submit", "-f", self.job_file(name, spec))
+
+    def wait(self, job, what, timeout=200):
+        self.ctl("wait", job, "--for", what, "--timeout", timeout, timeout=timeout + 20)
+
+    def status(self, job):
+        return self.json("status", job)
+
+    def export(self, job):
+        """The exported file's sha256."""
+        path = self.path(job + ".safetensors")
+        self.ctl("export", job, "--out", path)
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+
+    def metrics(self, job):
+        """Rows as dicts of floats, by column."""
+        lines = self.ctl("metrics", job).strip().splitlines()
+        columns = lines[0].split(",")
+        return [dict(zip(columns, map(float, line.split(",")))) for line in lines[1:]]
+
+    def finish(self, job, timeout=200):
+        """Wait for the end, export, delete; returns the sha256."""
+        self.wait(job, "done", timeout)
+        sha = self.export(job)
+        self.ctl("delete", job)
+        return sha
+
+
+def main(*tests):
+    """Run test functions; the exit status is meson's: 0, 1 or 77 for a skip."""
+    for test in tests:
+        start = time.monotonic()
+        try:
+            test()
+        except Failure as failure:
+            print(f"FAILED {test.__name__}: {failure}", flush=True)
+            sys.exit(1)
+        print(f"ok {test.__name__} ({time.monotonic() - start:.1f} s)", flush=True)

@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Deaths: of workers, of rubatod, of all. The job goes on by itself and the bits are the same."""
+import os
+import signal
+import time
+
+import cluster
+import corpus
+from cluster import check, until
+
+
+def spec(c, steps, want=3, **more):
+    corpus.text(c.path("corpus.txt"), 40000)
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
+        "train": {"steps": steps, "globalBatch": 12, "microBatch": 2, "clipNorm": 1.0},
+        "devices": {"min": 1, "max": 4, "want": want}, **more,
+    }
+
+
+def start(c):
+    c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
+
+
+def undisturbed(c, steps):
+    c.submit("alone", spec(c, steps, 1))
+    return c.finish("alone")
+
+
+def kill_workers():
+    """Each rank in turn, rank 0 too: noticed within a second, nothing lost."""
+    with cluster.Cluster(devices=4) as c:
+        start(c)
+        steps = 500
+        alone = undisturbed(c, steps)
+        c.submit("gpt", spec(c, steps))
+        for rank in (0, 1, 2):
+            c.wait("gpt", "devices=3")
+            before = c.status("gpt")
+            c.wait("gpt", f"step={before['step'] + 10}")
+            status = c.status("gpt")
+            pid = status["devices"][rank]["pid"]
+            at = time.time()
+            os.kill(pid, signal.SIGKILL)
+            died = until("the death to be noticed",
+                         lambda: [e for e in c.json("events", "gpt")["items"]
+                                  if e["kind"] == "worker-died" and e["time"] >= at * 1000 - 5])
+            check(died[0]["time"] / 1000 - at < 1.0, f"noticed after {died[0]['time'] / 1000 - at:.2f} s")
+            until("the job to go on", lambda: c.status("gpt")["step"] > status["step"] + 5)
+        check(c.finish("gpt") == alone, "workers were killed and the bits differ")
+
+
+def kill_the_only_worker():
+    """No survivor: the newest checkpoint, or the start, and it says so."""
+    with cluster.Cluster(devices=1) as c:
+        start(c)
+        alone = undisturbed(c, 120)
+        for checkpoint in ({}, {"path": c.path("ckpt"), "every": 10}):
+            c.submit("gpt", spec(c, 120, 1, checkpoint=checkpoint))
+            c.wait("gpt", "step=30")
+            os.kill(c.status("gpt")["devices"][0]["pid"], signal.SIGKILL)
+            c.wait("gpt", "done")
+            kinds = [e["kind"] for e in c.json("events", "gpt")["items"]]
+            check("restarted" in kinds, f"events: {kinds}")
+            check(c.finish("gpt") == alone, "restarted and the bits differ")
+
+
+def restarts_are_limited():
+    with cluster.Cluster(devices=1) as c:
+        start(c)
+        c.submit("gpt", spec(c, 100000, 1, failure={"maxRestarts": 1, "window": "1h"}))
+        for _ in range(2):
+            pid = until("a worker", lambda: [d["pid"] for d in c.status("gpt")["devices"] if d.get("pid")])[0]
+            c.wait("gpt", "running")
+            os.kill(pid, signal.SIGKILL)
+            until("its end", lambda: c.status("gpt")["phase"] == "Failed" or
+                  pid not in [d.get("pid") for d in c.status("gpt")["devices"]])
+        c.ctl("wait", "gpt", "--for", "done", "--timeout", "30", code=1)
+        status = c.status("gpt")
+        check(status["phase"] == "Failed" and status["reason"], f"{status}")
+
+
+def rubatod_killed():
+    """kill -9 of rubatod: the workers train on and the next one adopts them."""
+    with cluster.Cluster(devices=2) as c:
+        start(c)
+        steps = 700
+        alone = undisturbed(c, steps)
+        c.submit("gpt", spec(c, steps, 2))
+        c.wait("gpt", "devices=2")
+        c.wait("gpt", "step=10")
+        pids = {d["pid"] for d in c.status("gpt")["devices"]}
+        c.nodes[0].stop(signal.SIGKILL)
+        check(pids <= set(c.processes("rubato-worker")), "workers died with rubatod")
+        c.nodes[0].start()
+        until("adoption", lambda: {d.get("pid") for d in c.status("gpt")["devices"]} == pids)
+        rows = c.metrics("gpt")
+        check([row["step"] for row in rows] == list(range(1, len(rows) + 1)), "rows were lost")
+        check(c.finish("gpt") == alone, "rubatod was killed and the bits differ")
+
+
+def stopped_and_started():
+    """SIGTERM on a single node: stops within 5 s, goes on from there when started again."""
+    with cluster.Cluster(devices=2) as c:
+        start(c)
+        steps = 500
+        alone = undisturbed(c, steps)
+        c.submit("gpt", spec(c, steps, 2))
+        c.wait("gpt", "step=40")
+        at = time.monotonic()
+        check(c.nodes[0].stop(signal.SIGTERM) == 0, "exit status")
+        check(time.monotonic() - at < 5, f"took {time.monotonic() - at:.1f} s")
+        check(not c.processes(), f"left behind: {c.processes()}")
+        c.nodes[0].start()
+        rows = until("training", lambda: c.metrics("gpt"))
+        check(c.finish("gpt") == alone, "stopped and started and the bits differ")
+        check([row["step"] for row in rows] == list(range(1, len(rows) + 1)), "a step was lost or done twice")
+
+
+def pause_resume_cancel():
+    with cluster.Cluster(devices=2) as c:
+        start(c)
+        steps = 400
+        alone = undisturbed(c, steps)
+        c.submit("gpt", spec(c, steps, 2))
+        c.wait("gpt", "step=20")
+        c.ctl("pause", "gpt")
+        until("the pause", lambda: c.status("gpt")["phase"] == "Paused" and not c.processes("rubato-worker"))
+        held = c.export("gpt")
+        check(len(held) == 64, "export of a paused job")
+        c.ctl("resume", "gpt")
+        check(c.finish("gpt") == alone, "paused and resumed and the bits differ")
+        c.submit("gpt", spec(c, 100000, 2))
+        c.wait("gpt", "step=5")
+        c.ctl("cancel", "gpt")
+        c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
+        until("the workers to leave", lambda: not c.processes("rubato-worker"))
+
+
+cluster.main(kill_workers, kill_the_only_worker, restarts_are_limited, rubatod_killed, stopped_and_started,
+             pause_resume_cancel)

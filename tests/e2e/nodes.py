@@ -1,0 +1,71 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two and three rubatods on one etcd: the job spans them, a drain moves it off one of them."""
+import signal
+
+import cluster
+import corpus
+from cluster import check, until
+
+
+def spec(c, steps, want):
+    corpus.text(c.path("corpus.txt"), 40000)
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
+        "train": {"steps": steps, "globalBatch": 12, "microBatch": 2},
+        "devices": {"min": 1, "max": 6, "want": want},
+    }
+
+
+def nodes_of(status):
+    return {device["node"] for device in status["devices"]}
+
+
+def spans(count):
+    with cluster.Cluster(nodes=count, devices=1) as c:
+        until("all nodes", lambda: len(c.json("get", "nodes")["items"]) == count)
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        c.submit("alone", spec(c, 300, 1))
+        alone = c.finish("alone")
+        c.submit("wide", spec(c, 300, count))
+        c.wait("wide", f"devices={count}")
+        c.wait("wide", "step=20")
+        check(nodes_of(c.status("wide")) == {n.name for n in c.nodes}, "the job does not span the nodes")
+        last = c.nodes[-1].name
+        c.ctl("node", "drain", last, "--wait")
+        status = c.status("wide")
+        check(status["phase"] == "Running", f"phase {status['phase']}: {status}")
+        check(last not in nodes_of(status), f"{last} is drained and still used")
+        # Any node answers, the drained one too.
+        check(c.json("status", "wide", endpoint=c.nodes[-1].endpoint)["name"] == "wide", "forwarding")
+        c.ctl("node", "uncordon", last)
+        c.wait("wide", f"devices={count}")
+        check(c.finish("wide") == alone, "moved between nodes and the bits differ")
+
+
+def two_nodes():
+    spans(2)
+
+
+def three_nodes():
+    spans(3)
+
+
+def leave_and_return():
+    """SIGTERM of a node is a planned leave: the job moves off and comes back with it."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        c.submit("alone", spec(c, 400, 1))
+        alone = c.finish("alone")
+        c.submit("wide", spec(c, 400, 2))
+        c.wait("wide", "devices=2")
+        c.wait("wide", "step=10")
+        check(c.nodes[1].stop(signal.SIGTERM, 40) == 0, "rubatod's exit status")
+        c.wait("wide", "devices=1")
+        c.nodes[1].start()
+        c.wait("wide", "devices=2")
+        check(c.finish("wide") == alone, "a node left and came back and the bits differ")
+
+
+cluster.main(two_nodes, three_nodes, leave_and_return)
