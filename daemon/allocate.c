@@ -360,7 +360,7 @@ const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct r
     for (size_t i = 0; i < job->checkpoints.n; i++) {
         const Rb__Checkpoint *each = job->checkpoints.at[i].checkpoint;
 
-        if (!best || each->step > best->step) {
+        if (!best || each->step > best->step || (*ret_local && each->step == best->step)) {
             best = each;
             *ret_local = false;
         }

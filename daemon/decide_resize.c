@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the active configuration to the share: grow, shrink, move.
+ *
+ * A new configuration needs someone who has the state: where the share has none of the members that
+ * train now, the lowest rank goes along for one configuration and leaves with the next. */
+#include "daemon/turn.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct target {
+    struct rb_place *places;
+    size_t n;
+    bool bridge; /* someone with the state goes along who is not in the share */
+};
+
+static bool has_place(const struct rb_place *places, size_t n, const Rb__Member *member)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rb_place_is(&places[i], member->node, member->device))
+            return true;
+    return false;
+}
+
+static struct target aim(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    struct target target = {.places =
+                                RB_ARENA_NEW(turn->arena, struct rb_place, turn->share->n + 1)};
+
+    for (size_t m = 0; m < active->n_members; m++)
+        if (has_place(turn->share->places, turn->share->n, active->members[m]))
+            target.n++;
+    target.bridge = !target.n && turn->share->n;
+
+    target.n = 0;
+    if (target.bridge)
+        target.places[target.n++] =
+            (struct rb_place){active->members[0]->node, active->members[0]->device};
+    for (size_t i = 0; i < turn->share->n; i++)
+        target.places[target.n++] = turn->share->places[i];
+    return target;
+}
+
+static bool same_places(const struct target *target, const Rb__Configuration *conf)
+{
+    if (target->n != conf->n_members)
+        return false;
+    for (size_t m = 0; m < conf->n_members; m++)
+        if (!has_place(target->places, target->n, conf->members[m]))
+            return false;
+    return true;
+}
+
+static bool out_of_reach(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    for (size_t m = 0; m < active->n_members; m++)
+        if (!rb_fact_find(&turn->facts->nodes, active->members[m]->node)) {
+            rb_turn_reason(turn, rb_turn_text(turn, "node %s is out of reach: changes wait for it",
+                                              active->members[m]->node));
+            return true;
+        }
+    return false;
+}
+
+/* When it was asked for: by the user, if no configuration has answered the wish yet, else now. */
+static uint64_t asked_of(const struct rb_turn *turn)
+{
+    const struct rb_fact_list *past = &turn->in->configurations;
+    uint64_t asked = turn->in->wish.wish->asked;
+
+    for (size_t i = 0; i < past->n && asked; i++) {
+        const Rb__Configuration *conf = past->at[i].configuration;
+
+        if (conf->asked >= asked && (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
+                                     conf->state == RB__CONFIGURATION__STATE__RETIRED))
+            return turn->now;
+    }
+    return asked ? asked : turn->now;
+}
+
+/* Why it has fewer devices than it wants; NULL: it has what it wants. */
+static const char *shortage(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    uint32_t want = turn->in->wish.wish->want;
+
+    if (active->n_members >= want)
+        return NULL;
+    rb_turn_wake(turn, turn->share->wake_ms);
+    return rb_turn_text(turn, "has %zu of %" PRIu32 " devices: %s", active->n_members, want,
+                        rb_share_reason(turn->share, turn->in, want, turn->arena));
+}
+
+static void create(struct rb_turn *turn, const Rb__Configuration *active,
+                   const struct target *target)
+{
+    const char *cause = target->bridge                  ? "move"
+                        : target->n > active->n_members ? "grow"
+                        : target->n < active->n_members ? "shrink"
+                                                        : "move";
+
+    for (size_t m = 0; m < active->n_members; m++)
+        if (rb_node_must_be_left(turn->facts, active->members[m]->node))
+            cause = "move";
+    rb_turn_create(turn, target->places, target->n, cause, asked_of(turn));
+    rb_turn_reason(turn, NULL);
+}
+
+void rb_decide_resize(struct rb_turn *turn)
+{
+    const Rb__Configuration *active = rb_turn_active(turn), *next = rb_turn_next(turn);
+    const Rb__Configuration *last;
+    const Rb__DevicesSpec *devices = turn->in->job.job->spec->devices;
+    uint32_t min = devices && devices->min ? devices->min : 1;
+    struct target target;
+    struct rb_roll roll;
+    uint64_t until;
+
+    if (next && next->state != RB__CONFIGURATION__STATE__PREPARING)
+        return; /* it flips any moment; newer wishes follow behind it */
+    if (out_of_reach(turn, active))
+        return;
+    if (turn->share->leaving && turn->share->n < min) {
+        rb_turn_roll(turn, &roll);
+        rb_decide_park(turn, &roll, "its node is left and there is no other device");
+        return;
+    }
+    target = aim(turn, active);
+    if (turn->share->n < min || same_places(&target, active)) {
+        if (next)
+            rb_turn_abandon(turn, "it is not wanted any more", false, NULL);
+        rb_turn_reason(turn, shortage(turn, active));
+        return;
+    }
+    if (next && same_places(&target, next))
+        return;
+    until = rb_turn_hold_off(turn, false, 1000);
+    if (until && !next) {
+        rb_turn_failures(turn, false, &last);
+        rb_turn_reason(turn, rb_turn_text(turn, "tries again soon: %s", last->reason));
+        rb_turn_wake(turn, until);
+        return;
+    }
+    if (next)
+        rb_turn_abandon(turn, "a newer wish replaces it", false, NULL);
+    create(turn, active, &target);
+}
