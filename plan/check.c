@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/check.h"
+#include "base/buffer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT = 160 };
+
+/* "float32[3,32,32]", the axes from `first` on. */
+static const char *type_text(const struct rb_tensor_type *type, int first, char room[TEXT])
+{
+    int at = snprintf(room, TEXT, "%s[", rb_dtype_text(type->dtype));
+
+    for (int i = first; i < type->rank && at < TEXT - 24; i++)
+        at += snprintf(room + at, (size_t)(TEXT - at), "%s%" PRId64, i > first ? "," : "",
+                       type->dim[i]);
+    snprintf(room + at, (size_t)(TEXT - at), "]");
+    return room;
+}
+
+/* The same axes once those of 1 are left out; one without any axes left has one element. */
+static bool same_shape(const int64_t *a, int n_a, const int64_t *b, int n_b)
+{
+    int i = 0, j = 0;
+
+    for (;;) {
+        while (i < n_a && a[i] == 1)
+            i++;
+        while (j < n_b && b[j] == 1)
+            j++;
+        if (i == n_a || j == n_b)
+            return i == n_a && j == n_b;
+        if (a[i++] != b[j++])
+            return false;
+    }
+}
+
+static int64_t product(const int64_t *dims, int n)
+{
+    int64_t elements = 1;
+
+    for (int i = 0; i < n; i++)
+        elements *= dims[i];
+    return elements;
+}
+
+/* Row-major data may be looked at flattened, but not with axes in another order. */
+static bool fits(const struct rb_tensor_type *input, const struct rb_tensor_type *sample)
+{
+    const int64_t *dims = input->dim + 1;
+    int n = input->rank - 1;
+
+    if (same_shape(dims, n, sample->dim, sample->rank))
+        return true;
+    return (n <= 1 || sample->rank <= 1) && product(dims, n) == product(sample->dim, sample->rank);
+}
+
+/* The table in which the features are looked up first, or NULL. */
+static const struct rb_value *find_table(const struct rb_graph *graph)
+{
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct rb_node *node = graph->nodes[i];
+        const struct rb_value *index;
+
+        if (node->op != RB_OP_GATHER || rb_node_int(node, "axis", 0) != 0 ||
+            node->in[0]->role != RB_VALUE_WEIGHT)
+            continue;
+        index = node->in[1];
+        while (index->role == RB_VALUE_TEMP && index->maker &&
+               (index->maker->op == RB_OP_RESHAPE || index->maker->op == RB_OP_CAST))
+            index = index->maker->in[0];
+        if (index == graph->features)
+            return node->in[0];
+    }
+    return NULL;
+}
+
+int rb_check_features(const struct rb_graph *graph, const struct rb_source_info *info,
+                      struct rb_why *why)
+{
+    const struct rb_value *input = graph->features, *table;
+    char have[TEXT], want[TEXT];
+
+    if (input->type.rank < 1 || !fits(&input->type, &info->features))
+        return rb_why_set(
+            why, RB_EINVAL, "a sample is %s and the model's input '%s' takes %s a sample",
+            type_text(&info->features, 0, have), input->name, type_text(&input->type, 1, want));
+    if (input->type.dtype != info->features.dtype)
+        return rb_why_set(why, RB_EINVAL,
+                          "the features are %s and the model's input '%s' is %s: convert the file, "
+                          "or export the model with another input type",
+                          rb_dtype_text(info->features.dtype), input->name,
+                          rb_dtype_text(input->type.dtype));
+    table = find_table(graph);
+    if (table && info->largest_feature >= table->type.dim[0])
+        return rb_why_set(why, RB_EINVAL,
+                          "token %" PRId64 " is in the data, but the embedding '%s' has %" PRId64
+                          " rows",
+                          info->largest_feature, table->name, table->type.dim[0]);
+    return 0;
+}
+
+int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
+                     int64_t ignore_index, struct rb_why *why)
+{
+    const struct rb_node *loss = graph->loss->maker;
+    int64_t classes;
+
+    if (loss->op != RB_OP_CROSS_ENTROPY)
+        return 0;
+    classes = loss->in[0]->type.dim[rb_node_int(loss, "axis", 0)];
+    if (info->largest < classes || info->largest == ignore_index)
+        return 0;
+    return rb_why_set(why, RB_EINVAL,
+                      "target %" PRId64 " is in the data, but the model's output has %" PRId64
+                      " classes (0 to %" PRId64 ")",
+                      info->largest, classes, classes - 1);
+}

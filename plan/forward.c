@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compiling a model without a job: for `model run` and `model check`. */
+#include "base/arena.h"
+#include "graph/onnx.h"
+#include "graph/train.h"
+#include "plan/compile.h"
+#include "plan/initial.h"
+#include "plan/lower.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The batch to bind: what was asked for, else the only one the model has, else 1. */
+static int choose_batch(const struct rb_onnx *onnx, int64_t asked, int64_t *ret_batch,
+                        struct rb_why *why)
+{
+    struct rb_onnx_info info;
+    int err = rb_onnx_info(onnx, &info, why);
+
+    if (err)
+        return err;
+    if (asked > 0 && info.fixed_batch > 0 && asked != info.fixed_batch)
+        return rb_why_set(why, RB_EINVAL,
+                          "a batch of %" PRId64 " was asked for, but the model was exported for "
+                          "batches of %" PRId64 " only",
+                          asked, info.fixed_batch);
+    *ret_batch = asked > 0 ? asked : info.fixed_batch > 0 ? info.fixed_batch : 1;
+    return 0;
+}
+
+static int import(const char *path, int64_t asked, bool train, struct rb_onnx **ret_onnx,
+                  struct rb_graph **ret_graph, struct rb_why *why)
+{
+    struct rb_import_options options = {.train = train};
+    int err = rb_onnx_open(path, 0, ret_onnx, why);
+
+    if (!err)
+        err = choose_batch(*ret_onnx, asked, &options.batch, why);
+    return err ? err : rb_onnx_import(*ret_onnx, &options, ret_graph, why);
+}
+
+static int lower(const struct rb_graph *graph, struct rb_compiled *compiled, struct rb_why *why)
+{
+    char name[48];
+    int err;
+
+    compiled->model = rb_alloc(sizeof(*compiled->model));
+    rb__model__init(compiled->model);
+    compiled->model->format = 1;
+    snprintf(name, sizeof(name), "forward b=%" PRId64, graph->batch);
+    err = rb_lower_variables(graph, compiled->model, why);
+    if (!err)
+        err = rb_lower_program(graph, name, compiled->model, why);
+    return err ? err : rb_initial_weights(graph, compiled->model, NULL, &compiled->weights, why);
+}
+
+static void describe(const char *path, struct rb_compiled *compiled)
+{
+    const Rb__Model *model = compiled->model;
+    int variables = 0;
+
+    for (size_t i = 0; i < model->n_variables; i++)
+        if (model->variables[i]->role == RB__VARIABLE__ROLE__TRAINED) {
+            compiled->parameters += (int64_t)model->variables[i]->elements;
+            variables++;
+        }
+    snprintf(compiled->summary, sizeof(compiled->summary),
+             "%.120s: %" PRId64 " parameters in %d variables", path, compiled->parameters,
+             variables);
+}
+
+int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
+                       struct rb_why *why)
+{
+    struct rb_compiled compiled = {0};
+    struct rb_onnx *onnx = NULL;
+    struct rb_graph *graph = NULL;
+    int err = import(onnx_path, batch, false, &onnx, &graph, why);
+
+    if (!err && graph->n_outputs < 1)
+        err = rb_why_set(why, RB_EINVAL, "the model has no output");
+    if (!err)
+        err = rb_fuse(graph, why);
+    if (!err)
+        err = lower(graph, &compiled, why);
+    if (err) {
+        rb_compiled_done(&compiled);
+    } else {
+        describe(onnx_path, &compiled);
+        *ret_compiled = compiled;
+    }
+    rb_graph_free(graph);
+    rb_onnx_close(onnx);
+    return err;
+}
+
+/* A loss that fits any output: what it is does not matter to what can be differentiated. */
+static int attach_any_loss(struct rb_graph *graph, struct rb_why *why)
+{
+    struct rb_loss_options loss = {.type = "mse"};
+
+    if (graph->n_outputs < 1 || graph->outputs[0]->type.dtype != RB_F32)
+        return rb_why_set(why, RB_EUNSUPPORTED, "the model's first output is not float32");
+    if (rb_tensor_elements(&graph->outputs[0]->type) == 1) {
+        loss.type = "graph";
+        return rb_loss_attach(graph, &loss, why);
+    }
+    graph->targets =
+        rb_graph_value(graph, RB_VALUE_INPUT, "targets", &graph->outputs[0]->type, NULL);
+    loss.targets = graph->outputs[0]->type;
+    if (loss.targets.rank < 1 || loss.targets.dim[0] != graph->batch)
+        return rb_why_set(why, RB_EUNSUPPORTED,
+                          "the first axis of the model's first output is not the batch");
+    loss.targets.rank--;
+    memmove(loss.targets.dim, loss.targets.dim + 1,
+            sizeof(loss.targets.dim[0]) * (size_t)loss.targets.rank);
+    return rb_loss_attach(graph, &loss, why);
+}
+
+int rb_compile_trainable(const char *onnx_path, struct rb_why *why)
+{
+    struct rb_onnx *onnx = NULL;
+    struct rb_graph *graph = NULL;
+    int err = import(onnx_path, 0, true, &onnx, &graph, why);
+
+    if (!err)
+        err = attach_any_loss(graph, why);
+    if (!err)
+        err = rb_fuse(graph, why);
+    if (!err)
+        err = rb_autodiff(graph, why);
+    rb_graph_free(graph);
+    rb_onnx_close(onnx);
+    return err;
+}
