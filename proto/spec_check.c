@@ -187,8 +187,14 @@ static int check_devices(const Rb__DevicesSpec *devices, struct rb_why *why)
 {
     int err = check_count("spec.devices.max", devices->max, 1, 1024, why);
 
+    if (!err && devices->min > devices->max)
+        err = rb_why_set(why, RB_EINVAL, "spec.devices.min: %u is above spec.devices.max, %u",
+                         devices->min, devices->max);
     if (!err)
         err = check_count("spec.devices.min", devices->min, 1, devices->max, why);
+    if (!err && devices->want > devices->max)
+        err = rb_why_set(why, RB_EINVAL, "spec.devices.want: %u is above spec.devices.max, %u",
+                         devices->want, devices->max);
     if (!err)
         err = check_count("spec.devices.want", devices->want, devices->min, devices->max, why);
     if (!err)

@@ -141,7 +141,9 @@ static void test_refusals(void **state)
     refused("spec.loss.labelSmoothing=1", RB_EINVAL, "exclusive");
     refused("spec.loss={type: mse, labelSmoothing: 0.1}", RB_EINVAL, "cross_entropy only");
     refused("spec.devices.min=0", RB_EINVAL, "within 1 and 8");
-    refused("spec.devices.want=9", RB_EINVAL, "within 1 and 8");
+    refused("spec.devices.want=9", RB_EINVAL, "9 is above spec.devices.max, 8");
+    refused("spec.devices.min=9", RB_EINVAL, "9 is above spec.devices.max, 8");
+    refused("spec.devices={min: 2}", RB_EINVAL, "within 2 and 8");
     refused("spec.devices.kind=tpu", RB_EINVAL, "any | cpu | cuda");
     refused("spec.parallel.pipeline=2", RB_EUNSUPPORTED, "this release");
     refused("spec.parallel.schedule=1f1b", RB_EUNSUPPORTED, "this release");
