@@ -6,9 +6,10 @@
  * A `struct rb_coll` is one group of ranks at one configuration.  It never changes size; a new
  * configuration opens a new group, and frames of the old one cannot reach it.  Calls block the
  * calling thread and may be made by one thread at a time.  None can hang: a peer whose link ends
- * makes every call return RB_EPEER, rb_coll_cancel makes them return RB_ECANCELED, and a peer that
- * sends something else than this group's protocol ends the link.  After an error the group is of no
- * further use but to be asked who is lost, and closed.
+ * makes every call that still needs it return RB_EPEER, rb_coll_cancel makes them return
+ * RB_ECANCELED, and a peer that sends something else than this group's protocol ends the group with
+ * RB_EINTERNAL.  After an error the group is of no further use but to be asked who is lost, and
+ * closed: closing is how the others hear of it.  What a rank sent before it closed still arrives.
  *
  * Sums are of integers modulo 2^32, so the algorithm cannot change a bit of them. */
 #ifndef RB_COLL_COLL_H
@@ -25,8 +26,9 @@ struct rb_listener;
 
 /* ---- Meeting ---------------------------------------------------------------------------------
  * A listener is a worker's door for its peers: a unix socket at `path` and a TCP port at `host`
- * (port 0: any), one for the life of the process.  Connections that arrive are kept by the number
- * of the configuration that they name until rb_coll_open asks for them. */
+ * (port 0: any), one for the life of the process; either may be NULL.  Its thread keeps connections
+ * by the number of the configuration that they name until rb_coll_open asks for them.  A socket
+ * that an earlier process left at `path` is removed. */
 int rb_listener_open(const char *path, const char *host, struct rb_listener **ret_listener,
                      struct rb_why *why);
 /* "unix:PATH", "tcp:HOST:PORT": what peers need, best first; NULL past the last. */
@@ -45,18 +47,23 @@ struct rb_group {
     const char *digest; /* of members and plan: peers with another one are refused */
     int rank, size;
     const struct rb_coll_member *members; /* by rank */
+    bool no_shared_memory;                /* unix sockets alone on one host */
 };
 
 /* Connect to everyone in `group` (copied).  Blocks until all are there, at most `timeout_ms`;
  * *cancel (may be NULL) set to true by another thread ends the wait within 50 ms.  Workers on one
  * host get shared memory, else unix, else TCP.  May run beside the step of another group.
  *
- * RB_ETIMEOUT names who is missing. */
+ * RB_ETIMEOUT names who is missing; RB_EREFUSED: another job, digest or member list over there;
+ * RB_EPEER: someone left again. */
 int rb_coll_open(struct rb_listener *listener, const struct rb_group *group, int timeout_ms,
                  const volatile bool *cancel, struct rb_coll **ret_coll, struct rb_why *why);
 
 int rb_coll_rank(const struct rb_coll *coll);
 int rb_coll_size(const struct rb_coll *coll);
+
+/* How `rank` is reached: "shared memory", "unix", "tcp", "none" for oneself. */
+const char *rb_coll_link(const struct rb_coll *coll, int rank);
 
 /* ---- Calls ----------------------------------------------------------------------------------
  * Every rank makes the same calls in the same order.  `tag` says which (step, attempt, bucket ...
@@ -74,7 +81,8 @@ int rb_coll_gather(struct rb_coll *coll, uint64_t tag, const void *mine, void *a
 int rb_coll_broadcast(struct rb_coll *coll, uint64_t tag, int root, void *bytes, size_t size,
                       struct rb_why *why);
 
-/* From one rank to another. */
+/* From one rank to another.  Sending may wait for the receiver; two ranks that send to each other
+ * at once wait for ever where neither message fits the link. */
 int rb_coll_send(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, size_t size,
                  struct rb_why *why);
 int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, size_t size,

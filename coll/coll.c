@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/coll.h"
+
+#include "base/arena.h"
+#include "coll/group.h"
+#include "coll/hello.h"
+#include "coll/meet.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static int check(const struct rb_group *group, struct rb_why *why)
+{
+    if (group->size < 1 || group->rank < 0 || group->rank >= group->size)
+        return rb_why_set(why, RB_EINVAL, "a group of %d ranks has no rank %d", group->size,
+                          group->rank);
+    if (strlen(group->job) >= RB_HELLO_TEXT || strlen(group->digest) >= RB_HELLO_TEXT)
+        return rb_why_set(why, RB_ELIMIT, "the job's name or the digest is longer than %d bytes",
+                          RB_HELLO_TEXT - 1);
+    for (int r = 0; r < group->size; r++)
+        if (strlen(group->members[r].worker) >= RB_HELLO_TEXT)
+            return rb_why_set(why, RB_ELIMIT, "the name of rank %d is longer than %d bytes", r,
+                              RB_HELLO_TEXT - 1);
+    return 0;
+}
+
+/* Looking instead of sleeping pays only while everyone on this host has a core to look from. */
+static void set_spin(struct rb_coll *coll)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int here = 1;
+
+    for (int r = 0; r < coll->size; r++)
+        here += coll->link[r] && strcmp(coll->link[r]->ops->name, "tcp");
+    coll->spin_max_ns = here <= cores ? 50000 : 2000;
+    coll->spin_ns = coll->spin_max_ns / 2;
+}
+
+int rb_coll_open(struct rb_listener *listener, const struct rb_group *group, int timeout_ms,
+                 const volatile bool *cancel, struct rb_coll **ret_coll, struct rb_why *why)
+{
+    int err = check(group, why);
+    size_t size = (size_t)group->size;
+    struct rb_coll *coll;
+
+    if (err)
+        return rb_why_add(why, err, "configuration %u", group->configuration);
+    coll = rb_alloc(sizeof *coll);
+    coll->configuration = group->configuration;
+    coll->rank = group->rank;
+    coll->size = group->size;
+    coll->workers = rb_alloc(size * sizeof *coll->workers);
+    coll->link = rb_alloc(size * sizeof *coll->link);
+    coll->lane = rb_alloc(size * sizeof *coll->lane);
+    coll->polls = rb_alloc((size + 1) * sizeof *coll->polls);
+    coll->polled = rb_alloc(size * sizeof *coll->polled);
+    for (size_t r = 0; r < size; r++)
+        coll->workers[r] = rb_string(group->members[r].worker);
+    coll->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    err = coll->wake < 0 ? rb_why_set(why, RB_EIO, "cannot make an eventfd: %s", strerror(errno))
+                         : rb_meet_all(listener, group, timeout_ms, cancel, coll->link, why);
+    if (err) {
+        rb_coll_close(coll);
+        return rb_why_add(why, err, "configuration %u", group->configuration);
+    }
+    set_spin(coll);
+    *ret_coll = coll;
+    return 0;
+}
+
+int rb_coll_rank(const struct rb_coll *coll)
+{
+    return coll->rank;
+}
+
+int rb_coll_size(const struct rb_coll *coll)
+{
+    return coll->size;
+}
+
+void rb_coll_cancel(struct rb_coll *coll)
+{
+    uint64_t one = 1;
+
+    atomic_store(&coll->canceled, true);
+    (void)!write(coll->wake, &one, sizeof one);
+}
+
+bool rb_coll_lost(struct rb_coll *coll, int rank)
+{
+    struct pollfd now = {.events = POLLRDHUP};
+
+    if (rank < 0 || rank >= coll->size || !coll->link[rank])
+        return false;
+    now.fd = coll->link[rank]->fd;
+    return atomic_load(&coll->link[rank]->ended) || poll(&now, 1, 0) > 0;
+}
+
+const char *rb_coll_link(const struct rb_coll *coll, int rank)
+{
+    if (rank < 0 || rank >= coll->size || !coll->link[rank])
+        return "none";
+    return coll->link[rank]->ops->name;
+}
+
+uint64_t rb_coll_bytes_sent(const struct rb_coll *coll)
+{
+    return atomic_load_explicit(&((struct rb_coll *)coll)->bytes_sent, memory_order_relaxed);
+}
+
+void rb_coll_close(struct rb_coll *coll)
+{
+    if (!coll)
+        return;
+    for (int r = 0; r < coll->size; r++) {
+        if (coll->link[r])
+            coll->link[r]->ops->close(coll->link[r]);
+        free(coll->workers[r]);
+    }
+    if (coll->wake >= 0)
+        close(coll->wake);
+    free(coll->workers);
+    free(coll->link);
+    free(coll->lane);
+    free(coll->polls);
+    free(coll->polled);
+    free(coll);
+}

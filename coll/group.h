@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a struct rb_coll is made of, for the rooms' own files. */
+#ifndef RB_COLL_GROUP_H
+#define RB_COLL_GROUP_H
+
+#include "coll/coll.h"
+#include "coll/link.h"
+#include "coll/progress.h"
+
+#include <poll.h>
+
+struct rb_coll {
+    uint32_t configuration;
+    int rank, size;
+    char **workers;        /* names by rank */
+    struct rb_link **link; /* by rank; NULL for our own */
+    struct rb_lane *lane;  /* by rank: what the call under way moves */
+    struct pollfd *polls;  /* room for everyone and `wake` */
+    int *polled;           /* whose link each of `polls` is */
+
+    int wake; /* an eventfd, readable for ever once cancelled */
+    atomic_bool canceled;
+    _Atomic uint64_t bytes_sent;
+
+    uint64_t spin_ns, spin_max_ns; /* how long to look before sleeping: progress.c adapts it */
+
+    int broken; /* the first error: what every later call returns */
+    struct rb_why why;
+};
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The first words on a connection between workers.
+ *
+ * the one that connects -- hello --> the other -- welcome --> and then frames
+ *
+ *     hello:   "RBHELLO1", u32 bytes in all, u32 configuration, rank, to, size, flags,
+ *              then job, digest and worker, each u16 length and bytes without a NUL
+ *     welcome: 256 bytes: "RBWELCM1", i32 error of base/error.h, u32 shared, text with its NUL
+ *
+ * Little-endian.  Whoever connects says nothing more until it is welcome.  A welcome with `shared`
+ * carries the memory as a file descriptor.  Decoding is pure and takes hostile bytes. */
+#ifndef RB_COLL_HELLO_H
+#define RB_COLL_HELLO_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { RB_HELLO_MAX = 1024, RB_HELLO_TEXT = 256, RB_WELCOME_SIZE = 256 };
+
+enum rb_hello_flag { RB_HELLO_SHARED = 1 }; /* can use shared memory */
+
+struct rb_hello {
+    uint32_t configuration;
+    uint32_t rank, to, size; /* who speaks, to whom, in a group of how many */
+    uint32_t flags;
+    char job[RB_HELLO_TEXT], digest[RB_HELLO_TEXT], worker[RB_HELLO_TEXT];
+};
+
+/* The encoded size. */
+size_t rb_hello_encode(const struct rb_hello *hello, uint8_t bytes[RB_HELLO_MAX]);
+
+/* RB_EAGAIN: so far it may be one, more must come.  RB_EINVAL: it is none. */
+int rb_hello_decode(const uint8_t *bytes, size_t size, struct rb_hello *ret, struct rb_why *why);
+
+struct rb_welcome {
+    int err; /* 0, or why not */
+    bool shared;
+    char text[200];
+};
+
+void rb_welcome_encode(const struct rb_welcome *welcome, uint8_t bytes[RB_WELCOME_SIZE]);
+int rb_welcome_decode(const uint8_t bytes[RB_WELCOME_SIZE], struct rb_welcome *ret);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A link: a stream of bytes to one peer, and the sign of its death.
+ *
+ * progress > [link] > stream (unix, TCP) | shared (memory, with a unix socket as its bell)
+ *
+ * Every link has a socket whose end is the end of the peer: the kernel closes it when a process
+ * dies, however it dies.  No slot blocks; a caller that can move nothing arms the links that it
+ * waits for, polls their sockets, and disarms them.  One thread at a time. */
+#ifndef RB_COLL_LINK_H
+#define RB_COLL_LINK_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+struct rb_link {
+    const struct rb_link_ops *ops;
+    int fd;
+    atomic_bool ended; /* nothing more will arrive but what is here already; set by the slots */
+};
+
+/* All slots are filled. */
+struct rb_link_ops {
+    const char *name; /* "shared memory", "unix", "tcp" */
+
+    /* Take bytes from the front of `pieces`: how many; 0 when there is no room; RB_EPEER. */
+    int64_t (*send)(struct rb_link *link, const struct iovec *pieces, int count);
+
+    /* Copy up to `size` bytes that have arrived: how many; 0 for none yet; RB_EPEER when none
+     * are left and the peer is gone; RB_EINTERNAL when it broke the link's own rules. */
+    int64_t (*receive)(struct rb_link *link, void *to, size_t size);
+
+    /* Show bytes that have arrived, in place, until the next call; returns as receive.
+     * Fewer than 8 are shown only if no more have arrived, or a ring wraps behind them. */
+    int64_t (*peek)(struct rb_link *link, const uint8_t **ret);
+    void (*consume)(struct rb_link *link, size_t size); /* at most what peek showed */
+
+    /* Get ready to sleep until bytes (in) or room (out) come.  True: there is something to do
+     * already, do not sleep.  Else poll `fd` for the events returned, and disarm. */
+    bool (*arm)(struct rb_link *link, bool in, bool out, short *ret_events);
+    void (*disarm)(struct rb_link *link, short revents);
+
+    void (*close)(struct rb_link *link); /* frees it too */
+};
+
+/* A connected, non-blocking socket, which the link owns from now on. */
+struct rb_link *rb_link_stream_new(int fd, bool tcp);
+
+/* Memory of two rings; `side` (0 or 1) says which of them is ours to write.  `memory` is a memfd
+ * from rb_link_shared_create; it is mapped and left open, the socket is owned on success.
+ * NULL where the memory is not what it should be. */
+struct rb_link *rb_link_shared_new(int fd, int memory, int side);
+
+/* A sealed memfd, or -1. */
+int rb_link_shared_create(void);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared memory: two rings of bytes, each with one writer and one reader, and a unix socket.
+ *
+ *     writer: copy, head += n, look whether the reader sleeps, ring the bell
+ *     reader: use,  tail += n, look whether the writer sleeps, ring the bell
+ *
+ * The bell is a byte on the socket.  Who wants to sleep first says so, then looks once more, then
+ * polls the socket: so no wake-up is lost, many links can be waited for at once, and the end of the
+ * peer arrives where the bell does.  head and tail count bytes for ever; what the other side writes
+ * into them is checked, for it may be anything. */
+#include "coll/link.h"
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    RING = 1024 * 1024, /* a power of two */
+    PUBLISH = 32 * 1024,
+    CONTROL = 4096,
+    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+};
+static const size_t total = CONTROL + 2 * (size_t)RING;
+
+/* One cache line for each who writes it. */
+struct ring {
+    _Alignas(64) _Atomic uint64_t head; /* written by the writer */
+    _Alignas(64) _Atomic uint64_t tail; /* written by the reader */
+    _Alignas(64) _Atomic uint32_t reader_sleeps;
+    _Alignas(64) _Atomic uint32_t writer_sleeps;
+};
+_Static_assert(2 * sizeof(struct ring) <= CONTROL, "both rings' counters fit");
+
+struct shared {
+    struct rb_link link;
+    uint8_t *memory;
+    struct ring *out, *in;
+    uint8_t *out_bytes;
+    const uint8_t *in_bytes;
+    uint64_t head, tail; /* our own counters, which the other side cannot touch */
+    uint64_t seen_head, seen_tail;
+};
+
+static void ring_bell(struct shared *s, _Atomic uint32_t *sleeps)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!atomic_load_explicit(sleeps, memory_order_relaxed))
+        return;
+    atomic_store_explicit(sleeps, 0, memory_order_relaxed);
+    /* A full socket has bells enough; a broken one is noticed by whoever polls it. */
+    if (send(s->link.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+        atomic_store(&s->link.ended, true);
+}
+
+/* How much can be written: -1 if the reader's counter is absurd. */
+static int64_t room(struct shared *s)
+{
+    if (s->head - s->seen_tail > RING - PUBLISH)
+        s->seen_tail = atomic_load_explicit(&s->out->tail, memory_order_acquire);
+    if (s->head - s->seen_tail > RING)
+        return -1;
+    return (int64_t)(RING - (s->head - s->seen_tail));
+}
+
+static int64_t waiting(struct shared *s)
+{
+    if (s->seen_head - s->tail < 8)
+        s->seen_head = atomic_load_explicit(&s->in->head, memory_order_acquire);
+    if (s->seen_head - s->tail > RING)
+        return -1;
+    return (int64_t)(s->seen_head - s->tail);
+}
+
+/* Copy into the ring, which may wrap, and show the reader. */
+static void put(struct shared *s, const uint8_t *bytes, size_t size)
+{
+    size_t at = s->head & (RING - 1), first = RING - at < size ? RING - at : size;
+
+    memcpy(s->out_bytes + at, bytes, first);
+    memcpy(s->out_bytes, bytes + first, size - first);
+    s->head += size;
+}
+
+static void publish(struct shared *s)
+{
+    atomic_store_explicit(&s->out->head, s->head, memory_order_release);
+    ring_bell(s, &s->out->reader_sleeps);
+}
+
+static int64_t shared_send(struct rb_link *link, const struct iovec *pieces, int count)
+{
+    struct shared *s = (struct shared *)link;
+    size_t sent = 0, hidden = 0;
+
+    if (atomic_load_explicit(&link->ended, memory_order_relaxed))
+        return RB_EPEER;
+    for (int i = 0; i < count; i++) {
+        const uint8_t *bytes = pieces[i].iov_base;
+        size_t left = pieces[i].iov_len;
+
+        while (left) {
+            int64_t space = room(s);
+            size_t size = left < PUBLISH - hidden ? left : PUBLISH - hidden;
+
+            if (space < 0)
+                return RB_EINTERNAL;
+            if (space == 0)
+                goto full;
+            size = size < (size_t)space ? size : (size_t)space;
+            put(s, bytes, size);
+            bytes += size;
+            left -= size;
+            sent += size;
+            hidden += size;
+            if (hidden == PUBLISH) {
+                publish(s);
+                hidden = 0;
+            }
+        }
+    }
+full:
+    if (hidden)
+        publish(s);
+    return (int64_t)sent;
+}
+
+/* Only disarm and our own sends find the end, so whatever was written before it is seen here. */
+static int64_t shared_peek(struct rb_link *link, const uint8_t **ret)
+{
+    struct shared *s = (struct shared *)link;
+    int64_t size = waiting(s);
+    size_t at = s->tail & (RING - 1);
+
+    if (size < 0)
+        return RB_EINTERNAL;
+    if (size == 0)
+        return atomic_load(&link->ended) ? RB_EPEER : 0;
+    *ret = s->in_bytes + at;
+    return size < (int64_t)(RING - at) ? size : (int64_t)(RING - at);
+}
+
+static void shared_consume(struct rb_link *link, size_t size)
+{
+    struct shared *s = (struct shared *)link;
+
+    s->tail += size;
+    atomic_store_explicit(&s->in->tail, s->tail, memory_order_release);
+    ring_bell(s, &s->in->writer_sleeps);
+}
+
+static int64_t shared_receive(struct rb_link *link, void *to, size_t size)
+{
+    const uint8_t *bytes;
+    int64_t have = shared_peek(link, &bytes);
+
+    if (have <= 0)
+        return have;
+    size = size < (size_t)have ? size : (size_t)have;
+    memcpy(to, bytes, size);
+    shared_consume(link, size);
+    return (int64_t)size;
+}
+
+static bool shared_arm(struct rb_link *link, bool in, bool out, short *ret_events)
+{
+    struct shared *s = (struct shared *)link;
+
+    *ret_events = POLLIN;
+    if (in)
+        atomic_store_explicit(&s->in->reader_sleeps, 1, memory_order_relaxed);
+    if (out)
+        atomic_store_explicit(&s->out->writer_sleeps, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load(&link->ended) || (in && waiting(s) != 0) || (out && room(s) != 0);
+}
+
+static void shared_disarm(struct rb_link *link, short revents)
+{
+    struct shared *s = (struct shared *)link;
+    char bells[256];
+    ssize_t got;
+
+    atomic_store_explicit(&s->in->reader_sleeps, 0, memory_order_relaxed);
+    atomic_store_explicit(&s->out->writer_sleeps, 0, memory_order_relaxed);
+    if (!revents)
+        return;
+    got = recv(link->fd, bells, sizeof bells, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+        atomic_store(&link->ended, true);
+}
+
+static void shared_close(struct rb_link *link)
+{
+    struct shared *s = (struct shared *)link;
+
+    shutdown(link->fd, SHUT_RDWR);
+    close(link->fd);
+    munmap(s->memory, total);
+    free(s);
+}
+
+static const struct rb_link_ops shared_ops = {
+    .name = "shared memory",
+    .send = shared_send,
+    .receive = shared_receive,
+    .peek = shared_peek,
+    .consume = shared_consume,
+    .arm = shared_arm,
+    .disarm = shared_disarm,
+    .close = shared_close,
+};
+
+int rb_link_shared_create(void)
+{
+    int fd = memfd_create("rubato-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    if (fd >= 0 && ftruncate(fd, (off_t)total) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Sealed against shrinking, so that no access can fault later. */
+static bool is_sound(int memory)
+{
+    struct stat status;
+    int seals = fcntl(memory, F_GET_SEALS);
+
+    return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(memory, &status) == 0 &&
+           status.st_size == (off_t)total;
+}
+
+struct rb_link *rb_link_shared_new(int fd, int memory, int side)
+{
+    struct shared *s;
+    uint8_t *map;
+
+    if (!is_sound(memory))
+        return NULL;
+    map = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory, 0);
+    if (map == MAP_FAILED)
+        return NULL;
+    s = rb_alloc(sizeof *s);
+    s->link.ops = &shared_ops;
+    s->link.fd = fd;
+    s->memory = map;
+    s->out = (struct ring *)map + side;
+    s->in = (struct ring *)map + !side;
+    s->out_bytes = map + CONTROL + (size_t)side * RING;
+    s->in_bytes = map + CONTROL + (size_t)!side * RING;
+    return &s->link;
+}

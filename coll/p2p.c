@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/group.h"
+
+static int begin(struct rb_coll *coll, int rank, struct rb_why *why)
+{
+    int err = rb_progress_begin(coll, why);
+
+    if (!err && (rank < 0 || rank >= coll->size || rank == coll->rank))
+        err = rb_why_set(why, RB_EINVAL, "a message between rank %d and rank %d of %d", coll->rank,
+                         rank, coll->size);
+    return err;
+}
+
+int rb_coll_send(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, size_t size,
+                 struct rb_why *why)
+{
+    int err = begin(coll, to, why);
+
+    if (err)
+        return err;
+    rb_progress_send(coll, to, (struct rb_frame){RB_FRAME_MESSAGE, tag, size}, bytes, size, NULL);
+    return rb_progress_run(coll, why);
+}
+
+int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, size_t size,
+                    struct rb_why *why)
+{
+    int err = begin(coll, from, why);
+
+    if (err)
+        return err;
+    rb_progress_receive(coll, from, (struct rb_frame){RB_FRAME_MESSAGE, tag, size}, bytes, size);
+    return rb_progress_run(coll, why);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine: moves the frames of one call on all links at once.
+ *
+ * sum, gather, broadcast, p2p > [progress] > link
+ *
+ * A call says which frames go to and come from each rank, in order, and runs them.  Links are
+ * served in turn, a piece at a time, so that full buffers cannot lock ranks up, and so that adding
+ * overlaps with sending.  A frame is a header of 24 bytes (kind, tag, size of the whole call), the
+ * payload, and zeros up to a multiple of 8. */
+#ifndef RB_COLL_PROGRESS_H
+#define RB_COLL_PROGRESS_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rb_coll;
+
+enum { RB_FRAME_HEADER = 24, RB_LANE_FRAMES = 2 };
+
+enum rb_frame_kind {
+    RB_FRAME_SUM_WHOLE = 1, /* all of a rank's vector */
+    RB_FRAME_SUM_PART,      /* the receiver's segment of a rank's vector */
+    RB_FRAME_SUM_TOTAL,     /* the sender's segment, summed */
+    RB_FRAME_GATHER,
+    RB_FRAME_BROADCAST,
+    RB_FRAME_MESSAGE,
+};
+
+/* Which call a frame belongs to. */
+struct rb_frame {
+    enum rb_frame_kind kind;
+    uint64_t tag;
+    uint64_t total; /* bytes of the whole call, the same on every rank */
+};
+
+/* Where several ranks' integers are added up; the order of adding follows their arrival. */
+struct rb_summing {
+    const int32_t *in; /* our own, added with the first that comes */
+    int32_t *out;
+    size_t started;    /* elements that `in` and at least one rank are in */
+    uint64_t complete; /* bytes that every rank is in */
+};
+
+struct rb_outgoing {
+    uint8_t header[RB_FRAME_HEADER];
+    const uint8_t *bytes;
+    uint64_t size;
+    const uint64_t *ready; /* bytes that may go by now; NULL: all */
+    uint64_t sent;         /* header, payload and padding */
+};
+
+struct rb_incoming {
+    uint8_t header[RB_FRAME_HEADER];
+    struct rb_frame frame;
+    uint8_t *to;
+    uint64_t size;
+    uint64_t had;           /* payload that is in place */
+    uint64_t got;           /* header, payload and padding */
+    struct rb_summing *sum; /* add there, instead of copying */
+};
+
+/* One peer's frames of one call. */
+struct rb_lane {
+    struct rb_outgoing out[RB_LANE_FRAMES];
+    struct rb_incoming in[RB_LANE_FRAMES];
+    int n_out, n_in;   /* frames */
+    int at_out, at_in; /* those done */
+    bool blocked;      /* the link took no more */
+};
+
+/* Begin a call: 0, or the error that ended the group. */
+int rb_progress_begin(struct rb_coll *coll, struct rb_why *why);
+
+void rb_progress_send(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
+                      uint64_t size, const uint64_t *ready);
+/* Returns how many bytes of it are in place, for who passes them on. */
+const uint64_t *rb_progress_receive(struct rb_coll *coll, int rank, struct rb_frame frame, void *to,
+                                    uint64_t size);
+void rb_progress_add(struct rb_coll *coll, int rank, struct rb_frame frame, struct rb_summing *sum,
+                     uint64_t size);
+
+/* Until all frames are through.  An error ends the group. */
+int rb_progress_run(struct rb_coll *coll, struct rb_why *why);
+
+#endif

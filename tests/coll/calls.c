@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every call on every kind of link, in groups of one to five. */
+#include "tests/coll/crew.h"
+
+#include "base/arena.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+static int32_t element(int rank, size_t i, uint64_t tag)
+{
+    return (int32_t)((uint32_t)(i * 2654435761u) ^ (uint32_t)(rank * 40503 + (int)tag * 7919));
+}
+
+static void check_sum(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t n)
+{
+    int32_t *in = rb_alloc(4 * n), *out = rb_alloc(4 * n + 4);
+    struct rb_why why = {{0}};
+
+    for (size_t i = 0; i < n; i++)
+        in[i] = element(crew->rank, i, tag);
+    out[n] = 12345;
+    CREW_OK(crew, rb_coll_sum(coll, tag, in, out, n, &why), &why);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t sum = 0;
+
+        for (int r = 0; r < crew->size; r++)
+            sum += (uint32_t)element(r, i, tag);
+        CREW_CHECK(crew, out[i] == (int32_t)sum);
+        CREW_CHECK(crew, in[i] == element(crew->rank, i, tag));
+    }
+    CREW_CHECK(crew, out[n] == 12345);
+    free(in);
+    free(out);
+}
+
+static void check_gather(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t size)
+{
+    char *mine = rb_alloc(size), *all = rb_alloc(size * (size_t)crew->size + 1);
+    struct rb_why why = {{0}};
+
+    memset(mine, 'a' + crew->rank, size);
+    all[size * (size_t)crew->size] = '!';
+    CREW_OK(crew, rb_coll_gather(coll, tag, mine, all, size, &why), &why);
+    for (size_t i = 0; i < size * (size_t)crew->size; i++)
+        CREW_CHECK(crew, all[i] == (char)('a' + (int)(i / size)));
+    CREW_CHECK(crew, all[size * (size_t)crew->size] == '!');
+    free(mine);
+    free(all);
+}
+
+static void check_broadcast(struct crew *crew, struct rb_coll *coll, uint64_t tag, int root,
+                            size_t size)
+{
+    uint8_t *bytes = rb_alloc(size + 1);
+    struct rb_why why = {{0}};
+
+    for (size_t i = 0; i < size && crew->rank == root; i++)
+        bytes[i] = (uint8_t)(i * 31 + (i >> 8) + (size_t)root);
+    bytes[size] = '!';
+    CREW_OK(crew, rb_coll_broadcast(coll, tag, root, bytes, size, &why), &why);
+    for (size_t i = 0; i < size; i++)
+        CREW_CHECK(crew, bytes[i] == (uint8_t)(i * 31 + (i >> 8) + (size_t)root));
+    CREW_CHECK(crew, bytes[size] == '!');
+    free(bytes);
+}
+
+/* Once around the ring, growing by a byte at each rank: odd sizes, and one waits for the other. */
+static void check_ring(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t size)
+{
+    int next = (crew->rank + 1) % crew->size, before = (crew->rank + crew->size - 1) % crew->size;
+    uint8_t *bytes = rb_alloc(size + CREW_MAX);
+    struct rb_why why = {{0}};
+
+    if (crew->rank != 0) {
+        CREW_OK(crew, rb_coll_receive(coll, tag, before, bytes, size + (size_t)crew->rank, &why),
+                &why);
+        for (size_t i = 0; i < size; i++)
+            CREW_CHECK(crew, bytes[i] == (uint8_t)(i * 7));
+    } else {
+        for (size_t i = 0; i < size; i++)
+            bytes[i] = (uint8_t)(i * 7);
+    }
+    bytes[size + (size_t)crew->rank] = (uint8_t)crew->rank;
+    CREW_OK(crew, rb_coll_send(coll, tag, next, bytes, size + (size_t)crew->rank + 1, &why), &why);
+    if (crew->rank == 0) {
+        CREW_OK(crew, rb_coll_receive(coll, tag, before, bytes, size + (size_t)crew->size, &why),
+                &why);
+        for (int r = 0; r < crew->size; r++)
+            CREW_CHECK(crew, bytes[size + (size_t)r] == r);
+    }
+    free(bytes);
+}
+
+static void all_calls(struct crew *crew)
+{
+    static const size_t counts[] = {0, 1, 7, 16, 1000, 2048, 2049, 65536, 1000003};
+    static const size_t sizes[] = {1, 3, 8, 100, 70001, 3000001};
+    static const char *const links[] = {"shared memory", "unix", "tcp"};
+    struct rb_coll *coll;
+    struct rb_why why = {{0}};
+    uint64_t tag = 0;
+
+    CREW_OK(crew, crew_open(crew, 1, 30000, &coll, &why), &why);
+    CREW_CHECK(crew, rb_coll_size(coll) == crew->size && rb_coll_rank(coll) == crew->rank);
+    for (int r = 0; r < crew->size; r++)
+        CREW_CHECK(crew,
+                   !strcmp(rb_coll_link(coll, r), r == crew->rank ? "none" : links[crew->link]));
+    for (size_t i = 0; i < RB_COUNT(counts); i++)
+        check_sum(crew, coll, ++tag, counts[i]);
+    for (size_t i = 0; i < RB_COUNT(sizes); i++) {
+        check_gather(crew, coll, ++tag, sizes[i]);
+        for (int root = 0; root < crew->size; root++)
+            check_broadcast(crew, coll, ++tag, root, sizes[i]);
+        if (crew->size > 1)
+            check_ring(crew, coll, ++tag, sizes[i]);
+        check_sum(crew, coll, ++tag, sizes[i] % 50000);
+    }
+    for (int i = 0; i < 300; i++)
+        check_sum(crew, coll, ++tag, (size_t)i);
+    CREW_CHECK(crew, crew->size == 1 || rb_coll_bytes_sent(coll) > 1000000);
+    CREW_CHECK(crew, !rb_coll_lost(coll, crew->rank));
+    rb_coll_close(coll);
+}
+
+static void over_shared_memory(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 5; size++)
+        crew_run(size, CREW_SHARED, 0, all_calls, NULL);
+}
+
+static void over_unix(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 5; size++)
+        crew_run(size, CREW_UNIX, 0, all_calls, NULL);
+}
+
+static void over_tcp(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 5; size++)
+        crew_run(size, CREW_TCP, 0, all_calls, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(over_shared_memory),
+        cmocka_unit_test(over_unix),
+        cmocka_unit_test(over_tcp),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
