@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a kind of device is made of: one table of functions, found by name.
+ *
+ * device.c > [backend] > cpu | cuda
+ *
+ * device.c has checked a call before `prepare` sees it: operator, attribute keys, counts of inputs
+ * and outputs, types and sizes (rb_call_check).  Shapes against each other are the backend's. */
+#ifndef RB_KERNELS_BACKEND_H
+#define RB_KERNELS_BACKEND_H
+
+#include "kernels/device.h"
+
+struct rb_device_ops {
+    const char *kind;
+    /* Static text: what decides bits on this machine. */
+    const char *(*numeric_class)(void);
+    int (*open)(int index, struct rb_device **ret_device, struct rb_why *why);
+    void (*close)(struct rb_device *device);
+    /* Zeroed and at least 64-byte aligned, or NULL; `release` takes NULL too. */
+    void *(*alloc)(struct rb_device *device, size_t bytes);
+    void (*release)(struct rb_device *device, void *memory);
+    /* All that may fail.  The kernel's run and free are set by it. */
+    int (*prepare)(struct rb_device *device, const struct rb_call *call,
+                   struct rb_kernel **ret_kernel, struct rb_why *why);
+    /* As in device.h. */
+    void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n,
+                      float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
+    double (*fixed_squares)(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
+                            double scale);
+    void (*apply_adamw)(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
+                        size_t n, int exponent, float scale, const struct rb_adamw *how);
+    void (*apply_sgd)(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
+                      int exponent, float scale, const struct rb_sgd *how);
+    void (*apply_statistic)(struct rb_device *device, float *w, const int32_t *sum, size_t n,
+                            int exponent, float keep);
+};
+
+/* The first member of a backend's own device. */
+struct rb_device {
+    const struct rb_device_ops *ops;
+};
+
+/* The first member of a backend's own kernel. */
+struct rb_kernel {
+    void (*run)(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                const struct rb_key *key);
+    void (*free)(struct rb_kernel *kernel);
+};
+
+extern const struct rb_device_ops rb_cpu_ops;
+
+#endif

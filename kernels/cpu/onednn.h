@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The little of oneDNN that Rubato uses, behind plain structs.
+ *
+ * matmul, conv > [onednn] > libdnnl 2.6 (3.x has another interface: only this file would change)
+ *
+ * An operation is prepared once, with everything it needs: the primitive, reorders to and from the
+ * blocked layouts it likes, and memory for them.  It runs on the caller's thread alone. */
+#ifndef RB_KERNELS_CPU_ONEDNN_H
+#define RB_KERNELS_CPU_ONEDNN_H
+
+#include "base/error.h"
+#include "proto/dtype.h"
+
+#include <stdbool.h>
+
+/* As wide as oneDNN's own lists of sizes, all of which it may read. */
+enum { RB_DNNL_AXES = 12 };
+
+struct rb_dnnl;
+struct rb_dnnl_op;
+
+/* "avx512_core_bf16 onednn-2.6.3", static parts. */
+const char *rb_dnnl_isa(void);
+void rb_dnnl_version(int ret_version[3]);
+
+int rb_dnnl_open(struct rb_dnnl **ret_dnnl, struct rb_why *why);
+void rb_dnnl_close(struct rb_dnnl *dnnl);
+
+/* C [batch, m, n] = A [batch, m, k] B [batch, k, n] + bias [n]; all float32.  A batch axis of size
+ * 1 in a or b is broadcast.  Steps are in elements: one for each axis of a and of b. */
+struct rb_dnnl_matmul {
+    int batch_axes;
+    int64_t a_dim[RB_DNNL_AXES], b_dim[RB_DNNL_AXES],
+        c_dim[RB_DNNL_AXES]; /* batch axes, rows, columns */
+    int64_t a_step[RB_DNNL_AXES], b_step[RB_DNNL_AXES];
+    bool bias;
+};
+/* Addresses for running: a, b, bias or NULL, c. */
+int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
+                   struct rb_dnnl_op **ret_op, struct rb_why *why);
+
+/* A convolution over 1 to 3 spatial axes; all tensors float32 and row-major. */
+struct rb_dnnl_conv {
+    int spatial;
+    int64_t group;
+    const struct rb_tensor_type *x, *w, *y; /* N C spatial, M C/group kernel, N M spatial */
+    int64_t strides[RB_DNNL_AXES], dilations[RB_DNNL_AXES], begins[RB_DNNL_AXES],
+        ends[RB_DNNL_AXES];
+    bool bias;
+};
+enum rb_dnnl_conv_kind {
+    RB_DNNL_CONV,        /* addresses: x, w, bias or NULL, y */
+    RB_DNNL_CONV_GRAD_X, /* dy, w, dx */
+    RB_DNNL_CONV_GRAD_W, /* dy, x, dw */
+};
+int rb_dnnl_conv(struct rb_dnnl *dnnl, enum rb_dnnl_conv_kind kind, const struct rb_dnnl_conv *how,
+                 struct rb_dnnl_op **ret_op, struct rb_why *why);
+
+void rb_dnnl_run(struct rb_dnnl_op *op, void *const *addresses);
+void rb_dnnl_free(struct rb_dnnl_op *op);
+
+#endif

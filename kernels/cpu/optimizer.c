@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Optimizer steps on reduced sums, with PyTorch's formulas.  A sum becomes a gradient with one
+ * rounding: the product is made in double. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vector.h"
+
+RB_CLONES static void adamw(float *restrict w, float *restrict m, float *restrict v,
+                            const int32_t *restrict sum, size_t n, double factor,
+                            const struct rb_adamw *how)
+{
+    const float decay = 1.0f - how->lr * how->weight_decay;
+    const float b1 = how->beta1, b2 = how->beta2, a1 = 1.0f - b1, a2 = 1.0f - b2, eps = how->eps;
+    const float step = how->lr / how->correction1, root = sqrtf(how->correction2);
+
+    for (size_t i = 0; i < n; i++) {
+        float g = (float)((double)sum[i] * factor);
+        float m1 = b1 * m[i] + a1 * g, v1 = b2 * v[i] + a2 * g * g;
+
+        m[i] = m1;
+        v[i] = v1;
+        w[i] = w[i] * decay - step * m1 / (sqrtf(v1) / root + eps);
+    }
+}
+
+void rb_cpu_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
+                        size_t n, int exponent, float scale, const struct rb_adamw *how)
+{
+    (void)device;
+    adamw(w, m, v, sum, n, ldexp((double)scale, -exponent), how);
+}
+
+RB_CLONES static void sgd_plain(float *restrict w, const int32_t *restrict sum, size_t n,
+                                double factor, float lr, float decay)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = (float)((double)sum[i] * factor) + decay * w[i];
+
+        w[i] -= lr * g;
+    }
+}
+
+/* The buffer's new value is kept * m + g; what is stepped along is mixed * g + momentum * buffer.
+ */
+RB_CLONES static void sgd_momentum(float *restrict w, float *restrict m,
+                                   const int32_t *restrict sum, size_t n, double factor,
+                                   const struct rb_sgd *how)
+{
+    const float lr = how->lr, decay = how->weight_decay, momentum = how->momentum;
+    const float nesterov = how->nesterov ? 1.0f : 0.0f;
+
+    for (size_t i = 0; i < n; i++) {
+        float g = (float)((double)sum[i] * factor) + decay * w[i];
+        float buffer = how->first ? g : momentum * m[i] + g;
+
+        m[i] = buffer;
+        w[i] -= lr * (nesterov != 0.0f ? g + momentum * buffer : buffer);
+    }
+}
+
+void rb_cpu_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
+                      int exponent, float scale, const struct rb_sgd *how)
+{
+    double factor = ldexp((double)scale, -exponent);
+
+    (void)device;
+    if (m && how->momentum != 0.0f)
+        sgd_momentum(w, m, sum, n, factor, how);
+    else
+        sgd_plain(w, sum, n, factor, how->lr, how->weight_decay);
+}
+
+RB_CLONES static void statistic(float *restrict w, const int32_t *restrict sum, size_t n,
+                                double factor, float keep)
+{
+    for (size_t i = 0; i < n; i++)
+        w[i] = keep * w[i] + (float)((double)sum[i] * factor);
+}
+
+void rb_cpu_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
+                            int exponent, float keep)
+{
+    (void)device;
+    statistic(w, sum, n, ldexp(1.0, -exponent), keep);
+}

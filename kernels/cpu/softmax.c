@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Softmax and log-softmax along one axis, and their gradients.
+ *
+ * Along the last axis a row is contiguous and summed in lanes.  Along another one, up to 64
+ * neighbouring columns go together, each summed from the first element to the last. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/math.h"
+
+enum { COLUMNS = 64 };
+
+struct softmax {
+    struct rb_kernel base;
+    struct rb_call_split at;
+    bool logarithm;
+};
+
+RB_CLONES static void softmax_rows(const float *restrict x, float *restrict y, int64_t rows,
+                                   int64_t n)
+{
+    for (int64_t r = 0; r < rows; r++, x += n, y += n) {
+        float most = rb_max(x, n), scale;
+
+        for (int64_t i = 0; i < n; i++)
+            y[i] = rb_expf(x[i] - most);
+        scale = 1.0f / rb_sum(y, n);
+        for (int64_t i = 0; i < n; i++)
+            y[i] *= scale;
+    }
+}
+
+RB_CLONES static void log_softmax_rows(const float *restrict x, float *restrict y, int64_t rows,
+                                       int64_t n)
+{
+    for (int64_t r = 0; r < rows; r++, x += n, y += n) {
+        float most = rb_max(x, n), shift;
+
+        for (int64_t i = 0; i < n; i++)
+            y[i] = rb_expf(x[i] - most);
+        shift = rb_logf(rb_sum(y, n));
+        for (int64_t i = 0; i < n; i++)
+            y[i] = x[i] - most - shift;
+    }
+}
+
+RB_CLONES static void softmax_columns(const float *restrict x, float *restrict y, int64_t n,
+                                      int64_t step, int width, bool logarithm)
+{
+    float most[COLUMNS], sum[COLUMNS];
+
+    for (int j = 0; j < width; j++) {
+        most[j] = -INFINITY;
+        sum[j] = 0;
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < width; j++) {
+            float v = x[i * step + j];
+
+            most[j] = v > most[j] || v != v ? v : most[j];
+        }
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < width; j++) {
+            float e = rb_expf(x[i * step + j] - most[j]);
+
+            y[i * step + j] = e;
+            sum[j] += e;
+        }
+    for (int j = 0; j < width; j++)
+        sum[j] = logarithm ? rb_logf(sum[j]) : 1.0f / sum[j];
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < width; j++)
+            y[i * step + j] =
+                logarithm ? x[i * step + j] - most[j] - sum[j] : y[i * step + j] * sum[j];
+}
+
+static void softmax_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                        const struct rb_key *key)
+{
+    const struct softmax *s = (const struct softmax *)kernel;
+    const float *x = in[0];
+    float *y = out[0];
+
+    (void)key;
+    if (s->at.inner == 1) {
+        (s->logarithm ? log_softmax_rows : softmax_rows)(x, y, s->at.outer, s->at.n);
+        return;
+    }
+    for (int64_t o = 0; o < s->at.outer; o++)
+        for (int64_t c = 0; c < s->at.inner; c += COLUMNS) {
+            int64_t at = o * s->at.n * s->at.inner + c, width = s->at.inner - c;
+
+            softmax_columns(x + at, y + at, s->at.n, s->at.inner,
+                            width < COLUMNS ? (int)width : COLUMNS, s->logarithm);
+        }
+}
+
+/* softmax: dx = y (dy - sum dy y).  log-softmax: dx = dy - e^y sum dy. */
+RB_CLONES static void grad_rows(const float *restrict dy, const float *restrict y,
+                                float *restrict dx, int64_t rows, int64_t n, bool logarithm)
+{
+    for (int64_t r = 0; r < rows; r++, dy += n, y += n, dx += n) {
+        if (logarithm) {
+            float sum = rb_sum(dy, n);
+
+            for (int64_t i = 0; i < n; i++)
+                dx[i] = dy[i] - rb_expf(y[i]) * sum;
+        } else {
+            float sum = rb_dot(dy, y, n);
+
+            for (int64_t i = 0; i < n; i++)
+                dx[i] = y[i] * (dy[i] - sum);
+        }
+    }
+}
+
+RB_CLONES static void grad_columns(const float *restrict dy, const float *restrict y,
+                                   float *restrict dx, int64_t n, int64_t step, int width,
+                                   bool logarithm)
+{
+    float sum[COLUMNS] = {0};
+
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < width; j++)
+            sum[j] += logarithm ? dy[i * step + j] : dy[i * step + j] * y[i * step + j];
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < width; j++) {
+            int64_t k = i * step + j;
+
+            dx[k] = logarithm ? dy[k] - rb_expf(y[k]) * sum[j] : y[k] * (dy[k] - sum[j]);
+        }
+}
+
+static void softmax_grad_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                             const struct rb_key *key)
+{
+    const struct softmax *s = (const struct softmax *)kernel;
+    const float *dy = in[0], *y = in[1];
+    float *dx = out[0];
+
+    (void)key;
+    if (s->at.inner == 1) {
+        grad_rows(dy, y, dx, s->at.outer, s->at.n, s->logarithm);
+        return;
+    }
+    for (int64_t o = 0; o < s->at.outer; o++)
+        for (int64_t c = 0; c < s->at.inner; c += COLUMNS) {
+            int64_t at = o * s->at.n * s->at.inner + c, width = s->at.inner - c;
+
+            grad_columns(dy + at, y + at, dx + at, s->at.n, s->at.inner,
+                         width < COLUMNS ? (int)width : COLUMNS, s->logarithm);
+        }
+}
+
+static int softmax_new(const struct rb_call *call, int n_in, rb_cpu_run *run,
+                       struct rb_kernel **ret_kernel, struct rb_why *why)
+{
+    struct softmax *softmax;
+    int axis, err = rb_call_only(call, RB_F32, why);
+
+    if (err)
+        return err;
+    for (int i = 0; i < n_in; i++)
+        if (!rb_call_has_in(call, i) || !rb_call_same_type(&call->in[i], rb_call_out(call, 0)))
+            return rb_call_refuse(call, RB_EINVAL, why, "inputs and output must have one shape");
+    err = rb_call_axis(call, "axis", call->in[0].rank, &axis, why);
+    if (err)
+        return err;
+    softmax = rb_cpu_kernel(sizeof(*softmax), run);
+    softmax->at = rb_call_split_at(&call->in[0], axis);
+    softmax->logarithm = call->op == RB_OP_LOG_SOFTMAX || call->op == RB_OP_LOG_SOFTMAX_GRAD;
+    *ret_kernel = &softmax->base;
+    return 0;
+}
+
+int rb_cpu_softmax(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
+                   struct rb_why *why)
+{
+    (void)cpu;
+    return softmax_new(call, 1, softmax_run, ret_kernel, why);
+}
+
+int rb_cpu_softmax_grad(struct rb_cpu *cpu, const struct rb_call *call,
+                        struct rb_kernel **ret_kernel, struct rb_why *why)
+{
+    (void)cpu;
+    return softmax_new(call, 2, softmax_grad_run, ret_kernel, why);
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/program.h"
+
+#include "base/arena.h"
+#include "kernels/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALIGNMENT = 64, MAX_ARGUMENTS = 4096, MAX_NUMBERS = 4096 };
+
+struct step {
+    struct rb_kernel *kernel;
+    const void **in;
+    void **out;
+};
+
+struct rb_program {
+    struct rb_device *device;
+    struct rb_arena arena; /* all the tables */
+    int n_steps;
+    struct step *steps;
+    int n_tensors;
+    void **addresses; /* of tensors; NULL for absent ones */
+    int n_inputs;
+    void **inputs; /* the device's memory, filled by the caller */
+};
+
+/* What preparing needs at hand. */
+struct build {
+    struct rb_program *program;
+    const Rb__Model *model;
+    const Rb__Program *from;
+    const struct rb_program_memory *memory;
+    struct rb_tensor_type *types;
+    size_t *bytes;
+    struct rb_why *why;
+};
+
+/* ---- Tensors ----------------------------------------------------------------------------------
+ */
+
+static int tensor_type(const struct build *b, const Rb__Tensor *tensor, int i)
+{
+    struct rb_tensor_type *type = &b->types[i];
+
+    if (tensor->space == RB__TENSOR__SPACE__ABSENT)
+        return 0;
+    if (tensor->n_dims > RB_MAX_RANK)
+        return rb_why_set(b->why, RB_EINVAL, "tensor %d has %zu axes, at most %d are possible", i,
+                          tensor->n_dims, RB_MAX_RANK);
+    type->dtype = (enum rb_dtype)tensor->dtype;
+    type->rank = (int)tensor->n_dims;
+    for (int k = 0; k < type->rank; k++)
+        type->dim[k] = tensor->dims[k];
+    if (!rb_call_type_valid(type))
+        return rb_why_set(b->why, RB_EINVAL, "tensor %d has a type or a size that none may have",
+                          i);
+    b->bytes[i] = (size_t)rb_tensor_elements(type) * rb_dtype_size(type->dtype);
+    return 0;
+}
+
+/* Is [offset, offset + bytes) inside `size`? */
+static bool inside(uint64_t offset, uint64_t bytes, uint64_t size)
+{
+    return offset <= size && bytes <= size - offset;
+}
+
+static int variable_address(const struct build *b, int i, uint64_t index, void **ret)
+{
+    const Rb__Variable *variable;
+    bool fits;
+
+    if (index >= b->model->n_variables)
+        return rb_why_set(b->why, RB_EINVAL, "tensor %d is variable %llu of %zu", i,
+                          (unsigned long long)index, b->model->n_variables);
+    variable = b->model->variables[index];
+    if ((int)b->types[i].dtype != variable->dtype)
+        return rb_why_set(b->why, RB_EINVAL, "tensor %d has another type than variable '%s'", i,
+                          variable->name);
+    if (variable->role == RB__VARIABLE__ROLE__FIXED) {
+        fits = inside(variable->offset, b->bytes[i], b->model->fixed_bytes) &&
+               variable->offset % rb_dtype_size(b->types[i].dtype) == 0;
+        *ret = (char *)b->memory->fixed + (fits ? variable->offset : 0);
+    } else {
+        fits = b->types[i].dtype == RB_F32 &&
+               inside(variable->offset, b->bytes[i] / sizeof(float), b->model->state_elements);
+        *ret = b->memory->state + (fits ? variable->offset : 0);
+    }
+    return fits ? 0
+                : rb_why_set(b->why, RB_EINVAL, "tensor %d leaves the memory of variable '%s'", i,
+                             variable->name);
+}
+
+/* A tensor in the `size` bytes of memory at `base`. */
+static int plain_address(const struct build *b, int i, uint64_t offset, const void *base,
+                         uint64_t size, const char *what, void **ret)
+{
+    if (offset % ALIGNMENT != 0 || !inside(offset, b->bytes[i], size))
+        return rb_why_set(b->why, RB_EINVAL,
+                          "tensor %d at %llu with %zu bytes does not fit the %llu bytes of the %s",
+                          i, (unsigned long long)offset, b->bytes[i], (unsigned long long)size,
+                          what);
+    *ret = (char *)(uintptr_t)base + offset;
+    return 0;
+}
+
+static int tensor_address(const struct build *b, const Rb__Tensor *tensor, int i)
+{
+    void **ret = &b->program->addresses[i];
+
+    switch (tensor->space) {
+    case RB__TENSOR__SPACE__ABSENT:
+        return 0;
+    case RB__TENSOR__SPACE__ARENA:
+        return plain_address(b, i, tensor->offset, b->memory->arena, b->from->arena_bytes, "arena",
+                             ret);
+    case RB__TENSOR__SPACE__CONSTANT:
+        return plain_address(b, i, tensor->offset, b->memory->constants, b->model->constants.len,
+                             "constants", ret);
+    case RB__TENSOR__SPACE__VARIABLE:
+        return variable_address(b, i, tensor->offset, ret);
+    case RB__TENSOR__SPACE__INPUT:
+        if (tensor->offset >= b->from->n_inputs)
+            break;
+        *ret = b->program->inputs[tensor->offset];
+        return 0;
+    default:
+        break;
+    }
+    return rb_why_set(b->why, RB_EINVAL, "tensor %d is in a place that is not known", i);
+}
+
+/* Memory for the input slots: as large as the largest tensor that reads it. */
+static int make_inputs(const struct build *b)
+{
+    struct rb_program *program = b->program;
+
+    for (int slot = 0; slot < program->n_inputs; slot++) {
+        size_t bytes = 0;
+
+        for (int i = 0; i < program->n_tensors; i++) {
+            const Rb__Tensor *tensor = b->from->tensors[i];
+
+            if (tensor->space == RB__TENSOR__SPACE__INPUT && tensor->offset == (uint64_t)slot &&
+                b->bytes[i] > bytes)
+                bytes = b->bytes[i];
+        }
+        program->inputs[slot] = rb_device_alloc(program->device, bytes);
+        if (!program->inputs[slot])
+            return rb_why_set(b->why, RB_ENOMEM, "no memory for %zu bytes of '%s'", bytes,
+                              b->from->inputs[slot]);
+    }
+    return 0;
+}
+
+static int make_tensors(const struct build *b)
+{
+    int err = 0;
+
+    for (int i = 0; !err && i < b->program->n_tensors; i++)
+        err = tensor_type(b, b->from->tensors[i], i);
+    err = err ? err : make_inputs(b);
+    for (int i = 0; !err && i < b->program->n_tensors; i++)
+        err = tensor_address(b, b->from->tensors[i], i);
+    return err;
+}
+
+/* ---- Instructions -----------------------------------------------------------------------------
+ */
+
+/* The tensors of a list of indices: types for the call, addresses for running. */
+static int read_arguments(const struct build *b, const int32_t *indices, size_t n, const char *what,
+                          struct rb_tensor_type *types, void **addresses)
+{
+    for (size_t k = 0; k < n; k++) {
+        int32_t i = indices[k];
+
+        if (i < -1 || i >= b->program->n_tensors)
+            return rb_why_set(b->why, RB_EINVAL, "%s %zu is tensor %d of %d", what, k, (int)i,
+                              b->program->n_tensors);
+        if (i < 0)
+            continue;
+        types[k] = b->types[i];
+        addresses[k] = b->program->addresses[i];
+    }
+    return 0;
+}
+
+static bool overlap(const struct build *b, int32_t i, int32_t k)
+{
+    const char *x, *y;
+
+    if (i < 0 || k < 0 || b->bytes[i] == 0 || b->bytes[k] == 0)
+        return false;
+    x = b->program->addresses[i];
+    y = b->program->addresses[k];
+    return x < y + b->bytes[k] && y < x + b->bytes[i];
+}
+
+/* Outputs go to the arena, and neither onto an input nor onto each other. */
+static int check_outputs(const struct build *b, const Rb__Instruction *from)
+{
+    for (size_t o = 0; o < from->n_outputs; o++) {
+        int32_t out = from->outputs[o];
+
+        if (out < 0 || b->types[out].dtype == RB_NONE)
+            continue;
+        if (b->from->tensors[out]->space != RB__TENSOR__SPACE__ARENA)
+            return rb_why_set(b->why, RB_EINVAL, "output %zu is not in the arena", o);
+        for (size_t k = 0; k < from->n_inputs; k++)
+            if (overlap(b, out, from->inputs[k]))
+                return rb_why_set(b->why, RB_EINVAL, "output %zu overlaps input %zu", o, k);
+        for (size_t k = 0; k < o; k++)
+            if (overlap(b, out, from->outputs[k]))
+                return rb_why_set(b->why, RB_EINVAL, "outputs %zu and %zu overlap", k, o);
+    }
+    return 0;
+}
+
+static int read_attributes(const struct build *b, const Rb__Instruction *from,
+                           struct rb_attribute *attributes)
+{
+    for (size_t k = 0; k < from->n_attributes; k++) {
+        const Rb__Attribute *attribute = from->attributes[k];
+
+        if (attribute->n_ints > MAX_NUMBERS || attribute->n_floats > MAX_NUMBERS)
+            return rb_why_set(b->why, RB_ELIMIT, "attribute '%.40s' has too many numbers",
+                              attribute->key);
+        attributes[k] = (struct rb_attribute){
+            .key = attribute->key,
+            .ints = attribute->ints,
+            .n_ints = (int)attribute->n_ints,
+            .floats = attribute->floats,
+            .n_floats = (int)attribute->n_floats,
+        };
+    }
+    return 0;
+}
+
+static int make_step(const struct build *b, const Rb__Instruction *from, struct step *step)
+{
+    struct rb_arena *arena = &b->program->arena;
+    struct rb_arena scratch = {0};
+    size_t n_in = from->n_inputs, n_out = from->n_outputs;
+    struct rb_tensor_type *in, *out;
+    struct rb_attribute *attributes;
+    struct rb_call call;
+    int err;
+
+    if (n_in > MAX_ARGUMENTS || n_out > MAX_ARGUMENTS || from->n_attributes > MAX_ARGUMENTS)
+        return rb_why_set(b->why, RB_ELIMIT, "too many inputs, outputs or attributes");
+    in = RB_ARENA_NEW(&scratch, struct rb_tensor_type, n_in + 1);
+    out = RB_ARENA_NEW(&scratch, struct rb_tensor_type, n_out + 1);
+    attributes = RB_ARENA_NEW(&scratch, struct rb_attribute, from->n_attributes + 1);
+    step->in = RB_ARENA_NEW(arena, const void *, n_in + 1);
+    step->out = RB_ARENA_NEW(arena, void *, n_out + 1);
+    call = (struct rb_call){
+        .op = (enum rb_op)from->operator_,
+        .id = from->id,
+        .n_in = (int)n_in,
+        .n_out = (int)n_out,
+        .in = in,
+        .out = out,
+        .attributes = attributes,
+        .n_attributes = (int)from->n_attributes,
+    };
+    err = read_arguments(b, from->inputs, n_in, "input", in, (void **)step->in);
+    err = err ? err : read_arguments(b, from->outputs, n_out, "output", out, step->out);
+    err = err ? err : check_outputs(b, from);
+    err = err ? err : read_attributes(b, from, attributes);
+    err = err ? err : rb_kernel_prepare(b->program->device, &call, &step->kernel, b->why);
+    rb_arena_done(&scratch);
+    return err;
+}
+
+static int make_steps(const struct build *b)
+{
+    for (int i = 0; i < b->program->n_steps; i++) {
+        const Rb__Instruction *from = b->from->instructions[i];
+        int err = make_step(b, from, &b->program->steps[i]);
+
+        if (err)
+            return rb_why_add(b->why, err, "instruction %d%s%.80s%s", i, from->name ? " '" : "",
+                              from->name ? from->name : "", from->name ? "'" : "");
+    }
+    return 0;
+}
+
+/* ---- What the program promises ----------------------------------------------------------------
+ */
+
+/* -1 (no such thing), or one element of this type. */
+static int check_scalar(const struct build *b, int32_t i, enum rb_dtype dtype, const char *what)
+{
+    if (i == -1)
+        return 0;
+    if (i < -1 || i >= b->program->n_tensors || b->types[i].dtype != dtype ||
+        rb_tensor_elements(&b->types[i]) != 1)
+        return rb_why_set(b->why, RB_EINVAL, "the %s must be one %s", what, rb_dtype_text(dtype));
+    return 0;
+}
+
+static int check_contributions(const struct build *b)
+{
+    for (size_t k = 0; k < b->from->n_contributions; k++) {
+        const Rb__Contribution *c = b->from->contributions[k];
+        const Rb__Variable *variable;
+
+        if (c->variable >= b->model->n_variables || c->tensor >= b->from->n_tensors ||
+            c->after > b->from->n_instructions)
+            return rb_why_set(b->why, RB_EINVAL, "contribution %zu points outside", k);
+        variable = b->model->variables[c->variable];
+        if (variable->role == RB__VARIABLE__ROLE__FIXED || b->types[c->tensor].dtype != RB_F32 ||
+            (uint64_t)rb_tensor_elements(&b->types[c->tensor]) != variable->elements ||
+            !inside(variable->offset, variable->elements, b->model->state_elements))
+            return rb_why_set(b->why, RB_EINVAL, "contribution %zu does not fit variable '%s'", k,
+                              variable->name);
+    }
+    return 0;
+}
+
+static int check_results(const struct build *b)
+{
+    int err = check_scalar(b, b->from->loss, RB_F64, "loss");
+
+    err = err ? err : check_scalar(b, b->from->count, RB_I64, "count");
+    err = err ? err : check_scalar(b, b->from->correct, RB_I64, "number of correct ones");
+    if (!err && (b->from->output < -1 || b->from->output >= b->program->n_tensors))
+        err = rb_why_set(b->why, RB_EINVAL, "the output is no tensor of the program");
+    return err ? err : check_contributions(b);
+}
+
+int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const Rb__Program *program,
+                       const struct rb_program_memory *memory, struct rb_program **ret_program,
+                       struct rb_why *why)
+{
+    struct rb_program *made;
+    struct rb_arena scratch = {0};
+    struct build b = {NULL, model, program, memory, NULL, NULL, why};
+    int err;
+
+    if (program->n_tensors > INT32_MAX / 2 || program->n_instructions > INT32_MAX / 2 ||
+        program->n_inputs > 64)
+        return rb_why_set(why, RB_ELIMIT, "program '%.80s' is too large", program->name);
+    made = rb_alloc(sizeof(*made));
+    made->device = device;
+    made->n_tensors = (int)program->n_tensors;
+    made->n_steps = (int)program->n_instructions;
+    made->n_inputs = (int)program->n_inputs;
+    made->addresses = RB_ARENA_NEW(&made->arena, void *, program->n_tensors + 1);
+    made->steps = RB_ARENA_NEW(&made->arena, struct step, program->n_instructions + 1);
+    made->inputs = RB_ARENA_NEW(&made->arena, void *, program->n_inputs + 1);
+    b.program = made;
+    b.types = RB_ARENA_NEW(&scratch, struct rb_tensor_type, program->n_tensors + 1);
+    b.bytes = RB_ARENA_NEW(&scratch, size_t, program->n_tensors + 1);
+    err = make_tensors(&b);
+    err = err ? err : make_steps(&b);
+    err = err ? err : check_results(&b);
+    rb_arena_done(&scratch);
+    if (err) {
+        rb_program_free(made);
+        return rb_why_add(why, err, "program '%.80s'", program->name);
+    }
+    *ret_program = made;
+    return 0;
+}
+
+void rb_program_free(struct rb_program *program)
+{
+    if (!program)
+        return;
+    for (int i = 0; i < program->n_steps; i++)
+        rb_kernel_free(program->steps[i].kernel);
+    for (int i = 0; i < program->n_inputs; i++)
+        rb_device_free(program->device, program->inputs[i]);
+    rb_arena_done(&program->arena);
+    free(program);
+}
+
+void *rb_program_input(struct rb_program *program, int slot)
+{
+    return slot >= 0 && slot < program->n_inputs ? program->inputs[slot] : NULL;
+}
+
+void *rb_program_tensor(struct rb_program *program, int tensor)
+{
+    return tensor >= 0 && tensor < program->n_tensors ? program->addresses[tensor] : NULL;
+}
+
+int rb_program_run(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
+                   void (*after)(int instruction, void *context), void *context)
+{
+    for (int i = 0; i < program->n_steps; i++) {
+        struct step *step = &program->steps[i];
+
+        if (stop && atomic_load_explicit(stop, memory_order_relaxed))
+            return RB_ECANCELED;
+        rb_kernel_run(step->kernel, step->in, step->out, key);
+        if (after)
+            after(i, context);
+    }
+    return 0;
+}
