@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/graph.h"
 
+#include "graph/onnx.h"
 #include "graph/shapes.h"
 
 #include <stdlib.h>
@@ -15,6 +16,7 @@ void rb_graph_free(struct rb_graph *graph)
 {
     if (!graph)
         return;
+    rb_onnx_close(graph->model);
     rb_arena_done(&graph->arena);
     free(graph);
 }

@@ -67,8 +67,11 @@ struct rb_contribution {
     struct rb_value *value;
 };
 
+struct rb_onnx;
+
 struct rb_graph {
     struct rb_arena arena;
+    struct rb_onnx *model; /* lends initial contents; given back with the graph */
     int64_t batch; /* samples */
     bool train;
     struct rb_value **values;

@@ -30,7 +30,7 @@ struct rb_onnx_info {
 int rb_onnx_info(const struct rb_onnx *model, struct rb_onnx_info *ret_info, struct rb_why *why);
 
 struct rb_import_options {
-    int64_t batch;            /* bound to the symbolic first axis */
+    int64_t batch;            /* bound to the symbolic first axis; 0: the model says it itself */
     int64_t seq_len;          /* > 0: bound to a symbolic second axis of the input */
     bool train;               /* BatchNormalization and Dropout act as in training */
     const char *const *freeze; /* globs over weight names */

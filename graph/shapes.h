@@ -59,13 +59,14 @@ int rb_shapes_window(struct rb_shapes *shapes, const struct rb_tensor_type *x,
 
 #define RB_SHAPES_FUNCTIONS(X)                                                                     \
     X(reshape)                                                                                     \
-    X(point) X(compare) X(where) X(unary) X(cast) X(unary_grad) X(transpose) X(expand) X(concat)   \
-        X(split) X(slice) X(slice_grad) X(trilu) X(gather) X(gather_grad) X(reduce) X(row)         \
-            X(row_grad) X(matmul) X(conv) X(conv_grad_x) X(conv_grad_w) X(layer_norm)              \
-                X(layer_norm_grad) X(batch_norm) X(batch_norm_eval) X(batch_norm_grad) X(max_pool) \
-                    X(max_pool_grad) X(average_pool) X(average_pool_grad) X(dropout)               \
-                        X(cross_entropy) X(cross_entropy_grad) X(elementwise_loss)                 \
-                            X(elementwise_loss_grad) X(graph_loss)
+    X(point)                                                                                       \
+    X(compare) X(where) X(unary) X(cast) X(unary_grad) X(transpose) X(expand) X(concat) X(split)   \
+        X(slice) X(slice_grad) X(trilu) X(gather) X(gather_grad) X(reduce) X(row) X(row_grad)      \
+            X(matmul) X(conv) X(conv_grad_x) X(conv_grad_w) X(layer_norm) X(layer_norm_grad)       \
+                X(batch_norm) X(batch_norm_eval) X(batch_norm_grad) X(max_pool) X(max_pool_grad)   \
+                    X(average_pool) X(average_pool_grad) X(dropout) X(cross_entropy)               \
+                        X(cross_entropy_grad) X(elementwise_loss) X(elementwise_loss_grad)         \
+                            X(graph_loss)
 #define X(name) int rb_shapes_##name(struct rb_shapes *shapes);
 RB_SHAPES_FUNCTIONS(X)
 #undef X

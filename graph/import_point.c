@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elementwise operators. */
+#include "graph/import.h"
+
+#include <string.h>
+
+/* Bind the only output, or pass the error on. */
+static int finish(struct rb_import *import, int err, struct rb_value *out)
+{
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
+static int two(struct rb_import *import, struct rb_value **a, struct rb_value **b)
+{
+    int err = rb_import_need(import, 0, a);
+
+    return err ? err : rb_import_need(import, 1, b);
+}
+
+int rb_import_op_unary(struct rb_import *import)
+{
+    struct rb_value *x, *out = NULL;
+    int err = rb_import_need(import, 0, &x);
+
+    if (!err)
+        err = rb_import_unary(import, import->op->op, x, &out);
+    return finish(import, err, out);
+}
+
+int rb_import_op_binary(struct rb_import *import)
+{
+    struct rb_value *a, *b, *out = NULL;
+    int err = two(import, &a, &b);
+
+    if (!err)
+        err = rb_import_binary(import, import->op->op, a, b, &out);
+    return finish(import, err, out);
+}
+
+/* The exponent may have a type of its own. */
+int rb_import_op_pow(struct rb_import *import)
+{
+    struct rb_value *a, *b, *out = NULL;
+    int err = two(import, &a, &b);
+
+    if (!err)
+        err = rb_import_cast(import, b, a->type.dtype, &b);
+    if (!err)
+        err = rb_import_binary(import, RB_OP_POW, a, b, &out);
+    return finish(import, err, out);
+}
+
+static int is_not(struct rb_import *import, struct rb_value *x, struct rb_value **ret_out)
+{
+    int err = rb_import_cast(import, x, RB_F32, &x);
+
+    return err ? err
+               : rb_import_binary(import, RB_OP_EQUAL, x, rb_graph_scalar(import->graph, 0),
+                                  ret_out);
+}
+
+int rb_import_op_not(struct rb_import *import)
+{
+    struct rb_value *x, *out = NULL;
+    int err = rb_import_need(import, 0, &x);
+
+    if (!err && x->type.dtype != RB_BOOL)
+        err = RB_IMPORT_BAD(import, "the input is not bool");
+    if (!err)
+        err = is_not(import, x, &out);
+    return finish(import, err, out);
+}
+
+/* a >= b is !(a < b) but for NaN, of which a comparison of data has none to speak of. */
+int rb_import_op_negated(struct rb_import *import)
+{
+    struct rb_value *a, *b, *out = NULL;
+    int err = two(import, &a, &b);
+
+    if (!err)
+        err = rb_import_binary(import, import->op->op, a, b, &out);
+    if (!err)
+        err = is_not(import, out, &out);
+    return finish(import, err, out);
+}
+
+/* And is a product, Or a sum, of zeros and ones. */
+int rb_import_op_logic(struct rb_import *import)
+{
+    struct rb_value *a, *b, *out = NULL;
+    int err = two(import, &a, &b);
+
+    if (!err && (a->type.dtype != RB_BOOL || b->type.dtype != RB_BOOL))
+        err = RB_IMPORT_BAD(import, "the inputs are not bool");
+    if (!err)
+        err = rb_import_cast(import, a, RB_F32, &a);
+    if (!err)
+        err = rb_import_cast(import, b, RB_F32, &b);
+    if (!err)
+        err = rb_import_binary(import, import->op->op, a, b, &out);
+    if (!err)
+        err = rb_import_cast(import, out, RB_BOOL, &out);
+    return finish(import, err, out);
+}
+
+/* The larger (GREATER) or smaller (LESS) of two. */
+static int extreme(struct rb_import *import, enum rb_op op, struct rb_value *a, struct rb_value *b,
+                   struct rb_value **ret_out)
+{
+    struct rb_value *in[3] = {NULL, a, b};
+    int err = rb_import_binary(import, op, a, b, &in[0]);
+
+    return err ? err : rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, ret_out);
+}
+
+int rb_import_op_extreme(struct rb_import *import)
+{
+    struct rb_value *out = NULL, *next;
+    int err = rb_import_need(import, 0, &out);
+
+    for (size_t i = 1; !err && i < import->node->n_input; i++) {
+        err = rb_import_need(import, (int)i, &next);
+        if (!err)
+            err = extreme(import, import->op->op, out, next, &out);
+    }
+    return finish(import, err, out);
+}
+
+int rb_import_op_clip(struct rb_import *import)
+{
+    struct rb_value *out = NULL, *low, *high;
+    int err = rb_import_need(import, 0, &out);
+
+    low = rb_import_in(import, 1);
+    high = rb_import_in(import, 2);
+    if (!err && low)
+        err = extreme(import, RB_OP_GREATER, out, low, &out);
+    if (!err && high)
+        err = extreme(import, RB_OP_LESS, out, high, &out);
+    return finish(import, err, out);
+}
+
+int rb_import_op_gelu(struct rb_import *import)
+{
+    struct rb_value *x, *out = NULL;
+    const char *approximate = "none";
+    int64_t tanh = 0;
+    struct rb_graph_attribute attribute = rb_attr_ints("tanh", &tanh, 1);
+    int err = rb_import_need(import, 0, &x);
+
+    if (!err)
+        err = rb_import_text(import, "approximate", &approximate);
+    tanh = !strcmp(approximate, "tanh");
+    if (!err && !tanh && strcmp(approximate, "none"))
+        err = RB_IMPORT_NO(import, "approximate is neither none nor tanh");
+    if (!err)
+        err = rb_import_emit(import, RB_OP_GELU, 1, &x, 1, &attribute, NULL, &out);
+    return finish(import, err, out);
+}
+
+int rb_import_op_where(struct rb_import *import)
+{
+    struct rb_value *in[3], *out = NULL;
+    int err = 0;
+
+    for (int i = 0; !err && i < 3; i++)
+        err = rb_import_need(import, i, &in[i]);
+    if (!err)
+        err = rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, &out);
+    return finish(import, err, out);
+}
+
+int rb_import_op_cast(struct rb_import *import)
+{
+    struct rb_value *x, *out = NULL;
+    int64_t to = 0;
+    int err = rb_import_need(import, 0, &x);
+
+    if (!err)
+        err = rb_import_int(import, "to", &to);
+    if (!err && (to < 1 || to > 64 || !rb_dtype_size((enum rb_dtype)to)))
+        err = RB_IMPORT_NO(import, "cast to element type %lld", (long long)to);
+    if (!err)
+        err = rb_import_cast(import, x, (enum rb_dtype)to, &out);
+    return finish(import, err, out);
+}
+
+int rb_import_op_identity(struct rb_import *import)
+{
+    struct rb_value *x = NULL;
+    int err = rb_import_need(import, 0, &x);
+
+    return finish(import, err, x);
+}

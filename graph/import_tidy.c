@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* After the last node: which weights are buffers, what can be folded, what nobody reads. */
+#include "graph/import_tidy.h"
+
+#include "graph/fold.h"
+
+#include <stdlib.h>
+
+/* A gradient flows from a float output to every float input. */
+static bool passes_gradient(const struct rb_node *node, const bool *reached)
+{
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out[i] && reached[node->out[i]->id])
+            return node->op != RB_OP_SIGN;
+    return false;
+}
+
+/* A float initializer that no gradient can reach (a mask that is only compared) is no weight,
+ * though ONNX has no mark for it. */
+static void find_buffers(struct rb_graph *graph)
+{
+    bool *reached = rb_alloc(sizeof *reached * (size_t)graph->n_values);
+
+    for (int i = 0; i < graph->n_outputs; i++)
+        reached[graph->outputs[i]->id] = graph->outputs[i]->type.dtype == RB_F32;
+    for (int i = graph->n_nodes - 1; i >= 0; i--) {
+        const struct rb_node *node = graph->nodes[i];
+
+        if (!passes_gradient(node, reached))
+            continue;
+        for (int j = 0; j < node->n_in; j++)
+            if (node->in[j] && node->in[j]->type.dtype == RB_F32)
+                reached[node->in[j]->id] = true;
+    }
+    for (int i = 0; i < graph->n_values; i++)
+        if (graph->values[i]->role == RB_VALUE_WEIGHT && !reached[i]) {
+            graph->values[i]->role = RB_VALUE_BUFFER;
+            graph->values[i]->frozen = false;
+        }
+    free(reached);
+}
+
+/* Mark what outputs and statistics need; drop the other nodes. */
+static void drop_unread(struct rb_graph *graph, bool *read)
+{
+    int kept = 0;
+
+    for (int i = 0; i < graph->n_outputs; i++)
+        read[graph->outputs[i]->id] = true;
+    for (int i = 0; i < graph->n_values; i++)
+        if (graph->values[i]->update)
+            read[graph->values[i]->update->id] = true;
+    for (int i = graph->n_nodes - 1; i >= 0; i--) {
+        const struct rb_node *node = graph->nodes[i];
+        bool used = false;
+
+        for (int j = 0; j < node->n_out; j++)
+            used |= node->out[j] && read[node->out[j]->id];
+        for (int j = 0; used && j < node->n_in; j++)
+            if (node->in[j])
+                read[node->in[j]->id] = true;
+        for (int j = 0; used && j < node->n_out; j++)
+            if (node->out[j])
+                read[node->out[j]->id] = true;
+    }
+    for (int i = 0; i < graph->n_nodes; i++) {
+        struct rb_node *node = graph->nodes[i];
+        bool used = false;
+
+        for (int j = 0; j < node->n_out; j++)
+            used |= node->out[j] && read[node->out[j]->id];
+        if (!used)
+            continue;
+        node->id = kept;
+        graph->nodes[kept++] = node;
+    }
+    graph->n_nodes = kept;
+}
+
+/* Inputs, weights and float buffers are the model's own and stay; integers that only told import
+ * something (a shape, axes) go with the other values that nobody reads. */
+static void drop_values(struct rb_graph *graph, const bool *read)
+{
+    int kept = 0;
+
+    for (int i = 0; i < graph->n_values; i++) {
+        struct rb_value *value = graph->values[i];
+        bool own = value->role == RB_VALUE_INPUT || value->role == RB_VALUE_WEIGHT ||
+                   (value->role == RB_VALUE_BUFFER && value->type.dtype == RB_F32);
+
+        if (!own && !read[i])
+            continue;
+        value->id = kept;
+        graph->values[kept++] = value;
+    }
+    graph->n_values = kept;
+}
+
+static int check_value(const struct rb_node *node, const struct rb_value *value, struct rb_why *why)
+{
+    if (!value)
+        return 0;
+    switch (value->type.dtype) {
+    case RB_F32:
+    case RB_I64:
+    case RB_I32:
+    case RB_U8:
+    case RB_BOOL:
+        break;
+    default:
+        return rb_why_set(why, RB_EUNSUPPORTED, "node '%s' (%s): %s is not supported", node->name,
+                          rb_op_info(node->op)->name, rb_dtype_text(value->type.dtype));
+    }
+    if (!rb_tensor_elements(&value->type))
+        return rb_why_set(why, RB_EUNSUPPORTED, "node '%s' (%s): a tensor without elements",
+                          node->name, rb_op_info(node->op)->name);
+    return 0;
+}
+
+static int check_nodes(const struct rb_graph *graph, struct rb_why *why)
+{
+    int err = 0;
+
+    for (int i = 0; !err && i < graph->n_nodes; i++) {
+        const struct rb_node *node = graph->nodes[i];
+
+        for (int j = 0; !err && j < node->n_in; j++)
+            err = check_value(node, node->in[j], why);
+        for (int j = 0; !err && j < node->n_out; j++)
+            err = check_value(node, node->out[j], why);
+    }
+    return err;
+}
+
+int rb_import_tidy(struct rb_graph *graph, struct rb_why *why)
+{
+    bool *read;
+    int err;
+
+    find_buffers(graph);
+    err = rb_fold(graph, why);
+    if (err)
+        return err;
+    read = rb_alloc(sizeof *read * (size_t)graph->n_values);
+    drop_unread(graph, read);
+    drop_values(graph, read);
+    free(read);
+    return check_nodes(graph, why);
+}

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of an import: find the buffers, fold, drop what nobody reads, check what is left. */
+#ifndef RB_GRAPH_IMPORT_TIDY_H
+#define RB_GRAPH_IMPORT_TIDY_H
+
+#include "graph/graph.h"
+
+int rb_import_tidy(struct rb_graph *graph, struct rb_why *why);
+
+#endif
