@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/configuration.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "worker/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLAN_LIMIT = 64 << 20, MEMBERS_LIMIT = 4096 };
+
+/* COMPUTE..., REDUCE..., VOTE, UPDATE: the sums are complete before they are reduced, and nothing
+ * is applied that was not voted for. */
+static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint32_t microbatches,
+                        uint8_t *taken, struct rb_why *why)
+{
+    enum { COMPUTING, REDUCING, VOTED, UPDATED } stage = COMPUTING;
+    uint32_t buckets = 0;
+
+    for (size_t i = 0; i < orders->n_orders; i++) {
+        const Rb__Order *order = orders->orders[i];
+
+        switch (order->kind) {
+        case RB__ORDER__KIND__COMPUTE:
+            if (stage != COMPUTING || order->argument >= microbatches || taken[order->argument]++)
+                return rb_why_set(why, RB_EINVAL, "microbatch %u is computed too late or twice",
+                                  order->argument);
+            break;
+        case RB__ORDER__KIND__REDUCE:
+            /* in the model's order, so that all ranks make the same calls */
+            if (stage > REDUCING || order->argument != buckets++)
+                return rb_why_set(why, RB_EINVAL, "bucket %u is reduced out of turn",
+                                  order->argument);
+            stage = REDUCING;
+            break;
+        case RB__ORDER__KIND__VOTE:
+            if (stage >= VOTED || buckets != model->n_buckets)
+                return rb_why_set(why, RB_EINVAL, "the vote is out of turn");
+            stage = VOTED;
+            break;
+        case RB__ORDER__KIND__UPDATE:
+            if (stage != VOTED)
+                return rb_why_set(why, RB_EINVAL, "the update is out of turn");
+            stage = UPDATED;
+            break;
+        default:
+            return rb_why_set(why, RB_EUNSUPPORTED, "order %d is unknown", (int)order->kind);
+        }
+    }
+    return stage == UPDATED ? 0 : rb_why_set(why, RB_EINVAL, "a step without an update");
+}
+
+static int check_plan(const Rb__Plan *plan, const Rb__Model *model, struct rb_why *why)
+{
+    uint32_t microbatches = rb_batch_count(model->global_batch, model->micro_batch);
+    RB_CLEANUP(rb_freep) uint8_t *taken = rb_alloc(microbatches);
+
+    if (plan->format != 1)
+        return rb_why_set(why, RB_EINVAL, "the plan has format %u, this worker reads 1",
+                          plan->format);
+    for (size_t r = 0; r < plan->n_ranks; r++) {
+        int err = check_orders(plan->ranks[r], model, microbatches, taken, why);
+
+        if (err)
+            return rb_why_add(why, err, "plan, rank %zu", r);
+    }
+    for (uint32_t i = 0; i < microbatches; i++)
+        if (!taken[i])
+            return rb_why_set(why, RB_EINVAL, "plan: nobody computes microbatch %u", i);
+    return 0;
+}
+
+static int read_plan(const char *path, Rb__Plan **ret_plan, struct rb_why *why)
+{
+    struct rb_buffer bytes = {0};
+    int err = rb_file_read(path, PLAN_LIMIT, &bytes, why);
+
+    if (!err) {
+        *ret_plan = rb__plan__unpack(NULL, bytes.size, (const uint8_t *)bytes.data);
+        if (!*ret_plan)
+            err = rb_why_set(why, RB_EINVAL, "%s is no plan", path);
+    }
+    rb_buffer_done(&bytes);
+    return err;
+}
+
+int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
+                          struct rb_configuration **ret_configuration, struct rb_why *why)
+{
+    struct rb_configuration *one;
+    int err;
+
+    if (!order->number || order->n_members < 1 || order->n_members > MEMBERS_LIMIT ||
+        order->rank >= order->n_members)
+        return rb_why_set(why, RB_EINVAL, "rank %u of %zu is impossible", order->rank,
+                          order->n_members);
+    one = rb_alloc(sizeof *one);
+    one->number = order->number;
+    one->rank = order->rank;
+    one->size = (uint32_t)order->n_members;
+    one->digest = rb_hash64(order->digest, strlen(order->digest));
+    one->restore = order->restore ? rb_string(order->restore) : NULL;
+    err = read_plan(order->plan_path, &one->plan, why);
+    if (!err && one->plan->n_ranks != one->size)
+        err = rb_why_set(why, RB_EINVAL, "the plan is for %zu ranks, there are %u members",
+                         one->plan->n_ranks, one->size);
+    if (!err)
+        err = check_plan(one->plan, model, why);
+    if (err) {
+        rb_configuration_free(one);
+        return err;
+    }
+    one->orders = one->plan->ranks[one->rank];
+    *ret_configuration = one;
+    return 0;
+}
+
+int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Configure *order,
+                          const char *job, struct rb_listener *listener, int timeout_ms,
+                          const volatile bool *cancel, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep)
+    struct rb_coll_member *members = rb_alloc(order->n_members * sizeof *members);
+    struct rb_group group = {
+        .job = job,
+        .configuration = order->number,
+        .digest = order->digest,
+        .rank = (int)order->rank,
+        .size = (int)order->n_members,
+        .members = members,
+    };
+
+    for (size_t i = 0; i < order->n_members; i++)
+        members[i] = (struct rb_coll_member){
+            .worker = order->members[i]->worker,
+            .addresses = (const char *const *)order->members[i]->addresses,
+            .n_addresses = (int)order->members[i]->n_addresses,
+        };
+    return rb_coll_open(listener, &group, timeout_ms, cancel, &configuration->coll, why);
+}
+
+void rb_configuration_free(struct rb_configuration *configuration)
+{
+    if (!configuration)
+        return;
+    if (configuration->coll)
+        rb_coll_close(configuration->coll);
+    if (configuration->plan)
+        rb__plan__free_unpacked(configuration->plan, NULL);
+    free(configuration->restore);
+    free(configuration);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A configuration as one of its members holds it: rank, orders, group.
+ *
+ * Configure > prepare > [configuration] > step thread
+ *
+ * Immutable once prepared; owned by the mailbox, then by the step thread. */
+#ifndef RB_WORKER_CONFIGURATION_H
+#define RB_WORKER_CONFIGURATION_H
+
+#include "base/error.h"
+#include "coll/coll.h"
+#include "control.pb-c.h"
+#include "plan.pb-c.h"
+
+#include <stdint.h>
+
+struct rb_configuration {
+    uint32_t number;
+    uint32_t rank, size;
+    uint64_t digest; /* hash of the digest in Configure: what votes compare */
+    char *restore;   /* where to load the state from when nobody has any; NULL: not here */
+    Rb__Plan *plan;
+    const Rb__RankPlan *orders; /* this rank's, in `plan` */
+    struct rb_coll *coll;
+};
+
+/* Read the plan that `order` names and check it against the model: each microbatch computed once,
+ * every rank reducing alike and voting once.  coll is left NULL. */
+int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
+                          struct rb_configuration **ret_configuration, struct rb_why *why);
+
+/* Meet the others (rb_coll_open). */
+int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Configure *order,
+                          const char *job, struct rb_listener *listener, int timeout_ms,
+                          const volatile bool *cancel, struct rb_why *why);
+
+/* Closes the group. */
+void rb_configuration_free(struct rb_configuration *configuration);
+
+#endif

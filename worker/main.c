@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rubato-worker: one process on one device. */
+#include "base/arena.h"
+#include "base/log.h"
+#include "kernels/device.h"
+#include "worker/control.h"
+#include "worker/mailbox.h"
+#include "worker/options.h"
+#include "worker/prepare.h"
+#include "worker/reports.h"
+#include "worker/train.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Every thread that comes later stays on the same core. */
+static void pin(int cpu)
+{
+    cpu_set_t set;
+
+    if (cpu < 0)
+        return;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+    if (sched_setaffinity(0, sizeof set, &set) < 0)
+        rb_log(RB_LOG_WARN, "cannot stay on core %d: %s", cpu, strerror(errno));
+}
+
+static int open_log(const char *path)
+{
+    int fd;
+
+    if (!path)
+        return 0;
+    fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0 || dup2(fd, STDERR_FILENO) < 0) {
+        fprintf(stderr, "rubato-worker: cannot write %s: %s\n", path, strerror(errno));
+        return -1;
+    }
+    close(fd);
+    return 0;
+}
+
+static int print_class(const char *kind)
+{
+    const char *class = rb_device_numeric_class(kind);
+
+    if (!class || strcmp(class, "unknown") == 0) {
+        fprintf(stderr, "rubato-worker: there are no devices of kind '%s'\n", kind);
+        return RB_EXIT_USAGE;
+    }
+    puts(class);
+    return RB_EXIT_OK;
+}
+
+static int serve(const struct rb_worker_options *options, struct rb_listener *listener,
+                 struct rb_why *why)
+{
+    struct rb_reports *reports = rb_reports_new();
+    struct rb_mailbox *mailbox = rb_mailbox_new(reports);
+    struct rb_preparer *preparer = NULL;
+    struct rb_control *control = NULL;
+    int code = RB_EXIT_INTERNAL, err;
+
+    err = rb_control_open(options, mailbox, reports, listener, &control, why);
+    if (!err)
+        err = rb_preparer_open(options, mailbox, reports, listener, &preparer, why);
+    if (!err)
+        code = rb_train_run(options, mailbox, reports, control);
+    rb_mailbox_leave(mailbox, NULL, code);
+    rb_control_close(control);
+    rb_preparer_close(preparer);
+    rb_mailbox_free(mailbox);
+    rb_reports_free(reports);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    struct rb_worker_options options;
+    struct rb_listener *listener = NULL;
+    RB_CLEANUP(rb_freep) char *path = NULL;
+    struct rb_why why = {0};
+    int code = RB_EXIT_INTERNAL;
+
+    if (rb_worker_options_read(argc, argv, &options, &why)) {
+        fprintf(stderr, "rubato-worker: %s\n%s", why.text, rb_worker_usage);
+        return RB_EXIT_USAGE;
+    }
+    if (options.numeric_class)
+        return print_class(options.numeric_class);
+    if (open_log(options.log) < 0)
+        return RB_EXIT_USAGE;
+    pin(options.cpu);
+    rb_control_block_signals();
+    path = rb_format("%s/%s.peer", options.run_dir, options.worker);
+    if (rb_listener_open(path, options.host, &listener, &why) == 0)
+        code = serve(&options, listener, &why);
+    if (why.text[0])
+        rb_log(RB_LOG_ERROR, "%s", why.text);
+    if (listener)
+        rb_listener_close(listener);
+    return code;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/model.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int read_message(const char *path, Rb__Model **ret_message, struct rb_why *why)
+{
+    struct rb_map map;
+    int err = rb_map_open(path, &map, why);
+
+    if (err)
+        return err;
+    *ret_message = rb__model__unpack(NULL, map.size, map.data);
+    rb_map_close(&map);
+    if (!*ret_message)
+        return rb_why_set(why, RB_EINVAL, "%s is no model", path);
+    return rb_model_check(*ret_message, why);
+}
+
+static int open_source(const Rb__Source *message, struct rb_source **ret_source, struct rb_why *why)
+{
+    struct rb_source_options options = {
+        .path = message->path,
+        .targets = message->targets,
+        .format = message->format,
+        .seq_len = message->seq_len,
+    };
+    int err = rb_source_open(&options, ret_source, why);
+
+    if (err)
+        return err;
+    if (rb_source_info(*ret_source)->samples != message->samples || message->samples < 1)
+        return rb_why_set(why, RB_EINVAL,
+                          "%s has %lld samples, it had %lld when the job was submitted",
+                          message->path, (long long)rb_source_info(*ret_source)->samples,
+                          (long long)message->samples);
+    return 0;
+}
+
+static int by_readiness(const void *a, const void *b)
+{
+    const Rb__Contribution *const *left = a, *const *right = b;
+
+    if ((*left)->after != (*right)->after)
+        return (*left)->after < (*right)->after ? -1 : 1;
+    return (*left)->variable < (*right)->variable ? -1 : (*left)->variable > (*right)->variable;
+}
+
+static int prepare_runner(struct rb_model *model, struct rb_runner *runner,
+                          const struct rb_source *source, struct rb_why *why)
+{
+    const Rb__Program *message = runner->message;
+    struct rb_program_memory memory = {
+        .state = model->state.w,
+        .fixed = model->state.fixed,
+        .constants = model->message->constants.data,
+        .arena = model->arena,
+    };
+    int err =
+        rb_program_prepare(model->device, model->message, message, &memory, &runner->program, why);
+
+    if (!err)
+        err = rb_batch_slots(message, runner->program, rb_source_info(source), &runner->slots, why);
+    if (err)
+        return rb_why_add(why, err, "program %s", message->name);
+    runner->contributions = rb_alloc(message->n_contributions * sizeof *runner->contributions);
+    for (size_t i = 0; i < message->n_contributions; i++)
+        runner->contributions[i] = message->contributions[i];
+    if (message->n_contributions)
+        qsort(runner->contributions, message->n_contributions, sizeof *runner->contributions,
+              by_readiness);
+    return 0;
+}
+
+/* The largest program of the kind that takes at most `limit` samples, NULL: none. */
+static struct rb_runner *largest_runner(struct rb_model *model, bool train, uint64_t limit)
+{
+    struct rb_runner *found = NULL;
+
+    for (size_t i = 0; i < model->message->n_programs; i++) {
+        const Rb__Program *one = model->message->programs[i];
+
+        if (one->train == train && one->batch <= limit &&
+            (!found || one->batch > found->message->batch))
+            found = &model->runners[i];
+    }
+    return found;
+}
+
+static int find_train_runners(struct rb_model *model, struct rb_why *why)
+{
+    const Rb__Model *message = model->message;
+    struct rb_batch first = rb_batch_of(message->global_batch, message->micro_batch, 0, 0);
+    struct rb_batch last =
+        rb_batch_of(message->global_batch, message->micro_batch, 0, model->microbatches - 1);
+
+    model->runner = largest_runner(model, true, first.samples);
+    model->last_runner = largest_runner(model, true, last.samples);
+    if (!model->runner || model->runner->message->batch != first.samples || !model->last_runner ||
+        model->last_runner->message->batch != last.samples)
+        return rb_why_set(why, RB_EINVAL, "the model has no program for microbatches of %u and %u",
+                          first.samples, last.samples);
+    return 0;
+}
+
+/* Evaluation goes through its samples in order, each time with the largest program that still fits;
+ * samples that no program fits are left out. */
+static void cut_evaluation(struct rb_model *model)
+{
+    uint64_t samples = (uint64_t)rb_source_info(model->eval)->samples, at = 0;
+    struct rb_runner *runner;
+    uint32_t room = 0;
+
+    while ((runner = largest_runner(model, false, samples - at)) != NULL) {
+        if (model->n_chunks == room) {
+            room = room ? room * 2 : 16;
+            model->chunks = rb_realloc(model->chunks, room * sizeof *model->chunks);
+        }
+        model->chunks[model->n_chunks++] = (struct rb_chunk){{at, runner->message->batch}, runner};
+        at += runner->message->batch;
+    }
+}
+
+static int prepare_programs(struct rb_model *model, struct rb_why *why)
+{
+    int err = find_train_runners(model, why);
+
+    if (!err)
+        err = prepare_runner(model, model->runner, model->train, why);
+    if (!err && model->last_runner != model->runner)
+        err = prepare_runner(model, model->last_runner, model->train, why);
+    if (!err && model->eval)
+        cut_evaluation(model);
+    for (uint32_t i = 0; !err && i < model->n_chunks; i++)
+        if (!model->chunks[i].runner->program)
+            err = prepare_runner(model, model->chunks[i].runner, model->eval, why);
+    return err;
+}
+
+static int get_memory(struct rb_model *model, struct rb_why *why)
+{
+    const Rb__Model *message = model->message;
+    size_t sums = (size_t)message->state_elements * sizeof(int32_t), arena = 64;
+    int err = rb_state_open(message, model->device, &model->state, why);
+
+    if (err)
+        return err;
+    for (size_t i = 0; i < message->n_programs; i++)
+        if (message->programs[i]->arena_bytes > arena)
+            arena = (size_t)message->programs[i]->arena_bytes;
+    model->arena = rb_device_alloc(model->device, arena);
+    model->local = rb_device_alloc(model->device, sums);
+    model->reduced = rb_device_alloc(model->device, sums);
+    if (!model->arena || !model->local || !model->reduced)
+        return rb_why_set(why, RB_ENOMEM, "no memory: activations take %zu bytes, sums %zu", arena,
+                          2 * sums);
+    model->runners = rb_alloc(message->n_programs * sizeof *model->runners);
+    for (size_t i = 0; i < message->n_programs; i++)
+        model->runners[i].message = message->programs[i];
+    model->exponents = rb_alloc(message->n_variables * sizeof *model->exponents);
+    model->limits = rb_alloc(message->n_variables * sizeof *model->limits);
+    model->largest = rb_alloc(message->n_variables * sizeof *model->largest);
+    model->overflow = rb_alloc(message->n_variables * sizeof *model->overflow);
+    for (size_t v = 0; v < message->n_variables; v++)
+        model->limits[v] =
+            rb_exponent_limit((uint64_t)model->microbatches * message->variables[v]->uses);
+    return 0;
+}
+
+static int check_class(const struct rb_model *model, const char *kind, struct rb_why *why)
+{
+    const char *mine = rb_device_numeric_class(kind);
+
+    if (mine && strcmp(mine, model->message->numeric_class) == 0)
+        return 0;
+    return rb_why_set(why, RB_EREFUSED,
+                      "this device computes as \"%s\", the job as \"%s\": its bits would differ",
+                      mine ? mine : "nothing", model->message->numeric_class);
+}
+
+static int load(struct rb_model *model, const char *path, const char *kind, int index,
+                struct rb_why *why)
+{
+    int err = read_message(path, &model->message, why);
+
+    if (!err)
+        err = check_class(model, kind, why);
+    if (!err)
+        err = rb_device_open(kind, index, &model->device, why);
+    if (!err)
+        err = open_source(model->message->train, &model->train, why);
+    if (!err && model->message->eval)
+        err = open_source(model->message->eval, &model->eval, why);
+    if (err)
+        return err;
+    model->microbatches = rb_batch_count(model->message->global_batch, model->message->micro_batch);
+    err = get_memory(model, why);
+    return err ? err : prepare_programs(model, why);
+}
+
+int rb_model_load(const char *path, const char *kind, int index, struct rb_model **ret_model,
+                  struct rb_why *why)
+{
+    struct rb_model *model = rb_alloc(sizeof *model);
+    int err;
+
+    model->state.level = -1;
+    err = load(model, path, kind, index, why);
+    if (err) {
+        rb_model_free(model);
+        return err;
+    }
+    *ret_model = model;
+    return 0;
+}
+
+void rb_model_free(struct rb_model *model)
+{
+    if (!model)
+        return;
+    for (size_t i = 0; model->runners && i < model->message->n_programs; i++) {
+        if (model->runners[i].program)
+            rb_program_free(model->runners[i].program);
+        free(model->runners[i].contributions);
+    }
+    free(model->runners);
+    free(model->chunks);
+    free(model->exponents);
+    free(model->limits);
+    free(model->largest);
+    free(model->overflow);
+    if (model->device) {
+        rb_state_done(&model->state);
+        for (int i = 0; i < 3; i++) {
+            void *memory = i == 0 ? model->arena : i == 1 ? (void *)model->local : model->reduced;
+
+            if (memory)
+                rb_device_free(model->device, memory);
+        }
+        rb_device_close(model->device);
+    }
+    if (model->train)
+        rb_source_close(model->train);
+    if (model->eval)
+        rb_source_close(model->eval);
+    if (model->message)
+        rb__model__free_unpacked(model->message, NULL);
+    free(model);
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/prepare.h"
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "worker/configuration.h"
+#include "worker/model.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* All members exist when they are told to meet; loading a model takes seconds at most. */
+enum { MEET_MS = 60000 };
+
+struct rb_preparer {
+    const struct rb_worker_options *options;
+    struct rb_mailbox *mailbox;
+    struct rb_reports *reports;
+    struct rb_listener *listener;
+    pthread_t thread;
+    struct rb_model *model; /* NULL before the first configuration */
+};
+
+static void report_ready(struct rb_preparer *preparer, uint32_t number)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Ready ready = RB__READY__INIT;
+
+    ready.number = number;
+    message.ready = &ready;
+    rb_reports_post(preparer->reports, &message);
+}
+
+static void report_unready(struct rb_preparer *preparer, uint32_t number, char *reason)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Unready unready = RB__UNREADY__INIT;
+
+    unready.number = number;
+    unready.reason = reason;
+    message.unready = &unready;
+    rb_reports_post(preparer->reports, &message);
+}
+
+static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, struct rb_why *why)
+{
+    int err;
+
+    if (preparer->model)
+        return 0;
+    err = rb_model_load(order->model_path, preparer->options->kind, preparer->options->device,
+                        &preparer->model, why);
+    if (!err)
+        rb_mailbox_loaded(preparer->mailbox, preparer->model);
+    return err;
+}
+
+static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
+                   struct rb_configuration **ret_configuration, struct rb_why *why)
+{
+    struct rb_configuration *configuration = NULL;
+    int err = load_model(preparer, order, why);
+
+    if (!err)
+        err = rb_configuration_read(order, preparer->model->message, &configuration, why);
+    if (!err)
+        err =
+            rb_configuration_meet(configuration, order, preparer->options->job, preparer->listener,
+                                  MEET_MS, rb_mailbox_unwanted(preparer->mailbox), why);
+    if (err) {
+        rb_configuration_free(configuration);
+        return err;
+    }
+    *ret_configuration = configuration;
+    return 0;
+}
+
+static void serve(struct rb_preparer *preparer, const Rb__Configure *order)
+{
+    struct rb_configuration *configuration = NULL;
+    struct rb_why why = {0};
+    int err = prepare(preparer, order, &configuration, &why);
+
+    if (err == RB_ECANCELED) {
+        rb_log(RB_LOG_INFO, "configuration %u is not wanted any more", order->number);
+    } else if (err) {
+        rb_log(RB_LOG_WARN, "configuration %u: %s", order->number, why.text);
+        report_unready(preparer, order->number, why.text);
+    } else if (rb_mailbox_prepared(preparer->mailbox, configuration)) {
+        rb_log(RB_LOG_INFO, "configuration %u is ready: rank %u of %zu", order->number, order->rank,
+               order->n_members);
+        report_ready(preparer, order->number);
+    } else {
+        rb_configuration_free(configuration);
+    }
+}
+
+static void *run(void *context)
+{
+    struct rb_preparer *preparer = context;
+    Rb__Configure *order;
+
+    while ((order = rb_mailbox_next_order(preparer->mailbox)) != NULL) {
+        serve(preparer, order);
+        rb__configure__free_unpacked(order, NULL);
+    }
+    return NULL;
+}
+
+int rb_preparer_open(const struct rb_worker_options *options, struct rb_mailbox *mailbox,
+                     struct rb_reports *reports, struct rb_listener *listener,
+                     struct rb_preparer **ret_preparer, struct rb_why *why)
+{
+    struct rb_preparer *preparer = rb_alloc(sizeof *preparer);
+    int number;
+
+    *preparer = (struct rb_preparer){
+        .options = options,
+        .mailbox = mailbox,
+        .reports = reports,
+        .listener = listener,
+    };
+    number = pthread_create(&preparer->thread, NULL, run, preparer);
+    if (number) {
+        free(preparer);
+        return rb_why_set(why, RB_EINTERNAL, "cannot start a thread: %s", strerror(number));
+    }
+    *ret_preparer = preparer;
+    return 0;
+}
+
+void rb_preparer_close(struct rb_preparer *preparer)
+{
+    if (!preparer)
+        return;
+    pthread_join(preparer->thread, NULL);
+    rb_model_free(preparer->model);
+    free(preparer);
+}

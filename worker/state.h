@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All state of a training run: what travels with joins and checkpoints, and nothing else.
+ *
+ * opening, restore > [state] > step, update > checkpoint
+ *
+ * Flat float32 arrays of one length hold weights and running statistics (w) and the optimizer's
+ * moments (m, v); Model.blocks cut them.  The counters and exponents beside them belong to the same
+ * level. */
+#ifndef RB_WORKER_STATE_H
+#define RB_WORKER_STATE_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "kernels/device.h"
+#include "plan.pb-c.h"
+#include "worker/exponent.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rb_state {
+    int64_t level;      /* steps taken, those that were skipped included; -1: nothing here */
+    int64_t applied;    /* steps that changed the weights: the optimizer's t */
+    int64_t not_finite; /* skipped steps in a row whose gradients or loss were no numbers */
+    struct rb_exponent *exponents; /* by variable */
+    float *w, *m, *v;              /* m, v: NULL where the optimizer has none */
+    uint8_t *fixed;                /* FIXED variables; never changes once it is there */
+
+    size_t elements, fixed_bytes, variables;
+    struct rb_device *device; /* whose memory this is; NULL: plain memory */
+};
+
+enum rb_state_part { RB_STATE_W, RB_STATE_M, RB_STATE_V, RB_STATE_PARTS };
+
+/* Empty state for `model`, all zero.  RB_ENOMEM. */
+int rb_state_open(const Rb__Model *model, struct rb_device *device, struct rb_state *ret_state,
+                  struct rb_why *why);
+void rb_state_done(struct rb_state *state);
+
+/* One of the flat arrays, NULL where the optimizer has none. */
+float *rb_state_part(const struct rb_state *state, enum rb_state_part part);
+
+/* Counters and exponents, and then the arrays too. */
+void rb_state_copy_counters(struct rb_state *to, const struct rb_state *from);
+void rb_state_copy(struct rb_state *to, const struct rb_state *from);
+
+/* Counters and exponents as bytes of a fixed size for a model. */
+size_t rb_state_counters_size(const struct rb_state *state);
+void rb_state_counters_pack(const struct rb_state *state, void *bytes);
+void rb_state_counters_unpack(struct rb_state *state, const void *bytes);
+
+/* Hash of the counters and exponents (each vote compares it), and of everything (each opening). */
+uint64_t rb_state_agreement(const struct rb_state *state);
+uint64_t rb_state_hash(const struct rb_state *state);
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/step.h"
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "worker/update.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A redo asks for exponents that fit; this many in a row mean that the arithmetic is broken. */
+enum { ATTEMPTS_LIMIT = 8 };
+
+uint64_t rb_tag(enum rb_tag purpose, int64_t level, uint32_t attempt, uint64_t part)
+{
+    uint64_t parts[4] = {(uint64_t)purpose, (uint64_t)level, attempt, part};
+
+    return rb_hash64(parts, sizeof parts);
+}
+
+/* An attempt under way. */
+struct attempt {
+    const struct rb_step *step;
+    struct rb_vote_shape shape;
+    uint32_t number;
+    uint8_t *record;
+    /* of the microbatch that runs */
+    uint32_t microbatch;
+    const struct rb_runner *runner;
+    size_t next; /* contribution to add next */
+};
+
+static void add_contribution(struct attempt *attempt, const Rb__Contribution *contribution)
+{
+    struct rb_model *model = attempt->step->model;
+    const Rb__Variable *variable = model->message->variables[contribution->variable];
+    uint32_t v = contribution->variable;
+    float weight = 1;
+
+    if (variable->role == RB__VARIABLE__ROLE__STATISTIC)
+        weight =
+            rb_exponent_statistic(variable->momentum, model->microbatches, attempt->microbatch);
+    rb_fixed_add(model->device, model->local + variable->offset,
+                 rb_program_tensor(attempt->runner->program, (int)contribution->tensor),
+                 (size_t)variable->elements, weight, model->exponents[v].exponent, model->limits[v],
+                 &model->largest[v], &model->overflow[v]);
+}
+
+/* Behind each instruction: what is ready is added at once, its memory may be used again. */
+static void after_instruction(int instruction, void *context)
+{
+    struct attempt *attempt = context;
+    const struct rb_runner *runner = attempt->runner;
+
+    while (attempt->next < runner->message->n_contributions &&
+           runner->contributions[attempt->next]->after <= (uint32_t)instruction + 1)
+        add_contribution(attempt, runner->contributions[attempt->next++]);
+}
+
+static int compute(struct attempt *attempt, uint32_t microbatch)
+{
+    struct rb_model *model = attempt->step->model;
+    const Rb__Model *message = model->message;
+    struct rb_key key = {message->seed, (uint64_t)model->state.level, microbatch};
+    struct rb_batch batch =
+        rb_batch_of(message->global_batch, message->micro_batch, model->state.level, microbatch);
+    const struct rb_runner *runner =
+        microbatch + 1 == model->microbatches ? model->last_runner : model->runner;
+    const int64_t *count, *correct = NULL;
+    const double *loss;
+    int err;
+
+    attempt->runner = runner;
+    attempt->microbatch = microbatch;
+    attempt->next = 0;
+    rb_batch_fill(&runner->slots, model->train, message->seed, &batch);
+    err = rb_program_run(runner->program, &key, attempt->step->stop, after_instruction, attempt);
+    if (err)
+        return err;
+    loss = rb_program_tensor(runner->program, runner->message->loss);
+    count = rb_program_tensor(runner->program, runner->message->count);
+    if (runner->message->correct >= 0)
+        correct = rb_program_tensor(runner->program, runner->message->correct);
+    rb_vote_microbatch(&attempt->shape, attempt->record, microbatch, *loss, *count,
+                       correct ? *correct : 0);
+    return 0;
+}
+
+static int reduce(struct attempt *attempt, uint32_t bucket, struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    const Rb__Bucket *range = model->message->buckets[bucket];
+
+    return rb_coll_sum(attempt->step->configuration->coll,
+                       rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket),
+                       model->local + range->first, model->reduced + range->first,
+                       (size_t)range->count, why);
+}
+
+static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, struct rb_why *why)
+{
+    const struct rb_step *step = attempt->step;
+    struct rb_model *model = step->model;
+    size_t bytes = rb_vote_bytes(&attempt->shape);
+    RB_CLEANUP(rb_freep) uint8_t *records = rb_alloc(bytes * step->configuration->size);
+    struct rb_vote_ready ready = {0};
+    int err;
+
+    for (uint32_t v = 0; v < attempt->shape.variables; v++)
+        rb_vote_variable(&attempt->shape, attempt->record, v, model->largest[v],
+                         model->overflow[v]);
+    step->ready(&ready, step->owner);
+    rb_vote_finish(attempt->record, rb_state_agreement(&model->state), &ready);
+    err = rb_coll_gather(step->configuration->coll,
+                         rb_tag(RB_TAG_VOTE, model->state.level, attempt->number, 0),
+                         attempt->record, records, bytes, why);
+    if (err)
+        return err;
+    return rb_vote_decide(&attempt->shape, records, step->configuration->size, model->state.level,
+                          attempt->number, model->exponents, model->limits, ret_decision,
+                          model->largest, why);
+}
+
+static void update(const struct rb_step *step, struct rb_step_result *result)
+{
+    struct rb_update done;
+
+    step->changing(step->owner);
+    if (result->decision.verdict == RB_VOTE_SKIP)
+        done = rb_update_skip(step->model, &result->decision);
+    else
+        done = rb_update_commit(step->model, &result->decision);
+    result->grad_norm = done.grad_norm;
+    result->lr = done.lr;
+}
+
+static void start_attempt(struct attempt *attempt)
+{
+    struct rb_model *model = attempt->step->model;
+    size_t variables = model->message->n_variables;
+
+    memset(model->local, 0, (size_t)model->message->state_elements * sizeof *model->local);
+    memset(model->largest, 0, variables * sizeof *model->largest);
+    memset(model->overflow, 0, variables * sizeof *model->overflow);
+    rb_vote_start(&attempt->shape, attempt->record, attempt->step->configuration->rank,
+                  model->state.level, attempt->number);
+}
+
+/* All orders up to the update; or to the vote, where that says redo. */
+static int run_attempt(struct attempt *attempt, struct rb_step_result *result, struct rb_why *why)
+{
+    const Rb__RankPlan *orders = attempt->step->configuration->orders;
+    int err = 0;
+
+    start_attempt(attempt);
+    for (size_t i = 0; !err && i < orders->n_orders; i++) {
+        const Rb__Order *order = orders->orders[i];
+
+        if (atomic_load(attempt->step->stop) && order->kind != RB__ORDER__KIND__UPDATE)
+            return rb_why_set(why, RB_ECANCELED, "stopped");
+        switch (order->kind) {
+        case RB__ORDER__KIND__COMPUTE:
+            err = compute(attempt, order->argument);
+            break;
+        case RB__ORDER__KIND__REDUCE:
+            err = reduce(attempt, order->argument, why);
+            break;
+        case RB__ORDER__KIND__VOTE:
+            err = vote(attempt, &result->decision, why);
+            if (!err && result->decision.verdict == RB_VOTE_REDO)
+                return 0;
+            break;
+        default:
+            update(attempt->step, result);
+        }
+    }
+    return err;
+}
+
+int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, struct rb_why *why)
+{
+    struct rb_model *model = step->model;
+    struct attempt attempt = {
+        .step = step,
+        .shape = {model->microbatches, (uint32_t)model->message->n_variables},
+    };
+    struct rb_step_result result = {0};
+    int err = 0;
+
+    attempt.record = rb_alloc(rb_vote_bytes(&attempt.shape));
+    memcpy(model->exponents, model->state.exponents,
+           model->state.variables * sizeof *model->exponents);
+    for (; !err; attempt.number++) {
+        if (attempt.number == ATTEMPTS_LIMIT)
+            err = rb_why_set(why, RB_EINTERNAL, "%d attempts were voted down", ATTEMPTS_LIMIT);
+        if (!err)
+            err = run_attempt(&attempt, &result, why);
+        if (err || result.decision.verdict != RB_VOTE_REDO)
+            break;
+        result.redone++;
+        for (size_t v = 0; v < model->message->n_variables; v++)
+            rb_exponent_redo(&model->exponents[v], model->largest[v], model->limits[v]);
+    }
+    free(attempt.record);
+    if (err)
+        return rb_why_add(why, err, "step %lld", (long long)model->state.level + 1);
+    *ret_result = result;
+    return 0;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One step: the orders of this rank, as often as the vote asks for.
+ *
+ * orders > [step] > program, rb_fixed_add, rb_coll_sum, vote, update
+ *
+ * An attempt changes sums and nothing else; the state changes at UPDATE, which cannot fail or be
+ * stopped.  So whatever interrupts a step leaves the state whole at its level. */
+#ifndef RB_WORKER_STEP_H
+#define RB_WORKER_STEP_H
+
+#include "worker/configuration.h"
+#include "worker/model.h"
+#include "worker/vote.h"
+
+#include <stdatomic.h>
+
+struct rb_step {
+    struct rb_model *model;
+    const struct rb_configuration *configuration;
+    const atomic_bool *stop; /* set by another thread: RB_ECANCELED between two instructions */
+    /* What this rank says of configurations to come; asked at each vote. */
+    void (*ready)(struct rb_vote_ready *ret_ready, void *owner);
+    /* The state is about to change. */
+    void (*changing)(void *owner);
+    void *owner;
+};
+
+struct rb_step_result {
+    struct rb_vote_decision decision;
+    double grad_norm, lr;
+    uint32_t redone; /* attempts voted down */
+};
+
+/* RB_EPEER, RB_ECANCELED: the step was abandoned and the state is as before.  RB_EINTERNAL:
+ * something is broken and must not go on. */
+int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, struct rb_why *why);
+
+/* A tag for coll: calls of different steps, attempts or purposes never meet. */
+enum rb_tag { RB_TAG_REDUCE, RB_TAG_VOTE, RB_TAG_EVALUATE, RB_TAG_OPENING, RB_TAG_COPY };
+uint64_t rb_tag(enum rb_tag purpose, int64_t level, uint32_t attempt, uint64_t part);
+
+#endif

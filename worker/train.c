@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/train.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "worker/evaluate.h"
+#include "worker/opening.h"
+#include "worker/saver.h"
+#include "worker/step.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum phase { IDLE, OPENING, TRAINING, FROZEN, LEFT, DONE, FAILED, LEAVING, ENDED };
+
+struct train {
+    const struct rb_worker_options *options;
+    struct rb_mailbox *mailbox;
+    struct rb_reports *reports;
+    struct rb_control *control;
+    const atomic_bool *stop;
+    struct rb_model *model;           /* NULL before the first configuration */
+    struct rb_saver *saver;           /* likewise */
+    struct rb_configuration *active;  /* opened, or being opened */
+    struct rb_configuration *retired; /* before it: kept until the first commit of `active`, so that
+                                         nobody misses the end of its last vote */
+    struct rb_configuration *next;    /* told to go; said so in votes */
+    uint32_t number;                  /* of the newest configuration opened */
+    int code;
+};
+
+static int64_t level_of(const struct train *train)
+{
+    return train->model ? train->model->state.level : -1;
+}
+
+static void stand(struct train *train, enum phase phase)
+{
+    struct rb_status status = {
+        .active = train->number,
+        .level = level_of(train),
+        .frozen = phase == FROZEN,
+        .done = phase == DONE,
+    };
+
+    rb_mailbox_stand(train->mailbox, &status);
+}
+
+static void leave_groups(struct train *train)
+{
+    rb_mailbox_enter(train->mailbox, NULL, false);
+    rb_configuration_free(RB_TAKE(train->active));
+    rb_configuration_free(RB_TAKE(train->retired));
+}
+
+/* ---- Reports --------------------------------------------------------------------------------*/
+
+static void report_flipped(struct train *train, uint64_t bytes)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Flipped flipped = RB__FLIPPED__INIT;
+
+    flipped.number = train->active->number;
+    flipped.level = level_of(train);
+    flipped.time = rb_clock_unix_ms();
+    flipped.bytes_moved = bytes;
+    flipped.rank = train->active->rank;
+    message.flipped = &flipped;
+    rb_reports_post(train->reports, &message);
+}
+
+static void report_frozen(struct train *train, char *reason)
+{
+    const struct rb_configuration *active = train->active;
+    RB_CLEANUP(rb_freep) uint32_t *lost = rb_alloc(active->size * sizeof *lost);
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Frozen frozen = RB__FROZEN__INIT;
+
+    for (uint32_t r = 0; r < active->size; r++)
+        if (r != active->rank && rb_coll_lost(active->coll, (int)r))
+            lost[frozen.n_lost++] = r;
+    frozen.number = active->number;
+    frozen.level = level_of(train);
+    frozen.reason = reason;
+    frozen.lost = lost;
+    message.frozen = &frozen;
+    rb_reports_post(train->reports, &message);
+}
+
+static void report_row(struct train *train, const struct rb_step_result *result,
+                       const struct rb_evaluation *evaluation, uint64_t started)
+{
+    const Rb__Model *model = train->model->message;
+    uint64_t batch = (uint64_t)model->global_batch;
+    Rb__Row row = RB__ROW__INIT;
+
+    row.step = level_of(train);
+    row.time = rb_clock_unix_ms();
+    row.loss =
+        result->decision.count > 0 ? result->decision.loss / (double)result->decision.count : 0;
+    row.grad_norm = result->grad_norm;
+    row.lr = result->lr;
+    row.step_ms = (double)(rb_clock_ns() - started) / 1e6;
+    row.devices = train->active->size;
+    row.configuration = train->active->number;
+    row.first_sample = (uint64_t)(row.step - 1) * batch;
+    row.samples = (uint32_t)batch;
+    row.has_skipped = row.skipped = result->decision.verdict == RB_VOTE_SKIP;
+    row.has_redone = result->redone != 0;
+    row.redone = result->redone;
+    if (evaluation) {
+        row.has_eval_loss = 1;
+        row.eval_loss = evaluation->loss;
+        row.has_eval_accuracy = evaluation->counted;
+        row.eval_accuracy = evaluation->accuracy;
+    }
+    rb_reports_row(train->reports, train->active->rank, &row);
+}
+
+/* ---- Ways out -------------------------------------------------------------------------------*/
+
+static bool is_data_error(int err)
+{
+    return err == RB_EINVAL || err == RB_ENOTFOUND || err == RB_EREFUSED || err == RB_EUNSUPPORTED;
+}
+
+static enum phase fail(struct train *train, int err, char *reason)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Failed failed = RB__FAILED__INIT;
+
+    rb_log(RB_LOG_ERROR, "%s", reason);
+    failed.reason = reason;
+    message.failed = &failed;
+    rb_reports_post(train->reports, &message);
+    train->code = is_data_error(err) ? RB_EXIT_DATA : RB_EXIT_INTERNAL;
+    return FAILED;
+}
+
+/* An attempt or an opening ended early: a lost peer freezes, the rest is an end. */
+static enum phase interrupted(struct train *train, int err, struct rb_why *why)
+{
+    enum phase phase = FROZEN;
+
+    if (atomic_load(train->stop))
+        return LEAVING;
+    if (err == RB_EPEER || err == RB_ECANCELED) {
+        rb_log(RB_LOG_WARN, "frozen at level %" PRId64 ": %s", level_of(train), why->text);
+        report_frozen(train, why->text);
+    } else {
+        phase = fail(train, err, why->text);
+    }
+    leave_groups(train);
+    return phase;
+}
+
+/* ---- Saving ---------------------------------------------------------------------------------*/
+
+static void kick(void *owner)
+{
+    struct train *train = owner;
+
+    rb_mailbox_kick(train->mailbox);
+}
+
+static bool can_save(void *owner)
+{
+    struct train *train = owner;
+
+    return !train->saver || rb_saver_idle(train->saver);
+}
+
+static void refuse_save(struct train *train, const struct rb_save_order *order)
+{
+    struct rb_saved saved = {
+        .request = order->request,
+        .step = -1,
+        .folder = order->folder,
+        .error = (char *)"this worker has no state yet",
+    };
+
+    rb_saved_post(&saved, train->reports);
+}
+
+/* What the agent asked for, as soon as the saver has time. */
+static void serve_saves(struct train *train)
+{
+    struct rb_save_order order;
+
+    while (can_save(train) && rb_mailbox_take_save(train->mailbox, &order)) {
+        struct rb_save save = {
+            .request = order.request,
+            .folder = order.folder,
+            .export_only = order.export_only,
+        };
+
+        if (!train->saver || level_of(train) < 0)
+            refuse_save(train, &order);
+        else
+            rb_saver_start(train->saver, &save);
+        free(order.folder);
+    }
+}
+
+/* Rank 0 writes the checkpoint of every so many steps; a slow disk holds the training back rather
+ * than leave one out. */
+static void save_periodically(struct train *train)
+{
+    struct rb_settings settings;
+
+    rb_mailbox_copy_settings(train->mailbox, &settings);
+    if (train->active->rank == 0 && settings.checkpoint_path && settings.checkpoint_every > 0 &&
+        level_of(train) % settings.checkpoint_every == 0) {
+        struct rb_save save = {
+            .folder = settings.checkpoint_path,
+            .prune = true,
+            .keep = settings.checkpoint_keep,
+        };
+
+        rb_saver_wait(train->saver);
+        rb_saver_start(train->saver, &save);
+    }
+    rb_settings_done(&settings);
+}
+
+static void save_now(struct train *train, const char *folder, struct rb_saved *ret_saved)
+{
+    struct rb_save save = {.folder = folder};
+
+    rb_saver_wait(train->saver);
+    rb_save_run(train->model->message, &train->model->state, &save, train->options->job,
+                train->options->worker, ret_saved);
+}
+
+/* ---- Waiting: IDLE, FROZEN, LEFT, DONE --------------------------------------------------------*/
+
+static enum phase wait_for_orders(struct train *train, enum phase phase)
+{
+    stand(train, phase);
+    for (;;) {
+        if (train->next)
+            return OPENING; /* told to go while it trained */
+        switch (rb_mailbox_wait(train->mailbox, can_save, train)) {
+        case RB_EVENT_LEAVE:
+            return LEAVING;
+        case RB_EVENT_OPEN:
+            train->next = rb_mailbox_take(train->mailbox);
+            break;
+        case RB_EVENT_SAVE:
+            serve_saves(train);
+            break;
+        }
+    }
+}
+
+static enum phase idle(struct train *train)
+{
+    return wait_for_orders(train, IDLE);
+}
+
+static enum phase frozen(struct train *train)
+{
+    return wait_for_orders(train, FROZEN);
+}
+
+static enum phase left(struct train *train)
+{
+    return wait_for_orders(train, LEFT);
+}
+
+/* ---- Opening --------------------------------------------------------------------------------*/
+
+static int start_saver(struct train *train, struct rb_why *why)
+{
+    if (train->saver)
+        return 0;
+    train->model = rb_mailbox_model(train->mailbox);
+    return rb_saver_open(train->model, train->options->job, train->options->worker, train->reports,
+                         kick, train, &train->saver, why);
+}
+
+static enum phase opening(struct train *train)
+{
+    struct rb_why why = {0};
+    uint64_t bytes = 0;
+    int err;
+
+    rb_mailbox_enter(train->mailbox, NULL, false);
+    rb_configuration_free(RB_TAKE(train->retired));
+    train->retired = RB_TAKE(train->active);
+    train->active = RB_TAKE(train->next);
+    rb_mailbox_enter(train->mailbox, train->active, true);
+    err = start_saver(train, &why);
+    if (!err) {
+        rb_saver_wait_copied(train->saver);
+        err = rb_opening_run(train->model, train->active, &bytes, &why);
+    }
+    if (err)
+        return interrupted(train, err, &why);
+    rb_mailbox_enter(train->mailbox, train->active, false);
+    train->number = train->active->number;
+    stand(train, TRAINING);
+    report_flipped(train, bytes);
+    rb_log(RB_LOG_INFO,
+           "configuration %u: rank %u of %u, level %" PRId64 ", %" PRIu64 " bytes moved",
+           train->number, train->active->rank, train->active->size, level_of(train), bytes);
+    return level_of(train) >= train->model->message->steps ? DONE : TRAINING;
+}
+
+/* ---- Training -------------------------------------------------------------------------------*/
+
+static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
+{
+    struct train *train = owner;
+
+    rb_mailbox_ready(train->mailbox, &train->next, ret_ready);
+}
+
+static void wait_copied(void *owner)
+{
+    struct train *train = owner;
+
+    rb_saver_wait_copied(train->saver);
+}
+
+static bool evaluates_now(const struct train *train)
+{
+    const Rb__Model *model = train->model->message;
+
+    return train->model->n_chunks && model->eval_every > 0 &&
+           (level_of(train) % model->eval_every == 0 || level_of(train) == model->steps);
+}
+
+/* Too many steps in a row without usable gradients: every rank counts the same and fails alike. */
+static bool gives_up(const struct train *train)
+{
+    const Rb__Model *model = train->model->message;
+    int64_t limit = model->stop_on_non_finite ? 1 : model->non_finite_limit;
+
+    return train->model->state.not_finite && train->model->state.not_finite >= limit;
+}
+
+static enum phase give_up(struct train *train)
+{
+    char reason[128];
+    enum phase phase;
+
+    snprintf(reason, sizeof reason,
+             "step %" PRId64 ": gradients or loss were not finite in %" PRId64 " steps in a row",
+             level_of(train), train->model->state.not_finite);
+    phase = fail(train, RB_EINVAL, reason);
+    leave_groups(train);
+    return phase;
+}
+
+/* After a committed or skipped step: what is due at this level, and where to go from here. */
+static enum phase after_step(struct train *train, const struct rb_step_result *result,
+                             uint64_t started)
+{
+    struct rb_evaluation evaluation;
+    struct rb_why why = {0};
+    bool evaluated = evaluates_now(train);
+    int err = 0;
+
+    rb_configuration_free(RB_TAKE(train->retired));
+    if (evaluated)
+        err = rb_evaluate(train->model, train->active, train->stop, &evaluation, &why);
+    report_row(train, result, evaluated && !err ? &evaluation : NULL, started);
+    stand(train, TRAINING);
+    if (err)
+        return interrupted(train, err, &why);
+    save_periodically(train);
+    if (gives_up(train))
+        return give_up(train);
+    if (level_of(train) >= train->model->message->steps)
+        return DONE;
+    if (result->decision.flip)
+        return train->next && train->next->number == result->decision.number ? OPENING : LEFT;
+    return TRAINING;
+}
+
+static enum phase training(struct train *train)
+{
+    struct rb_step step = {
+        .model = train->model,
+        .configuration = train->active,
+        .stop = train->stop,
+        .ready = say_ready,
+        .changing = wait_copied,
+        .owner = train,
+    };
+    enum phase phase = TRAINING;
+
+    while (phase == TRAINING) {
+        uint64_t started = rb_clock_ns();
+        struct rb_step_result result;
+        struct rb_why why = {0};
+        int err;
+
+        serve_saves(train);
+        err = rb_step_run(&step, &result, &why);
+        phase = err ? interrupted(train, err, &why) : after_step(train, &result, started);
+    }
+    return phase;
+}
+
+/* ---- Ends -----------------------------------------------------------------------------------*/
+
+/* The last step is behind us: rank 0 saves, all linger for those who are slower. */
+static enum phase done(struct train *train)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Done body = RB__DONE__INIT;
+    struct rb_settings settings;
+    struct rb_saved saved = {0};
+    Rb__Saved final;
+
+    rb_configuration_free(RB_TAKE(train->next));
+    rb_mailbox_copy_settings(train->mailbox, &settings);
+    body.level = level_of(train);
+    if (train->active && train->active->rank == 0 && settings.final_folder) {
+        save_now(train, settings.final_folder, &saved);
+        rb_saved_message(&saved, &final);
+        body.final = &final;
+        if (saved.error)
+            rb_log(RB_LOG_ERROR, "%s", saved.error);
+    }
+    message.done = &body;
+    rb_reports_post(train->reports, &message);
+    rb_saved_done(&saved);
+    rb_settings_done(&settings);
+    return wait_for_orders(train, DONE);
+}
+
+/* Nobody needs this process any more, but somebody must hear why. */
+static enum phase failed(struct train *train)
+{
+    stand(train, FAILED);
+    rb_control_wait_told(train->control);
+    return ENDED;
+}
+
+static enum phase leaving(struct train *train)
+{
+    struct rb_saved saved = {.step = -1};
+    const char *folder = rb_mailbox_leave_folder(train->mailbox, &train->code);
+
+    if (folder && level_of(train) >= 0) {
+        save_now(train, folder, &saved);
+        rb_saved_post(&saved, train->reports);
+    } else if (folder) {
+        refuse_save(train, &(struct rb_save_order){.folder = (char *)folder});
+    }
+    rb_saved_done(&saved);
+    return ENDED;
+}
+
+int rb_train_run(const struct rb_worker_options *options, struct rb_mailbox *mailbox,
+                 struct rb_reports *reports, struct rb_control *control)
+{
+    static enum phase (*const run[])(struct train *) = {
+        [IDLE] = idle, [OPENING] = opening, [TRAINING] = training, [FROZEN] = frozen,
+        [LEFT] = left, [DONE] = done,       [FAILED] = failed,     [LEAVING] = leaving,
+    };
+    struct train train = {
+        .options = options,
+        .mailbox = mailbox,
+        .reports = reports,
+        .control = control,
+        .stop = rb_mailbox_stop(mailbox),
+    };
+
+    for (enum phase phase = IDLE; phase != ENDED;)
+        phase = run[phase](&train);
+    rb_saver_close(train.saver);
+    leave_groups(&train);
+    rb_configuration_free(train.next);
+    return train.code;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Applying a committed step: the optimizer, over the blocks in index order.
+ *
+ * reduced sums, vote > [update] > state at the next level
+ *
+ * As PyTorch defines them: clip_grad_norm_ over all trained variables, then AdamW or SGD.  The
+ * optimizer's t counts steps that were applied; a skipped step moves the level alone. */
+#ifndef RB_WORKER_UPDATE_H
+#define RB_WORKER_UPDATE_H
+
+#include "worker/model.h"
+#include "worker/vote.h"
+
+struct rb_update {
+    double grad_norm; /* of the mean gradient, before clipping */
+    double lr;
+};
+
+/* A commit: weights, statistics, exponents, counters, level + 1. */
+struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_decision *decision);
+
+/* A skip: the step is used up, its samples are not used again. */
+struct rb_update rb_update_skip(struct rb_model *model, const struct rb_vote_decision *decision);
+
+#endif

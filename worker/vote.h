@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The vote of a step: one record a rank, one decision that all of them take alike.
+ *
+ * step > record > rb_coll_gather > [vote] > commit, redo or skip; keep the configuration or flip
+ *
+ * Pure.  Records have a fixed size for a model and are little-endian.  A decision needs every
+ * microbatch in exactly one record, so a step is committed whole or not at all. */
+#ifndef RB_WORKER_VOTE_H
+#define RB_WORKER_VOTE_H
+
+#include "base/error.h"
+#include "worker/exponent.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rb_vote_shape {
+    uint32_t microbatches, variables;
+};
+
+/* Bytes of a record; a multiple of 8. */
+size_t rb_vote_bytes(const struct rb_vote_shape *shape);
+
+/* The configuration that a rank would flip to.  All zero: it stays. */
+struct rb_vote_ready {
+    uint32_t number;
+    bool member;     /* it goes on there; else it leaves */
+    uint64_t digest; /* of members and plan; 0 for a leaver, who does not know them */
+};
+
+/* ---- Writing a record ------------------------------------------------------------------------*/
+
+void rb_vote_start(const struct rb_vote_shape *shape, void *record, uint32_t rank, int64_t level,
+                   uint32_t attempt);
+void rb_vote_microbatch(const struct rb_vote_shape *shape, void *record, uint32_t microbatch,
+                        double loss, int64_t count, int64_t correct);
+void rb_vote_variable(const struct rb_vote_shape *shape, void *record, uint32_t variable,
+                      uint32_t largest, bool overflow);
+/* agreement: a hash of the counters and exponents, which must be the same everywhere. */
+void rb_vote_finish(void *record, uint64_t agreement, const struct rb_vote_ready *ready);
+
+/* ---- Deciding -------------------------------------------------------------------------------*/
+
+enum rb_verdict { RB_VOTE_COMMIT, RB_VOTE_REDO, RB_VOTE_SKIP };
+
+struct rb_vote_decision {
+    enum rb_verdict verdict;
+    bool not_finite; /* SKIP: a gradient or loss is no number; else no target was valid */
+    bool flip;       /* never with REDO */
+    uint32_t number; /* of the configuration to flip to */
+    double loss;     /* sum over microbatches in index order */
+    int64_t count, correct;
+};
+
+/* records: `ranks` of them, by rank.  exponents, limits: by variable, as the attempt used them.
+ * ret_largest: by variable, the largest bits of |g| over all ranks.
+ *
+ * RB_EINTERNAL where the records contradict each other: a plan or a program is broken. */
+int rb_vote_decide(const struct rb_vote_shape *shape, const void *records, uint32_t ranks,
+                   int64_t level, uint32_t attempt, const struct rb_exponent *exponents,
+                   const int32_t *limits, struct rb_vote_decision *ret_decision,
+                   uint32_t *ret_largest, struct rb_why *why);
+
+#endif
