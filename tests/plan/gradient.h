@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients against central differences, through the real kernels and interpreter. */
+#ifndef RB_TESTS_PLAN_GRADIENT_H
+#define RB_TESTS_PLAN_GRADIENT_H
+
+#include "graph/graph.h"
+
+/* For each trained variable of a differentiated graph: the slope of the loss along a random
+ * direction in that variable alone, measured with steps of `eps`, against what the contributions
+ * say. Ends the test where they differ by more than 2 % of the gradient's length along it.  Takes
+ * the graph. */
+void gradient_check(const char *what, struct rb_graph *graph, float eps);
+
+#endif
