@@ -163,6 +163,14 @@ static bool is_plain_mean(const struct rb_graph *graph, const struct rb_value *y
            rb_tensor_elements(&node->in[0]->type) % graph->batch == 0;
 }
 
+/* A model that makes its own loss takes the targets as its second input. */
+static void find_targets(struct rb_graph *graph)
+{
+    for (int i = 0; i < graph->n_values && !graph->targets; i++)
+        if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features)
+            graph->targets = graph->values[i];
+}
+
 static int attach_graph(struct rb_graph *graph, struct rb_value *y, struct rb_why *why)
 {
     struct rb_graph_attribute samples = rb_attr_ints("samples", &graph->batch, 1);
@@ -194,6 +202,7 @@ int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options
         return rb_why_set(why, RB_EINVAL, "the model has no output to train on");
     y = graph->outputs[0];
     if (!strcmp(type, "graph")) {
+        find_targets(graph);
         if (graph->targets && (err = make_targets(graph, options, why)))
             return err;
         return attach_graph(graph, y, why);

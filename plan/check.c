@@ -102,12 +102,27 @@ int rb_check_features(const struct rb_graph *graph, const struct rb_source_info 
     return 0;
 }
 
+/* Data have features and targets; a model that asks for more cannot be fed. */
+static int check_inputs(const struct rb_graph *graph, struct rb_why *why)
+{
+    for (int i = 0; i < graph->n_values; i++)
+        if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features &&
+            graph->values[i] != graph->targets)
+            return rb_why_set(why, RB_EUNSUPPORTED,
+                              "the model has a further input '%s' that the data cannot fill",
+                              graph->values[i]->name);
+    return 0;
+}
+
 int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
                      int64_t ignore_index, struct rb_why *why)
 {
     const struct rb_node *loss = graph->loss->maker;
+    int err = check_inputs(graph, why);
     int64_t classes;
 
+    if (err)
+        return err;
     if (loss->op != RB_OP_CROSS_ENTROPY)
         return 0;
     classes = loss->in[0]->type.dim[rb_node_int(loss, "axis", 0)];

@@ -12,7 +12,8 @@
 int rb_check_features(const struct rb_graph *graph, const struct rb_source_info *info,
                       struct rb_why *why);
 
-/* Integer targets against the number of classes; graph: after rb_loss_attach. */
+/* Integer targets against the number of classes, and that the model asks for nothing but features
+ * and targets; graph: after rb_loss_attach. */
 int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
                      int64_t ignore_index, struct rb_why *why);
 

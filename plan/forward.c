@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The batch to bind: what was asked for, else the only one the model has, else 1. */
+/* The batch to bind: what was asked for, else 1 to a symbolic axis; 0 leaves it to the model. */
 static int choose_batch(const struct rb_onnx *onnx, int64_t asked, int64_t *ret_batch,
                         struct rb_why *why)
 {
@@ -25,7 +25,7 @@ static int choose_batch(const struct rb_onnx *onnx, int64_t asked, int64_t *ret_
                           "a batch of %" PRId64 " was asked for, but the model was exported for "
                           "batches of %" PRId64 " only",
                           asked, info.fixed_batch);
-    *ret_batch = asked > 0 ? asked : info.fixed_batch > 0 ? info.fixed_batch : 1;
+    *ret_batch = asked > 0 ? asked : info.input_type.rank > 0 && info.input_type.dim[0] < 0 ? 1 : 0;
     return 0;
 }
 

@@ -41,6 +41,31 @@ static void find_roots(struct lower *lower)
     }
 }
 
+/* Slot 0 is the features, 1 the targets where there are any, then what else the model asks for. */
+static int next_input(const struct rb_graph *graph, int after)
+{
+    for (int i = after; i < graph->n_values; i++)
+        if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features &&
+            graph->values[i] != graph->targets)
+            return i;
+    return -1;
+}
+
+static uint64_t input_slot(const struct rb_graph *graph, const struct rb_value *value)
+{
+    uint64_t slot = 1;
+
+    if (value == graph->features)
+        return 0;
+    if (value == graph->targets)
+        return 1;
+    slot += graph->targets != NULL;
+    for (int i = next_input(graph, 0); i >= 0 && graph->values[i] != value;
+         i = next_input(graph, i + 1))
+        slot++;
+    return slot;
+}
+
 /* The index of a variable by its name: graphs of other batch sizes have values of their own. */
 static uint64_t find_variable(struct lower *lower, const struct rb_value *value)
 {
@@ -121,7 +146,7 @@ static Rb__Tensor *new_tensor(struct lower *lower, const struct rb_value *value)
         break;
     case RB_VALUE_INPUT:
         tensor->space = RB__TENSOR__SPACE__INPUT;
-        tensor->offset = root == lower->graph->targets ? 1 : 0;
+        tensor->offset = input_slot(lower->graph, root);
         break;
     case RB_VALUE_WEIGHT:
     case RB_VALUE_BUFFER:
@@ -313,10 +338,12 @@ static Rb__Program *new_program(const struct rb_graph *graph, const char *name)
     program->batch = (uint32_t)graph->batch;
     program->tensors = rb_alloc(sizeof(*program->tensors) * (size_t)(graph->n_values + 1));
     program->instructions = rb_alloc(sizeof(*program->instructions) * (size_t)(graph->n_nodes + 1));
-    program->inputs = rb_alloc(sizeof(*program->inputs) * 2);
+    program->inputs = rb_alloc(sizeof(*program->inputs) * (size_t)(graph->n_values + 2));
     program->inputs[program->n_inputs++] = rb_string("features");
     if (graph->targets)
         program->inputs[program->n_inputs++] = rb_string("targets");
+    for (int i = next_input(graph, 0); i >= 0; i = next_input(graph, i + 1))
+        program->inputs[program->n_inputs++] = rb_string(graph->values[i]->name);
     return program;
 }
 
