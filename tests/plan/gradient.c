@@ -152,8 +152,9 @@ static double slope(struct check *check, const Rb__Variable *variable, float eps
     return (loss[1] - loss[0]) / (2.0 * (double)eps);
 }
 
-/* What rounding in the loss makes of a slope that is nought: a bias in front of a batch norm. */
-static const double noise = 5e-4;
+/* What rounding of the loss makes of a slope that is nought (a bias in front of a batch norm),
+ * times the size of the step. */
+static const double noise = 2e-6;
 
 static void check_variable(struct check *check, const char *what, const Rb__Variable *variable,
                            float eps)
@@ -168,7 +169,7 @@ static void check_variable(struct check *check, const char *what, const Rb__Vari
     if (length == 0)
         fail_msg("%s: the gradient of %s is zero", what, variable->name);
     measured = slope(check, variable, eps);
-    if (!(fabs(measured - expected) <= 0.02 * sqrt(length) + noise))
+    if (!(fabs(measured - expected) <= 0.02 * sqrt(length) + noise / (double)eps))
         fail_msg("%s: the slope of %s is %.6g, its gradient says %.6g (length %.3g)", what,
                  variable->name, measured, expected, sqrt(length));
 }
