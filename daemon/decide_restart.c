@@ -105,11 +105,11 @@ void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll)
     end_configurations(turn, "all its workers were lost");
     rb_turn_phase(turn, RB__PHASE__Pending, "all its workers were lost");
     if (source)
-        rb_turn_event(turn, NULL, "restarted-from-checkpoint",
+        rb_turn_event(turn, NULL, "restarted",
                       "all workers were lost%s%s; goes on from step %" PRId64 " in %s",
                       first ? ": " : "", first ? first : "", source->step, source->path);
     else
-        rb_turn_event(turn, NULL, "restarted-from-start",
+        rb_turn_event(turn, NULL, "restarted",
                       "all workers were lost%s%s and there is no checkpoint; starts again",
                       first ? ": " : "", first ? first : "");
 }

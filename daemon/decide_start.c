@@ -9,6 +9,19 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* The level at which the first one to say so took over. */
+static void note_level(const struct rb_turn *turn, Rb__Configuration *conf)
+{
+    for (size_t m = 0; m < conf->n_members && !conf->has_level; m++) {
+        const struct rb_fact *fact = rb_facts_member(turn->in, conf, m);
+
+        if (fact && fact->worker->active == conf->number && fact->worker->has_first_step) {
+            conf->has_level = 1;
+            conf->level = fact->worker->first_step;
+        }
+    }
+}
+
 bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next)
 {
     for (size_t m = 0; m < next->n_members; m++) {
@@ -46,6 +59,7 @@ void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next)
     Rb__Configuration *conf = rb_turn_edit(turn, next);
 
     conf->state = RB__CONFIGURATION__STATE__ACTIVE;
+    note_level(turn, conf);
     rb_turn_end(turn, active, NULL);
     turn->state.has_active = turn->state.has_next = 1;
     turn->state.active = conf->number;
