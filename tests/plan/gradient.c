@@ -159,7 +159,7 @@ static const double noise = 2e-6;
 static void check_variable(struct check *check, const char *what, const Rb__Variable *variable,
                            float eps)
 {
-    double expected = 0, length = 0, measured;
+    double expected = 0, length = 0, measured = 0;
 
     for (uint64_t j = variable->offset; j < variable->offset + variable->elements; j++) {
         check->direction[j] = (float)draw(check) / (float)(1u << 30) - 1.0f;
@@ -168,10 +168,14 @@ static void check_variable(struct check *check, const char *what, const Rb__Vari
     }
     if (length == 0)
         fail_msg("%s: the gradient of %s is zero", what, variable->name);
-    measured = slope(check, variable, eps);
-    if (!(fabs(measured - expected) <= 0.02 * sqrt(length) + noise / (double)eps))
-        fail_msg("%s: the slope of %s is %.6g, its gradient says %.6g (length %.3g)", what,
-                 variable->name, measured, expected, sqrt(length));
+    /* Where a relu or a pool has its kink within the step, a shorter step has not. */
+    for (int shorter = 0; shorter < 3; shorter++, eps /= 8) {
+        measured = slope(check, variable, eps);
+        if (fabs(measured - expected) <= 0.02 * sqrt(length) + noise / (double)eps)
+            return;
+    }
+    fail_msg("%s: the slope of %s is %.6g, its gradient says %.6g (length %.3g)", what,
+             variable->name, measured, expected, sqrt(length));
 }
 
 void gradient_check(const char *what, struct rb_graph *graph, float eps)
