@@ -51,6 +51,20 @@ rb_cpu_prepare *const rb_cpu_table[RB_OP_COUNT] = {
     [RB_OP_LOG_SOFTMAX_GRAD] = rb_cpu_softmax_grad,
     /* products */
     [RB_OP_MATMUL] = rb_cpu_matmul,
+    [RB_OP_CONV] = rb_cpu_conv,
+    [RB_OP_CONV_GRAD_X] = rb_cpu_conv,
+    [RB_OP_CONV_GRAD_W] = rb_cpu_conv,
+    /* norms */
+    [RB_OP_LAYER_NORM] = rb_cpu_layer_norm,
+    [RB_OP_LAYER_NORM_GRAD] = rb_cpu_layer_norm_grad,
+    [RB_OP_BATCH_NORM] = rb_cpu_batch_norm,
+    [RB_OP_BATCH_NORM_EVAL] = rb_cpu_batch_norm_eval,
+    [RB_OP_BATCH_NORM_GRAD] = rb_cpu_batch_norm_grad,
+    /* pooling */
+    [RB_OP_MAX_POOL] = rb_cpu_max_pool,
+    [RB_OP_MAX_POOL_GRAD] = rb_cpu_max_pool_grad,
+    [RB_OP_AVERAGE_POOL] = rb_cpu_average_pool,
+    [RB_OP_AVERAGE_POOL_GRAD] = rb_cpu_average_pool_grad,
     /* randomness */
     [RB_OP_DROPOUT] = rb_cpu_dropout,
     [RB_OP_DROPOUT_GRAD] = rb_cpu_dropout,

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Batch normalisation over all axes but the second: channel by channel.
+ *
+ * A channel is `n` runs of `inner` elements.  Runs are summed in lanes and their sums in double, in
+ * index order.  Where there are no spatial axes (inner 1) the few elements are summed in double. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vector.h"
+
+#include <stdlib.h>
+
+struct batch_norm {
+    struct rb_kernel base;
+    int64_t n, c, inner;
+    float epsilon;
+    unsigned wanted; /* bit i: output i is there */
+};
+
+/* Where the runs of a channel are: run i starts at i * step. */
+struct channel {
+    int64_t runs, step, length;
+};
+
+static struct channel channel_of(const struct batch_norm *b)
+{
+    return (struct channel){b->n, b->c * b->inner, b->inner};
+}
+
+/* One element in each run: the sum of (x - shift) y, or of (x - shift)^2 without a y. */
+static double strided_sum(const float *x, const float *y, struct channel ch, float shift)
+{
+    double lane[4] = {0};
+
+    for (int64_t i = 0; i < ch.runs; i++)
+        lane[i % 4] += ((double)x[i * ch.step] - (double)shift) *
+                       (y ? (double)y[i * ch.step] : (double)x[i * ch.step] - (double)shift);
+    return (lane[0] + lane[2]) + (lane[1] + lane[3]);
+}
+
+static RB_INLINE float run_squares(const float *x, int64_t n, float mean)
+{
+    rb_v16 sum = {0};
+    float lane[16] = {0};
+    int64_t i = 0;
+
+    for (; i + 16 <= n; i += 16) {
+        rb_v16 d = rb_v16_load(x + i) - mean;
+
+        sum += d * d;
+    }
+    for (int l = 0; i < n; i++, l++)
+        lane[l] = (x[i] - mean) * (x[i] - mean);
+    return rb_v16_sum(sum + rb_v16_load(lane));
+}
+
+RB_CLONES static double channel_sum(const float *x, struct channel ch)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < ch.runs; i++)
+        sum += (double)(ch.length == 1 ? x[i * ch.step] : rb_sum(x + i * ch.step, ch.length));
+    return sum;
+}
+
+RB_CLONES static double channel_squares(const float *x, struct channel ch, float mean)
+{
+    double sum = 0;
+
+    if (ch.length == 1)
+        return strided_sum(x, NULL, ch, mean);
+    for (int64_t i = 0; i < ch.runs; i++)
+        sum += (double)run_squares(x + i * ch.step, ch.length, mean);
+    return sum;
+}
+
+/* Sum of dy (x - mean). */
+RB_CLONES static double channel_products(const float *dy, const float *x, struct channel ch,
+                                         float mean)
+{
+    double sum = 0;
+
+    if (ch.length == 1)
+        return strided_sum(x, dy, ch, mean);
+    for (int64_t i = 0; i < ch.runs; i++) {
+        const float *p = dy + i * ch.step, *q = x + i * ch.step;
+        rb_v16 lanes = {0};
+        float lane[16] = {0};
+        int64_t k = 0;
+
+        for (; k + 16 <= ch.length; k += 16)
+            lanes += rb_v16_load(p + k) * (rb_v16_load(q + k) - mean);
+        for (int l = 0; k < ch.length; k++, l++)
+            lane[l] = p[k] * (q[k] - mean);
+        sum += (double)rb_v16_sum(lanes + rb_v16_load(lane));
+    }
+    return sum;
+}
+
+/* y = (x - shift) * scale + bias */
+RB_CLONES static void channel_scale(const float *restrict x, float *restrict y, struct channel ch,
+                                    float shift, float scale, float bias)
+{
+    for (int64_t i = 0; i < ch.runs; i++)
+        for (int64_t k = 0; k < ch.length; k++)
+            y[i * ch.step + k] = (x[i * ch.step + k] - shift) * scale + bias;
+}
+
+/* dx = (dy - mean_dy - (x - mean) slope) * scale */
+RB_CLONES static void channel_grad(const float *restrict dy, const float *restrict x,
+                                   float *restrict dx, struct channel ch, float mean_dy, float mean,
+                                   float slope, float scale)
+{
+    for (int64_t i = 0; i < ch.runs; i++)
+        for (int64_t k = 0; k < ch.length; k++) {
+            int64_t at = i * ch.step + k;
+
+            dx[at] = (dy[at] - mean_dy - (x[at] - mean) * slope) * scale;
+        }
+}
+
+static void batch_norm_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                           const struct rb_key *key)
+{
+    const struct batch_norm *b = (const struct batch_norm *)kernel;
+    const float *scale = in[1], *bias = in[2];
+    struct channel ch = channel_of(b);
+    double count = (double)(b->n * b->inner);
+
+    (void)key;
+    for (int64_t c = 0; c < b->c; c++) {
+        const float *x = (const float *)in[0] + c * b->inner;
+        float mean = (float)(channel_sum(x, ch) / count);
+        float variance = (float)(channel_squares(x, ch, mean) / count);
+        float deviation = 1.0f / sqrtf(variance + b->epsilon);
+
+        channel_scale(x, (float *)out[0] + c * b->inner, ch, mean, deviation * scale[c], bias[c]);
+        if (b->wanted & 2)
+            ((float *)out[1])[c] = mean;
+        if (b->wanted & 4)
+            ((float *)out[2])[c] = variance;
+        if (b->wanted & 8)
+            ((float *)out[3])[c] = deviation;
+    }
+}
+
+static void batch_norm_eval_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                                const struct rb_key *key)
+{
+    const struct batch_norm *b = (const struct batch_norm *)kernel;
+    const float *scale = in[1], *bias = in[2], *mean = in[3], *variance = in[4];
+
+    (void)key;
+    for (int64_t c = 0; c < b->c; c++)
+        channel_scale((const float *)in[0] + c * b->inner, (float *)out[0] + c * b->inner,
+                      channel_of(b), mean[c], 1.0f / sqrtf(variance[c] + b->epsilon) * scale[c],
+                      bias[c]);
+}
+
+static void batch_norm_grad_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                                const struct rb_key *key)
+{
+    const struct batch_norm *b = (const struct batch_norm *)kernel;
+    const float *scale = in[2], *mean = in[3], *deviation = in[4];
+    struct channel ch = channel_of(b);
+    double count = (double)(b->n * b->inner);
+
+    (void)key;
+    for (int64_t c = 0; c < b->c; c++) {
+        const float *dy = (const float *)in[0] + c * b->inner;
+        const float *x = (const float *)in[1] + c * b->inner;
+        double sum = channel_sum(dy, ch);
+        double products = channel_products(dy, x, ch, mean[c]), inverse = (double)deviation[c];
+
+        if (b->wanted & 1)
+            channel_grad(dy, x, (float *)out[0] + c * b->inner, ch, (float)(sum / count), mean[c],
+                         (float)(products / count * inverse * inverse), scale[c] * deviation[c]);
+        if (b->wanted & 2)
+            ((float *)out[1])[c] = (float)(products * inverse);
+        if (b->wanted & 4)
+            ((float *)out[2])[c] = (float)sum;
+    }
+}
+
+/* x, y: the large tensors, of one type.  All the others have an element a channel. */
+static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, rb_cpu_run *run,
+                          struct rb_kernel **ret_kernel, struct rb_why *why)
+{
+    const struct rb_tensor_type *x = rb_call_in(call, 0);
+    struct batch_norm *b;
+    int err = rb_call_only(call, RB_F32, why);
+    bool fits = x->dtype != RB_NONE && x->rank >= 2;
+    unsigned wanted = 0;
+
+    if (err)
+        return err;
+    for (int i = 0; fits && i < n_in; i++) {
+        const struct rb_tensor_type *type = rb_call_in(call, i);
+
+        fits = type->dtype != RB_NONE &&
+               (i < large_in ? rb_call_same_type(type, x) : rb_tensor_elements(type) == x->dim[1]);
+    }
+    for (int i = 0; fits && i < call->n_out; i++) {
+        const struct rb_tensor_type *type = &call->out[i];
+
+        if (type->dtype == RB_NONE)
+            continue;
+        wanted |= 1u << i;
+        fits = i == 0 ? rb_call_same_type(type, x) : rb_tensor_elements(type) == x->dim[1];
+    }
+    if (!fits || (call->op != RB_OP_BATCH_NORM_GRAD && !(wanted & 1)))
+        return rb_call_refuse(call, RB_EINVAL, why, "the shapes do not fit together");
+    b = rb_cpu_kernel(sizeof(*b), run);
+    b->n = x->dim[0];
+    b->c = x->dim[1];
+    b->inner = rb_call_split_at(x, 1).inner;
+    b->epsilon = rb_call_float(call, "epsilon", 1e-5f);
+    b->wanted = wanted;
+    *ret_kernel = &b->base;
+    return 0;
+}
+
+int rb_cpu_batch_norm(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
+                      struct rb_why *why)
+{
+    (void)cpu;
+    return batch_norm_new(call, 3, 1, batch_norm_run, ret_kernel, why);
+}
+
+int rb_cpu_batch_norm_eval(struct rb_cpu *cpu, const struct rb_call *call,
+                           struct rb_kernel **ret_kernel, struct rb_why *why)
+{
+    (void)cpu;
+    return batch_norm_new(call, 5, 1, batch_norm_eval_run, ret_kernel, why);
+}
+
+int rb_cpu_batch_norm_grad(struct rb_cpu *cpu, const struct rb_call *call,
+                           struct rb_kernel **ret_kernel, struct rb_why *why)
+{
+    (void)cpu;
+    return batch_norm_new(call, 5, 2, batch_norm_grad_run, ret_kernel, why);
+}

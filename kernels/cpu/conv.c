@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Convolutions and their gradients through oneDNN, in the blocked layouts it prefers. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/window.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct conv {
+    struct rb_kernel base;
+    struct rb_dnnl_op *op; /* NULL: there is nothing to sum, the output is zero */
+    int inputs;
+    int output; /* index of the output's address */
+    size_t bytes;
+};
+
+static void conv_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                     const struct rb_key *key)
+{
+    const struct conv *conv = (const struct conv *)kernel;
+    void *addresses[4] = {NULL};
+
+    (void)key;
+    if (!conv->op) {
+        memset(out[0], 0, conv->bytes);
+        return;
+    }
+    for (int i = 0; i < conv->inputs; i++) /* oneDNN only reads these */
+        addresses[i] = (void *)(uintptr_t)in[i];
+    addresses[conv->output] = out[0];
+    rb_dnnl_run(conv->op, addresses);
+}
+
+static void conv_free(struct rb_kernel *kernel)
+{
+    struct conv *conv = (struct conv *)kernel;
+
+    rb_dnnl_free(conv->op);
+    free(conv);
+}
+
+static int check_channels(const struct rb_call *call, const struct rb_dnnl_conv *how,
+                          struct rb_why *why)
+{
+    if (how->group < 1 || how->w->dim[0] % how->group != 0 ||
+        how->w->dim[1] > how->x->dim[1] / how->group ||
+        how->w->dim[1] * how->group != how->x->dim[1] || how->y->dim[1] != how->w->dim[0])
+        return rb_call_refuse(call, RB_EINVAL, why,
+                              "the channels of input, weights, output and %lld groups do not fit",
+                              (long long)how->group);
+    if (how->bias && (call->in[2].rank != 1 || call->in[2].dim[0] != how->w->dim[0]))
+        return rb_call_refuse(call, RB_EINVAL, why, "the bias must have one element a channel");
+    return 0;
+}
+
+/* Which of the call's tensors is x, w and y. */
+static enum rb_dnnl_conv_kind read_roles(const struct rb_call *call, struct rb_dnnl_conv *how)
+{
+    switch (call->op) {
+    case RB_OP_CONV_GRAD_X:
+        how->y = rb_call_in(call, 0);
+        how->w = rb_call_in(call, 1);
+        how->x = rb_call_out(call, 0);
+        return RB_DNNL_CONV_GRAD_X;
+    case RB_OP_CONV_GRAD_W:
+        how->y = rb_call_in(call, 0);
+        how->x = rb_call_in(call, 1);
+        how->w = rb_call_out(call, 0);
+        return RB_DNNL_CONV_GRAD_W;
+    default:
+        how->x = rb_call_in(call, 0);
+        how->w = rb_call_in(call, 1);
+        how->y = rb_call_out(call, 0);
+        how->bias = rb_call_has_in(call, 2);
+        return RB_DNNL_CONV;
+    }
+}
+
+int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
+                struct rb_why *why)
+{
+    struct rb_dnnl_conv how = {.group = rb_call_int(call, "group", 1)};
+    enum rb_dnnl_conv_kind kind = read_roles(call, &how);
+    struct rb_window window;
+    struct conv *conv;
+    int err = rb_call_only(call, RB_F32, why);
+
+    err = err ? err : rb_window_read(call, how.x, how.w, how.y, &window, why);
+    err = err ? err : check_channels(call, &how, why);
+    if (err)
+        return err;
+    how.spatial = window.spatial;
+    for (int i = 0; i < window.spatial; i++) {
+        int k = i + 3 - window.spatial;
+
+        how.strides[i] = window.stride[k];
+        how.dilations[i] = window.dilation[k];
+        how.begins[i] = window.begin[k];
+        /* What the windows really cover: a rounded-down output leaves some padding unused. */
+        how.ends[i] = (window.out[k] - 1) * window.stride[k] +
+                      (window.kernel[k] - 1) * window.dilation[k] + 1 - window.in[k] -
+                      window.begin[k];
+    }
+    conv = rb_cpu_kernel(sizeof(*conv), conv_run);
+    conv->base.free = conv_free;
+    conv->bytes = (size_t)rb_tensor_elements(&call->out[0]) * sizeof(float);
+    conv->inputs = kind == RB_DNNL_CONV ? (how.bias ? 3 : 2) : 2;
+    conv->output = kind == RB_DNNL_CONV ? 3 : 2;
+    if (rb_tensor_elements(how.x) > 0 && rb_tensor_elements(how.w) > 0 &&
+        rb_tensor_elements(how.y) > 0)
+        err = rb_dnnl_conv(cpu->dnnl, kind, &how, &conv->op, why);
+    if (err) {
+        conv_free(&conv->base);
+        return rb_why_add(why, err, "%s", rb_op_info(call->op)->name);
+    }
+    *ret_kernel = &conv->base;
+    return 0;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Layer normalisation: over the axes from `axis` on, a row at a time.
+ *
+ * The gradients of scale and bias are sums over rows: 32 rows are summed into a partial sum, and
+ * the partial sums are summed, which is more exact than one long sum. */
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vector.h"
+
+#include <stdlib.h>
+
+enum { BLOCK = 32 };
+
+struct layer_norm {
+    struct rb_kernel base;
+    int64_t rows, n;
+    float epsilon;
+    bool bias, mean, deviation; /* which optional tensors are there */
+    bool dx, dscale, dbias;
+    float *part; /* gradients: two rows of partial sums */
+};
+
+static RB_INLINE float centered_squares(const float *x, int64_t n, float mean)
+{
+    rb_v16 sum = {0};
+    float lane[16] = {0}, rest;
+    int64_t i = 0;
+
+    for (; i + 16 <= n; i += 16) {
+        rb_v16 d = rb_v16_load(x + i) - mean;
+
+        sum += d * d;
+    }
+    for (int l = 0; i < n; i++, l++)
+        lane[l] = (x[i] - mean) * (x[i] - mean);
+    rest = rb_v16_sum(sum + rb_v16_load(lane));
+    return rest;
+}
+
+RB_CLONES static void row_forward(const float *restrict x, const float *restrict scale,
+                                  const float *restrict bias, float *restrict y, int64_t n,
+                                  float epsilon, float *ret_mean, float *ret_deviation)
+{
+    float mean = rb_sum(x, n) / (float)n;
+    float deviation = 1.0f / sqrtf(centered_squares(x, n, mean) / (float)n + epsilon);
+
+    if (bias)
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * deviation * scale[i] + bias[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = (x[i] - mean) * deviation * scale[i];
+    *ret_mean = mean;
+    *ret_deviation = deviation;
+}
+
+static void layer_norm_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                           const struct rb_key *key)
+{
+    const struct layer_norm *l = (const struct layer_norm *)kernel;
+
+    (void)key;
+    for (int64_t r = 0; r < l->rows; r++) {
+        float mean, deviation;
+
+        row_forward((const float *)in[0] + r * l->n, in[1], l->bias ? in[2] : NULL,
+                    (float *)out[0] + r * l->n, l->n, l->epsilon, &mean, &deviation);
+        if (l->mean)
+            ((float *)out[1])[r] = mean;
+        if (l->deviation)
+            ((float *)out[2])[r] = deviation;
+    }
+}
+
+/* With g = dy scale and h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation.
+ * h goes into `h`, g into `dx` first. */
+RB_CLONES static void row_backward(const float *restrict dy, const float *restrict x,
+                                   const float *restrict scale, float *restrict dx,
+                                   float *restrict h, int64_t n, float mean, float deviation)
+{
+    float mean_g, mean_gh;
+
+    for (int64_t i = 0; i < n; i++) {
+        h[i] = (x[i] - mean) * deviation;
+        dx[i] = dy[i] * scale[i];
+    }
+    mean_g = rb_sum(dx, n) / (float)n;
+    mean_gh = rb_dot(dx, h, n) / (float)n;
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = (dx[i] - mean_g - h[i] * mean_gh) * deviation;
+}
+
+RB_CLONES static void row_sums(const float *restrict dy, const float *restrict x,
+                               float *restrict dscale, float *restrict dbias, int64_t n, float mean,
+                               float deviation)
+{
+    for (int64_t i = 0; i < n; i++) {
+        dscale[i] += dy[i] * ((x[i] - mean) * deviation);
+        dbias[i] += dy[i];
+    }
+}
+
+RB_CLONES static void add_and_clear(float *restrict to, float *restrict part, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        to[i] += part[i];
+        part[i] = 0;
+    }
+}
+
+static void clear(float *x, int64_t n)
+{
+    memset(x, 0, (size_t)n * sizeof(float));
+}
+
+static void parameter_gradients(const struct layer_norm *l, const void *const *in, float *dscale,
+                                float *dbias)
+{
+    const float *dy = in[0], *x = in[1], *mean = in[3], *deviation = in[4];
+    float *part_scale = l->part, *part_bias = l->part + l->n;
+
+    clear(l->part, 2 * l->n);
+    if (dscale)
+        clear(dscale, l->n);
+    if (dbias)
+        clear(dbias, l->n);
+    for (int64_t r = 0; r < l->rows; r++) {
+        row_sums(dy + r * l->n, x + r * l->n, part_scale, part_bias, l->n, mean[r], deviation[r]);
+        if (r % BLOCK != BLOCK - 1 && r != l->rows - 1)
+            continue;
+        if (dscale)
+            add_and_clear(dscale, part_scale, l->n);
+        if (dbias)
+            add_and_clear(dbias, part_bias, l->n);
+    }
+}
+
+static void layer_norm_grad_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                                const struct rb_key *key)
+{
+    const struct layer_norm *l = (const struct layer_norm *)kernel;
+    const float *dy = in[0], *x = in[1], *mean = in[3], *deviation = in[4];
+
+    (void)key;
+    for (int64_t r = 0; l->dx && r < l->rows; r++)
+        row_backward(dy + r * l->n, x + r * l->n, in[2], (float *)out[0] + r * l->n, l->part, l->n,
+                     mean[r], deviation[r]);
+    if (l->dscale || l->dbias)
+        parameter_gradients(l, in, l->dscale ? out[1] : NULL, l->dbias ? out[2] : NULL);
+}
+
+static void layer_norm_free(struct rb_kernel *kernel)
+{
+    free(((struct layer_norm *)kernel)->part);
+    free(kernel);
+}
+
+/* rows and n of x; scale, bias and statistics must have as many elements. */
+static int layer_norm_new(const struct rb_call *call, const struct rb_tensor_type *x,
+                          rb_cpu_run *run, struct layer_norm **ret, struct rb_why *why)
+{
+    struct layer_norm *l;
+    int64_t rows = 1, n = 1;
+    int axis, err = rb_call_only(call, RB_F32, why);
+
+    err = err ? err : rb_call_axis(call, "axis", x->rank, &axis, why);
+    if (err)
+        return err;
+    for (int i = 0; i < x->rank; i++)
+        *(i < axis ? &rows : &n) *= x->dim[i];
+    l = rb_cpu_kernel(sizeof(*l), run);
+    l->base.free = layer_norm_free;
+    l->rows = rows;
+    l->n = n;
+    l->epsilon = rb_call_float(call, "epsilon", 1e-5f);
+    *ret = l;
+    return 0;
+}
+
+static bool has_elements(const struct rb_tensor_type *type, int64_t n)
+{
+    return type->dtype != RB_NONE && rb_tensor_elements(type) == n;
+}
+
+static bool absent_or(const struct rb_tensor_type *type, int64_t n)
+{
+    return type->dtype == RB_NONE || rb_tensor_elements(type) == n;
+}
+
+int rb_cpu_layer_norm(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
+                      struct rb_why *why)
+{
+    const struct rb_tensor_type *x = rb_call_in(call, 0);
+    struct layer_norm *l;
+    int err = layer_norm_new(call, x, layer_norm_run, &l, why);
+
+    (void)cpu;
+    if (err)
+        return err;
+    if (!rb_call_same_type(x, rb_call_out(call, 0)) || !has_elements(rb_call_in(call, 1), l->n) ||
+        !absent_or(rb_call_in(call, 2), l->n) || !absent_or(rb_call_out(call, 1), l->rows) ||
+        !absent_or(rb_call_out(call, 2), l->rows)) {
+        layer_norm_free(&l->base);
+        return rb_call_refuse(call, RB_EINVAL, why, "the shapes do not fit together");
+    }
+    l->bias = rb_call_has_in(call, 2);
+    l->mean = rb_call_has_out(call, 1);
+    l->deviation = rb_call_has_out(call, 2);
+    *ret_kernel = &l->base;
+    return 0;
+}
+
+int rb_cpu_layer_norm_grad(struct rb_cpu *cpu, const struct rb_call *call,
+                           struct rb_kernel **ret_kernel, struct rb_why *why)
+{
+    const struct rb_tensor_type *x = rb_call_in(call, 1), *dx = rb_call_out(call, 0);
+    struct layer_norm *l;
+    int err = layer_norm_new(call, x, layer_norm_grad_run, &l, why);
+
+    (void)cpu;
+    if (err)
+        return err;
+    l->dx = dx->dtype != RB_NONE;
+    l->dscale = rb_call_has_out(call, 1);
+    l->dbias = rb_call_has_out(call, 2);
+    if (!rb_call_same_type(x, rb_call_in(call, 0)) || (l->dx && !rb_call_same_type(x, dx)) ||
+        !has_elements(rb_call_in(call, 2), l->n) || !has_elements(rb_call_in(call, 3), l->rows) ||
+        !has_elements(rb_call_in(call, 4), l->rows) || !absent_or(rb_call_out(call, 1), l->n) ||
+        !absent_or(rb_call_out(call, 2), l->n)) {
+        layer_norm_free(&l->base);
+        return rb_call_refuse(call, RB_EINVAL, why, "the shapes do not fit together");
+    }
+    l->part = rb_cpu_scratch(2 * (size_t)l->n * sizeof(float));
+    if (!l->part) {
+        layer_norm_free(&l->base);
+        return rb_call_refuse(call, RB_ENOMEM, why, "no memory for partial sums");
+    }
+    *ret_kernel = &l->base;
+    return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Windows that slide over 1 to 3 spatial axes: what convolutions and pools share.
+ *
+ * Attributes are read and held against the tensors' shapes once; a plane with fewer than three
+ * spatial axes gets axes of size 1 in front. */
+#ifndef RB_KERNELS_WINDOW_H
+#define RB_KERNELS_WINDOW_H
+
+#include "kernels/call.h"
+
+struct rb_window {
+    int spatial;  /* axes of the tensors: 1 to 3 */
+    int64_t n, c; /* samples and channels of the input (pools: of the output too) */
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], begin[3], end[3];
+};
+
+/* x: the input's type, y: the output's.  Kernel sizes come from `w`'s last axes, or from the
+ * attribute "kernel" where w is NULL. */
+int rb_window_read(const struct rb_call *call, const struct rb_tensor_type *x,
+                   const struct rb_tensor_type *w, const struct rb_tensor_type *y,
+                   struct rb_window *ret_window, struct rb_why *why);
+
+/* Outputs [*ret_first, *ret_end) along `axis` whose element `k` of the kernel is inside the input.
+ */
+void rb_window_range(const struct rb_window *window, int axis, int64_t k, int64_t *ret_first,
+                     int64_t *ret_end);
+
+#endif
