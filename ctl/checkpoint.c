@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "ctl/value.h"
+#include "ctl/verbs.h"
+
+#include <inttypes.h>
+
+/* Without --wait a refusal is still heard: it comes within this time. */
+enum { HEAR_MS = 1500 };
+
+int rb_checkpoint(struct rb_session *session, const struct rb_arguments *arguments)
+{
+    const char *job = arguments->word[0];
+    bool wait = rb_arguments_has(arguments, "wait");
+    json_t *reply = NULL;
+    struct rb_why why = {0};
+    uint64_t deadline;
+    int err;
+
+    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), &deadline, &why))
+        return rb_session_usage(session, "--timeout %s", why.text);
+    if (deadline && !wait)
+        return rb_session_usage(session, "--timeout goes with --wait");
+    if (!wait)
+        deadline = rb_clock_ns() + (uint64_t)HEAR_MS * 1000000;
+    err = rb_session_call(session, "checkpoint", json_pack("{s:s}", "job", job), deadline, &reply,
+                          &why);
+    if (err == RB_ETIMEOUT && !wait) {
+        fprintf(
+            session->err,
+            "rubatoctl: asked for; it is there when it shows in: rubatoctl get checkpoints %s\n",
+            job);
+        return RB_EXIT_DONE;
+    }
+    if (err)
+        return rb_session_fail(session, err, &why);
+    if (session->format != RB_FORMAT_TABLE)
+        rb_session_print(session, reply);
+    else
+        fprintf(session->out, "%s: step %" PRId64 " in %s on %s\n", job,
+                rb_value_integer(reply, "step", 0), rb_value_text(reply, "path", "?"),
+                rb_value_text(reply, "node", "?"));
+    json_decref(reply);
+    return RB_EXIT_DONE;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One call to rubatod: connect, send, read replies.  Blocking, with an end to every wait.
+ *
+ * verbs > [client] > unix:PATH | tcp:HOST:PORT > rubatod */
+#ifndef RB_CTL_CLIENT_H
+#define RB_CTL_CLIENT_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Takes one piece of a file; what it returns ends the call if it is not 0. */
+typedef int rb_client_piece(void *context, const void *bytes, size_t size, struct rb_why *why);
+
+struct rb_client_call {
+    const char *endpoint; /* unix:PATH or tcp:HOST:PORT */
+    int interrupt_fd;     /* readable: give up with RB_ECANCELED; -1: none */
+    const char *method;
+    const char *node;       /* NULL: the one we talk to */
+    const json_t *body;     /* NULL: {} */
+    int64_t quiet_ms;       /* RB_ETIMEOUT after so long without a reply */
+    rb_client_piece *piece; /* NULL: pieces are an error */
+    void *context;
+};
+
+/* *ret_body: the last reply's body, an object.  RB_EUNREACHABLE where nobody answers or the line
+ * breaks; otherwise the daemon's own code and sentence. */
+int rb_client_call(const struct rb_client_call *call, json_t **ret_body, struct rb_why *why);
+
+/* RB_EINVAL unless the text is an endpoint. */
+int rb_client_check_endpoint(const char *endpoint, struct rb_why *why);
+
+#endif

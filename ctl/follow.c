@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ctl/follow.h"
+
+#include "base/clock.h"
+#include "ctl/arguments.h"
+#include "ctl/human.h"
+#include "ctl/value.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum { POLL_MS = 100, SLOW_POLL_MS = 500, LINE_MS = 10000 };
+
+int rb_goal_parse(const char *text, struct rb_goal *ret, struct rb_why *why)
+{
+    if (strcmp(text, "done") == 0 || strcmp(text, "running") == 0) {
+        *ret = (struct rb_goal){text[0] == 'd' ? RB_GOAL_DONE : RB_GOAL_RUNNING, 0};
+        return 0;
+    }
+    if (strncmp(text, "step=", 5) == 0) {
+        ret->kind = RB_GOAL_STEP;
+        return rb_arguments_count(text + 5, 0, INT64_C(1) << 50, &ret->number, why);
+    }
+    if (strncmp(text, "devices=", 8) == 0) {
+        ret->kind = RB_GOAL_DEVICES;
+        return rb_arguments_count(text + 8, 0, 1 << 20, &ret->number, why);
+    }
+    return rb_why_set(why, RB_EINVAL, "'%.40s': expected done, running, step=N or devices=N", text);
+}
+
+enum rb_goal_state rb_goal_look(const struct rb_goal *goal, const json_t *status)
+{
+    const char *phase = rb_value_text(status, "phase", "");
+    bool running = strcmp(phase, "Running") == 0, reached = false;
+
+    switch (goal->kind) {
+    case RB_GOAL_DONE:
+        reached = strcmp(phase, "Succeeded") == 0;
+        break;
+    case RB_GOAL_RUNNING:
+        reached = running;
+        break;
+    case RB_GOAL_STEP:
+        reached = rb_value_integer(status, "step", -1) >= goal->number;
+        break;
+    case RB_GOAL_DEVICES:
+        reached =
+            rb_value_count(status, "devices") == goal->number && (running || goal->number == 0);
+        break;
+    }
+    if (reached)
+        return RB_GOAL_REACHED;
+    return rb_value_over(status) ? RB_GOAL_MISSED : RB_GOAL_AHEAD;
+}
+
+void rb_progress_line(const json_t *status, struct rb_buffer *out)
+{
+    int64_t step = rb_value_integer(status, "step", 0),
+            steps = rb_value_integer(status, "steps", 0);
+    double rate = rb_value_real(status, "throughput", 0);
+    double samples = rb_value_real(status, "samples", 0);
+    const char *phase = rb_value_text(status, "phase", "?");
+    int64_t devices = rb_value_count(status, "devices");
+    char text[RB_HUMAN_SIZE];
+
+    if (strcmp(phase, "Running") != 0)
+        rb_buffer_format(out, "%s | ", phase);
+    rb_buffer_format(out, "step %" PRId64 "/%" PRId64, step, steps);
+    if (step > 0)
+        rb_buffer_format(out, " | loss %s",
+                         rb_human_real(rb_value_real(status, "loss", NAN), text));
+    if (rate > 0)
+        rb_buffer_format(out, " | %s samples/s", rb_human_count(rate, text));
+    rb_buffer_format(out, " | %" PRId64 " device%s", devices, devices == 1 ? "" : "s");
+    if (rate > 0 && step > 0 && samples > 0 && steps > step && devices > 0) {
+        double left = (double)(steps - step) * samples / (double)step / rate;
+
+        rb_buffer_format(out, " | eta %s", rb_human_span(left, text));
+    }
+}
+
+/* A terminal has one line that changes; elsewhere a line comes every ten seconds. */
+struct progress {
+    const struct rb_session *session;
+    uint64_t next; /* ns */
+    bool open;     /* a line without an end is on the terminal */
+};
+
+static void show(struct progress *progress, const json_t *status)
+{
+    struct rb_buffer line = {0};
+    uint64_t now = rb_clock_ns();
+
+    if (!progress->session->terminal && now < progress->next)
+        return;
+    progress->next = now + (uint64_t)LINE_MS * 1000000;
+    rb_progress_line(status, &line);
+    if (progress->session->terminal)
+        fprintf(progress->session->err, "\r\033[K%s", line.data);
+    else
+        fprintf(progress->session->err, "%s\n", line.data);
+    fflush(progress->session->err);
+    progress->open = progress->session->terminal;
+    rb_buffer_done(&line);
+}
+
+static void end_line(struct progress *progress)
+{
+    if (progress->open)
+        fputs("\n", progress->session->err);
+    progress->open = false;
+}
+
+static void print_outcome(const struct rb_session *session, const char *job, const json_t *status)
+{
+    const char *reason = rb_value_text(status, "reason", NULL);
+    double loss = rb_value_real(status, "loss", NAN);
+    char text[RB_HUMAN_SIZE];
+
+    if (session->format != RB_FORMAT_TABLE) {
+        rb_session_print(session, status);
+        return;
+    }
+    fprintf(session->out, "%s: %s at step %" PRId64 " of %" PRId64, job,
+            rb_value_text(status, "phase", "?"), rb_value_integer(status, "step", 0),
+            rb_value_integer(status, "steps", 0));
+    if (!isnan(loss))
+        fprintf(session->out, ", loss %s", rb_human_real(loss, text));
+    fprintf(session->out, ", %" PRId64 " devices%s%s\n", rb_value_count(status, "devices"),
+            reason ? ": " : "", reason ? reason : "");
+}
+
+int rb_follow(const struct rb_session *session, const char *job, const struct rb_goal *goal,
+              uint64_t deadline)
+{
+    struct progress progress = {.session = session};
+    enum rb_goal_state state = RB_GOAL_AHEAD;
+    uint64_t start = rb_clock_ns();
+    struct rb_why why = {0};
+    bool first = true;
+    int err = 0;
+
+    while (state == RB_GOAL_AHEAD) {
+        json_t *status = NULL, *body = json_pack("{s:s}", "job", job);
+        bool fresh = rb_clock_ns() - start < UINT64_C(20000000000);
+
+        err = first ? rb_session_call(session, "status", body, deadline, &status, &why)
+                    : rb_session_ask_again(session, "status", body, deadline, &status, &why);
+        if (err)
+            break;
+        first = false;
+        state = rb_goal_look(goal, status);
+        show(&progress, status);
+        if (state != RB_GOAL_AHEAD) {
+            end_line(&progress);
+            print_outcome(session, job, status);
+        }
+        json_decref(status);
+        if (state == RB_GOAL_AHEAD)
+            err = rb_session_sleep(session, fresh ? POLL_MS : SLOW_POLL_MS, deadline, &why);
+        if (err)
+            break;
+    }
+    end_line(&progress);
+    if (err == RB_ECANCELED) {
+        fprintf(session->err, "rubatoctl: interrupted; %s goes on (rubatoctl wait %s --for done)\n",
+                job, job);
+        return RB_EXIT_INTERRUPTED;
+    }
+    if (err)
+        return rb_session_fail(session, err, &why);
+    return state == RB_GOAL_REACHED ? RB_EXIT_DONE : RB_EXIT_FAILED;
+}

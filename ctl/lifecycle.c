@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pause, resume, cancel, delete: one word to the leader. */
+#include "ctl/value.h"
+#include "ctl/verbs.h"
+
+static int say(struct rb_session *session, const struct rb_arguments *arguments, const char *method)
+{
+    json_t *reply = NULL;
+    struct rb_why why = {0};
+    int err = rb_session_call(session, method, json_pack("{s:s}", "job", arguments->word[0]), 0,
+                              &reply, &why);
+
+    if (err)
+        return rb_session_fail(session, err, &why);
+    if (session->format != RB_FORMAT_TABLE)
+        rb_session_print(session, reply);
+    else
+        fprintf(session->out, "%s: %s asked for, now %s\n", arguments->word[0], method,
+                rb_value_text(reply, "phase", "gone"));
+    json_decref(reply);
+    return RB_EXIT_DONE;
+}
+
+int rb_pause(struct rb_session *session, const struct rb_arguments *arguments)
+{
+    return say(session, arguments, "pause");
+}
+
+int rb_resume(struct rb_session *session, const struct rb_arguments *arguments)
+{
+    return say(session, arguments, "resume");
+}
+
+int rb_cancel(struct rb_session *session, const struct rb_arguments *arguments)
+{
+    return say(session, arguments, "cancel");
+}
+
+int rb_delete(struct rb_session *session, const struct rb_arguments *arguments)
+{
+    return say(session, arguments, "delete");
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A row per committed step, page by page: csv, or JSON objects (a list; a line each with --follow).
+ */
+#include "ctl/value.h"
+#include "ctl/verbs.h"
+#include "ctl/write.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { PAGE = 4096, POLL_MS = 300 };
+
+struct metrics {
+    const struct rb_session *session;
+    bool json, follow;
+    bool headed;  /* the head of the csv is out */
+    json_t *list; /* json without --follow */
+    int64_t after;
+};
+
+static void put_csv(struct metrics *metrics, const json_t *columns, const json_t *row)
+{
+    struct rb_buffer line = {0};
+    const json_t *cell;
+    size_t i;
+
+    json_array_foreach(metrics->headed ? row : columns, i, cell)
+    {
+        size_t before;
+
+        if (i)
+            rb_buffer_text(&line, ",");
+        if (json_is_string(cell))
+            rb_buffer_text(&line, json_string_value(cell));
+        else if (json_is_boolean(cell))
+            rb_buffer_text(&line, json_is_true(cell) ? "1" : "0");
+        else if (!json_is_null(cell)) {
+            rb_write_line(cell, &line);
+            before = line.size;
+            line.size = before - 1; /* its newline */
+        }
+    }
+    rb_buffer_text(&line, "\n");
+    rb_session_put(metrics->session, &line);
+    if (!metrics->headed) {
+        metrics->headed = true;
+        put_csv(metrics, columns, row);
+    }
+}
+
+static void put_row(struct metrics *metrics, const json_t *columns, const json_t *row)
+{
+    struct rb_buffer line = {0};
+    const json_t *name;
+    json_t *object;
+    size_t i;
+
+    if (!metrics->json) {
+        put_csv(metrics, columns, row);
+        return;
+    }
+    object = json_object();
+    json_array_foreach(columns, i, name)
+    {
+        json_t *cell = json_array_get(row, i);
+
+        if (cell)
+            json_object_set(object, json_string_value(name), cell);
+    }
+    if (metrics->follow) {
+        rb_write_line(object, &line);
+        rb_session_put(metrics->session, &line);
+        json_decref(object);
+    } else {
+        json_array_append_new(metrics->list, object);
+    }
+}
+
+/* The step is the row's cell in the column of that name. */
+static int64_t step_of(const json_t *columns, const json_t *row, int64_t otherwise)
+{
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach(columns, i, name)
+    {
+        if (json_is_string(name) && strcmp(json_string_value(name), "step") == 0 &&
+            json_is_integer(json_array_get(row, i)))
+            return json_integer_value(json_array_get(row, i));
+    }
+    return otherwise;
+}
+
+/* One page; *ret_more: the next one may have rows at once. */
+static int take_page(struct metrics *metrics, const json_t *reply, bool *ret_more,
+                     struct rb_why *why)
+{
+    const json_t *columns = json_object_get(reply, "columns");
+    const json_t *rows = json_object_get(reply, "rows"), *row;
+    int64_t before = metrics->after;
+    size_t i;
+
+    json_array_foreach(rows, i, row)
+    {
+        put_row(metrics, columns, row);
+        metrics->after = step_of(columns, row, metrics->after);
+    }
+    fflush(metrics->session->out);
+    *ret_more = json_array_size(rows) >= PAGE;
+    if (json_array_size(rows) && metrics->after <= before)
+        return rb_why_set(why, RB_EINTERNAL, "rubatod sent rows without a step");
+    return 0;
+}
+
+static int read_all(struct metrics *metrics, const char *job, struct rb_why *why)
+{
+    bool first = true, more = true, over = false;
+    int err = 0;
+
+    while (!err) {
+        json_t *reply = NULL, *body = json_pack("{s:s, s:I, s:i}", "job", job, "after",
+                                                (json_int_t)metrics->after, "limit", PAGE);
+
+        err = first ? rb_session_call(metrics->session, "metrics", body, 0, &reply, why)
+                    : rb_session_ask_again(metrics->session, "metrics", body, 0, &reply, why);
+        if (err)
+            break;
+        first = false;
+        over = rb_value_over(reply) && json_array_size(json_object_get(reply, "rows")) == 0;
+        err = take_page(metrics, reply, &more, why);
+        json_decref(reply);
+        if (err || (!more && (!metrics->follow || over)))
+            break;
+        if (!more)
+            err = rb_session_sleep(metrics->session, POLL_MS, 0, why);
+    }
+    return err;
+}
+
+int rb_metrics(struct rb_session *session, const struct rb_arguments *arguments)
+{
+    struct metrics metrics = {
+        .session = session,
+        .json = session->format == RB_FORMAT_JSON || session->format == RB_FORMAT_YAML,
+        .follow = rb_arguments_has(arguments, "follow"),
+        .list = json_array(),
+    };
+    struct rb_why why = {0};
+    int err;
+
+    if (session->format == RB_FORMAT_YAML) {
+        json_decref(metrics.list);
+        return rb_session_usage(session, "rows are csv or json");
+    }
+    err = read_all(&metrics, arguments->word[0], &why);
+    if (!err && metrics.json && !metrics.follow)
+        rb_session_print(session, metrics.list);
+    json_decref(metrics.list);
+    return err ? rb_session_fail(session, err, &why) : RB_EXIT_DONE;
+}

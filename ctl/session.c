@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ctl/session.h"
+
+#include "base/clock.h"
+#include "ctl/write.h"
+#include "proto/spec.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { QUIET_MS = 600000, GRACE_MS = 30000, RETRY_MS = 300 };
+
+int rb_session_exit(int err)
+{
+    switch (err) {
+    case RB_OK:
+        return RB_EXIT_DONE;
+    case RB_ENOTFOUND:
+        return RB_EXIT_NOT_FOUND;
+    case RB_EREFUSED:
+    case RB_EINVAL:
+    case RB_ELIMIT:
+    case RB_EUNSUPPORTED:
+    case RB_EEXISTS:
+    case RB_EFULL:
+        return RB_EXIT_REFUSED;
+    case RB_EUNREACHABLE:
+        return RB_EXIT_UNREACHABLE;
+    case RB_ETIMEOUT:
+        return RB_EXIT_TIMEOUT;
+    case RB_ECANCELED:
+        return RB_EXIT_INTERRUPTED;
+    default:
+        return RB_EXIT_FAILED;
+    }
+}
+
+int rb_session_fail(const struct rb_session *session, int err, const struct rb_why *why)
+{
+    fprintf(session->err, "rubatoctl: %s\n", why->text[0] ? why->text : rb_error_text(err));
+    if (err == RB_ECANCELED && session->interrupt_fd >= 0)
+        fprintf(session->err, "rubatoctl: nothing that was asked for is undone; jobs go on\n");
+    return rb_session_exit(err);
+}
+
+int rb_session_usage(const struct rb_session *session, const char *format, ...)
+{
+    va_list args;
+
+    fputs("rubatoctl: ", session->err);
+    va_start(args, format);
+    vfprintf(session->err, format, args);
+    va_end(args);
+    if (session->verb)
+        fprintf(session->err, "; see: rubatoctl help %s\n", session->verb);
+    else
+        fputs("; see: rubatoctl help\n", session->err);
+    return RB_EXIT_USAGE;
+}
+
+/* How long a call may be quiet: ten minutes (a large model compiles), or until the deadline. */
+static int64_t quiet_until(uint64_t deadline)
+{
+    uint64_t now = rb_clock_ns();
+
+    if (!deadline || deadline > now + (uint64_t)QUIET_MS * 1000000)
+        return QUIET_MS;
+    return deadline > now ? (int64_t)((deadline - now) / 1000000) + 1 : 1;
+}
+
+int rb_session_call(const struct rb_session *session, const char *method, json_t *body,
+                    uint64_t deadline, json_t **ret_body, struct rb_why *why)
+{
+    struct rb_client_call call = {
+        .endpoint = session->endpoint,
+        .interrupt_fd = session->interrupt_fd,
+        .method = method,
+        .node = "leader",
+        .body = body,
+        .quiet_ms = quiet_until(deadline),
+    };
+    int err = rb_client_call(&call, ret_body, why);
+
+    json_decref(body);
+    return err;
+}
+
+/* A rubatod that is being restarted, or a cluster that is choosing its leader. */
+static bool may_come_back(int err)
+{
+    return err == RB_EUNREACHABLE || err == RB_EAGAIN || err == RB_ETIMEOUT;
+}
+
+int rb_session_ask_again(const struct rb_session *session, const char *method, json_t *body,
+                         uint64_t deadline, json_t **ret_body, struct rb_why *why)
+{
+    uint64_t start = rb_clock_ns();
+    bool said = false;
+    int err;
+
+    for (;;) {
+        int slept;
+
+        err = rb_session_call(session, method, json_incref(body), deadline, ret_body, why);
+        if (!may_come_back(err) || rb_clock_ns() - start > (uint64_t)GRACE_MS * 1000000)
+            break;
+        slept = rb_session_sleep(session, RETRY_MS, deadline, why);
+        if (slept) {
+            err = slept;
+            break;
+        }
+        if (!said)
+            fprintf(session->err, "rubatoctl: %s; trying again\n", why->text);
+        said = true;
+    }
+    json_decref(body);
+    return err;
+}
+
+int rb_session_sleep(const struct rb_session *session, int ms, uint64_t deadline,
+                     struct rb_why *why)
+{
+    uint64_t now = rb_clock_ns(), end = now + (uint64_t)ms * 1000000;
+    struct pollfd interrupt = {session->interrupt_fd, POLLIN, 0};
+
+    if (deadline && deadline < end)
+        end = deadline;
+    while (now < end) {
+        if (poll(&interrupt, 1, (int)((end - now) / 1000000) + 1) > 0)
+            return rb_why_set(why, RB_ECANCELED, "interrupted");
+        now = rb_clock_ns();
+    }
+    if (deadline && now >= deadline)
+        return rb_why_set(why, RB_ETIMEOUT, "timed out");
+    return 0;
+}
+
+int rb_session_deadline(const char *timeout, uint64_t *ret_deadline, struct rb_why *why)
+{
+    int64_t ms;
+
+    *ret_deadline = 0;
+    if (!timeout)
+        return 0;
+    if (rb_spec_duration_ms(timeout, &ms))
+        return rb_why_set(why, RB_EINVAL, "'%.40s' is no duration: seconds, or 90s 5m 2h", timeout);
+    *ret_deadline = rb_clock_ns() + (uint64_t)ms * 1000000;
+    return 0;
+}
+
+int rb_session_print(const struct rb_session *session, const json_t *json)
+{
+    struct rb_buffer text = {0};
+
+    if (session->format == RB_FORMAT_JSON)
+        rb_write_json(json, &text);
+    else
+        rb_write_yaml(json, &text);
+    rb_session_put(session, &text);
+    return 0;
+}
+
+void rb_session_put(const struct rb_session *session, struct rb_buffer *text)
+{
+    fwrite(text->data, 1, text->size, session->out);
+    rb_buffer_done(text);
+}

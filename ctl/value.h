@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Members of a reply that may or may not be there. */
+#ifndef RB_CTL_VALUE_H
+#define RB_CTL_VALUE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+const char *rb_value_text(const json_t *object, const char *key, const char *otherwise);
+int64_t rb_value_integer(const json_t *object, const char *key, int64_t otherwise);
+double rb_value_real(const json_t *object, const char *key, double otherwise); /* "nan" too */
+bool rb_value_true(const json_t *object, const char *key);
+int64_t rb_value_count(const json_t *object, const char *key); /* a list's length, or a count */
+
+/* Whether the job in this reply is over: Succeeded, Failed or Cancelled. */
+bool rb_value_over(const json_t *object);
+
+#endif
