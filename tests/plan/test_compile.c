@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Job files to Models: what is chosen, what is refused, and what changes the digest. */
+#include "base/arena.h"
+#include "base/file.h"
+#include "graph/models.h"
+#include "plan/compile.h"
+#include "proto/operators.h"
+#include "proto/safetensors.h"
+#include "proto/spec.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/rubato-compile-XXXXXX";
+
+static void save(const char *name, const void *bytes, size_t size)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
+    struct rb_why why = {0};
+
+    if (rb_file_write(path, bytes, size, &why))
+        fail_msg("%s", why.text);
+}
+
+static void save_model(const char *name, const char *kind, const char *const *settings, int n)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    struct rb_why why = {0};
+
+    if (rb_models_new(kind, settings, n, &onnx, &why))
+        fail_msg("%s", why.text);
+    save(name, onnx.data, onnx.size);
+}
+
+/* n floats or labels as .npy, after a first axis of `samples`. */
+static void save_npy(const char *name, const char *descr, const char *shape, const void *bytes,
+                     size_t size)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer file = {0};
+    char header[119];
+
+    memset(header, ' ', sizeof(header));
+    snprintf(header, sizeof(header), "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
+             descr, shape);
+    header[strlen(header)] = ' ';
+    header[117] = '\n';
+    rb_buffer_add(&file, "\x93NUMPY\x01\x00\x76\x00", 10);
+    rb_buffer_add(&file, header, 118);
+    rb_buffer_add(&file, bytes, size);
+    save(name, file.data, file.size);
+}
+
+static void save_numbers(const char *prefix, const char *shape, int samples, int width, int classes)
+{
+    RB_CLEANUP(rb_freep) float *x = rb_alloc(sizeof(*x) * (size_t)(samples * width));
+    RB_CLEANUP(rb_freep) int64_t *y = rb_alloc(sizeof(*y) * (size_t)samples);
+    RB_CLEANUP(rb_freep) char *features = rb_format("%s.npy", prefix);
+    RB_CLEANUP(rb_freep) char *labels = rb_format("%s-labels.npy", prefix);
+    RB_CLEANUP(rb_freep) char *count = rb_format("%d,", samples);
+
+    for (int i = 0; i < samples * width; i++)
+        x[i] = (float)(i % 17) / 17.0f;
+    for (int i = 0; i < samples; i++)
+        y[i] = i % classes;
+    save_npy(features, "<f4", shape, x, sizeof(*x) * (size_t)(samples * width));
+    save_npy(labels, "<i8", count, y, sizeof(*y) * (size_t)samples);
+}
+
+static int set_up(void **state)
+{
+    static const char *const gpt[] = {"vocab=256", "layers=1", "width=16",
+                                      "heads=2",   "seq=8",    "dropout=0.1"};
+    static const char *const ascii[] = {"vocab=128", "layers=1", "width=16", "heads=2", "seq=8"};
+    static const char *const mlp[] = {"inputs=6", "hidden=8", "depth=2", "classes=3"};
+    static const char *const cnn[] = {"image=8", "channels=1", "classes=3", "batchnorm=1",
+                                      "dropout=0.25"};
+    char text[1000];
+
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    save_model("gpt.onnx", "gpt", gpt, 6);
+    save_model("ascii.onnx", "gpt", ascii, 5);
+    save_model("mlp.onnx", "mlp", mlp, 4);
+    save_model("cnn.onnx", "cnn", cnn, 5);
+    for (size_t i = 0; i < sizeof(text); i++)
+        text[i] = (char)('a' + i * i % 23);
+    save("text.txt", text, sizeof(text));
+    save_numbers("rows", "50, 6", 50, 6, 3);
+    save_numbers("wide", "50, 7", 50, 7, 5);
+    save_numbers("held", "7, 6", 7, 6, 3);
+    save_numbers("images", "50, 8, 8", 50, 64, 3);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return rb_file_remove(folder, NULL);
+}
+
+static const char text_job[] = "apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: t}\n"
+                               "spec:\n"
+                               "  model: {onnx: gpt.onnx}\n"
+                               "  data: {train: {path: text.txt, format: text}}\n"
+                               "  train: {steps: 5, globalBatch: 30}\n";
+
+static const char rows_job[] = "apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: t}\n"
+                               "spec:\n"
+                               "  model: {onnx: mlp.onnx}\n"
+                               "  data:\n"
+                               "    train: {path: rows.npy, targets: rows-labels.npy}\n"
+                               "    eval: {path: held.npy, targets: held-labels.npy}\n"
+                               "  train: {epochs: 2, globalBatch: 10, microBatch: 4}\n";
+
+/* Compile a job with overrides, which end with NULL. */
+static int compile(const char *job, struct rb_compiled *ret, struct rb_why *why, ...)
+{
+    const char *overrides[8];
+    Rb__JobFile *file = NULL;
+    va_list list;
+    int n = 0, err;
+
+    va_start(list, why);
+    while ((overrides[n] = va_arg(list, const char *)))
+        n++;
+    va_end(list);
+    if (rb_spec_parse("job.yaml", folder, job, strlen(job), overrides, n, &file, why))
+        fail_msg("%s", why->text);
+    err = rb_compile(file->spec, "test", ret, why);
+    rb__job_file__free_unpacked(file, NULL);
+    return err;
+}
+
+#define MUST_COMPILE(job, ret, ...)                                                                \
+    do {                                                                                           \
+        struct rb_why why_ = {0};                                                                  \
+        if (compile(job, ret, &why_, __VA_ARGS__))                                                 \
+            fail_msg("%s", why_.text);                                                             \
+    } while (0)
+
+#define MUST_REFUSE(code, part, job, ...)                                                          \
+    do {                                                                                           \
+        struct rb_why why_ = {0};                                                                  \
+        struct rb_compiled none_ = {0};                                                            \
+        assert_int_equal(compile(job, &none_, &why_, __VA_ARGS__), code);                          \
+        if (!strstr(why_.text, part))                                                              \
+            fail_msg("'%s' does not say '%s'", why_.text, part);                                   \
+    } while (0)
+
+static void assert_program(const Rb__Model *model, size_t i, const char *name, uint32_t batch,
+                           bool train)
+{
+    assert_true(i < model->n_programs);
+    assert_string_equal(model->programs[i]->name, name);
+    assert_int_equal(model->programs[i]->batch, batch);
+    assert_int_equal(model->programs[i]->train, train);
+}
+
+static void gpt(void **state)
+{
+    struct rb_compiled compiled;
+    const Rb__Model *model;
+
+    (void)state;
+    MUST_COMPILE(text_job, &compiled, NULL);
+    model = compiled.model;
+    assert_int_equal(model->micro_batch, 3); /* 30 on up to 8 devices: at least 8 microbatches */
+    assert_int_equal(compiled.microbatches, 10);
+    assert_int_equal(model->n_programs, 1);
+    assert_program(model, 0, "train b=3", 3, true);
+    assert_int_equal(model->steps, 5);
+    assert_int_equal(model->train->seq_len, 8);
+    assert_int_equal(model->train->samples, 124);
+    assert_string_equal(model->train->format, "text");
+    assert_string_equal(model->numeric_class, "test");
+    assert_int_equal(strlen(model->spec_digest), 32);
+    assert_non_null(strstr(compiled.summary, "gpt.onnx: "));
+    assert_non_null(strstr(compiled.summary, "batch 30 as 10 x 3"));
+    for (size_t i = 0; i < model->n_variables; i++)
+        assert_int_not_equal(model->variables[i]->role, RB__VARIABLE__ROLE__STATISTIC);
+    rb_compiled_done(&compiled);
+}
+
+/* The same job, the same bytes. */
+static void deterministic(void **state)
+{
+    RB_CLEANUP(rb_freep) uint8_t *packed[2] = {NULL};
+    struct rb_compiled compiled[2];
+    size_t size[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        MUST_COMPILE(text_job, &compiled[i], NULL);
+        size[i] = rb__model__get_packed_size(compiled[i].model);
+        packed[i] = rb_alloc(size[i]);
+        rb__model__pack(compiled[i].model, packed[i]);
+    }
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(packed[0], packed[1], size[0]);
+    assert_int_equal(compiled[0].weights.size, compiled[1].weights.size);
+    assert_memory_equal(compiled[0].weights.data, compiled[1].weights.data,
+                        compiled[0].weights.size);
+    free(packed[1]);
+    rb_compiled_done(&compiled[0]);
+    rb_compiled_done(&compiled[1]);
+}
+
+static void programs_for_every_size(void **state)
+{
+    struct rb_compiled compiled;
+
+    (void)state;
+    MUST_COMPILE(rows_job, &compiled, NULL);
+    assert_int_equal(compiled.model->n_programs, 4);
+    assert_program(compiled.model, 0, "train b=4", 4, true);
+    assert_program(compiled.model, 1, "train b=2", 2, true);
+    assert_program(compiled.model, 2, "eval b=4", 4, false);
+    assert_program(compiled.model, 3, "eval b=3", 3, false);
+    assert_int_equal(compiled.microbatches, 3);
+    assert_int_equal(compiled.model->steps, 10);
+    assert_int_equal(compiled.model->eval->samples, 7);
+    assert_non_null(strstr(compiled.summary, "batch 10 as 2 x 4 + 2"));
+    rb_compiled_done(&compiled);
+}
+
+static void automatic_microbatch(void **state)
+{
+    static const struct {
+        const char *batch, *most;
+        int micro, count;
+    } cases[] = {{"spec.train.globalBatch=32", "spec.devices.max=8", 4, 8},
+                 {"spec.train.globalBatch=33", "spec.devices.max=8", 4, 9},
+                 {"spec.train.globalBatch=15", "spec.devices.max=8", 1, 15},
+                 {"spec.train.globalBatch=5", "spec.devices.max=8", 1, 5},
+                 {"spec.train.globalBatch=32", "spec.devices.max=1", 32, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        struct rb_compiled compiled;
+
+        MUST_COMPILE(rows_job, &compiled, cases[i].batch, cases[i].most,
+                     "spec.train.microBatch=auto", "spec.data.eval=null", NULL);
+        assert_int_equal(compiled.model->micro_batch, cases[i].micro);
+        assert_int_equal(compiled.microbatches, cases[i].count);
+        rb_compiled_done(&compiled);
+    }
+}
+
+static void cnn(void **state)
+{
+    struct rb_compiled compiled;
+    const Rb__Model *model;
+    int statistics = 0, dropouts[2] = {0}, at[2] = {-1, -1};
+
+    (void)state;
+    MUST_COMPILE(rows_job, &compiled, "spec.model.onnx=cnn.onnx", "spec.data.train.path=images.npy",
+                 "spec.data.train.targets=images-labels.npy", "spec.data.eval=null", NULL);
+    model = compiled.model;
+    for (size_t i = 0; i < model->n_variables; i++)
+        if (model->variables[i]->role == RB__VARIABLE__ROLE__STATISTIC) {
+            statistics++;
+            assert_true(model->variables[i]->offset >= model->trained_elements);
+            assert_false(model->variables[i]->decay);
+        }
+    assert_true(statistics >= 2);
+    assert_int_equal(model->n_programs, 2);
+    for (int p = 0; p < 2; p++)
+        for (size_t i = 0; i < model->programs[p]->n_instructions; i++)
+            if (model->programs[p]->instructions[i]->operator_ == RB_OP_DROPOUT) {
+                dropouts[p]++;
+                at[p] = (int)model->programs[p]->instructions[i]->id;
+            }
+    assert_true(dropouts[0] >= 1);
+    assert_int_equal(dropouts[0], dropouts[1]);
+    assert_int_equal(at[0], at[1]);
+    rb_compiled_done(&compiled);
+}
+
+static const struct rb_safetensor *find(const struct rb_safetensor *tensors, int n,
+                                        const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(tensors[i].name, name))
+            return &tensors[i];
+    fail_msg("no tensor '%s'", name);
+    return NULL;
+}
+
+static const Rb__Variable *first_vector(const Rb__Model *model)
+{
+    for (size_t i = 0; i < model->n_variables; i++)
+        if (model->variables[i]->n_dims == 1)
+            return model->variables[i];
+    fail_msg("no vector among the variables");
+    return NULL;
+}
+
+static void weights(void **state)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer file = {0};
+    float fresh[16] = {41, 42, 43, 44, 45, 46, 47, 48};
+    struct rb_safetensor mine = {.type = {.dtype = RB_F32, .rank = 1}, .data = fresh}, *read;
+    struct rb_compiled compiled, other;
+    const Rb__Variable *vector;
+    int n;
+
+    (void)state;
+    MUST_COMPILE(rows_job, &compiled, NULL);
+    assert_int_equal(
+        rb_safetensors_read(compiled.weights.data, compiled.weights.size, &read, &n, NULL), 0);
+    assert_int_equal(n, compiled.model->n_variables);
+    for (size_t i = 0; i < compiled.model->n_variables; i++)
+        find(read, n, compiled.model->variables[i]->name);
+    free(read);
+
+    vector = first_vector(compiled.model);
+    mine.name = vector->name;
+    mine.type.dim[0] = (int64_t)vector->elements;
+    assert_true(vector->elements <= RB_COUNT(fresh));
+    rb_safetensors_header(&mine, 1, &file);
+    rb_buffer_add(&file, fresh, vector->elements * sizeof(float));
+    save("mine.safetensors", file.data, file.size);
+    MUST_COMPILE(rows_job, &other, "spec.model.weights=mine.safetensors", NULL);
+    assert_int_equal(rb_safetensors_read(other.weights.data, other.weights.size, &read, &n, NULL),
+                     0);
+    assert_memory_equal(find(read, n, vector->name)->data, fresh, vector->elements * sizeof(float));
+    free(read);
+    assert_string_not_equal(compiled.model->spec_digest, other.model->spec_digest);
+    rb_compiled_done(&other);
+
+    mine.type.dim[0]--;
+    rb_buffer_clear(&file);
+    rb_safetensors_header(&mine, 1, &file);
+    rb_buffer_add(&file, fresh, (vector->elements - 1) * sizeof(float));
+    save("short.safetensors", file.data, file.size);
+    MUST_REFUSE(RB_EINVAL, vector->name, rows_job, "spec.model.weights=short.safetensors", NULL);
+    mine.name = "nobody";
+    rb_buffer_clear(&file);
+    rb_safetensors_header(&mine, 1, &file);
+    rb_buffer_add(&file, fresh, (vector->elements - 1) * sizeof(float));
+    save("alien.safetensors", file.data, file.size);
+    MUST_REFUSE(RB_EINVAL, "'nobody'", rows_job, "spec.model.weights=alien.safetensors", NULL);
+    rb_compiled_done(&compiled);
+}
+
+static void freezing(void **state)
+{
+    struct rb_compiled compiled, frozen;
+    int fixed = 0;
+
+    (void)state;
+    MUST_COMPILE(rows_job, &compiled, NULL);
+    MUST_COMPILE(rows_job, &frozen, "spec.model.freeze=['*.bias']", NULL);
+    assert_int_equal(compiled.model->n_variables, frozen.model->n_variables);
+    for (size_t i = 0; i < frozen.model->n_variables; i++)
+        fixed += frozen.model->variables[i]->role == RB__VARIABLE__ROLE__FIXED;
+    assert_true(fixed > 0);
+    assert_true(frozen.parameters < compiled.parameters);
+    assert_true(frozen.model->fixed_bytes > 0);
+    assert_string_not_equal(compiled.model->spec_digest, frozen.model->spec_digest);
+    rb_compiled_done(&compiled);
+    rb_compiled_done(&frozen);
+    MUST_REFUSE(RB_EINVAL, "nothing to train", rows_job, "spec.model.freeze=['*']", NULL);
+}
+
+/* What decides bits changes the digest, and nothing else does. */
+static void digest(void **state)
+{
+    static const struct {
+        const char *override;
+        bool same;
+    } cases[] = {{"metadata.name=other", true},
+                 {"spec.devices.want=2", true},
+                 {"spec.failure.maxRestarts=5", true},
+                 {"spec.priority=3", true},
+                 {"spec.data.eval=null", true},
+                 {"spec.train.epochs=9", true}, /* the schedule is constant */
+                 {"spec.train.seed=2", false},
+                 {"spec.train.microBatch=5", false},
+                 {"spec.train.optimizer.lr=0.002", false},
+                 {"spec.train.optimizer.decay=all", false},
+                 {"spec.train.clipNorm=1.0", false},
+                 {"spec.loss.labelSmoothing=0.1", false},
+                 {"spec.data.train.path=held.npy", false}};
+    struct rb_compiled plain, other;
+
+    (void)state;
+    MUST_COMPILE(rows_job, &plain, NULL);
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        bool held = strstr(cases[i].override, "held.npy") != NULL;
+
+        MUST_COMPILE(rows_job, &other, cases[i].override,
+                     held ? "spec.data.train.targets=held-labels.npy" : NULL, NULL);
+        if (!strcmp(plain.model->spec_digest, other.model->spec_digest) != cases[i].same)
+            fail_msg("%s %s the digest", cases[i].override, cases[i].same ? "changes" : "keeps");
+        rb_compiled_done(&other);
+    }
+    rb_compiled_done(&plain);
+    MUST_COMPILE(rows_job, &plain, "spec.train.schedule.type=cosine", NULL);
+    MUST_COMPILE(rows_job, &other, "spec.train.schedule.type=cosine", "spec.train.epochs=9", NULL);
+    assert_string_not_equal(plain.model->spec_digest, other.model->spec_digest);
+    rb_compiled_done(&plain);
+    rb_compiled_done(&other);
+}
+
+static void decay(void **state)
+{
+    struct rb_compiled compiled;
+
+    (void)state;
+    MUST_COMPILE(rows_job, &compiled, NULL);
+    for (size_t i = 0; i < compiled.model->n_variables; i++)
+        assert_int_equal(compiled.model->variables[i]->decay,
+                         compiled.model->variables[i]->n_dims >= 2);
+    rb_compiled_done(&compiled);
+    MUST_COMPILE(rows_job, &compiled, "spec.train.optimizer.decay=all",
+                 "spec.train.optimizer.type=sgd", "spec.train.optimizer.momentum=0.9", NULL);
+    for (size_t i = 0; i < compiled.model->n_variables; i++)
+        assert_true(compiled.model->variables[i]->decay);
+    assert_int_equal(compiled.model->optimizer->kind, RB__OPTIMIZER__KIND__SGD);
+    assert_float_equal(compiled.model->optimizer->momentum, 0.9, 0);
+    assert_float_equal(compiled.model->optimizer->weight_decay, 0, 0);
+    rb_compiled_done(&compiled);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    MUST_REFUSE(RB_EINVAL, "embedding", text_job, "spec.model.onnx=ascii.onnx", NULL);
+    MUST_REFUSE(RB_EINVAL, "has 128 rows", text_job, "spec.model.onnx=ascii.onnx", NULL);
+    MUST_REFUSE(RB_EINVAL, "int64[4]", text_job, "spec.data.train.seqLen=4", NULL);
+    MUST_REFUSE(RB_EINVAL, "float32[7]", rows_job, "spec.data.train.path=wide.npy", NULL);
+    MUST_REFUSE(RB_EINVAL, "target 4", rows_job, "spec.data.train.targets=wide-labels.npy", NULL);
+    MUST_REFUSE(RB_EINVAL, "spec.loss: mse", rows_job, "spec.loss.type=mse", NULL);
+    MUST_REFUSE(RB_EINVAL, "needs targets", rows_job, "spec.data.train.targets=null", NULL);
+    MUST_REFUSE(RB_ENOTFOUND, "spec.model.onnx", rows_job, "spec.model.onnx=none.onnx", NULL);
+    MUST_REFUSE(RB_ENOTFOUND, "spec.data.train", rows_job, "spec.data.train.path=none.npy", NULL);
+    MUST_REFUSE(RB_EINVAL, "spec.train.tokens", rows_job, "spec.train.epochs=null",
+                "spec.train.tokens=100", NULL);
+}
+
+static void alone(void **state)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/cnn.onnx", folder);
+    RB_CLEANUP(rb_freep) char *none = rb_format("%s/none.onnx", folder);
+    struct rb_compiled compiled;
+    struct rb_why why = {0};
+
+    (void)state;
+    if (rb_compile_forward(path, 2, &compiled, &why))
+        fail_msg("%s", why.text);
+    assert_int_equal(compiled.model->n_programs, 1);
+    assert_int_equal(compiled.model->programs[0]->loss, -1);
+    assert_true(compiled.model->programs[0]->output >= 0);
+    assert_int_equal(compiled.model->programs[0]->batch, 2);
+    assert_true(compiled.parameters > 0);
+    rb_compiled_done(&compiled);
+    if (rb_compile_trainable(path, &why))
+        fail_msg("%s", why.text);
+    assert_int_equal(rb_compile_trainable(none, &why), RB_ENOTFOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt),
+        cmocka_unit_test(deterministic),
+        cmocka_unit_test(programs_for_every_size),
+        cmocka_unit_test(automatic_microbatch),
+        cmocka_unit_test(cnn),
+        cmocka_unit_test(weights),
+        cmocka_unit_test(freezing),
+        cmocka_unit_test(digest),
+        cmocka_unit_test(decay),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(alone),
+    };
+
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
