@@ -40,9 +40,23 @@ static void report_info(json_t *report, const struct rb_onnx_info *info)
                                               : json_string("any"));
 }
 
+static void report_outputs(json_t *report, const struct rb_graph *graph, bool any_batch)
+{
+    json_t *outputs = json_array();
+
+    for (int i = 0; i < graph->n_outputs; i++) {
+        struct rb_tensor_type type = graph->outputs[i]->type;
+
+        if (any_batch && type.rank > 0 && type.dim[0] == graph->batch)
+            type.dim[0] = -1;
+        json_array_append_new(outputs, type_report(graph->outputs[i]->name, &type));
+    }
+    json_object_set_new(report, "outputs", outputs);
+}
+
 static void report_values(json_t *report, const struct rb_graph *graph)
 {
-    json_t *trained = json_array(), *buffers = json_array(), *outputs = json_array();
+    json_t *trained = json_array(), *buffers = json_array();
     int64_t parameters = 0;
 
     for (int i = 0; i < graph->n_values; i++) {
@@ -55,10 +69,6 @@ static void report_values(json_t *report, const struct rb_graph *graph)
             json_array_append_new(buffers, type_report(value->name, &value->type));
         }
     }
-    for (int i = 0; i < graph->n_outputs; i++)
-        json_array_append_new(outputs,
-                              type_report(graph->outputs[i]->name, &graph->outputs[i]->type));
-    json_object_set_new(report, "outputs", outputs);
     json_object_set_new(report, "parameters", json_integer(parameters));
     json_object_set_new(report, "trained", trained);
     json_object_set_new(report, "buffers", buffers);
@@ -121,6 +131,7 @@ static int check(const char *path, json_t *report, struct rb_why *why)
         err = rb_onnx_import(onnx, &options, &graph, why);
     }
     if (!err) {
+        report_outputs(report, graph, info.fixed_batch <= 0);
         report_values(report, graph);
         report_notes(report, graph, &info);
         err = rb_compile_trainable(path, why);
