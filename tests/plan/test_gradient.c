@@ -3,6 +3,9 @@
 #include "tests/plan/gradient.h"
 #include "tests/plan/tiny.h"
 
+#include "base/buffer.h"
+#include "graph/models.h"
+#include "graph/onnx.h"
 #include "graph/train.h"
 
 #include <stdarg.h>
@@ -371,9 +374,57 @@ static void losses(void **state)
     }
 }
 
+/* A model as it comes from a file: generated, imported, fused. */
+static struct rb_graph *imported(const char *kind, const char *const *settings, int n,
+                                 const struct rb_loss_options *loss)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    const struct rb_import_options options = {.batch = 3, .train = true};
+    struct rb_onnx *model = NULL;
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    int err = rb_models_new(kind, settings, n, &onnx, &why);
+
+    if (!err)
+        err = rb_onnx_open_bytes(onnx.data, onnx.size, &model, &why);
+    if (!err)
+        err = rb_onnx_import(model, &options, &graph, &why);
+    if (!err)
+        err = rb_loss_attach(graph, loss, &why);
+    if (!err)
+        err = rb_fuse(graph, &why);
+    if (!err)
+        err = rb_autodiff(graph, &why);
+    rb_onnx_close(model);
+    if (err)
+        fail_msg("%s: %s", kind, why.text);
+    return graph;
+}
+
+static void generated_models(void **state)
+{
+    static const char *const mlp[] = {"inputs=6", "hidden=8", "depth=2", "classes=3"};
+    static const char *const cnn[] = {"image=8", "channels=2", "classes=3", "batchnorm=1",
+                                      "dropout=0.2"};
+    static const char *const gpt[] = {"vocab=11", "layers=2", "width=8",
+                                      "heads=2",  "seq=6",    "dropout=0.1"};
+    const struct rb_loss_options label = {
+        .type = "cross_entropy", .ignore_index = -100, .targets = {.dtype = RB_I64}};
+    const struct rb_loss_options tokens = {.type = "cross_entropy",
+                                           .ignore_index = -100,
+                                           .label_smoothing = 0.1,
+                                           .targets = {RB_I64, 1, {6}}};
+
+    (void)state;
+    gradient_check("generated mlp", imported("mlp", mlp, 4, &label), 4e-3f);
+    gradient_check("generated cnn", imported("cnn", cnn, 5, &label), 4e-3f);
+    gradient_check("generated gpt", imported("gpt", gpt, 6, &tokens), 4e-3f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(generated_models),
         cmocka_unit_test(unary),
         cmocka_unit_test(gelu_tanh),
         cmocka_unit_test(binary),
