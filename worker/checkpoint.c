@@ -133,7 +133,8 @@ static int fill_folder(const Rb__Model *model, const struct rb_state *state, con
                        uint64_t *ret_bytes, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep)
-    char *manifest = rb_format("%s/%s", folder, RB_CHECKPOINT_MANIFEST), *text = NULL;
+    char *manifest = rb_format("%s/%s", folder, RB_CHECKPOINT_MANIFEST);
+    RB_CLEANUP(rb_freep) char *text = NULL;
     struct rb_manifest_file files[2];
     int n = 0, err = write_file(model, state, RB_CHECKPOINT_WEIGHTS, folder, &files[n++], why);
 
@@ -148,7 +149,6 @@ static int fill_folder(const Rb__Model *model, const struct rb_state *state, con
         for (int i = 0; i < n; i++)
             *ret_bytes += files[i].bytes;
     }
-    free(text);
     return err ? err : rb_file_sync_folder(folder, why);
 }
 

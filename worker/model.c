@@ -57,7 +57,7 @@ static int prepare_runner(struct rb_model *model, struct rb_runner *runner,
     struct rb_program_memory memory = {
         .state = model->state.w,
         .fixed = model->state.fixed,
-        .constants = model->message->constants.data,
+        .constants = model->constants,
         .arena = model->arena,
     };
     int err =
@@ -145,6 +145,7 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
 {
     const Rb__Model *message = model->message;
     size_t sums = (size_t)message->state_elements * sizeof(int32_t), arena = 64;
+    size_t constants = message->constants.len;
     int err = rb_state_open(message, model->device, &model->state, why);
 
     if (err)
@@ -153,11 +154,14 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
         if (message->programs[i]->arena_bytes > arena)
             arena = (size_t)message->programs[i]->arena_bytes;
     model->arena = rb_device_alloc(model->device, arena);
+    model->constants = rb_device_alloc(model->device, constants + 64);
     model->local = rb_device_alloc(model->device, sums);
     model->reduced = rb_device_alloc(model->device, sums);
-    if (!model->arena || !model->local || !model->reduced)
+    if (!model->arena || !model->constants || !model->local || !model->reduced)
         return rb_why_set(why, RB_ENOMEM, "no memory: activations take %zu bytes, sums %zu", arena,
                           2 * sums);
+    if (constants)
+        memcpy(model->constants, message->constants.data, constants);
     model->runners = rb_alloc(message->n_programs * sizeof *model->runners);
     for (size_t i = 0; i < message->n_programs; i++)
         model->runners[i].message = message->programs[i];
@@ -234,13 +238,12 @@ void rb_model_free(struct rb_model *model)
     free(model->largest);
     free(model->overflow);
     if (model->device) {
-        rb_state_done(&model->state);
-        for (int i = 0; i < 3; i++) {
-            void *memory = i == 0 ? model->arena : i == 1 ? (void *)model->local : model->reduced;
+        void *memory[] = {model->arena, model->constants, model->local, model->reduced};
 
-            if (memory)
-                rb_device_free(model->device, memory);
-        }
+        rb_state_done(&model->state);
+        for (size_t i = 0; i < RB_COUNT(memory); i++)
+            if (memory[i])
+                rb_device_free(model->device, memory[i]);
         rb_device_close(model->device);
     }
     if (model->train)

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plays agent and coordinator for real rubato-worker processes, over their control sockets.
+ *
+ * Every row that any worker reports is compared with what others said of the same step: a single
+ * different bit fails the test. */
+#ifndef RB_TESTS_WORKER_CLUSTER_H
+#define RB_TESTS_WORKER_CLUSTER_H
+
+#include "base/buffer.h"
+#include "control.pb-c.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { CLUSTER_WORKERS = 64, CLUSTER_SAVED = 32 };
+
+struct cluster_worker {
+    char name[32];
+    pid_t pid;
+    int pidfd, fd; /* -1: gone, not connected */
+    struct rb_buffer in;
+    Rb__FromWorker *hello;
+    uint32_t ready, unready, flipped, frozen_in, active;
+    int64_t level;  /* newest that it spoke of */
+    uint64_t bytes; /* moved at the newest flip */
+    bool frozen, done;
+    char reason[512]; /* of unready, frozen or failed */
+    bool failed, exited;
+    int code; /* exit code, or minus the signal */
+    int n_saved;
+    struct {
+        uint64_t request;
+        int64_t step;
+        char folder[256], error[256];
+    } saved[CLUSTER_SAVED];
+    char final[256]; /* folder of the final checkpoint */
+    int64_t rows;    /* newest row */
+    int hellos;
+};
+
+struct cluster {
+    const char *program; /* rubato-worker */
+    char folder[64];     /* of the job: model, plan.N, ... */
+    struct cluster_worker workers[CLUSTER_WORKERS];
+    int n;
+    uint32_t number;                         /* newest configuration */
+    int members[CLUSTER_WORKERS], n_members; /* of the active one, by rank */
+    uint64_t fence, request;
+    char *checkpoint_path; /* what Settings say */
+    int64_t checkpoint_every, checkpoint_keep;
+    Rb__Row **rows; /* by step; NULL: nobody spoke of it */
+    int64_t n_rows;
+};
+
+/* A fresh temporary folder; files are the caller's to write before the first worker is configured.
+ */
+void cluster_open(struct cluster *cluster, const char *program);
+/* Kills what is left and removes the folder. */
+void cluster_close(struct cluster *cluster);
+
+int cluster_spawn(struct cluster *cluster);
+void cluster_connect(struct cluster *cluster, int worker, int64_t rows_after);
+void cluster_disconnect(struct cluster *cluster, int worker);
+void cluster_send(struct cluster *cluster, int worker, Rb__ToWorker *message);
+
+/* Take events until condition(cluster, argument); fails the test after a minute. */
+void cluster_until(struct cluster *cluster, bool (*condition)(struct cluster *, int64_t),
+                   int64_t argument, const char *what);
+void cluster_until_step(struct cluster *cluster, int64_t step);
+
+/* Orders for configuration `number` to those who are to be its members.  restore: what all of them
+ * load when nobody has state; NULL: nothing. */
+void cluster_configure(struct cluster *cluster, uint32_t number, const int *members, int n,
+                       const char *restore);
+void cluster_go(struct cluster *cluster, int worker, uint32_t number);
+void cluster_abandon(struct cluster *cluster, int worker, uint32_t number);
+void cluster_until_ready(struct cluster *cluster, uint32_t number, const int *members, int n);
+void cluster_until_flipped(struct cluster *cluster, uint32_t number, const int *members, int n);
+
+/* All of the above: a new configuration with these members; leavers are dismissed. */
+void cluster_move(struct cluster *cluster, const int *members, int n, const char *restore);
+/* Spawn `n` workers and start. */
+void cluster_start(struct cluster *cluster, int n, const char *restore);
+/* Grow or shrink to `n`: keeps the lowest ranks. */
+void cluster_resize(struct cluster *cluster, int n);
+
+void cluster_kill(struct cluster *cluster, int worker);
+/* After a kill: the survivors go on in a configuration of their own. */
+void cluster_recover(struct cluster *cluster);
+void cluster_leave(struct cluster *cluster, int worker, const char *folder, int code);
+uint64_t cluster_save(struct cluster *cluster, int worker, const char *folder, bool export_only);
+/* The outcome of a request, as an index into workers[worker].saved. */
+int cluster_until_saved(struct cluster *cluster, int worker, uint64_t request);
+
+/* Wait for the end and dismiss everyone.  ret_digest: of the final checkpoint, all files. */
+void cluster_finish(struct cluster *cluster, char ret_digest[33]);
+void cluster_digest(const char *folder, char ret_digest[33]);
+
+#endif

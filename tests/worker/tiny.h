@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A small job built by hand, so that these tests need no graph and no planner's compiler.
+ *
+ * features [b, 8] > MatMul + bias > Relu > Dropout > MatMul + bias > CrossEntropy, and its
+ * gradient; the mean of the hidden layer goes to a running statistic; a FIXED variable is carried
+ * along. */
+#ifndef RB_TESTS_WORKER_TINY_H
+#define RB_TESTS_WORKER_TINY_H
+
+#include "plan.pb-c.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct tiny_options {
+    int64_t samples, eval_samples; /* eval 0: none */
+    int64_t global_batch, micro_batch, steps, hidden, eval_every;
+    bool sgd, no_momentum;
+    double clip_norm;
+    double bad_feature; /* not 0: the first sample of the data holds this value */
+    bool no_targets;    /* every target is the ignored one */
+};
+
+enum { TINY_INPUTS = 8, TINY_CLASSES = 4 };
+
+/* The message, with paths into `folder`; free with rb__model__free_unpacked. */
+Rb__Model *tiny_model(const char *folder, const struct tiny_options *options);
+
+/* Write FOLDER/model, weights.safetensors, data (features.npy, targets.npy, eval-...) and the plans
+ * FOLDER/plan.1 .. plan.N. */
+void tiny_write(const char *folder, const struct tiny_options *options, uint32_t ranks);
+
+/* The plan as the planner makes it: runs that differ by at most one. */
+Rb__Plan *tiny_plan(const Rb__Model *model, uint32_t ranks);
+
+#endif
