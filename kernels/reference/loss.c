@@ -32,7 +32,7 @@ static void cross_entropy(const struct rb_call *call, const void *const *in, voi
             sum += exp((double)x[i * at.inner] - most);
             total += (double)x[i * at.inner];
         }
-        lse = most + log(sum);
+        lse = grad ? (double)((const float *)in[2])[r] : most + log(sum);
         for (int64_t i = 0; grad && i < at.n; i++) {
             double p = exp((double)x[i * at.inner] - lse);
             double wanted = smoothing / n + (i == target ? 1 - smoothing : 0);
