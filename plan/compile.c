@@ -9,6 +9,7 @@
 #include "plan/initial.h"
 #include "plan/job.h"
 #include "plan/lower.h"
+#include "plan/summary.h"
 #include "proto/spec.h"
 
 #include <inttypes.h>
@@ -101,6 +102,10 @@ static int open_all(struct compile *compile)
         return rb_why_add(compile->why, err, "spec.model.onnx");
     compile->seq_len = sequence_length(data->train, &compile->info);
     err = open_source(compile, "spec.data.train", data->train, compile->seq_len, &compile->train);
+    if (!err && !compile->seq_len) /* a symbolic second axis is as long as the samples */
+        compile->seq_len = rb_source_info(compile->train)->features.rank > 0
+                               ? rb_source_info(compile->train)->features.dim[0]
+                               : 0;
     if (!err && data->eval)
         err = open_source(compile, "spec.data.eval", data->eval,
                           data->eval->has_seq_len ? data->eval->seq_len : compile->seq_len,
@@ -326,61 +331,6 @@ static int finish(struct compile *compile, struct rb_buffer *weights)
     return err;
 }
 
-static int64_t count_parameters(const Rb__Model *model, int *ret_variables)
-{
-    int64_t parameters = 0;
-
-    *ret_variables = 0;
-    for (size_t i = 0; i < model->n_variables; i++)
-        if (model->variables[i]->role == RB__VARIABLE__ROLE__TRAINED) {
-            parameters += (int64_t)model->variables[i]->elements;
-            ++*ret_variables;
-        }
-    return parameters;
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-/* "gpt.onnx: 3.3 M parameters in 53 variables" */
-static int describe(const char *onnx, const Rb__Model *model, struct rb_compiled *compiled)
-{
-    static const char *const units[] = {"", " k", " M", " G"};
-    int variables;
-    size_t unit = 0;
-    double shown;
-
-    compiled->parameters = count_parameters(model, &variables);
-    for (shown = (double)compiled->parameters; shown >= 1000 && unit + 1 < RB_COUNT(units);
-         shown /= 1000)
-        unit++;
-    return snprintf(compiled->summary, sizeof(compiled->summary),
-                    "%.120s: %.*f%s parameters in %d variables", base_name(onnx), unit ? 1 : 0,
-                    shown, units[unit], variables);
-}
-
-static void summarise(const struct compile *compile, struct rb_compiled *compiled)
-{
-    const Rb__Model *model = compile->model;
-    int64_t whole = model->global_batch / model->micro_batch;
-    int64_t rest = model->global_batch % model->micro_batch;
-    int at = describe(compile->spec->model->onnx, model, compiled);
-    size_t room = sizeof(compiled->summary);
-
-    compiled->microbatches = (uint32_t)(whole + (rest != 0));
-    if (at < 0 || (size_t)at >= room)
-        return;
-    at += snprintf(compiled->summary + at, room - (size_t)at,
-                   ", batch %" PRId64 " as %" PRId64 " x %" PRId64, model->global_batch, whole,
-                   model->micro_batch);
-    if (rest && (size_t)at < room)
-        snprintf(compiled->summary + at, room - (size_t)at, " + %" PRId64, rest);
-}
-
 static int compile_all(struct compile *compile, const char *numeric_class,
                        struct rb_buffer *weights)
 {
@@ -408,8 +358,8 @@ int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compil
     if (err) {
         rb_buffer_done(&compiled.weights);
     } else {
-        summarise(&compile, &compiled);
         compiled.model = RB_TAKE(compile.model);
+        rb_summary_write(spec->model->onnx, &compiled);
         *ret_compiled = compiled;
     }
     done(&compile);

@@ -6,6 +6,7 @@
 #include "plan/compile.h"
 #include "plan/initial.h"
 #include "plan/lower.h"
+#include "plan/summary.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -55,21 +56,6 @@ static int lower(const struct rb_graph *graph, struct rb_compiled *compiled, str
     return err ? err : rb_initial_weights(graph, compiled->model, NULL, &compiled->weights, why);
 }
 
-static void describe(const char *path, struct rb_compiled *compiled)
-{
-    const Rb__Model *model = compiled->model;
-    int variables = 0;
-
-    for (size_t i = 0; i < model->n_variables; i++)
-        if (model->variables[i]->role == RB__VARIABLE__ROLE__TRAINED) {
-            compiled->parameters += (int64_t)model->variables[i]->elements;
-            variables++;
-        }
-    snprintf(compiled->summary, sizeof(compiled->summary),
-             "%.120s: %" PRId64 " parameters in %d variables", path, compiled->parameters,
-             variables);
-}
-
 int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
                        struct rb_why *why)
 {
@@ -87,7 +73,7 @@ int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled 
     if (err) {
         rb_compiled_done(&compiled);
     } else {
-        describe(onnx_path, &compiled);
+        rb_summary_write(onnx_path, &compiled);
         *ret_compiled = compiled;
     }
     rb_graph_free(graph);

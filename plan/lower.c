@@ -7,6 +7,7 @@
  */
 #include "plan/lower.h"
 #include "base/arena.h"
+#include "plan/constants.h"
 #include "plan/memory.h"
 
 #include <stdlib.h>
@@ -82,52 +83,6 @@ static uint64_t find_variable(struct lower *lower, const struct rb_value *value)
     return 0;
 }
 
-static uint64_t bytes_of(const Rb__Tensor *tensor)
-{
-    uint64_t bytes = rb_dtype_size((enum rb_dtype)tensor->dtype);
-
-    for (size_t i = 0; i < tensor->n_dims; i++)
-        bytes *= (uint64_t)tensor->dims[i];
-    return bytes;
-}
-
-static bool find_constant(const Rb__Model *model, const Rb__Program *program, const void *data,
-                          uint64_t bytes, uint64_t *ret_offset)
-{
-    for (size_t i = 0; i < program->n_tensors; i++) {
-        const Rb__Tensor *tensor = program->tensors[i];
-
-        if (tensor->space == RB__TENSOR__SPACE__CONSTANT && bytes_of(tensor) == bytes &&
-            !memcmp(model->constants.data + tensor->offset, data, bytes)) {
-            *ret_offset = tensor->offset;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Where the constant lies; equal ones lie once, in whatever program they were met first. */
-static uint64_t place_constant(struct lower *lower, const struct rb_value *value)
-{
-    Rb__Model *model = lower->model;
-    uint64_t bytes = (uint64_t)rb_tensor_elements(&value->type) * rb_dtype_size(value->type.dtype);
-    uint64_t offset = 0, end;
-
-    if (!bytes || find_constant(model, lower->program, value->data, bytes, &offset))
-        return offset;
-    for (size_t i = 0; i < model->n_programs; i++)
-        if (find_constant(model, model->programs[i], value->data, bytes, &offset))
-            return offset;
-    offset = (model->constants.len + RB_MEMORY_ALIGN - 1) / RB_MEMORY_ALIGN * RB_MEMORY_ALIGN;
-    end = offset + bytes;
-    model->constants.data = rb_realloc(model->constants.data, end);
-    memset(model->constants.data + model->constants.len, 0, offset - model->constants.len);
-    memcpy(model->constants.data + offset, value->data, bytes);
-    model->constants.len = end;
-    model->has_constants = 1;
-    return offset;
-}
-
 static Rb__Tensor *new_tensor(struct lower *lower, const struct rb_value *value)
 {
     const struct rb_value *root = lower->root[value->id];
@@ -155,7 +110,9 @@ static Rb__Tensor *new_tensor(struct lower *lower, const struct rb_value *value)
         break;
     case RB_VALUE_CONST:
         tensor->space = RB__TENSOR__SPACE__CONSTANT;
-        tensor->offset = place_constant(lower, root);
+        tensor->offset = rb_constants_place(lower->model, lower->program, root->data,
+                                            (uint64_t)rb_tensor_elements(&root->type) *
+                                                rb_dtype_size(root->type.dtype));
         break;
     }
     return tensor;
