@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Files that nobody has to trust: every one is refused with a sentence, none crashes. */
+#include "base/file.h"
+#include "graph/models.h"
+#include "tests/graph/help.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static int open_bytes(const struct rb_buffer *bytes, struct rb_why *why)
+{
+    struct rb_onnx *model = NULL;
+    int err = rb_onnx_open_bytes(bytes->data, bytes->size, &model, why);
+
+    rb_onnx_close(model);
+    return err;
+}
+
+static void start(struct rb_writer *w)
+{
+    rb_writer_init(w, "test", 1);
+    rb_writer_input(w, "x", RB_F32, 2, (int64_t[]){-1, 4});
+    rb_writer_output(w, "y", 1, (int64_t[]){-1});
+}
+
+/* ---- The wire
+ * -------------------------------------------------------------------------------------- */
+
+/* Put `bytes` into a length-delimited field of a new message. */
+static void wrap(struct rb_buffer *bytes, int field)
+{
+    struct rb_buffer outer = {0};
+    size_t size = bytes->size;
+
+    rb_buffer_add(&outer, &(char){(char)(field << 3 | 2)}, 1);
+    for (; size > 0x7f; size >>= 7)
+        rb_buffer_add(&outer, &(char){(char)(size | 0x80)}, 1);
+    rb_buffer_add(&outer, &(char){(char)size}, 1);
+    rb_buffer_add(&outer, bytes->data, bytes->size);
+    rb_buffer_done(bytes);
+    *bytes = outer;
+}
+
+/* Graph > node > attribute > graph > ... */
+static void depth_bomb(void **state)
+{
+    struct rb_buffer bytes = {0};
+    struct rb_why why = {0};
+
+    for (int i = 0; i < 3000; i++) {
+        wrap(&bytes, 6); /* AttributeProto.g */
+        wrap(&bytes, 5); /* NodeProto.attribute */
+        wrap(&bytes, 1); /* GraphProto.node */
+    }
+    wrap(&bytes, 7); /* ModelProto.graph */
+    assert_int_equal(open_bytes(&bytes, &why), RB_ELIMIT);
+    assert_non_null(strstr(why.text, "nested too deep"));
+    rb_buffer_done(&bytes);
+}
+
+/* Sixteen MiB of empty nodes would unpack to 1.2 GiB. */
+static void amplification(void **state)
+{
+    struct rb_buffer bytes = {0};
+    struct rb_why why = {0};
+
+    for (int i = 0; i < 8 << 20; i++)
+        rb_buffer_add(&bytes, "\x0a\x00", 2);
+    wrap(&bytes, 7);
+    assert_int_equal(open_bytes(&bytes, &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "unpacks to more than"));
+    rb_buffer_done(&bytes);
+}
+
+static void truncated_anywhere(void **state)
+{
+    const char *const settings[] = {"inputs=3", "hidden=2", "depth=1", "classes=2"};
+    struct rb_buffer bytes = {0}, cut;
+    int opened = 0;
+
+    assert_int_equal(rb_models_new("mlp", settings, 4, &bytes, NULL), 0);
+    for (size_t size = 0; size < bytes.size; size++) {
+        struct rb_why why = {0};
+
+        cut = (struct rb_buffer){.data = malloc(size + 1), .size = size};
+        memcpy(cut.data, bytes.data, size);
+        if (open_bytes(&cut, &why) == 0)
+            opened++;
+        else
+            assert_true(strlen(why.text) > 10);
+        rb_buffer_done(&cut);
+    }
+    assert_int_equal(opened, 0); /* the opset stands last */
+    rb_buffer_done(&bytes);
+}
+
+/* Whatever one changed byte does, it does not crash; the sanitizers watch. */
+static void flipped_bytes(void **state)
+{
+    const char *const settings[] = {"vocab=3", "layers=1", "width=2", "heads=1", "seq=2"};
+    struct rb_import_options options = {.batch = 2, .train = true};
+    struct rb_buffer bytes = {0};
+    int imported = 0;
+
+    assert_int_equal(rb_models_new("gpt", settings, 5, &bytes, NULL), 0);
+    for (size_t i = 0; i < bytes.size; i++) {
+        struct rb_onnx *model = NULL;
+        struct rb_graph *graph = NULL;
+        struct rb_why why = {0};
+        char old = bytes.data[i];
+
+        bytes.data[i] ^= (char)(1 + i % 255);
+        if (!rb_onnx_open_bytes(bytes.data, bytes.size, &model, &why) &&
+            !rb_onnx_import(model, &options, &graph, &why))
+            imported++;
+        else
+            assert_true(strlen(why.text) > 0);
+        rb_graph_free(graph);
+        rb_onnx_close(model);
+        bytes.data[i] = old;
+    }
+    assert_in_range(imported, 1, bytes.size - 1);
+    rb_buffer_done(&bytes);
+}
+
+/* ---- Graphs
+ * ---------------------------------------------------------------------------------------- */
+
+static void unknown_operator(void **state)
+{
+    struct rb_writer w;
+
+    start(&w);
+    rb_writer_node(&w, "Frobnicate", "y", "x", NULL);
+    expect_refusal(&w, 1, RB_EUNSUPPORTED,
+                   "node 'y' (Frobnicate, opset 17): this operator is not supported");
+}
+
+static void unknown_value(void **state)
+{
+    struct rb_writer w;
+
+    start(&w);
+    rb_writer_node(&w, "Add", "y", "x", "nothing", NULL);
+    expect_refusal(&w, 1, RB_EINVAL, "node 'y' (Add, opset 17): input 1 ('nothing') is made by no");
+}
+
+static void cycle(void **state)
+{
+    struct rb_writer w;
+
+    start(&w);
+    rb_writer_node(&w, "Add", "a", "x", "y", NULL);
+    rb_writer_node(&w, "Relu", "y", "a", NULL);
+    expect_refusal(&w, 1, RB_EINVAL, "cycle");
+}
+
+static void two_values_by_one_name(void **state)
+{
+    struct rb_writer w;
+
+    start(&w);
+    rb_writer_node(&w, "Relu", "y", "x", NULL);
+    rb_writer_node(&w, "Relu", "y", "x", NULL);
+    expect_refusal(&w, 1, RB_EINVAL, "a second value by the name 'y'");
+    start(&w);
+    rb_writer_weight(&w, "w", 1, (int64_t[]){4}, RB_INIT_ONE, 0);
+    rb_writer_weight(&w, "w", 1, (int64_t[]){4}, RB_INIT_ONE, 0);
+    rb_writer_node(&w, "Add", "y", "x", "w", NULL);
+    expect_refusal(&w, 1, RB_EINVAL, "two initializers by the name 'w'");
+}
+
+static void wrong_attribute_type(void **state)
+{
+    struct rb_writer w;
+
+    start(&w);
+    rb_writer_node(&w, "Softmax", "y", "x", NULL);
+    rb_writer_float(&w, "axis", 1);
+    expect_refusal(&w, 1, RB_EINVAL, "attribute 'axis' is not an integer");
+}
+
+static void missing_inputs(void **state)
+{
+    static const char *const ops[] = {"Add",
+                                      "Pow",
+                                      "Where",
+                                      "Clip",
+                                      "MatMul",
+                                      "Gemm",
+                                      "Conv",
+                                      "Range",
+                                      "Gather",
+                                      "Reshape",
+                                      "Unsqueeze",
+                                      "BatchNormalization",
+                                      "LayerNormalization",
+                                      "Split",
+                                      "Concat",
+                                      "MaxPool",
+                                      "Slice"};
+    struct rb_graph *graph = NULL;
+    struct rb_writer w;
+
+    for (size_t i = 0; i < RB_COUNT(ops); i++) {
+        struct rb_why why = {0};
+
+        start(&w);
+        rb_writer_node(&w, ops[i], "y", "", "", NULL);
+        assert_int_not_equal(import_batch(&w, 1, &graph, &why), 0);
+        assert_non_null(strstr(why.text, ops[i]));
+        rb_writer_done(&w);
+    }
+}
+
+static void expect_reshape(const int64_t *shape, int n, const char *want)
+{
+    struct rb_writer w;
+
+    start(&w);
+    rb_writer_node(&w, "Reshape", "y", "x", rb_writer_constant_ints(&w, "shape", n, shape), NULL);
+    expect_refusal(&w, 2, n > 8 ? RB_EUNSUPPORTED : RB_EINVAL, want);
+}
+
+static void hostile_shapes(void **state)
+{
+    expect_reshape((int64_t[]){-2}, 1, "axis 0 has the size -2");
+    expect_reshape((int64_t[]){-1, -1}, 2, "axis 1 has the size -1");
+    expect_reshape((int64_t[]){INT64_MAX, INT64_MAX}, 2, "too many elements");
+    expect_reshape((int64_t[]){3, -1}, 2, "do not divide");
+    expect_reshape((int64_t[]){0, 0, 0}, 3, "a 0 at axis 2");
+    expect_reshape((int64_t[]){1, 1, 1, 1, 1, 1, 1, 1, 1}, 9, "9 axes; the most is 8");
+    expect_reshape((int64_t[]){7}, 1, "cannot become");
+}
+
+static void hostile_initializers(void **state)
+{
+    struct rb_writer w;
+
+    start(&w);
+    rb_writer_weight(&w, "w", 1, (int64_t[]){4}, RB_INIT_ONE, 0);
+    w.graph.initializer[0]->dims[0] = 5;
+    rb_writer_node(&w, "Add", "y", "x", "w", NULL);
+    expect_refusal(&w, 1, RB_EINVAL, "initializer 'w': 16 bytes of data, its shape needs 20");
+    start(&w);
+    rb_writer_weight(&w, "w", 2, (int64_t[]){2, 2}, RB_INIT_ONE, 0);
+    w.graph.initializer[0]->dims[0] = w.graph.initializer[0]->dims[1] = INT64_C(1) << 40;
+    rb_writer_node(&w, "Add", "y", "x", "w", NULL);
+    expect_refusal(&w, 1, RB_ELIMIT, "initializer 'w'");
+    start(&w);
+    rb_writer_weight(&w, "w", 1, (int64_t[]){4}, RB_INIT_ONE, 0);
+    w.graph.initializer[0]->dims[0] = -4;
+    rb_writer_node(&w, "Add", "y", "x", "w", NULL);
+    expect_refusal(&w, 1, RB_EINVAL, "axis 0 has the size -4");
+    start(&w);
+    rb_writer_weight(&w, "w", 1, (int64_t[]){4}, RB_INIT_ONE, 0);
+    w.graph.initializer[0]->data_type = 8; /* strings */
+    rb_writer_node(&w, "Add", "y", "x", "w", NULL);
+    expect_refusal(&w, 1, RB_EUNSUPPORTED, "element type 8");
+}
+
+static void large_numbers(void **state)
+{
+    struct rb_writer w;
+
+    start(&w);
+    rb_writer_node(&w, "Expand", "y", "x",
+                   rb_writer_constant_ints(&w, "shape", 3, (int64_t[]){INT64_MAX, 1, 4}), NULL);
+    expect_refusal(&w, 1, RB_ELIMIT, "2^46");
+    start(&w);
+    rb_writer_node(&w, "ConstantOfShape", "c",
+                   rb_writer_constant_ints(&w, "shape", 2, (int64_t[]){INT64_MAX, 4}), NULL);
+    rb_writer_node(&w, "Add", "y", "x", "c", NULL);
+    expect_refusal(&w, 1, RB_ELIMIT, "2^46");
+    start(&w);
+    rb_writer_node(&w, "Trilu", "y", "x",
+                   rb_writer_constant_ints(&w, "k", 1, (int64_t[]){INT64_MIN}), NULL);
+    expect_text(&w, 1,
+                "input in:x : float32[1,4]\n"
+                "%1 = Trilu(in:x) {upper 1, k -1} : float32[1,4]\noutput %1\n");
+    start(&w);
+    rb_writer_node(&w, "Range", "y", rb_writer_constant_float(&w, "a", 0),
+                   rb_writer_constant_float(&w, "b", 1e30F), rb_writer_constant_float(&w, "c", 1),
+                   NULL);
+    expect_refusal(&w, 1, RB_EUNSUPPORTED, "a range of 1e+30 numbers");
+    start(&w);
+    rb_writer_node(&w, "Div", "y", rb_writer_constant_ints(&w, "a", 1, (int64_t[]){INT64_MIN}),
+                   rb_writer_constant_ints(&w, "b", 1, (int64_t[]){0}), NULL);
+    expect_refusal(&w, 1, RB_EINVAL, "division of an integer by zero");
+}
+
+static void hostile_names_in_messages(void **state)
+{
+    struct rb_writer w;
+    char name[300];
+
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    memcpy(name, "x\n\x1b[31m", 7);
+    start(&w);
+    rb_writer_node(&w, name, name, "x", NULL);
+    w.graph.output[0]->name = name;
+    expect_refusal(&w, 1, RB_EUNSUPPORTED, "node 'x??[31m");
+}
+
+/* ---- Files
+ * ----------------------------------------------------------------------------------------- */
+
+struct folder {
+    char path[64], model[96], data[96];
+};
+
+static void make_folder(struct folder *folder)
+{
+    strcpy(folder->path, "/tmp/rubato-graph-XXXXXX");
+    assert_non_null(mkdtemp(folder->path));
+    snprintf(folder->model, sizeof folder->model, "%s/m.onnx", folder->path);
+    snprintf(folder->data, sizeof folder->data, "%s/m.data", folder->path);
+}
+
+/* y = x + w, w's contents at `location`. */
+static int import_external(const struct folder *folder, const char *location, const char *offset,
+                           struct rb_why *why)
+{
+    Onnx__StringStringEntryProto entries[2] = {ONNX__STRING_STRING_ENTRY_PROTO__INIT,
+                                               ONNX__STRING_STRING_ENTRY_PROTO__INIT};
+    Onnx__StringStringEntryProto *list[2] = {&entries[0], &entries[1]};
+    struct rb_import_options options = {.batch = 1};
+    struct rb_buffer bytes = {0};
+    struct rb_onnx *model = NULL;
+    struct rb_graph *graph = NULL;
+    Onnx__TensorProto *tensor;
+    struct rb_writer w;
+    int err;
+
+    start(&w);
+    rb_writer_weight(&w, "w", 1, (int64_t[]){4}, RB_INIT_ONE, 0);
+    rb_writer_node(&w, "Add", "y", "x", "w", NULL);
+    tensor = w.graph.initializer[0];
+    tensor->has_raw_data = 0;
+    tensor->has_data_location = 1;
+    tensor->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+    entries[0].key = (char *)(uintptr_t) "location";
+    entries[0].value = (char *)(uintptr_t)location;
+    entries[1].key = (char *)(uintptr_t) "offset";
+    entries[1].value = (char *)(uintptr_t)offset;
+    tensor->n_external_data = 2;
+    tensor->external_data = list;
+    assert_int_equal(rb_writer_finish(&w, &bytes, why), 0);
+    rb_writer_done(&w);
+    assert_int_equal(rb_file_write(folder->model, bytes.data, bytes.size, why), 0);
+    rb_buffer_done(&bytes);
+    err = rb_onnx_open(folder->model, 0, &model, why);
+    if (!err)
+        err = rb_onnx_import(model, &options, &graph, why);
+    rb_onnx_close(model);
+    if (!err)
+        assert_memory_equal(graph->values[1]->data, ((float[]){1, 2, 3, 4}), 16);
+    rb_graph_free(graph);
+    return err;
+}
+
+static void external_data(void **state)
+{
+    struct rb_why why = {0};
+    struct folder folder;
+    char link[96];
+
+    make_folder(&folder);
+    snprintf(link, sizeof link, "%s/link", folder.path);
+    assert_int_equal(rb_file_write(folder.data, ((float[]){0, 1, 2, 3, 4}), 20, &why), 0);
+    assert_int_equal(symlink("m.data", link), 0);
+    assert_int_equal(import_external(&folder, "m.data", "4", &why), 0);
+    assert_int_equal(import_external(&folder, "m.data", "8", &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "lie outside"));
+    assert_int_equal(import_external(&folder, "m.data", "-4", &why), RB_EINVAL);
+    assert_int_equal(import_external(&folder, "m.data", "18446744073709551615", &why), RB_EINVAL);
+    assert_int_equal(import_external(&folder, folder.data, "4", &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "right beside the model"));
+    assert_int_equal(import_external(&folder, "../m.data", "4", &why), RB_EINVAL);
+    assert_int_equal(import_external(&folder, "..", "0", &why), RB_EINVAL);
+    assert_int_equal(import_external(&folder, "link", "4", &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "symbolic link"));
+    assert_int_equal(import_external(&folder, "none", "4", &why), RB_ENOTFOUND);
+    assert_int_equal(rb_file_remove(folder.path, &why), 0);
+}
+
+static void files(void **state)
+{
+    struct rb_onnx *model = NULL;
+    struct rb_why why = {0};
+    struct folder folder;
+
+    make_folder(&folder);
+    assert_int_equal(rb_onnx_open(folder.model, 0, &model, &why), RB_ENOTFOUND);
+    assert_non_null(strstr(why.text, folder.model));
+    assert_int_equal(rb_onnx_open(folder.path, 0, &model, &why), RB_EINVAL);
+    assert_int_equal(rb_file_write(folder.model, "hello, world", 12, &why), 0);
+    assert_int_equal(rb_onnx_open(folder.model, 0, &model, &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "no ONNX model"));
+    assert_int_equal(rb_onnx_open(folder.model, 5, &model, &why), RB_ELIMIT);
+    assert_null(model);
+    assert_int_equal(rb_file_remove(folder.path, &why), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(depth_bomb),
+        cmocka_unit_test(amplification),
+        cmocka_unit_test(truncated_anywhere),
+        cmocka_unit_test(flipped_bytes),
+        cmocka_unit_test(unknown_operator),
+        cmocka_unit_test(unknown_value),
+        cmocka_unit_test(cycle),
+        cmocka_unit_test(two_values_by_one_name),
+        cmocka_unit_test(wrong_attribute_type),
+        cmocka_unit_test(missing_inputs),
+        cmocka_unit_test(hostile_shapes),
+        cmocka_unit_test(hostile_initializers),
+        cmocka_unit_test(large_numbers),
+        cmocka_unit_test(hostile_names_in_messages),
+        cmocka_unit_test(external_data),
+        cmocka_unit_test(files),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

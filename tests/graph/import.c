@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Importing: whole models against golden text, and operators whose meaning changed with the opset.
+ */
+#include "base/file.h"
+#include "graph/models.h"
+#include "tests/graph/help.h"
+
+#include <stdio.h>
+
+/* ---- Generated models, as text ------------------------------------------------------------------
+ */
+
+static void golden(const char *file, const char *kind, const char *const *settings, int n,
+                   bool train)
+{
+    struct rb_import_options options = {.batch = 2, .train = train};
+    struct rb_buffer bytes = {0}, want = {0};
+    struct rb_onnx *model = NULL;
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    char *text;
+
+    assert_int_equal(rb_models_new(kind, settings, n, &bytes, &why), 0);
+    assert_int_equal(rb_onnx_open_bytes(bytes.data, bytes.size, &model, &why), 0);
+    assert_int_equal(rb_onnx_import(model, &options, &graph, &why), 0);
+    rb_onnx_close(model); /* the graph keeps what it borrows */
+    rb_buffer_done(&bytes);
+    text = take_text(graph);
+    if (getenv("RB_GOLDEN_WRITE"))
+        assert_int_equal(rb_file_write(file, text, strlen(text), &why), 0);
+    assert_int_equal(rb_file_read(file, 1 << 20, &want, &why), 0);
+    if (strcmp(text, want.data) != 0)
+        fail_msg("%s differs (RB_GOLDEN_WRITE=1 writes it anew); it is:\n%s", file, text);
+    free(text);
+    rb_buffer_done(&want);
+}
+
+static void gpt_train(void **state)
+{
+    const char *const settings[] = {"vocab=16", "layers=1", "width=8",
+                                    "heads=2",  "seq=4",    "dropout=0.1"};
+
+    golden(GOLDEN "/gpt-train.txt", "gpt", settings, 6, true);
+}
+
+static void gpt_eval(void **state)
+{
+    const char *const settings[] = {"vocab=16", "layers=1", "width=8",
+                                    "heads=2",  "seq=4",    "dropout=0.1"};
+
+    golden(GOLDEN "/gpt-eval.txt", "gpt", settings, 6, false);
+}
+
+static void mlp_train(void **state)
+{
+    const char *const settings[] = {"inputs=6", "hidden=5", "depth=2", "classes=3"};
+
+    golden(GOLDEN "/mlp-train.txt", "mlp", settings, 4, true);
+}
+
+static void cnn_train(void **state)
+{
+    const char *const settings[] = {"image=8", "channels=1", "batchnorm=1", "dropout=0.25"};
+
+    golden(GOLDEN "/cnn-train.txt", "cnn", settings, 4, true);
+}
+
+static void cnn_eval(void **state)
+{
+    const char *const settings[] = {"image=8", "channels=1", "batchnorm=1", "dropout=0.25"};
+
+    golden(GOLDEN "/cnn-eval.txt", "cnn", settings, 4, false);
+}
+
+/* ---- Normalising
+ * ---------------------------------------------------------------------------------- */
+
+static void start(struct rb_writer *w, int rank, const int64_t *dim)
+{
+    rb_writer_init(w, "test", 1);
+    rb_writer_input(w, "x", RB_F32, rank, dim);
+    rb_writer_output(w, "y", 1, (int64_t[]){-1});
+}
+
+static void views(void **state)
+{
+    struct rb_writer w;
+    const char *x;
+
+    start(&w, 3, (int64_t[]){-1, 1, 6});
+    x = rb_writer_node(&w, "Squeeze", "a", "x",
+                       rb_writer_constant_ints(&w, "axes", 1, (int64_t[]){-2}), NULL);
+    x = rb_writer_node(&w, "Identity", "b", x, NULL);
+    x = rb_writer_node(&w, "Unsqueeze", "c", x,
+                       rb_writer_constant_ints(&w, "fresh", 2, (int64_t[]){0, -1}), NULL);
+    x = rb_writer_node(&w, "Flatten", "d", x, NULL);
+    rb_writer_int(&w, "axis", -2);
+    rb_writer_node(&w, "Reshape", "y", x,
+                   rb_writer_constant_ints(&w, "shape", 3, (int64_t[]){0, 3, -1}), NULL);
+    expect_text(&w, 2,
+                "input in:x : float32[2,1,6]\n"
+                "%1 = Reshape(in:x) : float32[2,6]\n"
+                "%2 = Reshape(%1) : float32[1,2,6,1]\n"
+                "%3 = Reshape(%2) : float32[2,6]\n"
+                "%4 = Reshape(%3) : float32[2,3,2]\n"
+                "output %4\n");
+}
+
+static void gemm_writes_out_alpha_and_beta(void **state)
+{
+    struct rb_writer w;
+    const char *a, *b;
+
+    start(&w, 2, (int64_t[]){-1, 3});
+    a = rb_writer_weight(&w, "w", 2, (int64_t[]){3, 4}, RB_INIT_NORMAL, 1);
+    b = rb_writer_weight(&w, "b", 2, (int64_t[]){1, 4}, RB_INIT_NORMAL, 1);
+    rb_writer_node(&w, "Gemm", "y", "x", a, b, NULL);
+    rb_writer_float(&w, "alpha", 0.5F);
+    rb_writer_float(&w, "beta", 2);
+    expect_text(&w, 2,
+                "input in:x : float32[2,3]\n"
+                "weight w:w : float32[3,4]\n"
+                "weight w:b : float32[1,4]\n"
+                "%4 = Mul(w:b, 2) : float32[1,4]\n"
+                "%5 = MatMul(in:x, w:w) : float32[2,4]\n"
+                "%7 = Mul(%5, 0.5) : float32[2,4]\n"
+                "%8 = Add(%7, %4) : float32[2,4]\n"
+                "output %8\n");
+}
+
+static void matmul_of_vectors(void **state)
+{
+    struct rb_writer w;
+
+    start(&w, 3, (int64_t[]){-1, 5, 3});
+    rb_writer_node(&w, "MatMul", "y", "x",
+                   rb_writer_weight(&w, "w", 1, (int64_t[]){3}, RB_INIT_NORMAL, 1), NULL);
+    expect_text(&w, 2,
+                "input in:x : float32[2,5,3]\n"
+                "weight w:w : float32[3]\n"
+                "%2 = Reshape(w:w) : float32[3,1]\n"
+                "%3 = MatMul(in:x, %2) : float32[2,5,1]\n"
+                "%4 = Reshape(%3) : float32[2,5]\n"
+                "output %4\n");
+}
+
+static void same_padding(void **state)
+{
+    struct rb_writer w;
+    Onnx__AttributeProto *pad;
+
+    start(&w, 4, (int64_t[]){-1, 1, 5, 6});
+    rb_writer_node(&w, "Conv", "y", "x",
+                   rb_writer_weight(&w, "w", 4, (int64_t[]){2, 1, 3, 3}, RB_INIT_NORMAL, 1), NULL);
+    rb_writer_ints(&w, "strides", 2, (int64_t[]){2, 2});
+    rb_writer_int(&w, "auto_pad", 0);
+    pad = w.graph.node[0]->attribute[1];
+    pad->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING;
+    pad->has_s = 1;
+    pad->s = (ProtobufCBinaryData){.len = 10, .data = (uint8_t *)(uintptr_t) "SAME_LOWER"};
+    expect_text(&w, 1,
+                "input in:x : float32[1,1,5,6]\n"
+                "weight w:w : float32[2,1,3,3]\n"
+                "%2 = Conv(in:x, w:w) {strides 2 2, pads 1 1 1 0, dilations 1 1, group 1} : "
+                "float32[1,2,3,3]\n"
+                "output %2\n");
+}
+
+static void slices_follow_numpy(void **state)
+{
+    struct rb_writer w;
+
+    start(&w, 2, (int64_t[]){-1, 10});
+    rb_writer_node(&w, "Slice", "y", "x", rb_writer_constant_ints(&w, "starts", 1, (int64_t[]){-1}),
+                   rb_writer_constant_ints(&w, "ends", 1, (int64_t[]){INT64_MIN}),
+                   rb_writer_constant_ints(&w, "axes", 1, (int64_t[]){-1}),
+                   rb_writer_constant_ints(&w, "steps", 1, (int64_t[]){-4}), NULL);
+    expect_text(&w, 2,
+                "input in:x : float32[2,10]\n"
+                "%1 = Slice(in:x) {starts 0 9, steps 1 -4} : float32[2,3]\n"
+                "output %1\n");
+}
+
+/* The same file under another opset. */
+static int import_as(struct rb_writer *w, int64_t opset, char **ret_text, struct rb_why *why)
+{
+    struct rb_import_options options = {.batch = 2};
+    struct rb_buffer bytes = {0}, changed = {0};
+    Onnx__ModelProto *proto;
+    struct rb_onnx *model = NULL;
+    struct rb_graph *graph = NULL;
+    int err;
+
+    assert_int_equal(rb_writer_finish(w, &bytes, why), 0);
+    proto = onnx__model_proto__unpack(NULL, bytes.size, (uint8_t *)bytes.data);
+    proto->opset_import[0]->version = opset;
+    changed.size = onnx__model_proto__get_packed_size(proto);
+    changed.data = malloc(changed.size);
+    onnx__model_proto__pack(proto, (uint8_t *)changed.data);
+    onnx__model_proto__free_unpacked(proto, NULL);
+    err = rb_onnx_open_bytes(changed.data, changed.size, &model, why);
+    if (!err)
+        err = rb_onnx_import(model, &options, &graph, why);
+    if (!err)
+        *ret_text = take_text(graph);
+    rb_onnx_close(model);
+    rb_buffer_done(&bytes);
+    rb_buffer_done(&changed);
+    return err;
+}
+
+static void softmax_saw_a_matrix_before_13(void **state)
+{
+    struct rb_why why = {0};
+    struct rb_writer w;
+    char *text;
+
+    start(&w, 3, (int64_t[]){-1, 3, 4});
+    rb_writer_node(&w, "Softmax", "y", "x", NULL);
+    assert_int_equal(import_as(&w, 12, &text, &why), 0);
+    assert_string_equal(text, "input in:x : float32[2,3,4]\n"
+                              "%1 = Reshape(in:x) : float32[2,12]\n"
+                              "%2 = Softmax(%1) {axis 1} : float32[2,12]\n"
+                              "%3 = Reshape(%2) : float32[2,3,4]\n"
+                              "output %3\n");
+    free(text);
+    assert_int_equal(import_as(&w, 13, &text, &why), 0);
+    assert_string_equal(text, "input in:x : float32[2,3,4]\n"
+                              "%1 = Softmax(in:x) {axis 2} : float32[2,3,4]\n"
+                              "output %1\n");
+    free(text);
+    rb_writer_done(&w);
+}
+
+static void axes_moved_from_attribute_to_input(void **state)
+{
+    static const char want[] = "input in:x : float32[2,3,4]\n"
+                               "%1 = ReduceMean(in:x) {axes 1} : float32[2,1,4]\n"
+                               "output %1\n";
+    struct rb_why why = {0};
+    struct rb_writer w;
+    char *text;
+
+    start(&w, 3, (int64_t[]){-1, 3, 4});
+    rb_writer_node(&w, "ReduceMean", "y", "x", NULL);
+    rb_writer_ints(&w, "axes", 1, (int64_t[]){-2});
+    assert_int_equal(import_as(&w, 17, &text, &why), 0);
+    assert_string_equal(text, want);
+    free(text);
+    rb_writer_done(&w);
+    start(&w, 3, (int64_t[]){-1, 3, 4});
+    rb_writer_node(&w, "ReduceMean", "y", "x",
+                   rb_writer_constant_ints(&w, "axes", 1, (int64_t[]){-2}), NULL);
+    assert_int_equal(import_as(&w, 18, &text, &why), 0);
+    assert_string_equal(text, want);
+    free(text);
+    rb_writer_done(&w);
+}
+
+static void opsets_out_of_range_are_named(void **state)
+{
+    struct rb_why why = {0};
+    struct rb_writer w;
+    char *text;
+
+    start(&w, 1, (int64_t[]){-1});
+    rb_writer_node(&w, "Relu", "y", "x", NULL);
+    assert_int_equal(import_as(&w, 10, &text, &why), RB_EUNSUPPORTED);
+    assert_non_null(strstr(why.text, "opset 10; 11 to 23 are supported"));
+    assert_int_equal(import_as(&w, 24, &text, &why), RB_EUNSUPPORTED);
+    assert_non_null(strstr(why.text, "opset 24"));
+    rb_writer_done(&w);
+}
+
+/* ---- Weights and buffers
+ * -------------------------------------------------------------------------- */
+
+static void masks_are_buffers_and_fold(void **state)
+{
+    struct rb_writer w;
+    const char *mask;
+
+    start(&w, 2, (int64_t[]){-1, 2});
+    mask = rb_writer_weight(&w, "mask", 1, (int64_t[]){2}, RB_INIT_ZERO, 0);
+    mask =
+        rb_writer_node(&w, "Equal", "masked", mask, rb_writer_constant_float(&w, "zero", 0), NULL);
+    rb_writer_node(&w, "Where", "y", mask, "x",
+                   rb_writer_weight(&w, "w", 1, (int64_t[]){2}, RB_INIT_ONE, 0), NULL);
+    expect_text(&w, 1,
+                "input in:x : float32[1,2]\n"
+                "buffer b:mask : float32[2]\n"
+                "weight w:w : float32[2]\n"
+                "const c:%3 : bool[2]\n"
+                "%4 = Where(c:%3, in:x, w:w) : float32[1,2]\n"
+                "output %4\n");
+}
+
+static void globs(void **state)
+{
+    const char *const freeze[] = {"a.*"}, *const buffers[] = {"*.table"};
+    struct rb_import_options options = {.batch = 1,
+                                        .train = true,
+                                        .freeze = freeze,
+                                        .n_freeze = 1,
+                                        .buffers = buffers,
+                                        .n_buffers = 1};
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+    const char *x;
+    char *text;
+
+    start(&w, 2, (int64_t[]){-1, 2});
+    x = rb_writer_node(&w, "Mul", "p", "x",
+                       rb_writer_weight(&w, "a.weight", 1, (int64_t[]){2}, RB_INIT_ONE, 0), NULL);
+    x = rb_writer_node(&w, "Mul", "q", x,
+                       rb_writer_weight(&w, "b.table", 1, (int64_t[]){2}, RB_INIT_ONE, 0), NULL);
+    rb_writer_node(&w, "Mul", "y", x,
+                   rb_writer_weight(&w, "b.weight", 1, (int64_t[]){2}, RB_INIT_ONE, 0), NULL);
+    assert_int_equal(import_options(&w, &options, &graph, &why), 0);
+    text = take_text(graph);
+    assert_string_equal(text, "input in:x : float32[1,2]\n"
+                              "weight w:a.weight : float32[2] frozen\n"
+                              "buffer b:b.table : float32[2]\n"
+                              "weight w:b.weight : float32[2]\n"
+                              "%4 = Mul(in:x, w:a.weight) : float32[1,2]\n"
+                              "%5 = Mul(%4, b:b.table) : float32[1,2]\n"
+                              "%6 = Mul(%5, w:b.weight) : float32[1,2]\n"
+                              "output %6\n");
+    free(text);
+    rb_writer_done(&w);
+}
+
+/* Running statistics know which output keeps them up to date; with scale and bias frozen they rest.
+ */
+static void statistics(void **state)
+{
+    const char *const settings[] = {"image=8", "channels=1", "batchnorm=1"};
+    const char *const freeze[] = {"c.1.*"};
+    struct rb_import_options options = {.batch = 2, .train = true, .freeze = freeze, .n_freeze = 1};
+    struct rb_buffer bytes = {0};
+    struct rb_onnx *model = NULL;
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    int n = 0;
+
+    assert_int_equal(rb_models_new("cnn", settings, 3, &bytes, &why), 0);
+    assert_int_equal(rb_onnx_open_bytes(bytes.data, bytes.size, &model, &why), 0);
+    assert_int_equal(rb_onnx_import(model, &options, &graph, &why), 0);
+    for (int i = 0; i < graph->n_values; i++) {
+        const struct rb_value *value = graph->values[i];
+        bool mean = strstr(value->name, "running_mean") != NULL;
+
+        assert_int_equal(value->id, i);
+        if (!mean && !strstr(value->name, "running_var"))
+            continue;
+        n++;
+        assert_int_equal(value->role, RB_VALUE_BUFFER);
+        assert_int_equal(value->statistic, strncmp(value->name, "c.1.", 4) != 0);
+        if (!value->statistic) {
+            assert_null(value->update);
+            continue;
+        }
+        assert_true(value->momentum == 0.9F);
+        assert_int_equal(value->update->maker->op, RB_OP_BATCH_NORM);
+        assert_int_equal(value->update->output, mean ? 1 : 2);
+    }
+    assert_int_equal(n, 6);
+    rb_graph_free(graph);
+    rb_onnx_close(model);
+    rb_buffer_done(&bytes);
+}
+
+/* ---- The batch
+ * ------------------------------------------------------------------------------------- */
+
+static void a_fixed_batch_must_match(void **state)
+{
+    struct rb_writer w;
+
+    start(&w, 2, (int64_t[]){16, 2});
+    rb_writer_node(&w, "Relu", "y", "x", NULL);
+    expect_refusal(&w, 4, RB_EINVAL,
+                   "input 'x': the model was exported for a batch of 16, not of 4");
+    start(&w, 2, (int64_t[]){16, 2});
+    rb_writer_node(&w, "Relu", "y", "x", NULL);
+    expect_text(&w, 16, "input in:x : float32[16,2]\n%1 = Relu(in:x) : float32[16,2]\noutput %1\n");
+    start(&w, 2, (int64_t[]){16, 2});
+    rb_writer_node(&w, "Relu", "y", "x", NULL);
+    expect_text(&w, 0, "input in:x : float32[16,2]\n%1 = Relu(in:x) : float32[16,2]\noutput %1\n");
+}
+
+static void a_symbolic_sequence_must_be_bound(void **state)
+{
+    struct rb_import_options options = {.batch = 2, .seq_len = 7};
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+
+    start(&w, 2, (int64_t[]){-1, -1});
+    w.graph.input[0]->type->tensor_type->shape->dim[1]->dim_param = (char *)(uintptr_t) "time";
+    rb_writer_node(&w, "Relu", "y", "x", NULL);
+    assert_int_equal(import_options(&w, &options, &graph, &why), 0);
+    assert_int_equal(graph->features->type.dim[0], 2);
+    assert_int_equal(graph->features->type.dim[1], 7);
+    rb_graph_free(graph);
+    expect_refusal(&w, 2, RB_EUNSUPPORTED, "input 'x': axis 1 is symbolic (time)");
+}
+
+static void info(void **state)
+{
+    struct rb_buffer bytes = {0};
+    struct rb_onnx_info info;
+    struct rb_onnx *model = NULL;
+    struct rb_why why = {0};
+
+    assert_int_equal(rb_models_new("mlp", NULL, 0, &bytes, &why), 0);
+    assert_int_equal(rb_onnx_open_bytes(bytes.data, bytes.size, &model, &why), 0);
+    assert_int_equal(rb_onnx_info(model, &info, &why), 0);
+    assert_int_equal(info.opset, 17);
+    assert_int_equal(info.ir_version, 8);
+    assert_string_equal(info.producer, "rubato");
+    assert_string_equal(info.input, "features");
+    assert_int_equal(info.n_nodes, 5);
+    assert_int_equal(info.n_initializers, 6);
+    assert_int_equal(info.input_type.rank, 2);
+    assert_int_equal(info.input_type.dim[0], -1);
+    assert_int_equal(info.input_type.dim[1], 784);
+    assert_int_equal(info.fixed_batch, 0);
+    rb_onnx_close(model);
+    rb_buffer_done(&bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gpt_train),
+        cmocka_unit_test(gpt_eval),
+        cmocka_unit_test(mlp_train),
+        cmocka_unit_test(cnn_train),
+        cmocka_unit_test(cnn_eval),
+        cmocka_unit_test(views),
+        cmocka_unit_test(gemm_writes_out_alpha_and_beta),
+        cmocka_unit_test(matmul_of_vectors),
+        cmocka_unit_test(same_padding),
+        cmocka_unit_test(slices_follow_numpy),
+        cmocka_unit_test(softmax_saw_a_matrix_before_13),
+        cmocka_unit_test(axes_moved_from_attribute_to_input),
+        cmocka_unit_test(opsets_out_of_range_are_named),
+        cmocka_unit_test(masks_are_buffers_and_fold),
+        cmocka_unit_test(globs),
+        cmocka_unit_test(statistics),
+        cmocka_unit_test(a_fixed_batch_must_match),
+        cmocka_unit_test(a_symbolic_sequence_must_be_bound),
+        cmocka_unit_test(info),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
