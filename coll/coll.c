@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static int check(const struct rb_group *group, struct rb_why *why)
@@ -89,6 +90,17 @@ void rb_coll_cancel(struct rb_coll *coll)
     (void)!write(coll->wake, &one, sizeof one);
 }
 
+/* A dead peer's last bytes may stand before its end, which TCP does not show until they are read.
+ * Once the group has failed nobody else reads them. */
+static void drain(int fd)
+{
+    char bytes[16384];
+
+    for (int i = 0; i < 256; i++)
+        if (recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) <= 0)
+            return;
+}
+
 bool rb_coll_lost(struct rb_coll *coll, int rank)
 {
     struct pollfd now = {.events = POLLRDHUP};
@@ -96,6 +108,8 @@ bool rb_coll_lost(struct rb_coll *coll, int rank)
     if (rank < 0 || rank >= coll->size || !coll->link[rank])
         return false;
     now.fd = coll->link[rank]->fd;
+    if (atomic_load(&coll->broken))
+        drain(now.fd);
     return atomic_load(&coll->link[rank]->ended) || poll(&now, 1, 0) > 0;
 }
 

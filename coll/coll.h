@@ -93,7 +93,8 @@ int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, s
 /* From any thread: pending and later calls return RB_ECANCELED. */
 void rb_coll_cancel(struct rb_coll *coll);
 
-/* Is the link to `rank` ended?  Looks without blocking; safe from any thread. */
+/* Is the link to `rank` ended?  Looks without blocking; safe from any thread.  Over TCP the end of
+ * a dead process shows behind what it sent: soon after a call has failed, perhaps not before. */
 bool rb_coll_lost(struct rb_coll *coll, int rank);
 
 uint64_t rb_coll_bytes_sent(const struct rb_coll *coll);

@@ -24,7 +24,7 @@ struct rb_coll {
 
     uint64_t spin_ns, spin_max_ns; /* how long to look before sleeping: progress.c adapts it */
 
-    int broken; /* the first error: what every later call returns */
+    atomic_int broken; /* the first error: what every later call returns */
     struct rb_why why;
 };
 

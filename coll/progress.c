@@ -30,7 +30,7 @@ int rb_progress_begin(struct rb_coll *coll, struct rb_why *why)
 
         lane->n_out = lane->n_in = lane->at_out = lane->at_in = 0;
     }
-    return coll->broken ? rb_why_set(why, coll->broken, "%s", coll->why.text) : 0;
+    return coll->broken ? rb_why_set(why, atomic_load(&coll->broken), "%s", coll->why.text) : 0;
 }
 
 void rb_progress_send(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
@@ -381,8 +381,8 @@ int rb_progress_run(struct rb_coll *coll, struct rb_why *why)
     int err = run(coll, &local);
 
     if (err) {
-        coll->broken = err;
         coll->why = local;
+        atomic_store(&coll->broken, err);
         rb_why_set(why, err, "%s", local.text);
     }
     return err;
