@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The door itself: kinds, memory, what is refused and how, and values that have no answer. */
+#include "kernels/device.h"
+#include "tests/kernels/case.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int open_device(void **state)
+{
+    return rb_device_open("cpu", 0, (struct rb_device **)state, NULL);
+}
+
+static int close_device(void **state)
+{
+    rb_device_close(*state);
+    return 0;
+}
+
+static void kinds_are_named(void **state)
+{
+    struct rb_device *device;
+    struct rb_why why;
+
+    (void)state;
+    assert_int_equal(rb_device_open("abacus", 0, &device, &why), RB_EUNSUPPORTED);
+    assert_non_null(strstr(why.text, "abacus"));
+    assert_non_null(strstr(rb_device_numeric_class("cpu"), "onednn-"));
+    assert_non_null(strstr(rb_device_numeric_class("cpu"), "threads=1"));
+    assert_ptr_equal(rb_device_numeric_class("cpu"), rb_device_numeric_class("cpu"));
+}
+
+static void memory_is_zeroed_and_aligned(void **state)
+{
+    static const size_t sizes[] = {0, 1, 100, 4096, 5000000};
+
+    for (size_t i = 0; i < RB_COUNT(sizes); i++) {
+        uint8_t *memory = rb_device_alloc(*state, sizes[i]);
+        size_t alignment = sizes[i] >= (2 << 20) ? 2 << 20 : 64;
+
+        assert_non_null(memory);
+        assert_int_equal((uintptr_t)memory % alignment, 0);
+        for (size_t k = 0; k < sizes[i]; k++)
+            if (memory[k] != 0)
+                fail_msg("byte %zu is not 0", k);
+        memset(memory, 0xff, sizes[i]);
+        rb_device_free(*state, memory);
+    }
+    assert_null(rb_device_alloc(*state, SIZE_MAX - 4096));
+    rb_device_free(*state, NULL);
+}
+
+static const struct {
+    const char *text;
+    int err;
+} refused[] = {
+    {"Add f32[2,3] f32[4] > f32[2,3]", RB_EINVAL},
+    {"Add f32[2,3] f32[2,3] > f32[3]", RB_EINVAL},
+    {"Add f32[2,3] i64[2,3] > f32[2,3]", RB_EINVAL},
+    {"Add f32[2] > f32[2]", RB_EINVAL},
+    {"Add f32[2] f32[2] f32[2] > f32[2]", RB_EINVAL},
+    {"Add f32[2] - > f32[2]", RB_EINVAL},
+    {"Add f32[2] f32[2] > f32[2] bogus=1", RB_EUNSUPPORTED},
+    {"Add f16[2] f16[2] > f16[2]", RB_EUNSUPPORTED},
+    {"Add f32[-1] f32[1] > f32[1]", RB_EINVAL},
+    {"Add f32[4294967296,4294967296] f32[1] > f32[4294967296,4294967296]", RB_EINVAL},
+    {"Add f32[0,4294967296,4294967296] f32[1] > f32[0,4294967296,4294967296]", RB_EINVAL},
+    {"Equal f32[2] f32[2] > f32[2]", RB_EINVAL},
+    {"Less bool[2] bool[2] > bool[2]", RB_EUNSUPPORTED},
+    {"Where f32[2] f32[2] f32[2] > f32[2]", RB_EINVAL},
+    {"Gelu f64[2] > f64[2]", RB_EUNSUPPORTED},
+    {"Cast f32[2] > f16[2]", RB_EUNSUPPORTED},
+    {"Cast f32[2] > f32[3]", RB_EINVAL},
+    {"Reshape f32[2] > f32[3]", RB_EINVAL},
+    {"Transpose f32[2,3] > f32[3,2] perm=1,1", RB_EINVAL},
+    {"Transpose f32[2,3] > f32[3,2] perm=1,2", RB_EINVAL},
+    {"Transpose f32[2,3] > f32[3,2] perm=1", RB_EINVAL},
+    {"Transpose f32[2,3] > f32[3,2]", RB_EINVAL},
+    {"Expand f32[2] > f32[3]", RB_EINVAL},
+    {"Concat f32[2] f32[3] > f32[6] axis=0", RB_EINVAL},
+    {"Concat f32[2,2] f32[2,3] > f32[4,2] axis=0", RB_EINVAL},
+    {"Concat f32[2] f32[3] > f32[5] axis=1", RB_EINVAL},
+    {"Split f32[4] > f32[2] f32[3] axis=0", RB_EINVAL},
+    {"Slice f32[4] > f32[2] starts=3 steps=1", RB_EINVAL},
+    {"Slice f32[4] > f32[2] starts=0 steps=9223372036854775807", RB_EINVAL},
+    {"Slice f32[4] > f32[2] starts=-1 steps=1", RB_EINVAL},
+    {"Slice f32[4] > f32[3] starts=1 steps=-1", RB_EINVAL},
+    {"SliceGrad f32[3] > f32[4] starts=2 steps=1", RB_EINVAL},
+    {"Trilu f32[4] > f32[4]", RB_EINVAL},
+    {"Gather f32[4,2] f32[3] > f32[3,2] axis=0", RB_EUNSUPPORTED},
+    {"Gather f32[4,2] i64[3] > f32[3,3] axis=0", RB_EINVAL},
+    {"GatherGrad i64[3] i64[3] > i64[4] axis=0", RB_EUNSUPPORTED},
+    {"ReduceSum f32[4,2] > f32[4] axes=2", RB_EINVAL},
+    {"ReduceSum f32[4,2] > f32[2] axes=1", RB_EINVAL},
+    {"ReduceSum bool[4] > bool[1]", RB_EUNSUPPORTED},
+    {"Softmax f32[4] > f32[4] axis=1", RB_EINVAL},
+    {"Softmax f64[4] > f64[4] axis=0", RB_EUNSUPPORTED},
+    {"SoftmaxGrad f32[4] f32[3] > f32[4] axis=0", RB_EINVAL},
+    {"MatMul f32[2,3] f32[4,5] > f32[2,5]", RB_EINVAL},
+    {"MatMul f32[2,3] f32[3,5] > f32[2,4]", RB_EINVAL},
+    {"MatMul f32[2,3] f32[3,5] f32[4] > f32[2,5]", RB_EINVAL},
+    {"MatMul f32[2,2,3] f32[3,3,5] > f32[2,2,5]", RB_EINVAL},
+    {"MatMul f64[2,3] f64[3,5] > f64[2,5]", RB_EUNSUPPORTED},
+    {"Conv f32[1,3,4,4] f32[2,2,3,3] > f32[1,2,2,2]", RB_EINVAL},
+    {"Conv f32[1,3,4,4] f32[2,3,3,3] > f32[1,2,3,2]", RB_EINVAL},
+    {"Conv f32[1,3,4,4] f32[2,3,3,3] > f32[1,2,2,2] strides=0,1", RB_EINVAL},
+    {"Conv f32[1,3,4,4] f32[2,3,3,3] > f32[1,2,2,2] group=0", RB_EINVAL},
+    {"Conv f32[1,3,4,4] f32[2,3,5,5] > f32[1,2,1,1]", RB_EINVAL},
+    {"Conv f32[1,3,4,4] f32[2,3,3,3] > f32[1,2,2,2] pads=1,1", RB_EINVAL},
+    {"Conv f32[1,3] f32[2,3] > f32[1,2]", RB_EUNSUPPORTED},
+    {"ConvGradW f32[1,2,2,2] f32[1,3,4,4] > f32[3,3,3,3]", RB_EINVAL},
+    {"LayerNormalization f32[2,3] f32[2] > f32[2,3] axis=1", RB_EINVAL},
+    {"LayerNormalization f32[2,3] f32[3] > f32[2,3] f32[3] axis=1", RB_EINVAL},
+    {"LayerNormGrad f32[2,3] f32[2,3] f32[3] f32[2] > f32[2,3] axis=1", RB_EINVAL},
+    {"BatchNormalization f32[2,3] f32[2] f32[3] > f32[2,3]", RB_EINVAL},
+    {"BatchNormalization f32[2] f32[2] f32[2] > f32[2]", RB_EINVAL},
+    {"MaxPool f32[1,1,4,4] > f32[1,1,2,2]", RB_EINVAL},
+    {"MaxPool f32[1,1,4,4] > f32[1,2,2,2] kernel=2,2 strides=2,2", RB_EINVAL},
+    {"MaxPool f32[1,1,4,4] > f32[1,1,2,2] f32[1,1,2,2] kernel=2,2 strides=2,2", RB_EINVAL},
+    {"MaxPoolGrad f32[1,1,2,2] i64[1,1,2,2] > f32[1,1,4,4] kernel=2,2 strides=2,2", RB_EINVAL},
+    {"AveragePool f32[1,1,4,4] > f32[1,1,9,9] kernel=2,2 strides=2,2", RB_EINVAL},
+    {"Dropout f32[4] > f32[4] ratio=1.5", RB_EINVAL},
+    {"Dropout f32[4] > f32[5] ratio=0.5", RB_EINVAL},
+    {"CrossEntropy f32[4,3] i64[3] > f64[1] i64[1] i64[1] f32[4] axis=1", RB_EINVAL},
+    {"CrossEntropy f32[4,3] f32[4] > f64[1] axis=1", RB_EUNSUPPORTED},
+    {"CrossEntropy f32[4,3] i64[4] > f32[1] axis=1", RB_EINVAL},
+    {"CrossEntropy f32[4,3] i64[4] > - i64[1] axis=1", RB_EINVAL},
+    {"CrossEntropyGrad f32[4,3] i64[4] > f32[4,3] axis=1", RB_EINVAL},
+    {"MeanSquaredError f32[4] f32[3] > f64[1]", RB_EINVAL},
+    {"GraphLoss f32[2] > f64[1] i64[1] samples=1", RB_EINVAL},
+};
+
+static void malformed_calls_are_refused(void **state)
+{
+    for (size_t i = 0; i < RB_COUNT(refused); i++) {
+        struct rb_kernel *kernel = NULL;
+        struct rb_why why = {{0}};
+        struct rb_case c;
+        int err;
+
+        rb_case_read(refused[i].text, &c);
+        err = rb_kernel_prepare(*state, &c.call, &kernel, &why);
+        if (err != refused[i].err)
+            fail_msg("%s: %d (%s) instead of %d", refused[i].text, err, why.text, refused[i].err);
+        assert_null(kernel);
+        assert_true(strlen(why.text) > 10);
+    }
+}
+
+static void unknown_operators_are_refused(void **state)
+{
+    static const int numbers[] = {0, RB_OP_COUNT, 100000, -1};
+    struct rb_tensor_type type = {RB_F32, 1, {3}};
+
+    for (size_t i = 0; i < RB_COUNT(numbers); i++) {
+        struct rb_call call = {
+            .op = (enum rb_op)numbers[i], .n_in = 1, .n_out = 1, .in = &type, .out = &type};
+        struct rb_kernel *kernel;
+
+        assert_int_equal(rb_kernel_prepare(*state, &call, &kernel, NULL), RB_EUNSUPPORTED);
+    }
+}
+
+static void refusals_say_what_and_why(void **state)
+{
+    struct rb_kernel *kernel;
+    struct rb_why why;
+    struct rb_case c;
+
+    rb_case_read("MatMul f32[2,3] f32[4,5] > f32[2,5]", &c);
+    rb_kernel_prepare(*state, &c.call, &kernel, &why);
+    assert_string_equal(why.text,
+                        "MatMul(float32[2,3], float32[4,5]): the inner sizes 3 and 4 differ");
+}
+
+static void run(struct rb_device *device, const char *text, const void *const *in, void *const *out)
+{
+    const struct rb_key key = {0, 0, 0};
+    struct rb_kernel *kernel;
+    struct rb_case c;
+
+    rb_case_read(text, &c);
+    assert_int_equal(rb_kernel_prepare(device, &c.call, &kernel, NULL), 0);
+    rb_kernel_run(kernel, in, out, &key);
+    rb_kernel_free(kernel);
+}
+
+/* What has no answer shows as NaN and touches nothing else. */
+static void what_is_outside_shows(void **state)
+{
+    const float x[6] = {1, 2, 3, 4, 5, 6};
+    const int64_t rows[3] = {1, 2, -3}, classes[3] = {0, 2, -1};
+    float y[6], lse[3], grad[6];
+    double loss;
+    int64_t valid, correct;
+    const void *gather_in[] = {x, rows}, *loss_in[] = {x, classes}, *grad_in[] = {x, classes, lse};
+    void *gather_out[] = {y}, *loss_out[] = {&loss, &valid, &correct, lse}, *grad_out[] = {grad};
+
+    run(*state, "Gather f32[2,2] i64[3] > f32[3,2] axis=0", gather_in, gather_out);
+    assert_true(y[0] == 3 && y[1] == 4 && isnan(y[2]) && isnan(y[3]) && isnan(y[4]));
+    run(*state, "GatherGrad f32[3,2] i64[3] > f32[2,2] axis=0", gather_in, gather_out);
+    assert_true(y[0] == 0 && y[1] == 0 && y[2] == 1 && y[3] == 2);
+    run(*state, "CrossEntropy f32[3,2] i64[3] > f64[1] i64[1] i64[1] f32[3] axis=1", loss_in,
+        loss_out);
+    assert_true(isnan(loss) && valid == 3 && correct == 0);
+    run(*state, "CrossEntropyGrad f32[3,2] i64[3] f32[3] > f32[3,2] axis=1", grad_in, grad_out);
+    assert_true(!isnan(grad[0]) && isnan(grad[2]) && isnan(grad[5]));
+}
+
+static void division_and_casts_have_no_traps(void **state)
+{
+    const int64_t a[4] = {7, INT64_MIN, -7, 5}, b[4] = {0, -1, 2, -1};
+    const float reals[4] = {NAN, 1e30f, -1e30f, -2.7f};
+    int64_t y[4];
+    const void *divide_in[] = {a, b}, *cast_in[] = {reals};
+    void *out[] = {y};
+
+    run(*state, "Div i64[4] i64[4] > i64[4]", divide_in, out);
+    assert_true(y[0] == 0 && y[1] == INT64_MIN && y[2] == -3 && y[3] == -5);
+    run(*state, "Cast f32[4] > i64[4]", cast_in, out);
+    assert_true(y[0] == 0 && y[1] == INT64_MAX && y[2] == INT64_MIN && y[3] == -2);
+}
+
+static void nan_is_not_hidden(void **state)
+{
+    const float x[40] = {[7] = NAN};
+    float y[40];
+    const void *in[] = {x};
+    void *out[] = {y};
+
+    run(*state, "Relu f32[40] > f32[40]", in, out);
+    assert_true(isnan(y[7]) && y[0] == 0);
+    run(*state, "ReduceMax f32[40] > f32[1] axes=0", in, out);
+    assert_true(isnan(y[0]));
+    run(*state, "Softmax f32[40] > f32[40] axis=0", in, out);
+    assert_true(isnan(y[0]));
+    run(*state, "MaxPool f32[1,1,8,5] > f32[1,1,1,1] kernel=8,5", in, out);
+    assert_true(isnan(y[0]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kinds_are_named),
+        cmocka_unit_test(memory_is_zeroed_and_aligned),
+        cmocka_unit_test(malformed_calls_are_refused),
+        cmocka_unit_test(unknown_operators_are_refused),
+        cmocka_unit_test(refusals_say_what_and_why),
+        cmocka_unit_test(what_is_outside_shows),
+        cmocka_unit_test(division_and_casts_have_no_traps),
+        cmocka_unit_test(nan_is_not_hidden),
+    };
+
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}

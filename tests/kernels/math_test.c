@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The approximations against the C library in double, in units of the last place, over floats of
+ * all sizes; and their ends. */
+#include "kernels/cpu/math.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* Distance in units of the last place of the true value. */
+static double ulps(float got, double want)
+{
+    double unit =
+        fabs(want) < (double)FLT_MIN ? (double)FLT_TRUE_MIN : ldexp(1.0, ilogb(want) - 23);
+
+    if (fabs(want) > (double)FLT_MAX * (1 + 0x1p-25))
+        return isinf(got) && (got > 0) == (want > 0) ? 0 : INFINITY;
+    return fabs((double)got - want) / unit;
+}
+
+/* The worst over about a million floats in [low, high] of both signs. */
+#define WORST(mine, theirs, low, high)                                                             \
+    ({                                                                                             \
+        double worst = 0;                                                                          \
+        for (uint64_t bits = 0; bits <= 0xffffffffu; bits += 4099) {                               \
+            float x = rb_bits_float((uint32_t)bits);                                               \
+            if (!(x >= (low) && x <= (high)))                                                      \
+                continue;                                                                          \
+            worst = fmax(worst, ulps(mine(x), theirs((double)x)));                                 \
+        }                                                                                          \
+        worst;                                                                                     \
+    })
+
+static void within(const char *name, double worst, double limit)
+{
+    if (!(worst <= limit))
+        fail_msg("%s is off by %.2f units, %.2f are allowed", name, worst, limit);
+}
+
+static void errors_are_small(void **state)
+{
+    (void)state;
+    within("exp", WORST(rb_expf, exp, -103.0f, 90.0f), 1.5);
+    within("log", WORST(rb_logf, log, 0.0f, FLT_MAX), 2.0);
+    within("tanh", WORST(rb_tanhf, tanh, -20.0f, 20.0f), 2.5);
+    within("erf", WORST(rb_erff, erf, -8.0f, 8.0f), 2.5);
+    within("sigmoid", WORST(rb_sigmoidf, sigmoid, -80.0f, 80.0f), 3.0);
+}
+
+static void ends_are_right(void **state)
+{
+    (void)state;
+    assert_true(rb_expf(-INFINITY) == 0.0f && isinf(rb_expf(INFINITY)) && rb_expf(0.0f) == 1.0f);
+    assert_true(isinf(rb_expf(89.0f)) && rb_expf(-104.0f) == 0.0f);
+    assert_true(rb_logf(0.0f) == -INFINITY && rb_logf(INFINITY) == INFINITY);
+    assert_true(rb_logf(1.0f) == 0.0f && isnan(rb_logf(-1.0f)));
+    assert_true(rb_tanhf(INFINITY) == 1.0f && rb_tanhf(-INFINITY) == -1.0f);
+    assert_true(rb_erff(INFINITY) == 1.0f && rb_erff(-5.0f) == -1.0f);
+    assert_true(rb_sigmoidf(-INFINITY) == 0.0f && rb_sigmoidf(INFINITY) == 1.0f);
+    assert_true(isnan(rb_expf(NAN)) && isnan(rb_logf(NAN)) && isnan(rb_tanhf(NAN)));
+    assert_true(isnan(rb_erff(NAN)) && isnan(rb_sigmoidf(NAN)) && isnan(rb_geluf(NAN)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(errors_are_small),
+        cmocka_unit_test(ends_are_right),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many optimizer steps against the formulas in double. */
+#include "kernels/device.h"
+#include "kernels/reference/reference.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { N = 77, STEPS = 50, EXPONENT = 22 };
+
+static int open_device(void **state)
+{
+    return rb_device_open("cpu", 0, (struct rb_device **)state, NULL);
+}
+
+static int close_device(void **state)
+{
+    rb_device_close(*state);
+    return 0;
+}
+
+struct both {
+    float w[N], m[N], v[N];
+    double w2[N], m2[N], v2[N], g2[N];
+    int32_t sum[N];
+};
+
+static void start(struct both *b)
+{
+    memset(b, 0, sizeof(*b));
+    for (int i = 0; i < N; i++) {
+        b->w[i] = (float)(i - 30) * 0.1f;
+        b->w2[i] = (double)b->w[i];
+    }
+}
+
+/* Gradients of step t: sums, and what they stand for under `scale`. */
+static void gradients(struct both *b, int t, float scale)
+{
+    for (int i = 0; i < N; i++) {
+        b->sum[i] = (int32_t)(1e7 * sin(i * 0.7 + t * 1.3));
+        b->g2[i] = ldexp((double)b->sum[i], -EXPONENT) * (double)scale;
+    }
+}
+
+static void check(const struct both *b)
+{
+    for (int i = 0; i < N; i++)
+        if (!(fabs((double)b->w[i] - b->w2[i]) < 3e-6 * (1 + fabs(b->w2[i]))))
+            fail_msg("weight %d is %.9g, the formula gives %.9g", i, (double)b->w[i], b->w2[i]);
+}
+
+static void adamw_is_pytorchs(void **state)
+{
+    static struct both b;
+    struct rb_adamw how = {
+        .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.1f};
+
+    start(&b);
+    for (int t = 1; t <= STEPS; t++) {
+        gradients(&b, t, 0.125f);
+        how.correction1 = (float)(1 - pow((double)how.beta1, t));
+        how.correction2 = (float)(1 - pow((double)how.beta2, t));
+        rb_apply_adamw(*state, b.w, b.m, b.v, b.sum, N, EXPONENT, 0.125f, &how);
+        rb_reference_adamw(b.w2, b.m2, b.v2, b.g2, N, (double)how.lr, (double)how.beta1,
+                           (double)how.beta2, (double)how.eps, (double)how.weight_decay, t);
+    }
+    check(&b);
+}
+
+static void sgd_case(struct rb_device *device, float momentum, bool nesterov, float decay)
+{
+    static struct both b;
+    struct rb_sgd how = {
+        .lr = 0.02f, .momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
+
+    start(&b);
+    memset(b.m, 0xff, sizeof(b.m)); /* the first step does not read it */
+    for (int t = 1; t <= STEPS; t++) {
+        gradients(&b, t, 0.5f);
+        how.first = t == 1;
+        rb_apply_sgd(device, b.w, momentum != 0.0f ? b.m : NULL, b.sum, N, EXPONENT, 0.5f, &how);
+        rb_reference_sgd(b.w2, b.m2, b.g2, N, (double)how.lr, (double)momentum, (double)decay,
+                         nesterov, how.first);
+    }
+    check(&b);
+}
+
+static void sgd_is_pytorchs(void **state)
+{
+    sgd_case(*state, 0.0f, false, 0.0f);
+    sgd_case(*state, 0.0f, false, 0.01f);
+    sgd_case(*state, 0.9f, false, 0.01f);
+    sgd_case(*state, 0.9f, true, 0.01f);
+}
+
+static void statistics_decay(void **state)
+{
+    float w[3] = {1.0f, -2.0f, 0.0f};
+    const int32_t sum[3] = {1 << 19, 1 << 20, -(1 << 20)};
+
+    rb_apply_statistic(*state, w, sum, 3, 20, 0.75f);
+    assert_true(w[0] == 1.25f && w[1] == -0.5f && w[2] == -1.0f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adamw_is_pytorchs),
+        cmocka_unit_test(sgd_is_pytorchs),
+        cmocka_unit_test(statistics_decay),
+    };
+
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
