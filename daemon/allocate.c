@@ -162,9 +162,8 @@ static uint32_t want_of(const struct rb_job_facts *job)
 static uint32_t min_of(const struct rb_job_facts *job)
 {
     const Rb__DevicesSpec *devices = job->job.job->spec->devices;
-    uint32_t min = devices && devices->min ? devices->min : 1;
 
-    return min < want_of(job) ? min : want_of(job);
+    return devices && devices->min ? devices->min : 1;
 }
 
 static void keep_members(struct pool *pool, const struct rb_job_facts *job,
@@ -213,8 +212,7 @@ static void count_free(struct pool *pool, const struct rb_job_facts *job, struct
             continue;
         }
         share->fitting++;
-        share->free += !slot->closed &&
-                       (!slot->holder || in_share(share, slot->node->name, slot->device->index));
+        share->free += !slot->closed && !slot->holder;
     }
 }
 

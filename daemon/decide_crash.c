@@ -71,7 +71,7 @@ static size_t fill_to_min(struct rb_turn *turn, struct rb_place *places, size_t 
 {
     for (size_t s = 0; s < turn->share->n && n < min; s++) {
         const struct rb_place *place = &turn->share->places[s];
-        bool there = false;
+        bool there = !rb_fact_find(&turn->facts->nodes, place->node);
 
         for (size_t i = 0; i < n && !there; i++)
             there = rb_place_is(&places[i], place->node, place->device);
@@ -107,8 +107,7 @@ static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
 
 static void recover(struct rb_turn *turn, const struct rb_roll *roll)
 {
-    const Rb__DevicesSpec *devices = turn->in->job.job->spec->devices;
-    uint32_t min = devices && devices->min ? devices->min : 1;
+    uint32_t min = rb_turn_min(turn);
     struct rb_place *places = RB_ARENA_NEW(turn->arena, struct rb_place, roll->n + min + 1);
     size_t n = gather(turn, roll, false, places);
     uint64_t until = rb_turn_hold_off(turn, true, 200);

@@ -86,7 +86,7 @@ static const char *shortage(struct rb_turn *turn, const Rb__Configuration *activ
     if (active->n_members >= want)
         return NULL;
     rb_turn_wake(turn, turn->share->wake_ms);
-    return rb_turn_text(turn, "has %zu of %" PRIu32 " devices: %s", active->n_members, want,
+    return rb_turn_text(turn, "has %zu and %s", active->n_members,
                         rb_share_reason(turn->share, turn->in, want, turn->arena));
 }
 
@@ -109,8 +109,6 @@ void rb_decide_resize(struct rb_turn *turn)
 {
     const Rb__Configuration *active = rb_turn_active(turn), *next = rb_turn_next(turn);
     const Rb__Configuration *last;
-    const Rb__DevicesSpec *devices = turn->in->job.job->spec->devices;
-    uint32_t min = devices && devices->min ? devices->min : 1;
     struct target target;
     struct rb_roll roll;
     uint64_t until;
@@ -119,13 +117,13 @@ void rb_decide_resize(struct rb_turn *turn)
         return; /* it flips any moment; newer wishes follow behind it */
     if (out_of_reach(turn, active))
         return;
-    if (turn->share->leaving && turn->share->n < min) {
+    if (turn->share->leaving && !rb_turn_enough(turn)) {
         rb_turn_roll(turn, &roll);
         rb_decide_park(turn, &roll, "its node is left and there is no other device");
         return;
     }
     target = aim(turn, active);
-    if (turn->share->n < min || same_places(&target, active)) {
+    if (!rb_turn_enough(turn) || same_places(&target, active)) {
         if (next)
             rb_turn_abandon(turn, "it is not wanted any more", false, NULL);
         rb_turn_reason(turn, shortage(turn, active));

@@ -219,7 +219,6 @@ static void begin(struct rb_turn *turn)
 static void wait_for_devices(struct rb_turn *turn)
 {
     const Rb__Configuration *last;
-    const Rb__DevicesSpec *devices = turn->in->job.job->spec->devices;
     unsigned failures = rb_turn_failures(turn, false, &last);
     uint64_t until = rb_turn_hold_off(turn, false, 1000);
 
@@ -231,11 +230,11 @@ static void wait_for_devices(struct rb_turn *turn)
     } else if (until) {
         rb_turn_reason(turn, rb_turn_text(turn, "tries again soon: %s", last->reason));
         rb_turn_wake(turn, until);
-    } else if (turn->share->n) {
+    } else if (rb_turn_enough(turn)) {
         begin(turn);
     } else {
-        rb_turn_reason(
-            turn, rb_share_reason(turn->share, turn->in, devices ? devices->min : 1, turn->arena));
+        rb_turn_reason(turn,
+                       rb_share_reason(turn->share, turn->in, rb_turn_min(turn), turn->arena));
         rb_turn_wake(turn, turn->share->wake_ms);
     }
 }
@@ -260,7 +259,7 @@ void rb_decide_start(struct rb_turn *turn)
             rb_turn_phase(turn, RB__PHASE__Pending, NULL);
     } else if (next->state == RB__CONFIGURATION__STATE__PREPARING && start_outdated(turn, next)) {
         rb_turn_abandon(turn, "the wish has changed", false, NULL);
-        if (turn->share->n)
+        if (rb_turn_enough(turn))
             begin(turn);
         else
             rb_turn_phase(turn, RB__PHASE__Pending, NULL);

@@ -239,6 +239,18 @@ void rb_turn_event(struct rb_turn *turn, const char *node, const char *kind, con
     turn->events[turn->n_events++].text = rb_arena_string(turn->arena, text);
 }
 
+uint32_t rb_turn_min(const struct rb_turn *turn)
+{
+    const Rb__DevicesSpec *devices = turn->in->job.job->spec->devices;
+
+    return devices && devices->min ? devices->min : 1;
+}
+
+bool rb_turn_enough(const struct rb_turn *turn)
+{
+    return turn->share->n >= rb_turn_min(turn);
+}
+
 const char *rb_turn_place(struct rb_turn *turn, const char *node, uint32_t device)
 {
     return rb_arena_format(turn->arena, "%s:%" PRIu32, node, device);

@@ -75,6 +75,10 @@ void rb_turn_event(struct rb_turn *turn, const char *node, const char *kind, con
 const char *rb_turn_text(struct rb_turn *turn, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* spec.devices.min, at least 1; and whether the share has as many. */
+uint32_t rb_turn_min(const struct rb_turn *turn);
+bool rb_turn_enough(const struct rb_turn *turn);
+
 /* "a:0" */
 const char *rb_turn_place(struct rb_turn *turn, const char *node, uint32_t device);
 

@@ -1,0 +1,714 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "world.h"
+
+#include "base/error.h"
+#include "daemon/members.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+uint64_t world_random(struct world *world, uint64_t below)
+{
+    world->random += 0x9e3779b97f4a7c15u;
+    uint64_t x = world->random;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return (x ^ (x >> 31)) % below;
+}
+
+static void commit(struct world *world, struct rb_writes *writes)
+{
+    struct rb_why why = {{0}};
+    int err = rb_mirror_commit(world->mirror, writes, 1, &why);
+
+    if (err)
+        fail_msg("commit: %s", why.text);
+    rb_writes_done(writes);
+    memset(writes, 0, sizeof(*writes));
+}
+
+void world_begin(struct world *world, uint64_t seed)
+{
+    memset(world, 0, sizeof(*world));
+    world->mirror = rb_mirror_new();
+    world->now = 1000000;
+    world->max_restarts = 3;
+    world->random = seed;
+}
+
+void world_end(struct world *world)
+{
+    rb_mirror_free(world->mirror);
+}
+
+static const struct rb_facts *facts_of(struct world *world)
+{
+    return rb_mirror_facts(world->mirror);
+}
+
+static void put_node(struct world *world, struct world_node *node)
+{
+    struct rb_writes writes = {0};
+    Rb__Device devices[16], *list[16];
+    Rb__Node value = RB__NODE__INIT;
+
+    for (uint32_t d = 0; d < node->devices; d++) {
+        rb__device__init(&devices[d]);
+        devices[d].index = d;
+        devices[d].kind = (char *)"cpu";
+        list[d] = &devices[d];
+    }
+    value.name = node->name;
+    value.address = (char *)"unix:/nowhere";
+    value.numeric_class = (char *)"plain";
+    value.started = 1;
+    value.devices = list;
+    value.n_devices = node->devices;
+    value.has_leaving = value.leaving = node->leaving;
+    rb_writes_put(&writes, RB_ANY_REVISION, &value.base, "nodes/%s", node->name);
+    commit(world, &writes);
+}
+
+void world_add_node(struct world *world, const char *name, uint32_t devices)
+{
+    struct world_node *node = &world->nodes[world->n_nodes++];
+
+    snprintf(node->name, sizeof(node->name), "%s", name);
+    node->devices = devices;
+    node->up = true;
+    put_node(world, node);
+}
+
+void world_add_job(struct world *world, const char *id, uint32_t min, uint32_t max, uint32_t want,
+                   int64_t steps)
+{
+    struct rb_writes writes = {0};
+    Rb__DevicesSpec devices = RB__DEVICES_SPEC__INIT;
+    Rb__FailureSpec failure = RB__FAILURE_SPEC__INIT;
+    Rb__Spec spec = RB__SPEC__INIT;
+    Rb__Job job = RB__JOB__INIT;
+    Rb__Wish wish = RB__WISH__INIT;
+    Rb__JobState state = RB__JOB_STATE__INIT;
+
+    devices.has_min = devices.has_max = devices.has_want = 1;
+    devices.min = min;
+    devices.max = max;
+    devices.want = want;
+    failure.has_max_restarts = 1;
+    failure.max_restarts = world->max_restarts;
+    spec.devices = &devices;
+    spec.failure = &failure;
+    job.name = job.id = (char *)id;
+    job.created = world->now + world->n_jobs;
+    job.spec = &spec;
+    job.model = job.weights = (char *)"0123456789abcdef0123456789abcdef";
+    job.node = world->nodes[0].name;
+    job.steps = steps;
+    job.microbatches = 8;
+    job.numeric_class = (char *)"plain";
+    wish.want = want;
+    state.phase = RB__PHASE__Pending;
+    rb_writes_put(&writes, RB_ABSENT, &job.base, "jobs/%s/job", id);
+    rb_writes_put(&writes, RB_ABSENT, &wish.base, "jobs/%s/wish", id);
+    rb_writes_put(&writes, RB_ABSENT, &state.base, "jobs/%s/state", id);
+    commit(world, &writes);
+    world->n_jobs++;
+}
+
+const struct rb_job_facts *world_job(struct world *world, const char *id)
+{
+    return rb_facts_job(facts_of(world), id);
+}
+
+const Rb__JobState *world_state(struct world *world, const char *id)
+{
+    return world_job(world, id)->state.state;
+}
+
+const Rb__Configuration *world_active(struct world *world, const char *id)
+{
+    const struct rb_job_facts *job = world_job(world, id);
+    const struct rb_fact *fact = rb_facts_configuration(job, job->state.state->active);
+
+    return fact ? fact->configuration : NULL;
+}
+
+const Rb__Configuration *world_next(struct world *world, const char *id)
+{
+    const struct rb_job_facts *job = world_job(world, id);
+    const struct rb_fact *fact = rb_facts_configuration(job, job->state.state->next);
+
+    return fact ? fact->configuration : NULL;
+}
+
+bool world_event(struct world *world, const char *kind)
+{
+    const struct rb_facts *facts = facts_of(world);
+
+    for (size_t i = 0; i < facts->events.n; i++)
+        if (!strcmp(facts->events.at[i].event->kind, kind))
+            return true;
+    return false;
+}
+
+void world_wish(struct world *world, const char *id, void (*change)(Rb__Wish *wish, uint64_t to),
+                uint64_t to)
+{
+    struct rb_writes writes = {0};
+    Rb__Wish wish = *world_job(world, id)->wish.wish;
+
+    change(&wish, to);
+    if (change == world_want) {
+        wish.has_asked = 1;
+        wish.asked = ++world->now;
+    }
+    rb_writes_put(&writes, RB_ANY_REVISION, &wish.base, "jobs/%s/wish", id);
+    commit(world, &writes);
+}
+
+void world_want(Rb__Wish *wish, uint64_t to)
+{
+    wish->want = (uint32_t)to;
+}
+
+void world_pause(Rb__Wish *wish, uint64_t to)
+{
+    wish->has_paused = wish->paused = to;
+}
+
+void world_cancel(Rb__Wish *wish, uint64_t to)
+{
+    wish->has_cancelled = wish->cancelled = to;
+}
+
+void world_delete(Rb__Wish *wish, uint64_t to)
+{
+    wish->has_deleted = wish->deleted = to;
+}
+
+void world_cordon(struct world *world, const char *node, bool on, bool drain)
+{
+    struct rb_writes writes = {0};
+    Rb__Cordon cordon = RB__CORDON__INIT;
+
+    cordon.since = world->now;
+    cordon.has_drain = cordon.drain = drain;
+    if (on)
+        rb_writes_put(&writes, RB_ANY_REVISION, &cordon.base, "cordons/%s", node);
+    else
+        rb_writes_delete(&writes, RB_ANY_REVISION, "cordons/%s", node);
+    commit(world, &writes);
+}
+
+void world_node_up(struct world *world, size_t n, bool up)
+{
+    struct rb_writes writes = {0};
+
+    world->nodes[n].up = up;
+    if (up) {
+        world->nodes[n].leaving = false;
+        world_agent(world, n); /* an agent adopts and reports before it registers */
+        put_node(world, &world->nodes[n]);
+        return;
+    }
+    rb_writes_delete(&writes, RB_ANY_REVISION, "nodes/%s", world->nodes[n].name);
+    commit(world, &writes);
+}
+
+void world_node_leaving(struct world *world, size_t n, bool leaving)
+{
+    world->nodes[n].leaving = leaving;
+    put_node(world, &world->nodes[n]);
+}
+
+void world_checkpoint(struct world *world, const char *id, int64_t step, const char *node)
+{
+    struct rb_writes writes = {0};
+    Rb__Checkpoint value = RB__CHECKPOINT__INIT;
+
+    value.step = step;
+    value.path = (char *)"/checkpoints";
+    value.node = (char *)node;
+    rb_writes_put(&writes, RB_ANY_REVISION, &value.base, "jobs/%s/checkpoints/%012lld", id,
+                  (long long)step);
+    commit(world, &writes);
+}
+
+/* ---- Workers ----------------------------------------------------------------------------------
+ */
+
+struct worker *world_worker(struct world *world, const char *job, const char *node, uint32_t device)
+{
+    for (size_t i = 0; i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+
+        if (w->alive && !strcmp(w->job, job) && !strcmp(w->node, node) && w->device == device)
+            return w;
+    }
+    return NULL;
+}
+
+void world_kill(struct world *world, struct worker *worker)
+{
+    (void)world;
+    worker->alive = false;
+    worker->state = RB__WORKER_REPORT__STATE__DEAD;
+    worker->dirty = true;
+}
+
+/* The process that serves a member, by the world's own knowledge. */
+static struct worker *serving(struct world *world, const char *job, const Rb__Configuration *conf,
+                              size_t m)
+{
+    const Rb__Member *member = conf->members[m];
+
+    for (size_t i = 0; i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+
+        if (strcmp(w->job, job) != 0 || strcmp(w->node, member->node) != 0 ||
+            w->device != member->device)
+            continue;
+        if (member->worker ? !strcmp(w->name, member->worker) : w->spawned_for == conf->number)
+            return w;
+    }
+    return NULL;
+}
+
+static bool all_alive(struct world *world, const char *job, const Rb__Configuration *conf)
+{
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (!w || !w->alive)
+            return false;
+    }
+    return true;
+}
+
+static void freeze(struct worker *w)
+{
+    w->state = RB__WORKER_REPORT__STATE__FROZEN;
+    w->dirty = true;
+}
+
+/* All members wait in `conf`: level up and start it. */
+static void open_configuration(struct world *world, const char *job, const Rb__Configuration *conf)
+{
+    int64_t highest = -1, from = conf->restore ? conf->restore->step : 0;
+    bool first = !strcmp(conf->cause, "start") || !strcmp(conf->cause, "resume");
+
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (w->level > highest)
+            highest = w->level;
+    }
+    if (highest < 0) {
+        bool restores = false;
+
+        assert_true(first); /* else the state of the job is lost without a word */
+        for (size_t m = 0; m < conf->n_members; m++)
+            restores |= conf->members[m]->restores;
+        assert_true(restores);
+        highest = from;
+    }
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        w->level = w->first = highest;
+        w->active = conf->number;
+        w->opening = 0;
+        w->state = RB__WORKER_REPORT__STATE__TRAINING;
+        w->dirty = true;
+    }
+}
+
+static bool all_opening(struct world *world, const char *job, const Rb__Configuration *conf)
+{
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (!w || !w->alive || w->opening != conf->number)
+            return false;
+    }
+    return true;
+}
+
+/* A worker that does not train opens what it was told to go to. */
+static void start_opening(struct world *world, const char *job)
+{
+    for (size_t i = 0; i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+
+        if (w->alive && !strcmp(w->job, job) && w->go > w->active && w->opening < w->go &&
+            w->state != RB__WORKER_REPORT__STATE__TRAINING)
+            w->opening = w->go;
+    }
+}
+
+static void vote(struct world *world, const char *job, const Rb__Configuration *conf, int64_t steps)
+{
+    uint32_t go = UINT32_MAX;
+
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (w->state != RB__WORKER_REPORT__STATE__TRAINING || w->active != conf->number)
+            return;
+        go = w->go < go ? w->go : go;
+    }
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (w->level < steps)
+            w->level++;
+        if (w->level == steps) {
+            w->state = RB__WORKER_REPORT__STATE__DONE;
+            w->has_saved = m == 0;
+            w->saved = w->level;
+            w->dirty = true;
+        } else if (go != UINT32_MAX && go > w->active) {
+            w->state = RB__WORKER_REPORT__STATE__IDLE; /* on its way */
+            w->opening = go;
+        }
+    }
+}
+
+void world_train(struct world *world, const char *id)
+{
+    const struct rb_job_facts *job = world_job(world, id);
+
+    if (!job || !job->job.message)
+        return;
+    start_opening(world, id);
+    for (size_t c = 0; c < job->configurations.n; c++) {
+        const Rb__Configuration *conf = job->configurations.at[c].configuration;
+        bool alive = all_alive(world, id, conf);
+
+        if (alive && all_opening(world, id, conf)) {
+            open_configuration(world, id, conf);
+            continue;
+        }
+        if (alive) {
+            vote(world, id, conf, job->job.job->steps);
+            continue;
+        }
+        for (size_t m = 0; m < conf->n_members; m++) {
+            struct worker *w = serving(world, id, conf, m);
+
+            if (w && w->alive && w->active == conf->number &&
+                w->state == RB__WORKER_REPORT__STATE__TRAINING)
+                freeze(w);
+            if (w && w->alive && w->opening == conf->number && w->level >= 0)
+                freeze(w);
+            if (w && w->alive && w->opening == conf->number)
+                w->opening = 0;
+        }
+    }
+}
+
+/* ---- Agents -----------------------------------------------------------------------------------
+ */
+
+static void report(struct world *world, struct worker *w)
+{
+    struct rb_writes writes = {0};
+    Rb__WorkerReport value = RB__WORKER_REPORT__INIT;
+    Rb__Checkpoint saved = RB__CHECKPOINT__INIT;
+    const struct rb_job_facts *job = world_job(world, w->job);
+
+    w->dirty = false;
+    if (!job || !job->job.message)
+        return;
+    value.worker = w->name;
+    value.state = w->state;
+    value.has_pid = 1;
+    value.has_ready = value.has_active = value.has_level = value.has_unready = 1;
+    value.ready = w->ready;
+    value.active = w->active;
+    value.level = w->level;
+    value.unready = w->unready;
+    value.has_first_step = 1;
+    value.first_step = w->first;
+    value.has_spawned_for = 1;
+    value.spawned_for = w->spawned_for;
+    value.reason = w->unready ? (char *)"no will" : NULL;
+    saved.step = w->saved;
+    saved.path = (char *)"/park";
+    saved.node = w->node;
+    value.saved = w->has_saved ? &saved : NULL;
+    rb_writes_put(&writes, RB_ANY_REVISION, &value.base, "jobs/%s/workers/%s:%u", w->job, w->node,
+                  w->device);
+    commit(world, &writes);
+}
+
+static bool spoken_of(const struct rb_job_facts *job, const struct worker *w)
+{
+    if (!job || !job->state.message)
+        return false;
+    if (job->state.state->saver && !strcmp(job->state.state->saver, w->name))
+        return true;
+    for (size_t c = 0; c < job->configurations.n; c++) {
+        const Rb__Configuration *conf = job->configurations.at[c].configuration;
+
+        for (size_t m = 0; rb_configuration_live(conf) && m < conf->n_members; m++) {
+            const Rb__Member *member = conf->members[m];
+
+            if (!strcmp(member->node, w->node) && member->device == w->device &&
+                (member->worker ? !strcmp(member->worker, w->name)
+                                : w->spawned_for == conf->number))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void forget(struct world *world, struct worker *w)
+{
+    const struct rb_job_facts *job = world_job(world, w->job);
+    const struct rb_fact *fact = job ? rb_facts_report(job, w->node, w->device) : NULL;
+    struct rb_writes writes = {0};
+
+    if (fact && !strcmp(fact->worker->worker, w->name)) {
+        rb_writes_delete(&writes, RB_ANY_REVISION, "%s", fact->key);
+        commit(world, &writes);
+    }
+    *w = world->workers[--world->n_workers];
+}
+
+static void tend_worker(struct world *world, struct worker *w)
+{
+    const struct rb_job_facts *job = world_job(world, w->job);
+    const Rb__JobState *state = job ? job->state.state : NULL;
+
+    if (w->alive && !spoken_of(job, w))
+        world_kill(world, w);
+    else if (w->alive && state && state->saver && !strcmp(state->saver, w->name) && w->level >= 0) {
+        w->has_saved = true;
+        w->saved = w->level;
+        world_kill(world, w);
+    }
+    if (w->alive && w->state == RB__WORKER_REPORT__STATE__STARTING) {
+        w->state = RB__WORKER_REPORT__STATE__IDLE;
+        w->dirty = true;
+    }
+}
+
+static void serve(struct world *world, const char *id, const Rb__Configuration *conf, size_t m)
+{
+    struct worker *w = serving(world, id, conf, m);
+
+    if (!w && !conf->members[m]->worker && conf->state == RB__CONFIGURATION__STATE__PREPARING) {
+        for (size_t i = 0; i < world->n_workers; i++)
+            if (world->workers[i].alive &&
+                !strcmp(world->workers[i].node, conf->members[m]->node) &&
+                world->workers[i].device == conf->members[m]->device)
+                return; /* the device is in use still */
+        assert_true(world->n_workers < WORLD_WORKERS);
+        w = &world->workers[world->n_workers++];
+        memset(w, 0, sizeof(*w));
+        snprintf(w->name, sizeof(w->name), "w%zu", ++world->spawned);
+        snprintf(w->job, sizeof(w->job), "%s", id);
+        snprintf(w->node, sizeof(w->node), "%s", conf->members[m]->node);
+        w->device = conf->members[m]->device;
+        w->spawned_for = conf->number;
+        w->alive = true;
+        w->level = w->first = -1;
+        w->dirty = true;
+        return;
+    }
+    if (!w || !w->alive || w->state == RB__WORKER_REPORT__STATE__STARTING)
+        return;
+    if (conf->state == RB__CONFIGURATION__STATE__PREPARING && w->ready < conf->number &&
+        w->unready < conf->number) {
+        for (size_t i = 0; i < conf->n_members; i++) {
+            const struct rb_fact *peer = rb_facts_member(world_job(world, id), conf, i);
+
+            if (!peer || peer->worker->state == RB__WORKER_REPORT__STATE__STARTING)
+                return;
+        }
+        if (world->unready_one_in && !world_random(world, world->unready_one_in))
+            w->unready = conf->number;
+        else
+            w->ready = conf->number;
+        w->dirty = true;
+    }
+}
+
+/* Go is for the members of the next configuration and of the active one. */
+static void tell_go(struct world *world, const struct world_node *node, const char *id,
+                    const Rb__Configuration *conf)
+{
+    for (size_t i = 0; i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+
+        if (w->alive && !strcmp(w->job, id) && !strcmp(w->node, node->name) && w->go < conf->number)
+            w->go = conf->number;
+    }
+}
+
+void world_agent(struct world *world, size_t n)
+{
+    struct world_node *node = &world->nodes[n];
+
+    if (!node->up)
+        return;
+    for (size_t i = 0; i < world->n_workers; i++)
+        if (!strcmp(world->workers[i].node, node->name))
+            tend_worker(world, &world->workers[i]);
+    for (size_t i = world->n_workers; i-- > 0;) {
+        struct worker *w = &world->workers[i];
+
+        if (!strcmp(w->node, node->name) && w->dirty)
+            report(world, w);
+        if (!strcmp(w->node, node->name) && !w->alive && !spoken_of(world_job(world, w->job), w))
+            forget(world, w);
+    }
+    for (size_t j = 0; j < facts_of(world)->n_jobs; j++) {
+        const struct rb_job_facts *job = &facts_of(world)->jobs[j];
+
+        for (size_t c = 0; c < job->configurations.n; c++) {
+            const Rb__Configuration *conf = job->configurations.at[c].configuration;
+
+            if (conf->state == RB__CONFIGURATION__STATE__GO)
+                tell_go(world, node, job->id, conf);
+            for (size_t m = 0; m < conf->n_members && rb_configuration_live(conf); m++)
+                if (!strcmp(conf->members[m]->node, node->name))
+                    serve(world, job->id, conf, m);
+        }
+    }
+    for (size_t i = world->n_workers; i-- > 0;)
+        if (!strcmp(world->workers[i].node, node->name) && world->workers[i].dirty)
+            report(world, &world->workers[i]);
+}
+
+/* ---- The coordinator, and what it promises ------------------------------------------------------
+ */
+
+static void check_job(struct world *world, size_t j)
+{
+    const struct rb_job_facts *job = &facts_of(world)->jobs[j];
+    const Rb__JobState *state = job->state.state;
+    size_t preparing = 0, active = 0;
+
+    if (!job->job.message)
+        return;
+    for (size_t c = 0; c < job->configurations.n; c++) {
+        const Rb__Configuration *conf = job->configurations.at[c].configuration;
+
+        assert_true(conf->number <= state->newest);
+        if (!rb_configuration_live(conf))
+            continue;
+        assert_false(rb_phase_final(state->phase));
+        assert_true(conf->n_members >= job->job.job->spec->devices->min);
+        assert_true(conf->n_members <= job->job.job->spec->devices->max + 1);
+        if (conf->state == RB__CONFIGURATION__STATE__ACTIVE) {
+            active++;
+            assert_int_equal(conf->number, state->active);
+        } else {
+            preparing++;
+            assert_int_equal(conf->number, state->next);
+        }
+    }
+    assert_true(preparing <= 1 && active <= 1);
+    assert_int_equal(preparing, state->next != 0);
+    assert_int_equal(active, state->active != 0);
+    assert_int_equal(state->phase == RB__PHASE__Running, state->active != 0);
+}
+
+/* Every live configuration's devices: no device of two jobs, none twice in one. */
+static void check_devices(struct world *world)
+{
+    const struct rb_facts *facts = facts_of(world);
+    struct {
+        const char *node, *job;
+        uint32_t device, number;
+    } seen[256];
+    size_t n = 0;
+
+    for (size_t j = 0; j < facts->n_jobs; j++)
+        for (size_t c = 0; c < facts->jobs[j].configurations.n; c++) {
+            const Rb__Configuration *conf = facts->jobs[j].configurations.at[c].configuration;
+
+            for (size_t m = 0; rb_configuration_live(conf) && m < conf->n_members; m++) {
+                for (size_t i = 0; i < n; i++)
+                    if (!strcmp(seen[i].node, conf->members[m]->node) &&
+                        seen[i].device == conf->members[m]->device) {
+                        assert_string_equal(seen[i].job, facts->jobs[j].id);
+                        assert_int_not_equal(seen[i].number, conf->number);
+                    }
+                assert_true(n < RB_COUNT(seen));
+                seen[n].node = conf->members[m]->node;
+                seen[n].device = conf->members[m]->device;
+                seen[n].number = conf->number;
+                seen[n++].job = facts->jobs[j].id;
+            }
+        }
+}
+
+/* New configurations have numbers that were never there. */
+static void check_numbers(struct world *world, const struct rb_writes *writes)
+{
+    for (size_t i = 0; i < writes->n; i++) {
+        const char *at = strstr(writes->at[i].key, "/configurations/");
+
+        if (!at || writes->at[i].kind != RB_WRITE_PUT || writes->at[i].revision != RB_ABSENT)
+            continue;
+        for (size_t j = 0; j < facts_of(world)->n_jobs && j < RB_COUNT(world->highest); j++) {
+            const char *id = facts_of(world)->jobs[j].id;
+            uint32_t number = (uint32_t)strtoul(at + 16, NULL, 10);
+
+            if (strncmp(writes->at[i].key + 5, id, strlen(id)) != 0)
+                continue;
+            assert_true(number > world->highest[j]);
+            world->highest[j] = number;
+        }
+    }
+}
+
+void world_decide(struct world *world)
+{
+    struct rb_decide_options options = {.node = "a", .patience_ms = WORLD_PATIENCE};
+
+    for (int calls = 0;; calls++) {
+        struct rb_writes writes = {0};
+        bool more;
+
+        assert_true(calls < 40); /* else it never comes to rest */
+        options.random = world->decisions++;
+        assert_int_equal(
+            rb_decide(facts_of(world), world->now, &options, &writes, &world->wake, NULL), 0);
+        more = writes.n > 0;
+        for (size_t i = 0; calls > 36 && i < writes.n; i++)
+            print_error("restless: %s = %s\n", writes.at[i].key,
+                        writes.at[i].value ? writes.at[i].value : "-");
+        check_numbers(world, &writes);
+        if (more)
+            commit(world, &writes);
+        rb_writes_done(&writes);
+        for (size_t j = 0; j < facts_of(world)->n_jobs; j++)
+            check_job(world, j);
+        check_devices(world);
+        if (!more)
+            return;
+    }
+}
+
+void world_rounds(struct world *world, unsigned rounds)
+{
+    for (unsigned i = 0; i < rounds; i++) {
+        for (size_t n = 0; n < world->n_nodes; n++)
+            world_agent(world, n);
+        for (size_t j = 0; j < facts_of(world)->n_jobs; j++)
+            world_train(world, facts_of(world)->jobs[j].id);
+        world_decide(world);
+        world->now += 100;
+    }
+}

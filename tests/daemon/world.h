@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A cluster in a box: nodes with agents, workers that vote and flip, and facts that all write into.
+ *
+ * Nothing here runs by itself: a test moves the agents, the workers, the coordinator and the clock,
+ * in whatever order it likes.  After each decision the promises of the coordinator are checked. */
+#ifndef RB_TESTS_DAEMON_WORLD_H
+#define RB_TESTS_DAEMON_WORLD_H
+
+#include "daemon/decide.h"
+
+enum { WORLD_NODES = 4, WORLD_JOBS = 3, WORLD_WORKERS = 512, WORLD_PATIENCE = 10000 };
+
+struct worker {
+    bool alive;
+    char name[32], job[16], node[16];
+    uint32_t device, spawned_for;
+    Rb__WorkerReport__State state; /* DEAD and FAILED: as told by its last words */
+    uint32_t ready, go, active, unready, opening;
+    int64_t level, first;
+    bool told_dead, saves, has_saved, dirty;
+    int64_t saved;
+};
+
+struct world {
+    struct rb_mirror *mirror;
+    uint64_t now, wake, decisions;
+    struct world_node {
+        char name[16];
+        uint32_t devices;
+        bool up; /* its agent runs and has its lease */
+        bool leaving;
+    } nodes[WORLD_NODES];
+    size_t n_nodes;
+    struct worker workers[WORLD_WORKERS];
+    size_t n_workers, spawned;
+    uint32_t highest[WORLD_JOBS + 1]; /* configuration numbers seen */
+    size_t n_jobs;
+    unsigned unready_one_in; /* 0: never */
+    uint32_t max_restarts;   /* of jobs that are added */
+    uint64_t random;
+};
+
+void world_begin(struct world *world, uint64_t seed);
+void world_end(struct world *world);
+uint64_t world_random(struct world *world, uint64_t below);
+
+void world_add_node(struct world *world, const char *name, uint32_t devices);
+void world_add_job(struct world *world, const char *id, uint32_t min, uint32_t max, uint32_t want,
+                   int64_t steps);
+
+const struct rb_job_facts *world_job(struct world *world, const char *id);
+const Rb__JobState *world_state(struct world *world, const char *id);
+const Rb__Configuration *world_active(struct world *world, const char *id);
+const Rb__Configuration *world_next(struct world *world, const char *id);
+bool world_event(struct world *world, const char *kind); /* has there been one? */
+
+void world_wish(struct world *world, const char *id, void (*change)(Rb__Wish *wish, uint64_t to),
+                uint64_t to);
+void world_want(Rb__Wish *wish, uint64_t to);
+void world_pause(Rb__Wish *wish, uint64_t to);
+void world_cancel(Rb__Wish *wish, uint64_t to);
+void world_delete(Rb__Wish *wish, uint64_t to);
+void world_cordon(struct world *world, const char *node, bool on, bool drain);
+void world_node_up(struct world *world, size_t node, bool up);
+void world_node_leaving(struct world *world, size_t node, bool leaving);
+void world_checkpoint(struct world *world, const char *id, int64_t step, const char *node);
+
+struct worker *world_worker(struct world *world, const char *job, const char *node,
+                            uint32_t device);
+void world_kill(struct world *world, struct worker *worker);
+
+/* One move each. */
+void world_agent(struct world *world, size_t node);
+void world_train(struct world *world, const char *id); /* one vote, or one opening */
+void world_decide(struct world *world);                /* until there is nothing to write */
+
+/* Agents, workers, decisions and some time, so many times. */
+void world_rounds(struct world *world, unsigned rounds);
+
+#endif
