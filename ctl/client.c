@@ -216,8 +216,8 @@ static int next_reply(struct line *line, struct rb_buffer *in, Rb__Reply **ret_r
         if (err)
             return err;
     }
-    if (err)
-        return rb_why_add(why, err, "%s", line->call->endpoint);
+    if (err) /* whatever is there, it is no rubatod of ours */
+        return rb_why_add(why, RB_EUNREACHABLE, "%s", line->call->endpoint);
     *ret_reply = (Rb__Reply *)message;
     return 0;
 }

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The built rubatoctl against a rubatod of a few lines: exit codes, what is asked, what is printed.
+ */
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "tests/ctl/fake.h"
+
+#include <jansson.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+static void assert_has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        fail_msg("'%s' is not in:\n%s", part, text);
+}
+
+static struct outcome run(const struct fake *fake, int code, const char *const *words)
+{
+    struct outcome outcome = fake_run(fake, words);
+
+    if (outcome.code != code)
+        fail_msg("%s %s: exit %d, not %d\n%s%s", words[0], words[1] ? words[1] : "", outcome.code,
+                 code, outcome.out, outcome.err);
+    return outcome;
+}
+
+/* Exit code, one part of stdout and one of stderr. */
+static void expect(const struct fake *fake, int code, const char *out, const char *err,
+                   const char *const *words)
+{
+    struct outcome outcome = run(fake, code, words);
+
+    assert_has(outcome.out, out);
+    assert_has(outcome.err, err);
+    outcome_done(&outcome);
+}
+
+static json_t *run_json(const struct fake *fake, const char *const *words)
+{
+    struct outcome outcome = run(fake, 0, words);
+    json_t *json = json_loads(outcome.out, JSON_REJECT_DUPLICATES, NULL);
+
+    if (!json)
+        fail_msg("not JSON: %s", outcome.out);
+    outcome_done(&outcome);
+    return json;
+}
+
+static void assert_called(const struct fake *fake, const char *part)
+{
+    char *calls = fake_calls(fake);
+
+    assert_has(calls, part);
+    free(calls);
+}
+
+static void put(const struct fake *fake, const char *name, const char *text)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", fake->folder, name);
+
+    assert_int_equal(rb_file_write(path, text, strlen(text), NULL), 0);
+}
+
+static void test_usage(void **state)
+{
+    static const struct fake_reply none[] = {{0}};
+    struct fake fake;
+
+    (void)state;
+    fake_start(&fake, none);
+    expect(&fake, 2, "", "help", (const char *const[]){NULL});
+    expect(&fake, 2, "", "no verb 'frobnicate'", WORDS("frobnicate"));
+    expect(&fake, 2, "", "which?", WORDS("node"));
+    expect(&fake, 2, "", "unknown option '-1'", WORDS("grow", "gpt", "-1"));
+    expect(&fake, 2, "", "'x' is no count", WORDS("grow", "gpt", "x"));
+    expect(&fake, 2, "", "expected: rubatoctl grow", WORDS("grow", "gpt"));
+    expect(&fake, 2, "", "NODE:INDEX", WORDS("grow", "gpt", "1", "--devices", "a"));
+    expect(&fake, 2, "", "--want", WORDS("resize", "gpt"));
+    expect(&fake, 2, "", "goes with --wait", WORDS("grow", "gpt", "1", "--timeout", "5"));
+    expect(&fake, 2, "", "--for", WORDS("wait", "gpt"));
+    expect(&fake, 2, "", "step=N", WORDS("wait", "gpt", "--for", "lunch"));
+    expect(&fake, 2, "", "no duration", WORDS("wait", "gpt", "--for", "done", "--timeout", "soon"));
+    expect(&fake, 2, "", "no endpoint", WORDS("--endpoint", "nowhere", "get", "jobs"));
+    expect(&fake, 2, "", "table, json or yaml", WORDS("get", "jobs", "-o", "xml"));
+    expect(&fake, 2, "", "only metrics", WORDS("get", "jobs", "-o", "csv"));
+    expect(&fake, 2, "", "there are no 'tables'", WORDS("get", "tables"));
+    expect(&fake, 2, "", "-f says", WORDS("submit"));
+    expect(&fake, 2, "", "--out says", WORDS("export", "gpt"));
+    expect(&fake, 2, "", "--input says", WORDS("model", "run", "x.onnx"));
+    expect(&fake, 0, "submit -f FILE", "", WORDS("help"));
+    expect(&fake, 0, "node drain", "", WORDS("help", "node"));
+    expect(&fake, 0, "--want N", "", WORDS("resize", "--help"));
+    expect(&fake, 2, "", "no verb", WORDS("help", "nothing"));
+    expect(&fake, 0, "rubatoctl ", "", WORDS("--version"));
+    fake_stop(&fake);
+}
+
+static void test_errors(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "status", .error = RB_ENOTFOUND, .why = "there is no job 'x'"},
+        {.method = "pause", .error = RB_EREFUSED, .why = "it is over"},
+        {.method = "resume", .error = RB_ETIMEOUT, .why = "no leader"},
+        {.method = "cancel", .error = RB_EIO, .why = "broken"},
+        {.method = "describe", .how = FAKE_HANG_UP},
+        {.method = "get", .how = FAKE_GARBAGE},
+        {0},
+    };
+    struct fake fake;
+
+    (void)state;
+    fake_start(&fake, replies);
+    expect(&fake, 3, "", "rubatoctl: there is no job 'x'\n", WORDS("status", "x"));
+    expect(&fake, 4, "", "it is over", WORDS("pause", "x"));
+    expect(&fake, 124, "", "no leader", WORDS("resume", "x"));
+    expect(&fake, 1, "", "broken", WORDS("cancel", "x"));
+    expect(&fake, 5, "", "before it had answered", WORDS("describe", "x"));
+    expect(&fake, 5, "", "not Rubato's protocol", WORDS("get", "jobs"));
+    expect(&fake, 5, "", "unix:/nowhere/sock",
+           WORDS("--endpoint", "unix:/nowhere/sock", "get", "jobs"));
+    expect(&fake, 5, "", "cannot reach rubatod at tcp:127.0.0.1:1",
+           WORDS("--endpoint", "tcp:127.0.0.1:1", "get", "jobs"));
+    expect(&fake, 0, "rubatoctl ", "cannot reach",
+           WORDS("version", "--endpoint", "unix:/nowhere/sock"));
+    assert_called(&fake, "status leader {\"job\":\"x\"}");
+    fake_stop(&fake);
+}
+
+static const char running[] =
+    "{\"name\":\"gpt\",\"phase\":\"Running\",\"step\":7,\"steps\":10,\"loss\":2.5,\"samples\":70,"
+    "\"configuration\":3,\"devices\":[{\"node\":\"a\",\"device\":0,\"kind\":\"cpu\",\"pid\":41}],"
+    "\"plan\":{\"summary\":\"data parallel "
+    "x1\"},\"throughput\":12.5,\"want\":1,\"min\":1,\"max\":4}";
+static const char succeeded[] = "{\"name\":\"gpt\",\"phase\":\"Succeeded\",\"step\":10,\"steps\":"
+                                "10,\"loss\":2.25,\"devices\":[]}";
+
+static void test_reading(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "status", .body = running},
+        {.method = "describe", .body = "{\"job\":{\"name\":\"gpt\",\"steps\":10}}"},
+        {.method = "get",
+         .body = "{\"items\":[{\"name\":\"gpt\",\"phase\":\"Running\",\"step\":7,\"steps\":10,"
+                 "\"loss\":\"nan\",\"devices\":[1,2],\"want\":2,\"throughput\":1234.5}]}"},
+        {.method = "get", .body = "{\"items\":[]}"},
+        {.method = "events",
+         .body = "{\"items\":[{\"key\":\"k\",\"time\":1767323045678,\"job\":\"gpt\","
+                 "\"kind\":\"grown\",\"text\":\"1 -> 3\"}]}"},
+        {.method = "version", .body = "{\"version\":\"0.1.0\",\"node\":\"a\",\"leader\":\"b\"}"},
+        {0},
+    };
+    struct fake fake;
+    json_t *json, *same = json_loads(running, 0, NULL);
+
+    (void)state;
+    fake_start(&fake, replies);
+    expect(&fake, 0, "data parallel x1", "", WORDS("status", "gpt"));
+    expect(&fake, 0, "a:0 cpu, pid 41", "", WORDS("status", "gpt"));
+    json = run_json(&fake, WORDS("status", "gpt", "-o", "json"));
+    assert_true(json_equal(json, same));
+    expect(&fake, 0, "plan:\n  summary: data parallel x1\n", "",
+           WORDS("-o", "yaml", "status", "gpt"));
+    expect(&fake, 0, "job:\n  name: gpt\n", "", WORDS("describe", "gpt"));
+    expect(&fake, 0,
+           "NAME  PHASE    STEP  LOSS  DEVICES  WANT  SAMPLES/S  AGE\n"
+           "gpt   Running  7/10   nan        2     2     1.23 k    -\n",
+           "", WORDS("get", "jobs"));
+    expect(&fake, 0, "", "no nodes", WORDS("get", "nodes"));
+    expect(&fake, 0, "2026-01-02 03:04:05  gpt  -     grown  1 -> 3\n", "", WORDS("events", "gpt"));
+    expect(&fake, 0, "rubatod 0.1.0 on a, leader b", "", WORDS("version"));
+    assert_called(&fake, "get leader {\"kind\":\"jobs\"}");
+    assert_called(&fake, "events leader {\"job\":\"gpt\"}");
+    json_decref(json);
+    json_decref(same);
+    fake_stop(&fake);
+}
+
+static const char job[] = "apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: gpt}\nspec:\n"
+                          "  model: {onnx: gpt.onnx}\n  data: {train: {path: c.txt}}\n"
+                          "  train: {steps: 10}\n";
+
+static void test_submit(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "submit",
+         .body = "{\"name\":\"gpt\",\"id\":\"1\",\"steps\":10,\"summary\":\"3.3 M parameters\"}"},
+        {.method = "status",
+         .body = "{\"phase\":\"Pending\",\"step\":0,\"steps\":10,\"devices\":[]}"},
+        {.method = "status", .body = running},
+        {.method = "status", .body = succeeded},
+        {0},
+    };
+    struct fake fake;
+    json_t *json;
+
+    (void)state;
+    fake_start(&fake, replies);
+    put(&fake, "job.yaml", job);
+    put(&fake, "bad.yaml", "apiVersion: rubato/v1\nkind: TrainJob\nspec:\n  modell: {}\n");
+    expect(&fake, 4, "", "bad.yaml:4:3: unknown key 'modell', did you mean 'model'?",
+           WORDS("submit", "-f", "bad.yaml"));
+    expect(&fake, 4, "", "--set spec.train.steps=0",
+           WORDS("submit", "-f", "job.yaml", "--set", "spec.train.steps=0"));
+    expect(&fake, 3, "", "none.yaml", WORDS("submit", "-f", "none.yaml"));
+    expect(&fake, 0, "gpt: 3.3 M parameters; 10 steps\n", "status gpt",
+           WORDS("submit", "-f", "job.yaml", "--set", "spec.train.seed=5"));
+    assert_called(&fake, "\"globalBatch\":32");
+    assert_called(&fake, "\"seed\":5");
+    assert_called(&fake, "/gpt.onnx\"");
+    assert_called(&fake, "\"window\":\"1h\"");
+    expect(&fake, 0, "gpt: Succeeded at step 10 of 10, loss 2.2500", "Pending | step 0/10",
+           WORDS("submit", "-f", "job.yaml", "--wait"));
+    json = run_json(&fake, WORDS("submit", "-f", "job.yaml", "--wait", "-o", "json"));
+    assert_string_equal(json_string_value(json_object_get(json, "phase")), "Succeeded");
+    json_decref(json);
+    fake_stop(&fake);
+}
+
+static void test_wait(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "status", .body = running},
+        {.method = "status", .how = FAKE_HANG_UP},
+        {.method = "status", .error = RB_EAGAIN, .why = "no leader yet"},
+        {.method = "status", .body = "{\"phase\":\"Failed\",\"step\":8,\"reason\":\"a NaN\"}"},
+        {.method = "status", .body = running},
+        {0},
+    };
+    struct fake fake;
+
+    (void)state;
+    fake_start(&fake, replies);
+    expect(&fake, 1, "gpt: Failed at step 8", "trying again",
+           WORDS("wait", "gpt", "--for", "done"));
+    expect(&fake, 0, "", "", WORDS("wait", "gpt", "--for", "step=7"));
+    expect(&fake, 0, "", "", WORDS("wait", "gpt", "--for", "devices=1"));
+    expect(&fake, 124, "", "timed out",
+           WORDS("wait", "gpt", "--for", "step=8", "--timeout", "250ms"));
+    fake_stop(&fake);
+}
+
+/* ctrl-c once rubatoctl has asked at least twice. */
+static struct outcome interrupt(const struct fake *fake, const char *method,
+                                const char *const *words)
+{
+    pid_t pid = fake_spawn(fake, words);
+    int asked = 0;
+
+    while (asked < 2 && kill(pid, 0) == 0) {
+        char *calls = fake_calls(fake);
+
+        asked = 0;
+        for (const char *at = calls; (at = strstr(at, method)); at++)
+            asked++;
+        free(calls);
+        if (strcmp(method, "export ") == 0 && asked)
+            break;
+        usleep(1000);
+    }
+    kill(pid, SIGINT);
+    return fake_wait(fake, pid);
+}
+
+static void test_interrupt(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "status", .body = running},
+        {.method = "export", .data = "abcdef", .how = FAKE_SILENCE},
+        {0},
+    };
+    RB_CLEANUP(rb_freep) char *names = NULL;
+    struct outcome outcome;
+    struct fake fake;
+
+    (void)state;
+    fake_start(&fake, replies);
+    outcome = interrupt(&fake, "status ", WORDS("wait", "gpt", "--for", "done"));
+    assert_int_equal(outcome.code, 130);
+    assert_has(outcome.err, "gpt goes on");
+    outcome_done(&outcome);
+    outcome = interrupt(&fake, "export ", WORDS("export", "gpt", "--out", "m.safetensors"));
+    assert_int_equal(outcome.code, 130);
+    outcome_done(&outcome);
+    names = rb_format("ls %s | grep -q safetensors", fake.folder);
+    assert_int_not_equal(system(names), 0);
+    fake_stop(&fake);
+}
+
+static void test_resize(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "resize", .body = "{\"job\":\"gpt\",\"from\":1,\"want\":3,\"asked\":55}"},
+        {.method = "resize", .body = "{\"job\":\"gpt\",\"from\":1,\"want\":3,\"asked\":55}"},
+        {.method = "resize", .body = "{\"job\":\"gpt\",\"from\":1,\"want\":3,\"asked\":55}"},
+        {.method = "resize",
+         .body = "{\"job\":\"gpt\",\"from\":3,\"want\":3,\"asked\":55,\"unchanged\":true}"},
+        {.method = "receipt", .body = "{\"done\":false,\"phase\":\"Running\"}"},
+        {.method = "receipt",
+         .body =
+             "{\"done\":true,\"phase\":\"Running\",\"receipt\":{\"from\":1,\"to\":3,"
+             "\"configuration\":2,\"step\":812,\"stallMs\":35.5,\"readyMs\":412,"
+             "\"bytesMoved\":1024,\"stepsLost\":0,\"samplesRepeated\":0,\"samplesSkipped\":0}}"},
+        {.method = "receipt", .body = "{\"done\":true,\"reason\":\"superseded\"}"},
+        {.method = "status", .body = running},
+        {0},
+    };
+    static const char *const fields[] = {
+        "from",        "to",         "configuration",    "step",           "stall_ms", "ready_ms",
+        "bytes_moved", "steps_lost", "samples_repeated", "samples_skipped"};
+    struct fake fake;
+    json_t *json;
+
+    (void)state;
+    fake_start(&fake, replies);
+    expect(&fake, 0, "gpt: 1 -> 3 devices\n", "", WORDS("grow", "gpt", "+2"));
+    assert_called(&fake, "resize leader {\"grow\":2,\"job\":\"gpt\"}");
+    json = run_json(&fake, WORDS("grow", "gpt", "2", "--wait", "-o", "json", "--timeout", "1m"));
+    assert_int_equal(json_object_size(json), RB_COUNT(fields));
+    for (size_t i = 0; i < RB_COUNT(fields); i++)
+        assert_true(json_is_number(json_object_get(json, fields[i])));
+    assert_true(json_real_value(json_object_get(json, "stall_ms")) == 35.5);
+    json_decref(json);
+    assert_called(&fake, "receipt leader {\"job\":\"gpt\",\"asked\":55}");
+    expect(&fake, 1, "", "superseded",
+           WORDS("resize", "gpt", "--devices", "a:0,b:1", "--devices", "c:2", "--wait"));
+    assert_called(&fake, "{\"devices\":[\"a:0\",\"b:1\",\"c:2\"],\"want\":3,\"job\":\"gpt\"}");
+    json = run_json(&fake, WORDS("shrink", "gpt", "1", "--wait", "-o", "json"));
+    assert_int_equal(json_integer_value(json_object_get(json, "to")), 3);
+    assert_int_equal(json_integer_value(json_object_get(json, "configuration")), 3);
+    json_decref(json);
+    fake_stop(&fake);
+}
+
+static void test_nodes_and_jobs(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "node", .body = "{\"node\":\"a\",\"jobs\":[\"x\",\"y\"]}"},
+        {.method = "node", .body = "{\"node\":\"a\",\"jobs\":[\"x\"]}"},
+        {.method = "node", .body = "{\"node\":\"a\",\"jobs\":[]}"},
+        {.method = "pause", .body = "{\"job\":\"gpt\",\"phase\":\"Paused\"}"},
+        {.method = "checkpoint", .body = "{\"step\":5,\"path\":\"/c/step-5\",\"node\":\"a\"}"},
+        {.method = "checkpoint", .how = FAKE_SILENCE},
+        {0},
+    };
+    struct fake fake;
+
+    (void)state;
+    fake_start(&fake, replies);
+    expect(&fake, 0, "a: drained; still used by x, y\n", "", WORDS("node", "drain", "a"));
+    expect(&fake, 0, "a: drained\n", "", WORDS("node", "drain", "a", "--wait"));
+    assert_called(&fake, "node leader {\"node\":\"a\",\"verb\":\"drain\"}");
+    expect(&fake, 0, "now Paused", "", WORDS("pause", "gpt"));
+    expect(&fake, 0, "step 5 in /c/step-5 on a", "", WORDS("checkpoint", "gpt", "--wait"));
+    expect(&fake, 124, "", "no answer", WORDS("checkpoint", "gpt", "--wait", "--timeout", "200ms"));
+    fake_stop(&fake);
+}
+
+static void test_export(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "export", .data = "eight by", .body = "{\"step\":9,\"bytes\":8}"},
+        {.method = "export", .data = "eight", .body = "{\"step\":9,\"bytes\":8}"},
+        {.method = "export", .data = "eight", .error = RB_EREFUSED, .why = "no step yet"},
+        {.method = "status", .data = "surprise"},
+        {0},
+    };
+    struct rb_buffer file = {0};
+    struct fake fake;
+    char path[100];
+
+    (void)state;
+    fake_start(&fake, replies);
+    snprintf(path, sizeof path, "%s/m", fake.folder);
+    expect(&fake, 0, "m: step 9 of gpt, 8 B\n", "", WORDS("export", "gpt", "--out", "m"));
+    assert_int_equal(rb_file_read(path, 100, &file, NULL), 0);
+    assert_string_equal(file.data, "eight by");
+    expect(&fake, 1, "", "5 bytes came of 8", WORDS("export", "gpt", "--out", "m"));
+    expect(&fake, 4, "", "no step yet", WORDS("export", "gpt", "--out", "m"));
+    rb_buffer_clear(&file);
+    assert_int_equal(rb_file_read(path, 100, &file, NULL), 0); /* the old one is whole */
+    assert_string_equal(file.data, "eight by");
+    expect(&fake, 3, "", "nowhere/m", WORDS("export", "gpt", "--out", "nowhere/m"));
+    expect(&fake, 5, "", "data where none", WORDS("status", "gpt"));
+    rb_buffer_done(&file);
+    fake_stop(&fake);
+}
+
+#define ROW(step) "[" #step ",1700000000000,2.5,\"nan\",0.001]"
+
+static void test_metrics(void **state)
+{
+    static const char columns[] = "\"columns\":[\"step\",\"time\",\"loss\",\"grad_norm\",\"lr\"]";
+    static char pages[3][300];
+    struct fake_reply replies[] = {
+        {.method = "metrics", .body = pages[0]}, {.method = "metrics", .body = pages[0]},
+        {.method = "metrics", .body = pages[0]}, {.method = "metrics", .body = pages[1]},
+        {.method = "metrics", .body = pages[2]}, {0},
+    };
+    struct fake fake;
+    json_t *json;
+
+    (void)state;
+    snprintf(pages[0], 300, "{%s,\"rows\":[%s,%s],\"phase\":\"Running\"}", columns, ROW(1), ROW(2));
+    snprintf(pages[1], 300, "{%s,\"rows\":[%s],\"phase\":\"Succeeded\"}", columns, ROW(3));
+    snprintf(pages[2], 300, "{%s,\"rows\":[],\"phase\":\"Succeeded\"}", columns);
+    fake_start(&fake, replies);
+    expect(&fake, 0,
+           "step,time,loss,grad_norm,lr\n1,1700000000000,2.5,nan,0.001\n"
+           "2,1700000000000,2.5,nan,0.001\n",
+           "", WORDS("metrics", "gpt"));
+    json = run_json(&fake, WORDS("metrics", "gpt", "-o", "json"));
+    assert_int_equal(json_array_size(json), 2);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(json, 1), "step")), 2);
+    json_decref(json);
+    expect(&fake, 0, "lr\n1,1700000000000,2.5,nan,0.001\n2,1700000000000,2.5,nan,0.001\n3,17", "",
+           WORDS("metrics", "gpt", "--follow"));
+    assert_called(&fake, "\"after\":2");
+    fake_stop(&fake);
+}
+
+static void test_logs(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "logs",
+         .body = "{\"pieces\":[{\"file\":\"w1\",\"node\":\"a\",\"offset\":0,\"text\":\"one\\ntw\"},"
+                 "{\"file\":\"w2\",\"node\":\"a\",\"offset\":4,\"text\":\"x\"}],"
+                 "\"phase\":\"Running\"}"},
+        {.method = "logs",
+         .body = "{\"pieces\":[{\"file\":\"w1\",\"node\":\"a\",\"offset\":6,\"text\":\"o\\n\"}],"
+                 "\"phase\":\"Running\"}"},
+        {.method = "logs", .body = "{\"pieces\":[],\"phase\":\"Running\"}"},
+        {.method = "logs", .body = "{\"pieces\":[],\"phase\":\"Cancelled\"}"},
+        {0},
+    };
+    struct fake fake;
+
+    (void)state;
+    fake_start(&fake, replies);
+    expect(&fake, 0, "[w1] one\n[w1] two\n[w2] x\n", "", WORDS("logs", "gpt", "-f"));
+    assert_called(&fake, "\"after\":{\"w1\":8,\"w2\":5}");
+    fake_stop(&fake);
+}
+
+static void test_models(void **state)
+{
+    static const struct fake_reply none[] = {{0}};
+    static const char npy[] =
+        "\x93NUMPY\1\0\x76\0{'descr': '<f4', 'fortran_order': False, 'shape': "
+        "(40, 4), }";
+    struct rb_buffer file = {0};
+    struct fake fake;
+    char path[100];
+    json_t *json;
+
+    (void)state;
+    fake_start(&fake, none);
+    expect(
+        &fake, 0, "", "m.onnx",
+        WORDS("model", "new", "mlp", "--set", "inputs=4", "--set", "hidden=8", "--out", "m.onnx"));
+    expect(&fake, 4, "", "nope", WORDS("model", "new", "mlp", "--set", "nope=4", "--out", "n"));
+    expect(&fake, 4, "", "xyz", WORDS("model", "new", "xyz", "--out", "n"));
+    expect(&fake, 0, "will be trained", "", WORDS("model", "check", "m.onnx"));
+    json = run_json(&fake, WORDS("model", "check", "m.onnx", "-o", "json"));
+    assert_true(json_is_true(json_object_get(json, "trainable")));
+    json_decref(json);
+    put(&fake, "noise.onnx", "this is no model");
+    expect(&fake, 4, "", "noise.onnx", WORDS("model", "check", "noise.onnx"));
+    expect(&fake, 3, "", "none.onnx", WORDS("model", "check", "none.onnx"));
+
+    rb_buffer_add(&file, npy, sizeof npy - 1);
+    while (file.size < 127)
+        rb_buffer_text(&file, " ");
+    rb_buffer_text(&file, "\n");
+    memset(rb_buffer_reserve(&file, 640), 0, 640);
+    file.size += 640;
+    snprintf(path, sizeof path, "%s/x.npy", fake.folder);
+    assert_int_equal(rb_file_write(path, file.data, file.size, NULL), 0);
+    expect(&fake, 0, "result/logits.npy", "",
+           WORDS("model", "run", "m.onnx", "--input", "x.npy", "--out", "result"));
+    rb_buffer_clear(&file);
+    snprintf(path, sizeof path, "%s/result/logits.npy", fake.folder);
+    assert_int_equal(rb_file_read(path, 1 << 20, &file, NULL), 0);
+    assert_non_null(strstr(file.data + 10, "'shape': (40, 10), }"));
+    assert_int_equal(file.size, 128 + 40 * 10 * 4);
+    assert_memory_equal(file.data + 128, file.data + 128 + 39 * 40, 40); /* zeros in, equal rows */
+    rb_buffer_done(&file);
+    fake_stop(&fake);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_usage),   cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_reading), cmocka_unit_test(test_submit),
+        cmocka_unit_test(test_wait),    cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_resize),  cmocka_unit_test(test_nodes_and_jobs),
+        cmocka_unit_test(test_export),  cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_logs),    cmocka_unit_test(test_models),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
