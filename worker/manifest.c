@@ -5,17 +5,30 @@
 #include "base/hash.h"
 #include "worker/checkpoint.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXACT = JSON_REAL_PRECISION(17) | JSON_SORT_KEYS };
+/* Integers and strings alone, keys sorted: there is one way to write it, and only that is read.  A
+ * history is written as the sixteen hex digits of its bits. */
+enum { HISTORY_DIGITS = 16 };
+
+static char *text_of(const json_t *manifest)
+{
+    char *json = json_dumps(manifest, JSON_SORT_KEYS | JSON_INDENT(1));
+    char *text = json ? rb_format("%s\n", json) : NULL;
+
+    free(json);
+    return text;
+}
 
 /* The digest of everything in the manifest but itself. */
-static int digest_of(json_t *manifest, char ret_digest[33])
+static int digest_of(const json_t *manifest, char ret_digest[33])
 {
-    char *text = json_dumps(manifest, EXACT | JSON_COMPACT);
+    char *text = text_of(manifest);
 
     if (!text)
         return RB_EINVAL;
@@ -26,18 +39,24 @@ static int digest_of(json_t *manifest, char ret_digest[33])
 
 /* ---- Writing --------------------------------------------------------------------------------*/
 
+static json_t *exponent_json(const struct rb_exponent *exponent)
+{
+    char digits[HISTORY_DIGITS + 1];
+    uint64_t bits;
+
+    memcpy(&bits, &exponent->history, sizeof bits);
+    snprintf(digits, sizeof digits, "%016" PRIx64, bits);
+    return json_pack("{s:s, s:i}", "history", digits, "exponent", exponent->exponent);
+}
+
 static json_t *exponents_json(const Rb__Model *model, const struct rb_state *state)
 {
     json_t *all = json_object();
 
-    for (size_t v = 0; v < state->variables; v++) {
-        const struct rb_exponent *one = &state->exponents[v];
-
-        if (one->known)
-            json_object_set_new(
-                all, model->variables[v]->name,
-                json_pack("{s:f, s:i}", "history", one->history, "exponent", one->exponent));
-    }
+    for (size_t v = 0; v < state->variables; v++)
+        if (state->exponents[v].known)
+            json_object_set_new(all, model->variables[v]->name,
+                                exponent_json(&state->exponents[v]));
     return all;
 }
 
@@ -67,13 +86,12 @@ int rb_manifest_text(const Rb__Model *model, const struct rb_state *state,
 
     if (manifest && !digest_of(manifest, digest)) {
         json_object_set_new(manifest, "digest", json_string(digest));
-        text = json_dumps(manifest, EXACT | JSON_INDENT(1));
+        text = text_of(manifest);
     }
     json_decref(manifest);
     if (!text)
         return rb_why_set(why, RB_EINVAL, "the model has names that are no UTF-8");
-    *ret_text = rb_format("%s\n", text);
-    free(text);
+    *ret_text = text;
     return 0;
 }
 
@@ -82,6 +100,15 @@ int rb_manifest_text(const Rb__Model *model, const struct rb_state *state,
 static int bad(struct rb_why *why, const char *what)
 {
     return rb_why_set(why, RB_EINVAL, "the manifest is damaged: %s", what);
+}
+
+static int check_text(const json_t *manifest, const char *text, size_t size, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *again = text_of(manifest);
+
+    if (!again || strlen(again) != size || memcmp(again, text, size) != 0)
+        return bad(why, "it is not as it was written");
+    return 0;
 }
 
 static int check_digest(json_t *manifest, struct rb_why *why)
@@ -107,14 +134,21 @@ static int read_exponents(json_t *all, const Rb__Model *model, struct rb_state *
 
     for (size_t v = 0; v < state->variables; v++) {
         json_t *one = json_object_get(all, model->variables[v]->name);
+        const char *digits;
         json_int_t exponent;
         double history;
+        uint64_t bits;
+        char *end;
 
         state->exponents[v] = (struct rb_exponent){0};
         if (!one)
             continue;
-        if (json_unpack(one, "{s:F, s:I}", "history", &history, "exponent", &exponent) < 0 ||
-            !isfinite(history) || history < 0 || exponent < RB_EXPONENT_LOWEST ||
+        if (json_unpack(one, "{s:s, s:I}", "history", &digits, "exponent", &exponent) < 0 ||
+            strlen(digits) != HISTORY_DIGITS)
+            return bad(why, "an exponent is impossible");
+        bits = strtoull(digits, &end, 16);
+        memcpy(&history, &bits, sizeof history);
+        if (*end || !isfinite(history) || history <= 0 || exponent < RB_EXPONENT_LOWEST ||
             exponent > RB_EXPONENT_HIGHEST)
             return bad(why, "an exponent is impossible");
         state->exponents[v] = (struct rb_exponent){history, (int32_t)exponent, true};
@@ -142,7 +176,8 @@ static int read_files(json_t *all, struct rb_manifest_file *files, int n, struct
 }
 
 static int read_all(json_t *manifest, const Rb__Model *model, struct rb_state *state,
-                    struct rb_manifest_file *files, int n, struct rb_why *why)
+                    struct rb_manifest_file *files, int n, const char *text, size_t size,
+                    struct rb_why *why)
 {
     json_int_t version, step, applied, not_finite, seed;
     const char *format, *spec, *class;
@@ -157,7 +192,9 @@ static int read_all(json_t *manifest, const Rb__Model *model, struct rb_state *s
     if (strcmp(format, RB_CHECKPOINT_FORMAT) != 0 || version != RB_CHECKPOINT_VERSION)
         return rb_why_set(why, RB_EUNSUPPORTED, "it is a %.32s of version %lld", format,
                           (long long)version);
-    err = check_digest(manifest, why);
+    err = check_text(manifest, text, size, why);
+    if (!err)
+        err = check_digest(manifest, why);
     if (err)
         return err;
     if (strcmp(spec, model->spec_digest) != 0 || (uint64_t)seed != model->seed)
@@ -185,7 +222,7 @@ int rb_manifest_read(const char *text, size_t size, const Rb__Model *model, stru
     if (!manifest)
         return rb_why_set(why, RB_EINVAL, "the manifest is no JSON: line %d: %s", error.line,
                           error.text);
-    err = read_all(manifest, model, state, files, n, why);
+    err = read_all(manifest, model, state, files, n, text, size, why);
     json_decref(manifest);
     return err;
 }

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints: a round trip, the same bytes twice, and every kind of damage. */
+#include "tests/worker/tiny.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/file.h"
+#include "worker/checkpoint.h"
+#include "worker/restore.h"
+#include "worker/saver.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const struct tiny_options job = {
+    .samples = 40, .global_batch = 10, .micro_batch = 4, .steps = 100, .hidden = 24};
+
+struct place {
+    char folder[64];
+    Rb__Model *model;
+    struct rb_state state;
+};
+
+static void fill_state(struct place *place, int64_t level)
+{
+    struct rb_state *state = &place->state;
+
+    state->level = level;
+    state->applied = level - 2;
+    state->not_finite = 1;
+    for (size_t v = 0; v < place->model->n_variables; v++) {
+        const Rb__Variable *variable = place->model->variables[v];
+
+        if (variable->role == RB__VARIABLE__ROLE__FIXED)
+            continue;
+        for (uint64_t i = 0; i < variable->elements; i++) {
+            bool trained = variable->role == RB__VARIABLE__ROLE__TRAINED;
+            uint64_t at = variable->offset + i;
+
+            state->w[at] = (float)(at + 1) / 7.0f + (float)level;
+            if (state->m)
+                state->m[at] = trained ? -(float)at / 3.0f : 0;
+            if (state->v)
+                state->v[at] = trained ? (float)at * 1e-9f : 0;
+        }
+        state->exponents[v] = (struct rb_exponent){1.0 / 3.0 + (double)v, (int32_t)v - 2, v != 1};
+    }
+    state->exponents[1] = (struct rb_exponent){0};
+    memcpy(state->fixed, &(int64_t[5]){1, 2, 3, 4, 5}, 5 * sizeof(int64_t));
+}
+
+static void open_place(struct place *place, const struct tiny_options *options)
+{
+    strcpy(place->folder, "/tmp/rubato-checkpoint-XXXXXX");
+    assert_non_null(mkdtemp(place->folder));
+    place->model = tiny_model(place->folder, options);
+    assert_int_equal(rb_state_open(place->model, NULL, &place->state, NULL), 0);
+    fill_state(place, 12);
+}
+
+static void close_place(struct place *place)
+{
+    rb_state_done(&place->state);
+    rb__model__free_unpacked(place->model, NULL);
+    rb_file_remove(place->folder, NULL);
+}
+
+static char *write_checkpoint(struct place *place)
+{
+    struct rb_why why = {0};
+    uint64_t bytes = 0;
+    char *path = NULL;
+
+    if (rb_checkpoint_write(place->model, &place->state, place->folder, "j", "w", &path, &bytes,
+                            &why))
+        fail_msg("%s", why.text);
+    assert_true(bytes > 0);
+    return path;
+}
+
+static int count_entries(const char *folder, const char *prefix)
+{
+    DIR *listing = opendir(folder);
+    struct dirent *entry;
+    int n = 0;
+
+    assert_non_null(listing);
+    while ((entry = readdir(listing)) != NULL)
+        n += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
+    closedir(listing);
+    return n;
+}
+
+static void round_trip(const struct tiny_options *options)
+{
+    struct place place;
+    struct rb_state back;
+    struct rb_why why = {0};
+    RB_CLEANUP(rb_freep) char *path = NULL;
+    RB_CLEANUP(rb_freep) char *latest = NULL;
+    struct rb_buffer line = {0};
+
+    open_place(&place, options);
+    path = write_checkpoint(&place);
+    assert_non_null(strstr(path, "/step-00000012"));
+    latest = rb_format("%s/latest", place.folder);
+    assert_int_equal(rb_file_read(latest, 100, &line, NULL), 0);
+    assert_string_equal(line.data, "step-00000012\n");
+    rb_buffer_done(&line);
+    assert_int_equal(rb_state_open(place.model, NULL, &back, NULL), 0);
+    if (rb_restore(path, place.model, &back, &why))
+        fail_msg("%s", why.text);
+    assert_int_equal(back.level, 12);
+    assert_int_equal(back.applied, 10);
+    assert_int_equal(back.not_finite, 1);
+    assert_false(back.exponents[1].known);
+    assert_true(rb_state_hash(&back) == rb_state_hash(&place.state));
+    rb_state_done(&back);
+    close_place(&place);
+}
+
+static void test_round_trip(void **state)
+{
+    struct tiny_options options = job;
+
+    (void)state;
+    round_trip(&options);
+    options.sgd = true;
+    round_trip(&options);
+    options.no_momentum = true;
+    round_trip(&options);
+}
+
+static void read_all(const char *folder, struct rb_buffer *out)
+{
+    static const char *const names[] = {RB_CHECKPOINT_MODEL, RB_CHECKPOINT_OPTIMIZER,
+                                        RB_CHECKPOINT_MANIFEST};
+
+    for (size_t i = 0; i < RB_COUNT(names); i++) {
+        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, names[i]);
+
+        assert_int_equal(rb_file_read(path, 1 << 20, out, NULL), 0);
+    }
+}
+
+/* The same state gives the same bytes, in another folder and over an older checkpoint too. */
+static void test_same_bytes(void **state)
+{
+    struct place one, two;
+    struct rb_buffer first = {0}, second = {0};
+
+    (void)state;
+    open_place(&one, &job);
+    open_place(&two, &job);
+    two.state.w[0] = 5;
+    free(write_checkpoint(&two));
+    fill_state(&two, 12);
+    for (int i = 0; i < 2; i++) {
+        RB_CLEANUP(rb_freep) char *path = write_checkpoint(i ? &two : &one);
+
+        read_all(path, i ? &second : &first);
+    }
+    assert_int_equal(first.size, second.size);
+    assert_memory_equal(first.data, second.data, first.size);
+    assert_int_equal(count_entries(two.folder, ".tmp"), 0);
+    rb_buffer_done(&first);
+    rb_buffer_done(&second);
+    close_place(&one);
+    close_place(&two);
+}
+
+static void test_prune(void **state)
+{
+    struct place place;
+    RB_CLEANUP(rb_freep) char *half = NULL;
+    RB_CLEANUP(rb_freep) char *foreign = NULL;
+
+    (void)state;
+    open_place(&place, &job);
+    for (int64_t step = 10; step <= 60; step += 10) {
+        fill_state(&place, step);
+        free(write_checkpoint(&place));
+    }
+    half = rb_format("%s/.tmp-j-dead-step-00000020", place.folder);
+    foreign = rb_format("%s/step-7", place.folder);
+    assert_int_equal(mkdir(half, 0700), 0);
+    assert_int_equal(mkdir(foreign, 0700), 0);
+    assert_int_equal(rb_checkpoint_prune(place.folder, "j", 50, 2, NULL), 0);
+    assert_int_equal(count_entries(place.folder, "step-000000"), 3); /* 40, 50 and the newer 60 */
+    assert_int_equal(count_entries(place.folder, ".tmp"), 0);
+    assert_int_equal(count_entries(place.folder, "step-7"), 1); /* no name of ours */
+    assert_int_equal(rb_checkpoint_prune(place.folder, "j", 60, 0, NULL), 0);
+    assert_int_equal(count_entries(place.folder, "step-000000"), 3);
+    close_place(&place);
+}
+
+/* ---- Damage ---------------------------------------------------------------------------------*/
+
+static int restore_into(struct place *place, const char *path, struct rb_why *why)
+{
+    struct rb_state back;
+    int err;
+
+    assert_int_equal(rb_state_open(place->model, NULL, &back, NULL), 0);
+    err = rb_restore(path, place->model, &back, why);
+    assert_true((err == 0) == (back.level >= 0));
+    rb_state_done(&back);
+    return err;
+}
+
+static void write_bytes(const char *path, const char *data, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, size, file), size);
+    fclose(file);
+}
+
+/* One bit anywhere, or one byte less, in any file: refused, in words. */
+static void test_every_byte_counts(void **state)
+{
+    static const char *const names[] = {RB_CHECKPOINT_MODEL, RB_CHECKPOINT_OPTIMIZER,
+                                        RB_CHECKPOINT_MANIFEST};
+    struct place place;
+    RB_CLEANUP(rb_freep) char *path = NULL;
+
+    (void)state;
+    open_place(&place, &job);
+    path = write_checkpoint(&place);
+    for (size_t f = 0; f < RB_COUNT(names); f++) {
+        RB_CLEANUP(rb_freep) char *file = rb_format("%s/%s", path, names[f]);
+        struct rb_buffer bytes = {0};
+        size_t stride;
+
+        assert_int_equal(rb_file_read(file, 1 << 20, &bytes, NULL), 0);
+        stride = f == 2 ? 1 : bytes.size / 64 + 1;
+        for (size_t i = 0; i < bytes.size; i += stride) {
+            char kept = bytes.data[i];
+            struct rb_why why = {0};
+
+            bytes.data[i] ^= 1;
+            write_bytes(file, bytes.data, bytes.size);
+            if (restore_into(&place, path, &why) == 0)
+                fail_msg("%s: byte %zu changed and nobody saw", names[f], i);
+            assert_true(why.text[0]);
+            bytes.data[i] = kept;
+        }
+        write_bytes(file, bytes.data, bytes.size - 2);
+        assert_true(restore_into(&place, path, NULL) < 0);
+        write_bytes(file, bytes.data, bytes.size);
+        assert_int_equal(restore_into(&place, path, NULL), 0);
+        assert_int_equal(unlink(file), 0);
+        assert_int_equal(restore_into(&place, path, NULL), RB_ENOTFOUND);
+        write_bytes(file, bytes.data, bytes.size);
+        rb_buffer_done(&bytes);
+    }
+    close_place(&place);
+}
+
+static void test_hostile_manifests(void **state)
+{
+    static const char *const texts[] = {
+        "",
+        "{",
+        "[]",
+        "null",
+        "{\"format\": \"rubato-checkpoint\"}",
+        "{\"format\": 3, \"version\": \"x\"}",
+        "{\"a\": 1, \"a\": 2}",
+        "{\"format\":\"rubato-checkpoint\",\"version\":1,\"step\":99999999999999999999}",
+        "{\"format\":\"rubato-checkpoint\",\"version\":2,\"step\":1,\"applied\":1,\"notFinite\":0,"
+        "\"seed\":7,\"specDigest\":\"tiny\",\"numericClass\":\"x\",\"exponents\":{},\"files\":{}}",
+        "{\"format\":\"rubato-checkpoint\",\"version\":1,\"step\":1,\"applied\":1,\"notFinite\":0,"
+        "\"seed\":7,\"specDigest\":\"tiny\",\"numericClass\":\"x\",\"exponents\":[],\"files\":7}",
+    };
+    struct place place;
+    RB_CLEANUP(rb_freep) char *path = NULL;
+    RB_CLEANUP(rb_freep) char *manifest = NULL;
+    struct rb_buffer deep = {0};
+
+    (void)state;
+    open_place(&place, &job);
+    path = write_checkpoint(&place);
+    manifest = rb_format("%s/%s", path, RB_CHECKPOINT_MANIFEST);
+    for (size_t i = 0; i < RB_COUNT(texts); i++) {
+        struct rb_why why = {0};
+
+        write_bytes(manifest, texts[i], strlen(texts[i]));
+        assert_true(restore_into(&place, path, &why) < 0);
+        assert_non_null(strstr(why.text, "manifest") ? why.text : strstr(why.text, "version"));
+    }
+    for (int i = 0; i < 100000; i++)
+        rb_buffer_text(&deep, "[");
+    write_bytes(manifest, deep.data, deep.size);
+    assert_int_equal(restore_into(&place, path, NULL), RB_EINVAL);
+    rb_buffer_done(&deep);
+    close_place(&place);
+}
+
+static void test_other_jobs(void **state)
+{
+    struct tiny_options wider = job;
+    struct place place, other;
+    RB_CLEANUP(rb_freep) char *path = NULL;
+    RB_CLEANUP(rb_freep) char *weights = NULL;
+    struct rb_why why = {0};
+
+    (void)state;
+    open_place(&place, &job);
+    wider.hidden = 25;
+    open_place(&other, &wider);
+    path = write_checkpoint(&place);
+    other.model->seed = 8;
+    assert_int_equal(restore_into(&other, path, &why), RB_EREFUSED);
+    other.model->seed = 7;
+    assert_int_equal(restore_into(&other, path, &why), RB_EINVAL); /* shapes */
+    assert_non_null(strstr(why.text, "fc1"));
+    place.model->steps = 11;
+    assert_int_equal(restore_into(&place, path, &why), RB_EINVAL); /* beyond the last step */
+
+    tiny_write(place.folder, &job, 0);
+    weights = rb_format("%s/weights.safetensors", place.folder);
+    assert_int_equal(restore_into(&place, weights, &why), 0);
+    assert_int_equal(restore_into(&other, weights, &why), RB_EINVAL);
+    assert_int_equal(restore_into(&place, "/nowhere", &why), RB_ENOTFOUND);
+    close_place(&place);
+    close_place(&other);
+}
+
+/* A disk that takes no more: an error in words, the older checkpoint untouched, nothing half done.
+ */
+static void test_full_disk(void **state)
+{
+    struct rlimit kept, small;
+    struct rb_why why = {0};
+    struct place place;
+    RB_CLEANUP(rb_freep) char *old = NULL;
+    char *path = NULL;
+    uint64_t bytes;
+
+    (void)state;
+    open_place(&place, &job);
+    old = write_checkpoint(&place);
+    fill_state(&place, 13);
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &kept);
+    small = kept;
+    small.rlim_cur = 700;
+    setrlimit(RLIMIT_FSIZE, &small);
+    assert_true(rb_checkpoint_write(place.model, &place.state, place.folder, "j", "w", &path,
+                                    &bytes, &why) < 0);
+    assert_true(rb_checkpoint_export(place.model, &place.state, place.folder, &bytes, NULL) < 0);
+    setrlimit(RLIMIT_FSIZE, &kept);
+    assert_null(path);
+    assert_non_null(strstr(why.text, "step 13"));
+    assert_int_equal(count_entries(place.folder, ".tmp"), 0);
+    assert_int_equal(count_entries(place.folder, "step-"), 1);
+    assert_int_equal(count_entries(place.folder, "model"), 0);
+    assert_int_equal(restore_into(&place, old, NULL), 0);
+    close_place(&place);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_same_bytes),
+        cmocka_unit_test(test_prune),
+        cmocka_unit_test(test_every_byte_counts),
+        cmocka_unit_test(test_hostile_manifests),
+        cmocka_unit_test(test_other_jobs),
+        cmocka_unit_test(test_full_disk),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
