@@ -38,6 +38,9 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon);
 int rb_agent_start(struct rb_agent *agent, struct rb_why *why);
 
 size_t rb_agent_workers(const struct rb_agent *agent); /* living processes */
+
+/* No process is left, and facts have what became of each. */
+bool rb_agent_idle(const struct rb_agent *agent);
 void rb_agent_kill_all(struct rb_agent *agent);
 
 /* Leaves workers as they are. */

@@ -129,6 +129,8 @@ static void connect_again(uv_timer_t *timer);
 
 static void lost(struct rb_store *store, const struct rb_why *why)
 {
+    if (store->connected)
+        facts_changed(store);
     store->connected = false;
     uint64_t wait = rb_backoff_next(&store->backoff);
     if (!store->complained && wait >= 400) {
@@ -143,6 +145,8 @@ static void found(struct rb_store *store)
     if (store->complained)
         rb_log(RB_LOG_INFO, "etcd is back");
     store->complained = false;
+    if (!store->connected)
+        facts_changed(store);
     store->connected = true;
     rb_backoff_reset(&store->backoff);
 }

@@ -21,8 +21,8 @@ struct rb_store *rb_store_new(uv_loop_t *loop, struct rb_etcd *etcd);
 /* Ends the watch and drops what is pending: callbacks get RB_ECANCELED. */
 void rb_store_free(struct rb_store *store);
 
-/* Call `changed` after every change of facts (at most once for what came together), and after the
- * first list.  Up to 16 watchers, called in order of arrival. */
+/* Call `changed` after every change of facts (at most once for what came together), after the first
+ * list, and when the watch is lost and found.  Up to 16 watchers, called in order of arrival. */
 void rb_store_watch(struct rb_store *store, void (*changed)(void *context), void *context);
 
 /* The snapshot: valid until the loop runs again. */

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the agent's files share. */
+#ifndef RB_DAEMON_AGENT_INTERNAL_H
+#define RB_DAEMON_AGENT_INTERNAL_H
+
+#include "daemon/agent.h"
+#include "daemon/agent_rules.h"
+#include "daemon/daemon.h"
+#include "daemon/rows.h"
+#include "daemon/spawn.h"
+#include "daemon/worker_link.h"
+
+enum { RB_AGENT_WINDOW = 32, RB_AGENT_PROGRESS_MS = 500, RB_AGENT_RETRY_MS = 500 };
+
+/* A checkpoint that was written and is not yet in facts. */
+struct rb_agent_checkpoint {
+    struct rb_agent_checkpoint *next;
+    Rb__Checkpoint value; /* path is owned; node is the settings' */
+    bool sent;            /* a commit is under way */
+};
+
+/* A job that this node has seen. */
+struct rb_agent_job {
+    struct rb_agent_job *next;
+    struct rb_agent *agent;
+    char *id;
+    char *folder;          /* STATE/jobs/ID */
+    char *model, *weights; /* digests, to be removed with the job */
+    bool deleted;          /* its wish said so */
+    struct rb_rows *rows;  /* NULL until needed */
+
+    /* What rank 0 told: throughput is over the last rows. */
+    Rb__Progress progress;
+    bool progress_dirty, progress_sent;
+    uint64_t progress_due; /* loop time */
+    struct {
+        uint64_t time, samples;
+    } window[RB_AGENT_WINDOW];
+    size_t n_window;
+
+    struct rb_agent_checkpoint *checkpoints;
+};
+
+struct rb_worker {
+    struct rb_worker *next;
+    struct rb_agent *agent;
+    struct rb_agent_job *job;
+    struct rb_agent_worker told; /* what the rules look at; strings are owned */
+    struct rb_process *process;
+    struct rb_worker_link *link;
+    pid_t pid;
+
+    /* What it said. */
+    char **addresses;
+    size_t n_addresses;
+    bool frozen, done, failed;
+    int64_t level, first_step;
+    uint64_t flipped, bytes_moved;
+    uint32_t rank;
+    bool has_rank;
+    char *reason;
+    Rb__Checkpoint *saved; /* owned */
+    char *report;          /* the text last committed or tried, while `report_sent` */
+    bool report_sent;
+};
+
+/* A node-save that waits for its worker. */
+struct rb_agent_save {
+    struct rb_agent_save *next;
+    uint64_t number;
+    struct rb_worker *worker;
+    bool export_only;
+    struct rb_request *request;
+};
+
+struct rb_agent {
+    struct rb_daemon *daemon;
+    const char *node;
+    char *run_folder, *jobs_folder, *worker_program, *host;
+    int *cores;
+    unsigned n_cores;
+    uv_timer_t soon;  /* act on what has changed */
+    uv_timer_t clock; /* progress, retries, patience */
+    struct rb_agent_job *jobs;
+    struct rb_worker *workers;
+    struct rb_agent_save *saves;
+    uint64_t next_save;
+    uint64_t fence;
+    uint32_t fetches; /* tries, to go round the nodes */
+    bool started;
+    int closing;
+};
+
+/* agent.c */
+void rb_agent_poke(struct rb_agent *agent);
+void rb_agent_poke_in(struct rb_agent *agent, uint64_t ms);
+struct rb_agent_job *rb_agent_job(struct rb_agent *agent, const char *id); /* makes it */
+struct rb_agent_job *rb_agent_job_known(struct rb_agent *agent, const char *id);
+bool rb_agent_id_valid(const char *id); /* fit to be a folder's name */
+struct rb_rows *rb_agent_rows(struct rb_agent_job *job, struct rb_why *why);
+
+/* agent_worker.c: one process */
+struct rb_worker *rb_worker_new(struct rb_agent *agent, const char *job, const char *name,
+                                uint32_t device, uint32_t spawned_for);
+void rb_worker_free(struct rb_worker *worker);
+int rb_worker_spawn(struct rb_worker *worker, struct rb_why *why);
+int rb_worker_adopt(struct rb_worker *worker, pid_t pid, struct rb_why *why);
+void rb_worker_send(struct rb_worker *worker, Rb__ToWorker *message);
+void rb_worker_set_reason(struct rb_worker *worker, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* agent_configure.c: *ret_* are the arena's */
+int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
+                       const Rb__Configuration *configuration, size_t rank, struct rb_arena *arena,
+                       Rb__Configure *ret, struct rb_why *why);
+
+/* agent_report.c: what goes to facts */
+void rb_agent_report_all(struct rb_agent *agent);
+void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0);
+void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);
+Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__Saved *saved,
+                                       uint32_t configuration);
+
+/* agent_methods.c */
+extern const struct rb_server_method rb_agent_methods[];
+void rb_agent_saved(struct rb_worker *worker, const Rb__Saved *saved);
+void rb_agent_saves_lost(struct rb_worker *worker);
+
+/* agent_adopt.c */
+int rb_agent_adopt(struct rb_agent *agent, struct rb_why *why);
+
+#endif

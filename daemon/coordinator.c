@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/coordinator.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "daemon/daemon.h"
+#include "daemon/decide.h"
+#include "daemon/methods.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PATIENCE_MS = 8000, /* a lease time plus reconnection */
+    RETRY_MS = 200,
+};
+
+struct rb_coordinator {
+    struct rb_daemon *daemon;
+    uv_timer_t timer;
+    int64_t fence; /* 0: another leads */
+    uint64_t since_ms;
+    uint64_t random;
+    bool committing, connected;
+};
+
+static void decide(uv_timer_t *timer);
+
+void rb_coordinator_poke(struct rb_coordinator *coordinator)
+{
+    if (coordinator->fence && !coordinator->committing)
+        uv_timer_start(&coordinator->timer, decide, 0, 0);
+}
+
+static void on_committed(int err, const struct rb_why *why, void *context)
+{
+    struct rb_coordinator *coordinator = context;
+    if (err == RB_ECANCELED)
+        return;
+    coordinator->committing = false;
+    if (err && err != RB_ESTALE)
+        rb_log(RB_LOG_WARN, "a decision was not written: %s", why->text);
+    if (!coordinator->fence)
+        return;
+    /* A refused one is decided anew; a little later, so that the facts that refused it are here. */
+    uv_timer_start(&coordinator->timer, decide, err ? RETRY_MS : 0, 0);
+}
+
+static void sleep_until(struct rb_coordinator *coordinator, uint64_t now, uint64_t wake)
+{
+    if (wake != UINT64_MAX)
+        uv_timer_start(&coordinator->timer, decide, wake > now ? wake - now : 1, 0);
+}
+
+static void decide(uv_timer_t *timer)
+{
+    struct rb_coordinator *coordinator = timer->data;
+    struct rb_daemon *daemon = coordinator->daemon;
+    if (!coordinator->fence || coordinator->committing || !rb_store_connected(daemon->store))
+        return;
+    struct rb_writes writes = {0};
+    struct rb_why why = {0};
+    uint64_t now = rb_clock_unix_ms(), wake = UINT64_MAX;
+    /* splitmix: another number at each call */
+    coordinator->random += 0x9e3779b97f4a7c15u;
+    struct rb_decide_options options = {
+        .node = daemon->settings->node,
+        .since_ms = coordinator->since_ms,
+        .patience_ms = PATIENCE_MS,
+        .random = coordinator->random ^ rb_clock_ns() << 20,
+    };
+    int err = rb_decide(rb_store_facts(daemon->store), now, &options, &writes, &wake, &why);
+    if (err)
+        rb_log(RB_LOG_ERROR, "the coordinator cannot decide: %s", why.text);
+    if (!err && writes.n) {
+        coordinator->committing = true;
+        rb_store_commit(daemon->store, &writes, "leader", coordinator->fence, on_committed,
+                        coordinator);
+    } else {
+        sleep_until(coordinator, now, wake);
+        if (!err && daemon->methods)
+            rb_methods_lead(daemon->methods);
+    }
+    rb_writes_done(&writes);
+}
+
+static void on_facts(void *context)
+{
+    struct rb_coordinator *coordinator = context;
+    bool connected = rb_store_connected(coordinator->daemon->store);
+    /* Back after an outage: others need time to come back too. */
+    if (connected && !coordinator->connected && coordinator->fence)
+        coordinator->since_ms = rb_clock_unix_ms();
+    coordinator->connected = connected;
+    rb_coordinator_poke(coordinator);
+}
+
+struct rb_coordinator *rb_coordinator_new(struct rb_daemon *daemon)
+{
+    struct rb_coordinator *coordinator = rb_alloc(sizeof(*coordinator));
+    coordinator->daemon = daemon;
+    coordinator->random = rb_clock_ns() ^ rb_clock_unix_ms() << 32;
+    uv_timer_init(daemon->loop, &coordinator->timer);
+    coordinator->timer.data = coordinator;
+    rb_store_watch(daemon->store, on_facts, coordinator);
+    return coordinator;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void rb_coordinator_free(struct rb_coordinator *coordinator)
+{
+    if (coordinator)
+        uv_close((uv_handle_t *)&coordinator->timer, on_closed);
+}
+
+void rb_coordinator_lead(struct rb_coordinator *coordinator, int64_t fence)
+{
+    if (fence && !coordinator->fence)
+        coordinator->since_ms = rb_clock_unix_ms();
+    coordinator->fence = fence;
+    if (fence)
+        rb_coordinator_poke(coordinator);
+    else
+        uv_timer_stop(&coordinator->timer);
+}
+
+bool rb_coordinator_leads(const struct rb_coordinator *coordinator)
+{
+    return coordinator->fence != 0;
+}
+
+int64_t rb_coordinator_fence(const struct rb_coordinator *coordinator)
+{
+    return coordinator->fence;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*   lock, etcd, store ... all parts made, listening
+ *        |
+ *   waiting for etcd --- not within START_MS: stop with 69
+ *        |  first list of facts
+ *   running: workers adopted, presence announced
+ *        |  SIGTERM, SIGINT
+ *   leaving: until the coordinator has taken every worker away, or patience ends: kill them
+ *        |
+ *   revoking the lease > freeing the parts > stopping the private etcd > end */
+#include "daemon/life.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "daemon/agent.h"
+#include "daemon/coordinator.h"
+#include "daemon/daemon.h"
+#include "daemon/etcd.h"
+#include "daemon/methods.h"
+#include "daemon/presence.h"
+#include "daemon/private_etcd.h"
+#include "daemon/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum {
+    START_MS = 10000,       /* for etcd's first answer */
+    LEAVE_SINGLE_MS = 4000, /* a single node stops within 5 s in all */
+    LEAVE_MS = 30000,       /* among others jobs move off first */
+    KILLED_MS = 400,        /* for the reports of workers that were killed */
+    REVOKE_MS = 400,
+    ETCD_STOP_MS = 1500,
+    LOOK_MS = 10,
+};
+
+struct life {
+    uv_loop_t loop;
+    const Rb__DaemonSettings *settings;
+    struct rb_daemon daemon;
+    struct rb_private_etcd *private_etcd;
+    struct rb_etcd *etcd;
+    struct rb_presence *presence;
+    uv_timer_t timer; /* of the stage */
+    uv_signal_t signals[3];
+    char *numeric_class;
+    int lock;
+    int status; /* exit */
+    bool running, leaving, killed, ending;
+    uint64_t until;
+};
+
+/* ---- Stopping -------------------------------------------------------------------------------- */
+
+static void close_handles(void *context)
+{
+    struct life *life = context;
+    rb_private_etcd_free(life->private_etcd);
+    life->private_etcd = NULL;
+    uv_close((uv_handle_t *)&life->timer, NULL);
+    for (size_t i = 0; i < RB_COUNT(life->signals); i++)
+        uv_close((uv_handle_t *)&life->signals[i], NULL);
+}
+
+/* The store first: it tells everyone that their commits are cancelled. */
+static void free_parts(uv_timer_t *timer)
+{
+    struct life *life = timer->data;
+    rb_store_free(life->daemon.store);
+    rb_coordinator_free(life->daemon.coordinator);
+    rb_methods_free(life->daemon.methods);
+    rb_agent_free(life->daemon.agent);
+    rb_blobs_close(life->daemon.blobs);
+    rb_server_free(life->daemon.server);
+    rb_presence_free(life->presence);
+    rb_etcd_free(life->etcd);
+    if (life->private_etcd)
+        rb_private_etcd_stop(life->private_etcd, ETCD_STOP_MS, close_handles, life);
+    else
+        close_handles(life);
+}
+
+static void on_revoked(void *context)
+{
+    struct life *life = context;
+    uv_timer_start(&life->timer, free_parts, 0, 0);
+}
+
+static void end(struct life *life)
+{
+    if (life->ending)
+        return;
+    life->ending = true;
+    if (life->daemon.server)
+        rb_server_close(life->daemon.server);
+    if (life->presence)
+        rb_presence_end(life->presence, REVOKE_MS, on_revoked, life);
+    else
+        on_revoked(life);
+}
+
+static void look_whether_left(uv_timer_t *timer)
+{
+    struct life *life = timer->data;
+    uint64_t now = uv_now(&life->loop);
+    if (rb_agent_idle(life->daemon.agent)) {
+        end(life);
+    } else if (now >= life->until && !life->killed) {
+        rb_log(RB_LOG_WARN, "%zu workers did not leave in time and are killed",
+               rb_agent_workers(life->daemon.agent));
+        rb_agent_kill_all(life->daemon.agent);
+        life->killed = true;
+        life->until = now + KILLED_MS;
+    } else if (now >= life->until) {
+        end(life);
+    }
+}
+
+static void leave(struct life *life)
+{
+    if (life->leaving)
+        return;
+    life->leaving = true;
+    if (!life->running) {
+        end(life);
+        return;
+    }
+    rb_log(RB_LOG_INFO, "stopping: %zu workers are to leave", rb_agent_workers(life->daemon.agent));
+    rb_presence_leave(life->presence);
+    life->until = uv_now(&life->loop) + (life->settings->single_node ? LEAVE_SINGLE_MS : LEAVE_MS);
+    uv_timer_start(&life->timer, look_whether_left, 0, LOOK_MS);
+}
+
+static void on_signal(uv_signal_t *handle, int number)
+{
+    (void)number;
+    leave(handle->data);
+}
+
+static void fail(struct life *life, int status, const char *text)
+{
+    rb_log(RB_LOG_ERROR, "%s", text);
+    life->status = status;
+    end(life);
+}
+
+/* ---- Starting -------------------------------------------------------------------------------- */
+
+static void on_taken(void *context)
+{
+    struct life *life = context;
+    RB_CLEANUP(rb_freep)
+    char *text = rb_format("another rubatod is node '%s' of this cluster: give this one another "
+                           "--node NAME",
+                           life->settings->node);
+    fail(life, RB_EXIT_CONFIG, text);
+}
+
+static void on_no_etcd(uv_timer_t *timer)
+{
+    struct life *life = timer->data;
+    RB_CLEANUP(rb_freep)
+    char *text = rb_format("no etcd answers at %s: is it running?%s%s%s", rb_etcd_names(life->etcd),
+                           life->private_etcd ? " (see " : "",
+                           life->private_etcd ? life->settings->state_dir : "",
+                           life->private_etcd ? "/etcd/etcd.log)" : "");
+    fail(life, RB_EXIT_UNAVAILABLE, text);
+}
+
+/* The first facts are here: only now can be told which workers are wanted. */
+static void on_facts(void *context)
+{
+    struct life *life = context;
+    struct rb_why why = {0};
+    if (life->running || life->ending || !rb_store_synced(life->daemon.store))
+        return;
+    life->running = true;
+    uv_timer_stop(&life->timer);
+    if (rb_agent_start(life->daemon.agent, &why))
+        fail(life, RB_EXIT_UNAVAILABLE, why.text);
+    else
+        rb_log(RB_LOG_INFO, "rubatod %s: node %s, %u devices, %s", RUBATO_VERSION,
+               life->settings->node, life->settings->cpu_devices, life->settings->state_dir);
+}
+
+static int lock_state(struct life *life, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/lock", life->settings->state_dir);
+    int err = rb_file_make_folder(life->settings->state_dir, why);
+    if (err)
+        return err;
+    life->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (life->lock < 0)
+        return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", path, strerror(errno));
+    if (flock(life->lock, LOCK_EX | LOCK_NB))
+        return rb_why_set(why, RB_EEXISTS,
+                          "another rubatod is using the state folder %s: stop it, or give this "
+                          "one another --state-dir",
+                          life->settings->state_dir);
+    return RB_OK;
+}
+
+static int find_class(struct life *life, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *program = rb_program_beside("rubato-worker");
+    const char *arguments[] = {program, "--numeric-class", "cpu", NULL};
+    int err = rb_program_line(program, arguments, &life->numeric_class, why);
+    life->daemon.numeric_class = life->numeric_class;
+    return err;
+}
+
+static int reach_etcd(struct life *life, struct rb_why *why)
+{
+    const char *endpoint = NULL;
+    if (!life->settings->single_node)
+        return rb_etcd_new(&life->loop, (const char *const *)life->settings->etcd,
+                           life->settings->n_etcd, &life->etcd, why);
+    RB_CLEANUP(rb_freep) char *self = rb_program_self();
+    RB_CLEANUP(rb_freep) char *folder = rb_format("%s/etcd", life->settings->state_dir);
+    int err = rb_private_etcd_start(&life->loop, self, folder, &endpoint, &life->private_etcd, why);
+    return err ? err : rb_etcd_new(&life->loop, &endpoint, 1, &life->etcd, why);
+}
+
+static int listen_all(struct life *life, char *ret_address, struct rb_why *why)
+{
+    struct rb_server *server = life->daemon.server;
+    RB_CLEANUP(rb_freep)
+    char *local = rb_format("unix:%s/rubatod.sock", life->settings->state_dir);
+    int err = rb_server_listen(server, local, ret_address, why);
+    if (!err && life->settings->listen) {
+        RB_CLEANUP(rb_freep) char *tcp = rb_format("tcp:%s", life->settings->listen);
+        err = rb_server_listen(server, tcp, ret_address, why);
+        if (err)
+            rb_why_add(why, err, "--listen");
+    }
+    return err;
+}
+
+static int make_parts(struct life *life, struct rb_why *why)
+{
+    struct rb_daemon *daemon = &life->daemon;
+    RB_CLEANUP(rb_freep) char *blobs = rb_format("%s/blobs", life->settings->state_dir);
+    char address[128];
+    daemon->loop = &life->loop;
+    daemon->settings = life->settings;
+    daemon->store = rb_store_new(&life->loop, life->etcd);
+    daemon->server = rb_server_new(&life->loop, daemon->store, life->settings->node);
+    int err = rb_blobs_open(blobs, &daemon->blobs, why);
+    if (err)
+        return err;
+    daemon->coordinator = rb_coordinator_new(daemon);
+    daemon->agent = rb_agent_new(daemon);
+    daemon->methods = rb_methods_new(daemon);
+    err = listen_all(life, address, why);
+    if (err)
+        return err;
+    life->presence = rb_presence_new(daemon, life->etcd, address);
+    rb_presence_on_taken(life->presence, on_taken, life);
+    rb_store_watch(daemon->store, on_facts, life);
+    return RB_OK;
+}
+
+static void catch_signals(struct life *life)
+{
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
+    for (size_t i = 0; i < RB_COUNT(life->signals); i++) {
+        uv_signal_init(&life->loop, &life->signals[i]);
+        life->signals[i].data = life;
+        uv_signal_start(&life->signals[i], on_signal, numbers[i]);
+    }
+    signal(SIGPIPE, SIG_IGN);
+}
+
+int rb_life(const Rb__DaemonSettings *settings)
+{
+    struct life *life = rb_alloc(sizeof(*life));
+    struct rb_why why = {0};
+    life->settings = settings;
+    life->lock = -1;
+    uv_loop_init(&life->loop);
+    uv_timer_init(&life->loop, &life->timer);
+    life->timer.data = life;
+    catch_signals(life);
+    int err = lock_state(life, &why);
+    int status = err ? RB_EXIT_CONFIG : RB_EXIT_UNAVAILABLE;
+    if (!err)
+        err = find_class(life, &why);
+    if (!err)
+        err = reach_etcd(life, &why);
+    if (!err)
+        err = make_parts(life, &why);
+    if (err)
+        fail(life, status, why.text);
+    else
+        uv_timer_start(&life->timer, on_no_etcd, START_MS, 0);
+    uv_run(&life->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&life->loop);
+    status = life->status;
+    if (life->lock >= 0)
+        close(life->lock);
+    free(life->numeric_class);
+    free(life);
+    return status;
+}

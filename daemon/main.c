@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rubatod: one a node. */
+#include "daemon/life.h"
+#include "daemon/private_etcd.h"
+#include "daemon/settings.h"
+#include "daemon/spawn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+    struct rb_settings settings = {0};
+    struct rb_why why = {0};
+    int *cores = NULL;
+
+    if (argc > 1 && !strcmp(argv[1], RB_PRIVATE_ETCD_LAUNCH))
+        return rb_private_etcd_launch(argc, argv);
+    unsigned n_cores = rb_cores(&cores);
+    free(cores);
+    if (rb_settings_read(argc, argv, n_cores, &settings, &why)) {
+        fprintf(stderr, "rubatod: %s\n%s", why.text, rb_settings_usage);
+        return RB_EXIT_USAGE;
+    }
+    if (settings.help)
+        fputs(rb_settings_usage, stdout);
+    if (settings.version)
+        puts("rubatod " RUBATO_VERSION);
+    if (!settings.value)
+        return RB_EXIT_OK;
+    int status = rb_life(settings.value);
+    rb_settings_done(&settings);
+    return status;
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/presence.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "daemon/coordinator.h"
+#include "daemon/daemon.h"
+#include "daemon/election.h"
+#include "daemon/lease.h"
+#include "daemon/spawn.h"
+#include "proto/reflect.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    LEASE_S = 5,
+    TAKEN_MS = 12000, /* a name whose key does not run out within this has a living owner */
+    RETRY_MS = 300,
+};
+
+struct rb_presence {
+    struct rb_daemon *daemon;
+    struct rb_lease *lease;
+    uv_timer_t timer;
+    struct rb_election election;
+    char *address, *host, *lease_path;
+    int *cores;
+    unsigned n_cores;
+    uint64_t started, taken_since;
+    bool leaving, writing, announced;
+    void (*taken)(void *context);
+    void *taken_context;
+};
+
+static void look(struct rb_presence *presence);
+
+static void look_in(struct rb_presence *presence, uint64_t ms);
+
+/* ---- The node's key -------------------------------------------------------------------------- */
+
+static char *node_text(struct rb_presence *presence, ProtobufCMessage **ret_message)
+{
+    const Rb__DaemonSettings *settings = presence->daemon->settings;
+    struct rb_arena arena = {0};
+    struct rb_why why;
+    Rb__Node node = RB__NODE__INIT;
+    node.name = settings->node;
+    node.address = presence->address;
+    node.numeric_class = (char *)presence->daemon->numeric_class;
+    node.started = presence->started;
+    node.has_pid = true;
+    node.pid = (uint32_t)getpid();
+    node.host = presence->host;
+    node.has_leaving = true;
+    node.leaving = presence->leaving;
+    node.devices = RB_ARENA_NEW(&arena, Rb__Device *, settings->cpu_devices + 1);
+    for (uint32_t i = 0; i < settings->cpu_devices; i++) {
+        Rb__Device *device = RB_ARENA_NEW(&arena, Rb__Device, 1);
+        rb__device__init(device);
+        device->index = i;
+        device->kind = "cpu";
+        device->has_cpu = true;
+        device->cpu = (uint32_t)presence->cores[i % presence->n_cores];
+        node.devices[node.n_devices++] = device;
+    }
+    char *text = rb_reflect_to_text(&node.base);
+    rb_reflect_from_text(text, strlen(text), &rb__node__descriptor, ret_message, &why);
+    rb_arena_done(&arena);
+    return text;
+}
+
+static void on_node_written(int err, const struct rb_why *why, void *context)
+{
+    struct rb_presence *presence = context;
+    (void)why;
+    if (err == RB_ECANCELED)
+        return;
+    presence->writing = false;
+    look_in(presence, err ? RETRY_MS : 0);
+}
+
+/* The key of another lease is of a rubatod that died a moment ago, or of one that lives. */
+static bool name_is_free(struct rb_presence *presence, const struct rb_fact *known, int64_t lease)
+{
+    uint64_t now = uv_now(presence->daemon->loop);
+    if (!known || known->lease == lease || presence->announced) {
+        presence->taken_since = 0;
+        return true;
+    }
+    if (!presence->taken_since) {
+        presence->taken_since = now;
+        rb_log(RB_LOG_WARN, "the name %s is in use by process %u on another state folder; waiting",
+               known->name, known->node->pid);
+    }
+    if (now - presence->taken_since > TAKEN_MS && presence->taken) {
+        void (*taken)(void *context) = RB_TAKE(presence->taken);
+        taken(presence->taken_context);
+    }
+    look_in(presence, RETRY_MS);
+    return false;
+}
+
+static void announce(struct rb_presence *presence, const struct rb_facts *facts, int64_t lease)
+{
+    const struct rb_fact *known = rb_fact_find(&facts->nodes, presence->daemon->settings->node);
+    ProtobufCMessage *message = NULL;
+    if (presence->writing || !name_is_free(presence, known, lease))
+        return;
+    RB_CLEANUP(rb_freep) char *text = node_text(presence, &message);
+    if (message && (!known || known->lease != lease || strcmp(known->text, text))) {
+        struct rb_writes writes = {0};
+        rb_writes_put_leased(&writes, known ? known->revision : RB_ABSENT, message, "nodes/%s",
+                             presence->daemon->settings->node);
+        presence->writing = true;
+        rb_store_commit(presence->daemon->store, &writes, NULL, 0, on_node_written, presence);
+        rb_writes_done(&writes);
+    } else if (message) {
+        presence->announced = true;
+    }
+    if (message)
+        protobuf_c_message_free_unpacked(message, NULL);
+}
+
+/* ---- Candidacy ------------------------------------------------------------------------------- */
+
+static struct rb_election_view view(struct rb_presence *presence)
+{
+    return (struct rb_election_view){
+        .facts = rb_store_facts(presence->daemon->store),
+        .lease = presence->announced ? rb_lease_id(presence->lease) : 0,
+        .leaving = presence->leaving,
+        .now_ms = uv_now(presence->daemon->loop),
+        .random = rb_clock_ns() >> 8,
+    };
+}
+
+static void on_campaigned(int err, const struct rb_why *why, void *context)
+{
+    struct rb_presence *presence = context;
+    (void)why;
+    if (err == RB_ECANCELED)
+        return;
+    struct rb_election_view now = view(presence);
+    rb_election_campaigned(&presence->election, err, &now);
+    look_in(presence, err ? RETRY_MS : 0);
+}
+
+static void campaign(struct rb_presence *presence)
+{
+    struct rb_writes writes = {0};
+    Rb__Leader leader = RB__LEADER__INIT;
+    leader.node = presence->daemon->settings->node;
+    leader.address = presence->address;
+    rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
+    rb_store_commit(presence->daemon->store, &writes, NULL, 0, on_campaigned, presence);
+    rb_writes_done(&writes);
+}
+
+static void stand(struct rb_presence *presence)
+{
+    for (;;) {
+        struct rb_election_view now = view(presence);
+        switch (rb_election_step(&presence->election, &now)) {
+        case RB_ELECTION_NOTHING:
+            return;
+        case RB_ELECTION_CAMPAIGN:
+            campaign(presence);
+            return;
+        case RB_ELECTION_LEAD:
+            rb_log(RB_LOG_INFO, "this node coordinates (fence %" PRId64 ")",
+                   presence->election.fence);
+            rb_coordinator_lead(presence->daemon->coordinator, presence->election.fence);
+            break;
+        case RB_ELECTION_FOLLOW:
+            rb_log(RB_LOG_INFO, "this node does not coordinate any more");
+            rb_coordinator_lead(presence->daemon->coordinator, 0);
+            break;
+        }
+    }
+}
+
+static void look(struct rb_presence *presence)
+{
+    struct rb_store *store = presence->daemon->store;
+    if (!rb_store_synced(store))
+        return;
+    int64_t lease = rb_lease_id(presence->lease);
+    if (lease)
+        announce(presence, rb_store_facts(store), lease);
+    stand(presence);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    look(timer->data);
+}
+
+static void look_in(struct rb_presence *presence, uint64_t ms)
+{
+    uv_timer_start(&presence->timer, on_timer, ms, 0);
+}
+
+static void on_facts(void *context)
+{
+    look(context);
+}
+
+/* ---- The lease ------------------------------------------------------------------------------- */
+
+static int64_t read_lease(const char *path)
+{
+    struct rb_buffer text = {0};
+    struct rb_why why;
+    int64_t lease = 0;
+    if (!rb_file_read(path, 64, &text, &why) && text.data)
+        lease = strtoll(text.data, NULL, 10);
+    rb_buffer_done(&text);
+    return lease > 0 ? lease : 0;
+}
+
+static void on_lease(int64_t id, void *context)
+{
+    struct rb_presence *presence = context;
+    struct rb_why why = {0};
+    char text[32];
+    snprintf(text, sizeof(text), "%" PRId64 "\n", id);
+    /* Only so that a rubatod that was killed is at once itself again; it may fail. */
+    if (rb_file_write(presence->lease_path, text, strlen(text), &why))
+        rb_log(RB_LOG_WARN, "%s", why.text);
+    if (!id)
+        presence->announced = false;
+    rb_store_set_lease(presence->daemon->store, id);
+    look_in(presence, 0);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+/* The machine, whatever it is called in a container: its boot and its name. */
+static char *host_name(void)
+{
+    struct rb_buffer boot = {0};
+    struct rb_why why;
+    char name[256] = "";
+    gethostname(name, sizeof(name) - 1);
+    rb_file_read("/proc/sys/kernel/random/boot_id", 256, &boot, &why);
+    char *host = rb_format("%.*s/%s", boot.data ? (int)strcspn(boot.data, "\n") : 0,
+                           boot.data ? boot.data : "", name);
+    rb_buffer_done(&boot);
+    return host;
+}
+
+struct rb_presence *rb_presence_new(struct rb_daemon *daemon, struct rb_etcd *etcd,
+                                    const char *address)
+{
+    struct rb_presence *presence = rb_alloc(sizeof(*presence));
+    presence->daemon = daemon;
+    presence->address = rb_string(address);
+    presence->host = host_name();
+    presence->lease_path = rb_format("%s/lease", daemon->settings->state_dir);
+    presence->n_cores = rb_cores(&presence->cores);
+    presence->started = rb_clock_unix_ms();
+    uv_timer_init(daemon->loop, &presence->timer);
+    presence->timer.data = presence;
+    presence->lease = rb_lease_new(daemon->loop, etcd, LEASE_S, read_lease(presence->lease_path),
+                                   on_lease, presence);
+    rb_store_watch(daemon->store, on_facts, presence);
+    return presence;
+}
+
+void rb_presence_on_taken(struct rb_presence *presence, void (*taken)(void *context), void *context)
+{
+    presence->taken = taken;
+    presence->taken_context = context;
+}
+
+void rb_presence_leave(struct rb_presence *presence)
+{
+    presence->leaving = true;
+    look(presence);
+}
+
+void rb_presence_end(struct rb_presence *presence, uint64_t timeout_ms, void (*done)(void *context),
+                     void *context)
+{
+    rb_lease_revoke(presence->lease, timeout_ms, done, context);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct rb_presence *presence = handle->data;
+    free(presence->address);
+    free(presence->host);
+    free(presence->lease_path);
+    free(presence->cores);
+    free(presence);
+}
+
+void rb_presence_free(struct rb_presence *presence)
+{
+    if (!presence)
+        return;
+    rb_lease_free(presence->lease);
+    uv_close((uv_handle_t *)&presence->timer, on_closed);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Presence: this node's key, tied to its lease; and its candidacy for the coordinator's place.
+ *
+ * lease, store > [presence] > nodes/NODE, leader > coordinator */
+#ifndef RB_DAEMON_PRESENCE_H
+#define RB_DAEMON_PRESENCE_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rb_daemon;
+struct rb_etcd;
+struct rb_presence;
+
+/* address: where other nodes reach this one's rubatod. */
+struct rb_presence *rb_presence_new(struct rb_daemon *daemon, struct rb_etcd *etcd,
+                                    const char *address);
+
+/* The name is another living rubatod's: `taken` runs, once. */
+void rb_presence_on_taken(struct rb_presence *presence, void (*taken)(void *context),
+                          void *context);
+
+/* Say that this node stops: jobs are to move off it. */
+void rb_presence_leave(struct rb_presence *presence);
+
+/* Give up the lease, and with it all keys under it. */
+void rb_presence_end(struct rb_presence *presence, uint64_t timeout_ms, void (*done)(void *context),
+                     void *context);
+
+void rb_presence_free(struct rb_presence *presence);
+
+#endif
