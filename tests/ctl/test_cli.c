@@ -22,8 +22,8 @@
 
 static void assert_has(const char *text, const char *part)
 {
-    if (!strstr(text, part))
-        fail_msg("'%s' is not in:\n%s", part, text);
+    if (!text || !strstr(text, part))
+        fail_msg("'%s' is not in:\n%s", part, text ? text : "(nothing)");
 }
 
 static struct outcome run(const struct fake *fake, int code, const char *const *words)
