@@ -17,22 +17,18 @@ enum {
     ANSWER_LIMIT = 64 << 20,
     LINE_LIMIT = 16 << 20,
     CONNECT_MS = 2000,
-    PROGRESS_MS = 2000, /* a watch asks for a sign of life so often */
-    SILENCE_MS = 6000,  /* and is given up when there is none for so long */
+    KEEPALIVE_S = 3, /* TCP's, on an idle watch: a machine that is gone is noticed */
 };
 
 struct rb_etcd {
     uv_loop_t *loop;
     CURLM *multi;
     uv_timer_t timer; /* curl's */
-    uv_timer_t pulse; /* of watches */
-    struct curl_slist *headers, *chunked_headers;
+    struct curl_slist *headers;
     char **endpoints;
     size_t n, current;
     char *names;
     struct rb_etcd_call *calls;
-    int closing; /* handles not yet closed, beside sockets */
-    bool freed;
     bool busy; /* curl is handing out answers: no freeing in between */
 };
 
@@ -43,12 +39,9 @@ struct rb_etcd_call {
     char *path;
     char *body;
     uint64_t timeout_ms;
-    size_t sent; /* of a watch's upload */
     size_t endpoint, tries;
     struct rb_buffer in;
-    bool watch, paused, canceled, too_large;
-    uint64_t heard;    /* loop time */
-    struct rb_why why; /* of a line that could not be read */
+    bool watch, canceled, too_large;
     void (*line)(const json_t *message, void *context);
     rb_etcd_answered *done;
     void *context;
@@ -90,8 +83,6 @@ static void take_lines(struct rb_etcd_call *call)
         start = (size_t)(end - call->in.data) + 1;
         if (message)
             call->line(message, call->context);
-        else if (end > from)
-            rb_why_set(&call->why, RB_EINVAL, "etcd: a watch sent what is no JSON");
         json_decref(message);
     }
     if (!call->canceled)
@@ -109,23 +100,8 @@ static size_t on_bytes(char *bytes, size_t one, size_t n, void *context)
         call->too_large = true;
         return 0; /* ends the transfer */
     }
-    call->heard = uv_now(call->etcd->loop);
     rb_buffer_add(&call->in, bytes, n);
     return n;
-}
-
-/* A watch's upload: its create request, then progress requests, with pauses between. */
-static size_t on_upload(char *room, size_t one, size_t n, void *context)
-{
-    struct rb_etcd_call *call = context;
-    size_t left = strlen(call->body) - call->sent, size = n * one < left ? n * one : left;
-    if (!size) {
-        call->paused = true;
-        return CURL_READFUNC_PAUSE;
-    }
-    memcpy(room, call->body + call->sent, size);
-    call->sent += size;
-    return size;
 }
 
 static void set_endpoint(struct rb_etcd_call *call)
@@ -152,18 +128,17 @@ static void start(struct rb_etcd_call *call)
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
     curl_easy_setopt(easy, CURLOPT_POST, 1L);
+    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->etcd->headers);
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(call->body));
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, call->body);
     if (call->watch) {
-        curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->etcd->chunked_headers);
-        curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_upload);
-        curl_easy_setopt(easy, CURLOPT_READDATA, call);
         curl_easy_setopt(easy, CURLOPT_FORBID_REUSE, 1L);
+        curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+        curl_easy_setopt(easy, CURLOPT_TCP_KEEPIDLE, (long)KEEPALIVE_S);
+        curl_easy_setopt(easy, CURLOPT_TCP_KEEPINTVL, 1L);
     } else {
-        curl_easy_setopt(easy, CURLOPT_HTTPHEADER, call->etcd->headers);
         curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)call->timeout_ms);
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(call->body));
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, call->body);
     }
-    call->heard = uv_now(call->etcd->loop);
     curl_multi_add_handle(call->etcd->multi, easy);
 }
 
@@ -369,35 +344,6 @@ static int on_curl_socket(CURL *easy, curl_socket_t fd, int what, void *context,
     return 0;
 }
 
-/* Ask watches for a sign of life, and end those that give none. */
-static void on_pulse(uv_timer_t *timer)
-{
-    struct rb_etcd *etcd = timer->data;
-    static const char ask[] = "{\"progress_request\":{}}\n";
-    uint64_t now = uv_now(etcd->loop);
-    etcd->busy = true;
-    for (struct rb_etcd_call *call = etcd->calls; call; call = call->next) {
-        if (!call->watch || call->canceled)
-            continue;
-        if (now - call->heard > SILENCE_MS) {
-            struct rb_why why = {0};
-            etcd->current = (call->endpoint + 1) % etcd->n;
-            call->canceled = true;
-            call->done(rb_why_set(&why, RB_ETIMEOUT, "etcd at %s is silent",
-                                  etcd->endpoints[call->endpoint]),
-                       &why, NULL, call->context);
-        } else if (call->paused) {
-            free(call->body);
-            call->body = rb_string(ask);
-            call->sent = 0;
-            call->paused = false;
-            curl_easy_pause(call->easy, CURLPAUSE_CONT);
-        }
-    }
-    etcd->busy = false;
-    deliver(etcd);
-}
-
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 static int take_endpoints(struct rb_etcd *etcd, const char *const *endpoints, size_t n,
@@ -453,17 +399,12 @@ int rb_etcd_new(uv_loop_t *loop, const char *const *endpoints, size_t n, struct 
     etcd->headers = curl_slist_append(NULL, "Grpc-Metadata-hasleader: true");
     etcd->headers = curl_slist_append(etcd->headers, "Content-Type: application/json");
     etcd->headers = curl_slist_append(etcd->headers, "Expect:");
-    etcd->chunked_headers = curl_slist_append(NULL, "Grpc-Metadata-hasleader: true");
-    etcd->chunked_headers = curl_slist_append(etcd->chunked_headers, "Expect:");
-    etcd->chunked_headers = curl_slist_append(etcd->chunked_headers, "Transfer-Encoding: chunked");
     curl_multi_setopt(etcd->multi, CURLMOPT_SOCKETFUNCTION, on_curl_socket);
     curl_multi_setopt(etcd->multi, CURLMOPT_SOCKETDATA, etcd);
     curl_multi_setopt(etcd->multi, CURLMOPT_TIMERFUNCTION, on_curl_timer);
     curl_multi_setopt(etcd->multi, CURLMOPT_TIMERDATA, etcd);
     uv_timer_init(loop, &etcd->timer);
-    uv_timer_init(loop, &etcd->pulse);
-    etcd->timer.data = etcd->pulse.data = etcd;
-    uv_timer_start(&etcd->pulse, on_pulse, PROGRESS_MS, PROGRESS_MS);
+    etcd->timer.data = etcd;
     *ret_etcd = etcd;
     return RB_OK;
 }
@@ -473,11 +414,14 @@ const char *rb_etcd_names(const struct rb_etcd *etcd)
     return etcd->names;
 }
 
+void rb_etcd_turn(struct rb_etcd *etcd)
+{
+    etcd->current = (etcd->current + 1) % etcd->n;
+}
+
 static void on_handle_closed(uv_handle_t *handle)
 {
-    struct rb_etcd *etcd = handle->data;
-    if (--etcd->closing == 0)
-        memory_free(etcd);
+    memory_free(handle->data);
 }
 
 void rb_etcd_free(struct rb_etcd *etcd)
@@ -488,9 +432,6 @@ void rb_etcd_free(struct rb_etcd *etcd)
         call_free(etcd->calls);
     curl_multi_cleanup(etcd->multi); /* closes the polls of idle connections */
     curl_slist_free_all(etcd->headers);
-    curl_slist_free_all(etcd->chunked_headers);
     curl_global_cleanup();
-    etcd->closing = 2;
     uv_close((uv_handle_t *)&etcd->timer, on_handle_closed);
-    uv_close((uv_handle_t *)&etcd->pulse, on_handle_closed);
 }

@@ -39,13 +39,17 @@ struct rb_etcd_call *rb_etcd_post(struct rb_etcd *etcd, const char *path, char *
                                   uint64_t timeout_ms, rb_etcd_answered *done, void *context);
 
 /* Open a watch with `create` (a create_request; taken and freed).  `line` runs for each message;
- * the call may be cancelled in it.  `ended` runs exactly once when the stream is over, also when
- * etcd was silent for too long: progress is asked for every 2 s. */
+ * the call may be cancelled in it.  `ended` runs exactly once when the stream is over.  A stream
+ * that is silent because its server hangs does not end: who cares must ask (the gateway cannot: it
+ * answers only when the request is over, so a watch takes no further requests). */
 struct rb_etcd_call *rb_etcd_watch(struct rb_etcd *etcd, char *create,
                                    void (*line)(const json_t *message, void *context),
                                    rb_etcd_answered *ended, void *context);
 
 /* No callback any more. */
 void rb_etcd_cancel(struct rb_etcd_call *call);
+
+/* What was asked at this endpoint is to be asked at the next one. */
+void rb_etcd_turn(struct rb_etcd *etcd);
 
 #endif

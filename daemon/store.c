@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*   listing --> watching --+
- *      ^           ^       | the stream ends: wait (back-off), watch on from where it was
+ *      ^           ^       | the stream ends, or is behind: wait (back-off), watch on
  *      |           +-------+
- *      +-- compacted, or etcd has lost its past */
+ *      +-- compacted, or etcd has lost its past
+ *
+ * Is a silent watch one with nothing to say?  A small question every PROBE_MS tells how far etcd
+ * is; a watch that has not come so far by the next one is opened anew. */
 #include "daemon/store.h"
 
 #include "base/log.h"
@@ -17,6 +20,8 @@
 enum {
     PAGE = 500,
     CALL_MS = 5000,
+    PROBE_MS = 2000,
+    PROBES_LOST = 2,    /* unanswered ones that end the watch */
     CATCH_UP_MS = 2000, /* how long a commit waits for the watch to bring what it wrote */
     WATCHERS_MOST = 16,
     VALUE_MOST = 1 << 20,
@@ -42,7 +47,8 @@ struct commit {
 struct rb_store {
     uv_loop_t *loop;
     struct rb_etcd *etcd;
-    uv_timer_t retry;  /* list or watch again */
+    uv_timer_t retry; /* list or watch again */
+    uv_timer_t probe;
     uv_timer_t notify; /* tells watchers and ends commits: never from within etcd's callbacks */
     struct rb_backoff backoff;
     struct rb_mirror *mirror;
@@ -51,7 +57,10 @@ struct rb_store {
     int64_t listed;         /* the revision of the list under way */
     char *prefix_end;
     struct rb_arena arena;
-    struct rb_etcd_call *call;
+    struct rb_etcd_call *call, *question;
+    int64_t heard;    /* the watch has told everything up to here */
+    int64_t expected; /* what the last question said: the watch must be there by the next */
+    unsigned unanswered;
     bool synced, connected, changed, complained;
     int64_t lease;
     struct commit *commits;
@@ -180,6 +189,7 @@ static void on_watch_line(const json_t *message, void *context)
         store->call = NULL;
         lost(store, &why);
     } else if (watch.created) {
+        store->expected = 0;
         found(store);
     } else if (watch.n) {
         for (size_t i = 0; i < watch.n; i++) {
@@ -190,11 +200,13 @@ static void on_watch_line(const json_t *message, void *context)
                 rb_mirror_delete(store->mirror, kv->key + prefix);
         }
         if (!watch.fragment) {
-            store->revision = watch.revision;
+            store->revision = store->heard = watch.revision;
             rb_mirror_set_revision(store->mirror, watch.revision);
             facts_changed(store);
         }
     }
+    if (!err && watch.progress && watch.revision > store->heard)
+        store->heard = watch.revision;
     rb_arena_done(&arena);
 }
 
@@ -205,6 +217,53 @@ static void on_watch_ended(int err, const struct rb_why *why, const json_t *answ
     (void)answer;
     store->call = NULL;
     lost(store, why);
+}
+
+/* The watch stands but does not tell: look at the next endpoint. */
+static void give_up_watch(struct rb_store *store, const char *what)
+{
+    struct rb_why why = {0};
+    rb_why_set(&why, RB_ETIMEOUT, "etcd at %s: %s", rb_etcd_names(store->etcd), what);
+    rb_etcd_cancel(store->call);
+    store->call = NULL;
+    store->unanswered = 0;
+    rb_etcd_turn(store->etcd);
+    lost(store, &why);
+}
+
+static void on_answer(int err, const struct rb_why *why, const json_t *answer, void *context)
+{
+    struct rb_store *store = context;
+    struct rb_arena arena = {0};
+    struct rb_etcd_range range = {0};
+    struct rb_why ignored;
+    (void)why;
+    store->question = NULL;
+    if (!err)
+        err = rb_etcd_range_read(answer, &arena, &range, &ignored);
+    rb_arena_done(&arena);
+    if (!store->connected)
+        return;
+    store->unanswered = err ? store->unanswered + 1 : 0;
+    if (store->unanswered >= PROBES_LOST) {
+        give_up_watch(store, "it does not answer");
+    } else if (!err && store->expected > store->heard) {
+        /* What others write elsewhere in the same etcd moves its revision too: a new watch that has
+         * nothing to tell is level with it. */
+        store->heard = store->expected;
+        give_up_watch(store, "the watch is behind");
+    } else if (!err) {
+        store->expected = range.revision;
+    }
+}
+
+static void ask(uv_timer_t *timer)
+{
+    struct rb_store *store = timer->data;
+    if (store->connected && !store->question)
+        store->question = rb_etcd_post(store->etcd, "/v3/kv/range",
+                                       rb_etcd_range_text(RB_FACTS_PREFIX, NULL, 0, 1), PROBE_MS,
+                                       on_answer, store);
 }
 
 static void watch(struct rb_store *store)
@@ -227,7 +286,7 @@ static void list_over(struct rb_store *store)
 {
     rb_mirror_free(store->mirror);
     store->mirror = RB_TAKE(store->next);
-    store->revision = store->listed;
+    store->revision = store->heard = store->listed;
     rb_mirror_set_revision(store->mirror, store->revision);
     store->synced = true;
     facts_changed(store);
@@ -403,7 +462,9 @@ struct rb_store *rb_store_new(uv_loop_t *loop, struct rb_etcd *etcd)
     store->prefix_end = rb_etcd_prefix_end(&store->arena, RB_FACTS_PREFIX);
     uv_timer_init(loop, &store->retry);
     uv_timer_init(loop, &store->notify);
-    store->retry.data = store->notify.data = store;
+    uv_timer_init(loop, &store->probe);
+    store->retry.data = store->notify.data = store->probe.data = store;
+    uv_timer_start(&store->probe, ask, PROBE_MS, PROBE_MS);
     uv_timer_start(&store->retry, connect_again, 0, 0);
     return store;
 }
@@ -452,7 +513,8 @@ void rb_store_free(struct rb_store *store)
     if (!store)
         return;
     rb_etcd_cancel(store->call);
-    store->call = NULL;
+    rb_etcd_cancel(store->question);
+    store->call = store->question = NULL;
     store->n_watchers = 0;
     for (struct commit *commit; (commit = store->commits);) {
         struct rb_why why = {0};
@@ -462,7 +524,8 @@ void rb_store_free(struct rb_store *store)
                          commit->context);
         commit_free(commit);
     }
-    store->closing = 2;
+    store->closing = 3;
+    uv_close((uv_handle_t *)&store->probe, on_closed);
     uv_close((uv_handle_t *)&store->retry, on_closed);
     uv_close((uv_handle_t *)&store->notify, on_closed);
 }
