@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum how { TEXT, COUNT, WHOLE, REAL, RATE, BYTES, AGE, TIME, STEP };
+enum how { TEXT, COUNT, WHOLE, REAL, BYTES, AGE, TIME, STEP };
 
 struct column {
     const char *title, *key, *other; /* other: read this where `key` is not there */
@@ -30,13 +30,11 @@ static const struct kind kinds[] = {
       {"LOSS", "loss", NULL, REAL},
       {"DEVICES", "devices", NULL, COUNT},
       {"WANT", "want", NULL, WHOLE},
-      {"SAMPLES/S", "throughput", NULL, RATE},
       {"AGE", "created", NULL, AGE}}},
     {"nodes",
      {{"NAME", "name", NULL, TEXT},
       {"STATE", "state", NULL, TEXT},
       {"DEVICES", "devices", NULL, COUNT},
-      {"USED", "used", NULL, COUNT},
       {"ADDRESS", "address", NULL, TEXT},
       {"UP", "started", NULL, AGE}}},
     {"devices",
@@ -108,8 +106,6 @@ static void add_cell(struct rb_table *table, const struct column *column, const 
         rb_table_add(table, "-");
     else if (column->how == BYTES)
         rb_table_add(table, rb_human_bytes(x, text));
-    else if (column->how == RATE)
-        rb_table_add(table, rb_human_count(x, text));
     else if (column->how == AGE)
         rb_table_add(table, rb_human_span(((double)rb_clock_unix_ms() - x) / 1e3, text));
     else if (column->how == TIME)

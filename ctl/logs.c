@@ -22,7 +22,6 @@ static void put_line(const struct logs *logs, const char *file, const char *line
 static void take_piece(struct logs *logs, const json_t *piece)
 {
     const char *file = rb_value_text(piece, "file", "?"), *text = rb_value_text(piece, "text", "");
-    int64_t offset = rb_value_integer(piece, "offset", 0);
     RB_CLEANUP(rb_freep) char *whole = rb_format("%s%s", rb_value_text(logs->part, file, ""), text);
     const char *at = whole, *end;
 
@@ -31,7 +30,7 @@ static void take_piece(struct logs *logs, const json_t *piece)
         at = end + 1;
     }
     json_object_set_new(logs->part, file, json_string(at));
-    json_object_set_new(logs->after, file, json_integer(offset + (int64_t)strlen(text)));
+    json_object_set_new(logs->after, file, json_integer(rb_value_integer(piece, "offset", 0)));
 }
 
 static void put_parts(const struct logs *logs)

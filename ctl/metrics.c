@@ -26,8 +26,6 @@ static void put_csv(struct metrics *metrics, const json_t *columns, const json_t
 
     json_array_foreach(metrics->headed ? row : columns, i, cell)
     {
-        size_t before;
-
         if (i)
             rb_buffer_text(&line, ",");
         if (json_is_string(cell))
@@ -36,8 +34,7 @@ static void put_csv(struct metrics *metrics, const json_t *columns, const json_t
             rb_buffer_text(&line, json_is_true(cell) ? "1" : "0");
         else if (!json_is_null(cell)) {
             rb_write_line(cell, &line);
-            before = line.size;
-            line.size = before - 1; /* its newline */
+            line.size--; /* its newline */
         }
     }
     rb_buffer_text(&line, "\n");
@@ -91,7 +88,7 @@ static int64_t step_of(const json_t *columns, const json_t *row, int64_t otherwi
     return otherwise;
 }
 
-/* One page; *ret_more: the next one may have rows at once. */
+/* One page; *ret_more: there may be another at once, as rubatod says how long a page is. */
 static int take_page(struct metrics *metrics, const json_t *reply, bool *ret_more,
                      struct rb_why *why)
 {
@@ -106,7 +103,7 @@ static int take_page(struct metrics *metrics, const json_t *reply, bool *ret_mor
         metrics->after = step_of(columns, row, metrics->after);
     }
     fflush(metrics->session->out);
-    *ret_more = json_array_size(rows) >= PAGE;
+    *ret_more = json_array_size(rows) > 0;
     if (json_array_size(rows) && metrics->after <= before)
         return rb_why_set(why, RB_EINTERNAL, "rubatod sent rows without a step");
     return 0;
@@ -126,7 +123,7 @@ static int read_all(struct metrics *metrics, const char *job, struct rb_why *why
         if (err)
             break;
         first = false;
-        over = rb_value_over(reply) && json_array_size(json_object_get(reply, "rows")) == 0;
+        over = rb_value_over(reply);
         err = take_page(metrics, reply, &more, why);
         json_decref(reply);
         if (err || (!more && (!metrics->follow || over)))

@@ -174,8 +174,8 @@ static void test_reading(void **state)
            WORDS("-o", "yaml", "status", "gpt"));
     expect(&fake, 0, "job:\n  name: gpt\n", "", WORDS("describe", "gpt"));
     expect(&fake, 0,
-           "NAME  PHASE    STEP  LOSS  DEVICES  WANT  SAMPLES/S  AGE\n"
-           "gpt   Running  7/10   nan        2     2     1.23 k    -\n",
+           "NAME  PHASE    STEP  LOSS  DEVICES  WANT  AGE\n"
+           "gpt   Running  7/10   nan        2     2    -\n",
            "", WORDS("get", "jobs"));
     expect(&fake, 0, "", "no nodes", WORDS("get", "nodes"));
     expect(&fake, 0, "2026-01-02 03:04:05  gpt  -     grown  1 -> 3\n", "", WORDS("events", "gpt"));
@@ -402,11 +402,17 @@ static void test_export(void **state)
 static void test_metrics(void **state)
 {
     static const char columns[] = "\"columns\":[\"step\",\"time\",\"loss\",\"grad_norm\",\"lr\"]";
-    static char pages[3][300];
+    static char pages[4][300];
     struct fake_reply replies[] = {
-        {.method = "metrics", .body = pages[0]}, {.method = "metrics", .body = pages[0]},
-        {.method = "metrics", .body = pages[0]}, {.method = "metrics", .body = pages[1]},
-        {.method = "metrics", .body = pages[2]}, {0},
+        {.method = "metrics", .body = pages[0]},
+        {.method = "metrics", .body = pages[2]},
+        {.method = "metrics", .body = pages[0]},
+        {.method = "metrics", .body = pages[2]},
+        {.method = "metrics", .body = pages[0]},
+        {.method = "metrics", .body = pages[3]},
+        {.method = "metrics", .body = pages[1]},
+        {.method = "metrics", .body = pages[2]},
+        {0},
     };
     struct fake fake;
     json_t *json;
@@ -415,6 +421,7 @@ static void test_metrics(void **state)
     snprintf(pages[0], 300, "{%s,\"rows\":[%s,%s],\"phase\":\"Running\"}", columns, ROW(1), ROW(2));
     snprintf(pages[1], 300, "{%s,\"rows\":[%s],\"phase\":\"Succeeded\"}", columns, ROW(3));
     snprintf(pages[2], 300, "{%s,\"rows\":[],\"phase\":\"Succeeded\"}", columns);
+    snprintf(pages[3], 300, "{%s,\"rows\":[],\"phase\":\"Running\"}", columns);
     fake_start(&fake, replies);
     expect(&fake, 0,
            "step,time,loss,grad_norm,lr\n1,1700000000000,2.5,nan,0.001\n"
@@ -434,11 +441,11 @@ static void test_logs(void **state)
 {
     static const struct fake_reply replies[] = {
         {.method = "logs",
-         .body = "{\"pieces\":[{\"file\":\"w1\",\"node\":\"a\",\"offset\":0,\"text\":\"one\\ntw\"},"
-                 "{\"file\":\"w2\",\"node\":\"a\",\"offset\":4,\"text\":\"x\"}],"
+         .body = "{\"pieces\":[{\"file\":\"w1\",\"node\":\"a\",\"offset\":6,\"text\":\"one\\ntw\"},"
+                 "{\"file\":\"w2\",\"node\":\"a\",\"offset\":5,\"text\":\"x\"}],"
                  "\"phase\":\"Running\"}"},
         {.method = "logs",
-         .body = "{\"pieces\":[{\"file\":\"w1\",\"node\":\"a\",\"offset\":6,\"text\":\"o\\n\"}],"
+         .body = "{\"pieces\":[{\"file\":\"w1\",\"node\":\"a\",\"offset\":8,\"text\":\"o\\n\"}],"
                  "\"phase\":\"Running\"}"},
         {.method = "logs", .body = "{\"pieces\":[],\"phase\":\"Running\"}"},
         {.method = "logs", .body = "{\"pieces\":[],\"phase\":\"Cancelled\"}"},
