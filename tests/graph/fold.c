@@ -149,8 +149,7 @@ static void what_is_not_known_stays(void **state)
     rb_graph_free(graph);
 }
 
-/* ---- In import
- * ------------------------------------------------------------------------------------- */
+/* ---- In import ---- */
 
 static void start(struct rb_writer *w)
 {

@@ -7,8 +7,7 @@
 
 #include <stdio.h>
 
-/* ---- Generated models, as text ------------------------------------------------------------------
- */
+/* ---- Generated models, as text ---- */
 
 static void golden(const char *file, const char *kind, const char *const *settings, int n,
                    bool train)
@@ -72,8 +71,7 @@ static void cnn_eval(void **state)
     golden(GOLDEN "/cnn-eval.txt", "cnn", settings, 4, false);
 }
 
-/* ---- Normalising
- * ---------------------------------------------------------------------------------- */
+/* ---- Normalising ---- */
 
 static void start(struct rb_writer *w, int rank, const int64_t *dim)
 {
@@ -272,8 +270,7 @@ static void opsets_out_of_range_are_named(void **state)
     rb_writer_done(&w);
 }
 
-/* ---- Weights and buffers
- * -------------------------------------------------------------------------- */
+/* ---- Weights and buffers ---- */
 
 static void masks_are_buffers_and_fold(void **state)
 {
@@ -371,8 +368,38 @@ static void statistics(void **state)
     rb_buffer_done(&bytes);
 }
 
-/* ---- The batch
- * ------------------------------------------------------------------------------------- */
+/* ---- A loss of its own ---- */
+
+static void own_loss(void **state)
+{
+    struct rb_import_options options = {.batch = 2, .train = true};
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+    char *text;
+
+    start(&w, 2, (int64_t[]){-1, 3});
+    rb_writer_input(&w, "labels", RB_I64, 1, (int64_t[]){-1});
+    rb_writer_node(&w, "SoftmaxCrossEntropyLoss", "y", "x", "labels", NULL);
+    assert_int_equal(import_options(&w, &options, &graph, &why), 0);
+    assert_string_equal(graph->targets->name, "labels");
+    text = take_text(graph);
+    assert_string_equal(text, "input in:x : float32[2,3]\n"
+                              "input in:labels : int64[2]\n"
+                              "const c:%3 : int64[1,3]\n"
+                              "%2 = LogSoftmax(in:x) {axis 1} : float32[2,3]\n"
+                              "%4 = Reshape(in:labels) : int64[2,1]\n"
+                              "%5 = Equal(%4, c:%3) : bool[2,3]\n"
+                              "%7 = Where(%5, %2, 0) : float32[2,3]\n"
+                              "%8 = ReduceSum(%7) {axes 1} : float32[2]\n"
+                              "%9 = Neg(%8) : float32[2]\n"
+                              "%10 = ReduceMean(%9) {axes 0} : float32[]\n"
+                              "output %10\n");
+    free(text);
+    rb_writer_done(&w);
+}
+
+/* ---- The batch ---- */
 
 static void a_fixed_batch_must_match(void **state)
 {
@@ -450,6 +477,7 @@ int main(void)
         cmocka_unit_test(masks_are_buffers_and_fold),
         cmocka_unit_test(globs),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(own_loss),
         cmocka_unit_test(a_fixed_batch_must_match),
         cmocka_unit_test(a_symbolic_sequence_must_be_bound),
         cmocka_unit_test(info),
