@@ -164,6 +164,13 @@ static int call_below(struct meeting *m, uint64_t now)
 
 /* ---- Those who call us ---- */
 
+static bool is_lost(int fd)
+{
+    struct pollfd now = {.fd = fd, .events = POLLRDHUP};
+
+    return poll(&now, 1, 0) > 0;
+}
+
 /* Why a guest cannot be who it says; 0 if it can. */
 static int examine(struct meeting *m, const struct rb_hello *hello, char *text, size_t room)
 {
@@ -196,6 +203,10 @@ static void answer(struct meeting *m, const struct rb_arrival *guest)
     struct rb_link *link = NULL;
     int memory = -1;
 
+    if (is_lost(guest->fd)) { /* gave up while it waited; it may have come again since */
+        close(guest->fd);
+        return;
+    }
     welcome.err = examine(m, &guest->hello, welcome.text, sizeof welcome.text);
     if (welcome.err)
         snprintf(m->refused, sizeof m->refused, "; %.40s was refused: %.160s", guest->hello.worker,
@@ -222,13 +233,6 @@ static void answer(struct meeting *m, const struct rb_arrival *guest)
 
 /* ---- Waiting ---- */
 
-static bool is_lost(struct rb_link *link)
-{
-    struct pollfd now = {.fd = link->fd, .events = POLLRDHUP};
-
-    return poll(&now, 1, 0) > 0;
-}
-
 /* Are all there, and still there? */
 static int count_missing(struct meeting *m, int *ret_missing)
 {
@@ -238,7 +242,7 @@ static int count_missing(struct meeting *m, int *ret_missing)
             continue;
         if (!m->link[r])
             ++*ret_missing;
-        else if (is_lost(m->link[r]))
+        else if (is_lost(m->link[r]->fd))
             return rb_why_set(m->why, RB_EPEER, "rank %d (%s) left while the group was opened", r,
                               m->group->members[r].worker);
     }

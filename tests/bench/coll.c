@@ -44,7 +44,7 @@ static struct rb_coll *open_group(struct bench *b, struct rb_listener *listener)
 {
     struct rb_coll_member members[MAX_RANKS];
     const char *addresses[MAX_RANKS][1];
-    char names[MAX_RANKS][16];
+    char names[MAX_RANKS][24];
     struct rb_group group = {"bench", 1, "", b->rank, b->size, members, b->link == 1};
     struct rb_coll *coll = NULL;
     struct rb_why why;

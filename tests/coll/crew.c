@@ -21,7 +21,7 @@ int crew_open(struct crew *crew, uint32_t configuration, int timeout_ms, struct 
 {
     struct rb_coll_member members[CREW_MAX];
     const char *addresses[CREW_MAX][1];
-    char names[CREW_MAX][16];
+    char names[CREW_MAX][24];
     struct rb_group group = {
         .job = "crew",
         .configuration = configuration,

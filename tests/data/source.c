@@ -47,7 +47,10 @@ static int tear_down(void **state)
 
 static void put(struct files *f, int which, const char *name, const void *bytes, size_t size)
 {
-    snprintf(f->path[which], sizeof f->path[which], "%s/%s", f->folder, name);
+    char path[sizeof f->path[0]];
+
+    snprintf(path, sizeof path, "%s/%s", f->folder, name);
+    strcpy(f->path[which], path);
     assert_int_equal(rb_file_write(f->path[which], bytes, size, NULL), 0);
     *(which ? &f->options.targets : &f->options.path) = f->path[which];
 }
