@@ -88,21 +88,30 @@ int rb_import_binary(struct rb_import *import, enum rb_op op, struct rb_value *a
 #define RB_IMPORT_NO(import, ...)  rb_why_set((import)->why, RB_EUNSUPPORTED, __VA_ARGS__)
 #define RB_IMPORT_BAD(import, ...) rb_why_set((import)->why, RB_EINVAL, __VA_ARGS__)
 
-#define RB_IMPORT_FUNCTIONS(X)                                                                     \
-    /* import_point.c */                                                                           \
-    X(unary)                                                                                       \
-    X(binary) X(pow) X(negated) X(not ) X(logic) X(extreme) X(clip) X(gelu) X(where) X(cast)       \
-        X(identity)                                                /* import_known.c */            \
-        X(constant) X(constant_of_shape) X(shape) X(size) X(range) /* import_move.c */             \
-        X(reshape) X(flatten) X(squeeze) X(unsqueeze) X(transpose) X(expand) X(concat) X(split)    \
-            X(slice) X(gather) X(trilu)                             /* import_product.c */         \
-        X(matmul) X(gemm) X(conv)                                   /* import_norm.c */            \
-        X(reduce) X(softmax) X(layer_norm) X(batch_norm) X(dropout) /* import_pool.c */            \
-        X(max_pool) X(average_pool) X(global_pool)                  /* import_loss.c */            \
-        X(own_loss)
-#define X(name) rb_import_fn rb_import_op_##name;
-RB_IMPORT_FUNCTIONS(X)
-#undef X
+/* One function an operator or family, by file. */
+
+/* import_point.c */
+rb_import_fn rb_import_op_unary, rb_import_op_binary, rb_import_op_pow, rb_import_op_or_equal,
+    rb_import_op_not, rb_import_op_logic, rb_import_op_extreme, rb_import_op_clip,
+    rb_import_op_gelu, rb_import_op_where, rb_import_op_cast, rb_import_op_identity;
+/* import_known.c */
+rb_import_fn rb_import_op_constant, rb_import_op_constant_of_shape, rb_import_op_shape,
+    rb_import_op_size, rb_import_op_range;
+/* import_view.c */
+rb_import_fn rb_import_op_reshape, rb_import_op_flatten, rb_import_op_squeeze,
+    rb_import_op_unsqueeze;
+/* import_move.c */
+rb_import_fn rb_import_op_transpose, rb_import_op_expand, rb_import_op_concat, rb_import_op_split,
+    rb_import_op_slice, rb_import_op_gather, rb_import_op_trilu;
+/* import_product.c */
+rb_import_fn rb_import_op_matmul, rb_import_op_gemm, rb_import_op_conv;
+/* import_norm.c */
+rb_import_fn rb_import_op_reduce, rb_import_op_softmax, rb_import_op_layer_norm,
+    rb_import_op_batch_norm, rb_import_op_dropout;
+/* import_pool.c */
+rb_import_fn rb_import_op_max_pool, rb_import_op_average_pool, rb_import_op_global_pool;
+/* import_loss.c */
+rb_import_fn rb_import_op_own_loss;
 
 /* Windows (import_window.c): strides, pads and dilations as the graph wants them, auto_pad
  * resolved. */

@@ -50,15 +50,6 @@ int rb_import_op_pow(struct rb_import *import)
     return finish(import, err, out);
 }
 
-static int is_not(struct rb_import *import, struct rb_value *x, struct rb_value **ret_out)
-{
-    int err = rb_import_cast(import, x, RB_F32, &x);
-
-    return err ? err
-               : rb_import_binary(import, RB_OP_EQUAL, x, rb_graph_scalar(import->graph, 0),
-                                  ret_out);
-}
-
 int rb_import_op_not(struct rb_import *import)
 {
     struct rb_value *x, *out = NULL;
@@ -67,39 +58,52 @@ int rb_import_op_not(struct rb_import *import)
     if (!err && x->type.dtype != RB_BOOL)
         err = RB_IMPORT_BAD(import, "the input is not bool");
     if (!err)
-        err = is_not(import, x, &out);
-    return finish(import, err, out);
-}
-
-/* a >= b is !(a < b) but for NaN, of which a comparison of data has none to speak of. */
-int rb_import_op_negated(struct rb_import *import)
-{
-    struct rb_value *a, *b, *out = NULL;
-    int err = two(import, &a, &b);
-
+        err = rb_import_cast(import, x, RB_F32, &x);
     if (!err)
-        err = rb_import_binary(import, import->op->op, a, b, &out);
-    if (!err)
-        err = is_not(import, out, &out);
+        err = rb_import_binary(import, RB_OP_EQUAL, x, rb_graph_scalar(import->graph, 0), &out);
     return finish(import, err, out);
 }
 
 /* And is a product, Or a sum, of zeros and ones. */
-int rb_import_op_logic(struct rb_import *import)
+static int logic(struct rb_import *import, enum rb_op op, struct rb_value *a, struct rb_value *b,
+                 struct rb_value **ret_out)
 {
-    struct rb_value *a, *b, *out = NULL;
-    int err = two(import, &a, &b);
+    struct rb_value *out;
+    int err = 0;
 
-    if (!err && (a->type.dtype != RB_BOOL || b->type.dtype != RB_BOOL))
+    if (a->type.dtype != RB_BOOL || b->type.dtype != RB_BOOL)
         err = RB_IMPORT_BAD(import, "the inputs are not bool");
     if (!err)
         err = rb_import_cast(import, a, RB_F32, &a);
     if (!err)
         err = rb_import_cast(import, b, RB_F32, &b);
     if (!err)
-        err = rb_import_binary(import, import->op->op, a, b, &out);
+        err = rb_import_binary(import, op, a, b, &out);
+    return err ? err : rb_import_cast(import, out, RB_BOOL, ret_out);
+}
+
+/* a >= b is a > b or a == b (and not the opposite of a < b: NaN is neither). */
+int rb_import_op_or_equal(struct rb_import *import)
+{
+    struct rb_value *a, *b, *beyond, *equal, *out = NULL;
+    int err = two(import, &a, &b);
+
     if (!err)
-        err = rb_import_cast(import, out, RB_BOOL, &out);
+        err = rb_import_binary(import, import->op->op, a, b, &beyond);
+    if (!err)
+        err = rb_import_binary(import, RB_OP_EQUAL, a, b, &equal);
+    if (!err)
+        err = logic(import, RB_OP_ADD, beyond, equal, &out);
+    return finish(import, err, out);
+}
+
+int rb_import_op_logic(struct rb_import *import)
+{
+    struct rb_value *a, *b, *out = NULL;
+    int err = two(import, &a, &b);
+
+    if (!err)
+        err = logic(import, import->op->op, a, b, &out);
     return finish(import, err, out);
 }
 

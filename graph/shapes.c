@@ -5,9 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-typedef int infer(struct rb_shapes *shapes);
-
-static infer *const rules[RB_OP_COUNT] = {
+static rb_shapes_rule *const rules[RB_OP_COUNT] = {
     [RB_OP_RESHAPE] = rb_shapes_reshape,
     [RB_OP_ADD] = rb_shapes_point,
     [RB_OP_SUB] = rb_shapes_point,

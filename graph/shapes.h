@@ -57,18 +57,25 @@ int rb_shapes_want_same(struct rb_shapes *shapes, int i, int j); /* dims of two 
 int rb_shapes_window(struct rb_shapes *shapes, const struct rb_tensor_type *x,
                      const int64_t *kernel, bool ceil, int64_t *ret_spatial);
 
-#define RB_SHAPES_FUNCTIONS(X)                                                                     \
-    X(reshape)                                                                                     \
-    X(point)                                                                                       \
-    X(compare) X(where) X(unary) X(cast) X(unary_grad) X(transpose) X(expand) X(concat) X(split)   \
-        X(slice) X(slice_grad) X(trilu) X(gather) X(gather_grad) X(reduce) X(row) X(row_grad)      \
-            X(matmul) X(conv) X(conv_grad_x) X(conv_grad_w) X(layer_norm) X(layer_norm_grad)       \
-                X(batch_norm) X(batch_norm_eval) X(batch_norm_grad) X(max_pool) X(max_pool_grad)   \
-                    X(average_pool) X(average_pool_grad) X(dropout) X(cross_entropy)               \
-                        X(cross_entropy_grad) X(elementwise_loss) X(elementwise_loss_grad)         \
-                            X(graph_loss)
-#define X(name) int rb_shapes_##name(struct rb_shapes *shapes);
-RB_SHAPES_FUNCTIONS(X)
-#undef X
+typedef int rb_shapes_rule(struct rb_shapes *shapes);
+
+/* shapes_point.c */
+rb_shapes_rule rb_shapes_point, rb_shapes_compare, rb_shapes_where, rb_shapes_unary, rb_shapes_cast,
+    rb_shapes_unary_grad, rb_shapes_row, rb_shapes_row_grad, rb_shapes_dropout;
+/* shapes_move.c */
+rb_shapes_rule rb_shapes_reshape, rb_shapes_transpose, rb_shapes_expand, rb_shapes_concat,
+    rb_shapes_split, rb_shapes_slice, rb_shapes_slice_grad, rb_shapes_trilu, rb_shapes_gather,
+    rb_shapes_gather_grad;
+/* shapes_product.c */
+rb_shapes_rule rb_shapes_matmul, rb_shapes_conv, rb_shapes_conv_grad_x, rb_shapes_conv_grad_w;
+/* shapes_norm.c */
+rb_shapes_rule rb_shapes_reduce, rb_shapes_layer_norm, rb_shapes_layer_norm_grad,
+    rb_shapes_batch_norm, rb_shapes_batch_norm_eval, rb_shapes_batch_norm_grad;
+/* shapes_pool.c */
+rb_shapes_rule rb_shapes_max_pool, rb_shapes_max_pool_grad, rb_shapes_average_pool,
+    rb_shapes_average_pool_grad;
+/* shapes_loss.c */
+rb_shapes_rule rb_shapes_cross_entropy, rb_shapes_cross_entropy_grad, rb_shapes_elementwise_loss,
+    rb_shapes_elementwise_loss_grad, rb_shapes_graph_loss;
 
 #endif
