@@ -116,6 +116,7 @@ static void print_outcome(const struct rb_session *session, const char *job, con
 {
     const char *reason = rb_value_text(status, "reason", NULL);
     double loss = rb_value_real(status, "loss", NAN);
+    int64_t devices = rb_value_count(status, "devices");
     char text[RB_HUMAN_SIZE];
 
     if (session->format != RB_FORMAT_TABLE) {
@@ -127,7 +128,7 @@ static void print_outcome(const struct rb_session *session, const char *job, con
             rb_value_integer(status, "steps", 0));
     if (!isnan(loss))
         fprintf(session->out, ", loss %s", rb_human_real(loss, text));
-    fprintf(session->out, ", %" PRId64 " devices%s%s\n", rb_value_count(status, "devices"),
+    fprintf(session->out, ", %" PRId64 " device%s%s%s\n", devices, devices == 1 ? "" : "s",
             reason ? ": " : "", reason ? reason : "");
 }
 
@@ -151,7 +152,8 @@ int rb_follow(const struct rb_session *session, const char *job, const struct rb
             break;
         first = false;
         state = rb_goal_look(goal, status);
-        show(&progress, status);
+        if (state == RB_GOAL_AHEAD || session->terminal)
+            show(&progress, status);
         if (state != RB_GOAL_AHEAD) {
             end_line(&progress);
             print_outcome(session, job, status);

@@ -124,7 +124,9 @@ static void print_items(const struct rb_session *session, const struct kind *kin
     size_t i;
 
     while (kind->column[table.columns].title) {
-        align[table.columns] = kind->column[table.columns].how == TEXT ? 'l' : 'r';
+        enum how how = kind->column[table.columns].how;
+
+        align[table.columns] = how == TEXT || how == TIME ? 'l' : 'r';
         rb_table_add(&table, kind->column[table.columns++].title);
     }
     json_array_foreach(items, i, item)

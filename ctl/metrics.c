@@ -32,7 +32,9 @@ static void put_csv(struct metrics *metrics, const json_t *columns, const json_t
             rb_buffer_text(&line, json_string_value(cell));
         else if (json_is_boolean(cell))
             rb_buffer_text(&line, json_is_true(cell) ? "1" : "0");
-        else if (!json_is_null(cell)) {
+        else if (json_is_null(cell)) /* a column of numbers stays one */
+            rb_buffer_text(&line, "nan");
+        else {
             rb_write_line(cell, &line);
             line.size--; /* its newline */
         }

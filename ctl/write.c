@@ -15,15 +15,15 @@ static void indent(struct rb_buffer *out, int depth)
 static void put_real(struct rb_buffer *out, double x)
 {
     char text[40];
+    size_t e;
 
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x)
             break;
     }
-    if (!strpbrk(text, ".e"))
-        strcat(text, ".0");
-    rb_buffer_text(out, text);
+    e = strcspn(text, "e"); /* with a point always: YAML 1.1 takes 1e-08 for a word */
+    rb_buffer_format(out, "%.*s%s%s", (int)e, text, strchr(text, '.') ? "" : ".0", text + e);
 }
 
 static void put_scalar(struct rb_buffer *out, const json_t *json)

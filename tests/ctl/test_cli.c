@@ -397,7 +397,7 @@ static void test_export(void **state)
     fake_stop(&fake);
 }
 
-#define ROW(step) "[" #step ",1700000000000,2.5,\"nan\",0.001]"
+#define ROW(step) "[" #step ",1700000000000,2.5,\"nan\",null]"
 
 static void test_metrics(void **state)
 {
@@ -424,14 +424,14 @@ static void test_metrics(void **state)
     snprintf(pages[3], 300, "{%s,\"rows\":[],\"phase\":\"Running\"}", columns);
     fake_start(&fake, replies);
     expect(&fake, 0,
-           "step,time,loss,grad_norm,lr\n1,1700000000000,2.5,nan,0.001\n"
-           "2,1700000000000,2.5,nan,0.001\n",
+           "step,time,loss,grad_norm,lr\n1,1700000000000,2.5,nan,nan\n"
+           "2,1700000000000,2.5,nan,nan\n",
            "", WORDS("metrics", "gpt"));
     json = run_json(&fake, WORDS("metrics", "gpt", "-o", "json"));
     assert_int_equal(json_array_size(json), 2);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(json, 1), "step")), 2);
     json_decref(json);
-    expect(&fake, 0, "lr\n1,1700000000000,2.5,nan,0.001\n2,1700000000000,2.5,nan,0.001\n3,17", "",
+    expect(&fake, 0, "lr\n1,1700000000000,2.5,nan,nan\n2,1700000000000,2.5,nan,nan\n3,17", "",
            WORDS("metrics", "gpt", "--follow"));
     assert_called(&fake, "\"after\":2");
     fake_stop(&fake);

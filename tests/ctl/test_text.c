@@ -157,7 +157,7 @@ static void test_json(void **state)
     assert_written(rb_write_json,
                    "{\"a\":0.1,\"b\":[1,2],\"c\":{},\"d\":[{\"e\":1.0}],\"f\":1e300}",
                    "{\n  \"a\": 0.1,\n  \"b\": [1, 2],\n  \"c\": {},\n  \"d\": [\n    {\n"
-                   "      \"e\": 1.0\n    }\n  ],\n  \"f\": 1e+300\n}\n");
+                   "      \"e\": 1.0\n    }\n  ],\n  \"f\": 1.0e+300\n}\n");
     assert_written(rb_write_line, "{\"a\":[1,{\"b\":null}],\"c\":\"\\n\"}",
                    "{\"a\": [1, {\"b\": null}], \"c\": \"\\n\"}\n");
     assert_written(rb_write_line, "3.2143000000000002", "3.2143\n");
