@@ -237,7 +237,8 @@ class Cluster:
         """Rows as dicts of floats, by column."""
         lines = self.ctl("metrics", job).strip().splitlines()
         columns = lines[0].split(",")
-        return [dict(zip(columns, map(float, line.split(",")))) for line in lines[1:]]
+        return [{column: float(field) for column, field in zip(columns, line.split(",")) if field}
+                for line in lines[1:]]
 
     def finish(self, job, timeout=200):
         """Wait for the end, export, delete; returns the sha256."""
