@@ -329,6 +329,17 @@ int cluster_spawn(struct cluster *cluster)
     return index;
 }
 
+void cluster_spare(struct cluster *cluster, int n)
+{
+    while (cluster->n_spares < n)
+        cluster->spares[cluster->n_spares++] = cluster_spawn(cluster);
+}
+
+int cluster_newcomer(struct cluster *cluster)
+{
+    return cluster->n_spares ? cluster->spares[--cluster->n_spares] : cluster_spawn(cluster);
+}
+
 static bool said_hello(struct cluster *cluster, int64_t worker)
 {
     return cluster->workers[worker].hello != NULL;
@@ -431,6 +442,7 @@ struct set {
     uint32_t number;
     const int *members;
     int n;
+    bool or_unready;
 };
 
 static bool all_ready(struct cluster *cluster, int64_t argument)
@@ -465,16 +477,55 @@ static bool all_flipped(struct cluster *cluster, int64_t argument)
 
 void cluster_until_ready(struct cluster *cluster, uint32_t number, const int *members, int n)
 {
-    struct set set = {number, members, n};
+    struct set set = {number, members, n, false};
 
     cluster_until(cluster, all_ready, (int64_t)(intptr_t)&set, "ready");
 }
 
 void cluster_until_flipped(struct cluster *cluster, uint32_t number, const int *members, int n)
 {
-    struct set set = {number, members, n};
+    struct set set = {number, members, n, false};
 
     cluster_until(cluster, all_flipped, (int64_t)(intptr_t)&set, "flipped");
+}
+
+static bool all_unready(struct cluster *cluster, int64_t argument)
+{
+    const struct set *set = (const struct set *)(intptr_t)argument;
+
+    for (int i = 0; i < set->n; i++)
+        if (cluster->workers[set->members[i]].unready != set->number)
+            return false;
+    return true;
+}
+
+void cluster_until_unready(struct cluster *cluster, uint32_t number, const int *members, int n)
+{
+    struct set set = {number, members, n, false};
+
+    cluster_until(cluster, all_unready, (int64_t)(intptr_t)&set, "unready");
+}
+
+static bool all_frozen(struct cluster *cluster, int64_t argument)
+{
+    const struct set *set = (const struct set *)(intptr_t)argument;
+
+    for (int i = 0; i < set->n; i++) {
+        const struct cluster_worker *one = &cluster->workers[set->members[i]];
+
+        if (!one->exited && !(one->frozen && one->frozen_in == set->number) &&
+            !(set->or_unready && one->unready == set->number))
+            return false;
+    }
+    return true;
+}
+
+void cluster_until_frozen(struct cluster *cluster, uint32_t number, const int *members, int n,
+                          bool or_unready)
+{
+    struct set set = {number, members, n, or_unready};
+
+    cluster_until(cluster, all_frozen, (int64_t)(intptr_t)&set, "frozen");
 }
 
 static bool is_in(int worker, const int *members, int n)
@@ -519,7 +570,7 @@ void cluster_resize(struct cluster *cluster, int n)
     int members[CLUSTER_WORKERS];
 
     for (int i = 0; i < n; i++)
-        members[i] = i < cluster->n_members ? cluster->members[i] : cluster_spawn(cluster);
+        members[i] = i < cluster->n_members ? cluster->members[i] : cluster_newcomer(cluster);
     cluster_move(cluster, members, n, NULL);
 }
 
@@ -536,6 +587,18 @@ void cluster_kill(struct cluster *cluster, int worker)
     cluster_until(cluster, has_exited, worker, "the death of a worker");
 }
 
+void cluster_until_exit(struct cluster *cluster, int worker)
+{
+    cluster_until(cluster, has_exited, worker, "the end of a worker");
+}
+
+void cluster_terminate(struct cluster *cluster, int worker)
+{
+    kill(cluster->workers[worker].pid, SIGTERM);
+    cluster_until_exit(cluster, worker);
+    assert_int_equal(cluster->workers[worker].code, 0);
+}
+
 static bool survivors_frozen(struct cluster *cluster, int64_t argument)
 {
     (void)argument;
@@ -548,11 +611,16 @@ static bool survivors_frozen(struct cluster *cluster, int64_t argument)
     return true;
 }
 
+void cluster_until_stopped(struct cluster *cluster)
+{
+    cluster_until(cluster, survivors_frozen, 0, "freezing");
+}
+
 void cluster_recover(struct cluster *cluster)
 {
     int members[CLUSTER_WORKERS], n = 0;
 
-    cluster_until(cluster, survivors_frozen, 0, "freezing");
+    cluster_until_stopped(cluster);
     for (int i = 0; i < cluster->n_members; i++)
         if (!cluster->workers[cluster->members[i]].exited)
             cluster->members[n++] = cluster->members[i];

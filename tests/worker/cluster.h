@@ -44,7 +44,8 @@ struct cluster {
     char folder[64];     /* of the job: model, plan.N, ... */
     struct cluster_worker workers[CLUSTER_WORKERS];
     int n;
-    uint32_t number;                         /* newest configuration */
+    uint32_t number; /* newest configuration */
+    int spares[CLUSTER_WORKERS], n_spares;
     int members[CLUSTER_WORKERS], n_members; /* of the active one, by rank */
     uint64_t fence, request;
     char *checkpoint_path; /* what Settings say */
@@ -60,6 +61,10 @@ void cluster_open(struct cluster *cluster, const char *program);
 void cluster_close(struct cluster *cluster);
 
 int cluster_spawn(struct cluster *cluster);
+/* Have `n` workers started and connected that nobody needs yet. */
+void cluster_spare(struct cluster *cluster, int n);
+/* One of these, or a fresh one. */
+int cluster_newcomer(struct cluster *cluster);
 void cluster_connect(struct cluster *cluster, int worker, int64_t rows_after);
 void cluster_disconnect(struct cluster *cluster, int worker);
 void cluster_send(struct cluster *cluster, int worker, Rb__ToWorker *message);
@@ -76,6 +81,12 @@ void cluster_configure(struct cluster *cluster, uint32_t number, const int *memb
 void cluster_go(struct cluster *cluster, int worker, uint32_t number);
 void cluster_abandon(struct cluster *cluster, int worker, uint32_t number);
 void cluster_until_ready(struct cluster *cluster, uint32_t number, const int *members, int n);
+void cluster_until_unready(struct cluster *cluster, uint32_t number, const int *members, int n);
+/* Until all survivors of these froze in `number`; or, with `or_unready`, withdrew from it. */
+void cluster_until_frozen(struct cluster *cluster, uint32_t number, const int *members, int n,
+                          bool or_unready);
+/* Until all survivors of the active configuration froze. */
+void cluster_until_stopped(struct cluster *cluster);
 void cluster_until_flipped(struct cluster *cluster, uint32_t number, const int *members, int n);
 
 /* All of the above: a new configuration with these members; leavers are dismissed. */
@@ -85,7 +96,9 @@ void cluster_start(struct cluster *cluster, int n, const char *restore);
 /* Grow or shrink to `n`: keeps the lowest ranks. */
 void cluster_resize(struct cluster *cluster, int n);
 
-void cluster_kill(struct cluster *cluster, int worker);
+void cluster_kill(struct cluster *cluster, int worker);      /* -9 */
+void cluster_terminate(struct cluster *cluster, int worker); /* SIGTERM; it must end with 0 */
+void cluster_until_exit(struct cluster *cluster, int worker);
 /* After a kill: the survivors go on in a configuration of their own. */
 void cluster_recover(struct cluster *cluster);
 void cluster_leave(struct cluster *cluster, int worker, const char *folder, int code);

@@ -163,6 +163,20 @@ static void add(Rb__Program *program, enum rb_op op, const char *attribute, doub
         __VA_ARGS__                                                                                \
     }
 
+/* One more whole-number attribute of the newest instruction. */
+static void add_whole(Rb__Program *program, const char *key, int64_t value)
+{
+    Rb__Instruction *one = program->instructions[program->n_instructions - 1];
+    Rb__Attribute *attached = rb_alloc(sizeof *attached);
+
+    rb__attribute__init(attached);
+    attached->key = rb_string(key);
+    attached->n_ints = 1;
+    attached->ints = rb_alloc(sizeof *attached->ints);
+    attached->ints[0] = value;
+    one->attributes[one->n_attributes++] = attached;
+}
+
 static void add_ratio(Rb__Program *program, double ratio)
 {
     Rb__Instruction *one = program->instructions[program->n_instructions - 1];
@@ -223,6 +237,7 @@ static struct forward add_forward(Rb__Program *program, int64_t b, int64_t hidde
     ADD(program, RB_OP_MATMUL, NULL, 0, LIST(f.dropped, f.w2, b2), LIST(f.logits));
     ADD(program, RB_OP_CROSS_ENTROPY, "axis", 1, LIST(f.logits, f.targets),
         LIST(program->loss, program->count, program->correct, f.lse));
+    add_whole(program, "ignoreIndex", -100);
     return f;
 }
 
@@ -237,6 +252,7 @@ static void add_backward(Rb__Program *program, const struct forward *f, int64_t 
 
     ADD(program, RB_OP_CROSS_ENTROPY_GRAD, "axis", 1, LIST(f->logits, f->targets, f->lse),
         LIST(dlogits));
+    add_whole(program, "ignoreIndex", -100);
     ADD(program, RB_OP_MATMUL, "transA", 1, LIST(f->dropped, dlogits), LIST(dw2));
     contribute(program, W2, dw2);
     ADD(program, RB_OP_REDUCE_SUM, "axes", 0, LIST(dlogits), LIST(db2));
