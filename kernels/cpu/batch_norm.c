@@ -36,22 +36,6 @@ static double strided_sum(const float *x, const float *y, struct channel ch, flo
     return (lane[0] + lane[2]) + (lane[1] + lane[3]);
 }
 
-static RB_INLINE float run_squares(const float *x, int64_t n, float mean)
-{
-    rb_v16 sum = {0};
-    float lane[16] = {0};
-    int64_t i = 0;
-
-    for (; i + 16 <= n; i += 16) {
-        rb_v16 d = rb_v16_load(x + i) - mean;
-
-        sum += d * d;
-    }
-    for (int l = 0; i < n; i++, l++)
-        lane[l] = (x[i] - mean) * (x[i] - mean);
-    return rb_v16_sum(sum + rb_v16_load(lane));
-}
-
 RB_CLONES static double channel_sum(const float *x, struct channel ch)
 {
     double sum = 0;
@@ -68,7 +52,7 @@ RB_CLONES static double channel_squares(const float *x, struct channel ch, float
     if (ch.length == 1)
         return strided_sum(x, NULL, ch, mean);
     for (int64_t i = 0; i < ch.runs; i++)
-        sum += (double)run_squares(x + i * ch.step, ch.length, mean);
+        sum += (double)rb_squares(x + i * ch.step, ch.length, mean);
     return sum;
 }
 
@@ -80,18 +64,8 @@ RB_CLONES static double channel_products(const float *dy, const float *x, struct
 
     if (ch.length == 1)
         return strided_sum(x, dy, ch, mean);
-    for (int64_t i = 0; i < ch.runs; i++) {
-        const float *p = dy + i * ch.step, *q = x + i * ch.step;
-        rb_v16 lanes = {0};
-        float lane[16] = {0};
-        int64_t k = 0;
-
-        for (; k + 16 <= ch.length; k += 16)
-            lanes += rb_v16_load(p + k) * (rb_v16_load(q + k) - mean);
-        for (int l = 0; k < ch.length; k++, l++)
-            lane[l] = p[k] * (q[k] - mean);
-        sum += (double)rb_v16_sum(lanes + rb_v16_load(lane));
-    }
+    for (int64_t i = 0; i < ch.runs; i++)
+        sum += (double)rb_products(dy + i * ch.step, x + i * ch.step, ch.length, mean);
     return sum;
 }
 

@@ -19,29 +19,12 @@ struct layer_norm {
     float *part; /* gradients: two rows of partial sums */
 };
 
-static RB_INLINE float centered_squares(const float *x, int64_t n, float mean)
-{
-    rb_v16 sum = {0};
-    float lane[16] = {0}, rest;
-    int64_t i = 0;
-
-    for (; i + 16 <= n; i += 16) {
-        rb_v16 d = rb_v16_load(x + i) - mean;
-
-        sum += d * d;
-    }
-    for (int l = 0; i < n; i++, l++)
-        lane[l] = (x[i] - mean) * (x[i] - mean);
-    rest = rb_v16_sum(sum + rb_v16_load(lane));
-    return rest;
-}
-
 RB_CLONES static void row_forward(const float *restrict x, const float *restrict scale,
                                   const float *restrict bias, float *restrict y, int64_t n,
                                   float epsilon, float *ret_mean, float *ret_deviation)
 {
     float mean = rb_sum(x, n) / (float)n;
-    float deviation = 1.0f / sqrtf(centered_squares(x, n, mean) / (float)n + epsilon);
+    float deviation = 1.0f / sqrtf(rb_squares(x, n, mean) / (float)n + epsilon);
 
     if (bias)
         for (int64_t i = 0; i < n; i++)

@@ -8,6 +8,9 @@
 
 #include "kernels/cpu/vector.h"
 
+/* a b + c with one rounding, written where it is meant: the same on every machine. */
+#define RB_FMA(a, b, c) __builtin_fmaf(a, b, c)
+
 static RB_INLINE float rb_bits_float(uint32_t bits)
 {
     float x;
@@ -34,18 +37,18 @@ static RB_INLINE float rb_expf(float x)
 
     x = x < -104.0f ? -104.0f : x;
     x = x > 89.0f ? 89.0f : x;
-    n = x * 1.44269504f + round;
+    n = RB_FMA(x, 1.44269504f, round);
     whole = (int32_t)(rb_float_bits(n) - rb_float_bits(round));
     n -= round;
-    r = x - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
+    r = RB_FMA(n, -0.693359375f, x);
+    r = RB_FMA(n, 2.12194440e-4f, r);
     p = 1.989198131e-4f;
-    p = p * r + 1.393454193e-3f;
-    p = p * r + 8.333310024e-3f;
-    p = p * r + 4.166645681e-2f;
-    p = p * r + 0.1666666668f;
-    p = p * r + 0.5000000014f;
-    p = p * (r * r) + r + 1.0f;
+    p = RB_FMA(p, r, 1.393454193e-3f);
+    p = RB_FMA(p, r, 8.333310024e-3f);
+    p = RB_FMA(p, r, 4.166645681e-2f);
+    p = RB_FMA(p, r, 0.1666666668f);
+    p = RB_FMA(p, r, 0.5000000014f);
+    p = RB_FMA(p, r * r, r) + 1.0f;
     half = whole >> 1;
     p *= rb_bits_float((uint32_t)(half + 127) << 23);
     return p * rb_bits_float((uint32_t)(whole - half + 127) << 23);
@@ -63,17 +66,17 @@ static RB_INLINE float rb_logf(float x)
     float f = rb_bits_float(rb_float_bits(scaled) - ((uint32_t)exponent << 23)) - 1.0f;
     float z = f * f, p = -0.06210604844f, y;
 
-    p = p * f + 0.1054619444f;
-    p = p * f - 0.1065043485f;
-    p = p * f + 0.1103591225f;
-    p = p * f - 0.1245004349f;
-    p = p * f + 0.1428658643f;
-    p = p * f - 0.1666802983f;
-    p = p * f + 0.2000000956f;
-    p = p * f - 0.2499999f;
-    p = p * f + 0.3333333328f;
-    y = p * f * z + e * -2.12194440e-4f - 0.5f * z;
-    y = f + y + e * 0.693359375f;
+    p = RB_FMA(p, f, 0.1054619444f);
+    p = RB_FMA(p, f, -0.1065043485f);
+    p = RB_FMA(p, f, 0.1103591225f);
+    p = RB_FMA(p, f, -0.1245004349f);
+    p = RB_FMA(p, f, 0.1428658643f);
+    p = RB_FMA(p, f, -0.1666802983f);
+    p = RB_FMA(p, f, 0.2000000956f);
+    p = RB_FMA(p, f, -0.2499999f);
+    p = RB_FMA(p, f, 0.3333333328f);
+    y = RB_FMA(z, -0.5f, RB_FMA(p * f, z, e * -2.12194440e-4f));
+    y = RB_FMA(e, 0.693359375f, f + y);
     y = x > 3.40282347e38f ? x : y;
     y = x == 0.0f ? -INFINITY : y;
     return x >= 0.0f ? y : NAN;
@@ -83,12 +86,12 @@ static RB_INLINE float rb_tanhf(float x)
 {
     float size = fabsf(x), z = x * x, p = -0.006096714166f, big;
 
-    p = p * z + 0.020997179f;
-    p = p * z - 0.05385090958f;
-    p = p * z + 0.1333276974f;
-    p = p * z - 0.3333332894f;
+    p = RB_FMA(p, z, 0.020997179f);
+    p = RB_FMA(p, z, -0.05385090958f);
+    p = RB_FMA(p, z, 0.1333276974f);
+    p = RB_FMA(p, z, -0.3333332894f);
     big = copysignf(1.0f - 2.0f / (rb_expf(2.0f * size) + 1.0f), x);
-    return size < 0.625f ? x + x * z * p : big;
+    return size < 0.625f ? RB_FMA(x * z, p, x) : big;
 }
 
 /* Small: x + x P(x x).  Large: 1 - exp(-(t + t Q(t))), the logarithm of erfc being smooth. */
@@ -97,21 +100,21 @@ static RB_INLINE float rb_erff(float x)
     float t = fabsf(x), z = x * x, p = 8.334718615e-5f, q = -1.046065682e-6f, big;
 
     t = t > 4.0f ? 4.0f : t;
-    p = p * z - 8.134709332e-4f;
-    p = p * z + 5.200368587e-3f;
-    p = p * z - 2.685915147e-2f;
-    p = p * z + 0.1128369152f;
-    p = p * z - 0.3761263352f;
-    p = p * z + 0.1283791666f;
-    q = q * t + 3.438850877e-5f;
-    q = q * t - 4.988250082e-4f;
-    q = q * t + 4.303789308e-3f;
-    q = q * t - 2.513955031e-2f;
-    q = q * t + 0.1078556529f;
-    q = q * t + 0.6341481838f;
-    q = q * t + 0.1289027981f;
-    big = copysignf(1.0f - rb_expf(-(t + t * q)), x);
-    return fabsf(x) < 0.92f ? x + x * p : big;
+    p = RB_FMA(p, z, -8.134709332e-4f);
+    p = RB_FMA(p, z, 5.200368587e-3f);
+    p = RB_FMA(p, z, -2.685915147e-2f);
+    p = RB_FMA(p, z, 0.1128369152f);
+    p = RB_FMA(p, z, -0.3761263352f);
+    p = RB_FMA(p, z, 0.1283791666f);
+    q = RB_FMA(q, t, 3.438850877e-5f);
+    q = RB_FMA(q, t, -4.988250082e-4f);
+    q = RB_FMA(q, t, 4.303789308e-3f);
+    q = RB_FMA(q, t, -2.513955031e-2f);
+    q = RB_FMA(q, t, 0.1078556529f);
+    q = RB_FMA(q, t, 0.6341481838f);
+    q = RB_FMA(q, t, 0.1289027981f);
+    big = copysignf(1.0f - rb_expf(-RB_FMA(t, q, t)), x);
+    return fabsf(x) < 0.92f ? RB_FMA(x, p, x) : big;
 }
 
 static RB_INLINE float rb_sigmoidf(float x)
@@ -119,17 +122,40 @@ static RB_INLINE float rb_sigmoidf(float x)
     return 1.0f / (1.0f + rb_expf(-x));
 }
 
+/* The normal distribution: Phi(-|x|) = e to the -x x / 2, times a polynomial in 1 / (1 + 0.3 |x|)
+ * (Hastings' form).  Accurate to 1e-8 of 1, and far better in the left tail than 1 + erf would be.
+ */
+struct rb_normal {
+    float phi, below; /* density and distribution */
+};
+static RB_INLINE struct rb_normal rb_normalf(float x)
+{
+    float e = rb_expf(-0.5f * x * x), k = 1.0f / RB_FMA(fabsf(x), 0.3f, 1.0f);
+    float p = 0.02974271568f, tail;
+
+    p = RB_FMA(p, k, -0.1246912928f);
+    p = RB_FMA(p, k, 0.1304801864f);
+    p = RB_FMA(p, k, 0.04470200352f);
+    p = RB_FMA(p, k, 0.05109452571f);
+    p = RB_FMA(p, k, 0.137815135f);
+    p = RB_FMA(p, k, 0.1095053035f);
+    p = RB_FMA(p, k, 0.1214809296f);
+    p = RB_FMA(p, k, -0.0001295014035f);
+    tail = p * e;
+    return (struct rb_normal){0.398942280f * e, x > 0.0f ? 1.0f - tail : tail};
+}
+
 /* x Phi(x) and its derivative Phi(x) + x phi(x). */
 static RB_INLINE float rb_geluf(float x)
 {
-    return 0.5f * x * (1.0f + rb_erff(x * 0.707106781f));
+    return x * rb_normalf(x).below;
 }
 
 static RB_INLINE float rb_gelu_slopef(float x)
 {
-    float phi = 0.398942280f * rb_expf(-0.5f * x * x);
+    struct rb_normal normal = rb_normalf(x);
 
-    return 0.5f * (1.0f + rb_erff(x * 0.707106781f)) + x * phi;
+    return RB_FMA(x, normal.phi, normal.below);
 }
 
 /* The tanh approximation: (1 + tanh u) / 2 is the sigmoid of 2 u. */

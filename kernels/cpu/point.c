@@ -310,14 +310,31 @@ int rb_cpu_unary(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kerne
     return point_new(call, row, ret_kernel, why);
 }
 
+/* The usual case is a mask over a tensor, with one number where the mask says no. */
 #define WHERE(name, T)                                                                             \
-    static void name(const void *const *in, const int64_t *step, void *out, int64_t n)             \
+    RB_CLONES static void name(const void *const *in, const int64_t *step, void *out, int64_t n)   \
     {                                                                                              \
         const uint8_t *restrict c = in[0];                                                         \
         const T *restrict a = in[1], *restrict b = in[2];                                          \
         T *restrict r = out;                                                                       \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            r[i] = c[step[0] ? i : 0] ? a[step[1] ? i : 0] : b[step[2] ? i : 0];                   \
+        if (step[0] && step[1] && step[2])                                                         \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                T yes = a[i], no = b[i];                                                           \
+                r[i] = c[i] ? yes : no;                                                            \
+            }                                                                                      \
+        else if (step[0] && step[1])                                                               \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                T yes = a[i], no = *b;                                                             \
+                r[i] = c[i] ? yes : no;                                                            \
+            }                                                                                      \
+        else if (step[0] && step[2])                                                               \
+            for (int64_t i = 0; i < n; i++) {                                                      \
+                T yes = *a, no = b[i];                                                             \
+                r[i] = c[i] ? yes : no;                                                            \
+            }                                                                                      \
+        else                                                                                       \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                r[i] = c[step[0] ? i : 0] ? a[step[1] ? i : 0] : b[step[2] ? i : 0];               \
     }
 WHERE(where_1, uint8_t)
 WHERE(where_2, uint16_t)

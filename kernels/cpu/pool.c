@@ -12,7 +12,7 @@ struct pool {
     struct rb_window window;
     int64_t planes, in, out; /* elements of a plane */
     bool positions;          /* wanted */
-    bool count_pads;
+    bool two_by_two;         /* 2 x 2 windows, two apart, no padding */
 };
 
 /* Outputs [first, end) of one row, all seeing kernel element (kd, kh, kw). */
@@ -52,17 +52,33 @@ static RB_INLINE struct piece piece_at(const struct rb_window *w, int64_t d, int
     };
 }
 
+/* Keep the better of two elements and its position, by masks: a branch here would be a coin toss.
+ */
+static RB_INLINE void keep_better(float *best, int32_t *at, float v, int32_t position)
+{
+    int32_t better = -(int32_t)((v > *best) | ((v != v) & (*best == *best)));
+    uint32_t kept, bits;
+
+    memcpy(&kept, best, sizeof(kept));
+    memcpy(&bits, &v, sizeof(bits));
+    kept ^= (kept ^ bits) & (uint32_t)better;
+    memcpy(best, &kept, sizeof(kept));
+    *at ^= (*at ^ position) & better;
+}
+
 static RB_INLINE void max_row(const float *restrict x, int64_t stride, float *restrict y,
                               int32_t *restrict at, int32_t in, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         float v = x[i * stride], best = y[i];
-        int32_t position = in + (int32_t)(i * stride), before = at[i];
-        /* A NaN wins, and the first of several stays. */
-        int better = (v > best) | ((v != v) & (best == best)) | (before < 0);
+        int32_t position = in + (int32_t)(i * stride), where = at[i];
 
-        y[i] = better ? v : best;
-        at[i] = better ? position : before;
+        /* An output that has seen nothing takes what comes, be it minus infinity. */
+        best = where < 0 ? v : best;
+        where = where < 0 ? position : where;
+        keep_better(&best, &where, v, position);
+        y[i] = best;
+        at[i] = where;
     }
 }
 
@@ -76,6 +92,54 @@ RB_CLONES static void max_piece(const float *restrict x, int64_t stride, float *
         max_row(x, 2, y, at, in, n);
     else
         max_row(x, stride, y, at, in, n);
+}
+
+/* The usual pool, 2 x 2 with stride 2 and no padding, on one plane. */
+RB_CLONES static void max_plane_two(const float *restrict x, int64_t width, float *restrict y,
+                                    int32_t *restrict at, int64_t rows, int64_t columns)
+{
+    for (int64_t h = 0; h < rows; h++) {
+        const float *restrict upper = x + 2 * h * width, *restrict lower = upper + width;
+        float *restrict to = y + h * columns;
+        int32_t *restrict where = at + h * columns;
+        int32_t corner = (int32_t)(2 * h * width), step = (int32_t)width;
+
+        for (int i = 0; i < (int)columns; i++) {
+            int32_t first = corner + 2 * i, position = first;
+            float best = upper[2 * i];
+
+            keep_better(&best, &position, upper[2 * i + 1], first + 1);
+            keep_better(&best, &position, lower[2 * i], first + step);
+            keep_better(&best, &position, lower[2 * i + 1], first + step + 1);
+            to[i] = best;
+            where[i] = position;
+        }
+    }
+}
+
+RB_CLONES static void average_plane_two(const float *restrict x, int64_t width, float *restrict y,
+                                        int64_t rows, int64_t columns)
+{
+    for (int64_t h = 0; h < rows; h++) {
+        const float *restrict upper = x + 2 * h * width, *restrict lower = upper + width;
+
+        for (int i = 0; i < (int)columns; i++)
+            y[h * columns + i] =
+                (upper[2 * i] + upper[2 * i + 1] + lower[2 * i] + lower[2 * i + 1]) * 0.25f;
+    }
+}
+
+/* Is every window 2 x 2, two apart, and whole? */
+static bool is_two_by_two(const struct rb_window *w)
+{
+    for (int i = 0; i < 3; i++) {
+        int64_t size = i == 0 ? 1 : 2;
+
+        if (w->kernel[i] != size || w->stride[i] != size || w->begin[i] != 0 ||
+            w->dilation[i] != 1 || w->out[i] * size > w->in[i])
+            return false;
+    }
+    return w->out[0] == 1;
 }
 
 /* Positions are kept even where nobody wants them: they say which outputs have been seen. */
@@ -97,6 +161,10 @@ static void max_pool_run(struct rb_kernel *kernel, const void *const *in, void *
         float *y = (float *)out[0] + p * pool->out;
         int32_t *at = pool->positions ? (int32_t *)out[1] + p * pool->out : max->positions;
 
+        if (pool->two_by_two) {
+            max_plane_two(x, w->in[2], y, at, w->out[1], w->out[2]);
+            continue;
+        }
         for (int64_t i = 0; i < pool->out; i++) {
             y[i] = -INFINITY;
             at[i] = -1;
@@ -126,8 +194,8 @@ static void max_pool_grad_run(struct rb_kernel *kernel, const void *const *in, v
     }
 }
 
-/* Elements of the window of output (d, h, w) that are counted. */
-static RB_INLINE int64_t counted(const struct rb_window *w, int axis, int64_t o, bool pads)
+/* Elements of the window of output `o` along an axis that are counted. */
+static int64_t counted(const struct rb_window *w, int axis, int64_t o, bool pads)
 {
     int64_t start = o * w->stride[axis] - w->begin[axis], end = start + w->kernel[axis];
     int64_t low = pads ? -w->begin[axis] : 0, high = w->in[axis] + (pads ? w->end[axis] : 0);
@@ -137,24 +205,27 @@ static RB_INLINE int64_t counted(const struct rb_window *w, int axis, int64_t o,
     return end > start ? end - start : 0;
 }
 
-static float window_share(const struct pool *pool, int64_t d, int64_t h, int64_t column)
+/* Averages: what each output of a plane is divided by, and room for a plane of gradients. */
+struct average_pool {
+    struct pool pool;
+    float *work;
+    float share[]; /* 1 / count */
+};
+
+static void make_shares(struct average_pool *average, bool pads)
 {
-    const struct rb_window *w = &pool->window;
-    int64_t count = counted(w, 0, d, pool->count_pads) * counted(w, 1, h, pool->count_pads) *
-                    counted(w, 2, column, pool->count_pads);
+    const struct rb_window *w = &average->pool.window;
+    float *share = average->share;
 
-    return count > 0 ? 1.0f / (float)count : 0.0f;
-}
-
-/* One output plane's shares: y[i] = a[i] / count, a and y may be the same. */
-static void apply_shares(const struct pool *pool, const float *a, float *y)
-{
-    const struct rb_window *w = &pool->window;
-
+    average->work = share + average->pool.out;
     for (int64_t d = 0; d < w->out[0]; d++)
         for (int64_t h = 0; h < w->out[1]; h++)
-            for (int64_t c = 0; c < w->out[2]; c++)
-                *y++ = *a++ * window_share(pool, d, h, c);
+            for (int64_t c = 0; c < w->out[2]; c++) {
+                int64_t count =
+                    counted(w, 0, d, pads) * counted(w, 1, h, pads) * counted(w, 2, c, pads);
+
+                *share++ = count > 0 ? 1.0f / (float)count : 0.0f;
+            }
 }
 
 RB_CLONES static void add_strided(float *restrict y, const float *restrict x, int64_t stride,
@@ -171,7 +242,8 @@ RB_CLONES static void add_strided(float *restrict y, const float *restrict x, in
 static void average_pool_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
                              const struct rb_key *key)
 {
-    const struct pool *pool = (const struct pool *)kernel;
+    const struct average_pool *average = (const struct average_pool *)kernel;
+    const struct pool *pool = &average->pool;
     const struct rb_window *w = &pool->window;
 
     (void)key;
@@ -179,41 +251,42 @@ static void average_pool_run(struct rb_kernel *kernel, const void *const *in, vo
         const float *x = (const float *)in[0] + p * pool->in;
         float *y = (float *)out[0] + p * pool->out;
 
+        if (pool->two_by_two) {
+            average_plane_two(x, w->in[2], y, w->out[1], w->out[2]);
+            continue;
+        }
         memset(y, 0, (size_t)pool->out * sizeof(float));
         FOR_PIECES(w, piece, { add_strided(y + piece.out, x + piece.in, w->stride[2], piece.n); })
-        apply_shares(pool, y, y);
+        for (int64_t i = 0; i < pool->out; i++)
+            y[i] *= average->share[i];
     }
 }
-
-/* Scratch for one plane of dy / count. */
-struct average_pool_grad {
-    struct pool pool;
-    float share[];
-};
 
 static void average_pool_grad_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
                                   const struct rb_key *key)
 {
-    struct average_pool_grad *grad = (struct average_pool_grad *)kernel;
-    const struct pool *pool = &grad->pool;
+    const struct average_pool *average = (const struct average_pool *)kernel;
+    const struct pool *pool = &average->pool;
     const struct rb_window *w = &pool->window;
 
     (void)key;
     memset(out[0], 0, (size_t)(pool->planes * pool->in) * sizeof(float));
     for (int64_t p = 0; p < pool->planes; p++) {
+        const float *dy = (const float *)in[0] + p * pool->out;
         float *dx = (float *)out[0] + p * pool->in;
 
-        apply_shares(pool, (const float *)in[0] + p * pool->out, grad->share);
+        for (int64_t i = 0; i < pool->out; i++)
+            average->work[i] = dy[i] * average->share[i];
         FOR_PIECES(w, piece, {
             for (int64_t i = 0; i < piece.n; i++)
-                dx[piece.in + i * w->stride[2]] += grad->share[piece.out + i];
+                dx[piece.in + i * w->stride[2]] += average->work[piece.out + i];
         })
     }
 }
 
-/* A kernel with `extra` bytes behind struct pool for each output of a plane. */
+/* A kernel of `size` bytes with `extra` bytes behind it for each output of a plane. */
 static int pool_new(const struct rb_call *call, const struct rb_tensor_type *x,
-                    const struct rb_tensor_type *y, size_t extra, rb_cpu_run *run,
+                    const struct rb_tensor_type *y, size_t size, size_t extra, rb_cpu_run *run,
                     struct pool **ret_pool, struct rb_why *why)
 {
     struct rb_window window;
@@ -232,8 +305,9 @@ static int pool_new(const struct rb_call *call, const struct rb_tensor_type *x,
     }
     if (x->dim[1] != y->dim[1] || in > INT32_MAX || out > INT32_MAX)
         return rb_call_refuse(call, RB_EINVAL, why, "the channels differ or a plane is too large");
-    pool = rb_cpu_kernel(sizeof(*pool) + extra * (size_t)out, run);
+    pool = rb_cpu_kernel(size + extra * (size_t)out, run);
     pool->window = window;
+    pool->two_by_two = is_two_by_two(&window);
     pool->planes = window.n * window.c;
     pool->in = in;
     pool->out = out;
@@ -253,8 +327,8 @@ int rb_cpu_max_pool(struct rb_cpu *cpu, const struct rb_call *call, struct rb_ke
     if (wanted && (positions->dtype != RB_I32 || !rb_call_same_shape(positions, y)))
         return rb_call_refuse(call, RB_EINVAL, why,
                               "positions must be int32 and shaped as the output");
-    err = pool_new(call, rb_call_in(call, 0), y, wanted ? 0 : sizeof(int32_t), max_pool_run, &pool,
-                   why);
+    err = pool_new(call, rb_call_in(call, 0), y, sizeof(struct max_pool),
+                   wanted ? 0 : sizeof(int32_t), max_pool_run, &pool, why);
     if (err)
         return err;
     pool->positions = wanted;
@@ -273,7 +347,7 @@ int rb_cpu_max_pool_grad(struct rb_cpu *cpu, const struct rb_call *call,
     if (positions->dtype != RB_I32 || !rb_call_same_shape(positions, dy))
         return rb_call_refuse(call, RB_EINVAL, why,
                               "positions must be int32 and shaped as the gradient");
-    err = pool_new(call, rb_call_out(call, 0), dy, 0, max_pool_grad_run, &pool, why);
+    err = pool_new(call, rb_call_out(call, 0), dy, sizeof(*pool), 0, max_pool_grad_run, &pool, why);
     if (!err)
         *ret_kernel = &pool->base;
     return err;
@@ -283,13 +357,13 @@ int rb_cpu_average_pool(struct rb_cpu *cpu, const struct rb_call *call,
                         struct rb_kernel **ret_kernel, struct rb_why *why)
 {
     struct pool *pool;
-    int err =
-        pool_new(call, rb_call_in(call, 0), rb_call_out(call, 0), 0, average_pool_run, &pool, why);
+    int err = pool_new(call, rb_call_in(call, 0), rb_call_out(call, 0), sizeof(struct average_pool),
+                       sizeof(float), average_pool_run, &pool, why);
 
     (void)cpu;
     if (err)
         return err;
-    pool->count_pads = rb_call_int(call, "countPad", 0) != 0;
+    make_shares((struct average_pool *)pool, rb_call_int(call, "countPad", 0) != 0);
     *ret_kernel = &pool->base;
     return 0;
 }
@@ -298,13 +372,13 @@ int rb_cpu_average_pool_grad(struct rb_cpu *cpu, const struct rb_call *call,
                              struct rb_kernel **ret_kernel, struct rb_why *why)
 {
     struct pool *pool;
-    int err = pool_new(call, rb_call_out(call, 0), rb_call_in(call, 0), sizeof(float),
-                       average_pool_grad_run, &pool, why);
+    int err = pool_new(call, rb_call_out(call, 0), rb_call_in(call, 0), sizeof(struct average_pool),
+                       2 * sizeof(float), average_pool_grad_run, &pool, why);
 
     (void)cpu;
     if (err)
         return err;
-    pool->count_pads = rb_call_int(call, "countPad", 0) != 0;
+    make_shares((struct average_pool *)pool, rb_call_int(call, "countPad", 0) != 0);
     *ret_kernel = &pool->base;
     return 0;
 }

@@ -47,7 +47,7 @@ RB_CLONES static void add_row(float *restrict y, const float *restrict x, int64_
 RB_CLONES static void max_row(float *restrict y, const float *restrict x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        y[i] = x[i] > y[i] || x[i] != x[i] ? x[i] : y[i];
+        y[i] = rb_larger(y[i], x[i]);
 }
 
 RB_CLONES static void divide_row(float *y, int64_t n, float by)
@@ -188,7 +188,7 @@ int rb_cpu_reduce(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     struct rb_walk walk;
     struct rb_tensor_type kept;
     struct reduce *reduce;
-    int64_t divisor, step[RB_MAX_RANK];
+    int64_t divisor = 1, step[RB_MAX_RANK];
     rb_cpu_run *run;
     int err;
 

@@ -52,11 +52,8 @@ RB_CLONES static void softmax_columns(const float *restrict x, float *restrict y
         sum[j] = 0;
     }
     for (int64_t i = 0; i < n; i++)
-        for (int j = 0; j < width; j++) {
-            float v = x[i * step + j];
-
-            most[j] = v > most[j] || v != v ? v : most[j];
-        }
+        for (int j = 0; j < width; j++)
+            most[j] = rb_larger(most[j], x[i * step + j]);
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < width; j++) {
             float e = rb_expf(x[i * step + j] - most[j]);

@@ -24,106 +24,85 @@
 
 /* Sanitizers run before the loader has picked a clone; other compilers lack the attribute. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(RB_SANITIZED)
-#define RB_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
+#define RB_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define RB_CLONES
 #endif
 
 #define RB_INLINE inline __attribute__((always_inline))
 
-/* Sixteen lanes; the compiler maps them to one, two or four registers. */
-typedef float rb_v16 __attribute__((vector_size(64)));
-typedef int32_t rb_v16i __attribute__((vector_size(64)));
+/* Sums and the like go over 32 lanes in memory: the inner loop is one that compilers make vectors
+ * of (compiler vectors proper are split up before clones are made), and lane i always takes the
+ * elements i, i + 32, ... whatever the width.  TERM is an expression of the index `at_`. */
+enum { RB_LANES = 32 };
 
-static RB_INLINE rb_v16 rb_v16_load(const float *x)
+static RB_INLINE float rb_join_sum(float *lane)
 {
-    rb_v16 v;
-
-    memcpy(&v, x, sizeof(v));
-    return v;
-}
-
-static RB_INLINE rb_v16 rb_v16_select(rb_v16i mask, rb_v16 a, rb_v16 b)
-{
-    return (rb_v16)((mask & (rb_v16i)a) | (~mask & (rb_v16i)b));
-}
-
-/* Lane 0 + 8, 1 + 9, ...; then 0 + 4, ...: always the same tree. */
-static RB_INLINE float rb_v16_sum(rb_v16 v)
-{
-    float lane[16];
-
-    memcpy(lane, &v, sizeof(lane));
-    for (int width = 8; width > 0; width /= 2)
+    for (int width = RB_LANES / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++)
             lane[i] += lane[i + width];
     return lane[0];
 }
 
-/* The last, incomplete vector, filled up with `fill`. */
-static RB_INLINE rb_v16 rb_v16_tail(const float *x, int64_t n, float fill)
-{
-    float lane[16];
-
-    for (int i = 0; i < 16; i++)
-        lane[i] = fill;
-    memcpy(lane, x, (size_t)n * sizeof(float));
-    return rb_v16_load(lane);
-}
-
-/* One sum over two interleaved vectors of lanes: `TERM(load)` says what is added, where
- * `load(pointer)` reads sixteen elements or the zero-filled rest. */
 #define RB_LANE_SUM(n, TERM)                                                                       \
     ({                                                                                             \
-        rb_v16 even_ = {0}, odd_ = {0};                                                            \
-        int64_t at_ = 0;                                                                           \
-        for (; at_ + 32 <= (n); at_ += 32) {                                                       \
-            even_ += TERM(RB_LANE_WHOLE, at_, 16);                                                 \
-            odd_ += TERM(RB_LANE_WHOLE, at_ + 16, 16);                                             \
+        float lane_[RB_LANES] = {0};                                                               \
+        int64_t from_ = 0, end_ = (n);                                                             \
+        for (; from_ + RB_LANES <= end_; from_ += RB_LANES)                                        \
+            for (int l_ = 0; l_ < RB_LANES; l_++) {                                                \
+                const int64_t at_ = from_ + l_;                                                    \
+                lane_[l_] += (TERM);                                                               \
+            }                                                                                      \
+        for (int l_ = 0; from_ + l_ < end_; l_++) {                                                \
+            const int64_t at_ = from_ + l_;                                                        \
+            lane_[l_] += (TERM);                                                                   \
         }                                                                                          \
-        if (at_ + 16 <= (n)) {                                                                     \
-            even_ += TERM(RB_LANE_WHOLE, at_, 16);                                                 \
-            at_ += 16;                                                                             \
-        }                                                                                          \
-        if (at_ < (n))                                                                             \
-            odd_ += TERM(RB_LANE_REST, at_, (n)-at_);                                              \
-        rb_v16_sum(even_ + odd_);                                                                  \
+        rb_join_sum(lane_);                                                                        \
     })
-#define RB_LANE_WHOLE(x, at, count) rb_v16_load((x) + (at))
-#define RB_LANE_REST(x, at, count)  rb_v16_tail((x) + (at), (count), 0.0f)
 
 static RB_INLINE float rb_sum(const float *x, int64_t n)
 {
-#define TERM(LOAD, at, count) LOAD(x, at, count)
-    return RB_LANE_SUM(n, TERM);
-#undef TERM
+    return RB_LANE_SUM(n, x[at_]);
 }
 
 static RB_INLINE float rb_dot(const float *x, const float *y, int64_t n)
 {
-#define TERM(LOAD, at, count) (LOAD(x, at, count) * LOAD(y, at, count))
-    return RB_LANE_SUM(n, TERM);
-#undef TERM
+    return RB_LANE_SUM(n, x[at_] * y[at_]);
 }
 
-/* The largest; a NaN wins. */
+/* Sum of (x - shift)^2, and of y (x - shift). */
+static RB_INLINE float rb_squares(const float *x, int64_t n, float shift)
+{
+    return RB_LANE_SUM(n, (x[at_] - shift) * (x[at_] - shift));
+}
+
+static RB_INLINE float rb_products(const float *y, const float *x, int64_t n, float shift)
+{
+    return RB_LANE_SUM(n, y[at_] * (x[at_] - shift));
+}
+
+/* The larger; a NaN wins. */
+static RB_INLINE float rb_larger(float a, float b)
+{
+    return (b > a) | (b != b) ? b : a;
+}
+
 static RB_INLINE float rb_max(const float *x, int64_t n)
 {
-    const float low = -INFINITY;
-    rb_v16 best = {low, low, low, low, low, low, low, low, low, low, low, low, low, low, low, low};
-    float lane[16], most = low;
+    float lane[RB_LANES];
     int64_t at = 0;
 
-    for (; at < n; at += 16) {
-        rb_v16 v = at + 16 <= n ? rb_v16_load(x + at) : rb_v16_tail(x + at, n - at, low);
-
-        best = rb_v16_select((v > best) | (v != v), v, best);
-    }
-    memcpy(lane, &best, sizeof(lane));
-    for (int i = 0; i < 16; i++)
-        if (lane[i] > most || lane[i] != lane[i])
-            most = lane[i];
-    return most;
+    for (int l = 0; l < RB_LANES; l++)
+        lane[l] = -INFINITY;
+    for (; at + RB_LANES <= n; at += RB_LANES)
+        for (int l = 0; l < RB_LANES; l++)
+            lane[l] = rb_larger(lane[l], x[at + l]);
+    for (int l = 0; at + l < n; l++)
+        lane[l] = rb_larger(lane[l], x[at + l]);
+    for (int width = RB_LANES / 2; width > 0; width /= 2)
+        for (int l = 0; l < width; l++)
+            lane[l] = rb_larger(lane[l], lane[l + width]);
+    return lane[0];
 }
 
 #endif
