@@ -50,10 +50,11 @@ struct shared {
     uint64_t seen_head, seen_tail;
 };
 
+/* After a counter was stored.  That store and this load, and the sleeper's store and load in arm,
+ * are sequentially consistent: at least one of the two sees the other's store. */
 static void ring_bell(struct shared *s, _Atomic uint32_t *sleeps)
 {
-    atomic_thread_fence(memory_order_seq_cst);
-    if (!atomic_load_explicit(sleeps, memory_order_relaxed))
+    if (!atomic_load(sleeps))
         return;
     atomic_store_explicit(sleeps, 0, memory_order_relaxed);
     /* A full socket has bells enough; a broken one is noticed by whoever polls it. */
@@ -65,7 +66,7 @@ static void ring_bell(struct shared *s, _Atomic uint32_t *sleeps)
 static int64_t room(struct shared *s)
 {
     if (s->head - s->seen_tail > RING - PUBLISH)
-        s->seen_tail = atomic_load_explicit(&s->out->tail, memory_order_acquire);
+        s->seen_tail = atomic_load(&s->out->tail);
     if (s->head - s->seen_tail > RING)
         return -1;
     return (int64_t)(RING - (s->head - s->seen_tail));
@@ -74,7 +75,7 @@ static int64_t room(struct shared *s)
 static int64_t waiting(struct shared *s)
 {
     if (s->seen_head - s->tail < 8)
-        s->seen_head = atomic_load_explicit(&s->in->head, memory_order_acquire);
+        s->seen_head = atomic_load(&s->in->head);
     if (s->seen_head - s->tail > RING)
         return -1;
     return (int64_t)(s->seen_head - s->tail);
@@ -92,7 +93,7 @@ static void put(struct shared *s, const uint8_t *bytes, size_t size)
 
 static void publish(struct shared *s)
 {
-    atomic_store_explicit(&s->out->head, s->head, memory_order_release);
+    atomic_store(&s->out->head, s->head);
     ring_bell(s, &s->out->reader_sleeps);
 }
 
@@ -153,7 +154,7 @@ static void shared_consume(struct rb_link *link, size_t size)
     struct shared *s = (struct shared *)link;
 
     s->tail += size;
-    atomic_store_explicit(&s->in->tail, s->tail, memory_order_release);
+    atomic_store(&s->in->tail, s->tail);
     ring_bell(s, &s->in->writer_sleeps);
 }
 
@@ -176,10 +177,9 @@ static bool shared_arm(struct rb_link *link, bool in, bool out, short *ret_event
 
     *ret_events = POLLIN;
     if (in)
-        atomic_store_explicit(&s->in->reader_sleeps, 1, memory_order_relaxed);
+        atomic_store(&s->in->reader_sleeps, 1);
     if (out)
-        atomic_store_explicit(&s->out->writer_sleeps, 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_seq_cst);
+        atomic_store(&s->out->writer_sleeps, 1);
     return atomic_load(&link->ended) || (in && waiting(s) != 0) || (out && room(s) != 0);
 }
 
