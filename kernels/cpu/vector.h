@@ -84,7 +84,7 @@ static RB_INLINE float rb_products(const float *y, const float *x, int64_t n, fl
 /* The larger; a NaN wins. */
 static RB_INLINE float rb_larger(float a, float b)
 {
-    return (b > a) | (b != b) ? b : a;
+    return ((b > a) | (b != b)) ? b : a;
 }
 
 static RB_INLINE float rb_max(const float *x, int64_t n)
