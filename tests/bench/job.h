@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job in a temporary folder, loaded in this process: what the benches of training measure.
+ *
+ * model new, data > compile > [job] > rb_model at level 0, and the orders of one device alone */
+#ifndef RB_TESTS_BENCH_JOB_H
+#define RB_TESTS_BENCH_JOB_H
+
+#include "worker/configuration.h"
+#include "worker/model.h"
+#include "worker/step.h"
+
+enum { BENCH_MAX_SETTINGS = 8 };
+
+/* A model, its settings and how it is trained. */
+struct bench_case {
+    const char *name;                         /* on the command line */
+    const char *kind;                         /* of `model new` */
+    const char *settings[BENCH_MAX_SETTINGS]; /* NULL behind the last */
+    const char *data;                         /* text | words | classes */
+    int64_t features[3];                      /* classes: the shape of a sample, 0 behind it */
+    int64_t seq;                              /* text and words: elements in a sample */
+    int64_t batch, steps;
+    const char *optimizer; /* as in the job file */
+};
+
+struct bench_job {
+    char folder[64];
+    struct rb_model *model;
+    struct rb_listener *listener;
+    struct rb_configuration configuration; /* this process alone */
+    char summary[256];
+};
+
+/* Make the data, compile and load.  Ends the process with a sentence where anything fails. */
+void bench_job_open(const struct bench_case *from, int64_t micro_batch, struct bench_job *ret_job);
+void bench_job_close(struct bench_job *job);
+
+/* Back to the initial weights. */
+void bench_job_reset(struct bench_job *job);
+
+/* One step as a worker takes it. */
+void bench_job_step(struct bench_job *job, struct rb_step_result *ret_result);
+
+/* `err` or not: says why and ends the process. */
+void bench_check(int err, const struct rb_why *why);
+
+/* Time this thread has had a core for: others on a shared machine do not count. */
+uint64_t bench_clock_ns(void);
+
+/* The median of n numbers, which are sorted on the way. */
+double bench_median(double *values, size_t n);
+
+/* A line on the processor, its numeric class, and how busy the machine is. */
+void bench_cpu_print(void);
+
+#endif
