@@ -62,7 +62,8 @@ static bool out_of_reach(struct rb_turn *turn, const Rb__Configuration *active)
     return false;
 }
 
-/* When it was asked for: by the user, if no configuration has answered the wish yet, else now. */
+/* When it was asked for: by the user, if no configuration has answered the wish yet, else now.  One
+ * that was only on the way there ("move") is no answer. */
 static uint64_t asked_of(const struct rb_turn *turn)
 {
     const struct rb_fact_list *past = &turn->in->configurations;
@@ -71,8 +72,9 @@ static uint64_t asked_of(const struct rb_turn *turn)
     for (size_t i = 0; i < past->n && asked; i++) {
         const Rb__Configuration *conf = past->at[i].configuration;
 
-        if (conf->asked >= asked && (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
-                                     conf->state == RB__CONFIGURATION__STATE__RETIRED))
+        if (conf->asked >= asked && strcmp(conf->cause, "move") != 0 &&
+            (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
+             conf->state == RB__CONFIGURATION__STATE__RETIRED))
             return turn->now;
     }
     return asked ? asked : turn->now;

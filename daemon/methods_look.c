@@ -45,7 +45,8 @@ static int64_t step_of(const struct rb_job_facts *job)
 
     if (state->phase == RB__PHASE__Succeeded)
         return job->job.job->steps;
-    if (job->progress.message)
+    if (job->progress.message &&
+        (state->active || !state->parked || job->progress.progress->step > state->parked->step))
         return job->progress.progress->step;
     return state->parked ? state->parked->step : job->job.job->resume_step;
 }

@@ -87,15 +87,17 @@ static bool took_over(const Rb__Configuration *conf)
            conf->state == RB__CONFIGURATION__STATE__RETIRED;
 }
 
-/* The configuration that took over before `number`, or NULL. */
-static const Rb__Configuration *before(const struct rb_job_facts *job, uint32_t number)
+/* The configuration that trained when this one was asked for, or NULL. */
+static const Rb__Configuration *before(const struct rb_job_facts *job,
+                                       const Rb__Configuration *after)
 {
     const Rb__Configuration *found = NULL;
 
     for (size_t i = 0; i < job->configurations.n; i++) {
         const Rb__Configuration *conf = job->configurations.at[i].configuration;
 
-        if (conf->number < number && took_over(conf))
+        if (conf->number < after->number && took_over(conf) &&
+            (!found || conf->created < after->asked))
             found = conf;
     }
     return found;
@@ -129,7 +131,7 @@ static bool ended(const struct rb_job_facts *job, const Rb__Configuration *conf)
 
 static bool due(const struct rb_job_facts *job, const Rb__Configuration *conf)
 {
-    if (conf->receipt || !took_over(conf) || !before(job, conf->number))
+    if (conf->receipt || !took_over(conf) || !before(job, conf))
         return false;
     if (ended(job, conf))
         return true;
@@ -209,7 +211,7 @@ static void rows_came(struct rb_methods *methods, struct rb_request *request, js
     struct rb_receipts *receipts = context;
     const struct rb_job_facts *job = rb_facts_job(rb_methods_facts(methods), receipts->job);
     const struct rb_fact *fact = job ? rb_facts_configuration(job, receipts->number) : NULL;
-    const Rb__Configuration *old = fact ? before(job, receipts->number) : NULL;
+    const Rb__Configuration *old = fact ? before(job, fact->configuration) : NULL;
     Rb__Receipt receipt;
     struct rb_receipt_row *rows;
     struct rb_receipt_input input;

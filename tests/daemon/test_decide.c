@@ -310,6 +310,32 @@ static void drain_moves_through_both(void **unused)
     world_end(&world);
 }
 
+static void pin_to_second(Rb__Wish *wish, uint64_t to)
+{
+    static char *pins[] = {(char *)"a:1"};
+
+    wish->devices = pins;
+    wish->n_devices = 1;
+    wish->has_asked = 1;
+    wish->asked = to;
+}
+
+static void a_pinned_move_is_answered_by_its_last_configuration(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    running(&world, 2, 1, 1);
+    world_wish(&world, JOB, pin_to_second, ++world.now);
+    world_decide(&world);
+    assert_string_equal(world_next(&world, JOB)->cause, "move");
+    world_rounds(&world, 20);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_int_equal(world_active(&world, JOB)->members[0]->device, 1);
+    assert_int_equal(world_active(&world, JOB)->asked, world_job(&world, JOB)->wish.wish->asked);
+    world_end(&world);
+}
+
 static void last_node_leaves(void **unused)
 {
     struct world world;
@@ -429,6 +455,7 @@ int main(void)
         cmocka_unit_test(another_saver_when_the_first_dies),
         cmocka_unit_test(too_few_survivors_park),
         cmocka_unit_test(drain_moves_through_both),
+        cmocka_unit_test(a_pinned_move_is_answered_by_its_last_configuration),
         cmocka_unit_test(last_node_leaves),
         cmocka_unit_test(cordon_keeps_who_is_there),
         cmocka_unit_test(lost_lease_is_no_death),
