@@ -37,12 +37,6 @@ struct rb_share *rb_allocate(const struct rb_facts *facts, uint64_t now_ms, stru
 const char *rb_share_reason(const struct rb_share *share, const struct rb_job_facts *job,
                             uint32_t devices, struct rb_arena *arena);
 
-/* Where the job goes on from: its parked state, its newest checkpoint or what it was told to
- * resume, whichever has come furthest; NULL: its initial weights.  *ret_local: only that node can
- * read it. */
-const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct rb_arena *arena,
-                                        bool *ret_local);
-
 bool rb_place_is(const struct rb_place *place, const char *node, uint32_t device);
 
 #endif

@@ -3,6 +3,8 @@
  * against failure.maxRestarts, and only within failure.window. */
 #include "daemon/turn.h"
 
+#include "daemon/restore.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

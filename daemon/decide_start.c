@@ -6,6 +6,8 @@
  *         +-- member dead, unready, late; superseded --> ABANDONED */
 #include "daemon/turn.h"
 
+#include "daemon/restore.h"
+
 #include <inttypes.h>
 #include <string.h>
 

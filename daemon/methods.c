@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/methods.h"
 
+#include "daemon/members.h"
 #include "daemon/methods_inside.h"
 
 #include <stdlib.h>
@@ -35,6 +36,8 @@ struct rb_methods *rb_methods_new(struct rb_daemon *daemon)
     methods->receipts = rb_receipts_new(methods);
     rb_server_add(daemon->server, rb_methods_look, methods);
     rb_server_add(daemon->server, rb_methods_change, methods);
+    rb_server_add(daemon->server, rb_methods_get, methods);
+    rb_server_add(daemon->server, rb_methods_resize, methods);
     rb_server_add(daemon->server, rb_methods_gather, methods);
     rb_server_add(daemon->server, rb_methods_state, methods);
     rb_server_add(daemon->server, rb_methods_submit, methods);
@@ -99,12 +102,30 @@ const struct rb_job_facts *rb_methods_job(struct rb_methods *methods, struct rb_
     return job;
 }
 
+const Rb__Configuration *rb_methods_active(const struct rb_job_facts *job)
+{
+    const struct rb_fact *fact = rb_facts_configuration(job, job->state.state->active);
+
+    return fact ? fact->configuration : NULL;
+}
+
 const char *rb_phase_text(Rb__Phase phase)
 {
     const ProtobufCEnumValue *value =
         protobuf_c_enum_descriptor_get_value(&rb__phase__descriptor, (int)phase);
 
     return value ? value->name : "?";
+}
+
+bool rb_methods_refuse_final(struct rb_request *request, const struct rb_job_facts *job)
+{
+    Rb__Phase phase = job->state.state->phase;
+
+    if (!rb_phase_final(phase))
+        return false;
+    rb_request_failf(request, RB_EREFUSED, "job %s is over (%s)", job->job.job->name,
+                     rb_phase_text(phase));
+    return true;
 }
 
 bool rb_methods_number(struct rb_request *request, const char *key, int64_t absent, int64_t *ret)

@@ -38,6 +38,12 @@ const struct rb_facts *rb_methods_facts(struct rb_methods *methods);
 const struct rb_job_facts *rb_methods_job(struct rb_methods *methods, struct rb_request *request);
 const struct rb_job_facts *rb_methods_job_named(const struct rb_facts *facts, const char *name);
 
+/* The configuration that trains, or NULL. */
+const Rb__Configuration *rb_methods_active(const struct rb_job_facts *job);
+
+/* Answers and returns true if the job is over. */
+bool rb_methods_refuse_final(struct rb_request *request, const struct rb_job_facts *job);
+
 const char *rb_phase_text(Rb__Phase phase);
 
 /* A whole number of the body; `absent` where it is not there; answers and returns false for
@@ -63,7 +69,14 @@ void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request
 json_t *rb_merge_rows(const json_t *answers, size_t limit, json_t **ret_columns);
 int rb_column(const json_t *columns, const char *name); /* -1: none */
 
+/* Rows for people and scripts, shared by get and status. */
+json_t *rb_job_row(const struct rb_job_facts *job);
+json_t *rb_json_text(const char *value);
+json_t *rb_json_real(bool there, double value); /* null for what is not finite */
+
 extern const struct rb_server_method rb_methods_look[];   /* methods_look.c */
+extern const struct rb_server_method rb_methods_get[];    /* methods_get.c */
+extern const struct rb_server_method rb_methods_resize[]; /* methods_resize.c */
 extern const struct rb_server_method rb_methods_change[]; /* methods_change.c */
 extern const struct rb_server_method rb_methods_gather[]; /* methods_gather.c */
 extern const struct rb_server_method rb_methods_state[];  /* methods_state.c */

@@ -6,8 +6,7 @@
  * or checkpointed last is fetched from where it lies. */
 #include "daemon/methods_inside.h"
 
-#include "daemon/allocate.h"
-#include "daemon/members.h"
+#include "daemon/restore.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -191,13 +190,6 @@ static void list_nodes(struct state_op *state, const Rb__Configuration *active)
     }
 }
 
-static const Rb__Configuration *active_of(const struct rb_job_facts *job)
-{
-    const struct rb_fact *fact = rb_facts_configuration(job, job->state.state->active);
-
-    return fact ? fact->configuration : NULL;
-}
-
 static void checkpoint(struct rb_request *request, void *context)
 {
     const struct rb_job_facts *job = rb_methods_job(context, request);
@@ -206,7 +198,7 @@ static void checkpoint(struct rb_request *request, void *context)
 
     if (!job)
         return;
-    active = active_of(job);
+    active = rb_methods_active(job);
     if (!active) {
         rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)",
                          job->job.job->name, rb_phase_text(job->state.state->phase));
@@ -246,7 +238,7 @@ static void export(struct rb_request *request, void *context)
 
     if (!job)
         return;
-    active = active_of(job);
+    active = rb_methods_active(job);
     if (!active) {
         export_kept(request, context, job);
         return;

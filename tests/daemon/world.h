@@ -42,6 +42,7 @@ struct world {
 
 void world_begin(struct world *world, uint64_t seed);
 void world_end(struct world *world);
+void world_commit(struct world *world, struct rb_writes *writes); /* and empty them */
 uint64_t world_random(struct world *world, uint64_t below);
 
 void world_add_node(struct world *world, const char *name, uint32_t devices);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers that vote, flip, freeze and open; agents that spawn, tell, report and dismiss them. */
+#include "world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* ---- Workers ----------------------------------------------------------------------------------
+ */
+
+struct worker *world_worker(struct world *world, const char *job, const char *node, uint32_t device)
+{
+    for (size_t i = 0; i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+
+        if (w->alive && !strcmp(w->job, job) && !strcmp(w->node, node) && w->device == device)
+            return w;
+    }
+    return NULL;
+}
+
+void world_kill(struct world *world, struct worker *worker)
+{
+    (void)world;
+    worker->alive = false;
+    worker->state = RB__WORKER_REPORT__STATE__DEAD;
+    worker->dirty = true;
+}
+
+/* The process that serves a member, by the world's own knowledge. */
+static struct worker *serving(struct world *world, const char *job, const Rb__Configuration *conf,
+                              size_t m)
+{
+    const Rb__Member *member = conf->members[m];
+
+    for (size_t i = 0; i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+
+        if (strcmp(w->job, job) != 0 || strcmp(w->node, member->node) != 0 ||
+            w->device != member->device)
+            continue;
+        if (member->worker ? !strcmp(w->name, member->worker) : w->spawned_for == conf->number)
+            return w;
+    }
+    return NULL;
+}
+
+static bool all_alive(struct world *world, const char *job, const Rb__Configuration *conf)
+{
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (!w || !w->alive)
+            return false;
+    }
+    return true;
+}
+
+static void freeze(struct worker *w)
+{
+    w->state = RB__WORKER_REPORT__STATE__FROZEN;
+    w->dirty = true;
+}
+
+/* All members wait in `conf`: level up and start it. */
+static void open_configuration(struct world *world, const char *job, const Rb__Configuration *conf)
+{
+    int64_t highest = -1, from = conf->restore ? conf->restore->step : 0;
+    bool first = !strcmp(conf->cause, "start") || !strcmp(conf->cause, "resume");
+
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (w->level > highest)
+            highest = w->level;
+    }
+    if (highest < 0) {
+        bool restores = false;
+
+        assert_true(first); /* else the state of the job is lost without a word */
+        for (size_t m = 0; m < conf->n_members; m++)
+            restores |= conf->members[m]->restores;
+        assert_true(restores);
+        highest = from;
+    }
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        w->level = w->first = highest;
+        w->active = conf->number;
+        w->opening = 0;
+        w->state = RB__WORKER_REPORT__STATE__TRAINING;
+        w->dirty = true;
+    }
+}
+
+static bool all_opening(struct world *world, const char *job, const Rb__Configuration *conf)
+{
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (!w || !w->alive || w->opening != conf->number)
+            return false;
+    }
+    return true;
+}
+
+/* A worker that does not train opens what it was told to go to. */
+static void start_opening(struct world *world, const char *job)
+{
+    for (size_t i = 0; i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+
+        if (w->alive && !strcmp(w->job, job) && w->go > w->active && w->opening < w->go &&
+            w->state != RB__WORKER_REPORT__STATE__TRAINING)
+            w->opening = w->go;
+    }
+}
+
+static void vote(struct world *world, const char *job, const Rb__Configuration *conf, int64_t steps)
+{
+    uint32_t go = UINT32_MAX;
+
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (w->state != RB__WORKER_REPORT__STATE__TRAINING || w->active != conf->number)
+            return;
+        go = w->go < go ? w->go : go;
+    }
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, job, conf, m);
+
+        if (w->level < steps)
+            w->level++;
+        if (w->level == steps) {
+            w->state = RB__WORKER_REPORT__STATE__DONE;
+            w->has_saved = m == 0;
+            w->saved = w->level;
+            w->dirty = true;
+        } else if (go != UINT32_MAX && go > w->active) {
+            w->state = RB__WORKER_REPORT__STATE__IDLE; /* on its way */
+            w->opening = go;
+        }
+    }
+}
+
+void world_train(struct world *world, const char *id)
+{
+    const struct rb_job_facts *job = world_job(world, id);
+
+    if (!job || !job->job.message)
+        return;
+    start_opening(world, id);
+    for (size_t c = 0; c < job->configurations.n; c++) {
+        const Rb__Configuration *conf = job->configurations.at[c].configuration;
+        bool alive = all_alive(world, id, conf);
+
+        if (alive && all_opening(world, id, conf)) {
+            open_configuration(world, id, conf);
+            continue;
+        }
+        if (alive) {
+            vote(world, id, conf, job->job.job->steps);
+            continue;
+        }
+        for (size_t m = 0; m < conf->n_members; m++) {
+            struct worker *w = serving(world, id, conf, m);
+
+            if (w && w->alive && w->active == conf->number &&
+                w->state == RB__WORKER_REPORT__STATE__TRAINING)
+                freeze(w);
+            if (w && w->alive && w->opening == conf->number && w->level >= 0)
+                freeze(w);
+            if (w && w->alive && w->opening == conf->number)
+                w->opening = 0;
+        }
+    }
+}
+
+/* ---- Agents -----------------------------------------------------------------------------------
+ */
+
+static void report(struct world *world, struct worker *w)
+{
+    struct rb_writes writes = {0};
+    Rb__WorkerReport value = RB__WORKER_REPORT__INIT;
+    Rb__Checkpoint saved = RB__CHECKPOINT__INIT;
+    const struct rb_job_facts *job = world_job(world, w->job);
+
+    w->dirty = false;
+    if (!job || !job->job.message)
+        return;
+    value.worker = w->name;
+    value.state = w->state;
+    value.has_pid = 1;
+    value.has_ready = value.has_active = value.has_level = value.has_unready = 1;
+    value.ready = w->ready;
+    value.active = w->active;
+    value.level = w->level;
+    value.unready = w->unready;
+    value.has_first_step = 1;
+    value.first_step = w->first;
+    value.has_spawned_for = 1;
+    value.spawned_for = w->spawned_for;
+    value.reason = w->unready ? (char *)"no will" : NULL;
+    saved.step = w->saved;
+    saved.path = (char *)"/park";
+    saved.node = w->node;
+    value.saved = w->has_saved ? &saved : NULL;
+    rb_writes_put(&writes, RB_ANY_REVISION, &value.base, "jobs/%s/workers/%s:%u", w->job, w->node,
+                  w->device);
+    world_commit(world, &writes);
+}
+
+static bool spoken_of(const struct rb_job_facts *job, const struct worker *w)
+{
+    if (!job || !job->state.message)
+        return false;
+    if (job->state.state->saver && !strcmp(job->state.state->saver, w->name))
+        return true;
+    for (size_t c = 0; c < job->configurations.n; c++) {
+        const Rb__Configuration *conf = job->configurations.at[c].configuration;
+
+        for (size_t m = 0; rb_configuration_live(conf) && m < conf->n_members; m++) {
+            const Rb__Member *member = conf->members[m];
+
+            if (!strcmp(member->node, w->node) && member->device == w->device &&
+                (member->worker ? !strcmp(member->worker, w->name)
+                                : w->spawned_for == conf->number))
+                return true;
+        }
+    }
+    return false;
+}
+
+static void forget(struct world *world, struct worker *w)
+{
+    const struct rb_job_facts *job = world_job(world, w->job);
+    const struct rb_fact *fact = job ? rb_facts_report(job, w->node, w->device) : NULL;
+    struct rb_writes writes = {0};
+
+    if (fact && !strcmp(fact->worker->worker, w->name)) {
+        rb_writes_delete(&writes, RB_ANY_REVISION, "%s", fact->key);
+        world_commit(world, &writes);
+    }
+    *w = world->workers[--world->n_workers];
+}
+
+static void tend_worker(struct world *world, struct worker *w)
+{
+    const struct rb_job_facts *job = world_job(world, w->job);
+    const Rb__JobState *state = job ? job->state.state : NULL;
+
+    if (w->alive && !spoken_of(job, w))
+        world_kill(world, w);
+    else if (w->alive && state && state->saver && !strcmp(state->saver, w->name) && w->level >= 0) {
+        w->has_saved = true;
+        w->saved = w->level;
+        world_kill(world, w);
+    }
+    if (w->alive && w->state == RB__WORKER_REPORT__STATE__STARTING) {
+        w->state = RB__WORKER_REPORT__STATE__IDLE;
+        w->dirty = true;
+    }
+}
+
+static void serve(struct world *world, const char *id, const Rb__Configuration *conf, size_t m)
+{
+    struct worker *w = serving(world, id, conf, m);
+
+    if (!w && !conf->members[m]->worker && conf->state == RB__CONFIGURATION__STATE__PREPARING) {
+        for (size_t i = 0; i < world->n_workers; i++)
+            if (world->workers[i].alive &&
+                !strcmp(world->workers[i].node, conf->members[m]->node) &&
+                world->workers[i].device == conf->members[m]->device)
+                return; /* the device is in use still */
+        assert_true(world->n_workers < WORLD_WORKERS);
+        w = &world->workers[world->n_workers++];
+        memset(w, 0, sizeof(*w));
+        snprintf(w->name, sizeof(w->name), "w%zu", ++world->spawned);
+        snprintf(w->job, sizeof(w->job), "%s", id);
+        snprintf(w->node, sizeof(w->node), "%s", conf->members[m]->node);
+        w->device = conf->members[m]->device;
+        w->spawned_for = conf->number;
+        w->alive = true;
+        w->level = w->first = -1;
+        w->dirty = true;
+        return;
+    }
+    if (!w || !w->alive || w->state == RB__WORKER_REPORT__STATE__STARTING)
+        return;
+    if (conf->state == RB__CONFIGURATION__STATE__PREPARING && w->ready < conf->number &&
+        w->unready < conf->number) {
+        for (size_t i = 0; i < conf->n_members; i++) {
+            const struct rb_fact *peer = rb_facts_member(world_job(world, id), conf, i);
+
+            if (!peer || peer->worker->state == RB__WORKER_REPORT__STATE__STARTING)
+                return;
+        }
+        if (world->unready_one_in && !world_random(world, world->unready_one_in))
+            w->unready = conf->number;
+        else
+            w->ready = conf->number;
+        w->dirty = true;
+    }
+}
+
+/* Go is for the members of the next configuration and of the active one. */
+static void tell_go(struct world *world, const struct world_node *node, const char *id,
+                    const Rb__Configuration *conf)
+{
+    for (size_t i = 0; i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+
+        if (w->alive && !strcmp(w->job, id) && !strcmp(w->node, node->name) && w->go < conf->number)
+            w->go = conf->number;
+    }
+}
+
+void world_agent(struct world *world, size_t n)
+{
+    struct world_node *node = &world->nodes[n];
+
+    if (!node->up)
+        return;
+    for (size_t i = 0; i < world->n_workers; i++)
+        if (!strcmp(world->workers[i].node, node->name))
+            tend_worker(world, &world->workers[i]);
+    for (size_t i = world->n_workers; i-- > 0;) {
+        struct worker *w = &world->workers[i];
+
+        if (!strcmp(w->node, node->name) && w->dirty)
+            report(world, w);
+        if (!strcmp(w->node, node->name) && !w->alive && !spoken_of(world_job(world, w->job), w))
+            forget(world, w);
+    }
+    for (size_t j = 0; j < rb_mirror_facts(world->mirror)->n_jobs; j++) {
+        const struct rb_job_facts *job = &rb_mirror_facts(world->mirror)->jobs[j];
+
+        for (size_t c = 0; c < job->configurations.n; c++) {
+            const Rb__Configuration *conf = job->configurations.at[c].configuration;
+
+            if (conf->state == RB__CONFIGURATION__STATE__GO)
+                tell_go(world, node, job->id, conf);
+            for (size_t m = 0; m < conf->n_members && rb_configuration_live(conf); m++)
+                if (!strcmp(conf->members[m]->node, node->name))
+                    serve(world, job->id, conf, m);
+        }
+    }
+    for (size_t i = world->n_workers; i-- > 0;)
+        if (!strcmp(world->workers[i].node, node->name) && world->workers[i].dirty)
+            report(world, &world->workers[i]);
+}
