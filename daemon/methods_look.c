@@ -184,23 +184,37 @@ static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64
     return NULL;
 }
 
+/* The configuration asked for then takes over any moment, whatever is wished since. */
+static bool flips(const struct rb_job_facts *job, uint64_t asked)
+{
+    for (size_t i = 0; i < job->configurations.n; i++) {
+        const Rb__Configuration *conf = job->configurations.at[i].configuration;
+
+        if (conf->state == RB__CONFIGURATION__STATE__GO && conf->asked == asked)
+            return true;
+    }
+    return false;
+}
+
 static void receipt(struct rb_request *request, void *context)
 {
     const struct rb_job_facts *job = rb_methods_job(context, request);
     const Rb__Configuration *conf;
     const char *reason;
     int64_t asked;
+    bool replaced;
     json_t *body;
 
     if (!job || !rb_methods_number(request, "asked", 0, &asked))
         return;
     conf = answer_to(job, (uint64_t)asked);
+    replaced = !conf && job->wish.wish->asked > (uint64_t)asked && !flips(job, (uint64_t)asked);
     reason = job->state.state->reason;
-    if (!conf && job->wish.wish->asked > (uint64_t)asked)
+    if (replaced)
         reason = "a newer request has replaced it";
     else if (!conf && rb_phase_final(job->state.state->phase) && !reason)
         reason = "the job was over before";
-    body = json_pack("{s:b,s:s,s:o}", "done", conf && conf->receipt, "phase",
+    body = json_pack("{s:b,s:s,s:o}", "done", replaced || (conf && conf->receipt), "phase",
                      rb_phase_text(job->state.state->phase), "reason", rb_json_text(reason));
     if (conf)
         json_object_set_new(body, "configuration", json_integer(conf->number));

@@ -76,6 +76,8 @@ static void compile(uv_work_t *work)
     const Rb__CheckpointSpec *checkpoint = submit->spec->checkpoint;
 
     submit->err = rb_compile(submit->spec, submit->numeric_class, &submit->compiled, &submit->why);
+    if (submit->err == RB_ENOTFOUND) /* a file that the job names: the job is wrong, not its name */
+        submit->err = RB_EINVAL;
     if (submit->err)
         return;
     submit->has_compiled = true;
