@@ -116,6 +116,7 @@ int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
 
 /* agent_report.c: what goes to facts */
 void rb_agent_report_all(struct rb_agent *agent);
+void rb_agent_tell(struct rb_worker *worker, const char *kind, const char *text); /* an event */
 void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0);
 void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);
 Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__Saved *saved,

@@ -342,6 +342,35 @@ static void publish_checkpoints(struct rb_agent_job *job, const struct rb_job_fa
     }
 }
 
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+static void on_told(int err, const struct rb_why *why, void *context)
+{
+    (void)err; /* it is in the log, too */
+    (void)why;
+    (void)context;
+}
+
+void rb_agent_tell(struct rb_worker *worker, const char *kind, const char *text)
+{
+    struct rb_agent *agent = worker->agent;
+    const struct rb_facts *facts = rb_store_facts(agent->daemon->store);
+    const struct rb_job_facts *job = rb_facts_job(facts, worker->told.job);
+    Rb__Event event = RB__EVENT__INIT;
+    struct rb_writes writes = {0};
+    if (!job || !job->job.message)
+        return;
+    event.time = rb_clock_unix_ms();
+    event.job = job->job.job->name;
+    event.node = (char *)agent->node;
+    event.kind = (char *)kind;
+    event.text = (char *)text;
+    rb_writes_put(&writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-%s", event.time,
+                  worker->told.worker);
+    rb_store_commit(agent->daemon->store, &writes, NULL, 0, on_told, NULL);
+    rb_writes_done(&writes);
+}
+
 /* ---- All ------------------------------------------------------------------------------------- */
 
 void rb_agent_report_all(struct rb_agent *agent)

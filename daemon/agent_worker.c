@@ -95,6 +95,8 @@ static void take_saved(struct rb_worker *worker, const Rb__Saved *saved)
                worker->told.worker, saved->error);
         if (worker->told.saving)
             rb_worker_set_reason(worker, "%s", saved->error);
+        else if (!saved->request) /* nobody waits for the answer */
+            rb_agent_tell(worker, "checkpoint-failed", saved->error);
     }
     if (saved->request)
         rb_agent_saved(worker, saved);
