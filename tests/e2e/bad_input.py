@@ -58,7 +58,8 @@ def job_files():
         refused(c, "pipeline", changed("parallel.pipeline", 2), "pipeline")
         refused(c, "want", changed("devices.want", 9), "max")
         wide, labels = corpus.classes(c.folder, 16, (3, 9, 9), 10, name="wide")
-        refused(c, "shape", changed("data.train.path", wide), "9", "8")
+        refused(c, "shape", changed("data.train", {"path": wide, "targets": labels}), "9", "8")
+        refused(c, "labels", changed("data.train.path", wide), "64", "16")
         check(c.run("submit", "-f", c.path("absent.yaml")).returncode in (3, 4), "missing job file")
         corpus.text(c.path("corpus.txt"), 5000)
         refused(c, "vocab", {"model": {"onnx": "gpt.onnx"},
