@@ -1,0 +1,192 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""ms a step of the reference models on one core: Rubato beside PyTorch, in turn, in one run.
+
+usage: train.py [CASE ...] [--bench PATH] [--core N] [--windows N] [--blas FOLDER] [--malloc FILE]
+
+CASE is gpt, mlp or cnn, with :M for M microbatches a step (gpt:8); all of them by default.  Both sides
+live in a process of their own on the same core, and only one works at a time: each window is some steps
+of the one and then as many of the other.  Shown are medians over all windows, of the time the processes
+had the core for and of the time by the clock; the ratio is the median over windows.  Needs python3-torch;
+it is at its best with libopenblas0-openmp and libtcmalloc-minimal4.
+"""
+import argparse
+import math
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+CASES = ["gpt:1", "gpt:8", "mlp:1", "mlp:8", "cnn:1", "cnn:8"]
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+BUILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build")
+WINDOW = 0.5  # seconds of the slower side
+
+
+# ---- PyTorch ------------------------------------------------------------------------------------
+
+def modules():
+    """The reference models in plain PyTorch: (module, features, targets, loss, optimizer) by name."""
+    import torch
+    from torch import nn
+    from torch.nn import functional as F
+
+    class Block(nn.Module):
+        def __init__(self, width, heads, seq):
+            super().__init__()
+            self.heads = heads
+            self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+            self.fc1, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+            self.register_buffer("later", torch.ones(seq, seq).triu(1).bool(), persistent=False)
+
+        def forward(self, x):
+            batch, seq, width = x.shape
+            parts = self.qkv(self.ln1(x)).view(batch, seq, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            scores = parts[0] @ parts[1].transpose(-2, -1) / math.sqrt(width // self.heads)
+            mixed = F.softmax(scores.masked_fill(self.later, float("-inf")), dim=-1) @ parts[2]
+            x = x + self.proj(mixed.transpose(1, 2).reshape(batch, seq, width))
+            return x + self.fc2(F.gelu(self.fc1(self.ln2(x))))
+
+    class GPT(nn.Module):
+        def __init__(self, vocab=256, layers=4, width=256, heads=4, seq=128):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(vocab, width), nn.Embedding(seq, width)
+            self.blocks = nn.Sequential(*(Block(width, heads, seq) for _ in range(layers)))
+            self.lnf, self.head = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False)
+            self.register_buffer("places", torch.arange(seq), persistent=False)
+
+        def forward(self, tokens):
+            return self.head(self.lnf(self.blocks(self.wte(tokens) + self.wpe(self.places)))).flatten(0, 1)
+
+    def conv(before, after):
+        return nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
+
+    def gpt():
+        tokens = torch.randint(0, 256, (16, 129))
+        module = GPT()
+        return (module, tokens[:, :-1].contiguous(), tokens[:, 1:].flatten(),
+                torch.optim.AdamW(module.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1))
+
+    def mlp():
+        module = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
+                               nn.Linear(1024, 10))
+        return (module, torch.randn(128, 784), torch.randint(0, 10, (128,)),
+                torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9))
+
+    def cnn():  # in the layout that suits it best
+        module = nn.Sequential(*conv(3, 32), *conv(32, 64), *conv(64, 128), nn.Flatten(),
+                               nn.Linear(2048, 256), nn.ReLU(), nn.Linear(256, 10))
+        layout = torch.channels_last
+        return (module.to(memory_format=layout), torch.randn(64, 3, 32, 32).to(memory_format=layout),
+                torch.randint(0, 10, (64,)), torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9))
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    return {"gpt": gpt, "mlp": mlp, "cnn": cnn}, F.cross_entropy
+
+
+def peer(name):
+    """The other side of the pipe: a line "N" is answered with N steps' times, as bench-train does."""
+    makers, loss_of = modules()
+    module, features, targets, optimizer = makers[name]()
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss_of(module(features), targets).backward()
+        optimizer.step()
+
+    for _ in range(4):
+        step()
+    print("ready", resident(), flush=True)
+    for line in sys.stdin:
+        times = []
+        for _ in range(int(line)):
+            wall, core = time.perf_counter(), time.process_time()
+            step()
+            times += [time.process_time() - core, time.perf_counter() - wall]
+        print(*(f"{1e3 * one:.3f}" for one in times), flush=True)
+
+
+def resident():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) // 1024 for line in file if line.startswith("VmRSS"))
+
+
+# ---- Both in turn -------------------------------------------------------------------------------
+
+class Side:
+    """A process that takes steps when told to."""
+
+    def __init__(self, command, core, environment=None):
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+            preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+        self.core, self.wall = [], []
+        answer = self.process.stdout.readline().split()
+        if not answer or answer[0] != "ready":
+            sys.exit(f"{command[0]} did not start")
+        self.megabytes = int(answer[1])
+
+    def window(self, steps):
+        """Take `steps`; their median time on the core, in ms."""
+        print(steps, file=self.process.stdin, flush=True)
+        times = [float(word) for word in self.process.stdout.readline().split()]
+        self.core += times[0::2]
+        self.wall += times[1::2]
+        return statistics.median(times[0::2])
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def core_type():
+    """OpenBLAS takes slow kernels on processors that are newer than itself: name the right ones."""
+    with open("/proc/cpuinfo") as file:
+        flags = next((line for line in file if line.startswith("flags")), "").split()
+    kernels = "Cooperlake" if "avx512_bf16" in flags else "SkylakeX" if "avx512f" in flags else None
+    return {"OPENBLAS_CORETYPE": kernels} if kernels and "OPENBLAS_CORETYPE" not in os.environ else {}
+
+
+def measure(case, options):
+    name, microbatches = case.split(":")
+    environment = {"LD_LIBRARY_PATH": options.blas, **core_type()}
+    if os.path.exists(options.malloc):
+        environment["LD_PRELOAD"] = options.malloc
+    ours = Side([options.bench, name, microbatches], options.core)
+    theirs = Side(["/usr/bin/python3", os.path.abspath(__file__), "--peer", name], options.core, environment)
+    steps = max(3, int(1e3 * WINDOW / max(ours.window(3), theirs.window(3))))
+    ratios = [ours.window(steps) / theirs.window(steps) for _ in range(options.windows)]
+    ours.end()
+    theirs.end()
+    print(f"| {name} | {microbatches} | {statistics.median(ours.core):.1f} ({statistics.median(ours.wall):.1f}) "
+          f"| {statistics.median(theirs.core):.1f} ({statistics.median(theirs.wall):.1f}) "
+          f"| {statistics.median(ratios):.2f} | {ours.megabytes} | {theirs.megabytes} |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cases", nargs="*", default=CASES)
+    parser.add_argument("--peer")
+    parser.add_argument("--bench", default=os.path.join(BUILD, "tests/bench/bench-train"))
+    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--windows", type=int, default=15)
+    parser.add_argument("--blas", default=os.path.join(LIBRARIES, "openblas-openmp"))
+    parser.add_argument("--malloc", default=os.path.join(LIBRARIES, "libtcmalloc_minimal.so.4"))
+    options = parser.parse_args()
+    if options.peer:
+        return peer(options.peer)
+    found = [name for name, path in (("OpenBLAS", options.blas), ("tcmalloc", options.malloc))
+             if os.path.exists(path)]
+    print(f"PyTorch with {' and '.join(found) or 'neither OpenBLAS nor tcmalloc'}; load "
+          f"{os.getloadavg()[0]:.1f}; ms on the core (by the clock), {options.windows} windows each\n")
+    print("| model | microbatches | Rubato | PyTorch | ratio | Rubato MB | PyTorch MB |\n|---|---|---|---|---|---|---|")
+    for case in options.cases:
+        measure(case if ":" in case else case + ":1", options)
+    print(f"\nload at the end {os.getloadavg()[0]:.1f}")
+
+
+main()
