@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/arena.h"
 
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +38,7 @@ char *rb_string(const char *text)
     return or_die(strdup(text));
 }
 
-static char *format_list(const char *format, va_list args)
+char *rb_format_list(const char *format, va_list args)
 {
     char *text = NULL;
 
@@ -54,7 +53,7 @@ char *rb_format(const char *format, ...)
     char *text;
 
     va_start(args, format);
-    text = format_list(format, args);
+    text = rb_format_list(format, args);
     va_end(args);
     return text;
 }
@@ -109,7 +108,7 @@ char *rb_arena_format(struct rb_arena *arena, const char *format, ...)
     char *text, *kept;
 
     va_start(args, format);
-    text = format_list(format, args);
+    text = rb_format_list(format, args);
     va_end(args);
     kept = rb_arena_string(arena, text);
     free(text);

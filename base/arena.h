@@ -8,6 +8,7 @@
 #ifndef RB_BASE_ARENA_H
 #define RB_BASE_ARENA_H
 
+#include <stdarg.h>
 #include <stddef.h>
 
 struct rb_arena {
@@ -28,11 +29,12 @@ char *rb_arena_format(struct rb_arena *arena, const char *format, ...)
 /* Give everything back; the arena may be used again. */
 void rb_arena_done(struct rb_arena *arena);
 
-/* malloc, realloc, strdup that end the process when memory runs out. */
+/* malloc, realloc, strdup, asprintf that end the process when memory runs out. */
 void *rb_alloc(size_t size); /* zeroed */
 void *rb_realloc(void *old, size_t size);
 char *rb_string(const char *text);
 char *rb_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *rb_format_list(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 
 /* For RB_CLEANUP: free what a `char *` or other owned pointer points to. */
 void rb_freep(void *pointer_to_pointer);

@@ -5,7 +5,6 @@
 #include "base/error.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,14 +40,12 @@ void rb_buffer_text(struct rb_buffer *buffer, const char *text)
 void rb_buffer_format(struct rb_buffer *buffer, const char *format, ...)
 {
     va_list args;
-    char *text = NULL;
-    int size;
+    char *text;
 
     va_start(args, format);
-    size = vasprintf(&text, format, args);
+    text = rb_format_list(format, args);
     va_end(args);
-    if (size >= 0)
-        rb_buffer_add(buffer, text, (size_t)size);
+    rb_buffer_text(buffer, text);
     free(text);
 }
 

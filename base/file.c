@@ -50,16 +50,18 @@ int rb_file_read(const char *path, uint64_t limit, struct rb_buffer *ret, struct
     return err;
 }
 
-static int write_all(int fd, const char *bytes, size_t size)
+int rb_file_put(int fd, const void *bytes, size_t size)
 {
+    const char *at = bytes;
+
     while (size) {
-        ssize_t put = write(fd, bytes, size);
+        ssize_t put = write(fd, at, size);
 
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
             return -1;
-        bytes += put;
+        at += put;
         size -= (size_t)put;
     }
     return 0;
@@ -97,7 +99,7 @@ int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_wh
 
     if (fd < 0)
         return fail(why, "create", temporary);
-    if (write_all(fd, bytes, size) < 0 || fsync(fd) < 0)
+    if (rb_file_put(fd, bytes, size) < 0 || fsync(fd) < 0)
         err = fail(why, "write", path);
     if (close(fd) < 0 && !err)
         err = fail(why, "write", path);
@@ -113,19 +115,25 @@ int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_wh
 int rb_file_make_folder(const char *path, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *part = rb_string(path);
+    struct stat status;
 
-    for (char *at = part + 1;; at++) {
+    for (char *at = part + (*part == '/');; at++) {
         char kept = *at;
 
         if (kept != '/' && kept != '\0')
             continue;
         *at = '\0';
-        if (mkdir(part, 0700) < 0 && errno != EEXIST)
+        if (*part && mkdir(part, 0700) < 0 && errno != EEXIST)
             return fail(why, "make folder", part);
         *at = kept;
         if (!kept)
-            return 0;
+            break;
     }
+    if (stat(path, &status) < 0)
+        return fail(why, "make folder", path);
+    if (!S_ISDIR(status.st_mode))
+        return rb_why_set(why, RB_EEXISTS, "cannot make folder %s: a file is in its place", path);
+    return 0;
 }
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *walk)

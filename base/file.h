@@ -10,11 +10,14 @@
 
 struct rb_buffer;
 
-/* Read all of `path`.  RB_ELIMIT above `limit` bytes. */
+/* Read all of `path` behind what `ret` holds.  RB_ELIMIT above `limit` bytes in all. */
 int rb_file_read(const char *path, uint64_t limit, struct rb_buffer *ret, struct rb_why *why);
 
 /* Write under a temporary name, fsync, rename, fsync the folder. */
 int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_why *why);
+
+/* All of the bytes to an open file that blocks; -1 and errno where it cannot. */
+int rb_file_put(int fd, const void *bytes, size_t size);
 
 /* Make the folder and those above it, mode 0700 for new ones. */
 int rb_file_make_folder(const char *path, struct rb_why *why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Digests: 128-bit XXH3, for naming content and for seeing accidents, not for security. */
+/* Hashes: XXH3, for naming content and for seeing accidents, not for security. */
 #ifndef RB_BASE_HASH_H
 #define RB_BASE_HASH_H
 
@@ -8,7 +8,12 @@
 
 uint64_t rb_hash64(const void *bytes, size_t size);
 
-/* 32 lower-case hex digits and a NUL. */
+/* One number into another such that every input bit reaches every output bit (Stafford's variant 13
+ * of the 64-bit finaliser, that of SplitMix64).  Its bits decide what is trained: they never
+ * change. */
+uint64_t rb_hash_mix(uint64_t x);
+
+/* 128 bits: 32 lower-case hex digits and a NUL. */
 void rb_hash_digest(const void *bytes, size_t size, char ret_digest[33]);
 
 #endif

@@ -7,7 +7,6 @@
 
 enum rb_log_level { RB_LOG_DEBUG, RB_LOG_INFO, RB_LOG_WARN, RB_LOG_ERROR };
 
-void rb_log(enum rb_log_level level, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void rb_log(enum rb_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

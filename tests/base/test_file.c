@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/file.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int enter_folder(void **state)
+{
+    static char folder[] = "/tmp/rubato-base-XXXXXX";
+
+    *state = mkdtemp(folder);
+    return *state ? chdir(folder) : -1;
+}
+
+static int leave_folder(void **state)
+{
+    return chdir("/") || rb_file_remove(*state, NULL);
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static void written_and_read(void **state)
+{
+    struct rb_buffer text = {0};
+    struct rb_why why = {0};
+
+    assert_int_equal(rb_file_write("file", "new", 3, &why), 0);
+    assert_int_equal(rb_file_read("file", 3, &text, &why), 0);
+    assert_string_equal(text.data, "new");
+    rb_buffer_clear(&text);
+    assert_int_equal(rb_file_read("file", 2, &text, &why), RB_ELIMIT);
+    assert_int_equal(rb_file_read("none", 2, &text, &why), RB_ENOTFOUND);
+    assert_string_equal(why.text, "cannot open none: No such file or directory");
+    rb_buffer_done(&text);
+}
+
+/* A write that fails leaves what was there, and nothing beside it. */
+static void a_failed_write_leaves_nothing(void **state)
+{
+    struct rb_why why = {0};
+
+    assert_int_equal(mkdir("busy", 0700), 0);
+    assert_int_equal(mkdir("busy/inside", 0700), 0);
+    assert_int_not_equal(rb_file_write("busy", "x", 1, &why), 0);
+    assert_non_null(strstr(why.text, "busy"));
+    assert_true(is_folder("busy/inside"));
+    assert_int_equal(rb_file_remove("busy", &why), 0);
+    assert_false(is_folder("busy"));
+    assert_int_equal(rb_file_remove("busy", &why), 0);
+}
+
+static void folders(void **state)
+{
+    RB_CLEANUP(rb_freep) char *whole = rb_format("%s/x/y", (const char *)*state);
+    struct rb_why why = {0};
+
+    assert_int_equal(rb_file_make_folder("a/b//c/", &why), 0);
+    assert_true(is_folder("a/b/c"));
+    assert_int_equal(rb_file_make_folder("a/b/c", &why), 0);
+    assert_int_equal(rb_file_make_folder(whole, &why), 0);
+    assert_true(is_folder("x/y"));
+    assert_int_equal(rb_file_make_folder("/", &why), 0);
+    assert_int_equal(rb_file_make_folder("", &why), RB_ENOTFOUND);
+    assert_int_equal(rb_file_write("a/file", "", 0, &why), 0);
+    assert_int_equal(rb_file_make_folder("a/file", &why), RB_EEXISTS);
+    assert_non_null(strstr(why.text, "a file is in its place"));
+}
+
+static void maps(void **state)
+{
+    struct rb_map map;
+    struct rb_why why = {0};
+
+    assert_int_equal(rb_file_write("map", "four", 4, &why), 0);
+    assert_int_equal(rb_map_open("map", &map, &why), 0);
+    assert_int_equal(map.size, 4);
+    assert_memory_equal(map.data, "four", 4);
+    rb_map_close(&map);
+    assert_int_equal(rb_file_write("map", "", 0, &why), 0);
+    assert_int_equal(rb_map_open("map", &map, &why), 0);
+    assert_null(map.data);
+    rb_map_close(&map);
+    assert_int_equal(rb_map_open(".", &map, &why), RB_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(written_and_read),
+        cmocka_unit_test(a_failed_write_leaves_nothing),
+        cmocka_unit_test(folders),
+        cmocka_unit_test(maps),
+    };
+
+    return cmocka_run_group_tests(tests, enter_folder, leave_folder);
+}
