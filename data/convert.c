@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/convert.h"
 
+#include "proto/dtype.h"
+
 #include <string.h>
 
 #define INTEGER_MAP(X)                                                                             \
@@ -53,22 +55,6 @@ INTEGER_MAP(X)
 FLOAT_MAP(X)
 #undef X
 
-/* A half has 1 sign, 5 exponent and 10 fraction bits; every one is a float exactly. */
-static float half_to_float(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31;
-    uint32_t bits, fraction = half & 1023;
-    float x;
-
-    if (exponent == 0) {
-        x = (float)fraction * 0x1p-24f;
-        return sign ? -x : x;
-    }
-    bits = sign | (exponent == 31 ? 255u : exponent + 112) << 23 | fraction << 13;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static void f2_to_f32(const uint8_t *from, int64_t count, void *to)
 {
     float *out = to;
@@ -77,7 +63,7 @@ static void f2_to_f32(const uint8_t *from, int64_t count, void *to)
         uint16_t half;
 
         memcpy(&half, from + 2 * i, sizeof half);
-        out[i] = half_to_float(half);
+        out[i] = rb_dtype_half(half);
     }
 }
 

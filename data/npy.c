@@ -186,7 +186,9 @@ int rb_npy_open(const struct rb_map *map, const char *path, enum rb_column_use u
     size_t start = 0;
     int err = find_header(map, &h, &start, why);
 
-    if (err || (err = parse(&h, why)))
+    if (!err)
+        err = parse(&h, why);
+    if (err)
         return err;
     if (h.descr[0] == '>')
         return rb_why_set(why, RB_EUNSUPPORTED,

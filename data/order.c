@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/order.h"
 
-enum { ROUNDS = 4 };
+#include "base/hash.h"
 
-/* Stafford's variant 13 of the 64-bit finaliser: every input bit reaches every output bit. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
+enum { ROUNDS = 4 };
 
 /* Half of the smallest even number of bits that hold 0 .. n-1; at least one. */
 static int half_bits(uint64_t n)
@@ -28,9 +22,9 @@ uint64_t rb_order_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t pl
 
     if (n <= 1)
         return 0;
-    key[0] = mix(mix(seed + golden) + mix(epoch + 2 * golden));
+    key[0] = rb_hash_mix(rb_hash_mix(seed + golden) + rb_hash_mix(epoch + 2 * golden));
     for (int round = 1; round < ROUNDS; round++)
-        key[round] = mix(key[round - 1] + golden);
+        key[round] = rb_hash_mix(key[round - 1] + golden);
 
     /* The network permutes less than 4n numbers, so the walk is short; it ends because
      * the cycle that starts below n comes back there. */
@@ -38,7 +32,7 @@ uint64_t rb_order_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t pl
         uint64_t left = place >> half, right = place & mask;
 
         for (int round = 0; round < ROUNDS; round++) {
-            uint64_t next = left ^ (mix(right + key[round]) & mask);
+            uint64_t next = left ^ (rb_hash_mix(right + key[round]) & mask);
 
             left = right;
             right = next;

@@ -16,26 +16,6 @@ bool rb_fold_known(const struct rb_value *value)
            (value->role == RB_VALUE_CONST || (value->role == RB_VALUE_BUFFER && !value->statistic));
 }
 
-static float half_to_float(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31;
-    uint32_t mantissa = half & 1023, bits;
-    float x;
-
-    if (exponent == 31)
-        bits = 0x7f800000 | mantissa << 13;
-    else if (exponent)
-        bits = (exponent + 112) << 23 | mantissa << 13;
-    else {
-        float small = (float)mantissa * 0x1p-24F;
-
-        memcpy(&bits, &small, sizeof bits);
-    }
-    bits |= sign;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 static float bf16_to_float(uint16_t half)
 {
     uint32_t bits = (uint32_t)half << 16;
@@ -53,7 +33,7 @@ double rb_fold_real(const struct rb_value *value, int64_t i)
     case RB_F64:
         return ((const double *)value->data)[i];
     case RB_F16:
-        return (double)half_to_float(((const uint16_t *)value->data)[i]);
+        return (double)rb_dtype_half(((const uint16_t *)value->data)[i]);
     case RB_BF16:
         return (double)bf16_to_float(((const uint16_t *)value->data)[i]);
     default:

@@ -50,12 +50,12 @@ struct rb_key {
     uint32_t microbatch;
 };
 
-/* Open device `index` of `kind` ("cpu").  `speed` of 1.0 is the device as it is. */
+/* Open device `index` of `kind` ("cpu"). */
 int rb_device_open(const char *kind, int index, struct rb_device **ret_device, struct rb_why *why);
 void rb_device_close(struct rb_device *device);
 
-/* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 onednn-2.6.3 threads=1
- * rubato-0.1".  Static text. */
+/* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 onednn-2.6.3
+ * libc-2.36 threads=1 rubato-0.1.0".  Static text. */
 const char *rb_device_numeric_class(const char *kind);
 
 /* Zeroed memory, 64-byte aligned (2 MiB where large).  NULL when there is none. */
@@ -72,7 +72,7 @@ void rb_kernel_run(struct rb_kernel *kernel, const void *const *in, void *const 
                    const struct rb_key *key);
 void rb_kernel_free(struct rb_kernel *kernel);
 
-/* ---- Arithmetic on the flat state (design 1.1) ------------------------------------------------
+/* ---- Arithmetic on the flat state ------------------------------------------------
  *
  * Ranges of equal length `n`; exponents are powers of two: value = integer * 2^-exponent. */
 

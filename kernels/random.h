@@ -3,8 +3,8 @@
  *
  * Element i of instruction `id` draws word i%4 of the block with
  *     counter = { low 32 bits of i/4, high 32 bits of i/4, id, microbatch }
- *     key     = { low 32 bits of k, high 32 bits of k },  k = mix64(seed + mix64(step))
- * mix64 being the finalizer of SplitMix64.  A dropout keeps the element where the word is
+ *     key     = { low 32 bits of k, high 32 bits of k },  k = mix(seed + mix(step))
+ * mix being rb_hash_mix.  A dropout keeps the element where the word is
  * >= round(ratio * 2^32). */
 #ifndef RB_KERNELS_RANDOM_H
 #define RB_KERNELS_RANDOM_H

@@ -38,6 +38,9 @@ struct rb_tensor_type {
 const char *rb_dtype_text(enum rb_dtype dtype); /* "?" for an unknown one */
 size_t rb_dtype_size(enum rb_dtype dtype);      /* 0 for an unknown one */
 
+/* A half has 1 sign, 5 exponent and 10 fraction bits; every one is a float exactly. */
+float rb_dtype_half(uint16_t half);
+
 static inline int64_t rb_tensor_elements(const struct rb_tensor_type *type)
 {
     int64_t count = 1;

@@ -121,7 +121,9 @@ char *rb_reflect_to_text(const ProtobufCMessage *message)
     char *text = json_dumps(json, JSON_COMPACT);
 
     json_decref(json);
-    return text ? text : rb_string("{}");
+    if (!text)
+        abort(); /* only for want of memory */
+    return text;
 }
 
 /* ---- From JSON ---- */

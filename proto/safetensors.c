@@ -2,6 +2,7 @@
 #include "proto/safetensors.h"
 
 #include "base/arena.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -101,25 +102,15 @@ void rb_safetensors_header(struct rb_safetensor *tensors, int n, struct rb_buffe
 
 /* ---- Writing ---- */
 
-static int write_all(int fd, const void *data, uint64_t size, struct rb_why *why)
+static int put(int fd, const void *data, uint64_t size, struct rb_why *why)
 {
-    const char *bytes = data;
+    int number;
 
-    while (size) {
-        ssize_t put = write(fd, bytes, size < (1u << 30) ? size : 1u << 30);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0) {
-            int number = errno;
-
-            return rb_why_set(why, rb_error_from_errno(number), "cannot write tensors: %s",
-                              strerror(number));
-        }
-        bytes += put;
-        size -= (uint64_t)put;
-    }
-    return 0;
+    if (rb_file_put(fd, data, (size_t)size) == 0)
+        return 0;
+    number = errno;
+    return rb_why_set(why, rb_error_from_errno(number), "cannot write tensors: %s",
+                      strerror(number));
 }
 
 int rb_safetensors_write(int fd, struct rb_safetensor *tensors, int n, uint64_t *ret_bytes,
@@ -131,10 +122,10 @@ int rb_safetensors_write(int fd, struct rb_safetensor *tensors, int n, uint64_t 
 
     rb_safetensors_header(tensors, n, &header);
     bytes = header.size;
-    err = write_all(fd, header.data, header.size, why);
+    err = put(fd, header.data, header.size, why);
     rb_buffer_done(&header);
     for (int i = 0; i < n && !err; i++) {
-        err = write_all(fd, tensors[i].data, tensor_bytes(&tensors[i]), why);
+        err = put(fd, tensors[i].data, tensor_bytes(&tensors[i]), why);
         if (err)
             rb_why_add(why, err, "%s", tensors[i].name);
         bytes += tensor_bytes(&tensors[i]);

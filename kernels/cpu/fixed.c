@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients as 32-bit integers (design: integers do not care about order). */
+/* Gradients as 32-bit integers: their sums do not depend on the order. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/math.h"
 

@@ -19,8 +19,10 @@ enum { RB_DNNL_AXES = 12 };
 struct rb_dnnl;
 struct rb_dnnl_op;
 
-/* "avx512_core_bf16 onednn-2.6.3", static parts. */
+/* The instruction set that oneDNN uses here: "avx512_core_bf16".  Static text. */
 const char *rb_dnnl_isa(void);
+
+/* Major, minor, patch. */
 void rb_dnnl_version(int ret_version[3]);
 
 int rb_dnnl_open(struct rb_dnnl **ret_dnnl, struct rb_why *why);

@@ -39,8 +39,7 @@ RB_CLONES static void sgd_plain(float *restrict w, const int32_t *restrict sum, 
     }
 }
 
-/* The buffer's new value is kept * m + g; what is stepped along is mixed * g + momentum * buffer.
- */
+/* Steps along the buffer; Nesterov's along the gradient and the buffer once more. */
 RB_CLONES static void sgd_momentum(float *restrict w, float *restrict m,
                                    const int32_t *restrict sum, size_t n, double factor,
                                    const struct rb_sgd *how)

@@ -3,16 +3,10 @@
  * the tests hold it against Random123. */
 #include "kernels/random.h"
 
+#include "base/hash.h"
 #include "kernels/cpu/vector.h"
 
 enum { BLOCKS = 64, ROUNDS = 10 };
-
-static uint64_t mix64(uint64_t z)
-{
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
 
 /* Words of blocks [block, block + BLOCKS), four each. */
 RB_CLONES static void many_blocks(uint64_t block, uint32_t id, uint32_t microbatch, uint64_t key,
@@ -50,7 +44,7 @@ RB_CLONES static void many_blocks(uint64_t block, uint32_t id, uint32_t microbat
 void rb_random_words(const struct rb_key *key, uint32_t id, uint64_t first, uint32_t *ret_words,
                      size_t n)
 {
-    uint64_t k = mix64(key->seed + mix64(key->step));
+    uint64_t k = rb_hash_mix(key->seed + rb_hash_mix(key->step));
     uint64_t block = first / 4;
     uint32_t rest[4 * BLOCKS];
 
