@@ -166,8 +166,10 @@ static void make_elsewhere(struct bench_job *job, const struct bench_case *from,
     struct rb_why why;
     char path[128];
     int status;
-    pid_t child = fork();
+    pid_t child;
 
+    fflush(NULL); /* or the child would write it once more */
+    child = fork();
     if (!child) {
         make_onnx(job, from);
         compile(job, from, micro_batch, make_data(job, from));
