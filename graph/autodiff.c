@@ -59,11 +59,6 @@ static void add_contribution(struct rb_diff *diff, struct rb_value *variable,
     graph->contributions[graph->n_contributions++] = (struct rb_contribution){variable, value};
 }
 
-static bool same_shape(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
-{
-    return a->rank == b->rank && !memcmp(a->dim, b->dim, sizeof(a->dim[0]) * (size_t)a->rank);
-}
-
 void rb_diff_give(struct rb_diff *diff, const struct rb_node *node, int slot,
                   struct rb_value *gradient)
 {
@@ -74,7 +69,7 @@ void rb_diff_give(struct rb_diff *diff, const struct rb_node *node, int slot,
         return;
     value = node->in[slot];
     if (!gradient || gradient->type.dtype != value->type.dtype ||
-        !same_shape(&gradient->type, &value->type)) {
+        !rb_tensor_same_shape(&gradient->type, &value->type)) {
         diff->err = rb_why_set(diff->why, RB_EINTERNAL,
                                "node '%s' (%s): the gradient of input %d has the wrong type",
                                node->name ? node->name : "", rb_op_info(node->op)->name, slot);
@@ -139,7 +134,7 @@ struct rb_value *rb_diff_scale(struct rb_diff *diff, struct rb_value *x, double 
 struct rb_value *rb_diff_reshape(struct rb_diff *diff, struct rb_value *x,
                                  const struct rb_tensor_type *type)
 {
-    if (diff->err || same_shape(&x->type, type))
+    if (diff->err || rb_tensor_same_shape(&x->type, type))
         return x;
     return rb_diff_make(diff, RB_OP_RESHAPE, type, 1, &x, 0, NULL);
 }
@@ -147,7 +142,7 @@ struct rb_value *rb_diff_reshape(struct rb_diff *diff, struct rb_value *x,
 struct rb_value *rb_diff_expand(struct rb_diff *diff, struct rb_value *x,
                                 const struct rb_tensor_type *type)
 {
-    if (diff->err || same_shape(&x->type, type))
+    if (diff->err || rb_tensor_same_shape(&x->type, type))
         return x;
     return rb_diff_make(diff, RB_OP_EXPAND, type, 1, &x, 0, NULL);
 }
@@ -159,7 +154,7 @@ struct rb_value *rb_diff_sum_to(struct rb_diff *diff, struct rb_value *x,
     int64_t axes[RB_MAX_RANK];
     int n = 0, lead;
 
-    if (diff->err || same_shape(&x->type, type))
+    if (diff->err || rb_tensor_same_shape(&x->type, type))
         return x;
     lead = x->type.rank - type->rank;
     for (int i = 0; i < x->type.rank; i++)

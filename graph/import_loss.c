@@ -19,7 +19,7 @@ struct own_loss {
 static int read_inputs(struct rb_import *import, struct own_loss *loss)
 {
     struct rb_graph *graph = import->graph;
-    char text_s[RB_SHAPES_TEXT], text_l[RB_SHAPES_TEXT];
+    char text_s[RB_TENSOR_TEXT], text_l[RB_TENSOR_TEXT];
     int err = rb_import_need(import, 0, &loss->scores);
     const struct rb_tensor_type *type;
 
@@ -33,9 +33,9 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
         loss->type.dim[0] = type->dim[0];
         memcpy(loss->type.dim + 1, type->dim + 2, sizeof type->dim[0] * (size_t)(type->rank - 2));
     }
-    if (type->rank < 2 || !rb_shapes_same_dims(&loss->type, &loss->labels->type))
-        return RB_IMPORT_BAD(import, "scores %s do not fit labels %s", rb_shapes_text(type, text_s),
-                             rb_shapes_text(&loss->labels->type, text_l));
+    if (type->rank < 2 || !rb_tensor_same_shape(&loss->type, &loss->labels->type))
+        return RB_IMPORT_BAD(import, "scores %s do not fit labels %s", rb_tensor_text(type, text_s),
+                             rb_tensor_text(&loss->labels->type, text_l));
     if (loss->labels->role == RB_VALUE_INPUT && loss->labels != graph->features && !graph->targets)
         graph->targets = loss->labels;
     return rb_import_cast(import, loss->labels, RB_I64, &loss->labels);

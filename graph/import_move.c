@@ -55,7 +55,7 @@ int rb_import_op_expand(struct rb_import *import)
     type = x->type;
     if (!rb_shapes_broadcast_dims(type.dim, &type.rank, dim, rank))
         return RB_IMPORT_BAD(import, "the input does not broadcast to the shape");
-    if (rb_shapes_same(&type, &x->type))
+    if (rb_tensor_same(&type, &x->type))
         return rb_import_bind(import, 0, x);
     err = rb_import_emit(import, RB_OP_EXPAND, 1, &x, 0, NULL, &type, &out);
     return finish(import, err, out);
@@ -209,7 +209,7 @@ int rb_import_op_slice(struct rb_import *import)
     }
     if (err)
         return err;
-    if (rb_shapes_same(&type, &x->type) && !moves)
+    if (rb_tensor_same(&type, &x->type) && !moves)
         return rb_import_bind(import, 0, x);
     attributes[0] = rb_attr_ints("starts", starts, type.rank);
     attributes[1] = rb_attr_ints("steps", steps, type.rank);

@@ -18,7 +18,7 @@ static struct rb_tensor_type batched(const struct rb_graph *graph, const struct 
 static int make_targets(struct rb_graph *graph, const struct rb_loss_options *options,
                         struct rb_why *why)
 {
-    char have[RB_SHAPES_TEXT], want[RB_SHAPES_TEXT];
+    char have[RB_TENSOR_TEXT], want[RB_TENSOR_TEXT];
     struct rb_tensor_type type;
 
     if (options->targets.dtype == RB_NONE)
@@ -31,11 +31,11 @@ static int make_targets(struct rb_graph *graph, const struct rb_loss_options *op
         graph->targets = rb_graph_value(graph, RB_VALUE_INPUT, "targets", &type, NULL);
         return 0;
     }
-    if (rb_shapes_same(&graph->targets->type, &type))
+    if (rb_tensor_same(&graph->targets->type, &type))
         return 0;
     return rb_why_set(why, RB_EINVAL, "the model's input '%s' is %s, and the data's targets are %s",
-                      graph->targets->name, rb_shapes_text(&graph->targets->type, want),
-                      rb_shapes_text(&type, have));
+                      graph->targets->name, rb_tensor_text(&graph->targets->type, want),
+                      rb_tensor_text(&type, have));
 }
 
 /* Is `targets` the shape of `logits` without the axis? */
@@ -54,7 +54,7 @@ static int find_class_axis(const struct rb_tensor_type *logits,
                            const struct rb_tensor_type *targets, int64_t *ret_axis,
                            struct rb_why *why)
 {
-    char a[RB_SHAPES_TEXT], b[RB_SHAPES_TEXT];
+    char a[RB_TENSOR_TEXT], b[RB_TENSOR_TEXT];
 
     if (lacks_axis(logits, targets, logits->rank - 1))
         *ret_axis = logits->rank - 1;
@@ -65,7 +65,7 @@ static int find_class_axis(const struct rb_tensor_type *logits,
                           "cross_entropy: the model's output is %s and the targets are %s; the "
                           "targets must have the output's shape without its last axis (or its axis "
                           "1), that of the classes",
-                          rb_shapes_text(logits, a), rb_shapes_text(targets, b));
+                          rb_tensor_text(logits, a), rb_tensor_text(targets, b));
     return 0;
 }
 
@@ -99,45 +99,28 @@ static int attach_cross_entropy(struct rb_graph *graph, const struct rb_loss_opt
     return 0;
 }
 
-/* The same shape once axes of 1 are left out: [32, 1] and [32]. */
-static bool same_but_ones(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
-{
-    int i = 0, j = 0;
-
-    for (;;) {
-        while (i < a->rank && a->dim[i] == 1)
-            i++;
-        while (j < b->rank && b->dim[j] == 1)
-            j++;
-        if (i == a->rank || j == b->rank)
-            return i == a->rank && j == b->rank;
-        if (a->dim[i++] != b->dim[j++])
-            return false;
-    }
-}
-
 /* mse and bce_with_logits: one target an element of the output, as F32. */
 static int attach_elementwise(struct rb_graph *graph, const char *type, enum rb_op op,
                               unsigned want, struct rb_value *y, struct rb_why *why)
 {
-    char a[RB_SHAPES_TEXT], b[RB_SHAPES_TEXT];
+    char a[RB_TENSOR_TEXT], b[RB_TENSOR_TEXT];
     struct rb_value *targets = graph->targets;
     struct rb_tensor_type shape = targets->type;
     struct rb_node *node;
     int err = 0;
 
     shape.dtype = RB_F32;
-    if (!same_but_ones(&y->type, &shape))
+    if (!rb_shapes_same_but_ones(&y->type, &shape))
         return rb_why_set(why, RB_EINVAL,
                           "%s: the model's output is %s and the targets are %s; it needs a target "
                           "for each element of the output",
-                          type, rb_shapes_text(&y->type, a), rb_shapes_text(&targets->type, b));
+                          type, rb_tensor_text(&y->type, a), rb_tensor_text(&targets->type, b));
     if (targets->type.dtype != RB_F32) {
         err = rb_graph_node(graph, RB_OP_CAST, "loss.targets", 1, &targets, 0, NULL, 1, &shape,
                             &node, why);
         targets = err ? NULL : node->out[0];
     }
-    if (!err && !rb_shapes_same_dims(&y->type, &shape)) {
+    if (!err && !rb_tensor_same_shape(&y->type, &shape)) {
         err = rb_graph_node(graph, RB_OP_RESHAPE, "loss.output", 1, &y, 0, NULL, 1, &shape, &node,
                             why);
         y = err ? NULL : node->out[0];
@@ -174,7 +157,7 @@ static void find_targets(struct rb_graph *graph)
 static int attach_graph(struct rb_graph *graph, struct rb_value *y, struct rb_why *why)
 {
     struct rb_graph_attribute samples = rb_attr_ints("samples", &graph->batch, 1);
-    char text[RB_SHAPES_TEXT];
+    char text[RB_TENSOR_TEXT];
     struct rb_node *node;
     int err;
 
@@ -182,7 +165,7 @@ static int attach_graph(struct rb_graph *graph, struct rb_value *y, struct rb_wh
         return rb_why_set(why, RB_EINVAL,
                           "loss 'graph': the model's first output must be the loss, one float32; "
                           "'%s' is %s",
-                          y->name, rb_shapes_text(&y->type, text));
+                          y->name, rb_tensor_text(&y->type, text));
     graph->mean_of_means = !is_plain_mean(graph, y);
     err = rb_graph_node(graph, RB_OP_GRAPH_LOSS, "loss", 1, &y, 1, &samples, 3, NULL, &node, why);
     if (err)

@@ -77,7 +77,7 @@ static void print_attributes(const struct rb_node *node, struct rb_buffer *out)
 
 static void print_node(const struct rb_node *node, struct rb_buffer *out)
 {
-    char text[RB_SHAPES_TEXT];
+    char text[RB_TENSOR_TEXT];
 
     for (int i = 0; i < node->n_out; i++) {
         rb_buffer_text(out, i ? ", " : "");
@@ -92,7 +92,7 @@ static void print_node(const struct rb_node *node, struct rb_buffer *out)
     print_attributes(node, out);
     for (int i = 0; i < node->n_out; i++)
         rb_buffer_format(out, "%s%s", i ? ", " : " : ",
-                         node->out[i] ? rb_shapes_text(&node->out[i]->type, text) : "-");
+                         node->out[i] ? rb_tensor_text(&node->out[i]->type, text) : "-");
     rb_buffer_text(out, "\n");
 }
 
@@ -105,14 +105,14 @@ static void print_given(const struct rb_value *value, struct rb_buffer *out)
         [RB_VALUE_BUFFER] = "buffer",
         [RB_VALUE_CONST] = "const",
     };
-    char text[RB_SHAPES_TEXT];
+    char text[RB_TENSOR_TEXT];
 
     if (value->role == RB_VALUE_TEMP ||
         (value->role == RB_VALUE_CONST && rb_tensor_elements(&value->type) == 1))
         return;
     rb_buffer_format(out, "%s ", words[value->role]);
     print_use(value, out);
-    rb_buffer_format(out, " : %s%s%s\n", rb_shapes_text(&value->type, text),
+    rb_buffer_format(out, " : %s%s%s\n", rb_tensor_text(&value->type, text),
                      value->frozen ? " frozen" : "", value->statistic ? " statistic" : "");
 }
 

@@ -2,7 +2,6 @@
 #include "graph/shapes.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 static rb_shapes_rule *const rules[RB_OP_COUNT] = {
@@ -107,25 +106,20 @@ int rb_shapes_check(const struct rb_tensor_type *type, struct rb_why *why)
     return 0;
 }
 
-const char *rb_shapes_text(const struct rb_tensor_type *type, char room[RB_SHAPES_TEXT])
+bool rb_shapes_same_but_ones(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
 {
-    int at = snprintf(room, RB_SHAPES_TEXT, "%s[", rb_dtype_text(type->dtype));
+    int i = 0, j = 0;
 
-    for (int i = 0; i < type->rank && at < RB_SHAPES_TEXT - 24; i++)
-        at += snprintf(room + at, (size_t)(RB_SHAPES_TEXT - at), "%s%" PRId64, i ? "," : "",
-                       type->dim[i]);
-    snprintf(room + at, (size_t)(RB_SHAPES_TEXT - at), "]");
-    return room;
-}
-
-bool rb_shapes_same_dims(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
-{
-    return a->rank == b->rank && !memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->rank);
-}
-
-bool rb_shapes_same(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
-{
-    return a->dtype == b->dtype && rb_shapes_same_dims(a, b);
+    for (;;) {
+        while (i < a->rank && a->dim[i] == 1)
+            i++;
+        while (j < b->rank && b->dim[j] == 1)
+            j++;
+        if (i == a->rank || j == b->rank)
+            return i == a->rank && j == b->rank;
+        if (a->dim[i++] != b->dim[j++])
+            return false;
+    }
 }
 
 bool rb_shapes_broadcast_dims(int64_t *a, int *n_a, const int64_t *b, int n_b)
@@ -199,12 +193,12 @@ int rb_shapes_want_same(struct rb_shapes *shapes, int i, int j)
 {
     const struct rb_tensor_type *a = rb_shapes_in(shapes, i);
     const struct rb_tensor_type *b = rb_shapes_in(shapes, j);
-    char text_a[RB_SHAPES_TEXT], text_b[RB_SHAPES_TEXT];
+    char text_a[RB_TENSOR_TEXT], text_b[RB_TENSOR_TEXT];
 
     if (!a || !b)
         return RB_EINVAL;
-    if (!rb_shapes_same_dims(a, b))
+    if (!rb_tensor_same_shape(a, b))
         return rb_why_set(shapes->why, RB_EINVAL, "inputs %d and %d differ in shape: %s and %s", i,
-                          j, rb_shapes_text(a, text_a), rb_shapes_text(b, text_b));
+                          j, rb_tensor_text(a, text_a), rb_tensor_text(b, text_b));
     return 0;
 }

@@ -10,10 +10,7 @@
 
 #include "graph/graph.h"
 
-enum {
-    RB_SHAPES_OUTPUTS = 32,
-    RB_SHAPES_TEXT = 128, /* room for rb_shapes_text */
-};
+enum { RB_SHAPES_OUTPUTS = 32 };
 
 /* One question. */
 struct rb_shapes {
@@ -28,11 +25,8 @@ int rb_shapes_infer(struct rb_shapes *shapes);
 /* Rank, dims and size in bytes are sane: at most 8 axes, none negative, below 2^46 bytes. */
 int rb_shapes_check(const struct rb_tensor_type *type, struct rb_why *why);
 
-/* "float32[4,128]" */
-const char *rb_shapes_text(const struct rb_tensor_type *type, char room[RB_SHAPES_TEXT]);
-
-bool rb_shapes_same_dims(const struct rb_tensor_type *a, const struct rb_tensor_type *b);
-bool rb_shapes_same(const struct rb_tensor_type *a, const struct rb_tensor_type *b);
+/* The same shape once axes of 1 are left out: [32, 1] and [32]. */
+bool rb_shapes_same_but_ones(const struct rb_tensor_type *a, const struct rb_tensor_type *b);
 
 /* NumPy broadcasting of the first n_a and n_b axes; the result replaces `a`. */
 bool rb_shapes_broadcast_dims(int64_t *a, int *n_a, const int64_t *b, int n_b);

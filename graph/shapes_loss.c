@@ -9,7 +9,7 @@ static const struct rb_tensor_type count = {.dtype = RB_I64, .rank = 1, .dim = {
 static int classified(struct rb_shapes *shapes, struct rb_tensor_type *ret_row)
 {
     const struct rb_tensor_type *logits = rb_shapes_in(shapes, 0), *targets;
-    char text_l[RB_SHAPES_TEXT], text_t[RB_SHAPES_TEXT];
+    char text_l[RB_TENSOR_TEXT], text_t[RB_TENSOR_TEXT];
     int axis;
     int err = rb_shapes_axis(shapes, logits->rank, &axis);
 
@@ -24,11 +24,11 @@ static int classified(struct rb_shapes *shapes, struct rb_tensor_type *ret_row)
         if (i != axis)
             ret_row->dim[ret_row->rank++] = logits->dim[i];
     if ((targets->dtype != RB_I64 && targets->dtype != RB_I32 && targets->dtype != RB_U8) ||
-        !rb_shapes_same_dims(targets, ret_row))
+        !rb_tensor_same_shape(targets, ret_row))
         return rb_why_set(shapes->why, RB_EINVAL,
                           "logits %s do not fit targets %s (int64, int32 or uint8, without the "
                           "axis of the classes)",
-                          rb_shapes_text(logits, text_l), rb_shapes_text(targets, text_t));
+                          rb_tensor_text(logits, text_l), rb_tensor_text(targets, text_t));
     return 0;
 }
 

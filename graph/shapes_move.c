@@ -7,15 +7,15 @@
 int rb_shapes_reshape(struct rb_shapes *shapes)
 {
     const struct rb_tensor_type *x = &shapes->node->in[0]->type;
-    char text_a[RB_SHAPES_TEXT], text_b[RB_SHAPES_TEXT];
+    char text_a[RB_TENSOR_TEXT], text_b[RB_TENSOR_TEXT];
     int err = rb_shapes_want_given(shapes);
 
     if (err)
         return err;
     if (rb_tensor_elements(x) != rb_tensor_elements(shapes->given) ||
         x->dtype != shapes->given->dtype)
-        return rb_why_set(shapes->why, RB_EINVAL, "%s cannot become %s", rb_shapes_text(x, text_a),
-                          rb_shapes_text(shapes->given, text_b));
+        return rb_why_set(shapes->why, RB_EINVAL, "%s cannot become %s", rb_tensor_text(x, text_a),
+                          rb_tensor_text(shapes->given, text_b));
     shapes->out[0] = *shapes->given;
     return 0;
 }
@@ -42,15 +42,15 @@ int rb_shapes_expand(struct rb_shapes *shapes)
 {
     const struct rb_tensor_type *x = &shapes->node->in[0]->type;
     struct rb_tensor_type out = *x;
-    char text_a[RB_SHAPES_TEXT], text_b[RB_SHAPES_TEXT];
+    char text_a[RB_TENSOR_TEXT], text_b[RB_TENSOR_TEXT];
     int err = rb_shapes_want_given(shapes);
 
     if (err)
         return err;
     if (!rb_shapes_broadcast_dims(out.dim, &out.rank, shapes->given->dim, shapes->given->rank) ||
-        !rb_shapes_same(&out, shapes->given))
+        !rb_tensor_same(&out, shapes->given))
         return rb_why_set(shapes->why, RB_EINVAL, "%s cannot be expanded to %s",
-                          rb_shapes_text(x, text_a), rb_shapes_text(shapes->given, text_b));
+                          rb_tensor_text(x, text_a), rb_tensor_text(shapes->given, text_b));
     shapes->out[0] = out;
     return 0;
 }
@@ -58,7 +58,7 @@ int rb_shapes_expand(struct rb_shapes *shapes)
 int rb_shapes_concat(struct rb_shapes *shapes)
 {
     struct rb_tensor_type *out = &shapes->out[0];
-    char text_a[RB_SHAPES_TEXT], text_b[RB_SHAPES_TEXT];
+    char text_a[RB_TENSOR_TEXT], text_b[RB_TENSOR_TEXT];
     int axis;
     int err = rb_shapes_axis(shapes, shapes->node->in[0]->type.rank, &axis);
 
@@ -72,9 +72,9 @@ int rb_shapes_concat(struct rb_shapes *shapes)
         if (!in)
             return RB_EINVAL;
         like.dim[axis] = in->rank == out->rank ? in->dim[axis] : 0;
-        if (!rb_shapes_same(in, &like))
+        if (!rb_tensor_same(in, &like))
             return rb_why_set(shapes->why, RB_EINVAL, "%s and %s do not join along axis %d",
-                              rb_shapes_text(out, text_a), rb_shapes_text(in, text_b), axis);
+                              rb_tensor_text(out, text_a), rb_tensor_text(in, text_b), axis);
         if (__builtin_add_overflow(out->dim[axis], in->dim[axis], &out->dim[axis]))
             return rb_why_set(shapes->why, RB_ELIMIT, "the result is too large");
     }
@@ -97,7 +97,7 @@ int rb_shapes_split(struct rb_shapes *shapes)
         if (err)
             break;
         like.dim[axis] = shapes->given[i].rank == x->rank ? shapes->given[i].dim[axis] : 0;
-        if (!rb_shapes_same(&shapes->given[i], &like))
+        if (!rb_tensor_same(&shapes->given[i], &like))
             err = rb_why_set(shapes->why, RB_EINVAL, "part %d differs beside axis %d", i, axis);
         total += like.dim[axis];
         shapes->out[i] = like;
@@ -206,7 +206,7 @@ int rb_shapes_gather_grad(struct rb_shapes *shapes)
 
     if (!err)
         err = gathered(shapes, shapes->given, &dy);
-    if (!err && !rb_shapes_same(&dy, &shapes->node->in[0]->type))
+    if (!err && !rb_tensor_same(&dy, &shapes->node->in[0]->type))
         err = rb_why_set(shapes->why, RB_EINVAL, "dy does not have the shape of the gathered");
     if (!err)
         shapes->out[0] = *shapes->given;

@@ -26,8 +26,8 @@ int rb_shapes_reduce(struct rb_shapes *shapes)
     for (int i = 0; i < x->rank; i++)
         if (!(seen >> i & 1u))
             dropped.dim[dropped.rank++] = x->dim[i];
-    if (shapes->given && !rb_shapes_same(shapes->given, &kept) &&
-        !rb_shapes_same(shapes->given, &dropped))
+    if (shapes->given && !rb_tensor_same(shapes->given, &kept) &&
+        !rb_tensor_same(shapes->given, &dropped))
         return rb_why_set(shapes->why, RB_EINVAL, "the given shape is not that of the reduction");
     shapes->out[0] = shapes->given ? *shapes->given : kept;
     return 0;
@@ -37,7 +37,7 @@ int rb_shapes_reduce(struct rb_shapes *shapes)
 static int layer(struct rb_shapes *shapes, const struct rb_tensor_type *x, int first_scale,
                  int n_scale, struct rb_tensor_type *ret_row)
 {
-    char text_x[RB_SHAPES_TEXT], text_s[RB_SHAPES_TEXT];
+    char text_x[RB_TENSOR_TEXT], text_s[RB_TENSOR_TEXT];
     struct rb_tensor_type normal = {.dtype = RB_F32};
     int axis;
     int err = rb_shapes_axis(shapes, x->rank, &axis);
@@ -50,10 +50,10 @@ static int layer(struct rb_shapes *shapes, const struct rb_tensor_type *x, int f
         ret_row->dim[i] = 1;
     }
     for (int i = first_scale; i < first_scale + n_scale && i < shapes->node->n_in; i++)
-        if (shapes->node->in[i] && !rb_shapes_same(&shapes->node->in[i]->type, &normal))
+        if (shapes->node->in[i] && !rb_tensor_same(&shapes->node->in[i]->type, &normal))
             return rb_why_set(shapes->why, RB_EUNSUPPORTED, "x is %s, scale or bias %s",
-                              rb_shapes_text(x, text_x),
-                              rb_shapes_text(&shapes->node->in[i]->type, text_s));
+                              rb_tensor_text(x, text_x),
+                              rb_tensor_text(&shapes->node->in[i]->type, text_s));
     return 0;
 }
 

@@ -6,7 +6,7 @@
 static int broadcast(struct rb_shapes *shapes, int first, int count)
 {
     struct rb_tensor_type *out = &shapes->out[0];
-    char text_a[RB_SHAPES_TEXT], text_b[RB_SHAPES_TEXT];
+    char text_a[RB_TENSOR_TEXT], text_b[RB_TENSOR_TEXT];
 
     for (int i = first; i < first + count; i++) {
         const struct rb_tensor_type *in = rb_shapes_in(shapes, i);
@@ -20,10 +20,10 @@ static int broadcast(struct rb_shapes *shapes, int first, int count)
         }
         if (in->dtype != out->dtype)
             return rb_why_set(shapes->why, RB_EINVAL, "inputs of different types: %s and %s",
-                              rb_shapes_text(out, text_a), rb_shapes_text(in, text_b));
+                              rb_tensor_text(out, text_a), rb_tensor_text(in, text_b));
         if (!rb_shapes_broadcast_dims(out->dim, &out->rank, in->dim, in->rank))
             return rb_why_set(shapes->why, RB_EINVAL, "shapes %s and %s do not broadcast",
-                              rb_shapes_text(&before, text_a), rb_shapes_text(in, text_b));
+                              rb_tensor_text(&before, text_a), rb_tensor_text(in, text_b));
     }
     return 0;
 }
@@ -49,7 +49,7 @@ int rb_shapes_where(struct rb_shapes *shapes)
 {
     const struct rb_tensor_type *condition = rb_shapes_in(shapes, 0);
     struct rb_tensor_type *out = &shapes->out[0];
-    char text_a[RB_SHAPES_TEXT], text_b[RB_SHAPES_TEXT];
+    char text_a[RB_TENSOR_TEXT], text_b[RB_TENSOR_TEXT];
     int err = broadcast(shapes, 1, 2);
     struct rb_tensor_type before = *out;
 
@@ -60,7 +60,7 @@ int rb_shapes_where(struct rb_shapes *shapes)
                           rb_dtype_text(condition->dtype));
     if (!rb_shapes_broadcast_dims(out->dim, &out->rank, condition->dim, condition->rank))
         return rb_why_set(shapes->why, RB_EINVAL, "shapes %s and %s do not broadcast",
-                          rb_shapes_text(condition, text_a), rb_shapes_text(&before, text_b));
+                          rb_tensor_text(condition, text_a), rb_tensor_text(&before, text_b));
     return 0;
 }
 

@@ -5,13 +5,13 @@
 static int pooled(struct rb_shapes *shapes, const struct rb_tensor_type *x,
                   struct rb_tensor_type *ret)
 {
-    char text[RB_SHAPES_TEXT];
+    char text[RB_TENSOR_TEXT];
     const int64_t *kernel;
 
     if (x->rank < 3 || x->rank > 5 || x->dtype != RB_F32)
         return rb_why_set(shapes->why, RB_EUNSUPPORTED,
                           "x is %s; float32 with one to three spatial axes is supported",
-                          rb_shapes_text(x, text));
+                          rb_tensor_text(x, text));
     kernel = rb_shapes_ints(shapes, "kernel", x->rank - 2);
     if (!kernel)
         return RB_EINVAL;
@@ -40,7 +40,7 @@ int rb_shapes_average_pool_grad(struct rb_shapes *shapes)
 
     if (!err)
         err = pooled(shapes, shapes->given, &y);
-    if (!err && !rb_shapes_same(&y, &shapes->node->in[0]->type))
+    if (!err && !rb_tensor_same(&y, &shapes->node->in[0]->type))
         err = rb_why_set(shapes->why, RB_EINVAL, "dy does not have the shape of the pool");
     if (!err)
         shapes->out[0] = *shapes->given;

@@ -20,7 +20,7 @@ int rb_shapes_matmul(struct rb_shapes *shapes)
 {
     const struct rb_tensor_type *a = rb_shapes_in(shapes, 0), *b = rb_shapes_in(shapes, 1);
     struct rb_tensor_type *out = &shapes->out[0];
-    char text_a[RB_SHAPES_TEXT], text_b[RB_SHAPES_TEXT];
+    char text_a[RB_TENSOR_TEXT], text_b[RB_TENSOR_TEXT];
     bool trans_a = rb_node_int(shapes->node, "transA", 0);
     bool trans_b = rb_node_int(shapes->node, "transB", 0);
     int err = rb_shapes_want_f32(shapes, 0);
@@ -33,13 +33,13 @@ int rb_shapes_matmul(struct rb_shapes *shapes)
     if (a->rank < 2 || b->rank < 2 ||
         a->dim[a->rank - (trans_a ? 2 : 1)] != b->dim[b->rank - (trans_b ? 1 : 2)])
         return rb_why_set(shapes->why, RB_EINVAL, "%s%s times %s%s: the inner axes differ",
-                          rb_shapes_text(a, text_a), trans_a ? " transposed" : "",
-                          rb_shapes_text(b, text_b), trans_b ? " transposed" : "");
+                          rb_tensor_text(a, text_a), trans_a ? " transposed" : "",
+                          rb_tensor_text(b, text_b), trans_b ? " transposed" : "");
     *out = *a;
     leading = a->rank - 2;
     if (!rb_shapes_broadcast_dims(out->dim, &leading, b->dim, b->rank - 2))
         return rb_why_set(shapes->why, RB_EINVAL, "the leading axes of %s and %s do not broadcast",
-                          rb_shapes_text(a, text_a), rb_shapes_text(b, text_b));
+                          rb_tensor_text(a, text_a), rb_tensor_text(b, text_b));
     out->rank = leading + 2;
     out->dim[leading] = a->dim[a->rank - (trans_a ? 1 : 2)];
     out->dim[leading + 1] = b->dim[b->rank - (trans_b ? 2 : 1)];
@@ -88,17 +88,17 @@ static int convolved(struct rb_shapes *shapes, const struct rb_tensor_type *x,
                      const struct rb_tensor_type *w, struct rb_tensor_type *ret)
 {
     int64_t group = rb_node_int(shapes->node, "group", 1);
-    char text_x[RB_SHAPES_TEXT], text_w[RB_SHAPES_TEXT];
+    char text_x[RB_TENSOR_TEXT], text_w[RB_TENSOR_TEXT];
 
     if (x->rank < 3 || x->rank > 5 || w->rank != x->rank)
         return rb_why_set(shapes->why, RB_EUNSUPPORTED,
                           "x %s and w %s; one to three spatial axes are supported",
-                          rb_shapes_text(x, text_x), rb_shapes_text(w, text_w));
+                          rb_tensor_text(x, text_x), rb_tensor_text(w, text_w));
     if (x->dtype != RB_F32 || w->dtype != RB_F32)
         return rb_why_set(shapes->why, RB_EUNSUPPORTED, "x and w must be float32");
     if (group < 1 || x->dim[1] % group || w->dim[0] % group || w->dim[1] != x->dim[1] / group)
         return rb_why_set(shapes->why, RB_EINVAL, "x %s and w %s do not fit with group %" PRId64,
-                          rb_shapes_text(x, text_x), rb_shapes_text(w, text_w), group);
+                          rb_tensor_text(x, text_x), rb_tensor_text(w, text_w), group);
     ret->dtype = RB_F32;
     ret->rank = x->rank;
     ret->dim[0] = x->dim[0];
@@ -120,7 +120,7 @@ static int check_dy(struct rb_shapes *shapes, const struct rb_tensor_type *x,
     struct rb_tensor_type y;
     int err = convolved(shapes, x, w, &y);
 
-    if (!err && !rb_shapes_same(&y, &shapes->node->in[0]->type))
+    if (!err && !rb_tensor_same(&y, &shapes->node->in[0]->type))
         err = rb_why_set(shapes->why, RB_EINVAL, "dy does not have the shape of the convolution");
     if (!err)
         shapes->out[0] = *shapes->given;

@@ -39,53 +39,20 @@ const struct rb_tensor_type *rb_call_out(const struct rb_call *call, int i)
     return i < call->n_out ? &call->out[i] : &absent;
 }
 
-/* A text of limited length that is added to piece by piece. */
-struct line {
-    char text[256];
-    size_t used;
-};
-
-__attribute__((format(printf, 2, 3))) static void line_add(struct line *line, const char *format,
-                                                           ...)
-{
-    va_list list;
-    int n;
-
-    va_start(list, format);
-    n = vsnprintf(line->text + line->used, sizeof(line->text) - line->used, format, list);
-    va_end(list);
-    line->used += n > 0 ? (size_t)n : 0;
-    if (line->used >= sizeof(line->text))
-        line->used = sizeof(line->text) - 1;
-}
-
-static void line_add_type(struct line *line, const struct rb_tensor_type *type)
-{
-    if (type->dtype == RB_NONE) {
-        line_add(line, "-");
-        return;
-    }
-    line_add(line, "%s[", rb_dtype_text(type->dtype));
-    for (int i = 0; i < type->rank && i < RB_MAX_RANK; i++)
-        line_add(line, "%s%lld", i ? "," : "", (long long)type->dim[i]);
-    line_add(line, "]");
-}
-
 int rb_call_refuse(const struct rb_call *call, int err, struct rb_why *why, const char *format, ...)
 {
     const struct rb_op_info *info = rb_op_info(call->op);
-    struct line line = {{0}, 0};
-    char text[200];
+    char types[256] = "", text[200], one[RB_TENSOR_TEXT];
+    size_t used = 0;
     va_list list;
 
     va_start(list, format);
     vsnprintf(text, sizeof(text), format, list);
     va_end(list);
-    for (int i = 0; i < call->n_in && i < 4; i++) {
-        line_add(&line, "%s", i ? ", " : "");
-        line_add_type(&line, &call->in[i]);
-    }
-    return rb_why_set(why, err, "%s(%s): %s", info ? info->name : "?", line.text, text);
+    for (int i = 0; i < call->n_in && i < 4 && used < sizeof(types); i++)
+        used += (size_t)snprintf(types + used, sizeof(types) - used, "%s%s", i ? ", " : "",
+                                 rb_tensor_text(&call->in[i], one));
+    return rb_why_set(why, err, "%s(%s): %s", info ? info->name : "?", types, text);
 }
 
 bool rb_call_type_valid(const struct rb_tensor_type *type)
@@ -176,21 +143,6 @@ int rb_call_axis(const struct rb_call *call, const char *key, int rank, int *ret
                               (long long)axis, rank);
     *ret_axis = (int)axis;
     return 0;
-}
-
-bool rb_call_same_shape(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
-{
-    if (a->rank != b->rank)
-        return false;
-    for (int i = 0; i < a->rank; i++)
-        if (a->dim[i] != b->dim[i])
-            return false;
-    return true;
-}
-
-bool rb_call_same_type(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
-{
-    return a->dtype == b->dtype && rb_call_same_shape(a, b);
 }
 
 int rb_call_only(const struct rb_call *call, enum rb_dtype dtype, struct rb_why *why)

@@ -43,9 +43,6 @@ int rb_call_ints(const struct rb_call *call, const char *key, int n, int64_t oth
 int rb_call_axis(const struct rb_call *call, const char *key, int rank, int *ret_axis,
                  struct rb_why *why);
 
-bool rb_call_same_shape(const struct rb_tensor_type *a, const struct rb_tensor_type *b);
-bool rb_call_same_type(const struct rb_tensor_type *a, const struct rb_tensor_type *b);
-
 /* All inputs and outputs that are there are of `dtype`. */
 int rb_call_only(const struct rb_call *call, enum rb_dtype dtype, struct rb_why *why);
 

@@ -1,60 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/check.h"
-#include "base/buffer.h"
+
+#include "graph/shapes.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
-enum { TEXT = 160 };
-
-/* "float32[3,32,32]", the axes from `first` on. */
-static const char *type_text(const struct rb_tensor_type *type, int first, char room[TEXT])
+/* What the input takes of one sample: its type without the batch axis. */
+static struct rb_tensor_type sample_of(const struct rb_tensor_type *input)
 {
-    int at = snprintf(room, TEXT, "%s[", rb_dtype_text(type->dtype));
+    struct rb_tensor_type sample = {.dtype = input->dtype, .rank = input->rank - 1};
 
-    for (int i = first; i < type->rank && at < TEXT - 24; i++)
-        at += snprintf(room + at, (size_t)(TEXT - at), "%s%" PRId64, i > first ? "," : "",
-                       type->dim[i]);
-    snprintf(room + at, (size_t)(TEXT - at), "]");
-    return room;
-}
-
-/* The same axes once those of 1 are left out; one without any axes left has one element. */
-static bool same_shape(const int64_t *a, int n_a, const int64_t *b, int n_b)
-{
-    int i = 0, j = 0;
-
-    for (;;) {
-        while (i < n_a && a[i] == 1)
-            i++;
-        while (j < n_b && b[j] == 1)
-            j++;
-        if (i == n_a || j == n_b)
-            return i == n_a && j == n_b;
-        if (a[i++] != b[j++])
-            return false;
-    }
-}
-
-static int64_t product(const int64_t *dims, int n)
-{
-    int64_t elements = 1;
-
-    for (int i = 0; i < n; i++)
-        elements *= dims[i];
-    return elements;
+    for (int i = 0; i < sample.rank; i++)
+        sample.dim[i] = input->dim[i + 1];
+    return sample;
 }
 
 /* Row-major data may be looked at flattened, but not with axes in another order. */
-static bool fits(const struct rb_tensor_type *input, const struct rb_tensor_type *sample)
+static bool fits(const struct rb_tensor_type *wanted, const struct rb_tensor_type *sample)
 {
-    const int64_t *dims = input->dim + 1;
-    int n = input->rank - 1;
-
-    if (same_shape(dims, n, sample->dim, sample->rank))
+    if (rb_shapes_same_but_ones(wanted, sample))
         return true;
-    return (n <= 1 || sample->rank <= 1) && product(dims, n) == product(sample->dim, sample->rank);
+    return (wanted->rank <= 1 || sample->rank <= 1) &&
+           rb_tensor_elements(wanted) == rb_tensor_elements(sample);
 }
 
 /* The table in which the features are looked up first, or NULL. */
@@ -81,12 +48,17 @@ int rb_check_features(const struct rb_graph *graph, const struct rb_source_info 
                       struct rb_why *why)
 {
     const struct rb_value *input = graph->features, *table;
-    char have[TEXT], want[TEXT];
+    char have[RB_TENSOR_TEXT], want[RB_TENSOR_TEXT];
+    struct rb_tensor_type wanted;
 
-    if (input->type.rank < 1 || !fits(&input->type, &info->features))
+    if (input->type.rank < 1)
+        return rb_why_set(why, RB_EINVAL, "the model's input '%s' has no axis for the batch",
+                          input->name);
+    wanted = sample_of(&input->type);
+    if (!fits(&wanted, &info->features))
         return rb_why_set(
             why, RB_EINVAL, "a sample is %s and the model's input '%s' takes %s a sample",
-            type_text(&info->features, 0, have), input->name, type_text(&input->type, 1, want));
+            rb_tensor_text(&info->features, have), input->name, rb_tensor_text(&wanted, want));
     if (input->type.dtype != info->features.dtype)
         return rb_why_set(why, RB_EINVAL,
                           "the features are %s and the model's input '%s' is %s: convert the file, "

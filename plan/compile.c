@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/compile.h"
+
 #include "base/arena.h"
 #include "base/hash.h"
 #include "data/source.h"

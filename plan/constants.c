@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/constants.h"
+
 #include "base/arena.h"
 #include "plan/memory.h"
 #include "proto/dtype.h"

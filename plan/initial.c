@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/initial.h"
+
 #include "base/arena.h"
 #include "base/file.h"
 #include "proto/safetensors.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,37 +13,20 @@ static size_t bytes_of(const struct rb_tensor_type *type)
     return (size_t)rb_tensor_elements(type) * rb_dtype_size(type->dtype);
 }
 
-static void type_text(const struct rb_tensor_type *type, struct rb_buffer *out)
-{
-    rb_buffer_format(out, "%s[", rb_dtype_text(type->dtype));
-    for (int i = 0; i < type->rank; i++)
-        rb_buffer_format(out, "%s%" PRId64, i ? "," : "", type->dim[i]);
-    rb_buffer_text(out, "]");
-}
-
-static bool same_type(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
-{
-    return a->dtype == b->dtype && a->rank == b->rank &&
-           !memcmp(a->dim, b->dim, sizeof(a->dim[0]) * (size_t)a->rank);
-}
-
 static int replace(struct rb_safetensor *tensors, size_t n, const struct rb_safetensor *from,
                    struct rb_why *why)
 {
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer have = {0};
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer want = {0};
+    char have[RB_TENSOR_TEXT], want[RB_TENSOR_TEXT];
     size_t i = 0;
 
     while (i < n && strcmp(tensors[i].name, from->name))
         i++;
     if (i == n)
         return rb_why_set(why, RB_EINVAL, "the model has no initializer '%s'", from->name);
-    if (!same_type(&tensors[i].type, &from->type)) {
-        type_text(&from->type, &have);
-        type_text(&tensors[i].type, &want);
+    if (!rb_tensor_same(&tensors[i].type, &from->type))
         return rb_why_set(why, RB_EINVAL, "'%s' is %s, and the model's is %s", from->name,
-                          have.data, want.data);
-    }
+                          rb_tensor_text(&from->type, have),
+                          rb_tensor_text(&tensors[i].type, want));
     tensors[i].data = from->data;
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/job.h"
+
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hash.h"

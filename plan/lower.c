@@ -6,6 +6,7 @@
  * node has one id in the graphs of every batch size; rb_lower_program holds the random ones to it.
  */
 #include "plan/lower.h"
+
 #include "base/arena.h"
 #include "plan/constants.h"
 #include "plan/memory.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/schedule.h"
+
 #include "base/arena.h"
 #include "base/buffer.h"
 

@@ -3,6 +3,7 @@
 #ifndef RB_PROTO_DTYPE_H
 #define RB_PROTO_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,7 +27,10 @@ enum rb_dtype {
 #undef X
 };
 
-enum { RB_MAX_RANK = 8 };
+enum {
+    RB_MAX_RANK = 8,
+    RB_TENSOR_TEXT = 192, /* room for rb_tensor_text: eight axes of any size */
+};
 
 /* A row-major tensor's type; dtype RB_NONE stands for an absent one. */
 struct rb_tensor_type {
@@ -49,5 +53,11 @@ static inline int64_t rb_tensor_elements(const struct rb_tensor_type *type)
         count *= type->dim[i];
     return count;
 }
+
+bool rb_tensor_same_shape(const struct rb_tensor_type *a, const struct rb_tensor_type *b);
+bool rb_tensor_same(const struct rb_tensor_type *a, const struct rb_tensor_type *b);
+
+/* "float32[4,128]"; "-" for an absent one. */
+const char *rb_tensor_text(const struct rb_tensor_type *type, char room[RB_TENSOR_TEXT]);
 
 #endif

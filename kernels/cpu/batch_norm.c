@@ -170,7 +170,7 @@ static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, rb
         const struct rb_tensor_type *type = rb_call_in(call, i);
 
         fits = type->dtype != RB_NONE &&
-               (i < large_in ? rb_call_same_type(type, x) : rb_tensor_elements(type) == x->dim[1]);
+               (i < large_in ? rb_tensor_same(type, x) : rb_tensor_elements(type) == x->dim[1]);
     }
     for (int i = 0; fits && i < call->n_out; i++) {
         const struct rb_tensor_type *type = &call->out[i];
@@ -178,7 +178,7 @@ static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, rb
         if (type->dtype == RB_NONE)
             continue;
         wanted |= 1u << i;
-        fits = i == 0 ? rb_call_same_type(type, x) : rb_tensor_elements(type) == x->dim[1];
+        fits = i == 0 ? rb_tensor_same(type, x) : rb_tensor_elements(type) == x->dim[1];
     }
     if (!fits || (call->op != RB_OP_BATCH_NORM_GRAD && !(wanted & 1)))
         return rb_call_refuse(call, RB_EINVAL, why, "the shapes do not fit together");

@@ -134,7 +134,7 @@ int rb_cpu_cast(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
     struct cast *cast;
 
     (void)cpu;
-    if (!rb_call_same_shape(from, to))
+    if (!rb_tensor_same_shape(from, to))
         return rb_call_refuse(call, RB_EINVAL, why, "the output has another shape");
     if (!known(from->dtype) || !known(to->dtype))
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "no cast from %s to %s",

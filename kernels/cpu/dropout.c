@@ -54,7 +54,7 @@ int rb_cpu_dropout(struct rb_cpu *cpu, const struct rb_call *call, struct rb_ker
     (void)cpu;
     if (err)
         return err;
-    if (!rb_call_has_in(call, 0) || !rb_call_same_type(&call->in[0], rb_call_out(call, 0)))
+    if (!rb_call_has_in(call, 0) || !rb_tensor_same(&call->in[0], rb_call_out(call, 0)))
         return rb_call_refuse(call, RB_EINVAL, why, "the output must be typed as the input");
     if (!(ratio >= 0.0f && ratio <= 1.0f))
         return rb_call_refuse(call, RB_EINVAL, why, "the ratio must be in 0..1");

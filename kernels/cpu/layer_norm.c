@@ -179,7 +179,7 @@ int rb_cpu_layer_norm(struct rb_cpu *cpu, const struct rb_call *call, struct rb_
     (void)cpu;
     if (err)
         return err;
-    if (!rb_call_same_type(x, rb_call_out(call, 0)) || !has_elements(rb_call_in(call, 1), l->n) ||
+    if (!rb_tensor_same(x, rb_call_out(call, 0)) || !has_elements(rb_call_in(call, 1), l->n) ||
         !absent_or(rb_call_in(call, 2), l->n) || !absent_or(rb_call_out(call, 1), l->rows) ||
         !absent_or(rb_call_out(call, 2), l->rows)) {
         layer_norm_free(&l->base);
@@ -205,7 +205,7 @@ int rb_cpu_layer_norm_grad(struct rb_cpu *cpu, const struct rb_call *call,
     l->dx = dx->dtype != RB_NONE;
     l->dscale = rb_call_has_out(call, 1);
     l->dbias = rb_call_has_out(call, 2);
-    if (!rb_call_same_type(x, rb_call_in(call, 0)) || (l->dx && !rb_call_same_type(x, dx)) ||
+    if (!rb_tensor_same(x, rb_call_in(call, 0)) || (l->dx && !rb_tensor_same(x, dx)) ||
         !has_elements(rb_call_in(call, 2), l->n) || !has_elements(rb_call_in(call, 3), l->rows) ||
         !has_elements(rb_call_in(call, 4), l->rows) || !absent_or(rb_call_out(call, 1), l->n) ||
         !absent_or(rb_call_out(call, 2), l->n)) {

@@ -183,7 +183,7 @@ static int cross_entropy_new(const struct rb_call *call, rb_cpu_run *run,
     if (x->dtype != RB_F32 || (t->dtype != RB_I64 && t->dtype != RB_I32 && t->dtype != RB_U8))
         return rb_call_refuse(call, RB_EUNSUPPORTED, why,
                               "float32 logits and int64, int32 or uint8 targets are needed");
-    if (!rb_call_same_shape(t, &rows) || x->dim[axis] < 1)
+    if (!rb_tensor_same_shape(t, &rows) || x->dim[axis] < 1)
         return rb_call_refuse(call, RB_EINVAL, why,
                               "the targets must have the logits' shape without axis %d", axis);
     ce = rb_cpu_kernel(sizeof(*ce), run);
@@ -228,7 +228,7 @@ int rb_cpu_cross_entropy(struct rb_cpu *cpu, const struct rb_call *call,
 
     (void)cpu;
     if (!err && lse->dtype != RB_NONE &&
-        (lse->dtype != RB_F32 || !rb_call_same_shape(lse, rb_call_in(call, 1))))
+        (lse->dtype != RB_F32 || !rb_tensor_same_shape(lse, rb_call_in(call, 1))))
         return rb_call_refuse(call, RB_EINVAL, why,
                               "the log-sum-exp must be float32 and shaped as the targets");
     return err ? err : cross_entropy_new(call, cross_entropy_run, ret_kernel, why);
@@ -240,8 +240,8 @@ int rb_cpu_cross_entropy_grad(struct rb_cpu *cpu, const struct rb_call *call,
     const struct rb_tensor_type *lse = rb_call_in(call, 2);
 
     (void)cpu;
-    if (!rb_call_same_type(rb_call_in(call, 0), rb_call_out(call, 0)) || lse->dtype != RB_F32 ||
-        !rb_call_same_shape(lse, rb_call_in(call, 1)))
+    if (!rb_tensor_same(rb_call_in(call, 0), rb_call_out(call, 0)) || lse->dtype != RB_F32 ||
+        !rb_tensor_same_shape(lse, rb_call_in(call, 1)))
         return rb_call_refuse(call, RB_EINVAL, why,
                               "the output must be typed as the logits, the log-sum-exp as targets");
     return cross_entropy_new(call, cross_entropy_grad_run, ret_kernel, why);
@@ -342,7 +342,7 @@ static int simple_new(const struct rb_call *call, rb_cpu_run *run, struct rb_ker
     const struct rb_tensor_type *y = rb_call_in(call, 0);
     struct simple *simple;
 
-    if (y->dtype != RB_F32 || !rb_call_same_type(y, rb_call_in(call, 1)))
+    if (y->dtype != RB_F32 || !rb_tensor_same(y, rb_call_in(call, 1)))
         return rb_call_refuse(call, RB_EINVAL, why, "two float32 inputs of one shape are needed");
     simple = rb_cpu_kernel(sizeof(*simple), run);
     simple->n = rb_tensor_elements(y);
@@ -354,7 +354,7 @@ static int simple_new(const struct rb_call *call, rb_cpu_run *run, struct rb_ker
 static int simple_grad_new(const struct rb_call *call, rb_cpu_run *run,
                            struct rb_kernel **ret_kernel, struct rb_why *why)
 {
-    if (!rb_call_same_type(rb_call_in(call, 0), rb_call_out(call, 0)))
+    if (!rb_tensor_same(rb_call_in(call, 0), rb_call_out(call, 0)))
         return rb_call_refuse(call, RB_EINVAL, why, "the output must be typed as the first input");
     return simple_new(call, run, ret_kernel, why);
 }

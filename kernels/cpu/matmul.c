@@ -101,7 +101,7 @@ static int read_shape(const struct rb_call *call, struct shape *s, struct rb_why
         expected.dim[expected.rank++] = s->m;
     if (b->rank > 1)
         expected.dim[expected.rank++] = s->n;
-    if (!rb_call_same_shape(y, &expected))
+    if (!rb_tensor_same_shape(y, &expected))
         return rb_call_refuse(call, RB_EINVAL, why, "the output has another shape");
     return 0;
 }

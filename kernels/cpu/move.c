@@ -298,7 +298,7 @@ static int runs_new(const struct rb_call *call, const struct rb_tensor_type *who
 
         if (parts[k].rank == whole->rank)
             expected.dim[axis] = parts[k].dim[axis];
-        if (!rb_call_same_type(&parts[k], &expected))
+        if (!rb_tensor_same(&parts[k], &expected))
             return rb_call_refuse(call, RB_EINVAL, why, "part %d does not fit the whole", k);
         sum += parts[k].dim[axis];
     }
@@ -381,7 +381,7 @@ int rb_cpu_trilu(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kerne
     (void)cpu;
     if (err)
         return err;
-    if (x->rank < 2 || !rb_call_same_shape(x, &call->out[0]))
+    if (x->rank < 2 || !rb_tensor_same_shape(x, &call->out[0]))
         return rb_call_refuse(call, RB_EINVAL, why,
                               "a matrix and an output of its shape are needed");
     trilu = rb_cpu_kernel(sizeof(*trilu), trilu_run);

@@ -324,7 +324,7 @@ int rb_cpu_max_pool(struct rb_cpu *cpu, const struct rb_call *call, struct rb_ke
     int err;
 
     (void)cpu;
-    if (wanted && (positions->dtype != RB_I32 || !rb_call_same_shape(positions, y)))
+    if (wanted && (positions->dtype != RB_I32 || !rb_tensor_same_shape(positions, y)))
         return rb_call_refuse(call, RB_EINVAL, why,
                               "positions must be int32 and shaped as the output");
     err = pool_new(call, rb_call_in(call, 0), y, sizeof(struct max_pool),
@@ -344,7 +344,7 @@ int rb_cpu_max_pool_grad(struct rb_cpu *cpu, const struct rb_call *call,
     int err;
 
     (void)cpu;
-    if (positions->dtype != RB_I32 || !rb_call_same_shape(positions, dy))
+    if (positions->dtype != RB_I32 || !rb_tensor_same_shape(positions, dy))
         return rb_call_refuse(call, RB_EINVAL, why,
                               "positions must be int32 and shaped as the gradient");
     err = pool_new(call, rb_call_out(call, 0), dy, sizeof(*pool), 0, max_pool_grad_run, &pool, why);

@@ -177,7 +177,7 @@ static int reduced_type(const struct rb_call *call, struct rb_tensor_type *ret_t
             without.dim[without.rank++] = x->dim[i];
         }
     }
-    if (!rb_call_same_shape(y, ret_type) && !rb_call_same_shape(y, &without))
+    if (!rb_tensor_same_shape(y, ret_type) && !rb_tensor_same_shape(y, &without))
         return rb_call_refuse(call, RB_EINVAL, why, "the output has another shape");
     return 0;
 }

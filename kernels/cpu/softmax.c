@@ -156,7 +156,7 @@ static int softmax_new(const struct rb_call *call, int n_in, rb_cpu_run *run,
     if (err)
         return err;
     for (int i = 0; i < n_in; i++)
-        if (!rb_call_has_in(call, i) || !rb_call_same_type(&call->in[i], rb_call_out(call, 0)))
+        if (!rb_call_has_in(call, i) || !rb_tensor_same(&call->in[i], rb_call_out(call, 0)))
             return rb_call_refuse(call, RB_EINVAL, why, "inputs and output must have one shape");
     err = rb_call_axis(call, "axis", call->in[0].rank, &axis, why);
     if (err)

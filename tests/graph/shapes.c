@@ -249,12 +249,12 @@ static void run(const struct test_case *test)
         fail_msg("%s %s: %s", rb_op_info(test->op)->name, test->text, why.text);
     }
     for (int i = 0; !err && i < n_out; i++) {
-        char want[RB_SHAPES_TEXT], got[RB_SHAPES_TEXT];
+        char want[RB_TENSOR_TEXT], got[RB_TENSOR_TEXT];
 
         type = parse_type(words[i]);
-        if (!rb_shapes_same(&type, &node->out[i]->type))
+        if (!rb_tensor_same(&type, &node->out[i]->type))
             fail_msg("%s %s: output %d is %s, not %s", rb_op_info(test->op)->name, test->text, i,
-                     rb_shapes_text(&node->out[i]->type, got), rb_shapes_text(&type, want));
+                     rb_tensor_text(&node->out[i]->type, got), rb_tensor_text(&type, want));
     }
     rb_graph_free(graph);
     free(text);
