@@ -95,8 +95,8 @@ static void remove_job(struct rb_agent *agent, struct rb_agent_job *job,
     if (rb_file_remove(job->folder, &why))
         rb_log(RB_LOG_WARN, "job %s: its folder stays: %s", job->id, why.text);
     for (size_t i = 0; i < RB_COUNT(blobs); i++)
-        if (blobs[i] && rb_blobs_digest_valid(blobs[i]) && !blob_used(facts, blobs[i]))
-            rb_file_remove(rb_blobs_path(agent->daemon->blobs, blobs[i]), &why);
+        if (blobs[i] && !blob_used(facts, blobs[i]))
+            rb_blobs_remove(agent->daemon->blobs, blobs[i]);
     job_free(job);
 }
 

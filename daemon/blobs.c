@@ -33,10 +33,16 @@ struct fetch {
     struct waiter *waiters;
 };
 
+struct hold {
+    struct hold *next;
+    char digest[DIGEST + 1];
+};
+
 struct rb_blobs {
     char *folder;
     char *path;
     struct fetch *fetches;
+    struct hold *holds;
 };
 
 int rb_blobs_open(const char *folder, struct rb_blobs **ret_blobs, struct rb_why *why)
@@ -68,6 +74,10 @@ void rb_blobs_close(struct rb_blobs *blobs)
         blobs->fetches = fetch->next;
         rb_client_cancel(fetch->call);
         fetch_free(fetch);
+    }
+    for (struct hold *hold; (hold = blobs->holds);) {
+        blobs->holds = hold->next;
+        free(hold);
     }
     free(blobs->folder);
     free(blobs->path);
@@ -106,6 +116,40 @@ int rb_blobs_put(struct rb_blobs *blobs, const void *bytes, size_t size, char re
     if (!err)
         memcpy(ret_digest, digest, sizeof(digest));
     return err;
+}
+
+/* ---- Keeping ----------------------------------------------------------------------------------
+ */
+
+void rb_blobs_hold(struct rb_blobs *blobs, const char *digest)
+{
+    struct hold *hold = rb_alloc(sizeof(*hold));
+    strncpy(hold->digest, digest, DIGEST);
+    hold->next = blobs->holds;
+    blobs->holds = hold;
+}
+
+static struct hold **find_hold(struct rb_blobs *blobs, const char *digest)
+{
+    struct hold **at = &blobs->holds;
+    while (*at && strcmp((*at)->digest, digest))
+        at = &(*at)->next;
+    return at;
+}
+
+void rb_blobs_release(struct rb_blobs *blobs, const char *digest)
+{
+    struct hold **at = find_hold(blobs, digest), *hold = *at;
+    if (!hold)
+        return;
+    *at = hold->next;
+    free(hold);
+}
+
+void rb_blobs_remove(struct rb_blobs *blobs, const char *digest)
+{
+    if (rb_blobs_digest_valid(digest) && !*find_hold(blobs, digest))
+        rb_file_remove(rb_blobs_path(blobs, digest), NULL);
 }
 
 /* ---- Fetching -------------------------------------------------------------------------------- */

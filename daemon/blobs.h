@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blobs: models, initial weights and plans, as files named by their content.
+/* Blobs: models and initial weights, as files named by their content.
  *
  * submit > [blobs] > agent > worker
  *
@@ -21,6 +21,15 @@ void rb_blobs_close(struct rb_blobs *blobs); /* pending fetches end without thei
 
 int rb_blobs_put(struct rb_blobs *blobs, const void *bytes, size_t size, char ret_digest[33],
                  struct rb_why *why);
+
+/* What is held stays: a job that is being submitted needs blobs that no fact names yet.  Holds are
+ * counted. */
+void rb_blobs_hold(struct rb_blobs *blobs, const char *digest);
+void rb_blobs_release(struct rb_blobs *blobs, const char *digest);
+
+/* Unless it is held. */
+void rb_blobs_remove(struct rb_blobs *blobs, const char *digest);
+
 bool rb_blobs_has(const struct rb_blobs *blobs, const char *digest);
 
 /* Where it is, or would be; the blobs', valid until the next call. */

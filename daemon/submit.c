@@ -32,11 +32,14 @@ struct submit {
     char *resume;
     int64_t resume_step;
 
+    char blobs[2][33]; /* model, weights; held until the job is in facts: empty before */
     json_t *reply;
 };
 
 static void submit_free(struct submit *submit)
 {
+    for (size_t i = 0; submit->op.methods && i < RB_COUNT(submit->blobs); i++)
+        rb_blobs_release(submit->op.methods->daemon->blobs, submit->blobs[i]);
     rb_op_remove(&submit->op);
     if (submit->has_compiled)
         rb_compiled_done(&submit->compiled);
@@ -167,11 +170,22 @@ static int new_id(char ret_id[13])
     return 0;
 }
 
+/* Another job that has the same one may be deleted just now. */
+static int keep_blob(struct submit *submit, size_t i, const void *bytes, size_t size)
+{
+    struct rb_blobs *blobs = submit->op.methods->daemon->blobs;
+    int err = rb_blobs_put(blobs, bytes, size, submit->blobs[i], &submit->why);
+
+    if (!err)
+        rb_blobs_hold(blobs, submit->blobs[i]);
+    return err;
+}
+
 static void compiled(uv_work_t *work, int status)
 {
     struct submit *submit = work->data;
     struct rb_methods *methods = submit->op.methods;
-    char id[13], model[33], weights[33];
+    char id[13];
     Rb__Job job = RB__JOB__INIT;
     int err = status ? RB_ECANCELED : submit->err;
 
@@ -180,11 +194,9 @@ static void compiled(uv_work_t *work, int status)
         return;
     }
     if (!err)
-        err = rb_blobs_put(methods->daemon->blobs, submit->model.data, submit->model.size, model,
-                           &submit->why);
+        err = keep_blob(submit, 0, submit->model.data, submit->model.size);
     if (!err)
-        err = rb_blobs_put(methods->daemon->blobs, submit->compiled.weights.data,
-                           submit->compiled.weights.size, weights, &submit->why);
+        err = keep_blob(submit, 1, submit->compiled.weights.data, submit->compiled.weights.size);
     if (!err)
         err = new_id(id);
     if (err) {
@@ -195,8 +207,8 @@ static void compiled(uv_work_t *work, int status)
     job.id = id;
     job.created = rb_clock_unix_ms();
     job.spec = submit->spec;
-    job.model = model;
-    job.weights = weights;
+    job.model = submit->blobs[0];
+    job.weights = submit->blobs[1];
     job.node = methods->daemon->settings->node;
     job.steps = submit->compiled.model->steps;
     job.microbatches = submit->compiled.microbatches;
