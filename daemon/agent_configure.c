@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int read_model(struct rb_agent *agent, const char *digest, Rb__Model **ret,
                       struct rb_why *why)
@@ -23,21 +24,33 @@ static int read_model(struct rb_agent *agent, const char *digest, Rb__Model **re
     return *ret ? RB_OK : rb_why_set(why, RB_EINVAL, "the model %s cannot be read", digest);
 }
 
-/* The plan as a blob. */
-static int make_plan(struct rb_agent *agent, const char *model_digest, uint32_t ranks,
-                     char ret_digest[33], struct rb_why *why)
+/* Write a plan into the job's folder, named by its content, if it is not there yet. */
+static int keep_plan(const char *folder, const Rb__Plan *plan, char ret_digest[33],
+                     struct rb_arena *arena, char **ret_path, struct rb_why *why)
+{
+    size_t size = rb__plan__get_packed_size(plan);
+    RB_CLEANUP(rb_freep) uint8_t *bytes = rb_alloc(size + 1);
+    rb__plan__pack(plan, bytes);
+    rb_hash_digest(bytes, size, ret_digest);
+    int err = rb_file_make_folder(rb_arena_format(arena, "%s/plans", folder), why);
+    *ret_path = rb_arena_format(arena, "%s/plans/%s", folder, ret_digest);
+    if (!err && access(*ret_path, R_OK))
+        err = rb_file_write(*ret_path, bytes, size, why);
+    return err;
+}
+
+static int make_plan(struct rb_agent *agent, const struct rb_job_facts *job, uint32_t ranks,
+                     char ret_digest[33], struct rb_arena *arena, char **ret_path,
+                     struct rb_why *why)
 {
     Rb__Model *model = NULL;
     Rb__Plan *plan = NULL;
-    int err = read_model(agent, model_digest, &model, why);
+    int err = read_model(agent, job->job.job->model, &model, why);
     if (!err)
         err = rb_schedule_data(model, ranks, &plan, why);
-    if (!err) {
-        size_t size = rb__plan__get_packed_size(plan);
-        RB_CLEANUP(rb_freep) uint8_t *bytes = rb_alloc(size + 1);
-        rb__plan__pack(plan, bytes);
-        err = rb_blobs_put(agent->daemon->blobs, bytes, size, ret_digest, why);
-    }
+    if (!err)
+        err =
+            keep_plan(rb_agent_job(agent, job->id)->folder, plan, ret_digest, arena, ret_path, why);
     if (plan)
         rb__plan__free_unpacked(plan, NULL);
     if (model)
@@ -87,14 +100,15 @@ int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
 {
     struct rb_daemon *daemon = agent->daemon;
     const struct rb_facts *facts = rb_store_facts(daemon->store);
-    char plan[33];
-    int err = make_plan(agent, job->job.job->model, (uint32_t)configuration->n_members, plan, why);
+    char plan[33], *plan_path = NULL;
+    int err =
+        make_plan(agent, job, (uint32_t)configuration->n_members, plan, arena, &plan_path, why);
     if (err)
         return err;
     rb__configure__init(ret);
     ret->number = configuration->number;
     ret->rank = (uint32_t)rank;
-    ret->plan_path = rb_arena_string(arena, rb_blobs_path(daemon->blobs, plan));
+    ret->plan_path = plan_path;
     ret->model_path = rb_arena_string(arena, rb_blobs_path(daemon->blobs, job->job.job->model));
     ret->members = RB_ARENA_NEW(arena, Rb__Peer *, configuration->n_members);
     for (size_t i = 0; i < configuration->n_members; i++) {
