@@ -31,8 +31,8 @@ struct world {
     char folder[64];
     struct rb_private_etcd *private_etcd;
     const char *endpoint;
-    struct rb_etcd *etcd;
-    struct rb_store *store;
+    struct rb_etcd *etcd, *other_etcd;
+    struct rb_store *store, *other; /* a second one, in some tests */
     bool late, answered;
     int err;
     json_t *answer;
@@ -85,8 +85,11 @@ static int teardown(void **state)
 {
     struct world *world = *state;
     struct rb_why why;
+    rb_store_free(world->other);
     rb_store_free(world->store);
+    rb_etcd_free(world->other_etcd);
     rb_etcd_free(world->etcd);
+    json_decref(world->answer);
     world->answered = false;
     rb_private_etcd_stop(world->private_etcd, 3000, on_gone, world);
     UNTIL(world, world->answered);
@@ -179,10 +182,9 @@ static void limits(void **state)
     }
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
     assert_int_equal(rb_store_facts(world->store)->cordons.n, 600);
-    struct rb_store *other = rb_store_new(&world->loop, world->etcd);
-    UNTIL(world, rb_store_synced(other));
-    assert_int_equal(rb_store_facts(other)->cordons.n, 600);
-    rb_store_free(other);
+    world->other = rb_store_new(&world->loop, world->etcd);
+    UNTIL(world, rb_store_synced(world->other));
+    assert_int_equal(rb_store_facts(world->other)->cordons.n, 600);
 }
 
 static void on_lease(int64_t id, void *context)
@@ -300,23 +302,23 @@ static void compacted(void **state)
     put_cordon(&writes, RB_ABSENT, "stays", 1);
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
     /* A second store sees the first one's present and then stands still. */
-    struct rb_store *sleeper = rb_store_new(&world->loop, world->etcd);
+    struct rb_store *sleeper = world->other = rb_store_new(&world->loop, world->etcd);
     UNTIL(world, rb_store_connected(sleeper));
-    struct rb_etcd *elsewhere;
     struct rb_why why;
-    assert_int_equal(rb_etcd_new(&world->loop, &world->endpoint, 1, &elsewhere, &why), RB_OK);
+    assert_int_equal(rb_etcd_new(&world->loop, &world->endpoint, 1, &world->other_etcd, &why),
+                     RB_OK);
     kill(etcd_pid(world), SIGKILL);
     UNTIL(world, !rb_store_connected(sleeper) && !rb_store_connected(world->store));
     /* etcd is back: change and compact before the stores' next try is through. */
     bool done = false;
-    for (unsigned tries = 0; !done && tries < 2000; tries++) {
+    for (uint64_t start = uv_now(&world->loop); !done && uv_now(&world->loop) - start < LIMIT_MS;) {
         char *txn;
         rb_writes_delete(&writes, RB_ANY_REVISION, "cordons/gone");
         put_cordon(&writes, RB_ANY_REVISION, "stays", 2);
         txn = rb_etcd_txn_text(RB_FACTS_PREFIX, writes.at, writes.n, 0, NULL, 0);
         rb_writes_done(&writes);
         world->answered = false;
-        rb_etcd_post(elsewhere, "/v3/kv/txn", txn, 1000, on_answer, world);
+        rb_etcd_post(world->other_etcd, "/v3/kv/txn", txn, 1000, on_answer, world);
         UNTIL(world, world->answered);
         done = !world->err;
     }
@@ -332,8 +334,6 @@ static void compacted(void **state)
                   rb_fact_find(&facts->cordons, "stays")->cordon->since == 2));
     assert_null(rb_fact_find(&facts->cordons, "gone"));
     assert_null(cordon(world, "gone"));
-    rb_store_free(sleeper);
-    rb_etcd_free(elsewhere);
 }
 
 static void keep_line(const json_t *message, void *context)
@@ -394,27 +394,27 @@ static void drop_answer(struct world *world)
 static void failover(void **state)
 {
     struct world *world = *state;
-    struct rb_etcd *etcd;
     struct rb_why why;
     const char *endpoints[] = {"unix:/nowhere/at/all", "http://127.0.0.1:1", world->endpoint};
     UNTIL(world, rb_store_connected(world->store));
-    assert_int_equal(rb_etcd_new(&world->loop, endpoints, 3, &etcd, &why), RB_OK);
+    assert_int_equal(rb_etcd_new(&world->loop, endpoints, 3, &world->other_etcd, &why), RB_OK);
     world->answered = false;
-    rb_etcd_post(etcd, "/v3/kv/range", rb_etcd_range_text("x", NULL, 0, 0), 5000, on_answer, world);
+    rb_etcd_post(world->other_etcd, "/v3/kv/range", rb_etcd_range_text("x", NULL, 0, 0), 5000,
+                 on_answer, world);
     UNTIL(world, world->answered);
     assert_int_equal(world->err, RB_OK);
     drop_answer(world);
-    struct rb_store *store = rb_store_new(&world->loop, etcd);
-    UNTIL(world, rb_store_connected(store));
-    rb_store_free(store);
-    rb_etcd_free(etcd);
-    assert_int_equal(rb_etcd_new(&world->loop, endpoints, 2, &etcd, &why), RB_OK);
+    world->other = rb_store_new(&world->loop, world->other_etcd);
+    UNTIL(world, rb_store_connected(world->other));
+    rb_store_free(RB_TAKE(world->other));
+    rb_etcd_free(RB_TAKE(world->other_etcd));
+    assert_int_equal(rb_etcd_new(&world->loop, endpoints, 2, &world->other_etcd, &why), RB_OK);
     world->answered = false;
-    rb_etcd_post(etcd, "/v3/kv/range", rb_etcd_range_text("x", NULL, 0, 0), 5000, on_answer, world);
+    rb_etcd_post(world->other_etcd, "/v3/kv/range", rb_etcd_range_text("x", NULL, 0, 0), 5000,
+                 on_answer, world);
     UNTIL(world, world->answered);
     assert_int_equal(world->err, RB_EUNREACHABLE);
     drop_answer(world);
-    rb_etcd_free(etcd);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
