@@ -116,9 +116,9 @@ static int fold_node(struct rb_graph *graph, const struct rb_node *node, struct 
             data[i] =
                 rb_arena_alloc(&graph->arena, (size_t)rb_tensor_elements(&node->out[i]->type) *
                                                   rb_dtype_size(node->out[i]->type.dtype));
-    done = node->op == RB_OP_RESHAPE ? 1 : rb_fold_point(graph, node, data, why);
+    done = node->op == RB_OP_RESHAPE ? 1 : rb_fold_point(node, data, why);
     if (!done)
-        done = rb_fold_move(graph, node, data, why);
+        done = rb_fold_move(node, data, why);
     if (done != 1)
         return done;
     for (int i = 0; i < node->n_out; i++) {

@@ -23,12 +23,9 @@ int rb_fold(struct rb_graph *graph, struct rb_why *why);
 double rb_fold_real(const struct rb_value *value, int64_t i);
 int64_t rb_fold_integer(const struct rb_value *value, int64_t i);
 
-/* ---- Between the files of folding: 1 folded, 0 not foldable, or an error ------------------------
- */
-int rb_fold_point(struct rb_graph *graph, const struct rb_node *node, void *const *data,
-                  struct rb_why *why);
-int rb_fold_move(struct rb_graph *graph, const struct rb_node *node, void *const *data,
-                 struct rb_why *why);
+/* ---- Between the files of folding: 1 folded, 0 not foldable, or an error ---- */
+int rb_fold_point(const struct rb_node *node, void *const *data, struct rb_why *why);
+int rb_fold_move(const struct rb_node *node, void *const *data, struct rb_why *why);
 
 /* Where the element at `index` (row-major, of `type`) lies in a tensor broadcast to it. */
 int64_t rb_fold_broadcast_at(const struct rb_tensor_type *type, int64_t index,

@@ -168,7 +168,8 @@ static int fold_split(const struct rb_node *node, void *const *data)
     return 1;
 }
 
-/* Sums of int64 (a product of dims is Range, Size or ReduceProd in other exporters' hands). */
+/* Sums of int64: shape arithmetic.  Float sums are left to the kernels, whose order decides bits.
+ */
 static int fold_sum(const struct rb_node *node, void *data)
 {
     const struct rb_tensor_type *type = &node->in[0]->type;
@@ -193,10 +194,8 @@ static int fold_sum(const struct rb_node *node, void *data)
     return 1;
 }
 
-int rb_fold_move(struct rb_graph *graph, const struct rb_node *node, void *const *data,
-                 struct rb_why *why)
+int rb_fold_move(const struct rb_node *node, void *const *data, struct rb_why *why)
 {
-    (void)graph;
     switch (node->op) {
     case RB_OP_WHERE:
         fold_where(node, data[0]);

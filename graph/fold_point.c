@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folding of elementwise operators.  Floats are computed in double and rounded once: for + - * /
- * and square roots that is what float arithmetic gives. */
+ * and square roots that is what float arithmetic gives.  A NaN stays one, as in the kernels. */
 #include "graph/fold.h"
 
 #include <math.h>
@@ -56,7 +56,7 @@ static bool real_unary(enum rb_op op, double x, double *ret)
         *ret = fabs(x);
         return true;
     case RB_OP_SIGN:
-        *ret = (x > 0) - (x < 0);
+        *ret = x > 0 ? 1 : x < 0 ? -1 : x;
         return true;
     case RB_OP_EXP:
         *ret = exp(x);
@@ -80,7 +80,7 @@ static bool real_unary(enum rb_op op, double x, double *ret)
         *ret = erf(x);
         return true;
     case RB_OP_RELU:
-        *ret = x > 0 ? x : 0;
+        *ret = x <= 0 ? 0 : x;
         return true;
     default:
         return false;
@@ -257,10 +257,8 @@ static int fold_cast(const struct rb_node *node, void *data)
     return 1;
 }
 
-int rb_fold_point(struct rb_graph *graph, const struct rb_node *node, void *const *data,
-                  struct rb_why *why)
+int rb_fold_point(const struct rb_node *node, void *const *data, struct rb_why *why)
 {
-    (void)graph;
     if (rb_op_info(node->op)->kind != RB_KIND_POINT || node->n_out != 1)
         return 0;
     switch (node->op) {

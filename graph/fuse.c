@@ -191,8 +191,7 @@ static bool reduces_last(const struct rb_node *node)
            node->out[0]->type.rank == x->rank;
 }
 
-/* The epsilon of sqrt(mean(d d) + epsilon) over the last axis; negative where it is something else.
- */
+/* The epsilon of sqrt(mean(d d) + epsilon) over the last axis; negative for anything else. */
 static float deviation_of(const struct rb_value *value, const struct rb_value *d)
 {
     const struct rb_node *root = made_by(value, RB_OP_SQRT);

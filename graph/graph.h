@@ -32,12 +32,12 @@ struct rb_value {
     enum rb_role role;
     const char *name;
     struct rb_tensor_type type;
-    const void *data;       /* CONST; WEIGHT and BUFFER: initial contents */
-    struct rb_node *maker;  /* TEMP */
-    int output;             /* which of the maker's outputs */
-    bool frozen;            /* WEIGHT that takes no gradient */
-    bool statistic;         /* BUFFER that a training BatchNormalization keeps up to date */
-    float momentum;         /* statistic: what is kept of the old value */
+    const void *data;        /* CONST; WEIGHT and BUFFER: initial contents */
+    struct rb_node *maker;   /* TEMP */
+    int output;              /* which of the maker's outputs */
+    bool frozen;             /* WEIGHT that takes no gradient */
+    bool statistic;          /* BUFFER that a training BatchNormalization keeps up to date */
+    float momentum;          /* statistic: what is kept of the old value */
     struct rb_value *update; /* statistic, in a training graph: the output of the BATCH_NORM node
                                 (mean or variance) that import says keeps it up to date */
 };
@@ -72,7 +72,7 @@ struct rb_onnx;
 struct rb_graph {
     struct rb_arena arena;
     struct rb_onnx *model; /* lends initial contents; given back with the graph */
-    int64_t batch; /* samples */
+    int64_t batch;         /* samples */
     bool train;
     struct rb_value **values;
     int n_values;
@@ -92,7 +92,7 @@ struct rb_graph {
 struct rb_graph *rb_graph_new(void);
 void rb_graph_free(struct rb_graph *graph);
 
-/* ---- Building ---------------------------------------------------------------------------------
+/* ---- Building ----
  * rb_graph_node infers the outputs' types (graph/shapes.c) and appends; outputs it makes are TEMP.
  * A missing optional input is NULL.  want_out: bit i set makes output i, else it is absent. */
 struct rb_value *rb_graph_value(struct rb_graph *graph, enum rb_role role, const char *name,

@@ -8,8 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Inputs -----------------------------------------------------------------------------------
- */
+/* ---- Inputs ---- */
 
 /* What a symbolic axis is bound to; the same name means the same size everywhere. */
 static int bind_axis(struct rb_import *import, const Onnx__ValueInfoProto *input, int axis,
@@ -90,8 +89,7 @@ static int add_inputs(struct rb_import *import)
     return 0;
 }
 
-/* ---- Initializers -----------------------------------------------------------------------------
- */
+/* ---- Initializers ---- */
 
 static bool matches(const char *const *globs, int n, const char *name)
 {
@@ -140,8 +138,7 @@ static int add_initializers(struct rb_import *import, const struct rb_names *nee
     return 0;
 }
 
-/* ---- Nodes ------------------------------------------------------------------------------------
- */
+/* ---- Nodes ---- */
 
 static bool makes_needed(const Onnx__NodeProto *node, const struct rb_names *needed)
 {

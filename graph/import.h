@@ -40,16 +40,14 @@ struct rb_import_op {
 
 const struct rb_import_op *rb_import_find(const char *name); /* NULL: not supported */
 
-/* ---- Attributes: absent ones leave *value as it is; one of another type is an error ------------
- */
+/* ---- Attributes: absent ones leave *value as it is; one of another type is an error ---- */
 int rb_import_int(struct rb_import *import, const char *key, int64_t *value);
 int rb_import_float(struct rb_import *import, const char *key, float *value);
 int rb_import_text(struct rb_import *import, const char *key, const char **value);
 int rb_import_ints(struct rb_import *import, const char *key, const int64_t **values, int *n);
 const Onnx__AttributeProto *rb_import_attribute(const struct rb_import *import, const char *key);
 
-/* ---- Inputs and outputs -----------------------------------------------------------------------
- */
+/* ---- Inputs and outputs ---- */
 struct rb_value *rb_import_in(struct rb_import *import, int i); /* NULL: absent */
 int rb_import_need(struct rb_import *import, int i, struct rb_value **ret);
 bool rb_import_wants(const struct rb_import *import, int output); /* it has a name */
@@ -65,8 +63,7 @@ int rb_import_known_float(struct rb_import *import, int i, const char *what, flo
 int rb_import_axes(struct rb_import *import, int64_t since, int i, int rank, int64_t *axes, int *n);
 int rb_import_axis(struct rb_import *import, int64_t axis, int rank, int64_t *ret);
 
-/* ---- Emitting ----------------------------------------------------------------------------------
- */
+/* ---- Emitting ---- */
 /* Like rb_graph_node, folding what is known.  ret_out: the first output (of the wanted ones). */
 int rb_import_emit(struct rb_import *import, enum rb_op op, int n_in, struct rb_value *const *in,
                    int n_attributes, const struct rb_graph_attribute *attributes,

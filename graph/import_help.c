@@ -7,8 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Attributes -------------------------------------------------------------------------------
- */
+/* ---- Attributes ---- */
 
 const Onnx__AttributeProto *rb_import_attribute(const struct rb_import *import, const char *key)
 {
@@ -89,8 +88,7 @@ int rb_import_ints(struct rb_import *import, const char *key, const int64_t **va
     return 0;
 }
 
-/* ---- Inputs and outputs -----------------------------------------------------------------------
- */
+/* ---- Inputs and outputs ---- */
 
 struct rb_value *rb_import_in(struct rb_import *import, int i)
 {
@@ -201,8 +199,7 @@ int rb_import_axes(struct rb_import *import, int64_t since, int i, int rank, int
     return err;
 }
 
-/* ---- Emitting ---------------------------------------------------------------------------------
- */
+/* ---- Emitting ---- */
 
 int rb_import_emit_many(struct rb_import *import, enum rb_op op, int n_in,
                         struct rb_value *const *in, int n_attributes,

@@ -7,6 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { MOST_CLASSES = 1 << 24 }; /* their numbers become a constant of the graph */
+
 struct own_loss {
     struct rb_value *scores;    /* N C ...: logarithms of probabilities */
     struct rb_value *labels;    /* N ..., int64 */
@@ -36,6 +38,9 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
     if (type->rank < 2 || !rb_tensor_same_shape(&loss->type, &loss->labels->type))
         return RB_IMPORT_BAD(import, "scores %s do not fit labels %s", rb_tensor_text(type, text_s),
                              rb_tensor_text(&loss->labels->type, text_l));
+    if (type->dim[1] > MOST_CLASSES)
+        return RB_IMPORT_NO(import, "%" PRId64 " classes; the most is %d", type->dim[1],
+                            MOST_CLASSES);
     if (loss->labels->role == RB_VALUE_INPUT && loss->labels != graph->features && !graph->targets)
         graph->targets = loss->labels;
     return rb_import_cast(import, loss->labels, RB_I64, &loss->labels);

@@ -6,11 +6,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int finish(struct rb_import *import, int err, struct rb_value *out)
-{
-    return err ? err : rb_import_bind(import, 0, out);
-}
-
 int rb_import_op_transpose(struct rb_import *import)
 {
     const int64_t *given = NULL;
@@ -35,7 +30,7 @@ int rb_import_op_transpose(struct rb_import *import)
         return rb_import_bind(import, 0, x);
     attribute = rb_attr_ints("perm", perm, x->type.rank);
     err = rb_import_emit(import, RB_OP_TRANSPOSE, 1, &x, 1, &attribute, NULL, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_expand(struct rb_import *import)
@@ -58,7 +53,7 @@ int rb_import_op_expand(struct rb_import *import)
     if (rb_tensor_same(&type, &x->type))
         return rb_import_bind(import, 0, x);
     err = rb_import_emit(import, RB_OP_EXPAND, 1, &x, 0, NULL, &type, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 /* Parts without elements say nothing; a list of shapes often has some. */
@@ -84,7 +79,7 @@ int rb_import_op_concat(struct rb_import *import)
     attribute = rb_attr_ints("axis", &axis, 1);
     if (!err)
         err = rb_import_emit(import, RB_OP_CONCAT, n, in, 1, &attribute, NULL, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 /* Sizes: given, or as equal as they can be (the last one smaller from opset 18 on). */
@@ -214,7 +209,7 @@ int rb_import_op_slice(struct rb_import *import)
     attributes[0] = rb_attr_ints("starts", starts, type.rank);
     attributes[1] = rb_attr_ints("steps", steps, type.rank);
     err = rb_import_emit(import, RB_OP_SLICE, 1, &x, 2, attributes, &type, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_gather(struct rb_import *import)
@@ -233,7 +228,7 @@ int rb_import_op_gather(struct rb_import *import)
     attribute = rb_attr_ints("axis", &axis, 1);
     if (!err)
         err = rb_import_emit(import, RB_OP_GATHER, 2, in, 1, &attribute, NULL, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_trilu(struct rb_import *import)
@@ -263,5 +258,5 @@ int rb_import_op_trilu(struct rb_import *import)
     attributes[0] = rb_attr_ints("upper", &upper, 1);
     attributes[1] = rb_attr_ints("k", &k, 1);
     err = rb_import_emit(import, RB_OP_TRILU, 1, &x, 2, attributes, NULL, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }

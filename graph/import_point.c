@@ -4,12 +4,6 @@
 
 #include <string.h>
 
-/* Bind the only output, or pass the error on. */
-static int finish(struct rb_import *import, int err, struct rb_value *out)
-{
-    return err ? err : rb_import_bind(import, 0, out);
-}
-
 static int two(struct rb_import *import, struct rb_value **a, struct rb_value **b)
 {
     int err = rb_import_need(import, 0, a);
@@ -24,7 +18,7 @@ int rb_import_op_unary(struct rb_import *import)
 
     if (!err)
         err = rb_import_unary(import, import->op->op, x, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_binary(struct rb_import *import)
@@ -34,7 +28,7 @@ int rb_import_op_binary(struct rb_import *import)
 
     if (!err)
         err = rb_import_binary(import, import->op->op, a, b, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 /* The exponent may have a type of its own. */
@@ -47,7 +41,7 @@ int rb_import_op_pow(struct rb_import *import)
         err = rb_import_cast(import, b, a->type.dtype, &b);
     if (!err)
         err = rb_import_binary(import, RB_OP_POW, a, b, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_not(struct rb_import *import)
@@ -61,7 +55,7 @@ int rb_import_op_not(struct rb_import *import)
         err = rb_import_cast(import, x, RB_F32, &x);
     if (!err)
         err = rb_import_binary(import, RB_OP_EQUAL, x, rb_graph_scalar(import->graph, 0), &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 /* And is a product, Or a sum, of zeros and ones. */
@@ -94,7 +88,7 @@ int rb_import_op_or_equal(struct rb_import *import)
         err = rb_import_binary(import, RB_OP_EQUAL, a, b, &equal);
     if (!err)
         err = logic(import, RB_OP_ADD, beyond, equal, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_logic(struct rb_import *import)
@@ -104,7 +98,7 @@ int rb_import_op_logic(struct rb_import *import)
 
     if (!err)
         err = logic(import, import->op->op, a, b, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 /* The larger (GREATER) or smaller (LESS) of two. */
@@ -127,9 +121,11 @@ int rb_import_op_extreme(struct rb_import *import)
         if (!err)
             err = extreme(import, import->op->op, out, next, &out);
     }
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
+/* The bound is asked whether it is beyond x, and not x whether it is: a NaN then stays one, to be
+ * seen by the vote, and the gradient passes where x is the bound, as torch.clamp's does. */
 int rb_import_op_clip(struct rb_import *import)
 {
     struct rb_value *out = NULL, *low, *high;
@@ -138,10 +134,10 @@ int rb_import_op_clip(struct rb_import *import)
     low = rb_import_in(import, 1);
     high = rb_import_in(import, 2);
     if (!err && low)
-        err = extreme(import, RB_OP_GREATER, out, low, &out);
+        err = extreme(import, RB_OP_GREATER, low, out, &out);
     if (!err && high)
-        err = extreme(import, RB_OP_LESS, out, high, &out);
-    return finish(import, err, out);
+        err = extreme(import, RB_OP_LESS, high, out, &out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_gelu(struct rb_import *import)
@@ -159,7 +155,7 @@ int rb_import_op_gelu(struct rb_import *import)
         err = RB_IMPORT_NO(import, "approximate is neither none nor tanh");
     if (!err)
         err = rb_import_emit(import, RB_OP_GELU, 1, &x, 1, &attribute, NULL, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_where(struct rb_import *import)
@@ -171,7 +167,7 @@ int rb_import_op_where(struct rb_import *import)
         err = rb_import_need(import, i, &in[i]);
     if (!err)
         err = rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_cast(struct rb_import *import)
@@ -186,7 +182,7 @@ int rb_import_op_cast(struct rb_import *import)
         err = RB_IMPORT_NO(import, "cast to element type %lld", (long long)to);
     if (!err)
         err = rb_import_cast(import, x, (enum rb_dtype)to, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_identity(struct rb_import *import)
@@ -194,5 +190,5 @@ int rb_import_op_identity(struct rb_import *import)
     struct rb_value *x = NULL;
     int err = rb_import_need(import, 0, &x);
 
-    return finish(import, err, x);
+    return err ? err : rb_import_bind(import, 0, x);
 }

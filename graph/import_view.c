@@ -5,11 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static int finish(struct rb_import *import, int err, struct rb_value *out)
-{
-    return err ? err : rb_import_bind(import, 0, out);
-}
-
 /* Bound values of Reshape: 0 copies an axis, one -1 takes what is left. */
 static int resolve_shape(struct rb_import *import, const struct rb_tensor_type *x, bool allow_zero,
                          int64_t *dim, int rank)
@@ -66,7 +61,7 @@ int rb_import_op_reshape(struct rb_import *import)
     err = resolve_shape(import, &x->type, allow_zero, dim, rank);
     if (!err)
         err = rb_import_reshape(import, x, rank, dim, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_flatten(struct rb_import *import)
@@ -83,7 +78,7 @@ int rb_import_op_flatten(struct rb_import *import)
         dim[i >= axis] *= x->type.dim[i];
     if (!err)
         err = rb_import_reshape(import, x, 2, dim, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_squeeze(struct rb_import *import)
@@ -108,7 +103,7 @@ int rb_import_op_squeeze(struct rb_import *import)
         if (n ? !(drop >> i & 1u) : x->type.dim[i] != 1)
             dim[rank++] = x->type.dim[i];
     err = rb_import_reshape(import, x, rank, dim, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }
 
 int rb_import_op_unsqueeze(struct rb_import *import)
@@ -136,5 +131,5 @@ int rb_import_op_unsqueeze(struct rb_import *import)
     for (int i = 0; i < rank; i++)
         dim[i] = fresh >> i & 1u ? 1 : x->type.dim[from++];
     err = rb_import_reshape(import, x, rank, dim, &out);
-    return finish(import, err, out);
+    return err ? err : rb_import_bind(import, 0, out);
 }

@@ -186,9 +186,8 @@ int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options
     y = graph->outputs[0];
     if (!strcmp(type, "graph")) {
         find_targets(graph);
-        if (graph->targets && (err = make_targets(graph, options, why)))
-            return err;
-        return attach_graph(graph, y, why);
+        err = graph->targets ? make_targets(graph, options, why) : 0;
+        return err ? err : attach_graph(graph, y, why);
     }
     err = make_targets(graph, options, why);
     if (err)

@@ -3,8 +3,8 @@
  *
  * models_gpt, models_mlp, models_cnn > [writer] > protobuf
  *
- * Values are known by their names; a node is named after its first output.  Memory is the writer's.
- */
+ * Values are known by their names; a node is named after its first output.  All memory is the
+ * writer's. */
 #ifndef RB_GRAPH_MODELS_WRITER_H
 #define RB_GRAPH_MODELS_WRITER_H
 

@@ -3,8 +3,8 @@
  *
  * model.onnx > [onnx] (depth pre-scan, capped unpack) > [import] > graph
  *
- * protobuf-c recurses without a limit and can grow a small file 77-fold, so the wire format is walked
- * first (64 nested messages) and unpacked under a cap. */
+ * protobuf-c recurses without a limit and can grow a small file 77-fold, so the wire format is
+ * walked first (64 nested messages) and unpacked under a cap. */
 #ifndef RB_GRAPH_ONNX_H
 #define RB_GRAPH_ONNX_H
 
@@ -23,16 +23,16 @@ struct rb_onnx_info {
     int64_t ir_version, opset;
     const char *producer;
     int n_nodes, n_initializers;
-    const char *input;  /* the features' name */
+    const char *input;                /* the features' name */
     struct rb_tensor_type input_type; /* dim -1: symbolic or unknown */
-    int64_t fixed_batch; /* > 0: the model was exported for this batch only */
+    int64_t fixed_batch;              /* > 0: the model was exported for this batch only */
 };
 int rb_onnx_info(const struct rb_onnx *model, struct rb_onnx_info *ret_info, struct rb_why *why);
 
 struct rb_import_options {
-    int64_t batch;            /* bound to the symbolic first axis; 0: the model says it itself */
-    int64_t seq_len;          /* > 0: bound to a symbolic second axis of the input */
-    bool train;               /* BatchNormalization and Dropout act as in training */
+    int64_t batch;             /* bound to the symbolic first axis; 0: the model says it itself */
+    int64_t seq_len;           /* > 0: bound to a symbolic second axis of the input */
+    bool train;                /* BatchNormalization and Dropout act as in training */
     const char *const *freeze; /* globs over weight names */
     int n_freeze;
     const char *const *buffers; /* globs over weight names: never trained */

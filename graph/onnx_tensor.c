@@ -55,6 +55,10 @@ static int check_location(const char *location, struct rb_why *why)
 {
     char room[80];
 
+    for (const char *at = location; *at; at++)
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+            return rb_why_set(why, RB_EINVAL, "external data at '%s': control characters in a name",
+                              rb_onnx_quote(location, room));
     if (strchr(location, '/') || !strcmp(location, "..") || !strcmp(location, "."))
         return rb_why_set(why, RB_EINVAL,
                           "external data at '%s': only files right beside the model are read",

@@ -31,8 +31,7 @@ bool rb_shapes_same_but_ones(const struct rb_tensor_type *a, const struct rb_ten
 /* NumPy broadcasting of the first n_a and n_b axes; the result replaces `a`. */
 bool rb_shapes_broadcast_dims(int64_t *a, int *n_a, const int64_t *b, int n_b);
 
-/* ---- For the shape functions ------------------------------------------------------------------
- */
+/* ---- For the shape functions ---- */
 
 /* The type of input i, which the operator cannot do without; NULL (and a sentence) if absent. */
 const struct rb_tensor_type *rb_shapes_in(struct rb_shapes *shapes, int i);

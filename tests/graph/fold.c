@@ -89,6 +89,9 @@ static void floats(void **state)
     assert_true(isnan(
         *(const float *)run(graph, RB_OP_LOG, run(graph, RB_OP_NEG, x, NULL, NULL), NULL, NULL)
              ->data));
+    x = rb_graph_scalar(graph, NAN);
+    assert_true(isnan(*(const float *)run(graph, RB_OP_RELU, x, NULL, NULL)->data));
+    assert_true(isnan(*(const float *)run(graph, RB_OP_SIGN, x, NULL, NULL)->data));
     rb_graph_free(graph);
 }
 

@@ -287,6 +287,19 @@ static void large_numbers(void **state)
     expect_refusal(&w, 1, RB_EINVAL, "division of an integer by zero");
 }
 
+/* The numbers of the classes are a constant; a shape must not decide how much memory it takes. */
+static void countless_classes(void **state)
+{
+    struct rb_writer w;
+
+    rb_writer_init(&w, "test", 1);
+    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){1, INT64_C(1) << 43});
+    rb_writer_input(&w, "labels", RB_I64, 1, (int64_t[]){1});
+    rb_writer_node(&w, "SoftmaxCrossEntropyLoss", "y", "x", "labels", NULL);
+    rb_writer_output(&w, "y", 0, NULL);
+    expect_refusal(&w, 1, RB_EUNSUPPORTED, "8796093022208 classes; the most is 16777216");
+}
+
 static void hostile_names_in_messages(void **state)
 {
     struct rb_writer w;
@@ -379,6 +392,8 @@ static void external_data(void **state)
     assert_int_equal(import_external(&folder, "link", "4", &why), RB_EINVAL);
     assert_non_null(strstr(why.text, "symbolic link"));
     assert_int_equal(import_external(&folder, "none", "4", &why), RB_ENOTFOUND);
+    assert_int_equal(import_external(&folder, "\x1b[31m", "4", &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "'?[31m'"));
     assert_int_equal(rb_file_remove(folder.path, &why), 0);
 }
 
@@ -416,6 +431,7 @@ int main(void)
         cmocka_unit_test(hostile_shapes),
         cmocka_unit_test(hostile_initializers),
         cmocka_unit_test(large_numbers),
+        cmocka_unit_test(countless_classes),
         cmocka_unit_test(hostile_names_in_messages),
         cmocka_unit_test(external_data),
         cmocka_unit_test(files),

@@ -368,6 +368,23 @@ static void statistics(void **state)
     rb_buffer_done(&bytes);
 }
 
+/* A NaN is neither above nor below a bound, so what is clipped keeps it. */
+static void clip_keeps_nan(void **state)
+{
+    struct rb_writer w;
+
+    start(&w, 2, (int64_t[]){-1, 3});
+    rb_writer_node(&w, "Clip", "y", "x", rb_writer_constant_float(&w, "low", 0),
+                   rb_writer_constant_float(&w, "high", 6), NULL);
+    expect_text(&w, 2,
+                "input in:x : float32[2,3]\n"
+                "%3 = Greater(0, in:x) : bool[2,3]\n"
+                "%4 = Where(%3, 0, in:x) : float32[2,3]\n"
+                "%5 = Less(6, %4) : bool[2,3]\n"
+                "%6 = Where(%5, 6, %4) : float32[2,3]\n"
+                "output %6\n");
+}
+
 /* ---- A loss of its own ---- */
 
 static void own_loss(void **state)
@@ -477,6 +494,7 @@ int main(void)
         cmocka_unit_test(masks_are_buffers_and_fold),
         cmocka_unit_test(globs),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(clip_keeps_nan),
         cmocka_unit_test(own_loss),
         cmocka_unit_test(a_fixed_batch_must_match),
         cmocka_unit_test(a_symbolic_sequence_must_be_bound),
