@@ -41,17 +41,14 @@ struct compile {
 static void done(struct compile *compile)
 {
     rb_graph_free(compile->graph);
-    if (compile->train)
-        rb_source_close(compile->train);
-    if (compile->eval)
-        rb_source_close(compile->eval);
+    rb_source_close(compile->train);
+    rb_source_close(compile->eval);
     rb_onnx_close(compile->onnx);
     if (compile->model)
         rb__model__free_unpacked(compile->model, NULL);
 }
 
-/* ---- Opening -----------------------------------------------------------------------------------
- */
+/* ---- Opening ---- */
 
 static int check_complete(const Rb__Spec *spec, struct rb_why *why)
 {
@@ -114,8 +111,7 @@ static int open_all(struct compile *compile)
     return err;
 }
 
-/* ---- Graphs ------------------------------------------------------------------------------------
- */
+/* ---- Graphs ---- */
 
 static const char *data_key(bool train)
 {
@@ -185,13 +181,11 @@ static int add_program(struct compile *compile, int64_t batch, bool train)
     snprintf(name, sizeof(name), "%s b=%" PRId64, train ? "train" : "eval", batch);
     if (!err)
         err = rb_lower_program(graph, name, compile->model, compile->why);
-    if (graph)
-        rb_graph_free(graph);
+    rb_graph_free(graph);
     return err;
 }
 
-/* ---- Batch sizes -------------------------------------------------------------------------------
- */
+/* ---- Batch sizes ---- */
 
 /* From the job file alone: at least devices.max microbatches where the batch allows. */
 static int first_micro_batch(const struct compile *compile, int64_t *ret_micro_batch)
@@ -291,8 +285,7 @@ static int add_other_programs(struct compile *compile, int64_t batch)
     return err;
 }
 
-/* ---- The whole ---------------------------------------------------------------------------------
- */
+/* ---- The whole ---- */
 
 static int fill_job(struct compile *compile, int64_t micro_batch, const char *numeric_class)
 {

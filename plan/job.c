@@ -68,8 +68,7 @@ Rb__Source *rb_job_source(const Rb__SourceSpec *spec, const struct rb_source_inf
     return source;
 }
 
-/* ---- Digest ------------------------------------------------------------------------------------
- */
+/* ---- Digest ---- */
 
 static void add_globs(json_t *object, const char *key, char *const *globs, size_t n)
 {

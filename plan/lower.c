@@ -3,8 +3,7 @@
  * place.
  *
  * An instruction has the id of its node.  Autodiff appends behind the forward nodes, so a forward
- * node has one id in the graphs of every batch size; rb_lower_program holds the random ones to it.
- */
+ * node has one id in the graphs of every batch size; the random ones are held to it. */
 #include "plan/lower.h"
 
 #include "base/arena.h"
@@ -190,7 +189,9 @@ static int by_after(const void *a, const void *b)
 
     if (x->after != y->after)
         return x->after < y->after ? -1 : 1;
-    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    return (x->variable > y->variable) - (x->variable < y->variable);
 }
 
 /* Read right behind the instruction that makes them, so they need live no longer for it. */

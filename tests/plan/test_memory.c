@@ -73,8 +73,7 @@ static void reuse(void **state)
     assert_int_equal(lives[3].offset, 128);
 }
 
-/* ---- Whole programs: run them on stamps instead of numbers ------------------------------------
- */
+/* ---- Whole programs: run them on stamps instead of numbers ---- */
 
 struct stamps {
     const Rb__Program *program;
