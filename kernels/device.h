@@ -72,7 +72,7 @@ void rb_kernel_run(struct rb_kernel *kernel, const void *const *in, void *const 
                    const struct rb_key *key);
 void rb_kernel_free(struct rb_kernel *kernel);
 
-/* ---- Arithmetic on the flat state ------------------------------------------------
+/* ---- Arithmetic on the flat state ----
  *
  * Ranges of equal length `n`; exponents are powers of two: value = integer * 2^-exponent. */
 

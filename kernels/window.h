@@ -20,8 +20,7 @@ int rb_window_read(const struct rb_call *call, const struct rb_tensor_type *x,
                    const struct rb_tensor_type *w, const struct rb_tensor_type *y,
                    struct rb_window *ret_window, struct rb_why *why);
 
-/* Outputs [*ret_first, *ret_end) along `axis` whose element `k` of the kernel is inside the input.
- */
+/* Outputs [*ret_first, *ret_end) along `axis` whose kernel element `k` is inside the input. */
 void rb_window_range(const struct rb_window *window, int axis, int64_t k, int64_t *ret_first,
                      int64_t *ret_end);
 

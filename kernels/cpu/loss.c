@@ -17,8 +17,7 @@ static unsigned wanted_outputs(const struct rb_call *call)
     return wanted;
 }
 
-/* ---- Cross-entropy ----------------------------------------------------------------------------
- */
+/* ---- Cross-entropy ---- */
 
 struct cross_entropy {
     struct rb_kernel base;
@@ -247,8 +246,7 @@ int rb_cpu_cross_entropy_grad(struct rb_cpu *cpu, const struct rb_call *call,
     return cross_entropy_new(call, cross_entropy_grad_run, ret_kernel, why);
 }
 
-/* ---- Losses of single elements ----------------------------------------------------------------
- */
+/* ---- Losses of single elements ---- */
 
 struct simple {
     struct rb_kernel base;

@@ -123,8 +123,7 @@ static RB_INLINE float rb_sigmoidf(float x)
 }
 
 /* The normal distribution: Phi(-|x|) = e to the -x x / 2, times a polynomial in 1 / (1 + 0.3 |x|)
- * (Hastings' form).  Accurate to 1e-8 of 1, and far better in the left tail than 1 + erf would be.
- */
+ * (Hastings' form).  Accurate to 1e-8 of 1, and in the left tail far better than 1 + erf. */
 struct rb_normal {
     float phi, below; /* density and distribution */
 };

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* ---- Strided copies: transpose, expand, slice and its gradient --------------------------------
- */
+/* ---- Strided copies: transpose, expand, slice and its gradient ---- */
 
 enum { FROM, TO }; /* operands of the walk */
 enum { TILE = 16 };
@@ -248,8 +247,7 @@ int rb_cpu_slice_grad(struct rb_cpu *cpu, const struct rb_call *call, struct rb_
     return err;
 }
 
-/* ---- Concat and split -------------------------------------------------------------------------
- */
+/* ---- Concat and split ---- */
 
 struct runs {
     struct rb_kernel base;
@@ -333,8 +331,7 @@ int rb_cpu_split(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kerne
     return runs_new(call, &call->in[0], call->out, call->n_out, ret_kernel, why);
 }
 
-/* ---- Trilu ------------------------------------------------------------------------------------
- */
+/* ---- Trilu ---- */
 
 struct trilu {
     struct rb_kernel base;

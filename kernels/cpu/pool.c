@@ -52,8 +52,7 @@ static RB_INLINE struct piece piece_at(const struct rb_window *w, int64_t d, int
     };
 }
 
-/* Keep the better of two elements and its position, by masks: a branch here would be a coin toss.
- */
+/* Keep the better of two elements and its position, by masks: a branch would be a coin toss. */
 static RB_INLINE void keep_better(float *best, int32_t *at, float v, int32_t position)
 {
     int32_t better = -(int32_t)((v > *best) | ((v != v) & (*best == *best)));

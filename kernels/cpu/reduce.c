@@ -56,8 +56,7 @@ RB_CLONES static void divide_row(float *y, int64_t n, float by)
         y[i] /= by;
 }
 
-/* Rows that are kept: the axis above the row is reduced (`deep` rows, `step` apart), or deep is 1.
- */
+/* Rows that are kept: the axis above is reduced (`deep` rows, `step` apart), or deep is 1. */
 static void combine_rows(enum rb_op op, float *y, const float *x, int64_t deep, int64_t step,
                          int64_t n)
 {
