@@ -3,8 +3,7 @@
  *
  * protobuf-c > [reflect_field] > reflect_json, reflect_yaml, reflect_set
  *
- * Everything stored is malloc'ed, so that protobuf_c_message_free_unpacked(message, NULL) frees it.
- */
+ * Everything stored is malloc'ed: protobuf_c_message_free_unpacked(message, NULL) frees it. */
 #ifndef RB_PROTO_REFLECT_FIELD_H
 #define RB_PROTO_REFLECT_FIELD_H
 

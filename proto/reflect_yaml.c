@@ -12,7 +12,7 @@
 static int read_value(struct rb_yaml_reader *reader, ProtobufCMessage *message,
                       const ProtobufCFieldDescriptor *field);
 
-/* ---- Scalars */
+/* ---- Scalars ---- */
 
 static bool parse_real(const char *text, double *ret_x)
 {
@@ -78,7 +78,7 @@ static int put_scalar(struct rb_yaml_reader *reader, const ProtobufCFieldDescrip
     }
 }
 
-/* ---- Values */
+/* ---- Values ---- */
 
 /* The key at the current event; *ret_field is what it names. */
 static int read_key(struct rb_yaml_reader *reader, const ProtobufCMessage *message, bool *seen,

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every sentence begins with the key that it is about, so that its place in the file can be found.
- */
+/* Every sentence begins with the key that it is about: spec.c finds its place in the file by it. */
 #include "proto/spec.h"
 
 #include <math.h>
