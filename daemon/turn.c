@@ -268,7 +268,8 @@ unsigned rb_turn_failures(const struct rb_turn *turn, bool crash,
         if (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
             conf->state == RB__CONFIGURATION__STATE__RETIRED)
             break;
-        if (!conf->has_failed || crash != !strcmp(conf->cause, "crash"))
+        if (!conf->has_failed || crash != !strcmp(conf->cause, "crash") ||
+            (!crash && conf->from != turn->state.active))
             continue;
         if (!failures++)
             *ret_last = conf;

@@ -82,7 +82,8 @@ bool rb_turn_enough(const struct rb_turn *turn);
 /* "a:0" */
 const char *rb_turn_place(struct rb_turn *turn, const char *node, uint32_t device);
 
-/* Preparations, of recoveries or of all else, that failed since a configuration was last active. */
+/* Preparations, of recoveries or of all else, that failed since a configuration was last active.
+ * What failed beside a training that is parked now says nothing about a start. */
 unsigned rb_turn_failures(const struct rb_turn *turn, bool crash,
                           const Rb__Configuration **ret_last);
 

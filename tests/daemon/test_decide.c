@@ -260,6 +260,29 @@ static void pauses_and_goes_on(void **unused)
     world_end(&world);
 }
 
+/* Growing has failed often; what trained may be paused and go on all the same. */
+static void failed_growth_is_no_failed_start(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    running(&world, 4, 1, 1);
+    world.unready_one_in = 1;
+    world_wish(&world, JOB, world_want, 2);
+    world_rounds(&world, 200);
+    assert_true(world_state(&world, JOB)->newest > 4);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    world_wish(&world, JOB, world_pause, 1);
+    world_rounds(&world, 10);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    world.unready_one_in = 0;
+    world_wish(&world, JOB, world_pause, 0);
+    world_rounds(&world, 20);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    world_end(&world);
+}
+
 static void another_saver_when_the_first_dies(void **unused)
 {
     struct world world;
@@ -452,6 +475,7 @@ int main(void)
         cmocka_unit_test(too_many_restarts_fail),
         cmocka_unit_test(own_failure_fails_the_job),
         cmocka_unit_test(pauses_and_goes_on),
+        cmocka_unit_test(failed_growth_is_no_failed_start),
         cmocka_unit_test(another_saver_when_the_first_dies),
         cmocka_unit_test(too_few_survivors_park),
         cmocka_unit_test(drain_moves_through_both),
