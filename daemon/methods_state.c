@@ -45,6 +45,8 @@ static void fail(struct state_op *state, int err, const struct rb_why *why)
     struct rb_request *request = state->op.request;
     struct rb_why told = *why;
 
+    if (err == RB_ENOTFOUND) /* the job is there; its state is not, just now */
+        err = RB_EREFUSED;
     rb_why_add(&told, err, "job %s", state->name);
     state_free(&state->op);
     rb_request_fail(request, err, &told);
