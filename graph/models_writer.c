@@ -223,7 +223,7 @@ const char *rb_writer_constant_float(struct rb_writer *writer, const char *name,
     return constant(writer, name, RB_F32, 0, 1, &value, sizeof value);
 }
 
-const char *rb_writer_constant_true(struct rb_writer *writer, const char *name)
+static const char *constant_true(struct rb_writer *writer, const char *name)
 {
     return constant(writer, name, RB_BOOL, 0, 1, &(uint8_t){1}, 1);
 }
@@ -237,7 +237,7 @@ const char *rb_writer_dropout(struct rb_writer *writer, const char *output, cons
         return x;
     number =
         rb_writer_constant_float(writer, RB_WRITER_NAME(writer, "%s.ratio", output), (float)ratio);
-    mode = rb_writer_constant_true(writer, RB_WRITER_NAME(writer, "%s.training", output));
+    mode = constant_true(writer, RB_WRITER_NAME(writer, "%s.training", output));
     return rb_writer_node(writer, "Dropout", output, x, number, mode, NULL);
 }
 

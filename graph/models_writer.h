@@ -58,7 +58,6 @@ void rb_writer_ints(struct rb_writer *writer, const char *key, int n, const int6
 const char *rb_writer_constant_ints(struct rb_writer *writer, const char *name, int n,
                                     const int64_t *values);
 const char *rb_writer_constant_float(struct rb_writer *writer, const char *name, float value);
-const char *rb_writer_constant_true(struct rb_writer *writer, const char *name);
 
 /* x or Dropout(x): nothing is written for a ratio of 0. */
 const char *rb_writer_dropout(struct rb_writer *writer, const char *output, const char *x,

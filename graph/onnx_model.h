@@ -3,10 +3,10 @@
 #ifndef RB_GRAPH_ONNX_MODEL_H
 #define RB_GRAPH_ONNX_MODEL_H
 
-#include "graph/capped_alloc.h"
 #include "graph/names.h"
 #include "graph/onnx.h"
 #include "onnx.pb-c.h"
+#include "proto/capped_alloc.h"
 
 struct rb_onnx {
     int references; /* the opener's, and one for every graph that borrows initial contents */

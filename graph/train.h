@@ -22,8 +22,7 @@ struct rb_loss_options {
 int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options,
                    struct rb_why *why);
 
-/* Merge nodes that one kernel does better (MatMul + Add of a row: a bias), drop what nobody reads.
- */
+/* Merge nodes that one kernel does better (MatMul + Add of a row); drop what nobody reads. */
 int rb_fuse(struct rb_graph *graph, struct rb_why *why);
 
 /* Append the gradient of the loss with respect to every weight that is not frozen; fill

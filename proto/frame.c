@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proto/frame.h"
 
+#include "proto/capped_alloc.h"
+
 #include <inttypes.h>
-#include <malloc.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const uint8_t magic[4] = {'R', 'B', 'F', '1'};
@@ -36,40 +36,10 @@ void rb_frame_put(struct rb_buffer *out, enum rb_frame_type type, const Protobuf
     out->data[out->size] = '\0';
 }
 
-/* protobuf-c asks for up to a hundred bytes for two on the wire; what it may have at once is
- * bounded here.  Memory is malloc's, so that the default allocator frees it. */
-struct budget {
-    size_t left;
-};
-
-static void *budget_alloc(void *data, size_t size)
+/* protobuf-c asks for up to a hundred bytes for two on the wire: what it may have at once. */
+static uint64_t memory_for(uint64_t payload)
 {
-    struct budget *budget = data;
-    void *memory;
-    size_t got;
-
-    if (size > budget->left)
-        return NULL;
-    memory = malloc(size ? size : 1);
-    if (!memory)
-        return NULL;
-    got = malloc_usable_size(memory);
-    budget->left -= got < budget->left ? got : budget->left;
-    return memory;
-}
-
-static void budget_free(void *data, void *memory)
-{
-    struct budget *budget = data;
-
-    if (memory)
-        budget->left += malloc_usable_size(memory);
-    free(memory);
-}
-
-static size_t budget_for(size_t payload)
-{
-    size_t overhead = 65536 + 32 * payload;
+    uint64_t overhead = 65536 + 32 * payload;
 
     return payload + (overhead < RB_FRAME_LIMIT ? overhead : RB_FRAME_LIMIT);
 }
@@ -79,8 +49,7 @@ int rb_frame_take(struct rb_buffer *in, enum rb_frame_type type,
                   struct rb_why *why)
 {
     const uint8_t *bytes = (const uint8_t *)in->data;
-    struct budget budget;
-    ProtobufCAllocator allocator = {budget_alloc, budget_free, &budget};
+    struct rb_capped_alloc capped;
     ProtobufCMessage *message;
     uint64_t size;
 
@@ -99,9 +68,9 @@ int rb_frame_take(struct rb_buffer *in, enum rb_frame_type type,
                           size, RB_FRAME_LIMIT);
     if (in->size - RB_FRAME_HEADER < size)
         return RB_EAGAIN;
-    budget.left = budget_for((size_t)size);
-    message =
-        protobuf_c_message_unpack(descriptor, &allocator, (size_t)size, bytes + RB_FRAME_HEADER);
+    rb_capped_alloc_init(&capped, memory_for(size));
+    message = protobuf_c_message_unpack(descriptor, &capped.protobuf, (size_t)size,
+                                        bytes + RB_FRAME_HEADER);
     if (!message)
         return rb_why_set(why, RB_EINVAL, "a frame that does not hold a whole %s",
                           descriptor->short_name);
