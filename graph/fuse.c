@@ -255,41 +255,6 @@ static void fuse_layer_norm(struct fuse *fuse, struct rb_node *node)
     }
 }
 
-/* Drop nodes that nobody reads, and number those that stay. */
-static void sweep(struct fuse *fuse)
-{
-    struct rb_graph *graph = fuse->graph;
-    bool *live = RB_ARENA_NEW(&graph->arena, bool, graph->n_values);
-    bool *keep = RB_ARENA_NEW(&graph->arena, bool, graph->n_nodes);
-    struct rb_value *const roots[] = {graph->loss, graph->count, graph->correct};
-    int n = 0;
-
-    for (size_t i = 0; i < RB_COUNT(roots); i++)
-        if (roots[i])
-            live[roots[i]->id] = true;
-    for (int i = 0; i < graph->n_outputs; i++)
-        live[graph->outputs[i]->id] = true;
-    for (int i = 0; i < graph->n_values; i++)
-        if (graph->values[i]->update)
-            live[graph->values[i]->update->id] = true;
-    for (int i = graph->n_nodes - 1; i >= 0; i--) {
-        const struct rb_node *node = graph->nodes[i];
-
-        for (int j = 0; j < node->n_out; j++)
-            keep[i] |= node->out[j] && live[node->out[j]->id];
-        for (int j = 0; keep[i] && j < node->n_in; j++)
-            if (node->in[j])
-                live[node->in[j]->id] = true;
-    }
-    for (int i = 0; i < graph->n_nodes; i++)
-        if (keep[i]) {
-            graph->nodes[n] = graph->nodes[i];
-            graph->nodes[n]->id = n;
-            n++;
-        }
-    graph->n_nodes = n;
-}
-
 int rb_fuse(struct rb_graph *graph, struct rb_why *why)
 {
     static void (*const rewrites[])(struct fuse *, struct rb_node *) = {fuse_gelu, fuse_layer_norm,
@@ -302,7 +267,7 @@ int rb_fuse(struct rb_graph *graph, struct rb_why *why)
         count_uses(&fuse);
         for (int j = 0; j < graph->n_nodes; j++)
             rewrites[i](&fuse, graph->nodes[j]);
-        sweep(&fuse);
+        rb_graph_sweep(graph, RB_ARENA_NEW(&graph->arena, bool, graph->n_values));
     }
     return 0;
 }

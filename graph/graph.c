@@ -140,6 +140,52 @@ int rb_graph_node(struct rb_graph *graph, enum rb_op op, const char *name, int n
     return 0;
 }
 
+static void mark(const struct rb_value *value, bool *live)
+{
+    if (value)
+        live[value->id] = true;
+}
+
+static bool makes_live(const struct rb_node *node, const bool *live)
+{
+    for (int i = 0; i < node->n_out; i++)
+        if (node->out[i] && live[node->out[i]->id])
+            return true;
+    return false;
+}
+
+void rb_graph_sweep(struct rb_graph *graph, bool *ret_live)
+{
+    int kept = 0;
+
+    mark(graph->loss, ret_live);
+    mark(graph->count, ret_live);
+    mark(graph->correct, ret_live);
+    for (int i = 0; i < graph->n_outputs; i++)
+        mark(graph->outputs[i], ret_live);
+    for (int i = 0; i < graph->n_values; i++)
+        mark(graph->values[i]->update, ret_live);
+    for (int i = graph->n_nodes - 1; i >= 0; i--) {
+        const struct rb_node *node = graph->nodes[i];
+
+        if (!makes_live(node, ret_live))
+            continue;
+        for (int j = 0; j < node->n_in; j++)
+            mark(node->in[j], ret_live);
+        for (int j = 0; j < node->n_out; j++)
+            mark(node->out[j], ret_live);
+    }
+    for (int i = 0; i < graph->n_nodes; i++) {
+        struct rb_node *node = graph->nodes[i];
+
+        if (!makes_live(node, ret_live))
+            continue;
+        node->id = kept;
+        graph->nodes[kept++] = node;
+    }
+    graph->n_nodes = kept;
+}
+
 struct rb_value *rb_graph_int64s(struct rb_graph *graph, const char *name, const int64_t *data,
                                  int n)
 {

@@ -108,6 +108,11 @@ struct rb_value *rb_graph_int64s(struct rb_graph *graph, const char *name, const
                                  int n);
 struct rb_value *rb_graph_scalar(struct rb_graph *graph, float x);
 
+/* Drop the nodes that no output, loss or statistic depends on, and number the others anew.
+ *
+ * ret_live: by value, all false; becomes true for what the nodes that stay read and make. */
+void rb_graph_sweep(struct rb_graph *graph, bool *ret_live);
+
 /* One attribute, copied into the arena by rb_graph_node. */
 struct rb_graph_attribute rb_attr_ints(const char *key, const int64_t *ints, int n);
 struct rb_graph_attribute rb_attr_float(const char *key, const float *value);

@@ -40,43 +40,6 @@ static void find_buffers(struct rb_graph *graph)
     free(reached);
 }
 
-/* Mark what outputs and statistics need; drop the other nodes. */
-static void drop_unread(struct rb_graph *graph, bool *read)
-{
-    int kept = 0;
-
-    for (int i = 0; i < graph->n_outputs; i++)
-        read[graph->outputs[i]->id] = true;
-    for (int i = 0; i < graph->n_values; i++)
-        if (graph->values[i]->update)
-            read[graph->values[i]->update->id] = true;
-    for (int i = graph->n_nodes - 1; i >= 0; i--) {
-        const struct rb_node *node = graph->nodes[i];
-        bool used = false;
-
-        for (int j = 0; j < node->n_out; j++)
-            used |= node->out[j] && read[node->out[j]->id];
-        for (int j = 0; used && j < node->n_in; j++)
-            if (node->in[j])
-                read[node->in[j]->id] = true;
-        for (int j = 0; used && j < node->n_out; j++)
-            if (node->out[j])
-                read[node->out[j]->id] = true;
-    }
-    for (int i = 0; i < graph->n_nodes; i++) {
-        struct rb_node *node = graph->nodes[i];
-        bool used = false;
-
-        for (int j = 0; j < node->n_out; j++)
-            used |= node->out[j] && read[node->out[j]->id];
-        if (!used)
-            continue;
-        node->id = kept;
-        graph->nodes[kept++] = node;
-    }
-    graph->n_nodes = kept;
-}
-
 /* Inputs, weights and float buffers are the model's own and stay; integers that only told import
  * something (a shape, axes) go with the other values that nobody reads. */
 static void drop_values(struct rb_graph *graph, const bool *read)
@@ -142,7 +105,7 @@ int rb_import_tidy(struct rb_graph *graph, struct rb_why *why)
     if (err)
         return err;
     read = rb_alloc(sizeof *read * (size_t)graph->n_values);
-    drop_unread(graph, read);
+    rb_graph_sweep(graph, read);
     drop_values(graph, read);
     free(read);
     return check_nodes(graph, why);

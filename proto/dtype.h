@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types; the numbers are ONNX's TensorProto.DataType. */
+/* Element types and tensor types; the numbers are ONNX's TensorProto.DataType.
+ *
+ * safetensors, data, graph, plan, kernels > [dtype] */
 #ifndef RB_PROTO_DTYPE_H
 #define RB_PROTO_DTYPE_H
 
