@@ -124,6 +124,9 @@ static void obey(struct rb_control *control, Rb__ToWorker *message)
 
     if (message->settings)
         rb_mailbox_settings(mailbox, message->settings);
+    if (!message->configure && !message->go && !message->abandon && !message->save &&
+        !message->leave)
+        return; /* settings are facts, no orders: of any leader */
     if (!rb_mailbox_fence(mailbox, message->fence)) {
         rb_log(RB_LOG_WARN, "refused an order of an older leader (fence %llu)",
                (unsigned long long)message->fence);

@@ -32,7 +32,7 @@ struct rb_model {
     struct rb_device *device;
     struct rb_source *train, *eval; /* eval: NULL where there is none */
     struct rb_state state;
-    void *arena, *constants; /* of all programs */
+    void *arena, *constants;                /* of all programs */
     struct rb_runner *runners;              /* by index in message->programs */
     uint32_t microbatches;                  /* of a step */
     struct rb_runner *runner, *last_runner; /* of a microbatch, and of the last one */

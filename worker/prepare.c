@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "worker/configuration.h"
 #include "worker/model.h"
+#include "worker/tell.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,27 +22,6 @@ struct rb_preparer {
     pthread_t thread;
     struct rb_model *model; /* NULL before the first configuration */
 };
-
-static void report_ready(struct rb_preparer *preparer, uint32_t number)
-{
-    Rb__FromWorker message = RB__FROM_WORKER__INIT;
-    Rb__Ready ready = RB__READY__INIT;
-
-    ready.number = number;
-    message.ready = &ready;
-    rb_reports_post(preparer->reports, &message);
-}
-
-static void report_unready(struct rb_preparer *preparer, uint32_t number, char *reason)
-{
-    Rb__FromWorker message = RB__FROM_WORKER__INIT;
-    Rb__Unready unready = RB__UNREADY__INIT;
-
-    unready.number = number;
-    unready.reason = reason;
-    message.unready = &unready;
-    rb_reports_post(preparer->reports, &message);
-}
 
 static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, struct rb_why *why)
 {
@@ -86,11 +66,11 @@ static void serve(struct rb_preparer *preparer, const Rb__Configure *order)
         rb_log(RB_LOG_INFO, "configuration %u is not wanted any more", order->number);
     } else if (err) {
         rb_log(RB_LOG_WARN, "configuration %u: %s", order->number, why.text);
-        report_unready(preparer, order->number, why.text);
+        rb_tell_unready(preparer->reports, order->number, why.text);
     } else if (rb_mailbox_prepared(preparer->mailbox, configuration)) {
         rb_log(RB_LOG_INFO, "configuration %u is ready: rank %u of %zu", order->number, order->rank,
                order->n_members);
-        report_ready(preparer, order->number);
+        rb_tell_ready(preparer->reports, order->number);
     } else {
         rb_configuration_free(configuration);
     }

@@ -6,8 +6,9 @@
 #include "base/log.h"
 #include "worker/evaluate.h"
 #include "worker/opening.h"
-#include "worker/saver.h"
+#include "worker/saves.h"
 #include "worker/step.h"
+#include "worker/tell.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,13 +18,12 @@
 enum phase { IDLE, OPENING, TRAINING, FROZEN, LEFT, DONE, FAILED, LEAVING, ENDED };
 
 struct train {
-    const struct rb_worker_options *options;
     struct rb_mailbox *mailbox;
     struct rb_reports *reports;
     struct rb_control *control;
     const atomic_bool *stop;
-    struct rb_model *model;           /* NULL before the first configuration */
-    struct rb_saver *saver;           /* likewise */
+    struct rb_model *model; /* NULL before the first configuration */
+    struct rb_saves saves;
     struct rb_configuration *active;  /* opened, or being opened */
     struct rb_configuration *retired; /* before it: kept until the first commit of `active`, so that
                                          nobody misses the end of its last vote */
@@ -56,70 +56,6 @@ static void leave_groups(struct train *train)
     rb_configuration_free(RB_TAKE(train->retired));
 }
 
-/* ---- Reports --------------------------------------------------------------------------------*/
-
-static void report_flipped(struct train *train, uint64_t bytes)
-{
-    Rb__FromWorker message = RB__FROM_WORKER__INIT;
-    Rb__Flipped flipped = RB__FLIPPED__INIT;
-
-    flipped.number = train->active->number;
-    flipped.level = level_of(train);
-    flipped.time = rb_clock_unix_ms();
-    flipped.bytes_moved = bytes;
-    flipped.rank = train->active->rank;
-    message.flipped = &flipped;
-    rb_reports_post(train->reports, &message);
-}
-
-static void report_frozen(struct train *train, char *reason)
-{
-    const struct rb_configuration *active = train->active;
-    RB_CLEANUP(rb_freep) uint32_t *lost = rb_alloc(active->size * sizeof *lost);
-    Rb__FromWorker message = RB__FROM_WORKER__INIT;
-    Rb__Frozen frozen = RB__FROZEN__INIT;
-
-    for (uint32_t r = 0; r < active->size; r++)
-        if (r != active->rank && rb_coll_lost(active->coll, (int)r))
-            lost[frozen.n_lost++] = r;
-    frozen.number = active->number;
-    frozen.level = level_of(train);
-    frozen.reason = reason;
-    frozen.lost = lost;
-    message.frozen = &frozen;
-    rb_reports_post(train->reports, &message);
-}
-
-static void report_row(struct train *train, const struct rb_step_result *result,
-                       const struct rb_evaluation *evaluation, uint64_t started)
-{
-    const Rb__Model *model = train->model->message;
-    uint64_t batch = (uint64_t)model->global_batch;
-    Rb__Row row = RB__ROW__INIT;
-
-    row.step = level_of(train);
-    row.time = rb_clock_unix_ms();
-    row.loss =
-        result->decision.count > 0 ? result->decision.loss / (double)result->decision.count : 0;
-    row.grad_norm = result->grad_norm;
-    row.lr = result->lr;
-    row.step_ms = (double)(rb_clock_ns() - started) / 1e6;
-    row.devices = train->active->size;
-    row.configuration = train->active->number;
-    row.first_sample = (uint64_t)(row.step - 1) * batch;
-    row.samples = (uint32_t)batch;
-    row.has_skipped = row.skipped = result->decision.verdict == RB_VOTE_SKIP;
-    row.has_redone = result->redone != 0;
-    row.redone = result->redone;
-    if (evaluation) {
-        row.has_eval_loss = 1;
-        row.eval_loss = evaluation->loss;
-        row.has_eval_accuracy = evaluation->counted;
-        row.eval_accuracy = evaluation->accuracy;
-    }
-    rb_reports_row(train->reports, train->active->rank, &row);
-}
-
 /* ---- Ways out -------------------------------------------------------------------------------*/
 
 static bool is_data_error(int err)
@@ -127,15 +63,10 @@ static bool is_data_error(int err)
     return err == RB_EINVAL || err == RB_ENOTFOUND || err == RB_EREFUSED || err == RB_EUNSUPPORTED;
 }
 
-static enum phase fail(struct train *train, int err, char *reason)
+static enum phase fail(struct train *train, int err, const char *reason)
 {
-    Rb__FromWorker message = RB__FROM_WORKER__INIT;
-    Rb__Failed failed = RB__FAILED__INIT;
-
     rb_log(RB_LOG_ERROR, "%s", reason);
-    failed.reason = reason;
-    message.failed = &failed;
-    rb_reports_post(train->reports, &message);
+    rb_tell_failed(train->reports, reason);
     train->code = is_data_error(err) ? RB_EXIT_DATA : RB_EXIT_INTERNAL;
     return FAILED;
 }
@@ -149,90 +80,12 @@ static enum phase interrupted(struct train *train, int err, struct rb_why *why)
         return LEAVING;
     if (err == RB_EPEER || err == RB_ECANCELED) {
         rb_log(RB_LOG_WARN, "frozen at level %" PRId64 ": %s", level_of(train), why->text);
-        report_frozen(train, why->text);
+        rb_tell_frozen(train->reports, train->active, level_of(train), why->text);
     } else {
         phase = fail(train, err, why->text);
     }
     leave_groups(train);
     return phase;
-}
-
-/* ---- Saving ---------------------------------------------------------------------------------*/
-
-static void kick(void *owner)
-{
-    struct train *train = owner;
-
-    rb_mailbox_kick(train->mailbox);
-}
-
-static bool can_save(void *owner)
-{
-    struct train *train = owner;
-
-    return !train->saver || rb_saver_idle(train->saver);
-}
-
-static void refuse_save(struct train *train, const struct rb_save_order *order)
-{
-    struct rb_saved saved = {
-        .request = order->request,
-        .step = -1,
-        .folder = order->folder,
-        .error = (char *)"this worker has no state yet",
-    };
-
-    rb_saved_post(&saved, train->reports);
-}
-
-/* What the agent asked for, as soon as the saver has time. */
-static void serve_saves(struct train *train)
-{
-    struct rb_save_order order;
-
-    while (can_save(train) && rb_mailbox_take_save(train->mailbox, &order)) {
-        struct rb_save save = {
-            .request = order.request,
-            .folder = order.folder,
-            .export_only = order.export_only,
-        };
-
-        if (!train->saver || level_of(train) < 0)
-            refuse_save(train, &order);
-        else
-            rb_saver_start(train->saver, &save);
-        free(order.folder);
-    }
-}
-
-/* Rank 0 writes the checkpoint of every so many steps; a slow disk holds the training back rather
- * than leave one out. */
-static void save_periodically(struct train *train)
-{
-    struct rb_settings settings;
-
-    rb_mailbox_copy_settings(train->mailbox, &settings);
-    if (train->active->rank == 0 && settings.checkpoint_path && settings.checkpoint_every > 0 &&
-        level_of(train) % settings.checkpoint_every == 0) {
-        struct rb_save save = {
-            .folder = settings.checkpoint_path,
-            .prune = true,
-            .keep = settings.checkpoint_keep,
-        };
-
-        rb_saver_wait(train->saver);
-        rb_saver_start(train->saver, &save);
-    }
-    rb_settings_done(&settings);
-}
-
-static void save_now(struct train *train, const char *folder, struct rb_saved *ret_saved)
-{
-    struct rb_save save = {.folder = folder};
-
-    rb_saver_wait(train->saver);
-    rb_save_run(train->model->message, &train->model->state, &save, train->options->job,
-                train->options->worker, ret_saved);
 }
 
 /* ---- Waiting: IDLE, FROZEN, LEFT, DONE --------------------------------------------------------*/
@@ -243,14 +96,14 @@ static enum phase wait_for_orders(struct train *train, enum phase phase)
     for (;;) {
         if (train->next)
             return OPENING; /* told to go while it trained */
-        switch (rb_mailbox_wait(train->mailbox, can_save, train)) {
+        switch (rb_mailbox_wait(train->mailbox, rb_saves_idle, &train->saves)) {
         case RB_EVENT_LEAVE:
             return LEAVING;
         case RB_EVENT_OPEN:
             train->next = rb_mailbox_take(train->mailbox);
             break;
         case RB_EVENT_SAVE:
-            serve_saves(train);
+            rb_saves_serve(&train->saves);
             break;
         }
     }
@@ -273,15 +126,6 @@ static enum phase left(struct train *train)
 
 /* ---- Opening --------------------------------------------------------------------------------*/
 
-static int start_saver(struct train *train, struct rb_why *why)
-{
-    if (train->saver)
-        return 0;
-    train->model = rb_mailbox_model(train->mailbox);
-    return rb_saver_open(train->model, train->options->job, train->options->worker, train->reports,
-                         kick, train, &train->saver, why);
-}
-
 static enum phase opening(struct train *train)
 {
     struct rb_why why = {0};
@@ -293,9 +137,10 @@ static enum phase opening(struct train *train)
     train->retired = RB_TAKE(train->active);
     train->active = RB_TAKE(train->next);
     rb_mailbox_enter(train->mailbox, train->active, true);
-    err = start_saver(train, &why);
+    train->model = rb_mailbox_model(train->mailbox);
+    err = rb_saves_open(&train->saves, train->model, &why);
     if (!err) {
-        rb_saver_wait_copied(train->saver);
+        rb_saves_wait_copied(&train->saves);
         err = rb_opening_run(train->model, train->active, &bytes, &why);
     }
     if (err)
@@ -303,7 +148,7 @@ static enum phase opening(struct train *train)
     rb_mailbox_enter(train->mailbox, train->active, false);
     train->number = train->active->number;
     stand(train, TRAINING);
-    report_flipped(train, bytes);
+    rb_tell_flipped(train->reports, train->active, level_of(train), bytes);
     rb_log(RB_LOG_INFO,
            "configuration %u: rank %u of %u, level %" PRId64 ", %" PRIu64 " bytes moved",
            train->number, train->active->rank, train->active->size, level_of(train), bytes);
@@ -323,7 +168,7 @@ static void wait_copied(void *owner)
 {
     struct train *train = owner;
 
-    rb_saver_wait_copied(train->saver);
+    rb_saves_wait_copied(&train->saves);
 }
 
 static bool evaluates_now(const struct train *train)
@@ -368,11 +213,12 @@ static enum phase after_step(struct train *train, const struct rb_step_result *r
     rb_configuration_free(RB_TAKE(train->retired));
     if (evaluated)
         err = rb_evaluate(train->model, train->active, train->stop, &evaluation, &why);
-    report_row(train, result, evaluated && !err ? &evaluation : NULL, started);
+    rb_tell_row(train->reports, train->active, train->model, result,
+                evaluated && !err ? &evaluation : NULL, (double)(rb_clock_ns() - started) / 1e6);
     stand(train, TRAINING);
     if (err)
         return interrupted(train, err, &why);
-    save_periodically(train);
+    rb_saves_periodically(&train->saves, train->active->rank);
     if (gives_up(train))
         return give_up(train);
     if (level_of(train) >= train->model->message->steps)
@@ -400,7 +246,7 @@ static enum phase training(struct train *train)
         struct rb_why why = {0};
         int err;
 
-        serve_saves(train);
+        rb_saves_serve(&train->saves);
         err = rb_step_run(&step, &result, &why);
         phase = err ? interrupted(train, err, &why) : after_step(train, &result, started);
     }
@@ -412,25 +258,19 @@ static enum phase training(struct train *train)
 /* The last step is behind us: rank 0 saves, all linger for those who are slower. */
 static enum phase done(struct train *train)
 {
-    Rb__FromWorker message = RB__FROM_WORKER__INIT;
-    Rb__Done body = RB__DONE__INIT;
     struct rb_settings settings;
-    struct rb_saved saved = {0};
-    Rb__Saved final;
+    struct rb_saved final = {0};
+    bool saves;
 
     rb_configuration_free(RB_TAKE(train->next));
     rb_mailbox_copy_settings(train->mailbox, &settings);
-    body.level = level_of(train);
-    if (train->active && train->active->rank == 0 && settings.final_folder) {
-        save_now(train, settings.final_folder, &saved);
-        rb_saved_message(&saved, &final);
-        body.final = &final;
-        if (saved.error)
-            rb_log(RB_LOG_ERROR, "%s", saved.error);
-    }
-    message.done = &body;
-    rb_reports_post(train->reports, &message);
-    rb_saved_done(&saved);
+    saves = train->active->rank == 0 && settings.final_folder;
+    if (saves)
+        rb_saves_now(&train->saves, settings.final_folder, &final);
+    if (final.error)
+        rb_log(RB_LOG_ERROR, "%s", final.error);
+    rb_tell_done(train->reports, level_of(train), saves ? &final : NULL);
+    rb_saved_done(&final);
     rb_settings_done(&settings);
     return wait_for_orders(train, DONE);
 }
@@ -445,16 +285,14 @@ static enum phase failed(struct train *train)
 
 static enum phase leaving(struct train *train)
 {
-    struct rb_saved saved = {.step = -1};
     const char *folder = rb_mailbox_leave_folder(train->mailbox, &train->code);
+    struct rb_saved saved;
 
-    if (folder && level_of(train) >= 0) {
-        save_now(train, folder, &saved);
+    if (folder) {
+        rb_saves_now(&train->saves, folder, &saved);
         rb_saved_post(&saved, train->reports);
-    } else if (folder) {
-        refuse_save(train, &(struct rb_save_order){.folder = (char *)folder});
+        rb_saved_done(&saved);
     }
-    rb_saved_done(&saved);
     return ENDED;
 }
 
@@ -466,16 +304,16 @@ int rb_train_run(const struct rb_worker_options *options, struct rb_mailbox *mai
         [LEFT] = left, [DONE] = done,       [FAILED] = failed,     [LEAVING] = leaving,
     };
     struct train train = {
-        .options = options,
         .mailbox = mailbox,
         .reports = reports,
         .control = control,
         .stop = rb_mailbox_stop(mailbox),
+        .saves = {.options = options, .mailbox = mailbox, .reports = reports},
     };
 
     for (enum phase phase = IDLE; phase != ENDED;)
         phase = run[phase](&train);
-    rb_saver_close(train.saver);
+    rb_saves_close(&train.saves);
     leave_groups(&train);
     rb_configuration_free(train.next);
     return train.code;

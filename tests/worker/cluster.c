@@ -259,8 +259,12 @@ void cluster_until(struct cluster *cluster, bool (*condition)(struct cluster *, 
     }
 }
 
+/* A run that is over has every step it ever will. */
 static bool has_step(struct cluster *cluster, int64_t step)
 {
+    for (int i = 0; i < cluster->n_members; i++)
+        if (cluster->workers[cluster->members[i]].done)
+            return true;
     return cluster->n_rows > step;
 }
 

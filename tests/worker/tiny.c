@@ -423,28 +423,42 @@ static void write_npy(const char *folder, const char *name, const char *descr, c
     rb_buffer_done(&out);
 }
 
+struct points {
+    int64_t samples, inputs, classes;
+    const char *shape;
+    double bad_feature;
+    bool no_targets;
+};
+
 /* Points around one centre a class. */
-static void write_data(const char *folder, const char *prefix, int64_t samples, uint64_t seed,
-                       const struct tiny_options *options)
+static void write_data(const char *folder, const char *prefix, const struct points *how,
+                       uint64_t seed)
 {
-    RB_CLEANUP(rb_freep) float *x = rb_alloc((size_t)samples * TINY_INPUTS * sizeof *x);
-    RB_CLEANUP(rb_freep) int64_t *y = rb_alloc((size_t)samples * sizeof *y);
+    RB_CLEANUP(rb_freep) float *x = rb_alloc((size_t)(how->samples * how->inputs) * sizeof *x);
+    RB_CLEANUP(rb_freep) int64_t *y = rb_alloc((size_t)how->samples * sizeof *y);
     RB_CLEANUP(rb_freep) char *features = rb_format("%sfeatures.npy", prefix);
     RB_CLEANUP(rb_freep) char *targets = rb_format("%stargets.npy", prefix);
-    RB_CLEANUP(rb_freep) char *rows = rb_format("(%lld, %d)", (long long)samples, TINY_INPUTS);
-    RB_CLEANUP(rb_freep) char *row = rb_format("(%lld,)", (long long)samples);
+    RB_CLEANUP(rb_freep) char *rows = rb_format("(%lld, %s)", (long long)how->samples, how->shape);
+    RB_CLEANUP(rb_freep) char *row = rb_format("(%lld,)", (long long)how->samples);
 
-    for (int64_t i = 0; i < samples; i++) {
-        y[i] = options->no_targets ? -100 : (int64_t)(draw(&seed) % TINY_CLASSES);
-        for (int k = 0; k < TINY_INPUTS; k++)
-            x[i * TINY_INPUTS + k] = (float)(draw(&seed) % 1000) / 500.0f - 1.0f +
-                                     (k % TINY_CLASSES == (int)y[i] ? 1.0f : 0.0f);
+    for (int64_t i = 0; i < how->samples; i++) {
+        y[i] = how->no_targets ? -100 : (int64_t)(draw(&seed) % (uint32_t)how->classes);
+        for (int64_t k = 0; k < how->inputs; k++)
+            x[i * how->inputs + k] = (float)(draw(&seed) % 1000) / 500.0f - 1.0f +
+                                     (k % how->classes == y[i] ? 1.0f : 0.0f);
+        if (how->bad_feature != 0)
+            x[i * how->inputs] = (float)how->bad_feature;
     }
-    if (options->bad_feature != 0)
-        for (int64_t i = 0; i < samples; i++)
-            x[i * TINY_INPUTS] = (float)options->bad_feature;
-    write_npy(folder, features, "<f4", rows, x, (size_t)samples * TINY_INPUTS * sizeof *x);
-    write_npy(folder, targets, "<i8", row, y, (size_t)samples * sizeof *y);
+    write_npy(folder, features, "<f4", rows, x, (size_t)(how->samples * how->inputs) * sizeof *x);
+    write_npy(folder, targets, "<i8", row, y, (size_t)how->samples * sizeof *y);
+}
+
+void tiny_write_data(const char *folder, const char *prefix, int64_t samples, int64_t inputs,
+                     const char *shape, int64_t classes, uint64_t seed)
+{
+    struct points how = {samples, inputs, classes, shape, 0, false};
+
+    write_data(folder, prefix, &how, seed);
 }
 
 static void write_weights(const char *folder, const Rb__Model *model)
@@ -479,7 +493,7 @@ static void write_weights(const char *folder, const Rb__Model *model)
     free(w);
 }
 
-static void write_message(const char *folder, const char *name, const ProtobufCMessage *message)
+void tiny_write_message(const char *folder, const char *name, const ProtobufCMessage *message)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
     size_t size = protobuf_c_message_get_packed_size(message);
@@ -492,17 +506,26 @@ static void write_message(const char *folder, const char *name, const ProtobufCM
 void tiny_write(const char *folder, const struct tiny_options *options, uint32_t ranks)
 {
     Rb__Model *model = tiny_model(folder, options);
+    struct points how = {
+        .samples = options->samples,
+        .inputs = TINY_INPUTS,
+        .classes = TINY_CLASSES,
+        .shape = "8",
+        .bad_feature = options->bad_feature,
+        .no_targets = options->no_targets,
+    };
 
-    write_data(folder, "", options->samples, 1, options);
+    write_data(folder, "", &how, 1);
+    how.samples = options->eval_samples;
     if (options->eval_samples)
-        write_data(folder, "eval-", options->eval_samples, 2, options);
+        write_data(folder, "eval-", &how, 2);
     write_weights(folder, model);
-    write_message(folder, "model", &model->base);
+    tiny_write_message(folder, "model", &model->base);
     for (uint32_t r = 1; r <= ranks; r++) {
         Rb__Plan *plan = tiny_plan(model, r);
         RB_CLEANUP(rb_freep) char *name = rb_format("plan.%u", r);
 
-        write_message(folder, name, &plan->base);
+        tiny_write_message(folder, name, &plan->base);
         rb__plan__free_unpacked(plan, NULL);
     }
     rb__model__free_unpacked(model, NULL);

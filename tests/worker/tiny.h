@@ -33,4 +33,10 @@ void tiny_write(const char *folder, const struct tiny_options *options, uint32_t
 /* The plan as the planner makes it: runs that differ by at most one. */
 Rb__Plan *tiny_plan(const Rb__Model *model, uint32_t ranks);
 
+/* As tiny_write makes its data: a centre a class; files FOLDER/PREFIXfeatures.npy,
+ * PREFIXtargets.npy. shape: of one sample, as NumPy writes the rest of the tuple ("3, 8, 8"). */
+void tiny_write_data(const char *folder, const char *prefix, int64_t samples, int64_t inputs,
+                     const char *shape, int64_t classes, uint64_t seed);
+void tiny_write_message(const char *folder, const char *name, const ProtobufCMessage *message);
+
 #endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The generators' models, compiled as a submitted job is, on clusters of real workers: with dropout
+ * and BatchNormalization, at any count and while they are resized, the same bits. */
+#include "tests/worker/cluster.h"
+#include "tests/worker/tiny.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "graph/models.h"
+#include "kernels/device.h"
+#include "plan/compile.h"
+#include "plan/schedule.h"
+#include "proto/spec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *program;
+
+enum { MOST = 3 };
+
+struct kind {
+    const char *name, *settings[5];
+    int n_settings;
+    const char *data, *train; /* parts of the job file */
+};
+
+static const struct kind mlp = {
+    "mlp",
+    {"inputs=48", "hidden=384", "depth=2", "classes=4"},
+    4,
+    "train: {path: features.npy, targets: targets.npy}, "
+    "eval: {path: eval-features.npy, targets: eval-targets.npy}",
+    "globalBatch: 10, microBatch: 3, steps: 150, clipNorm: 1.0, eval: {every: 50}, "
+    "optimizer: {type: sgd, lr: 0.05, momentum: 0.9, nesterov: true}",
+};
+static const struct kind cnn = {
+    "cnn",
+    {"image=8", "channels=3", "classes=4", "batchnorm=1", "dropout=0.2"},
+    5,
+    "train: {path: features.npy, targets: targets.npy}, "
+    "eval: {path: eval-features.npy, targets: eval-targets.npy}",
+    "globalBatch: 14, microBatch: 4, steps: 60, eval: {every: 20}, "
+    "schedule: {type: linear, warmup: 4, minRatio: 0.1}",
+};
+static const struct kind gpt = {
+    "gpt",
+    {"layers=2", "width=32", "heads=2", "seq=16", "dropout=0.1"},
+    5,
+    "train: {path: corpus.txt}",
+    "globalBatch: 7, microBatch: 2, steps: 100, clipNorm: 1.0, "
+    "schedule: {type: cosine, warmup: 6, minRatio: 0.1}",
+};
+
+static void write_inputs(const char *folder, const struct kind *kind)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/corpus.txt", folder);
+    const char *shape = strcmp(kind->name, "cnn") == 0 ? "3, 8, 8" : "48";
+    int64_t inputs = strcmp(kind->name, "cnn") == 0 ? 192 : 48;
+    struct rb_buffer text = {0};
+
+    tiny_write_data(folder, "", 61, inputs, shape, 4, 1);
+    tiny_write_data(folder, "eval-", 19, inputs, shape, 4, 2);
+    for (int i = 0; i < 400; i++)
+        rb_buffer_format(&text, "%d bottles of beer on the wall\n", i * i % 97);
+    assert_int_equal(rb_file_write(path, text.data, text.size, NULL), 0);
+    rb_buffer_done(&text);
+}
+
+static Rb__JobFile *read_job(const char *folder, const struct kind *kind)
+{
+    RB_CLEANUP(rb_freep)
+    char *text = rb_format("apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: test}\n"
+                           "spec:\n  model: {onnx: model.onnx}\n  data: {%s}\n  train: {%s}\n"
+                           "  devices: {max: 3}\n",
+                           kind->data, kind->train);
+    struct rb_why why = {0};
+    Rb__JobFile *job = NULL;
+
+    if (rb_spec_parse("job.yaml", folder, text, strlen(text), NULL, 0, &job, &why))
+        fail_msg("%s", why.text);
+    return job;
+}
+
+/* What submitting does: FOLDER/model, weights.safetensors, plan.N. */
+static void write_job(const char *folder, const struct kind *kind)
+{
+    RB_CLEANUP(rb_freep) char *onnx_path = rb_format("%s/model.onnx", folder);
+    RB_CLEANUP(rb_freep) char *weights = rb_format("%s/weights.safetensors", folder);
+    struct rb_compiled compiled = {0};
+    struct rb_buffer onnx = {0};
+    struct rb_why why = {0};
+    Rb__JobFile *job;
+
+    write_inputs(folder, kind);
+    if (rb_models_new(kind->name, kind->settings, kind->n_settings, &onnx, &why))
+        fail_msg("%s", why.text);
+    assert_int_equal(rb_file_write(onnx_path, onnx.data, onnx.size, NULL), 0);
+    rb_buffer_done(&onnx);
+    job = read_job(folder, kind);
+    if (rb_compile(job->spec, rb_device_numeric_class("cpu"), &compiled, &why))
+        fail_msg("%s", why.text);
+    rb__job_file__free_unpacked(job, NULL);
+    tiny_write_message(folder, "model", &compiled.model->base);
+    assert_int_equal(rb_file_write(weights, compiled.weights.data, compiled.weights.size, NULL), 0);
+    for (uint32_t n = 1; n <= MOST; n++) {
+        RB_CLEANUP(rb_freep) char *name = rb_format("plan.%u", n);
+        Rb__Plan *plan = NULL;
+
+        if (rb_schedule_data(compiled.model, n, &plan, &why))
+            fail_msg("%s", why.text);
+        tiny_write_message(folder, name, &plan->base);
+        rb__plan__free_unpacked(plan, NULL);
+    }
+    rb_compiled_done(&compiled);
+}
+
+/* Weights and moments; the manifest names the job, and with it the folder of its data. */
+static void digest_tensors(const char *folder, char ret_digest[33])
+{
+    static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};
+    struct rb_buffer all = {0};
+
+    for (size_t i = 0; i < RB_COUNT(names); i++) {
+        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, names[i]);
+
+        assert_int_equal(rb_file_read(path, 1 << 28, &all, NULL), 0);
+    }
+    rb_hash_digest(all.data, all.size, ret_digest);
+    rb_buffer_done(&all);
+}
+
+/* counts: workers to begin with, and after each few steps. */
+static void run(const struct kind *kind, const int *counts, int n, char ret_digest[33])
+{
+    struct cluster cluster;
+    RB_CLEANUP(rb_freep) char *weights = NULL;
+    const Rb__Row *first, *last;
+    char whole[33];
+
+    cluster_open(&cluster, program);
+    write_job(cluster.folder, kind);
+    weights = rb_format("%s/weights.safetensors", cluster.folder);
+    if (n > 1)
+        cluster_spare(&cluster, 5);
+    cluster_start(&cluster, counts[0], weights);
+    for (int i = 1; i < n; i++) {
+        cluster_until_step(&cluster, cluster.n_rows + 1);
+        cluster_resize(&cluster, counts[i]);
+    }
+    cluster_finish(&cluster, whole);
+    digest_tensors(cluster.workers[cluster.members[0]].final, ret_digest);
+    first = cluster.rows[1];
+    last = cluster.rows[cluster.n_rows - 1];
+    assert_true(last->loss < first->loss);
+    cluster_close(&cluster);
+}
+
+static void check(const struct kind *kind)
+{
+    char reference[33], digest[33];
+
+    run(kind, (int[]){1}, 1, reference);
+    run(kind, (int[]){2}, 1, digest);
+    assert_string_equal(digest, reference);
+    run(kind, (int[]){3}, 1, digest);
+    assert_string_equal(digest, reference);
+    run(kind, (int[]){1, 3, 2, 3}, 4, digest);
+    assert_string_equal(digest, reference);
+}
+
+static void test_mlp(void **state)
+{
+    (void)state;
+    check(&mlp);
+}
+
+static void test_cnn(void **state)
+{
+    (void)state;
+    check(&cnn);
+}
+
+static void test_gpt(void **state)
+{
+    (void)state;
+    check(&gpt);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mlp),
+        cmocka_unit_test(test_cnn),
+        cmocka_unit_test(test_gpt),
+    };
+
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s RUBATO-WORKER\n", argv[0]);
+        return 2;
+    }
+    program = argv[1];
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is saved and when: what the agent asks for, every so many steps, at the end, on leaving.
+ *
+ * step thread, mailbox > [saves] > saver */
+#ifndef RB_WORKER_SAVES_H
+#define RB_WORKER_SAVES_H
+
+#include "worker/mailbox.h"
+#include "worker/options.h"
+#include "worker/saver.h"
+
+/* The step thread's.  `model` and `saver` are NULL before the first configuration. */
+struct rb_saves {
+    const struct rb_worker_options *options;
+    struct rb_mailbox *mailbox;
+    struct rb_reports *reports;
+    const struct rb_model *model;
+    struct rb_saver *saver;
+};
+
+/* The model is there: start the saver.  The second time is fine. */
+int rb_saves_open(struct rb_saves *saves, const struct rb_model *model, struct rb_why *why);
+void rb_saves_close(struct rb_saves *saves);
+
+/* Can a save be begun now?  For rb_mailbox_wait. */
+bool rb_saves_idle(void *saves);
+
+/* Begin what the agent asked for, as far as the saver has time; refuse it without state. */
+void rb_saves_serve(struct rb_saves *saves);
+
+/* Rank 0 writes the checkpoint of every so many steps; a slow disk holds the training back rather
+ * than leave one out. */
+void rb_saves_periodically(struct rb_saves *saves, uint32_t rank);
+
+/* Save a checkpoint into `folder` before this returns; without state ret_saved says so. */
+void rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *ret_saved);
+
+/* The state is about to change: wait until the saver has its copy. */
+void rb_saves_wait_copied(struct rb_saves *saves);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/tell.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+
+void rb_tell_ready(struct rb_reports *reports, uint32_t number)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Ready ready = RB__READY__INIT;
+
+    ready.number = number;
+    message.ready = &ready;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_unready(struct rb_reports *reports, uint32_t number, const char *reason)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Unready unready = RB__UNREADY__INIT;
+
+    unready.number = number;
+    unready.reason = (char *)reason;
+    message.unready = &unready;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_flipped(struct rb_reports *reports, const struct rb_configuration *configuration,
+                     int64_t level, uint64_t bytes_moved)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Flipped flipped = RB__FLIPPED__INIT;
+
+    flipped.number = configuration->number;
+    flipped.level = level;
+    flipped.time = rb_clock_unix_ms();
+    flipped.bytes_moved = bytes_moved;
+    flipped.rank = configuration->rank;
+    message.flipped = &flipped;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_frozen(struct rb_reports *reports, const struct rb_configuration *configuration,
+                    int64_t level, const char *reason)
+{
+    RB_CLEANUP(rb_freep) uint32_t *lost = rb_alloc(configuration->size * sizeof *lost);
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Frozen frozen = RB__FROZEN__INIT;
+
+    for (uint32_t r = 0; r < configuration->size; r++)
+        if (r != configuration->rank && rb_coll_lost(configuration->coll, (int)r))
+            lost[frozen.n_lost++] = r;
+    frozen.number = configuration->number;
+    frozen.level = level;
+    frozen.reason = (char *)reason;
+    frozen.lost = lost;
+    message.frozen = &frozen;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
+                 const struct rb_model *model, const struct rb_step_result *result,
+                 const struct rb_evaluation *evaluation, double step_ms)
+{
+    const struct rb_vote_decision *decision = &result->decision;
+    uint64_t batch = (uint64_t)model->message->global_batch;
+    Rb__Row row = RB__ROW__INIT;
+
+    row.step = model->state.level;
+    row.time = rb_clock_unix_ms();
+    row.loss = decision->count > 0 ? decision->loss / (double)decision->count : 0;
+    row.grad_norm = result->grad_norm;
+    row.lr = result->lr;
+    row.step_ms = step_ms;
+    row.devices = configuration->size;
+    row.configuration = configuration->number;
+    row.first_sample = (uint64_t)(row.step - 1) * batch;
+    row.samples = (uint32_t)batch;
+    row.has_skipped = row.skipped = decision->verdict == RB_VOTE_SKIP;
+    row.has_redone = result->redone != 0;
+    row.redone = result->redone;
+    if (evaluation) {
+        row.has_eval_loss = 1;
+        row.eval_loss = evaluation->loss;
+        row.has_eval_accuracy = evaluation->counted;
+        row.eval_accuracy = evaluation->accuracy;
+    }
+    rb_reports_row(reports, configuration->rank, &row);
+}
+
+void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_saved *final)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Done done = RB__DONE__INIT;
+    Rb__Saved saved;
+
+    done.level = level;
+    if (final) {
+        rb_saved_message(final, &saved);
+        done.final = &saved;
+    }
+    message.done = &done;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_failed(struct rb_reports *reports, const char *reason)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Failed failed = RB__FAILED__INIT;
+
+    failed.reason = (char *)reason;
+    message.failed = &failed;
+    rb_reports_post(reports, &message);
+}
