@@ -28,6 +28,7 @@ struct rb_agent_job {
     char *model, *weights; /* digests, to be removed with the job */
     bool deleted;          /* its wish said so */
     struct rb_rows *rows;  /* NULL until needed */
+    bool rows_failed;      /* the last one could not be written */
 
     /* What rank 0 told: throughput is over the last rows. */
     Rb__Progress progress;
@@ -60,6 +61,8 @@ struct rb_worker {
     bool has_rank;
     char *reason;
     Rb__Checkpoint *saved; /* owned */
+    bool final_failed;     /* has been told */
+    uint64_t final_due;    /* loop time to try again; 0: no need */
     char *report;          /* the text last committed or tried, while `report_sent` */
     bool report_sent;
 };

@@ -165,8 +165,12 @@ void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0
     bool new = false;
     struct rb_rows *rows = rb_agent_rows(job, &why);
     int err = rows ? rb_rows_add(rows, row, &new, &why) : RB_EIO;
-    if (err)
-        rb_log(RB_LOG_ERROR, "job %s: %s", job->id, why.text);
+    if (err && !job->rows_failed)
+        rb_log(RB_LOG_ERROR, "job %s: %s; they wait in memory", job->id, why.text);
+    else if (!err && new && job->rows_failed)
+        rb_log(RB_LOG_INFO, "job %s: metrics are written again", job->id);
+    if (err || new)
+        job->rows_failed = err != 0;
     Rb__Progress *progress = &job->progress;
     if (!rank_0 || row->configuration < progress->configuration ||
         (row->configuration == progress->configuration && row->step <= progress->step))
@@ -342,6 +346,28 @@ static void publish_checkpoints(struct rb_agent_job *job, const struct rb_job_fa
     }
 }
 
+/* ---- The final state ------------------------------------------------------------------------- */
+
+/* Without it the job would never end, and its result be lost with its workers: a disk that was full
+ * may have room again. */
+static void save_final_again(struct rb_worker *worker)
+{
+    uint64_t now = uv_now(worker->agent->daemon->loop);
+    if (!worker->final_due || worker->told.gone || worker->told.left)
+        return;
+    if (now < worker->final_due) {
+        rb_agent_poke_in(worker->agent, worker->final_due - now);
+        return;
+    }
+    RB_CLEANUP(rb_freep) char *final = rb_format("%s/final", worker->job->folder);
+    Rb__Save order = RB__SAVE__INIT;
+    Rb__ToWorker message = RB__TO_WORKER__INIT;
+    order.folder = final;
+    message.save = &order;
+    worker->final_due = 0;
+    rb_worker_send(worker, &message);
+}
+
 /* ---- Events ---------------------------------------------------------------------------------- */
 
 static void on_told(int err, const struct rb_why *why, void *context)
@@ -385,6 +411,8 @@ void rb_agent_report_all(struct rb_agent *agent)
             job->progress_dirty = false;
         }
     }
-    for (struct rb_worker *worker = agent->workers; worker; worker = worker->next)
+    for (struct rb_worker *worker = agent->workers; worker; worker = worker->next) {
+        save_final_again(worker);
         report(worker);
+    }
 }

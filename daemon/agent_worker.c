@@ -13,7 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ROWS_AGAIN = 5000 }; /* rows told twice are known; a fall back may have changed some */
+enum {
+    ROWS_AGAIN = 5000, /* rows told twice are known; a fall back may have changed some */
+    FINAL_AGAIN_MS = 1000,
+};
 
 /* ---- What it says ---------------------------------------------------------------------------- */
 
@@ -88,8 +91,33 @@ static void keep_saved(struct rb_worker *worker, const Rb__Saved *saved)
     worker->saved = rb_agent_checkpoint_of(worker->agent, saved, worker->told.active);
 }
 
+/* What a job ends with, from the worker that is done. */
+static void take_final(struct rb_worker *worker, const Rb__Saved *saved)
+{
+    keep_saved(worker, saved);
+    worker->final_due = 0;
+    if (!saved->error)
+        return;
+    worker->final_due = uv_now(worker->agent->daemon->loop) + FINAL_AGAIN_MS;
+    rb_worker_set_reason(worker, "the final state could not be saved: %s", saved->error);
+    if (!worker->final_failed)
+        rb_agent_tell(worker, "final-failed", worker->reason);
+    worker->final_failed = true;
+}
+
+static bool is_final(const struct rb_worker *worker, const Rb__Saved *saved)
+{
+    size_t size = strlen(worker->job->folder);
+    return worker->done && !strncmp(saved->folder, worker->job->folder, size) &&
+           !strncmp(saved->folder + size, "/final", 6);
+}
+
 static void take_saved(struct rb_worker *worker, const Rb__Saved *saved)
 {
+    if (!saved->request && !worker->told.saving && is_final(worker, saved)) {
+        take_final(worker, saved);
+        return;
+    }
     if (saved->error) {
         rb_log(RB_LOG_ERROR, "job %s: worker %s could not save: %s", worker->told.job,
                worker->told.worker, saved->error);
@@ -110,11 +138,8 @@ static void take_done(struct rb_worker *worker, const Rb__Done *done)
 {
     worker->done = true;
     worker->level = done->level;
-    if (!done->final)
-        return;
-    if (done->final->error)
-        rb_worker_set_reason(worker, "the final state could not be saved: %s", done->final->error);
-    keep_saved(worker, done->final);
+    if (done->final)
+        take_final(worker, done->final);
 }
 
 static void on_message(const Rb__FromWorker *message, void *context)

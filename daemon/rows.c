@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_MOST = 1024, COLUMNS = 14 };
+enum { LINE_MOST = 1024, COLUMNS = 14, WAITING_MOST = 64 << 20 };
 
 static const int64_t steps_most = (int64_t)1 << 28;
 static const uint64_t file_most = (uint64_t)1 << 38;
@@ -32,8 +32,9 @@ struct place {
 
 struct rb_rows {
     int fd;
-    uint64_t size;
-    struct place *places; /* of step i + 1 */
+    uint64_t size;            /* on disk */
+    struct rb_buffer waiting; /* what comes behind, once the disk takes it */
+    struct place *places;     /* of step i + 1 */
     size_t room;
     int64_t first, last; /* steps; 0: none */
 };
@@ -127,11 +128,28 @@ int rb_rows_open(const char *path, struct rb_rows **ret_rows, struct rb_why *why
     return err;
 }
 
+/* A line that is cut in two here is whole with the next flush, or cut off by the next open. */
+static int flush(struct rb_rows *rows)
+{
+    while (rows->waiting.size) {
+        ssize_t n = pwrite(rows->fd, rows->waiting.data, rows->waiting.size, (off_t)rows->size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? errno : ENOSPC;
+        rows->size += (uint64_t)n;
+        rb_buffer_drop(&rows->waiting, (size_t)n);
+    }
+    return 0;
+}
+
 void rb_rows_close(struct rb_rows *rows)
 {
     if (!rows)
         return;
+    flush(rows);
     close(rows->fd);
+    rb_buffer_done(&rows->waiting);
     free(rows->places);
     free(rows);
 }
@@ -144,6 +162,20 @@ static void add_real(struct rb_buffer *line, bool there, double value)
         rb_buffer_text(line, " -");
 }
 
+static void add_line(struct rb_buffer *line, const Rb__Row *row)
+{
+    rb_buffer_format(line, "%" PRId64 " %" PRIu64, row->step, row->time);
+    add_real(line, true, row->loss);
+    add_real(line, true, row->grad_norm);
+    add_real(line, true, row->lr);
+    add_real(line, true, row->step_ms);
+    rb_buffer_format(line, " %u %u %" PRIu64 " %u %d %u", row->devices, row->configuration,
+                     row->first_sample, row->samples, row->skipped, row->redone);
+    add_real(line, row->has_eval_loss, row->eval_loss);
+    add_real(line, row->has_eval_accuracy, row->eval_accuracy);
+    rb_buffer_text(line, "\n");
+}
+
 int rb_rows_add(struct rb_rows *rows, const Rb__Row *row, bool *ret_new, struct rb_why *why)
 {
     if (row->step < 1 || row->step > steps_most)
@@ -152,30 +184,17 @@ int rb_rows_add(struct rb_rows *rows, const Rb__Row *row, bool *ret_new, struct 
     *ret_new = !known || known->configuration < row->configuration;
     if (!*ret_new)
         return RB_OK;
-    struct rb_buffer line = {0};
-    rb_buffer_format(&line, "%" PRId64 " %" PRIu64, row->step, row->time);
-    add_real(&line, true, row->loss);
-    add_real(&line, true, row->grad_norm);
-    add_real(&line, true, row->lr);
-    add_real(&line, true, row->step_ms);
-    rb_buffer_format(&line, " %u %u %" PRIu64 " %u %d %u", row->devices, row->configuration,
-                     row->first_sample, row->samples, row->skipped, row->redone);
-    add_real(&line, row->has_eval_loss, row->eval_loss);
-    add_real(&line, row->has_eval_accuracy, row->eval_accuracy);
-    rb_buffer_text(&line, "\n");
-    int err = RB_OK;
-    ssize_t n = rows->size > file_most ? (errno = EFBIG, -1)
-                                       : pwrite(rows->fd, line.data, line.size, (off_t)rows->size);
-    if (n == (ssize_t)line.size) {
-        note(rows, row->step, row->configuration, rows->size);
-        rows->size += line.size;
-    } else {
-        /* Half a line is written over by the next one. */
-        err = rb_why_set(why, n < 0 ? rb_error_from_errno(errno) : RB_EFULL, "writing metrics: %s",
-                         n < 0 ? strerror(errno) : "no space left");
-    }
-    rb_buffer_done(&line);
-    return err;
+    if (rows->waiting.size > WAITING_MOST || rows->size > file_most)
+        return rb_why_set(why, RB_EFULL,
+                          "too many metrics wait to be written: step %" PRId64 " is left out",
+                          row->step);
+    note(rows, row->step, row->configuration, rows->size + rows->waiting.size);
+    add_line(&rows->waiting, row);
+    int number = flush(rows);
+    if (number)
+        return rb_why_set(why, rb_error_from_errno(number), "writing metrics: %s",
+                          strerror(number));
+    return RB_OK;
 }
 
 int64_t rb_rows_last(const struct rb_rows *rows)
@@ -216,10 +235,29 @@ static json_t *read_row(char *line)
     return row;
 }
 
+/* At most `room` bytes from an offset, of which the last may still wait for the disk. */
+static ssize_t read_at(const struct rb_rows *rows, uint64_t offset, char *bytes, size_t room)
+{
+    uint64_t on_disk = offset < rows->size ? rows->size - offset : 0;
+    size_t n = on_disk < room ? (size_t)on_disk : room, at = 0, rest = 0;
+    if (n && pread(rows->fd, bytes, n, (off_t)offset) != (ssize_t)n)
+        return -1;
+    if (offset > rows->size)
+        at = (size_t)(offset - rows->size);
+    if (at < rows->waiting.size)
+        rest = rows->waiting.size - at;
+    if (rest > room - n)
+        rest = room - n;
+    if (rest)
+        memcpy(bytes + n, rows->waiting.data + at, rest);
+    return (ssize_t)(n + rest);
+}
+
 int rb_rows_read(struct rb_rows *rows, int64_t after, size_t limit, json_t **ret,
                  struct rb_why *why)
 {
     json_t *all = json_array();
+    flush(rows);
     int64_t step = after < 0 ? 1 : after + 1;
     if (step < rows->first)
         step = rows->first;
@@ -228,7 +266,7 @@ int rb_rows_read(struct rb_rows *rows, int64_t after, size_t limit, json_t **ret
         char line[LINE_MOST];
         if (!place)
             continue;
-        ssize_t n = pread(rows->fd, line, sizeof(line) - 1, (off_t)place->offset);
+        ssize_t n = read_at(rows, place->offset, line, sizeof(line) - 1);
         if (n < 0) {
             json_decref(all);
             return rb_why_set(why, RB_EIO, "reading metrics: %s", strerror(errno));

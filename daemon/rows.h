@@ -27,7 +27,8 @@ extern const char *const rb_rows_columns[];
 int rb_rows_open(const char *path, struct rb_rows **ret_rows, struct rb_why *why);
 void rb_rows_close(struct rb_rows *rows);
 
-/* *ret_new: it was not known yet. */
+/* *ret_new: it was not known yet.  A disk that takes nothing is an error, but the row is kept in
+ * memory and written as soon as it does; only RB_EFULL says that the row is lost. */
 int rb_rows_add(struct rb_rows *rows, const Rb__Row *row, bool *ret_new, struct rb_why *why);
 
 int64_t rb_rows_last(const struct rb_rows *rows); /* newest step; 0: none */

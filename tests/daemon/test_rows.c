@@ -12,9 +12,11 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 struct world {
@@ -166,6 +168,37 @@ static void gaps_and_bounds(void **state)
     assert_int_equal(rb_rows_add(world->rows, &row, &new, &why), RB_EINVAL);
 }
 
+/* A file that may not grow stands for a full disk: it takes half a line and then nothing. */
+static void full_disk_loses_nothing(void **state)
+{
+    struct world *world = *state;
+    struct rb_why why = {0};
+    struct rlimit usual, small;
+    bool new;
+    Rb__Row row = RB__ROW__INIT;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    small = usual;
+    small.rlim_cur = 100;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (row.step = 1; row.step <= 20; row.step++) {
+        int err = rb_rows_add(world->rows, &row, &new, &why);
+        assert_true(new);
+        assert_int_equal(err != RB_OK, row.step > 3);
+    }
+    assert_int_equal(rb_rows_unbroken(world->rows), 20);
+    json_t *rows = read_all(world, 0, 100);
+    assert_int_equal(json_array_size(rows), 20);
+    for (size_t i = 0; i < 20; i++)
+        assert_int_equal(at(rows, i, 0), i + 1);
+    json_decref(rows);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    assert_true(add(world, 21, 1, 1));
+    rb_rows_close(world->rows);
+    open_rows(world);
+    assert_int_equal(rb_rows_unbroken(world->rows), 21);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +206,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(later_configuration_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(survives_half_a_line, setup, teardown),
         cmocka_unit_test_setup_teardown(gaps_and_bounds, setup, teardown),
+        cmocka_unit_test_setup_teardown(full_disk_loses_nothing, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
