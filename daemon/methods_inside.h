@@ -85,5 +85,7 @@ extern const struct rb_server_method rb_methods_submit[]; /* submit.c */
 struct rb_receipts *rb_receipts_new(struct rb_methods *methods); /* receipts.c */
 void rb_receipts_free(struct rb_receipts *receipts);
 void rb_receipts_look(struct rb_receipts *receipts);
+/* It ended before its first step: there will be no receipt. */
+bool rb_receipts_hopeless(const struct rb_receipts *receipts, const char *job, uint32_t number);
 
 #endif

@@ -166,7 +166,8 @@ static bool all_pinned(const Rb__Wish *wish, const Rb__Configuration *conf)
 /* The configuration that answered the wish of that time: the first behind it with as many devices
  * as are wanted.  A newer wish may have come between; then any one that was asked for exactly then.
  */
-static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64_t asked)
+static const Rb__Configuration *answer_to(const struct rb_methods *methods,
+                                          const struct rb_job_facts *job, uint64_t asked)
 {
     const Rb__Wish *wish = job->wish.wish;
 
@@ -175,7 +176,8 @@ static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64
         bool took_over = conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
                          conf->state == RB__CONFIGURATION__STATE__RETIRED;
 
-        if (!took_over || conf->asked < asked)
+        if (!took_over || conf->asked < asked ||
+            rb_receipts_hopeless(methods->receipts, job->id, conf->number))
             continue;
         if (wish->asked > asked ? conf->asked == asked
                                 : conf->n_members == wish->want && all_pinned(wish, conf))
@@ -207,7 +209,7 @@ static void receipt(struct rb_request *request, void *context)
 
     if (!job || !rb_methods_number(request, "asked", 0, &asked))
         return;
-    conf = answer_to(job, (uint64_t)asked);
+    conf = answer_to(context, job, (uint64_t)asked);
     replaced = !conf && job->wish.wish->asked > (uint64_t)asked && !flips(job, (uint64_t)asked);
     reason = job->state.state->reason;
     if (replaced)

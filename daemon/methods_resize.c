@@ -125,9 +125,14 @@ static bool read_want(struct rb_request *request, const struct rb_job_facts *job
         rb_request_failf(request, RB_EINVAL, "say one of want, grow and shrink");
         return false;
     }
-    if (grow > UINT32_MAX || shrink > before || want > UINT32_MAX) {
-        rb_request_failf(request, RB_EREFUSED, "job %s has %" PRId64 " devices: that is no count",
-                         job->job.job->name, before);
+    if (shrink > before) {
+        rb_request_failf(request, RB_EREFUSED,
+                         "job %s has %" PRId64 " devices and cannot give %" PRId64,
+                         job->job.job->name, before, shrink);
+        return false;
+    }
+    if (grow > UINT32_MAX || want > UINT32_MAX) {
+        rb_request_failf(request, RB_EINVAL, "that are too many devices");
         return false;
     }
     *ret_want = want >= 0     ? want

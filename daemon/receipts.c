@@ -65,7 +65,7 @@ void rb_receipts_free(struct rb_receipts *receipts)
     free(receipts);
 }
 
-static bool hopeless(const struct rb_receipts *receipts, const char *job, uint32_t number)
+bool rb_receipts_hopeless(const struct rb_receipts *receipts, const char *job, uint32_t number)
 {
     for (size_t i = 0; i < HOPELESS && i < receipts->n_hopeless; i++)
         if (receipts->hopeless[i].number == number && !strcmp(receipts->hopeless[i].job, job))
@@ -273,7 +273,8 @@ void rb_receipts_look(struct rb_receipts *receipts)
             continue;
         for (size_t i = job->configurations.n; i-- > 0;)
             if (due(job, job->configurations.at[i].configuration) &&
-                !hopeless(receipts, job->id, job->configurations.at[i].configuration->number)) {
+                !rb_receipts_hopeless(receipts, job->id,
+                                      job->configurations.at[i].configuration->number)) {
                 ask(receipts, job, job->configurations.at[i].configuration);
                 return;
             }
