@@ -129,9 +129,10 @@ static bool ended(const struct rb_job_facts *job, const Rb__Configuration *conf)
            rb_phase_final(job->state.state->phase);
 }
 
+/* A start has one too: it answers a resize that was asked for while the job waited. */
 static bool due(const struct rb_job_facts *job, const Rb__Configuration *conf)
 {
-    if (conf->receipt || !took_over(conf) || !before(job, conf))
+    if (conf->receipt || !took_over(conf))
         return false;
     if (ended(job, conf))
         return true;
@@ -221,7 +222,7 @@ static void rows_came(struct rb_methods *methods, struct rb_request *request, js
     (void)request;
     receipts->busy = false;
     uv_timer_start(receipts->timer, look_again, RETRY_MS, 0);
-    if (!old || fact->configuration->receipt || !job->state.message)
+    if (!fact || fact->configuration->receipt || !job->state.message)
         return;
     rows = read_rows(answers, &n);
     input = (struct rb_receipt_input){
@@ -229,7 +230,7 @@ static void rows_came(struct rb_methods *methods, struct rb_request *request, js
         .n = n,
         .asked = fact->configuration->asked,
         .configuration = receipts->number,
-        .from = (uint32_t)old->n_members,
+        .from = old ? (uint32_t)old->n_members : 0,
         .to = (uint32_t)fact->configuration->n_members,
         .bytes_moved = moved_bytes(job, receipts->number),
         .ended = ended(job, fact->configuration) || later_one(job, receipts->number),

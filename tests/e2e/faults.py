@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Deaths: of workers, of rubatod, of all. The job goes on by itself and the bits are the same."""
+import concurrent.futures
 import os
 import signal
 import time
@@ -139,5 +140,20 @@ def pause_resume_cancel():
         until("the workers to leave", lambda: not c.processes("rubato-worker"))
 
 
+def resized_before_it_ran():
+    """A resize of a job that waits for devices is answered by its start."""
+    with cluster.Cluster(devices=2) as c:
+        start(c)
+        node = c.json("get", "nodes")["items"][0]["name"]
+        c.ctl("node", "cordon", node)
+        c.submit("gpt", spec(c, 60, 1))
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            receipt = pool.submit(c.json, "resize", "gpt", "--want", 2, "--wait", "--timeout", 60)
+            until("the wish", lambda: c.status("gpt")["want"] == 2)
+            c.ctl("node", "uncordon", node)
+            receipt = receipt.result()
+        check(receipt["from"] == 0 and receipt["to"] == 2 and receipt["step"] == 1, f"{receipt}")
+
+
 cluster.main(kill_workers, kill_the_only_worker, restarts_are_limited, rubatod_killed, stopped_and_started,
-             pause_resume_cancel)
+             pause_resume_cancel, resized_before_it_ran)
