@@ -87,8 +87,9 @@ class Storm:
             self.rest(0.3)
 
     def resize_and_wait(self):
-        # 1: fate may replace the resize, and the command says so.
-        self.ctl("resize", "storm", "--want", self.random.randint(1, MOST), "--wait", "--timeout", 40,
+        # 1: fate may replace the resize, and the command says so.  A drained node's devices are missed.
+        most = MOST if not self.drained else self.c.devices
+        self.ctl("resize", "storm", "--want", self.random.randint(1, most), "--wait", "--timeout", 40,
                  allowed=(0, 1, 5))
 
     def strike(self, number, most=1):
