@@ -131,14 +131,14 @@ void bench_data_classes(const char *features, const char *labels, const int64_t 
 {
     struct rb_buffer x = {0}, y = {0};
     uint64_t state = 7;
-    int64_t size = 1;
+    int64_t size = 1, run = shape[1] ? shape[2] : 1; /* a row of an image has one shade */
     float *centres;
 
     for (int i = 0; i < 3 && shape[i]; i++)
         size *= shape[i];
     centres = rb_alloc((size_t)(classes * size) * sizeof *centres);
     for (int64_t i = 0; i < classes * size; i++)
-        centres[i] = 0.3f * noise(&state);
+        centres[i] = i % run ? centres[i - 1] : 0.3f * noise(&state);
     npy_head(&x, "<f4", samples, shape);
     npy_head(&y, "<i8", samples, NULL);
     for (int64_t s = 0; s < samples; s++) {
