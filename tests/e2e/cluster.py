@@ -240,6 +240,15 @@ class Cluster:
         return [{column: float(field) for column, field in zip(columns, line.split(",")) if field}
                 for line in lines[1:]]
 
+    def steps_for(self, seconds, make):
+        """How many steps of the job spec make(steps) take about so long on one device, now: tests that
+        meddle with a running job must find it running, on a slow machine and on a fast one."""
+        self.submit("pace", make(40))
+        self.wait("pace", "done")
+        took = sorted(row["step_ms"] for row in self.metrics("pace")[5:])
+        self.ctl("delete", "pace")
+        return max(100, int(seconds * 1000 / took[len(took) // 2]))
+
     def finish(self, job, timeout=200):
         """Wait for the end, export, delete; returns the sha256."""
         self.wait(job, "done", timeout)

@@ -25,6 +25,10 @@ def start(c):
     c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
 
 
+def steps_for(c, seconds):
+    return c.steps_for(seconds, lambda steps: spec(c, steps, 1))
+
+
 def undisturbed(c, steps):
     c.submit("alone", spec(c, steps, 1))
     return c.finish("alone")
@@ -34,7 +38,7 @@ def kill_workers():
     """Each rank in turn, rank 0 too: noticed within a second, nothing lost."""
     with cluster.Cluster(devices=4) as c:
         start(c)
-        steps = 500
+        steps = steps_for(c, 12)
         alone = undisturbed(c, steps)
         c.submit("gpt", spec(c, steps))
         for rank in (0, 1, 2):
@@ -42,6 +46,7 @@ def kill_workers():
             before = c.status("gpt")
             c.wait("gpt", f"step={before['step'] + 10}")
             status = c.status("gpt")
+            check(status["phase"] == "Running", f"too late to kill rank {rank}: {status['phase']}")
             pid = status["devices"][rank]["pid"]
             at = time.time()
             os.kill(pid, signal.SIGKILL)
@@ -57,9 +62,10 @@ def kill_the_only_worker():
     """No survivor: the newest checkpoint, or the start, and it says so."""
     with cluster.Cluster(devices=1) as c:
         start(c)
-        alone = undisturbed(c, 120)
+        steps = steps_for(c, 5)
+        alone = undisturbed(c, steps)
         for checkpoint in ({}, {"path": c.path("ckpt"), "every": 10}):
-            c.submit("gpt", spec(c, 120, 1, checkpoint=checkpoint))
+            c.submit("gpt", spec(c, steps, 1, checkpoint=checkpoint))
             c.wait("gpt", "step=30")
             os.kill(c.status("gpt")["devices"][0]["pid"], signal.SIGKILL)
             c.wait("gpt", "done")
@@ -87,7 +93,7 @@ def rubatod_killed():
     """kill -9 of rubatod: the workers train on and the next one adopts them."""
     with cluster.Cluster(devices=2) as c:
         start(c)
-        steps = 700
+        steps = steps_for(c, 10)
         alone = undisturbed(c, steps)
         c.submit("gpt", spec(c, steps, 2))
         c.wait("gpt", "devices=2")
@@ -106,7 +112,7 @@ def stopped_and_started():
     """SIGTERM on a single node: stops within 5 s, goes on from there when started again."""
     with cluster.Cluster(devices=2) as c:
         start(c)
-        steps = 500
+        steps = steps_for(c, 6)
         alone = undisturbed(c, steps)
         c.submit("gpt", spec(c, steps, 2))
         c.wait("gpt", "step=40")
@@ -123,7 +129,7 @@ def stopped_and_started():
 def pause_resume_cancel():
     with cluster.Cluster(devices=2) as c:
         start(c)
-        steps = 400
+        steps = steps_for(c, 6)
         alone = undisturbed(c, steps)
         c.submit("gpt", spec(c, steps, 2))
         c.wait("gpt", "step=20")

@@ -26,9 +26,10 @@ def spans(count):
     with cluster.Cluster(nodes=count, devices=1) as c:
         until("all nodes", lambda: len(c.json("get", "nodes")["items"]) == count)
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-        c.submit("alone", spec(c, 300, 1))
+        steps = c.steps_for(8, lambda steps: spec(c, steps, 1))
+        c.submit("alone", spec(c, steps, 1))
         alone = c.finish("alone")
-        c.submit("wide", spec(c, 300, count))
+        c.submit("wide", spec(c, steps, count))
         c.wait("wide", f"devices={count}")
         c.wait("wide", "step=20")
         check(nodes_of(c.status("wide")) == {n.name for n in c.nodes}, "the job does not span the nodes")
@@ -56,9 +57,10 @@ def leave_and_return():
     """SIGTERM of a node is a planned leave: the job moves off and comes back with it."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-        c.submit("alone", spec(c, 400, 1))
+        steps = c.steps_for(10, lambda steps: spec(c, steps, 1))
+        c.submit("alone", spec(c, steps, 1))
         alone = c.finish("alone")
-        c.submit("wide", spec(c, 400, 2))
+        c.submit("wide", spec(c, steps, 2))
         c.wait("wide", "devices=2")
         c.wait("wide", "step=10")
         check(c.nodes[1].stop(signal.SIGTERM, 40) == 0, "rubatod's exit status")

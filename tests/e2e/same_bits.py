@@ -64,7 +64,7 @@ def fixed_counts():
 def resized_and_resumed():
     with cluster.Cluster(devices=5) as c:
         for kind, make in models(c).items():
-            steps = 260 if kind == "cnn" else 220
+            steps = c.steps_for(12, lambda steps: make(c, steps))
             alone = run_fixed(c, kind, make(c, steps), 1)
             spec = make(c, steps)
             name = f"{kind}-elastic"
@@ -79,7 +79,7 @@ def resized_and_resumed():
 
             spec["checkpoint"] = {"path": c.path(f"{kind}-checkpoints"), "every": 20, "keep": 2}
             c.submit(name, spec)
-            c.wait(name, "step=45")
+            c.wait(name, f"step={steps // 2}")
             c.ctl("cancel", name)
             c.wait(name, "devices=0")
             c.ctl("delete", name)
@@ -87,7 +87,7 @@ def resized_and_resumed():
             check(kept and len(kept) <= 2, f"checkpoints kept: {kept}")
             spec["devices"]["want"] = 2
             again = c.submit(name, spec)
-            check(again["resumeStep"] >= 40, f"resumed from {again}")
+            check(steps // 2 - 20 <= again["resumeStep"] < steps, f"resumed from {again}")
             check(c.finish(name) == alone, f"{kind}: resumed from a checkpoint and the bits differ")
 
 
