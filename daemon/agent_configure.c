@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "daemon/shares.h"
 #include "plan/schedule.h"
 
 #include <stdlib.h>
@@ -24,14 +25,19 @@ static int read_model(struct rb_agent *agent, const char *digest, Rb__Model **re
 }
 
 /* The plan as a blob. */
-static int make_plan(struct rb_agent *agent, const char *model_digest, uint32_t ranks,
+static int make_plan(struct rb_agent *agent, const char *model_digest,
+                     const Rb__Configuration *configuration, struct rb_arena *arena,
                      char ret_digest[33], struct rb_why *why)
 {
+    uint32_t ranks = (uint32_t)configuration->n_members;
     Rb__Model *model = NULL;
     Rb__Plan *plan = NULL;
+    int32_t *owners = NULL;
     int err = read_model(agent, model_digest, &model, why);
     if (!err)
-        err = rb_schedule_data(model, ranks, &plan, why);
+        err = rb_shares_of(configuration, rb_schedule_microbatches(model), arena, &owners, why);
+    if (!err)
+        err = rb_schedule_plan(model, ranks, owners, &plan, why);
     if (!err) {
         size_t size = rb__plan__get_packed_size(plan);
         RB_CLEANUP(rb_freep) uint8_t *bytes = rb_alloc(size + 1);
@@ -88,7 +94,7 @@ int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
     struct rb_daemon *daemon = agent->daemon;
     const struct rb_facts *facts = rb_store_facts(daemon->store);
     char plan[33];
-    int err = make_plan(agent, job->job.job->model, (uint32_t)configuration->n_members, plan, why);
+    int err = make_plan(agent, job->job.job->model, configuration, arena, plan, why);
     if (err)
         return err;
     rb__configure__init(ret);
