@@ -4,6 +4,7 @@
 #include "daemon/agent_internal.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "proto/reflect.h"
 
@@ -93,6 +94,8 @@ static void on_reported(int err, const struct rb_why *why, void *context)
     for (struct rb_worker *worker = about->agent->workers; worker; worker = worker->next)
         if (!strcmp(worker->told.worker, about->worker))
             worker->report_sent = false;
+    if (!err)
+        rb_fault("daemon.reported");
     if (err)
         rb_agent_poke_in(about->agent, RB_AGENT_RETRY_MS);
     else
@@ -167,6 +170,7 @@ void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0
     int err = rows ? rb_rows_add(rows, row, &new, &why) : RB_EIO;
     if (err)
         rb_log(RB_LOG_ERROR, "job %s: %s", job->id, why.text);
+    rb_fault("daemon.row");
     Rb__Progress *progress = &job->progress;
     if (!rank_0 || row->configuration < progress->configuration ||
         (row->configuration == progress->configuration && row->step <= progress->step))
