@@ -31,15 +31,16 @@ struct rb_mailbox {
     char *leave_folder;
     int leave_code;
 
-    Rb__Configure *wanted;  /* to be prepared */
-    uint32_t preparing;     /* is being prepared; 0: none */
-    volatile bool unwanted; /* what is being prepared */
+    Rb__Configure *wanted;   /* to be prepared */
+    uint32_t preparing;      /* is being prepared; 0: none */
+    volatile bool unwanted;  /* what is being prepared */
+    struct rb_coll *meeting; /* the preparing thread may be blocked in */
     struct rb_configuration *prepared;
     struct rb_model *model;
 
     struct rb_coll *group; /* the step thread may be blocked in */
     uint32_t group_number;
-    bool group_opening;
+    enum rb_group_use group_use;
     struct rb_status status;
 };
 
@@ -110,6 +111,8 @@ static bool is_abandoned(const struct rb_mailbox *mailbox, uint32_t number)
 static void stop_preparing(struct rb_mailbox *mailbox)
 {
     __atomic_store_n(&mailbox->unwanted, true, __ATOMIC_RELEASE);
+    if (mailbox->meeting)
+        rb_coll_cancel(mailbox->meeting);
 }
 
 /* ---- Orders ---------------------------------------------------------------------------------*/
@@ -157,6 +160,9 @@ void rb_mailbox_configure(struct rb_mailbox *mailbox, Rb__Configure *order)
     stop_preparing(mailbox);
     if (mailbox->prepared && mailbox->prepared->number != mailbox->go)
         replaced = RB_TAKE(mailbox->prepared);
+    if (mailbox->group && mailbox->group_use == RB_GROUP_FOLLOWING &&
+        mailbox->group_number != mailbox->go)
+        rb_coll_cancel(mailbox->group);
     unlock(mailbox);
     rb_configuration_free(replaced);
 }
@@ -184,7 +190,8 @@ void rb_mailbox_abandon(struct rb_mailbox *mailbox, uint32_t number)
         stop_preparing(mailbox);
     if (mailbox->prepared && mailbox->prepared->number == number)
         dropped = RB_TAKE(mailbox->prepared);
-    if (mailbox->group && mailbox->group_opening && mailbox->group_number == number)
+    if (mailbox->group && mailbox->group_use != RB_GROUP_TRAINING &&
+        mailbox->group_number == number)
         rb_coll_cancel(mailbox->group);
     unlock(mailbox);
     rb_configuration_free(dropped);
@@ -256,6 +263,38 @@ const volatile bool *rb_mailbox_unwanted(const struct rb_mailbox *mailbox)
     return &mailbox->unwanted;
 }
 
+void rb_mailbox_meet(struct rb_mailbox *mailbox, struct rb_coll *group)
+{
+    lock(mailbox);
+    mailbox->meeting = group;
+    if (group && mailbox->unwanted)
+        rb_coll_cancel(group);
+    unlock(mailbox);
+}
+
+bool rb_mailbox_fresh(struct rb_mailbox *mailbox)
+{
+    bool fresh;
+
+    lock(mailbox);
+    while (mailbox->group && mailbox->group_use == RB_GROUP_FOLLOWING &&
+           mailbox->group_number < mailbox->preparing)
+        pthread_cond_wait(&mailbox->changed, &mailbox->lock);
+    fresh = !mailbox->group && mailbox->status.level < 0;
+    unlock(mailbox);
+    return fresh;
+}
+
+void rb_mailbox_clear(struct rb_mailbox *mailbox)
+{
+    struct rb_configuration *prepared;
+
+    lock(mailbox);
+    prepared = RB_TAKE(mailbox->prepared);
+    unlock(mailbox);
+    rb_configuration_free(prepared);
+}
+
 bool rb_mailbox_prepared(struct rb_mailbox *mailbox, struct rb_configuration *configuration)
 {
     struct rb_configuration *replaced = NULL;
@@ -287,6 +326,12 @@ static bool can_open(const struct rb_mailbox *mailbox)
     return mailbox->prepared && mailbox->prepared->number == mailbox->go;
 }
 
+/* One with a roster is not waited for: a newcomer follows it at once, others have no use for it. */
+static bool can_take(const struct rb_mailbox *mailbox)
+{
+    return mailbox->prepared && (mailbox->prepared->roster || can_open(mailbox));
+}
+
 enum rb_event rb_mailbox_wait(struct rb_mailbox *mailbox, bool (*can_save)(void *owner),
                               void *owner)
 {
@@ -298,7 +343,7 @@ enum rb_event rb_mailbox_wait(struct rb_mailbox *mailbox, bool (*can_save)(void 
             event = RB_EVENT_LEAVE;
             break;
         }
-        if (can_open(mailbox)) {
+        if (can_take(mailbox)) {
             event = RB_EVENT_OPEN;
             break;
         }
@@ -323,7 +368,7 @@ struct rb_configuration *rb_mailbox_take(struct rb_mailbox *mailbox)
     struct rb_configuration *taken = NULL;
 
     lock(mailbox);
-    if (can_open(mailbox))
+    if (can_take(mailbox))
         taken = RB_TAKE(mailbox->prepared);
     unlock(mailbox);
     return taken;
@@ -381,14 +426,17 @@ void rb_mailbox_ready(struct rb_mailbox *mailbox, struct rb_configuration **next
 }
 
 void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration *configuration,
-                      bool opening)
+                      enum rb_group_use use)
 {
     lock(mailbox);
     mailbox->group = configuration ? configuration->coll : NULL;
     mailbox->group_number = configuration ? configuration->number : 0;
-    mailbox->group_opening = opening;
+    mailbox->group_use = use;
     if (mailbox->group &&
-        (atomic_load(&mailbox->stop) || (opening && is_abandoned(mailbox, mailbox->group_number))))
+        (atomic_load(&mailbox->stop) ||
+         (use != RB_GROUP_TRAINING && is_abandoned(mailbox, mailbox->group_number)) ||
+         (use == RB_GROUP_FOLLOWING && mailbox->configured > mailbox->group_number &&
+          mailbox->group_number != mailbox->go)))
         rb_coll_cancel(mailbox->group);
     unlock(mailbox);
 }

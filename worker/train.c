@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
+#include "worker/follow.h"
 #include "worker/opening.h"
 #include "worker/saver.h"
 #include "worker/step.h"
@@ -14,7 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum phase { IDLE, OPENING, TRAINING, FROZEN, LEFT, DONE, FAILED, LEAVING, ENDED };
+enum phase {
+    IDLE,
+    OPENING,
+    FOLLOWING,
+    FLIPPING,
+    TRAINING,
+    FROZEN,
+    LEFT,
+    DONE,
+    FAILED,
+    LEAVING,
+    ENDED
+};
 
 struct train {
     const struct rb_worker_options *options;
@@ -37,6 +50,13 @@ static int64_t level_of(const struct train *train)
     return train->model ? train->model->state.level : -1;
 }
 
+/* What is done to the state from now on: steps of `number`, or (0) anything. */
+static void enter_term(struct train *train, uint32_t number)
+{
+    if (train->model)
+        rb_window_enter(train->model->state.window, number);
+}
+
 static void stand(struct train *train, enum phase phase)
 {
     struct rb_status status = {
@@ -46,12 +66,13 @@ static void stand(struct train *train, enum phase phase)
         .done = phase == DONE,
     };
 
+    enter_term(train, phase == TRAINING ? train->number : 0);
     rb_mailbox_stand(train->mailbox, &status);
 }
 
 static void leave_groups(struct train *train)
 {
-    rb_mailbox_enter(train->mailbox, NULL, false);
+    rb_mailbox_enter(train->mailbox, NULL, RB_GROUP_TRAINING);
     rb_configuration_free(RB_TAKE(train->active));
     rb_configuration_free(RB_TAKE(train->retired));
 }
@@ -69,6 +90,17 @@ static void report_flipped(struct train *train, uint64_t bytes)
     flipped.bytes_moved = bytes;
     flipped.rank = train->active->rank;
     message.flipped = &flipped;
+    rb_reports_post(train->reports, &message);
+}
+
+static void report_unready(struct train *train, uint32_t number, char *reason)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Unready unready = RB__UNREADY__INIT;
+
+    unready.number = number;
+    unready.reason = reason;
+    message.unready = &unready;
     rb_reports_post(train->reports, &message);
 }
 
@@ -145,6 +177,7 @@ static enum phase interrupted(struct train *train, int err, struct rb_why *why)
 {
     enum phase phase = FROZEN;
 
+    enter_term(train, 0);
     if (atomic_load(train->stop))
         return LEAVING;
     if (err == RB_EPEER || err == RB_ECANCELED) {
@@ -237,12 +270,29 @@ static void save_now(struct train *train, const char *folder, struct rb_saved *r
 
 /* ---- Waiting: IDLE, FROZEN, LEFT, DONE --------------------------------------------------------*/
 
+/* Outside of training: a configuration with a roster is for a newcomer to follow.  Whoever was to
+ * feed it trains no more, and closing its group tells the others so. */
+static enum phase begin_next(struct train *train)
+{
+    const struct rb_configuration *next = train->next;
+
+    if (!next->roster)
+        return OPENING;
+    if (rb_configuration_follows(next) && level_of(train) < 0)
+        return FOLLOWING;
+    report_unready(train, next->number, (char *)"this worker does not train any more");
+    rb_configuration_free(RB_TAKE(train->next));
+    return IDLE;
+}
+
 static enum phase wait_for_orders(struct train *train, enum phase phase)
 {
     stand(train, phase);
     for (;;) {
-        if (train->next)
-            return OPENING; /* told to go while it trained */
+        enum phase begun = train->next ? begin_next(train) : IDLE;
+
+        if (begun != IDLE)
+            return begun;
         switch (rb_mailbox_wait(train->mailbox, can_save, train)) {
         case RB_EVENT_LEAVE:
             return LEAVING;
@@ -282,25 +332,18 @@ static int start_saver(struct train *train, struct rb_why *why)
                          kick, train, &train->saver, why);
 }
 
-static enum phase opening(struct train *train)
+static void advance_configuration(struct train *train)
 {
-    struct rb_why why = {0};
-    uint64_t bytes = 0;
-    int err;
-
-    rb_mailbox_enter(train->mailbox, NULL, false);
+    rb_mailbox_enter(train->mailbox, NULL, RB_GROUP_TRAINING);
     rb_configuration_free(RB_TAKE(train->retired));
     train->retired = RB_TAKE(train->active);
     train->active = RB_TAKE(train->next);
-    rb_mailbox_enter(train->mailbox, train->active, true);
-    err = start_saver(train, &why);
-    if (!err) {
-        rb_saver_wait_copied(train->saver);
-        err = rb_opening_run(train->model, train->active, &bytes, &why);
-    }
-    if (err)
-        return interrupted(train, err, &why);
-    rb_mailbox_enter(train->mailbox, train->active, false);
+}
+
+/* The active configuration is entered: say so. */
+static enum phase entered(struct train *train, uint64_t bytes)
+{
+    rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_TRAINING);
     train->number = train->active->number;
     stand(train, TRAINING);
     report_flipped(train, bytes);
@@ -310,13 +353,74 @@ static enum phase opening(struct train *train)
     return level_of(train) >= train->model->message->steps ? DONE : TRAINING;
 }
 
+static enum phase opening(struct train *train)
+{
+    struct rb_why why = {0};
+    uint64_t bytes = 0;
+    int err;
+
+    advance_configuration(train);
+    rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_OPENING);
+    enter_term(train, 0);
+    err = start_saver(train, &why);
+    if (!err) {
+        rb_saver_wait_copied(train->saver);
+        err = rb_opening_run(train->model, train->active, &bytes, &why);
+    }
+    return err ? interrupted(train, err, &why) : entered(train, bytes);
+}
+
+/* Those who trained on have the state: nothing to wait for. */
+static enum phase flipping(struct train *train)
+{
+    advance_configuration(train);
+    return entered(train, 0);
+}
+
+/* A newcomer follows from before it is told to go until the vote of the others flips.  Giving up
+ * costs nobody anything: it is as it was. */
+static enum phase following(struct train *train)
+{
+    struct rb_why why = {0};
+    uint64_t bytes = 0;
+    int err;
+
+    leave_groups(train);
+    rb_mailbox_enter(train->mailbox, train->next, RB_GROUP_FOLLOWING);
+    err = start_saver(train, &why);
+    if (!err)
+        err = rb_follow_run(train->model, train->next, &bytes, &why);
+    if (!err) {
+        train->active = RB_TAKE(train->next);
+        return entered(train, bytes);
+    }
+    rb_log(RB_LOG_WARN, "%s", why.text);
+    if (err != RB_ECANCELED)
+        report_unready(train, train->next->number, why.text);
+    rb_mailbox_enter(train->mailbox, NULL, RB_GROUP_TRAINING);
+    rb_configuration_free(RB_TAKE(train->next));
+    return atomic_load(train->stop) ? LEAVING : IDLE;
+}
+
 /* ---- Training -------------------------------------------------------------------------------*/
+
+/* Have those that we feed the present level?  Then the entry of this step is all that they lack. */
+static bool is_vouched_for(const struct train *train)
+{
+    const struct rb_configuration *next = train->next;
+
+    if (rb_configuration_follows(next))
+        return false; /* we have come to a state meanwhile: it will be abandoned */
+    return !next->feed || rb_feed_level(next->feed, level_of(train));
+}
 
 static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
 {
     struct train *train = owner;
 
     rb_mailbox_ready(train->mailbox, &train->next, ret_ready);
+    if (train->next && !is_vouched_for(train))
+        *ret_ready = (struct rb_vote_ready){0};
 }
 
 static void wait_copied(void *owner)
@@ -377,9 +481,11 @@ static enum phase after_step(struct train *train, const struct rb_step_result *r
         return give_up(train);
     if (level_of(train) >= train->model->message->steps)
         return DONE;
-    if (result->decision.flip)
-        return train->next && train->next->number == result->decision.number ? OPENING : LEFT;
-    return TRAINING;
+    if (!result->decision.flip)
+        return TRAINING;
+    if (!train->next || train->next->number != result->decision.number)
+        return LEFT;
+    return train->next->roster ? FLIPPING : OPENING;
 }
 
 static enum phase training(struct train *train)
@@ -462,8 +568,9 @@ int rb_train_run(const struct rb_worker_options *options, struct rb_mailbox *mai
                  struct rb_reports *reports, struct rb_control *control)
 {
     static enum phase (*const run[])(struct train *) = {
-        [IDLE] = idle, [OPENING] = opening, [TRAINING] = training, [FROZEN] = frozen,
-        [LEFT] = left, [DONE] = done,       [FAILED] = failed,     [LEAVING] = leaving,
+        [IDLE] = idle,         [OPENING] = opening, [FOLLOWING] = following, [FLIPPING] = flipping,
+        [TRAINING] = training, [FROZEN] = frozen,   [LEFT] = left,           [DONE] = done,
+        [FAILED] = failed,     [LEAVING] = leaving,
     };
     struct train train = {
         .options = options,
