@@ -56,7 +56,7 @@ int rb_coll_open(struct rb_listener *listener, const struct rb_group *group, int
     coll->workers = rb_alloc(size * sizeof *coll->workers);
     coll->link = rb_alloc(size * sizeof *coll->link);
     coll->lane = rb_alloc(size * sizeof *coll->lane);
-    coll->polls = rb_alloc((size + 1) * sizeof *coll->polls);
+    coll->polls = rb_alloc((size + 2) * sizeof *coll->polls);
     coll->polled = rb_alloc(size * sizeof *coll->polled);
     for (size_t r = 0; r < size; r++)
         coll->workers[r] = rb_string(group->members[r].worker);

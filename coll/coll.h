@@ -88,6 +88,12 @@ int rb_coll_send(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, 
 int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, size_t size,
                     struct rb_why *why);
 
+/* Wait until a message of one of `from` (by rank) has begun to arrive, and say of which rank; -1:
+ * `fd` (-1: none) has become readable, or the time is up.  The link of one of them that has ended,
+ * with nothing left in it, is RB_EPEER. */
+int rb_coll_wait(struct rb_coll *coll, const bool *from, int fd, int timeout_ms, int *ret_rank,
+                 struct rb_why *why);
+
 /* ---- Ends -----------------------------------------------------------------------------------*/
 
 /* From any thread: pending and later calls return RB_ECANCELED. */

@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -171,6 +172,7 @@ static void spawn(struct rb_agent *agent, const struct rb_agent_action *action)
     } else {
         rb_log(RB_LOG_INFO, "job %s: worker %s on device %u for configuration %u (process %ld)",
                job, name, action->device, action->configuration->number, (long)worker->pid);
+        rb_fault("daemon.spawned");
     }
 }
 
@@ -224,6 +226,7 @@ static void configure(struct rb_agent *agent, const struct rb_agent_action *acti
     message.configure = &order;
     rb_worker_send(worker, &message);
     worker->told.configured = action->configuration->number;
+    rb_fault("daemon.configured");
 }
 
 static void tell_to_leave(struct rb_agent *agent, struct rb_worker *worker, bool saving)
@@ -256,6 +259,8 @@ static void tell_number(struct rb_worker *worker, const struct rb_agent_action *
             worker->told.ready = worker->told.active;
     }
     rb_worker_send(worker, &message);
+    if (message.go)
+        rb_fault("daemon.went");
 }
 
 static void on_written(int err, const struct rb_why *why, void *context)
@@ -318,9 +323,7 @@ static void act(struct rb_agent *agent, const struct rb_agent_action *action,
         tell_to_leave(agent, worker, action->kind == RB_AGENT_LEAVE_SAVING);
         return;
     case RB_AGENT_KILL:
-        if (!worker->told.left)
-            worker->told.left = uv_now(agent->daemon->loop);
-        rb_process_kill(worker->process);
+        rb_agent_kill(worker, action->text);
         return;
     case RB_AGENT_FORGET:
         forget(agent, action, worker);
@@ -443,7 +446,8 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
     agent->next_save = 1;
     uv_timer_init(daemon->loop, &agent->soon);
     uv_timer_init(daemon->loop, &agent->clock);
-    agent->soon.data = agent->clock.data = agent;
+    uv_timer_init(daemon->loop, &agent->watch);
+    agent->soon.data = agent->clock.data = agent->watch.data = agent;
     rb_server_add(daemon->server, rb_agent_methods, agent);
     return agent;
 }
@@ -504,7 +508,8 @@ void rb_agent_free(struct rb_agent *agent)
     while (agent->jobs)
         job_free(agent->jobs);
     agent->started = false;
-    agent->closing = 2;
+    agent->closing = 3;
     uv_close((uv_handle_t *)&agent->soon, on_closed);
     uv_close((uv_handle_t *)&agent->clock, on_closed);
+    uv_close((uv_handle_t *)&agent->watch, on_closed);
 }

@@ -2,6 +2,7 @@
 /* Adoption: workers that outlived the rubatod before this one are found by their sockets.
  *
  *   STATE/run/NAME.sock: someone answers -> its process is followed, its link comes up
+ *                        silence         -> its process is killed
  *                        nobody          -> the socket is removed; a report in facts that says it
  *                                           lives is put right by the rules (REPORT_DEAD) */
 #include "daemon/agent_internal.h"
@@ -13,16 +14,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HELLO_MS = 2000 };
+enum { HELLO_MS = 10000, LOOK_MS = 100 };
 
-/* Ask who is behind a socket: connect, take the Hello, hang up.  Waits; at start only. */
+/* Ask who is behind a socket: connect, take the Hello, hang up.  Waits; at start only.  RB_EAGAIN:
+ * process *ret_pid is stopped or silent. */
 static int ask(const char *path, Rb__Hello **ret_hello, pid_t *ret_pid, struct rb_why *why)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -44,7 +48,11 @@ static int ask(const char *path, Rb__Hello **ret_hello, pid_t *ret_pid, struct r
     ProtobufCMessage *message = NULL;
     int err = RB_EAGAIN;
     struct pollfd wait = {.fd = fd, .events = POLLIN};
-    while (err == RB_EAGAIN && poll(&wait, 1, HELLO_MS) == 1) {
+    for (int waited = 0; err == RB_EAGAIN && waited < HELLO_MS;) {
+        if (poll(&wait, 1, LOOK_MS) != 1) {
+            waited = rb_process_stopped(who.pid) ? HELLO_MS : waited + LOOK_MS;
+            continue;
+        }
         ssize_t n = read(fd, rb_buffer_reserve(&in, 65536), 65536);
         if (n <= 0)
             break;
@@ -61,7 +69,8 @@ static int ask(const char *path, Rb__Hello **ret_hello, pid_t *ret_pid, struct r
         *ret_pid = who.pid;
         from->hello = NULL;
     } else if (err == RB_EAGAIN) {
-        rb_why_set(why, err, "%s: somebody is there and says nothing", path);
+        *ret_pid = who.pid;
+        rb_why_set(why, err, "%s: process %ld is there and says nothing", path, (long)who.pid);
     }
     if (from)
         rb__from_worker__free_unpacked(from, NULL);
@@ -95,6 +104,18 @@ static void take_report(struct rb_worker *worker, const struct rb_facts *facts)
     }
 }
 
+/* It would be reported as dead, so it has to be; training may wait for it. */
+static void kill_silent(pid_t pid)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+    kill(pid, SIGKILL);
+    if (pidfd < 0)
+        return;
+    poll(&wait, 1, LOOK_MS * 10);
+    close(pidfd);
+}
+
 static void adopt(struct rb_agent *agent, const char *name, const char *path)
 {
     Rb__Hello *hello = NULL;
@@ -104,6 +125,11 @@ static void adopt(struct rb_agent *agent, const char *name, const char *path)
     if (!err && (strcmp(hello->worker, name) || !rb_agent_id_valid(hello->job)))
         err = rb_why_set(&why, RB_EINVAL, "%s: it says it is %s of job %s", path, hello->worker,
                          hello->job);
+    if (err == RB_EAGAIN) {
+        rb_log(RB_LOG_WARN, "%s: it is killed", why.text);
+        kill_silent(pid);
+        err = RB_EPEER;
+    }
     if (err == RB_EPEER) {
         RB_CLEANUP(rb_freep) char *peer = rb_format("%s/%s.peer", agent->run_folder, name);
         unlink(path);

@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "daemon/shares.h"
 #include "plan/schedule.h"
 
 #include <stdlib.h>
@@ -39,15 +40,19 @@ static int keep_plan(const char *folder, const Rb__Plan *plan, char ret_digest[3
     return err;
 }
 
-static int make_plan(struct rb_agent *agent, const struct rb_job_facts *job, uint32_t ranks,
-                     char ret_digest[33], struct rb_arena *arena, char **ret_path,
-                     struct rb_why *why)
+static int make_plan(struct rb_agent *agent, const struct rb_job_facts *job,
+                     const Rb__Configuration *configuration, char ret_digest[33],
+                     struct rb_arena *arena, char **ret_path, struct rb_why *why)
 {
+    uint32_t ranks = (uint32_t)configuration->n_members;
+    int32_t *owners = NULL;
     Rb__Model *model = NULL;
     Rb__Plan *plan = NULL;
     int err = read_model(agent, job->job.job->model, &model, why);
     if (!err)
-        err = rb_schedule_data(model, ranks, &plan, why);
+        err = rb_shares_of(configuration, rb_schedule_microbatches(model), arena, &owners, why);
+    if (!err)
+        err = rb_schedule_plan(model, ranks, owners, &plan, why);
     if (!err)
         err =
             keep_plan(rb_agent_job(agent, job->id)->folder, plan, ret_digest, arena, ret_path, why);
@@ -101,8 +106,7 @@ int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
     struct rb_daemon *daemon = agent->daemon;
     const struct rb_facts *facts = rb_store_facts(daemon->store);
     char plan[33], *plan_path = NULL;
-    int err =
-        make_plan(agent, job, (uint32_t)configuration->n_members, plan, arena, &plan_path, why);
+    int err = make_plan(agent, job, configuration, plan, arena, &plan_path, why);
     if (err)
         return err;
     rb__configure__init(ret);

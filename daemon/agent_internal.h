@@ -59,6 +59,7 @@ struct rb_worker {
     uint64_t flipped, bytes_moved;
     uint32_t rank;
     bool has_rank;
+    bool answers; /* pings */
     char *reason;
     Rb__Checkpoint *saved; /* owned */
     bool final_failed;     /* has been told */
@@ -84,6 +85,8 @@ struct rb_agent {
     unsigned n_cores;
     uv_timer_t soon;  /* act on what has changed */
     uv_timer_t clock; /* progress, retries, patience */
+    uv_timer_t watch; /* looks at the processes, while there are any */
+    unsigned looks;
     struct rb_agent_job *jobs;
     struct rb_worker *workers;
     struct rb_agent_save *saves;
@@ -111,6 +114,12 @@ int rb_worker_adopt(struct rb_worker *worker, pid_t pid, struct rb_why *why);
 void rb_worker_send(struct rb_worker *worker, Rb__ToWorker *message);
 void rb_worker_set_reason(struct rb_worker *worker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* agent_watch.c: those that live and do nothing */
+void rb_agent_watch(struct rb_agent *agent);
+void rb_agent_heard(struct rb_worker *worker);
+/* why: NULL: it was told to leave and did not. */
+void rb_agent_kill(struct rb_worker *worker, const char *why);
 
 /* agent_configure.c: *ret_* are the arena's */
 int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,

@@ -4,6 +4,7 @@
 #include "daemon/agent_internal.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "proto/reflect.h"
 
@@ -93,6 +94,8 @@ static void on_reported(int err, const struct rb_why *why, void *context)
     for (struct rb_worker *worker = about->agent->workers; worker; worker = worker->next)
         if (!strcmp(worker->told.worker, about->worker))
             worker->report_sent = false;
+    if (!err)
+        rb_fault("daemon.reported");
     if (err)
         rb_agent_poke_in(about->agent, RB_AGENT_RETRY_MS);
     else
@@ -171,6 +174,7 @@ void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0
         rb_log(RB_LOG_INFO, "job %s: metrics are written again", job->id);
     if (err || new)
         job->rows_failed = err != 0;
+    rb_fault("daemon.row");
     Rb__Progress *progress = &job->progress;
     if (!rank_0 || row->configuration < progress->configuration ||
         (row->configuration == progress->configuration && row->step <= progress->step))

@@ -7,6 +7,7 @@ enum {
     LEAVE_MS = 10000, /* a dismissed worker ends within this, or is killed */
     SAVE_MS = 120000, /* one that saves first */
     START_MS = 30000, /* a fresh one says Hello within this */
+    SILENT_S = 10,    /* a living one answers within this */
 };
 
 struct rules {
@@ -248,14 +249,20 @@ static bool is_saver(const struct rb_job_facts *job, const char *worker)
            !strcmp(job->state.state->saver, worker);
 }
 
+static void kill_for(struct rules *rules, const struct rb_job_facts *job, size_t w, const char *why)
+{
+    act_on(rules, RB_AGENT_KILL, job, w);
+    rules->actions->at[rules->actions->n - 1].text = why;
+}
+
 /* One that was told to end, or has not begun: how long may that take? */
 static void watch_over(struct rules *rules, const struct rb_job_facts *job, size_t w)
 {
     const struct rb_agent_worker *worker = &rules->view->workers[w];
     uint64_t until = worker->left ? worker->left + (worker->saving ? SAVE_MS : LEAVE_MS)
-                                  : worker->spawned + START_MS;
+                                  : worker->waited + START_MS;
     if (rules->view->now_ms >= until)
-        act_on(rules, RB_AGENT_KILL, job, w);
+        kill_for(rules, job, w, worker->left ? NULL : "it did not say hello within 30 s");
     else
         wake(rules, until);
 }
@@ -269,6 +276,10 @@ static void tend_worker(struct rules *rules, size_t w)
     if (worker->gone) {
         if (!wanted)
             act_on(rules, RB_AGENT_FORGET, job, w);
+    } else if (worker->stopped) {
+        kill_for(rules, job, w, worker->stopped);
+    } else if (worker->connected && worker->unanswered >= SILENT_S) {
+        kill_for(rules, job, w, "it did not answer for 10 s");
     } else if (worker->left || (wanted && !worker->connected)) {
         watch_over(rules, job, w);
     } else if (wanted && is_saver(job, worker->worker)) {

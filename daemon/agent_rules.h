@@ -12,7 +12,10 @@
  *                         +---- ends ------+-------- ends --------+------+ job's saver
  *                                          v
  *                                        gone --> forgotten, once no live configuration and no
- *                                                 saver speaks of it                            */
+ *                                                 saver speaks of it
+ *
+ * A process that is stopped, or does not answer, is killed: its peers wait for it, and may go on
+ * without it only when it has ended. */
 #ifndef RB_DAEMON_AGENT_RULES_H
 #define RB_DAEMON_AGENT_RULES_H
 
@@ -25,11 +28,13 @@ struct rb_agent_worker {
     const char *job, *worker;
     uint32_t device;
     uint32_t spawned_for;
-    bool connected;                       /* its Hello has come */
-    bool gone;                            /* reaped */
-    uint64_t left;                        /* when it was told to leave (ms); 0: not */
-    bool saving;                          /* ... with a folder to save in */
-    uint64_t spawned;                     /* ms */
+    bool connected;      /* its Hello has come */
+    bool gone;           /* reaped */
+    uint64_t left;       /* when it was told to leave (ms); 0: not */
+    bool saving;         /* ... with a folder to save in */
+    uint64_t waited;     /* ms since when its Hello is waited for */
+    const char *stopped; /* how its process is kept from running; NULL: it may run */
+    unsigned unanswered; /* seconds for which it has not answered pings */
     uint32_t configured, went, abandoned; /* the newest number that it was told */
     uint32_t ready, unready, active;      /* what it said */
 };
@@ -52,7 +57,7 @@ enum rb_agent_action_kind {
     RB_AGENT_ABANDON,       /* worker, number, text: the reason */
     RB_AGENT_LEAVE,         /* worker */
     RB_AGENT_LEAVE_SAVING,  /* worker */
-    RB_AGENT_KILL,          /* worker */
+    RB_AGENT_KILL,          /* worker, text: why; NULL: it was told to leave */
     RB_AGENT_FORGET,        /* worker: drop it, and its report */
     RB_AGENT_REPORT_DEAD,   /* job, report: of a process that is not here any more */
     RB_AGENT_REPORT_DELETE, /* job, report: nobody speaks of it */

@@ -3,6 +3,7 @@
 #include "daemon/agent_internal.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -56,6 +57,7 @@ static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
     worker->level = hello->level;
     worker->frozen = hello->frozen;
     worker->done = hello->done;
+    worker->answers = hello->answers;
     free_addresses(worker);
     worker->addresses = rb_alloc((hello->n_addresses + 1) * sizeof(*worker->addresses));
     for (size_t i = 0; i < hello->n_addresses; i++)
@@ -145,6 +147,9 @@ static void take_done(struct rb_worker *worker, const Rb__Done *done)
 static void on_message(const Rb__FromWorker *message, void *context)
 {
     struct rb_worker *worker = context;
+    rb_agent_heard(worker);
+    if (!message->n_rows && !message->pong)
+        rb_fault("daemon.heard");
     if (message->hello)
         take_hello(worker, message->hello);
     if (message->ready && message->ready->number > worker->told.ready)
@@ -219,6 +224,7 @@ static void on_link_lost(void *context)
 {
     struct rb_worker *worker = context;
     worker->told.connected = false;
+    worker->told.waited = uv_now(worker->agent->daemon->loop);
 }
 
 static const struct rb_worker_link_events link_events = {
@@ -232,6 +238,7 @@ static const struct rb_worker_link_events link_events = {
 static void on_ended(const char *how, void *context)
 {
     struct rb_worker *worker = context;
+    rb_fault("daemon.reaped");
     rb_log(worker->told.left ? RB_LOG_INFO : RB_LOG_WARN, "job %s: worker %s on device %u: %s",
            worker->told.job, worker->told.worker, worker->told.device, how);
     worker->told.gone = true;
@@ -256,8 +263,9 @@ struct rb_worker *rb_worker_new(struct rb_agent *agent, const char *job, const c
         .worker = rb_string(name),
         .device = device,
         .spawned_for = spawned_for,
-        .spawned = uv_now(agent->daemon->loop),
+        .waited = uv_now(agent->daemon->loop),
     };
+    rb_agent_watch(agent);
     struct rb_worker **last = &agent->workers;
     while (*last)
         last = &(*last)->next;

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/decide.h"
@@ -23,6 +24,7 @@ struct rb_coordinator {
     uint64_t since_ms;
     uint64_t random;
     bool committing, connected;
+    const char *committed; /* the fault point behind what is being written */
 };
 
 static void decide(uv_timer_t *timer);
@@ -33,12 +35,31 @@ void rb_coordinator_poke(struct rb_coordinator *coordinator)
         uv_timer_start(&coordinator->timer, decide, 0, 0);
 }
 
+/* The newest state of a configuration that is about to be written, as a fault point. */
+static const char *fault_of(const struct rb_writes *writes)
+{
+    static const char *const states[][2] = {
+        {"\"PREPARING\"", "daemon.preparing"},
+        {"\"GO\"", "daemon.going"},
+        {"\"ACTIVE\"", "daemon.active"},
+    };
+    for (size_t i = writes->n; i-- > 0;)
+        for (size_t s = 0; s < RB_COUNT(states); s++)
+            if (writes->at[i].kind == RB_WRITE_PUT &&
+                strstr(writes->at[i].key, "/configurations/") &&
+                strstr(writes->at[i].value, states[s][0]))
+                return states[s][1];
+    return NULL;
+}
+
 static void on_committed(int err, const struct rb_why *why, void *context)
 {
     struct rb_coordinator *coordinator = context;
     if (err == RB_ECANCELED)
         return;
     coordinator->committing = false;
+    if (!err && coordinator->committed)
+        rb_fault(coordinator->committed);
     if (err && err != RB_ESTALE)
         rb_log(RB_LOG_WARN, "a decision was not written: %s", why->text);
     if (!coordinator->fence)
@@ -75,6 +96,7 @@ static void decide(uv_timer_t *timer)
         rb_log(RB_LOG_ERROR, "the coordinator cannot decide: %s", why.text);
     if (!err && writes.n) {
         coordinator->committing = true;
+        coordinator->committed = fault_of(&writes);
         rb_store_commit(daemon->store, &writes, "leader", coordinator->fence, on_committed,
                         coordinator);
     } else {

@@ -2,10 +2,12 @@
 /* A member is lost: the others go on.
  *
  *     proof of death (reaped; or out of reach, or frozen by a broken link, for longer than a grace)
- *       -> survivors that have the state: configuration of them, filled up to `min`
+ *       -> survivors that have the state: configuration of them, filled up to `min`, in which each
+ *          keeps its microbatches and has a fair part of the dead one's
  *       -> too few of them: park           -> none: back to a checkpoint or the start
  *
  * What prepares beside is given up, but a recovery under way is tended like any preparation. */
+#include "daemon/shares.h"
 #include "daemon/turn.h"
 
 #include <inttypes.h>
@@ -111,6 +113,7 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     struct rb_place *places = RB_ARENA_NEW(turn->arena, struct rb_place, roll->n + min + 1);
     size_t n = gather(turn, roll, false, places);
     uint64_t until = rb_turn_hold_off(turn, true, 200);
+    Rb__Configuration *conf;
 
     if (!n)
         n = gather(turn, roll, true, places);
@@ -123,7 +126,10 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
         rb_turn_wake(turn, until);
         return;
     }
-    blame_the_lost(turn, roll, rb_turn_create(turn, places, n, "crash", turn->now));
+    conf = rb_turn_create(turn, places, n, "crash", turn->now);
+    if (rb_turn_active(turn))
+        rb_shares_after(rb_turn_active(turn), turn->in->job.job->microbatches, conf, turn->arena);
+    blame_the_lost(turn, roll, conf);
     rb_turn_reason(turn, "recovers from the loss of a worker");
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rubatod: one a node. */
+#include "base/fault.h"
 #include "daemon/life.h"
 #include "daemon/private_etcd.h"
 #include "daemon/settings.h"
@@ -29,6 +30,10 @@ int main(int argc, char **argv)
         puts("rubatod " RUBATO_VERSION);
     if (!settings.value)
         return RB_EXIT_OK;
+    if (rb_fault_arm(getenv("RUBATO_FAULT"), getenv("RUBATO_FAULT_ONCE"), &why)) {
+        fprintf(stderr, "rubatod: %s\n", why.text);
+        return RB_EXIT_USAGE;
+    }
     int status = rb_life(settings.value);
     rb_settings_done(&settings);
     return status;

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "daemon/coordinator.h"
@@ -175,6 +176,7 @@ static void stand(struct rb_presence *presence)
         case RB_ELECTION_LEAD:
             rb_log(RB_LOG_INFO, "this node coordinates (fence %" PRId64 ")",
                    presence->election.fence);
+            rb_fault("daemon.elected");
             rb_coordinator_lead(presence->daemon->coordinator, presence->election.fence);
             break;
         case RB_ELECTION_FOLLOW:

@@ -33,6 +33,20 @@ struct rb_process {
     void *context;
 };
 
+/* The letter in /proc/PID/stat; 0: there is no such process. */
+static char state_of(pid_t pid)
+{
+    char path[32], text[512];
+    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *behind = strrchr(text, ')'); /* the program's name may hold anything */
+    return behind && behind[1] == ' ' ? behind[2] : 0;
+}
+
 static void tell(struct rb_process *process, const char *how)
 {
     process->gone = true;
@@ -135,7 +149,8 @@ static void on_pidfd(uv_poll_t *poll, int status, int events)
 static void on_look(uv_timer_t *timer)
 {
     struct rb_process *process = timer->data;
-    if (kill(process->pid, 0) && errno == ESRCH) {
+    char state = state_of(process->pid);
+    if (!state || state == 'Z' || state == 'X') { /* in a container nobody may reap it */
         uv_timer_stop(timer);
         tell(process, "ended");
     }
@@ -161,6 +176,18 @@ int rb_process_adopt(uv_loop_t *loop, pid_t pid, rb_process_ended *ended, void *
     process->on.handle.data = process;
     *ret = process;
     return RB_OK;
+}
+
+const char *rb_process_stopped(pid_t pid)
+{
+    switch (state_of(pid)) {
+    case 'T':
+        return "it was stopped (SIGSTOP)";
+    case 't':
+        return "it was stopped by a debugger";
+    default:
+        return NULL;
+    }
 }
 
 pid_t rb_process_pid(const struct rb_process *process)

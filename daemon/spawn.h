@@ -32,6 +32,10 @@ int rb_process_spawn(uv_loop_t *loop, const struct rb_spawn *spawn, rb_process_e
 int rb_process_adopt(uv_loop_t *loop, pid_t pid, rb_process_ended *ended, void *context,
                      struct rb_process **ret, struct rb_why *why);
 
+/* What keeps a process from running though it lives, as a clause; NULL: nothing that can be seen.
+ */
+const char *rb_process_stopped(pid_t pid);
+
 pid_t rb_process_pid(const struct rb_process *process);
 void rb_process_kill(struct rb_process *process);
 

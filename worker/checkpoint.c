@@ -2,6 +2,7 @@
 #include "worker/checkpoint.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "proto/safetensors.h"
@@ -186,8 +187,10 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
     if (err)
         return rb_why_add(why, err, "checkpoint of step %" PRId64, state->level);
     err = fill_folder(model, state, temporary, &bytes, why);
+    rb_fault("worker.save.written");
     if (!err)
         err = put_in_place(temporary, path, why);
+    rb_fault("worker.save.renamed");
     if (err)
         rb_file_remove(temporary, NULL);
     if (!err)

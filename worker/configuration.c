@@ -6,11 +6,13 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "worker/batch.h"
+#include "worker/step.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { PLAN_LIMIT = 64 << 20, MEMBERS_LIMIT = 4096 };
+enum { PART_ROLES = 100 }; /* of an opening's tags: behind those of worker/opening.c */
 
 /* COMPUTE..., REDUCE..., VOTE, UPDATE: the sums are complete before they are reduced, and nothing
  * is applied that was not voted for. */
@@ -142,10 +144,41 @@ int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Conf
     return rb_coll_open(listener, &group, timeout_ms, cancel, &configuration->coll, why);
 }
 
+int rb_configuration_introduce(struct rb_configuration *configuration, const struct rb_role *role,
+                               struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) struct rb_role *roles = rb_alloc(configuration->size * sizeof *roles);
+    struct rb_roster roster;
+    int err = rb_coll_gather(configuration->coll,
+                             rb_tag(RB_TAG_OPENING, configuration->number, 0, PART_ROLES), role,
+                             roles, sizeof *role, why);
+
+    if (err || !rb_roster_make(roles, configuration->size, &roster))
+        return err;
+    configuration->roster = rb_alloc(sizeof *configuration->roster);
+    *configuration->roster = roster;
+    return 0;
+}
+
+bool rb_configuration_follows(const struct rb_configuration *configuration)
+{
+    return configuration->roster &&
+           rb_roster_newcomer(configuration->roster, configuration->rank) >= 0;
+}
+
+int rb_configuration_settle(const struct rb_configuration *configuration, struct rb_why *why)
+{
+    return configuration->feed ? rb_feed_settle(configuration->feed, why) : 0;
+}
+
 void rb_configuration_free(struct rb_configuration *configuration)
 {
     if (!configuration)
         return;
+    rb_feed_close(configuration->feed);
+    if (configuration->roster)
+        rb_roster_done(configuration->roster);
+    free(configuration->roster);
     if (configuration->coll)
         rb_coll_close(configuration->coll);
     if (configuration->plan)

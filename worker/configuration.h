@@ -3,7 +3,11 @@
  *
  * Configure > prepare > [configuration] > step thread
  *
- * Immutable once prepared; owned by the mailbox, then by the step thread. */
+ * Immutable once prepared; owned by the mailbox, then by the step thread.
+ *
+ * How its members get the same state is decided while it is prepared.  With a roster: newcomers are
+ * fed beside the training, and it is entered by the flip of a vote or not at all.  Without one:
+ * members align when they open it (worker/opening.h). */
 #ifndef RB_WORKER_CONFIGURATION_H
 #define RB_WORKER_CONFIGURATION_H
 
@@ -11,6 +15,8 @@
 #include "coll/coll.h"
 #include "control.pb-c.h"
 #include "plan.pb-c.h"
+#include "worker/feed.h"
+#include "worker/roster.h"
 
 #include <stdint.h>
 
@@ -22,6 +28,8 @@ struct rb_configuration {
     Rb__Plan *plan;
     const Rb__RankPlan *orders; /* this rank's, in `plan` */
     struct rb_coll *coll;
+    struct rb_roster *roster; /* NULL: it is opened by all at once */
+    struct rb_feed *feed;     /* that uses `coll` until the flip; NULL: nobody to feed here */
 };
 
 /* Read the plan that `order` names and check it against the model: each microbatch computed once,
@@ -34,7 +42,17 @@ int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Conf
                           const char *job, struct rb_listener *listener, int timeout_ms,
                           const volatile bool *cancel, struct rb_why *why);
 
-/* Closes the group. */
+/* Say what we are, and hear the same of the others: fills in the roster, where there can be one. */
+int rb_configuration_introduce(struct rb_configuration *configuration, const struct rb_role *role,
+                               struct rb_why *why);
+
+/* Is this member one that must be fed? */
+bool rb_configuration_follows(const struct rb_configuration *configuration);
+
+/* Before a step uses the group: wait until the feed is done with it. */
+int rb_configuration_settle(const struct rb_configuration *configuration, struct rb_why *why);
+
+/* Ends the feed, closes the group. */
 void rb_configuration_free(struct rb_configuration *configuration);
 
 #endif

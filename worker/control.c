@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "proto/frame.h"
 
@@ -100,6 +101,7 @@ static void say_hello(struct rb_control *control)
     hello.level = status.level;
     hello.frozen = status.frozen;
     hello.done = status.done;
+    hello.has_answers = hello.answers = 1;
     message.hello = &hello;
     rb_frame_put(&control->out, RB_FRAME_FROM_WORKER, &message.base);
 }
@@ -118,10 +120,20 @@ static void accept_agent(struct rb_control *control)
     rb_log(RB_LOG_INFO, "agent connected");
 }
 
+static void say_pong(struct rb_control *control)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+
+    message.has_pong = message.pong = 1;
+    rb_frame_put(&control->out, RB_FRAME_FROM_WORKER, &message.base);
+}
+
 static void obey(struct rb_control *control, Rb__ToWorker *message)
 {
     struct rb_mailbox *mailbox = control->mailbox;
 
+    if (message->ping)
+        say_pong(control);
     if (message->settings)
         rb_mailbox_settings(mailbox, message->settings);
     if (!message->configure && !message->go && !message->abandon && !message->save &&
@@ -134,8 +146,10 @@ static void obey(struct rb_control *control, Rb__ToWorker *message)
     }
     if (message->configure)
         rb_mailbox_configure(mailbox, RB_TAKE(message->configure));
-    if (message->go)
+    if (message->go) {
+        rb_fault("worker.go");
         rb_mailbox_go(mailbox, message->go->number);
+    }
     if (message->abandon)
         rb_mailbox_abandon(mailbox, message->abandon->number);
     if (message->save)

@@ -49,6 +49,8 @@ void rb_mailbox_free(struct rb_mailbox *mailbox)
 static void stop_preparing(struct rb_mailbox *mailbox)
 {
     __atomic_store_n(&mailbox->unwanted, true, __ATOMIC_RELEASE);
+    if (mailbox->meeting)
+        rb_coll_cancel(mailbox->meeting);
 }
 
 /* ---- Orders ---------------------------------------------------------------------------------*/
@@ -96,6 +98,9 @@ void rb_mailbox_configure(struct rb_mailbox *mailbox, Rb__Configure *order)
     stop_preparing(mailbox);
     if (mailbox->prepared && mailbox->prepared->number != mailbox->go)
         replaced = RB_TAKE(mailbox->prepared);
+    if (mailbox->group && mailbox->group_use == RB_GROUP_FOLLOWING &&
+        mailbox->group_number != mailbox->go)
+        rb_coll_cancel(mailbox->group);
     unlock(mailbox);
     rb_configuration_free(replaced);
 }
@@ -123,7 +128,8 @@ void rb_mailbox_abandon(struct rb_mailbox *mailbox, uint32_t number)
         stop_preparing(mailbox);
     if (mailbox->prepared && mailbox->prepared->number == number)
         dropped = RB_TAKE(mailbox->prepared);
-    if (mailbox->group && mailbox->group_opening && mailbox->group_number == number)
+    if (mailbox->group && mailbox->group_use != RB_GROUP_TRAINING &&
+        mailbox->group_number == number)
         rb_coll_cancel(mailbox->group);
     unlock(mailbox);
     rb_configuration_free(dropped);
@@ -193,6 +199,38 @@ Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox)
 const volatile bool *rb_mailbox_unwanted(const struct rb_mailbox *mailbox)
 {
     return &mailbox->unwanted;
+}
+
+void rb_mailbox_meet(struct rb_mailbox *mailbox, struct rb_coll *group)
+{
+    lock(mailbox);
+    mailbox->meeting = group;
+    if (group && mailbox->unwanted)
+        rb_coll_cancel(group);
+    unlock(mailbox);
+}
+
+bool rb_mailbox_fresh(struct rb_mailbox *mailbox)
+{
+    bool fresh;
+
+    lock(mailbox);
+    while (mailbox->group && mailbox->group_use == RB_GROUP_FOLLOWING &&
+           mailbox->group_number < mailbox->preparing)
+        pthread_cond_wait(&mailbox->changed, &mailbox->lock);
+    fresh = !mailbox->group && mailbox->status.level < 0;
+    unlock(mailbox);
+    return fresh;
+}
+
+void rb_mailbox_clear(struct rb_mailbox *mailbox)
+{
+    struct rb_configuration *prepared;
+
+    lock(mailbox);
+    prepared = RB_TAKE(mailbox->prepared);
+    unlock(mailbox);
+    rb_configuration_free(prepared);
 }
 
 bool rb_mailbox_prepared(struct rb_mailbox *mailbox, struct rb_configuration *configuration)

@@ -50,9 +50,17 @@ void rb_mailbox_status(struct rb_mailbox *mailbox, struct rb_status *ret_status)
 Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox);
 /* True once the order that is being prepared is not wanted any more. */
 const volatile bool *rb_mailbox_unwanted(const struct rb_mailbox *mailbox);
+/* The group that the preparing thread may be blocked in; NULL: none.  It is cancelled with the
+ * order. */
+void rb_mailbox_meet(struct rb_mailbox *mailbox, struct rb_coll *group);
+/* Has this worker no state, and nothing to do but to wait for some?  Waits for the end of a
+ * following that was cancelled. */
+bool rb_mailbox_fresh(struct rb_mailbox *mailbox);
 /* Hand over what was prepared; false (and it stays the caller's) where it is not wanted any more.
  */
 bool rb_mailbox_prepared(struct rb_mailbox *mailbox, struct rb_configuration *configuration);
+/* Free what is prepared. */
+void rb_mailbox_clear(struct rb_mailbox *mailbox);
 /* The model is loaded; it never changes again. */
 void rb_mailbox_loaded(struct rb_mailbox *mailbox, struct rb_model *model);
 
@@ -60,14 +68,14 @@ void rb_mailbox_loaded(struct rb_mailbox *mailbox, struct rb_model *model);
 
 enum rb_event { RB_EVENT_LEAVE, RB_EVENT_OPEN, RB_EVENT_SAVE };
 
-/* Wait for something to do outside of training: to leave, a configuration that was told to go, or,
- * when `can_save`, a save. */
+/* Wait for something to do outside of training: to leave, a configuration that was told to go or
+ * that has a roster, or, when `can_save`, a save. */
 enum rb_event rb_mailbox_wait(struct rb_mailbox *mailbox, bool (*can_save)(void *owner),
                               void *owner);
 /* Look again: can_save has changed.  From any thread. */
 void rb_mailbox_kick(struct rb_mailbox *mailbox);
 
-/* Takes out the configuration that was told to go; NULL: none. */
+/* Takes out the configuration that was told to go or has a roster; NULL: none. */
 struct rb_configuration *rb_mailbox_take(struct rb_mailbox *mailbox);
 
 /* What to say in a vote.  *next is what this rank holds for the flip: taken out of the mailbox when
@@ -75,10 +83,15 @@ struct rb_configuration *rb_mailbox_take(struct rb_mailbox *mailbox);
 void rb_mailbox_ready(struct rb_mailbox *mailbox, struct rb_configuration **next,
                       struct rb_vote_ready *ret_ready);
 
-/* The group that blocking calls may be in, so that leaving and abandoning can cancel them; NULL
- * before it is closed.  opening: an abandon counts too. */
+/* The group that blocking calls may be in, so that others can cancel them; NULL before it is
+ * closed. */
+enum rb_group_use {
+    RB_GROUP_TRAINING,  /* leaving counts */
+    RB_GROUP_OPENING,   /* an abandon too */
+    RB_GROUP_FOLLOWING, /* and, before it is told to go, a newer order to prepare */
+};
 void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration *configuration,
-                      bool opening);
+                      enum rb_group_use use);
 
 /* Takes out the oldest save; false: none.  Strings in it are the caller's. */
 struct rb_save_order {

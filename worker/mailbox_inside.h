@@ -35,12 +35,13 @@ struct rb_mailbox {
     Rb__Configure *wanted;  /* to be prepared */
     uint32_t preparing;     /* is being prepared; 0: none */
     volatile bool unwanted; /* what is being prepared */
+    struct rb_coll *meeting; /* the preparing thread may be blocked in */
     struct rb_configuration *prepared;
     struct rb_model *model;
 
     struct rb_coll *group; /* the step thread may be blocked in */
     uint32_t group_number;
-    bool group_opening;
+    enum rb_group_use group_use;
     struct rb_status status;
 };
 

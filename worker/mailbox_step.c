@@ -12,6 +12,12 @@ static bool can_open(const struct rb_mailbox *mailbox)
     return mailbox->prepared && mailbox->prepared->number == mailbox->go;
 }
 
+/* One with a roster is not waited for: a newcomer follows it at once, others have no use for it. */
+static bool can_take(const struct rb_mailbox *mailbox)
+{
+    return mailbox->prepared && (mailbox->prepared->roster || can_open(mailbox));
+}
+
 enum rb_event rb_mailbox_wait(struct rb_mailbox *mailbox, bool (*can_save)(void *owner),
                               void *owner)
 {
@@ -23,7 +29,7 @@ enum rb_event rb_mailbox_wait(struct rb_mailbox *mailbox, bool (*can_save)(void 
             event = RB_EVENT_LEAVE;
             break;
         }
-        if (can_open(mailbox)) {
+        if (can_take(mailbox)) {
             event = RB_EVENT_OPEN;
             break;
         }
@@ -48,7 +54,7 @@ struct rb_configuration *rb_mailbox_take(struct rb_mailbox *mailbox)
     struct rb_configuration *taken = NULL;
 
     lock(mailbox);
-    if (can_open(mailbox))
+    if (can_take(mailbox))
         taken = RB_TAKE(mailbox->prepared);
     unlock(mailbox);
     return taken;
@@ -102,14 +108,17 @@ void rb_mailbox_ready(struct rb_mailbox *mailbox, struct rb_configuration **next
 }
 
 void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration *configuration,
-                      bool opening)
+                      enum rb_group_use use)
 {
     lock(mailbox);
     mailbox->group = configuration ? configuration->coll : NULL;
     mailbox->group_number = configuration ? configuration->number : 0;
-    mailbox->group_opening = opening;
+    mailbox->group_use = use;
     if (mailbox->group &&
-        (atomic_load(&mailbox->stop) || (opening && is_abandoned(mailbox, mailbox->group_number))))
+        (atomic_load(&mailbox->stop) ||
+         (use != RB_GROUP_TRAINING && is_abandoned(mailbox, mailbox->group_number)) ||
+         (use == RB_GROUP_FOLLOWING && mailbox->configured > mailbox->group_number &&
+          mailbox->group_number != mailbox->go)))
         rb_coll_cancel(mailbox->group);
     unlock(mailbox);
 }

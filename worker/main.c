@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rubato-worker: one process on one device. */
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "kernels/device.h"
 #include "worker/control.h"
@@ -58,6 +59,15 @@ static int print_class(const char *kind)
     return RB_EXIT_OK;
 }
 
+static int print_faults(void)
+{
+    const char *name, *meaning;
+
+    for (int i = 0; rb_fault_describe(i, &name, &meaning); i++)
+        printf("%s\t%s\n", name, meaning);
+    return RB_EXIT_OK;
+}
+
 static int serve(const struct rb_worker_options *options, struct rb_listener *listener,
                  struct rb_why *why)
 {
@@ -94,6 +104,12 @@ int main(int argc, char **argv)
     }
     if (options.numeric_class)
         return print_class(options.numeric_class);
+    if (options.faults)
+        return print_faults();
+    if (rb_fault_arm(getenv("RUBATO_FAULT"), getenv("RUBATO_FAULT_ONCE"), &why)) {
+        fprintf(stderr, "rubato-worker: %s\n", why.text);
+        return RB_EXIT_USAGE;
+    }
     if (open_log(options.log) < 0)
         return RB_EXIT_USAGE;
     pin(options.cpu);

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "worker/vote.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,8 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
     model->limits = rb_alloc(message->n_variables * sizeof *model->limits);
     model->largest = rb_alloc(message->n_variables * sizeof *model->largest);
     model->overflow = rb_alloc(message->n_variables * sizeof *model->overflow);
+    model->record = rb_alloc(rb_vote_bytes(
+        &(struct rb_vote_shape){model->microbatches, (uint32_t)message->n_variables}));
     for (size_t v = 0; v < message->n_variables; v++)
         model->limits[v] =
             rb_exponent_limit((uint64_t)model->microbatches * message->variables[v]->uses);
@@ -212,7 +215,7 @@ int rb_model_load(const char *path, const char *kind, int index, struct rb_model
     struct rb_model *model = rb_alloc(sizeof *model);
     int err;
 
-    model->state.level = -1;
+    model->state.level = model->kept = -1;
     err = load(model, path, kind, index, why);
     if (err) {
         rb_model_free(model);
@@ -237,6 +240,7 @@ void rb_model_free(struct rb_model *model)
     free(model->limits);
     free(model->largest);
     free(model->overflow);
+    free(model->record);
     if (model->device) {
         void *memory[] = {model->arena, model->constants, model->local, model->reduced};
 

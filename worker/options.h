@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+
 struct rb_worker_options {
     const char *job;     /* id, for groups and temporary names */
     const char *worker;  /* unique name of this process */
@@ -16,6 +18,7 @@ struct rb_worker_options {
     const char *log;     /* file for stderr; NULL: as it is */
     const char
         *numeric_class; /* print that of devices of this kind, and nothing else; NULL: work */
+    bool faults;        /* print the fault points, and nothing else */
 };
 
 extern const char rb_worker_usage[];

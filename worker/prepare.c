@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "worker/configuration.h"
+#include "worker/feed.h"
 #include "worker/model.h"
 #include "worker/tell.h"
 
@@ -36,8 +37,34 @@ static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, 
     return err;
 }
 
+/* Who of its members has state and who must be fed?  `ret_role`: what we said. */
+static int introduce(struct rb_preparer *preparer, struct rb_configuration *configuration,
+                     struct rb_role *ret_role, struct rb_why *why)
+{
+    uint32_t term = rb_window_term(preparer->model->state.window);
+    struct rb_role role = {term, !term && rb_mailbox_fresh(preparer->mailbox)};
+    int err;
+
+    rb_mailbox_meet(preparer->mailbox, configuration->coll);
+    err = rb_configuration_introduce(configuration, &role, why);
+    rb_mailbox_meet(preparer->mailbox, NULL);
+    *ret_role = role;
+    return err ? rb_why_add(why, err, "configuration %u", configuration->number) : 0;
+}
+
+static int start_feed(struct rb_preparer *preparer, struct rb_configuration *configuration,
+                      const struct rb_role *role, struct rb_why *why)
+{
+    if (!configuration->roster || !configuration->roster->n_newcomers || !role->term)
+        return 0;
+    return rb_feed_open(preparer->model, configuration->coll, configuration->number,
+                        configuration->rank, configuration->roster, role->term, preparer->reports,
+                        &configuration->feed, why);
+}
+
 static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
-                   struct rb_configuration **ret_configuration, struct rb_why *why)
+                   struct rb_configuration **ret_configuration, struct rb_role *ret_role,
+                   struct rb_why *why)
 {
     struct rb_configuration *configuration = NULL;
     int err = load_model(preparer, order, why);
@@ -48,6 +75,8 @@ static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
         err =
             rb_configuration_meet(configuration, order, preparer->options->job, preparer->listener,
                                   MEET_MS, rb_mailbox_unwanted(preparer->mailbox), why);
+    if (!err)
+        err = introduce(preparer, configuration, ret_role, why);
     if (err) {
         rb_configuration_free(configuration);
         return err;
@@ -56,12 +85,19 @@ static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
     return 0;
 }
 
+/* Ready is said before the step thread and the feed know of it: what they have to say comes later.
+ */
 static void serve(struct rb_preparer *preparer, const Rb__Configure *order)
 {
     struct rb_configuration *configuration = NULL;
+    struct rb_role role = {0};
     struct rb_why why = {0};
-    int err = prepare(preparer, order, &configuration, &why);
+    int err = prepare(preparer, order, &configuration, &role, &why);
 
+    if (!err) {
+        rb_tell_ready(preparer->reports, order->number);
+        err = start_feed(preparer, configuration, &role, &why);
+    }
     if (err == RB_ECANCELED) {
         rb_log(RB_LOG_INFO, "configuration %u is not wanted any more", order->number);
     } else if (err) {
@@ -70,10 +106,9 @@ static void serve(struct rb_preparer *preparer, const Rb__Configure *order)
     } else if (rb_mailbox_prepared(preparer->mailbox, configuration)) {
         rb_log(RB_LOG_INFO, "configuration %u is ready: rank %u of %zu", order->number, order->rank,
                order->n_members);
-        rb_tell_ready(preparer->reports, order->number);
-    } else {
-        rb_configuration_free(configuration);
+        return;
     }
+    rb_configuration_free(configuration);
 }
 
 static void *run(void *context)
@@ -115,6 +150,7 @@ void rb_preparer_close(struct rb_preparer *preparer)
     if (!preparer)
         return;
     pthread_join(preparer->thread, NULL);
+    rb_mailbox_clear(preparer->mailbox); /* a feed that still reads the state */
     rb_model_free(preparer->model);
     free(preparer);
 }

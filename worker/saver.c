@@ -2,6 +2,7 @@
 #include "worker/saver.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "worker/checkpoint.h"
 
 #include <pthread.h>
@@ -122,6 +123,7 @@ static void *run(void *context)
         struct rb_saved saved;
 
         copy_arrays(saver);
+        rb_fault("worker.save.copied");
         enter(saver, WRITING);
         rb_save_run(saver->model->message, &saver->copy, &saver->save, saver->job, saver->worker,
                     &saved);

@@ -77,6 +77,7 @@ int rb_state_open(const Rb__Model *model, struct rb_device *device, struct rb_st
                           state.elements);
     }
     state.exponents = rb_alloc(state.variables * sizeof *state.exponents);
+    state.window = rb_window_new();
     *ret_state = state;
     return 0;
 }
@@ -87,6 +88,7 @@ void rb_state_done(struct rb_state *state)
         give(state->device, *part_of(state, part));
     give(state->device, state->fixed);
     free(state->exponents);
+    rb_window_free(state->window);
     *state = (struct rb_state){.level = -1};
 }
 

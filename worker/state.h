@@ -14,6 +14,7 @@
 #include "kernels/device.h"
 #include "plan.pb-c.h"
 #include "worker/exponent.h"
+#include "worker/window.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +30,7 @@ struct rb_state {
 
     size_t elements, fixed_bytes, variables;
     struct rb_device *device; /* whose memory this is; NULL: plain memory */
+    struct rb_window *window; /* through which others look at it while it changes */
 };
 
 enum rb_state_part { RB_STATE_W, RB_STATE_M, RB_STATE_V, RB_STATE_PARTS };

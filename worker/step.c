@@ -2,6 +2,7 @@
 #include "worker/step.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/hash.h"
 #include "worker/update.h"
 
@@ -23,7 +24,6 @@ struct attempt {
     const struct rb_step *step;
     struct rb_vote_shape shape;
     uint32_t number;
-    uint8_t *record;
     /* of the microbatch that runs */
     uint32_t microbatch;
     const struct rb_runner *runner;
@@ -57,7 +57,7 @@ static void after_instruction(int instruction, void *context)
         add_contribution(attempt, runner->contributions[attempt->next++]);
 }
 
-static int compute(struct attempt *attempt, uint32_t microbatch)
+static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
     const Rb__Model *message = model->message;
@@ -70,19 +70,22 @@ static int compute(struct attempt *attempt, uint32_t microbatch)
     const double *loss;
     int err;
 
+    if (rb_vote_holds(model->record, microbatch))
+        return 0; /* kept from the attempt before */
     attempt->runner = runner;
     attempt->microbatch = microbatch;
     attempt->next = 0;
     rb_batch_fill(&runner->slots, model->train, message->seed, &batch);
     err = rb_program_run(runner->program, &key, attempt->step->stop, after_instruction, attempt);
     if (err)
-        return err;
+        return rb_why_set(why, err, "stopped");
     loss = rb_program_tensor(runner->program, runner->message->loss);
     count = rb_program_tensor(runner->program, runner->message->count);
     if (runner->message->correct >= 0)
         correct = rb_program_tensor(runner->program, runner->message->correct);
-    rb_vote_microbatch(&attempt->shape, attempt->record, microbatch, *loss, *count,
+    rb_vote_microbatch(&attempt->shape, model->record, microbatch, *loss, *count,
                        correct ? *correct : 0);
+    rb_fault("worker.computed");
     return 0;
 }
 
@@ -90,11 +93,17 @@ static int reduce(struct attempt *attempt, uint32_t bucket, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
     const Rb__Bucket *range = model->message->buckets[bucket];
+    int err = rb_configuration_settle(attempt->step->configuration, why);
 
-    return rb_coll_sum(attempt->step->configuration->coll,
-                       rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket),
-                       model->local + range->first, model->reduced + range->first,
-                       (size_t)range->count, why);
+    if (err)
+        return err;
+    rb_fault("worker.reduce");
+    err = rb_coll_sum(attempt->step->configuration->coll,
+                      rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket),
+                      model->local + range->first, model->reduced + range->first,
+                      (size_t)range->count, why);
+    rb_fault("worker.reduced");
+    return err;
 }
 
 static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, struct rb_why *why)
@@ -104,18 +113,21 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
     size_t bytes = rb_vote_bytes(&attempt->shape);
     RB_CLEANUP(rb_freep) uint8_t *records = rb_alloc(bytes * step->configuration->size);
     struct rb_vote_ready ready = {0};
-    int err;
+    int err = rb_configuration_settle(step->configuration, why);
 
-    for (uint32_t v = 0; v < attempt->shape.variables; v++)
-        rb_vote_variable(&attempt->shape, attempt->record, v, model->largest[v],
-                         model->overflow[v]);
-    step->ready(&ready, step->owner);
-    rb_vote_finish(attempt->record, rb_state_agreement(&model->state), &ready);
-    err = rb_coll_gather(step->configuration->coll,
-                         rb_tag(RB_TAG_VOTE, model->state.level, attempt->number, 0),
-                         attempt->record, records, bytes, why);
     if (err)
         return err;
+    for (uint32_t v = 0; v < attempt->shape.variables; v++)
+        rb_vote_variable(&attempt->shape, model->record, v, model->largest[v], model->overflow[v]);
+    step->ready(&ready, step->owner);
+    rb_vote_finish(model->record, rb_state_agreement(&model->state), &ready);
+    rb_fault("worker.vote");
+    err = rb_coll_gather(step->configuration->coll,
+                         rb_tag(RB_TAG_VOTE, model->state.level, attempt->number, 0), model->record,
+                         records, bytes, why);
+    if (err)
+        return err;
+    rb_fault("worker.voted");
     return rb_vote_decide(&attempt->shape, records, step->configuration->size, model->state.level,
                           attempt->number, model->exponents, model->limits, ret_decision,
                           model->largest, why);
@@ -134,15 +146,54 @@ static void update(const struct rb_step *step, struct rb_step_result *result)
     result->lr = done.lr;
 }
 
-static void start_attempt(struct attempt *attempt)
+/* ---- Attempts -------------------------------------------------------------------------------*/
+
+static bool ordered(const Rb__RankPlan *orders, uint32_t microbatch)
+{
+    for (size_t i = 0; i < orders->n_orders; i++)
+        if (orders->orders[i]->kind == RB__ORDER__KIND__COMPUTE &&
+            orders->orders[i]->argument == microbatch)
+            return true;
+    return false;
+}
+
+/* How many microbatches of the sums in the model can be taken over as they are? */
+static uint32_t count_kept(const struct rb_step *step)
+{
+    const struct rb_model *model = step->model;
+    uint32_t kept = 0;
+
+    if (model->kept < 0 || model->kept != model->state.level)
+        return 0;
+    for (size_t v = 0; v < model->state.variables; v++)
+        if (model->exponents[v].exponent != model->state.exponents[v].exponent)
+            return 0;
+    for (uint32_t m = 0; m < model->microbatches; m++) {
+        if (!rb_vote_holds(model->record, m))
+            continue;
+        if (!ordered(step->configuration->orders, m))
+            return 0; /* another rank counts it now: sums cannot be taken apart */
+        kept++;
+    }
+    return kept;
+}
+
+static void start_attempt(struct attempt *attempt, uint32_t kept)
 {
     struct rb_model *model = attempt->step->model;
     size_t variables = model->message->n_variables;
 
+    model->kept = -1;
+    if (kept) {
+        rb_vote_again(model->record, attempt->step->configuration->rank, model->state.level,
+                      attempt->number);
+        return;
+    }
+
     memset(model->local, 0, (size_t)model->message->state_elements * sizeof *model->local);
     memset(model->largest, 0, variables * sizeof *model->largest);
     memset(model->overflow, 0, variables * sizeof *model->overflow);
-    rb_vote_start(&attempt->shape, attempt->record, attempt->step->configuration->rank,
+    rb_vote_start(&attempt->shape, model->record, attempt->step->configuration->rank,
                   model->state.level, attempt->number);
 }
 
@@ -152,7 +203,6 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
     const Rb__RankPlan *orders = attempt->step->configuration->orders;
     int err = 0;
 
-    start_attempt(attempt);
     for (size_t i = 0; !err && i < orders->n_orders; i++) {
         const Rb__Order *order = orders->orders[i];
 
@@ -160,7 +210,7 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
             return rb_why_set(why, RB_ECANCELED, "stopped");
         switch (order->kind) {
         case RB__ORDER__KIND__COMPUTE:
-            err = compute(attempt, order->argument);
+            err = compute(attempt, order->argument, why);
             break;
         case RB__ORDER__KIND__REDUCE:
             err = reduce(attempt, order->argument, why);
@@ -184,24 +234,24 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
         .step = step,
         .shape = {model->microbatches, (uint32_t)model->message->n_variables},
     };
-    struct rb_step_result result = {0};
+    struct rb_step_result result = {.kept = count_kept(step)};
     int err = 0;
 
-    attempt.record = rb_alloc(rb_vote_bytes(&attempt.shape));
     memcpy(model->exponents, model->state.exponents,
            model->state.variables * sizeof *model->exponents);
-    for (; !err; attempt.number++) {
-        if (attempt.number == ATTEMPTS_LIMIT)
-            err = rb_why_set(why, RB_EINTERNAL, "%d attempts were voted down", ATTEMPTS_LIMIT);
-        if (!err)
-            err = run_attempt(&attempt, &result, why);
+    start_attempt(&attempt, result.kept);
+    for (; !err; start_attempt(&attempt, 0)) {
+        err = run_attempt(&attempt, &result, why);
         if (err || result.decision.verdict != RB_VOTE_REDO)
             break;
+        if (++attempt.number == ATTEMPTS_LIMIT)
+            err = rb_why_set(why, RB_EINTERNAL, "%d attempts were voted down", ATTEMPTS_LIMIT);
         result.redone++;
         for (size_t v = 0; v < model->message->n_variables; v++)
             rb_exponent_redo(&model->exponents[v], model->largest[v], model->limits[v]);
     }
-    free(attempt.record);
+    if (err == RB_EPEER)
+        model->kept = model->state.level; /* it came from a call behind all that is computed */
     if (err)
         return rb_why_add(why, err, "step %lld", (long long)model->state.level + 1);
     *ret_result = result;

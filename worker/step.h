@@ -4,7 +4,11 @@
  * orders > [step] > program, rb_fixed_add, rb_coll_sum, vote, update
  *
  * An attempt changes sums and nothing else; the state changes at UPDATE, which cannot fail or be
- * stopped.  So whatever interrupts a step leaves the state whole at its level. */
+ * stopped.  So whatever interrupts a step leaves the state whole at its level.
+ *
+ * Reducing is out of place.  An attempt that is given up because a peer is lost leaves its local
+ * sums in the model; the first attempt of the next configuration computes only what they lack,
+ * where its orders cover them and the exponents are the same.  Else it starts with empty sums. */
 #ifndef RB_WORKER_STEP_H
 #define RB_WORKER_STEP_H
 
@@ -29,6 +33,7 @@ struct rb_step_result {
     struct rb_vote_decision decision;
     double grad_norm, lr;
     uint32_t redone; /* attempts voted down */
+    uint32_t kept;   /* microbatches that were taken over from an attempt that was given up */
 };
 
 /* RB_EPEER, RB_ECANCELED: the step was abandoned and the state is as before.  RB_EINTERNAL:

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
+#include "worker/follow.h"
 #include "worker/opening.h"
 #include "worker/saves.h"
 #include "worker/step.h"
@@ -15,7 +16,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum phase { IDLE, OPENING, TRAINING, FROZEN, LEFT, DONE, FAILED, LEAVING, ENDED };
+enum phase {
+    IDLE,
+    OPENING,
+    FOLLOWING,
+    FLIPPING,
+    TRAINING,
+    FROZEN,
+    LEFT,
+    DONE,
+    FAILED,
+    LEAVING,
+    ENDED
+};
 
 struct train {
     struct rb_mailbox *mailbox;
@@ -37,6 +50,13 @@ static int64_t level_of(const struct train *train)
     return train->model ? train->model->state.level : -1;
 }
 
+/* What is done to the state from now on: steps of `number`, or (0) anything. */
+static void enter_term(struct train *train, uint32_t number)
+{
+    if (train->model)
+        rb_window_enter(train->model->state.window, number);
+}
+
 static void stand(struct train *train, enum phase phase)
 {
     struct rb_status status = {
@@ -46,12 +66,13 @@ static void stand(struct train *train, enum phase phase)
         .done = phase == DONE,
     };
 
+    enter_term(train, phase == TRAINING ? train->number : 0);
     rb_mailbox_stand(train->mailbox, &status);
 }
 
 static void leave_groups(struct train *train)
 {
-    rb_mailbox_enter(train->mailbox, NULL, false);
+    rb_mailbox_enter(train->mailbox, NULL, RB_GROUP_TRAINING);
     rb_configuration_free(RB_TAKE(train->active));
     rb_configuration_free(RB_TAKE(train->retired));
 }
@@ -76,6 +97,7 @@ static enum phase interrupted(struct train *train, int err, struct rb_why *why)
 {
     enum phase phase = FROZEN;
 
+    enter_term(train, 0);
     if (atomic_load(train->stop))
         return LEAVING;
     if (err == RB_EPEER || err == RB_ECANCELED) {
@@ -90,12 +112,29 @@ static enum phase interrupted(struct train *train, int err, struct rb_why *why)
 
 /* ---- Waiting: IDLE, FROZEN, LEFT, DONE --------------------------------------------------------*/
 
+/* Outside of training: a configuration with a roster is for a newcomer to follow.  Whoever was to
+ * feed it trains no more, and closing its group tells the others so. */
+static enum phase begin_next(struct train *train)
+{
+    const struct rb_configuration *next = train->next;
+
+    if (!next->roster)
+        return OPENING;
+    if (rb_configuration_follows(next) && level_of(train) < 0)
+        return FOLLOWING;
+    rb_tell_unready(train->reports, next->number, "this worker does not train any more");
+    rb_configuration_free(RB_TAKE(train->next));
+    return IDLE;
+}
+
 static enum phase wait_for_orders(struct train *train, enum phase phase)
 {
     stand(train, phase);
     for (;;) {
-        if (train->next)
-            return OPENING; /* told to go while it trained */
+        enum phase begun = train->next ? begin_next(train) : IDLE;
+
+        if (begun != IDLE)
+            return begun;
         switch (rb_mailbox_wait(train->mailbox, rb_saves_idle, &train->saves)) {
         case RB_EVENT_LEAVE:
             return LEAVING;
@@ -126,26 +165,25 @@ static enum phase left(struct train *train)
 
 /* ---- Opening --------------------------------------------------------------------------------*/
 
-static enum phase opening(struct train *train)
+static void advance_configuration(struct train *train)
 {
-    struct rb_why why = {0};
-    uint64_t bytes = 0;
-    int err;
-
-    rb_mailbox_enter(train->mailbox, NULL, false);
+    rb_mailbox_enter(train->mailbox, NULL, RB_GROUP_TRAINING);
     rb_configuration_free(RB_TAKE(train->retired));
     train->retired = RB_TAKE(train->active);
     train->active = RB_TAKE(train->next);
-    rb_mailbox_enter(train->mailbox, train->active, true);
+}
+
+/* There is a model once a configuration was prepared. */
+static int start_saves(struct train *train, struct rb_why *why)
+{
     train->model = rb_mailbox_model(train->mailbox);
-    err = rb_saves_open(&train->saves, train->model, &why);
-    if (!err) {
-        rb_saves_wait_copied(&train->saves);
-        err = rb_opening_run(train->model, train->active, &bytes, &why);
-    }
-    if (err)
-        return interrupted(train, err, &why);
-    rb_mailbox_enter(train->mailbox, train->active, false);
+    return rb_saves_open(&train->saves, train->model, why);
+}
+
+/* The active configuration is entered: say so. */
+static enum phase entered(struct train *train, uint64_t bytes)
+{
+    rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_TRAINING);
     train->number = train->active->number;
     stand(train, TRAINING);
     rb_tell_flipped(train->reports, train->active, level_of(train), bytes);
@@ -155,13 +193,74 @@ static enum phase opening(struct train *train)
     return level_of(train) >= train->model->message->steps ? DONE : TRAINING;
 }
 
+static enum phase opening(struct train *train)
+{
+    struct rb_why why = {0};
+    uint64_t bytes = 0;
+    int err;
+
+    advance_configuration(train);
+    rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_OPENING);
+    enter_term(train, 0);
+    err = start_saves(train, &why);
+    if (!err) {
+        rb_saves_wait_copied(&train->saves);
+        err = rb_opening_run(train->model, train->active, &bytes, &why);
+    }
+    return err ? interrupted(train, err, &why) : entered(train, bytes);
+}
+
+/* Those who trained on have the state: nothing to wait for. */
+static enum phase flipping(struct train *train)
+{
+    advance_configuration(train);
+    return entered(train, 0);
+}
+
+/* A newcomer follows from before it is told to go until the vote of the others flips.  Giving up
+ * costs nobody anything: it is as it was. */
+static enum phase following(struct train *train)
+{
+    struct rb_why why = {0};
+    uint64_t bytes = 0;
+    int err;
+
+    leave_groups(train);
+    rb_mailbox_enter(train->mailbox, train->next, RB_GROUP_FOLLOWING);
+    err = start_saves(train, &why);
+    if (!err)
+        err = rb_follow_run(train->model, train->next, &bytes, &why);
+    if (!err) {
+        train->active = RB_TAKE(train->next);
+        return entered(train, bytes);
+    }
+    rb_log(RB_LOG_WARN, "%s", why.text);
+    if (err != RB_ECANCELED)
+        rb_tell_unready(train->reports, train->next->number, why.text);
+    rb_mailbox_enter(train->mailbox, NULL, RB_GROUP_TRAINING);
+    rb_configuration_free(RB_TAKE(train->next));
+    return atomic_load(train->stop) ? LEAVING : IDLE;
+}
+
 /* ---- Training -------------------------------------------------------------------------------*/
+
+/* Have those that we feed the present level?  Then the entry of this step is all that they lack. */
+static bool is_vouched_for(const struct train *train)
+{
+    const struct rb_configuration *next = train->next;
+
+    if (rb_configuration_follows(next))
+        return false; /* we have come to a state meanwhile: it will be abandoned */
+    return !next->feed || rb_feed_level(next->feed, level_of(train));
+}
 
 static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
 {
     struct train *train = owner;
 
     rb_mailbox_ready(train->mailbox, &train->next, ret_ready);
+    if (train->next && !is_vouched_for(train))
+        *ret_ready = (struct rb_vote_ready){0};
 }
 
 static void wait_copied(void *owner)
@@ -223,9 +322,11 @@ static enum phase after_step(struct train *train, const struct rb_step_result *r
         return give_up(train);
     if (level_of(train) >= train->model->message->steps)
         return DONE;
-    if (result->decision.flip)
-        return train->next && train->next->number == result->decision.number ? OPENING : LEFT;
-    return TRAINING;
+    if (!result->decision.flip)
+        return TRAINING;
+    if (!train->next || train->next->number != result->decision.number)
+        return LEFT;
+    return train->next->roster ? FLIPPING : OPENING;
 }
 
 static enum phase training(struct train *train)
@@ -300,8 +401,9 @@ int rb_train_run(const struct rb_worker_options *options, struct rb_mailbox *mai
                  struct rb_reports *reports, struct rb_control *control)
 {
     static enum phase (*const run[])(struct train *) = {
-        [IDLE] = idle, [OPENING] = opening, [TRAINING] = training, [FROZEN] = frozen,
-        [LEFT] = left, [DONE] = done,       [FAILED] = failed,     [LEAVING] = leaving,
+        [IDLE] = idle,         [OPENING] = opening, [FOLLOWING] = following, [FLIPPING] = flipping,
+        [TRAINING] = training, [FROZEN] = frozen,   [LEFT] = left,           [DONE] = done,
+        [FAILED] = failed,     [LEAVING] = leaving,
     };
     struct train train = {
         .mailbox = mailbox,

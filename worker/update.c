@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/update.h"
 
+#include "worker/feed.h"
 #include "worker/rate.h"
+#include "worker/window.h"
 
 #include <math.h>
 
@@ -29,13 +31,14 @@ static double norm_of(const struct rb_model *model, double scale)
     return sqrt(squares);
 }
 
-static void apply_adamw(struct rb_model *model, const Rb__Block *block, float scale, double lr)
+static void apply_adamw(struct rb_model *model, const struct rb_update_terms *terms,
+                        const Rb__Block *block)
 {
     const Rb__Optimizer *optimizer = model->message->optimizer;
     struct rb_state *state = &model->state;
-    uint64_t t = (uint64_t)state->applied + 1;
+    uint64_t t = (uint64_t)terms->applied + 1;
     struct rb_adamw how = {
-        .lr = (float)lr,
+        .lr = (float)terms->lr,
         .beta1 = (float)optimizer->beta1,
         .beta2 = (float)optimizer->beta2,
         .eps = (float)optimizer->eps,
@@ -47,28 +50,30 @@ static void apply_adamw(struct rb_model *model, const Rb__Block *block, float sc
 
     rb_apply_adamw(model->device, state->w + block->first, state->m + block->first,
                    state->v + block->first, model->reduced + block->first, (size_t)block->count,
-                   model->exponents[block->variable].exponent, scale, &how);
+                   model->exponents[block->variable].exponent, terms->scale, &how);
 }
 
-static void apply_sgd(struct rb_model *model, const Rb__Block *block, float scale, double lr)
+static void apply_sgd(struct rb_model *model, const struct rb_update_terms *terms,
+                      const Rb__Block *block)
 {
     const Rb__Optimizer *optimizer = model->message->optimizer;
     struct rb_state *state = &model->state;
     struct rb_sgd how = {
-        .lr = (float)lr,
+        .lr = (float)terms->lr,
         .momentum = (float)optimizer->momentum,
         .weight_decay =
             variable_of(model->message, block)->decay ? (float)optimizer->weight_decay : 0,
         .nesterov = optimizer->nesterov != 0,
-        .first = state->applied == 0,
+        .first = terms->applied == 0,
     };
 
     rb_apply_sgd(model->device, state->w + block->first, state->m ? state->m + block->first : NULL,
                  model->reduced + block->first, (size_t)block->count,
-                 model->exponents[block->variable].exponent, scale, &how);
+                 model->exponents[block->variable].exponent, terms->scale, &how);
 }
 
-static void apply_block(struct rb_model *model, const Rb__Block *block, float scale, double lr)
+void rb_update_block(struct rb_model *model, const struct rb_update_terms *terms,
+                     const Rb__Block *block)
 {
     const Rb__Variable *variable = variable_of(model->message, block);
 
@@ -78,9 +83,23 @@ static void apply_block(struct rb_model *model, const Rb__Block *block, float sc
                            model->exponents[block->variable].exponent,
                            rb_exponent_keep(variable->momentum, model->microbatches));
     else if (model->message->optimizer->kind == RB__OPTIMIZER__KIND__ADAMW)
-        apply_adamw(model, block, scale, lr);
+        apply_adamw(model, terms, block);
     else
-        apply_sgd(model, block, scale, lr);
+        apply_sgd(model, terms, block);
+}
+
+/* Counters and exponents at the next level. */
+static void advance(struct rb_model *model)
+{
+    struct rb_state *state = &model->state;
+
+    for (size_t v = 0; v < model->message->n_variables; v++) {
+        state->exponents[v] = model->exponents[v];
+        rb_exponent_commit(&state->exponents[v], model->largest[v], model->limits[v]);
+    }
+    state->applied++;
+    state->not_finite = 0;
+    state->level++;
 }
 
 struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_decision *decision)
@@ -92,20 +111,19 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
         .grad_norm = norm_of(model, mean),
         .lr = rb_rate_at(message->optimizer, message->steps, state->level + 1),
     };
+    struct rb_update_terms terms = {.lr = update.lr, .applied = state->applied};
 
     if (message->optimizer->clip_norm > 0)
         clip = message->optimizer->clip_norm / (update.grad_norm + clip_epsilon);
     if (clip > 1)
         clip = 1;
+    terms.scale = (float)(mean * clip);
+    pthread_mutex_lock(&state->window->lock);
     for (size_t i = 0; i < message->n_blocks; i++)
-        apply_block(model, message->blocks[i], (float)(mean * clip), update.lr);
-    for (size_t v = 0; v < message->n_variables; v++) {
-        state->exponents[v] = model->exponents[v];
-        rb_exponent_commit(&state->exponents[v], model->largest[v], model->limits[v]);
-    }
-    state->applied++;
-    state->not_finite = 0;
-    state->level++;
+        rb_update_block(model, &terms, message->blocks[i]);
+    advance(model);
+    rb_feed_log(state->window, model, &terms, decision);
+    pthread_mutex_unlock(&state->window->lock);
     return update;
 }
 
@@ -114,8 +132,11 @@ struct rb_update rb_update_skip(struct rb_model *model, const struct rb_vote_dec
     const Rb__Model *message = model->message;
     struct rb_state *state = &model->state;
 
+    pthread_mutex_lock(&state->window->lock);
     state->not_finite = decision->not_finite ? state->not_finite + 1 : 0;
     state->level++;
+    rb_feed_log(state->window, model, NULL, decision);
+    pthread_mutex_unlock(&state->window->lock);
     return (struct rb_update){
         .lr = rb_rate_at(message->optimizer, message->steps, state->level),
     };

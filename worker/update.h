@@ -2,9 +2,12 @@
 /* Applying a committed step: the optimizer, over the blocks in index order.
  *
  * reduced sums, vote > [update] > state at the next level
+ *                    follow >
  *
  * As PyTorch defines them: clip_grad_norm_ over all trained variables, then AdamW or SGD.  The
- * optimizer's t counts steps that were applied; a skipped step moves the level alone. */
+ * optimizer's t counts steps that were applied; a skipped step moves the level alone.
+ *
+ * A newcomer that follows the log applies the same terms to the blocks that it has, one by one. */
 #ifndef RB_WORKER_UPDATE_H
 #define RB_WORKER_UPDATE_H
 
@@ -16,10 +19,22 @@ struct rb_update {
     double lr;
 };
 
-/* A commit: weights, statistics, exponents, counters, level + 1. */
+/* A commit: weights, statistics, exponents, counters, level + 1.  model->reduced is another buffer
+ * afterwards where a newcomer must be told of the sums. */
 struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_decision *decision);
 
 /* A skip: the step is used up, its samples are not used again. */
 struct rb_update rb_update_skip(struct rb_model *model, const struct rb_vote_decision *decision);
+
+/* All that applying a block needs beside its sums and the exponents of the attempt. */
+struct rb_update_terms {
+    double lr;
+    int64_t applied; /* steps applied before this one */
+    float scale;     /* of the sums: 1 / count and clipping */
+};
+
+/* One block of model->reduced, at model->exponents. */
+void rb_update_block(struct rb_model *model, const struct rb_update_terms *terms,
+                     const Rb__Block *block);
 
 #endif

@@ -48,10 +48,25 @@ size_t rb_vote_bytes(const struct rb_vote_shape *shape)
 void rb_vote_start(const struct rb_vote_shape *shape, void *record, uint32_t rank, int64_t level,
                    uint32_t attempt)
 {
+    memset(record, 0, rb_vote_bytes(shape));
+    rb_vote_again(record, rank, level, attempt);
+}
+
+void rb_vote_again(void *record, uint32_t rank, int64_t level, uint32_t attempt)
+{
     struct head head = {.rank = rank, .attempt = attempt, .level = level};
 
-    memset(record, 0, rb_vote_bytes(shape));
     memcpy(record, &head, sizeof head);
+}
+
+static bool holds(const uint8_t *record, uint32_t microbatch)
+{
+    return record[sizeof(struct head) + microbatch / 8] >> microbatch % 8 & 1;
+}
+
+bool rb_vote_holds(const void *record, uint32_t microbatch)
+{
+    return holds(record, microbatch);
 }
 
 void rb_vote_microbatch(const struct rb_vote_shape *shape, void *record, uint32_t microbatch,
@@ -133,7 +148,7 @@ static int add_results(const struct rb_vote_shape *shape, const void *records, u
         for (uint32_t r = 0; r < ranks; r++) {
             const uint8_t *record = record_of(shape, records, r);
 
-            if (!(record[sizeof(struct head) + i / 8] >> i % 8 & 1))
+            if (!holds(record, i))
                 continue;
             holders++;
             memcpy(&result, record + result_at(shape, i), sizeof result);

@@ -31,8 +31,12 @@ struct rb_vote_ready {
 
 /* ---- Writing a record ------------------------------------------------------------------------*/
 
+/* Empty: it holds no microbatch. */
 void rb_vote_start(const struct rb_vote_shape *shape, void *record, uint32_t rank, int64_t level,
                    uint32_t attempt);
+/* The same results in another attempt: that of a record whose sums were kept. */
+void rb_vote_again(void *record, uint32_t rank, int64_t level, uint32_t attempt);
+bool rb_vote_holds(const void *record, uint32_t microbatch);
 void rb_vote_microbatch(const struct rb_vote_shape *shape, void *record, uint32_t microbatch,
                         double loss, int64_t count, int64_t correct);
 void rb_vote_variable(const struct rb_vote_shape *shape, void *record, uint32_t variable,

@@ -97,7 +97,7 @@ static struct rb_agent_worker *add_worker(struct world *world, const char *name,
                                        .device = device,
                                        .spawned_for = spawned_for,
                                        .connected = true,
-                                       .spawned = world->now};
+                                       .waited = world->now};
     return worker;
 }
 
@@ -397,6 +397,32 @@ static void one_that_does_not_start(void **state)
     expect(world, "kill:W0");
 }
 
+/* Its peers wait for it: only its end lets them go on. */
+static void one_that_does_nothing(void **state)
+{
+    struct world *world = *state;
+    put_job(world, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    put_configuration(world, 1, "ACTIVE", "a:0=W0 a:1=W1");
+    struct rb_agent_worker *w0 = add_worker(world, "W0", 0, 1);
+    struct rb_agent_worker *w1 = add_worker(world, "W1", 1, 1);
+    w0->active = w1->active = w0->configured = w1->configured = 1;
+    put_report(world, "a:0", "W0", "TRAINING", 1);
+    put_report(world, "a:1", "W1", "TRAINING", 1);
+    w0->unanswered = 9;
+    expect(world, "");
+    w0->unanswered = 10;
+    expect(world, "kill:W0");
+    w0->connected = false; /* who cannot hear is not asked */
+    w0->waited = world->now;
+    expect(world, "");
+    w1->stopped = "it was stopped";
+    expect(world, "kill:W1");
+    w1->left = 1;
+    expect(world, "kill:W1");
+    w1->gone = true;
+    expect(world, "");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -414,6 +440,7 @@ int main(void)
         TEST(reports_without_processes),
         TEST(a_deleted_job),
         TEST(one_that_does_not_start),
+        TEST(one_that_does_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

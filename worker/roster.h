@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who feeds whom while a configuration is prepared.
+ *
+ * roles of its members > [roster] > feed (in those that train), follow (in newcomers)
+ *
+ * Pure.  Where all members that have state train together, and all others are fresh, the fresh ones
+ * are fed beside the training and the flip moves nothing.  Any other mixture (a start, a crash) has
+ * no roster: its members align when they open it.  Members at once agree about it, for they judge
+ * the same gathered roles. */
+#ifndef RB_WORKER_ROSTER_H
+#define RB_WORKER_ROSTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a member says of itself before a configuration is prepared; travels as it lies. */
+struct rb_role {
+    uint32_t term;  /* the configuration that it trains in; 0: it does not train */
+    uint32_t fresh; /* it has no state and waits for some */
+};
+
+struct rb_roster {
+    uint32_t n_sources, n_newcomers;
+    uint32_t *sources, *newcomers; /* ranks in the new configuration, ascending */
+};
+
+/* False, and nothing made, where there can be none. */
+bool rb_roster_make(const struct rb_role *roles, uint32_t size, struct rb_roster *ret_roster);
+void rb_roster_done(struct rb_roster *roster);
+
+/* Index of `rank` among sources or newcomers, -1: it is none. */
+int rb_roster_source(const struct rb_roster *roster, uint32_t rank);
+int rb_roster_newcomer(const struct rb_roster *roster, uint32_t rank);
+
+/* Which source gives a block to a newcomer (indices): several at once, and each newcomer begins
+ * with another one.  Block 0's also gives what does not come in blocks. */
+uint32_t rb_roster_giver(const struct rb_roster *roster, size_t block, uint32_t newcomer);
+
+/* The blocks that a source gives to a newcomer, in this order: first, first + n_sources, ...  A log
+ * entry covers those of them that were given before it. */
+size_t rb_roster_first(const struct rb_roster *roster, uint32_t source, uint32_t newcomer);
+size_t rb_roster_share(const struct rb_roster *roster, uint32_t source, uint32_t newcomer,
+                       size_t blocks); /* how many of `blocks` */
+
+/* What a newcomer has of one source: the blocks that came are all at `level`. */
+struct rb_stream {
+    int64_t level;  /* -1: not a word yet */
+    size_t missing; /* blocks and pieces of fixed bytes that are still to come */
+};
+
+/* The level at which a newcomer has everything, -1: none yet. */
+int64_t rb_stream_level(const struct rb_stream *streams, size_t n);
+
+#endif
