@@ -64,7 +64,7 @@ def fixed_counts():
 def resized_and_resumed():
     with cluster.Cluster(devices=5) as c:
         for kind, make in models(c).items():
-            steps = 260 if kind == "cnn" else 220
+            steps = 520 if kind == "cnn" else 440
             alone = run_fixed(c, kind, make(c, steps), 1)
             spec = make(c, steps)
             name = f"{kind}-elastic"
