@@ -2,6 +2,7 @@
 #include "worker/mailbox.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -255,6 +256,10 @@ Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox)
         __atomic_store_n(&mailbox->unwanted, false, __ATOMIC_RELEASE);
     }
     unlock(mailbox);
+    if (order) {
+        rb_fault_rank((int)order->rank);
+        rb_fault("worker.preparing");
+    }
     return order;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
 #include "worker/follow.h"
@@ -143,6 +144,8 @@ static void report_row(struct train *train, const struct rb_step_result *result,
     row.has_skipped = row.skipped = result->decision.verdict == RB_VOTE_SKIP;
     row.has_redone = result->redone != 0;
     row.redone = result->redone;
+    row.has_kept = result->kept != 0;
+    row.kept = result->kept;
     if (evaluation) {
         row.has_eval_loss = 1;
         row.eval_loss = evaluation->loss;
@@ -183,6 +186,7 @@ static enum phase interrupted(struct train *train, int err, struct rb_why *why)
     if (err == RB_EPEER || err == RB_ECANCELED) {
         rb_log(RB_LOG_WARN, "frozen at level %" PRId64 ": %s", level_of(train), why->text);
         report_frozen(train, why->text);
+        rb_fault("worker.frozen");
     } else {
         phase = fail(train, err, why->text);
     }
@@ -343,6 +347,7 @@ static void advance_configuration(struct train *train)
 /* The active configuration is entered: say so. */
 static enum phase entered(struct train *train, uint64_t bytes)
 {
+    rb_fault("worker.entered");
     rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_TRAINING);
     train->number = train->active->number;
     stand(train, TRAINING);
@@ -469,10 +474,12 @@ static enum phase after_step(struct train *train, const struct rb_step_result *r
     bool evaluated = evaluates_now(train);
     int err = 0;
 
+    rb_fault("worker.committed");
     rb_configuration_free(RB_TAKE(train->retired));
     if (evaluated)
         err = rb_evaluate(train->model, train->active, train->stop, &evaluation, &why);
     report_row(train, result, evaluated && !err ? &evaluation : NULL, started);
+    rb_fault("worker.row");
     stand(train, TRAINING);
     if (err)
         return interrupted(train, err, &why);
@@ -525,6 +532,7 @@ static enum phase done(struct train *train)
     Rb__Saved final;
 
     rb_configuration_free(RB_TAKE(train->next));
+    rb_fault("worker.done");
     rb_mailbox_copy_settings(train->mailbox, &settings);
     body.level = level_of(train);
     if (train->active && train->active->rank == 0 && settings.final_folder) {
