@@ -29,12 +29,17 @@
     X("worker.preparing", "told to prepare a configuration")                                       \
     X("worker.met", "connected to all members of it, and nobody knows")                            \
     X("worker.go", "told to flip to it")                                                           \
+    X("worker.feed", "a piece of the state, or what a step did to it, goes to a newcomer")         \
+    X("worker.follow", "such a piece has come")                                                    \
+    X("worker.followed", "a newcomer has all of them and is not in yet")                           \
+    X("worker.entered", "a new configuration is entered, and nobody knows")                        \
     X("worker.opening", "about to say which state it has")                                         \
     X("worker.opening.copy", "a piece of the state was sent or received")                          \
     X("worker.opening.hashed", "all members hold the same bits")                                   \
     X("worker.computed", "a microbatch is in the local sums")                                      \
     X("worker.reduce", "about to reduce a bucket")                                                 \
     X("worker.reduced", "a bucket is reduced")                                                     \
+    X("worker.frame", "one peer has all of a message, others perhaps not")                         \
     X("worker.vote", "all is reduced, its record is about to be sent")                             \
     X("worker.voted", "it knows the decision and has changed nothing")                             \
     X("worker.update", "in the middle of the update: a block is applied")                          \

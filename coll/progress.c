@@ -2,6 +2,7 @@
 #include "coll/progress.h"
 
 #include "base/clock.h"
+#include "base/fault.h"
 #include "coll/add.h"
 #include "coll/group.h"
 
@@ -116,8 +117,10 @@ static int64_t push(struct rb_coll *coll, struct rb_link *link, struct rb_lane *
     }
     atomic_fetch_add_explicit(&coll->bytes_sent, (uint64_t)put, memory_order_relaxed);
     out->sent += (uint64_t)put;
-    if (out->sent == padded(RB_FRAME_HEADER + out->size))
+    if (out->sent == padded(RB_FRAME_HEADER + out->size)) {
         lane->at_out++;
+        rb_fault("worker.frame");
+    }
     return put;
 }
 

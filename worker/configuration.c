@@ -2,6 +2,7 @@
 #include "worker/configuration.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -126,6 +127,7 @@ int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Conf
 {
     RB_CLEANUP(rb_freep)
     struct rb_coll_member *members = rb_alloc(order->n_members * sizeof *members);
+    int err;
     struct rb_group group = {
         .job = job,
         .configuration = order->number,
@@ -141,7 +143,9 @@ int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Conf
             .addresses = (const char *const *)order->members[i]->addresses,
             .n_addresses = (int)order->members[i]->n_addresses,
         };
-    return rb_coll_open(listener, &group, timeout_ms, cancel, &configuration->coll, why);
+    err = rb_coll_open(listener, &group, timeout_ms, cancel, &configuration->coll, why);
+    rb_fault("worker.met");
+    return err;
 }
 
 int rb_configuration_introduce(struct rb_configuration *configuration, const struct rb_role *role,

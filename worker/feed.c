@@ -2,6 +2,7 @@
 #include "worker/feed.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -213,6 +214,7 @@ static int tell(struct rb_feed *feed, struct taker *taker, const struct rb_wire 
     int err = rb_coll_send(feed->coll, rb_wire_header_tag(taker->headers++), (int)taker->rank,
                            header, sizeof *header, why);
 
+    rb_fault("worker.feed");
     return err ? err
                : send_payload(feed, taker, rb_wire_payload_tag(header), bytes,
                               (size_t)header->bytes, why);

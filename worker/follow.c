@@ -2,6 +2,7 @@
 #include "worker/follow.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "worker/wire.h"
@@ -221,6 +222,7 @@ static int take_message(struct follow *follow, uint32_t rank, struct rb_why *why
 
     if (err)
         return err;
+    rb_fault("worker.follow");
     switch (header.kind) {
     case RB_WIRE_START:
         return take_start(follow, source, stream, &header, why);
@@ -311,6 +313,7 @@ int rb_follow_run(struct rb_model *model, const struct rb_configuration *configu
         if (!err)
             err = answer_if_due(&follow, why);
     }
+    rb_fault("worker.followed");
     if (!err)
         err = agree(&follow, why);
     if (err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/mailbox.h"
 
+#include "base/fault.h"
 #include "worker/mailbox_inside.h"
 
 #include <stdlib.h>
@@ -193,6 +194,10 @@ Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox)
         __atomic_store_n(&mailbox->unwanted, false, __ATOMIC_RELEASE);
     }
     unlock(mailbox);
+    if (order) {
+        rb_fault_rank((int)order->rank);
+        rb_fault("worker.preparing");
+    }
     return order;
 }
 

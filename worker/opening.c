@@ -2,6 +2,7 @@
 #include "worker/opening.h"
 
 #include "base/arena.h"
+#include "base/fault.h"
 #include "worker/restore.h"
 #include "worker/step.h"
 
@@ -50,6 +51,7 @@ static int move(struct copy *copy, enum part part, uint64_t index, void *bytes, 
     uint64_t tag = rb_tag(RB_TAG_COPY, copy->level, (uint32_t)part, index);
 
     copy->bytes += size;
+    rb_fault("worker.opening.copy");
     return copy->sends ? rb_coll_send(copy->coll, tag, copy->peer, bytes, size, why)
                        : rb_coll_receive(copy->coll, tag, copy->peer, bytes, size, why);
 }
@@ -198,8 +200,10 @@ int rb_opening_run(struct rb_model *model, const struct rb_configuration *config
                    uint64_t *ret_bytes, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) int64_t *levels = rb_alloc(configuration->size * sizeof *levels);
-    int err = gather_levels(model, configuration, PART_LEVELS, levels, why);
+    int err;
 
+    rb_fault("worker.opening");
+    err = gather_levels(model, configuration, PART_LEVELS, levels, why);
     *ret_bytes = 0;
     if (!err && rb_opening_source(levels, configuration->size) < 0)
         err = restore(model, configuration, levels, why);
@@ -208,5 +212,6 @@ int rb_opening_run(struct rb_model *model, const struct rb_configuration *config
                     ret_bytes, why);
     if (!err)
         err = compare(model, configuration, why);
+    rb_fault("worker.opening.hashed");
     return err ? rb_why_add(why, err, "opening configuration %u", configuration->number) : 0;
 }

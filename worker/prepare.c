@@ -11,9 +11,14 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
-/* All members exist when they are told to meet; loading a model takes seconds at most. */
-enum { MEET_MS = 60000 };
+/* All members exist when they are told to meet; loading a model takes seconds at most.
+ *
+ * NICE leaves a core that is shared with a trainer nine tenths its own.  SCHED_IDLE would leave all
+ * of it, and on a core that trains without a pause nothing would ever be prepared. */
+enum { MEET_MS = 60000, NICE = 10 };
 
 struct rb_preparer {
     const struct rb_worker_options *options;
@@ -85,30 +90,67 @@ static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
     return 0;
 }
 
+/* One order, on a thread of its own where others may be training: a thread cannot become less nice
+ * again. */
+struct work {
+    struct rb_preparer *preparer;
+    const Rb__Configure *order;
+    struct rb_configuration *configuration;
+    struct rb_role role;
+    struct rb_why why;
+    int err;
+};
+
+static void *work_nicely(void *context)
+{
+    struct work *work = context;
+
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+    work->err = prepare(work->preparer, work->order, &work->configuration, &work->role, &work->why);
+    return NULL;
+}
+
+/* Nobody trains yet when a job starts. */
+static bool is_start(const Rb__Configure *order)
+{
+    return order->number == 1 || order->restore;
+}
+
+static void prepare_beside(struct work *work)
+{
+    pthread_t thread;
+
+    if (!is_start(work->order) && pthread_create(&thread, NULL, work_nicely, work) == 0)
+        pthread_join(thread, NULL);
+    else
+        work->err =
+            prepare(work->preparer, work->order, &work->configuration, &work->role, &work->why);
+}
+
 /* Ready is said before the step thread and the feed know of it: what they have to say comes later.
  */
 static void serve(struct rb_preparer *preparer, const Rb__Configure *order)
 {
-    struct rb_configuration *configuration = NULL;
-    struct rb_role role = {0};
-    struct rb_why why = {0};
-    int err = prepare(preparer, order, &configuration, &role, &why);
+    struct work work = {.preparer = preparer, .order = order};
+    int err;
 
+    prepare_beside(&work);
+    err = work.err;
     if (!err) {
         rb_tell_ready(preparer->reports, order->number);
-        err = start_feed(preparer, configuration, &role, &why);
+        err = start_feed(preparer, work.configuration, &work.role, &work.why);
     }
     if (err == RB_ECANCELED) {
         rb_log(RB_LOG_INFO, "configuration %u is not wanted any more", order->number);
     } else if (err) {
-        rb_log(RB_LOG_WARN, "configuration %u: %s", order->number, why.text);
-        rb_tell_unready(preparer->reports, order->number, why.text);
-    } else if (rb_mailbox_prepared(preparer->mailbox, configuration)) {
+        rb_log(RB_LOG_WARN, "configuration %u: %s", order->number, work.why.text);
+        rb_tell_unready(preparer->reports, order->number, work.why.text);
+    } else if (rb_mailbox_prepared(preparer->mailbox, work.configuration)) {
         rb_log(RB_LOG_INFO, "configuration %u is ready: rank %u of %zu", order->number, order->rank,
                order->n_members);
         return;
     }
-    rb_configuration_free(configuration);
+    rb_configuration_free(work.configuration);
 }
 
 static void *run(void *context)

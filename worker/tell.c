@@ -79,6 +79,8 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
     row.has_skipped = row.skipped = decision->verdict == RB_VOTE_SKIP;
     row.has_redone = result->redone != 0;
     row.redone = result->redone;
+    row.has_kept = result->kept != 0;
+    row.kept = result->kept;
     if (evaluation) {
         row.has_eval_loss = 1;
         row.eval_loss = evaluation->loss;

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
 #include "worker/follow.h"
@@ -103,6 +104,7 @@ static enum phase interrupted(struct train *train, int err, struct rb_why *why)
     if (err == RB_EPEER || err == RB_ECANCELED) {
         rb_log(RB_LOG_WARN, "frozen at level %" PRId64 ": %s", level_of(train), why->text);
         rb_tell_frozen(train->reports, train->active, level_of(train), why->text);
+        rb_fault("worker.frozen");
     } else {
         phase = fail(train, err, why->text);
     }
@@ -183,6 +185,7 @@ static int start_saves(struct train *train, struct rb_why *why)
 /* The active configuration is entered: say so. */
 static enum phase entered(struct train *train, uint64_t bytes)
 {
+    rb_fault("worker.entered");
     rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_TRAINING);
     train->number = train->active->number;
     stand(train, TRAINING);
@@ -309,11 +312,13 @@ static enum phase after_step(struct train *train, const struct rb_step_result *r
     bool evaluated = evaluates_now(train);
     int err = 0;
 
+    rb_fault("worker.committed");
     rb_configuration_free(RB_TAKE(train->retired));
     if (evaluated)
         err = rb_evaluate(train->model, train->active, train->stop, &evaluation, &why);
     rb_tell_row(train->reports, train->active, train->model, result,
                 evaluated && !err ? &evaluation : NULL, (double)(rb_clock_ns() - started) / 1e6);
+    rb_fault("worker.row");
     stand(train, TRAINING);
     if (err)
         return interrupted(train, err, &why);
@@ -364,6 +369,7 @@ static enum phase done(struct train *train)
     bool saves;
 
     rb_configuration_free(RB_TAKE(train->next));
+    rb_fault("worker.done");
     rb_mailbox_copy_settings(train->mailbox, &settings);
     saves = train->active->rank == 0 && settings.final_folder;
     if (saves)

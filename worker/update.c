@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/update.h"
 
+#include "base/fault.h"
 #include "worker/feed.h"
 #include "worker/rate.h"
 #include "worker/window.h"
@@ -86,6 +87,7 @@ void rb_update_block(struct rb_model *model, const struct rb_update_terms *terms
         apply_adamw(model, terms, block);
     else
         apply_sgd(model, terms, block);
+    rb_fault("worker.update");
 }
 
 /* Counters and exponents at the next level. */

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -183,6 +184,205 @@ static void test_killed(void **state)
     assert_int_equal(run.cluster.n_members, 1);
     compare_with_reference(&run);
     close_run(&run);
+}
+
+/* ---- Fed while the others train ---------------------------------------------------------------*/
+
+/* Newcomers are there and fed, and nobody is told to go yet. */
+static uint32_t feed(struct run *run, int *members, int n)
+{
+    uint32_t number = ++run->cluster.number;
+
+    for (int i = 0; i < n; i++)
+        members[i] =
+            i < run->cluster.n_members ? run->cluster.members[i] : cluster_newcomer(&run->cluster);
+    cluster_configure(&run->cluster, number, members, n, NULL);
+    cluster_until_ready(&run->cluster, number, members, n);
+    return number;
+}
+
+static void flip_to(struct run *run, uint32_t number, const int *members, int n)
+{
+    for (int i = 0; i < n; i++)
+        cluster_go(&run->cluster, members[i], number);
+    cluster_until_flipped(&run->cluster, number, members, n);
+    memcpy(run->cluster.members, members, (size_t)n * sizeof *members);
+    run->cluster.n_members = n;
+}
+
+/* Those who train receive nothing; newcomers receive more than the state. */
+static void test_grown(void **state)
+{
+    struct run run;
+    uint64_t once = 0;
+
+    (void)state;
+    open_run(&run, &job);
+    cluster_start(&run.cluster, 1, run.weights);
+    cluster_spare(&run.cluster, 2);
+    for (int n = 2; n <= 3; n++) {
+        cluster_until_step(&run.cluster, 60 * n - 80);
+        cluster_resize(&run.cluster, n);
+        for (int i = 0; i < n - 1; i++)
+            assert_int_equal(run.cluster.workers[run.cluster.members[i]].bytes, 0);
+        once = run.cluster.workers[run.cluster.members[n - 1]].bytes;
+        assert_true(once > (uint64_t)job.hidden * 3 * sizeof(float));
+    }
+    assert_true(run.cluster.n_rows <= job.steps);
+    compare_with_reference(&run);
+    close_run(&run);
+}
+
+/* Many log entries pass before all are told to go: the newcomer stays level. */
+static void test_go_withheld(void **state)
+{
+    struct run run;
+    int members[4];
+    uint32_t number;
+    int64_t from;
+
+    (void)state;
+    open_run(&run, &job);
+    cluster_start(&run.cluster, 2, run.weights);
+    number = feed(&run, members, 4);
+    from = run.cluster.n_rows;
+    cluster_until_step(&run.cluster, from + 100);
+    assert_int_equal(run.cluster.workers[members[2]].unready, 0);
+    flip_to(&run, number, members, 4);
+    assert_true(run.cluster.workers[members[3]].bytes >
+                100 * (uint64_t)job.hidden * sizeof(int32_t));
+    assert_true(run.cluster.n_rows <= job.steps);
+    compare_with_reference(&run);
+    close_run(&run);
+}
+
+/* The same newcomer is fed, dropped, and fed again from the beginning. */
+static void test_feed_abandoned(void **state)
+{
+    struct run run;
+    int members[3];
+
+    (void)state;
+    open_run(&run, &job);
+    cluster_start(&run.cluster, 2, run.weights);
+    cluster_spare(&run.cluster, 1);
+    for (int round = 0; round < 5; round++) {
+        uint32_t number = feed(&run, members, 3);
+
+        cluster_until_step(&run.cluster, run.cluster.n_rows + 4 * round);
+        for (int i = 0; i < 3; i++) /* each of them may be the first to hear of it */
+            cluster_abandon(&run.cluster, members[(i + round) % 3], number);
+        run.cluster.spares[run.cluster.n_spares++] = members[2];
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(run.cluster.workers[members[i]].flipped, 1);
+    cluster_resize(&run.cluster, 3);
+    assert_int_equal(run.cluster.members[2], members[2]);
+    compare_with_reference(&run);
+    close_run(&run);
+}
+
+/* A newcomer dies before it is ready, while it is fed, and when all are told to go: those who train
+ * withdraw, and train on. */
+static void test_newcomer_killed(void **state)
+{
+    struct run run;
+    int members[3];
+
+    (void)state;
+    open_run(&run, &job);
+    cluster_start(&run.cluster, 2, run.weights);
+    cluster_spare(&run.cluster, 4);
+    for (int stage = 0; stage < 3; stage++) {
+        uint32_t number;
+
+        if (stage) {
+            number = feed(&run, members, 3);
+            cluster_until_step(&run.cluster, run.cluster.n_rows + stage);
+        } else {
+            number = ++run.cluster.number;
+            memcpy(members, run.cluster.members, 2 * sizeof *members);
+            members[2] = cluster_newcomer(&run.cluster);
+            cluster_configure(&run.cluster, number, members, 3, NULL);
+        }
+        if (stage == 2)
+            cluster_go(&run.cluster, members[0], number); /* the other one's vote still lacks */
+        cluster_kill(&run.cluster, members[2]);
+        if (stage)
+            cluster_until_unready(&run.cluster, number, members, 2);
+        for (int i = 0; i < 2; i++)
+            cluster_abandon(&run.cluster, members[i], number);
+        cluster_until_step(&run.cluster, run.cluster.n_rows + 5);
+    }
+    cluster_resize(&run.cluster, 3);
+    assert_true(run.cluster.n_rows <= job.steps);
+    compare_with_reference(&run);
+    close_run(&run);
+}
+
+/* A source dies: the others freeze, the newcomer lets go, and all align as after any crash. */
+static void test_source_killed(void **state)
+{
+    (void)state;
+    for (int victim = 0; victim < 2; victim++) {
+        struct run run;
+        int members[4], rest[3], n = 0;
+        uint32_t number;
+
+        open_run(&run, &job);
+        cluster_start(&run.cluster, 2, run.weights);
+        number = feed(&run, members, 4);
+        cluster_until_step(&run.cluster, run.cluster.n_rows + 10);
+        cluster_kill(&run.cluster, members[victim]);
+        for (int i = 0; i < 4; i++)
+            if (i != victim)
+                rest[n++] = members[i];
+        cluster_until_unready(&run.cluster, number, rest, 3);
+        run.cluster.n_members = 1;
+        run.cluster.members[0] = rest[0];
+        cluster_until_stopped(&run.cluster);
+        cluster_move(&run.cluster, rest, 3, NULL);
+        compare_with_reference(&run);
+        close_run(&run);
+    }
+}
+
+/* A newcomer that neither dies nor takes what it is sent is given up, for all that waits for it or
+ * for its silence, whatever comes first; training does not notice. */
+static void test_newcomer_silent(void **state)
+{
+    static const int64_t hidden[] = {4096, 64},
+                         batch[] = {22, 400}; /* much to say; little, slowly */
+    static const char *const reasons[] = {"keep up", "said nothing"};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(hidden); i++) {
+        struct tiny_options options = job;
+        struct run run;
+        int members[2];
+        uint32_t number;
+        int64_t before;
+
+        options.steps = 1000000;
+        options.eval_samples = 0;
+        options.hidden = hidden[i];
+        options.global_batch = batch[i];
+        open_run(&run, &options);
+        cluster_start(&run.cluster, 1, run.weights);
+        number = feed(&run, members, 2);
+        kill(run.cluster.workers[members[1]].pid, SIGSTOP);
+        before = run.cluster.n_rows;
+        cluster_until_step(&run.cluster, before + 5); /* no level that it said is the present one */
+        cluster_go(&run.cluster, members[0], number);
+        cluster_until_unready(&run.cluster, number, members, 1);
+        assert_non_null(strstr(run.cluster.workers[members[0]].reason, reasons[i]));
+        assert_true(run.cluster.n_rows > before + 100);
+        cluster_abandon(&run.cluster, members[0], number);
+        cluster_kill(&run.cluster, members[1]);
+        cluster_resize(&run.cluster, 2);
+        cluster_until_step(&run.cluster, run.cluster.n_rows + 10);
+        close_run(&run);
+    }
 }
 
 /* ---- Stopping and starting again -------------------------------------------------------------*/
@@ -714,15 +914,18 @@ static void test_storms(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),      cmocka_unit_test(test_any_count),
-        cmocka_unit_test(test_resized),     cmocka_unit_test(test_moved),
-        cmocka_unit_test(test_killed),      cmocka_unit_test(test_parked),
-        cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_saves),
-        cmocka_unit_test(test_agent_gone),  cmocka_unit_test(test_old_orders),
-        cmocka_unit_test(test_terminated),  cmocka_unit_test(test_abandoned),
-        cmocka_unit_test(test_unready),     cmocka_unit_test(test_bad_start),
-        cmocka_unit_test(test_not_finite),  cmocka_unit_test(test_no_targets),
-        cmocka_unit_test(test_variants),    cmocka_unit_test(test_storms),
+        cmocka_unit_test(test_learns),         cmocka_unit_test(test_any_count),
+        cmocka_unit_test(test_resized),        cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_killed),         cmocka_unit_test(test_parked),
+        cmocka_unit_test(test_grown),          cmocka_unit_test(test_go_withheld),
+        cmocka_unit_test(test_feed_abandoned), cmocka_unit_test(test_newcomer_killed),
+        cmocka_unit_test(test_source_killed),  cmocka_unit_test(test_newcomer_silent),
+        cmocka_unit_test(test_checkpoints),    cmocka_unit_test(test_saves),
+        cmocka_unit_test(test_agent_gone),     cmocka_unit_test(test_old_orders),
+        cmocka_unit_test(test_terminated),     cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_unready),        cmocka_unit_test(test_bad_start),
+        cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_no_targets),
+        cmocka_unit_test(test_variants),       cmocka_unit_test(test_storms),
     };
 
     if (argc < 2) {

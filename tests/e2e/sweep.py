@@ -1,0 +1,262 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Deaths at every fault point: whoever dies, wherever, the bits and the steps are the undisturbed run's.
+
+    sweep.py                a seeded sample, as long as --seconds (60) allows
+    sweep.py --all          every case; a table
+    sweep.py NAME ...       cases whose names contain one of these words
+    sweep.py --list         their names
+
+The points are those that `rubato-worker --faults` prints, so a new one is swept from the day it is there.
+A worker dies once in the whole cluster (RUBATO_FAULT_ONCE), rubatod is started again by this harness.
+"""
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import cluster
+import corpus
+from cluster import Failure, check, until
+
+STEPS = 120
+LONGER = 6000  # so that there is time to grow, or to start rubatod again
+SAVES = 10  # steps between checkpoints, in the cases that are about them
+KIND = {"kill": "worker-died", "stop": "worker-killed"}
+
+# Points that are passed on the way into a configuration: at the start, and again by growing.
+CHANGES = ["worker.preparing", "worker.met", "worker.go", "worker.entered"]
+STARTING = ["worker.opening", "worker.opening.hashed"]  # where nobody trains yet
+GIVING = ["worker.feed"]
+TAKING = ["worker.follow", "worker.followed"]
+SAVING = ["worker.save.copied", "worker.save.written", "worker.save.renamed"]
+ONCE = ["worker.done"]
+SECOND = ["worker.frozen"]  # passed where another one has died
+TORN = ["worker.opening.copy"]  # passed where a death left survivors at different levels
+
+
+class Case:
+    """faults: what RUBATO_FAULT says.  start, want: devices at first, and asked for while it trains."""
+
+    def __init__(self, name, faults, start, want=None, every=0, restarts=False, daemon=False, needed=None):
+        self.name, self.faults, self.start, self.want = name, faults, start, want or start
+        self.needed = len(faults) if needed is None else needed  # so many must have been passed
+        self.every, self.restarts, self.daemon = every, restarts, daemon
+        self.steps = LONGER if daemon or self.want != start else STEPS
+
+
+def points():
+    done = subprocess.run([os.path.join(cluster.BUILD, "rubato-worker"), "--faults"],
+                          capture_output=True, text=True, check=True)
+    return [line.split("\t")[0] for line in done.stdout.splitlines()]
+
+
+def worker_cases(point, workers, what, dice):
+    for place, rank in (("first", 0), ("last", workers - 1)):
+        name = f"{point} {what} {place} of {workers}"
+        fault = f"{point}:rank={rank}:do={what}"
+        grown = {"start": workers - 1, "want": workers}
+        if point in SAVING:
+            if rank == 0:  # who writes the checkpoints
+                yield Case(name, [fault + ":at=2"], workers, every=SAVES)
+        elif point in SECOND:
+            if workers > 2:
+                yield Case(name, [f"worker.vote:rank=1:at={dice(50)}:do=kill", fault], workers)
+        elif point in TORN:
+            if workers > 2:  # in the middle of a vote: who was told commits, the other does not
+                yield Case(name, [f"worker.frame:rank=1:at={dice(150)}:do=kill", fault.replace("rank=2", "rank=1")],
+                           workers, needed=1)
+        elif point in CHANGES:
+            yield Case(name + ", starting", [fault], workers)
+            again = 2 if rank == 0 else 1
+            yield Case(name + ", growing", [f"{fault}:at={again}"], **grown,
+                       restarts=workers == 2 and rank == 0)  # nobody else has the state
+        elif point in GIVING:
+            if rank == 0:
+                yield Case(name, [f"{fault}:at={dice(9)}"], **grown, restarts=workers == 2)
+        elif point in TAKING:
+            if rank:
+                yield Case(name, [f"{fault}:at={dice(9) if point == 'worker.follow' else 1}"], **grown)
+        elif point in STARTING or point in ONCE:
+            yield Case(name, [fault], workers)
+        else:
+            yield Case(name, [f"{fault}:at={dice(200 if point == 'worker.frame' else 50)}"], workers)
+
+
+def daemon_cases(point):
+    if point == "daemon.reaped":
+        yield Case(point, ["worker.reduced:rank=0:at=30:do=kill", point], 3, daemon=True)
+        return
+    for at in (1,) if point == "daemon.elected" else (1, 2, 5) if point != "daemon.row" else (3, 60):
+        if at == 5 and point in ("daemon.preparing", "daemon.going", "daemon.active"):
+            continue
+        yield Case(f"{point} {at}", [f"{point}:at={at}"], 2, 3, daemon=True)
+
+
+def all_cases(seed):
+    dice = random.Random(seed)
+    for point in points():
+        if point.startswith("daemon."):
+            yield from daemon_cases(point)
+        else:
+            for workers in (2, 3):
+                for what in ("kill", "stop"):
+                    yield from worker_cases(point, workers, what, lambda most: dice.randint(1, most))
+
+
+class Sweep:
+    """One cluster for all cases."""
+
+    def __init__(self, c):
+        self.c, self.number, self.reference = c, 0, {}
+        self.plan, self.once = c.path("faults"), c.path("fired")
+        os.environ["RUBATO_FAULT"] = "@" + self.plan
+        os.environ["RUBATO_FAULT_ONCE"] = self.once
+
+    def arm(self, faults):
+        for name in os.listdir(self.c.folder):
+            if name.startswith("fired."):
+                os.unlink(self.c.path(name))
+        with open(self.plan, "w") as file:
+            file.write(",".join(faults))
+
+    def fired(self):
+        return [name for name in os.listdir(self.c.folder) if name.startswith("fired.")]
+
+    def spec(self, case):
+        return {
+            "model": {"onnx": "mlp.onnx"},
+            "data": {"train": {"path": "mlp.npy", "targets": "mlp-labels.npy"}},
+            "train": {"steps": case.steps, "globalBatch": 20, "microBatch": 3, "clipNorm": 1.0},
+            "devices": {"min": 1, "max": 4, "want": case.start},
+            "checkpoint": {"path": self.c.path(f"ckpt{self.number}"), "every": case.every} if case.every else {},
+        }
+
+    def prepare(self):
+        self.c.model("mlp", inputs=48, hidden=64, depth=2, classes=5)
+        corpus.classes(self.c.folder, 64, (48,), 5, name="mlp")
+        for name, case in (("short", Case("short", [], 1)), ("long", Case("long", [], 1, 2))):
+            self.c.submit(name, self.spec(case))
+            self.reference[case.steps] = self.c.finish(name)
+
+    # ---- With a rubatod that may be dead at any moment ----------------------------------------------
+
+    def alive(self):
+        node = self.c.nodes[0]
+        if node.process.poll() is not None:
+            node.start(wait=False)
+        return node
+
+    def insist(self, *words, seconds=40):
+        """rubatoctl until it says what it should, whatever becomes of rubatod meanwhile."""
+        def ask():
+            self.alive()
+            done = self.c.run(*words)
+            return done if done.returncode == 0 else None
+        return until(" ".join(map(str, words)), ask, seconds).stdout
+
+    def submit(self, name, case):
+        path = self.c.job_file(name, self.spec(case))
+
+        def there():
+            self.alive()
+            return (self.c.run("submit", "-f", path).returncode == 0 or
+                    self.c.run("status", name).returncode == 0)
+        until("the job to be accepted", there, 30)
+
+    def show(self):
+        """What is known of a case that failed."""
+        job = f"case{self.number}"
+        print(self.c.run("-o", "yaml", "describe", job).stdout)
+        print(self.c.run("events", job).stdout)
+        with open(self.c.nodes[0].log) as log:
+            print("".join(log.readlines()[-30:]))
+        for pid in self.c.processes("rubato-worker"):
+            with open(f"/proc/{pid}/cmdline") as line, open(f"/proc/{pid}/wchan") as where:
+                print(pid, line.read().replace("\0", " "), where.read())
+        for folder, _, names in os.walk(self.c.path("local/jobs")):
+            for name in names:
+                if folder.endswith("/logs"):
+                    with open(os.path.join(folder, name)) as log:
+                        print(f"--- {name}", "".join(log.readlines()[-12:]), sep="\n")
+
+    # ---- A case -------------------------------------------------------------------------------------
+
+    def run(self, case):
+        self.number += 1
+        job = f"case{self.number}"
+        self.arm(case.faults)
+        if case.daemon:
+            self.c.nodes[0].stop(signal.SIGKILL)
+        begun = time.monotonic()
+        self.submit(job, case)
+        if case.want != case.start:
+            self.insist("wait", job, "--for", "step=5", "--timeout", 10)
+            self.insist("resize", job, "--want", case.want)
+        self.insist("wait", job, "--for", "done", "--timeout", 30, seconds=60)
+        took = time.monotonic() - begun
+        self.insist("get", "nodes")
+        check(len(self.fired()) >= case.needed, f"passed only {self.fired()} of {case.faults}")
+        check(self.c.export(job) == self.reference[case.steps], "the bits differ")
+        steps = [row["step"] for row in self.c.metrics(job)]
+        check(steps == list(range(1, case.steps + 1)), "steps in metrics are not 1, 2, 3 ...")
+        events = [e["kind"] for e in self.c.json("events", job)["items"]]
+        check(case.restarts or "restarted" not in events, f"it was restarted: {events}")
+        if not case.daemon and "do=stop" in case.faults[-1] and case.needed == len(case.faults):
+            check("worker-killed" in events, f"nobody says that it was stopped: {events}")
+        return took
+
+    def clean(self):
+        """Deletes the job of the case before."""
+        self.c.run("cancel", f"case{self.number - 1}")
+        self.c.run("delete", f"case{self.number - 1}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    if not points():
+        print("no fault points in this build")
+        sys.exit(77)
+    cases = list(all_cases(options.seed))
+    if options.words:
+        cases = [case for case in cases if any(word in case.name for word in options.words)]
+    elif not options.all and not options.list:
+        random.Random(options.seed).shuffle(cases)
+    if options.list:
+        print("\n".join(case.name for case in cases))
+        return
+    begun, failed, run = time.monotonic(), [], 0
+    with cluster.Cluster(devices=4) as c:
+        sweep = Sweep(c)
+        c.nodes[0].stop(signal.SIGKILL)
+        c.nodes[0].start()
+        sweep.prepare()
+        for case in cases:
+            if not options.all and not options.words and time.monotonic() - begun > options.seconds:
+                break
+            run += 1
+            try:
+                print(f"{case.name:60} {sweep.run(case):6.2f} s", flush=True)
+            except Failure as failure:
+                print(f"{case.name:60} FAILED {failure}", flush=True)
+                failed.append(case.name)
+                sweep.show()
+            sweep.clean()
+        print(f"{run} of {len(cases)} cases, {len(failed)} failed, {time.monotonic() - begun:.0f} s, seed {options.seed}")
+        check(not failed, f"failed: {failed}")
+
+
+try:
+    main()
+except Failure as failure:
+    print(f"FAILED sweep: {failure}")
+    sys.exit(1)

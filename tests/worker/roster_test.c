@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who feeds whom, what a log entry covers, and when a newcomer is level. */
+#include "worker/roster.h"
+
+#include "base/arena.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint32_t draw(uint64_t *state)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 33);
+}
+
+static void test_roles(void **state)
+{
+    static const struct rb_role grown[] = {{7, 0}, {0, 1}, {7, 0}, {0, 1}, {0, 1}};
+    static const struct rb_role shrunk[] = {{7, 0}, {7, 0}};
+    static const struct rb_role start[] = {{0, 1}, {0, 1}};
+    static const struct rb_role crash[] = {{0, 0}, {0, 1}};
+    static const struct rb_role half[] = {{7, 0}, {0, 0}};
+    static const struct rb_role torn[] = {{7, 0}, {8, 0}, {0, 1}};
+    struct rb_roster roster = {0};
+
+    (void)state;
+    assert_true(rb_roster_make(grown, 5, &roster));
+    assert_int_equal(roster.n_sources, 2);
+    assert_int_equal(roster.n_newcomers, 3);
+    assert_int_equal(rb_roster_source(&roster, 2), 1);
+    assert_int_equal(rb_roster_source(&roster, 1), -1);
+    assert_int_equal(rb_roster_newcomer(&roster, 4), 2);
+    assert_int_equal(rb_roster_newcomer(&roster, 0), -1);
+    rb_roster_done(&roster);
+    assert_true(rb_roster_make(shrunk, 2, &roster));
+    assert_int_equal(roster.n_newcomers, 0);
+    rb_roster_done(&roster);
+    assert_false(rb_roster_make(start, 2, &roster)); /* nobody has state */
+    assert_false(rb_roster_make(crash, 2, &roster)); /* it has, but does not train */
+    assert_false(rb_roster_make(half, 2, &roster));  /* an old state, of whatever level */
+    assert_false(rb_roster_make(torn, 3, &roster));  /* amid a flip */
+    assert_null(roster.sources);
+}
+
+static void make(uint32_t sources, uint32_t newcomers, struct rb_roster *ret_roster)
+{
+    struct rb_role roles[32] = {0};
+
+    for (uint32_t r = 0; r < sources + newcomers; r++)
+        roles[r] = r < sources ? (struct rb_role){1, 0} : (struct rb_role){0, 1};
+    assert_true(rb_roster_make(roles, sources + newcomers, ret_roster));
+}
+
+/* Each block comes to each newcomer once, from the source that the rule names; shares differ by
+ * at most one, and newcomers begin with different sources. */
+static void test_shares(void **state)
+{
+    (void)state;
+    for (uint32_t sources = 1; sources <= 7; sources++)
+        for (uint32_t newcomers = 1; newcomers <= 9; newcomers++)
+            for (size_t blocks = 0; blocks < 20; blocks++) {
+                struct rb_roster roster;
+
+                make(sources, newcomers, &roster);
+                for (uint32_t i = 0; i < newcomers; i++) {
+                    size_t given[20] = {0}, total = 0;
+
+                    for (uint32_t s = 0; s < sources; s++) {
+                        size_t count = 0;
+
+                        for (size_t b = rb_roster_first(&roster, s, i); b < blocks; b += sources) {
+                            assert_int_equal(rb_roster_giver(&roster, b, i), s);
+                            assert_int_equal(s, (b + i) % sources);
+                            given[b]++;
+                            count++;
+                        }
+                        assert_int_equal(count, rb_roster_share(&roster, s, i, blocks));
+                        assert_in_range(count, blocks / sources, (blocks + sources - 1) / sources);
+                        total += count;
+                    }
+                    assert_int_equal(total, blocks);
+                    for (size_t b = 0; b < blocks; b++)
+                        assert_int_equal(given[b], 1);
+                }
+                rb_roster_done(&roster);
+            }
+}
+
+static void test_level(void **state)
+{
+    struct rb_stream streams[3] = {{-1, 2}, {5, 0}, {6, 0}};
+
+    (void)state;
+    assert_int_equal(rb_stream_level(streams, 3), -1);
+    streams[0] = (struct rb_stream){7, 1};
+    assert_int_equal(rb_stream_level(streams, 3), -1); /* a block is still to come */
+    streams[0].missing = 0;
+    assert_int_equal(rb_stream_level(streams, 3), 5); /* the slowest stream's */
+    streams[1].level = 8;
+    assert_int_equal(rb_stream_level(streams, 3), 6);
+    streams[2] = (struct rb_stream){-1, 0}; /* a source without a share has not spoken yet */
+    assert_int_equal(rb_stream_level(streams, 3), -1);
+    assert_int_equal(rb_stream_level(NULL, 0), -1);
+}
+
+/* Streams of blocks and entries in any interleaving: by the rule of what an entry covers every
+ * block takes every step after its copy exactly once, and the level that a newcomer would
+ * acknowledge is that of all its blocks. */
+static void test_log(void **state)
+{
+    enum { BLOCKS = 23, STEPS = 40 };
+    uint64_t seed = 5;
+
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        uint32_t sources = 1 + draw(&seed) % 5, newcomer = draw(&seed) % 4;
+        struct rb_stream streams[5];
+        size_t next[5];
+        int64_t level[BLOCKS];
+        struct rb_roster roster;
+        int64_t trained = 100;
+
+        make(sources, 4, &roster);
+        memset(level, -1, sizeof level);
+        for (uint32_t s = 0; s < sources; s++) {
+            next[s] = rb_roster_first(&roster, s, newcomer);
+            streams[s] = (struct rb_stream){trained, rb_roster_share(&roster, s, newcomer, BLOCKS)};
+        }
+        while (trained < 100 + STEPS || rb_stream_level(streams, sources) < trained) {
+            uint32_t s = draw(&seed) % sources;
+            int64_t said;
+
+            if (trained < 100 + STEPS && draw(&seed) % 3 == 0)
+                trained++; /* a commit: an entry in the queue of each source */
+            if (streams[s].level < trained) {
+                streams[s].level++;
+                for (size_t b = rb_roster_first(&roster, s, newcomer); b < next[s]; b += sources)
+                    assert_int_equal(++level[b], streams[s].level);
+            } else if (next[s] < BLOCKS) { /* nothing queued: a copy is at the stream's level */
+                level[next[s]] = trained;
+                next[s] += sources;
+                streams[s].missing--;
+            }
+            said = rb_stream_level(streams, sources);
+            for (size_t b = 0; said >= 0 && b < BLOCKS; b++)
+                assert_true(level[b] >= said);
+        }
+        for (size_t b = 0; b < BLOCKS; b++)
+            assert_int_equal(level[b], 100 + STEPS);
+        rb_roster_done(&roster);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_level),
+        cmocka_unit_test(test_log),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
