@@ -2,11 +2,32 @@
 /* Pooling: a window over the spatial axes of N C spatial. */
 #include "graph/shapes.h"
 
+#include <inttypes.h>
+
+/* A pool's padding is smaller than its window, or some outputs would have nothing to pool. */
+static int check_pads(struct rb_shapes *shapes, const int64_t *kernel, int n)
+{
+    const int64_t *pads = rb_shapes_ints(shapes, "pads", 2 * n);
+    const struct rb_graph_attribute *dilations = rb_node_attribute(shapes->node, "dilations");
+
+    for (int i = 0; i < n; i++) {
+        int64_t span = (dilations ? dilations->ints[i] : 1) * (kernel[i] - 1) + 1;
+
+        if (pads[i] >= span || pads[n + i] >= span)
+            return rb_why_set(shapes->why, RB_EINVAL,
+                              "axis %d: pads %" PRId64 " and %" PRId64
+                              " are not smaller than the window of %" PRId64,
+                              i + 2, pads[i], pads[n + i], span);
+    }
+    return 0;
+}
+
 static int pooled(struct rb_shapes *shapes, const struct rb_tensor_type *x,
                   struct rb_tensor_type *ret)
 {
     char text[RB_TENSOR_TEXT];
     const int64_t *kernel;
+    int err;
 
     if (x->rank < 3 || x->rank > 5 || x->dtype != RB_F32)
         return rb_why_set(shapes->why, RB_EUNSUPPORTED,
@@ -16,7 +37,8 @@ static int pooled(struct rb_shapes *shapes, const struct rb_tensor_type *x,
     if (!kernel)
         return RB_EINVAL;
     *ret = *x;
-    return rb_shapes_window(shapes, x, kernel, rb_node_int(shapes->node, "ceil", 0), ret->dim + 2);
+    err = rb_shapes_window(shapes, x, kernel, rb_node_int(shapes->node, "ceil", 0), ret->dim + 2);
+    return err ? err : check_pads(shapes, kernel, x->rank - 2);
 }
 
 int rb_shapes_max_pool(struct rb_shapes *shapes)

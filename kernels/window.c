@@ -4,12 +4,16 @@
 /* Far beyond any tensor, so that the sums and products below stay in range. */
 static const int64_t far = (int64_t)1 << 30;
 
-static int check_axis(const struct rb_call *call, const struct rb_window *w, int i,
+static int check_axis(const struct rb_call *call, const struct rb_window *w, bool pool, int i,
                       struct rb_why *why)
 {
     int64_t span = w->dilation[i] * (w->kernel[i] - 1) + 1;
     int64_t room = w->in[i] + w->begin[i] + w->end[i] - span, most;
 
+    if (pool && (w->begin[i] >= span || w->end[i] >= span))
+        return rb_call_refuse(call, RB_EINVAL, why,
+                              "axis %d: the padding is not smaller than the window",
+                              i + w->spatial - 1);
     if (w->out[i] == 0)
         return 0;
     if (room < 0)
@@ -73,7 +77,7 @@ int rb_window_read(const struct rb_call *call, const struct rb_tensor_type *x,
     }
     err = read_lists(call, weights, w.spatial, &w, why);
     for (int i = 0; !err && i < 3; i++)
-        err = check_axis(call, &w, i, why);
+        err = check_axis(call, &w, !weights, i, why);
     if (!err && y->dim[0] != w.n)
         err = rb_call_refuse(call, RB_EINVAL, why, "input and output differ in samples");
     if (!err)
@@ -81,10 +85,11 @@ int rb_window_read(const struct rb_call *call, const struct rb_tensor_type *x,
     return err;
 }
 
-void rb_window_range(const struct rb_window *w, int axis, int64_t k, int64_t *ret_first,
-                     int64_t *ret_end)
+/* Outputs [*ret_first, *ret_end) for which a kernel element is inside the input; for output 0 it is
+ * at `at`. */
+static void range(const struct rb_window *w, int axis, int64_t at, int64_t *ret_first,
+                  int64_t *ret_end)
 {
-    int64_t at = k * w->dilation[axis] - w->begin[axis]; /* of output 0 */
     int64_t stride = w->stride[axis], first, end;
 
     first = at >= 0 ? 0 : (-at + stride - 1) / stride;
@@ -92,4 +97,25 @@ void rb_window_range(const struct rb_window *w, int axis, int64_t k, int64_t *re
     end = end > w->out[axis] ? w->out[axis] : end;
     *ret_first = first < end ? first : end;
     *ret_end = end;
+}
+
+/* Where no output has element k inside the input, each has it before the input or past it.  The
+ * last that has it before says how far to jump: until its own enters, those of earlier outputs do
+ * not either, and those of later ones move further away. */
+int64_t rb_window_next(const struct rb_window *w, int axis, int64_t k, int64_t *ret_first,
+                       int64_t *ret_end)
+{
+    int64_t dilation = w->dilation[axis], stride = w->stride[axis], at, last;
+
+    for (; k < w->kernel[axis]; k += (-(at + last * stride) + dilation - 1) / dilation) {
+        at = k * dilation - w->begin[axis]; /* of output 0 */
+        range(w, axis, at, ret_first, ret_end);
+        if (*ret_first < *ret_end)
+            return k;
+        if (at >= 0 || w->out[axis] == 0)
+            break;
+        last = (-at - 1) / stride;
+        last = last < w->out[axis] ? last : w->out[axis] - 1;
+    }
+    return w->kernel[axis];
 }

@@ -15,13 +15,16 @@ struct rb_window {
 };
 
 /* x: the input's type, y: the output's.  Kernel sizes come from `w`'s last axes, or from the
- * attribute "kernel" where w is NULL. */
+ * attribute "kernel" where w is NULL: that is a pool, and refused where the padding on a side is
+ * not smaller than the window (a convolution may have more). */
 int rb_window_read(const struct rb_call *call, const struct rb_tensor_type *x,
                    const struct rb_tensor_type *w, const struct rb_tensor_type *y,
                    struct rb_window *ret_window, struct rb_why *why);
 
-/* Outputs [*ret_first, *ret_end) along `axis` whose kernel element `k` is inside the input. */
-void rb_window_range(const struct rb_window *window, int axis, int64_t k, int64_t *ret_first,
-                     int64_t *ret_end);
+/* The first kernel element along `axis` from `k` on that any output sees inside the input, and the
+ * outputs [*ret_first, *ret_end) that do; the kernel's size if there is none.  Takes no more steps
+ * than there are outputs, however large the kernel. */
+int64_t rb_window_next(const struct rb_window *window, int axis, int64_t k, int64_t *ret_first,
+                       int64_t *ret_end);
 
 #endif

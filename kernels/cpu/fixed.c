@@ -17,44 +17,102 @@ struct seen {
     uint32_t over; /* not 0: a summand was beyond the limit */
 };
 
-/* One pass: scale, note the largest, round to nearest even, clamp, add.  The conversion to an
- * integer is kept inside int32 first; a NaN is no summand. */
-RB_CLONES static struct seen add(int32_t *restrict sum, const float *restrict g, size_t n,
-                                 float weight, float first, float second, int32_t limit)
+/* What a sum is made with: weight, 2^exponent as two factors, limit. */
+struct scale {
+    float weight, first, second;
+    int32_t limit;
+};
+
+/* Long enough that the checks of a chunk cost nothing, short enough that it stays in L1. */
+enum { CHUNK = 2048 };
+
+static RB_INLINE uint32_t largest_bits(const float *restrict g, size_t n, float weight)
 {
-    const float end = 2147483648.0f, inside = 2147483520.0f;
-    uint32_t largest = 0, over = 0;
+    uint32_t largest = 0;
 
     for (size_t i = 0; i < n; i++) {
-        float x = g[i] * weight, t = x * first * second, size = fabsf(t), rounded;
-        uint32_t bits = rb_float_bits(x) & 0x7fffffffu;
+        uint32_t bits = rb_float_bits(g[i] * weight) & 0x7fffffffu;
+
+        largest = bits > largest ? bits : largest;
+    }
+    return largest;
+}
+
+/* Are all summands within the limit?  Scaling and rounding keep the order of magnitudes, so it is
+ * enough to ask the largest; a NaN or an infinity is larger than all and is not. */
+static RB_INLINE bool all_inside(uint32_t largest, const struct scale *scale)
+{
+    float most = rintf(rb_bits_float(largest) * scale->first * scale->second);
+
+    return most < 2147483648.0f && (int32_t)most <= scale->limit;
+}
+
+/* Scale, round to nearest even, add. */
+static RB_INLINE void add_inside(int32_t *restrict sum, const float *restrict g, size_t n,
+                                 struct scale scale)
+{
+    for (size_t i = 0; i < n; i++) {
+        float t = g[i] * scale.weight * scale.first * scale.second;
+
+        sum[i] = (int32_t)((uint32_t)sum[i] + (uint32_t)(int32_t)rintf(t));
+    }
+}
+
+/* The same with a clamp for each summand; the conversion to an integer is kept inside int32 first,
+ * and a NaN is no summand.  Not 0: there was one beyond the limit. */
+static RB_INLINE uint32_t add_clamped(int32_t *restrict sum, const float *restrict g, size_t n,
+                                      struct scale scale)
+{
+    const float end = 2147483648.0f, inside = 2147483520.0f;
+    const int32_t limit = scale.limit;
+    uint32_t over = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        float t = g[i] * scale.weight * scale.first * scale.second, size = fabsf(t);
         int32_t integer, whole;
         uint32_t beyond;
 
-        largest = bits > largest ? bits : largest;
         t = t > inside ? inside : t;
         t = t < -inside ? -inside : t;
         t = t == t ? t : 0.0f;
-        rounded = rintf(t);
-        integer = (int32_t)rounded;
+        integer = (int32_t)rintf(t);
         whole = integer < 0 ? -integer : integer;
         beyond = (uint32_t)(size >= end) | (uint32_t)(whole > limit);
         over |= beyond;
         integer = beyond ? (t < 0.0f ? -limit : limit) : integer;
         sum[i] = (int32_t)((uint32_t)sum[i] + (uint32_t)integer);
     }
-    return (struct seen){largest, over};
+    return over;
+}
+
+/* Two passes over each chunk; nearly always the second is the plain one. */
+RB_CLONES static struct seen add(int32_t *restrict sum, const float *restrict g, size_t n,
+                                 struct scale scale)
+{
+    struct seen seen = {0, 0};
+
+    for (size_t at = 0; at < n; at += CHUNK) {
+        size_t part = n - at < CHUNK ? n - at : CHUNK;
+        uint32_t largest = largest_bits(g + at, part, scale.weight);
+
+        seen.largest = largest > seen.largest ? largest : seen.largest;
+        if (all_inside(largest, &scale))
+            add_inside(sum + at, g + at, part, scale);
+        else
+            seen.over |= add_clamped(sum + at, g + at, part, scale);
+    }
+    return seen;
 }
 
 void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {
-    float first, second;
+    struct scale scale = {.weight = weight, .limit = limit};
     struct seen seen;
 
     (void)device;
-    split_power(exponent, &first, &second);
-    seen = add(sum, g, n, weight, first, second, limit);
+    split_power(exponent, &scale.first, &scale.second);
+    seen = add(sum, g, n, scale);
     if (seen.largest > *largest)
         *largest = seen.largest;
     if (seen.over)

@@ -21,21 +21,24 @@ struct piece {
     int64_t out, in;  /* offset of the first of them in the output, of its element in the input */
 };
 
+/* Kernel elements along an axis that are inside the input for outputs [first, end), not empty. */
+#define FOR_SEEN(w, axis, k, first, end)                                                           \
+    for (int64_t k = rb_window_next(w, axis, 0, &first, &end); k < (w)->kernel[axis];              \
+         k = rb_window_next(w, axis, k + 1, &first, &end))
+
 /* Call `body` for each piece of a plane.  A macro, so that the loops inside become vectors. */
 #define FOR_PIECES(w, piece, body)                                                                 \
-    for (int64_t kd = 0; kd < (w)->kernel[0]; kd++)                                                \
-        for (int64_t kh = 0; kh < (w)->kernel[1]; kh++)                                            \
-            for (int64_t kw = 0; kw < (w)->kernel[2]; kw++) {                                      \
-                int64_t d0, d1, h0, h1, w0, w1;                                                    \
-                rb_window_range(w, 0, kd, &d0, &d1);                                               \
-                rb_window_range(w, 1, kh, &h0, &h1);                                               \
-                rb_window_range(w, 2, kw, &w0, &w1);                                               \
-                for (int64_t d = d0; d < d1; d++)                                                  \
-                    for (int64_t h = h0; h < h1; h++) {                                            \
-                        struct piece piece = piece_at(w, d, h, w0, w1, kd, kh, kw);                \
-                        body                                                                       \
-                    }                                                                              \
-            }
+    do {                                                                                           \
+        int64_t d0, d1, h0, h1, w0, w1;                                                            \
+        FOR_SEEN(w, 0, kd, d0, d1)                                                                 \
+        FOR_SEEN(w, 1, kh, h0, h1)                                                                 \
+        FOR_SEEN(w, 2, kw, w0, w1)                                                                 \
+        for (int64_t d = d0; d < d1; d++)                                                          \
+            for (int64_t h = h0; h < h1; h++) {                                                    \
+                struct piece piece = piece_at(w, d, h, w0, w1, kd, kh, kw);                        \
+                body                                                                               \
+            }                                                                                      \
+    } while (0)
 
 static RB_INLINE struct piece piece_at(const struct rb_window *w, int64_t d, int64_t h, int64_t w0,
                                        int64_t w1, int64_t kd, int64_t kh, int64_t kw)
@@ -171,7 +174,7 @@ static void max_pool_run(struct rb_kernel *kernel, const void *const *in, void *
         FOR_PIECES(w, piece, {
             max_piece(x + piece.in, w->stride[2], y + piece.out, at + piece.out, (int32_t)piece.in,
                       piece.n);
-        })
+        });
     }
 }
 
@@ -255,7 +258,7 @@ static void average_pool_run(struct rb_kernel *kernel, const void *const *in, vo
             continue;
         }
         memset(y, 0, (size_t)pool->out * sizeof(float));
-        FOR_PIECES(w, piece, { add_strided(y + piece.out, x + piece.in, w->stride[2], piece.n); })
+        FOR_PIECES(w, piece, { add_strided(y + piece.out, x + piece.in, w->stride[2], piece.n); });
         for (int64_t i = 0; i < pool->out; i++)
             y[i] *= average->share[i];
     }
@@ -279,7 +282,7 @@ static void average_pool_grad_run(struct rb_kernel *kernel, const void *const *i
         FOR_PIECES(w, piece, {
             for (int64_t i = 0; i < piece.n; i++)
                 dx[piece.in + i * w->stride[2]] += average->work[piece.out + i];
-        })
+        });
     }
 }
 

@@ -143,6 +143,15 @@ static const struct test_case cases[] = {
     {RB_OP_MAX_POOL_GRAD,
      "f2,3,3 l2,3,3 | kernel=2 strides=2 pads=0,0 dilations=1 ceil=0 | f2,3,7 -> !"},
     {RB_OP_AVERAGE_POOL, "f2,3,5 | kernel=3 strides=1 pads=1,1 ceil=0 countPad=1 | -> f2,3,5"},
+    {RB_OP_AVERAGE_POOL, "f2,3,5 | kernel=3 strides=1 pads=2,2 ceil=0 countPad=1 | -> f2,3,7"},
+    {RB_OP_AVERAGE_POOL, "f2,3,5 | kernel=3 strides=1 pads=3,0 ceil=0 countPad=1 | -> !"},
+    {RB_OP_AVERAGE_POOL, "f2,3,5 | kernel=3 strides=1 pads=0,3 ceil=0 countPad=1 | -> !"},
+    {RB_OP_MAX_POOL, "f1,1,5 | kernel=3 strides=1 pads=4,4 dilations=2 ceil=0 | -> f1,1,9 i1,1,9"},
+    {RB_OP_MAX_POOL, "f1,1,5 | kernel=3 strides=1 pads=0,5 dilations=2 ceil=0 | -> !"},
+    {RB_OP_MAX_POOL,
+     "f1,1,1,1 | kernel=2,3 strides=1,1 pads=1,16777216,0,0 dilations=1,1 ceil=0 | -> !"},
+    /* A convolution may be padded by more. */
+    {RB_OP_CONV, "f2,4,9 f6,4,1 | strides=1 pads=1,1 dilations=1 group=1 | -> f2,6,11"},
     /* The last window would start in the padding. */
     {RB_OP_AVERAGE_POOL, "f1,1,3 | kernel=2 strides=2 pads=1,1 ceil=1 countPad=0 | -> f1,1,2"},
     {RB_OP_AVERAGE_POOL_GRAD,

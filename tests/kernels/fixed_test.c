@@ -149,6 +149,122 @@ static void nan_shows(void **state)
     }
 }
 
+/* Numbers that sit on every edge: ties, the limit and its neighbours, what int32 cannot hold,
+ * denormals, infinities, NaNs; the rest are any bits at all or ordinary. */
+static float edge(uint32_t *seed, int exponent, int32_t limit)
+{
+    const float one = ldexpf(1.0f, -exponent), sign = draw(seed) < 0 ? -1.0f : 1.0f;
+    float any;
+
+    draw(seed);
+    switch (*seed >> 28) {
+    case 0:
+        return sign * (floorf(draw(seed) * 1000.0f) + 0.5f) * one;
+    case 1:
+        return sign * (float)limit * one;
+    case 2:
+        return sign * nextafterf((float)limit * one, draw(seed) < 0 ? 0.0f : INFINITY);
+    case 3:
+        return sign * ((float)limit + (draw(seed) < 0 ? 0.5f : -0.5f)) * one;
+    case 4:
+        return sign * 2147483648.0f * one;
+    case 5:
+        return sign * (draw(seed) < 0.9f ? 0x1p-149f : INFINITY);
+    case 6:
+        draw(seed);
+        memcpy(&any, seed, sizeof(any));
+        return any;
+    default:
+        return draw(seed) * (float)limit * 0.9f * one;
+    }
+}
+
+/* Whole against the reference, and against one number at a time: each is then alone when it is
+ * asked whether it needs a clamp.  `tame`: edges only here and there, so that there are stretches
+ * that need none beside ones that do. */
+static void check_paths(struct rb_device *device, uint32_t *seed, float weight, int exponent,
+                        int32_t limit, bool tame)
+{
+    enum { LONG = 3 * 2048 + 77 };
+    static float g[LONG];
+    static int32_t start[LONG], whole[LONG], single[LONG], want[LONG];
+    uint32_t largest[3] = {0};
+    bool overflow[3] = {false, false, false};
+
+    for (int i = 0; i < LONG; i++) {
+        bool calm = tame && i % 4096 != 4000;
+
+        g[i] = calm ? ldexpf(draw(seed) * (float)limit * 0.9f, -exponent) / weight
+                    : edge(seed, exponent, limit) / weight;
+        draw(seed);
+        start[i] = (int32_t)(*seed) >> 2;
+    }
+    memcpy(whole, start, sizeof(start));
+    memcpy(single, start, sizeof(start));
+    memset(want, 0, sizeof(want));
+    rb_fixed_add(device, whole, g, LONG, weight, exponent, limit, &largest[0], &overflow[0]);
+    for (int i = 0; i < LONG; i++)
+        rb_fixed_add(device, single + i, g + i, 1, weight, exponent, limit, &largest[1],
+                     &overflow[1]);
+    rb_reference_fixed_add(want, g, LONG, weight, exponent, limit, &largest[2], &overflow[2]);
+    for (int i = 0; i < LONG; i++) {
+        want[i] = (int32_t)((uint32_t)start[i] + (uint32_t)want[i]);
+        if (whole[i] != want[i] || single[i] != want[i])
+            fail_msg("%a * %a at 2^%d, limit %d: %d whole, %d alone instead of %d", (double)g[i],
+                     (double)weight, exponent, limit, whole[i] - start[i], single[i] - start[i],
+                     want[i] - start[i]);
+    }
+    assert_int_equal(largest[0], largest[2]);
+    assert_int_equal(largest[1], largest[2]);
+    assert_int_equal(overflow[0], overflow[2]);
+    assert_int_equal(overflow[1], overflow[2]);
+}
+
+static void every_path_gives_the_same_bits(void **state)
+{
+    static const int exponents[] = {-100, -20, 0, 16, 24, 31, 60, 100};
+    static const int32_t limits[] = {1, 5, 100, 1 << 24, INT32_MAX / 8, INT32_MAX};
+    static const float weights[] = {1.0f, -0.5f, 0.75f, 3.0f};
+    uint32_t seed = 11;
+
+    for (size_t e = 0; e < RB_COUNT(exponents); e++)
+        for (size_t l = 0; l < RB_COUNT(limits); l++)
+            for (size_t w = 0; w < RB_COUNT(weights); w++) {
+                check_paths(*state, &seed, weights[w], exponents[e], limits[l], false);
+                check_paths(*state, &seed, weights[w], exponents[e], limits[l], true);
+            }
+}
+
+/* Neighbours that need the clamp change nothing for those that do not. */
+static void company_does_not_matter(void **state)
+{
+    static const float guests[] = {NAN, INFINITY, -INFINITY, 1e30f, 101.0f};
+    enum { LONG = 5000 };
+    static float g[LONG];
+    static int32_t alone[LONG], beside[LONG];
+    uint32_t seed = 13;
+
+    for (size_t k = 0; k < RB_COUNT(guests); k++) {
+        uint32_t largest = 0;
+        bool overflow = false;
+
+        for (int i = 0; i < LONG; i++)
+            g[i] = floorf(draw(&seed) * 200.0f) * 0.5f; /* ties and the limit, 100, among them */
+        memset(alone, 0, sizeof(alone));
+        memset(beside, 0, sizeof(beside));
+        rb_fixed_add(*state, alone, g, LONG, 1.0f, 0, 100, &largest, &overflow);
+        assert_false(overflow);
+        for (int i = 99; i < LONG; i += 1000)
+            g[i] = guests[k];
+        rb_fixed_add(*state, beside, g, LONG, 1.0f, 0, 100, &largest, &overflow);
+        assert_int_equal(overflow, k != 0);
+        for (int i = 0; i < LONG; i++)
+            if (i % 1000 != 99 && alone[i] != beside[i])
+                fail_msg("%a beside %a: %d instead of %d", (double)g[i], (double)guests[k],
+                         beside[i], alone[i]);
+    }
+}
+
 static void largest_is_raised_only(void **state)
 {
     struct sum sum = {{0}, 0x40000000u, false}; /* 2.0 */
@@ -191,6 +307,8 @@ int main(void)
         cmocka_unit_test(halves_go_to_even),
         cmocka_unit_test(limit_clamps_and_flags),
         cmocka_unit_test(nan_shows),
+        cmocka_unit_test(every_path_gives_the_same_bits),
+        cmocka_unit_test(company_does_not_matter),
         cmocka_unit_test(largest_is_raised_only),
         cmocka_unit_test(squares_depend_on_n_alone),
     };

@@ -12,6 +12,9 @@
 
 #include <cmocka.h>
 
+/* The first float whose exponential is a normal number; below it rb_expf is 0. */
+static const float EXP_LEAST = -0x1.5d589ep+6f;
+
 static double sigmoid(double x)
 {
     return 1 / (1 + exp(-x));
@@ -50,11 +53,30 @@ static void within(const char *name, double worst, double limit)
 static void errors_are_small(void **state)
 {
     (void)state;
-    within("exp", WORST(rb_expf, exp, -103.0f, 90.0f), 1.5);
+    within("exp", WORST(rb_expf, exp, EXP_LEAST, 90.0f), 1.5);
     within("log", WORST(rb_logf, log, 0.0f, FLT_MAX), 2.0);
     within("tanh", WORST(rb_tanhf, tanh, -20.0f, 20.0f), 2.5);
     within("erf", WORST(rb_erff, erf, -8.0f, 8.0f), 2.5);
     within("sigmoid", WORST(rb_sigmoidf, sigmoid, -80.0f, 80.0f), 3.0);
+}
+
+/* Denormal exponentials are 0 and normal ones are not, to the float; nothing in between comes out,
+ * and what is lost is smaller than the smallest normal number. */
+static void small_exponentials_vanish(void **state)
+{
+    const float below = nextafterf(EXP_LEAST, -INFINITY);
+
+    (void)state;
+    assert_true(exp((double)EXP_LEAST) >= (double)FLT_MIN && exp((double)below) < (double)FLT_MIN);
+    assert_true(rb_expf(EXP_LEAST) >= FLT_MIN && rb_expf(below) == 0.0f);
+    for (float x = -87.0f; x > -110.0f; x = nextafterf(x, -INFINITY)) {
+        float got = rb_expf(x);
+
+        if (x >= EXP_LEAST ? !(got >= FLT_MIN) : rb_float_bits(got) != 0)
+            fail_msg("exp(%a) is %a", (double)x, (double)got);
+    }
+    assert_true(rb_float_bits(rb_expf(-1e9f)) == 0 && rb_float_bits(rb_expf(-FLT_MAX)) == 0);
+    assert_true(rb_float_bits(rb_expf(-INFINITY)) == 0 && isnan(rb_expf(-NAN)));
 }
 
 static void ends_are_right(void **state)
@@ -75,6 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_small),
+        cmocka_unit_test(small_exponentials_vanish),
         cmocka_unit_test(ends_are_right),
     };
 
