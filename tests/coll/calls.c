@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 static int32_t element(int rank, size_t i, uint64_t tag)
 {
@@ -96,6 +98,40 @@ static void check_ring(struct crew *crew, struct rb_coll *coll, uint64_t tag, si
     free(bytes);
 }
 
+/* Rank 0 hears the others in whatever order they speak; those that it does not listen to, and the
+ * time, and a descriptor, end its wait as they should. */
+static void check_wait(struct crew *crew, struct rb_coll *coll, uint64_t tag)
+{
+    bool from[CREW_MAX] = {false};
+    struct rb_why why = {{0}};
+    uint64_t mine = (uint64_t)crew->rank, got, one = 1;
+    int rank = 7, event = eventfd(0, EFD_NONBLOCK);
+
+    CREW_OK(crew, rb_coll_wait(coll, from, -1, 0, &rank, &why), &why);
+    CREW_CHECK(crew, rank == -1);
+    CREW_OK(crew, rb_coll_wait(coll, from, event, 3, &rank, &why), &why);
+    CREW_CHECK(crew, rank == -1);
+    CREW_CHECK(crew, write(event, &one, sizeof one) == sizeof one);
+    CREW_OK(crew, rb_coll_wait(coll, from, event, 60000, &rank, &why), &why);
+    CREW_CHECK(crew, rank == -1);
+    close(event);
+    if (crew->rank != 0) {
+        CREW_OK(crew, rb_coll_send(coll, tag, 0, &mine, sizeof mine, &why), &why);
+        return;
+    }
+    for (int left = crew->size - 1; left > 0; left--) {
+        for (int r = 1; r < crew->size && left == crew->size - 1; r++)
+            from[r] = true;
+        do
+            CREW_OK(crew, rb_coll_wait(coll, from, -1, 10000, &rank, &why), &why);
+        while (rank < 0);
+        CREW_CHECK(crew, from[rank]);
+        CREW_OK(crew, rb_coll_receive(coll, tag, rank, &got, sizeof got, &why), &why);
+        CREW_CHECK(crew, got == (uint64_t)rank);
+        from[rank] = false;
+    }
+}
+
 static void all_calls(struct crew *crew)
 {
     static const size_t counts[] = {0, 1, 7, 16, 1000, 2048, 2049, 65536, 1000003};
@@ -118,6 +154,7 @@ static void all_calls(struct crew *crew)
             check_broadcast(crew, coll, ++tag, root, sizes[i]);
         if (crew->size > 1)
             check_ring(crew, coll, ++tag, sizes[i]);
+        check_wait(crew, coll, ++tag);
         check_sum(crew, coll, ++tag, sizes[i] % 50000);
     }
     for (int i = 0; i < 300; i++)
