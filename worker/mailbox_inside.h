@@ -32,9 +32,9 @@ struct rb_mailbox {
     char *leave_folder;
     int leave_code;
 
-    Rb__Configure *wanted;  /* to be prepared */
-    uint32_t preparing;     /* is being prepared; 0: none */
-    volatile bool unwanted; /* what is being prepared */
+    Rb__Configure *wanted;   /* to be prepared */
+    uint32_t preparing;      /* is being prepared; 0: none */
+    volatile bool unwanted;  /* what is being prepared */
     struct rb_coll *meeting; /* the preparing thread may be blocked in */
     struct rb_configuration *prepared;
     struct rb_model *model;

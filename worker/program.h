@@ -17,10 +17,10 @@ struct rb_program;
 
 /* What programs of one model share. */
 struct rb_program_memory {
-    float *state;        /* flat fp32 state: variables TRAINED and STATISTIC */
-    void *fixed;         /* FIXED variables, at their byte offsets */
+    float *state; /* flat fp32 state: variables TRAINED and STATISTIC */
+    void *fixed;  /* FIXED variables, at their byte offsets */
     const void *constants;
-    void *arena;         /* the largest arena_bytes of the programs that use it */
+    void *arena; /* the largest arena_bytes of the programs that use it */
 };
 
 int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const Rb__Program *program,
