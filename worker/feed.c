@@ -2,10 +2,11 @@
 #include "worker/feed.h"
 
 #include "base/arena.h"
-#include "base/fault.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "worker/tell.h"
 #include "worker/wire.h"
 
 #include <errno.h>
@@ -414,17 +415,6 @@ static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
     return err ? err : wait_for_answers(feed, why);
 }
 
-static void report_unready(struct rb_feed *feed, char *reason)
-{
-    Rb__FromWorker message = RB__FROM_WORKER__INIT;
-    Rb__Unready unready = RB__UNREADY__INIT;
-
-    unready.number = feed->number;
-    unready.reason = reason;
-    message.unready = &unready;
-    rb_reports_post(feed->reports, &message);
-}
-
 /* All memory goes; what is left says how it went. */
 static void end(struct rb_feed *feed, int err, struct rb_why *why)
 {
@@ -452,7 +442,7 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
     if (err && !closing && !flipped) {
         rb_log(RB_LOG_WARN, "configuration %u: newcomers are not fed any more: %s", feed->number,
                why->text);
-        report_unready(feed, why->text);
+        rb_tell_unready(feed->reports, feed->number, why->text);
     }
 }
 

@@ -15,16 +15,6 @@
 
 enum { MANIFEST_LIMIT = 64 << 20 };
 
-static bool same_type(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
-{
-    if (a->dtype != b->dtype || a->rank != b->rank)
-        return false;
-    for (int i = 0; i < a->rank; i++)
-        if (a->dim[i] != b->dim[i])
-            return false;
-    return true;
-}
-
 static int by_name(const void *a, const void *b)
 {
     const struct rb_safetensor *left = a, *right = b;
@@ -47,7 +37,7 @@ static int take(struct rb_safetensor *want, int n_want, struct rb_safetensor *ha
             return rb_why_set(why, RB_EINVAL, "tensor %s is missing", want[i].name);
         if (order > 0)
             return rb_why_set(why, RB_EINVAL, "tensor %s is not in the model", have[i].name);
-        if (!same_type(&want[i].type, &have[i].type))
+        if (!rb_tensor_same(&want[i].type, &have[i].type))
             return rb_why_set(why, RB_EINVAL, "tensor %s has another shape or type than the model",
                               want[i].name);
     }
