@@ -126,6 +126,8 @@ int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
         ret->restore = rb_arena_string(
             arena, configuration->restore ? configuration->restore->path
                                           : rb_blobs_path(daemon->blobs, job->job.job->weights));
+    ret->has_recovers = 1;
+    ret->recovers = !strcmp(configuration->cause, "crash");
     ret->digest = configuration_digest(ret, plan, arena);
     return RB_OK;
 }

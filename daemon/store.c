@@ -266,10 +266,13 @@ static void ask(uv_timer_t *timer)
                                        on_answer, store);
 }
 
+/* From the newest revision that the mirror has, not from the one behind it: a compaction at the
+ * first revision of a watch is not told, and takes the deletions of that revision with it.  What is
+ * taken twice changes nothing. */
 static void watch(struct rb_store *store)
 {
     store->call = rb_etcd_watch(
-        store->etcd, rb_etcd_watch_text(RB_FACTS_PREFIX, store->prefix_end, store->revision + 1),
+        store->etcd, rb_etcd_watch_text(RB_FACTS_PREFIX, store->prefix_end, store->revision),
         on_watch_line, on_watch_ended, store);
 }
 

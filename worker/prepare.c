@@ -44,9 +44,9 @@ static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, 
 
 /* Who of its members has state and who must be fed?  `ret_role`: what we said. */
 static int introduce(struct rb_preparer *preparer, struct rb_configuration *configuration,
-                     struct rb_role *ret_role, struct rb_why *why)
+                     bool recovers, struct rb_role *ret_role, struct rb_why *why)
 {
-    uint32_t term = rb_window_term(preparer->model->state.window);
+    uint32_t term = recovers ? 0 : rb_window_term(preparer->model->state.window);
     struct rb_role role = {term, !term && rb_mailbox_fresh(preparer->mailbox)};
     int err;
 
@@ -81,7 +81,7 @@ static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
             rb_configuration_meet(configuration, order, preparer->options->job, preparer->listener,
                                   MEET_MS, rb_mailbox_unwanted(preparer->mailbox), why);
     if (!err)
-        err = introduce(preparer, configuration, ret_role, why);
+        err = introduce(preparer, configuration, order->recovers, ret_role, why);
     if (err) {
         rb_configuration_free(configuration);
         return err;

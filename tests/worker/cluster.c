@@ -417,6 +417,7 @@ void cluster_configure(struct cluster *cluster, uint32_t number, const int *memb
         configure.members = pointers;
         configure.restore = (char *)restore;
         configure.digest = digest;
+        configure.has_recovers = configure.recovers = cluster->recovers;
         message.configure = &configure;
         cluster_send(cluster, members[r], &message);
     }
@@ -630,7 +631,9 @@ void cluster_recover(struct cluster *cluster)
             cluster->members[n++] = cluster->members[i];
     cluster->n_members = n;
     memcpy(members, cluster->members, (size_t)n * sizeof *members);
+    cluster->recovers = true;
     cluster_move(cluster, members, n, NULL);
+    cluster->recovers = false;
 }
 
 void cluster_leave(struct cluster *cluster, int worker, const char *folder, int code)

@@ -28,7 +28,7 @@ enum { HIDDEN = 400 };
 static uint64_t storms = 2;
 #else
 enum { HIDDEN = 4096 };
-static uint64_t storms = 6;
+static uint64_t storms = 4;
 #endif
 
 enum { MOST = 5 };
@@ -39,7 +39,7 @@ static const struct tiny_options job = {
     .eval_samples = 45,
     .global_batch = 22, /* microbatches of 4 4 4 4 4 2 */
     .micro_batch = 4,
-    .steps = 600,
+    .steps = 1000,
     .hidden = HIDDEN,
     .eval_every = 50,
     .clip_norm = 0.5,
@@ -794,7 +794,9 @@ static void gather_survivors(struct cluster *cluster, const int *members, int n)
     while (n_all > MOST)
         cluster_leave(cluster, all[--n_all], NULL, 0);
     cluster->n_members = 0;
+    cluster->recovers = true;
     cluster_move(cluster, all, n_all, NULL);
+    cluster->recovers = false;
 }
 
 /* Did a member of the present configuration notice in time, and train on? */
@@ -818,6 +820,27 @@ static void drop_newcomers(struct cluster *cluster, uint32_t number, const int *
 }
 
 /* A death just when all are told to flip. */
+/* A member may say that it feeds no more when its vote for the flip is on its way already: whether
+ * it withdrew shows in what comes next, steps or its freezing. */
+static bool shows(struct cluster *cluster, int64_t rows)
+{
+    if (cluster->n_rows >= rows + 3 || cluster->n_rows > job.steps)
+        return true;
+    for (int i = 0; i < cluster->n_members; i++)
+        if (cluster->workers[cluster->members[i]].frozen)
+            return true;
+    return false;
+}
+
+static bool froze_after_all(struct cluster *cluster)
+{
+    cluster_until(cluster, shows, cluster->n_rows, "steps or freezing");
+    for (int i = 0; i < cluster->n_members; i++)
+        if (cluster->workers[cluster->members[i]].frozen)
+            return true;
+    return false;
+}
+
 static void die_in_flip(struct cluster *cluster, uint64_t *seed)
 {
     int members[MOST], n = choose_members(cluster, seed, members), victim;
@@ -839,7 +862,8 @@ static void die_in_flip(struct cluster *cluster, uint64_t *seed)
         cluster_until_step(cluster, cluster->n_rows - 1 + wait);
     cluster_kill(cluster, victim);
     cluster_until_frozen(cluster, number, members, n, true);
-    if (!has(victim, cluster->members, cluster->n_members) && withdrew(cluster, number, members, n))
+    if (!has(victim, cluster->members, cluster->n_members) &&
+        withdrew(cluster, number, members, n) && !froze_after_all(cluster))
         drop_newcomers(cluster, number, members, n); /* it died too early to cost anything */
     else
         gather_survivors(cluster, members, n);
@@ -866,12 +890,12 @@ static void storm(uint64_t seed)
 
     open_run(&run, &job);
     cluster_start(&run.cluster, 1 + (int)(draw(&drawn) % 3), run.weights);
-    for (int event = 0; run.cluster.n_rows < job.steps * 3 / 4 && run.cluster.n < 50; event++) {
+    for (int event = 0; run.cluster.n_rows < job.steps / 3 && run.cluster.n < 50; event++) {
         struct cluster *cluster = &run.cluster;
         int members[MOST], n;
 
         cluster_spare(cluster, 2);
-        if (cluster->n_rows >= job.steps * 3 / 4)
+        if (cluster->n_rows >= job.steps / 3)
             break; /* it did not wait for them */
         cluster_until_step(cluster, cluster->n_rows + draw(&drawn) % 8);
         switch (draw(&drawn) % 6) {
