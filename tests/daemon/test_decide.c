@@ -2,6 +2,8 @@
 /* The coordinator's rules, scene by scene. */
 #include "world.h"
 
+#include "base/buffer.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -123,6 +125,17 @@ static void newer_wish_supersedes_and_keeps_processes(void **unused)
     world_end(&world);
 }
 
+static void compare_runs(const Rb__Member *member, const char *expected)
+{
+    struct rb_buffer text = {0};
+
+    rb_buffer_text(&text, "");
+    for (size_t i = 0; i < member->n_runs; i++)
+        rb_buffer_format(&text, " %u+%u", member->runs[i]->first, member->runs[i]->count);
+    assert_string_equal(text.data, expected);
+    rb_buffer_done(&text);
+}
+
 static void survivors_go_on(void **unused)
 {
     struct world world;
@@ -137,6 +150,10 @@ static void survivors_go_on(void **unused)
     assert_string_equal(world_next(&world, JOB)->cause, "crash");
     assert_int_equal(world_next(&world, JOB)->n_members, 2);
     assert_string_equal(world_next(&world, JOB)->blamed[0], "a:0");
+    /* 0 1 2 were the dead one's: they are handed out, and the others keep 3 4 5 and 6 7 */
+    compare_runs(world_next(&world, JOB)->members[0], " 1+1 3+3");
+    compare_runs(world_next(&world, JOB)->members[1], " 0+1 2+1 6+2");
+    assert_string_equal(world_next(&world, JOB)->plan, "data parallel x2, 8 microbatches: 4 4");
     world_rounds(&world, 5);
     assert_int_equal(world_active(&world, JOB)->n_members, 2);
     assert_true(world_worker(&world, JOB, "a", 1)->level >= level);
@@ -144,6 +161,7 @@ static void survivors_go_on(void **unused)
     assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
     world_rounds(&world, 50); /* the device is tried again a little later */
     assert_int_equal(world_active(&world, JOB)->n_members, 3);
+    compare_runs(world_active(&world, JOB)->members[0], ""); /* even shares again */
     world_end(&world);
 }
 

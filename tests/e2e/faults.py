@@ -58,6 +58,48 @@ def kill_workers():
         check(c.finish("gpt") == alone, "workers were killed and the bits differ")
 
 
+def stop_workers():
+    """SIGSTOP: nobody may wait for it for ever. Its agent kills it, says so, and nothing is lost."""
+    with cluster.Cluster(devices=4) as c:
+        start(c)
+        steps = 500
+        alone = undisturbed(c, steps)
+        c.submit("gpt", spec(c, steps))
+        for rank in (0, 1, 2):
+            c.wait("gpt", "devices=3")
+            before = c.status("gpt")
+            c.wait("gpt", f"step={before['step'] + 10}")
+            status = c.status("gpt")
+            at = time.time()
+            os.kill(status["devices"][rank]["pid"], signal.SIGSTOP)
+            said = until("the stop to be noticed",
+                         lambda: [e for e in c.json("events", "gpt")["items"]
+                                  if e["kind"] == "worker-killed" and e["time"] >= at * 1000 - 5])
+            check("stopped" in said[0]["text"], said[0]["text"])
+            check(said[0]["time"] / 1000 - at < 1.0, f"noticed after {said[0]['time'] / 1000 - at:.2f} s")
+            until("the job to go on", lambda: c.status("gpt")["step"] > status["step"] + 5)
+        rows = c.metrics("gpt")
+        check([row["step"] for row in rows] == list(range(1, len(rows) + 1)), "a step was lost or done twice")
+        check(c.finish("gpt") == alone, "workers were stopped and the bits differ")
+
+
+def stopped_while_rubatod_was_away():
+    """Nobody who answers is adopted as one who trains."""
+    with cluster.Cluster(devices=2) as c:
+        start(c)
+        steps = 400
+        alone = undisturbed(c, steps)
+        c.submit("gpt", spec(c, steps, 2))
+        c.wait("gpt", "devices=2")
+        c.wait("gpt", "step=10")
+        pid = c.status("gpt")["devices"][1]["pid"]
+        c.nodes[0].stop(signal.SIGKILL)
+        os.kill(pid, signal.SIGSTOP)
+        c.nodes[0].start()
+        check(c.finish("gpt") == alone, "a worker was stopped and the bits differ")
+        check(not os.path.exists(f"/proc/{pid}"), "a stopped worker was left behind")
+
+
 def kill_the_only_worker():
     """No survivor: the newest checkpoint, or the start, and it says so."""
     with cluster.Cluster(devices=1) as c:
@@ -161,5 +203,6 @@ def resized_before_it_ran():
         check(receipt["from"] == 0 and receipt["to"] == 2 and receipt["step"] == 1, f"{receipt}")
 
 
-cluster.main(kill_workers, kill_the_only_worker, restarts_are_limited, rubatod_killed, stopped_and_started,
-             pause_resume_cancel, resized_before_it_ran)
+cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away, kill_the_only_worker,
+             restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
+             resized_before_it_ran)

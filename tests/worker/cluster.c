@@ -116,6 +116,7 @@ static void take_row(struct cluster *cluster, struct cluster_worker *one, const 
         FAIL(cluster, "%s sent row %lld after row %lld", one->name, (long long)row->step,
              (long long)one->rows);
     one->rows = one->level = row->step;
+    one->kept += row->kept;
     while (cluster->n_rows <= row->step) {
         cluster->rows =
             rb_realloc(cluster->rows, (size_t)(cluster->n_rows + 1) * sizeof *cluster->rows);

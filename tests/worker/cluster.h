@@ -36,6 +36,7 @@ struct cluster_worker {
     } saved[CLUSTER_SAVED];
     char final[256]; /* folder of the final checkpoint */
     int64_t rows;    /* newest row */
+    uint32_t kept;   /* microbatches that it did not compute again behind a crash */
     int hellos;
 };
 
