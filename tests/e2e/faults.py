@@ -62,7 +62,7 @@ def stop_workers():
     """SIGSTOP: nobody may wait for it for ever. Its agent kills it, says so, and nothing is lost."""
     with cluster.Cluster(devices=4) as c:
         start(c)
-        steps = 500
+        steps = steps_for(c, 10)
         alone = undisturbed(c, steps)
         c.submit("gpt", spec(c, steps))
         for rank in (0, 1, 2):
@@ -87,7 +87,7 @@ def stopped_while_rubatod_was_away():
     """Nobody who answers is adopted as one who trains."""
     with cluster.Cluster(devices=2) as c:
         start(c)
-        steps = 400
+        steps = steps_for(c, 8)
         alone = undisturbed(c, steps)
         c.submit("gpt", spec(c, steps, 2))
         c.wait("gpt", "devices=2")
