@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/feed_inside.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/hash.h"
+
+int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
+{
+    struct taker *taker = &feed->takers[rb_roster_newcomer(feed->roster, rank)];
+    int64_t level;
+    int err = rb_coll_receive(feed->coll, rb_wire_answer_tag(taker->answers++), (int)rank, &level,
+                              sizeof level, why);
+
+    if (err)
+        return err;
+    atomic_store(&taker->heard, rb_clock_ns());
+    if (level >= 0)
+        atomic_store(&taker->level, level);
+    feed->from[rank] = level < feed->flip; /* what comes then belongs to the next step */
+    return 0;
+}
+
+int rb_feed_listen(struct rb_feed *feed, int ms, struct rb_why *why)
+{
+    int rank = -1, err;
+
+    do {
+        err = rb_coll_wait(feed->coll, feed->from, feed->news, ms, &rank, why);
+        if (!err && rank >= 0)
+            err = rb_feed_hear(feed, (uint32_t)rank, why);
+        ms = 0;
+    } while (!err && rank >= 0);
+    return err;
+}
+
+static int send_payload(struct rb_feed *feed, const struct taker *taker, uint64_t tag,
+                        const void *bytes, size_t size, struct rb_why *why)
+{
+    int err = rb_coll_send(feed->coll, tag, (int)taker->rank, bytes, size, why);
+
+    return err ? err : rb_feed_listen(feed, 0, why);
+}
+
+static int tell(struct rb_feed *feed, struct taker *taker, const struct rb_wire *header,
+                const void *bytes, struct rb_why *why)
+{
+    int err = rb_coll_send(feed->coll, rb_wire_header_tag(taker->headers++), (int)taker->rank,
+                           header, sizeof *header, why);
+
+    rb_fault("worker.feed");
+    return err ? err
+               : send_payload(feed, taker, rb_wire_payload_tag(header), bytes,
+                              (size_t)header->bytes, why);
+}
+
+int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level, struct rb_why *why)
+{
+    struct rb_wire header = {
+        .kind = RB_WIRE_START,
+        .level = level,
+        .bytes = rb_state_counters_size(&feed->model->state),
+    };
+
+    header.hash = rb_hash64(feed->counters, (size_t)header.bytes);
+    return tell(feed, taker, &header, feed->counters, why);
+}
+
+/* An entry, with the sums of all blocks that were given. */
+int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct entry *entry,
+                       struct rb_why *why)
+{
+    const Rb__Model *message = feed->model->message;
+    struct rb_wire header = {
+        .kind = RB_WIRE_ENTRY,
+        .flags = entry->flags,
+        .level = entry->level,
+        .bytes = rb_wire_entry_bytes(feed->model),
+    };
+    int err;
+
+    header.hash = rb_hash64(entry->body, (size_t)header.bytes);
+    err = tell(feed, taker, &header, entry->body, why);
+    if (!entry->sums)
+        return err;
+    for (size_t b = taker->first; !err && b < taker->next; b += feed->roster->n_sources)
+        err = send_payload(feed, taker, rb_wire_sums_tag(entry->level, b),
+                           entry->sums + message->blocks[b]->first,
+                           (size_t)message->blocks[b]->count * sizeof *entry->sums, why);
+    return err;
+}
+
+/* Copy a block.  False: an entry is to be sent first, or the feed is given up. */
+static bool copy_block(struct rb_feed *feed, size_t block, int64_t *ret_level)
+{
+    const struct rb_state *state = &feed->model->state;
+    bool clear;
+
+    pthread_mutex_lock(&feed->window->lock);
+    clear = !feed->first && !feed->halted;
+    if (clear) {
+        rb_wire_block_pack(state, feed->model->message->blocks[block], feed->staging);
+        *ret_level = state->level;
+    }
+    pthread_mutex_unlock(&feed->window->lock);
+    return clear;
+}
+
+static int tell_block(struct rb_feed *feed, struct taker *taker, struct rb_why *why)
+{
+    const Rb__Block *block = feed->model->message->blocks[taker->next];
+    struct rb_wire header = {
+        .kind = RB_WIRE_BLOCK,
+        .index = taker->next,
+        .bytes = rb_wire_block_bytes(&feed->model->state, block),
+    };
+
+    if (!copy_block(feed, taker->next, &header.level))
+        return 0;
+    header.hash = rb_hash64(feed->staging, (size_t)header.bytes);
+    taker->next += feed->roster->n_sources;
+    return tell(feed, taker, &header, feed->staging, why);
+}
+
+static int tell_fixed(struct rb_feed *feed, struct taker *taker, struct rb_why *why)
+{
+    const struct rb_state *state = &feed->model->state;
+    size_t left = state->fixed_bytes - taker->fixed;
+    struct rb_wire header = {
+        .kind = RB_WIRE_FIXED,
+        .index = taker->fixed,
+        .bytes = left < RB_WIRE_PIECE ? left : RB_WIRE_PIECE,
+    };
+
+    header.hash = rb_hash64(state->fixed + taker->fixed, (size_t)header.bytes);
+    taker->fixed += header.bytes;
+    return tell(feed, taker, &header, state->fixed + header.index, why);
+}
+
+int rb_feed_tell_some(struct rb_feed *feed, bool *ret_left, struct rb_why *why)
+{
+    int err = 0;
+
+    *ret_left = false;
+    for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++) {
+        struct taker *taker = &feed->takers[i];
+
+        if (taker->fixed < feed->model->state.fixed_bytes)
+            err = tell_fixed(feed, taker, why);
+        else if (taker->next < feed->model->message->n_blocks)
+            err = tell_block(feed, taker, why);
+        else
+            continue;
+        *ret_left = true;
+    }
+    return err;
+}
