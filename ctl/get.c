@@ -10,16 +10,17 @@
 #include <math.h>
 #include <string.h>
 
-enum how { TEXT, COUNT, WHOLE, REAL, BYTES, AGE, TIME, STEP };
+enum how { TEXT, COUNT, WHOLE, REAL, BYTES, MS, AGE, TIME, STEP };
 
 struct column {
     const char *title, *key, *other; /* other: read this where `key` is not there */
     enum how how;
+    const char *in; /* the member of the item that has it; NULL: itself */
 };
 
 struct kind {
     const char *name;
-    struct column column[9];
+    struct column column[15];
 };
 
 static const struct kind kinds[] = {
@@ -48,9 +49,16 @@ static const struct kind kinds[] = {
       {"NUMBER", "number", NULL, WHOLE},
       {"STATE", "state", NULL, TEXT},
       {"CAUSE", "cause", NULL, TEXT},
+      {"FROM", "from", NULL, WHOLE, "receipt"},
       {"DEVICES", "devices", "members", COUNT},
-      {"AGE", "created", NULL, AGE},
-      {"PLAN", "plan", NULL, TEXT}}},
+      {"STEP", "step", NULL, WHOLE, "receipt"},
+      {"STALL", "stall_ms", NULL, MS, "receipt"},
+      {"READY", "ready_ms", NULL, MS, "receipt"},
+      {"MOVED", "bytes_moved", NULL, BYTES, "receipt"},
+      {"LOST", "steps_lost", NULL, WHOLE, "receipt"},
+      {"REPEATED", "samples_repeated", NULL, WHOLE, "receipt"},
+      {"SKIPPED", "samples_skipped", NULL, WHOLE, "receipt"},
+      {"AGE", "created", NULL, AGE}}},
     {"checkpoints",
      {{"JOB", "job", NULL, TEXT},
       {"STEP", "step", NULL, WHOLE},
@@ -80,6 +88,8 @@ static void add_cell(struct rb_table *table, const struct column *column, const 
     char text[RB_HUMAN_SIZE], step[2 * RB_HUMAN_SIZE], last[RB_HUMAN_SIZE];
     double x;
 
+    if (column->in)
+        item = json_object_get(item, column->in);
     if (column->other && column->how != STEP && !json_object_get(item, key))
         key = column->other;
     x = rb_value_real(item, key, NAN);
@@ -104,7 +114,10 @@ static void add_cell(struct rb_table *table, const struct column *column, const 
     }
     if (!json_object_get(item, key))
         rb_table_add(table, "-");
-    else if (column->how == BYTES)
+    else if (column->how == MS) {
+        snprintf(text, sizeof text, "%.1f ms", x);
+        rb_table_add(table, text);
+    } else if (column->how == BYTES)
         rb_table_add(table, rb_human_bytes(x, text));
     else if (column->how == AGE)
         rb_table_add(table, rb_human_span(((double)rb_clock_unix_ms() - x) / 1e3, text));
@@ -119,7 +132,7 @@ static void print_items(const struct rb_session *session, const struct kind *kin
 {
     struct rb_table table = {0};
     struct rb_buffer text = {0};
-    char align[10] = "";
+    char align[RB_COUNT(kinds[0].column) + 1] = "";
     const json_t *item;
     size_t i;
 

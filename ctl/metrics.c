@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A row per committed step, page by page: csv, or JSON objects (a list; a line each with --follow).
- */
+ * --lost: also the rows of steps that were lost with a fall back to a checkpoint and done again. */
 #include "ctl/value.h"
 #include "ctl/verbs.h"
 #include "ctl/write.h"
@@ -12,7 +12,7 @@ enum { PAGE = 4096, POLL_MS = 300 };
 
 struct metrics {
     const struct rb_session *session;
-    bool json, follow;
+    bool json, follow, lost;
     bool headed;  /* the head of the csv is out */
     json_t *list; /* json without --follow */
     int64_t after;
@@ -117,8 +117,9 @@ static int read_all(struct metrics *metrics, const char *job, struct rb_why *why
     int err = 0;
 
     while (!err) {
-        json_t *reply = NULL, *body = json_pack("{s:s, s:I, s:i}", "job", job, "after",
-                                                (json_int_t)metrics->after, "limit", PAGE);
+        json_t *reply = NULL, *body = json_pack("{s:s, s:I, s:i, s:b}", "job", job, "after",
+                                                (json_int_t)metrics->after, "limit", PAGE, "lost",
+                                                (int)metrics->lost);
 
         err = first ? rb_session_call(metrics->session, "metrics", body, 0, &reply, why)
                     : rb_session_ask_again(metrics->session, "metrics", body, 0, &reply, why);
@@ -142,6 +143,7 @@ int rb_metrics(struct rb_session *session, const struct rb_arguments *arguments)
         .session = session,
         .json = session->format == RB_FORMAT_JSON || session->format == RB_FORMAT_YAML,
         .follow = rb_arguments_has(arguments, "follow"),
+        .lost = rb_arguments_has(arguments, "lost"),
         .list = json_array(),
     };
     struct rb_why why = {0};

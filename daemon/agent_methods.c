@@ -53,9 +53,11 @@ static void node_metrics(struct rb_request *request, void *context)
     int64_t limit = number(request, "limit", ROWS_USUAL);
     if (limit < 0 || limit > ROWS_MOST)
         limit = ROWS_MOST;
+    bool lost = json_is_true(json_object_get(rb_request_body(request), "lost"));
     struct rb_rows *rows = rb_agent_rows(job, &why);
-    int err = rows ? rb_rows_read(rows, number(request, "after", 0), (size_t)limit, &found, &why)
-                   : RB_EIO;
+    int err =
+        rows ? rb_rows_read(rows, number(request, "after", 0), (size_t)limit, lost, &found, &why)
+             : RB_EIO;
     if (err) {
         rb_request_fail(request, err, &why);
         return;

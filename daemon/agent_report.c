@@ -179,6 +179,8 @@ void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0
     if (!rank_0 || row->configuration < progress->configuration ||
         (row->configuration == progress->configuration && row->step <= progress->step))
         return;
+    if (row->configuration != progress->configuration)
+        job->n_window = 0; /* another set has another pace, and there may be a pause between them */
     progress->configuration = row->configuration;
     progress->step = row->step;
     progress->loss = row->loss;
@@ -392,6 +394,7 @@ void rb_agent_tell(struct rb_worker *worker, const char *kind, const char *text)
         return;
     event.time = rb_clock_unix_ms();
     event.job = job->job.job->name;
+    event.job_id = job->job.job->id;
     event.node = (char *)agent->node;
     event.kind = (char *)kind;
     event.text = (char *)text;

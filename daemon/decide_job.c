@@ -134,6 +134,7 @@ static void run(struct rb_turn *turn)
         rb_decide_restart(turn, &roll);
         return;
     }
+    rb_decide_note_bytes(turn, active);
     if (next && next->state == RB__CONFIGURATION__STATE__GO && rb_decide_flipped(turn, next)) {
         rb_decide_activate(turn, next);
         return;

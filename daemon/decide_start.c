@@ -24,6 +24,25 @@ static void note_level(const struct rb_turn *turn, Rb__Configuration *conf)
     }
 }
 
+/* While they say so: a later configuration makes them forget it. */
+void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    uint64_t bytes = 0;
+
+    for (size_t m = 0; m < active->n_members; m++) {
+        const struct rb_fact *fact = rb_facts_member(turn->in, active, m);
+
+        if (fact && fact->worker->active == active->number)
+            bytes += fact->worker->bytes_moved;
+    }
+    if (bytes > active->bytes_moved) {
+        Rb__Configuration *conf = rb_turn_edit(turn, active);
+
+        conf->has_bytes_moved = 1;
+        conf->bytes_moved = bytes;
+    }
+}
+
 bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next)
 {
     for (size_t m = 0; m < next->n_members; m++) {

@@ -42,6 +42,21 @@ static int by_step(const void *left, const void *right)
     return (a->time > b->time) - (a->time < b->time);
 }
 
+/* How many steps an answer tells of: its rows are by step. */
+static size_t count_steps(const json_t *told, int column)
+{
+    size_t i, steps = 0;
+    const json_t *cells;
+    json_int_t last = 0;
+
+    json_array_foreach((json_t *)told, i, cells)
+    {
+        steps += !i || cell(cells, column) != last;
+        last = cell(cells, column);
+    }
+    return steps;
+}
+
 static size_t collect(const json_t *answers, size_t limit, const struct where *where,
                       struct row *rows, json_int_t *ret_known)
 {
@@ -58,18 +73,18 @@ static size_t collect(const json_t *answers, size_t limit, const struct where *w
             (struct row){cell(cells, where->step), cell(cells, where->configuration),
                          cell(cells, where->time), (json_t *)cells};
         /* It had more to tell: beyond its last row other nodes do not know everything. */
-        if (count && count >= limit &&
+        if (count && count_steps(told, where->step) >= limit &&
             cell(json_array_get(told, count - 1), where->step) < *ret_known)
             *ret_known = cell(json_array_get(told, count - 1), where->step);
     }
     return n;
 }
 
-json_t *rb_merge_rows(const json_t *answers, size_t limit, json_t **ret_columns)
+json_t *rb_merge_rows(const json_t *answers, size_t limit, bool lost, json_t **ret_columns)
 {
     const json_t *columns = NULL, *answer;
     json_t *merged = json_array();
-    size_t i, n, room = 0;
+    size_t i, n, room = 0, steps = 0;
     json_int_t known;
     struct where where;
     struct row *rows;
@@ -88,9 +103,14 @@ json_t *rb_merge_rows(const json_t *answers, size_t limit, json_t **ret_columns)
     rows = rb_alloc((room + 1) * sizeof(*rows));
     n = collect(answers, limit, &where, rows, &known);
     qsort(rows, n, sizeof(*rows), by_step);
-    for (i = 0; i < n && json_array_size(merged) < limit && rows[i].step <= known; i++)
-        if (!i || rows[i].step != rows[i - 1].step)
+    for (i = 0; i < n && rows[i].step <= known; i++) {
+        bool first = !i || rows[i].step != rows[i - 1].step;
+
+        if (first && steps++ == limit)
+            break;
+        if (first || (lost && rows[i].configuration != rows[i - 1].configuration))
             json_array_append(merged, rows[i].cells);
+    }
     free(rows);
     return merged;
 }

@@ -9,6 +9,7 @@ enum { ROWS_USUAL = 10000, ROWS_MOST = 100000 };
 
 struct gather {
     size_t limit;
+    bool lost;
     char *phase;
 };
 
@@ -55,7 +56,7 @@ static void metrics_came(struct rb_methods *methods, struct rb_request *request,
 
     (void)methods;
     if (!nobody_answered(request, answers)) {
-        rows = rb_merge_rows(answers, gather->limit, &columns);
+        rows = rb_merge_rows(answers, gather->limit, gather->lost, &columns);
         rb_request_reply(request, json_pack("{s:o,s:o,s:s}", "columns", columns, "rows", rows,
                                             "phase", gather->phase));
     }
@@ -65,6 +66,7 @@ static void metrics_came(struct rb_methods *methods, struct rb_request *request,
 static void metrics(struct rb_request *request, void *context)
 {
     const struct rb_job_facts *job = rb_methods_job(context, request);
+    struct gather *gather;
     int64_t after, limit;
 
     if (!job || !rb_methods_number(request, "after", 0, &after) ||
@@ -72,10 +74,12 @@ static void metrics(struct rb_request *request, void *context)
         return;
     if (limit < 1 || limit > ROWS_MOST)
         limit = ROWS_MOST;
+    gather = gather_new(job, (size_t)limit);
+    gather->lost = json_is_true(json_object_get(rb_request_body(request), "lost"));
     rb_methods_ask_nodes(context, request, "node-metrics",
-                         json_pack("{s:s,s:I,s:I}", "job", job->id, "after", (json_int_t)after,
-                                   "limit", (json_int_t)limit),
-                         metrics_came, gather_new(job, (size_t)limit));
+                         json_pack("{s:s,s:I,s:I,s:b}", "job", job->id, "after", (json_int_t)after,
+                                   "limit", (json_int_t)limit, "lost", (int)gather->lost),
+                         metrics_came, gather);
 }
 
 static void logs_came(struct rb_methods *methods, struct rb_request *request, json_t *answers,

@@ -49,6 +49,17 @@ json_t *rb_job_row(const struct rb_job_facts *job)
                      job->progress.message ? job->progress.progress->loss : 0));
 }
 
+json_t *rb_receipt_json(const Rb__Receipt *receipt)
+{
+    return json_pack(
+        "{s:I,s:I,s:I,s:I,s:f,s:f,s:I,s:I,s:I,s:I}", "from", (json_int_t)receipt->from, "to",
+        (json_int_t)receipt->to, "configuration", (json_int_t)receipt->configuration, "step",
+        (json_int_t)receipt->step, "stall_ms", receipt->stall_ms, "ready_ms", receipt->ready_ms,
+        "bytes_moved", (json_int_t)receipt->bytes_moved, "steps_lost",
+        (json_int_t)receipt->steps_lost, "samples_repeated", (json_int_t)receipt->samples_repeated,
+        "samples_skipped", (json_int_t)receipt->samples_skipped);
+}
+
 static bool shown(const struct rb_job_facts *job)
 {
     return job->job.message && job->wish.message && job->state.message &&
@@ -128,31 +139,63 @@ static json_t *get_devices(const struct rb_facts *facts)
     return items;
 }
 
-/* Facts of all jobs, or one, as they are, with the job's name beside them. */
-static json_t *get_facts(const struct rb_facts *facts, const struct rb_job_facts *only,
-                         bool checkpoints)
+static json_t *get_checkpoints(const struct rb_job_facts *job)
 {
     json_t *items = json_array();
 
-    for (size_t j = 0; j < facts->n_jobs; j++) {
-        const struct rb_job_facts *job = &facts->jobs[j];
-        const struct rb_fact_list *list = checkpoints ? &job->checkpoints : &job->configurations;
+    for (size_t i = 0; i < job->checkpoints.n; i++)
+        json_array_append_new(items, rb_reflect_to_json(job->checkpoints.at[i].message, true));
+    return items;
+}
 
-        for (size_t i = 0; shown(job) && (!only || only == job) && i < list->n; i++) {
-            json_t *row = rb_reflect_to_json(list->at[i].message, true);
+static json_t *get_configurations(const struct rb_job_facts *job)
+{
+    json_t *items = json_array();
 
-            json_object_set_new(row, "job", json_string(job->job.job->name));
-            if (!checkpoints)
-                json_object_set_new(row, "devices",
-                                    json_integer((json_int_t)list->at[i].configuration->n_members));
-            json_array_append_new(items, row);
-        }
+    for (size_t i = 0; i < job->configurations.n; i++) {
+        const Rb__Configuration *conf = job->configurations.at[i].configuration;
+        json_t *row = rb_reflect_to_json(&conf->base, true);
+
+        json_object_set_new(row, "devices", json_integer((json_int_t)conf->n_members));
+        if (conf->receipt)
+            json_object_set_new(row, "receipt", rb_receipt_json(conf->receipt));
+        json_array_append_new(items, row);
     }
     return items;
 }
 
+/* What each job has of a kind, or one of them has, with the job's name beside it. */
+static json_t *of_jobs(const struct rb_facts *facts, const struct rb_job_facts *only,
+                       json_t *(*get)(const struct rb_job_facts *job))
+{
+    json_t *items = json_array(), *own, *row;
+    size_t i;
+
+    for (size_t j = 0; j < facts->n_jobs; j++) {
+        const struct rb_job_facts *job = &facts->jobs[j];
+
+        if (!shown(job) || (only && only != job))
+            continue;
+        own = get(job);
+        json_array_foreach(own, i, row)
+            json_object_set_new(row, "job", json_string(job->job.job->name));
+        json_array_extend(items, own);
+        json_decref(own);
+    }
+    return items;
+}
+
+/* Of the job that has this name (or id) now, if there is one, else of all that had it. */
+static bool speaks_of(const Rb__Event *event, const char *job, const struct rb_job_facts *present)
+{
+    if (present && event->job_id)
+        return !strcmp(event->job_id, present->id);
+    return event->job && !strcmp(event->job, present ? present->job.job->name : job);
+}
+
 static json_t *get_events(const struct rb_facts *facts, const char *job, const char *after)
 {
+    const struct rb_job_facts *present = job ? rb_methods_job_named(facts, job) : NULL;
     json_t *items = json_array();
 
     for (size_t i = 0; i < facts->events.n; i++) {
@@ -161,7 +204,7 @@ static json_t *get_events(const struct rb_facts *facts, const char *job, const c
 
         if (after && strcmp(fact->name, after) <= 0)
             continue;
-        if (job && (!event->job || strcmp(event->job, job) != 0))
+        if (job && !speaks_of(event, job, present))
             continue;
         json_array_append_new(
             items, json_pack("{s:s,s:I,s:o,s:o,s:s,s:s}", "key", fact->name, "time",
@@ -197,9 +240,9 @@ static void get(struct rb_request *request, void *context)
     else if (!strcmp(kind, "devices"))
         items = get_devices(facts);
     else if (!strcmp(kind, "configurations"))
-        items = get_facts(facts, only, false);
+        items = of_jobs(facts, only, get_configurations);
     else if (!strcmp(kind, "checkpoints"))
-        items = get_facts(facts, only, true);
+        items = of_jobs(facts, only, get_checkpoints);
     else if (!strcmp(kind, "events"))
         items = get_events(facts, only ? only->job.job->name : NULL, NULL);
     else {

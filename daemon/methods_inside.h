@@ -64,13 +64,15 @@ void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request
                                        json_t *answers, void *context),
                           void *context);
 
-/* Rows of several nodes as one list by step: of a step committed twice the newest configuration's,
- * of a row told twice the earliest.  At most `limit`, and none beyond what each node has told. */
-json_t *rb_merge_rows(const json_t *answers, size_t limit, json_t **ret_columns);
+/* Rows of several nodes as one list by step: of a step committed twice the newest configuration's
+ * (`lost`: and behind it the others'), of a row told twice the earliest.  At most `limit` steps,
+ * and none beyond what each node has told. */
+json_t *rb_merge_rows(const json_t *answers, size_t limit, bool lost, json_t **ret_columns);
 int rb_column(const json_t *columns, const char *name); /* -1: none */
 
 /* Rows for people and scripts, shared by get and status. */
 json_t *rb_job_row(const struct rb_job_facts *job);
+json_t *rb_receipt_json(const Rb__Receipt *receipt); /* spelled as scripts rely on */
 json_t *rb_json_text(const char *value);
 json_t *rb_json_real(bool there, double value); /* null for what is not finite */
 
@@ -85,7 +87,5 @@ extern const struct rb_server_method rb_methods_submit[]; /* submit.c */
 struct rb_receipts *rb_receipts_new(struct rb_methods *methods); /* receipts.c */
 void rb_receipts_free(struct rb_receipts *receipts);
 void rb_receipts_look(struct rb_receipts *receipts);
-/* It ended before its first step: there will be no receipt. */
-bool rb_receipts_hopeless(const struct rb_receipts *receipts, const char *job, uint32_t number);
 
 #endif

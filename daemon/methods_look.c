@@ -54,13 +54,28 @@ static json_t *devices_of(const struct rb_facts *facts, const struct rb_job_fact
     return devices;
 }
 
+/* A job that does not train has no pace, whatever it had before. */
+static double pace_of(const struct rb_job_facts *job)
+{
+    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__Progress *progress = job->progress.progress;
+
+    if (!job->progress.message || !active || job->state.state->phase != RB__PHASE__Running ||
+        job->state.state->saver)
+        return 0;
+    /* It was started anew and has not told of a step. */
+    if (progress->configuration < active->number && progress->time < active->created)
+        return 0;
+    return progress->throughput;
+}
+
 static void add_progress(json_t *body, const struct rb_job_facts *job)
 {
     static const Rb__Progress none = RB__PROGRESS__INIT;
     const Rb__Progress *progress = job->progress.message ? job->progress.progress : &none;
 
     json_object_set_new(body, "samples", json_integer((json_int_t)progress->samples));
-    json_object_set_new(body, "throughput", rb_json_real(true, progress->throughput));
+    json_object_set_new(body, "throughput", rb_json_real(true, pace_of(job)));
     json_object_set_new(body, "evalLoss",
                         rb_json_real(progress->has_eval_loss, progress->eval_loss));
     json_object_set_new(body, "evalAccuracy",
@@ -135,17 +150,6 @@ static void describe(struct rb_request *request, void *context)
 /* ---- receipt ------------------------------------------------------------------------------------
  */
 
-static json_t *receipt_json(const Rb__Receipt *receipt)
-{
-    return json_pack(
-        "{s:I,s:I,s:I,s:I,s:f,s:f,s:I,s:I,s:I,s:I}", "from", (json_int_t)receipt->from, "to",
-        (json_int_t)receipt->to, "configuration", (json_int_t)receipt->configuration, "step",
-        (json_int_t)receipt->step, "stall_ms", receipt->stall_ms, "ready_ms", receipt->ready_ms,
-        "bytes_moved", (json_int_t)receipt->bytes_moved, "steps_lost",
-        (json_int_t)receipt->steps_lost, "samples_repeated", (json_int_t)receipt->samples_repeated,
-        "samples_skipped", (json_int_t)receipt->samples_skipped);
-}
-
 static bool all_pinned(const Rb__Wish *wish, const Rb__Configuration *conf)
 {
     char name[320];
@@ -166,8 +170,7 @@ static bool all_pinned(const Rb__Wish *wish, const Rb__Configuration *conf)
 /* The configuration that answered the wish of that time: the first behind it with as many devices
  * as are wanted.  A newer wish may have come between; then any one that was asked for exactly then.
  */
-static const Rb__Configuration *answer_to(const struct rb_methods *methods,
-                                          const struct rb_job_facts *job, uint64_t asked)
+static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64_t asked)
 {
     const Rb__Wish *wish = job->wish.wish;
 
@@ -176,9 +179,8 @@ static const Rb__Configuration *answer_to(const struct rb_methods *methods,
         bool took_over = conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
                          conf->state == RB__CONFIGURATION__STATE__RETIRED;
 
-        if (!took_over || conf->asked < asked ||
-            rb_receipts_hopeless(methods->receipts, job->id, conf->number))
-            continue;
+        if (!took_over || conf->asked < asked || conf->reason)
+            continue; /* with a reason: it ended before its first step */
         if (wish->asked > asked ? conf->asked == asked
                                 : conf->n_members == wish->want && all_pinned(wish, conf))
             return conf;
@@ -209,7 +211,7 @@ static void receipt(struct rb_request *request, void *context)
 
     if (!job || !rb_methods_number(request, "asked", 0, &asked))
         return;
-    conf = answer_to(context, job, (uint64_t)asked);
+    conf = answer_to(job, (uint64_t)asked);
     replaced = !conf && job->wish.wish->asked > (uint64_t)asked && !flips(job, (uint64_t)asked);
     reason = job->state.state->reason;
     if (replaced)
@@ -221,7 +223,7 @@ static void receipt(struct rb_request *request, void *context)
     if (conf)
         json_object_set_new(body, "configuration", json_integer(conf->number));
     if (conf && conf->receipt)
-        json_object_set_new(body, "receipt", receipt_json(conf->receipt));
+        json_object_set_new(body, "receipt", rb_receipt_json(conf->receipt));
     rb_request_reply(request, body);
 }
 

@@ -44,13 +44,14 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static double median_step(const struct rb_receipt_row *rows, size_t n, uint32_t configuration)
+static double median_step(const struct rb_receipt_row *rows, size_t begin, size_t end,
+                          uint32_t configuration)
 {
-    double *values = rb_alloc((n + 1) * sizeof(*values));
+    double *values = rb_alloc((end - begin + 1) * sizeof(*values));
     double median = 0;
     size_t count = 0;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = begin; i < end; i++)
         if (rows[i].configuration == configuration)
             values[count++] = rows[i].step_ms;
     if (count) {
@@ -61,13 +62,15 @@ static double median_step(const struct rb_receipt_row *rows, size_t n, uint32_t 
     return median;
 }
 
-/* rows: by time; `end`: one beyond the last row that counts. */
-static double stall(const struct rb_receipt_row *rows, size_t end, uint64_t asked)
+/* rows: by time; `begin`: the last one before the request; `end`: one beyond the last that counts.
+ */
+static double stall(const struct rb_receipt_row *rows, size_t begin, size_t end, uint64_t asked)
 {
+    size_t from = begin + 1 > RB_RECEIPT_BEFORE ? begin + 1 - RB_RECEIPT_BEFORE : 0;
     uint64_t longest = 0;
     size_t ends_at = 0;
 
-    for (size_t i = 1; i < end; i++) {
+    for (size_t i = begin + 1; i < end; i++) {
         uint64_t gap = rows[i].time - rows[i - 1].time;
 
         if (rows[i].time >= asked && gap > longest) {
@@ -77,7 +80,7 @@ static double stall(const struct rb_receipt_row *rows, size_t end, uint64_t aske
     }
     if (!ends_at)
         return 0;
-    double over = (double)longest - median_step(rows, end, rows[ends_at].configuration);
+    double over = (double)longest - median_step(rows, from, end, rows[ends_at].configuration);
     return over > 0 ? over : 0;
 }
 
@@ -152,7 +155,7 @@ int rb_receipt_compute(const struct rb_receipt_input *input, Rb__Receipt *ret_re
         free(rows);
         return RB_EAGAIN;
     }
-    while (begin + 1 < n && rows[begin + 1].time < input->asked)
+    while (begin + 1 < end && rows[begin + 1].time < input->asked)
         begin++;
 
     rb__receipt__init(ret_receipt);
@@ -160,7 +163,7 @@ int rb_receipt_compute(const struct rb_receipt_input *input, Rb__Receipt *ret_re
     ret_receipt->to = input->to;
     ret_receipt->configuration = input->configuration;
     ret_receipt->step = rows[first].step;
-    ret_receipt->stall_ms = stall(rows, end, input->asked);
+    ret_receipt->stall_ms = stall(rows, begin, end, input->asked);
     ret_receipt->ready_ms =
         rows[first].time > input->asked ? (double)(rows[first].time - input->asked) : 0;
     ret_receipt->bytes_moved = input->bytes_moved;

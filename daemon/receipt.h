@@ -11,7 +11,9 @@
  *                                   <-longest->
  *
  * stall = longest gap between commits, from the gap in which the request falls to the tenth step of
- * the new set, minus the median step of the configuration in which that gap ends. */
+ * the new set, minus the median step of the configuration in which that gap ends.  The median is
+ * over its rows among the last 200 before the request and all from there to that tenth step, by
+ * time.  Rows of steps that were lost and done again belong to it (`metrics --lost`). */
 #ifndef RB_DAEMON_RECEIPT_H
 #define RB_DAEMON_RECEIPT_H
 
@@ -21,7 +23,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RB_RECEIPT_STEPS = 10 }; /* of the new set that a receipt waits for */
+enum {
+    RB_RECEIPT_STEPS = 10,   /* of the new set that a receipt waits for */
+    RB_RECEIPT_BEFORE = 200, /* rows before the request that medians look at */
+};
 
 /* One committed step.  A step that was lost and committed again has two. */
 struct rb_receipt_row {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receipts: once the new set of a change has done ten steps, its rows are fetched from the nodes
- * and what the change cost is written into its configuration.
+/* Receipts: once the new set of a change has done ten steps, or has ended, its rows are fetched
+ * from the nodes and what the change cost is written into its configuration; or, where it has not
+ * made a step, that there is no receipt.
  *
  * facts, node-metrics > [receipts] > receipt > Configuration.receipt
  *
@@ -11,15 +12,14 @@
 #include "daemon/receipt.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    ROWS_BEFORE = 200, /* steps before the change that are looked at: medians come from them */
-    ROWS_MOST = 5000,
+    STEPS_BEFORE = 400, /* before the change, at first; more where the request is further back */
+    STEPS_MOST = 100000,
     RETRY_MS = 250,
-    HOPELESS = 64, /* configurations remembered that ended without a step */
+    ABSENT_MS = 30000, /* nodes that may have rows and do not answer are waited for */
 };
 
 struct rb_receipts {
@@ -28,11 +28,8 @@ struct rb_receipts {
     uv_timer_t *timer; /* looks again a little later; its own memory, for it outlives a close */
     char *job;
     uint32_t number;
-    struct {
-        char job[40];
-        uint32_t number;
-    } hopeless[HOPELESS];
-    size_t n_hopeless;
+    int64_t back;   /* steps before the change that are asked for */
+    uint64_t since; /* loop time of the first look at this one */
 };
 
 static void look_again(uv_timer_t *timer)
@@ -63,22 +60,6 @@ void rb_receipts_free(struct rb_receipts *receipts)
     uv_close((uv_handle_t *)receipts->timer, timer_closed);
     free(receipts->job);
     free(receipts);
-}
-
-bool rb_receipts_hopeless(const struct rb_receipts *receipts, const char *job, uint32_t number)
-{
-    for (size_t i = 0; i < HOPELESS && i < receipts->n_hopeless; i++)
-        if (receipts->hopeless[i].number == number && !strcmp(receipts->hopeless[i].job, job))
-            return true;
-    return false;
-}
-
-static void give_up(struct rb_receipts *receipts)
-{
-    size_t i = receipts->n_hopeless++ % HOPELESS;
-
-    snprintf(receipts->hopeless[i].job, sizeof(receipts->hopeless[i].job), "%s", receipts->job);
-    receipts->hopeless[i].number = receipts->number;
 }
 
 static bool took_over(const Rb__Configuration *conf)
@@ -112,16 +93,6 @@ static bool later_one(const struct rb_job_facts *job, uint32_t number)
     return false;
 }
 
-static uint64_t moved_bytes(const struct rb_job_facts *job, uint32_t number)
-{
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < job->workers.n; i++)
-        if (job->workers.at[i].worker->active == number)
-            bytes += job->workers.at[i].worker->bytes_moved;
-    return bytes;
-}
-
 /* No more rows of it will come. */
 static bool ended(const struct rb_job_facts *job, const Rb__Configuration *conf)
 {
@@ -129,14 +100,27 @@ static bool ended(const struct rb_job_facts *job, const Rb__Configuration *conf)
            rb_phase_final(job->state.state->phase);
 }
 
+/* Each member has told that it took over, and so what it received for that. */
+static bool all_told(const struct rb_job_facts *job, const Rb__Configuration *conf)
+{
+    for (size_t m = 0; m < conf->n_members; m++) {
+        const struct rb_fact *fact = rb_facts_member(job, conf, m);
+
+        if (!fact || fact->worker->active < conf->number)
+            return false;
+    }
+    return true;
+}
+
 /* A start has one too: it answers a resize that was asked for while the job waited. */
 static bool due(const struct rb_job_facts *job, const Rb__Configuration *conf)
 {
-    if (conf->receipt || !took_over(conf))
+    if (conf->receipt || conf->reason || !took_over(conf))
         return false;
     if (ended(job, conf))
         return true;
-    return job->progress.message && job->progress.progress->configuration == conf->number &&
+    return all_told(job, conf) && job->progress.message &&
+           job->progress.progress->configuration == conf->number &&
            job->progress.progress->step >= conf->level + RB_RECEIPT_STEPS;
 }
 
@@ -190,20 +174,89 @@ static void written(int err, const struct rb_why *why, void *context)
     free(op);
 }
 
-static void write_receipt(struct rb_methods *methods, const struct rb_job_facts *job,
-                          const struct rb_fact *fact, Rb__Receipt *receipt)
+/* Its receipt, or why there is none. */
+static void write_down(struct rb_receipts *receipts, const struct rb_job_facts *job,
+                       const struct rb_fact *fact, Rb__Receipt *receipt, const char *reason)
 {
+    struct rb_methods *methods = receipts->methods;
     Rb__Configuration conf = *fact->configuration;
     struct rb_op *op = rb_alloc(sizeof(*op));
     struct rb_writes writes = {0};
 
     conf.receipt = receipt;
+    conf.reason = (char *)reason;
     rb_writes_put(&writes, fact->revision, &conf.base, "jobs/%s/configurations/%08" PRIu32, job->id,
                   conf.number);
+    receipts->busy = true;
     rb_op_add(op, methods, NULL);
     rb_store_commit(methods->daemon->store, &writes, "leader",
                     rb_coordinator_fence(methods->daemon->coordinator), written, op);
     rb_writes_done(&writes);
+}
+
+static bool answered(const json_t *answers, const char *node)
+{
+    const json_t *answer;
+    size_t i;
+
+    json_array_foreach((json_t *)answers, i, answer)
+    {
+        if (json_object_get(answer, "body") &&
+            !strcmp(json_string_value(json_object_get(answer, "node")), node))
+            return true;
+    }
+    return false;
+}
+
+/* Has every node answered on which it trained, or been waited for long enough? */
+static bool complete(const struct rb_receipts *receipts, const Rb__Configuration *conf,
+                     const json_t *answers)
+{
+    bool all = true;
+
+    for (size_t m = 0; m < conf->n_members; m++)
+        all = all && answered(answers, conf->members[m]->node);
+    return all || uv_now(receipts->methods->daemon->loop) > receipts->since + ABSENT_MS;
+}
+
+/* Do the rows go back far enough for the medians, or to the start? */
+static bool deep_enough(const struct rb_receipts *receipts, const Rb__Configuration *conf,
+                        const struct rb_receipt_row *rows, size_t n)
+{
+    size_t before = 0;
+
+    for (size_t i = 0; i < n; i++)
+        before += rows[i].time < conf->asked;
+    return before >= RB_RECEIPT_BEFORE || receipts->back >= conf->level ||
+           receipts->back >= STEPS_MOST;
+}
+
+static void settle(struct rb_receipts *receipts, const struct rb_job_facts *job,
+                   const struct rb_fact *fact, const json_t *answers)
+{
+    const Rb__Configuration *conf = fact->configuration, *old = before(job, conf);
+    Rb__Receipt receipt;
+    struct rb_receipt_input input = {
+        .asked = conf->asked,
+        .configuration = conf->number,
+        .from = old ? (uint32_t)old->n_members : 0,
+        .to = (uint32_t)conf->n_members,
+        .bytes_moved = conf->bytes_moved,
+        .ended = ended(job, conf) || later_one(job, conf->number),
+    };
+    struct rb_receipt_row *rows = read_rows(answers, &input.n);
+    bool deep = deep_enough(receipts, conf, rows, input.n);
+    int err;
+
+    input.rows = rows;
+    err = rb_receipt_compute(&input, &receipt);
+    free(rows);
+    if (!err && !deep)
+        receipts->back *= 8;
+    else if (!err)
+        write_down(receipts, job, fact, &receipt, NULL);
+    else if (input.ended)
+        write_down(receipts, job, fact, NULL, "it ended before its first step");
 }
 
 static void rows_came(struct rb_methods *methods, struct rb_request *request, json_t *answers,
@@ -212,51 +265,32 @@ static void rows_came(struct rb_methods *methods, struct rb_request *request, js
     struct rb_receipts *receipts = context;
     const struct rb_job_facts *job = rb_facts_job(rb_methods_facts(methods), receipts->job);
     const struct rb_fact *fact = job ? rb_facts_configuration(job, receipts->number) : NULL;
-    const Rb__Configuration *old = fact ? before(job, fact->configuration) : NULL;
-    Rb__Receipt receipt;
-    struct rb_receipt_row *rows;
-    struct rb_receipt_input input;
-    size_t n;
-    int err = RB_EAGAIN;
 
     (void)request;
     receipts->busy = false;
     uv_timer_start(receipts->timer, look_again, RETRY_MS, 0);
-    if (!fact || fact->configuration->receipt || !job->state.message)
-        return;
-    rows = read_rows(answers, &n);
-    input = (struct rb_receipt_input){
-        .rows = rows,
-        .n = n,
-        .asked = fact->configuration->asked,
-        .configuration = receipts->number,
-        .from = old ? (uint32_t)old->n_members : 0,
-        .to = (uint32_t)fact->configuration->n_members,
-        .bytes_moved = moved_bytes(job, receipts->number),
-        .ended = ended(job, fact->configuration) || later_one(job, receipts->number),
-    };
-    err = rb_receipt_compute(&input, &receipt);
-    free(rows);
-    if (err && input.ended)
-        give_up(receipts);
-    if (err)
-        return;
-    receipts->busy = true;
-    write_receipt(methods, job, fact, &receipt);
+    if (fact && !fact->configuration->receipt && job->state.message &&
+        complete(receipts, fact->configuration, answers))
+        settle(receipts, job, fact, answers);
 }
 
 static void ask(struct rb_receipts *receipts, const struct rb_job_facts *job,
                 const Rb__Configuration *conf)
 {
-    int64_t after = conf->level > ROWS_BEFORE ? conf->level - ROWS_BEFORE : 0;
+    int64_t after;
 
-    free(receipts->job);
-    receipts->job = rb_string(job->id);
-    receipts->number = conf->number;
+    if (!receipts->job || strcmp(receipts->job, job->id) != 0 || receipts->number != conf->number) {
+        free(receipts->job);
+        receipts->job = rb_string(job->id);
+        receipts->number = conf->number;
+        receipts->back = STEPS_BEFORE;
+        receipts->since = uv_now(receipts->methods->daemon->loop);
+    }
+    after = conf->level > receipts->back ? conf->level - receipts->back : 0;
     receipts->busy = true;
     rb_methods_ask_nodes(receipts->methods, NULL, "node-metrics",
-                         json_pack("{s:s,s:I,s:I}", "job", job->id, "after", (json_int_t)after,
-                                   "limit", (json_int_t)ROWS_MOST),
+                         json_pack("{s:s,s:I,s:I,s:b}", "job", job->id, "after", (json_int_t)after,
+                                   "limit", (json_int_t)STEPS_MOST, "lost", 1),
                          rows_came, receipts);
 }
 
@@ -273,9 +307,7 @@ void rb_receipts_look(struct rb_receipts *receipts)
         if (!job->job.message || !job->state.message)
             continue;
         for (size_t i = job->configurations.n; i-- > 0;)
-            if (due(job, job->configurations.at[i].configuration) &&
-                !rb_receipts_hopeless(receipts, job->id,
-                                      job->configurations.at[i].configuration->number)) {
+            if (due(job, job->configurations.at[i].configuration)) {
                 ask(receipts, job, job->configurations.at[i].configuration);
                 return;
             }

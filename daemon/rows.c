@@ -28,6 +28,13 @@ const char *const rb_rows_columns[] = {
 struct place {
     uint64_t offset; /* of the line; UINT64_MAX: none */
     uint32_t configuration;
+    uint32_t lost; /* the newest line that it has replaced, + 1; 0: none */
+};
+
+/* A line that a later one of the same step has replaced. */
+struct lost {
+    uint64_t offset;
+    uint32_t earlier; /* such a one of the same step, + 1; 0: none */
 };
 
 struct rb_rows {
@@ -36,8 +43,21 @@ struct rb_rows {
     struct rb_buffer waiting; /* what comes behind, once the disk takes it */
     struct place *places;     /* of step i + 1 */
     size_t room;
+    struct lost *lost;
+    size_t n_lost, lost_room;
     int64_t first, last; /* steps; 0: none */
 };
+
+/* Keep a line that is about to be replaced; its number + 1. */
+static uint32_t keep_lost(struct rb_rows *rows, const struct place *place)
+{
+    if (rows->n_lost == rows->lost_room) {
+        rows->lost_room = rows->lost_room ? 2 * rows->lost_room : 64;
+        rows->lost = rb_realloc(rows->lost, rows->lost_room * sizeof(*rows->lost));
+    }
+    rows->lost[rows->n_lost++] = (struct lost){place->offset, place->lost};
+    return (uint32_t)rows->n_lost;
+}
 
 static void note(struct rb_rows *rows, int64_t step, uint32_t configuration, uint64_t offset)
 {
@@ -51,7 +71,10 @@ static void note(struct rb_rows *rows, int64_t step, uint32_t configuration, uin
             rows->places[j].offset = UINT64_MAX;
         rows->room = room;
     }
-    rows->places[i] = (struct place){offset, configuration};
+    uint32_t lost = 0;
+    if (rows->places[i].offset != UINT64_MAX)
+        lost = keep_lost(rows, &rows->places[i]);
+    rows->places[i] = (struct place){offset, configuration, lost};
     if (!rows->first || step < rows->first)
         rows->first = step;
     if (step > rows->last)
@@ -151,6 +174,7 @@ void rb_rows_close(struct rb_rows *rows)
     close(rows->fd);
     rb_buffer_done(&rows->waiting);
     free(rows->places);
+    free(rows->lost);
     free(rows);
 }
 
@@ -253,28 +277,41 @@ static ssize_t read_at(const struct rb_rows *rows, uint64_t offset, char *bytes,
     return (ssize_t)(n + rest);
 }
 
-int rb_rows_read(struct rb_rows *rows, int64_t after, size_t limit, json_t **ret,
+static int read_line_at(const struct rb_rows *rows, uint64_t offset, json_t *all,
+                        struct rb_why *why)
+{
+    char line[LINE_MOST];
+    ssize_t n = read_at(rows, offset, line, sizeof(line) - 1);
+    if (n < 0)
+        return rb_why_set(why, RB_EIO, "reading metrics: %s", strerror(errno));
+    line[n] = 0;
+    line[strcspn(line, "\n")] = 0;
+    json_array_append_new(all, read_row(line));
+    return RB_OK;
+}
+
+int rb_rows_read(struct rb_rows *rows, int64_t after, size_t limit, bool lost, json_t **ret,
                  struct rb_why *why)
 {
     json_t *all = json_array();
+    int err = RB_OK;
     flush(rows);
     int64_t step = after < 0 ? 1 : after + 1;
     if (step < rows->first)
         step = rows->first;
-    for (; step <= rows->last && step > 0 && json_array_size(all) < limit; step++) {
+    for (size_t n = 0; !err && step <= rows->last && step > 0 && n < limit; step++) {
         const struct place *place = find(rows, step);
-        char line[LINE_MOST];
         if (!place)
             continue;
-        ssize_t n = read_at(rows, place->offset, line, sizeof(line) - 1);
-        if (n < 0) {
-            json_decref(all);
-            return rb_why_set(why, RB_EIO, "reading metrics: %s", strerror(errno));
-        }
-        line[n] = 0;
-        line[strcspn(line, "\n")] = 0;
-        json_array_append_new(all, read_row(line));
+        for (uint32_t i = lost ? place->lost : 0; !err && i; i = rows->lost[i - 1].earlier)
+            err = read_line_at(rows, rows->lost[i - 1].offset, all, why);
+        if (!err)
+            err = read_line_at(rows, place->offset, all, why);
+        n++;
     }
-    *ret = all;
-    return RB_OK;
+    if (err)
+        json_decref(all);
+    else
+        *ret = all;
+    return err;
 }

@@ -4,8 +4,8 @@
  * worker rows > [rows] > STATE/jobs/ID/metrics > node-metrics
  *
  * Every worker tells every step; the first one counts.  A step that is committed again by a later
- * configuration (after a fall back to a checkpoint) gets another line, and that one counts.  The
- * file is the log; where each step's line starts is kept in memory. */
+ * configuration (after a fall back to a checkpoint) gets another line, and that one counts; the
+ * others tell what was lost.  The file is the log; where each line starts is kept in memory. */
 #ifndef RB_DAEMON_ROWS_H
 #define RB_DAEMON_ROWS_H
 
@@ -37,8 +37,9 @@ int64_t rb_rows_last(const struct rb_rows *rows); /* newest step; 0: none */
  * worker need not tell again. */
 int64_t rb_rows_unbroken(const struct rb_rows *rows);
 
-/* An array of rows by step, beyond `after`, at most `limit`. */
-int rb_rows_read(struct rb_rows *rows, int64_t after, size_t limit, json_t **ret,
+/* An array of rows by step, beyond `after`, at most `limit`.  `lost`: also those that another one
+ * of the same step has replaced, before it; these do not count towards the limit. */
+int rb_rows_read(struct rb_rows *rows, int64_t after, size_t limit, bool lost, json_t **ret,
                  struct rb_why *why);
 
 #endif

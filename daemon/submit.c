@@ -129,6 +129,7 @@ static void write_event(struct submit *submit, const Rb__Job *job, struct rb_wri
         snprintf(text, sizeof(text), "%s", job->summary);
     event.time = job->created;
     event.job = submit->name;
+    event.job_id = job->id;
     event.kind = (char *)"submitted";
     event.text = text;
     rb_writes_put(writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-000%.8s",

@@ -296,6 +296,7 @@ static void write_event(struct rb_turn *turn, size_t i, struct rb_writes *writes
 
     event.time = turn->now;
     event.job = turn->in->job.job->name;
+    event.job_id = turn->in->job.job->id;
     event.node = (char *)turn->events[i].node;
     event.kind = (char *)turn->events[i].kind;
     event.text = (char *)turn->events[i].text;

@@ -114,6 +114,7 @@ void rb_decide_start(struct rb_turn *turn); /* decide_start.c */
 bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next);
 bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next);
 void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next);
+void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active);
 void rb_decide_resize(struct rb_turn *turn);                              /* decide_resize.c */
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* decide_crash.c */
 void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* decide_restart.c */

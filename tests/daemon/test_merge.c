@@ -17,10 +17,10 @@ static json_t *parse(const char *text)
     return json;
 }
 
-static void check(const char *answers, size_t limit, const char *expected)
+static void check_with(const char *answers, size_t limit, bool lost, const char *expected)
 {
     json_t *in = parse(answers), *want = parse(expected), *columns;
-    json_t *rows = rb_merge_rows(in, limit, &columns);
+    json_t *rows = rb_merge_rows(in, limit, lost, &columns);
 
     if (!json_equal(rows, want))
         fail_msg("got %s", json_dumps(rows, 0));
@@ -28,6 +28,11 @@ static void check(const char *answers, size_t limit, const char *expected)
     json_decref(want);
     json_decref(columns);
     json_decref(rows);
+}
+
+static void check(const char *answers, size_t limit, const char *expected)
+{
+    check_with(answers, limit, false, expected);
 }
 
 #define NODE(rows)                                                                                 \
@@ -44,6 +49,19 @@ static void the_newest_configuration_counts(void **unused)
 {
     (void)unused;
     check("[" NODE("[[1,10,1],[2,20,1]]") "," NODE("[[2,90,4]]") "]", 10, "[[1,10,1],[2,90,4]]");
+}
+
+static void steps_that_were_done_again_are_told_on_request(void **unused)
+{
+    (void)unused;
+    const char *answers =
+        "[" NODE("[[1,10,1],[2,20,1],[3,30,1]]") "," NODE("[[2,21,1],[2,90,4],[3,95,4]]") "]";
+
+    check_with(answers, 10, true, "[[1,10,1],[2,90,4],[2,20,1],[3,95,4],[3,30,1]]");
+    /* The first node was cut off at step 3, the second is counted by steps, not by rows. */
+    check_with(answers, 3, true, "[[1,10,1],[2,90,4],[2,20,1],[3,95,4],[3,30,1]]");
+    check_with(answers, 2, true, "[[1,10,1],[2,90,4],[2,20,1]]");
+    check(answers, 10, "[[1,10,1],[2,90,4],[3,95,4]]");
 }
 
 static void nothing_beyond_what_all_have_told(void **unused)
@@ -65,6 +83,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_step_once),
         cmocka_unit_test(the_newest_configuration_counts),
+        cmocka_unit_test(steps_that_were_done_again_are_told_on_request),
         cmocka_unit_test(nothing_beyond_what_all_have_told),
         cmocka_unit_test(a_node_that_fails_is_left_out),
     };

@@ -12,7 +12,7 @@
 
 enum { BATCH = 32 };
 
-static struct rb_receipt_row rows[64];
+static struct rb_receipt_row rows[512];
 static size_t n;
 
 static void clear(void)
@@ -127,6 +127,24 @@ static void back_to_a_checkpoint(void **unused)
     assert_int_equal(receipt.samples_skipped, 0);
 }
 
+static void medians_look_back_so_far(void **unused)
+{
+    Rb__Receipt receipt;
+
+    (void)unused;
+    clear();
+    add(1, 300, 1, 1000, 10);  /* slow ones, long ago: the last at 3990 */
+    add(301, 150, 1, 4000, 2); /* the last at 4298 */
+    add(451, 10, 2, 4398, 4);  /* a gap of 100 that ends in the new set */
+    rows[449].time = 4397;     /* now it ends in the old one */
+    assert_int_equal(compute(4299, false, &receipt), 0);
+    assert_true(receipt.stall_ms == 101 - 2); /* 149 of 2 ms outweigh 51 of 10; all 300 would not */
+    clear();
+    add(1, 5, 2, 1000, 10); /* the request is behind what it asked for: clocks differ */
+    assert_int_equal(compute(5000, true, &receipt), 0);
+    assert_int_equal(receipt.samples_skipped, 0);
+}
+
 static void skipped_samples_show(void **unused)
 {
     Rb__Receipt receipt;
@@ -162,6 +180,7 @@ int main(void)
         cmocka_unit_test(gaps_before_the_request_do_not_count),
         cmocka_unit_test(no_receipt_before_ten_steps),
         cmocka_unit_test(back_to_a_checkpoint),
+        cmocka_unit_test(medians_look_back_so_far),
         cmocka_unit_test(skipped_samples_show),
         cmocka_unit_test(the_same_row_from_two_nodes_counts_once),
     };

@@ -75,7 +75,7 @@ static json_t *read_all(struct world *world, int64_t after, size_t limit)
 {
     struct rb_why why = {0};
     json_t *rows;
-    assert_int_equal(rb_rows_read(world->rows, after, limit, &rows, &why), RB_OK);
+    assert_int_equal(rb_rows_read(world->rows, after, limit, false, &rows, &why), RB_OK);
     return rows;
 }
 
@@ -123,6 +123,32 @@ static void later_configuration_counts(void **state)
     assert_true(at(rows, 3, 2) == 2);
     assert_int_equal(at(rows, 4, 7), 2);
     json_decref(rows);
+}
+
+static void lines_that_were_replaced_are_kept(void **state)
+{
+    struct world *world = *state;
+    struct rb_why why = {0};
+    json_t *rows;
+    for (int64_t step = 1; step <= 3; step++)
+        add(world, step, 1, 1);
+    for (uint32_t configuration = 2; configuration <= 3; configuration++)
+        for (int64_t step = 2; step <= 3; step++)
+            add(world, step, configuration, configuration);
+    for (int open = 0; open < 2; open++) {
+        assert_int_equal(rb_rows_read(world->rows, 1, 1, true, &rows, &why), RB_OK);
+        assert_int_equal(json_array_size(rows), 3); /* all of step 2 */
+        for (size_t i = 0; i < 3; i++)
+            assert_int_equal(at(rows, i, 0), 2);
+        assert_int_equal(at(rows, 2, 7), 3);
+        assert_int_equal(at(rows, 0, 7) + at(rows, 1, 7), 1 + 2);
+        json_decref(rows);
+        rows = read_all(world, 0, 100);
+        assert_int_equal(json_array_size(rows), 3);
+        json_decref(rows);
+        rb_rows_close(world->rows);
+        open_rows(world);
+    }
 }
 
 static void survives_half_a_line(void **state)
@@ -204,6 +230,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_step_once, setup, teardown),
         cmocka_unit_test_setup_teardown(later_configuration_counts, setup, teardown),
+        cmocka_unit_test_setup_teardown(lines_that_were_replaced_are_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(survives_half_a_line, setup, teardown),
         cmocka_unit_test_setup_teardown(gaps_and_bounds, setup, teardown),
         cmocka_unit_test_setup_teardown(full_disk_loses_nothing, setup, teardown),
