@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 
+#include <stdio.h>
 #include <time.h>
 
 static uint64_t read_ns(clockid_t id)
@@ -19,4 +20,13 @@ uint64_t rb_clock_ns(void)
 uint64_t rb_clock_unix_ms(void)
 {
     return read_ns(CLOCK_REALTIME) / 1000000u;
+}
+
+char *rb_clock_text(uint64_t unix_ms, char ret[RB_CLOCK_TEXT])
+{
+    unsigned second = (unsigned)(unix_ms / 1000 % 86400);
+
+    snprintf(ret, RB_CLOCK_TEXT, "%02u:%02u:%02u UTC", second / 3600, second / 60 % 60,
+             second % 60);
+    return ret;
 }

@@ -35,6 +35,7 @@ static const struct kind kinds[] = {
     {"nodes",
      {{"NAME", "name", NULL, TEXT},
       {"STATE", "state", NULL, TEXT},
+      {"LEFT BY", "deadline", NULL, TIME},
       {"DEVICES", "devices", NULL, COUNT},
       {"ADDRESS", "address", NULL, TEXT},
       {"UP", "started", NULL, AGE}}},

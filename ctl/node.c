@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "ctl/human.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
+#include "proto/spec.h"
 
 #include <string.h>
 
@@ -9,6 +11,8 @@ enum { POLL_MS = 200 };
 static void print_node(const struct rb_session *session, const char *verb, const json_t *reply)
 {
     const json_t *jobs = json_object_get(reply, "jobs"), *job;
+    int64_t until = rb_value_integer(reply, "until", 0);
+    char text[RB_HUMAN_SIZE];
     size_t i;
 
     if (session->format != RB_FORMAT_TABLE) {
@@ -16,6 +20,8 @@ static void print_node(const struct rb_session *session, const char *verb, const
         return;
     }
     fprintf(session->out, "%s: %sed", rb_value_text(reply, "node", "?"), verb);
+    if (until)
+        fprintf(session->out, ", to be left by %s", rb_human_time((uint64_t)until, text));
     json_array_foreach(jobs, i, job)
     {
         fprintf(session->out, "%s%s", i ? ", " : "; still used by ", json_string_value(job));
@@ -23,12 +29,30 @@ static void print_node(const struct rb_session *session, const char *verb, const
     fputs("\n", session->out);
 }
 
-static int ask(const struct rb_session *session, const char *node, const char *verb,
-               uint64_t deadline, json_t **ret_reply, struct rb_why *why)
+/* --deadline T, in ms. */
+static int add_deadline(const struct rb_arguments *arguments, json_t *body)
 {
-    json_t *body = json_pack("{s:s, s:s}", "node", node, "verb", verb);
+    const char *text = rb_arguments_value(arguments, "deadline");
+    int64_t ms;
 
-    return rb_session_ask_again(session, "node", body, deadline, ret_reply, why);
+    if (!text)
+        return 0;
+    if (rb_spec_duration_ms(text, &ms))
+        return RB_EINVAL;
+    json_object_set_new(body, "deadline", json_integer(ms));
+    return 0;
+}
+
+/* Again, about the time that the first answer gave. */
+static int ask(const struct rb_session *session, const char *verb, uint64_t deadline,
+               json_t **reply, struct rb_why *why)
+{
+    json_t *body = json_pack("{s:O, s:s, s:O}", "node", json_object_get(*reply, "node"), "verb",
+                             verb, "until", json_object_get(*reply, "until"));
+
+    json_decref(*reply);
+    *reply = NULL;
+    return rb_session_ask_again(session, "node", body, deadline, reply, why);
 }
 
 static int change(struct rb_session *session, const struct rb_arguments *arguments,
@@ -36,26 +60,29 @@ static int change(struct rb_session *session, const struct rb_arguments *argumen
 {
     const char *node = arguments->word[0];
     bool wait = rb_arguments_has(arguments, "wait") && strcmp(verb, "drain") == 0;
-    json_t *reply = NULL;
+    json_t *reply = NULL, *body = json_pack("{s:s, s:s}", "node", node, "verb", verb);
     struct rb_why why = {0};
     uint64_t deadline;
     int err;
 
-    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), &deadline, &why))
-        return rb_session_usage(session, "--timeout %s", why.text);
-    err = rb_session_call(session, "node", json_pack("{s:s, s:s}", "node", node, "verb", verb),
-                          deadline, &reply, &why);
+    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), &deadline, &why) ||
+        add_deadline(arguments, body)) {
+        json_decref(body);
+        return why.text[0] ? rb_session_usage(session, "--timeout %s", why.text)
+                           : rb_session_usage(session, "--deadline: seconds, or 90s 5m 2h");
+    }
+    err = rb_session_call(session, "node", body, deadline, &reply, &why);
     while (!err && wait && rb_value_count(reply, "jobs")) {
-        json_decref(reply);
-        reply = NULL;
         err = rb_session_sleep(session, POLL_MS, deadline, &why);
         if (err == RB_ETIMEOUT)
             rb_why_set(&why, err, "timed out; %s goes on being drained", node);
         if (!err)
-            err = ask(session, node, verb, deadline, &reply, &why);
+            err = ask(session, verb, deadline, &reply, &why);
     }
-    if (err)
+    if (err) {
+        json_decref(reply);
         return rb_session_fail(session, err, &why);
+    }
     print_node(session, verb, reply);
     json_decref(reply);
     return RB_EXIT_DONE;

@@ -363,6 +363,7 @@ static void decide(struct rb_agent *agent)
         .workers = told,
         .n = n,
         .now_ms = uv_now(agent->daemon->loop),
+        .unix_ms = rb_clock_unix_ms(),
         .has_blob = has_blob,
         .context = agent,
     };

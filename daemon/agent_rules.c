@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/agent_rules.h"
 
+#include "daemon/members.h"
+
 #include <string.h>
 
 enum {
@@ -267,6 +269,30 @@ static void watch_over(struct rules *rules, const struct rb_job_facts *job, size
         wake(rules, until);
 }
 
+/* The node must have been left by now, and enough others have the job's state.  Where they have
+ * not, the coordinator has it saved. */
+static bool time_is_over(struct rules *rules, const struct rb_job_facts *job,
+                         const struct rb_agent_worker *worker)
+{
+    const struct rb_agent_view *view = rules->view;
+    uint64_t deadline = rb_node_deadline(view->facts, view->node);
+    const struct rb_fact *active;
+    const Rb__DevicesSpec *devices;
+    uint32_t min;
+
+    if (deadline == UINT64_MAX || !worker->active || !job || !job->job.message ||
+        !job->state.message || !job->job.job->spec || job->state.state->saver)
+        return false;
+    if (view->unix_ms < deadline) {
+        wake(rules, view->now_ms + (deadline - view->unix_ms));
+        return false;
+    }
+    active = rb_facts_configuration(job, job->state.state->active);
+    devices = job->job.job->spec->devices;
+    min = devices && devices->min ? devices->min : 1;
+    return active && rb_members_staying(view->facts, job, active->configuration) >= min;
+}
+
 static void tend_worker(struct rules *rules, size_t w)
 {
     const struct rb_agent_view *view = rules->view;
@@ -280,6 +306,8 @@ static void tend_worker(struct rules *rules, size_t w)
         kill_for(rules, job, w, worker->stopped);
     } else if (worker->connected && worker->unanswered >= SILENT_S) {
         kill_for(rules, job, w, "it did not answer for 10 s");
+    } else if (wanted && time_is_over(rules, job, worker)) {
+        kill_for(rules, job, w, "its node had to be left by now");
     } else if (worker->left || (wanted && !worker->connected)) {
         watch_over(rules, job, w);
     } else if (wanted && is_saver(job, worker->worker)) {

@@ -15,7 +15,8 @@
  *                                                 saver speaks of it
  *
  * A process that is stopped, or does not answer, is killed: its peers wait for it, and may go on
- * without it only when it has ended. */
+ * without it only when it has ended.  So is one that is here still when the node must have been
+ * left, if its job can go on without it. */
 #ifndef RB_DAEMON_AGENT_RULES_H
 #define RB_DAEMON_AGENT_RULES_H
 
@@ -44,7 +45,8 @@ struct rb_agent_view {
     const char *node;
     const struct rb_agent_worker *workers;
     size_t n;
-    uint64_t now_ms; /* any clock, the same as in the workers */
+    uint64_t now_ms;  /* any clock, the same as in the workers */
+    uint64_t unix_ms; /* that of deadlines */
     bool (*has_blob)(const char *digest, void *context);
     void *context;
 };

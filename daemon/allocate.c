@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/allocate.h"
+#include "daemon/allocate_inside.h"
 
 #include "daemon/members.h"
 #include "daemon/restore.h"
@@ -15,27 +15,12 @@ enum {
     BLAME_MEMORY_MS = 600000, /* a failure is forgotten after this. */
 };
 
-struct slot {
-    const Rb__Node *node;
-    const Rb__Device *device;
-    const char *holder; /* id of the job that has it, or NULL */
-    bool closed;        /* cordoned, drained or leaving: nobody new */
-};
-
-struct pool {
-    const struct rb_facts *facts;
-    uint64_t now;
-    struct rb_arena *arena;
-    struct slot *slots;
-    size_t n;
-};
-
 bool rb_place_is(const struct rb_place *place, const char *node, uint32_t device)
 {
     return place->device == device && !strcmp(place->node, node);
 }
 
-static struct slot *find_slot(const struct pool *pool, const char *node, uint32_t device)
+struct rb_slot *rb_pool_find(const struct rb_pool *pool, const char *node, uint32_t device)
 {
     for (size_t i = 0; i < pool->n; i++)
         if (pool->slots[i].device->index == device && !strcmp(pool->slots[i].node->name, node))
@@ -43,15 +28,15 @@ static struct slot *find_slot(const struct pool *pool, const char *node, uint32_
     return NULL;
 }
 
-static void hold(struct pool *pool, const char *node, uint32_t device, const char *job)
+static void hold(struct rb_pool *pool, const char *node, uint32_t device, const char *job)
 {
-    struct slot *slot = find_slot(pool, node, device);
+    struct rb_slot *slot = rb_pool_find(pool, node, device);
 
     if (slot)
-        slot->holder = job;
+        slot->holder = slot->had = job;
 }
 
-static void hold_what_jobs_have(struct pool *pool)
+static void hold_what_jobs_have(struct rb_pool *pool)
 {
     for (size_t j = 0; j < pool->facts->n_jobs; j++) {
         const struct rb_job_facts *job = &pool->facts->jobs[j];
@@ -69,26 +54,26 @@ static void hold_what_jobs_have(struct pool *pool)
 
             if (report && report->worker->state != RB__WORKER_REPORT__STATE__DEAD &&
                 report->worker->state != RB__WORKER_REPORT__STATE__FAILED)
-                pool->slots[s].holder = job->id;
+                pool->slots[s].holder = pool->slots[s].had = job->id;
         }
     }
 }
 
-static void fill_pool(struct pool *pool)
+static void fill_pool(struct rb_pool *pool)
 {
     const struct rb_facts *facts = pool->facts;
     size_t n = 0;
 
     for (size_t i = 0; i < facts->nodes.n; i++)
         n += facts->nodes.at[i].node->n_devices;
-    pool->slots = RB_ARENA_NEW(pool->arena, struct slot, n + 1);
+    pool->slots = RB_ARENA_NEW(pool->arena, struct rb_slot, n + 1);
     for (size_t i = 0; i < facts->nodes.n; i++) {
         const Rb__Node *node = facts->nodes.at[i].node;
         bool closed = node->leaving || rb_fact_find(&facts->cordons, node->name);
 
         for (size_t d = 0; d < node->n_devices; d++)
             pool->slots[pool->n++] =
-                (struct slot){.node = node, .device = node->devices[d], .closed = closed};
+                (struct rb_slot){.node = node, .device = node->devices[d], .closed = closed};
     }
     hold_what_jobs_have(pool);
 }
@@ -104,9 +89,8 @@ static bool pinned_away(const Rb__Wish *wish, const char *node, uint32_t device)
     return wish->n_devices > 0;
 }
 
-/* Until when the device is left alone by this job, for having failed it; 0: it is not. */
-static uint64_t blamed_until(const struct pool *pool, const struct rb_job_facts *job,
-                             const char *node, uint32_t device)
+uint64_t rb_pool_blamed_until(const struct rb_pool *pool, const struct rb_job_facts *job,
+                              const char *node, uint32_t device)
 {
     char name[320];
     uint64_t last = 0, wait = BLAME_MS / 2;
@@ -125,8 +109,7 @@ static uint64_t blamed_until(const struct pool *pool, const struct rb_job_facts 
     return last && last + wait > pool->now ? last + wait : 0;
 }
 
-/* Could it serve the job, were it free? */
-static bool fits(const struct rb_job_facts *job, const struct slot *slot, bool *ret_foreign)
+bool rb_pool_fits(const struct rb_job_facts *job, const struct rb_slot *slot, bool *ret_foreign)
 {
     const char *kind = job->job.job->spec->devices ? job->job.job->spec->devices->kind : NULL;
 
@@ -142,7 +125,7 @@ static bool fits(const struct rb_job_facts *job, const struct slot *slot, bool *
     return true;
 }
 
-static bool in_share(const struct rb_share *share, const char *node, uint32_t device)
+bool rb_share_has(const struct rb_share *share, const char *node, uint32_t device)
 {
     for (size_t i = 0; i < share->n; i++)
         if (rb_place_is(&share->places[i], node, device))
@@ -150,7 +133,7 @@ static bool in_share(const struct rb_share *share, const char *node, uint32_t de
     return false;
 }
 
-static uint32_t want_of(const struct rb_job_facts *job)
+uint32_t rb_share_want(const struct rb_job_facts *job)
 {
     const Rb__DevicesSpec *devices = job->job.job->spec->devices;
     uint32_t want = job->wish.wish->want;
@@ -160,14 +143,14 @@ static uint32_t want_of(const struct rb_job_facts *job)
     return want ? want : 1;
 }
 
-static uint32_t min_of(const struct rb_job_facts *job)
+uint32_t rb_share_min(const struct rb_job_facts *job)
 {
     const Rb__DevicesSpec *devices = job->job.job->spec->devices;
 
     return devices && devices->min ? devices->min : 1;
 }
 
-static void keep_members(struct pool *pool, const struct rb_job_facts *job,
+static void keep_members(struct rb_pool *pool, const struct rb_job_facts *job,
                          const Rb__Configuration *conf, struct rb_share *share)
 {
     for (size_t m = 0; m < conf->n_members; m++) {
@@ -175,17 +158,17 @@ static void keep_members(struct pool *pool, const struct rb_job_facts *job,
         const Rb__WorkerReport *report;
 
         if (rb_member_life(pool->facts, job, conf, m, &report) == RB_LIFE_GONE ||
-            in_share(share, member->node, member->device))
+            rb_share_has(share, member->node, member->device))
             continue;
         if (rb_node_must_be_left(pool->facts, member->node))
             share->leaving++;
         else if (!pinned_away(job->wish.wish, member->node, member->device) &&
-                 share->n < want_of(job))
+                 share->n < rb_share_want(job))
             share->places[share->n++] = (struct rb_place){member->node, member->device};
     }
 }
 
-static void keep_what_it_has(struct pool *pool, const struct rb_job_facts *job,
+static void keep_what_it_has(struct rb_pool *pool, const struct rb_job_facts *job,
                              struct rb_share *share)
 {
     const struct rb_fact *active = rb_facts_configuration(job, job->state.state->active);
@@ -201,14 +184,14 @@ static void keep_what_it_has(struct pool *pool, const struct rb_job_facts *job,
     share->kept = share->n;
 }
 
-static void count_free(struct pool *pool, const struct rb_job_facts *job, struct rb_share *share)
+static void count_free(struct rb_pool *pool, const struct rb_job_facts *job, struct rb_share *share)
 {
     bool foreign;
 
     for (size_t s = 0; s < pool->n; s++) {
-        const struct slot *slot = &pool->slots[s];
+        const struct rb_slot *slot = &pool->slots[s];
 
-        if (!fits(job, slot, &foreign)) {
+        if (!rb_pool_fits(job, slot, &foreign)) {
             share->foreign += foreign;
             continue;
         }
@@ -225,26 +208,47 @@ static bool uses_node(const struct rb_share *share, const char *node)
     return false;
 }
 
-/* The next device to take: first of all on `first_node`, then on nodes in use, then any. */
-static struct slot *choose(struct pool *pool, const struct rb_job_facts *job,
-                           struct rb_share *share, const char *first_node, bool only_there)
+/* Nobody has it, or the job itself, for what it prepares. */
+static bool to_be_had(const struct rb_job_facts *job, const struct rb_share *share,
+                      const struct rb_slot *slot)
 {
-    struct slot *best = NULL;
+    const struct rb_fact *next = rb_facts_configuration(job, job->state.state->next);
+
+    if (!slot->holder)
+        return !slot->closed;
+    if (!next || slot->heir || strcmp(slot->holder, job->id) != 0 ||
+        rb_share_has(share, slot->node->name, slot->device->index) || slot->closed)
+        return false;
+    for (size_t m = 0; m < next->configuration->n_members; m++)
+        if (next->configuration->members[m]->device == slot->device->index &&
+            !strcmp(next->configuration->members[m]->node, slot->node->name))
+            return rb_configuration_live(next->configuration);
+    return false;
+}
+
+/* The next device to take: first of all on `first_node`, then what it prepares already, then on
+ * nodes in use, then any. */
+static struct rb_slot *choose(struct rb_pool *pool, const struct rb_job_facts *job,
+                              struct rb_share *share, const char *first_node, bool only_there)
+{
+    struct rb_slot *best = NULL;
     int best_rank = 0;
     bool foreign;
 
     for (size_t s = 0; s < pool->n; s++) {
-        struct slot *slot = &pool->slots[s];
+        struct rb_slot *slot = &pool->slots[s];
         int rank = 1 + uses_node(share, slot->node->name);
         uint64_t until;
 
-        if (slot->holder || slot->closed || !fits(job, slot, &foreign))
+        if (!to_be_had(job, share, slot) || !rb_pool_fits(job, slot, &foreign))
             continue;
-        if (first_node && !strcmp(slot->node->name, first_node))
+        if (slot->holder)
             rank = 3;
+        if (first_node && !strcmp(slot->node->name, first_node))
+            rank = 4;
         else if (only_there)
             continue;
-        until = blamed_until(pool, job, slot->node->name, slot->device->index);
+        until = rb_pool_blamed_until(pool, job, slot->node->name, slot->device->index);
         if (until) {
             if (until < share->wake_ms)
                 share->wake_ms = until;
@@ -258,8 +262,15 @@ static struct slot *choose(struct pool *pool, const struct rb_job_facts *job,
     return best;
 }
 
+static void give_back(struct rb_pool *pool, const struct rb_place *place)
+{
+    struct rb_slot *slot = rb_pool_find(pool, place->node, place->device);
+
+    slot->holder = slot->had;
+}
+
 /* Take free devices until the share has `upto`; `whole`: or none at all. */
-static void take(struct pool *pool, const struct rb_job_facts *job, struct rb_share *share,
+static void take(struct rb_pool *pool, const struct rb_job_facts *job, struct rb_share *share,
                  size_t upto, bool whole)
 {
     size_t before = share->n;
@@ -268,7 +279,8 @@ static void take(struct pool *pool, const struct rb_job_facts *job, struct rb_sh
 
     while (share->n < upto) {
         bool there = source && !uses_node(share, source->node);
-        struct slot *slot = choose(pool, job, share, there ? source->node : NULL, there && local);
+        struct rb_slot *slot =
+            choose(pool, job, share, there ? source->node : NULL, there && local);
 
         if (!slot) {
             if (there && local)
@@ -281,7 +293,7 @@ static void take(struct pool *pool, const struct rb_job_facts *job, struct rb_sh
     if (whole && share->n < upto)
         while (share->n > before) {
             share->n--;
-            hold(pool, share->places[share->n].node, share->places[share->n].device, NULL);
+            give_back(pool, &share->places[share->n]);
         }
 }
 
@@ -295,8 +307,8 @@ static bool wants_devices(const struct rb_job_facts *job)
 
 static int by_turn(const void *left, const void *right)
 {
-    const Rb__Job *a = (*(const struct rb_job_facts *const *)left)->job.job;
-    const Rb__Job *b = (*(const struct rb_job_facts *const *)right)->job.job;
+    const Rb__Job *a = ((const struct rb_claimant *)left)->job->job.job;
+    const Rb__Job *b = ((const struct rb_claimant *)right)->job->job.job;
 
     if (a->spec->priority != b->spec->priority)
         return a->spec->priority > b->spec->priority ? -1 : 1;
@@ -305,47 +317,48 @@ static int by_turn(const void *left, const void *right)
     return strcmp(a->id, b->id);
 }
 
+/* Its min first, for each in turn; then up to what it wants, for each in turn. */
+static void serve(struct rb_pool *pool, struct rb_claimant *claimants, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct rb_claimant *each = &claimants[i];
+
+        take(pool, each->job, each->share, rb_share_min(each->job), true);
+        if (each->share->n < rb_share_min(each->job))
+            rb_pool_make_room(pool, claimants, n, each);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct rb_claimant *each = &claimants[i];
+
+        if (each->share->n < rb_share_min(each->job))
+            continue;
+        take(pool, each->job, each->share, rb_share_want(each->job), false);
+        if (each->share->n < rb_share_want(each->job))
+            rb_pool_bequeath(pool, claimants, n, each, rb_share_want(each->job) - each->share->n);
+    }
+}
+
 struct rb_share *rb_allocate(const struct rb_facts *facts, uint64_t now_ms, struct rb_arena *arena)
 {
-    struct pool pool = {.facts = facts, .now = now_ms, .arena = arena};
+    struct rb_pool pool = {.facts = facts, .now = now_ms, .arena = arena};
     struct rb_share *shares = RB_ARENA_NEW(arena, struct rb_share, facts->n_jobs + 1);
-    const struct rb_job_facts **order =
-        RB_ARENA_NEW(arena, const struct rb_job_facts *, facts->n_jobs + 1);
+    struct rb_claimant *claimants = RB_ARENA_NEW(arena, struct rb_claimant, facts->n_jobs + 1);
     size_t n = 0;
 
     fill_pool(&pool);
     for (size_t j = 0; j < facts->n_jobs; j++) {
         shares[j].wake_ms = UINT64_MAX;
+        shares[j].taken = "";
         if (!wants_devices(&facts->jobs[j]))
             continue;
         keep_what_it_has(&pool, &facts->jobs[j], &shares[j]);
         count_free(&pool, &facts->jobs[j], &shares[j]);
-        order[n++] = &facts->jobs[j];
+        claimants[n++] = (struct rb_claimant){&facts->jobs[j], &shares[j]};
     }
-    qsort(order, n, sizeof(*order), by_turn);
-    for (size_t i = 0; i < n; i++)
-        take(&pool, order[i], &shares[order[i] - facts->jobs], min_of(order[i]), true);
-    for (size_t i = 0; i < n; i++)
-        if (shares[order[i] - facts->jobs].n >= min_of(order[i]))
-            take(&pool, order[i], &shares[order[i] - facts->jobs], want_of(order[i]), false);
+    qsort(claimants, n, sizeof(*claimants), by_turn);
+    for (size_t i = 0; i < n; i++) /* before shares are made: what jobs have, not will have */
+        if (claimants[i].share->n < rb_share_want(claimants[i].job))
+            rb_pool_tell_taken(&pool, &claimants[i]);
+    serve(&pool, claimants, n);
     return shares;
-}
-
-const char *rb_share_reason(const struct rb_share *share, const struct rb_job_facts *job,
-                            uint32_t devices, struct rb_arena *arena)
-{
-    const char *s = devices == 1 ? "" : "s";
-
-    if (share->needs)
-        return rb_arena_format(arena, "waits for a device of node %s, which holds its state",
-                               share->needs);
-    if (!share->fitting && share->foreign)
-        return rb_arena_format(arena,
-                               "waits for %" PRIu32 " device%s of numeric class %s: the %zu here "
-                               "would give other bits",
-                               devices, s, job->job.job->numeric_class, share->foreign);
-    if (!share->fitting)
-        return rb_arena_format(arena, "waits for %" PRIu32 " device%s: none is there", devices, s);
-    return rb_arena_format(arena, "waits for %" PRIu32 " device%s: %zu of %zu %s free", devices, s,
-                           share->free, share->fitting, share->free == 1 ? "is" : "are");
 }

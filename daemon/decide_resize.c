@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the active configuration to the share: grow, shrink, move.
+/* From the active configuration to the share: grow, shrink, move, leave nodes that must be left.
+ *
+ * Where a node must be left by some time, newcomers are waited for as long as that leaves room;
+ * then those who stay go on without them, or the state is saved.
  *
  * A new configuration needs someone who has the state: where the share has none of the members that
  * train now, the lowest rank goes along for one configuration and leaves with the next. */
 #include "daemon/turn.h"
+
+#include "base/clock.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -63,7 +68,7 @@ static bool out_of_reach(struct rb_turn *turn, const Rb__Configuration *active)
 }
 
 /* When it was asked for: by the user, if no configuration has answered the wish yet, else now.  One
- * that was only on the way there ("move") is no answer. */
+ * that was only on the way there ("move", "drain") is no answer. */
 static uint64_t asked_of(const struct rb_turn *turn)
 {
     const struct rb_fact_list *past = &turn->in->configurations;
@@ -73,6 +78,7 @@ static uint64_t asked_of(const struct rb_turn *turn)
         const Rb__Configuration *conf = past->at[i].configuration;
 
         if (conf->asked >= asked && strcmp(conf->cause, "move") != 0 &&
+            strcmp(conf->cause, "drain") != 0 &&
             (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
              conf->state == RB__CONFIGURATION__STATE__RETIRED))
             return turn->now;
@@ -92,6 +98,23 @@ static const char *shortage(struct rb_turn *turn, const Rb__Configuration *activ
                         rb_share_reason(turn->share, turn->in, want, turn->arena));
 }
 
+/* "leaves node b by 14:30:05 UTC" */
+static const char *leaving_text(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    char by[RB_CLOCK_TEXT];
+
+    for (size_t m = 0; m < active->n_members; m++) {
+        const char *node = active->members[m]->node;
+        uint64_t deadline = rb_node_deadline(turn->facts, node);
+
+        if (rb_node_must_be_left(turn->facts, node) && deadline != UINT64_MAX)
+            return rb_turn_text(turn, "leaves node %s by %s", node, rb_clock_text(deadline, by));
+        if (rb_node_must_be_left(turn->facts, node))
+            return rb_turn_text(turn, "leaves node %s", node);
+    }
+    return NULL;
+}
+
 static void create(struct rb_turn *turn, const Rb__Configuration *active,
                    const struct target *target)
 {
@@ -100,11 +123,59 @@ static void create(struct rb_turn *turn, const Rb__Configuration *active,
                         : target->n < active->n_members ? "shrink"
                                                         : "move";
 
-    for (size_t m = 0; m < active->n_members; m++)
-        if (rb_node_must_be_left(turn->facts, active->members[m]->node))
-            cause = "move";
+    if (turn->share->leaving)
+        cause = "drain";
     rb_turn_create(turn, target->places, target->n, cause, asked_of(turn));
-    rb_turn_reason(turn, NULL);
+    rb_turn_reason(turn, turn->share->leaving ? leaving_text(turn, active) : NULL);
+    if (turn->share->given) {
+        rb_turn_event(turn, NULL, "preempted",
+                      "gives %zu device%s to %s, which has a higher priority", turn->share->given,
+                      turn->share->given == 1 ? "" : "s", turn->share->to);
+        rb_turn_reason(turn, rb_turn_text(turn, "gives devices to %s", turn->share->to));
+    }
+}
+
+static bool in_a_hurry(const struct rb_turn *turn, const Rb__Member *member)
+{
+    return turn->now >= rb_node_hurry(turn->facts, member->node);
+}
+
+/* The time to leave a node is nearly over: without newcomers, then.  Returns true if that is so. */
+static bool hurry(struct rb_turn *turn, const Rb__Configuration *active,
+                  const Rb__Configuration *next)
+{
+    struct target target = {.places =
+                                RB_ARENA_NEW(turn->arena, struct rb_place, active->n_members)};
+    uint64_t until = rb_turn_hold_off(turn, false, 200);
+    struct rb_roll roll;
+
+    for (size_t m = 0; m < active->n_members; m++) {
+        const Rb__Member *member = active->members[m];
+
+        if (!in_a_hurry(turn, member))
+            target.places[target.n++] = (struct rb_place){member->node, member->device};
+    }
+    if (target.n == active->n_members || (next && same_places(&target, next)))
+        return target.n < active->n_members;
+    if (target.n < rb_turn_min(turn)) {
+        rb_turn_roll(turn, &roll);
+        rb_decide_park(turn, &roll, leaving_text(turn, active));
+    } else if (until && !next) {
+        rb_turn_wake(turn, until);
+    } else {
+        if (next)
+            rb_turn_abandon(turn, "there is no time left to wait for its newcomers", false, NULL);
+        rb_turn_create(turn, target.places, target.n, "drain", turn->now);
+        rb_turn_reason(turn, leaving_text(turn, active));
+    }
+    return true;
+}
+
+/* Come back when the time to leave a node is nearly over. */
+static void wake_for_hurry(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    for (size_t m = 0; m < active->n_members; m++)
+        rb_turn_wake(turn, rb_node_hurry(turn->facts, active->members[m]->node));
 }
 
 void rb_decide_resize(struct rb_turn *turn)
@@ -117,8 +188,9 @@ void rb_decide_resize(struct rb_turn *turn)
 
     if (next && next->state != RB__CONFIGURATION__STATE__PREPARING)
         return; /* it flips any moment; newer wishes follow behind it */
-    if (out_of_reach(turn, active))
+    if (out_of_reach(turn, active) || hurry(turn, active, next))
         return;
+    wake_for_hurry(turn, active);
     if (turn->share->leaving && !rb_turn_enough(turn)) {
         rb_turn_roll(turn, &roll);
         rb_decide_park(turn, &roll, "its node is left and there is no other device");

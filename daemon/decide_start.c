@@ -64,6 +64,7 @@ static void tell_of_change(struct rb_turn *turn, const Rb__Configuration *next)
         {"grow", "grown", "grew to"},
         {"shrink", "shrunk", "shrank to"},
         {"move", "moved", "moved and is on"},
+        {"drain", "moved", "left a node and is on"},
         {"crash", "recovered", "goes on without loss on"},
     };
 

@@ -37,6 +37,60 @@ bool rb_node_must_be_left(const struct rb_facts *facts, const char *node)
     return (there && there->node->leaving) || (cordon && cordon->cordon->drain);
 }
 
+/* Of the drain and of the node's own end, whichever comes first. */
+static void find_deadline(const struct rb_facts *facts, const char *node, uint64_t *ret_since,
+                          uint64_t *ret_deadline)
+{
+    const struct rb_fact *there = rb_fact_find(&facts->nodes, node);
+    const struct rb_fact *cordon = rb_fact_find(&facts->cordons, node);
+
+    *ret_deadline = UINT64_MAX;
+    if (cordon && cordon->cordon->drain && cordon->cordon->has_deadline) {
+        *ret_since = cordon->cordon->since;
+        *ret_deadline = cordon->cordon->deadline;
+    }
+    if (there && there->node->leaving && there->node->has_deadline &&
+        there->node->deadline < *ret_deadline) {
+        *ret_since = there->node->leaving_since;
+        *ret_deadline = there->node->deadline;
+    }
+}
+
+uint64_t rb_node_deadline(const struct rb_facts *facts, const char *node)
+{
+    uint64_t since, deadline;
+
+    find_deadline(facts, node, &since, &deadline);
+    return deadline;
+}
+
+uint64_t rb_node_hurry(const struct rb_facts *facts, const char *node)
+{
+    enum { HURRY_MS = 10000 };
+    uint64_t since = 0, deadline, rest;
+
+    find_deadline(facts, node, &since, &deadline);
+    if (deadline == UINT64_MAX)
+        return UINT64_MAX;
+    rest = deadline > since ? (deadline - since) / 4 : 0;
+    return deadline - (rest < HURRY_MS ? rest : HURRY_MS);
+}
+
+uint32_t rb_members_staying(const struct rb_facts *facts, const struct rb_job_facts *job,
+                            const Rb__Configuration *configuration)
+{
+    uint32_t staying = 0;
+
+    for (size_t m = 0; m < configuration->n_members; m++) {
+        const Rb__WorkerReport *report;
+
+        staying += !rb_node_must_be_left(facts, configuration->members[m]->node) &&
+                   rb_member_life(facts, job, configuration, m, &report) == RB_LIFE_HERE &&
+                   rb_report_holds_state(report);
+    }
+    return staying;
+}
+
 bool rb_phase_final(Rb__Phase phase)
 {
     return phase == RB__PHASE__Succeeded || phase == RB__PHASE__Failed ||

@@ -25,6 +25,18 @@ bool rb_report_holds_state(const Rb__WorkerReport *report);
 /* May the node be used no longer, also by those who are there: leaving, or drained? */
 bool rb_node_must_be_left(const struct rb_facts *facts, const char *node);
 
+/* When the node must have been left, unix ms; UINT64_MAX: whenever it is. */
+uint64_t rb_node_deadline(const struct rb_facts *facts, const char *node);
+
+/* From when on nobody waits for newcomers any more to leave the node: the last quarter of the time
+ * that was given, at most 10 s.  UINT64_MAX: never. */
+uint64_t rb_node_hurry(const struct rb_facts *facts, const char *node);
+
+/* How many members of the configuration live, have the state and are on nodes that need not be
+ * left: with at least `min` of them those who must leave may as well be killed. */
+uint32_t rb_members_staying(const struct rb_facts *facts, const struct rb_job_facts *job,
+                            const Rb__Configuration *configuration);
+
 /* A phase in which a job has no use for devices any more. */
 bool rb_phase_final(Rb__Phase phase);
 

@@ -110,6 +110,57 @@ static json_t *jobs_on(const struct rb_facts *facts, const char *node)
     return jobs;
 }
 
+/* Until when a drain is to be over: `deadline` ms from now, or at `until`; 0: no such time. */
+static bool read_deadline(struct rb_request *request, uint64_t now, uint64_t *ret_until)
+{
+    int64_t deadline, until;
+
+    if (!rb_methods_number(request, "deadline", -1, &deadline) ||
+        !rb_methods_number(request, "until", 0, &until))
+        return false;
+    *ret_until = deadline >= 0 ? now + (uint64_t)deadline : until > 0 ? (uint64_t)until : 0;
+    return true;
+}
+
+static void write_node_event(struct rb_writes *writes, const char *node, const char *verb,
+                             uint64_t now, uint64_t until)
+{
+    Rb__Event event = RB__EVENT__INIT;
+    char text[320], by[RB_CLOCK_TEXT];
+
+    snprintf(text, sizeof(text), "node %s: %s", node,
+             !strcmp(verb, "drain")    ? "jobs are to leave it"
+             : !strcmp(verb, "cordon") ? "nothing new is placed on it"
+                                       : "it may be used again");
+    if (until)
+        snprintf(text + strlen(text), sizeof(text) - strlen(text), " within %.0f s, by %s",
+                 until > now ? (double)(until - now) / 1e3 : 0, rb_clock_text(until, by));
+    event.time = now;
+    event.node = (char *)node;
+    event.kind = (char *)verb;
+    event.text = text;
+    rb_writes_put(writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-%s-%s", now, verb,
+                  node);
+}
+
+static void write_cordon(struct rb_writes *writes, const struct rb_fact *cordon, const char *node,
+                         bool drain, uint64_t now, uint64_t until)
+{
+    Rb__Cordon value = RB__CORDON__INIT;
+
+    value.since = now;
+    value.has_drain = drain;
+    value.drain = drain;
+    value.has_deadline = until != 0;
+    value.deadline = until;
+    rb_writes_put(writes, cordon ? cordon->revision : RB_ABSENT, &value.base, "cordons/%s", node);
+}
+
+static bool same_cordon(const struct rb_fact *cordon, bool drain, uint64_t until)
+{
+    return cordon && cordon->cordon->drain == drain && cordon->cordon->deadline == until;
+}
+
 static void change_node(struct rb_request *request, void *context)
 {
     struct rb_methods *methods = context;
@@ -118,7 +169,7 @@ static void change_node(struct rb_request *request, void *context)
     const char *name, *verb;
     struct rb_why why = {{0}};
     struct rb_writes writes = {0};
-    Rb__Cordon value = RB__CORDON__INIT;
+    uint64_t now = rb_clock_unix_ms(), until = 0;
     bool drain, known;
     int err = rb_request_string(request, "node", &name, &why);
 
@@ -137,21 +188,22 @@ static void change_node(struct rb_request *request, void *context)
                          known ? name : verb);
         return;
     }
+    if (drain && !read_deadline(request, now, &until))
+        return;
     if (!strcmp(verb, "uncordon")) {
         if (cordon)
             rb_writes_delete(&writes, cordon->revision, "cordons/%s", name);
-    } else if (!cordon || cordon->cordon->drain != drain) {
-        value.since = rb_clock_unix_ms();
-        value.has_drain = drain;
-        value.drain = drain;
-        rb_writes_put(&writes, cordon ? cordon->revision : RB_ABSENT, &value.base, "cordons/%s",
-                      name);
+    } else if (!same_cordon(cordon, drain, until)) {
+        write_cordon(&writes, cordon, name, drain, now, until);
     }
-    json_t *reply = json_pack("{s:s,s:o}", "node", name, "jobs", jobs_on(facts, name));
-    if (!writes.n)
+    json_t *reply = json_pack("{s:s,s:o,s:o}", "node", name, "jobs", jobs_on(facts, name), "until",
+                              until ? json_integer((json_int_t)until) : json_null());
+    if (!writes.n) {
         rb_request_reply(request, reply);
-    else
-        rb_methods_commit(methods, request, &writes, reply, change_node);
+        return;
+    }
+    write_node_event(&writes, name, verb, now, until);
+    rb_methods_commit(methods, request, &writes, reply, change_node);
 }
 
 const struct rb_server_method rb_methods_change[] = {

@@ -2,6 +2,7 @@
 /* Methods that list what facts hold: get, events. */
 #include "daemon/methods_inside.h"
 
+#include "daemon/members.h"
 #include "proto/reflect.h"
 
 #include <inttypes.h>
@@ -76,23 +77,36 @@ static json_t *get_jobs(const struct rb_facts *facts, const struct rb_job_facts 
     return items;
 }
 
+/* A node's state, and until when and why it is to be left. */
+void rb_node_describe(const struct rb_facts *facts, const Rb__Node *node, json_t *row)
+{
+    const struct rb_fact *cordon = rb_fact_find(&facts->cordons, node->name);
+    uint64_t deadline = rb_node_deadline(facts, node->name);
+    const char *state = node->leaving                     ? "leaving"
+                        : cordon && cordon->cordon->drain ? "drained"
+                        : cordon                          ? "cordoned"
+                                                          : "ready";
+
+    json_object_set_new(row, "state", json_string(state));
+    if (deadline != UINT64_MAX)
+        json_object_set_new(row, "deadline", json_integer((json_int_t)deadline));
+    if (cordon && cordon->cordon->reason)
+        json_object_set_new(row, "reason", json_string(cordon->cordon->reason));
+}
+
 static json_t *get_nodes(const struct rb_facts *facts)
 {
     json_t *items = json_array();
 
     for (size_t i = 0; i < facts->nodes.n; i++) {
         const Rb__Node *node = facts->nodes.at[i].node;
-        const struct rb_fact *cordon = rb_fact_find(&facts->cordons, node->name);
-        const char *state = node->leaving                     ? "leaving"
-                            : cordon && cordon->cordon->drain ? "drained"
-                            : cordon                          ? "cordoned"
-                                                              : "ready";
+        json_t *row =
+            json_pack("{s:s,s:s,s:I,s:s,s:I}", "name", node->name, "address", node->address,
+                      "devices", (json_int_t)node->n_devices, "numericClass", node->numeric_class,
+                      "started", (json_int_t)node->started);
 
-        json_array_append_new(items,
-                              json_pack("{s:s,s:s,s:s,s:I,s:s,s:I}", "name", node->name, "state",
-                                        state, "address", node->address, "devices",
-                                        (json_int_t)node->n_devices, "numericClass",
-                                        node->numeric_class, "started", (json_int_t)node->started));
+        rb_node_describe(facts, node, row);
+        json_array_append_new(items, row);
     }
     return items;
 }

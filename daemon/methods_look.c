@@ -130,6 +130,28 @@ static json_t *list_json(const struct rb_fact_list *list)
     return items;
 }
 
+/* The nodes that it trains on. */
+static json_t *nodes_of(const struct rb_facts *facts, const struct rb_job_facts *job)
+{
+    const Rb__Configuration *active = rb_methods_active(job);
+    json_t *items = json_array();
+
+    for (size_t i = 0; active && i < facts->nodes.n; i++) {
+        const Rb__Node *node = facts->nodes.at[i].node;
+        bool used = false;
+        json_t *row;
+
+        for (size_t m = 0; m < active->n_members && !used; m++)
+            used = !strcmp(active->members[m]->node, node->name);
+        if (!used)
+            continue;
+        row = json_pack("{s:s}", "name", node->name);
+        rb_node_describe(facts, node, row);
+        json_array_append_new(items, row);
+    }
+    return items;
+}
+
 static void describe(struct rb_request *request, void *context)
 {
     const struct rb_job_facts *job = rb_methods_job(context, request);
@@ -139,8 +161,9 @@ static void describe(struct rb_request *request, void *context)
     rb_request_reply(
         request,
         json_pack(
-            "{s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "job", rb_reflect_to_json(job->job.message, true),
-            "wish", rb_reflect_to_json(job->wish.message, true), "state",
+            "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "nodes", nodes_of(rb_methods_facts(context), job),
+            "job", rb_reflect_to_json(job->job.message, true), "wish",
+            rb_reflect_to_json(job->wish.message, true), "state",
             rb_reflect_to_json(job->state.message, true), "configurations",
             list_json(&job->configurations), "workers", list_json(&job->workers), "progress",
             job->progress.message ? rb_reflect_to_json(job->progress.message, true) : json_null(),

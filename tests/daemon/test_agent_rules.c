@@ -21,7 +21,7 @@ struct world {
     int64_t revision;
     struct rb_agent_worker workers[WORKERS];
     size_t n;
-    uint64_t now;
+    uint64_t now, unix_ms;
     bool no_blobs;
     uint64_t wake;
 };
@@ -162,6 +162,7 @@ static void expect(struct world *world, const char *expected)
         .workers = world->workers,
         .n = world->n,
         .now_ms = world->now,
+        .unix_ms = world->unix_ms,
         .has_blob = has_blob,
         .context = world,
     };
@@ -423,6 +424,36 @@ static void one_that_does_nothing(void **state)
     expect(world, "");
 }
 
+/* A node that had to be left by now: who is there still is killed, if enough others have the state.
+ */
+static void one_that_stays_too_long(void **state)
+{
+    struct world *world = *state;
+    put(world, "nodes/a",
+        "{\"name\":\"a\",\"address\":\"x\",\"numericClass\":\"cpu\",\"started\":1}");
+    put(world, "nodes/b",
+        "{\"name\":\"b\",\"address\":\"x\",\"numericClass\":\"cpu\",\"started\":1}");
+    put_job(world, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    put_configuration(world, 1, "ACTIVE", "a:0=W0 b:0=W1");
+    struct rb_agent_worker *worker = add_worker(world, "W0", 0, 1);
+    worker->active = worker->configured = 1;
+    put_report(world, "a:0", "W0", "TRAINING", 1);
+    put_report(world, "b:0", "W1", "TRAINING", 1);
+    put(world, "cordons/a", "{\"since\":1,\"drain\":true,\"deadline\":5000}");
+    world->unix_ms = 4000;
+    expect(world, "");
+    assert_int_equal(world->wake, world->now + 1000);
+    world->unix_ms = 5000;
+    expect(world, "kill:W0");
+    put_report(world, "b:0", "W1", "DEAD", 1); /* then it is the only one */
+    expect(world, "");
+    put_report(world, "b:0", "W1", "TRAINING", 1);
+    put(world, "cordons/b", "{\"since\":1,\"drain\":true}"); /* that one must leave, too */
+    expect(world, "");
+    put_job(world, "{\"phase\":\"Running\",\"active\":1,\"newest\":1,\"saver\":\"W0\"}");
+    expect(world, "save-and-leave:W0");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -441,6 +472,7 @@ int main(void)
         TEST(a_deleted_job),
         TEST(one_that_does_not_start),
         TEST(one_that_does_nothing),
+        TEST(one_that_stays_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

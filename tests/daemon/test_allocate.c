@@ -77,6 +77,103 @@ static void priority_before_age(void **unused)
     world_end(&world);
 }
 
+/* j1 runs on all four devices of node a. */
+static void lower_one_runs(struct world *world, uint32_t min)
+{
+    world_begin(world, 1);
+    world_add_node(world, "a", 4);
+    world_add_job(world, "j1", min, 8, 4, 10000);
+    world_rounds(world, 10);
+    assert_int_equal(world_active(world, "j1")->n_members, 4);
+}
+
+static void a_higher_one_takes_what_is_above_the_least(void **unused)
+{
+    struct world world;
+    struct rb_share *share;
+
+    (void)unused;
+    lower_one_runs(&world, 1);
+    world_add_job(&world, "j2", 2, 8, 8, 10000);
+    share = shares(&world);
+    assert_int_equal(share[0].n, 4); /* an equal takes nothing */
+    assert_int_equal(share[1].n, 0);
+    assert_string_equal(rb_share_reason(&share[1], world_job(&world, "j2"), 2, &arena),
+                        "waits for 2 devices: 0 of 4 are free; j1 has a:0, a:1, a:2, a:3");
+    alter(&world, "j2", 1, "any", "plain");
+    share = shares(&world);
+    assert_int_equal(share[0].n, 1);
+    assert_int_equal(share[0].given, 3);
+    assert_string_equal(share[0].to, "j2");
+    assert_int_equal(share[0].places[0].device, 0); /* its first rank stays */
+    assert_int_equal(share[1].n, 0);                /* nothing is free yet */
+    world_end(&world);
+}
+
+static void only_as_much_as_is_wanted_and_only_if_it_is_enough(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    lower_one_runs(&world, 2);
+    world_add_job(&world, "j2", 3, 8, 3, 10000);
+    alter(&world, "j2", 1, "any", "plain");
+    assert_int_equal(shares(&world)[0].n, 4); /* it could give two */
+    world_add_node(&world, "b", 1);
+    assert_int_equal(shares(&world)[0].n, 2); /* with the free one that is enough */
+    world_add_job(&world, "j3", 1, 8, 1, 10000);
+    assert_int_equal(shares(&world)[2].n, 0); /* and nobody else gets that */
+    alter(&world, "j2", 1, "cuda", "plain");
+    assert_int_equal(shares(&world)[0].n, 4); /* nothing here would serve it */
+    assert_int_equal(shares(&world)[2].n, 1);
+    world_end(&world);
+}
+
+/* Whoever gives has given once: it is not asked again while the device is on its way. */
+static void preemption_comes_to_rest_and_is_undone(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    lower_one_runs(&world, 1);
+    world_add_job(&world, "j2", 1, 8, 2, 40);
+    alter(&world, "j2", 1, "any", "plain");
+    for (int i = 0; i < 100 && !world_active(&world, "j2"); i++) {
+        world_rounds(&world, 1);
+        assert_true(shares(&world)[0].n >= 2);
+    }
+    assert_true(world_event(&world, "preempted"));
+    assert_int_equal(world_active(&world, "j1")->n_members, 2);
+    assert_int_equal(world_state(&world, "j1")->n_restarts, 0);
+    world_rounds(&world, 80);
+    assert_int_equal(world_state(&world, "j2")->phase, RB__PHASE__Succeeded);
+    assert_int_equal(world_active(&world, "j1")->n_members, 4);
+    world_end(&world);
+}
+
+static void the_lowest_and_youngest_gives_first(void **unused)
+{
+    struct world world;
+    struct rb_share *share;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world_add_node(&world, "a", 6);
+    world_add_job(&world, "j1", 1, 8, 3, 10000);
+    world_add_job(&world, "j2", 1, 8, 3, 10000);
+    world_rounds(&world, 10);
+    world_add_job(&world, "j3", 1, 8, 3, 10000);
+    alter(&world, "j3", 2, "any", "plain");
+    share = shares(&world);
+    assert_int_equal(share[0].n, 2);
+    assert_int_equal(share[1].n, 1);
+    alter(&world, "j2", 1, "any", "plain");
+    share = shares(&world);
+    assert_int_equal(share[0].n, 1);
+    assert_int_equal(share[1].n, 2);
+    world_end(&world);
+}
+
 static void who_cannot_have_enough_holds_nothing(void **unused)
 {
     struct world world;
@@ -188,6 +285,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_least_for_all_before_more_for_one, end),
         cmocka_unit_test_teardown(priority_before_age, end),
+        cmocka_unit_test_teardown(a_higher_one_takes_what_is_above_the_least, end),
+        cmocka_unit_test_teardown(only_as_much_as_is_wanted_and_only_if_it_is_enough, end),
+        cmocka_unit_test_teardown(preemption_comes_to_rest_and_is_undone, end),
+        cmocka_unit_test_teardown(the_lowest_and_youngest_gives_first, end),
         cmocka_unit_test_teardown(who_cannot_have_enough_holds_nothing, end),
         cmocka_unit_test_teardown(kind_and_numeric_class_must_fit, end),
         cmocka_unit_test_teardown(newcomers_come_from_nodes_in_use, end),

@@ -66,7 +66,8 @@ static void waits_for_devices(void **unused)
     world_add_job(&world, "j2", 2, 8, 2, 1000);
     world_rounds(&world, 3);
     assert_int_equal(world_state(&world, "j2")->phase, RB__PHASE__Pending);
-    assert_string_equal(world_state(&world, "j2")->reason, "waits for 2 devices: 1 of 3 is free");
+    assert_string_equal(world_state(&world, "j2")->reason,
+                        "waits for 2 devices: 1 of 3 is free; j1 has a:0, a:1");
     world_wish(&world, JOB, world_cancel, 1);
     world_rounds(&world, 10);
     assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Cancelled);
@@ -342,12 +343,102 @@ static void drain_moves_through_both(void **unused)
     world_add_node(&world, "b", 1);
     world_cordon(&world, "a", true, true);
     world_decide(&world);
-    assert_string_equal(world_next(&world, JOB)->cause, "move");
+    assert_string_equal(world_next(&world, JOB)->cause, "drain");
     assert_int_equal(world_next(&world, JOB)->n_members, 2); /* someone has to bring the state */
     world_rounds(&world, 20);
     assert_int_equal(world_active(&world, JOB)->n_members, 1);
     assert_string_equal(world_active(&world, JOB)->members[0]->node, "b");
     assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+/* Runs on a:0 and b:0; c:0 is there, but its agent does nothing. */
+static void drained_with_a_lame_newcomer(struct world *world, uint32_t min)
+{
+    world_begin(world, 1);
+    world_add_node(world, "a", 1);
+    world_add_node(world, "b", 1);
+    world_add_job(world, JOB, min, 8, 2, 1000);
+    world_rounds(world, 10);
+    assert_int_equal(world_active(world, JOB)->n_members, 2);
+    world_add_node(world, "c", 1);
+    world_drain(world, "b", 8000);
+    world_decide(world);
+    assert_string_equal(world_next(world, JOB)->cause, "drain");
+    assert_int_equal(world_next(world, JOB)->n_members, 2);
+    assert_non_null(strstr(world_state(world, JOB)->reason, "leaves node b by 00:16:"));
+    world->now += 5999;
+    world_decide(world);
+    assert_int_equal(world_next(world, JOB)->n_members, 2);
+    assert_true(world->wake == world->now + 1); /* a quarter of the time is left */
+    world->now++;
+    world_decide(world);
+}
+
+static void no_newcomer_is_waited_for_in_a_hurry(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    drained_with_a_lame_newcomer(&world, 1);
+    assert_int_equal(world_next(&world, JOB)->n_members, 1);
+    assert_string_equal(world_next(&world, JOB)->members[0]->node, "a");
+    world.nodes[2].up = false; /* still lame */
+    world_rounds(&world, 5);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_string_equal(world_active(&world, JOB)->members[0]->node, "a");
+    assert_null(world_worker(&world, JOB, "b", 0));
+    world_end(&world);
+}
+
+static void too_few_in_a_hurry_park(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    drained_with_a_lame_newcomer(&world, 2);
+    assert_string_equal(world_state(&world, JOB)->saver, world_worker(&world, JOB, "a", 0)->name);
+    assert_non_null(strstr(world_state(&world, JOB)->reason, "leaves node b by"));
+    world.nodes[2].up = false;
+    world_rounds(&world, 5);
+    assert_true(world_event(&world, "parked"));
+    assert_string_equal(world_state(&world, JOB)->parked->node, "a");
+    assert_null(world_worker(&world, JOB, "b", 0));
+    world_end(&world);
+}
+
+/* Whoever is there still when the time is over is killed; that is a crash and costs no step. */
+static void killed_when_the_time_is_over(void **unused)
+{
+    struct world world;
+    int64_t level;
+
+    (void)unused;
+    drained_with_a_lame_newcomer(&world, 1);
+    level = world_worker(&world, JOB, "a", 0)->level;
+    world.now += 2000; /* nobody heard of the new configuration */
+    world_agent(&world, 1);
+    assert_null(world_worker(&world, JOB, "b", 0));
+    world.nodes[2].up = false;
+    world_rounds(&world, 10);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_true(world_event(&world, "recovered"));
+    assert_true(world_worker(&world, JOB, "a", 0)->level > level);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+static void uncordon_takes_the_time_back(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    running(&world, 2, 1, 2);
+    world_add_node(&world, "b", 2);
+    world_drain(&world, "a", 60000);
+    world_cordon(&world, "a", false, false);
+    world_rounds(&world, 700);
+    assert_int_equal(world_active(&world, JOB)->number, 1);
     world_end(&world);
 }
 
@@ -411,7 +502,7 @@ static void cordon_keeps_who_is_there(void **unused)
     world_rounds(&world, 5);
     assert_int_equal(world_active(&world, JOB)->number, active);
     assert_string_equal(world_state(&world, JOB)->reason,
-                        "has 2 and waits for 3 devices: 0 of 3 are free");
+                        "has 2 and waits for 3 devices: 0 of 3 are free; node a is cordoned");
     world_cordon(&world, "a", false, false);
     world_rounds(&world, 10);
     assert_int_equal(world_active(&world, JOB)->n_members, 3);
@@ -497,6 +588,10 @@ int main(void)
         cmocka_unit_test(another_saver_when_the_first_dies),
         cmocka_unit_test(too_few_survivors_park),
         cmocka_unit_test(drain_moves_through_both),
+        cmocka_unit_test(no_newcomer_is_waited_for_in_a_hurry),
+        cmocka_unit_test(too_few_in_a_hurry_park),
+        cmocka_unit_test(killed_when_the_time_is_over),
+        cmocka_unit_test(uncordon_takes_the_time_back),
         cmocka_unit_test(a_pinned_move_is_answered_by_its_last_configuration),
         cmocka_unit_test(last_node_leaves),
         cmocka_unit_test(cordon_keeps_who_is_there),

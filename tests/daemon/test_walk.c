@@ -53,7 +53,11 @@ static void disturb(struct world *world)
         world_wish(world, job, world_want, 2 + world_random(world, 3));
         break;
     case 5:
-        world_cordon(world, world->nodes[n].name, world_random(world, 2), world_random(world, 2));
+        if (world_random(world, 8))
+            world_cordon(world, world->nodes[n].name, world_random(world, 2),
+                         world_random(world, 2));
+        else
+            world_drain(world, world->nodes[n].name, world_random(world, 60000));
         break;
     case 6:
         world_wish(world, job, world_pause, world_random(world, 2));
@@ -144,8 +148,9 @@ static bool all_succeeded(struct world *world)
     return true;
 }
 
-static unsigned ended_failed, seen[4];
-static const char *const kinds[RB_COUNT(seen)] = {"restarted", "recovered", "parked", "moved"};
+static unsigned ended_failed, seen[5];
+static const char *const kinds[RB_COUNT(seen)] = {"restarted", "recovered", "parked", "moved",
+                                                  "preempted"};
 
 static void live(uint64_t seed)
 {
@@ -157,6 +162,7 @@ static void live(uint64_t seed)
     world_add_node(&world, "b", 2);
     world_add_node(&world, "c", 1);
     world_add_job(&world, jobs[0], 1, 5, 2, STEPS);
+    world.priority = (int32_t)world_random(&world, 2);
     world_add_job(&world, jobs[1], 2, 4, 2, STEPS);
     world.unready_one_in = 5 + (unsigned)world_random(&world, 30);
     for (int i = 0; i < MOVES; i++)

@@ -105,6 +105,8 @@ void world_add_job(struct world *world, const char *id, uint32_t min, uint32_t m
     failure.max_restarts = world->max_restarts;
     spec.devices = &devices;
     spec.failure = &failure;
+    spec.has_priority = 1;
+    spec.priority = world->priority;
     job.name = job.id = (char *)id;
     job.created = world->now + world->n_jobs;
     job.spec = &spec;
@@ -204,6 +206,19 @@ void world_cordon(struct world *world, const char *node, bool on, bool drain)
         rb_writes_put(&writes, RB_ANY_REVISION, &cordon.base, "cordons/%s", node);
     else
         rb_writes_delete(&writes, RB_ANY_REVISION, "cordons/%s", node);
+    world_commit(world, &writes);
+}
+
+void world_drain(struct world *world, const char *node, uint64_t within_ms)
+{
+    struct rb_writes writes = {0};
+    Rb__Cordon cordon = RB__CORDON__INIT;
+
+    cordon.since = world->now;
+    cordon.has_drain = cordon.drain = true;
+    cordon.has_deadline = true;
+    cordon.deadline = world->now + within_ms;
+    rb_writes_put(&writes, RB_ANY_REVISION, &cordon.base, "cordons/%s", node);
     world_commit(world, &writes);
 }
 

@@ -36,7 +36,8 @@ struct world {
     uint32_t highest[WORLD_JOBS + 1]; /* configuration numbers seen */
     size_t n_jobs;
     unsigned unready_one_in; /* 0: never */
-    uint32_t max_restarts;   /* of jobs that are added */
+    uint32_t max_restarts;   /* of jobs that are added, */
+    int32_t priority;        /* and this */
     uint64_t random;
 };
 
@@ -62,6 +63,7 @@ void world_pause(Rb__Wish *wish, uint64_t to);
 void world_cancel(Rb__Wish *wish, uint64_t to);
 void world_delete(Rb__Wish *wish, uint64_t to);
 void world_cordon(struct world *world, const char *node, bool on, bool drain);
+void world_drain(struct world *world, const char *node, uint64_t within_ms);
 void world_node_up(struct world *world, size_t node, bool up);
 void world_node_leaving(struct world *world, size_t node, bool leaving);
 void world_checkpoint(struct world *world, const char *id, int64_t step, const char *node);

@@ -2,6 +2,8 @@
 /* Workers that vote, flip, freeze and open; agents that spawn, tell, report and dismiss them. */
 #include "world.h"
 
+#include "daemon/members.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -252,12 +254,25 @@ static void forget(struct world *world, struct worker *w)
     *w = world->workers[--world->n_workers];
 }
 
+/* As in daemon/agent_rules.c. */
+static bool time_is_over(struct world *world, const struct rb_job_facts *job,
+                         const struct worker *w)
+{
+    const struct rb_facts *facts = rb_mirror_facts(world->mirror);
+    const struct rb_fact *active = rb_facts_configuration(job, job->state.state->active);
+
+    return w->active && active && !job->state.state->saver &&
+           world->now >= rb_node_deadline(facts, w->node) &&
+           rb_members_staying(facts, job, active->configuration) >=
+               job->job.job->spec->devices->min;
+}
+
 static void tend_worker(struct world *world, struct worker *w)
 {
     const struct rb_job_facts *job = world_job(world, w->job);
     const Rb__JobState *state = job ? job->state.state : NULL;
 
-    if (w->alive && !spoken_of(job, w))
+    if (w->alive && (!spoken_of(job, w) || time_is_over(world, job, w)))
         world_kill(world, w);
     else if (w->alive && state && state->saver && !strcmp(state->saver, w->name) && w->level >= 0) {
         w->has_saved = true;
