@@ -1,0 +1,73 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Several jobs on one node: by priority, then age; what a higher one takes is a planned shrink with the same bits."""
+import cluster
+import corpus
+from cluster import check, until
+
+
+def spec(c, steps, want, least=1, priority=0):
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
+        "train": {"steps": steps, "globalBatch": 12, "microBatch": 2},
+        "devices": {"min": least, "max": 4, "want": want},
+        "priority": priority,
+    }
+
+
+def devices(c, job):
+    status = c.status(job)
+    return len(status["devices"]) if status["phase"] == "Running" else 0
+
+
+def receipts_are_clean(c, job):
+    for item in c.json("get", "configurations", job)["items"]:
+        receipt = item.get("receipt")
+        if receipt:
+            check(not receipt["steps_lost"] and not receipt["samples_repeated"] and not receipt["samples_skipped"],
+                  f"{job}: {item}")
+
+
+def three_priorities():
+    with cluster.Cluster(devices=4) as c:
+        corpus.text(c.path("corpus.txt"), 40000)  # once: jobs that train have it in memory
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        steps = c.steps_for(12, lambda steps: spec(c, steps, 1))
+        c.submit("alone", spec(c, steps, 1))
+        alone = c.finish("alone")
+
+        c.submit("low", spec(c, steps, 4))
+        c.wait("low", "devices=4")
+        # An equal that comes later gets nothing, and is told who has what it waits for.
+        c.submit("equal", spec(c, steps, 1))
+        reason = until("a reason", lambda: c.status("equal")["reason"])
+        node = c.json("get", "nodes")["items"][0]["name"]
+        check(f"low has {node}:0, {node}:1, {node}:2, {node}:3" in reason, reason)
+        c.ctl("delete", "equal")
+        # A higher one takes what it wants, but for the other's min.
+        c.submit("middle", spec(c, steps, 2, priority=5))
+        c.wait("middle", "devices=2")
+        check(devices(c, "low") == 2, f"low has {devices(c, 'low')}")
+        # The highest takes from the lowest first, then from the middle one.
+        c.submit("high", spec(c, steps // 3, 2, least=2, priority=9))
+        c.wait("high", "devices=2")
+        check((devices(c, "low"), devices(c, "middle")) == (1, 1),
+              f"low has {devices(c, 'low')}, middle {devices(c, 'middle')}")
+        # Nobody may be pushed below its min: one more waits, and says for what.
+        c.submit("last", spec(c, steps, 1, priority=20))
+        until("high to give", lambda: "waits for 1 device" in (c.status("last")["reason"] or "") )
+        c.ctl("delete", "last")
+        # What was taken comes back, to the higher one first.
+        c.wait("high", "done")
+        until("middle to get its second device back", lambda: c.status("middle")["step"] == steps or devices(c, "middle") == 2)
+        c.wait("middle", "done")
+        until("low to get all back", lambda: c.status("low")["step"] == steps or devices(c, "low") == 4)
+        for job in ("low", "middle"):
+            kinds = [e["kind"] for e in c.json("events", job)["items"]]
+            check("preempted" in kinds and "restarted" not in kinds and "worker-died" not in kinds, f"{job}: {kinds}")
+            receipts_are_clean(c, job)
+            check(c.finish(job) == alone, f"{job} shared its devices and the bits differ")
+
+
+cluster.main(three_priorities)
