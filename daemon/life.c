@@ -18,8 +18,10 @@
 #include "daemon/daemon.h"
 #include "daemon/etcd.h"
 #include "daemon/methods.h"
+#include "daemon/notice.h"
 #include "daemon/presence.h"
 #include "daemon/private_etcd.h"
+#include "daemon/settings.h"
 #include "daemon/spawn.h"
 
 #include <errno.h>
@@ -32,10 +34,8 @@
 #include <unistd.h>
 
 enum {
-    START_MS = 10000,       /* for etcd's first answer */
-    LEAVE_SINGLE_MS = 4000, /* a single node stops within 5 s in all */
-    LEAVE_MS = 30000,       /* among others jobs move off first */
-    KILLED_MS = 400,        /* for the reports of workers that were killed */
+    START_MS = 10000, /* for etcd's first answer */
+    KILLED_MS = 400,  /* for the reports of workers that were killed */
     REVOKE_MS = 400,
     ETCD_STOP_MS = 1500,
     LOOK_MS = 10,
@@ -48,6 +48,7 @@ struct life {
     struct rb_private_etcd *private_etcd;
     struct rb_etcd *etcd;
     struct rb_presence *presence;
+    struct rb_notice *notice;
     uv_timer_t timer; /* of the stage */
     uv_signal_t signals[3];
     char *numeric_class;
@@ -79,6 +80,7 @@ static void free_parts(uv_timer_t *timer)
     rb_agent_free(life->daemon.agent);
     rb_blobs_close(life->daemon.blobs);
     rb_server_free(life->daemon.server);
+    rb_notice_free(life->notice);
     rb_presence_free(life->presence);
     rb_etcd_free(life->etcd);
     if (life->private_etcd)
@@ -133,8 +135,8 @@ static void leave(struct life *life)
         return;
     }
     rb_log(RB_LOG_INFO, "stopping: %zu workers are to leave", rb_agent_workers(life->daemon.agent));
-    rb_presence_leave(life->presence);
-    life->until = uv_now(&life->loop) + (life->settings->single_node ? LEAVE_SINGLE_MS : LEAVE_MS);
+    rb_presence_leave(life->presence, rb_settings_leave_ms(life->settings));
+    life->until = uv_now(&life->loop) + rb_settings_leave_ms(life->settings);
     uv_timer_start(&life->timer, look_whether_left, 0, LOOK_MS);
 }
 
@@ -264,6 +266,7 @@ static int make_parts(struct life *life, struct rb_why *why)
     life->presence = rb_presence_new(daemon, life->etcd, address);
     rb_presence_on_taken(life->presence, on_taken, life);
     rb_store_watch(daemon->store, on_facts, life);
+    life->notice = rb_notice_new(daemon);
     return RB_OK;
 }
 

@@ -34,6 +34,7 @@ struct rb_presence {
     int *cores;
     unsigned n_cores;
     uint64_t started, taken_since;
+    uint64_t leaving_since, deadline; /* unix ms */
     bool leaving, writing, announced;
     void (*taken)(void *context);
     void *taken_context;
@@ -60,6 +61,11 @@ static char *node_text(struct rb_presence *presence, ProtobufCMessage **ret_mess
     node.host = presence->host;
     node.has_leaving = true;
     node.leaving = presence->leaving;
+    if (presence->leaving) {
+        node.has_leaving_since = node.has_deadline = true;
+        node.leaving_since = presence->leaving_since;
+        node.deadline = presence->deadline;
+    }
     node.devices = RB_ARENA_NEW(&arena, Rb__Device *, settings->cpu_devices + 1);
     for (uint32_t i = 0; i < settings->cpu_devices; i++) {
         Rb__Device *device = RB_ARENA_NEW(&arena, Rb__Device, 1);
@@ -281,9 +287,11 @@ void rb_presence_on_taken(struct rb_presence *presence, void (*taken)(void *cont
     presence->taken_context = context;
 }
 
-void rb_presence_leave(struct rb_presence *presence)
+void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms)
 {
     presence->leaving = true;
+    presence->leaving_since = rb_clock_unix_ms();
+    presence->deadline = presence->leaving_since + within_ms;
     look(presence);
 }
 

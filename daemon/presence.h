@@ -22,8 +22,8 @@ struct rb_presence *rb_presence_new(struct rb_daemon *daemon, struct rb_etcd *et
 void rb_presence_on_taken(struct rb_presence *presence, void (*taken)(void *context),
                           void *context);
 
-/* Say that this node stops: jobs are to move off it. */
-void rb_presence_leave(struct rb_presence *presence);
+/* Say that this node stops, in so many ms at the latest: jobs are to move off it. */
+void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms);
 
 /* Give up the lease, and with it all keys under it. */
 void rb_presence_end(struct rb_presence *presence, uint64_t timeout_ms, void (*done)(void *context),

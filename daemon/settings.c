@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "proto/reflect.h"
+#include "proto/spec.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -27,10 +28,30 @@ const char rb_settings_usage[] =
     "  --listen ADDR:PORT   where other nodes reach this one (default with --etcd: 127.0.0.1:0, "
     "which\n"
     "                       serves nodes on one host); whoever reaches it may use this rubatod\n"
-    "  --config FILE        the same settings as YAML (stateDir: DIR)\n"
+    "  --leave-timeout T    how long SIGTERM waits for jobs to leave (default 30s; a single node: "
+    "4s)\n"
+    "  --notice-command CMD a program and its arguments, split at blanks, that exits with 0 when "
+    "this "
+    "node\n"
+    "                       will be taken away, and may say in how many seconds: it is drained\n"
+    "  --notice-every T     how often to ask it (default 5s)\n"
+    "  --config FILE        the same settings as YAML (stateDir: DIR, notice: {command: CMD})\n"
     "  --version, --help\n";
 
-enum word { CONFIG = 1, SINGLE_NODE, STATE_DIR, CPU_DEVICES, NODE, ETCD, LISTEN, HELP, VERSION };
+enum word {
+    CONFIG = 1,
+    SINGLE_NODE,
+    STATE_DIR,
+    CPU_DEVICES,
+    NODE,
+    ETCD,
+    LISTEN,
+    LEAVE_TIMEOUT,
+    NOTICE_COMMAND,
+    NOTICE_EVERY,
+    HELP,
+    VERSION,
+};
 
 static const struct option options[] = {
     {"config", required_argument, NULL, CONFIG},
@@ -40,6 +61,9 @@ static const struct option options[] = {
     {"node", required_argument, NULL, NODE},
     {"etcd", required_argument, NULL, ETCD},
     {"listen", required_argument, NULL, LISTEN},
+    {"leave-timeout", required_argument, NULL, LEAVE_TIMEOUT},
+    {"notice-command", required_argument, NULL, NOTICE_COMMAND},
+    {"notice-every", required_argument, NULL, NOTICE_EVERY},
     {"help", no_argument, NULL, HELP},
     {"version", no_argument, NULL, VERSION},
     {0},
@@ -49,6 +73,16 @@ static void set_string(char **field, const char *text)
 {
     free(*field);
     *field = rb_string(text);
+}
+
+static Rb__NoticeSettings *notice_of(Rb__DaemonSettings *value)
+{
+    if (!value->notice) {
+        value->notice = rb_alloc(sizeof(*value->notice));
+        rb__notice_settings__init(value->notice);
+        value->notice->every = rb_string(value->notice->every); /* ours to free */
+    }
+    return value->notice;
 }
 
 static void clear_etcd(Rb__DaemonSettings *value)
@@ -109,6 +143,15 @@ static int set(Rb__DaemonSettings *value, int option, const char *text, bool *et
     case LISTEN:
         set_string(&value->listen, text);
         return RB_OK;
+    case LEAVE_TIMEOUT:
+        set_string(&value->leave_timeout, text);
+        return RB_OK;
+    case NOTICE_COMMAND:
+        set_string(&notice_of(value)->command, text);
+        return RB_OK;
+    case NOTICE_EVERY:
+        set_string(&notice_of(value)->every, text);
+        return RB_OK;
     }
     return RB_OK;
 }
@@ -166,6 +209,27 @@ static int check_name(const char *name, struct rb_why *why)
     return RB_OK;
 }
 
+static int check_duration(const char *text, const char *name, int64_t least, struct rb_why *why)
+{
+    int64_t ms;
+    if (rb_spec_duration_ms(text, &ms) || ms < least)
+        return rb_why_set(why, RB_EINVAL, "%s '%.40s': seconds, or 90s 5m 2h, at least %g s", name,
+                          text, (double)least / 1e3);
+    return RB_OK;
+}
+
+static int check_notice(const Rb__NoticeSettings *notice, struct rb_why *why)
+{
+    if (!notice)
+        return RB_OK;
+    if (!notice->command || notice->command[0] != '/')
+        return rb_why_set(why, RB_EINVAL,
+                          "notice.command '%.80s': the absolute path of a program, and its "
+                          "arguments behind blanks; there is no shell",
+                          notice->command ? notice->command : "");
+    return check_duration(notice->every, "notice.every", 100, why);
+}
+
 static int complete(Rb__DaemonSettings *value, unsigned cores, struct rb_why *why)
 {
     if (!value->state_dir || !*value->state_dir)
@@ -203,7 +267,19 @@ static int complete(Rb__DaemonSettings *value, unsigned cores, struct rb_why *wh
     }
     if (value->cpu_devices > DEVICES_MOST)
         return rb_why_set(why, RB_EINVAL, "cpuDevices: at most %d", DEVICES_MOST);
-    return check_name(value->node, why);
+    int err = check_notice(value->notice, why);
+    if (!err && value->leave_timeout)
+        err = check_duration(value->leave_timeout, "--leave-timeout", 0, why);
+    return err ? err : check_name(value->node, why);
+}
+
+uint64_t rb_settings_leave_ms(const Rb__DaemonSettings *settings)
+{
+    enum { SINGLE_MS = 4000, MS = 30000 }; /* a single node stops within 5 s in all */
+    int64_t ms = settings->single_node ? SINGLE_MS : MS;
+    if (settings->leave_timeout)
+        rb_spec_duration_ms(settings->leave_timeout, &ms);
+    return (uint64_t)ms;
 }
 
 int rb_settings_read(int argc, char *const *argv, unsigned cores, struct rb_settings *ret,

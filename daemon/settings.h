@@ -21,6 +21,9 @@ extern const char rb_settings_usage[];
  * node's name, cpu_devices = `cores`.  Any error is one of usage. */
 int rb_settings_read(int argc, char *const *argv, unsigned cores, struct rb_settings *ret,
                      struct rb_why *why);
+/* How long to wait for jobs to leave when told to stop. */
+uint64_t rb_settings_leave_ms(const Rb__DaemonSettings *settings);
+
 void rb_settings_done(struct rb_settings *settings);
 
 #endif

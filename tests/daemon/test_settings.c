@@ -77,6 +77,9 @@ static void refusals(void **state)
         {{"--state-dir", "/x", "--single-node", "--node", "a/b"}, "a/b"},
         {{"--state-dir", "/x", "--single-node", "--node", "leader"}, "leader"},
         {{"--config", "/nowhere/at/all.yaml"}, "/nowhere/at/all.yaml"},
+        {{"--state-dir", "/x", "--single-node", "--leave-timeout", "soon"}, "soon"},
+        {{"--state-dir", "/x", "--single-node", "--notice-command", "curl x"}, "absolute"},
+        {{"--state-dir", "/x", "--single-node", "--notice-every", "1s"}, "absolute"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -130,6 +133,48 @@ static void file_and_command_line(void **state)
     rb_file_remove(folder, &why);
 }
 
+static void leaving_and_notices(void **state)
+{
+    struct rb_settings settings;
+    struct rb_why why = {0};
+    (void)state;
+    assert_int_equal(read_words(&settings, &why, "--state-dir", "/s", "--single-node", NULL),
+                     RB_OK);
+    assert_null(settings.value->notice);
+    assert_int_equal(rb_settings_leave_ms(settings.value), 4000);
+    rb_settings_done(&settings);
+    assert_int_equal(read_words(&settings, &why, "--state-dir", "/s", "--etcd", "http://a",
+                                "--leave-timeout", "2m", "--notice-command", "/bin/x -y", NULL),
+                     RB_OK);
+    assert_int_equal(rb_settings_leave_ms(settings.value), 120000);
+    assert_string_equal(settings.value->notice->command, "/bin/x -y");
+    assert_string_equal(settings.value->notice->every, "5s");
+    rb_settings_done(&settings);
+    char folder[] = "/tmp/rubato-settings.XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    char *path = rb_format("%s/rubatod.yaml", folder);
+    static const char text[] = "stateDir: /s\nsingleNode: true\nleaveTimeout: 10s\n"
+                               "notice: {command: /bin/x, every: 500ms}\n";
+    assert_int_equal(rb_file_write(path, text, strlen(text), &why), RB_OK);
+    assert_int_equal(
+        read_words(&settings, &why, "--config", path, "--notice-command", "/bin/y", NULL), RB_OK);
+    assert_string_equal(settings.value->notice->command, "/bin/y");
+    assert_string_equal(settings.value->notice->every, "500ms");
+    assert_int_equal(rb_settings_leave_ms(settings.value), 10000);
+    rb_settings_done(&settings);
+    static const char wrong[] = "stateDir: /s\nsingleNode: true\nnotice: {command: /x, every: 1}\n";
+    static const char fast[] =
+        "stateDir: /s\nsingleNode: true\nnotice: {command: /x, every: 1ms}\n";
+    assert_int_equal(rb_file_write(path, wrong, strlen(wrong), &why), RB_OK);
+    assert_int_equal(read_words(&settings, &why, "--config", path, NULL), RB_OK);
+    rb_settings_done(&settings);
+    assert_int_equal(rb_file_write(path, fast, strlen(fast), &why), RB_OK);
+    assert_int_equal(read_words(&settings, &why, "--config", path, NULL), RB_EINVAL);
+    assert_non_null(strstr(why.text, "notice.every"));
+    free(path);
+    rb_file_remove(folder, &why);
+}
+
 static void questions(void **state)
 {
     struct rb_settings settings;
@@ -149,6 +194,7 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(long_state_dir),
         cmocka_unit_test(file_and_command_line),
+        cmocka_unit_test(leaving_and_notices),
         cmocka_unit_test(questions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
