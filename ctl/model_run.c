@@ -3,13 +3,11 @@
  * interpreter; the first output comes out as a .npy file. */
 #include "base/arena.h"
 #include "base/file.h"
+#include "ctl/forward.h"
 #include "ctl/npy.h"
 #include "ctl/verbs.h"
 #include "data/source.h"
 #include "graph/onnx.h"
-#include "plan/compile.h"
-#include "proto/safetensors.h"
-#include "worker/program.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,69 +26,12 @@ struct forward {
     char name[128];             /* the output's */
 };
 
-/* A program for one batch size, and its memory. */
-struct runner {
-    struct rb_compiled compiled;
-    struct rb_program_memory memory;
-    struct rb_program *program;
-};
-
-static int load_weights(const struct rb_compiled *compiled, struct rb_program_memory *memory,
-                        struct rb_why *why)
-{
-    RB_CLEANUP(rb_freep) struct rb_safetensor *tensors = NULL;
-    const Rb__Model *model = compiled->model;
-    int n = 0, err;
-
-    err = rb_safetensors_read(compiled->weights.data, compiled->weights.size, &tensors, &n, why);
-    for (size_t v = 0; !err && v < model->n_variables; v++) {
-        const Rb__Variable *variable = model->variables[v];
-        bool fixed = variable->role == RB__VARIABLE__ROLE__FIXED;
-        size_t size = (size_t)variable->elements * rb_dtype_size((enum rb_dtype)variable->dtype);
-        int i = 0;
-
-        while (i < n && strcmp(tensors[i].name, variable->name) != 0)
-            i++;
-        if (i == n)
-            return rb_why_set(why, RB_EINTERNAL, "weights of %s are missing", variable->name);
-        memcpy(fixed ? (char *)memory->fixed + variable->offset
-                     : (char *)(memory->state + variable->offset),
-               tensors[i].data, size);
-    }
-    return err;
-}
-
-static void runner_done(struct rb_device *device, struct runner *runner)
-{
-    if (runner->program)
-        rb_program_free(runner->program);
-    rb_device_free(device, runner->memory.state);
-    rb_device_free(device, runner->memory.fixed);
-    rb_device_free(device, runner->memory.arena);
-    rb_compiled_done(&runner->compiled);
-}
-
-static int runner_open(const struct forward *forward, int64_t batch, struct runner *runner,
+static int runner_open(const struct forward *forward, int64_t batch, struct rb_forward *runner,
                        struct rb_why *why)
 {
-    const Rb__Model *model;
     int err = rb_compile_forward(forward->path, batch, &runner->compiled, why);
 
-    if (err)
-        return err;
-    model = runner->compiled.model;
-    runner->memory.state =
-        rb_device_alloc(forward->device, (size_t)model->state_elements * sizeof(float) + 64);
-    runner->memory.fixed = rb_device_alloc(forward->device, (size_t)model->fixed_bytes + 64);
-    runner->memory.arena =
-        rb_device_alloc(forward->device, (size_t)model->programs[0]->arena_bytes + 64);
-    runner->memory.constants = model->constants.data;
-    if (!runner->memory.state || !runner->memory.fixed || !runner->memory.arena)
-        return rb_why_set(why, RB_ENOMEM, "no memory for a batch of %" PRId64, batch);
-    err = load_weights(&runner->compiled, &runner->memory, why);
-    return err ? err
-               : rb_program_prepare(forward->device, model, model->programs[0], &runner->memory,
-                                    &runner->program, why);
+    return err ? err : rb_forward_open(forward->device, runner, why);
 }
 
 static const Rb__Tensor *input_tensor(const Rb__Program *program)
@@ -133,7 +74,7 @@ static int take_type(struct forward *forward, const Rb__Tensor *output, struct r
     return 0;
 }
 
-static int run_batch(struct forward *forward, struct runner *runner, int64_t first,
+static int run_batch(struct forward *forward, struct rb_forward *runner, int64_t first,
                      struct rb_why *why)
 {
     const Rb__Program *program = runner->compiled.model->programs[0];
@@ -143,7 +84,7 @@ static int run_batch(struct forward *forward, struct runner *runner, int64_t fir
     struct rb_key key = {0};
     int err = check_input(forward, program, input, why);
 
-    if (!err && program->output < 0)
+    if (!err && !program->n_outputs)
         err = rb_why_set(why, RB_EUNSUPPORTED, "the model has no output");
     if (err)
         return err;
@@ -153,10 +94,10 @@ static int run_batch(struct forward *forward, struct runner *runner, int64_t fir
     err = rb_program_run(runner->program, &key, NULL, NULL, NULL);
     if (err)
         return rb_why_set(why, err, "the run failed");
-    output = program->tensors[program->output];
+    output = program->tensors[program->outputs[0]];
     err = take_type(forward, output, why);
     if (!err)
-        rb_buffer_add(&forward->out, rb_program_tensor(runner->program, program->output),
+        rb_buffer_add(&forward->out, rb_program_tensor(runner->program, program->outputs[0]),
                       (size_t)rb_tensor_elements(&forward->type) *
                           rb_dtype_size(forward->type.dtype));
     return err;
@@ -166,12 +107,12 @@ static int run_batch(struct forward *forward, struct runner *runner, int64_t fir
 static int run_batches(struct forward *forward, int64_t first, int64_t count, int64_t batch,
                        struct rb_why *why)
 {
-    struct runner runner = {0};
+    struct rb_forward runner = {0};
     int err = runner_open(forward, batch, &runner, why);
 
     for (int64_t at = 0; !err && at < count; at += batch)
         err = run_batch(forward, &runner, first + at, why);
-    runner_done(forward->device, &runner);
+    rb_forward_done(forward->device, &runner);
     return err;
 }
 

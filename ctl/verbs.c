@@ -12,6 +12,8 @@ const struct rb_verb rb_verbs[] = {
      rb_model_check},
     {"model run", "FILE --input FILE.npy [--out DIR]", "run a model forward on a .npy file",
      "input= out=", 1, 1, true, rb_model_run},
+    {"model test", "DIR...", "run folders of ONNX backend tests", "", 1, RB_ARGUMENTS_MAX, true,
+     rb_model_test},
     {"submit", "-f FILE [--set KEY=VALUE]... [--wait [--timeout T]]", "hand in a job",
      "f|file= set= wait timeout=", 0, 0, false, rb_submit},
     {"get", "jobs|nodes|devices|configurations|checkpoints|events [JOB]", "list what there is", "",

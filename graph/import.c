@@ -50,6 +50,25 @@ static int check_batch(struct rb_import *import, const struct rb_tensor_type *ty
     return 0;
 }
 
+/* Contents come along, to be looked at by rb_import_ask. */
+static int add_given(struct rb_import *import, int i)
+{
+    const struct rb_onnx_sample *given = &import->options->given[i];
+    const Onnx__ValueInfoProto *input = import->model->inputs[i];
+    bool real = given->type.dtype == RB_F32 || given->type.dtype == RB_F64 ||
+                given->type.dtype == RB_F16 || given->type.dtype == RB_BF16;
+    struct rb_value *value =
+        rb_graph_value(import->graph, RB_VALUE_INPUT, input->name, &given->type, given->data);
+
+    if (!real && import->options->know_integers)
+        value->role = RB_VALUE_CONST;
+    if (i == 0)
+        import->graph->features = value;
+    if (!rb_names_add(&import->values, input->name, value))
+        return RB_IMPORT_BAD(import, "there are two by that name");
+    return 0;
+}
+
 static int add_input(struct rb_import *import, const Onnx__ValueInfoProto *input, bool features)
 {
     struct rb_tensor_type type;
@@ -77,10 +96,12 @@ static int add_inputs(struct rb_import *import)
 {
     char room[80];
 
-    if (!import->model->n_inputs)
+    if (!import->model->n_inputs && !import->options->given)
         return RB_IMPORT_BAD(import, "the model has no input");
+    import->graph->batch = 1;
     for (int i = 0; i < import->model->n_inputs; i++) {
-        int err = add_input(import, import->model->inputs[i], i == 0);
+        int err = import->options->given ? add_given(import, i)
+                                         : add_input(import, import->model->inputs[i], i == 0);
 
         if (err)
             return rb_why_add(import->why, err, "input '%s'",

@@ -53,6 +53,9 @@ int rb_import_need(struct rb_import *import, int i, struct rb_value **ret);
 bool rb_import_wants(const struct rb_import *import, int output); /* it has a name */
 int rb_import_bind(struct rb_import *import, int output, struct rb_value *value);
 
+/* Is it known now?  The contents of a given input become so by being asked for. */
+bool rb_import_ask(struct rb_value *value);
+
 /* An input that must be known now, as int64s (from int64 or int32).  NULL and 0 where absent. */
 int rb_import_known_ints(struct rb_import *import, int i, const char *what, const int64_t **values,
                          int *n);

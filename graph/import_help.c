@@ -125,6 +125,13 @@ int rb_import_bind(struct rb_import *import, int output, struct rb_value *value)
     return 0;
 }
 
+bool rb_import_ask(struct rb_value *value)
+{
+    if (value->role == RB_VALUE_INPUT && value->data)
+        value->role = RB_VALUE_CONST;
+    return rb_fold_known(value);
+}
+
 int rb_import_known_ints(struct rb_import *import, int i, const char *what, const int64_t **values,
                          int *n)
 {
@@ -138,7 +145,7 @@ int rb_import_known_ints(struct rb_import *import, int i, const char *what, cons
     if (value->type.dtype != RB_I64 && value->type.dtype != RB_I32)
         return RB_IMPORT_BAD(import, "input %d (%s) is %s, not int64", i, what,
                              rb_dtype_text(value->type.dtype));
-    if (!rb_fold_known(value))
+    if (!rb_import_ask(value))
         return RB_IMPORT_NO(import,
                             "input %d (%s) is computed from the data; it must be known when the "
                             "model is imported",
@@ -162,6 +169,7 @@ int rb_import_known_float(struct rb_import *import, int i, const char *what, flo
         return 0;
     if (rb_tensor_elements(&in->type) != 1)
         return RB_IMPORT_BAD(import, "input %d (%s) is not one number", i, what);
+    rb_import_ask(in);
     if (in->role == RB_VALUE_TEMP || in->role == RB_VALUE_INPUT || !in->data)
         return RB_IMPORT_NO(import, "input %d (%s) must be known when the model is imported", i,
                             what);

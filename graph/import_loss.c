@@ -41,7 +41,8 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
     if (type->dim[1] > MOST_CLASSES)
         return RB_IMPORT_NO(import, "%" PRId64 " classes; the most is %d", type->dim[1],
                             MOST_CLASSES);
-    if (loss->labels->role == RB_VALUE_INPUT && loss->labels != graph->features && !graph->targets)
+    if (loss->labels->role == RB_VALUE_INPUT && loss->labels != graph->features &&
+        !graph->targets && !import->options->given)
         graph->targets = loss->labels;
     return rb_import_cast(import, loss->labels, RB_I64, &loss->labels);
 }

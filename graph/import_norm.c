@@ -197,8 +197,10 @@ static int dropout_ratio(struct rb_import *import, float *ratio)
     int err = import->opset >= 12 ? rb_import_known_float(import, 1, "ratio", ratio)
                                   : rb_import_float(import, "ratio", ratio);
 
-    if (!err && mode && !rb_fold_known(mode))
+    if (!err && mode && !rb_import_ask(mode))
         err = RB_IMPORT_NO(import, "training_mode must be known when the model is imported");
+    if (!err && import->options->given && mode && rb_fold_integer(mode, 0) && *ratio > 0)
+        err = RB_IMPORT_NO(import, "what it drops is drawn anew, and no file can say what that is");
     if (!err && (!(*ratio >= 0) || *ratio >= 1))
         err = RB_IMPORT_BAD(import, "ratio %g is not within [0, 1)", (double)*ratio);
     if (!err && mode && rb_tensor_elements(&mode->type) == 1 && !rb_fold_integer(mode, 0))

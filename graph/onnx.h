@@ -29,6 +29,20 @@ struct rb_onnx_info {
 };
 int rb_onnx_info(const struct rb_onnx *model, struct rb_onnx_info *ret_info, struct rb_why *why);
 
+/* A tensor that came in a file of its own, as the ONNX backend tests keep their data. */
+struct rb_onnx_sample {
+    struct rb_tensor_type type;
+    const void *data;
+};
+
+/* Read a serialised TensorProto; the contents are `arena`'s. */
+int rb_onnx_sample_read(const char *path, struct rb_arena *arena, struct rb_onnx_sample *ret_sample,
+                        struct rb_why *why);
+
+/* Inputs that no initializer stands for. */
+int rb_onnx_inputs(const struct rb_onnx *model);
+const char *rb_onnx_input_name(const struct rb_onnx *model, int i);
+
 struct rb_import_options {
     int64_t batch;             /* bound to the symbolic first axis; 0: the model says it itself */
     int64_t seq_len;           /* > 0: bound to a symbolic second axis of the input */
@@ -37,6 +51,11 @@ struct rb_import_options {
     int n_freeze;
     const char *const *buffers; /* globs over weight names: never trained */
     int n_buffers;
+    /* One for each input (NULL: none): types as given, whatever the model declares.  Contents that
+     * import cannot do without (a shape, axes) are taken from here and become part of the graph;
+     * with `know_integers` those of all inputs that are no floats. */
+    const struct rb_onnx_sample *given;
+    bool know_integers;
 };
 
 /* Import, infer shapes and fold constants (graph/fold.c).  The message names the first node that

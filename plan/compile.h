@@ -34,6 +34,12 @@ void rb_compiled_done(struct rb_compiled *compiled);
 int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
                        struct rb_why *why);
 
+/* The same for a model that is open, imported as `options` say. */
+struct rb_onnx;
+struct rb_import_options;
+int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options *options,
+                      struct rb_compiled *ret_compiled, struct rb_why *why);
+
 /* Can the model be trained?  Imports it for training and differentiates it under a loss that fits
  * its output.  The message names the first node that stands in the way, and why. */
 int rb_compile_trainable(const char *onnx_path, struct rb_why *why);

@@ -30,17 +30,6 @@ static int choose_batch(const struct rb_onnx *onnx, int64_t asked, int64_t *ret_
     return 0;
 }
 
-static int import(const char *path, int64_t asked, bool train, struct rb_onnx **ret_onnx,
-                  struct rb_graph **ret_graph, struct rb_why *why)
-{
-    struct rb_import_options options = {.train = train};
-    int err = rb_onnx_open(path, 0, ret_onnx, why);
-
-    if (!err)
-        err = choose_batch(*ret_onnx, asked, &options.batch, why);
-    return err ? err : rb_onnx_import(*ret_onnx, &options, ret_graph, why);
-}
-
 static int lower(const struct rb_graph *graph, struct rb_compiled *compiled, struct rb_why *why)
 {
     char name[48];
@@ -56,13 +45,12 @@ static int lower(const struct rb_graph *graph, struct rb_compiled *compiled, str
     return err ? err : rb_initial_weights(graph, compiled->model, NULL, &compiled->weights, why);
 }
 
-int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
-                       struct rb_why *why)
+int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options *options,
+                      struct rb_compiled *ret_compiled, struct rb_why *why)
 {
     struct rb_compiled compiled = {0};
-    struct rb_onnx *onnx = NULL;
     struct rb_graph *graph = NULL;
-    int err = import(onnx_path, batch, false, &onnx, &graph, why);
+    int err = rb_onnx_import(onnx, options, &graph, why);
 
     if (!err && graph->n_outputs < 1)
         err = rb_why_set(why, RB_EINVAL, "the model has no output");
@@ -70,13 +58,27 @@ int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled 
         err = rb_fuse(graph, why);
     if (!err)
         err = lower(graph, &compiled, why);
-    if (err) {
+    if (err)
         rb_compiled_done(&compiled);
-    } else {
-        rb_summary_write(onnx_path, &compiled);
+    else
         *ret_compiled = compiled;
-    }
     rb_graph_free(graph);
+    return err;
+}
+
+int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
+                       struct rb_why *why)
+{
+    struct rb_import_options options = {0};
+    struct rb_onnx *onnx = NULL;
+    int err = rb_onnx_open(onnx_path, 0, &onnx, why);
+
+    if (!err)
+        err = choose_batch(onnx, batch, &options.batch, why);
+    if (!err)
+        err = rb_compile_opened(onnx, &options, ret_compiled, why);
+    if (!err)
+        rb_summary_write(onnx_path, ret_compiled);
     rb_onnx_close(onnx);
     return err;
 }
@@ -106,10 +108,15 @@ static int attach_any_loss(struct rb_graph *graph, struct rb_why *why)
 
 int rb_compile_trainable(const char *onnx_path, struct rb_why *why)
 {
+    struct rb_import_options options = {.train = true};
     struct rb_onnx *onnx = NULL;
     struct rb_graph *graph = NULL;
-    int err = import(onnx_path, 0, true, &onnx, &graph, why);
+    int err = rb_onnx_open(onnx_path, 0, &onnx, why);
 
+    if (!err)
+        err = choose_batch(onnx, 0, &options.batch, why);
+    if (!err)
+        err = rb_onnx_import(onnx, &options, &graph, why);
     if (!err)
         err = attach_any_loss(graph, why);
     if (!err)

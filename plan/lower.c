@@ -227,8 +227,9 @@ static void add_results(struct lower *lower)
     program->loss = use(lower, graph->loss, end);
     program->count = use(lower, graph->count, end);
     program->correct = use(lower, graph->correct, end);
-    program->has_output = 1;
-    program->output = graph->train || !graph->n_outputs ? -1 : use(lower, graph->outputs[0], end);
+    program->outputs = rb_alloc(sizeof(*program->outputs) * (size_t)graph->n_outputs);
+    for (int i = 0; !graph->train && i < graph->n_outputs; i++)
+        program->outputs[program->n_outputs++] = use(lower, graph->outputs[i], end);
 }
 
 static void place_tensors(struct lower *lower)

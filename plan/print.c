@@ -122,7 +122,7 @@ static struct lives find_lives(const Rb__Program *program)
 {
     struct lives lives = {rb_alloc(sizeof(int) * (program->n_tensors + 1)),
                           rb_alloc(sizeof(int) * (program->n_tensors + 1))};
-    const int32_t results[] = {program->loss, program->count, program->correct, program->output};
+    const int32_t results[] = {program->loss, program->count, program->correct};
     int end = (int)program->n_instructions;
 
     for (size_t i = 0; i < program->n_tensors; i++)
@@ -139,6 +139,8 @@ static struct lives find_lives(const Rb__Program *program)
             read_by(program, &lives, program->instructions[i]->inputs[j], i);
     for (size_t i = 0; i < RB_COUNT(results); i++)
         read_by(program, &lives, results[i], end);
+    for (size_t i = 0; i < program->n_outputs; i++)
+        read_by(program, &lives, program->outputs[i], end);
     return lives;
 }
 
@@ -204,8 +206,7 @@ void rb_program_print(const Rb__Model *model, const Rb__Program *program, struct
         int32_t tensor;
     } results[] = {{"loss", program->loss},
                    {"count", program->count},
-                   {"correct", program->correct},
-                   {"output", program->output}};
+                   {"correct", program->correct}};
 
     rb_buffer_format(out, "program '%s'%s, %" PRIu32 " samples, arena %" PRIu64 " bytes\n",
                      program->name, program->train ? " (trains)" : "", program->batch,
@@ -226,6 +227,11 @@ void rb_program_print(const Rb__Model *model, const Rb__Program *program, struct
             print_use(model, program, results[i].tensor, out);
             rb_buffer_text(out, "\n");
         }
+    for (size_t i = 0; i < program->n_outputs; i++) {
+        rb_buffer_text(out, "output ");
+        print_use(model, program, program->outputs[i], out);
+        rb_buffer_text(out, "\n");
+    }
     free(lives.made);
     free(lives.last);
 }

@@ -326,8 +326,9 @@ static int check_results(const struct build *b)
 
     err = err ? err : check_scalar(b, b->from->count, RB_I64, "count");
     err = err ? err : check_scalar(b, b->from->correct, RB_I64, "number of correct ones");
-    if (!err && (b->from->output < -1 || b->from->output >= b->program->n_tensors))
-        err = rb_why_set(b->why, RB_EINVAL, "the output is no tensor of the program");
+    for (size_t i = 0; !err && i < b->from->n_outputs; i++)
+        if (b->from->outputs[i] < 0 || b->from->outputs[i] >= b->program->n_tensors)
+            err = rb_why_set(b->why, RB_EINVAL, "an output is no tensor of the program");
     return err ? err : check_contributions(b);
 }
 

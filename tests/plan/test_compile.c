@@ -459,7 +459,7 @@ static void alone(void **state)
         fail_msg("%s", why.text);
     assert_int_equal(compiled.model->n_programs, 1);
     assert_int_equal(compiled.model->programs[0]->loss, -1);
-    assert_true(compiled.model->programs[0]->output >= 0);
+    assert_true(compiled.model->programs[0]->n_outputs == 1);
     assert_int_equal(compiled.model->programs[0]->batch, 2);
     assert_true(compiled.parameters > 0);
     rb_compiled_done(&compiled);

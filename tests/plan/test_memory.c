@@ -150,7 +150,8 @@ static void run_on_stamps(const Rb__Program *program)
     read_stamp(&stamps, program->loss);
     read_stamp(&stamps, program->count);
     read_stamp(&stamps, program->correct);
-    read_stamp(&stamps, program->output);
+    for (size_t i = 0; i < program->n_outputs; i++)
+        read_stamp(&stamps, program->outputs[i]);
     free(stamps.granule);
     free(stamps.written);
 }

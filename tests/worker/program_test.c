@@ -355,7 +355,10 @@ static void count_of_no_tensor(struct model *m)
 }
 static void output_of_no_tensor(struct model *m)
 {
-    m->program.output = TENSORS;
+    static int32_t beyond[] = {TENSORS};
+
+    m->program.outputs = beyond;
+    m->program.n_outputs = 1;
 }
 static void contribution_of_no_variable(struct model *m)
 {
