@@ -13,7 +13,8 @@
 bool rb_model_case_is(const char *folder);
 
 /* Run the model on every data set.  0: all outputs are as they should be (types and shapes exactly,
- * numbers within 1e-7 + 0.001 of the expected one).  RB_EUNSUPPORTED: the model, or what the data
+ * numbers within 1e-7 + 0.001 of the expected one, bfloat16 within one unit in the last
+ * place).  RB_EUNSUPPORTED: the model, or what the data
  * are kept in, is not supported.  Everything else is a failure. */
 int rb_model_case_run(const char *folder, struct rb_why *why);
 

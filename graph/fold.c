@@ -3,8 +3,6 @@
 
 #include "graph/shapes.h"
 
-#include <string.h>
-
 enum {
     MOST_BYTES = 16 << 20, /* of one folded node: a larger one is left to the kernels */
     MOST_MEMORY = 1 << 30, /* of the graph: a hostile file folds no more after that */
@@ -14,15 +12,6 @@ bool rb_fold_known(const struct rb_value *value)
 {
     return value->data &&
            (value->role == RB_VALUE_CONST || (value->role == RB_VALUE_BUFFER && !value->statistic));
-}
-
-static float bf16_to_float(uint16_t half)
-{
-    uint32_t bits = (uint32_t)half << 16;
-    float x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
 }
 
 double rb_fold_real(const struct rb_value *value, int64_t i)
@@ -35,7 +24,7 @@ double rb_fold_real(const struct rb_value *value, int64_t i)
     case RB_F16:
         return (double)rb_dtype_half(((const uint16_t *)value->data)[i]);
     case RB_BF16:
-        return (double)bf16_to_float(((const uint16_t *)value->data)[i]);
+        return (double)rb_dtype_bfloat(((const uint16_t *)value->data)[i]);
     default:
         return (double)rb_fold_integer(value, i);
     }
@@ -55,8 +44,12 @@ int64_t rb_fold_integer(const struct rb_value *value, int64_t i)
     switch (value->type.dtype) {
     case RB_I64:
         return ((const int64_t *)value->data)[i];
+    case RB_U64:
+        return (int64_t)((const uint64_t *)value->data)[i];
     case RB_I32:
         return ((const int32_t *)value->data)[i];
+    case RB_U32:
+        return ((const uint32_t *)value->data)[i];
     case RB_I16:
         return ((const int16_t *)value->data)[i];
     case RB_U16:

@@ -17,10 +17,12 @@ static bool store_integer(const struct rb_tensor_type *type, void *data, int64_t
 {
     switch (type->dtype) {
     case RB_I64:
+    case RB_U64:
         ((int64_t *)data)[i] = x;
         return true;
     case RB_I32:
-        ((int32_t *)data)[i] = (int32_t)x;
+    case RB_U32:
+        ((uint32_t *)data)[i] = (uint32_t)x;
         return true;
     case RB_I16:
     case RB_U16:
@@ -42,8 +44,9 @@ static bool is_real(enum rb_dtype dtype)
 
 static bool is_integer(enum rb_dtype dtype)
 {
-    return dtype == RB_I64 || dtype == RB_I32 || dtype == RB_I16 || dtype == RB_U16 ||
-           dtype == RB_I8 || dtype == RB_U8 || dtype == RB_BOOL;
+    return dtype == RB_I64 || dtype == RB_I32 || dtype == RB_U64 || dtype == RB_U32 ||
+           dtype == RB_I16 || dtype == RB_U16 || dtype == RB_I8 || dtype == RB_U8 ||
+           dtype == RB_BOOL;
 }
 
 static bool real_unary(enum rb_op op, double x, double *ret)
@@ -69,6 +72,48 @@ static bool real_unary(enum rb_op op, double x, double *ret)
         return true;
     case RB_OP_RECIPROCAL:
         *ret = 1 / x;
+        return true;
+    case RB_OP_SIN:
+        *ret = sin(x);
+        return true;
+    case RB_OP_COS:
+        *ret = cos(x);
+        return true;
+    case RB_OP_TAN:
+        *ret = tan(x);
+        return true;
+    case RB_OP_ASIN:
+        *ret = asin(x);
+        return true;
+    case RB_OP_ACOS:
+        *ret = acos(x);
+        return true;
+    case RB_OP_ATAN:
+        *ret = atan(x);
+        return true;
+    case RB_OP_SINH:
+        *ret = sinh(x);
+        return true;
+    case RB_OP_COSH:
+        *ret = cosh(x);
+        return true;
+    case RB_OP_ASINH:
+        *ret = asinh(x);
+        return true;
+    case RB_OP_ACOSH:
+        *ret = acosh(x);
+        return true;
+    case RB_OP_ATANH:
+        *ret = atanh(x);
+        return true;
+    case RB_OP_FLOOR:
+        *ret = floor(x);
+        return true;
+    case RB_OP_CEIL:
+        *ret = ceil(x);
+        return true;
+    case RB_OP_ROUND:
+        *ret = rint(x);
         return true;
     case RB_OP_TANH:
         *ret = tanh(x);
@@ -101,6 +146,12 @@ static bool real_binary(enum rb_op op, double a, double b, double *ret)
         return true;
     case RB_OP_DIV:
         *ret = a / b;
+        return true;
+    case RB_OP_MAX:
+        *ret = a > b || a != a ? a : b;
+        return true;
+    case RB_OP_MIN:
+        *ret = a < b || a != a ? a : b;
         return true;
     case RB_OP_POW:
         *ret = pow(a, b);
@@ -141,6 +192,12 @@ static int integer_binary(enum rb_op op, int64_t a, int64_t b, int64_t *ret, str
         if (b == 0)
             return rb_why_set(why, RB_EINVAL, "division of an integer by zero");
         *ret = b == -1 ? (int64_t)(0 - ua) : a / b;
+        return 1;
+    case RB_OP_MAX:
+        *ret = a > b ? a : b;
+        return 1;
+    case RB_OP_MIN:
+        *ret = a < b ? a : b;
         return 1;
     case RB_OP_POW:
         *ret = power(a, b);
@@ -249,6 +306,10 @@ static int fold_cast(const struct rb_node *node, void *data)
     for (int64_t i = 0; i < n; i++) {
         if (type->dtype == RB_BOOL)
             ((uint8_t *)data)[i] = rb_fold_real(x, i) != 0;
+        else if (type->dtype == RB_F16)
+            ((uint16_t *)data)[i] = rb_dtype_to_half((float)rb_fold_real(x, i));
+        else if (type->dtype == RB_BF16)
+            ((uint16_t *)data)[i] = rb_dtype_to_bfloat((float)rb_fold_real(x, i));
         else if (is_real(type->dtype))
             store_real(type, data, i, rb_fold_real(x, i));
         else if (!store_integer(type, data, i, rb_fold_integer(x, i)))

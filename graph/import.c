@@ -169,22 +169,42 @@ static bool makes_needed(const Onnx__NodeProto *node, const struct rb_names *nee
     return false;
 }
 
-/* The names that the outputs depend on; nodes stand in an order that can be run. */
-static void find_needed(const Onnx__GraphProto *graph, struct rb_names *needed)
+static void need(struct rb_names *needed, const char *name)
 {
     static char yes;
 
+    if (name && name[0])
+        rb_names_add(needed, name, &yes);
+}
+
+/* A branch reads names of the graph around it.  (Nesting was limited when the file was read.) */
+static void need_inputs(const Onnx__NodeProto *node, struct rb_names *needed)
+{
+    for (size_t j = 0; j < node->n_input; j++)
+        need(needed, node->input[j]);
+    for (size_t i = 0; i < node->n_attribute; i++) {
+        const Onnx__GraphProto *branch = node->attribute[i]->g;
+
+        for (size_t j = 0; branch && j < branch->n_node; j++)
+            need_inputs(branch->node[j], needed);
+        for (size_t j = 0; branch && j < branch->n_output; j++)
+            need(needed, branch->output[j]->name);
+    }
+}
+
+/* The names that the outputs depend on; nodes stand in an order that can be run. */
+static void find_needed(const Onnx__GraphProto *graph, struct rb_names *needed)
+{
+
     for (size_t i = 0; i < graph->n_output; i++)
         if (graph->output[i]->name)
-            rb_names_add(needed, graph->output[i]->name, &yes);
+            need(needed, graph->output[i]->name);
     for (size_t i = graph->n_node; i-- > 0;) {
         const Onnx__NodeProto *node = graph->node[i];
 
         if (!makes_needed(node, needed))
             continue;
-        for (size_t j = 0; j < node->n_input; j++)
-            if (node->input[j] && node->input[j][0])
-                rb_names_add(needed, node->input[j], &yes);
+        need_inputs(node, needed);
     }
 }
 
@@ -195,13 +215,53 @@ static int check_inputs(struct rb_import *import)
     for (size_t i = 0; i < import->node->n_input; i++) {
         const char *name = import->node->input[i];
 
-        if (name && name[0] && !rb_names_get(&import->values, name))
+        if (name && name[0] && !rb_names_get(&import->values, name) &&
+            !rb_names_get(&import->sequences, name))
             return RB_IMPORT_BAD(import,
                                  "input %zu ('%s') is made by no node before this one: it is "
                                  "missing, not supported as an output, or part of a cycle",
                                  i, rb_onnx_quote(name, room));
     }
     return 0;
+}
+
+/* What the kernels compute numbers of this type in. */
+static enum rb_dtype computed_in(enum rb_types types, enum rb_dtype dtype)
+{
+    if (types == RB_TYPES_ANY)
+        return dtype;
+    switch (dtype) {
+    case RB_F16:
+    case RB_BF16:
+        return RB_F32;
+    case RB_F64:
+        return types == RB_TYPES_REAL ? RB_F32 : RB_F64;
+    case RB_I8:
+    case RB_U8:
+    case RB_I16:
+    case RB_U16:
+        return types == RB_TYPES_NUMBER ? RB_I32 : dtype;
+    case RB_U32:
+    case RB_U64:
+        return types == RB_TYPES_NUMBER ? RB_I64 : dtype;
+    default:
+        return dtype;
+    }
+}
+
+static void widen(struct rb_import *import)
+{
+    import->err = 0;
+    import->narrow = import->wide = RB_NONE;
+    for (size_t i = 0; i < import->node->n_input && !import->narrow; i++) {
+        const struct rb_value *value = rb_import_in(import, (int)i);
+        enum rb_dtype wide = value ? computed_in(import->op->types, value->type.dtype) : RB_NONE;
+
+        if (value && wide != value->type.dtype) {
+            import->narrow = value->type.dtype;
+            import->wide = wide;
+        }
+    }
 }
 
 static int import_known(struct rb_import *import)
@@ -217,10 +277,14 @@ static int import_known(struct rb_import *import)
     if (import->opset < import->op->since)
         return RB_IMPORT_NO(import, "this operator came with opset %" PRId64, import->op->since);
     err = check_inputs(import);
-    return err ? err : import->op->fn(import);
+    if (err)
+        return err;
+    widen(import);
+    err = import->op->fn(import);
+    return import->err ? import->err : err;
 }
 
-static int import_node(struct rb_import *import, const Onnx__NodeProto *node)
+int rb_import_node(struct rb_import *import, const Onnx__NodeProto *node)
 {
     char name[80], op[80];
     int err;
@@ -244,7 +308,7 @@ static int import_nodes(struct rb_import *import, const struct rb_names *needed)
 
     for (size_t i = 0; !err && i < graph->n_node; i++)
         if (makes_needed(graph->node[i], needed))
-            err = import_node(import, graph->node[i]);
+            err = rb_import_node(import, graph->node[i]);
     return err;
 }
 
@@ -301,6 +365,7 @@ int rb_onnx_import(const struct rb_onnx *model, const struct rb_import_options *
     err = import_all(&import, &needed);
     rb_names_done(&needed);
     rb_names_done(&import.values);
+    rb_names_done(&import.sequences);
     rb_names_done(&import.symbols);
     if (err) {
         rb_graph_free(import.graph);

@@ -22,23 +22,55 @@ struct rb_import {
     struct rb_why *why;
     int64_t opset;
     struct rb_names values;      /* ONNX name -> struct rb_value */
+    struct rb_names sequences;   /* ONNX name -> const struct rb_sequence */
     struct rb_names symbols;     /* name of a symbolic axis -> its size (in the graph's arena) */
     const Onnx__NodeProto *node; /* the one being imported */
     const struct rb_import_op *op;
-    const char *name; /* the node's, or its first output's */
+    const char *name;           /* the node's, or its first output's */
+    int err;                    /* the first error of import_make.h */
+    enum rb_dtype narrow, wide; /* inputs of the first are read, outputs written, as the second */
 };
 
 typedef int rb_import_fn(struct rb_import *import);
+
+/* What the kernels compute in.  Inputs of other element types are cast to the nearest of these, and
+ * outputs of that type back. */
+enum rb_types {
+    RB_TYPES_ANY,    /* elements are only moved, or the function sees to it */
+    RB_TYPES_NUMBER, /* float32, float64, int32, int64 */
+    RB_TYPES_REAL,   /* float32 */
+};
+
+enum rb_gradient {
+    RB_GRADIENT_NONE, /* no real number comes out, or none goes in */
+    RB_GRADIENT_ZERO, /* a step function */
+    RB_GRADIENT_YES,
+};
 
 /* One ONNX operator. */
 struct rb_import_op {
     const char *name;
     rb_import_fn *fn;
     enum rb_op op; /* for functions that serve several */
-    int64_t since; /* first opset in which its meaning is the one that fn knows; 0: all */
+    int64_t since; /* first opset in which its meaning is one that fn knows; 0: all */
+    enum rb_types types;
+    enum rb_gradient gradient;
+    const char *limits; /* for users; "": none */
 };
 
 const struct rb_import_op *rb_import_find(const char *name); /* NULL: not supported */
+const struct rb_import_op *rb_import_all(int *ret_n);        /* by name */
+
+/* A sequence of tensors, known now. */
+struct rb_sequence {
+    struct rb_value **items;
+    int n;
+};
+int rb_import_bind_sequence(struct rb_import *import, int output,
+                            const struct rb_sequence *sequence);
+
+/* Import one node of the model, or of a branch of it. */
+int rb_import_node(struct rb_import *import, const Onnx__NodeProto *node);
 
 /* ---- Attributes: absent ones leave *value as it is; one of another type is an error ---- */
 int rb_import_int(struct rb_import *import, const char *key, int64_t *value);
@@ -88,30 +120,35 @@ int rb_import_binary(struct rb_import *import, enum rb_op op, struct rb_value *a
 #define RB_IMPORT_NO(import, ...)  rb_why_set((import)->why, RB_EUNSUPPORTED, __VA_ARGS__)
 #define RB_IMPORT_BAD(import, ...) rb_why_set((import)->why, RB_EINVAL, __VA_ARGS__)
 
-/* One function an operator or family, by file. */
-
-/* import_point.c */
-rb_import_fn rb_import_op_unary, rb_import_op_binary, rb_import_op_pow, rb_import_op_or_equal,
-    rb_import_op_not, rb_import_op_logic, rb_import_op_extreme, rb_import_op_clip,
-    rb_import_op_gelu, rb_import_op_where, rb_import_op_cast, rb_import_op_identity;
-/* import_known.c */
-rb_import_fn rb_import_op_constant, rb_import_op_constant_of_shape, rb_import_op_shape,
-    rb_import_op_size, rb_import_op_range;
-/* import_view.c */
-rb_import_fn rb_import_op_reshape, rb_import_op_flatten, rb_import_op_squeeze,
-    rb_import_op_unsqueeze;
-/* import_move.c */
-rb_import_fn rb_import_op_transpose, rb_import_op_expand, rb_import_op_concat, rb_import_op_split,
-    rb_import_op_slice, rb_import_op_gather, rb_import_op_trilu;
-/* import_product.c */
-rb_import_fn rb_import_op_matmul, rb_import_op_gemm, rb_import_op_conv;
-/* import_norm.c */
-rb_import_fn rb_import_op_reduce, rb_import_op_softmax, rb_import_op_layer_norm,
-    rb_import_op_batch_norm, rb_import_op_dropout;
-/* import_pool.c */
-rb_import_fn rb_import_op_max_pool, rb_import_op_average_pool, rb_import_op_global_pool;
-/* import_loss.c */
-rb_import_fn rb_import_op_own_loss;
+/* One function an operator or family (import_table.c says for which). */
+rb_import_fn rb_import_op_arg, rb_import_op_average_pool, rb_import_op_batch_norm,
+    rb_import_op_binary, rb_import_op_cast, rb_import_op_cast_like, rb_import_op_celu,
+    rb_import_op_clip, rb_import_op_concat, rb_import_op_concat_from_sequence,
+    rb_import_op_constant, rb_import_op_constant_of_shape, rb_import_op_conv,
+    rb_import_op_conv_transpose, rb_import_op_cum_sum, rb_import_op_depth_to_space,
+    rb_import_op_dropout, rb_import_op_einsum, rb_import_op_elu, rb_import_op_expand,
+    rb_import_op_extreme, rb_import_op_eye_like, rb_import_op_flatten, rb_import_op_gather,
+    rb_import_op_gather_elements, rb_import_op_gather_nd, rb_import_op_gelu, rb_import_op_gemm,
+    rb_import_op_global_pool, rb_import_op_group_norm, rb_import_op_hard_sigmoid,
+    rb_import_op_hard_swish, rb_import_op_hardmax, rb_import_op_identity, rb_import_op_if,
+    rb_import_op_instance_norm, rb_import_op_is_inf, rb_import_op_is_nan, rb_import_op_layer_norm,
+    rb_import_op_leaky_relu, rb_import_op_logic, rb_import_op_lrn, rb_import_op_matmul,
+    rb_import_op_max_pool, rb_import_op_mean, rb_import_op_mean_variance, rb_import_op_mish,
+    rb_import_op_mod, rb_import_op_not, rb_import_op_one_hot, rb_import_op_or_equal,
+    rb_import_op_own_loss, rb_import_op_pad, rb_import_op_pow, rb_import_op_prelu,
+    rb_import_op_range, rb_import_op_recurrent, rb_import_op_reduce, rb_import_op_reduce_l1,
+    rb_import_op_reduce_l2, rb_import_op_reduce_log_sum, rb_import_op_reduce_log_sum_exp,
+    rb_import_op_reduce_min, rb_import_op_reduce_prod, rb_import_op_reduce_sum_square,
+    rb_import_op_reshape, rb_import_op_rms_norm, rb_import_op_scatter_elements,
+    rb_import_op_scatter_nd, rb_import_op_selu, rb_import_op_sequence_at,
+    rb_import_op_sequence_construct, rb_import_op_sequence_empty, rb_import_op_sequence_erase,
+    rb_import_op_sequence_insert, rb_import_op_sequence_length, rb_import_op_shape,
+    rb_import_op_shrink, rb_import_op_size, rb_import_op_slice, rb_import_op_softmax,
+    rb_import_op_softsign, rb_import_op_space_to_depth, rb_import_op_split,
+    rb_import_op_split_to_sequence, rb_import_op_squeeze, rb_import_op_sum, rb_import_op_swish,
+    rb_import_op_thresholded_relu, rb_import_op_tile, rb_import_op_top_k, rb_import_op_transpose,
+    rb_import_op_trilu, rb_import_op_unary, rb_import_op_unsqueeze, rb_import_op_where,
+    rb_import_op_xor;
 
 /* Windows (import_window.c): strides, pads and dilations as the graph wants them, auto_pad
  * resolved. */

@@ -93,8 +93,14 @@ int rb_import_ints(struct rb_import *import, const char *key, const int64_t **va
 struct rb_value *rb_import_in(struct rb_import *import, int i)
 {
     const char *name = (size_t)i < import->node->n_input ? import->node->input[i] : NULL;
+    struct rb_value *value = name && name[0] ? rb_names_get(&import->values, name) : NULL;
 
-    return name && name[0] ? rb_names_get(&import->values, name) : NULL;
+    if (value && import->narrow && value->type.dtype == import->narrow) {
+        int err = rb_import_cast(import, value, import->wide, &value);
+
+        import->err = import->err ? import->err : err;
+    }
+    return value;
 }
 
 int rb_import_need(struct rb_import *import, int i, struct rb_value **ret)
@@ -119,6 +125,12 @@ int rb_import_bind(struct rb_import *import, int output, struct rb_value *value)
 
     if (!rb_import_wants(import, output))
         return 0;
+    if (import->narrow && value->type.dtype == import->wide) {
+        int err = rb_import_cast(import, value, import->narrow, &value);
+
+        if (err)
+            return err;
+    }
     if (!rb_names_add(&import->values, import->node->output[output], value))
         return RB_IMPORT_BAD(import, "a second value by the name '%s'",
                              rb_onnx_quote(import->node->output[output], room));
@@ -130,6 +142,19 @@ bool rb_import_ask(struct rb_value *value)
     if (value->role == RB_VALUE_INPUT && value->data)
         value->role = RB_VALUE_CONST;
     return rb_fold_known(value);
+}
+
+int rb_import_bind_sequence(struct rb_import *import, int output,
+                            const struct rb_sequence *sequence)
+{
+    char room[80];
+
+    if (!rb_import_wants(import, output))
+        return 0;
+    if (!rb_names_add(&import->sequences, import->node->output[output], (void *)sequence))
+        return RB_IMPORT_BAD(import, "a second sequence by the name '%s'",
+                             rb_onnx_quote(import->node->output[output], room));
+    return 0;
 }
 
 int rb_import_known_ints(struct rb_import *import, int i, const char *what, const int64_t **values,

@@ -158,7 +158,7 @@ int rb_import_op_range(struct rb_import *import)
     if (err)
         return err;
     type.dtype = in[0]->type.dtype;
-    if (type.dtype != RB_I64 && type.dtype != RB_F32)
+    if (type.dtype != RB_I64 && type.dtype != RB_I32 && type.dtype != RB_F32)
         return RB_IMPORT_NO(import, "a range of %s", rb_dtype_text(type.dtype));
     data = rb_arena_alloc(&import->graph->arena, (size_t)type.dim[0] * rb_dtype_size(type.dtype));
     integers = data;
@@ -167,6 +167,9 @@ int rb_import_op_range(struct rb_import *import)
         if (type.dtype == RB_I64)
             integers[i] = (int64_t)((uint64_t)rb_fold_integer(in[0], 0) +
                                     (uint64_t)i * (uint64_t)rb_fold_integer(in[2], 0));
+        else if (type.dtype == RB_I32)
+            ((int32_t *)data)[i] =
+                (int32_t)(rb_fold_integer(in[0], 0) + i * rb_fold_integer(in[2], 0));
         else
             reals[i] = (float)(rb_fold_real(in[0], 0) + (double)i * rb_fold_real(in[2], 0));
     }

@@ -163,6 +163,16 @@ static int slice_axis(struct rb_import *import, int64_t size, int64_t start, int
     return 0;
 }
 
+/* Inputs from opset 10 on, attributes before. */
+static int slice_list(struct rb_import *import, int i, const char *key, const int64_t **values,
+                      int *n)
+{
+    *values = NULL;
+    *n = 0;
+    return import->opset >= 10 ? rb_import_known_ints(import, i, key, values, n)
+                               : rb_import_ints(import, key, values, n);
+}
+
 int rb_import_op_slice(struct rb_import *import)
 {
     const int64_t *from, *to, *given_axes, *by;
@@ -175,15 +185,15 @@ int rb_import_op_slice(struct rb_import *import)
     int err = rb_import_need(import, 0, &x);
 
     if (!err)
-        err = rb_import_known_ints(import, 1, "starts", &from, &n_from);
+        err = slice_list(import, 1, "starts", &from, &n_from);
     if (!err)
-        err = rb_import_known_ints(import, 2, "ends", &to, &n_to);
+        err = slice_list(import, 2, "ends", &to, &n_to);
     if (!err)
-        err = rb_import_known_ints(import, 3, "axes", &given_axes, &n_axes);
+        err = slice_list(import, 3, "axes", &given_axes, &n_axes);
     if (!err)
-        err = rb_import_known_ints(import, 4, "steps", &by, &n_by);
+        err = slice_list(import, 4, "steps", &by, &n_by);
     if (!err && given_axes)
-        err = rb_import_axes(import, 0, 3, x->type.rank, axes, &n_axes);
+        err = rb_import_axes(import, 10, 3, x->type.rank, axes, &n_axes);
     if (err)
         return err;
     if (!from || !to || n_from != n_to || n_from > x->type.rank ||

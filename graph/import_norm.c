@@ -1,46 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reductions, softmax, norms, dropout: what differs between training and evaluation is here. */
 #include "graph/fold.h"
-#include "graph/import.h"
+#include "graph/import_make.h"
 #include "graph/shapes.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-int rb_import_op_reduce(struct rb_import *import)
-{
-    int64_t axes[RB_MAX_RANK], keep = 1, noop = 0;
-    struct rb_graph_attribute attribute;
-    struct rb_tensor_type type;
-    struct rb_value *x, *out;
-    unsigned drop = 0;
-    int n = 0;
-    int err = rb_import_need(import, 0, &x);
-
-    if (!err)
-        err = rb_import_axes(import, import->op->op == RB_OP_REDUCE_SUM ? 13 : 18, 1, x->type.rank,
-                             axes, &n);
-    if (!err)
-        err = rb_import_int(import, "keepdims", &keep);
-    if (!err)
-        err = rb_import_int(import, "noop_with_empty_axes", &noop);
-    if (err)
-        return err;
-    if (!n && noop)
-        return rb_import_bind(import, 0, x);
-    for (int i = 0; !n && i < x->type.rank; i++)
-        axes[i] = i;
-    n = n ? n : x->type.rank;
-    for (int i = 0; i < n; i++)
-        drop |= 1u << axes[i];
-    type = (struct rb_tensor_type){.dtype = x->type.dtype};
-    for (int i = 0; i < x->type.rank; i++)
-        if (keep || !(drop >> i & 1u))
-            type.dim[type.rank++] = drop >> i & 1u ? 1 : x->type.dim[i];
-    attribute = rb_attr_ints("axes", axes, n);
-    err = rb_import_emit(import, import->op->op, 1, &x, 1, &attribute, &type, &out);
-    return err ? err : rb_import_bind(import, 0, out);
-}
 
 /* Before opset 13 softmax saw a matrix: all axes from `axis` on were one. */
 int rb_import_op_softmax(struct rb_import *import)
@@ -166,6 +131,25 @@ static int batch_norm_eval(struct rb_import *import, struct rb_value *const *in,
     return err ? err : rb_import_bind(import, 0, out);
 }
 
+/* One step of training, without anybody who keeps the statistics: they come out. */
+static int batch_norm_as_said(struct rb_import *import, struct rb_value *const *in, float epsilon,
+                              float momentum)
+{
+    struct rb_graph_attribute attribute = rb_attr_float("epsilon", &epsilon);
+    struct rb_value *outs[4];
+    int err = rb_import_emit_many(import, RB_OP_BATCH_NORM, 3, in, 1, &attribute, 7, NULL, outs);
+
+    if (err)
+        return err;
+    rb_make_bind(import, 0, outs[0]);
+    for (int i = 1; i < 3; i++)
+        rb_make_bind(import, i,
+                     rb_make_two(import, RB_OP_ADD,
+                                 rb_make_times(import, in[2 + i], (double)momentum),
+                                 rb_make_times(import, outs[i], (double)(1 - momentum))));
+    return import->err;
+}
+
 /* Training decides what it does, not the file (exporters write either mode): statistics of the
  * microbatch while training, running ones in evaluation and where scale and bias are frozen. */
 int rb_import_op_batch_norm(struct rb_import *import)
@@ -185,6 +169,8 @@ int rb_import_op_batch_norm(struct rb_import *import)
         err = RB_IMPORT_BAD(import, "momentum %g is not within [0, 1]", (double)momentum);
     if (err)
         return err;
+    if (import->options->given && rb_make_int(import, "training_mode", 0))
+        return batch_norm_as_said(import, in, epsilon, momentum);
     frozen = in[1]->frozen && in[2]->frozen;
     if (import->options->train && !frozen)
         return batch_norm_train(import, in, epsilon, momentum);

@@ -1,14 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elementwise operators. */
-#include "graph/import.h"
+#include "graph/import_make.h"
 
 #include <string.h>
+
+/* Before opset 7 the second input said where it belongs: its axes from `axis` on, or the last. */
+static struct rb_value *aligned(struct rb_import *import, const struct rb_value *a,
+                                struct rb_value *b)
+{
+    int64_t axis = rb_make_int(import, "axis", -1);
+    int last = axis < 0 || import->err ? 0 : a->type.rank - (int)axis - b->type.rank;
+
+    for (int i = 0; i < last && b && b->type.rank < a->type.rank; i++)
+        b = rb_make_unsqueeze(import, b, b->type.rank);
+    return b;
+}
 
 static int two(struct rb_import *import, struct rb_value **a, struct rb_value **b)
 {
     int err = rb_import_need(import, 0, a);
 
-    return err ? err : rb_import_need(import, 1, b);
+    if (!err)
+        err = rb_import_need(import, 1, b);
+    if (!err && import->opset < 7)
+        *b = aligned(import, *a, *b);
+    return err ? err : import->err;
 }
 
 int rb_import_op_unary(struct rb_import *import)
@@ -21,40 +37,24 @@ int rb_import_op_unary(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
+/* uint64 is computed as int64: alike but for its order and its division. */
+static int check_unsigned(struct rb_import *import)
+{
+    enum rb_op op = import->op->op;
+    bool alike = op == RB_OP_ADD || op == RB_OP_SUB || op == RB_OP_MUL || op == RB_OP_EQUAL;
+
+    return import->narrow == RB_U64 && !alike ? RB_IMPORT_NO(import, "not of uint64") : 0;
+}
+
 int rb_import_op_binary(struct rb_import *import)
 {
     struct rb_value *a, *b, *out = NULL;
     int err = two(import, &a, &b);
 
     if (!err)
+        err = check_unsigned(import);
+    if (!err)
         err = rb_import_binary(import, import->op->op, a, b, &out);
-    return err ? err : rb_import_bind(import, 0, out);
-}
-
-/* The exponent may have a type of its own. */
-int rb_import_op_pow(struct rb_import *import)
-{
-    struct rb_value *a, *b, *out = NULL;
-    int err = two(import, &a, &b);
-
-    if (!err)
-        err = rb_import_cast(import, b, a->type.dtype, &b);
-    if (!err)
-        err = rb_import_binary(import, RB_OP_POW, a, b, &out);
-    return err ? err : rb_import_bind(import, 0, out);
-}
-
-int rb_import_op_not(struct rb_import *import)
-{
-    struct rb_value *x, *out = NULL;
-    int err = rb_import_need(import, 0, &x);
-
-    if (!err && x->type.dtype != RB_BOOL)
-        err = RB_IMPORT_BAD(import, "the input is not bool");
-    if (!err)
-        err = rb_import_cast(import, x, RB_F32, &x);
-    if (!err)
-        err = rb_import_binary(import, RB_OP_EQUAL, x, rb_graph_scalar(import->graph, 0), &out);
     return err ? err : rb_import_bind(import, 0, out);
 }
 
@@ -82,6 +82,8 @@ int rb_import_op_or_equal(struct rb_import *import)
     struct rb_value *a, *b, *beyond, *equal, *out = NULL;
     int err = two(import, &a, &b);
 
+    if (!err)
+        err = check_unsigned(import);
     if (!err)
         err = rb_import_binary(import, import->op->op, a, b, &beyond);
     if (!err)
@@ -111,17 +113,12 @@ static int extreme(struct rb_import *import, enum rb_op op, struct rb_value *a, 
     return err ? err : rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, ret_out);
 }
 
-int rb_import_op_extreme(struct rb_import *import)
+/* Bounds were attributes before opset 11. */
+static struct rb_value *bound(struct rb_import *import, const char *key, const struct rb_value *x)
 {
-    struct rb_value *out = NULL, *next;
-    int err = rb_import_need(import, 0, &out);
+    float value = rb_make_float(import, key, 0);
 
-    for (size_t i = 1; !err && i < import->node->n_input; i++) {
-        err = rb_import_need(import, (int)i, &next);
-        if (!err)
-            err = extreme(import, import->op->op, out, next, &out);
-    }
-    return err ? err : rb_import_bind(import, 0, out);
+    return rb_import_attribute(import, key) ? rb_make_like(import, x, (double)value) : NULL;
 }
 
 /* The bound is asked whether it is beyond x, and not x whether it is: a NaN then stays one, to be
@@ -131,8 +128,14 @@ int rb_import_op_clip(struct rb_import *import)
     struct rb_value *out = NULL, *low, *high;
     int err = rb_import_need(import, 0, &out);
 
-    low = rb_import_in(import, 1);
-    high = rb_import_in(import, 2);
+    if (import->opset < 11) {
+        low = bound(import, "min", out);
+        high = bound(import, "max", out);
+        err = err ? err : import->err;
+    } else {
+        low = rb_import_in(import, 1);
+        high = rb_import_in(import, 2);
+    }
     if (!err && low)
         err = extreme(import, RB_OP_GREATER, low, out, &out);
     if (!err && high)
@@ -185,10 +188,11 @@ int rb_import_op_cast(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-int rb_import_op_identity(struct rb_import *import)
+int rb_import_op_cast_like(struct rb_import *import)
 {
-    struct rb_value *x = NULL;
-    int err = rb_import_need(import, 0, &x);
+    struct rb_value *like = rb_make_need(import, 1);
 
-    return err ? err : rb_import_bind(import, 0, x);
+    return rb_make_bind(
+        import, 0,
+        rb_make_cast(import, rb_make_need(import, 0), like ? like->type.dtype : RB_NONE));
 }

@@ -59,22 +59,38 @@ static void drop_values(struct rb_graph *graph, const bool *read)
     graph->n_values = kept;
 }
 
-static int check_value(const struct rb_node *node, const struct rb_value *value, struct rb_why *why)
+/* Has the operator kernels for numbers of this type? */
+static bool computes(enum rb_op op, enum rb_dtype dtype)
 {
-    if (!value)
-        return 0;
-    switch (value->type.dtype) {
+    enum rb_op_kind kind = rb_op_info(op)->kind;
+    bool moves =
+        kind == RB_KIND_VIEW || kind == RB_KIND_MOVE || op == RB_OP_CAST || op == RB_OP_WHERE;
+
+    switch (dtype) {
     case RB_F32:
     case RB_I64:
     case RB_I32:
     case RB_U8:
     case RB_BOOL:
-        break;
+        return true; /* shapes were checked by the operator's own rule */
+    case RB_F64:
+        return moves || kind == RB_KIND_POINT || kind == RB_KIND_REDUCE || op == RB_OP_CUM_SUM ||
+               op == RB_OP_TOP_K;
     default:
+        return moves;
+    }
+}
+
+static int check_value(const struct rb_node *node, const struct rb_value *value, struct rb_why *why)
+{
+    enum rb_op_kind kind = rb_op_info(node->op)->kind;
+
+    if (!value)
+        return 0;
+    if (!computes(node->op, value->type.dtype))
         return rb_why_set(why, RB_EUNSUPPORTED, "node '%s' (%s): %s is not supported", node->name,
                           rb_op_info(node->op)->name, rb_dtype_text(value->type.dtype));
-    }
-    if (!rb_tensor_elements(&value->type))
+    if (!rb_tensor_elements(&value->type) && kind != RB_KIND_MOVE && kind != RB_KIND_VIEW)
         return rb_why_set(why, RB_EUNSUPPORTED, "node '%s' (%s): a tensor without elements",
                           node->name, rb_op_info(node->op)->name);
     return 0;

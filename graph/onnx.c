@@ -12,7 +12,7 @@
 
 enum {
     DEPTH = 64,
-    FIRST_OPSET = 11,
+    FIRST_OPSET = 1,
     LAST_OPSET = 23,
     FIRST_IR = 3,
 };
@@ -28,6 +28,8 @@ static int check_opset(struct rb_onnx *model, struct rb_why *why)
         if (standard && set->has_version)
             model->opset = set->version;
     }
+    if (!model->opset)
+        return rb_why_set(why, RB_EUNSUPPORTED, "the model uses no operators of ONNX's own domain");
     if (model->opset < FIRST_OPSET || model->opset > LAST_OPSET)
         return rb_why_set(why, RB_EUNSUPPORTED,
                           "the model uses opset %" PRId64 "; %d to %d are supported: export it "

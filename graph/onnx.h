@@ -41,6 +41,10 @@ int rb_onnx_sample_read(const char *path, struct rb_arena *arena, struct rb_onnx
 
 /* Inputs that no initializer stands for. */
 int rb_onnx_inputs(const struct rb_onnx *model);
+/* Element type that the model declares for an input or an output; RB_NONE: it is no tensor. */
+enum rb_dtype rb_onnx_declared_input(const struct rb_onnx *model, int i);
+enum rb_dtype rb_onnx_declared_output(const struct rb_onnx *model, int i);
+int rb_onnx_outputs(const struct rb_onnx *model);
 const char *rb_onnx_input_name(const struct rb_onnx *model, int i);
 
 struct rb_import_options {

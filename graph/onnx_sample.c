@@ -21,9 +21,9 @@ static int read_tensor(const Onnx__TensorProto *tensor, struct rb_arena *arena,
     if (err)
         return err;
     /* The contents may lie in the message, which goes. */
-    sample.data = rb_arena_copy(arena, sample.data,
-                                (size_t)rb_tensor_elements(&sample.type) *
-                                    rb_dtype_size(sample.type.dtype));
+    sample.data =
+        rb_arena_copy(arena, sample.data,
+                      (size_t)rb_tensor_elements(&sample.type) * rb_dtype_size(sample.type.dtype));
     *ret_sample = sample;
     return 0;
 }
@@ -56,6 +56,29 @@ int rb_onnx_sample_read(const char *path, struct rb_arena *arena, struct rb_onnx
 int rb_onnx_inputs(const struct rb_onnx *model)
 {
     return model->n_inputs;
+}
+
+static enum rb_dtype declared(const Onnx__ValueInfoProto *value)
+{
+    if (!value->type || value->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE ||
+        !value->type->tensor_type->has_elem_type)
+        return RB_NONE;
+    return (enum rb_dtype)value->type->tensor_type->elem_type;
+}
+
+enum rb_dtype rb_onnx_declared_input(const struct rb_onnx *model, int i)
+{
+    return declared(model->inputs[i]);
+}
+
+int rb_onnx_outputs(const struct rb_onnx *model)
+{
+    return (int)model->proto->graph->n_output;
+}
+
+enum rb_dtype rb_onnx_declared_output(const struct rb_onnx *model, int i)
+{
+    return declared(model->proto->graph->output[i]);
 }
 
 const char *rb_onnx_input_name(const struct rb_onnx *model, int i)

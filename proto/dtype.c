@@ -48,6 +48,50 @@ float rb_dtype_half(uint16_t half)
     return x;
 }
 
+/* A NaN stays one, quiet; what is too large becomes infinite; what is too small is a multiple of
+ * 2^-24. */
+uint16_t rb_dtype_to_half(float x)
+{
+    uint32_t bits, sign, size;
+
+    memcpy(&bits, &x, sizeof bits);
+    sign = bits >> 16 & 0x8000;
+    size = bits & 0x7fffffff;
+    if (size > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00);
+    if (size >= 0x477ff000) /* 65520 and above round to infinity */
+        return (uint16_t)(sign | 0x7c00);
+    if (size < 0x38800000) { /* below 2^-14: adding 0.5 leaves the multiple in the low bits */
+        float tiny;
+
+        memcpy(&tiny, &size, sizeof tiny);
+        tiny += 0.5f;
+        memcpy(&bits, &tiny, sizeof bits);
+        return (uint16_t)(sign | (bits - 0x3f000000));
+    }
+    size += 0xfff + (size >> 13 & 1);
+    return (uint16_t)(sign | ((size >> 13) - (112 << 10)));
+}
+
+float rb_dtype_bfloat(uint16_t upper)
+{
+    uint32_t bits = (uint32_t)upper << 16;
+    float x;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+uint16_t rb_dtype_to_bfloat(float x)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 bool rb_tensor_same_shape(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
 {
     if (a->rank != b->rank)

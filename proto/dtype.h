@@ -20,6 +20,8 @@
     X(9, BOOL, "bool", 1)                                                                          \
     X(10, F16, "float16", 2)                                                                       \
     X(11, F64, "float64", 8)                                                                       \
+    X(12, U32, "uint32", 4)                                                                        \
+    X(13, U64, "uint64", 8)                                                                        \
     X(16, BF16, "bfloat16", 2)
 
 enum rb_dtype {
@@ -46,6 +48,11 @@ size_t rb_dtype_size(enum rb_dtype dtype);      /* 0 for an unknown one */
 
 /* A half has 1 sign, 5 exponent and 10 fraction bits; every one is a float exactly. */
 float rb_dtype_half(uint16_t half);
+uint16_t rb_dtype_to_half(float x); /* to nearest even */
+
+/* A bfloat16 is the upper half of a float. */
+float rb_dtype_bfloat(uint16_t upper);
+uint16_t rb_dtype_to_bfloat(float x); /* to nearest even */
 
 static inline int64_t rb_tensor_elements(const struct rb_tensor_type *type)
 {

@@ -3,26 +3,32 @@
  *
  * graph (import, autodiff) > [operators] > kernels
  *
- * One line an operator: X(NAME, "Name", inputs, outputs, kind, "attributes", "meaning").  Inputs and
- * outputs are the largest counts (-1: any).  Kinds: VIEW moves no bytes (lowering makes it an alias,
- * no kernel sees it); POINT is elementwise with NumPy broadcasting; the others are their own.
+ * One line an operator: X(NAME, "Name", inputs, outputs, kind, "attributes", "meaning").  Inputs
+ * and outputs are the largest counts (-1: any).  Kinds: VIEW moves no bytes (lowering makes it an
+ * alias, no kernel sees it); POINT is elementwise with NumPy broadcasting; the others are their
+ * own.
  *
  * Conventions.  All tensors are row-major and dense.  Axes are counted from 0 (import normalises
  * negative ones).  A grad operator's dy has the type of the forward output, its result that of the
- * forward input.  Trailing inputs may be absent.  Where arithmetic is meant, F32 is; shape-like data
- * is I64; conditions are BOOL. */
+ * forward input.  Trailing inputs may be absent.  Where arithmetic is meant, F32 is; shape-like
+ * data is I64; conditions are BOOL. */
 #ifndef RB_PROTO_OPERATORS_H
 #define RB_PROTO_OPERATORS_H
 
 #define RB_OPERATORS(X)                                                                            \
     /* views */                                                                                    \
-    X(RESHAPE, "Reshape", 1, 1, VIEW, "", "same elements, other shape (also Flatten, Squeeze, Unsqueeze, Identity)") \
+    X(RESHAPE, "Reshape", 1, 1, VIEW, "",                                                          \
+      "same elements, other shape (also Flatten, Squeeze, Unsqueeze, Identity)")                   \
     /* elementwise */                                                                              \
     X(ADD, "Add", 2, 1, POINT, "", "a + b")                                                        \
     X(SUB, "Sub", 2, 1, POINT, "", "a - b")                                                        \
     X(MUL, "Mul", 2, 1, POINT, "", "a * b")                                                        \
     X(DIV, "Div", 2, 1, POINT, "", "a / b; integers truncate")                                     \
     X(POW, "Pow", 2, 1, POINT, "", "a to the b")                                                   \
+    X(MAX, "Max", 2, 1, POINT, "", "the larger; NaN if either is")                                 \
+    X(MIN, "Min", 2, 1, POINT, "", "the smaller; NaN if either is")                                \
+    X(MOD, "Mod", 2, 1, POINT, "fmod",                                                             \
+      "what is left of a by b, with the sign of b; fmod=1: with that of a; by an integer 0: 0")    \
     X(EQUAL, "Equal", 2, 1, POINT, "", "a == b, BOOL")                                             \
     X(LESS, "Less", 2, 1, POINT, "", "a < b, BOOL")                                                \
     X(GREATER, "Greater", 2, 1, POINT, "", "a > b, BOOL")                                          \
@@ -34,6 +40,21 @@
     X(LOG, "Log", 1, 1, POINT, "", "natural logarithm")                                            \
     X(SQRT, "Sqrt", 1, 1, POINT, "", "square root")                                                \
     X(RECIPROCAL, "Reciprocal", 1, 1, POINT, "", "1 / x")                                          \
+    X(FLOOR, "Floor", 1, 1, POINT, "", "largest whole number not above")                           \
+    X(CEIL, "Ceil", 1, 1, POINT, "", "smallest whole number not below")                            \
+    X(ROUND, "Round", 1, 1, POINT, "", "nearest whole number, halves to the even one")             \
+    X(SIN, "Sin", 1, 1, POINT, "", "")                                                             \
+    X(COS, "Cos", 1, 1, POINT, "", "")                                                             \
+    X(TAN, "Tan", 1, 1, POINT, "", "")                                                             \
+    X(ASIN, "Asin", 1, 1, POINT, "", "")                                                           \
+    X(ACOS, "Acos", 1, 1, POINT, "", "")                                                           \
+    X(ATAN, "Atan", 1, 1, POINT, "", "")                                                           \
+    X(SINH, "Sinh", 1, 1, POINT, "", "")                                                           \
+    X(COSH, "Cosh", 1, 1, POINT, "", "")                                                           \
+    X(ASINH, "Asinh", 1, 1, POINT, "", "")                                                         \
+    X(ACOSH, "Acosh", 1, 1, POINT, "", "")                                                         \
+    X(ATANH, "Atanh", 1, 1, POINT, "", "")                                                         \
+    X(SOFTPLUS, "Softplus", 1, 1, POINT, "", "log(1 + e to the x)")                                \
     X(TANH, "Tanh", 1, 1, POINT, "", "hyperbolic tangent")                                         \
     X(SIGMOID, "Sigmoid", 1, 1, POINT, "", "1 / (1 + e to the -x)")                                \
     X(ERF, "Erf", 1, 1, POINT, "", "error function")                                               \
@@ -50,46 +71,84 @@
     X(EXPAND, "Expand", 1, 1, MOVE, "", "broadcast to the output's shape")                         \
     X(CONCAT, "Concat", -1, 1, MOVE, "axis", "inputs one after the other along the axis")          \
     X(SPLIT, "Split", 1, -1, MOVE, "axis", "the outputs' sizes along the axis say where to cut")   \
-    X(SLICE, "Slice", 1, 1, MOVE, "starts steps", "a start and a step for every axis (step may be negative)") \
+    X(SLICE, "Slice", 1, 1, MOVE, "starts steps",                                                  \
+      "a start and a step for every axis (step may be negative)")                                  \
     X(SLICE_GRAD, "SliceGrad", 1, 1, MOVE, "starts steps", "(dy): zeros but for the slice")        \
     X(TRILU, "Trilu", 1, 1, MOVE, "upper k", "zeros below (upper=1) or above the k-th diagonal")   \
     X(GATHER, "Gather", 2, 1, MOVE, "axis", "(x, indices I64 or I32, negative ones from the end)") \
-    X(GATHER_GRAD, "GatherGrad", 2, 1, MOVE, "axis", "(dy, indices): sums into zeros, in index order") \
+    X(GATHER_GRAD, "GatherGrad", 2, 1, MOVE, "axis",                                               \
+      "(dy, indices): sums into zeros, in index order")                                            \
+    X(GATHER_ELEMENTS, "GatherElements", 2, 1, MOVE, "axis",                                       \
+      "(x, indices I64 or I32 of x's rank, not longer on the other axes): x[i][indices[i][j]]")    \
+    X(SCATTER, "Scatter", 3, 1, MOVE, "axis reduction",                                            \
+      "(x, indices, updates of their shape): x with updates at their places, in index order; "     \
+      "reduction 0: the last one stays, 1: sum, 2: product, 3: largest, 4: smallest")              \
     /* sums */                                                                                     \
-    X(REDUCE_SUM, "ReduceSum", 1, 1, REDUCE, "axes", "sum over the axes; the output's shape says whether they stay as 1") \
+    X(REDUCE_SUM, "ReduceSum", 1, 1, REDUCE, "axes",                                               \
+      "sum over the axes; the output's shape says whether they stay as 1")                         \
     X(REDUCE_MEAN, "ReduceMean", 1, 1, REDUCE, "axes", "mean over the axes")                       \
     X(REDUCE_MAX, "ReduceMax", 1, 1, REDUCE, "axes", "largest over the axes")                      \
+    X(ARG_MAX, "ArgMax", 1, 1, REDUCE, "axis smallest last",                                       \
+      "I64 position of the largest (smallest=1) along the axis, of equal ones the first "          \
+      "(last=1); the output's shape says whether the axis stays as 1")                             \
+    X(CUM_SUM, "CumSum", 1, 1, ROW, "axis exclusive reverse",                                      \
+      "running sum along the axis; exclusive=1: without the element itself; reverse=1: from the "  \
+      "end")                                                                                       \
+    X(TOP_K, "TopK", 1, 2, ROW, "axis smallest",                                                   \
+      "the largest (smallest=1) in falling (rising) order, of equal ones the first; their I64 "    \
+      "positions; how many, the output's shape says")                                              \
     X(SOFTMAX, "Softmax", 1, 1, ROW, "axis", "along one axis")                                     \
     X(SOFTMAX_GRAD, "SoftmaxGrad", 2, 1, ROW, "axis", "(dy, y)")                                   \
     X(LOG_SOFTMAX, "LogSoftmax", 1, 1, ROW, "axis", "along one axis")                              \
     X(LOG_SOFTMAX_GRAD, "LogSoftmaxGrad", 2, 1, ROW, "axis", "(dy, y)")                            \
     /* products */                                                                                 \
-    X(MATMUL, "MatMul", 3, 1, PRODUCT, "transA transB", "batched, NumPy broadcasting of leading axes; trans: the last two axes of that input are swapped; third input: a bias [N] for every row") \
-    X(CONV, "Conv", 3, 1, PRODUCT, "strides pads dilations group", "(x N C spatial, w M C/group k, b M?); pads: begins then ends") \
+    X(MATMUL, "MatMul", 3, 1, PRODUCT, "transA transB",                                            \
+      "batched, NumPy broadcasting of leading axes; trans: the last two axes of that input are "   \
+      "swapped; third input: a bias [N] for every row")                                            \
+    X(CONV, "Conv", 3, 1, PRODUCT, "strides pads dilations group",                                 \
+      "(x N C spatial, w M C/group k, b M?); pads: begins then ends")                              \
     X(CONV_GRAD_X, "ConvGradX", 2, 1, PRODUCT, "strides pads dilations group", "(dy, w)")          \
     X(CONV_GRAD_W, "ConvGradW", 2, 1, PRODUCT, "strides pads dilations group", "(dy, x)")          \
     /* norms */                                                                                    \
-    X(LAYER_NORM, "LayerNormalization", 3, 3, NORM, "axis epsilon", "(x, scale, bias?): y, mean, 1/sqrt(var + epsilon); the last two F32, one a row") \
-    X(LAYER_NORM_GRAD, "LayerNormGrad", 5, 3, NORM, "axis epsilon", "(dy, x, scale, mean, inverse deviation): dx, dscale, dbias (absent outputs are not computed)") \
-    X(BATCH_NORM, "BatchNormalization", 3, 4, NORM, "epsilon", "training: (x, scale, bias): y, mean, variance (of this microbatch, divided by the count), inverse deviation") \
+    X(LAYER_NORM, "LayerNormalization", 3, 3, NORM, "axis epsilon",                                \
+      "(x, scale, bias?): y, mean, 1/sqrt(var + epsilon); the last two F32, one a row")            \
+    X(LAYER_NORM_GRAD, "LayerNormGrad", 5, 3, NORM, "axis epsilon",                                \
+      "(dy, x, scale, mean, inverse deviation): dx, dscale, dbias (absent outputs are not "        \
+      "computed)")                                                                                 \
+    X(BATCH_NORM, "BatchNormalization", 3, 4, NORM, "epsilon",                                     \
+      "training: (x, scale, bias): y, mean, variance (of this microbatch, divided by the count), " \
+      "inverse deviation")                                                                         \
     X(BATCH_NORM_EVAL, "BatchNormEval", 5, 1, NORM, "epsilon", "(x, scale, bias, mean, variance)") \
-    X(BATCH_NORM_GRAD, "BatchNormGrad", 5, 3, NORM, "epsilon", "(dy, x, scale, mean, inverse deviation): dx, dscale, dbias") \
+    X(BATCH_NORM_GRAD, "BatchNormGrad", 5, 3, NORM, "epsilon",                                     \
+      "(dy, x, scale, mean, inverse deviation): dx, dscale, dbias")                                \
     /* pooling */                                                                                  \
-    X(MAX_POOL, "MaxPool", 1, 2, POOL, "kernel strides pads dilations ceil", "y and I32 positions in the input's plane (first largest); the second may be absent") \
-    X(MAX_POOL_GRAD, "MaxPoolGrad", 2, 1, POOL, "kernel strides pads dilations ceil", "(dy, positions)") \
-    X(AVERAGE_POOL, "AveragePool", 1, 1, POOL, "kernel strides pads ceil countPad", "mean over the window; countPad=1 counts padding") \
-    X(AVERAGE_POOL_GRAD, "AveragePoolGrad", 1, 1, POOL, "kernel strides pads ceil countPad", "(dy)") \
+    X(MAX_POOL, "MaxPool", 1, 2, POOL, "kernel strides pads dilations ceil",                       \
+      "y and I32 positions in the input's plane (first largest); the second may be absent")        \
+    X(MAX_POOL_GRAD, "MaxPoolGrad", 2, 1, POOL, "kernel strides pads dilations ceil",              \
+      "(dy, positions)")                                                                           \
+    X(AVERAGE_POOL, "AveragePool", 1, 1, POOL, "kernel strides pads ceil countPad",                \
+      "mean over the window; countPad=1 counts padding")                                           \
+    X(AVERAGE_POOL_GRAD, "AveragePoolGrad", 1, 1, POOL, "kernel strides pads ceil countPad",       \
+      "(dy)")                                                                                      \
     /* randomness: keyed by (seed, step, microbatch, instruction id), see kernels/random.h */      \
     X(DROPOUT, "Dropout", 1, 1, RANDOM, "ratio", "x / (1 - ratio) where kept, else 0")             \
-    X(DROPOUT_GRAD, "DropoutGrad", 1, 1, RANDOM, "ratio key", "(dy): the mask again; key: the forward instruction's id") \
+    X(DROPOUT_GRAD, "DropoutGrad", 1, 1, RANDOM, "ratio key",                                      \
+      "(dy): the mask again; key: the forward instruction's id")                                   \
     /* losses: sums, never means */                                                                \
-    X(CROSS_ENTROPY, "CrossEntropy", 2, 4, LOSS, "axis ignoreIndex labelSmoothing", "(logits, targets I64 or I32 or U8, shaped as logits without the axis): loss F64 [1], valid I64 [1], correct I64 [1], log-sum-exp F32 of each row (shaped as targets)") \
-    X(CROSS_ENTROPY_GRAD, "CrossEntropyGrad", 3, 1, LOSS, "axis ignoreIndex labelSmoothing", "(logits, targets, log-sum-exp): dlogits of the sum") \
-    X(MSE, "MeanSquaredError", 2, 2, LOSS, "", "(y, targets F32): loss F64 [1] sum of squares, valid I64 [1] elements") \
+    X(CROSS_ENTROPY, "CrossEntropy", 2, 4, LOSS, "axis ignoreIndex labelSmoothing",                \
+      "(logits, targets I64 or I32 or U8, shaped as logits without the axis): loss F64 [1], "      \
+      "valid I64 [1], correct I64 [1], log-sum-exp F32 of each row (shaped as targets)")           \
+    X(CROSS_ENTROPY_GRAD, "CrossEntropyGrad", 3, 1, LOSS, "axis ignoreIndex labelSmoothing",       \
+      "(logits, targets, log-sum-exp): dlogits of the sum")                                        \
+    X(MSE, "MeanSquaredError", 2, 2, LOSS, "",                                                     \
+      "(y, targets F32): loss F64 [1] sum of squares, valid I64 [1] elements")                     \
     X(MSE_GRAD, "MeanSquaredErrorGrad", 2, 1, LOSS, "", "2 (y - t)")                               \
-    X(BCE_LOGITS, "BceWithLogits", 2, 3, LOSS, "", "(logits, targets F32): loss F64 [1] sum, valid I64 [1] elements, correct I64 [1] ((logit > 0) == (target > 0.5))") \
+    X(BCE_LOGITS, "BceWithLogits", 2, 3, LOSS, "",                                                 \
+      "(logits, targets F32): loss F64 [1] sum, valid I64 [1] elements, correct I64 [1] ((logit "  \
+      "> 0) == (target > 0.5))")                                                                   \
     X(BCE_LOGITS_GRAD, "BceWithLogitsGrad", 2, 1, LOSS, "", "sigmoid(x) - t")                      \
-    X(GRAPH_LOSS, "GraphLoss", 1, 2, LOSS, "samples", "(mean loss F32, one element): loss F64 [1] times samples, valid I64 [1] samples")
+    X(GRAPH_LOSS, "GraphLoss", 1, 2, LOSS, "samples",                                              \
+      "(mean loss F32, one element): loss F64 [1] times samples, valid I64 [1] samples")
 
 enum rb_op {
     RB_OP_NONE = 0,

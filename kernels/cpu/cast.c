@@ -18,7 +18,9 @@ struct cast {
 
 /* The integer and the real types that a cast knows. */
 #define INTEGERS(X)                                                                                \
-    X(U8, uint8_t) X(I8, int8_t) X(U16, uint16_t) X(I16, int16_t) X(I32, int32_t) X(I64, int64_t)
+    X(U8, uint8_t)                                                                                 \
+    X(I8, int8_t) X(U16, uint16_t) X(I16, int16_t) X(U32, uint32_t) X(I32, int32_t)                \
+        X(U64, uint64_t) X(I64, int64_t)
 #define REALS(X) X(F32, float) X(F64, double)
 
 static bool known(enum rb_dtype dtype)
@@ -29,6 +31,8 @@ static bool known(enum rb_dtype dtype)
         REALS(X)
 #undef X
     case RB_BOOL:
+    case RB_F16:
+    case RB_BF16:
         return true;
     default:
         return false;
@@ -50,7 +54,7 @@ static void load_integers(int64_t *to, const void *from, enum rb_dtype dtype, in
 #define X(name, T)                                                                                 \
     case RB_##name:                                                                                \
         for (int i = 0; i < n; i++)                                                                \
-            to[i] = ((const T *)from)[i];                                                          \
+            to[i] = (int64_t)((const T *)from)[i];                                                 \
         break;
         INTEGERS(X)
 #undef X
@@ -90,6 +94,12 @@ static void cast_real(void *to, enum rb_dtype to_type, const double *x, int n)
     if (to_type == RB_F32) {
         for (int i = 0; i < n; i++)
             ((float *)to)[i] = (float)x[i];
+    } else if (to_type == RB_F16) {
+        for (int i = 0; i < n; i++)
+            ((uint16_t *)to)[i] = rb_dtype_to_half((float)x[i]);
+    } else if (to_type == RB_BF16) {
+        for (int i = 0; i < n; i++)
+            ((uint16_t *)to)[i] = rb_dtype_to_bfloat((float)x[i]);
     } else if (to_type == RB_F64) {
         memcpy(to, x, (size_t)n * sizeof(double));
     } else {
@@ -117,6 +127,19 @@ static void cast_run(struct rb_kernel *kernel, const void *const *in, void *cons
         } else if (cast->from == RB_F32) {
             for (int i = 0; i < n; i++)
                 reals[i] = (double)((const float *)from)[i];
+            cast_real(to, cast->to, reals, n);
+        } else if (cast->from == RB_F16 || cast->from == RB_BF16) {
+            for (int i = 0; i < n; i++) {
+                uint16_t bits = ((const uint16_t *)from)[i];
+
+                reals[i] =
+                    (double)(cast->from == RB_F16 ? rb_dtype_half(bits) : rb_dtype_bfloat(bits));
+            }
+            cast_real(to, cast->to, reals, n);
+        } else if (cast->to == RB_F16 || cast->to == RB_BF16) {
+            load_integers(integers, from, cast->from, n);
+            for (int i = 0; i < n; i++)
+                reals[i] = (double)integers[i];
             cast_real(to, cast->to, reals, n);
         } else {
             load_integers(integers, from, cast->from, n);

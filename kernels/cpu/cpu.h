@@ -24,6 +24,8 @@ rb_cpu_prepare rb_cpu_binary, rb_cpu_unary, rb_cpu_where, rb_cpu_cast, rb_cpu_po
 rb_cpu_prepare rb_cpu_reshape, rb_cpu_transpose, rb_cpu_expand, rb_cpu_concat, rb_cpu_split,
     rb_cpu_slice, rb_cpu_slice_grad, rb_cpu_trilu;
 rb_cpu_prepare rb_cpu_gather, rb_cpu_gather_grad;
+rb_cpu_prepare rb_cpu_gather_elements, rb_cpu_scatter;
+rb_cpu_prepare rb_cpu_arg_max, rb_cpu_cum_sum, rb_cpu_top_k;
 rb_cpu_prepare rb_cpu_reduce, rb_cpu_softmax, rb_cpu_softmax_grad;
 rb_cpu_prepare rb_cpu_matmul, rb_cpu_conv;
 rb_cpu_prepare rb_cpu_layer_norm, rb_cpu_layer_norm_grad;

@@ -90,6 +90,14 @@ static RB_INLINE float rb_logf(float x)
     return x >= 0.0f ? y : NAN;
 }
 
+/* log(1 + x) for 0 <= x <= 1: what 1 + x rounds away is put back. */
+static RB_INLINE float rb_log1pf(float x)
+{
+    float y = 1.0f + x;
+
+    return rb_logf(y) + (x - (y - 1.0f)) / y;
+}
+
 static RB_INLINE float rb_tanhf(float x)
 {
     float size = fabsf(x), z = x * x, p = -0.006096714166f, big;

@@ -107,11 +107,30 @@ static RB_INLINE int64_t integer_power(int64_t a, int64_t b)
     return (int64_t)result;
 }
 
+/* With the sign of the divisor. */
+static RB_INLINE double floor_mod(double a, double b)
+{
+    double left = fmod(a, b);
+
+    return left != 0 && (left < 0) != (b < 0) ? left + b : left;
+}
+
+static RB_INLINE int64_t integer_mod(int64_t a, int64_t b)
+{
+    int64_t left = b == 0 || b == -1 ? 0 : a % b;
+
+    return left != 0 && (left < 0) != (b < 0) ? left + b : left;
+}
+
 BINARY(add_f32, float, float, RB_CLONES, a + b)
 BINARY(sub_f32, float, float, RB_CLONES, a - b)
 BINARY(mul_f32, float, float, RB_CLONES, a *b)
 BINARY(div_f32, float, float, RB_CLONES, a / b)
 BINARY(pow_f32, float, float, , power(a, b))
+BINARY(max_f32, float, float, RB_CLONES, ((a > b) | (a != a)) ? a : b)
+BINARY(min_f32, float, float, RB_CLONES, ((a < b) | (a != a)) ? a : b)
+BINARY(mod_f32, float, float, , (float)floor_mod((double)a, (double)b))
+BINARY(fmod_f32, float, float, , fmodf(a, b))
 BINARY(equal_f32, float, uint8_t, , a == b)
 BINARY(less_f32, float, uint8_t, , a < b)
 BINARY(greater_f32, float, uint8_t, , a > b)
@@ -127,6 +146,10 @@ BINARY(sub_f64, double, double, , a - b)
 BINARY(mul_f64, double, double, , a *b)
 BINARY(div_f64, double, double, , a / b)
 BINARY(pow_f64, double, double, , pow(a, b))
+BINARY(max_f64, double, double, , ((a > b) | (a != a)) ? a : b)
+BINARY(min_f64, double, double, , ((a < b) | (a != a)) ? a : b)
+BINARY(mod_f64, double, double, , floor_mod(a, b))
+BINARY(fmod_f64, double, double, , fmod(a, b))
 BINARY(equal_f64, double, uint8_t, , a == b)
 BINARY(less_f64, double, uint8_t, , a < b)
 BINARY(greater_f64, double, uint8_t, , a > b)
@@ -137,6 +160,10 @@ BINARY(greater_f64, double, uint8_t, , a > b)
     BINARY(mul_##suffix, T, T, , WRAP(T, U, *))                                                    \
     BINARY(div_##suffix, T, T, , DIVIDE(T, U))                                                     \
     BINARY(pow_##suffix, T, T, , (T)integer_power(a, b))                                           \
+    BINARY(max_##suffix, T, T, , a > b ? a : b)                                                    \
+    BINARY(min_##suffix, T, T, , a < b ? a : b)                                                    \
+    BINARY(mod_##suffix, T, T, , (T)integer_mod(a, b))                                             \
+    BINARY(fmod_##suffix, T, T, , b == 0 || b == -1 ? 0 : a % b)                                   \
     BINARY(equal_##suffix, T, uint8_t, , a == b)                                                   \
     BINARY(less_##suffix, T, uint8_t, , a < b)                                                     \
     BINARY(greater_##suffix, T, uint8_t, , a > b)
@@ -144,29 +171,35 @@ INTEGERS(i32, int32_t, uint32_t)
 INTEGERS(i64, int64_t, uint64_t)
 BINARY(equal_u8, uint8_t, uint8_t, , a == b)
 
-static row_fn *binary_row(enum rb_op op, enum rb_dtype dtype)
+static row_fn *binary_row(enum rb_op op, enum rb_dtype dtype, bool fmod)
 {
+    enum { FMOD = 11 };
+    int column;
+
 #define ROWS(suffix)                                                                               \
     {                                                                                              \
         add_##suffix, sub_##suffix, mul_##suffix, div_##suffix, pow_##suffix, equal_##suffix,      \
-            less_##suffix, greater_##suffix                                                        \
+            less_##suffix, greater_##suffix, max_##suffix, min_##suffix, mod_##suffix,             \
+            fmod_##suffix                                                                          \
     }
-    static row_fn *const rows[4][8] = {ROWS(f32), ROWS(f64), ROWS(i32), ROWS(i64)};
+    static row_fn *const rows[4][FMOD + 1] = {ROWS(f32), ROWS(f64), ROWS(i32), ROWS(i64)};
 #undef ROWS
     static const uint8_t columns[RB_OP_COUNT] = {
         [RB_OP_ADD] = 0, [RB_OP_SUB] = 1,   [RB_OP_MUL] = 2,  [RB_OP_DIV] = 3,
         [RB_OP_POW] = 4, [RB_OP_EQUAL] = 5, [RB_OP_LESS] = 6, [RB_OP_GREATER] = 7,
+        [RB_OP_MAX] = 8, [RB_OP_MIN] = 9,   [RB_OP_MOD] = 10,
     };
 
+    column = fmod ? FMOD : columns[op];
     switch (dtype) {
     case RB_F32:
-        return rows[0][columns[op]];
+        return rows[0][column];
     case RB_F64:
-        return rows[1][columns[op]];
+        return rows[1][column];
     case RB_I32:
-        return rows[2][columns[op]];
+        return rows[2][column];
     case RB_I64:
-        return rows[3][columns[op]];
+        return rows[3][column];
     case RB_U8:
     case RB_I8:
     case RB_BOOL:
@@ -181,7 +214,7 @@ int rb_cpu_binary(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
 {
     bool compares = call->op == RB_OP_EQUAL || call->op == RB_OP_LESS || call->op == RB_OP_GREATER;
     enum rb_dtype dtype = rb_call_in(call, 0)->dtype;
-    row_fn *row = binary_row(call->op, dtype);
+    row_fn *row = binary_row(call->op, dtype, rb_call_int(call, "fmod", 0) != 0);
 
     (void)cpu;
     if (call->n_in != 2 || call->n_out != 1 || rb_call_in(call, 1)->dtype != dtype)
@@ -245,6 +278,10 @@ UNARY(reciprocal_f32, float, RB_CLONES, 1.0f / x)
 UNARY(tanh_f32, float, RB_CLONES, rb_tanhf(x))
 UNARY(sigmoid_f32, float, RB_CLONES, rb_sigmoidf(x))
 UNARY(erf_f32, float, RB_CLONES, rb_erff(x))
+UNARY(floor_f32, float, RB_CLONES, floorf(x))
+UNARY(ceil_f32, float, RB_CLONES, ceilf(x))
+UNARY(round_f32, float, RB_CLONES, rintf(x))
+UNARY(softplus_f32, float, RB_CLONES, (x <= 0 ? 0 : x) + rb_log1pf(rb_expf(-fabsf(x))))
 UNARY(relu_f32, float, RB_CLONES, x <= 0 ? 0 : x)
 UNARY(gelu_f32, float, RB_CLONES, rb_geluf(x))
 UNARY(gelu_tanh_f32, float, RB_CLONES, rb_gelu_tanhf(x))
@@ -260,6 +297,26 @@ UNARY(tanh_f64, double, , tanh(x))
 UNARY(sigmoid_f64, double, , 1.0 / (1.0 + exp(-x)))
 UNARY(erf_f64, double, , erf(x))
 UNARY(relu_f64, double, , x <= 0 ? 0 : x)
+
+UNARY(floor_f64, double, , floor(x))
+UNARY(ceil_f64, double, , ceil(x))
+UNARY(round_f64, double, , rint(x))
+
+/* Rare enough for the C library: in double, so that the float comes out rounded once. */
+#define LIBRARY(name)                                                                              \
+    UNARY(name##_f32, float, , (float)name((double)x))                                             \
+    UNARY(name##_f64, double, , name(x))
+LIBRARY(sin)
+LIBRARY(cos)
+LIBRARY(tan)
+LIBRARY(asin)
+LIBRARY(acos)
+LIBRARY(atan)
+LIBRARY(sinh)
+LIBRARY(cosh)
+LIBRARY(asinh)
+LIBRARY(acosh)
+LIBRARY(atanh)
 
 UNARY(neg_i32, int32_t, , (int32_t)(0 - (uint32_t)x))
 UNARY(abs_i32, int32_t, , x < 0 ? (int32_t)(0 - (uint32_t)x) : x)
@@ -281,6 +338,21 @@ static const struct unary_rows unary_rows[RB_OP_COUNT] = {
     [RB_OP_LOG] = {log_f32, log_f64},
     [RB_OP_SQRT] = {sqrt_f32, sqrt_f64},
     [RB_OP_RECIPROCAL] = {reciprocal_f32, reciprocal_f64},
+    [RB_OP_FLOOR] = {floor_f32, floor_f64},
+    [RB_OP_CEIL] = {ceil_f32, ceil_f64},
+    [RB_OP_ROUND] = {round_f32, round_f64},
+    [RB_OP_SOFTPLUS] = {softplus_f32},
+    [RB_OP_SIN] = {sin_f32, sin_f64},
+    [RB_OP_COS] = {cos_f32, cos_f64},
+    [RB_OP_TAN] = {tan_f32, tan_f64},
+    [RB_OP_ASIN] = {asin_f32, asin_f64},
+    [RB_OP_ACOS] = {acos_f32, acos_f64},
+    [RB_OP_ATAN] = {atan_f32, atan_f64},
+    [RB_OP_SINH] = {sinh_f32, sinh_f64},
+    [RB_OP_COSH] = {cosh_f32, cosh_f64},
+    [RB_OP_ASINH] = {asinh_f32, asinh_f64},
+    [RB_OP_ACOSH] = {acosh_f32, acosh_f64},
+    [RB_OP_ATANH] = {atanh_f32, atanh_f64},
     [RB_OP_TANH] = {tanh_f32, tanh_f64},
     [RB_OP_SIGMOID] = {sigmoid_f32, sigmoid_f64},
     [RB_OP_ERF] = {erf_f32, erf_f64},

@@ -22,14 +22,26 @@ static double gelu_slope(double x, bool approximate)
     return 0.5 * (1 + erf(x / sqrt(2.0))) + x * root_2_pi / 2 * exp(-x * x / 2);
 }
 
+static bool is_real(enum rb_dtype dtype)
+{
+    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_F16 || dtype == RB_BF16;
+}
+
+static double mod(double a, double b, bool integer, bool like_a)
+{
+    double left = integer && b == 0 ? 0 : fmod(a, b);
+
+    return !like_a && left != 0 && (left < 0) != (b < 0) ? left + b : left;
+}
+
 static double cast(double x, enum rb_dtype to)
 {
-    return to == RB_BOOL ? x != 0 : to == RB_F32 || to == RB_F64 ? x : trunc(x);
+    return to == RB_BOOL ? x != 0 : is_real(to) ? x : trunc(x);
 }
 
 static double value(const struct rb_call *call, const double *v)
 {
-    bool integer = call->out[0].dtype != RB_F32 && call->out[0].dtype != RB_F64;
+    bool integer = !is_real(call->out[0].dtype);
     bool tanh_form = rb_call_int(call, "tanh", 0) != 0;
     double a = v[0], b = v[1];
 
@@ -44,6 +56,12 @@ static double value(const struct rb_call *call, const double *v)
         return integer ? (b == 0 ? 0 : trunc(a / b)) : a / b;
     case RB_OP_POW:
         return integer ? trunc(pow(a, b)) : pow(a, b);
+    case RB_OP_MAX:
+        return a != a || a > b ? a : b;
+    case RB_OP_MIN:
+        return a != a || a < b ? a : b;
+    case RB_OP_MOD:
+        return mod(a, b, integer, rb_call_int(call, "fmod", 0));
     case RB_OP_EQUAL:
         return a == b;
     case RB_OP_LESS:
@@ -66,6 +84,36 @@ static double value(const struct rb_call *call, const double *v)
         return sqrt(a);
     case RB_OP_RECIPROCAL:
         return 1 / a;
+    case RB_OP_FLOOR:
+        return floor(a);
+    case RB_OP_CEIL:
+        return ceil(a);
+    case RB_OP_ROUND:
+        return nearbyint(a);
+    case RB_OP_SIN:
+        return sin(a);
+    case RB_OP_COS:
+        return cos(a);
+    case RB_OP_TAN:
+        return tan(a);
+    case RB_OP_ASIN:
+        return asin(a);
+    case RB_OP_ACOS:
+        return acos(a);
+    case RB_OP_ATAN:
+        return atan(a);
+    case RB_OP_SINH:
+        return sinh(a);
+    case RB_OP_COSH:
+        return cosh(a);
+    case RB_OP_ASINH:
+        return asinh(a);
+    case RB_OP_ACOSH:
+        return acosh(a);
+    case RB_OP_ATANH:
+        return atanh(a);
+    case RB_OP_SOFTPLUS:
+        return fmax(a, 0) + log1p(exp(-fabs(a)));
     case RB_OP_TANH:
         return tanh(a);
     case RB_OP_SIGMOID:

@@ -11,6 +11,8 @@
     X(U16, uint16_t)                                                                               \
     X(I16, int16_t)                                                                                \
     X(I32, int32_t)                                                                                \
+    X(U32, uint32_t)                                                                               \
+    X(U64, uint64_t)                                                                               \
     X(I64, int64_t)                                                                                \
     X(BOOL, uint8_t)
 
@@ -22,6 +24,10 @@ double rb_reference_get(const struct rb_tensor_type *type, const void *data, int
         return (double)((const T *)data)[i];
         TYPES(X)
 #undef X
+    case RB_F16:
+        return (double)rb_dtype_half(((const uint16_t *)data)[i]);
+    case RB_BF16:
+        return (double)rb_dtype_bfloat(((const uint16_t *)data)[i]);
     default:
         return (double)NAN;
     }
@@ -36,6 +42,12 @@ void rb_reference_set(const struct rb_tensor_type *type, void *data, int64_t i, 
         break;
         TYPES(X)
 #undef X
+    case RB_F16:
+        ((uint16_t *)data)[i] = rb_dtype_to_half((float)x);
+        break;
+    case RB_BF16:
+        ((uint16_t *)data)[i] = rb_dtype_to_bfloat((float)x);
+        break;
     default:
         break;
     }

@@ -29,8 +29,9 @@ static enum rb_dtype find_dtype(const char *word)
         const char *name;
         enum rb_dtype dtype;
     } names[] = {
-        {"f32", RB_F32}, {"f64", RB_F64}, {"u8", RB_U8},   {"i8", RB_I8},     {"u16", RB_U16},
-        {"i16", RB_I16}, {"i32", RB_I32}, {"i64", RB_I64}, {"bool", RB_BOOL}, {"f16", RB_F16},
+        {"f32", RB_F32},   {"f64", RB_F64}, {"u8", RB_U8},   {"i8", RB_I8},
+        {"u16", RB_U16},   {"i16", RB_I16}, {"i32", RB_I32}, {"i64", RB_I64},
+        {"bool", RB_BOOL}, {"f16", RB_F16}, {"u32", RB_U32}, {"u64", RB_U64},
     };
     size_t n = strcspn(word, "[");
 
@@ -128,6 +129,7 @@ static bool positive(enum rb_op op, int input)
     case RB_OP_POW:
         return input == 0;
     case RB_OP_DIV:
+    case RB_OP_MOD:
         return input == 1;
     case RB_OP_LAYER_NORM_GRAD:
     case RB_OP_BATCH_NORM_GRAD:
@@ -136,6 +138,11 @@ static bool positive(enum rb_op op, int input)
     default:
         return false;
     }
+}
+
+static bool is_unsigned(enum rb_dtype dtype)
+{
+    return dtype == RB_U8 || dtype == RB_U16 || dtype == RB_U32 || dtype == RB_U64;
 }
 
 /* The numbers that an integer input may have: [*low, *low + result). */
@@ -151,6 +158,12 @@ static int64_t span(const struct rb_case *c, int input, int64_t *low)
     case RB_OP_GATHER_GRAD:
         *low = -c->out[0].dim[axis];
         return 2 * c->out[0].dim[axis];
+    case RB_OP_GATHER_ELEMENTS:
+    case RB_OP_SCATTER:
+        if (input != 1)
+            break;
+        *low = -c->in[0].dim[axis];
+        return 2 * c->in[0].dim[axis];
     case RB_OP_CROSS_ENTROPY:
     case RB_OP_CROSS_ENTROPY_GRAD:
         return c->in[0].dim[axis];
@@ -162,9 +175,10 @@ static int64_t span(const struct rb_case *c, int input, int64_t *low)
         *low = input == 1 ? -3 : -50;
         return input == 1 ? 7 : 100;
     default:
-        *low = c->in[input].dtype == RB_U8 || c->in[input].dtype == RB_U16 ? 0 : -6;
-        return 12;
+        break;
     }
+    *low = is_unsigned(c->in[input].dtype) ? 0 : -6;
+    return 12;
 }
 
 static double draw_integer(const struct rb_case *c, int input, int64_t i, uint64_t *state)
@@ -187,6 +201,10 @@ void rb_case_fill(const struct rb_case *c, int input, uint64_t seed, void *data)
 
         if (positive(c->call.op, input))
             x = 0.1 + 4 * real;
+        if (c->call.op == RB_OP_ASIN || c->call.op == RB_OP_ACOS || c->call.op == RB_OP_ATANH)
+            x = 1.9 * real - 0.95;
+        if (c->call.op == RB_OP_ACOSH)
+            x = 1.05 + 3 * real;
         switch (type->dtype) {
         case RB_F32:
             ((float *)data)[i] = (float)x;
@@ -205,9 +223,11 @@ void rb_case_fill(const struct rb_case *c, int input, uint64_t seed, void *data)
         case RB_I16:
             ((uint16_t *)data)[i] = (uint16_t)(int)draw_integer(c, input, i, &state);
             break;
+        case RB_U32:
         case RB_I32:
             ((int32_t *)data)[i] = (int32_t)draw_integer(c, input, i, &state);
             break;
+        case RB_U64:
         case RB_I64:
             ((int64_t *)data)[i] = (int64_t)draw_integer(c, input, i, &state);
             break;
