@@ -1,0 +1,194 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that must be left by some time: drains with a deadline, a notice command, SIGTERM. No step is lost."""
+import os
+import signal
+import stat
+import sys
+import time
+
+import cluster
+import corpus
+from cluster import check, until
+
+
+def spec(c, steps, want, least=1):
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
+        "train": {"steps": steps, "globalBatch": 12, "microBatch": 2},
+        "devices": {"min": least, "max": 6, "want": want},
+    }
+
+
+def begin(c, seconds, want, least=1):
+    """A job on all nodes, and what an undisturbed one comes to."""
+    until("all nodes", lambda: len(c.json("get", "nodes")["items"]) == c.count)
+    corpus.text(c.path("corpus.txt"), 40000)
+    c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+    steps = c.steps_for(seconds, lambda steps: spec(c, steps, 1))
+    c.submit("alone", spec(c, steps, 1))
+    alone = c.finish("alone")
+    c.submit("gpt", spec(c, steps, want, least))
+    c.wait("gpt", f"devices={want}")
+    c.wait("gpt", "step=20")
+    return alone
+
+
+def nodes_of(c):
+    return {device["node"] for device in c.status("gpt")["devices"]}
+
+
+def node(c, name):
+    return next(item for item in c.json("get", "nodes")["items"] if item["name"] == name)
+
+
+def events(c, kind, *job):
+    return [e for e in c.json("events", *job)["items"] if e["kind"] == kind]
+
+
+def finish(c, alone):
+    """The same bits, every step once, and every receipt says so."""
+    c.wait("gpt", "done")
+    rows = c.metrics("gpt")
+    check([row["step"] for row in rows] == list(range(1, len(rows) + 1)), "a step was lost or done twice")
+    check(not events(c, "restarted", "gpt"), "it was restarted")
+    for item in c.json("get", "configurations", "gpt")["items"]:
+        receipt = item.get("receipt", {})
+        check(not any(receipt.get(key) for key in ("steps_lost", "samples_repeated", "samples_skipped")), f"{item}")
+    check(c.finish("gpt") == alone, "the bits differ")
+
+
+def drain_by_a_time():
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        alone = begin(c, 8, 2)
+        asked = time.time()
+        c.ctl("node", "drain", "n1", "--deadline", "2m", "--wait", "--timeout", "20")
+        check(nodes_of(c) == {"n0"}, f"still on {nodes_of(c)}")
+        shown = node(c, "n1")
+        check(shown["state"] == "drained" and abs(shown["deadline"] / 1000 - asked - 120) < 5, f"{shown}")
+        check("LEFT BY" in c.ctl("get", "nodes"), "the table of nodes")
+        check("within 120 s" in events(c, "drain")[0]["text"], f"{events(c, 'drain')}")
+        reason = until("a reason", lambda: c.status("gpt")["reason"])
+        check("node n1 is drained" in reason, reason)
+        c.ctl("node", "uncordon", "n1")
+        check("deadline" not in node(c, "n1"), "uncordon takes the deadline back")
+        c.wait("gpt", "devices=2")
+        finish(c, alone)
+
+
+def no_time_for_newcomers():
+    """The only free device is of a node that does not stir: who stays goes on alone."""
+    with cluster.Cluster(nodes=3, devices=1) as c:
+        c.nodes[2].stop()
+        c.count = 2
+        alone = begin(c, 10, 2)
+        c.nodes[2].start()
+        c.nodes[2].process.send_signal(signal.SIGSTOP)
+        try:
+            asked = time.time()
+            c.ctl("node", "drain", "n1", "--deadline", "4s")
+            reason = until("a reason", lambda: c.status("gpt")["reason"])
+            check("leaves node n1 by" in reason, reason)
+            until("n1 to be left", lambda: nodes_of(c) == {"n0"}, 10)
+            took = time.time() - asked
+            check(took < 4, f"n1 was left after {took:.1f} s")
+        finally:
+            c.nodes[2].process.send_signal(signal.SIGCONT)
+        check(not events(c, "worker-killed", "gpt"), "a worker was killed")
+        finish(c, alone)
+
+
+def killed_when_the_time_is_over():
+    """The agent of the drained node hears of nothing in time: its worker is killed, as in a crash."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        if c.json("version")["rubatod"]["leader"] == "n1":  # who coordinates must stir
+            c.nodes[1].stop()
+            c.nodes[1].start()
+        alone = begin(c, 12, 2)
+        c.nodes[1].process.send_signal(signal.SIGSTOP)
+        try:
+            c.ctl("node", "drain", "n1", "--deadline", "1s")
+            until("the time to be over", lambda: node(c, "n1")["deadline"] < time.time() * 1000)
+        finally:
+            c.nodes[1].process.send_signal(signal.SIGCONT)
+        until("n1 to be left", lambda: c.status("gpt")["phase"] == "Running" and nodes_of(c) == {"n0"}, 20)
+        killed = events(c, "worker-killed", "gpt")
+        check(killed and "had to be left" in killed[0]["text"], f"{killed}")
+        finish(c, alone)
+
+
+def too_few_are_parked():
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        alone = begin(c, 8, 2, least=2)
+        c.ctl("node", "drain", "n1", "--deadline", "30", "--wait", "--timeout", "20")
+        until("the job to wait", lambda: c.status("gpt")["phase"] == "Pending")
+        reason = until("a reason", lambda: c.status("gpt")["reason"])
+        check("node n1 is drained" in reason, reason)
+        check(c.json("describe", "gpt")["state"]["parked"]["node"] == "n0", "the state is on the node that stays")
+        status = c.status("gpt")
+        check(status["throughput"] == 0, f"it does not train, and has {status['throughput']} samples/s")
+        c.ctl("node", "uncordon", "n1")
+        c.wait("gpt", "devices=2")
+        finish(c, alone)
+
+
+def a_notice():
+    """The command says it once; the node is drained once; who uncordons it has the last word."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        script, said, answers = c.path("notice"), c.path("said"), c.path("answers")
+        with open(script, "w") as file:
+            file.write(f'#!/bin/sh\ntest "$1" = word || exit 9\n'
+                       f'if cat {said} 2>/dev/null; then echo yes >{answers}; else echo no >{answers}; exit 1; fi\n')
+        os.chmod(script, stat.S_IRWXU)
+        c.nodes[1].stop()
+        c.nodes[1].arguments += ["--notice-command", script + " word", "--notice-every", "100ms"]
+        c.nodes[1].start()
+        alone = begin(c, 10, 2)
+
+        def say(text):
+            with open(said + ".new", "w") as file:
+                file.write(text)
+            os.rename(said + ".new", said)
+
+        def answered(what):
+            with open(answers) as file:
+                return file.read() == what + "\n"
+
+        say("<html>busy</html>\n")  # neither yes nor no
+        until("the question", lambda: answered("yes"))
+        check(not events(c, "notice") and nodes_of(c) == {"n0", "n1"}, "what is no number is no notice")
+        say("90\n")
+        until("n1 to be left", lambda: nodes_of(c) == {"n0"}, 10)
+        shown = node(c, "n1")
+        check(shown["reason"] == "notice" and 60 < shown["deadline"] / 1000 - time.time() < 91, f"{shown}")
+        check("n1 will be taken away by" in events(c, "notice")[0]["text"], f"{events(c, 'notice')}")
+        c.ctl("node", "uncordon", "n1")
+        c.wait("gpt", "devices=2")
+        check(len(events(c, "notice")) == 1, "it was told again")
+        os.unlink(said)
+        until("the command to say no", lambda: answered("no"))
+        say("")
+        until("another notice", lambda: len(events(c, "notice")) == 2, 10)
+        check("away:" in events(c, "notice")[1]["text"] and "deadline" not in node(c, "n1"), "no time was named")
+        until("n1 to be left", lambda: nodes_of(c) == {"n0"}, 10)
+        finish(c, alone)
+
+
+def sigterm_names_its_time():
+    """A node that stops says until when; its jobs move off within that."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        c.nodes[1].stop()
+        c.nodes[1].arguments += ["--leave-timeout", "20s"]
+        c.nodes[1].start()
+        alone = begin(c, 8, 2)
+        asked = time.monotonic()
+        check(c.nodes[1].stop(signal.SIGTERM, 25) == 0, "rubatod's exit status")
+        check(time.monotonic() - asked < 10, f"it took {time.monotonic() - asked:.1f} s")
+        check(not events(c, "worker-died", "gpt") and not events(c, "worker-killed", "gpt"), "a worker died")
+        c.nodes[1].start()
+        finish(c, alone)
+
+
+cluster.main(*[test for test in (drain_by_a_time, no_time_for_newcomers, killed_when_the_time_is_over, too_few_are_parked, a_notice,
+             sigterm_names_its_time) if test.__name__ in sys.argv[1:] or not sys.argv[1:]])
