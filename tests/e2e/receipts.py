@@ -1,0 +1,145 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every change has a receipt, and anyone can work it out from `metrics --lost`: done here a second time, and compared.
+
+A job grows, shrinks, loses a worker, is drained off a node, paused, and falls back to a checkpoint.
+"""
+import os
+import signal
+import statistics
+
+import cluster
+import corpus
+from cluster import check, until
+
+STEPS_AFTER, ROWS_BEFORE = 10, 200
+
+
+def spec(c, steps, want):
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
+        "train": {"steps": steps, "globalBatch": 12, "microBatch": 2},
+        "devices": {"min": 1, "max": 4, "want": want},
+    }
+
+
+def derive(rows, number, asked):
+    """The receipt of configuration `number`, from the rows of all commits; None: it never committed."""
+    rows = sorted(rows, key=lambda row: (row["time"], row["configuration"], row["step"]))
+    new = [i for i, row in enumerate(rows) if row["configuration"] == number][:STEPS_AFTER]
+    if not new:
+        return None
+    first, end = new[0], new[-1] + 1
+    begin = max([i for i in range(end) if rows[i]["time"] < asked], default=0)
+    stall = 0
+    gaps = [(rows[i]["time"] - rows[i - 1]["time"], -i) for i in range(begin + 1, end) if rows[i]["time"] >= asked]
+    if gaps:
+        gap, at = max(gaps)
+        looked_at = rows[max(0, begin + 1 - ROWS_BEFORE):end]
+        stall = max(0, gap - statistics.median(row["step_ms"] for row in looked_at
+                                               if row["configuration"] == rows[-at]["configuration"]))
+    highest = max([row["step"] for row in rows[:first]], default=-1)
+    lost = max(0, highest - rows[first]["step"] + 1)
+    repeated, seen = 0, set()
+    for row in rows[:end]:
+        if row["configuration"] == number and row["step"] in seen:
+            repeated += row["samples"]
+        seen.add(row["step"])
+    held = set()
+    for row in rows[begin:end]:
+        held |= set(range(int(row["first_sample"]), int(row["first_sample"] + row["samples"])))
+    return {
+        "from": rows[begin]["devices"] if rows[begin]["time"] < asked else 0,
+        "to": rows[first]["devices"],
+        "configuration": number,
+        "step": rows[first]["step"],
+        "stall_ms": stall,
+        "ready_ms": max(0, rows[first]["time"] - asked),
+        "steps_lost": lost,
+        "samples_repeated": repeated,
+        "samples_skipped": max(held) - min(held) + 1 - len(held),
+    }
+
+
+def trains(c, devices, beyond=None):
+    """So many devices, and ten steps more."""
+    def there():
+        status = c.status("gpt")
+        return status if status["phase"] == "Running" and len(status["devices"]) == devices and (
+            beyond is None or status["step"] > beyond) else None
+    status = until(f"{devices} devices", there, 60)
+    until("ten steps more", lambda: c.status("gpt")["step"] > status["step"] + 12)
+    return c.status("gpt")
+
+
+def change(c):
+    """What can happen to a job, once each; returns the causes that must have been seen."""
+    c.wait("gpt", "devices=1")
+    c.json("grow", "gpt", 2, "--wait")
+    c.json("shrink", "gpt", 1, "--wait")
+    os.kill(trains(c, 2)["devices"][1]["pid"], signal.SIGKILL)
+    trains(c, 2)
+    c.ctl("node", "drain", "n0", "--wait")
+    trains(c, 2)
+    c.ctl("node", "uncordon", "n0")
+    c.ctl("pause", "gpt")
+    until("the pause", lambda: c.status("gpt")["phase"] == "Paused")
+    check(c.status("gpt")["throughput"] == 0, "a paused job has no throughput")
+    c.ctl("resume", "gpt")
+    trains(c, 2)
+    step = c.json("checkpoint", "gpt", "--wait")["step"]
+    trains(c, 2, step + 20)
+    for pid in c.processes("rubato-worker"):
+        os.kill(pid, signal.SIGKILL)
+    until("the restart", lambda: any(e["kind"] == "restarted" for e in c.json("events", "gpt")["items"]))
+    return {"start", "grow", "shrink", "crash", "drain", "resume"}
+
+
+def every_change():
+    with cluster.Cluster(nodes=2, devices=2) as c:
+        until("all nodes", lambda: len(c.json("get", "nodes")["items"]) == 2)
+        corpus.text(c.path("corpus.txt"), 40000)
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        steps = c.steps_for(20, lambda steps: spec(c, steps, 1))
+        c.submit("alone", spec(c, steps, 1))
+        alone = c.finish("alone")
+        c.submit("gpt", spec(c, steps, 1))
+        causes = change(c)
+        c.wait("gpt", "done")
+        settled = until("all receipts", lambda: (lambda items: items if all(
+            item["state"] not in ("ACTIVE", "RETIRED") or "receipt" in item or item.get("reason") for item in items
+        ) else None)(c.json("get", "configurations", "gpt")["items"]), 60)
+
+        all_rows = c.json("metrics", "gpt", "--lost")
+        rows = c.json("metrics", "gpt")
+        check([row["step"] for row in rows] == list(range(1, steps + 1)), "metrics has each step once")
+        check(len(all_rows) > len(rows), "metrics --lost has the steps that were done again too")
+        seen, lost = set(), 0
+        for item in settled:
+            if item["state"] not in ("ACTIVE", "RETIRED"):
+                continue
+            mine = derive(all_rows, item["number"], item["asked"])
+            if mine is None:
+                check(item.get("reason") and "receipt" not in item, f"a receipt without a step: {item}")
+                continue
+            receipt = item["receipt"]
+            seen.add(item["cause"])
+            lost += receipt["steps_lost"]
+            for key, value in mine.items():
+                check(abs(receipt[key] - value) < 1e-6, f"{key} is {receipt[key]}, and by metrics {value}: {item}")
+            check(receipt["bytes_moved"] > 0 or item["cause"] != "grow", f"a newcomer without a state: {item}")
+            check(receipt["steps_lost"] == 0 or item["cause"] in ("resume", "start"), f"{item}")
+        check(causes <= seen, f"receipts of {seen}, not of {causes - seen}")
+        check(lost >= 20, f"{lost} steps were lost with the fall back to a checkpoint")
+        table = c.ctl("get", "configurations", "gpt")
+        check(all(title in table for title in ("CAUSE", "STALL", "LOST", "REPEATED", "SKIPPED")), table)
+        check(c.finish("gpt") == alone, "the bits differ")
+        # Another job of the same name has events of its own.
+        c.submit("gpt", spec(c, 40, 1))
+        c.wait("gpt", "done")
+        kinds = [e["kind"] for e in c.json("events", "gpt")["items"]]
+        check(kinds.count("submitted") == 1 and "restarted" not in kinds, f"{kinds}")
+
+
+cluster.main(every_change)
