@@ -6,6 +6,9 @@
     sweep.py --all          every case; a table
     sweep.py NAME ...       cases whose names contain one of these words
     sweep.py --list         their names
+    sweep.py --random N     instead: N kills and stops of any worker or rubatod, at any time, while jobs are
+                            resized; each after the state is whole again, and no step may be lost
+    --replicas all|1|2      what the jobs say under state.replicas
 
 The points are those that `rubato-worker --faults` prints, so a new one is swept from the day it is there.
 A worker dies once in the whole cluster (RUBATO_FAULT_ONCE), rubatod is started again by this harness.
@@ -103,7 +106,7 @@ def all_cases(seed):
         if point.startswith("daemon."):
             yield from daemon_cases(point)
         else:
-            for workers in (2, 3):
+            for workers in (2, 3, 4):
                 for what in ("kill", "stop"):
                     yield from worker_cases(point, workers, what, lambda most: dice.randint(1, most))
 
@@ -111,8 +114,8 @@ def all_cases(seed):
 class Sweep:
     """One cluster for all cases."""
 
-    def __init__(self, c):
-        self.c, self.number, self.reference = c, 0, {}
+    def __init__(self, c, replicas):
+        self.c, self.number, self.reference, self.replicas = c, 0, {}, replicas
         self.plan, self.once = c.path("faults"), c.path("fired")
         os.environ["RUBATO_FAULT"] = "@" + self.plan
         os.environ["RUBATO_FAULT_ONCE"] = self.once
@@ -129,6 +132,7 @@ class Sweep:
 
     def spec(self, case):
         return {
+            **({"state": {"replicas": self.replicas}} if self.replicas else {}),
             "model": {"onnx": "mlp.onnx"},
             "data": {"train": {"path": "mlp.npy", "targets": "mlp-labels.npy"}},
             "train": {"steps": case.steps, "globalBatch": 20, "microBatch": 3, "clipNorm": 1.0},
@@ -139,9 +143,15 @@ class Sweep:
     def prepare(self):
         self.c.model("mlp", inputs=48, hidden=64, depth=2, classes=5)
         corpus.classes(self.c.folder, 64, (48,), 5, name="mlp")
-        for name, case in (("short", Case("short", [], 1)), ("long", Case("long", [], 1, 2))):
-            self.c.submit(name, self.spec(case))
-            self.reference[case.steps] = self.c.finish(name)
+        self.refer(STEPS)
+        self.refer(LONGER)
+
+    def refer(self, steps):
+        """What an undisturbed run of so many steps comes to."""
+        case = Case("alone", [], 1)
+        case.steps = steps
+        self.c.submit("alone", self.spec(case))
+        self.reference[steps] = self.c.finish("alone")
 
     # ---- With a rubatod that may be dead at any moment ----------------------------------------------
 
@@ -211,14 +221,133 @@ class Sweep:
         return took
 
 
+class Blows:
+    """Kills and stops at any time, each when the state is whole again: two members or more train."""
+
+    STEPS = LONGER
+    MOST = 4
+
+    def __init__(self, sweep, seed):
+        self.sweep, self.c, self.random = sweep, sweep.c, random.Random(seed)
+        self.job, self.jobs, self.done = None, 0, []
+
+    def status(self):
+        done = self.c.run("-o", "json", "status", self.job)
+        return cluster.json.loads(done.stdout) if done.returncode == 0 else None
+
+    def whole(self):
+        """Two or more train and have made steps since; or the job is over."""
+        self.sweep.alive()
+        before = self.status()
+        if not before:
+            return None
+        if before["phase"] == "Succeeded":
+            return before
+        if before["phase"] != "Running" or len(before["devices"]) < 2 or not all(d.get("pid") for d in before["devices"]):
+            return None
+        until("a step", lambda: (self.status() or before)["step"] > before["step"] or
+              (self.status() or before)["phase"] == "Succeeded", 60)
+        after = self.status()
+        same = after and after["devices"] == before["devices"]
+        return after if same or (after and after["phase"] == "Succeeded") else None
+
+    def begin(self):
+        self.jobs += 1
+        self.job = f"blows{self.jobs}"
+        case = Case(self.job, [], self.random.randint(2, self.MOST))
+        case.steps = self.STEPS
+        self.sweep.submit(self.job, case)
+
+    def end(self):
+        """The same bits, and every sample committed once: by the metrics, and by every receipt."""
+        self.sweep.insist("wait", self.job, "--for", "done", "--timeout", 5, seconds=240)
+        rows = self.c.json("metrics", self.job, "--lost")
+        check([row["step"] for row in rows] == list(range(1, self.STEPS + 1)), "steps were lost or done again")
+        next_sample = 0
+        for row in rows:
+            check(row["first_sample"] == next_sample, f"samples were repeated or skipped: {row}")
+            next_sample += row["samples"]
+        for item in self.c.json("get", "configurations", self.job)["items"]:
+            lost = [item["receipt"][key] for key in ("steps_lost", "samples_repeated", "samples_skipped")
+                    if "receipt" in item]
+            check(not any(lost), f"{item}")
+        events = [e["kind"] for e in self.c.json("events", self.job)["items"]]
+        check("restarted" not in events, f"it was restarted: {events}")
+        check(self.c.export(self.job) == self.sweep.reference[self.STEPS], "the bits differ")
+        self.c.ctl("delete", self.job)
+        self.job = None
+
+    def strike(self):
+        """One of the workers, newcomers too, or rubatod; it is killed, or stopped."""
+        victims = self.c.processes("rubato-worker")
+        daemon = self.c.nodes[0].process.pid
+        pid = self.random.choice(sorted(victims) + [daemon])
+        what = self.random.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP))
+        name = "rubatod" if pid == daemon else "worker"
+        self.done.append(f"{what.name} {name}")
+        try:
+            os.kill(pid, what)
+        except ProcessLookupError:
+            return
+        if pid == daemon and what == signal.SIGSTOP:
+            time.sleep(self.random.random() * 2)
+            os.kill(pid, signal.SIGCONT)
+        elif pid == daemon:
+            self.c.nodes[0].process.wait()
+            time.sleep(self.random.random())
+            self.sweep.alive()
+
+    def rage(self, count):
+        self.sweep.arm([])
+        self.sweep.refer(self.STEPS)
+        try:
+            while len(self.done) < count:
+                if not self.job:
+                    self.begin()
+                status = until("the state to be whole again", self.whole, 60)
+                if status["phase"] == "Succeeded":
+                    self.end()
+                    continue
+                # With three or more wanted, two are left when one dies while another comes or goes.
+                self.sweep.insist("resize", self.job, "--want", self.random.randint(2, self.MOST))
+                time.sleep(self.random.random() * 0.6)
+                self.strike()
+            self.end()
+        except Failure:
+            print("\n".join(self.done[-12:]))
+            if self.job:
+                print(self.c.run("events", self.job).stdout[-6000:])
+                print(self.c.run("get", "configurations", self.job).stdout[-6000:])
+                print(self.c.run("status", self.job).stdout)
+            raise
+
+
+def blows(count, seed, replicas):
+    begun = time.monotonic()
+    with cluster.Cluster(devices=8) as c:  # one that failed a job is left alone by it for a while
+        sweep = Sweep(c, replicas)
+        c.model("mlp", inputs=48, hidden=64, depth=2, classes=5)
+        corpus.classes(c.folder, 64, (48,), 5, name="mlp")
+        storm = Blows(sweep, seed)
+        storm.rage(count)
+        kinds = {kind: storm.done.count(kind) for kind in sorted(set(storm.done))}
+        print(f"{len(storm.done)} blows in {storm.jobs} jobs, no step lost: {kinds}, "
+              f"{time.monotonic() - begun:.0f} s, seed {seed}")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--random", type=int, metavar="N")
+    parser.add_argument("--replicas", choices=("all", "1", "2"))
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
+    if options.random:
+        blows(options.random, options.seed, options.replicas)
+        return
     if not points():
         print("no fault points in this build")
         sys.exit(77)
@@ -232,7 +361,7 @@ def main():
         return
     begun, failed, run = time.monotonic(), [], 0
     with cluster.Cluster(devices=4) as c:
-        sweep = Sweep(c)
+        sweep = Sweep(c, options.replicas)
         c.nodes[0].stop(signal.SIGKILL)
         c.nodes[0].start()
         sweep.prepare()
