@@ -4,32 +4,17 @@
 #include "daemon/turn.h"
 
 #include "daemon/restore.h"
+#include "proto/spec.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* "90s", "5m", "1h", "2d"; plain numbers are seconds.  An hour for what cannot be read. */
+/* An hour for what cannot be read. */
 static uint64_t window_ms(const char *text)
 {
-    char *end;
-    double value;
-    uint64_t unit = 1000;
+    int64_t ms;
 
-    if (!text)
-        return 3600000;
-    value = strtod(text, &end);
-    if (end == text || !(value >= 0) || value > 1e9)
-        return 3600000;
-    if (!strcmp(end, "ms"))
-        unit = 1;
-    else if (*end == 'm')
-        unit = 60000;
-    else if (*end == 'h')
-        unit = 3600000;
-    else if (*end == 'd')
-        unit = 86400000;
-    return (uint64_t)(value * (double)unit);
+    return text && !rb_spec_duration_ms(text, &ms) ? (uint64_t)ms : 3600000;
 }
 
 static void end_configurations(struct rb_turn *turn, const char *reason)
