@@ -186,22 +186,36 @@ static void make_elsewhere(struct bench_job *job, const struct bench_case *from,
     rb_buffer_done(&summary);
 }
 
-static void open_configuration(struct bench_job *job)
+/* Every worker's door is known by its rank. */
+static void meet(struct bench_job *job, int rank, int size)
 {
-    const char *addresses[1];
-    struct rb_coll_member member = {"bench", addresses, 1};
-    struct rb_group group = {
-        .job = "bench", .configuration = 1, .digest = "", .size = 1, .members = &member};
+    struct rb_coll_member members[BENCH_MAX_WORKERS];
+    char names[BENCH_MAX_WORKERS][16], texts[BENCH_MAX_WORKERS][128];
+    const char *addresses[BENCH_MAX_WORKERS];
+    struct rb_group group = {.job = "bench",
+                             .configuration = 1,
+                             .digest = "",
+                             .rank = rank,
+                             .size = size,
+                             .members = members};
     struct rb_why why;
     char path[128];
 
-    in_folder(job, "peer", path);
+    for (int r = 0; r < size; r++) {
+        snprintf(names[r], sizeof names[r], "%d", r);
+        snprintf(texts[r], sizeof texts[r], "unix:%s/peer%d", job->folder, r);
+        addresses[r] = texts[r];
+        members[r] = (struct rb_coll_member){names[r], &addresses[r], 1};
+    }
+    snprintf(path, sizeof path, "%s/peer%d", job->folder, rank);
     bench_check(rb_listener_open(path, NULL, &job->listener, &why), &why);
-    addresses[0] = rb_listener_address(job->listener, 0);
-    job->configuration = (struct rb_configuration){.number = 1, .size = 1};
-    bench_check(rb_schedule_data(job->model->message, 1, &job->configuration.plan, &why), &why);
-    job->configuration.orders = job->configuration.plan->ranks[0];
-    bench_check(rb_coll_open(job->listener, &group, 1000, NULL, &job->configuration.coll, &why),
+    job->configuration =
+        (struct rb_configuration){.number = 1, .rank = (uint32_t)rank, .size = (uint32_t)size};
+    bench_check(
+        rb_schedule_data(job->model->message, (uint32_t)size, &job->configuration.plan, &why),
+        &why);
+    job->configuration.orders = job->configuration.plan->ranks[rank];
+    bench_check(rb_coll_open(job->listener, &group, 20000, NULL, &job->configuration.coll, &why),
                 &why);
 }
 
@@ -219,31 +233,52 @@ void bench_job_reset(struct bench_job *job)
     bench_check(rb_restore(path, job->model->message, state, &why), &why);
 }
 
-void bench_job_open(const struct bench_case *from, int64_t micro_batch, struct bench_job *ret_job)
+void bench_job_make(const struct bench_case *from, int64_t micro_batch, struct bench_job *ret_job)
 {
     struct bench_job job = {.folder = "/tmp/rubato-bench-XXXXXX"};
-    struct rb_why why;
-    char path[128];
 
     if (!mkdtemp(job.folder)) {
         perror("bench: mkdtemp");
         exit(1);
     }
     make_elsewhere(&job, from, micro_batch);
-    in_folder(&job, "model", path);
-    bench_check(rb_model_load(path, "cpu", 0, &job.model, &why), &why);
-    bench_job_reset(&job);
-    open_configuration(&job);
     *ret_job = job;
 }
 
-void bench_job_close(struct bench_job *job)
+void bench_job_load(struct bench_job *job, int rank, int size)
+{
+    struct rb_why why;
+    char path[128];
+
+    in_folder(job, "model", path);
+    bench_check(rb_model_load(path, "cpu", 0, &job->model, &why), &why);
+    bench_job_reset(job);
+    meet(job, rank, size);
+}
+
+void bench_job_unload(struct bench_job *job)
 {
     rb_coll_close(job->configuration.coll);
     rb_listener_close(job->listener);
     rb__plan__free_unpacked(job->configuration.plan, NULL);
     rb_model_free(job->model);
+}
+
+void bench_job_remove(struct bench_job *job)
+{
     rb_file_remove(job->folder, NULL);
+}
+
+void bench_job_open(const struct bench_case *from, int64_t micro_batch, struct bench_job *ret_job)
+{
+    bench_job_make(from, micro_batch, ret_job);
+    bench_job_load(ret_job, 0, 1);
+}
+
+void bench_job_close(struct bench_job *job)
+{
+    bench_job_unload(job);
+    bench_job_remove(job);
 }
 
 static void not_ready(struct rb_vote_ready *ret_ready, void *owner)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job in a temporary folder, loaded in this process: what the benches of training measure.
  *
- * model new, data > compile > [job] > rb_model at level 0, and the orders of one device alone */
+ * model new, data > compile > [job] > rb_model at level 0, and the orders of one device alone or of
+ * a rank of several */
 #ifndef RB_TESTS_BENCH_JOB_H
 #define RB_TESTS_BENCH_JOB_H
 
@@ -9,7 +10,7 @@
 #include "worker/model.h"
 #include "worker/step.h"
 
-enum { BENCH_MAX_SETTINGS = 8 };
+enum { BENCH_MAX_SETTINGS = 8, BENCH_MAX_WORKERS = 8 };
 
 /* A model, its settings and how it is trained. */
 struct bench_case {
@@ -27,13 +28,19 @@ struct bench_job {
     char folder[64];
     struct rb_model *model;
     struct rb_listener *listener;
-    struct rb_configuration configuration; /* this process alone */
+    struct rb_configuration configuration; /* this process alone, or with others */
     char summary[256];
 };
 
 /* Make the data, compile and load.  Ends the process with a sentence where anything fails. */
 void bench_job_open(const struct bench_case *from, int64_t micro_batch, struct bench_job *ret_job);
 void bench_job_close(struct bench_job *job);
+
+/* The same for several processes: make once, then load in each, which waits for the others. */
+void bench_job_make(const struct bench_case *from, int64_t micro_batch, struct bench_job *ret_job);
+void bench_job_load(struct bench_job *job, int rank, int size);
+void bench_job_unload(struct bench_job *job);
+void bench_job_remove(struct bench_job *job);
 
 /* Back to the initial weights. */
 void bench_job_reset(struct bench_job *job);

@@ -11,7 +11,6 @@ had the core for and of the time by the clock; the ratio is the median over wind
 it is at its best with libopenblas0-openmp and libtcmalloc-minimal4.
 """
 import argparse
-import math
 import os
 import statistics
 import subprocess
@@ -32,33 +31,8 @@ def modules():
     from torch import nn
     from torch.nn import functional as F
 
-    class Block(nn.Module):
-        def __init__(self, width, heads, seq):
-            super().__init__()
-            self.heads = heads
-            self.ln1, self.ln2 = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.fc1, self.fc2 = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-            self.register_buffer("later", torch.ones(seq, seq).triu(1).bool(), persistent=False)
-
-        def forward(self, x):
-            batch, seq, width = x.shape
-            parts = self.qkv(self.ln1(x)).view(batch, seq, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-            scores = parts[0] @ parts[1].transpose(-2, -1) / math.sqrt(width // self.heads)
-            mixed = F.softmax(scores.masked_fill(self.later, float("-inf")), dim=-1) @ parts[2]
-            x = x + self.proj(mixed.transpose(1, 2).reshape(batch, seq, width))
-            return x + self.fc2(F.gelu(self.fc1(self.ln2(x))))
-
-    class GPT(nn.Module):
-        def __init__(self, vocab=256, layers=4, width=256, heads=4, seq=128):
-            super().__init__()
-            self.wte, self.wpe = nn.Embedding(vocab, width), nn.Embedding(seq, width)
-            self.blocks = nn.Sequential(*(Block(width, heads, seq) for _ in range(layers)))
-            self.lnf, self.head = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False)
-            self.register_buffer("places", torch.arange(seq), persistent=False)
-
-        def forward(self, tokens):
-            return self.head(self.lnf(self.blocks(self.wte(tokens) + self.wpe(self.places)))).flatten(0, 1)
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
+    from common import GPT
 
     def conv(before, after):
         return nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)

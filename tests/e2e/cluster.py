@@ -57,16 +57,22 @@ class Node:
         self.state = os.path.join(cluster.folder, name)
         self.log = os.path.join(cluster.folder, name + ".log")
         self.process = None
+        self.core = None  # that it and its workers keep to
         self.endpoint = f"unix:{self.state}/rubatod.sock"
 
     def start(self, wait=True):
         with open(self.log, "a") as log:
             self.process = subprocess.Popen(
                 [os.path.join(BUILD, "rubatod"), "--state-dir", self.state, *self.arguments],
-                stderr=log, stdout=log, stdin=subprocess.DEVNULL)
+                stderr=log, stdout=log, stdin=subprocess.DEVNULL,
+                preexec_fn=self.keep_to_core)
         if wait:
             until(f"{self.name} to answer", self.answers, 30)
         return self
+
+    def keep_to_core(self):
+        if self.core is not None:
+            os.sched_setaffinity(0, {self.core})
 
     def answers(self):
         check(self.process.poll() is None, f"{self.name} ended with {self.process.poll()}")
@@ -89,8 +95,10 @@ class Node:
 
 
 class Cluster:
-    def __init__(self, nodes=1, devices=3, keep=False):
+    def __init__(self, nodes=1, devices=3, keep=False, pinned=False):
+        """pinned: each of several nodes keeps to a core of its own."""
         self.folder = tempfile.mkdtemp(prefix="rubato-e2e.")
+        self.pinned = pinned
         self.etcd, self.nodes, self.devices, self.keep = None, [], devices, keep
         self.count = nodes
 
@@ -110,7 +118,8 @@ class Cluster:
             self.nodes = [Node(self, f"n{i}", ["--node", f"n{i}", "--etcd", url,
                                                "--cpu-devices", str(self.devices)])
                           for i in range(self.count)]
-        for node in self.nodes:
+        for number, node in enumerate(self.nodes):
+            node.core = number % os.cpu_count() if self.pinned else None
             node.start(wait=False)
         for node in self.nodes:
             until(f"{node.name} to answer", node.answers, 30)

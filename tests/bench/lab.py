@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the benches share: the machine, the reference job, nodes that keep to a core, tables."""
+import glob
+import json
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
+import cluster  # noqa: E402
+import corpus  # noqa: E402
+
+LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+ENDLESS = 1000000  # steps
+
+
+# ---- The machine ------------------------------------------------------------------------------------
+
+def busy():
+    """Seconds that all cores together have been busy since the start."""
+    with open("/proc/stat") as file:
+        fields = [int(field) for field in file.readline().split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def others(seconds=2.0):
+    """How many cores others keep busy, while nothing of ours runs."""
+    before = busy()
+    time.sleep(seconds)
+    return (busy() - before) / seconds
+
+
+def machine(patience=0):
+    """A line on the machine and how quiet it is, after waiting for it at most `patience` seconds."""
+    end = time.monotonic() + patience
+    load = others()
+    while load > 0.1 and time.monotonic() < end:
+        load = others(5.0)
+    with open("/proc/cpuinfo") as file:
+        name = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "?")
+    return (f"{name}, {os.cpu_count()} cores; others keep {load:.2f} cores busy, load "
+            f"{os.getloadavg()[0]:.1f}; {time.strftime('%F %T')}")
+
+
+def torch_environment():
+    """PyTorch as it is fastest here: OpenMP OpenBLAS with kernels for this processor, tcmalloc, one thread."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+                   "GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo"}
+    blas = os.path.join(LIBRARIES, "openblas-openmp")
+    malloc = os.path.join(LIBRARIES, "libtcmalloc_minimal.so.4")
+    if os.path.exists(blas):
+        environment["LD_LIBRARY_PATH"] = blas
+    if os.path.exists(malloc):
+        environment["LD_PRELOAD"] = malloc
+    with open("/proc/cpuinfo") as file:
+        flags = next((line for line in file if line.startswith("flags")), "").split()
+    if "avx512f" in flags:  # newer than this OpenBLAS: it would take slow kernels
+        environment.setdefault("OPENBLAS_CORETYPE", "Cooperlake" if "avx512_bf16" in flags else "SkylakeX")
+    return environment
+
+
+# ---- Clusters ---------------------------------------------------------------------------------------
+
+class Lab(cluster.Cluster):
+    """A cluster with what measuring needs."""
+
+    def rest(self, job, steps):
+        """Let so many steps go by."""
+        self.wait(job, f"step={self.status(job)['step'] + steps}")
+
+    def ledger(self, job=None):
+        """Every row that any node has kept, of steps done twice too; `metrics` shows the newer only.
+
+        job: its id; by default there is only one."""
+        rows = []
+        for node in self.nodes:
+            for path in glob.glob(os.path.join(node.state, "jobs", job or "*", "metrics")):
+                with open(path) as file:
+                    for line in file:
+                        field = line.split()
+                        if line.endswith("\n") and len(field) >= 8:
+                            rows.append({"step": int(field[0]), "time": float(field[1]),
+                                         "loss": float(field[2]), "step_ms": float(field[5]),
+                                         "devices": int(field[6]), "configuration": int(field[7])})
+        return rows
+
+
+def reference(c, want, micro=None, **more):
+    """The reference GPT: 4 layers of width 256, 128 bytes, 16 samples a step, AdamW, 40 MB of state."""
+    if not os.path.exists(c.path("gpt.onnx")):
+        c.model("gpt")
+        corpus.text(c.path("corpus.txt"))
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 128}},
+        "train": {"steps": ENDLESS, "globalBatch": 16, "microBatch": micro,
+                  "optimizer": {"type": "adamw", "lr": 3.0e-4, "betas": [0.9, 0.95], "weightDecay": 0.1}},
+        "devices": {"min": 1, "max": 8, "want": want}, **more,
+    }
+
+
+def now():
+    """Unix ms, as in the rows."""
+    return time.time() * 1000
+
+
+# ---- What comes out ---------------------------------------------------------------------------------
+
+def show(value):
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+    return str(value)
+
+
+def table(head, rows):
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    for row in rows:
+        print("| " + " | ".join(show(cell) for cell in row) + " |")
+    print(flush=True)
+
+
+def keep(path, raw):
+    with open(path, "w") as file:
+        json.dump(raw, file, indent=1)
+        file.write("\n")
+    print(f"raw numbers: {path}", file=sys.stderr, flush=True)
+
+
+def say(text):
+    print(f"{time.strftime('%T')} {text}", file=sys.stderr, flush=True)
