@@ -255,10 +255,30 @@ static void fuse_layer_norm(struct fuse *fuse, struct rb_node *node)
     }
 }
 
+/* MaxPool(Relu(x)) is Relu(MaxPool(x)) on a fraction of the elements.  So is its gradient: where
+ * the two choose different elements of a window none is above 0, and nothing passes. */
+static void fuse_pool(struct fuse *fuse, struct rb_node *node)
+{
+    struct rb_node *relu = node->op == RB_OP_MAX_POOL ? made_by(node->in[0], RB_OP_RELU) : NULL;
+    struct rb_node pool = *node;
+
+    if (!relu || fuse->uses[relu->out[0]->id] != 1 || (node->n_out > 1 && node->out[1]))
+        return;
+    node->op = RB_OP_RELU;
+    node->name = relu->name;
+    node->attributes = NULL;
+    node->n_attributes = 0;
+    relu->op = RB_OP_MAX_POOL;
+    relu->name = pool.name;
+    relu->attributes = pool.attributes;
+    relu->n_attributes = pool.n_attributes;
+    relu->out[0]->type = node->out[0]->type;
+}
+
 int rb_fuse(struct rb_graph *graph, struct rb_why *why)
 {
-    static void (*const rewrites[])(struct fuse *, struct rb_node *) = {fuse_gelu, fuse_layer_norm,
-                                                                        fuse_transpose, fuse_bias};
+    static void (*const rewrites[])(struct fuse *, struct rb_node *) = {
+        fuse_gelu, fuse_layer_norm, fuse_transpose, fuse_bias, fuse_pool};
     struct fuse fuse = {.graph = graph, .uses = RB_ARENA_NEW(&graph->arena, int, graph->n_values)};
 
     if (graph->n_contributions)

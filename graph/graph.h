@@ -43,7 +43,7 @@ struct rb_value {
 };
 
 struct rb_node {
-    int id; /* index in graph->nodes */
+    int id; /* index in graph->nodes; behind rb_layout it only tells nodes apart */
     enum rb_op op;
     const char *name; /* the ONNX node's, or the forward node's with a suffix */
     int n_in, n_out;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a model to its training graph: loss, fusion, gradient.
+/* From a model to its training graph: loss, fusion, gradient, layouts.
  *
- * import > [loss] > [fuse] > [autodiff] > plan
+ * import > [loss] > [fuse] > [autodiff] > [layout] > plan
  *
  * These run in this order and each decides bits, so they run once, when a job is submitted. */
 #ifndef RB_GRAPH_TRAIN_H
@@ -30,5 +30,10 @@ int rb_fuse(struct rb_graph *graph, struct rb_why *why);
  * activation are added as a left fold in the order of the forward nodes that use it.  The message
  * names the first node that cannot be differentiated and why. */
 int rb_autodiff(struct rb_graph *graph, struct rb_why *why);
+
+/* Keep the activations of convolutions, and of what lies between them, in blocks of channels
+ * (proto/blocked.h), turned around only where they come and go.  Last of all: from here on a node's
+ * id is a name, not its place. */
+int rb_layout(struct rb_graph *graph, struct rb_why *why);
 
 #endif

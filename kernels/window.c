@@ -58,6 +58,13 @@ static int read_lists(const struct rb_call *call, const struct rb_tensor_type *w
     return 0;
 }
 
+int rb_window_spatial(const struct rb_call *call, const struct rb_tensor_type *weights)
+{
+    const struct rb_attribute *kernel = rb_call_attribute(call, "kernel");
+
+    return weights ? weights->rank - 2 : kernel ? kernel->n_ints : 0;
+}
+
 int rb_window_read(const struct rb_call *call, const struct rb_tensor_type *x,
                    const struct rb_tensor_type *weights, const struct rb_tensor_type *y,
                    struct rb_window *ret_window, struct rb_why *why)

@@ -14,9 +14,13 @@ struct rb_window {
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], begin[3], end[3];
 };
 
-/* x: the input's type, y: the output's.  Kernel sizes come from `w`'s last axes, or from the
- * attribute "kernel" where w is NULL: that is a pool, and refused where the padding on a side is
- * not smaller than the window (a convolution may have more). */
+/* How many spatial axes a convolution (with these weights) or a pool (w NULL) has: it tells
+ * activations in blocks of channels (proto/blocked.h) from plain ones.  0 or less: neither. */
+int rb_window_spatial(const struct rb_call *call, const struct rb_tensor_type *w);
+
+/* x: the input's type, y: the output's, both without blocks.  Kernel sizes come from `w`'s last
+ * axes, or from the attribute "kernel" where w is NULL: that is a pool, and refused where the
+ * padding on a side is not smaller than the window (a convolution may have more). */
 int rb_window_read(const struct rb_call *call, const struct rb_tensor_type *x,
                    const struct rb_tensor_type *w, const struct rb_tensor_type *y,
                    struct rb_window *ret_window, struct rb_why *why);

@@ -162,6 +162,8 @@ static int make_graph(struct compile *compile, int64_t batch, bool train,
         if (err)
             rb_why_add(compile->why, err, "spec.model.onnx");
     }
+    if (!err)
+        err = rb_layout(graph, compile->why);
     if (err) {
         rb_graph_free(graph);
         return err;

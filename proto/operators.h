@@ -11,7 +11,8 @@
  * Conventions.  All tensors are row-major and dense.  Axes are counted from 0 (import normalises
  * negative ones).  A grad operator's dy has the type of the forward output, its result that of the
  * forward input.  Trailing inputs may be absent.  Where arithmetic is meant, F32 is; shape-like
- * data is I64; conditions are BOOL. */
+ * data is I64; conditions are BOOL.  Convolutions, pools and batch norms also take and make
+ * activations in blocks of channels (proto/blocked.h). */
 #ifndef RB_PROTO_OPERATORS_H
 #define RB_PROTO_OPERATORS_H
 

@@ -3,24 +3,19 @@
  *
  * A channel is `n` runs of `inner` elements.  Runs are summed in lanes and their sums in double, in
  * index order.  Where there are no spatial axes (inner 1) the few elements are summed in double. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/batch_norm.h"
+
 #include "kernels/cpu/vector.h"
+#include "proto/blocked.h"
 
 #include <stdlib.h>
-
-struct batch_norm {
-    struct rb_kernel base;
-    int64_t n, c, inner;
-    float epsilon;
-    unsigned wanted; /* bit i: output i is there */
-};
 
 /* Where the runs of a channel are: run i starts at i * step. */
 struct channel {
     int64_t runs, step, length;
 };
 
-static struct channel channel_of(const struct batch_norm *b)
+static struct channel channel_of(const struct rb_batch_norm *b)
 {
     return (struct channel){b->n, b->c * b->inner, b->inner};
 }
@@ -91,10 +86,10 @@ RB_CLONES static void channel_grad(const float *restrict dy, const float *restri
         }
 }
 
-static void batch_norm_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
-                           const struct rb_key *key)
+static void plain_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                      const struct rb_key *key)
 {
-    const struct batch_norm *b = (const struct batch_norm *)kernel;
+    const struct rb_batch_norm *b = (const struct rb_batch_norm *)kernel;
     const float *scale = in[1], *bias = in[2];
     struct channel ch = channel_of(b);
     double count = (double)(b->n * b->inner);
@@ -116,10 +111,10 @@ static void batch_norm_run(struct rb_kernel *kernel, const void *const *in, void
     }
 }
 
-static void batch_norm_eval_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
-                                const struct rb_key *key)
+static void plain_eval_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                           const struct rb_key *key)
 {
-    const struct batch_norm *b = (const struct batch_norm *)kernel;
+    const struct rb_batch_norm *b = (const struct rb_batch_norm *)kernel;
     const float *scale = in[1], *bias = in[2], *mean = in[3], *variance = in[4];
 
     (void)key;
@@ -129,10 +124,10 @@ static void batch_norm_eval_run(struct rb_kernel *kernel, const void *const *in,
                       bias[c]);
 }
 
-static void batch_norm_grad_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
-                                const struct rb_key *key)
+static void plain_grad_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                           const struct rb_key *key)
 {
-    const struct batch_norm *b = (const struct batch_norm *)kernel;
+    const struct rb_batch_norm *b = (const struct rb_batch_norm *)kernel;
     const float *scale = in[2], *mean = in[3], *deviation = in[4];
     struct channel ch = channel_of(b);
     double count = (double)(b->n * b->inner);
@@ -154,23 +149,34 @@ static void batch_norm_grad_run(struct rb_kernel *kernel, const void *const *in,
     }
 }
 
-/* x, y: the large tensors, of one type.  All the others have an element a channel. */
-static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, rb_cpu_run *run,
+/* Which kernel: of plain activations, and of those in blocks of channels. */
+struct runs {
+    rb_cpu_run *plain, *blocked;
+};
+
+/* Activations come first, all of one type.  All the others have an element a channel. */
+static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, struct runs runs,
                           struct rb_kernel **ret_kernel, struct rb_why *why)
 {
     const struct rb_tensor_type *x = rb_call_in(call, 0);
-    struct batch_norm *b;
+    int64_t channels = x->dim[1];
+    struct rb_batch_norm *b;
     int err = rb_call_only(call, RB_F32, why);
-    bool fits = x->dtype != RB_NONE && x->rank >= 2;
+    bool fits = x->dtype != RB_NONE && x->rank >= 2 && rb_call_has_in(call, n_in - 1), blocked;
     unsigned wanted = 0;
 
     if (err)
         return err;
+    /* An axis more than it looks: the channels are those of the other inputs. */
+    blocked = fits && x->rank >= 4 && x->dim[x->rank - 1] == RB_BLOCK &&
+              rb_tensor_elements(&call->in[n_in - 1]) == channels * RB_BLOCK;
+    if (blocked)
+        channels *= RB_BLOCK;
     for (int i = 0; fits && i < n_in; i++) {
         const struct rb_tensor_type *type = rb_call_in(call, i);
 
         fits = type->dtype != RB_NONE &&
-               (i < large_in ? rb_tensor_same(type, x) : rb_tensor_elements(type) == x->dim[1]);
+               (i < large_in ? rb_tensor_same(type, x) : rb_tensor_elements(type) == channels);
     }
     for (int i = 0; fits && i < call->n_out; i++) {
         const struct rb_tensor_type *type = &call->out[i];
@@ -178,14 +184,14 @@ static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, rb
         if (type->dtype == RB_NONE)
             continue;
         wanted |= 1u << i;
-        fits = i == 0 ? rb_tensor_same(type, x) : rb_tensor_elements(type) == x->dim[1];
+        fits = i == 0 ? rb_tensor_same(type, x) : rb_tensor_elements(type) == channels;
     }
     if (!fits || (call->op != RB_OP_BATCH_NORM_GRAD && !(wanted & 1)))
         return rb_call_refuse(call, RB_EINVAL, why, "the shapes do not fit together");
-    b = rb_cpu_kernel(sizeof(*b), run);
+    b = rb_cpu_kernel(sizeof(*b), blocked ? runs.blocked : runs.plain);
     b->n = x->dim[0];
-    b->c = x->dim[1];
-    b->inner = rb_call_split_at(x, 1).inner;
+    b->c = channels;
+    b->inner = rb_call_split_at(x, 1).inner / (blocked ? RB_BLOCK : 1);
     b->epsilon = rb_call_float(call, "epsilon", 1e-5f);
     b->wanted = wanted;
     *ret_kernel = &b->base;
@@ -196,19 +202,22 @@ int rb_cpu_batch_norm(struct rb_cpu *cpu, const struct rb_call *call, struct rb_
                       struct rb_why *why)
 {
     (void)cpu;
-    return batch_norm_new(call, 3, 1, batch_norm_run, ret_kernel, why);
+    return batch_norm_new(call, 3, 1, (struct runs){plain_run, rb_batch_norm_blocked}, ret_kernel,
+                          why);
 }
 
 int rb_cpu_batch_norm_eval(struct rb_cpu *cpu, const struct rb_call *call,
                            struct rb_kernel **ret_kernel, struct rb_why *why)
 {
     (void)cpu;
-    return batch_norm_new(call, 5, 1, batch_norm_eval_run, ret_kernel, why);
+    return batch_norm_new(call, 5, 1, (struct runs){plain_eval_run, rb_batch_norm_eval_blocked},
+                          ret_kernel, why);
 }
 
 int rb_cpu_batch_norm_grad(struct rb_cpu *cpu, const struct rb_call *call,
                            struct rb_kernel **ret_kernel, struct rb_why *why)
 {
     (void)cpu;
-    return batch_norm_new(call, 5, 2, batch_norm_grad_run, ret_kernel, why);
+    return batch_norm_new(call, 5, 2, (struct runs){plain_grad_run, rb_batch_norm_grad_blocked},
+                          ret_kernel, why);
 }

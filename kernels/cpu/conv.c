@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions and their gradients through oneDNN, in the blocked layouts it prefers. */
+/* Convolutions and their gradients through oneDNN, in the blocked layouts it prefers: activations
+ * that come so (proto/blocked.h) need not be turned around. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/window.h"
+#include "proto/blocked.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -77,15 +79,31 @@ static enum rb_dnnl_conv_kind read_roles(const struct rb_call *call, struct rb_d
     }
 }
 
+/* x and y without their blocks, in the places given. */
+static void read_blocks(const struct rb_call *call, struct rb_dnnl_conv *how,
+                        struct rb_tensor_type *x, struct rb_tensor_type *y)
+{
+    int spatial = rb_window_spatial(call, how->w);
+
+    how->x_blocked = rb_blocked(how->x, spatial);
+    how->y_blocked = rb_blocked(how->y, spatial);
+    *x = rb_blocked_plain(how->x, spatial);
+    *y = rb_blocked_plain(how->y, spatial);
+    how->x = x;
+    how->y = y;
+}
+
 int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                 struct rb_why *why)
 {
     struct rb_dnnl_conv how = {.group = rb_call_int(call, "group", 1)};
     enum rb_dnnl_conv_kind kind = read_roles(call, &how);
+    struct rb_tensor_type x, y;
     struct rb_window window;
     struct conv *conv;
     int err = rb_call_only(call, RB_F32, why);
 
+    read_blocks(call, &how, &x, &y);
     err = err ? err : rb_window_read(call, how.x, how.w, how.y, &window, why);
     err = err ? err : check_channels(call, &how, why);
     if (err)

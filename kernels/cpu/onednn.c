@@ -321,6 +321,20 @@ int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
     return err ? err : op_new(dnnl, &desc, wanted, RB_COUNT(wanted), ret_op, why);
 }
 
+/* An activation: samples, channels, spatial axes. */
+static int activation_layout(dnnl_memory_desc_t *md, const struct rb_tensor_type *type,
+                             bool blocked, struct rb_why *why)
+{
+    static const dnnl_format_tag_t tags[] = {[3] = dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c};
+    dnnl_dims_t sizes = {0};
+
+    if (!blocked)
+        return plain_layout(md, type->rank, type->dim, why);
+    memcpy(sizes, type->dim, (size_t)type->rank * sizeof(*type->dim));
+    return status(dnnl_memory_desc_init_by_tag(md, type->rank, sizes, dnnl_f32, tags[type->rank]),
+                  "describe this layout", why);
+}
+
 /* The layouts of a convolution: the caller's, and "any" for the primitive to choose. */
 struct conv_layouts {
     dnnl_memory_desc_t x, w, b, y; /* the caller's */
@@ -340,8 +354,8 @@ static int conv_layouts(const struct rb_dnnl_conv *how, struct conv_layouts *ret
         grouped[i + 1] = how->w->dim[i];
     for (int i = 0; i < how->spatial; i++)
         ret->dilations[i] = how->dilations[i] - 1;
-    err = plain_layout(&ret->x, rank, how->x->dim, why);
-    err = err ? err : plain_layout(&ret->y, rank, how->y->dim, why);
+    err = activation_layout(&ret->x, how->x, how->x_blocked, why);
+    err = err ? err : activation_layout(&ret->y, how->y, how->y_blocked, why);
     err = err ? err : plain_layout(&ret->w, w_rank, w, why);
     err = err ? err : plain_layout(&ret->b, 1, how->w->dim, why);
     err = err ? err : any_layout(&ret->any_x, rank, how->x->dim, why);

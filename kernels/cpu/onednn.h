@@ -41,11 +41,13 @@ struct rb_dnnl_matmul {
 int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
                    struct rb_dnnl_op **ret_op, struct rb_why *why);
 
-/* A convolution over 1 to 3 spatial axes; all tensors float32 and row-major. */
+/* A convolution over 1 to 3 spatial axes; all tensors float32 and row-major, x and y perhaps in
+ * blocks of channels (proto/blocked.h). */
 struct rb_dnnl_conv {
     int spatial;
     int64_t group;
     const struct rb_tensor_type *x, *w, *y; /* N C spatial, M C/group kernel, N M spatial */
+    bool x_blocked, y_blocked;
     int64_t strides[RB_DNNL_AXES], dilations[RB_DNNL_AXES], begins[RB_DNNL_AXES],
         ends[RB_DNNL_AXES];
     bool bias;

@@ -4,56 +4,17 @@
  * Plane by plane; for each element of the kernel, the rows of outputs that see it are combined with
  * the row of inputs they see, so that the inner loop is long and has no tests of borders. */
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/vector.h"
-#include "kernels/window.h"
+#include "kernels/cpu/pool.h"
+#include "proto/blocked.h"
 
 struct pool {
     struct rb_kernel base;
     struct rb_window window;
     int64_t planes, in, out; /* elements of a plane */
+    bool blocked;            /* 16 planes in one (pool_blocked.c) */
     bool positions;          /* wanted */
     bool two_by_two;         /* 2 x 2 windows, two apart, no padding */
 };
-
-/* Outputs [first, end) of one row, all seeing kernel element (kd, kh, kw). */
-struct piece {
-    int64_t first, n; /* along the output's last axis */
-    int64_t out, in;  /* offset of the first of them in the output, of its element in the input */
-};
-
-/* Kernel elements along an axis that are inside the input for outputs [first, end), not empty. */
-#define FOR_SEEN(w, axis, k, first, end)                                                           \
-    for (int64_t k = rb_window_next(w, axis, 0, &first, &end); k < (w)->kernel[axis];              \
-         k = rb_window_next(w, axis, k + 1, &first, &end))
-
-/* Call `body` for each piece of a plane.  A macro, so that the loops inside become vectors. */
-#define FOR_PIECES(w, piece, body)                                                                 \
-    do {                                                                                           \
-        int64_t d0, d1, h0, h1, w0, w1;                                                            \
-        FOR_SEEN(w, 0, kd, d0, d1)                                                                 \
-        FOR_SEEN(w, 1, kh, h0, h1)                                                                 \
-        FOR_SEEN(w, 2, kw, w0, w1)                                                                 \
-        for (int64_t d = d0; d < d1; d++)                                                          \
-            for (int64_t h = h0; h < h1; h++) {                                                    \
-                struct piece piece = piece_at(w, d, h, w0, w1, kd, kh, kw);                        \
-                body                                                                               \
-            }                                                                                      \
-    } while (0)
-
-static RB_INLINE struct piece piece_at(const struct rb_window *w, int64_t d, int64_t h, int64_t w0,
-                                       int64_t w1, int64_t kd, int64_t kh, int64_t kw)
-{
-    int64_t id = d * w->stride[0] + kd * w->dilation[0] - w->begin[0];
-    int64_t ih = h * w->stride[1] + kh * w->dilation[1] - w->begin[1];
-    int64_t iw = w0 * w->stride[2] + kw * w->dilation[2] - w->begin[2];
-
-    return (struct piece){
-        .first = w0,
-        .n = w1 - w0,
-        .out = (d * w->out[1] + h) * w->out[2] + w0,
-        .in = (id * w->in[1] + ih) * w->in[2] + iw,
-    };
-}
 
 /* Keep the better of two elements and its position, by masks: a branch would be a coin toss. */
 static RB_INLINE void keep_better(float *best, int32_t *at, float v, int32_t position)
@@ -147,7 +108,7 @@ static bool is_two_by_two(const struct rb_window *w)
 /* Positions are kept even where nobody wants them: they say which outputs have been seen. */
 struct max_pool {
     struct pool pool;
-    int32_t positions[]; /* of one plane */
+    int32_t positions[]; /* of one plane, or of one block of them */
 };
 
 static void max_pool_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
@@ -158,7 +119,10 @@ static void max_pool_run(struct rb_kernel *kernel, const void *const *in, void *
     const struct rb_window *w = &pool->window;
 
     (void)key;
-    for (int64_t p = 0; p < pool->planes; p++) {
+    for (int64_t p = 0; pool->blocked && p < pool->planes; p += RB_BLOCK)
+        rb_pool_max(w, (const float *)in[0] + p * pool->in, (float *)out[0] + p * pool->out,
+                    pool->positions ? (int32_t *)out[1] + p * pool->out : max->positions);
+    for (int64_t p = 0; !pool->blocked && p < pool->planes; p++) {
         const float *x = (const float *)in[0] + p * pool->in;
         float *y = (float *)out[0] + p * pool->out;
         int32_t *at = pool->positions ? (int32_t *)out[1] + p * pool->out : max->positions;
@@ -184,6 +148,11 @@ static void max_pool_grad_run(struct rb_kernel *kernel, const void *const *in, v
     const struct pool *pool = (const struct pool *)kernel;
 
     (void)key;
+    for (int64_t p = 0; pool->blocked && p < pool->planes; p += RB_BLOCK)
+        rb_pool_max_grad(&pool->window, (const float *)in[0] + p * pool->out,
+                         (const int32_t *)in[1] + p * pool->out, (float *)out[0] + p * pool->in);
+    if (pool->blocked)
+        return;
     memset(out[0], 0, (size_t)(pool->planes * pool->in) * sizeof(float));
     for (int64_t p = 0; p < pool->planes; p++) {
         const float *dy = (const float *)in[0] + p * pool->out;
@@ -249,7 +218,10 @@ static void average_pool_run(struct rb_kernel *kernel, const void *const *in, vo
     const struct rb_window *w = &pool->window;
 
     (void)key;
-    for (int64_t p = 0; p < pool->planes; p++) {
+    for (int64_t p = 0; pool->blocked && p < pool->planes; p += RB_BLOCK)
+        rb_pool_average(w, average->share, (const float *)in[0] + p * pool->in,
+                        (float *)out[0] + p * pool->out);
+    for (int64_t p = 0; !pool->blocked && p < pool->planes; p++) {
         const float *x = (const float *)in[0] + p * pool->in;
         float *y = (float *)out[0] + p * pool->out;
 
@@ -273,7 +245,10 @@ static void average_pool_grad_run(struct rb_kernel *kernel, const void *const *i
 
     (void)key;
     memset(out[0], 0, (size_t)(pool->planes * pool->in) * sizeof(float));
-    for (int64_t p = 0; p < pool->planes; p++) {
+    for (int64_t p = 0; pool->blocked && p < pool->planes; p += RB_BLOCK)
+        rb_pool_average_grad(w, average->share, (const float *)in[0] + p * pool->out,
+                             (float *)out[0] + p * pool->in);
+    for (int64_t p = 0; !pool->blocked && p < pool->planes; p++) {
         const float *dy = (const float *)in[0] + p * pool->out;
         float *dx = (float *)out[0] + p * pool->in;
 
@@ -287,20 +262,25 @@ static void average_pool_grad_run(struct rb_kernel *kernel, const void *const *i
 }
 
 /* A kernel of `size` bytes with `extra` bytes behind it for each output of a plane. */
-static int pool_new(const struct rb_call *call, const struct rb_tensor_type *x,
-                    const struct rb_tensor_type *y, size_t size, size_t extra, rb_cpu_run *run,
+static int pool_new(const struct rb_call *call, const struct rb_tensor_type *of_x,
+                    const struct rb_tensor_type *of_y, size_t size, size_t extra, rb_cpu_run *run,
                     struct pool **ret_pool, struct rb_why *why)
 {
+    int spatial = rb_window_spatial(call, NULL), err;
+    struct rb_tensor_type plain_x = rb_blocked_plain(of_x, spatial), *x = &plain_x;
+    struct rb_tensor_type plain_y = rb_blocked_plain(of_y, spatial), *y = &plain_y;
+    bool blocked = rb_blocked(of_x, spatial);
     struct rb_window window;
     struct pool *pool;
     int64_t in = 1, out = 1;
-    int err;
 
     if (x->dtype != RB_F32 || y->dtype != RB_F32)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "only float32 is pooled");
     err = rb_window_read(call, x, NULL, y, &window, why);
     if (err)
         return err;
+    if (blocked != rb_blocked(of_y, spatial))
+        return rb_call_refuse(call, RB_EINVAL, why, "only one of input and output is in blocks");
     for (int i = 0; i < 3; i++) {
         in *= window.in[i];
         out *= window.out[i];
@@ -309,7 +289,8 @@ static int pool_new(const struct rb_call *call, const struct rb_tensor_type *x,
         return rb_call_refuse(call, RB_EINVAL, why, "the channels differ or a plane is too large");
     pool = rb_cpu_kernel(size + extra * (size_t)out, run);
     pool->window = window;
-    pool->two_by_two = is_two_by_two(&window);
+    pool->blocked = blocked;
+    pool->two_by_two = !blocked && is_two_by_two(&window);
     pool->planes = window.n * window.c;
     pool->in = in;
     pool->out = out;
@@ -330,7 +311,7 @@ int rb_cpu_max_pool(struct rb_cpu *cpu, const struct rb_call *call, struct rb_ke
         return rb_call_refuse(call, RB_EINVAL, why,
                               "positions must be int32 and shaped as the output");
     err = pool_new(call, rb_call_in(call, 0), y, sizeof(struct max_pool),
-                   wanted ? 0 : sizeof(int32_t), max_pool_run, &pool, why);
+                   wanted ? 0 : RB_BLOCK * sizeof(int32_t), max_pool_run, &pool, why);
     if (err)
         return err;
     pool->positions = wanted;

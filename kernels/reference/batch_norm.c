@@ -37,8 +37,14 @@ static void set(const struct rb_call *call, void *const *out, int k, int64_t c, 
 void rb_reference_batch_norm(const struct rb_call *call, const void *const *in, void *const *out,
                              const struct rb_key *key)
 {
-    bool grad = call->op == RB_OP_BATCH_NORM_GRAD, eval = call->op == RB_OP_BATCH_NORM_EVAL;
     const struct rb_tensor_type *type = &call->in[0];
+
+    if (type->rank >= 4 &&
+        rb_tensor_elements(&call->in[call->op == RB_OP_BATCH_NORM ? 1 : 2]) != type->dim[1] &&
+        rb_reference_blocked(call, type->rank - 3, rb_reference_batch_norm, in, out, key))
+        return;
+
+    bool grad = call->op == RB_OP_BATCH_NORM_GRAD, eval = call->op == RB_OP_BATCH_NORM_EVAL;
     const float *x = grad ? in[1] : in[0], *dy = grad ? in[0] : NULL;
     double epsilon = (double)rb_call_float(call, "epsilon", 1e-5f);
     struct rb_call_split at = rb_call_split_at(type, 1);

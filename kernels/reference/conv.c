@@ -8,6 +8,11 @@
 void rb_reference_conv(const struct rb_call *call, const void *const *in, void *const *out,
                        const struct rb_key *key)
 {
+    if (rb_reference_blocked(
+            call, rb_window_spatial(call, call->op == RB_OP_CONV_GRAD_W ? call->out : &call->in[1]),
+            rb_reference_conv, in, out, key))
+        return;
+
     bool forward = call->op == RB_OP_CONV, grad_x = call->op == RB_OP_CONV_GRAD_X;
     const struct rb_tensor_type *x = forward ? &call->in[0] : grad_x ? &call->out[0] : &call->in[1];
     const struct rb_tensor_type *w = forward || grad_x ? &call->in[1] : &call->out[0];
@@ -19,7 +24,6 @@ void rb_reference_conv(const struct rb_call *call, const void *const *in, void *
     double *sum = calloc((size_t)n_out + 1, sizeof(*sum));
     struct rb_window k;
 
-    (void)key;
     if (!sum || rb_window_read(call, x, w, y, &k, NULL) != 0)
         abort();
     struct rb_tensor_type x5 = {RB_F32, 5, {k.n, x->dim[1], k.in[0], k.in[1], k.in[2]}};

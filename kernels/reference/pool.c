@@ -54,11 +54,14 @@ static void output_index(const struct rb_window *w, int64_t i, int64_t *o)
 void rb_reference_max_pool(const struct rb_call *call, const void *const *in, void *const *out,
                            const struct rb_key *key)
 {
+    if (rb_reference_blocked(call, rb_window_spatial(call, NULL), rb_reference_max_pool, in, out,
+                             key))
+        return;
+
     bool grad = call->op == RB_OP_MAX_POOL_GRAD;
     struct planes p = planes_of(call, grad);
     int64_t o[3];
 
-    (void)key;
     if (grad)
         rb_reference_fill(&call->out[0], out[0], 0);
     for (int64_t i = 0; i < p.n * p.out; i++) {
@@ -88,11 +91,14 @@ void rb_reference_max_pool(const struct rb_call *call, const void *const *in, vo
 void rb_reference_average_pool(const struct rb_call *call, const void *const *in, void *const *out,
                                const struct rb_key *key)
 {
+    if (rb_reference_blocked(call, rb_window_spatial(call, NULL), rb_reference_average_pool, in,
+                             out, key))
+        return;
+
     bool grad = call->op == RB_OP_AVERAGE_POOL_GRAD, pads = rb_call_int(call, "countPad", 0) != 0;
     struct planes p = planes_of(call, grad);
     int64_t o[3];
 
-    (void)key;
     rb_reference_fill(&call->out[0], out[0], 0);
     for (int64_t i = 0; i < p.n * p.out; i++) {
         int64_t first = i / p.out * p.in;

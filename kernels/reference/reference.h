@@ -33,6 +33,11 @@ int64_t rb_reference_flat(const struct rb_tensor_type *type, const int64_t *inde
 /* The element of a broadcast tensor that meets `index` of a tensor of `rank` axes. */
 int64_t rb_reference_broadcast(const struct rb_tensor_type *type, const int64_t *index, int rank);
 
+/* Where a tensor of the call is in blocks of channels (proto/blocked.h): run `reference` on plain
+ * copies and return true. */
+bool rb_reference_blocked(const struct rb_call *call, int spatial, rb_reference *reference,
+                          const void *const *in, void *const *out, const struct rb_key *key);
+
 void rb_reference_fill(const struct rb_tensor_type *type, void *data, double x);
 
 /* Optimizers and fixed-point sums (kernels/device.h), by the formulas of their papers. */

@@ -178,14 +178,15 @@ static void check_variable(struct check *check, const char *what, const Rb__Vari
              variable->name, measured, expected, sqrt(length));
 }
 
-void gradient_check(const char *what, struct rb_graph *graph, float eps)
+double gradient_check(const char *what, struct rb_graph *graph, float eps)
 {
     struct check check = {.seed = 5};
+    double loss;
 
     lower(&check, graph);
     prepare(&check, graph);
     fill_inputs(&check);
-    run(&check, true);
+    loss = run(&check, true);
     for (int round = 0; round < 3; round++)
         for (size_t i = 0; i < check.model->n_variables; i++)
             if (check.model->variables[i]->role == RB__VARIABLE__ROLE__TRAINED)
@@ -201,4 +202,5 @@ void gradient_check(const char *what, struct rb_graph *graph, float eps)
     free(check.weights);
     rb__model__free_unpacked(check.model, NULL);
     rb_graph_free(graph);
+    return loss;
 }

@@ -8,7 +8,7 @@
 /* For each trained variable of a differentiated graph: the slope of the loss along a random
  * direction in that variable alone, measured with steps of `eps`, against what the contributions
  * say. Ends the test where they differ by more than 2 % of the gradient's length along it.  Takes
- * the graph. */
-void gradient_check(const char *what, struct rb_graph *graph, float eps);
+ * the graph; the loss. */
+double gradient_check(const char *what, struct rb_graph *graph, float eps);
 
 #endif

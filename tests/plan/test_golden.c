@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/file.h"
+#include "graph/train.h"
 #include "plan/lower.h"
 #include "plan/schedule.h"
 #include "tests/plan/tiny.h"
@@ -75,6 +76,23 @@ static void gpt(void **state)
     compare_model("gpt", tiny_gpt);
 }
 
+static struct rb_graph *in_blocks(int64_t batch, bool train)
+{
+    struct rb_graph *graph = tiny_residual(batch, train);
+    struct rb_why why = {0};
+
+    if (rb_layout(graph, &why))
+        fail_msg("%s", why.text);
+    return graph;
+}
+
+/* Turned around where they come and go, and nowhere between. */
+static void layout(void **state)
+{
+    (void)state;
+    compare_model("layout", in_blocks);
+}
+
 static void schedules(void **state)
 {
     static const uint32_t ranks[] = {1, 2, 3, 5, 9};
@@ -102,10 +120,8 @@ static void schedules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mlp),
-        cmocka_unit_test(cnn),
-        cmocka_unit_test(gpt),
-        cmocka_unit_test(schedules),
+        cmocka_unit_test(mlp),    cmocka_unit_test(cnn),       cmocka_unit_test(gpt),
+        cmocka_unit_test(layout), cmocka_unit_test(schedules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

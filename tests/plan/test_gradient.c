@@ -12,6 +12,7 @@
 #include <setjmp.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <math.h>
 #include <string.h>
 
 static void whole_models(void **state)
@@ -21,6 +22,21 @@ static void whole_models(void **state)
     gradient_check("mlp of one sample", tiny_mlp(1, true), 4e-3f);
     gradient_check("cnn", tiny_cnn(4, true), 4e-3f);
     gradient_check("gpt", tiny_gpt(3, true), 4e-3f);
+}
+
+/* The same model, plain and in blocks of channels. */
+static void layouts(void **state)
+{
+    struct rb_graph *graph = tiny_residual(3, true);
+    struct rb_why why = {0};
+    double plain, blocked;
+
+    (void)state;
+    plain = gradient_check("plain", tiny_residual(3, true), 4e-3f);
+    if (rb_layout(graph, &why))
+        fail_msg("%s", why.text);
+    blocked = gradient_check("in blocks", graph, 4e-3f);
+    assert_true(fabs(plain - blocked) <= 1e-5 * fabs(plain));
 }
 
 /* The loss is the sum of y times fixed numbers, so that every element of dy is another one. */
@@ -441,6 +457,7 @@ int main(void)
         cmocka_unit_test(dropout),
         cmocka_unit_test(losses),
         cmocka_unit_test(whole_models),
+        cmocka_unit_test(layouts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -212,6 +212,64 @@ struct rb_graph *tiny_cnn(int64_t batch, bool train)
     return tiny.graph;
 }
 
+static struct rb_value *conv(struct tiny *tiny, const char *name, struct rb_value *x, int64_t out,
+                             int64_t kernel, int64_t stride)
+{
+    const int64_t ones[] = {1, 1, 1, 1}, strides[] = {stride, stride};
+    const int64_t pad = kernel / 2, pads[] = {pad, pad, pad, pad};
+    struct rb_graph_attribute attributes[] = {
+        rb_attr_ints("strides", strides, 2), rb_attr_ints("pads", pads, 4),
+        rb_attr_ints("dilations", ones, 2), rb_attr_ints("group", ones, 1)};
+    struct rb_arena *arena = &tiny->graph->arena;
+    int64_t in = x->type.dim[1];
+    struct rb_value *inputs[] = {
+        x,
+        tiny_weight(tiny, rb_arena_format(arena, "%s.weight", name), TYPE(out, in, kernel, kernel),
+                    0, 0.4f),
+        tiny_weight(tiny, rb_arena_format(arena, "%s.bias", name), TYPE(out), 0, 0.1f)};
+
+    return tiny_node(tiny, RB_OP_CONV, name, 1, NULL, 4, attributes, 3, inputs)->out[0];
+}
+
+static struct rb_value *pool(struct tiny *tiny, enum rb_op op, const char *name, struct rb_value *x)
+{
+    const int64_t threes[] = {3, 3}, twos[] = {2, 2}, ones[] = {1, 1, 1, 1}, zero = 0;
+    struct rb_graph_attribute attributes[] = {
+        rb_attr_ints("kernel", threes, 2), rb_attr_ints("strides", twos, 2),
+        rb_attr_ints("pads", ones, 4), rb_attr_ints("ceil", &zero, 1)};
+
+    return tiny_node(tiny, op, name, 1, NULL, 4, attributes, 1, &x)->out[0];
+}
+
+struct rb_graph *tiny_residual(int64_t batch, bool train)
+{
+    struct tiny tiny = tiny_new(batch, train);
+    const int64_t places[] = {2, 3};
+    struct rb_value *x = tiny_features(&tiny, RB_F32, TYPE(batch, 3, 8, 8)), *way, *gate;
+    struct rb_value *const norm[] = {tiny_weight(&tiny, "bn.weight", TYPE(16), 1, 0.2f),
+                                     tiny_weight(&tiny, "bn.bias", TYPE(16), 0, 0.2f),
+                                     tiny_buffer(&tiny, "bn.running_mean", TYPE(16), 0),
+                                     tiny_buffer(&tiny, "bn.running_var", TYPE(16), 1)};
+    struct rb_tensor_type label = {.dtype = RB_I64};
+
+    x = batch_norm(&tiny, "bn", conv(&tiny, "stem", x, 16, 3, 1), norm);
+    x = pool(&tiny, RB_OP_MAX_POOL, "pool", tiny_one(&tiny, RB_OP_RELU, "relu", x));
+    way = conv(&tiny, "way", x, 32, 1, 1);
+    x = tiny_one(&tiny, RB_OP_TANH, "bend", conv(&tiny, "main", x, 32, 3, 1));
+    x = tiny_two(&tiny, RB_OP_ADD, "join", x, way);
+    x = tiny_two(&tiny, RB_OP_MUL, "scale", x,
+                 tiny_weight(&tiny, "scale", TYPE(32, 1, 1), 1, 0.2f));
+    x = pool(&tiny, RB_OP_AVERAGE_POOL, "average", x);
+    gate = tiny_with(&tiny, RB_OP_REDUCE_MEAN, "squeeze", 1, &x, "axes", places, 2);
+    x = tiny_two(&tiny, RB_OP_MUL, "gated", x, tiny_one(&tiny, RB_OP_SIGMOID, "gate", gate));
+    x = conv(&tiny, "odd", x, 20, 1, 1); /* 20 channels are no blocks */
+    x = tiny_with(&tiny, RB_OP_REDUCE_MEAN, "mean", 1, &x, "axes", places, 2);
+    x = product(&tiny, "fc", tiny_reshape(&tiny, x, TYPE(batch, 20)),
+                tiny_weight(&tiny, "fc.weight", TYPE(3, 20), 0, 0.5f), true);
+    tiny_finish(&tiny, x, "cross_entropy", label);
+    return tiny.graph;
+}
+
 static struct rb_value *layer_norm(struct tiny *tiny, const char *name, struct rb_value *x)
 {
     const float epsilon = 1e-5f;

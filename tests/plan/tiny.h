@@ -42,10 +42,13 @@ struct rb_value *tiny_reshape(struct tiny *tiny, struct rb_value *x, struct rb_t
 
 /* Whole models with a cross-entropy loss, fused; differentiated where they train.
  * mlp: two layers on 6 numbers.  cnn: conv, batch norm, pool, dropout on 2 x 6 x 6.  gpt: one block
- * of width 8 with two heads over 5 tokens of 11, the embedding tied to the output. */
+ * of width 8 with two heads over 5 tokens of 11, the embedding tied to the output.
+ * residual: what layouts meet: 3 x 8 x 8 to 16 and 32 channels in blocks, two ways that join, both
+ * pools, a batch norm, gates, and 20 channels that make no blocks. */
 struct rb_graph *tiny_mlp(int64_t batch, bool train);
 struct rb_graph *tiny_cnn(int64_t batch, bool train);
 struct rb_graph *tiny_gpt(int64_t batch, bool train);
+struct rb_graph *tiny_residual(int64_t batch, bool train);
 
 /* Loss, fusion and, where it trains, the gradient. */
 void tiny_finish(struct tiny *tiny, struct rb_value *output, const char *loss,
