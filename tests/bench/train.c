@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference models at their own size on one device, as a worker trains them.
  *
- * usage: train CASE MICROBATCHES [profile]
+ * usage: train CASE[@BATCH] MICROBATCHES [profile]
  *
  * Alone it answers each line "N" on stdin with N steps' times, for each the ms on the core and the
  * ms by the clock: one half of tests/bench/train.py, which runs PyTorch in turn with it.
@@ -225,20 +225,35 @@ static void profile(struct bench_job *job)
     free(runs);
 }
 
+/* The case that `text` names, with the batch behind its "@". */
+static bool find_case(const char *text, struct bench_case *ret_case)
+{
+    size_t name = strcspn(text, "@");
+
+    for (size_t i = 0; i < bench_n_train_cases; i++) {
+        const struct bench_case *one = &bench_train_cases[i];
+
+        if (strlen(one->name) != name || strncmp(text, one->name, name) != 0)
+            continue;
+        *ret_case = *one;
+        if (text[name])
+            ret_case->batch = atoll(text + name + 1);
+        return ret_case->batch > 0;
+    }
+    return false;
+}
+
 int main(int argc, char **argv)
 {
-    const struct bench_case *found = NULL;
+    struct bench_case found;
     struct bench_job job;
     int64_t microbatches = argc > 2 ? atoll(argv[2]) : 1;
 
-    for (size_t i = 0; argc > 1 && i < bench_n_train_cases; i++)
-        if (strcmp(argv[1], bench_train_cases[i].name) == 0)
-            found = &bench_train_cases[i];
-    if (!found || microbatches < 1 || microbatches > found->batch) {
-        fprintf(stderr, "usage: train gpt|mlp|cnn MICROBATCHES [profile]\n");
+    if (argc < 2 || !find_case(argv[1], &found) || microbatches < 1 || microbatches > found.batch) {
+        fprintf(stderr, "usage: train gpt|mlp|cnn[@BATCH] MICROBATCHES [profile]\n");
         return 2;
     }
-    bench_job_open(found, (found->batch + microbatches - 1) / microbatches, &job);
+    bench_job_open(&found, (found.batch + microbatches - 1) / microbatches, &job);
     if (argc > 3) {
         bench_cpu_print();
         profile(&job);

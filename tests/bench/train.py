@@ -4,8 +4,8 @@
 
 usage: train.py [CASE ...] [--bench PATH] [--core N] [--windows N] [--blas FOLDER] [--malloc FILE]
 
-CASE is gpt, mlp or cnn, with :M for M microbatches a step (gpt:8); all of them by default.  Both sides
-live in a process of their own on the same core, and only one works at a time: each window is some steps
+CASE is gpt, mlp or cnn, with @B for a batch of B samples (mlp@1) and with :M for M microbatches a step
+(gpt:8); all of them at their own size by default.  Both sides live in a process of their own on the same core, and only one works at a time: each window is some steps
 of the one and then as many of the other.  Shown are medians over all windows, of the time the processes
 had the core for and of the time by the clock; the ratio is the median over windows.  Needs python3-torch;
 it is at its best with libopenblas0-openmp and libtcmalloc-minimal4.
@@ -37,24 +37,24 @@ def modules():
     def conv(before, after):
         return nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
 
-    def gpt():
-        tokens = torch.randint(0, 256, (16, 129))
+    def gpt(batch=16):
+        tokens = torch.randint(0, 256, (batch, 129))
         module = GPT()
         return (module, tokens[:, :-1].contiguous(), tokens[:, 1:].flatten(),
                 torch.optim.AdamW(module.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1))
 
-    def mlp():
+    def mlp(batch=128):
         module = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
                                nn.Linear(1024, 10))
-        return (module, torch.randn(128, 784), torch.randint(0, 10, (128,)),
+        return (module, torch.randn(batch, 784), torch.randint(0, 10, (batch,)),
                 torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9))
 
-    def cnn():  # in the layout that suits it best
+    def cnn(batch=64):  # in the layout that suits it best
         module = nn.Sequential(*conv(3, 32), *conv(32, 64), *conv(64, 128), nn.Flatten(),
                                nn.Linear(2048, 256), nn.ReLU(), nn.Linear(256, 10))
         layout = torch.channels_last
-        return (module.to(memory_format=layout), torch.randn(64, 3, 32, 32).to(memory_format=layout),
-                torch.randint(0, 10, (64,)), torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9))
+        return (module.to(memory_format=layout), torch.randn(batch, 3, 32, 32).to(memory_format=layout),
+                torch.randint(0, 10, (batch,)), torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9))
 
     torch.set_num_threads(1)
     torch.manual_seed(1)
@@ -64,7 +64,8 @@ def modules():
 def peer(name):
     """The other side of the pipe: a line "N" is answered with N steps' times, as bench-train does."""
     makers, loss_of = modules()
-    module, features, targets, optimizer = makers[name]()
+    name, _, batch = name.partition("@")
+    module, features, targets, optimizer = makers[name](*([int(batch)] if batch else []))
 
     def step():
         optimizer.zero_grad(set_to_none=True)
