@@ -60,7 +60,10 @@
     X("daemon.heard", "a worker has said something, other than rows")                              \
     X("daemon.row", "a row is kept")                                                               \
     X("daemon.reported", "a worker's report is in etcd")                                           \
-    X("daemon.reaped", "a worker ended and nobody knows")
+    X("daemon.reaped", "a worker ended and nobody knows")                                          \
+    X("daemon.telling", "a worker ended, the other nodes' agents are about to be told")            \
+    X("daemon.told", "told that a worker of another node is dead")                                 \
+    X("daemon.foreseen", "a survivor is about to be told to go on without the dead")
 
 #ifdef RB_FAULTS
 

@@ -210,6 +210,7 @@ static void configure(struct rb_agent *agent, const struct rb_agent_action *acti
 {
     struct rb_why why = {0};
     Rb__Configure order;
+    Rb__Go go = RB__GO__INIT;
     Rb__ToWorker message = RB__TO_WORKER__INIT;
     int err = rb_agent_configure(agent, action->job, action->configuration, action->rank, arena,
                                  &order, &why);
@@ -224,6 +225,13 @@ static void configure(struct rb_agent *agent, const struct rb_agent_action *acti
         return;
     }
     message.configure = &order;
+    if (action->foreseen) {
+        go.number = order.number;
+        message.go = &go;
+        worker->told.went = order.number;
+        rb_worker_goes_without(worker, action->job, action->configuration);
+        rb_fault("daemon.foreseen");
+    }
     rb_worker_send(worker, &message);
     worker->told.configured = action->configuration->number;
     rb_fault("daemon.configured");
@@ -347,7 +355,7 @@ static void decide(struct rb_agent *agent)
 {
     struct rb_arena arena = {0};
     struct rb_agent_actions actions;
-    size_t n = 0;
+    size_t n = 0, n_deaths = 0;
     for (struct rb_worker *worker = agent->workers; worker; worker = worker->next)
         n++;
     struct rb_agent_worker *told = RB_ARENA_NEW(&arena, struct rb_agent_worker, n + 1);
@@ -357,11 +365,14 @@ static void decide(struct rb_agent *agent)
         workers[n] = worker;
         told[n++] = worker->told;
     }
+    const struct rb_agent_death *deaths = rb_agent_deaths_known(agent, &arena, &n_deaths);
     struct rb_agent_view view = {
         .facts = rb_store_facts(agent->daemon->store),
         .node = agent->node,
         .workers = told,
         .n = n,
+        .deaths = deaths,
+        .n_deaths = n_deaths,
         .now_ms = uv_now(agent->daemon->loop),
         .unix_ms = rb_clock_unix_ms(),
         .has_blob = has_blob,
@@ -395,6 +406,7 @@ static void on_soon(uv_timer_t *timer)
     if (facts->leader.message && (uint64_t)facts->leader.created > agent->fence)
         agent->fence = (uint64_t)facts->leader.created;
     follow_jobs(agent);
+    rb_agent_deaths_tell(agent);
     decide(agent);
     rb_agent_report_all(agent);
 }
@@ -450,6 +462,7 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
     uv_timer_init(daemon->loop, &agent->watch);
     agent->soon.data = agent->clock.data = agent->watch.data = agent;
     rb_server_add(daemon->server, rb_agent_methods, agent);
+    rb_server_add(daemon->server, rb_agent_death_methods, agent);
     return agent;
 }
 
@@ -508,6 +521,7 @@ void rb_agent_free(struct rb_agent *agent)
         rb_worker_free(agent->workers);
     while (agent->jobs)
         job_free(agent->jobs);
+    rb_agent_deaths_free(agent);
     agent->started = false;
     agent->closing = 3;
     uv_close((uv_handle_t *)&agent->soon, on_closed);

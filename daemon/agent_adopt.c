@@ -93,6 +93,12 @@ static void take_report(struct rb_worker *worker, const struct rb_facts *facts)
     worker->first_step = report->first_step;
     worker->rank = report->rank;
     worker->has_rank = report->has_rank;
+    if (report->n_without) {
+        worker->foreseen = report->active;
+        worker->without = rb_alloc((report->n_without + 1) * sizeof(*worker->without));
+        for (size_t i = 0; i < report->n_without; i++)
+            worker->without[worker->n_without++] = rb_string(report->without[i]);
+    }
     if (report->reason)
         rb_worker_set_reason(worker, "%s", report->reason);
     if (report->saved) {

@@ -61,6 +61,10 @@ struct rb_worker {
     bool has_rank;
     bool answers; /* pings */
     char *reason;
+    uint64_t ended;    /* unix ms when it was reaped; 0: it lives, or nobody knows */
+    uint32_t foreseen; /* what it goes to without being told by the coordinator ... */
+    char **without;    /* ... and who died for that */
+    size_t n_without;
     Rb__Checkpoint *saved; /* owned */
     bool final_failed;     /* has been told */
     uint64_t final_due;    /* loop time to try again; 0: no need */
@@ -77,6 +81,9 @@ struct rb_agent_save {
     struct rb_request *request;
 };
 
+/* The death of a worker, of ours or told us by its agent. */
+struct rb_agent_known_death;
+
 struct rb_agent {
     struct rb_daemon *daemon;
     const char *node;
@@ -89,6 +96,7 @@ struct rb_agent {
     unsigned looks;
     struct rb_agent_job *jobs;
     struct rb_worker *workers;
+    struct rb_agent_known_death *deaths;
     struct rb_agent_save *saves;
     uint64_t next_save;
     uint64_t fence;
@@ -112,6 +120,8 @@ void rb_worker_free(struct rb_worker *worker);
 int rb_worker_spawn(struct rb_worker *worker, struct rb_why *why);
 int rb_worker_adopt(struct rb_worker *worker, pid_t pid, struct rb_why *why);
 void rb_worker_send(struct rb_worker *worker, Rb__ToWorker *message);
+void rb_worker_goes_without(struct rb_worker *worker, const struct rb_job_facts *job,
+                            const Rb__Configuration *left);
 void rb_worker_set_reason(struct rb_worker *worker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -120,6 +130,13 @@ void rb_agent_watch(struct rb_agent *agent);
 void rb_agent_heard(struct rb_worker *worker);
 /* why: NULL: it was told to leave and did not. */
 void rb_agent_kill(struct rb_worker *worker, const char *why);
+
+/* agent_deaths.c: deaths of which every agent of a job must know at once */
+extern const struct rb_server_method rb_agent_death_methods[];
+void rb_agent_deaths_tell(struct rb_agent *agent);
+const struct rb_agent_death *rb_agent_deaths_known(const struct rb_agent *agent,
+                                                   struct rb_arena *arena, size_t *ret_n);
+void rb_agent_deaths_free(struct rb_agent *agent);
 
 /* agent_configure.c: *ret_* are the arena's */
 int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,

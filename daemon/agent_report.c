@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "daemon/contingency.h"
 #include "proto/reflect.h"
 
 #include <inttypes.h>
@@ -79,6 +80,12 @@ static char *report_text(const struct rb_worker *worker)
     }
     report.has_rank = worker->has_rank;
     report.rank = worker->rank;
+    report.has_ended = worker->ended != 0;
+    report.ended = worker->ended;
+    if (worker->foreseen && worker->foreseen == worker->told.active) {
+        report.without = worker->without;
+        report.n_without = worker->n_without;
+    }
     report.saved = worker->saved;
     return rb_reflect_to_text(&report.base);
 }
@@ -103,10 +110,30 @@ static void on_reported(int err, const struct rb_why *why, void *context)
     about_free(about);
 }
 
-/* May what a configuration made be published?  It trains, or was the last one that did. */
-static bool publishes(const Rb__JobState *state, uint32_t configuration)
+/* The configuration that trains, or was the last one that did; NULL: none. */
+static const Rb__Configuration *last_active(const struct rb_job_facts *facts)
 {
-    return state->active ? state->active == configuration : state->newest == configuration;
+    for (size_t i = facts->configurations.n; i-- > 0;) {
+        const Rb__Configuration *configuration = facts->configurations.at[i].configuration;
+        if (configuration->state == RB__CONFIGURATION__STATE__ACTIVE ||
+            configuration->state == RB__CONFIGURATION__STATE__RETIRED)
+            return configuration;
+    }
+    return NULL;
+}
+
+/* May a configuration's progress be published?  It trains, or was the last one that did. */
+static bool publishes(const struct rb_job_facts *facts, uint32_t configuration)
+{
+    const Rb__Configuration *last = last_active(facts);
+    return last && last->number == configuration;
+}
+
+/* And its checkpoints: deaths since then, of which facts heard late, take nothing from them. */
+static bool publishes_checkpoints(const struct rb_job_facts *facts, uint32_t configuration)
+{
+    const Rb__Configuration *last = last_active(facts);
+    return last && rb_contingency_descends(last, configuration);
 }
 
 /* The last rows of a finished job go before the report that it is done. */
@@ -115,7 +142,7 @@ static bool must_wait(const struct rb_worker *worker, const struct rb_job_facts 
     const struct rb_agent_job *job = worker->job;
     return worker->done && facts->state.message &&
            (job->progress_sent ||
-            (job->progress_dirty && publishes(facts->state.state, job->progress.configuration)));
+            (job->progress_dirty && publishes(facts, job->progress.configuration)));
 }
 
 static void report(struct rb_worker *worker)
@@ -226,7 +253,7 @@ static void publish_progress(struct rb_agent_job *job, const struct rb_job_facts
     uint64_t now = uv_now(agent->daemon->loop);
     if (!job->progress_dirty || job->progress_sent)
         return;
-    if (!publishes(facts->state.state, job->progress.configuration)) {
+    if (!publishes(facts, job->progress.configuration)) {
         /* Before the flip is in facts it waits; after the next one it is out of date. */
         job->progress_dirty = facts->state.state->active != 0 &&
                               facts->state.state->active < job->progress.configuration;
@@ -343,7 +370,7 @@ static void publish_checkpoints(struct rb_agent_job *job, const struct rb_job_fa
         next = pending->next;
         if (pending->sent)
             continue;
-        if (publishes(facts->state.state, pending->value.configuration))
+        if (publishes_checkpoints(facts, pending->value.configuration))
             register_checkpoint(job, pending, facts);
         else if (pending->value.configuration < active) {
             checkpoint_drop(job, pending->value.step); /* its writer was replaced */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/agent_rules.h"
 
+#include "daemon/contingency.h"
 #include "daemon/members.h"
 
 #include <string.h>
@@ -167,12 +168,27 @@ static void configure(struct rules *rules, const struct rb_job_facts *job,
     action->worker = w;
     action->configuration = configuration;
     action->rank = rank;
+    action->foreseen = configuration->left_of != 0;
 }
 
 static void go(struct rules *rules, const struct rb_job_facts *job, size_t w, uint32_t number)
 {
     act_on(rules, RB_AGENT_GO, job, w);
     rules->actions->at[rules->actions->n - 1].number = number;
+}
+
+/* Its number is lower than that of what was prepared beside.  A later loss has taken it further. */
+static void tend_survivor(struct rules *rules, const struct rb_job_facts *job,
+                          const Rb__Configuration *configuration, size_t rank, size_t w)
+{
+    const struct rb_agent_worker *worker = &rules->view->workers[w];
+    uint32_t number = configuration->number, last = number + configuration->spare;
+    bool further = worker->configured > number && worker->configured <= last;
+    if (!further && worker->configured != number && worker->ready != number &&
+        worker->unready != number)
+        configure(rules, job, configuration, rank, w);
+    else if (worker->ready == number && worker->went != number)
+        go(rules, job, w, number);
 }
 
 static void tend_member(struct rules *rules, const struct rb_job_facts *job,
@@ -187,7 +203,9 @@ static void tend_member(struct rules *rules, const struct rb_job_facts *job,
     uint32_t number = configuration->number;
     if (!can_be_told(worker) || worker->active >= number)
         return;
-    if (worker->configured < number && worker->ready < number && worker->unready < number)
+    if (configuration->left_of)
+        tend_survivor(rules, job, configuration, rank, w);
+    else if (worker->configured < number && worker->ready < number && worker->unready < number)
         configure(rules, job, configuration, rank, w);
     else if (configuration->state != RB__CONFIGURATION__STATE__PREPARING &&
              worker->ready == number && worker->went < number)
@@ -209,27 +227,79 @@ static void tell_leavers(struct rules *rules, const struct rb_job_facts *job,
 }
 
 static void tell_abandoned(struct rules *rules, const struct rb_job_facts *job,
-                           const Rb__Configuration *configuration)
+                           const Rb__Configuration *configuration, const char *reason)
 {
     const struct rb_agent_view *view = rules->view;
     uint32_t number = configuration->number;
     for (size_t w = 0; w < view->n; w++) {
         const struct rb_agent_worker *worker = &view->workers[w];
-        if (strcmp(worker->job, job->id) || !can_be_told(worker) || worker->abandoned >= number ||
+        if (strcmp(worker->job, job->id) || !can_be_told(worker) || worker->abandoned == number ||
             worker->active == number || (worker->configured != number && worker->ready != number))
             continue;
         act_on(rules, RB_AGENT_ABANDON, job, w);
         rules->actions->at[rules->actions->n - 1].number = number;
-        rules->actions->at[rules->actions->n - 1].text = configuration->reason;
+        rules->actions->at[rules->actions->n - 1].text = reason;
     }
+}
+
+/* ---- Deaths ---------------------------------------------------------------------------------- */
+
+/* What is left of the active configuration, as far as we know, if facts do not have it. */
+static const Rb__Configuration *find_left(const struct rules *rules, const struct rb_job_facts *job)
+{
+    const struct rb_agent_view *view = rules->view;
+    const struct rb_fact *active =
+        job->state.message ? rb_facts_configuration(job, job->state.state->active) : NULL;
+    const char **dead = RB_ARENA_NEW(rules->arena, const char *, view->n + view->n_deaths + 1);
+    const char **holders = RB_ARENA_NEW(rules->arena, const char *, view->n + 1);
+    struct rb_contingency_known known = {.dead = dead, .holders = holders};
+    if (!active)
+        return NULL;
+    uint32_t number = active->configuration->number;
+    for (size_t w = 0; w < view->n; w++) {
+        const struct rb_agent_worker *worker = &view->workers[w];
+        if (strcmp(worker->job, job->id))
+            continue;
+        if (worker->gone)
+            dead[known.n_dead++] = worker->worker;
+        else if (worker->active)
+            holders[known.n_holders++] = worker->worker;
+        if (!worker->gone && worker->went > number &&
+            worker->went <= number + active->configuration->spare)
+            known.committed = true;
+    }
+    for (size_t i = 0; i < view->n_deaths; i++)
+        if (!strcmp(view->deaths[i].job, job->id))
+            dead[known.n_dead++] = view->deaths[i].worker;
+    return rb_contingency_next(job, &known, rules->arena);
+}
+
+/* Members of ours go to what is left at once.  What prepares beside can be flipped to no more. */
+static void tend_left(struct rules *rules, const struct rb_job_facts *job,
+                      const Rb__Configuration *left)
+{
+    for (size_t i = 0; i < job->configurations.n; i++) {
+        const Rb__Configuration *beside = job->configurations.at[i].configuration;
+        if (rb_configuration_live(beside) && beside->number > left->left_of &&
+            beside->left_of != left->left_of)
+            tell_abandoned(rules, job, beside, "a worker was lost");
+    }
+    for (size_t rank = 0; rank < left->n_members; rank++)
+        if (!strcmp(left->members[rank]->node, rules->view->node))
+            tend_member(rules, job, left, rank);
 }
 
 static void tend_job(struct rules *rules, const struct rb_job_facts *job)
 {
+    const Rb__Configuration *left = find_left(rules, job);
+    if (left) {
+        tend_left(rules, job, left);
+        return;
+    }
     for (size_t i = 0; i < job->configurations.n; i++) {
         const Rb__Configuration *configuration = job->configurations.at[i].configuration;
         if (configuration->state == RB__CONFIGURATION__STATE__ABANDONED)
-            tell_abandoned(rules, job, configuration);
+            tell_abandoned(rules, job, configuration, configuration->reason);
     }
     for (size_t i = 0; i < job->configurations.n; i++) {
         const Rb__Configuration *configuration = job->configurations.at[i].configuration;

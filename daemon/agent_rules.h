@@ -14,6 +14,9 @@
  *                                        gone --> forgotten, once no live configuration and no
  *                                                 saver speaks of it
  *
+ * When members of the active configuration are proven dead, what is left of it (daemon/contingency.h)
+ * is prepared and gone to at once, whether facts have it or not.
+ *
  * A process that is stopped, or does not answer, is killed: its peers wait for it, and may go on
  * without it only when it has ended.  So is one that is here still when the node must have been
  * left, if its job can go on without it. */
@@ -40,11 +43,18 @@ struct rb_agent_worker {
     uint32_t ready, unready, active;      /* what it said */
 };
 
+/* A worker of another node that its agent has reaped, and told us so. */
+struct rb_agent_death {
+    const char *job, *worker;
+};
+
 struct rb_agent_view {
     const struct rb_facts *facts;
     const char *node;
     const struct rb_agent_worker *workers;
     size_t n;
+    const struct rb_agent_death *deaths;
+    size_t n_deaths;
     uint64_t now_ms;  /* any clock, the same as in the workers */
     uint64_t unix_ms; /* that of deadlines */
     bool (*has_blob)(const char *digest, void *context);
@@ -54,7 +64,7 @@ struct rb_agent_view {
 enum rb_agent_action_kind {
     RB_AGENT_SPAWN,         /* job, device, configuration */
     RB_AGENT_FETCH,         /* digest, from node */
-    RB_AGENT_CONFIGURE,     /* worker, configuration, rank */
+    RB_AGENT_CONFIGURE,     /* worker, configuration, rank; `foreseen`: and go to it at once */
     RB_AGENT_GO,            /* worker, number */
     RB_AGENT_ABANDON,       /* worker, number, text: the reason */
     RB_AGENT_LEAVE,         /* worker */
@@ -72,6 +82,7 @@ struct rb_agent_action {
     uint32_t device;
     const Rb__Configuration *configuration;
     size_t rank;
+    bool foreseen;
     uint32_t number;
     const char *text; /* digest, or reason */
     const char *node; /* to fetch from */

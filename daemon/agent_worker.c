@@ -3,9 +3,11 @@
 #include "daemon/agent_internal.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/contingency.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -39,6 +41,35 @@ static void free_addresses(struct rb_worker *worker)
     free(worker->addresses);
     worker->addresses = NULL;
     worker->n_addresses = 0;
+}
+
+static void forget_without(struct rb_worker *worker)
+{
+    for (size_t i = 0; i < worker->n_without; i++)
+        free(worker->without[i]);
+    free(worker->without);
+    worker->without = NULL;
+    worker->n_without = 0;
+    worker->foreseen = 0;
+}
+
+/* Two agents that know of different deaths may think of different sets under one number: reports say
+ * which it is. */
+void rb_worker_goes_without(struct rb_worker *worker, const struct rb_job_facts *job,
+                            const Rb__Configuration *left)
+{
+    const Rb__Configuration *base = rb_contingency_base(job, left);
+    struct rb_arena arena = {0};
+    const char **without;
+    forget_without(worker);
+    if (!base)
+        return;
+    worker->foreseen = left->number;
+    worker->n_without = rb_contingency_without(base, left, &arena, &without);
+    worker->without = rb_alloc((worker->n_without + 1) * sizeof(*worker->without));
+    for (size_t i = 0; i < worker->n_without; i++)
+        worker->without[i] = rb_string(without[i]);
+    rb_arena_done(&arena);
 }
 
 static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
@@ -243,6 +274,7 @@ static void on_ended(const char *how, void *context)
            worker->told.job, worker->told.worker, worker->told.device, how);
     worker->told.gone = true;
     worker->told.connected = false;
+    worker->ended = rb_clock_unix_ms();
     if (!worker->failed && !worker->told.left)
         rb_worker_set_reason(worker, "its process ended: %s", how);
     rb_worker_link_close(worker->link);
@@ -292,6 +324,7 @@ void rb_worker_free(struct rb_worker *worker)
         }
     }
     free_addresses(worker);
+    forget_without(worker);
     if (worker->saved)
         rb__checkpoint__free_unpacked(worker->saved, NULL);
     free((char *)worker->told.job);

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A member is lost: the others go on.
  *
- *     proof of death (reaped; or out of reach, or frozen by a broken link, for longer than a grace)
+ *     proof of death (reaped)
+ *       -> what is left of the configuration, as it was foreseen (daemon/contingency.h): agents have
+ *          gone to it by themselves, and here it is recorded
+ *     what is not foreseen; out of reach, or frozen by a broken link, for longer than a grace
  *       -> survivors that have the state: configuration of them, filled up to `min`, in which each
  *          keeps its microbatches and has a fair part of the dead one's
  *       -> too few of them: park           -> none: back to a checkpoint or the start
  *
  * What prepares beside is given up, but a recovery under way is tended like any preparation. */
+#include "daemon/contingency.h"
 #include "daemon/shares.h"
 #include "daemon/turn.h"
 
@@ -83,12 +87,19 @@ static size_t fill_to_min(struct rb_turn *turn, struct rb_place *places, size_t 
     return n;
 }
 
-static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
-                           Rb__Configuration *conf)
+/* Was it told of, with the recovery before this one? */
+static bool is_blamed(const Rb__Configuration *before, const char *place)
 {
-    const Rb__Configuration *last;
-    bool first = rb_turn_failures(turn, true, &last) == 0;
+    for (size_t i = 0; before && i < before->n_blamed; i++)
+        if (!strcmp(before->blamed[i], place))
+            return true;
+    return false;
+}
 
+/* before: a recovery that did not come to an end, or NULL. */
+static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
+                           const Rb__Configuration *before, Rb__Configuration *conf)
+{
     conf->blamed = RB_ARENA_NEW(turn->arena, char *, roll->n + 1);
     for (size_t i = 0; i < roll->n; i++) {
         const struct rb_roll_entry *entry = &roll->at[i];
@@ -97,11 +108,13 @@ static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
         if (entry->life != RB_LIFE_GONE && entry->life != RB_LIFE_AWAY)
             continue;
         conf->blamed[conf->n_blamed++] = rb_arena_string(turn->arena, place);
-        if (first && entry->life == RB_LIFE_GONE)
+        if (is_blamed(before, place))
+            continue;
+        if (entry->life == RB_LIFE_GONE)
             rb_turn_event(
                 turn, entry->member->node, "worker-died", "the worker on %s ended: %s", place,
                 entry->report && entry->report->reason ? entry->report->reason : "no reason known");
-        else if (first)
+        else
             rb_turn_event(turn, entry->member->node, "node-lost", "node %s is out of reach",
                           entry->member->node);
     }
@@ -113,6 +126,7 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     struct rb_place *places = RB_ARENA_NEW(turn->arena, struct rb_place, roll->n + min + 1);
     size_t n = gather(turn, roll, false, places);
     uint64_t until = rb_turn_hold_off(turn, true, 200);
+    const Rb__Configuration *last;
     Rb__Configuration *conf;
 
     if (!n)
@@ -129,14 +143,53 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     conf = rb_turn_create(turn, places, n, "crash", turn->now);
     if (rb_turn_active(turn))
         rb_shares_after(rb_turn_active(turn), turn->in->job.job->microbatches, conf, turn->arena);
-    blame_the_lost(turn, roll, conf);
+    rb_turn_failures(turn, true, &last);
+    blame_the_lost(turn, roll, last, conf);
     rb_turn_reason(turn, "recovers from the loss of a worker");
+}
+
+/* When the first of those died whom it is without. */
+static uint64_t died(const struct rb_turn *turn, const struct rb_roll *roll)
+{
+    uint64_t first = turn->now;
+
+    for (size_t i = 0; i < roll->n; i++) {
+        const Rb__WorkerReport *report = roll->at[i].report;
+
+        if (roll->at[i].life == RB_LIFE_GONE && report && report->ended && report->ended < first)
+            first = report->ended;
+    }
+    return first;
+}
+
+/* What is left was foreseen: agents that know of the death go to it without being told, so it is only
+ * recorded here, with what they may not know yet. */
+static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
+                          const Rb__Configuration *next)
+{
+    const struct rb_contingency_known nothing = {0};
+    const Rb__Configuration *last;
+    Rb__Configuration *foreseen = rb_contingency_next(turn->in, &nothing, turn->arena), *conf;
+
+    if (!foreseen || (roll->away && !rb_decide_flipped(turn, foreseen)))
+        return false;
+    rb_turn_failures(turn, true, &last);
+    if (next && next->left_of)
+        last = next;
+    rb_turn_abandon(turn, next && next->left_of ? "another worker was lost" : "a worker was lost", false,
+                    NULL);
+    conf = rb_turn_take(turn, foreseen, died(turn, roll));
+    blame_the_lost(turn, roll, last, conf);
+    rb_turn_reason(turn, "recovers from the loss of a worker");
+    return true;
 }
 
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll)
 {
     const Rb__Configuration *next = rb_turn_next(turn);
 
+    if (take_foreseen(turn, roll, next))
+        return true;
     if (next && !strcmp(next->cause, "crash")) {
         bool spoilt = rb_decide_tend(turn, next);
 

@@ -6,6 +6,7 @@
  *         +-- member dead, unready, late; superseded --> ABANDONED */
 #include "daemon/turn.h"
 
+#include "daemon/contingency.h"
 #include "daemon/restore.h"
 
 #include <inttypes.h>
@@ -45,10 +46,12 @@ void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active)
 
 bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next)
 {
+    const Rb__Configuration *base = rb_contingency_base(turn->in, next);
+
     for (size_t m = 0; m < next->n_members; m++) {
         const struct rb_fact *fact = rb_facts_member(turn->in, next, m);
 
-        if (fact && fact->worker->active == next->number)
+        if (fact && rb_contingency_entered(fact->worker, next, base))
             return true;
     }
     return false;
@@ -111,6 +114,8 @@ static const char *spoiled(struct rb_turn *turn, const Rb__Configuration *next,
             return rb_turn_text(turn, "the worker on %s ended: %s", place, said);
         if (report && report->unready == next->number)
             return rb_turn_text(turn, "%s could not prepare it: %s", place, said);
+        if (report && report->active > next->number + next->spare)
+            return rb_turn_text(turn, "%s trains in configuration %" PRIu32, place, report->active);
         if (life == RB_LIFE_AWAY) {
             *ret_failed = false; /* and is not tried again while it is away */
             if (turn->now >= patient_until)
@@ -153,6 +158,8 @@ static void go(struct rb_turn *turn, const Rb__Configuration *next)
     }
     conf->members = members;
     conf->state = RB__CONFIGURATION__STATE__GO;
+    conf->has_went = 1;
+    conf->went = turn->now;
 }
 
 static bool in_share(const struct rb_turn *turn, const Rb__Member *member)

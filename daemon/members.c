@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/members.h"
 
+bool rb_member_gone(const struct rb_job_facts *job, const Rb__Configuration *configuration,
+                    size_t rank)
+{
+    const struct rb_fact *fact = rb_facts_member(job, configuration, rank);
+
+    if (!fact)
+        return configuration->members[rank]->worker != NULL;
+    return fact->worker->state == RB__WORKER_REPORT__STATE__DEAD ||
+           fact->worker->state == RB__WORKER_REPORT__STATE__FAILED;
+}
+
 enum rb_life rb_member_life(const struct rb_facts *facts, const struct rb_job_facts *job,
                             const Rb__Configuration *configuration, size_t rank,
                             const Rb__WorkerReport **ret_report)
@@ -10,10 +21,7 @@ enum rb_life rb_member_life(const struct rb_facts *facts, const struct rb_job_fa
     const Rb__WorkerReport *report = fact ? fact->worker : NULL;
 
     *ret_report = report;
-    if (!report && member->worker)
-        return RB_LIFE_GONE;
-    if (report && (report->state == RB__WORKER_REPORT__STATE__DEAD ||
-                   report->state == RB__WORKER_REPORT__STATE__FAILED))
+    if (rb_member_gone(job, configuration, rank))
         return RB_LIFE_GONE;
     if (!rb_fact_find(&facts->nodes, member->node))
         return RB_LIFE_AWAY;

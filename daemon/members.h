@@ -14,6 +14,10 @@ enum rb_life {
     RB_LIFE_GONE, /* proven: reaped, failed, or another process has its device */
 };
 
+/* Is it proven that the process of this rank has ended? */
+bool rb_member_gone(const struct rb_job_facts *job, const Rb__Configuration *configuration,
+                    size_t rank);
+
 /* ret_report: may be NULL where there is none. */
 enum rb_life rb_member_life(const struct rb_facts *facts, const struct rb_job_facts *job,
                             const Rb__Configuration *configuration, size_t rank,

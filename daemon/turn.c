@@ -95,18 +95,47 @@ static char *plan_summary(struct rb_turn *turn, size_t ranks)
     return summary;
 }
 
-Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
-                                  const char *cause, uint64_t asked)
+/* Room for one that facts do not have. */
+static Rb__Configuration *add(struct rb_turn *turn)
 {
-    Rb__Configuration *conf;
-
     if (turn->n_changes == RB_TURN_CHANGES)
         abort();
     turn->changes[turn->n_changes].revision = RB_ABSENT;
-    conf = &turn->changes[turn->n_changes++].value;
+    return &turn->changes[turn->n_changes++].value;
+}
+
+static void make_next(struct rb_turn *turn, const Rb__Configuration *conf)
+{
+    turn->state.has_next = 1;
+    turn->state.next = conf->number;
+    turn->state_changed = true;
+}
+
+Rb__Configuration *rb_turn_take(struct rb_turn *turn, const Rb__Configuration *foreseen,
+                                uint64_t asked)
+{
+    Rb__Configuration *conf = add(turn);
+
+    *conf = *foreseen;
+    conf->asked = asked;
+    conf->created = turn->now;
+    conf->has_went = 1;
+    conf->went = turn->now;
+    make_next(turn, conf);
+    return conf;
+}
+
+Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
+                                  const char *cause, uint64_t asked)
+{
+    Rb__Configuration *conf = add(turn);
+
     rb__configuration__init(conf);
-    conf->number = ++turn->state.newest;
+    conf->number = turn->state.newest + 1;
+    conf->has_spare = 1;
+    conf->spare = n ? (uint32_t)n - 1 : 0;
     turn->state.has_newest = 1;
+    turn->state.newest = conf->number + conf->spare;
     conf->state = RB__CONFIGURATION__STATE__PREPARING;
     conf->cause = rb_arena_string(turn->arena, cause);
     conf->plan = plan_summary(turn, n);
@@ -124,9 +153,7 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
         member->worker = process_at(turn, &places[i]);
         conf->members[conf->n_members++] = member;
     }
-    turn->state.has_next = 1;
-    turn->state.next = conf->number;
-    turn->state_changed = true;
+    make_next(turn, conf);
     return conf;
 }
 
@@ -304,17 +331,19 @@ static void write_event(struct rb_turn *turn, size_t i, struct rb_writes *writes
                   (*sequence)++ % 1000, (unsigned)turn->options->random);
 }
 
-/* Configurations of the past beyond what is kept go, oldest first, a few at a time. */
+/* Configurations of the past beyond what is kept go, oldest first, a few at a time.  What the active
+ * one is left of stays: deaths are counted from there. */
 static void prune(struct rb_turn *turn, struct rb_writes *writes)
 {
     const struct rb_fact_list *confs = &turn->in->configurations;
+    const struct rb_fact *fact = rb_facts_configuration(turn->in, turn->state.active);
+    uint32_t base = fact ? fact->configuration->left_of : 0;
 
-    for (size_t i = 0, left = 4; i < confs->n && left; i++) {
+    for (size_t i = 0, left = 4; i + RB_KEEP_CONFIGURATIONS < confs->n && left; i++) {
         const Rb__Configuration *conf = confs->at[i].configuration;
 
-        if (conf->number + RB_KEEP_CONFIGURATIONS >= turn->state.newest)
-            break;
-        if (rb_configuration_live(conf) || conf->number == turn->state.active)
+        if (rb_configuration_live(conf) || conf->number == turn->state.active ||
+            conf->number == base)
             continue;
         rb_writes_delete(writes, confs->at[i].revision, "%s", confs->at[i].key);
         left--;

@@ -56,6 +56,11 @@ Rb__Configuration *rb_turn_edit(struct rb_turn *turn, const Rb__Configuration *c
 Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
                                   const char *cause, uint64_t asked);
 
+/* One that was foreseen (daemon/contingency.h) as the job's next.  Its parts live as long as the
+ * turn. */
+Rb__Configuration *rb_turn_take(struct rb_turn *turn, const Rb__Configuration *foreseen,
+                                uint64_t asked);
+
 /* Move along the table of phases.  Leaves the reason as it is if the phase and the text do not
  * change; NULL: none. */
 void rb_turn_phase(struct rb_turn *turn, Rb__Phase phase, const char *reason);

@@ -82,12 +82,24 @@ void rb_mailbox_settings(struct rb_mailbox *mailbox, const Rb__Settings *setting
     rb_reports_rows_after(mailbox->reports, settings->rows_after);
 }
 
+/* What is left after deaths has a number that was kept for it, lower than that of what was prepared
+ * beside and is abandoned. */
+static bool is_overtaken(const struct rb_mailbox *mailbox, const Rb__Configure *order)
+{
+    if (is_abandoned(mailbox, order->number))
+        return true;
+    if (order->number > mailbox->configured)
+        return false;
+    return !order->recovers || order->number <= mailbox->status.active ||
+           !is_abandoned(mailbox, mailbox->configured);
+}
+
 void rb_mailbox_configure(struct rb_mailbox *mailbox, Rb__Configure *order)
 {
     struct rb_configuration *replaced = NULL;
 
     lock(mailbox);
-    if (order->number <= mailbox->configured || is_abandoned(mailbox, order->number)) {
+    if (is_overtaken(mailbox, order)) {
         unlock(mailbox); /* sent again by an agent that was restarted, or overtaken */
         rb__configure__free_unpacked(order, NULL);
         return;

@@ -196,21 +196,32 @@ static int restore(struct rb_model *model, const struct rb_configuration *config
     return rb_why_set(why, RB_ENOTFOUND, "no member has the state or could load it");
 }
 
+/* Who was at this level already has what the last vote left, as in any step. */
+static bool all_are_level(const int64_t *levels, uint32_t ranks)
+{
+    for (uint32_t r = 0; r < ranks; r++)
+        if (levels[r] < 0 || levels[r] != levels[0])
+            return false;
+    return true;
+}
+
 int rb_opening_run(struct rb_model *model, const struct rb_configuration *configuration,
                    uint64_t *ret_bytes, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) int64_t *levels = rb_alloc(configuration->size * sizeof *levels);
+    bool level;
     int err;
 
     rb_fault("worker.opening");
     err = gather_levels(model, configuration, PART_LEVELS, levels, why);
+    level = !err && all_are_level(levels, configuration->size);
     *ret_bytes = 0;
     if (!err && rb_opening_source(levels, configuration->size) < 0)
         err = restore(model, configuration, levels, why);
     if (!err)
         err = align(model, configuration, levels, rb_opening_source(levels, configuration->size),
                     ret_bytes, why);
-    if (!err)
+    if (!err && !level)
         err = compare(model, configuration, why);
     rb_fault("worker.opening.hashed");
     return err ? rb_why_add(why, err, "opening configuration %u", configuration->number) : 0;

@@ -42,14 +42,18 @@ static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, 
     return err;
 }
 
-/* Who of its members has state and who must be fed?  `ret_role`: what we said. */
+/* Who of its members has state and who must be fed?  `ret_role`: what we said.  Behind a death nobody
+ * is fed: all align when they open it. */
 static int introduce(struct rb_preparer *preparer, struct rb_configuration *configuration,
                      bool recovers, struct rb_role *ret_role, struct rb_why *why)
 {
-    uint32_t term = recovers ? 0 : rb_window_term(preparer->model->state.window);
-    struct rb_role role = {term, !term && rb_mailbox_fresh(preparer->mailbox)};
+    struct rb_role role = {0};
     int err;
 
+    if (recovers)
+        return 0;
+    role.term = rb_window_term(preparer->model->state.window);
+    role.fresh = !role.term && rb_mailbox_fresh(preparer->mailbox);
     rb_mailbox_meet(preparer->mailbox, configuration->coll);
     err = rb_configuration_introduce(configuration, &role, why);
     rb_mailbox_meet(preparer->mailbox, NULL);
@@ -110,17 +114,17 @@ static void *work_nicely(void *context)
     return NULL;
 }
 
-/* Nobody trains yet when a job starts. */
-static bool is_start(const Rb__Configure *order)
+/* Nobody trains yet when a job starts, and behind a death everybody waits for this. */
+static bool is_urgent(const Rb__Configure *order)
 {
-    return order->number == 1 || order->restore;
+    return order->number == 1 || order->restore || order->recovers;
 }
 
 static void prepare_beside(struct work *work)
 {
     pthread_t thread;
 
-    if (!is_start(work->order) && pthread_create(&thread, NULL, work_nicely, work) == 0)
+    if (!is_urgent(work->order) && pthread_create(&thread, NULL, work_nicely, work) == 0)
         pthread_join(thread, NULL);
     else
         work->err =
