@@ -147,16 +147,13 @@ class Storm:
         node.start()
 
     def restart_etcd(self):
-        if self.c.etcd:
-            self.say("SIGKILL etcd")
-            self.c.etcd.kill()
-            self.c.etcd.wait()
+        self.say("SIGKILL etcd")
+        self.c.signal_etcd(signal.SIGKILL)
+        if self.c.etcds:  # a node starts its own again
+            for etcd in self.c.etcds:
+                etcd.wait()
             self.rest(2)
             self.c.run_etcd()
-        else:
-            for pid in self.c.processes("etcd"):
-                self.say(f"SIGKILL etcd {pid}")
-                os.kill(pid, signal.SIGKILL)
 
     def pause(self):
         if self.ctl("pause", "storm").returncode:

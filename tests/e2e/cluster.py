@@ -95,12 +95,13 @@ class Node:
 
 
 class Cluster:
-    def __init__(self, nodes=1, devices=3, keep=False, pinned=False):
-        """pinned: each of several nodes keeps to a core of its own."""
+    def __init__(self, nodes=1, devices=3, keep=False, pinned=False, etcds=1):
+        """pinned: each of several nodes keeps to a core of its own.  etcds: how many the one etcd of several
+        nodes has; a single node has its own."""
         self.folder = tempfile.mkdtemp(prefix="rubato-e2e.")
         self.pinned = pinned
-        self.etcd, self.nodes, self.devices, self.keep = None, [], devices, keep
-        self.count = nodes
+        self.etcds, self.nodes, self.devices, self.keep = [], [], devices, keep
+        self.count, self.n_etcds = nodes, etcds
 
     def __enter__(self):
         try:
@@ -125,27 +126,43 @@ class Cluster:
             until(f"{node.name} to answer", node.answers, 30)
 
     def start_etcd(self):
-        ports = []
-        holders = [socket.socket() for _ in range(2)]
+        """One etcd, or several that are one; returns their URLs as rubatod takes them."""
+        holders = [socket.socket() for _ in range(2 * self.n_etcds)]
         for holder in holders:
             holder.bind(("127.0.0.1", 0))
-            ports.append(holder.getsockname()[1])
+        urls = [f"http://127.0.0.1:{holder.getsockname()[1]}" for holder in holders]
         for holder in holders:
             holder.close()
-        url, peer = (f"http://127.0.0.1:{port}" for port in ports)
-        self.etcd_arguments = [
-            "etcd", "--name", "e", "--data-dir", os.path.join(self.folder, "etcd"),
-            "--listen-client-urls", url, "--advertise-client-urls", url,
+        clients, peers = urls[:self.n_etcds], urls[self.n_etcds:]
+        everyone = ",".join(f"e{i}={peer}" for i, peer in enumerate(peers))
+        self.etcd_arguments = [[
+            "etcd", "--name", f"e{i}", "--data-dir", os.path.join(self.folder, f"etcd{i}"),
+            "--listen-client-urls", client, "--advertise-client-urls", client,
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-            "--initial-cluster", f"e={peer}", "--heartbeat-interval", "50",
-            "--election-timeout", "500"]
-        self.url = url
+            "--initial-cluster", everyone, "--heartbeat-interval", "50",
+            "--election-timeout", "500"] for i, (client, peer) in enumerate(zip(clients, peers))]
         self.run_etcd()
-        return url
+        return ",".join(clients)
 
     def run_etcd(self):
         with open(os.path.join(self.folder, "etcd.log"), "a") as log:
-            self.etcd = subprocess.Popen(self.etcd_arguments, stderr=log, stdout=log)
+            self.etcds = [subprocess.Popen(arguments, stderr=log, stdout=log) for arguments in self.etcd_arguments]
+
+    def etcd_pids(self):
+        """Of all of etcd, a single node's own too."""
+        if self.count > 1:
+            return [etcd.pid for etcd in self.etcds]
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+                name, rest = file.read().rsplit(")", 1)
+                if name.endswith("(etcd") and int(rest.split()[1]) == self.nodes[0].process.pid:
+                    found.append(int(pid))
+        return found
+
+    def signal_etcd(self, number):
+        for pid in self.etcd_pids():
+            os.kill(pid, number)
 
     def __exit__(self, kind, error, trace):
         if error is not None:
@@ -165,9 +182,9 @@ class Cluster:
             if node.process and node.process.poll() is None:
                 with contextlib.suppress(Failure):
                     node.stop()
-        if self.etcd:
-            self.etcd.kill()
-            self.etcd.wait()
+        for etcd in self.etcds:
+            etcd.kill()
+            etcd.wait()
         left = self.processes()
         for pid in left:
             with contextlib.suppress(ProcessLookupError):

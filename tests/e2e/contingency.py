@@ -1,0 +1,169 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A death is survived without asking anyone: workers are killed while etcd is away, or the coordinator.
+
+Training goes on at once on what is left, and when etcd is back everything is recorded."""
+import glob
+import os
+import signal
+
+import cluster
+import corpus
+from cluster import check, until
+
+
+def spec(c, steps, want):
+    corpus.text(c.path("corpus.txt"), 40000)
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
+        "train": {"steps": steps, "globalBatch": 12, "microBatch": 1, "clipNorm": 1.0},
+        "devices": {"min": 1, "max": 6, "want": want},
+    }
+
+
+class Job:
+    """One that trains, with the sha256 of its undisturbed run."""
+
+    def __init__(self, c, want, seconds):
+        self.c, self.want = c, want
+        c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
+        self.steps = c.steps_for(seconds, lambda steps: spec(c, steps, 1))
+        c.submit("alone", spec(c, self.steps, 1))
+        self.alone = c.finish("alone")
+        self.id = c.submit("gpt", spec(c, self.steps, want))["id"]
+        c.wait("gpt", f"devices={want}")
+        c.wait("gpt", f"step={c.status('gpt')['step'] + 10}")
+        self.before = c.status("gpt")
+        self.pids = {(d["node"], d["device"]): d["pid"] for d in self.before["devices"]}
+
+    def rows(self):
+        """Configuration by step, of every row that any node has kept, without asking anyone."""
+        found = {}
+        for path in glob.glob(self.c.path(f"*/jobs/{self.id}/metrics")):
+            with open(path) as file:
+                for cells in map(str.split, file):
+                    if len(cells) > 7:  # as in daemon/rows.c
+                        found[int(cells[0])] = int(cells[7])
+        return found
+
+    def kill(self, *ranks):
+        for rank in ranks:
+            device = self.before["devices"][rank]
+            os.kill(self.pids[device["node"], device["device"]], signal.SIGKILL)
+
+    def goes_on(self, lost, seconds=20):
+        """On what is left of the configuration, whose number is known beforehand."""
+        number = self.before["configuration"] + lost
+        until(f"ten steps in configuration {number}",
+              lambda: sum(found == number for found in self.rows().values()) > 10, seconds)
+        return number
+
+    def recorded(self, number):
+        items = until(f"configuration {number} to be recorded",
+                      lambda: [i for i in self.c.json("get", "configurations")["items"]
+                               if i["job"] == "gpt" and i["number"] == number and i["state"] in ("ACTIVE", "RETIRED")])
+        check(items[0]["cause"] == "crash", f"{items[0]}")
+
+    def finish(self, what):
+        check(self.c.status("gpt")["phase"] == "Running", "too late to show anything")
+        self.c.wait("gpt", "done")
+        rows = [row["step"] for row in self.c.metrics("gpt")]
+        check(rows == list(range(1, self.steps + 1)), "a step is missing in the metrics, or there twice")
+        events = [e["kind"] for e in self.c.json("events", "gpt")["items"]]
+        check("restarted" not in events and "failed" not in events, f"events: {events}")
+        check(self.c.finish("gpt") == self.alone, f"{what} and the bits differ")
+
+
+def resume_etcd(c):
+    c.signal_etcd(signal.SIGCONT)
+    until("etcd to answer", lambda: c.run("get", "nodes").returncode == 0)
+
+
+def etcd_is_stopped():
+    """The private etcd stands still; two deaths one after the other, then it is back."""
+    with cluster.Cluster(devices=3) as c:
+        job = Job(c, 3, 16)
+        c.signal_etcd(signal.SIGSTOP)
+        job.kill(0)
+        job.goes_on(1)
+        job.kill(2)
+        number = job.goes_on(2)
+        resume_etcd(c)
+        job.recorded(number)
+        c.ctl("resize", "gpt", "--want", 2)
+        c.wait("gpt", "devices=2")
+        job.finish("workers were killed without etcd")
+
+
+def all_of_etcd_is_killed():
+    """Three members, all killed; a worker dies on one of two nodes."""
+    for node in (0, 1):
+        with cluster.Cluster(nodes=2, devices=2, etcds=3) as c:
+            job = Job(c, 4, 16)
+            c.signal_etcd(signal.SIGKILL)
+            for etcd in c.etcds:
+                etcd.wait()
+            ranks = [r for r, d in enumerate(job.before["devices"]) if d["node"] == f"n{node}"]
+            job.kill(ranks[-1])
+            number = job.goes_on(1)
+            c.run_etcd()
+            job.recorded(number)
+            c.wait("gpt", "devices=4")
+            job.finish("a worker was killed without etcd")
+
+
+def two_at_once_on_two_nodes():
+    """Each agent knows of its own first: sets that cannot meet, then the one that both know."""
+    with cluster.Cluster(nodes=2, devices=2, etcds=3) as c:
+        job = Job(c, 4, 16)
+        c.signal_etcd(signal.SIGSTOP)
+        nodes = [device["node"] for device in job.before["devices"]]
+        job.kill(nodes.index("n0"), nodes.index("n1"))
+        number = job.goes_on(2)
+        resume_etcd(c)
+        job.recorded(number)
+        job.finish("two workers were killed without etcd")
+
+
+def a_member_of_etcd_dies():
+    with cluster.Cluster(nodes=2, devices=1, etcds=3) as c:
+        job = Job(c, 2, 10)
+        c.etcds[0].kill()
+        c.etcds[0].wait()
+        job.kill(1)
+        number = job.goes_on(1)
+        job.recorded(number)
+        job.finish("a member of etcd and a worker were killed")
+
+
+def rubatod_dies_with_a_worker():
+    """Nobody is left to reap it: the next rubatod finds that it is gone."""
+    with cluster.Cluster(devices=3) as c:
+        job = Job(c, 3, 14)
+        c.nodes[0].stop(signal.SIGKILL)
+        job.kill(1)
+        c.nodes[0].start()
+        job.goes_on(1)
+        job.finish("rubatod and a worker were killed")
+
+
+def the_coordinator_dies_with_a_worker():
+    """On a node of its own: the survivors' agent is told by the agent that reaped it."""
+    with cluster.Cluster(nodes=3, devices=1) as c:
+        leader = c.json("version")["leader"] if False else None
+        job = Job(c, 2, 14)
+        spare = ({"n0", "n1", "n2"} - {d["node"] for d in job.before["devices"]}).pop()
+        next(n for n in c.nodes if n.name == spare).stop(signal.SIGKILL)
+        job.kill(1)
+        number = job.goes_on(1)
+        job.recorded(number)
+        next(n for n in c.nodes if n.name == spare).start()
+        job.finish("a rubatod and a worker were killed")
+
+
+if __name__ == "__main__":
+    import sys
+    tests = [etcd_is_stopped, all_of_etcd_is_killed, two_at_once_on_two_nodes, a_member_of_etcd_dies,
+             rubatod_dies_with_a_worker, the_coordinator_dies_with_a_worker]
+    cluster.main(*[test for test in tests if not sys.argv[1:] or test.__name__ in sys.argv[1:]])
