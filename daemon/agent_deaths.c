@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deaths that cannot wait for etcd: the agent that has reaped a worker tells the agents of the other
- * nodes of its configuration.
+/* Deaths that cannot wait for etcd: the agent that has reaped a worker tells the agents of the
+ * other nodes of its configuration.
  *
  *   reaped here --member-dead--> the agents of other members, until each has acknowledged
  *                                or its node is gone
@@ -82,8 +82,7 @@ void rb_agent_deaths_free(struct rb_agent *agent)
 static bool has_member(const Rb__Configuration *configuration, const char *worker)
 {
     for (size_t m = 0; m < configuration->n_members; m++)
-        if (configuration->members[m]->worker &&
-            !strcmp(configuration->members[m]->worker, worker))
+        if (configuration->members[m]->worker && !strcmp(configuration->members[m]->worker, worker))
             return true;
     return false;
 }

@@ -60,6 +60,7 @@ struct rb_worker {
     uint32_t rank;
     bool has_rank;
     bool answers; /* pings */
+    bool unheard; /* adopted, and it has not said yet how it is: what facts have of it stays */
     char *reason;
     uint64_t ended;    /* unix ms when it was reaped; 0: it lives, or nobody knows */
     uint32_t foreseen; /* what it goes to without being told by the coordinator ... */

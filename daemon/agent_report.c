@@ -150,7 +150,8 @@ static void report(struct rb_worker *worker)
     struct rb_agent *agent = worker->agent;
     const struct rb_facts *facts = rb_store_facts(agent->daemon->store);
     const struct rb_job_facts *job = rb_facts_job(facts, worker->told.job);
-    if (worker->report_sent || !job || !job->job.message || must_wait(worker, job))
+    if (worker->report_sent || !job || !job->job.message || must_wait(worker, job) ||
+        (worker->unheard && !worker->told.gone))
         return;
     const struct rb_fact *known = rb_facts_report(job, agent->node, worker->told.device);
     RB_CLEANUP(rb_freep) char *text = report_text(worker);

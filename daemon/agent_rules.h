@@ -14,8 +14,8 @@
  *                                        gone --> forgotten, once no live configuration and no
  *                                                 saver speaks of it
  *
- * When members of the active configuration are proven dead, what is left of it (daemon/contingency.h)
- * is prepared and gone to at once, whether facts have it or not.
+ * When members of the active configuration are proven dead, what is left of it
+ * (daemon/contingency.h) is prepared and gone to at once, whether facts have it or not.
  *
  * A process that is stopped, or does not answer, is killed: its peers wait for it, and may go on
  * without it only when it has ended.  So is one that is here still when the node must have been

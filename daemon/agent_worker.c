@@ -53,8 +53,8 @@ static void forget_without(struct rb_worker *worker)
     worker->foreseen = 0;
 }
 
-/* Two agents that know of different deaths may think of different sets under one number: reports say
- * which it is. */
+/* Two agents that know of different deaths may think of different sets under one number: reports
+ * say which it is. */
 void rb_worker_goes_without(struct rb_worker *worker, const struct rb_job_facts *job,
                             const Rb__Configuration *left)
 {
@@ -81,6 +81,7 @@ static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
         return;
     }
     told->connected = true;
+    worker->unheard = false;
     told->ready = hello->ready;
     told->active = hello->active;
     told->configured = hello->ready > hello->active ? hello->ready : hello->active;
@@ -375,6 +376,7 @@ int rb_worker_adopt(struct rb_worker *worker, pid_t pid, struct rb_why *why)
     if (err)
         return err;
     worker->pid = pid;
+    worker->unheard = true;
     link_up(worker);
     return RB_OK;
 }

@@ -11,8 +11,7 @@
 static bool has_worker(const Rb__Configuration *configuration, const char *worker)
 {
     for (size_t m = 0; m < configuration->n_members; m++)
-        if (configuration->members[m]->worker &&
-            !strcmp(configuration->members[m]->worker, worker))
+        if (configuration->members[m]->worker && !strcmp(configuration->members[m]->worker, worker))
             return true;
     return false;
 }

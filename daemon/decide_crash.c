@@ -2,9 +2,9 @@
 /* A member is lost: the others go on.
  *
  *     proof of death (reaped)
- *       -> what is left of the configuration, as it was foreseen (daemon/contingency.h): agents have
- *          gone to it by themselves, and here it is recorded
- *     what is not foreseen; out of reach, or frozen by a broken link, for longer than a grace
+ *       -> what is left of the configuration, as it was foreseen (daemon/contingency.h): agents
+ * have gone to it by themselves, and here it is recorded what is not foreseen; out of reach, or
+ * frozen by a broken link, for longer than a grace
  *       -> survivors that have the state: configuration of them, filled up to `min`, in which each
  *          keeps its microbatches and has a fair part of the dead one's
  *       -> too few of them: park           -> none: back to a checkpoint or the start
@@ -162,8 +162,8 @@ static uint64_t died(const struct rb_turn *turn, const struct rb_roll *roll)
     return first;
 }
 
-/* What is left was foreseen: agents that know of the death go to it without being told, so it is only
- * recorded here, with what they may not know yet. */
+/* What is left was foreseen: agents that know of the death go to it without being told, so it is
+ * only recorded here, with what they may not know yet. */
 static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
                           const Rb__Configuration *next)
 {
@@ -176,8 +176,8 @@ static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
     rb_turn_failures(turn, true, &last);
     if (next && next->left_of)
         last = next;
-    rb_turn_abandon(turn, next && next->left_of ? "another worker was lost" : "a worker was lost", false,
-                    NULL);
+    rb_turn_abandon(turn, next && next->left_of ? "another worker was lost" : "a worker was lost",
+                    false, NULL);
     conf = rb_turn_take(turn, foreseen, died(turn, roll));
     blame_the_lost(turn, roll, last, conf);
     rb_turn_reason(turn, "recovers from the loss of a worker");

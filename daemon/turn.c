@@ -331,8 +331,8 @@ static void write_event(struct rb_turn *turn, size_t i, struct rb_writes *writes
                   (*sequence)++ % 1000, (unsigned)turn->options->random);
 }
 
-/* Configurations of the past beyond what is kept go, oldest first, a few at a time.  What the active
- * one is left of stays: deaths are counted from there. */
+/* Configurations of the past beyond what is kept go, oldest first, a few at a time.  What the
+ * active one is left of stays: deaths are counted from there. */
 static void prune(struct rb_turn *turn, struct rb_writes *writes)
 {
     const struct rb_fact_list *confs = &turn->in->configurations;

@@ -42,8 +42,8 @@ static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, 
     return err;
 }
 
-/* Who of its members has state and who must be fed?  `ret_role`: what we said.  Behind a death nobody
- * is fed: all align when they open it. */
+/* Who of its members has state and who must be fed?  `ret_role`: what we said.  Behind a death
+ * nobody is fed: all align when they open it. */
 static int introduce(struct rb_preparer *preparer, struct rb_configuration *configuration,
                      bool recovers, struct rb_role *ret_role, struct rb_why *why)
 {

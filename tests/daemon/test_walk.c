@@ -148,7 +148,7 @@ static bool all_succeeded(struct world *world)
     return true;
 }
 
-static unsigned ended_failed, seen[5];
+static unsigned ended_failed, seen[5], unasked;
 static const char *const kinds[RB_COUNT(seen)] = {"restarted", "recovered", "parked", "moved",
                                                   "preempted"};
 
@@ -182,6 +182,7 @@ static void live(uint64_t seed)
         }
         ended_failed++;
     }
+    unasked += world.n_entered > 0;
     for (size_t i = 0; i < RB_COUNT(seen); i++)
         seen[i] += world_event(&world, kinds[i]);
     world_end(&world);
@@ -202,6 +203,8 @@ static void every_history_ends_well(void **unused)
         print_message("%u of %d histories: %s\n", seen[i], HISTORIES, kinds[i]);
         assert_true(seen[i] > HISTORIES / 25); /* else the walk is too tame to show anything */
     }
+    print_message("%u of %d histories: survivors went on before facts had it\n", unasked, HISTORIES);
+    assert_true(unasked > HISTORIES / 25);
     print_message("%u of %d histories: a job failed\n", ended_failed, HISTORIES);
     assert_true(ended_failed < HISTORIES / 4);
 }

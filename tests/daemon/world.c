@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "daemon/members.h"
+#include "proto/reflect.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -45,6 +46,8 @@ void world_begin(struct world *world, uint64_t seed)
 
 void world_end(struct world *world)
 {
+    for (size_t i = 0; i < world->n_lefts && i < WORLD_LEFTS; i++)
+        rb__configuration__free_unpacked(world->lefts[i].conf, NULL);
     rb_mirror_free(world->mirror);
 }
 
@@ -320,23 +323,43 @@ static void check_devices(struct world *world)
         }
 }
 
-/* New configurations have numbers that were never there. */
+/* New configurations have numbers that were never there, or were kept for them. */
+static void check_number(struct world *world, size_t j, const Rb__Configuration *conf)
+{
+    const struct rb_job_facts *job = &facts_of(world)->jobs[j];
+    const struct rb_fact *base;
+
+    assert_null(rb_facts_configuration(job, conf->number));
+    if (!conf->left_of) {
+        assert_true(conf->number > world->highest[j]);
+        world->highest[j] = conf->number + conf->spare;
+        return;
+    }
+    base = rb_facts_configuration(job, conf->left_of);
+    assert_non_null(base);
+    assert_true(conf->number > conf->left_of &&
+                conf->number <= conf->left_of + base->configuration->spare);
+}
+
 static void check_numbers(struct world *world, const struct rb_writes *writes)
 {
     for (size_t i = 0; i < writes->n; i++) {
-        const char *at = strstr(writes->at[i].key, "/configurations/");
+        const struct rb_write *write = &writes->at[i];
+        ProtobufCMessage *message;
 
-        if (!at || writes->at[i].kind != RB_WRITE_PUT || writes->at[i].revision != RB_ABSENT)
+        if (!strstr(write->key, "/configurations/") || write->kind != RB_WRITE_PUT ||
+            write->revision != RB_ABSENT)
             continue;
+        assert_int_equal(rb_reflect_from_text(write->value, strlen(write->value),
+                                              &rb__configuration__descriptor, &message, NULL),
+                         0);
         for (size_t j = 0; j < facts_of(world)->n_jobs && j < RB_COUNT(world->highest); j++) {
             const char *id = facts_of(world)->jobs[j].id;
-            uint32_t number = (uint32_t)strtoul(at + 16, NULL, 10);
 
-            if (strncmp(writes->at[i].key + 5, id, strlen(id)) != 0)
-                continue;
-            assert_true(number > world->highest[j]);
-            world->highest[j] = number;
+            if (!strncmp(write->key + 5, id, strlen(id)))
+                check_number(world, j, (const Rb__Configuration *)message);
         }
+        protobuf_c_message_free_unpacked(message, NULL);
     }
 }
 

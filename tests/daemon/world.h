@@ -8,7 +8,13 @@
 
 #include "daemon/decide.h"
 
-enum { WORLD_NODES = 4, WORLD_JOBS = 3, WORLD_WORKERS = 512, WORLD_PATIENCE = 10000 };
+enum {
+    WORLD_NODES = 4,
+    WORLD_JOBS = 3,
+    WORLD_WORKERS = 512,
+    WORLD_LEFTS = 256,
+    WORLD_PATIENCE = 10000
+};
 
 struct worker {
     bool alive;
@@ -17,8 +23,17 @@ struct worker {
     Rb__WorkerReport__State state; /* DEAD and FAILED: as told by its last words */
     uint32_t ready, go, active, unready, opening;
     int64_t level, first;
-    bool told_dead, saves, has_saved, dirty;
+    bool saves, has_saved, dirty;
     int64_t saved;
+    unsigned known_dead; /* a bit a node whose agent knows */
+};
+
+/* What is left of a configuration, as some agent foresaw it. */
+struct world_left {
+    char job[16];
+    Rb__Configuration *conf; /* owned */
+    char without[8][32];
+    size_t n_without;
 };
 
 struct world {
@@ -33,7 +48,9 @@ struct world {
     size_t n_nodes;
     struct worker workers[WORLD_WORKERS];
     size_t n_workers, spawned;
-    uint32_t highest[WORLD_JOBS + 1]; /* configuration numbers seen */
+    struct world_left lefts[WORLD_LEFTS];
+    size_t n_lefts, n_entered;        /* ever; and gone to before facts had it */
+    uint32_t highest[WORLD_JOBS + 1]; /* configuration numbers taken */
     size_t n_jobs;
     unsigned unready_one_in; /* 0: never */
     uint32_t max_restarts;   /* of jobs that are added, */

@@ -2,6 +2,7 @@
 /* Workers that vote, flip, freeze and open; agents that spawn, tell, report and dismiss them. */
 #include "world.h"
 
+#include "daemon/contingency.h"
 #include "daemon/members.h"
 
 #include <setjmp.h>
@@ -94,6 +95,8 @@ static void open_configuration(struct world *world, const char *job, const Rb__C
         struct worker *w = serving(world, job, conf, m);
 
         w->level = w->first = highest;
+        world->n_entered +=
+            conf->left_of && !rb_facts_configuration(world_job(world, job), conf->number);
         w->active = conf->number;
         w->opening = 0;
         w->state = RB__WORKER_REPORT__STATE__TRAINING;
@@ -152,6 +155,44 @@ static void vote(struct world *world, const char *job, const Rb__Configuration *
     }
 }
 
+static void train(struct world *world, const struct rb_job_facts *job,
+                  const Rb__Configuration *conf)
+{
+    const char *id = job->id;
+    bool alive = all_alive(world, id, conf);
+
+    if (alive && all_opening(world, id, conf)) {
+        open_configuration(world, id, conf);
+        return;
+    }
+    if (alive) {
+        vote(world, id, conf, job->job.job->steps);
+        return;
+    }
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct worker *w = serving(world, id, conf, m);
+
+        if (w && w->alive && w->active == conf->number &&
+            w->state == RB__WORKER_REPORT__STATE__TRAINING)
+            freeze(w);
+        if (w && w->alive && w->opening == conf->number && w->level >= 0)
+            freeze(w);
+        if (w && w->alive && w->opening == conf->number)
+            w->opening = 0;
+    }
+}
+
+static bool same_members(const Rb__Configuration *a, const Rb__Configuration *b)
+{
+    if (a->number != b->number || a->n_members != b->n_members)
+        return false;
+    for (size_t m = 0; m < a->n_members; m++)
+        if (!a->members[m]->worker || !b->members[m]->worker ||
+            strcmp(a->members[m]->worker, b->members[m]->worker) != 0)
+            return false;
+    return true;
+}
+
 void world_train(struct world *world, const char *id)
 {
     const struct rb_job_facts *job = world_job(world, id);
@@ -159,37 +200,37 @@ void world_train(struct world *world, const char *id)
     if (!job || !job->job.message)
         return;
     start_opening(world, id);
-    for (size_t c = 0; c < job->configurations.n; c++) {
-        const Rb__Configuration *conf = job->configurations.at[c].configuration;
-        bool alive = all_alive(world, id, conf);
+    for (size_t c = 0; c < job->configurations.n; c++)
+        train(world, job, job->configurations.at[c].configuration);
+    for (size_t i = 0; i < world->n_lefts && i < WORLD_LEFTS; i++) {
+        const Rb__Configuration *left = world->lefts[i].conf;
+        const struct rb_fact *fact = rb_facts_configuration(job, left->number);
 
-        if (alive && all_opening(world, id, conf)) {
-            open_configuration(world, id, conf);
-            continue;
-        }
-        if (alive) {
-            vote(world, id, conf, job->job.job->steps);
-            continue;
-        }
-        for (size_t m = 0; m < conf->n_members; m++) {
-            struct worker *w = serving(world, id, conf, m);
-
-            if (w && w->alive && w->active == conf->number &&
-                w->state == RB__WORKER_REPORT__STATE__TRAINING)
-                freeze(w);
-            if (w && w->alive && w->opening == conf->number && w->level >= 0)
-                freeze(w);
-            if (w && w->alive && w->opening == conf->number)
-                w->opening = 0;
-        }
+        if (!strcmp(world->lefts[i].job, id) && (!fact || !same_members(left, fact->configuration)))
+            train(world, job, left);
     }
 }
 
 /* ---- Agents -----------------------------------------------------------------------------------
  */
 
+/* Which of what was foreseen does it train in? */
+static struct world_left *left_of(struct world *world, const struct worker *w)
+{
+    for (size_t i = 0; i < world->n_lefts && i < WORLD_LEFTS; i++) {
+        struct world_left *left = &world->lefts[i];
+
+        for (size_t m = 0; left->conf->number == w->active && m < left->conf->n_members; m++)
+            if (!strcmp(left->job, w->job) && !strcmp(left->conf->members[m]->worker, w->name))
+                return left;
+    }
+    return NULL;
+}
+
 static void report(struct world *world, struct worker *w)
 {
+    struct world_left *left = left_of(world, w);
+    char *without[RB_COUNT(left->without)];
     struct rb_writes writes = {0};
     Rb__WorkerReport value = RB__WORKER_REPORT__INIT;
     Rb__Checkpoint saved = RB__CHECKPOINT__INIT;
@@ -211,6 +252,10 @@ static void report(struct world *world, struct worker *w)
     value.has_spawned_for = 1;
     value.spawned_for = w->spawned_for;
     value.reason = w->unready ? (char *)"no will" : NULL;
+    for (size_t i = 0; left && i < left->n_without; i++)
+        without[i] = left->without[i];
+    value.without = without;
+    value.n_without = left ? left->n_without : 0;
     saved.step = w->saved;
     saved.path = (char *)"/park";
     saved.node = w->node;
@@ -338,12 +383,130 @@ static void tell_go(struct world *world, const struct world_node *node, const ch
     }
 }
 
+/* ---- Deaths -----------------------------------------------------------------------------------
+ */
+
+/* An agent knows of its own at once, and tells the others, one now, one later. */
+static void tell_deaths(struct world *world, size_t n)
+{
+    for (size_t i = 0; i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+        size_t other = world_random(world, world->n_nodes);
+
+        if (w->alive || strcmp(w->node, world->nodes[n].name) != 0)
+            continue;
+        w->known_dead |= 1u << n;
+        if (world->nodes[other].up)
+            w->known_dead |= 1u << other;
+    }
+}
+
+static struct world_left *keep_left(struct world *world, const struct rb_job_facts *job,
+                                    const Rb__Configuration *conf)
+{
+    const Rb__Configuration *base = rb_contingency_base(job, conf);
+    struct rb_arena arena = {0};
+    struct world_left *left;
+    const char **without;
+    uint8_t bytes[4096];
+
+    for (size_t i = 0; i < world->n_lefts && i < WORLD_LEFTS; i++)
+        if (!strcmp(world->lefts[i].job, job->id) && same_members(world->lefts[i].conf, conf))
+            return &world->lefts[i];
+    left = &world->lefts[world->n_lefts % WORLD_LEFTS];
+    if (world->n_lefts++ >= WORLD_LEFTS)
+        rb__configuration__free_unpacked(left->conf, NULL);
+    snprintf(left->job, sizeof(left->job), "%s", job->id);
+    assert_true(rb__configuration__get_packed_size(conf) <= sizeof(bytes));
+    left->conf = rb__configuration__unpack(NULL, rb__configuration__pack(conf, bytes), bytes);
+    left->n_without = rb_contingency_without(base, conf, &arena, &without);
+    assert_true(left->n_without <= RB_COUNT(left->without));
+    for (size_t i = 0; i < left->n_without; i++)
+        snprintf(left->without[i], sizeof(left->without[i]), "%s", without[i]);
+    rb_arena_done(&arena);
+    return left;
+}
+
+/* What this node's agent thinks is left of the active configuration. */
+static const Rb__Configuration *find_left(struct world *world, size_t n,
+                                          const struct rb_job_facts *job, struct rb_arena *arena)
+{
+    const Rb__Configuration *active = world_active(world, job->id);
+    const char *dead[WORLD_WORKERS], *holders[WORLD_WORKERS];
+    struct rb_contingency_known known = {.dead = dead, .holders = holders};
+
+    for (size_t i = 0; active && i < world->n_workers; i++) {
+        struct worker *w = &world->workers[i];
+        bool own = !strcmp(w->node, world->nodes[n].name);
+
+        if (strcmp(w->job, job->id) != 0)
+            continue;
+        if (!w->alive && w->known_dead & 1u << n)
+            dead[known.n_dead++] = w->name;
+        if (w->alive && own && w->active)
+            holders[known.n_holders++] = w->name;
+        known.committed |=
+            w->alive && own && w->go > active->number && w->go <= active->number + active->spare;
+    }
+    return active ? rb_contingency_next(job, &known, arena) : NULL;
+}
+
+/* Its own members go there, without asking anyone; what prepares beside is left alone. */
+static bool go_to_left(struct world *world, size_t n, const struct rb_job_facts *job)
+{
+    struct rb_arena arena = {0};
+    const Rb__Configuration *found = find_left(world, n, job, &arena);
+
+    for (size_t m = 0; found && m < found->n_members; m++) {
+        struct worker *w = serving(world, job->id, found, m);
+
+        if (strcmp(found->members[m]->node, world->nodes[n].name) != 0 || !w || !w->alive ||
+            w->active >= found->number || w->go == found->number || w->unready == found->number)
+            continue;
+        keep_left(world, job, found);
+        assert_true(w->go < found->number); /* nobody was told to go elsewhere meanwhile */
+        if (world->unready_one_in && !world_random(world, world->unready_one_in))
+            w->unready = found->number;
+        else
+            w->go = found->number;
+        w->dirty = true;
+    }
+    rb_arena_done(&arena);
+    return found != NULL;
+}
+
+static void tend_job(struct world *world, size_t n, const struct rb_job_facts *job)
+{
+    struct world_node *node = &world->nodes[n];
+
+    if (!job->job.message || go_to_left(world, n, job))
+        return;
+    for (size_t c = 0; c < job->configurations.n; c++) {
+        const Rb__Configuration *conf = job->configurations.at[c].configuration;
+
+        if (conf->state == RB__CONFIGURATION__STATE__GO)
+            tell_go(world, node, job->id, conf);
+        for (size_t m = 0; m < conf->n_members && rb_configuration_live(conf); m++)
+            if (!strcmp(conf->members[m]->node, node->name))
+                serve(world, job->id, conf, m);
+    }
+}
+
+static void tend_jobs(struct world *world, size_t n)
+{
+    for (size_t j = 0; j < rb_mirror_facts(world->mirror)->n_jobs; j++)
+        tend_job(world, n, &rb_mirror_facts(world->mirror)->jobs[j]);
+}
+
 void world_agent(struct world *world, size_t n)
 {
     struct world_node *node = &world->nodes[n];
 
     if (!node->up)
         return;
+    tell_deaths(world, n);
+    if (world_random(world, 2)) /* etcd may be slower than all that */
+        tend_jobs(world, n);
     for (size_t i = 0; i < world->n_workers; i++)
         if (!strcmp(world->workers[i].node, node->name))
             tend_worker(world, &world->workers[i]);
@@ -355,19 +518,7 @@ void world_agent(struct world *world, size_t n)
         if (!strcmp(w->node, node->name) && !w->alive && !spoken_of(world_job(world, w->job), w))
             forget(world, w);
     }
-    for (size_t j = 0; j < rb_mirror_facts(world->mirror)->n_jobs; j++) {
-        const struct rb_job_facts *job = &rb_mirror_facts(world->mirror)->jobs[j];
-
-        for (size_t c = 0; c < job->configurations.n; c++) {
-            const Rb__Configuration *conf = job->configurations.at[c].configuration;
-
-            if (conf->state == RB__CONFIGURATION__STATE__GO)
-                tell_go(world, node, job->id, conf);
-            for (size_t m = 0; m < conf->n_members && rb_configuration_live(conf); m++)
-                if (!strcmp(conf->members[m]->node, node->name))
-                    serve(world, job->id, conf, m);
-        }
-    }
+    tend_jobs(world, n);
     for (size_t i = world->n_workers; i-- > 0;)
         if (!strcmp(world->workers[i].node, node->name) && world->workers[i].dirty)
             report(world, &world->workers[i]);
