@@ -96,6 +96,23 @@ static bool is_blamed(const Rb__Configuration *before, const char *place)
     return false;
 }
 
+static bool has_member(const Rb__Configuration *conf, const Rb__Member *member)
+{
+    for (size_t m = 0; m < conf->n_members; m++)
+        if (conf->members[m]->device == member->device &&
+            !strcmp(conf->members[m]->node, member->node))
+            return true;
+    return false;
+}
+
+/* Of what was foreseen it is known who died, also where the report of it is still on its way. */
+static bool is_lost(const struct rb_roll_entry *entry, const Rb__Configuration *conf)
+{
+    if (conf->left_of)
+        return !has_member(conf, entry->member);
+    return entry->life == RB_LIFE_GONE || entry->life == RB_LIFE_AWAY;
+}
+
 /* before: a recovery that did not come to an end, or NULL. */
 static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
                            const Rb__Configuration *before, Rb__Configuration *conf)
@@ -105,12 +122,12 @@ static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
         const struct rb_roll_entry *entry = &roll->at[i];
         const char *place = rb_turn_place(turn, entry->member->node, entry->member->device);
 
-        if (entry->life != RB_LIFE_GONE && entry->life != RB_LIFE_AWAY)
+        if (!is_lost(entry, conf))
             continue;
         conf->blamed[conf->n_blamed++] = rb_arena_string(turn->arena, place);
         if (is_blamed(before, place))
             continue;
-        if (entry->life == RB_LIFE_GONE)
+        if (conf->left_of || entry->life == RB_LIFE_GONE)
             rb_turn_event(
                 turn, entry->member->node, "worker-died", "the worker on %s ended: %s", place,
                 entry->report && entry->report->reason ? entry->report->reason : "no reason known");
@@ -148,16 +165,20 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     rb_turn_reason(turn, "recovers from the loss of a worker");
 }
 
-/* When the first of those died whom it is without. */
-static uint64_t died(const struct rb_turn *turn, const struct rb_roll *roll)
+/* When the first of those died whom it is without, as far as reports say. */
+static uint64_t died(const struct rb_turn *turn, const struct rb_roll *roll,
+                     const Rb__Configuration *foreseen)
 {
     uint64_t first = turn->now;
 
     for (size_t i = 0; i < roll->n; i++) {
         const Rb__WorkerReport *report = roll->at[i].report;
+        uint64_t time = report && report->active == foreseen->number ? report->flipped : 0;
 
-        if (roll->at[i].life == RB_LIFE_GONE && report && report->ended && report->ended < first)
-            first = report->ended;
+        if (report && !has_member(foreseen, roll->at[i].member))
+            time = report->ended;
+        if (time && time < first)
+            first = time;
     }
     return first;
 }
@@ -178,7 +199,7 @@ static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
         last = next;
     rb_turn_abandon(turn, next && next->left_of ? "another worker was lost" : "a worker was lost",
                     false, NULL);
-    conf = rb_turn_take(turn, foreseen, died(turn, roll));
+    conf = rb_turn_take(turn, foreseen, died(turn, roll, foreseen));
     blame_the_lost(turn, roll, last, conf);
     rb_turn_reason(turn, "recovers from the loss of a worker");
     return true;

@@ -50,6 +50,21 @@ static int compute(uint64_t asked, bool ended, Rb__Receipt *receipt)
     return rb_receipt_compute(&input, receipt);
 }
 
+/* A death that was survived while etcd was away is told of when all is long over. */
+static void told_late(void **unused)
+{
+    Rb__Receipt receipt;
+
+    (void)unused;
+    clear();
+    add(1, 20, 1, 1000, 100);
+    add(21, 30, 2, 3350, 40);
+    assert_int_equal(compute(9000, false, &receipt), 0);
+    assert_int_equal(receipt.step, 21);
+    assert_int_equal(receipt.samples_skipped, 0);
+    assert_true(receipt.stall_ms == 0 && receipt.ready_ms == 0);
+}
+
 static void a_growth(void **unused)
 {
     Rb__Receipt receipt;
@@ -176,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_growth),
+        cmocka_unit_test(told_late),
         cmocka_unit_test(the_longest_gap_may_end_in_the_old_set),
         cmocka_unit_test(gaps_before_the_request_do_not_count),
         cmocka_unit_test(no_receipt_before_ten_steps),
