@@ -160,9 +160,9 @@ static void tell_of(struct rb_agent *agent, const struct rb_worker *worker)
     /* A saver's end is no loss: the job is being parked. */
     if (!configuration || (job->state.message && job->state.state->saver))
         return;
-    struct rb_agent_known_death *death = know(agent, worker->told.job, worker->told.worker);
-    if (!death->listeners)
+    if (!find(agent, worker->told.job, worker->told.worker))
         rb_fault("daemon.telling");
+    struct rb_agent_known_death *death = know(agent, worker->told.job, worker->told.worker);
     for (size_t m = 0; m < configuration->n_members; m++)
         add_listener(agent, death, configuration->members[m]->node);
     for (struct listener *listener = death->listeners; listener; listener = listener->next)

@@ -24,6 +24,9 @@ struct world {
     uint64_t now, unix_ms;
     bool no_blobs;
     uint64_t wake;
+    const char *more; /* of configurations that are put: ",\"spare\":2" */
+    struct rb_agent_death deaths[2];
+    size_t n_deaths;
 };
 
 static void put(struct world *world, const char *key, const char *value)
@@ -71,7 +74,7 @@ static void put_configuration(struct world *world, unsigned number, const char *
         members += strspn(members, "* ");
         rb_buffer_format(&text, "}%s", *members ? "," : "");
     }
-    rb_buffer_text(&text, "]}");
+    rb_buffer_format(&text, "]%s}", world->more ? world->more : "");
     snprintf(key, sizeof(key), "jobs/j/configurations/%08u", number);
     put(world, key, text.data);
     rb_buffer_done(&text);
@@ -121,8 +124,8 @@ static void print(struct world *world, const struct rb_agent_action *action, str
         rb_buffer_format(out, "fetch:%s:%s", action->node, action->text);
         return;
     case RB_AGENT_CONFIGURE:
-        rb_buffer_format(out, "configure:%s:%u:%zu", worker, action->configuration->number,
-                         action->rank);
+        rb_buffer_format(out, "configure:%s:%u:%zu%s", worker, action->configuration->number,
+                         action->rank, action->foreseen ? ":go" : "");
         return;
     case RB_AGENT_GO:
         rb_buffer_format(out, "go:%s:%u", worker, action->number);
@@ -161,6 +164,8 @@ static void expect(struct world *world, const char *expected)
         .node = "a",
         .workers = world->workers,
         .n = world->n,
+        .deaths = world->deaths,
+        .n_deaths = world->n_deaths,
         .now_ms = world->now,
         .unix_ms = world->unix_ms,
         .has_blob = has_blob,
@@ -454,6 +459,108 @@ static void one_that_stays_too_long(void **state)
     expect(world, "save-and-leave:W0");
 }
 
+/* Ours are W0 and W1, b has B0; they train in configuration 1, which keeps 2 and 3. */
+static void put_three(struct world *world, struct rb_agent_worker **ret_w0,
+                      struct rb_agent_worker **ret_w1)
+{
+    put_job(world, "{\"phase\":\"Running\",\"active\":1,\"newest\":3}");
+    world->more = ",\"spare\":2";
+    put_configuration(world, 1, "ACTIVE", "a:0=W0 a:1=W1 b:0=B0");
+    put_report(world, "a:0", "W0", "TRAINING", 1);
+    put_report(world, "a:1", "W1", "TRAINING", 1);
+    put_report(world, "b:0", "B0", "TRAINING", 1);
+    *ret_w0 = add_worker(world, "W0", 0, 1);
+    *ret_w1 = add_worker(world, "W1", 1, 1);
+    (*ret_w0)->configured = (*ret_w0)->ready = (*ret_w0)->went = (*ret_w0)->active = 1;
+    (*ret_w1)->configured = (*ret_w1)->ready = (*ret_w1)->went = (*ret_w1)->active = 1;
+    expect(world, "");
+}
+
+static void hear_of_b0(struct world *world)
+{
+    world->deaths[world->n_deaths++] = (struct rb_agent_death){"j", "B0"};
+}
+
+static void survivors_are_told_at_once(void **state)
+{
+    struct world *world = *state;
+    struct rb_agent_worker *w0, *w1;
+    put_three(world, &w0, &w1);
+    w1->gone = true;
+    expect(world, "configure:W0:2:0:go");
+    w0->configured = w0->went = 2;
+    expect(world, "");
+    hear_of_b0(world); /* before they have met */
+    expect(world, "configure:W0:3:0:go");
+    w0->configured = w0->went = 3;
+    expect(world, "");
+    world->more = ",\"spare\":1,\"leftOf\":1";
+    put_configuration(world, 2, "GO", "a:0=W0 b:0=B0"); /* the coordinator, who knows less */
+    expect(world, "");
+    w0->active = 3;
+    expect(world, "");
+}
+
+static void told_by_another_agent(void **state)
+{
+    struct world *world = *state;
+    struct rb_agent_worker *w0, *w1;
+    put_three(world, &w0, &w1);
+    hear_of_b0(world);
+    expect(world, "configure:W0:2:0:go configure:W1:2:1:go");
+    w0->configured = w0->went = w1->configured = w1->went = 2;
+    w0->ready = w1->ready = 2;
+    expect(world, "");
+    w0->went = w1->went = 1; /* a rubatod that was started again does not know what it said */
+    expect(world, "go:W0:2 go:W1:2");
+}
+
+static void what_prepares_beside_is_over(void **state)
+{
+    struct world *world = *state;
+    struct rb_agent_worker *w0, *w1;
+    put_three(world, &w0, &w1);
+    put_configuration(world, 4, "PREPARING", "a:0=W0 a:1=W1 b:0=B0 a:2");
+    expect(world, "spawn:2:4");
+    w0->configured = w0->ready = 4;
+    w1->gone = true;
+    expect(world, "abandon:W0:4 configure:W0:2:0:go");
+    w0->abandoned = 4;
+    w0->configured = w0->went = 2;
+    w0->ready = 1;
+    expect(world, "");
+    put_configuration(world, 4, "GO", "a:0=W0 a:1=W1 b:0=B0 a:2=W2");
+    expect(world, ""); /* from before the coordinator knew */
+    put_configuration(world, 5, "PREPARING", "a:0=W0 b:0=B0");
+    expect(world, "");
+    world->more = NULL;
+    put(world, "jobs/j/configurations/00000005",
+        "{\"number\":5,\"state\":\"PREPARING\",\"cause\":\"crash\",\"asked\":1,\"created\":1,"
+        "\"members\":[{\"node\":\"a\",\"device\":0,\"worker\":\"W0\"}]}");
+    expect(world, "configure:W0:5:0"); /* its own way out */
+}
+
+static void what_is_not_foreseen(void **state)
+{
+    struct world *world = *state;
+    struct rb_agent_worker *w0, *w1;
+    put_three(world, &w0, &w1);
+    w1->gone = true;
+    put_configuration(world, 4, "GO", "a:0=W0 b:0=B0"); /* it may have been flipped to */
+    w0->configured = w0->ready = w0->went = 4;
+    expect(world, "");
+    world->more = ",\"spare\":1,\"went\":7";
+    put_configuration(world, 4, "ABANDONED", "a:0=W0 b:0=B0");
+    w0->abandoned = 4;
+    expect(world, "");
+    put(world, "jobs/j/configurations/00000004",
+        "{\"number\":4,\"state\":\"ABANDONED\",\"cause\":"
+        "\"grow\",\"asked\":1,\"created\":1}");
+    expect(world, "configure:W0:2:0:go"); /* that one never went */
+    put_job(world, "{\"phase\":\"Running\",\"active\":1,\"newest\":4,\"saver\":\"B0\"}");
+    expect(world, ""); /* its end was asked for */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -473,6 +580,10 @@ int main(void)
         TEST(one_that_does_not_start),
         TEST(one_that_does_nothing),
         TEST(one_that_stays_too_long),
+        TEST(survivors_are_told_at_once),
+        TEST(told_by_another_agent),
+        TEST(what_prepares_beside_is_over),
+        TEST(what_is_not_foreseen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@ Training goes on at once on what is left, and when etcd is back everything is re
 import glob
 import os
 import signal
+import subprocess
 
 import cluster
 import corpus
@@ -162,8 +163,32 @@ def the_coordinator_dies_with_a_worker():
         job.finish("a rubatod and a worker were killed")
 
 
+def told_and_killed():
+    """The agent that was just told dies of it, and is started again."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        os.environ["RUBATO_FAULT"], os.environ["RUBATO_FAULT_ONCE"] = "daemon.told", c.path("fired")
+        try:
+            for node in c.nodes:
+                node.stop(signal.SIGKILL)
+                node.start()
+        finally:
+            del os.environ["RUBATO_FAULT"], os.environ["RUBATO_FAULT_ONCE"]
+        job = Job(c, 2, 12)
+        job.kill(1)
+        told = c.nodes[int(job.before["devices"][0]["node"][1])]
+        if fault_points():
+            until("it to die", lambda: told.process.poll() is not None)
+            told.start()
+        job.goes_on(1)
+        job.finish("a rubatod and a worker were killed")
+
+
+def fault_points():
+    return subprocess.run([os.path.join(cluster.BUILD, "rubato-worker"), "--faults"], capture_output=True).stdout
+
+
 if __name__ == "__main__":
     import sys
     tests = [etcd_is_stopped, all_of_etcd_is_killed, two_at_once_on_two_nodes, a_member_of_etcd_dies,
-             rubatod_dies_with_a_worker, the_coordinator_dies_with_a_worker]
+             rubatod_dies_with_a_worker, the_coordinator_dies_with_a_worker, told_and_killed]
     cluster.main(*[test for test in tests if not sys.argv[1:] or test.__name__ in sys.argv[1:]])

@@ -91,7 +91,9 @@ def worker_cases(point, workers, what, dice):
 
 
 def daemon_cases(point):
-    if point == "daemon.reaped":
+    if point == "daemon.told":
+        return  # between nodes: contingency.py
+    if point in ("daemon.reaped", "daemon.telling", "daemon.foreseen"):
         yield Case(point, ["worker.reduced:rank=0:at=30:do=kill", point], 3, daemon=True)
         return
     for at in (1,) if point == "daemon.elected" else (1, 2, 5) if point != "daemon.row" else (3, 60):
