@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +92,8 @@ static int sync_parent(const char *path, struct rb_why *why)
     return rb_file_sync_folder(folder, why);
 }
 
-int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_why *why)
+static int write_file(const char *path, const void *bytes, size_t size, bool sync,
+                      struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *temporary = rb_format("%s.%d.tmp", path, (int)getpid());
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -99,7 +101,7 @@ int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_wh
 
     if (fd < 0)
         return fail(why, "create", temporary);
-    if (rb_file_put(fd, bytes, size) < 0 || fsync(fd) < 0)
+    if (rb_file_put(fd, bytes, size) < 0 || (sync && fsync(fd) < 0))
         err = fail(why, "write", path);
     if (close(fd) < 0 && !err)
         err = fail(why, "write", path);
@@ -109,7 +111,17 @@ int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_wh
         unlink(temporary);
         return err;
     }
-    return sync_parent(path, why);
+    return sync ? sync_parent(path, why) : 0;
+}
+
+int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_why *why)
+{
+    return write_file(path, bytes, size, true, why);
+}
+
+int rb_file_write_lightly(const char *path, const void *bytes, size_t size, struct rb_why *why)
+{
+    return write_file(path, bytes, size, false, why);
 }
 
 int rb_file_make_folder(const char *path, struct rb_why *why)

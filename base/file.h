@@ -16,6 +16,9 @@ int rb_file_read(const char *path, uint64_t limit, struct rb_buffer *ret, struct
 /* Write under a temporary name, fsync, rename, fsync the folder. */
 int rb_file_write(const char *path, const void *bytes, size_t size, struct rb_why *why);
 
+/* The same without fsync, for what can be made again: with the machine it may be lost, or torn. */
+int rb_file_write_lightly(const char *path, const void *bytes, size_t size, struct rb_why *why);
+
 /* All of the bytes to an open file that blocks; -1 and errno where it cannot. */
 int rb_file_put(int fd, const void *bytes, size_t size);
 

@@ -70,6 +70,7 @@ static void job_free(struct rb_agent_job *job)
         free(pending->value.node);
         free(pending);
     }
+    rb_agent_plans_free(job);
     rb_rows_close(job->rows);
     free(job->id);
     free(job->folder);
@@ -409,6 +410,8 @@ static void on_soon(uv_timer_t *timer)
     rb_agent_deaths_tell(agent);
     decide(agent);
     rb_agent_report_all(agent);
+    for (size_t i = 0; i < facts->n_jobs; i++)
+        rb_agent_plan_ahead(agent, &facts->jobs[i]);
 }
 
 void rb_agent_poke(struct rb_agent *agent)

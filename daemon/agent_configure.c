@@ -4,64 +4,9 @@
 #include "daemon/agent_internal.h"
 
 #include "base/buffer.h"
-#include "base/file.h"
 #include "base/hash.h"
-#include "daemon/shares.h"
-#include "plan/schedule.h"
 
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-static int read_model(struct rb_agent *agent, const char *digest, Rb__Model **ret,
-                      struct rb_why *why)
-{
-    struct rb_map map;
-    int err = rb_map_open(rb_blobs_path(agent->daemon->blobs, digest), &map, why);
-    if (err)
-        return err;
-    *ret = rb__model__unpack(NULL, map.size, map.data);
-    rb_map_close(&map);
-    return *ret ? RB_OK : rb_why_set(why, RB_EINVAL, "the model %s cannot be read", digest);
-}
-
-/* Write a plan into the job's folder, named by its content, if it is not there yet. */
-static int keep_plan(const char *folder, const Rb__Plan *plan, char ret_digest[33],
-                     struct rb_arena *arena, char **ret_path, struct rb_why *why)
-{
-    size_t size = rb__plan__get_packed_size(plan);
-    RB_CLEANUP(rb_freep) uint8_t *bytes = rb_alloc(size + 1);
-    rb__plan__pack(plan, bytes);
-    rb_hash_digest(bytes, size, ret_digest);
-    int err = rb_file_make_folder(rb_arena_format(arena, "%s/plans", folder), why);
-    *ret_path = rb_arena_format(arena, "%s/plans/%s", folder, ret_digest);
-    if (!err && access(*ret_path, R_OK))
-        err = rb_file_write(*ret_path, bytes, size, why);
-    return err;
-}
-
-static int make_plan(struct rb_agent *agent, const struct rb_job_facts *job,
-                     const Rb__Configuration *configuration, char ret_digest[33],
-                     struct rb_arena *arena, char **ret_path, struct rb_why *why)
-{
-    uint32_t ranks = (uint32_t)configuration->n_members;
-    int32_t *owners = NULL;
-    Rb__Model *model = NULL;
-    Rb__Plan *plan = NULL;
-    int err = read_model(agent, job->job.job->model, &model, why);
-    if (!err)
-        err = rb_shares_of(configuration, rb_schedule_microbatches(model), arena, &owners, why);
-    if (!err)
-        err = rb_schedule_plan(model, ranks, owners, &plan, why);
-    if (!err)
-        err =
-            keep_plan(rb_agent_job(agent, job->id)->folder, plan, ret_digest, arena, ret_path, why);
-    if (plan)
-        rb__plan__free_unpacked(plan, NULL);
-    if (model)
-        rb__model__free_unpacked(model, NULL);
-    return err ? rb_why_add(why, err, "planning for %u workers", ranks) : RB_OK;
-}
 
 static const char *host_of(const struct rb_facts *facts, const char *node)
 {
@@ -105,14 +50,14 @@ int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
 {
     struct rb_daemon *daemon = agent->daemon;
     const struct rb_facts *facts = rb_store_facts(daemon->store);
-    char plan[33], *plan_path = NULL;
-    int err = make_plan(agent, job, configuration, plan, arena, &plan_path, why);
+    const char *plan, *plan_path;
+    int err = rb_agent_plan(agent, job, configuration, arena, &plan, &plan_path, why);
     if (err)
         return err;
     rb__configure__init(ret);
     ret->number = configuration->number;
     ret->rank = (uint32_t)rank;
-    ret->plan_path = plan_path;
+    ret->plan_path = (char *)plan_path;
     ret->model_path = rb_arena_string(arena, rb_blobs_path(daemon->blobs, job->job.job->model));
     ret->members = RB_ARENA_NEW(arena, Rb__Peer *, configuration->n_members);
     for (size_t i = 0; i < configuration->n_members; i++) {

@@ -40,6 +40,9 @@ struct rb_agent_job {
     size_t n_window;
 
     struct rb_agent_checkpoint *checkpoints;
+
+    struct rb_agent_plan *plans; /* by the shares that they are for */
+    uint32_t planned_ahead;      /* the configuration whose next loss is among them */
 };
 
 struct rb_worker {
@@ -131,6 +134,13 @@ void rb_agent_watch(struct rb_agent *agent);
 void rb_agent_heard(struct rb_worker *worker);
 /* why: NULL: it was told to leave and did not. */
 void rb_agent_kill(struct rb_worker *worker, const char *why);
+
+/* agent_plan.c: *ret_* are the arena's */
+int rb_agent_plan(struct rb_agent *agent, const struct rb_job_facts *facts,
+                  const Rb__Configuration *configuration, struct rb_arena *arena,
+                  const char **ret_digest, const char **ret_path, struct rb_why *why);
+void rb_agent_plan_ahead(struct rb_agent *agent, const struct rb_job_facts *facts);
+void rb_agent_plans_free(struct rb_agent_job *job);
 
 /* agent_deaths.c: deaths of which every agent of a job must know at once */
 extern const struct rb_server_method rb_agent_death_methods[];

@@ -84,7 +84,7 @@ def resume_etcd(c):
 def etcd_is_stopped():
     """The private etcd stands still; two deaths one after the other, then it is back."""
     with cluster.Cluster(devices=3) as c:
-        job = Job(c, 3, 16)
+        job = Job(c, 3, 10)
         c.signal_etcd(signal.SIGSTOP)
         job.kill(0)
         job.goes_on(1)
@@ -101,7 +101,7 @@ def all_of_etcd_is_killed():
     """Three members, all killed; a worker dies on one of two nodes."""
     for node in (0, 1):
         with cluster.Cluster(nodes=2, devices=2, etcds=3) as c:
-            job = Job(c, 4, 16)
+            job = Job(c, 4, 10)
             c.signal_etcd(signal.SIGKILL)
             for etcd in c.etcds:
                 etcd.wait()
@@ -117,7 +117,7 @@ def all_of_etcd_is_killed():
 def two_at_once_on_two_nodes():
     """Each agent knows of its own first: sets that cannot meet, then the one that both know."""
     with cluster.Cluster(nodes=2, devices=2, etcds=3) as c:
-        job = Job(c, 4, 16)
+        job = Job(c, 4, 10)
         c.signal_etcd(signal.SIGSTOP)
         nodes = [device["node"] for device in job.before["devices"]]
         job.kill(nodes.index("n0"), nodes.index("n1"))
@@ -141,7 +141,7 @@ def a_member_of_etcd_dies():
 def rubatod_dies_with_a_worker():
     """Nobody is left to reap it: the next rubatod finds that it is gone."""
     with cluster.Cluster(devices=3) as c:
-        job = Job(c, 3, 14)
+        job = Job(c, 3, 8)
         c.nodes[0].stop(signal.SIGKILL)
         job.kill(1)
         c.nodes[0].start()
@@ -153,7 +153,7 @@ def the_coordinator_dies_with_a_worker():
     """On a node of its own: the survivors' agent is told by the agent that reaped it."""
     with cluster.Cluster(nodes=3, devices=1) as c:
         leader = c.json("version")["leader"] if False else None
-        job = Job(c, 2, 14)
+        job = Job(c, 2, 10)
         spare = ({"n0", "n1", "n2"} - {d["node"] for d in job.before["devices"]}).pop()
         next(n for n in c.nodes if n.name == spare).stop(signal.SIGKILL)
         job.kill(1)
