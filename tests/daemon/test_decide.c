@@ -183,6 +183,40 @@ static void a_recovery_that_loses_another(void **unused)
     world_end(&world);
 }
 
+/* The coordinator was away: two died, one after the other, and the third has gone on by itself. */
+static void what_agents_did_is_recorded(void **unused)
+{
+    struct world world;
+    struct worker *last;
+    uint32_t number, newest;
+
+    (void)unused;
+    running(&world, 3, 1, 3);
+    number = world_active(&world, JOB)->number;
+    newest = world_state(&world, JOB)->newest;
+    assert_int_equal(newest, number + 2);
+    last = world_worker(&world, JOB, "a", 1);
+    for (uint32_t lost = 1; lost < 3; lost++) {
+        world_kill(&world, world_worker(&world, JOB, "a", lost == 1 ? 0 : 2));
+        for (int i = 0; i < 3; i++) {
+            world_agent(&world, 0);
+            world_train(&world, JOB);
+        }
+        assert_int_equal(last->active, number + lost);
+    }
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_int_equal(world_active(&world, JOB)->number, number + 2);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_int_equal(world_active(&world, JOB)->left_of, number);
+    assert_int_equal(world_active(&world, JOB)->n_blamed, 2);
+    assert_true(world_event(&world, "worker-died") && world_event(&world, "recovered"));
+    world_rounds(&world, 50);
+    assert_int_equal(world_active(&world, JOB)->n_members, 3);
+    assert_true(world_active(&world, JOB)->number > newest); /* none of those that were kept */
+    world_end(&world);
+}
+
 static void a_newcomer_that_dies_costs_nothing(void **unused)
 {
     struct world world;
@@ -579,6 +613,7 @@ int main(void)
         cmocka_unit_test(newer_wish_supersedes_and_keeps_processes),
         cmocka_unit_test(survivors_go_on),
         cmocka_unit_test(a_recovery_that_loses_another),
+        cmocka_unit_test(what_agents_did_is_recorded),
         cmocka_unit_test(a_newcomer_that_dies_costs_nothing),
         cmocka_unit_test(restarts_from_the_newest_checkpoint),
         cmocka_unit_test(too_many_restarts_fail),

@@ -52,6 +52,7 @@ struct world {
     size_t n_lefts, n_entered;        /* ever; and gone to before facts had it */
     uint32_t highest[WORLD_JOBS + 1]; /* configuration numbers taken */
     size_t n_jobs;
+    bool slow;               /* reports of deaths may reach facts late */
     unsigned unready_one_in; /* 0: never */
     uint32_t max_restarts;   /* of jobs that are added, */
     int32_t priority;        /* and this */

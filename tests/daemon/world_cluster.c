@@ -498,6 +498,17 @@ static void tend_jobs(struct world *world, size_t n)
         tend_job(world, n, &rb_mirror_facts(world->mirror)->jobs[j]);
 }
 
+static void report_all(struct world *world, size_t n)
+{
+    for (size_t i = world->n_workers; i-- > 0;) {
+        struct worker *w = &world->workers[i];
+
+        if (!strcmp(w->node, world->nodes[n].name) && w->dirty &&
+            (w->alive || !world->slow || !world_random(world, 3)))
+            report(world, w);
+    }
+}
+
 void world_agent(struct world *world, size_t n)
 {
     struct world_node *node = &world->nodes[n];
@@ -510,16 +521,13 @@ void world_agent(struct world *world, size_t n)
     for (size_t i = 0; i < world->n_workers; i++)
         if (!strcmp(world->workers[i].node, node->name))
             tend_worker(world, &world->workers[i]);
+    report_all(world, n);
     for (size_t i = world->n_workers; i-- > 0;) {
         struct worker *w = &world->workers[i];
 
-        if (!strcmp(w->node, node->name) && w->dirty)
-            report(world, w);
         if (!strcmp(w->node, node->name) && !w->alive && !spoken_of(world_job(world, w->job), w))
             forget(world, w);
     }
     tend_jobs(world, n);
-    for (size_t i = world->n_workers; i-- > 0;)
-        if (!strcmp(world->workers[i].node, node->name) && world->workers[i].dirty)
-            report(world, &world->workers[i]);
+    report_all(world, n);
 }
