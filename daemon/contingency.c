@@ -170,7 +170,8 @@ static bool is_dead(const struct rb_job_facts *job, const Rb__Configuration *bas
 {
     const char *worker = base->members[rank]->worker;
 
-    return worker && (!has_worker(active, worker) || is_among(known->dead, known->n_dead, worker) ||
+    return worker && ((active != base && !has_worker(active, worker)) ||
+                      is_among(known->dead, known->n_dead, worker) ||
                       rb_member_gone(job, base, rank) || is_done_without(job, base, worker));
 }
 
