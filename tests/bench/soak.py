@@ -57,7 +57,7 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 def ask_etcd(c, method, body):
-    connection = http.client.HTTPConnection(c.url.split("//")[1], timeout=10) if c.etcd else \
+    connection = http.client.HTTPConnection(c.url.split("//")[1], timeout=10) if c.etcds else \
         UnixConnection(os.path.join(c.nodes[0].state, "etcd", "c.sock:1"))
     connection.request("POST", method, json.dumps(body), {"Content-Type": "application/json"})
     answer = json.load(connection.getresponse())
@@ -114,7 +114,7 @@ class Watch:
         c = self.c
         found = {"minutes": (time.monotonic() - self.start) / 60}
         roles = {node.name: node.process.pid for node in c.nodes}
-        roles["etcd"] = c.etcd.pid if c.etcd else c.processes("etcd")[0]
+        roles["etcd"] = c.etcd_pids()[0]
         roles["worker"] = self.eldest()
         for role, pid in roles.items():
             for name, value in look_at(pid).items():

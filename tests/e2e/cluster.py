@@ -141,6 +141,7 @@ class Cluster:
             "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
             "--initial-cluster", everyone, "--heartbeat-interval", "50",
             "--election-timeout", "500"] for i, (client, peer) in enumerate(zip(clients, peers))]
+        self.url = clients[0]
         self.run_etcd()
         return ",".join(clients)
 
