@@ -23,7 +23,7 @@ struct rb_device_ops {
     int (*prepare)(struct rb_device *device, const struct rb_call *call,
                    struct rb_kernel **ret_kernel, struct rb_why *why);
     /* As in device.h. */
-    void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n,
+    void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
     double (*fixed_squares)(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
                             double scale);

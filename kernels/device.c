@@ -72,7 +72,13 @@ void rb_kernel_free(struct rb_kernel *kernel)
 void rb_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
                   int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {
-    device->ops->fixed_add(device, sum, g, n, weight, exponent, limit, largest, overflow);
+    device->ops->fixed_add(device, sum, g, n, false, weight, exponent, limit, largest, overflow);
+}
+
+void rb_fixed_set(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
+                  int exponent, int32_t limit, uint32_t *largest, bool *overflow)
+{
+    device->ops->fixed_add(device, sum, g, n, true, weight, exponent, limit, largest, overflow);
 }
 
 double rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,

@@ -84,6 +84,10 @@ void rb_kernel_free(struct rb_kernel *kernel);
 void rb_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
                   int exponent, int32_t limit, uint32_t *largest, bool *overflow);
 
+/* The same onto zeros, whatever `sum` holds: the first summand of a step. */
+void rb_fixed_set(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
+                  int exponent, int32_t limit, uint32_t *largest, bool *overflow);
+
 /* Sum of squares of sum[i] * 2^-exponent * scale, in double, in a fixed order that depends on n
  * alone. */
 double rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,

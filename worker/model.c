@@ -170,6 +170,7 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
     model->limits = rb_alloc(message->n_variables * sizeof *model->limits);
     model->largest = rb_alloc(message->n_variables * sizeof *model->largest);
     model->overflow = rb_alloc(message->n_variables * sizeof *model->overflow);
+    model->fresh = rb_alloc(message->n_variables * sizeof *model->fresh);
     model->record = rb_alloc(rb_vote_bytes(
         &(struct rb_vote_shape){model->microbatches, (uint32_t)message->n_variables}));
     for (size_t v = 0; v < message->n_variables; v++)
@@ -240,6 +241,7 @@ void rb_model_free(struct rb_model *model)
     free(model->limits);
     free(model->largest);
     free(model->overflow);
+    free(model->fresh);
     free(model->record);
     if (model->device) {
         void *memory[] = {model->arena, model->constants, model->local, model->reduced};

@@ -45,6 +45,7 @@ struct rb_model {
     int32_t *limits;               /* by variable: the largest summand */
     uint32_t *largest;             /* by variable: bits of the largest |g| */
     bool *overflow;
+    bool *fresh; /* by variable: nothing has been added to its local sums, which hold anything */
     uint8_t *record; /* of the vote (worker/vote.h): which microbatches the local sums hold */
     /* The level at which an attempt was given up with its local sums whole, so that the next one
      * need not compute them again (worker/step.c); -1: none was. */

@@ -36,14 +36,30 @@ static void add_contribution(struct attempt *attempt, const Rb__Contribution *co
     const Rb__Variable *variable = model->message->variables[contribution->variable];
     uint32_t v = contribution->variable;
     float weight = 1;
+    bool fresh = model->fresh[v];
 
     if (variable->role == RB__VARIABLE__ROLE__STATISTIC)
         weight =
             rb_exponent_statistic(variable->momentum, model->microbatches, attempt->microbatch);
-    rb_fixed_add(model->device, model->local + variable->offset,
-                 rb_program_tensor(attempt->runner->program, (int)contribution->tensor),
-                 (size_t)variable->elements, weight, model->exponents[v].exponent, model->limits[v],
-                 &model->largest[v], &model->overflow[v]);
+    model->fresh[v] = false;
+    (fresh ? rb_fixed_set
+           : rb_fixed_add)(model->device, model->local + variable->offset,
+                           rb_program_tensor(attempt->runner->program, (int)contribution->tensor),
+                           (size_t)variable->elements, weight, model->exponents[v].exponent,
+                           model->limits[v], &model->largest[v], &model->overflow[v]);
+}
+
+/* Zeros where no microbatch of this rank has added anything. */
+static void clear_fresh(struct rb_model *model)
+{
+    for (size_t v = 0; v < model->message->n_variables; v++) {
+        const Rb__Variable *variable = model->message->variables[v];
+
+        if (model->fresh[v] && variable->role != RB__VARIABLE__ROLE__FIXED)
+            memset(model->local + variable->offset, 0,
+                   (size_t)variable->elements * sizeof *model->local);
+        model->fresh[v] = false;
+    }
 }
 
 /* Behind each instruction: what is ready is added at once, its memory may be used again. */
@@ -98,12 +114,23 @@ static int reduce(struct attempt *attempt, uint32_t bucket, struct rb_why *why)
     if (err)
         return err;
     rb_fault("worker.reduce");
-    err = rb_coll_sum(attempt->step->configuration->coll,
-                      rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket),
-                      model->local + range->first, model->reduced + range->first,
-                      (size_t)range->count, why);
+    clear_fresh(model);
+    if (attempt->step->configuration->size > 1) /* else they are complete: see take_alone */
+        err = rb_coll_sum(attempt->step->configuration->coll,
+                          rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket),
+                          model->local + range->first, model->reduced + range->first,
+                          (size_t)range->count, why);
     rb_fault("worker.reduced");
     return err;
+}
+
+/* A rank alone has nothing to keep its local sums for. */
+static void take_alone(struct rb_model *model)
+{
+    int32_t *sums = model->local;
+
+    model->local = model->reduced;
+    model->reduced = sums;
 }
 
 static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, struct rb_why *why)
@@ -117,6 +144,8 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
 
     if (err)
         return err;
+    if (step->configuration->size == 1)
+        take_alone(model);
     for (uint32_t v = 0; v < attempt->shape.variables; v++)
         rb_vote_variable(&attempt->shape, model->record, v, model->largest[v], model->overflow[v]);
     step->ready(&ready, step->owner);
@@ -190,7 +219,7 @@ static void start_attempt(struct attempt *attempt, uint32_t kept)
         return;
     }
 
-    memset(model->local, 0, (size_t)model->message->state_elements * sizeof *model->local);
+    memset(model->fresh, true, variables * sizeof *model->fresh);
     memset(model->largest, 0, variables * sizeof *model->largest);
     memset(model->overflow, 0, variables * sizeof *model->overflow);
     rb_vote_start(&attempt->shape, model->record, attempt->step->configuration->rank,

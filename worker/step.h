@@ -6,9 +6,10 @@
  * An attempt changes sums and nothing else; the state changes at UPDATE, which cannot fail or be
  * stopped.  So whatever interrupts a step leaves the state whole at its level.
  *
- * Reducing is out of place.  An attempt that is given up because a peer is lost leaves its local
- * sums in the model; the first attempt of the next configuration computes only what they lack,
- * where its orders cover them and the exponents are the same.  Else it starts with empty sums. */
+ * Reducing is out of place, but for a rank alone, whose sums are the whole.  An attempt that is
+ * given up because a peer is lost leaves its local sums in the model; the first attempt of the next
+ * configuration computes only what they lack, where its orders cover them and the exponents are the
+ * same.  Else it starts with empty sums. */
 #ifndef RB_WORKER_STEP_H
 #define RB_WORKER_STEP_H
 

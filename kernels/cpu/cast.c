@@ -19,8 +19,9 @@ struct cast {
 /* The integer and the real types that a cast knows. */
 #define INTEGERS(X)                                                                                \
     X(U8, uint8_t)                                                                                 \
-    X(I8, int8_t) X(U16, uint16_t) X(I16, int16_t) X(U32, uint32_t) X(I32, int32_t)                \
-        X(U64, uint64_t) X(I64, int64_t)
+    X(I8, int8_t)                                                                                  \
+    X(U16, uint16_t) X(I16, int16_t) X(U32, uint32_t) X(I32, int32_t) X(U64, uint64_t)             \
+        X(I64, int64_t)
 #define REALS(X) X(F32, float) X(F64, double)
 
 static bool known(enum rb_dtype dtype)

@@ -35,7 +35,7 @@ rb_cpu_prepare rb_cpu_dropout;
 rb_cpu_prepare rb_cpu_cross_entropy, rb_cpu_cross_entropy_grad, rb_cpu_mse, rb_cpu_mse_grad,
     rb_cpu_bce, rb_cpu_bce_grad, rb_cpu_graph_loss;
 
-void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n,
+void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
 double rb_cpu_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
                             double scale);

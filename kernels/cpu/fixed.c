@@ -47,14 +47,14 @@ static RB_INLINE bool all_inside(uint32_t largest, const struct scale *scale)
     return most < 2147483648.0f && (int32_t)most <= scale->limit;
 }
 
-/* Scale, round to nearest even, add. */
+/* Scale, round to nearest even, add; `fresh`: onto nothing. */
 static RB_INLINE void add_inside(int32_t *restrict sum, const float *restrict g, size_t n,
-                                 struct scale scale)
+                                 struct scale scale, bool fresh)
 {
     for (size_t i = 0; i < n; i++) {
         float t = g[i] * scale.weight * scale.first * scale.second;
 
-        sum[i] = (int32_t)((uint32_t)sum[i] + (uint32_t)(int32_t)rintf(t));
+        sum[i] = (int32_t)((fresh ? 0 : (uint32_t)sum[i]) + (uint32_t)(int32_t)rintf(t));
     }
 }
 
@@ -86,8 +86,8 @@ static RB_INLINE uint32_t add_clamped(int32_t *restrict sum, const float *restri
 }
 
 /* Two passes over each chunk; nearly always the second is the plain one. */
-RB_CLONES static struct seen add(int32_t *restrict sum, const float *restrict g, size_t n,
-                                 struct scale scale)
+static RB_INLINE struct seen add_chunks(int32_t *restrict sum, const float *restrict g, size_t n,
+                                        struct scale scale, bool fresh)
 {
     struct seen seen = {0, 0};
 
@@ -96,15 +96,30 @@ RB_CLONES static struct seen add(int32_t *restrict sum, const float *restrict g,
         uint32_t largest = largest_bits(g + at, part, scale.weight);
 
         seen.largest = largest > seen.largest ? largest : seen.largest;
-        if (all_inside(largest, &scale))
-            add_inside(sum + at, g + at, part, scale);
-        else
-            seen.over |= add_clamped(sum + at, g + at, part, scale);
+        if (all_inside(largest, &scale)) {
+            add_inside(sum + at, g + at, part, scale, fresh);
+            continue;
+        }
+        if (fresh)
+            memset(sum + at, 0, part * sizeof(*sum));
+        seen.over |= add_clamped(sum + at, g + at, part, scale);
     }
     return seen;
 }
 
-void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n,
+RB_CLONES static struct seen add(int32_t *restrict sum, const float *restrict g, size_t n,
+                                 struct scale scale)
+{
+    return add_chunks(sum, g, n, scale, false);
+}
+
+RB_CLONES static struct seen set(int32_t *restrict sum, const float *restrict g, size_t n,
+                                 struct scale scale)
+{
+    return add_chunks(sum, g, n, scale, true);
+}
+
+void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {
     struct scale scale = {.weight = weight, .limit = limit};
@@ -112,7 +127,7 @@ void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, si
 
     (void)device;
     split_power(exponent, &scale.first, &scale.second);
-    seen = add(sum, g, n, scale);
+    seen = fresh ? set(sum, g, n, scale) : add(sum, g, n, scale);
     if (seen.largest > *largest)
         *largest = seen.largest;
     if (seen.over)

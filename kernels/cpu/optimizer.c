@@ -10,7 +10,7 @@ RB_CLONES static void adamw(float *restrict w, float *restrict m, float *restric
 {
     const float decay = 1.0f - how->lr * how->weight_decay;
     const float b1 = how->beta1, b2 = how->beta2, a1 = 1.0f - b1, a2 = 1.0f - b2, eps = how->eps;
-    const float step = how->lr / how->correction1, root = sqrtf(how->correction2);
+    const float step = how->lr / how->correction1, root = 1.0f / sqrtf(how->correction2);
 
     for (size_t i = 0; i < n; i++) {
         float g = (float)((double)sum[i] * factor);
@@ -18,7 +18,7 @@ RB_CLONES static void adamw(float *restrict w, float *restrict m, float *restric
 
         m[i] = m1;
         v[i] = v1;
-        w[i] = w[i] * decay - step * m1 / (sqrtf(v1) / root + eps);
+        w[i] = w[i] * decay - step * m1 / (sqrtf(v1) * root + eps);
     }
 }
 

@@ -65,6 +65,7 @@ struct profile {
     const struct rb_runner *runner;
     size_t next;
     uint64_t at;
+    bool first; /* microbatch of the step */
     double *ns; /* by instruction, of one step */
     double adding;
 };
@@ -83,11 +84,11 @@ static void after_instruction(int instruction, void *context)
         const Rb__Contribution *one = p->runner->contributions[p->next];
         const Rb__Variable *variable = model->message->variables[one->variable];
 
-        rb_fixed_add(model->device, model->local + variable->offset,
-                     rb_program_tensor(p->runner->program, (int)one->tensor),
-                     (size_t)variable->elements, 1, model->exponents[one->variable].exponent,
-                     model->limits[one->variable], &model->largest[one->variable],
-                     &model->overflow[one->variable]);
+        (p->first ? rb_fixed_set : rb_fixed_add)(
+            model->device, model->local + variable->offset,
+            rb_program_tensor(p->runner->program, (int)one->tensor), (size_t)variable->elements, 1,
+            model->exponents[one->variable].exponent, model->limits[one->variable],
+            &model->largest[one->variable], &model->overflow[one->variable]);
         now = bench_clock_ns();
         p->adding += (double)(now - p->at);
         p->at = now;
@@ -112,6 +113,7 @@ static void profile_step(struct profile *p, double *ret_batch, double *ret_whole
 
         p->runner = i + 1 == model->microbatches ? model->last_runner : model->runner;
         p->next = 0;
+        p->first = i == 0;
         start = bench_clock_ns();
         rb_batch_fill(&p->runner->slots, model->train, message->seed, &batch);
         p->at = bench_clock_ns();

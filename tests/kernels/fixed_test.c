@@ -54,6 +54,29 @@ static int32_t one(struct rb_device *device, float g, int32_t limit, bool *overf
     return sum.value[0];
 }
 
+/* Setting is adding to zeros: also where summands are clamped, or no numbers. */
+static void setting_forgets_what_was_there(void **state)
+{
+    static const int exponents[] = {10, 31, -3};
+    uint32_t seed = 11;
+    float g[N];
+
+    for (size_t i = 0; i < RB_COUNT(exponents); i++) {
+        struct sum added = {{0}, 0, false}, set = {{0}, 0, false};
+
+        for (int k = 0; k < N; k++) {
+            g[k] = k % 97 == 5 ? NAN : draw(&seed);
+            set.value[k] = 77 * k;
+        }
+        add(*state, &added, g, N, 0.75f, exponents[i], 1 << 20);
+        rb_fixed_set(*state, set.value, g, N, 0.75f, exponents[i], 1 << 20, &set.largest,
+                     &set.overflow);
+        assert_memory_equal(&added, &set, sizeof(set.value));
+        assert_int_equal(added.largest, set.largest);
+        assert_int_equal(added.overflow, set.overflow);
+    }
+}
+
 static void any_order_gives_the_same_sum(void **state)
 {
     static float g[PARTS][N];
@@ -302,6 +325,7 @@ static void squares_depend_on_n_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(setting_forgets_what_was_there),
         cmocka_unit_test(any_order_gives_the_same_sum),
         cmocka_unit_test(agrees_with_the_reference),
         cmocka_unit_test(halves_go_to_even),
