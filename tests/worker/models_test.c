@@ -39,7 +39,7 @@ static const struct kind mlp = {
     4,
     "train: {path: features.npy, targets: targets.npy}, "
     "eval: {path: eval-features.npy, targets: eval-targets.npy}",
-    "globalBatch: 10, microBatch: 3, steps: 900, clipNorm: 1.0, eval: {every: 50}, "
+    "globalBatch: 10, microBatch: 3, steps: 2400, clipNorm: 1.0, eval: {every: 50}, "
     "optimizer: {type: sgd, lr: 0.05, momentum: 0.9, nesterov: true}",
 };
 static const struct kind cnn = {
@@ -48,7 +48,7 @@ static const struct kind cnn = {
     5,
     "train: {path: features.npy, targets: targets.npy}, "
     "eval: {path: eval-features.npy, targets: eval-targets.npy}",
-    "globalBatch: 14, microBatch: 4, steps: 240, eval: {every: 20}, "
+    "globalBatch: 14, microBatch: 4, steps: 600, eval: {every: 20}, "
     "schedule: {type: linear, warmup: 4, minRatio: 0.1}",
 };
 static const struct kind gpt = {
