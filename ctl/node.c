@@ -47,9 +47,10 @@ static int add_deadline(const struct rb_arguments *arguments, json_t *body)
 static int ask(const struct rb_session *session, const char *verb, uint64_t deadline,
                json_t **reply, struct rb_why *why)
 {
-    json_t *body = json_pack("{s:O, s:s, s:O}", "node", json_object_get(*reply, "node"), "verb",
-                             verb, "until", json_object_get(*reply, "until"));
+    json_t *body = json_pack("{s:s}", "verb", verb);
 
+    json_object_set(body, "node", json_object_get(*reply, "node"));
+    json_object_set(body, "until", json_object_get(*reply, "until"));
     json_decref(*reply);
     *reply = NULL;
     return rb_session_ask_again(session, "node", body, deadline, reply, why);
