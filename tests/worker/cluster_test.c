@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heart of it: whatever happens to the workers, the bits of the result are the same. */
+#include "tests/sanitized.h"
 #include "tests/worker/cluster.h"
 #include "tests/worker/tiny.h"
 
@@ -22,15 +23,8 @@
 
 static const char *program;
 
-/* Under a sanitizer fewer steps, each of them slower, on narrower layers: what is looked for is not
- * arithmetic. */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { HIDDEN = 400, STEPS = 400 };
-static uint64_t storms = 1;
-#else
-enum { HIDDEN = 4096, STEPS = 1000 };
-static uint64_t storms = 4;
-#endif
+enum { HIDDEN = RB_SANITIZED ? 400 : 4096, STEPS = RB_SANITIZED ? 400 : 1000 };
+static uint64_t storms = RB_SANITIZED ? 1 : 4;
 
 enum { MOST = 5 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The generators' models, compiled as a submitted job is, on clusters of real workers: with dropout
  * and BatchNormalization, at any count and while they are resized, the same bits. */
+#include "tests/sanitized.h"
 #include "tests/worker/cluster.h"
 #include "tests/worker/tiny.h"
 
@@ -27,6 +28,17 @@ static const char *program;
 
 enum { MOST = 3 };
 
+/* Long enough to be resized three times. */
+#if RB_SANITIZED
+#define MANY "900"
+#define SOME "400"
+#define FEW  "240"
+#else
+#define MANY "2400"
+#define SOME "800"
+#define FEW  "600"
+#endif
+
 struct kind {
     const char *name, *settings[5];
     int n_settings;
@@ -39,7 +51,7 @@ static const struct kind mlp = {
     4,
     "train: {path: features.npy, targets: targets.npy}, "
     "eval: {path: eval-features.npy, targets: eval-targets.npy}",
-    "globalBatch: 10, microBatch: 3, steps: 2400, clipNorm: 1.0, eval: {every: 50}, "
+    "globalBatch: 10, microBatch: 3, steps: " MANY ", clipNorm: 1.0, eval: {every: 50}, "
     "optimizer: {type: sgd, lr: 0.05, momentum: 0.9, nesterov: true}",
 };
 static const struct kind cnn = {
@@ -48,7 +60,7 @@ static const struct kind cnn = {
     5,
     "train: {path: features.npy, targets: targets.npy}, "
     "eval: {path: eval-features.npy, targets: eval-targets.npy}",
-    "globalBatch: 14, microBatch: 4, steps: 600, eval: {every: 20}, "
+    "globalBatch: 14, microBatch: 4, steps: " FEW ", eval: {every: 20}, "
     "schedule: {type: linear, warmup: 4, minRatio: 0.1}",
 };
 static const struct kind gpt = {
@@ -56,7 +68,7 @@ static const struct kind gpt = {
     {"layers=2", "width=32", "heads=2", "seq=16", "dropout=0.1"},
     5,
     "train: {path: corpus.txt}",
-    "globalBatch: 7, microBatch: 2, steps: 800, clipNorm: 1.0, "
+    "globalBatch: 7, microBatch: 2, steps: " SOME ", clipNorm: 1.0, "
     "schedule: {type: cosine, warmup: 6, minRatio: 0.1}",
 };
 
