@@ -124,11 +124,21 @@ struct rb_value *rb_diff_two(struct rb_diff *diff, enum rb_op op, struct rb_valu
     return rb_diff_make(diff, op, NULL, 2, (struct rb_value *[]){a, b}, 0, NULL);
 }
 
+struct rb_value *rb_diff_number(struct rb_diff *diff, const struct rb_value *like, double x)
+{
+    struct rb_tensor_type type = {.dtype = RB_F64};
+
+    if (diff->err || !like || like->type.dtype != RB_F64)
+        return rb_graph_scalar(diff->graph, (float)x);
+    return rb_graph_value(diff->graph, RB_VALUE_CONST, NULL, &type,
+                          rb_arena_copy(&diff->graph->arena, &x, sizeof x));
+}
+
 struct rb_value *rb_diff_scale(struct rb_diff *diff, struct rb_value *x, double factor)
 {
     if (diff->err || factor == 1.0)
         return x;
-    return rb_diff_two(diff, RB_OP_MUL, x, rb_graph_scalar(diff->graph, (float)factor));
+    return rb_diff_two(diff, RB_OP_MUL, x, rb_diff_number(diff, x, factor));
 }
 
 struct rb_value *rb_diff_reshape(struct rb_diff *diff, struct rb_value *x,
@@ -189,6 +199,11 @@ struct rb_value *rb_diff_output(struct rb_diff *diff, struct rb_node *node, int 
     return node->out[i];
 }
 
+static bool is_real(enum rb_dtype dtype)
+{
+    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_F16 || dtype == RB_BF16;
+}
+
 /* A gradient must reach a weight that is trained, and every float on the way from one. */
 static void mark_wanted(struct rb_diff *diff, int n_nodes)
 {
@@ -207,7 +222,7 @@ static void mark_wanted(struct rb_diff *diff, int n_nodes)
         for (int j = 0; j < node->n_in; j++)
             any |= node->in[j] && diff->wanted[node->in[j]->id];
         for (int j = 0; any && j < node->n_out; j++)
-            if (node->out[j] && node->out[j]->type.dtype == RB_F32)
+            if (node->out[j] && is_real(node->out[j]->type.dtype))
                 diff->wanted[node->out[j]->id] = true;
     }
 }

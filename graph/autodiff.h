@@ -18,6 +18,9 @@
     X(MUL, mul)                                                                                    \
     X(DIV, div)                                                                                    \
     X(POW, pow)                                                                                    \
+    X(MAX, extreme)                                                                                \
+    X(MIN, extreme)                                                                                \
+    X(MOD, mod)                                                                                    \
     X(WHERE, where)                                                                                \
     X(NEG, neg)                                                                                    \
     X(ABS, abs)                                                                                    \
@@ -25,6 +28,21 @@
     X(EXP, exp)                                                                                    \
     X(LOG, log)                                                                                    \
     X(SQRT, sqrt)                                                                                  \
+    X(FLOOR, sign)                                                                                 \
+    X(CEIL, sign)                                                                                  \
+    X(ROUND, sign)                                                                                 \
+    X(SIN, sin)                                                                                    \
+    X(COS, cos)                                                                                    \
+    X(TAN, tan)                                                                                    \
+    X(ASIN, asin)                                                                                  \
+    X(ACOS, acos)                                                                                  \
+    X(ATAN, atan)                                                                                  \
+    X(SINH, sinh)                                                                                  \
+    X(COSH, cosh)                                                                                  \
+    X(ASINH, asinh)                                                                                \
+    X(ACOSH, acosh)                                                                                \
+    X(ATANH, atanh)                                                                                \
+    X(SOFTPLUS, softplus)                                                                          \
     X(RECIPROCAL, reciprocal)                                                                      \
     X(TANH, tanh)                                                                                  \
     X(SIGMOID, sigmoid)                                                                            \
@@ -37,16 +55,24 @@
     X(CONCAT, concat)                                                                              \
     X(SPLIT, split)                                                                                \
     X(SLICE, slice)                                                                                \
+    X(SLICE_GRAD, slice_grad)                                                                      \
     X(TRILU, trilu)                                                                                \
     X(GATHER, gather)                                                                              \
+    X(GATHER_ELEMENTS, gather_elements)                                                            \
+    X(SCATTER, scatter)                                                                            \
     X(REDUCE_SUM, reduce_sum)                                                                      \
     X(REDUCE_MEAN, reduce_mean)                                                                    \
+    X(CUM_SUM, cum_sum)                                                                            \
+    X(TOP_K, top_k)                                                                                \
+    X(REDUCE_MAX, reduce_max)                                                                      \
     X(SOFTMAX, softmax)                                                                            \
     X(LOG_SOFTMAX, log_softmax)                                                                    \
     X(MATMUL, matmul)                                                                              \
     X(CONV, conv)                                                                                  \
+    X(CONV_GRAD_X, conv_grad_x)                                                                    \
     X(LAYER_NORM, layer_norm)                                                                      \
     X(BATCH_NORM, batch_norm)                                                                      \
+    X(BATCH_NORM_EVAL, batch_norm_eval)                                                            \
     X(MAX_POOL, max_pool)                                                                          \
     X(AVERAGE_POOL, average_pool)                                                                  \
     X(DROPOUT, dropout)                                                                            \
@@ -69,7 +95,7 @@ struct rb_diff {
 /* dy[i]: the gradient of output i, NULL where none reaches it; for a loss, all NULL. */
 typedef void rb_diff_rule(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy);
 
-#define X(op, rule) rb_diff_rule rb_diff_##rule;
+#define X(op, rule) extern rb_diff_rule rb_diff_##rule;
 RB_DIFF_RULES(X)
 #undef X
 
@@ -89,6 +115,8 @@ struct rb_value *rb_diff_one(struct rb_diff *diff, enum rb_op op, struct rb_valu
 struct rb_value *rb_diff_two(struct rb_diff *diff, enum rb_op op, struct rb_value *a,
                              struct rb_value *b);
 
+/* A number of the type of `like`. */
+struct rb_value *rb_diff_number(struct rb_diff *diff, const struct rb_value *like, double x);
 /* x times a number; x itself for 1. */
 struct rb_value *rb_diff_scale(struct rb_diff *diff, struct rb_value *x, double factor);
 /* x with another shape; x itself where it has it. */

@@ -97,3 +97,60 @@ void rb_diff_dropout(struct rb_diff *diff, struct rb_node *node, struct rb_value
 
     rb_diff_give(diff, node, 0, rb_diff_make(diff, RB_OP_DROPOUT_GRAD, NULL, 1, dy, 2, attributes));
 }
+
+/* One number a channel, as it stands beside x. */
+static struct rb_value *beside(struct rb_diff *diff, struct rb_value *v, int rank)
+{
+    struct rb_tensor_type type = {.dtype = RB_F32, .rank = rank - 1};
+
+    if (diff->err)
+        return NULL;
+    type.dim[0] = v->type.dim[0];
+    for (int i = 1; i < type.rank; i++)
+        type.dim[i] = 1;
+    return rb_diff_reshape(diff, v, &type);
+}
+
+static struct rb_value *over_channels(struct rb_diff *diff, struct rb_value *x,
+                                      const struct rb_tensor_type *channel)
+{
+    struct rb_graph_attribute attribute;
+    int64_t axes[RB_MAX_RANK];
+    int n = 0;
+
+    if (diff->err)
+        return NULL;
+    for (int i = 0; i < x->type.rank; i++)
+        if (i != 1)
+            axes[n++] = i;
+    attribute = rb_attr_ints("axes", axes, n);
+    return rb_diff_make(diff, RB_OP_REDUCE_SUM, channel, 1, &x, 1, &attribute);
+}
+
+/* With statistics that stand still a batch norm is a scale and a shift a channel. */
+void rb_diff_batch_norm_eval(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    double epsilon = (double)rb_node_float(node, "epsilon", 1e-5F);
+    struct rb_value *x = node->in[0], *inverse, *part;
+    const struct rb_tensor_type *channel = &node->in[1]->type;
+    int rank = x->type.rank;
+
+    if (rb_diff_wants(diff, node, 3) || rb_diff_wants(diff, node, 4)) {
+        rb_diff_refuse(diff, node, "its mean or variance depends on weights");
+        return;
+    }
+    inverse = rb_diff_two(diff, RB_OP_ADD, node->in[4], rb_diff_number(diff, NULL, epsilon));
+    inverse = rb_diff_one(diff, RB_OP_RECIPROCAL, rb_diff_one(diff, RB_OP_SQRT, inverse));
+    if (rb_diff_wants(diff, node, 0)) {
+        part = rb_diff_two(diff, RB_OP_MUL, node->in[1], inverse);
+        rb_diff_give(diff, node, 0, rb_diff_two(diff, RB_OP_MUL, dy[0], beside(diff, part, rank)));
+    }
+    if (rb_diff_wants(diff, node, 1)) {
+        part = rb_diff_two(diff, RB_OP_SUB, x, beside(diff, node->in[3], rank));
+        part = rb_diff_two(diff, RB_OP_MUL, part, beside(diff, inverse, rank));
+        rb_diff_give(diff, node, 1,
+                     over_channels(diff, rb_diff_two(diff, RB_OP_MUL, dy[0], part), channel));
+    }
+    if (rb_diff_wants(diff, node, 2))
+        rb_diff_give(diff, node, 2, over_channels(diff, dy[0], channel));
+}

@@ -51,15 +51,19 @@ void rb_diff_div(struct rb_diff *diff, struct rb_node *node, struct rb_value *co
     }
 }
 
-/* x^(p-1) for the exponents of a constant, written without a power where there is none. */
+/* x^(p-1), written without a power where a constant says that there is none. */
 static struct rb_value *lower_power(struct rb_diff *diff, struct rb_value *x,
-                                    const struct rb_value *exponent)
+                                    struct rb_value *exponent)
 {
     struct rb_graph *graph = diff->graph;
     int64_t n = rb_tensor_elements(&exponent->type);
     const float *p = exponent->data;
     float *less;
 
+    if (exponent->role != RB_VALUE_CONST || exponent->type.dtype != RB_F32)
+        return rb_diff_two(
+            diff, RB_OP_POW, x,
+            rb_diff_two(diff, RB_OP_SUB, exponent, rb_diff_number(diff, exponent, 1)));
     if (n == 1 && p[0] == 2.0f)
         return x;
     less = rb_arena_alloc(&graph->arena, sizeof(*less) * (size_t)n);
@@ -73,17 +77,23 @@ void rb_diff_pow(struct rb_diff *diff, struct rb_node *node, struct rb_value *co
 {
     struct rb_value *x = node->in[0], *p = node->in[1], *slope;
 
-    if (p->role != RB_VALUE_CONST || p->type.dtype != RB_F32) {
-        rb_diff_refuse(diff, node, "its exponent is not a constant");
-        return;
+    if (rb_diff_wants(diff, node, 0)) {
+        slope = rb_diff_two(diff, RB_OP_MUL, lower_power(diff, x, p), p);
+        give(diff, node, 0, rb_diff_two(diff, RB_OP_MUL, dy[0], slope));
     }
-    slope = rb_diff_two(diff, RB_OP_MUL, lower_power(diff, x, p), p);
-    give(diff, node, 0, rb_diff_two(diff, RB_OP_MUL, dy[0], slope));
+    if (rb_diff_wants(diff, node, 1)) { /* dy y log x; nought where x is */
+        struct rb_value *none = rb_diff_two(diff, RB_OP_EQUAL, x, rb_diff_number(diff, x, 0));
+        struct rb_value *safe[3] = {none, rb_diff_number(diff, x, 1), x};
+
+        slope = rb_diff_make(diff, RB_OP_WHERE, NULL, 3, safe, 0, NULL);
+        slope = rb_diff_two(diff, RB_OP_MUL, node->out[0], rb_diff_one(diff, RB_OP_LOG, slope));
+        give(diff, node, 1, rb_diff_two(diff, RB_OP_MUL, dy[0], slope));
+    }
 }
 
 void rb_diff_where(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
-    struct rb_value *zero = rb_graph_scalar(diff->graph, 0.0f);
+    struct rb_value *zero = rb_diff_number(diff, dy[0], 0);
 
     for (int i = 1; i < 3; i++)
         if (rb_diff_wants(diff, node, i)) {

@@ -6,12 +6,22 @@
 
 #include <stdlib.h>
 
+static bool is_real(enum rb_dtype dtype)
+{
+    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_F16 || dtype == RB_BF16;
+}
+
+static bool is_step(enum rb_op op)
+{
+    return op == RB_OP_SIGN || op == RB_OP_FLOOR || op == RB_OP_CEIL || op == RB_OP_ROUND;
+}
+
 /* A gradient flows from a float output to every float input. */
 static bool passes_gradient(const struct rb_node *node, const bool *reached)
 {
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] && reached[node->out[i]->id])
-            return node->op != RB_OP_SIGN;
+            return !is_step(node->op);
     return false;
 }
 
@@ -22,14 +32,14 @@ static void find_buffers(struct rb_graph *graph)
     bool *reached = rb_alloc(sizeof *reached * (size_t)graph->n_values);
 
     for (int i = 0; i < graph->n_outputs; i++)
-        reached[graph->outputs[i]->id] = graph->outputs[i]->type.dtype == RB_F32;
+        reached[graph->outputs[i]->id] = is_real(graph->outputs[i]->type.dtype);
     for (int i = graph->n_nodes - 1; i >= 0; i--) {
         const struct rb_node *node = graph->nodes[i];
 
         if (!passes_gradient(node, reached))
             continue;
         for (int j = 0; j < node->n_in; j++)
-            if (node->in[j] && node->in[j]->type.dtype == RB_F32)
+            if (node->in[j] && is_real(node->in[j]->type.dtype))
                 reached[node->in[j]->id] = true;
     }
     for (int i = 0; i < graph->n_values; i++)

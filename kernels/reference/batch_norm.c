@@ -8,8 +8,8 @@ struct sums {
 };
 
 /* Over all elements of channel c. */
-static struct sums sum_channel(const struct rb_tensor_type *type, const float *x, const float *dy,
-                               int64_t c, double mean)
+static struct sums sum_channel(const struct rb_tensor_type *type, const rb_real *x,
+                               const rb_real *dy, int64_t c, double mean)
 {
     struct rb_call_split at = rb_call_split_at(type, 1);
     struct sums s = {0};
@@ -31,7 +31,7 @@ static struct sums sum_channel(const struct rb_tensor_type *type, const float *x
 static void set(const struct rb_call *call, void *const *out, int k, int64_t c, double value)
 {
     if (k < call->n_out && out[k])
-        ((float *)out[k])[c] = (float)value;
+        ((rb_real *)out[k])[c] = (rb_real)value;
 }
 
 void rb_reference_batch_norm(const struct rb_call *call, const void *const *in, void *const *out,
@@ -45,22 +45,22 @@ void rb_reference_batch_norm(const struct rb_call *call, const void *const *in, 
         return;
 
     bool grad = call->op == RB_OP_BATCH_NORM_GRAD, eval = call->op == RB_OP_BATCH_NORM_EVAL;
-    const float *x = grad ? in[1] : in[0], *dy = grad ? in[0] : NULL;
+    const rb_real *x = grad ? in[1] : in[0], *dy = grad ? in[0] : NULL;
     double epsilon = (double)rb_call_float(call, "epsilon", 1e-5f);
     struct rb_call_split at = rb_call_split_at(type, 1);
 
     (void)key;
     for (int64_t c = 0; c < at.n; c++) {
         double mean =
-            grad || eval ? (double)((const float *)in[3])[c] : sum_channel(type, x, dy, c, 0).x;
-        double scale = (double)((const float *)in[grad ? 2 : 1])[c], variance, deviation;
+            grad || eval ? (double)((const rb_real *)in[3])[c] : sum_channel(type, x, dy, c, 0).x;
+        double scale = (double)((const rb_real *)in[grad ? 2 : 1])[c], variance, deviation;
         struct sums s = sum_channel(type, x, dy, c, 0);
 
         if (!grad && !eval)
             mean /= s.count;
         s = sum_channel(type, x, dy, c, mean);
-        variance = eval ? (double)((const float *)in[4])[c] : s.square / s.count;
-        deviation = grad ? (double)((const float *)in[4])[c] : 1 / sqrt(variance + epsilon);
+        variance = eval ? (double)((const rb_real *)in[4])[c] : s.square / s.count;
+        deviation = grad ? (double)((const rb_real *)in[4])[c] : 1 / sqrt(variance + epsilon);
         for (int64_t i = 0; i < at.outer * at.inner && out[0]; i++) {
             int64_t j = (i / at.inner * at.n + c) * at.inner + i % at.inner;
             double h = ((double)x[j] - mean) * deviation;
@@ -69,8 +69,8 @@ void rb_reference_batch_norm(const struct rb_call *call, const void *const *in, 
                 h = scale * deviation *
                     ((double)dy[j] - s.dy / s.count - h * s.product * deviation / s.count);
             else
-                h = h * scale + (double)((const float *)in[2])[c];
-            ((float *)out[0])[j] = (float)h;
+                h = h * scale + (double)((const rb_real *)in[2])[c];
+            ((rb_real *)out[0])[j] = (rb_real)h;
         }
         set(call, out, 1, c, grad ? s.product * deviation : mean);
         set(call, out, 2, c, grad ? s.dy : variance);

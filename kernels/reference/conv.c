@@ -17,8 +17,8 @@ void rb_reference_conv(const struct rb_call *call, const void *const *in, void *
     const struct rb_tensor_type *x = forward ? &call->in[0] : grad_x ? &call->out[0] : &call->in[1];
     const struct rb_tensor_type *w = forward || grad_x ? &call->in[1] : &call->out[0];
     const struct rb_tensor_type *y = forward ? &call->out[0] : &call->in[0];
-    const float *of_x = forward ? in[0] : grad_x ? NULL : in[1];
-    const float *of_w = forward || grad_x ? in[1] : NULL, *of_y = forward ? NULL : in[0];
+    const rb_real *of_x = forward ? in[0] : grad_x ? NULL : in[1];
+    const rb_real *of_w = forward || grad_x ? in[1] : NULL, *of_y = forward ? NULL : in[0];
     int64_t n_out = rb_tensor_elements(&call->out[0]);
     int64_t channels = w->dim[0] / rb_call_int(call, "group", 1); /* of y, in a group */
     double *sum = calloc((size_t)n_out + 1, sizeof(*sum));
@@ -36,7 +36,7 @@ void rb_reference_conv(const struct rb_call *call, const void *const *in, void *
 
         rb_reference_index(&y5, i, at_y);
         if (forward && call->n_in > 2 && in[2])
-            sum[i] += (double)((const float *)in[2])[at_y[1]];
+            sum[i] += (double)((const rb_real *)in[2])[at_y[1]];
         for (int64_t j = 0; j < rb_tensor_elements(&w5) / w->dim[0]; j++) {
             bool inside = true;
             int64_t flat_w, flat_x;
@@ -62,6 +62,6 @@ void rb_reference_conv(const struct rb_call *call, const void *const *in, void *
         }
     }
     for (int64_t i = 0; i < n_out; i++)
-        ((float *)out[0])[i] = (float)sum[i];
+        ((rb_real *)out[0])[i] = (rb_real)sum[i];
     free(sum);
 }

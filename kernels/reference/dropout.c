@@ -29,7 +29,7 @@ void rb_reference_dropout(const struct rb_call *call, const void *const *in, voi
         uint32_t word = philox4x32(counter, philox_key).v[i % 4];
         bool kept = (double)word >= nearbyint(ratio * 4294967296.0);
 
-        ((float *)out[0])[i] =
-            kept ? (float)((double)((const float *)in[0])[i] / (1 - ratio)) : 0.0f;
+        ((rb_real *)out[0])[i] =
+            kept ? (rb_real)((double)((const rb_real *)in[0])[i] / (1 - ratio)) : 0.0f;
     }
 }

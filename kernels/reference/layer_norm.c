@@ -6,12 +6,12 @@
 static void forward(const struct rb_call *call, const void *const *in, void *const *out,
                     int64_t rows, int64_t n)
 {
-    const float *scale = in[1], *bias = call->n_in > 2 ? in[2] : NULL;
+    const rb_real *scale = in[1], *bias = call->n_in > 2 ? in[2] : NULL;
     double epsilon = (double)rb_call_float(call, "epsilon", 1e-5f);
 
     for (int64_t r = 0; r < rows; r++) {
-        const float *x = (const float *)in[0] + r * n;
-        float *y = (float *)out[0] + r * n;
+        const rb_real *x = (const rb_real *)in[0] + r * n;
+        rb_real *y = (rb_real *)out[0] + r * n;
         double mean = 0, variance = 0, deviation;
 
         for (int64_t i = 0; i < n; i++)
@@ -20,12 +20,12 @@ static void forward(const struct rb_call *call, const void *const *in, void *con
             variance += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)n;
         deviation = 1 / sqrt(variance + epsilon);
         for (int64_t i = 0; i < n; i++)
-            y[i] = (float)(((double)x[i] - mean) * deviation * (double)scale[i] +
-                           (bias ? (double)bias[i] : 0));
+            y[i] = (rb_real)(((double)x[i] - mean) * deviation * (double)scale[i] +
+                             (bias ? (double)bias[i] : 0));
         if (call->n_out > 1 && out[1])
-            ((float *)out[1])[r] = (float)mean;
+            ((rb_real *)out[1])[r] = (rb_real)mean;
         if (call->n_out > 2 && out[2])
-            ((float *)out[2])[r] = (float)deviation;
+            ((rb_real *)out[2])[r] = (rb_real)deviation;
     }
 }
 
@@ -33,11 +33,11 @@ static void forward(const struct rb_call *call, const void *const *in, void *con
 static void backward(const struct rb_call *call, const void *const *in, void *const *out,
                      int64_t rows, int64_t n)
 {
-    const float *scale = in[2], *mean = in[3], *deviation = in[4];
-    float *dscale = call->n_out > 1 ? out[1] : NULL, *dbias = call->n_out > 2 ? out[2] : NULL;
+    const rb_real *scale = in[2], *mean = in[3], *deviation = in[4];
+    rb_real *dscale = call->n_out > 1 ? out[1] : NULL, *dbias = call->n_out > 2 ? out[2] : NULL;
 
     for (int64_t r = 0; r < rows && out[0]; r++) {
-        const float *dy = (const float *)in[0] + r * n, *x = (const float *)in[1] + r * n;
+        const rb_real *dy = (const rb_real *)in[0] + r * n, *x = (const rb_real *)in[1] + r * n;
         double m = (double)mean[r], s = (double)deviation[r], sum_g = 0, sum_gh = 0;
 
         for (int64_t i = 0; i < n; i++) {
@@ -47,24 +47,24 @@ static void backward(const struct rb_call *call, const void *const *in, void *co
             sum_gh += g * ((double)x[i] - m) * s;
         }
         for (int64_t i = 0; i < n; i++)
-            ((float *)out[0])[r * n + i] =
-                (float)(s * ((double)dy[i] * (double)scale[i] - sum_g / (double)n -
-                             ((double)x[i] - m) * s * sum_gh / (double)n));
+            ((rb_real *)out[0])[r * n + i] =
+                (rb_real)(s * ((double)dy[i] * (double)scale[i] - sum_g / (double)n -
+                               ((double)x[i] - m) * s * sum_gh / (double)n));
     }
     for (int64_t i = 0; i < n; i++) {
         double sum = 0, weighted = 0;
 
         for (int64_t r = 0; r < rows; r++) {
-            double dy = (double)((const float *)in[0])[r * n + i];
-            double x = (double)((const float *)in[1])[r * n + i];
+            double dy = (double)((const rb_real *)in[0])[r * n + i];
+            double x = (double)((const rb_real *)in[1])[r * n + i];
 
             sum += dy;
             weighted += dy * (x - (double)mean[r]) * (double)deviation[r];
         }
         if (dscale)
-            dscale[i] = (float)weighted;
+            dscale[i] = (rb_real)weighted;
         if (dbias)
-            dbias[i] = (float)sum;
+            dbias[i] = (rb_real)sum;
     }
 }
 

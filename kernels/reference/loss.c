@@ -19,7 +19,7 @@ static void cross_entropy(const struct rb_call *call, const void *const *in, voi
     int64_t valid = 0, correct = 0;
 
     for (int64_t r = 0; r < at.outer * at.inner; r++) {
-        const float *x = (const float *)in[0] + r / at.inner * at.n * at.inner + r % at.inner;
+        const rb_real *x = (const rb_real *)in[0] + r / at.inner * at.n * at.inner + r % at.inner;
         int64_t target = (int64_t)rb_reference_get(&call->in[1], in[1], r), first = 0;
         double sum = 0, total = 0, most = -INFINITY, lse;
 
@@ -32,13 +32,13 @@ static void cross_entropy(const struct rb_call *call, const void *const *in, voi
             sum += exp((double)x[i * at.inner] - most);
             total += (double)x[i * at.inner];
         }
-        lse = grad ? (double)((const float *)in[2])[r] : most + log(sum);
+        lse = grad ? (double)((const rb_real *)in[2])[r] : most + log(sum);
         for (int64_t i = 0; grad && i < at.n; i++) {
             double p = exp((double)x[i * at.inner] - lse);
             double wanted = smoothing / n + (i == target ? 1 - smoothing : 0);
 
-            ((float *)out[0])[x - (const float *)in[0] + i * at.inner] =
-                (float)(target == ignore ? 0 : p - wanted);
+            ((rb_real *)out[0])[x - (const rb_real *)in[0] + i * at.inner] =
+                (rb_real)(target == ignore ? 0 : p - wanted);
         }
         if (!grad)
             put(call, out, 3, r, lse);
@@ -63,7 +63,7 @@ static void elements(const struct rb_call *call, const void *const *in, void *co
     double loss = 0, correct = 0;
 
     for (int64_t i = 0; i < n; i++) {
-        double x = (double)((const float *)in[0])[i], t = (double)((const float *)in[1])[i];
+        double x = (double)((const rb_real *)in[0])[i], t = (double)((const rb_real *)in[1])[i];
 
         if (call->op == RB_OP_MSE_GRAD)
             put(call, out, 0, i, 2 * (x - t));
@@ -91,7 +91,7 @@ void rb_reference_loss(const struct rb_call *call, const void *const *in, void *
     } else if (call->op == RB_OP_GRAPH_LOSS) {
         double samples = (double)rb_call_int(call, "samples", 1);
 
-        put(call, out, 0, 0, (double)*(const float *)in[0] * samples);
+        put(call, out, 0, 0, (double)*(const rb_real *)in[0] * samples);
         put(call, out, 1, 0, samples);
     } else {
         elements(call, in, out);

@@ -14,7 +14,7 @@ static struct rb_tensor_type as_matrix(const struct rb_tensor_type *type, bool c
     return matrix;
 }
 
-static double element(const struct rb_tensor_type *type, const float *data, const int64_t *batch,
+static double element(const struct rb_tensor_type *type, const rb_real *data, const int64_t *batch,
                       int n_batch, int64_t row, int64_t column, bool swap)
 {
     struct rb_tensor_type stack = *type;
@@ -50,12 +50,12 @@ void rb_reference_matmul(const struct rb_call *call, const void *const *in, void
         rb_reference_index(&batch, s, index);
         for (int64_t r = 0; r < m; r++)
             for (int64_t c = 0; c < n; c++) {
-                double sum = call->n_in > 2 && in[2] ? (double)((const float *)in[2])[c] : 0;
+                double sum = call->n_in > 2 && in[2] ? (double)((const rb_real *)in[2])[c] : 0;
 
                 for (int64_t i = 0; i < k; i++)
                     sum += element(&a, in[0], index, batch.rank, r, i, swap_a) *
                            element(&b, in[1], index, batch.rank, i, c, swap_b);
-                ((float *)out[0])[(s * m + r) * n + c] = (float)sum;
+                ((rb_real *)out[0])[(s * m + r) * n + c] = (rb_real)sum;
             }
     }
 }

@@ -70,10 +70,10 @@ void rb_reference_max_pool(const struct rb_call *call, const void *const *in, vo
         if (grad) {
             best = ((const int32_t *)in[1])[i];
             if (best >= 0)
-                ((float *)out[0])[plane * p.in + best] += ((const float *)in[0])[i];
+                ((rb_real *)out[0])[plane * p.in + best] += ((const rb_real *)in[0])[i];
             continue;
         }
-        const float *x = (const float *)in[0] + plane * p.in;
+        const rb_real *x = (const rb_real *)in[0] + plane * p.in;
 
         output_index(&p.w, i % p.out, o);
         for (int64_t j = 0; j < p.kernel; j++) {
@@ -82,7 +82,7 @@ void rb_reference_max_pool(const struct rb_call *call, const void *const *in, vo
             if (at >= 0 && (best < 0 || x[at] > x[best] || (x[at] != x[at] && x[best] == x[best])))
                 best = at;
         }
-        ((float *)out[0])[i] = best < 0 ? -INFINITY : x[best];
+        ((rb_real *)out[0])[i] = best < 0 ? -INFINITY : x[best];
         if (call->n_out > 1 && out[1])
             ((int32_t *)out[1])[i] = (int32_t)best;
     }
@@ -109,15 +109,16 @@ void rb_reference_average_pool(const struct rb_call *call, const void *const *in
             int64_t at = place(&p.w, o, j);
 
             count += at >= 0 || (pads && at == -1);
-            sum += at >= 0 && !grad ? (double)((const float *)in[0])[first + at] : 0;
+            sum += at >= 0 && !grad ? (double)((const rb_real *)in[0])[first + at] : 0;
         }
         if (!grad)
-            ((float *)out[0])[i] = (float)(count > 0 ? sum / count : 0);
+            ((rb_real *)out[0])[i] = (rb_real)(count > 0 ? sum / count : 0);
         for (int64_t j = 0; grad && j < p.kernel; j++) {
             int64_t at = place(&p.w, o, j);
 
             if (at >= 0)
-                ((float *)out[0])[first + at] += (float)((double)((const float *)in[0])[i] / count);
+                ((rb_real *)out[0])[first + at] +=
+                    (rb_real)((double)((const rb_real *)in[0])[i] / count);
         }
     }
 }

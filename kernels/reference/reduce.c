@@ -2,6 +2,7 @@
 #include "kernels/reference/reference.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static bool is_reduced(const struct rb_call *call, int axis)
 {
@@ -13,34 +14,38 @@ static bool is_reduced(const struct rb_call *call, int axis)
     return !axes;
 }
 
-/* For each output, all inputs are looked at: slow, and hard to get wrong. */
 void rb_reference_reduce(const struct rb_call *call, const void *const *in, void *const *out,
                          const struct rb_key *key)
 {
     const struct rb_tensor_type *x = &call->in[0], *y = &call->out[0];
+    int64_t n = rb_tensor_elements(y), index[RB_MAX_RANK], count = 1;
+    double *sum = calloc((size_t)n + 1, sizeof(*sum)), *most = calloc((size_t)n + 1, sizeof(*most));
     struct rb_tensor_type kept = *x;
-    int64_t index[RB_MAX_RANK], count = 1;
 
     (void)key;
+    if (!sum || !most)
+        abort();
     for (int a = 0; a < x->rank; a++)
         if (is_reduced(call, a)) {
             count *= kept.dim[a];
             kept.dim[a] = 1;
         }
-    for (int64_t o = 0; o < rb_tensor_elements(y); o++) {
-        double sum = 0, most = -INFINITY;
+    for (int64_t o = 0; o < n; o++)
+        most[o] = -INFINITY;
+    for (int64_t i = 0; i < rb_tensor_elements(x); i++) {
+        double v = rb_reference_get(x, in[0], i);
+        int64_t o;
 
-        for (int64_t i = 0; i < rb_tensor_elements(x); i++) {
-            double v = rb_reference_get(x, in[0], i);
-
-            rb_reference_index(x, i, index);
-            if (rb_reference_broadcast(&kept, index, x->rank) != o)
-                continue;
-            sum += v;
-            most = v > most || v != v ? v : most;
-        }
-        if (call->op == RB_OP_REDUCE_MEAN)
-            sum /= (double)count;
-        rb_reference_set(y, out[0], o, call->op == RB_OP_REDUCE_MAX ? most : sum);
+        rb_reference_index(x, i, index);
+        o = rb_reference_broadcast(&kept, index, x->rank);
+        sum[o] += v;
+        most[o] = v > most[o] || v != v ? v : most[o];
     }
+    for (int64_t o = 0; o < n; o++) {
+        if (call->op == RB_OP_REDUCE_MEAN)
+            sum[o] /= (double)count;
+        rb_reference_set(y, out[0], o, call->op == RB_OP_REDUCE_MAX ? most[o] : sum[o]);
+    }
+    free(sum);
+    free(most);
 }

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #define TYPES(X)                                                                                   \
-    X(F32, float)                                                                                  \
+    X(F32, rb_real)                                                                                \
     X(F64, double)                                                                                 \
     X(U8, uint8_t)                                                                                 \
     X(I8, int8_t)                                                                                  \

@@ -11,6 +11,14 @@
 #include "kernels/call.h"
 #include "kernels/device.h"
 
+/* What an F32 element is kept as.  Gradients are held against differences in double precision: a
+ * second build of these files has double here. */
+#ifdef RB_REFERENCE_DOUBLE
+typedef double rb_real;
+#else
+typedef float rb_real;
+#endif
+
 typedef void rb_reference(const struct rb_call *call, const void *const *in, void *const *out,
                           const struct rb_key *key);
 

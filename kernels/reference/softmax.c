@@ -4,8 +4,8 @@
 #include <math.h>
 
 /* One line along the axis: elements first, first + step, ... */
-static void line(const struct rb_call *call, const float *a, const float *b, float *y, int64_t n,
-                 int64_t step)
+static void line(const struct rb_call *call, const rb_real *a, const rb_real *b, rb_real *y,
+                 int64_t n, int64_t step)
 {
     double most = -INFINITY, sum = 0, dot = 0, total = 0;
 
@@ -27,7 +27,7 @@ static void line(const struct rb_call *call, const float *a, const float *b, flo
             r = w * (v - dot);
         else
             r = v - exp(w) * total;
-        y[i * step] = (float)r;
+        y[i * step] = (rb_real)r;
     }
 }
 
@@ -41,8 +41,8 @@ void rb_reference_softmax(const struct rb_call *call, const void *const *in, voi
         for (int64_t i = 0; i < at.inner; i++) {
             int64_t first = o * at.n * at.inner + i;
 
-            line(call, (const float *)in[0] + first,
-                 call->n_in > 1 ? (const float *)in[1] + first : NULL, (float *)out[0] + first,
+            line(call, (const rb_real *)in[0] + first,
+                 call->n_in > 1 ? (const rb_real *)in[1] + first : NULL, (rb_real *)out[0] + first,
                  at.n, at.inner);
         }
 }

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool gradient_seen[RB_OP_COUNT];
+
 struct check {
     Rb__Model *model;
     const Rb__Program *program;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients against central differences, through the real kernels and interpreter. */
+/* Gradients against central differences, through the real kernels and interpreter; those in double
+ * precision are in precise.h. */
 #ifndef RB_TESTS_PLAN_GRADIENT_H
 #define RB_TESTS_PLAN_GRADIENT_H
 
@@ -10,5 +11,8 @@
  * say. Ends the test where they differ by more than 2 % of the gradient's length along it.  Takes
  * the graph; the loss. */
 double gradient_check(const char *what, struct rb_graph *graph, float eps);
+
+/* Operators that a gradient went through so far. */
+extern bool gradient_seen[RB_OP_COUNT];
 
 #endif

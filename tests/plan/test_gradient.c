@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every gradient rule, alone and in whole models, against central differences. */
 #include "tests/plan/gradient.h"
+#include "tests/plan/gradient_onnx.h"
+#include "tests/plan/precise.h"
 #include "tests/plan/tiny.h"
 
 #include "base/buffer.h"
+#include "graph/autodiff.h"
 #include "graph/models.h"
 #include "graph/onnx.h"
 #include "graph/train.h"
@@ -17,11 +20,15 @@
 
 static void whole_models(void **state)
 {
+    struct rb_graph *graphs[] = {tiny_mlp(4, true), tiny_mlp(1, true), tiny_cnn(4, true),
+                                 tiny_gpt(3, true)};
+    static const char *const names[] = {"mlp", "mlp of one sample", "cnn", "gpt"};
+
     (void)state;
-    gradient_check("mlp", tiny_mlp(4, true), 4e-3f);
-    gradient_check("mlp of one sample", tiny_mlp(1, true), 4e-3f);
-    gradient_check("cnn", tiny_cnn(4, true), 4e-3f);
-    gradient_check("gpt", tiny_gpt(3, true), 4e-3f);
+    for (size_t i = 0; i < RB_COUNT(graphs); i++) {
+        precise_check(names[i], graphs[i], gradient_seen);
+        gradient_check(names[i], graphs[i], 4e-3f);
+    }
 }
 
 /* The same model, plain and in blocks of channels. */
@@ -50,6 +57,7 @@ static void check(const char *what, struct tiny *tiny, struct rb_value *y)
     y = tiny_two(tiny, RB_OP_MUL, "weighted", y, c);
     y = tiny_with(tiny, RB_OP_REDUCE_SUM, "sum", 1, &y, "axes", axes, y->type.rank);
     tiny_finish(tiny, y, "graph", (struct rb_tensor_type){0});
+    precise_check(what, tiny->graph, gradient_seen);
     gradient_check(what, tiny->graph, 4e-3f);
 }
 
@@ -75,6 +83,21 @@ static void unary(void **state)
 
         tiny_features(&tiny, RB_F32, TYPE(1, 1));
         check(cases[i].what, &tiny, tiny_one(&tiny, cases[i].op, cases[i].what, w));
+    }
+}
+
+/* A step function passes nothing, and harms nothing beside it. */
+static void steps(void **state)
+{
+    static const enum rb_op ops[] = {RB_OP_SIGN, RB_OP_FLOOR, RB_OP_CEIL, RB_OP_ROUND};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(ops); i++) {
+        struct tiny tiny = tiny_new(1, true);
+        struct rb_value *w = tiny_weight(&tiny, "w", TYPE(3, 4), 2.25f, 0.2f);
+
+        tiny_features(&tiny, RB_F32, TYPE(1, 1));
+        check("step", &tiny, tiny_two(&tiny, RB_OP_MUL, "y", w, tiny_one(&tiny, ops[i], "s", w)));
     }
 }
 
@@ -331,6 +354,23 @@ static void norms(void **state)
     }
 }
 
+/* Frozen: the running statistics stand still. */
+static void frozen_norm(void **state)
+{
+    const float epsilon = 1e-5f;
+    struct tiny tiny = tiny_new(1, true);
+    struct rb_value *in[] = {
+        tiny_weight(&tiny, "x", TYPE(3, 2, 2, 2), 0.5f, 1.5f),
+        tiny_weight(&tiny, "scale", TYPE(2), 1, 0.3f), tiny_weight(&tiny, "bias", TYPE(2), 0, 1),
+        tiny_buffer(&tiny, "mean", TYPE(2), 0.3f), tiny_buffer(&tiny, "variance", TYPE(2), 0.8f)};
+    struct rb_graph_attribute attribute = rb_attr_float("epsilon", &epsilon);
+
+    (void)state;
+    tiny_features(&tiny, RB_F32, TYPE(1, 1));
+    check("frozen batch norm", &tiny,
+          tiny_node(&tiny, RB_OP_BATCH_NORM_EVAL, "norm", 1, NULL, 1, &attribute, 5, in)->out[0]);
+}
+
 static void pools(void **state)
 {
     const int64_t kernel[] = {3, 2}, strides[] = {2, 1}, pads[] = {1, 0, 1, 1}, one = 1,
@@ -386,6 +426,7 @@ static void losses(void **state)
         if (i == 3) /* classes second, as PyTorch wants them */
             targets = (struct rb_tensor_type){.dtype = RB_I64, .rank = 1, .dim = {4}};
         tiny_finish(&tiny, tiny_reshape(&tiny, y, TYPE(2, 3, 4)), names[i], targets);
+        precise_check(names[i], tiny.graph, gradient_seen);
         gradient_check(names[i], tiny.graph, 4e-3f);
     }
 }
@@ -437,11 +478,27 @@ static void generated_models(void **state)
     gradient_check("generated gpt", imported("gpt", gpt, 6, &tokens), 4e-3f);
 }
 
+/* What is between two operators of import's own table is only known in here. */
+static void every_rule_was_run(void **state)
+{
+    static const enum rb_op rules[] = {
+#define X(op, rule) RB_OP_##op,
+        RB_DIFF_RULES(X)
+#undef X
+    };
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(rules); i++)
+        if (!gradient_seen[rules[i]])
+            fail_msg("no gradient went through %s", rb_op_info(rules[i])->name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(generated_models),
         cmocka_unit_test(unary),
+        cmocka_unit_test(steps),
         cmocka_unit_test(gelu_tanh),
         cmocka_unit_test(binary),
         cmocka_unit_test(power),
@@ -453,11 +510,15 @@ int main(void)
         cmocka_unit_test(products),
         cmocka_unit_test(convolutions),
         cmocka_unit_test(norms),
+        cmocka_unit_test(frozen_norm),
         cmocka_unit_test(pools),
         cmocka_unit_test(dropout),
         cmocka_unit_test(losses),
         cmocka_unit_test(whole_models),
         cmocka_unit_test(layouts),
+        cmocka_unit_test(gradient_onnx_cases),
+        cmocka_unit_test(gradient_onnx_all),
+        cmocka_unit_test(every_rule_was_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/plan/gradient_onnx.h"
+
+#include "base/buffer.h"
+#include "graph/import.h"
+#include "graph/models_writer.h"
+#include "graph/train.h"
+#include "tests/plan/gradient.h"
+#include "tests/plan/precise.h"
+#include "tests/plan/tiny.h"
+
+#include <stdarg.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Inputs, separated by spaces: "f2,3" a weight of numbers within -1 and 1, "f2,3@2*0.5" with the
+ * centre 2 and the spread 0.5, "l2,3=0,1,2,0,1,2" known integers, "b..." the same as bool, "n0.5" a
+ * known number, "-" none.  Attributes: "axis=1 alpha=0.5 pads=0,1 mode=edge"; "out=2" is how many
+ * outputs the node has, "use=1" which of them is looked at. */
+static const struct onnx_case {
+    const char *op;
+    int64_t opset;
+    const char *inputs, *attributes;
+} cases[] = {
+    {"Abs", 17, "f3,4@2", ""},
+    {"Acos", 17, "f3,4*0.7", ""},
+    {"Acosh", 17, "f3,4@3", ""},
+    {"Add", 17, "f3,4 f4", ""},
+    {"Asin", 17, "f3,4*0.7", ""},
+    {"Asinh", 17, "f3,4*2", ""},
+    {"Atan", 17, "f3,4*2", ""},
+    {"Atanh", 17, "f3,4*0.7", ""},
+    {"AveragePool", 17, "f1,2,5,6", "kernel_shape=2,3 strides=2,1 pads=1,0,0,1"},
+    {"AveragePool", 17, "f1,2,7", "kernel_shape=3 strides=2 ceil_mode=1 count_include_pad=1"},
+    {"BatchNormalization", 17, "f3,2,4 f2 f2 f2 f2", "training_mode=1 out=3"},
+    {"Cast", 17, "f3,4", "to=11"},
+    {"Cast", 17, "f3,4", "to=1"},
+    {"CastLike", 17, "f3,4 f1", ""},
+    {"Celu", 17, "f3,4*2", "alpha=0.7"},
+    {"Clip", 17, "f3,4*2 n-0.9 n1.1", ""},
+    {"Concat", 17, "f2,3 f2,1 f2,2", "axis=-1"},
+    {"Conv", 17, "f2,4,7 f6,2,3 f6", "group=2 strides=2 pads=1,2 dilations=2"},
+    {"Conv", 17, "f2,2,5,4 f3,2,3,2 f3", "auto_pad=SAME_UPPER"},
+    {"Conv", 17, "f1,2,4,3,4 f2,2,2,2,2", ""},
+    {"ConvTranspose", 17, "f2,4,5 f4,3,3 f6", "group=2 strides=2 pads=1,0 output_padding=1"},
+    {"ConvTranspose", 17, "f1,2,3,4 f2,3,3,2 f3", "strides=2,1 dilations=1,2"},
+    {"ConvTranspose", 17, "f1,2,3,3 f2,2,3,3", "strides=3,2 output_shape=10,8"},
+    {"Cos", 17, "f3,4*3", ""},
+    {"Cosh", 17, "f3,4*2", ""},
+    {"CumSum", 17, "f3,4 l1=1", ""},
+    {"CumSum", 17, "f3,4,2 l1=1", "exclusive=1 reverse=1"},
+    {"DepthToSpace", 17, "f1,8,2,3", "blocksize=2 mode=CRD"},
+    {"DepthToSpace", 17, "f1,8,2,3", "blocksize=2"},
+    {"Div", 17, "f3,4 f3,1@2*0.5", ""},
+    {"Dropout", 17, "f3,4 n0.4 b1=1", ""},
+    {"Einsum", 17, "f2,3,4 f2,5,4", "equation=bij,bkj->bik"},
+    {"Einsum", 17, "f3,3", "equation=ii->i"},
+    {"Einsum", 17, "f2,3,4", "equation=...i->i..."},
+    {"Einsum", 17, "f2,3 f3,4 f4,5", "equation=ij,jk,kl->il"},
+    {"Einsum", 17, "f2,3,4 f4,3,2 f3", "equation=abc,cbd,b"},
+    {"Elu", 17, "f3,4*2", "alpha=0.7"},
+    {"Erf", 17, "f3,4*2", ""},
+    {"Exp", 17, "f3,4", ""},
+    {"Expand", 17, "f3,1 l3=2,3,4", ""},
+    {"Flatten", 17, "f2,3,4", "axis=2"},
+    {"GRU", 17, "f4,2,3 f2,15,3 f2,15,5 f2,30 - f2,2,5",
+     "hidden_size=5 direction=bidirectional linear_before_reset=1 out=2"},
+    {"GRU", 17, "f3,2,3 f1,15,3 f1,15,5 f1,30 l2=2,3", "hidden_size=5 out=2 use=1"},
+    {"Gather", 17, "f4,3 l2,2=1,-1,0,1", ""},
+    {"GatherElements", 17, "f4,3 l2,3=1,-1,0,1,3,2", ""},
+    {"GatherND", 17, "f3,4,2 l3,2=1,-1,0,1,2,2", ""},
+    {"GatherND", 17, "f2,3,4 l2,1=1,-1", "batch_dims=1"},
+    {"Gelu", 20, "f3,4*2", ""},
+    {"Gelu", 20, "f3,4*2", "approximate=tanh"},
+    {"Gemm", 17, "f4,3 f5,4 f5", "transA=1 transB=1 alpha=0.5 beta=2.0"},
+    {"Gemm", 17, "f3,4 f4,5 f3,1", ""},
+    {"GlobalAveragePool", 17, "f2,3,4,2", ""},
+    {"GlobalMaxPool", 17, "f2,3,4,2", ""},
+    {"GroupNormalization", 18, "f2,4,3 f2 f2", "num_groups=2"},
+    {"GroupNormalization", 21, "f2,4,3,2 f4 f4", "num_groups=2"},
+    {"HardSigmoid", 17, "f3,4*4", ""},
+    {"HardSwish", 17, "f3,4*5", ""},
+    {"Identity", 17, "f3,4", ""},
+    {"InstanceNormalization", 17, "f2,3,4,2 f3 f3", ""},
+    {"LRN", 17, "f1,5,2,2*2", "size=3 alpha=0.5 beta=0.6 bias=1.5"},
+    {"LSTM", 17, "f4,2,3 f2,20,3 f2,20,5 f2,40 - f2,2,5 f2,2,5",
+     "hidden_size=5 direction=bidirectional out=3"},
+    {"LSTM", 17, "f3,2,3 f1,20,3 f1,20,5 f1,40 l2=2,3 - - f1,15", "hidden_size=5 out=3 use=2"},
+    {"LayerNormalization", 17, "f2,3,4 f4@1 f4", ""},
+    {"LayerNormalization", 17, "f2,3,4 f3,4", "axis=1 epsilon=0.1"},
+    {"LeakyRelu", 17, "f3,4", "alpha=0.3"},
+    {"Log", 17, "f3,4@2", ""},
+    {"LogSoftmax", 17, "f2,3,4", "axis=1"},
+    {"LogSoftmax", 12, "f2,3,4", "axis=1"},
+    {"MatMul", 17, "f2,3,4 f4,5", ""},
+    {"MatMul", 17, "f4 f2,4,5", ""},
+    {"Max", 17, "f3,4 f4 f3,1", ""},
+    {"MaxPool", 17, "f1,2,6,5*4", "kernel_shape=3,2 strides=2,1 pads=1,0,1,1"},
+    {"MaxPool", 17, "f1,2,7*4", "kernel_shape=3 dilations=2"},
+    {"Mean", 17, "f3,4 f4 f3,1", ""},
+    {"MeanVarianceNormalization", 17, "f2,3,4,2", ""},
+    {"Min", 17, "f3,4 f4", ""},
+    {"Mish", 18, "f3,4*2", ""},
+    {"Mod", 17, "f3,4@5 n3", "fmod=1"},
+    {"Mul", 17, "f3,4 f4", ""},
+    {"Neg", 17, "f3,4", ""},
+    {"NegativeLogLikelihoodLoss", 17, "f4,3 l4=0,2,1,2", "reduction=sum"},
+    {"NegativeLogLikelihoodLoss", 17, "f4,3 l4=0,2,1,2 f3@1*0.5", "ignore_index=1"},
+    {"OneHot", 17, "l3=0,2,-1 l1=4 f2", "axis=0"},
+    {"PRelu", 17, "f3,4 f4", ""},
+    {"Pad", 17, "f3,4 l4=1,0,2,-1", ""},
+    {"Pad", 17, "f3,4 l4=1,0,2,1 f", ""},
+    {"Pad", 17, "f3,4 l4=1,2,2,1", "mode=reflect"},
+    {"Pad", 17, "f3,4 l4=1,2,2,1", "mode=edge"},
+    {"Pow", 17, "f3,4@2 n2.5", ""},
+    {"Pow", 17, "f3,4@2 f4", ""},
+    {"RMSNormalization", 23, "f2,3,4 f4@1", ""},
+    {"RNN", 17, "f4,2,3 f1,5,3 f1,5,5 f1,10", "hidden_size=5 direction=reverse out=2"},
+    {"Reciprocal", 17, "f3,4@2", ""},
+    {"ReduceL1", 17, "f2,3,4", "axes=0,2 keepdims=0"},
+    {"ReduceL2", 18, "f2,3,4 l1=1", ""},
+    {"ReduceLogSum", 17, "f2,3,4@2", "axes=1"},
+    {"ReduceLogSumExp", 17, "f2,3,4", "axes=0,2 keepdims=0"},
+    {"ReduceMax", 17, "f2,3,4", "axes=0,2"},
+    {"ReduceMean", 18, "f2,3,4 l2=0,-1", ""},
+    {"ReduceMin", 17, "f2,3,4", "axes=1 keepdims=0"},
+    {"ReduceProd", 17, "f2,3,5", "axes=2,1"},
+    {"ReduceSum", 17, "f2,3,4 l2=0,-1", "keepdims=0"},
+    {"ReduceSumSquare", 17, "f2,3,4", "axes=0,2"},
+    {"Relu", 17, "f3,4", ""},
+    {"Reshape", 17, "f2,3,4 l2=0,-1", ""},
+    {"Scatter", 10, "f4,3 l2,3=1,3,0,0,1,2 f2,3", ""},
+    {"ScatterElements", 17, "f4,3 l2,3=1,3,0,0,1,2 f2,3", ""},
+    {"ScatterElements", 17, "f4,3 l2,3=1,3,0,1,-1,0 f2,3", "reduction=add"},
+    {"ScatterND", 17, "f4,3,2 l2,1=1,-1 f2,3,2", ""},
+    {"ScatterND", 17, "f4,3 l3,2=1,1,0,2,1,1 f3", "reduction=add"},
+    {"Selu", 17, "f3,4*2", ""},
+    {"Shrink", 17, "f3,4*2", "lambd=0.7 bias=0.3"},
+    {"Sigmoid", 17, "f3,4*2", ""},
+    {"Sin", 17, "f3,4*3", ""},
+    {"Sinh", 17, "f3,4*2", ""},
+    {"Slice", 17, "f5,4 l2=4,0 l2=-9,3 l2=0,1 l2=-2,1", ""},
+    {"Softmax", 17, "f2,3,4", "axis=1"},
+    {"Softmax", 12, "f2,3,4", "axis=1"},
+    {"SoftmaxCrossEntropyLoss", 17, "f4,3 l4=0,2,1,2", ""},
+    {"SoftmaxCrossEntropyLoss", 17, "f2,3,2 l2,2=0,2,1,2 f3@1*0.5", "ignore_index=1 out=2"},
+    {"Softplus", 17, "f3,4*3", ""},
+    {"Softsign", 17, "f3,4*2", ""},
+    {"SpaceToDepth", 17, "f1,2,4,6", "blocksize=2"},
+    {"Split", 17, "f2,6 l3=1,3,2", "axis=1 out=3 use=1"},
+    {"Split", 18, "f2,7", "axis=1 num_outputs=3 out=3 use=2"},
+    {"Sqrt", 17, "f3,4@2", ""},
+    {"Squeeze", 17, "f2,1,3,1 l1=1", ""},
+    {"Sub", 17, "f3,4 f4", ""},
+    {"Sum", 17, "f3,4 f4 f3,1", ""},
+    {"Tan", 17, "f3,4", ""},
+    {"Tanh", 17, "f3,4*2", ""},
+    {"ThresholdedRelu", 17, "f3,4*2", "alpha=0.5"},
+    {"Tile", 17, "f2,3 l2=3,2", ""},
+    {"TopK", 17, "f3,6 l1=2", "out=2"},
+    {"TopK", 17, "f6,3 l1=4", "axis=0 largest=0 out=2"},
+    {"Transpose", 17, "f2,3,4", "perm=2,0,1"},
+    {"Trilu", 17, "f2,3,4 l1=-1", "upper=0"},
+    {"Unsqueeze", 17, "f2,3 l2=0,-1", ""},
+    {"Where", 17, "b3,1=1,0,1 f3,4 f4", ""},
+};
+
+/* ---- A model of one node ---- */
+
+static int read_numbers(const char *text, int64_t *numbers)
+{
+    int n = 0;
+
+    for (char *at = (char *)text; *at && strchr("-0123456789", *at);) {
+        numbers[n++] = strtoll(at, &at, 10);
+        at += *at == ',';
+    }
+    return n;
+}
+
+static const char *known_integers(struct rb_writer *w, const char *name, const char *word)
+{
+    int64_t dim[8], numbers[64];
+    int rank = read_numbers(word + 1, dim), n = read_numbers(strchr(word, '=') + 1, numbers);
+    const char *flat = rb_writer_constant_ints(w, RB_WRITER_NAME(w, "%s.flat", name), n, numbers);
+    const char *shape = rb_writer_constant_ints(w, RB_WRITER_NAME(w, "%s.shape", name), rank, dim);
+
+    flat = rb_writer_node(w, "Reshape", RB_WRITER_NAME(w, "%s.known", name), flat, shape, NULL);
+    if (*word == 'b') {
+        flat = rb_writer_node(w, "Cast", RB_WRITER_NAME(w, "%s.bool", name), flat, NULL);
+        rb_writer_int(w, "to", RB_BOOL);
+    }
+    return flat;
+}
+
+static const char *weight(struct rb_writer *w, const char *name, const char *word)
+{
+    const char *centre = strchr(word, '@'), *spread = strchr(word, '*');
+    int64_t dim[8];
+    int rank = read_numbers(word + 1, dim);
+    const char *x = rb_writer_weight(w, name, rank, dim, RB_INIT_UNIFORM,
+                                     spread ? strtod(spread + 1, NULL) : 1);
+
+    if (!centre)
+        return x;
+    return rb_writer_node(
+        w, "Add", RB_WRITER_NAME(w, "%s.moved", name), x,
+        rb_writer_constant_float(w, RB_WRITER_NAME(w, "%s.centre", name), strtof(centre + 1, NULL)),
+        NULL);
+}
+
+static const char *input(struct rb_writer *w, int i, const char *word)
+{
+    const char *name = RB_WRITER_NAME(w, "w%d", i);
+
+    switch (*word) {
+    case 'f':
+        return weight(w, name, word);
+    case 'l':
+    case 'b':
+        return known_integers(w, name, word);
+    case 'n':
+        return rb_writer_constant_float(w, name, strtof(word + 1, NULL));
+    default:
+        return "";
+    }
+}
+
+static void text_attribute(struct rb_writer *w, const char *key, const char *text)
+{
+    Onnx__NodeProto *node = w->graph.node[w->graph.n_node - 1];
+    Onnx__AttributeProto *attribute = NULL;
+
+    rb_writer_int(w, key, 0);
+    attribute = node->attribute[node->n_attribute - 1];
+    attribute->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING;
+    attribute->has_i = 0;
+    attribute->has_s = 1;
+    attribute->s.data = (uint8_t *)rb_arena_string(&w->arena, text);
+    attribute->s.len = strlen(text);
+}
+
+/* Lists are those with a comma, and these. */
+static bool is_list(const char *key, const char *text)
+{
+    static const char *const lists[] = {"kernel_shape", "strides",        "pads",
+                                        "dilations",    "output_padding", "axes"};
+
+    for (size_t i = 0; i < RB_COUNT(lists); i++)
+        if (!strcmp(lists[i], key))
+            return true;
+    return strchr(text, ',') != NULL;
+}
+
+static void attribute(struct rb_writer *w, const char *key, const char *text)
+{
+    int64_t numbers[16];
+    int n = read_numbers(text, numbers);
+
+    if (!strchr("-0123456789", *text) || !strcmp(key, "equation"))
+        text_attribute(w, key, text);
+    else if (strchr(text, '.'))
+        rb_writer_float(w, key, strtof(text, NULL));
+    else if (is_list(key, text))
+        rb_writer_ints(w, key, n, numbers);
+    else
+        rb_writer_int(w, key, numbers[0]);
+}
+
+/* Writes the node; returns the name of the output to look at. */
+static const char *write_case(struct rb_writer *w, const struct onnx_case *c)
+{
+    char *inputs = rb_arena_string(&w->arena, c->inputs), *save = NULL;
+    char *attributes = rb_arena_string(&w->arena, c->attributes);
+    const char *name[8] = {0};
+    const char *use = "y";
+    int n = 0;
+
+    for (char *word = strtok_r(inputs, " ", &save); word; word = strtok_r(NULL, " ", &save), n++)
+        name[n] = input(w, n, word);
+    rb_writer_node(w, c->op, "y", name[0], name[1], name[2], name[3], name[4], name[5], name[6],
+                   name[7], NULL);
+    for (char *word = strtok_r(attributes, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+        char *equals = strchr(word, '=');
+
+        *equals = '\0';
+        if (!strcmp(word, "out"))
+            for (int i = 1; i < atoi(equals + 1); i++)
+                rb_writer_extra_output(w, RB_WRITER_NAME(w, "y%d", i));
+        else if (!strcmp(word, "use"))
+            use = RB_WRITER_NAME(w, "y%s", equals + 1);
+        else
+            attribute(w, word, equals + 1);
+    }
+    return use;
+}
+
+/* ---- Models of more than one node ---- */
+
+static const char *write_sequence(struct rb_writer *w)
+{
+    const int64_t minus = -1, zero = 0;
+    const char *a = rb_writer_weight(w, "a", 2, (int64_t[]){2, 3}, RB_INIT_UNIFORM, 1);
+    const char *b = rb_writer_weight(w, "b", 2, (int64_t[]){2, 3}, RB_INIT_UNIFORM, 1);
+    const char *c = rb_writer_weight(w, "c", 2, (int64_t[]){2, 3}, RB_INIT_UNIFORM, 1), *s;
+
+    s = rb_writer_node(w, "SequenceConstruct", "s", a, b, NULL);
+    s = rb_writer_node(w, "SequenceInsert", "s1", s, c, rb_writer_constant_ints(w, "p", 1, &zero),
+                       NULL);
+    s = rb_writer_node(w, "SequenceErase", "s2", s, rb_writer_constant_ints(w, "q", 1, &minus),
+                       NULL);
+    a = rb_writer_node(w, "ConcatFromSequence", "joined", s, NULL);
+    rb_writer_int(w, "axis", 1);
+    s = rb_writer_node(w, "SplitToSequence", "s3", a,
+                       rb_writer_constant_ints(w, "parts", 2, (int64_t[]){4, 2}), NULL);
+    rb_writer_int(w, "axis", 1);
+    return rb_writer_node(w, "SequenceAt", "y", s, rb_writer_constant_ints(w, "r", 1, &zero), NULL);
+}
+
+/* If true: then_branch is y = Tanh(a), of the graph around it. */
+static const char *write_if(struct rb_writer *w)
+{
+    const char *a = rb_writer_weight(w, "a", 2, (int64_t[]){2, 3}, RB_INIT_UNIFORM, 1);
+    const char *yes = known_integers(w, "c", "b1=1");
+    Onnx__GraphProto *branch = RB_ARENA_NEW(&w->arena, Onnx__GraphProto, 1);
+    Onnx__AttributeProto *attribute;
+    Onnx__NodeProto *node;
+
+    rb_writer_node(w, "Tanh", "inner", a, NULL);
+    onnx__graph_proto__init(branch);
+    branch->node = RB_ARENA_NEW(&w->arena, Onnx__NodeProto *, 1);
+    branch->node[branch->n_node++] = w->graph.node[--w->graph.n_node];
+    branch->output = RB_ARENA_NEW(&w->arena, Onnx__ValueInfoProto *, 1);
+    branch->output[0] = RB_ARENA_NEW(&w->arena, Onnx__ValueInfoProto, 1);
+    onnx__value_info_proto__init(branch->output[0]);
+    branch->output[branch->n_output++]->name = rb_arena_string(&w->arena, "inner");
+    rb_writer_node(w, "If", "y", yes, NULL);
+    rb_writer_int(w, "then_branch", 0);
+    node = w->graph.node[w->graph.n_node - 1];
+    attribute = node->attribute[0];
+    attribute->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH;
+    attribute->has_i = 0;
+    attribute->g = branch;
+    return "y";
+}
+
+static const struct {
+    const char *ops;
+    const char *(*write)(struct rb_writer *w);
+} larger[] = {
+    {"SequenceConstruct SequenceInsert SequenceErase ConcatFromSequence SplitToSequence SequenceAt",
+     write_sequence},
+    {"If", write_if},
+};
+
+/* ---- Checking ---- */
+
+static struct rb_graph *import(struct rb_writer *w, const char *output, int64_t opset,
+                               const char *what)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    const struct rb_import_options options = {.train = true};
+    struct rb_onnx *model = NULL;
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    int err;
+
+    rb_writer_output(w, output, 0, NULL);
+    err = rb_writer_finish(w, &onnx, &why);
+    if (!err)
+        err = rb_onnx_open_bytes(onnx.data, onnx.size, &model, &why);
+    if (!err) {
+        model->opset = opset;
+        err = rb_onnx_import(model, &options, &graph, &why);
+    }
+    if (err)
+        fail_msg("%s: %s", what, why.text);
+    rb_onnx_close(model);
+    return graph;
+}
+
+/* The loss is the sum of y times fixed numbers, so that every element of dy is another one. */
+static void check(const char *what, struct rb_graph *graph)
+{
+    struct tiny tiny = {graph, 3};
+    struct rb_value *y = graph->outputs[0];
+    int64_t axes[RB_MAX_RANK];
+
+    if (y->type.dtype != RB_F32) {
+        struct rb_tensor_type type = y->type;
+
+        type.dtype = RB_F32;
+        y = tiny_node(&tiny, RB_OP_CAST, "back", 1, &type, 0, NULL, 1, &y)->out[0];
+    }
+    y = tiny_two(&tiny, RB_OP_MUL, "weighted", y, tiny_constant(&tiny, y->type, 0.3f, 1.0f));
+    for (int i = 0; i < y->type.rank; i++)
+        axes[i] = i;
+    y = tiny_with(&tiny, RB_OP_REDUCE_SUM, "sum", 1, &y, "axes", axes, y->type.rank);
+    tiny_finish(&tiny, y, "graph", (struct rb_tensor_type){0});
+    precise_check(what, graph, gradient_seen);
+    gradient_check(what, graph, 4e-3f);
+}
+
+static void start(struct rb_writer *w)
+{
+    const int64_t one = 1;
+
+    rb_writer_init(w, "case", 5);
+    rb_writer_input(w, "x", RB_F32, 1, &one);
+}
+
+void gradient_onnx_cases(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        const struct onnx_case *c = &cases[i];
+        char *what = rb_format("%s(%s) {%s}", c->op, c->inputs, c->attributes);
+        struct rb_writer w;
+        const char *output;
+
+        start(&w);
+        output = write_case(&w, c);
+        check(what, import(&w, output, c->opset, what));
+        rb_writer_done(&w);
+        free(what);
+    }
+    for (size_t i = 0; i < RB_COUNT(larger); i++) {
+        struct rb_writer w;
+        const char *output;
+
+        start(&w);
+        output = larger[i].write(&w);
+        check(larger[i].ops, import(&w, output, 17, larger[i].ops));
+        rb_writer_done(&w);
+    }
+}
+
+static bool has_case(const char *op)
+{
+    for (size_t i = 0; i < RB_COUNT(cases); i++)
+        if (!strcmp(cases[i].op, op))
+            return true;
+    for (size_t i = 0; i < RB_COUNT(larger); i++)
+        if (strstr(larger[i].ops, op))
+            return true;
+    return false;
+}
+
+void gradient_onnx_all(void **state)
+{
+    int n;
+    const struct rb_import_op *all = rb_import_all(&n);
+
+    (void)state;
+    for (int i = 0; i < n; i++)
+        if (all[i].gradient == RB_GRADIENT_YES && all[i].since <= 23 && !has_case(all[i].name))
+            fail_msg("no gradient test of %s", all[i].name);
+}
