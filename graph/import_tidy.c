@@ -16,12 +16,34 @@ static bool is_step(enum rb_op op)
     return op == RB_OP_SIGN || op == RB_OP_FLOOR || op == RB_OP_CEIL || op == RB_OP_ROUND;
 }
 
-/* A gradient flows from a float output to every float input. */
-static bool passes_gradient(const struct rb_node *node, const bool *reached)
+/* What depends on an input of the model. */
+static bool *find_data(const struct rb_graph *graph)
+{
+    bool *data = rb_alloc(sizeof *data * (size_t)graph->n_values);
+
+    for (int i = 0; i < graph->n_values; i++)
+        data[i] = graph->values[i]->role == RB_VALUE_INPUT;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct rb_node *node = graph->nodes[i];
+        bool any = false;
+
+        for (int j = 0; j < node->n_in; j++)
+            any |= node->in[j] && data[node->in[j]->id];
+        for (int j = 0; any && j < node->n_out; j++)
+            if (node->out[j])
+                data[node->out[j]->id] = true;
+    }
+    return data;
+}
+
+/* A gradient flows from a float output to every float input; but the sines and cosines of what no
+ * input has a part in are a table (the frequencies of rotary embeddings). */
+static bool passes_gradient(const struct rb_node *node, const bool *reached, const bool *data)
 {
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] && reached[node->out[i]->id])
-            return !is_step(node->op);
+            return !is_step(node->op) && ((node->op != RB_OP_SIN && node->op != RB_OP_COS) ||
+                                          data[node->in[0]->id]);
     return false;
 }
 
@@ -30,13 +52,14 @@ static bool passes_gradient(const struct rb_node *node, const bool *reached)
 static void find_buffers(struct rb_graph *graph)
 {
     bool *reached = rb_alloc(sizeof *reached * (size_t)graph->n_values);
+    bool *data = find_data(graph);
 
     for (int i = 0; i < graph->n_outputs; i++)
         reached[graph->outputs[i]->id] = is_real(graph->outputs[i]->type.dtype);
     for (int i = graph->n_nodes - 1; i >= 0; i--) {
         const struct rb_node *node = graph->nodes[i];
 
-        if (!passes_gradient(node, reached))
+        if (!passes_gradient(node, reached, data))
             continue;
         for (int j = 0; j < node->n_in; j++)
             if (node->in[j] && is_real(node->in[j]->type.dtype))
@@ -48,6 +71,7 @@ static void find_buffers(struct rb_graph *graph)
             graph->values[i]->frozen = false;
         }
     free(reached);
+    free(data);
 }
 
 /* Inputs, weights and float buffers are the model's own and stay; integers that only told import
