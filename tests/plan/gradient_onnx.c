@@ -17,9 +17,9 @@
 #include <string.h>
 
 /* Inputs, separated by spaces: "f2,3" a weight of numbers within -1 and 1, "f2,3@2*0.5" with the
- * centre 2 and the spread 0.5, "l2,3=0,1,2,0,1,2" known integers, "b..." the same as bool, "n0.5" a
- * known number, "-" none.  Attributes: "axis=1 alpha=0.5 pads=0,1 mode=edge"; "out=2" is how many
- * outputs the node has, "use=1" which of them is looked at. */
+ * centre 2 and the spread 0.5, "x2,3" the same times the input, "l2,3=0,1,2,0,1,2" known integers,
+ * "b..." the same as bool, "n0.5" a known number, "-" none.  Attributes: "axis=1 alpha=0.5 pads=0,1
+ * mode=edge"; "out=2" is how many outputs the node has, "use=1" which of them is looked at. */
 static const struct onnx_case {
     const char *op;
     int64_t opset;
@@ -48,7 +48,7 @@ static const struct onnx_case {
     {"ConvTranspose", 17, "f2,4,5 f4,3,3 f6", "group=2 strides=2 pads=1,0 output_padding=1"},
     {"ConvTranspose", 17, "f1,2,3,4 f2,3,3,2 f3", "strides=2,1 dilations=1,2"},
     {"ConvTranspose", 17, "f1,2,3,3 f2,2,3,3", "strides=3,2 output_shape=10,8"},
-    {"Cos", 17, "f3,4*3", ""},
+    {"Cos", 17, "x3,4*3", ""},
     {"Cosh", 17, "f3,4*2", ""},
     {"CumSum", 17, "f3,4 l1=1", ""},
     {"CumSum", 17, "f3,4,2 l1=1", "exclusive=1 reverse=1"},
@@ -140,7 +140,7 @@ static const struct onnx_case {
     {"Selu", 17, "f3,4*2", ""},
     {"Shrink", 17, "f3,4*2", "lambd=0.7 bias=0.3"},
     {"Sigmoid", 17, "f3,4*2", ""},
-    {"Sin", 17, "f3,4*3", ""},
+    {"Sin", 17, "x3,4*3", ""},
     {"Sinh", 17, "f3,4*2", ""},
     {"Slice", 17, "f5,4 l2=4,0 l2=-9,3 l2=0,1 l2=-2,1", ""},
     {"Softmax", 17, "f2,3,4", "axis=1"},
@@ -219,6 +219,9 @@ static const char *input(struct rb_writer *w, int i, const char *word)
     switch (*word) {
     case 'f':
         return weight(w, name, word);
+    case 'x':
+        return rb_writer_node(w, "Mul", RB_WRITER_NAME(w, "%s.x", name), weight(w, name, word), "x",
+                              NULL);
     case 'l':
     case 'b':
         return known_integers(w, name, word);

@@ -324,11 +324,14 @@ static void refusals(void **state)
 
     (void)state;
     x = tiny_two(&tiny, RB_OP_MUL, "m", x, w);
-    set_output(tiny.graph, tiny_with(&tiny, RB_OP_REDUCE_MAX, "top", 1, &x, "axes", &axis, 1));
+    set_output(tiny.graph, tiny_with(&tiny, RB_OP_SOFTMAX_GRAD, "top", 2,
+                                     (struct rb_value *[]){x, x}, "axis", &axis, 1));
+    options.targets.dim[0] = 3;
     assert_int_equal(rb_loss_attach(tiny.graph, &options, &why), 0);
     assert_int_equal(rb_autodiff(tiny.graph, &why), RB_EUNSUPPORTED);
     assert_says(&why, "'top'");
-    assert_says(&why, "ReduceMax");
+    assert_says(&why, "SoftmaxGrad");
+    options.targets.dim[0] = 1;
     rb_graph_free(tiny.graph);
 
     tiny = tiny_new(2, true);
