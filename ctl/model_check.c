@@ -5,7 +5,7 @@
 #include "ctl/page.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
-#include "graph/onnx.h"
+#include "graph/advice.h"
 #include "plan/compile.h"
 
 #include <inttypes.h>
@@ -113,6 +113,60 @@ static void report_notes(json_t *report, const struct rb_graph *graph,
     json_object_set_new(report, "notes", notes);
 }
 
+static bool takes_batch(const struct rb_onnx *onnx, int64_t batch)
+{
+    const struct rb_import_options options = {.train = true, .batch = batch};
+    struct rb_graph *graph = NULL;
+    struct rb_why why;
+
+    if (rb_onnx_import(onnx, &options, &graph, &why))
+        return false;
+    rb_graph_free(graph);
+    return true;
+}
+
+/* Does the model only know the batch that it was exported with, whatever it says of its axes? */
+static bool is_baked_in(const struct rb_onnx *onnx, bool takes_one)
+{
+    static const int64_t usual[] = {2, 3, 4, 5, 6, 8, 10, 16, 32, 64, 128};
+
+    if (takes_one)
+        return !takes_batch(onnx, 3);
+    for (size_t i = 0; i < RB_COUNT(usual); i++)
+        if (takes_batch(onnx, usual[i]))
+            return true;
+    return false;
+}
+
+static void add_mistake(json_t *mistakes, const char *mistake, const char *remedy)
+{
+    json_t *one = json_object();
+
+    json_object_set_new(one, "mistake", json_string(mistake));
+    json_object_set_new(one, "remedy", json_string(remedy));
+    json_array_append_new(mistakes, one);
+}
+
+static void report_mistakes(json_t *report, const struct rb_onnx *onnx, bool baked_in)
+{
+    struct rb_advice advice[RB_ADVICE_MOST];
+    json_t *mistakes = json_array();
+    struct rb_arena arena = {0};
+    int n = rb_advice_find(onnx, &arena, advice);
+
+    for (int i = 0; i < n; i++)
+        add_mistake(mistakes, advice[i].mistake, advice[i].remedy);
+    if (baked_in)
+        add_mistake(mistakes,
+                    "the first axis is free by its name, but the size of the example batch is "
+                    "written somewhere inside: x.view(32, ...) or int(x.shape[0]) in the module",
+                    "x.shape[0] used as it is, or -1, in the module");
+    if (json_array_size(mistakes))
+        json_object_set_new(report, "export", json_string(rb_advice_call(onnx, &arena)));
+    json_object_set_new(report, "mistakes", mistakes);
+    rb_arena_done(&arena);
+}
+
 /* 0 where the model can be trained; else why not, with as much of the report as there is. */
 static int check(const char *path, json_t *report, struct rb_why *why)
 {
@@ -136,6 +190,8 @@ static int check(const char *path, json_t *report, struct rb_why *why)
         report_notes(report, graph, &info);
         err = rb_compile_trainable(path, why);
     }
+    if (json_object_get(report, "opset"))
+        report_mistakes(report, onnx, options.batch == 1 && is_baked_in(onnx, graph != NULL));
     json_object_set_new(report, "trainable", json_boolean(!err));
     if (err)
         json_object_set_new(report, "reason", json_string(why->text));
@@ -207,6 +263,20 @@ static void add_graph(struct rb_table *page, const json_t *report)
     }
 }
 
+static void add_mistakes(struct rb_table *page, const json_t *report)
+{
+    const json_t *mistakes = json_object_get(report, "mistakes"), *one;
+    size_t i;
+
+    json_array_foreach(mistakes, i, one)
+    {
+        rb_page_add(page, i ? "" : "exported", "%s", rb_value_text(one, "mistake", "?"));
+        rb_page_add(page, "", "-> %s", rb_value_text(one, "remedy", "?"));
+    }
+    if (json_object_get(report, "export"))
+        rb_page_add(page, "export it with", "%s", rb_value_text(report, "export", "?"));
+}
+
 static void print_page(const struct rb_session *session, const json_t *report)
 {
     RB_CLEANUP(rb_freep) char *input = type_text(json_object_get(report, "input"));
@@ -226,6 +296,7 @@ static void print_page(const struct rb_session *session, const json_t *report)
         rb_page_add(&page, "batch", "any");
     if (json_object_get(report, "operators"))
         add_graph(&page, report);
+    add_mistakes(&page, report);
     rb_page_add(&page, "trainable", "%s",
                 rb_value_true(report, "trainable") ? "yes" : rb_value_text(report, "reason", "no"));
     rb_page_print(session, &page);

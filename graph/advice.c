@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/advice.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "graph/onnx_model.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct search {
+    const struct rb_onnx *model;
+    struct rb_arena *arena;
+    struct rb_advice *found;
+    int n;
+};
+
+static void say(struct search *search, const char *mistake, const char *remedy)
+{
+    if (search->n < RB_ADVICE_MOST)
+        search->found[search->n++] = (struct rb_advice){mistake, remedy};
+}
+
+static bool is(const Onnx__NodeProto *node, const char *op)
+{
+    return node->op_type && !strcmp(node->op_type, op);
+}
+
+static int count_nodes(const Onnx__GraphProto *graph, const char *op)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < graph->n_node; i++)
+        n += is(graph->node[i], op);
+    return n;
+}
+
+/* The exporter behind dynamo=True has other switches than the one before it, which never wrote
+ * IR 10. */
+static bool is_new_exporter(const Onnx__ModelProto *proto)
+{
+    return proto->producer_name && !strcmp(proto->producer_name, "pytorch") &&
+           proto->ir_version >= 10;
+}
+
+/* "onnx::MatMul_123", "342": names that the exporter made up for what it had computed. */
+static bool is_made_up(const char *name)
+{
+    return !strncmp(name, "onnx::", 6) || (*name && strspn(name, "0123456789") == strlen(name));
+}
+
+static void check_names(struct search *search)
+{
+    const Onnx__GraphProto *graph = search->model->proto->graph;
+    const char *example = NULL;
+    char room[80];
+    int n = 0, weights = 0;
+
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const Onnx__TensorProto *tensor = graph->initializer[i];
+
+        if (tensor->data_type != RB_F32 || tensor->n_dims == 0)
+            continue;
+        weights++;
+        if (is_made_up(tensor->name)) {
+            n++;
+            example = example ? example : tensor->name;
+        }
+    }
+    if (n)
+        say(search,
+            rb_arena_format(search->arena,
+                            "%d of %d weights lost their names (%s ...): the exporter computed "
+                            "something from them, and trained weights cannot go back into the "
+                            "module",
+                            n, weights, rb_onnx_quote(example, room)),
+            is_new_exporter(search->model->proto) ? "optimize=False" : "do_constant_folding=False");
+}
+
+/* In evaluation mode batch norms are folded into convolutions, and dropout is gone. */
+static void check_mode(struct search *search)
+{
+    const Onnx__GraphProto *graph = search->model->proto->graph;
+    int folded = 0, off = 0;
+
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const Onnx__NodeProto *node = graph->node[i];
+
+        if (is(node, "Conv") && node->n_input > 2 && node->input[1] && is_made_up(node->input[1]))
+            folded++;
+    }
+    if (folded && !count_nodes(graph, "BatchNormalization"))
+        say(search,
+            rb_arena_format(search->arena,
+                            "exported in evaluation mode: the batch normalization behind %d "
+                            "convolutions has been folded into their weights and cannot be trained",
+                            folded),
+            "model.train() and training=torch.onnx.TrainingMode.TRAINING");
+    for (size_t i = 0; i < graph->n_node; i++)
+        off += is(graph->node[i], "Dropout") && graph->node[i]->n_output < 2 &&
+               graph->node[i]->n_input < 3 && search->model->opset >= 12;
+    if (off)
+        say(search,
+            rb_arena_format(search->arena,
+                            "%d dropouts are switched off: exported in evaluation mode (they act "
+                            "while training here all the same)",
+                            off),
+            "model.train() and training=torch.onnx.TrainingMode.TRAINING");
+}
+
+static void check_batch(struct search *search)
+{
+    struct rb_onnx_info info;
+    struct rb_why why;
+
+    if (rb_onnx_info(search->model, &info, &why) == 0 && info.fixed_batch > 0)
+        say(search,
+            rb_arena_format(search->arena,
+                            "exported for batches of %" PRId64 " only: every microbatch must have "
+                            "that size",
+                            info.fixed_batch),
+            is_new_exporter(search->model->proto)
+                ? "dynamic_shapes with a dimension for the batch"
+                : "dynamic_axes with the first axis of each input");
+}
+
+static void check_types(struct search *search)
+{
+    const Onnx__GraphProto *graph = search->model->proto->graph;
+    int halves = 0, doubles = 0;
+
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const Onnx__TensorProto *tensor = graph->initializer[i];
+
+        if (tensor->n_dims == 0)
+            continue;
+        halves += tensor->data_type == RB_F16 || tensor->data_type == RB_BF16;
+        doubles += tensor->data_type == RB_F64;
+    }
+    if (halves || doubles)
+        say(search,
+            rb_arena_format(search->arena, "%d weights are %s: only float32 weights are trained",
+                            halves + doubles, halves ? "half floats" : "doubles"),
+            "model.float() before the export");
+}
+
+static void check_weights(struct search *search)
+{
+    const Onnx__GraphProto *graph = search->model->proto->graph;
+
+    if (!graph->n_initializer && search->model->n_inputs > 2)
+        say(search,
+            rb_arena_format(search->arena,
+                            "the file has no weights: %d inputs stand where they should be",
+                            search->model->n_inputs - 1),
+            "export_params=True (the default)");
+}
+
+static void check_versions(struct search *search)
+{
+    const Onnx__GraphProto *graph = search->model->proto->graph;
+    char room[80];
+
+    if (search->model->opset < 13)
+        say(search,
+            rb_arena_format(search->arena,
+                            "opset %" PRId64 " is old: operators have had other meanings",
+                            search->model->opset),
+            "opset_version=17");
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const char *domain = graph->node[i]->domain;
+
+        if (!domain || !domain[0] || !strcmp(domain, "ai.onnx"))
+            continue;
+        say(search,
+            rb_arena_format(search->arena,
+                            "operators of the domain '%s': the exporter found no ONNX operator for "
+                            "a part of the model and left it to others",
+                            rb_onnx_quote(domain, room)),
+            "no operator_export_type, and opset_version=17");
+        return;
+    }
+}
+
+static void check_loss(struct search *search)
+{
+    const Onnx__GraphProto *graph = search->model->proto->graph;
+
+    if (count_nodes(graph, "SoftmaxCrossEntropyLoss") +
+        count_nodes(graph, "NegativeLogLikelihoodLoss"))
+        say(search,
+            "the loss is part of the model: it is trained with loss.type: graph, and is slower "
+            "and less precise than the loss of the job file; label smoothing may have been dropped "
+            "without a word",
+            "a module that returns its logits; the loss is the job file's");
+}
+
+int rb_advice_find(const struct rb_onnx *model, struct rb_arena *arena,
+                   struct rb_advice ret_advice[RB_ADVICE_MOST])
+{
+    struct search search = {model, arena, ret_advice, 0};
+
+    check_mode(&search);
+    check_names(&search);
+    check_batch(&search);
+    check_types(&search);
+    check_weights(&search);
+    check_versions(&search);
+    check_loss(&search);
+    return search.n;
+}
+
+const char *rb_advice_call(const struct rb_onnx *model, struct rb_arena *arena)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer names = {0}, axes = {0};
+    bool fresh = is_new_exporter(model->proto);
+    char room[80];
+
+    for (int i = 0; i < model->n_inputs && i < 8; i++) {
+        const char *name = rb_onnx_quote(model->inputs[i]->name, room);
+
+        rb_buffer_format(&names, "%s\"%s\"", i ? ", " : "", name);
+        if (fresh)
+            rb_buffer_format(&axes, "%s{0: torch.export.Dim(\"batch\")}", i ? ", " : "");
+        else
+            rb_buffer_format(&axes, "%s\"%s\": {0: \"batch\"}", i ? ", " : "", name);
+    }
+    if (fresh)
+        return rb_arena_format(
+            arena,
+            "torch.onnx.export(model.train(), (x,), \"model.onnx\", dynamo=True, optimize=False, "
+            "opset_version=18, input_names=[%s], dynamic_shapes=(%s,))",
+            names.data ? names.data : "", axes.data ? axes.data : "");
+    return rb_arena_format(
+        arena,
+        "torch.onnx.export(model.train(), (x,), \"model.onnx\", opset_version=17, "
+        "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, "
+        "input_names=[%s], dynamic_axes={%s})",
+        names.data ? names.data : "", axes.data ? axes.data : "");
+}

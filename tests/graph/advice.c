@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Each exporter mistake is found in a model that has it, and in none of the generated ones. */
+#include "tests/graph/help.h"
+
+#include "base/buffer.h"
+#include "graph/advice.h"
+#include "graph/models.h"
+#include "graph/models_writer.h"
+#include "graph/onnx_model.h"
+
+static char newer[] = "pytorch";
+
+static void start(struct rb_writer *w, int64_t batch)
+{
+    rb_writer_init(w, "mistakes", 1);
+    rb_writer_input(w, "x", RB_F32, 4, (int64_t[]){batch, 2, 4, 4});
+}
+
+static const char *weight(struct rb_writer *w, const char *name)
+{
+    return rb_writer_weight(w, name, 4, (int64_t[]){3, 2, 1, 1}, RB_INIT_ONE, 0);
+}
+
+static struct rb_onnx *finish(struct rb_writer *w, const char *output)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    struct rb_onnx *model = NULL;
+    struct rb_why why = {0};
+
+    rb_writer_output(w, output, 0, NULL);
+    if (rb_writer_finish(w, &onnx, &why) || rb_onnx_open_bytes(onnx.data, onnx.size, &model, &why))
+        fail_msg("%s", why.text);
+    rb_writer_done(w);
+    return model;
+}
+
+/* Exactly these, in this order; NULL ends the list. */
+static void expect(struct rb_onnx *model, const char *call, ...)
+{
+    struct rb_advice advice[RB_ADVICE_MOST];
+    struct rb_arena arena = {0};
+    int n = rb_advice_find(model, &arena, advice), i = 0;
+    va_list list;
+
+    va_start(list, call);
+    for (const char *part = va_arg(list, const char *); part; part = va_arg(list, const char *)) {
+        if (i >= n || !strstr(advice[i].mistake, part))
+            fail_msg("'%s' is not found, but '%s'", part, i < n ? advice[i].mistake : "nothing");
+        i++;
+    }
+    va_end(list);
+    if (i < n)
+        fail_msg("found too: %s", advice[i].mistake);
+    if (!strstr(rb_advice_call(model, &arena), call))
+        fail_msg("%s", rb_advice_call(model, &arena));
+    rb_arena_done(&arena);
+    if (model->proto->producer_name == newer)
+        model->proto->producer_name = NULL;
+    rb_onnx_close(model);
+}
+
+static void folded_norms(void **state)
+{
+    struct rb_writer w;
+    const char *y;
+
+    start(&w, -1);
+    y = rb_writer_node(&w, "Conv", "y", "x", weight(&w, "onnx::Conv_7"),
+                       rb_writer_weight(&w, "onnx::Conv_8", 1, (int64_t[]){3}, RB_INIT_ZERO, 0),
+                       NULL);
+    expect(finish(&w, y), "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False",
+           "evaluation mode: the batch normalization", "2 of 2 weights lost their names", NULL);
+}
+
+static void one_batch(void **state)
+{
+    struct rb_writer w;
+    const char *y;
+
+    start(&w, 5);
+    y = rb_writer_node(&w, "Conv", "y", "x", weight(&w, "conv.weight"), NULL);
+    expect(finish(&w, y), "dynamic_axes={\"x\": {0: \"batch\"}}", "batches of 5 only", NULL);
+}
+
+static void half_weights(void **state)
+{
+    struct rb_writer w;
+    const char *y;
+
+    start(&w, -1);
+    y = rb_writer_node(&w, "Cast", "y", weight(&w, "w"), NULL);
+    w.graph.initializer[0]->data_type = RB_F16;
+    w.graph.initializer[0]->raw_data.len /= 2;
+    expect(finish(&w, y), "", "half floats", NULL);
+}
+
+static void other_domains(void **state)
+{
+    struct rb_writer w;
+    const char *y;
+
+    start(&w, -1);
+    y = rb_writer_node(&w, "ATen", "y", "x", weight(&w, "w"), NULL);
+    w.graph.node[0]->domain = rb_arena_string(&w.arena, "org.pytorch.aten");
+    expect(finish(&w, y), "", "the domain 'org.pytorch.aten'", NULL);
+}
+
+static void loss_inside(void **state)
+{
+    struct rb_writer w;
+    const char *y;
+
+    start(&w, -1);
+    y = rb_writer_node(&w, "SoftmaxCrossEntropyLoss", "y", "x", weight(&w, "w"), NULL);
+    expect(finish(&w, y), "", "the loss is part of the model", NULL);
+}
+
+static void no_weights(void **state)
+{
+    struct rb_onnx *model;
+    struct rb_writer w;
+    const char *y;
+
+    start(&w, -1);
+    rb_writer_input(&w, "w1", RB_F32, 2, (int64_t[]){3, 4});
+    rb_writer_input(&w, "w2", RB_F32, 2, (int64_t[]){3, 4});
+    y = rb_writer_node(&w, "MatMul", "y", "x", "w1", NULL);
+    model = finish(&w, y);
+    model->opset = 11;
+    expect(model, "", "2 inputs stand where they should be", "opset 11 is old", NULL);
+}
+
+static void new_exporter(void **state)
+{
+    struct rb_onnx *model;
+    struct rb_writer w;
+    const char *y;
+
+    start(&w, 5);
+    y = rb_writer_node(&w, "Conv", "y", "x", weight(&w, "342"), NULL);
+    model = finish(&w, y);
+    model->proto->ir_version = 10;
+    free(model->proto->producer_name);
+    model->proto->producer_name = newer;
+    expect(model, "dynamo=True, optimize=False", "1 of 1 weights lost", "batches of 5 only", NULL);
+}
+
+static void generated_models_are_fine(void **state)
+{
+    static const char *const kinds[] = {"mlp", "cnn"};
+
+    for (size_t i = 0; i < RB_COUNT(kinds); i++) {
+        RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+        struct rb_onnx *model = NULL;
+        struct rb_why why = {0};
+
+        if (rb_models_new(kinds[i], NULL, 0, &onnx, &why) ||
+            rb_onnx_open_bytes(onnx.data, onnx.size, &model, &why))
+            fail_msg("%s", why.text);
+        expect(model, "", NULL);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(folded_norms), cmocka_unit_test(one_batch),
+        cmocka_unit_test(half_weights), cmocka_unit_test(other_domains),
+        cmocka_unit_test(loss_inside),  cmocka_unit_test(no_weights),
+        cmocka_unit_test(new_exporter), cmocka_unit_test(generated_models_are_fine),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
