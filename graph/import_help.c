@@ -266,7 +266,8 @@ int rb_import_reshape(struct rb_import *import, struct rb_value *x, int rank, co
 
     if (rank > RB_MAX_RANK)
         return RB_IMPORT_NO(import, "%d axes; the most is %d", rank, RB_MAX_RANK);
-    memcpy(type.dim, dim, sizeof dim[0] * (size_t)rank);
+    for (int i = 0; i < rank; i++)
+        type.dim[i] = dim[i];
     if (rb_tensor_same(&type, &x->type)) {
         *ret_out = x;
         return 0;

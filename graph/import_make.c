@@ -75,6 +75,12 @@ int rb_make_bind(struct rb_import *import, int i, struct rb_value *value)
     return import->err;
 }
 
+/* The nearest int64; nothing here asks for a NaN. */
+static int64_t whole(double x)
+{
+    return x >= 0x1p63 ? INT64_MAX : x > -0x1p63 ? (int64_t)x : INT64_MIN;
+}
+
 static void store(enum rb_dtype dtype, void *to, double x)
 {
     switch (dtype) {
@@ -92,18 +98,18 @@ static void store(enum rb_dtype dtype, void *to, double x)
         break;
     case RB_I64:
     case RB_U64:
-        *(int64_t *)to = (int64_t)x;
+        *(int64_t *)to = whole(x);
         break;
     case RB_I32:
     case RB_U32:
-        *(int32_t *)to = (int32_t)x;
+        *(int32_t *)to = (int32_t)whole(x);
         break;
     case RB_I16:
     case RB_U16:
-        *(int16_t *)to = (int16_t)x;
+        *(int16_t *)to = (int16_t)whole(x);
         break;
     default:
-        *(int8_t *)to = (int8_t)x;
+        *(int8_t *)to = (int8_t)whole(x);
         break;
     }
 }
@@ -252,7 +258,8 @@ struct rb_value *rb_make_expand(struct rb_import *import, struct rb_value *x, in
     if (import->err || !x)
         return NULL;
     type = (struct rb_tensor_type){.dtype = x->type.dtype, .rank = rank};
-    memcpy(type.dim, dim, sizeof dim[0] * (size_t)rank);
+    for (int i = 0; i < rank; i++)
+        type.dim[i] = dim[i];
     return rb_tensor_same(&type, &x->type) ? x : make(import, RB_OP_EXPAND, 1, &x, 0, NULL, &type);
 }
 

@@ -100,7 +100,11 @@ int rb_import_op_is_inf(struct rb_import *import)
     bool above = rb_make_int(import, "detect_positive", 1) != 0;
     bool below = rb_make_int(import, "detect_negative", 1) != 0;
     struct rb_value *x = rb_make_need(import, 0), *y;
-    struct rb_value *size = above && below ? rb_make_one(import, RB_OP_ABS, x) : x;
+    struct rb_value *size = NULL;
+
+    if (!import->err && x->type.dtype != RB_F32 && x->type.dtype != RB_F64)
+        rb_make_bad(import, "the input is not real");
+    size = above && below ? rb_make_one(import, RB_OP_ABS, x) : x;
 
     y = rb_make_two(import, RB_OP_EQUAL, size,
                     rb_make_like(import, x, below && !above ? -INFINITY : INFINITY));

@@ -42,8 +42,8 @@ static bool passes_gradient(const struct rb_node *node, const bool *reached, con
 {
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i] && reached[node->out[i]->id])
-            return !is_step(node->op) && ((node->op != RB_OP_SIN && node->op != RB_OP_COS) ||
-                                          data[node->in[0]->id]);
+            return !is_step(node->op) &&
+                   ((node->op != RB_OP_SIN && node->op != RB_OP_COS) || data[node->in[0]->id]);
     return false;
 }
 

@@ -1,9 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading and importing ONNX: the first byte says how, the rest is the file. */
+/* Reading, importing and differentiating ONNX: the first byte says how, the rest is the file. */
 #include "base/buffer.h"
 #include "graph/onnx.h"
+#include "graph/train.h"
+
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* A loss that fits what comes out, and its gradient. */
+static void differentiate(struct rb_graph *graph)
+{
+    struct rb_loss_options loss = {.type = "mse"};
+    struct rb_why why;
+
+    loss.targets = graph->outputs[0]->type;
+    if (rb_tensor_elements(&loss.targets) == 1)
+        loss.type = "graph";
+    if (loss.targets.rank < 1 || loss.targets.dtype != RB_F32)
+        return;
+    loss.targets.rank--;
+    memmove(loss.targets.dim, loss.targets.dim + 1, sizeof(int64_t) * (size_t)loss.targets.rank);
+    if (!rb_loss_attach(graph, &loss, &why) && !rb_fuse(graph, &why))
+        rb_autodiff(graph, &why);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
@@ -21,6 +41,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (rb_onnx_open_bytes(bytes + 1, size - 1, &model, &why))
         return 0;
     if (!rb_onnx_import(model, &options, &graph, &why)) {
+        if (options.train)
+            differentiate(graph);
         rb_graph_print(graph, &text);
         rb_buffer_done(&text);
         rb_graph_free(graph);

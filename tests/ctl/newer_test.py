@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Operators that are newer than the public backend tests, in the same form: newer_test.py RUBATOCTL
+
+What must come out is computed here, by NumPy, from the operators' definitions."""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError:
+    sys.exit(77)
+
+draw = numpy.random.RandomState(3)
+cases = []
+
+
+def case(name, opset, inputs, outputs, **attributes):
+    cases.append((name, opset, inputs, outputs, attributes))
+
+
+def real(*shape):
+    return draw.standard_normal(shape).astype("float32")
+
+
+def softmax(x):
+    e = numpy.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def attention(q, k, v, mask=None, causal=False, scale=None):
+    n = q.shape[1] // k.shape[1]
+    k, v = k.repeat(n, 1), v.repeat(n, 1)
+    scores = q @ k.swapaxes(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1]))
+    if causal:
+        scores = numpy.where(numpy.tril(numpy.ones(scores.shape[-2:], bool)), scores, -numpy.inf)
+    if mask is not None:
+        scores = numpy.where(mask, scores, -numpy.inf) if mask.dtype == bool else scores + mask
+    return (softmax(scores) @ v).astype("float32")
+
+
+def heads(x, n):
+    return x.reshape(x.shape[0], x.shape[1], n, -1).swapaxes(1, 2)
+
+
+def rotary(x, cos, sin, interleaved):
+    half = x.shape[-1] // 2
+    a, b = (x[..., 0::2], x[..., 1::2]) if interleaved else (x[..., :half], x[..., half:])
+    a, b = a * cos - b * sin, a * sin + b * cos
+    return numpy.stack((a, b), -1).reshape(x.shape) if interleaved else numpy.concatenate((a, b), -1)
+
+
+def make():
+    q, k, v = real(2, 4, 3, 6), real(2, 2, 5, 6), real(2, 2, 5, 4)
+    mask = numpy.array([[1, 1, 0, 1, 0], [1, 1, 1, 1, 0], [0, 1, 1, 1, 1]], bool)
+    case("Attention", 23, [q, k, v], [attention(q, k, v)])
+    case("Attention", 23, [q, k, v, mask], [attention(q, k, v, mask)])
+    bias = real(2, 1, 3, 5)
+    case("Attention", 23, [q, k, v, bias], [attention(q, k, v, bias)])
+    f, g, h = real(2, 3, 8), real(2, 3, 4), real(2, 3, 6)
+    y = attention(heads(f, 4), heads(g, 2), heads(h, 2), causal=True, scale=0.4)
+    case("Attention", 23, [f, g, h], [y.swapaxes(1, 2).reshape(2, 3, 12)],
+         q_num_heads=4, kv_num_heads=2, is_causal=1, scale=0.4)
+
+    x, cos, sin = real(2, 3, 4, 6), real(9, 2), real(9, 2)
+    places = draw.randint(0, 9, (2, 4)).astype("int64")
+    y = x.copy()
+    y[..., :4] = rotary(x[..., :4], cos[places][:, None], sin[places][:, None], False)
+    case("RotaryEmbedding", 23, [x, cos, sin, places], [y], rotary_embedding_dim=4)
+    x, cos, sin = real(2, 3, 12), real(2, 3, 3), real(2, 3, 3)
+    y = rotary(x.reshape(2, 3, 2, 6), cos[:, :, None], sin[:, :, None], True).reshape(2, 3, 12)
+    case("RotaryEmbedding", 23, [x, cos, sin], [y], interleaved=1, num_heads=2)
+
+    x, s = real(2, 3, 4), real(3, 4)
+    y = x / numpy.sqrt((x * x).mean((1, 2), keepdims=True) + 1e-5) * s
+    case("RMSNormalization", 23, [x, s], [y.astype("float32")], axis=1)
+
+    x, s, b = real(2, 4, 3, 2), real(4), real(4)
+    rows = x.reshape(2, 2, -1)
+    rows = (rows - rows.mean(-1, keepdims=True)) / numpy.sqrt(rows.var(-1, keepdims=True) + 1e-5)
+    rows = rows.reshape(x.shape)
+    case("GroupNormalization", 21, [x, s, b], [rows * s.reshape(4, 1, 1) + b.reshape(4, 1, 1)], num_groups=2)
+    s, b = s[:2], b[:2]
+    case("GroupNormalization", 18, [x, s, b],
+         [rows * s.repeat(2).reshape(4, 1, 1) + b.repeat(2).reshape(4, 1, 1)], num_groups=2)
+
+    x = real(3, 4) * 2
+    erf = numpy.vectorize(math.erf)
+    case("Gelu", 20, [x], [(x * (1 + erf(x / math.sqrt(2))) / 2).astype("float32")])
+    case("Gelu", 20, [x], [(x * (1 + numpy.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2).astype("float32")],
+         approximate="tanh")
+    case("Mish", 18, [x], [(x * numpy.tanh(numpy.log1p(numpy.exp(x)))).astype("float32")])
+    axes = numpy.array([0, -1], "int64")
+    x = real(2, 3, 4)
+    for op, f in (("ReduceMean", numpy.mean), ("ReduceMax", numpy.max), ("ReduceProd", numpy.prod),
+                  ("ReduceL1", lambda a, *r, **k: numpy.abs(a).sum(*r, **k))):
+        case(op, 18, [x, axes], [f(x, axis=(0, 2), keepdims=True).astype("float32")])
+    case("ReduceSum", 18, [x, numpy.zeros(0, "int64")], [x], noop_with_empty_axes=1)
+    x = real(2, 7)
+    case("Split", 18, [x], [x[:, :3], x[:, 3:6], x[:, 6:]], axis=1, num_outputs=3)
+    pads = numpy.array([1, 2], "int64")
+    case("Pad", 18, [x, pads, numpy.float32(3), numpy.array([1], "int64")],
+         [numpy.pad(x, ((0, 0), (1, 2)), constant_values=3)])
+    case("Pad", 19, [x, numpy.array([0, 3, 0, 5], "int64")], [numpy.pad(x, ((0, 0), (3, 5)), mode="wrap")],
+         mode="wrap")
+    for reduction, f in (("max", max), ("min", min), ("mul", lambda a, b: a * b)):
+        data, index, updates = real(5), numpy.array([1, 3, 1], "int64"), real(3)
+        y = data.copy()
+        for i, u in zip(index, updates):
+            y[i] = f(y[i], u)
+        case("ScatterElements", 18, [data, index, updates], [y], reduction=reduction)
+
+
+def write(folder, number, op, opset, inputs, outputs, attributes):
+    names = [f"x{i}" for i in range(len(inputs))]
+    made = [f"y{i}" for i in range(len(outputs))]
+
+    def info(name, array):
+        return helper.make_tensor_value_info(name, onnx.mapping.NP_TYPE_TO_TENSOR_TYPE[array.dtype], array.shape)
+
+    graph = helper.make_graph([helper.make_node(op, names, made, **attributes)], "case",
+                              [info(n, numpy.asarray(a)) for n, a in zip(names, inputs)],
+                              [info(n, a) for n, a in zip(made, outputs)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    path = os.path.join(folder, f"{op.lower()}-{number}")
+    os.makedirs(os.path.join(path, "test_data_set_0"))
+    with open(os.path.join(path, "model.onnx"), "wb") as out:
+        out.write(model.SerializeToString())
+    for kind, arrays in (("input", inputs), ("output", outputs)):
+        for i, array in enumerate(arrays):
+            with open(os.path.join(path, f"test_data_set_0/{kind}_{i}.pb"), "wb") as out:
+                out.write(numpy_helper.from_array(numpy.asarray(array)).SerializeToString())
+
+
+def main():
+    make()
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (op, opset, inputs, outputs, attributes) in enumerate(cases):
+            write(folder, number, op, opset, inputs, outputs, attributes)
+        done = subprocess.run([sys.argv[1], "-o", "json", "model", "test", folder], stdout=subprocess.PIPE)
+    report = json.loads(done.stdout)
+    for name, why in report["reasons"].items():
+        print(f"{name}: {why}")
+    print(f"{len(report['passed'])} of {len(cases)}")
+    return 0 if len(report["passed"]) == len(cases) and done.returncode == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
