@@ -101,12 +101,13 @@ static bool computes(enum rb_op op, enum rb_dtype dtype)
         kind == RB_KIND_VIEW || kind == RB_KIND_MOVE || op == RB_OP_CAST || op == RB_OP_WHERE;
 
     switch (dtype) {
+    case RB_U8:
+    case RB_BOOL:
+        return kind != RB_KIND_REDUCE && kind != RB_KIND_ROW;
     case RB_F32:
     case RB_I64:
     case RB_I32:
-    case RB_U8:
-    case RB_BOOL:
-        return true; /* shapes were checked by the operator's own rule */
+        return true; /* what else is needed was checked by the operator's own rule */
     case RB_F64:
         return moves || kind == RB_KIND_POINT || kind == RB_KIND_REDUCE || op == RB_OP_CUM_SUM ||
                op == RB_OP_TOP_K;

@@ -41,6 +41,8 @@ int rb_shapes_compare(struct rb_shapes *shapes)
 {
     int err = broadcast(shapes, 0, 2);
 
+    if (!err && shapes->out[0].dtype == RB_BOOL && shapes->node->op != RB_OP_EQUAL)
+        return rb_why_set(shapes->why, RB_EINVAL, "bool has no order");
     shapes->out[0].dtype = RB_BOOL;
     return err;
 }

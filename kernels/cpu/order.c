@@ -8,6 +8,7 @@ struct order {
     struct rb_kernel base;
     struct rb_call_split at;
     int64_t k;               /* TopK */
+    bool values, places;     /* TopK: which outputs there are */
     bool smallest, last;     /* ArgMax, TopK */
     bool exclusive, reverse; /* CumSum */
     void *scratch;           /* TopK: positions of one line */
@@ -124,9 +125,9 @@ CUM_SUM(i64, int64_t, uint64_t)
                     int64_t best = heap[0];                                                        \
                     heap[0] = heap[j];                                                             \
                     sink_##suffix(order, x, heap, j);                                              \
-                    if (out[0])                                                                    \
+                    if (order->values)                                                             \
                         ((T *)out[0])[first + j * at.inner] = x[best * at.inner];                  \
-                    if (out[1])                                                                    \
+                    if (order->places)                                                             \
                         ((int64_t *)out[1])[first + j * at.inner] = best;                          \
                 }                                                                                  \
             }                                                                                      \
@@ -212,6 +213,8 @@ static bool top_k_fits(const struct rb_call *call, struct order *order, int axis
     if (any->rank != want.rank || any->dim[axis] > want.dim[axis])
         return false;
     want.dim[axis] = order->k = any->dim[axis];
+    order->values = y->dtype != RB_NONE;
+    order->places = places->dtype != RB_NONE;
     if (y->dtype != RB_NONE && !rb_tensor_same(y, &want))
         return false;
     want.dtype = RB_I64;

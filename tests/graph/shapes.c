@@ -42,6 +42,7 @@ static const struct test_case cases[] = {
     {RB_OP_EQUAL, "l2,1 l3 | | -> b2,3"},
     {RB_OP_LESS, "f2 f2 | | -> b2"},
     {RB_OP_GREATER, "f2 i2 | | -> !"},
+    {RB_OP_LESS, "b2 b2 | | -> !"},
     {RB_OP_GREATER, "f2 f2 | | -> b2"},
     {RB_OP_WHERE, "b4,1 f3 f | | -> f4,3"},
     {RB_OP_WHERE, "f4,1 f3 f | | -> !"},
