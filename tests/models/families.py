@@ -21,6 +21,7 @@ FAMILIES = {
     "resnet18": ("images", "sgd", 2.0e-3, 16, 16),
     "resnet50": ("images", "sgd", 1.0e-4, 16, 16),
     "vit": ("images", "adamw", 3.0e-3, 8, 4),
+    "zoo": ("images", "adamw", 1.0e-3, 8, 4),
     "lstm": ("text", "adamw", 3.0e-3, 8, 4),
     "gpt2": ("text", "adamw", 3.0e-3, 8, 4),
     "bert": ("tokens", "adamw", 3.0e-3, 8, 4),

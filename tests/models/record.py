@@ -24,12 +24,14 @@ sys.path[:0] = [HERE, os.path.join(HERE, "../e2e")]
 import families  # noqa: E402
 import language  # noqa: E402
 import vision  # noqa: E402
+import zoo  # noqa: E402
 
 MAKE = {
     "mlp": vision.MLP,
     "resnet18": lambda: vision.ResNet(vision.Basic, (2, 2, 2, 2)),
     "resnet50": lambda: vision.ResNet(vision.Bottleneck, (3, 4, 6, 3), width=4),
     "vit": vision.ViT,
+    "zoo": zoo.Zoo,
     "lstm": language.LSTM,
     "gpt2": language.GPT2,
     "bert": language.BERT,
