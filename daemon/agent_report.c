@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "daemon/contingency.h"
+#include "daemon/publish.h"
 #include "proto/reflect.h"
 
 #include <inttypes.h>
@@ -110,39 +110,13 @@ static void on_reported(int err, const struct rb_why *why, void *context)
     about_free(about);
 }
 
-/* The configuration that trains, or was the last one that did; NULL: none. */
-static const Rb__Configuration *last_active(const struct rb_job_facts *facts)
-{
-    for (size_t i = facts->configurations.n; i-- > 0;) {
-        const Rb__Configuration *configuration = facts->configurations.at[i].configuration;
-        if (configuration->state == RB__CONFIGURATION__STATE__ACTIVE ||
-            configuration->state == RB__CONFIGURATION__STATE__RETIRED)
-            return configuration;
-    }
-    return NULL;
-}
-
-/* May a configuration's progress be published?  It trains, or was the last one that did. */
-static bool publishes(const struct rb_job_facts *facts, uint32_t configuration)
-{
-    const Rb__Configuration *last = last_active(facts);
-    return last && last->number == configuration;
-}
-
-/* And its checkpoints: deaths since then, of which facts heard late, take nothing from them. */
-static bool publishes_checkpoints(const struct rb_job_facts *facts, uint32_t configuration)
-{
-    const Rb__Configuration *last = last_active(facts);
-    return last && rb_contingency_descends(last, configuration);
-}
-
 /* The last rows of a finished job go before the report that it is done. */
 static bool must_wait(const struct rb_worker *worker, const struct rb_job_facts *facts)
 {
     const struct rb_agent_job *job = worker->job;
     return worker->done && facts->state.message &&
            (job->progress_sent ||
-            (job->progress_dirty && publishes(facts, job->progress.configuration)));
+            (job->progress_dirty && rb_publish_progress(facts, &job->progress) == RB_PUBLISH_NOW));
 }
 
 static void report(struct rb_worker *worker)
@@ -254,10 +228,9 @@ static void publish_progress(struct rb_agent_job *job, const struct rb_job_facts
     uint64_t now = uv_now(agent->daemon->loop);
     if (!job->progress_dirty || job->progress_sent)
         return;
-    if (!publishes(facts, job->progress.configuration)) {
-        /* Before the flip is in facts it waits; after the next one it is out of date. */
-        job->progress_dirty = facts->state.state->active != 0 &&
-                              facts->state.state->active < job->progress.configuration;
+    enum rb_publish may = rb_publish_progress(facts, &job->progress);
+    if (may != RB_PUBLISH_NOW) {
+        job->progress_dirty = may == RB_PUBLISH_LATER;
         if (job->progress_dirty)
             rb_agent_poke_in(agent, RB_AGENT_PROGRESS_MS);
         return;
@@ -366,14 +339,14 @@ static void register_checkpoint(struct rb_agent_job *job, struct rb_agent_checkp
 
 static void publish_checkpoints(struct rb_agent_job *job, const struct rb_job_facts *facts)
 {
-    uint32_t active = facts->state.state->active;
     for (struct rb_agent_checkpoint *pending = job->checkpoints, *next; pending; pending = next) {
         next = pending->next;
         if (pending->sent)
             continue;
-        if (publishes_checkpoints(facts, pending->value.configuration))
+        enum rb_publish may = rb_publish_checkpoint(facts, &pending->value);
+        if (may == RB_PUBLISH_NOW) {
             register_checkpoint(job, pending, facts);
-        else if (pending->value.configuration < active) {
+        } else if (may == RB_PUBLISH_NEVER) {
             checkpoint_drop(job, pending->value.step); /* its writer was replaced */
             next = job->checkpoints;
         }
