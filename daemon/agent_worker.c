@@ -139,30 +139,33 @@ static void take_final(struct rb_worker *worker, const Rb__Saved *saved)
     worker->final_failed = true;
 }
 
-static bool is_final(const struct rb_worker *worker, const Rb__Saved *saved)
+/* Is it below a folder of the job's own, as it was told? */
+static bool saved_below(const struct rb_worker *worker, const Rb__Saved *saved, const char *name)
 {
     size_t size = strlen(worker->job->folder);
-    return worker->done && !strncmp(saved->folder, worker->job->folder, size) &&
-           !strncmp(saved->folder + size, "/final", 6);
+    return !saved->request && !strncmp(saved->folder, worker->job->folder, size) &&
+           !strncmp(saved->folder + size, name, strlen(name));
 }
 
 static void take_saved(struct rb_worker *worker, const Rb__Saved *saved)
 {
-    if (!saved->request && !worker->told.saving && is_final(worker, saved)) {
+    /* A periodic checkpoint may be told again, or just before the state that is parked. */
+    bool parked = worker->told.saving && saved_below(worker, saved, "/park");
+    if (worker->done && !worker->told.saving && saved_below(worker, saved, "/final")) {
         take_final(worker, saved);
         return;
     }
     if (saved->error) {
         rb_log(RB_LOG_ERROR, "job %s: worker %s could not save: %s", worker->told.job,
                worker->told.worker, saved->error);
-        if (worker->told.saving)
+        if (parked)
             rb_worker_set_reason(worker, "%s", saved->error);
         else if (!saved->request) /* nobody waits for the answer */
             rb_agent_tell(worker, "checkpoint-failed", saved->error);
     }
     if (saved->request)
         rb_agent_saved(worker, saved);
-    else if (worker->told.saving)
+    else if (parked)
         keep_saved(worker, saved);
     else if (!saved->error)
         rb_agent_take_checkpoint(worker, saved);
