@@ -33,12 +33,12 @@ static uint64_t patient_until(const struct rb_turn *turn, uint64_t patience)
 /* Is there nothing to do, or nothing yet? */
 static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
 {
-    uint64_t patience = !roll->holders ? RB_ABSENCE_MS
-                        : roll->away   ? turn->options->patience_ms
-                                       : LINK_MS;
+    uint64_t patience = roll->away && !roll->holders   ? RB_ABSENCE_MS
+                        : roll->away || !roll->holders ? turn->options->patience_ms
+                                                       : LINK_MS;
     uint64_t until;
 
-    if (roll->gone && !roll->away)
+    if (roll->gone && !roll->away && (roll->holders || !roll->unsaid))
         return false;
     if (!roll->gone && !roll->frozen && roll->away < roll->n)
         return true; /* whoever is away may well train on */

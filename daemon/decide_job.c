@@ -16,6 +16,12 @@ bool rb_roll_holder(const struct rb_roll_entry *entry)
     return entry->life == RB_LIFE_HERE && rb_report_holds_state(entry->report);
 }
 
+static bool is_unsaid(const struct rb_roll_entry *entry, uint32_t number)
+{
+    return entry->life == RB_LIFE_HERE && !rb_roll_holder(entry) &&
+           entry->report->active < number && entry->report->unready < number;
+}
+
 static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, struct rb_roll *roll)
 {
     for (size_t m = 0; m < conf->n_members; m++) {
@@ -34,6 +40,7 @@ static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, st
                         entry.report->state == RB__WORKER_REPORT__STATE__FROZEN &&
                         entry.report->active >= conf->number;
         roll->holders += rb_roll_holder(&entry);
+        roll->unsaid += is_unsaid(&entry, conf->number);
         roll->at[roll->n++] = entry;
     }
 }

@@ -36,7 +36,9 @@ static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char 
 {
     const struct rb_roll_entry *saver = choose_saver(turn, roll, not_this);
     const Rb__Configuration *next = rb_turn_next(turn);
-    uint64_t until = turn->state.suspected + RB_ABSENCE_MS;
+    uint64_t patience = roll->away     ? RB_ABSENCE_MS
+                        : roll->unsaid ? turn->options->patience_ms
+                                       : 0;
 
     if (saver) {
         if (next && next->state == RB__CONFIGURATION__STATE__PREPARING)
@@ -48,11 +50,13 @@ static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char 
                                rb_turn_place(turn, saver->member->node, saver->member->device)));
         return;
     }
-    if (roll->away && (!turn->state.suspected || turn->now < until)) {
+    if (patience && (!turn->state.suspected || turn->now < turn->state.suspected + patience)) {
         rb_turn_suspect(turn, true);
-        rb_turn_wake(turn, turn->state.suspected + RB_ABSENCE_MS);
-        rb_turn_reason(
-            turn, rb_turn_text(turn, "%s: the nodes that have its state are out of reach", why));
+        rb_turn_wake(turn, turn->state.suspected + patience);
+        rb_turn_reason(turn,
+                       rb_turn_text(turn, "%s: %s", why,
+                                    roll->away ? "the nodes that have its state are out of reach"
+                                               : "nobody has said yet that it has the state"));
         return;
     }
     rb_decide_restart(turn, roll);

@@ -110,6 +110,7 @@ struct rb_roll {
     } * at;
     size_t n;
     size_t gone, away, frozen, holders; /* holders: here, with a whole state */
+    size_t unsaid; /* here, and has not said yet whether it took over: it may have the state */
 };
 void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll);
 bool rb_roll_holder(const struct rb_roll_entry *entry);
