@@ -279,7 +279,8 @@ void rb_decide_start(struct rb_turn *turn)
             wait_for_devices(turn);
     } else if (next->state == RB__CONFIGURATION__STATE__GO && rb_decide_flipped(turn, next)) {
         rb_decide_activate(turn, next);
-    } else if (turn->in->wish.wish->paused) {
+    } else if (turn->in->wish.wish->paused && next->state == RB__CONFIGURATION__STATE__PREPARING) {
+        /* One that was told to go may train by now: it is parked when it has said so. */
         rb_turn_abandon(turn, "the job was paused", false, NULL);
         rb_turn_phase(turn, RB__PHASE__Paused, "paused");
         rb_turn_event(turn, NULL, "paused", "paused before it ran");
