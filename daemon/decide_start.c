@@ -223,6 +223,18 @@ static void set_restore(struct rb_turn *turn, Rb__Configuration *conf)
         conf->members[0]->restores = 1;
 }
 
+/* What was parked is on one node: a share that keeps what a start has may lack that node by now. */
+static bool share_has_state(const struct rb_turn *turn)
+{
+    bool local;
+    const Rb__Checkpoint *source = rb_restore_source(turn->in, turn->arena, &local);
+
+    for (size_t i = 0; source && local && i < turn->share->n; i++)
+        if (!strcmp(turn->share->places[i].node, source->node))
+            return true;
+    return !source || !local;
+}
+
 static uint64_t asked_of_start(const struct rb_turn *turn)
 {
     const struct rb_fact_list *past = &turn->in->configurations;
@@ -289,7 +301,7 @@ void rb_decide_start(struct rb_turn *turn)
             rb_turn_phase(turn, RB__PHASE__Pending, NULL);
     } else if (next->state == RB__CONFIGURATION__STATE__PREPARING && start_outdated(turn, next)) {
         rb_turn_abandon(turn, "the wish has changed", false, NULL);
-        if (rb_turn_enough(turn))
+        if (rb_turn_enough(turn) && share_has_state(turn))
             begin(turn);
         else
             rb_turn_phase(turn, RB__PHASE__Pending, NULL);
