@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK = 64 * 1024, ALIGN = 16 };
+enum { FIRST_CHUNK = 2 * 1024, LAST_CHUNK = 64 * 1024, ALIGN = 16 };
 
 struct rb_arena_chunk {
     struct rb_arena_chunk *next;
@@ -66,6 +66,14 @@ void rb_freep(void *pointer_to_pointer)
     free(pointer);
 }
 
+/* Most arenas stay small, and zeroing is not free. */
+static size_t next_size(const struct rb_arena_chunk *chunk)
+{
+    if (!chunk)
+        return FIRST_CHUNK;
+    return chunk->size < LAST_CHUNK / 2 ? chunk->size * 2 : LAST_CHUNK;
+}
+
 void *rb_arena_alloc(struct rb_arena *arena, size_t size)
 {
     struct rb_arena_chunk *chunk = arena->chunk;
@@ -75,7 +83,7 @@ void *rb_arena_alloc(struct rb_arena *arena, size_t size)
         or_die(NULL);
     size = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if (!chunk || chunk->size - chunk->used < size) {
-        size_t want = size > CHUNK ? size : CHUNK;
+        size_t want = size > next_size(chunk) ? size : next_size(chunk);
         struct rb_arena_chunk *fresh = rb_alloc(sizeof *fresh + want);
 
         fresh->size = want;
