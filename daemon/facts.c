@@ -270,6 +270,27 @@ static void add(struct rb_fact_list *list, struct rb_fact *space, size_t *used,
     list->n++;
 }
 
+/* "jobs/ab12/wish" and "jobs/ab12/state" are of one job. */
+static bool same_job(const char *key, const char *other)
+{
+    size_t length = strlen("jobs/") + strcspn(key + strlen("jobs/"), "/") + 1;
+    return !strncmp(key, other, length);
+}
+
+static size_t count_jobs(const struct rb_mirror *mirror)
+{
+    const char *last = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < mirror->n; i++) {
+        const char *key = mirror->at[i].fact.key;
+        if (mirror->at[i].kind->place >= JOB && (!last || !same_job(last, key))) {
+            last = key;
+            n++;
+        }
+    }
+    return n;
+}
+
 static struct rb_job_facts *job_of(struct rb_arena *arena, struct rb_job_facts *jobs, size_t *n,
                                    const char *key)
 {
@@ -329,7 +350,8 @@ const struct rb_facts *rb_mirror_facts(struct rb_mirror *mirror)
     struct rb_facts *facts = &mirror->facts;
     *facts = (struct rb_facts){.revision = mirror->revision};
     struct rb_fact *space = RB_ARENA_NEW(&mirror->arena, struct rb_fact, mirror->n + 1);
-    struct rb_job_facts *jobs = RB_ARENA_NEW(&mirror->arena, struct rb_job_facts, mirror->n + 1);
+    struct rb_job_facts *jobs =
+        RB_ARENA_NEW(&mirror->arena, struct rb_job_facts, count_jobs(mirror) + 1);
     size_t used = 0;
     for (size_t i = 0; i < mirror->n; i++) {
         const struct entry *entry = &mirror->at[i];
