@@ -175,6 +175,9 @@ static void stand(struct rb_presence *presence)
         struct rb_election_view now = view(presence);
         switch (rb_election_step(&presence->election, &now)) {
         case RB_ELECTION_NOTHING:
+            /* Whatever else has set the timer: a campaign that failed is tried again. */
+            if (now.now_ms < presence->election.retry_ms)
+                look_in(presence, presence->election.retry_ms - now.now_ms);
             return;
         case RB_ELECTION_CAMPAIGN:
             campaign(presence);
