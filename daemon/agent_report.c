@@ -241,7 +241,9 @@ static void publish_progress(struct rb_agent_job *job, const struct rb_job_facts
     }
     struct rb_writes writes = {0};
     rb_writes_guard(&writes, facts->state.revision, "%s", facts->state.key);
-    rb_writes_put(&writes, RB_ANY_REVISION, &job->progress.base, "jobs/%s/progress", job->id);
+    /* What the rubatod before this one has sent may still come. */
+    rb_writes_put(&writes, facts->progress.revision, &job->progress.base, "jobs/%s/progress",
+                  job->id);
     job->progress_dirty = false;
     job->progress_sent = true;
     job->progress_due = now + RB_AGENT_PROGRESS_MS;
