@@ -119,9 +119,8 @@ static void spawn(struct rules *rules, const struct rb_job_facts *job,
     if (report && report->worker->spawned_for == configuration->number)
         return; /* it has been and is gone: the coordinator will decide anew */
     for (size_t w = 0; w < view->n; w++)
-        if (!strcmp(view->workers[w].job, job->id) && view->workers[w].device == member->device &&
-            !view->workers[w].gone)
-            return;
+        if (view->workers[w].device == member->device && !view->workers[w].gone)
+            return; /* of whatever job: facts may not know of it yet */
     struct rb_agent_action *action = act(rules, RB_AGENT_SPAWN, job);
     action->device = member->device;
     action->configuration = configuration;
