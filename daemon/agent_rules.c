@@ -279,7 +279,8 @@ static void tend_left(struct rules *rules, const struct rb_job_facts *job,
 {
     for (size_t i = 0; i < job->configurations.n; i++) {
         const Rb__Configuration *beside = job->configurations.at[i].configuration;
-        if (rb_configuration_live(beside) && beside->number > left->left_of &&
+        bool over = beside->state == RB__CONFIGURATION__STATE__ABANDONED;
+        if ((over || rb_configuration_live(beside)) && beside->number > left->left_of &&
             beside->left_of != left->left_of)
             tell_abandoned(rules, job, beside, "a worker was lost");
     }
