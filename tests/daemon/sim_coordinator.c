@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The coordinator, as in daemon/coordinator.c. */
+#include "sim_rubatod.h"
+
+#include "daemon/decide.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { PATIENCE_MS = 8000, RETRY_US = 200000 };
+
+static void decide(struct sim_rubatod *rubatod);
+
+static void on_decide(struct sim *sim, void *who, uint64_t stamp, void *what)
+{
+    struct sim_rubatod *rubatod = who;
+
+    (void)sim;
+    (void)what;
+    if (rubatod->alive && stamp == rubatod->decides)
+        decide(rubatod);
+}
+
+static void decide_in(struct sim_rubatod *rubatod, uint64_t us)
+{
+    sim_in(rubatod->sim, us, on_decide, rubatod, ++rubatod->decides, NULL);
+}
+
+void sim_coordinator_poke(struct sim_rubatod *rubatod)
+{
+    if (rubatod->fence && !rubatod->committing)
+        decide_in(rubatod, 0);
+}
+
+static void on_decided(struct sim *sim, int err, void *who, void *what)
+{
+    struct sim_rubatod *rubatod = who;
+
+    (void)sim;
+    (void)what;
+    rubatod->committing = false;
+    if (rubatod->fence)
+        decide_in(rubatod, err ? RETRY_US : 0);
+}
+
+static void tell_writes(struct sim_rubatod *rubatod, const struct rb_writes *writes)
+{
+    for (size_t i = 0; rubatod->sim->traces && i < writes->n; i++)
+        if (writes->at[i].kind != RB_WRITE_GUARD)
+            sim_say(rubatod->sim, rubatod->node->name, "decides %s = %s", writes->at[i].key,
+                    writes->at[i].value ? writes->at[i].value : "-");
+}
+
+/* A broken coordinator: takes a lost lease for a death. */
+static void bury_the_absent(struct sim_rubatod *rubatod)
+{
+    const struct rb_facts *facts = sim_client_facts(rubatod->client);
+    struct rb_writes writes = {0};
+
+    for (size_t j = 0; j < facts->n_jobs; j++)
+        for (size_t w = 0; w < facts->jobs[j].workers.n; w++) {
+            const struct rb_fact *report = &facts->jobs[j].workers.at[w];
+            char node[2] = {report->name[0], 0};
+            Rb__WorkerReport dead = *report->worker;
+
+            if (rb_fact_find(&facts->nodes, node) || dead.state == RB__WORKER_REPORT__STATE__DEAD)
+                continue;
+            dead.state = RB__WORKER_REPORT__STATE__DEAD;
+            rb_writes_put(&writes, report->revision, &dead.base, "%s", report->key);
+        }
+    if (writes.n)
+        sim_client_commit(rubatod->client, &writes, NULL, 0, NULL, NULL);
+}
+
+static void decide(struct sim_rubatod *rubatod)
+{
+    struct sim *sim = rubatod->sim;
+    struct rb_writes writes = {0};
+    struct rb_why why = {{0}};
+    uint64_t now = sim_ms(sim), wake = UINT64_MAX;
+    struct rb_decide_options options = {
+        .node = rubatod->node->name,
+        .since_ms = rubatod->since_ms,
+        .patience_ms = PATIENCE_MS,
+    };
+
+    if (!rubatod->fence || rubatod->committing || !rubatod->client->connected)
+        return;
+    if (sim->broken == SIM_NO_LEASE)
+        bury_the_absent(rubatod);
+    options.random = sim_chance(sim, UINT64_MAX);
+    if (rb_decide(sim_client_facts(rubatod->client), now, &options, &writes, &wake, &why))
+        sim_fail(sim, "%s cannot decide: %s", rubatod->node->name, why.text);
+    if (writes.n) {
+        tell_writes(rubatod, &writes);
+        rubatod->committing = true;
+        sim_client_commit(rubatod->client, &writes, "leader", rubatod->fence, on_decided, NULL);
+    } else if (wake != UINT64_MAX) {
+        decide_in(rubatod, wake > now ? (wake - now) * 1000 : 1000);
+    }
+    rb_writes_done(&writes);
+}
+
+void sim_coordinator_lead(struct sim_rubatod *rubatod, int64_t fence)
+{
+    if (fence && !rubatod->fence)
+        rubatod->since_ms = sim_ms(rubatod->sim);
+    rubatod->fence = fence;
+    sim_say(rubatod->sim, rubatod->node->name,
+            fence ? "coordinates (fence %" PRId64 ")" : "does not coordinate any more", fence);
+    if (fence)
+        sim_coordinator_poke(rubatod);
+    else
+        rubatod->decides++;
+}

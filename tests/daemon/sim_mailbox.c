@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between the threads of a worker, as in worker/mailbox.c and mailbox_step.c. */
+#include "sim_worker.h"
+
+#include <string.h>
+
+bool sim_mailbox_abandoned(const struct sim_process *process, uint32_t number)
+{
+    for (unsigned i = 0; i < SIM_ABANDONED; i++)
+        if (process->abandoned[i] == number)
+            return true;
+    return false;
+}
+
+bool sim_mailbox_can_open(const struct sim_process *process)
+{
+    return process->prepared && process->prepared->number == process->go;
+}
+
+bool sim_mailbox_can_take(const struct sim_process *process)
+{
+    return process->prepared && (process->prepared->roster || sim_mailbox_can_open(process));
+}
+
+static void cancel(struct sim_conf *conf)
+{
+    conf->group->seats[conf->rank].cancelled = true;
+}
+
+void sim_conf_free(struct sim_process *process, struct sim_conf *conf)
+{
+    if (!conf)
+        return;
+    if (conf->feed)
+        sim_feed_close(conf->feed);
+    conf->feed = NULL;
+    sim_seat_close(process->sim, conf->group, conf->rank);
+}
+
+void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum sim_use use)
+{
+    uint32_t number = conf ? conf->number : 0;
+
+    process->in_group = conf;
+    process->use = use;
+    if (conf &&
+        (process->leave || (use != SIM_USE_TRAINING && sim_mailbox_abandoned(process, number)) ||
+         (use == SIM_USE_FOLLOWING && process->configured > number && number != process->go)))
+        cancel(conf);
+}
+
+/* ---- Orders
+ * ------------------------------------------------------------------------------------*/
+
+static void stop_preparing(struct sim_process *process)
+{
+    process->unwanted = true;
+    if (process->preparing)
+        cancel(process->preparing);
+}
+
+static void configure(struct sim_process *process, struct sim_conf *conf)
+{
+    struct sim_conf *replaced = NULL;
+
+    if (conf->number <= process->configured || sim_mailbox_abandoned(process, conf->number))
+        return;
+    process->configured = conf->number;
+    process->wanted = conf;
+    stop_preparing(process);
+    if (process->prepared && process->prepared->number != process->go) {
+        replaced = process->prepared;
+        process->prepared = NULL;
+    }
+    if (process->in_group && process->use == SIM_USE_FOLLOWING &&
+        process->in_group->number != process->go)
+        cancel(process->in_group);
+    sim_conf_free(process, replaced);
+}
+
+static void abandon(struct sim_process *process, uint32_t number)
+{
+    struct sim_conf *dropped = NULL;
+
+    if (number != process->stands_active && !sim_mailbox_abandoned(process, number))
+        process->abandoned[process->n_abandoned++ % SIM_ABANDONED] = number;
+    if (process->wanted && process->wanted->number == number)
+        process->wanted = NULL;
+    if (process->preparing && process->preparing->number == number)
+        stop_preparing(process);
+    if (process->prepared && process->prepared->number == number) {
+        dropped = process->prepared;
+        process->prepared = NULL;
+    }
+    if (process->in_group && process->use != SIM_USE_TRAINING &&
+        process->in_group->number == number)
+        cancel(process->in_group);
+    sim_conf_free(process, dropped);
+}
+
+static void leave(struct sim_process *process, bool saves)
+{
+    if (process->leave)
+        return;
+    process->leave = true;
+    process->leave_saves = saves;
+    stop_preparing(process);
+    if (process->in_group)
+        cancel(process->in_group);
+}
+
+void sim_obey(struct sim_process *process, struct sim_order *order)
+{
+    switch (order->kind) {
+    case SIM_CONFIGURE:
+        configure(process, order->conf);
+        break;
+    case SIM_GO:
+        if (order->number > process->go && !sim_mailbox_abandoned(process, order->number))
+            process->go = order->number;
+        break;
+    case SIM_ABANDON:
+        abandon(process, order->number);
+        break;
+    case SIM_LEAVE:
+    case SIM_LEAVE_SAVING:
+        leave(process, order->kind == SIM_LEAVE_SAVING);
+        break;
+    }
+}
+
+/* ---- What to say in a vote
+ * ---------------------------------------------------------------------*/
+
+static bool lost_member(const struct sim_conf *conf)
+{
+    for (uint32_t r = 0; r < conf->size; r++)
+        if (r != conf->rank && conf->group->seats[conf->rank].lost[r])
+            return true;
+    return false;
+}
+
+static bool is_vouched_for(const struct sim_process *process)
+{
+    const struct sim_conf *next = process->next;
+
+    if (next->roster && rb_roster_newcomer(next->roster, next->rank) >= 0)
+        return false;
+    if (process->sim->broken == SIM_NO_VOUCH)
+        return true;
+    return !next->feed || sim_feed_level(next->feed, process->state.level);
+}
+
+void sim_mailbox_ready(struct sim_process *process, struct rb_vote_ready *ret_ready)
+{
+    struct sim_conf *dropped = NULL;
+    struct rb_vote_ready ready = {0};
+
+    if (process->next && (process->next->number != process->go ||
+                          sim_mailbox_abandoned(process, process->next->number))) {
+        dropped = process->next;
+        process->next = NULL;
+    }
+    if (!process->next && sim_mailbox_can_open(process)) {
+        process->next = process->prepared;
+        process->prepared = NULL;
+    }
+    if (process->next)
+        ready = (struct rb_vote_ready){process->next->number, true, process->next->digest};
+    else if (process->go > process->stands_active && process->go > process->configured &&
+             !sim_mailbox_abandoned(process, process->go))
+        ready = (struct rb_vote_ready){.number = process->go};
+    sim_conf_free(process, dropped);
+    if (process->next && lost_member(process->next)) {
+        sim_tell_unready(process, process->next->number, "a link ended");
+        sim_conf_free(process, process->next);
+        process->next = NULL;
+        ready = (struct rb_vote_ready){0};
+    }
+    if (process->next && !is_vouched_for(process))
+        ready = (struct rb_vote_ready){0};
+    *ret_ready = ready;
+}
