@@ -31,6 +31,7 @@ enum {
     SIM_STEPS = 160,
     SIM_PROCESSES = 1024,
     SIM_FILES = 4096,
+    SIM_NUMBERS = 4096, /* of configurations */
 };
 
 /* Rules that can be broken on purpose, to see that it is found. */
@@ -88,7 +89,7 @@ struct sim_job {
     int64_t known; /* how much of the reference is there */
 
     /* The observer's. */
-    uint32_t highest; /* configuration */
+    bool numbers[SIM_NUMBERS]; /* of configurations that there were */
     int64_t published, committed;
     uint32_t fell_back; /* the newest configuration when published steps were lost; 0: they count */
     uint32_t trains[SIM_STEPS + 1]; /* by level, the configuration that committed it first */
@@ -133,7 +134,7 @@ struct sim {
     size_t n_files;
     unsigned faults, changes; /* that there were */
     unsigned seen[16];        /* kinds of events (sim_check.c) */
-    unsigned succeeded, failed_jobs, others;
+    unsigned succeeded, failed_jobs, others, foreseen;
 };
 
 /* ---- sim_clock.c: time, chance, words ---------------------------------------------------------*/

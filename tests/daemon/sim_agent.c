@@ -81,7 +81,7 @@ static struct sim_conf *plan(struct sim_rubatod *rubatod, const struct rb_agent_
         memcpy(conf->owners, owners, job->microbatches * sizeof *owners);
     rb_arena_done(&arena);
     conf->digest = digest_of(conf, job->microbatches);
-    conf->group = sim_group(sim, job, conf->number, conf->size);
+    conf->group = sim_group(sim, job, conf->number, conf->size, conf->digest);
     return conf;
 }
 
@@ -100,6 +100,15 @@ static void configure(struct sim_rubatod *rubatod, const struct rb_agent_action 
     if (!order.conf)
         return;
     own->told.configured = action->configuration->number;
+    send_order(rubatod, own, &order);
+    if (!action->foreseen)
+        return;
+    order = (struct sim_order){.kind = SIM_GO, .number = action->configuration->number};
+    own->told.went = order.number;
+    sim_goes_without(own, action->job, action->configuration);
+    rubatod->sim->foreseen++;
+    sim_say(rubatod->sim, rubatod->node->name, "has foreseen %u of %s for %s", order.number,
+            action->job->id, own->process->name);
     send_order(rubatod, own, &order);
 }
 
@@ -274,6 +283,7 @@ static void decide(struct sim_rubatod *rubatod)
         .context = rubatod,
     };
 
+    seen.deaths = sim_deaths_known(rubatod, &arena, &seen.n_deaths);
     for (struct sim_own *own = rubatod->own; own && seen.n < RB_COUNT(told); own = own->next) {
         owns[seen.n] = own;
         told[seen.n++] = own->told;
@@ -308,6 +318,7 @@ static void on_round(struct sim *sim, void *who, uint64_t stamp, void *what)
     facts = sim_client_facts(rubatod->client);
     if (facts->leader.message && (uint64_t)facts->leader.created > rubatod->orders_fence)
         rubatod->orders_fence = (uint64_t)facts->leader.created;
+    sim_deaths_tell(rubatod);
     decide(rubatod);
     sim_report_all(rubatod);
 }

@@ -44,20 +44,24 @@ static void done(void *message)
 /* ---- What is published
  * -------------------------------------------------------------------------*/
 
-/* Only the configuration that trains publishes, or the last one that did. */
+/* Only the configuration that trains publishes, or the last one that did; checkpoints of it from
+ * before deaths that facts heard of late count too. */
 static void check_publisher(struct sim *sim, const struct rb_job_facts *facts, const char *key,
-                            uint32_t number)
+                            uint32_t number, bool descends)
 {
-    const Rb__JobState *state = facts->state.message ? facts->state.state : NULL;
-    const struct rb_fact *fact = rb_facts_configuration(facts, number);
-    Rb__Configuration__State stands =
-        fact ? fact->configuration->state : RB__CONFIGURATION__STATE__ABANDONED;
+    const Rb__Configuration *last = NULL;
 
-    if (!state || !(stands == RB__CONFIGURATION__STATE__ACTIVE ||
-                    (stands == RB__CONFIGURATION__STATE__RETIRED && !state->active &&
-                     state->newest == number)))
-        sim_fail(sim, "configuration %u publishes %s while %u trains (newest %u)", number, key,
-                 state ? state->active : 0, state ? state->newest : 0);
+    for (size_t i = 0; i < facts->configurations.n; i++) {
+        const Rb__Configuration *conf = facts->configurations.at[i].configuration;
+
+        if (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
+            conf->state == RB__CONFIGURATION__STATE__RETIRED)
+            last = conf;
+    }
+    if (!last || !(last->number == number ||
+                   (descends && number < last->number && number >= last->left_of && last->left_of)))
+        sim_fail(sim, "configuration %u publishes %s, and the last one to train is %u", number, key,
+                 last ? last->number : 0);
 }
 
 static void check_progress(struct sim *sim, struct sim_job *job, const struct rb_job_facts *facts,
@@ -67,7 +71,7 @@ static void check_progress(struct sim *sim, struct sim_job *job, const struct rb
 
     if (!progress)
         return;
-    check_publisher(sim, facts, write->key, progress->configuration);
+    check_publisher(sim, facts, write->key, progress->configuration, false);
     if (job->fell_back && progress->configuration > job->fell_back)
         job->fell_back = job->published = 0; /* from here on they count again */
     if (progress->step < job->published && !job->fell_back)
@@ -101,7 +105,7 @@ static void check_checkpoint(struct sim *sim, struct sim_job *job, const struct 
 
     if (!checkpoint)
         return;
-    check_publisher(sim, facts, write->key, checkpoint->configuration);
+    check_publisher(sim, facts, write->key, checkpoint->configuration, true);
     check_file(sim, job, checkpoint);
     done(checkpoint);
 }
@@ -129,8 +133,7 @@ static void check_restart(struct sim *sim, struct sim_job *job, const struct rb_
         const struct sim_process *process = sim->processes[i];
 
         if (!process->alive || process->job != job || process->state.level < 1 || process->leave ||
-            process->number != state->active ||
-            sim->now < process->node->seen_away + CAME_BACK_US ||
+            process->number < state->active || sim->now < process->node->seen_away + CAME_BACK_US ||
             !rb_fact_find(&truth(sim)->nodes, process->node->name))
             continue;
         sim_fail(sim, "%s falls back, and %s has its state of level %" PRId64, job->id,
@@ -167,9 +170,10 @@ static void check_configuration(struct sim *sim, struct sim_job *job, const stru
 
     if (facts && rb_facts_configuration(facts, number))
         return;
-    if (number <= job->highest)
+    if (number >= SIM_NUMBERS || job->numbers[number])
         sim_fail(sim, "%s: configuration %u comes again", job->id, number);
-    job->highest = number;
+    else
+        job->numbers[number] = true;
 }
 
 static void check_state(struct sim *sim, struct sim_job *job, const struct rb_job_facts *facts,

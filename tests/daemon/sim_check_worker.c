@@ -52,7 +52,7 @@ void sim_check_once(struct sim *sim, const struct sim_process *process)
         return;
     if (sim->now < process->node->seen_away + CAME_BACK_US ||
         !is_kept(sim, job, *first, process->state.level)) {
-        *first = *first > process->number ? *first : process->number;
+        *first = process->number;
         return;
     }
     sim_fail(sim, "%s commits step %" PRId64 " in configuration %u, that %u has committed",

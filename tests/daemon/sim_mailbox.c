@@ -59,11 +59,23 @@ static void stop_preparing(struct sim_process *process)
         cancel(process->preparing);
 }
 
+/* What is left after deaths has a number that was kept for it, lower than that of what was prepared
+ * beside and is abandoned. */
+static bool is_overtaken(const struct sim_process *process, const struct sim_conf *conf)
+{
+    if (sim_mailbox_abandoned(process, conf->number))
+        return true;
+    if (conf->number > process->configured)
+        return false;
+    return !conf->recovers || conf->number <= process->stands_active ||
+           !sim_mailbox_abandoned(process, process->configured);
+}
+
 static void configure(struct sim_process *process, struct sim_conf *conf)
 {
     struct sim_conf *replaced = NULL;
 
-    if (conf->number <= process->configured || sim_mailbox_abandoned(process, conf->number))
+    if (is_overtaken(process, conf))
         return;
     process->configured = conf->number;
     process->wanted = conf;

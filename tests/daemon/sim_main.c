@@ -102,6 +102,7 @@ static bool run(uint64_t seed, enum sim_break broken, bool traces, struct sim *r
     ret_sum->succeeded += sim->succeeded;
     ret_sum->failed_jobs += sim->failed_jobs;
     ret_sum->others += sim->others;
+    ret_sum->foreseen += sim->foreseen;
     sim_clients_done(sim);
     sim_store_end(sim);
     rb_arena_done(&sim->arena);
@@ -113,9 +114,9 @@ static bool run(uint64_t seed, enum sim_break broken, bool traces, struct sim *r
 static void summarize(const struct sim *sum, uint64_t seeds, double seconds)
 {
     printf("%" PRIu64 " seeds, %" PRIu64 " events, %u faults, %u wishes, %.0f simulated hours in "
-           "%.1f s; jobs: %u succeeded, %u failed, %u cancelled\n",
+           "%.1f s; jobs: %u succeeded, %u failed, %u cancelled; %u orders foreseen\n",
            seeds, sum->happened, sum->faults, sum->changes, (double)sum->now / 3.6e9, seconds,
-           sum->succeeded, sum->failed_jobs, sum->others);
+           sum->succeeded, sum->failed_jobs, sum->others, sum->foreseen);
     printf("seeds with:");
     for (size_t k = 0; k < RB_COUNT(sum->seen); k++)
         printf(" %s %u", sim_kinds[k], sum->seen[k]);

@@ -57,17 +57,19 @@ uint64_t sim_tag(unsigned purpose, uint64_t a, uint64_t b, uint64_t c)
     return rb_hash64(parts, sizeof parts) | 1;
 }
 
-struct sim_group *sim_group(struct sim *sim, struct sim_job *job, uint32_t number, uint32_t size)
+struct sim_group *sim_group(struct sim *sim, struct sim_job *job, uint32_t number, uint32_t size,
+                            uint64_t digest)
 {
     struct sim_group *group = sim->groups;
 
-    while (group && (group->job != job || group->number != number))
+    while (group && (group->job != job || group->number != number || group->digest != digest))
         group = group->next;
     if (group)
         return group;
     group = sim_new(sim, sizeof *group);
     group->job = job;
     group->number = number;
+    group->digest = digest;
     group->size = size;
     group->next = sim->groups;
     sim->groups = group;

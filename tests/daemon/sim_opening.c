@@ -94,6 +94,15 @@ static int compare(struct sim_process *process)
     return err;
 }
 
+/* Who was at this level already has what the last vote left, as in any step. */
+static bool all_are_level(const struct sim_process *process)
+{
+    for (uint32_t r = 0; r < process->active->size; r++)
+        if (process->levels[r] < 0 || process->levels[r] != process->levels[0])
+            return false;
+    return true;
+}
+
 static int align(struct sim_process *process)
 {
     uint32_t rank = process->active->rank;
@@ -143,7 +152,7 @@ int sim_opening_run(struct sim_process *process)
                 process->stage = COMPARES;
             break;
         default:
-            err = compare(process);
+            err = all_are_level(process) ? RB_OK : compare(process);
             return err;
         }
     return err ? err : RB_EAGAIN;

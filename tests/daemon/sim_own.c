@@ -81,6 +81,7 @@ static void on_reaped(struct sim *sim, void *who, uint64_t stamp, void *what)
         return;
     own->told.gone = true;
     own->told.connected = false;
+    own->ended = sim_ms(sim);
     process->agent = 0;
     if (!own->failed && !own->told.left)
         own->reason = rb_arena_string(&sim->arena, "its process ended");
@@ -101,6 +102,7 @@ void sim_agent_ended(struct sim *sim, struct sim_process *process)
 static void take_hello(struct sim_own *own, const struct sim_word *word)
 {
     own->told.connected = own->has_addresses = true;
+    own->unheard = false;
     own->told.ready = word->ready;
     own->told.active = word->number;
     own->told.configured = word->ready > word->number ? word->ready : word->number;
@@ -125,6 +127,12 @@ static void take_report(struct sim_own *own, const struct rb_facts *facts, const
     own->first_step = fact->worker->first_step;
     own->rank = fact->worker->rank;
     own->has_rank = fact->worker->has_rank;
+    if (fact->worker->n_without) {
+        own->foreseen = fact->worker->active;
+        own->without = RB_ARENA_NEW(arena, char *, fact->worker->n_without + 1);
+        for (size_t i = 0; i < fact->worker->n_without; i++)
+            own->without[own->n_without++] = rb_arena_string(arena, fact->worker->without[i]);
+    }
     if (fact->worker->reason)
         own->reason = rb_arena_string(arena, fact->worker->reason);
     if (fact->worker->saved) {
@@ -150,11 +158,9 @@ static void adopt(struct sim_rubatod *rubatod)
             continue;
         }
         struct sim_own *own = sim_own_take_on(rubatod, process, 0);
-        struct sim_word hello = sim_hello(process);
 
         take_report(own, sim_client_facts(rubatod->client), rubatod->node->name);
-        take_hello(own, &hello);
-        own->told.connected = false;
+        own->unheard = true;
         sim_say(sim, rubatod->node->name, "adopts %s", process->name);
     }
 }

@@ -84,7 +84,7 @@ static bool finish(struct sim_process *process, const struct rb_role *roles)
     struct sim_conf *conf = process->preparing, *replaced;
     struct sim_word word = {.number = conf->number};
 
-    conf->roster = make_roster(process->sim, roles, conf->size);
+    conf->roster = roles ? make_roster(process->sim, roles, conf->size) : NULL;
     sim_tell(process, SIM_READY, &word);
     if (conf->roster && conf->roster->n_newcomers && process->role.term) {
         conf->feed = sim_feed_open(process, conf, process->role.term);
@@ -160,8 +160,12 @@ bool sim_pump_prepare(struct sim_process *process)
     case MEETS:
         return meet(process);
     case WAITS_FRESH:
+        if (process->preparing->recovers) { /* behind a death nobody is fed */
+            process->role = (struct rb_role){0};
+            return finish(process, NULL);
+        }
         process->role = (struct rb_role){
-            .term = process->preparing->recovers ? 0 : process->term,
+            .term = process->term,
             .fresh = is_fresh(process, &waits),
         };
         if (process->role.term)

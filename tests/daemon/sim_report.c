@@ -57,6 +57,12 @@ static Rb__WorkerReport report_of(struct sim_own *own, char **address)
     report.has_rank = own->has_rank;
     report.rank = own->rank;
     report.saved = own->saved;
+    report.has_ended = own->ended != 0;
+    report.ended = own->ended;
+    if (own->foreseen && own->foreseen == own->told.active) {
+        report.without = own->without;
+        report.n_without = own->n_without;
+    }
     return report;
 }
 
@@ -91,7 +97,8 @@ static void report(struct sim_rubatod *rubatod, struct sim_own *own)
     Rb__WorkerReport value;
     char *address;
 
-    if (own->reports || !job || !job->job.message || must_wait(rubatod, own, job))
+    if (own->reports || !job || !job->job.message || must_wait(rubatod, own, job) ||
+        (own->unheard && !own->told.gone))
         return;
     known = rb_facts_report(job, rubatod->node->name, own->told.device);
     value = report_of(own, &address);

@@ -25,6 +25,18 @@ struct sim_own {
     uint32_t rank;
     char *reason;
     Rb__Checkpoint *saved;
+    bool unheard;      /* adopted, and has not spoken */
+    uint64_t ended;    /* unix ms */
+    uint32_t foreseen; /* what it goes to without being told, */
+    char **without;    /* and who died for that */
+    size_t n_without;
+};
+
+/* A death that an agent knows of; those of its own processes are told to others. */
+struct sim_death {
+    struct sim_death *next;
+    const char *job, *worker;
+    bool knows[SIM_NODES], asked[SIM_NODES]; /* whom we told */
 };
 
 struct sim_pending { /* a checkpoint that is written and not in facts */
@@ -65,6 +77,7 @@ struct sim_rubatod {
     bool started, poked;
     uint64_t orders_fence, clock, clock_at;
     struct sim_own *own;
+    struct sim_death *deaths;
     struct sim_known known[SIM_JOBS];
     bool fetching[SIM_JOBS];
 };
@@ -87,6 +100,12 @@ void sim_own_drop(struct sim_rubatod *rubatod, struct sim_own *own);
 /* sim_agent.c */
 void sim_agent_poke(struct sim_rubatod *rubatod);
 void sim_agent_poke_in(struct sim_rubatod *rubatod, uint64_t us);
+/* sim_death.c */
+void sim_deaths_tell(struct sim_rubatod *rubatod);
+const struct rb_agent_death *sim_deaths_known(const struct sim_rubatod *rubatod,
+                                              struct rb_arena *arena, size_t *ret_n);
+void sim_goes_without(struct sim_own *own, const struct rb_job_facts *job,
+                      const Rb__Configuration *left);
 /* sim_report.c */
 void sim_report_all(struct sim_rubatod *rubatod);
 void sim_take_row(struct sim_rubatod *rubatod, struct sim_own *own, const struct sim_word *row);

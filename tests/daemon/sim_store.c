@@ -244,6 +244,8 @@ const struct sim_change *sim_store_changes(const struct sim *sim, int64_t revisi
             high = middle;
     }
     *ret_n = store->n_changes - low;
+    if (!*ret_n)
+        return NULL;
     return store->changes + low;
 }
 

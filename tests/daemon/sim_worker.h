@@ -42,6 +42,7 @@ struct sim_group { /* a configuration's links */
     struct sim_group *next;
     struct sim_job *job;
     uint32_t number, size;
+    uint64_t digest; /* of members and shares: two sets under one number never meet */
     struct sim_seat seats[SIM_RANKS];
     struct sim_link {
         uint64_t last, sent; /* nothing overtakes */
@@ -50,7 +51,8 @@ struct sim_group { /* a configuration's links */
     } links[SIM_RANKS][SIM_RANKS]; /* from, to */
 };
 
-struct sim_group *sim_group(struct sim *sim, struct sim_job *job, uint32_t number, uint32_t size);
+struct sim_group *sim_group(struct sim *sim, struct sim_job *job, uint32_t number, uint32_t size,
+                            uint64_t digest);
 void sim_send(struct sim *sim, struct sim_group *group, uint32_t from, uint32_t to, uint64_t tag,
               const void *bytes, size_t size);
 /* The oldest message from a rank, not yet taken; NULL: none. */
