@@ -14,6 +14,8 @@ const struct rb_verb rb_verbs[] = {
      "input= out=", 1, 1, true, rb_model_run},
     {"model test", "DIR...", "run folders of ONNX backend tests", "", 1, RB_ARGUMENTS_MAX, true,
      rb_model_test},
+    {"profile", "FILE.onnx|JOB [--batch N]", "where the time of a training step goes, by operator",
+     "batch=", 1, 1, true, rb_profile},
     {"submit", "-f FILE [--set KEY=VALUE]... [--wait [--timeout T]]", "hand in a job",
      "f|file= set= wait timeout=", 0, 0, false, rb_submit},
     {"get", "jobs|nodes|devices|configurations|checkpoints|events [JOB]", "list what there is", "",

@@ -44,4 +44,8 @@ int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options
  * its output.  The message names the first node that stands in the way, and why. */
 int rb_compile_trainable(const char *onnx_path, struct rb_why *why);
 
+/* The same, as one program of `batch` samples (as above), for `profile`. */
+int rb_compile_training(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
+                        struct rb_why *why);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiling a model without a job: for `model run` and `model check`. */
+/* Compiling a model without a job: for `model run`, `model check` and `profile`. */
 #include "base/arena.h"
 #include "graph/onnx.h"
 #include "graph/train.h"
@@ -38,7 +38,7 @@ static int lower(const struct rb_graph *graph, struct rb_compiled *compiled, str
     compiled->model = rb_alloc(sizeof(*compiled->model));
     rb__model__init(compiled->model);
     compiled->model->format = 1;
-    snprintf(name, sizeof(name), "forward b=%" PRId64, graph->batch);
+    snprintf(name, sizeof(name), "%s b=%" PRId64, graph->train ? "train" : "forward", graph->batch);
     err = rb_lower_variables(graph, compiled->model, why);
     if (!err)
         err = rb_lower_program(graph, name, compiled->model, why);
@@ -106,15 +106,14 @@ static int attach_any_loss(struct rb_graph *graph, struct rb_why *why)
     return rb_loss_attach(graph, &loss, why);
 }
 
-int rb_compile_trainable(const char *onnx_path, struct rb_why *why)
+/* The training graph of an open model. */
+static int train_graph(const struct rb_onnx *onnx, int64_t batch, struct rb_graph **ret_graph,
+                       struct rb_why *why)
 {
     struct rb_import_options options = {.train = true};
-    struct rb_onnx *onnx = NULL;
     struct rb_graph *graph = NULL;
-    int err = rb_onnx_open(onnx_path, 0, &onnx, why);
+    int err = choose_batch(onnx, batch, &options.batch, why);
 
-    if (!err)
-        err = choose_batch(onnx, 0, &options.batch, why);
     if (!err)
         err = rb_onnx_import(onnx, &options, &graph, why);
     if (!err)
@@ -123,6 +122,46 @@ int rb_compile_trainable(const char *onnx_path, struct rb_why *why)
         err = rb_fuse(graph, why);
     if (!err)
         err = rb_autodiff(graph, why);
+    if (!err)
+        err = rb_layout(graph, why);
+    if (err)
+        rb_graph_free(graph);
+    else
+        *ret_graph = graph;
+    return err;
+}
+
+int rb_compile_trainable(const char *onnx_path, struct rb_why *why)
+{
+    struct rb_onnx *onnx = NULL;
+    struct rb_graph *graph = NULL;
+    int err = rb_onnx_open(onnx_path, 0, &onnx, why);
+
+    if (!err)
+        err = train_graph(onnx, 0, &graph, why);
+    rb_graph_free(graph);
+    rb_onnx_close(onnx);
+    return err;
+}
+
+int rb_compile_training(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
+                        struct rb_why *why)
+{
+    struct rb_compiled compiled = {0};
+    struct rb_onnx *onnx = NULL;
+    struct rb_graph *graph = NULL;
+    int err = rb_onnx_open(onnx_path, 0, &onnx, why);
+
+    if (!err)
+        err = train_graph(onnx, batch, &graph, why);
+    if (!err)
+        err = lower(graph, &compiled, why);
+    if (err) {
+        rb_compiled_done(&compiled);
+    } else {
+        rb_summary_write(onnx_path, &compiled);
+        *ret_compiled = compiled;
+    }
     rb_graph_free(graph);
     rb_onnx_close(onnx);
     return err;

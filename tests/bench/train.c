@@ -12,7 +12,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "tests/bench/cases.h"
-#include "tests/bench/floor.h"
+#include "worker/profile.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,116 +52,112 @@ static void serve(struct bench_job *job)
 
 /* ---- Profile --------------------------------------------------------------------------------*/
 
-/* Instructions of one operator; the places behind the operators are parts of a step beside them. */
-struct share {
-    const char *name;
-    double ns, floor;
-    uint32_t runs;
-};
-enum { BATCH = RB_OP_COUNT, ADDING, REST, SHARES };
-
-struct profile {
+/* A step cut up: its instructions, and what stands beside them. */
+struct cut {
     struct bench_job *job;
     const struct rb_runner *runner;
+    struct rb_profile *profile;
     size_t next;
-    uint64_t at;
     bool first; /* microbatch of the step */
-    double *ns; /* by instruction, of one step */
-    double adding;
+    double batch, adding;
 };
 
 static void after_instruction(int instruction, void *context)
 {
-    struct profile *p = context;
-    struct rb_model *model = p->job->model;
-    uint64_t now = bench_clock_ns();
+    struct cut *cut = context;
+    struct rb_model *model = cut->job->model;
 
-    p->ns[instruction] += (double)(now - p->at);
-    p->at = now;
-    for (; p->next < p->runner->message->n_contributions &&
-           p->runner->contributions[p->next]->after <= (uint32_t)instruction + 1;
-         p->next++) {
-        const Rb__Contribution *one = p->runner->contributions[p->next];
+    rb_profile_instruction(cut->profile, instruction);
+    for (; cut->next < cut->runner->message->n_contributions &&
+           cut->runner->contributions[cut->next]->after <= (uint32_t)instruction + 1;
+         cut->next++) {
+        const Rb__Contribution *one = cut->runner->contributions[cut->next];
         const Rb__Variable *variable = model->message->variables[one->variable];
 
-        (p->first ? rb_fixed_set : rb_fixed_add)(
+        (cut->first ? rb_fixed_set : rb_fixed_add)(
             model->device, model->local + variable->offset,
-            rb_program_tensor(p->runner->program, (int)one->tensor), (size_t)variable->elements, 1,
-            model->exponents[one->variable].exponent, model->limits[one->variable],
+            rb_program_tensor(cut->runner->program, (int)one->tensor), (size_t)variable->elements,
+            1, model->exponents[one->variable].exponent, model->limits[one->variable],
             &model->largest[one->variable], &model->overflow[one->variable]);
-        now = bench_clock_ns();
-        p->adding += (double)(now - p->at);
-        p->at = now;
+        cut->adding += rb_profile_pass(cut->profile);
     }
 }
 
-/* The microbatches of a step; then a whole step, so that the next one is another. */
-static void profile_step(struct profile *p, double *ret_batch, double *ret_whole)
+/* The microbatches of a step; then a whole step, so that the next one is another: its ns. */
+static double cut_step(struct cut *cut)
 {
-    struct rb_model *model = p->job->model;
+    struct rb_model *model = cut->job->model;
     const Rb__Model *message = model->message;
     struct rb_step_result result;
-    uint64_t start;
 
     memcpy(model->exponents, model->state.exponents,
            model->state.variables * sizeof *model->exponents);
-    *ret_batch = 0;
+    cut->batch = cut->adding = 0;
     for (uint32_t i = 0; i < model->microbatches; i++) {
         struct rb_key key = {message->seed, (uint64_t)model->state.level, i};
         struct rb_batch batch =
             rb_batch_of(message->global_batch, message->micro_batch, model->state.level, i);
 
-        p->runner = i + 1 == model->microbatches ? model->last_runner : model->runner;
-        p->next = 0;
-        p->first = i == 0;
-        start = bench_clock_ns();
-        rb_batch_fill(&p->runner->slots, model->train, message->seed, &batch);
-        p->at = bench_clock_ns();
-        *ret_batch += (double)(p->at - start);
-        rb_program_run(p->runner->program, &key, NULL, after_instruction, p);
+        cut->runner = i + 1 == model->microbatches ? model->last_runner : model->runner;
+        cut->next = 0;
+        cut->first = i == 0;
+        rb_profile_pass(cut->profile);
+        rb_batch_fill(&cut->runner->slots, model->train, message->seed, &batch);
+        cut->batch += rb_profile_pass(cut->profile);
+        rb_program_run(cut->runner->program, &key, NULL, after_instruction, cut);
     }
-    start = bench_clock_ns();
-    bench_job_step(p->job, &result);
-    *ret_whole = (double)(bench_clock_ns() - start);
+    rb_profile_end(cut->profile);
+    rb_profile_pass(cut->profile);
+    bench_job_step(cut->job, &result);
+    return rb_profile_pass(cut->profile);
 }
 
-static int by_time(const void *a, const void *b)
+static void print_row(const char *name, double ns, double whole, double floor, uint32_t calls)
 {
-    const struct share *x = a, *y = b;
-
-    return (x->ns < y->ns) - (x->ns > y->ns);
+    printf("%-22s %9.3f %6.1f", name, ns / 1e6, 100 * ns / whole);
+    if (floor > 0)
+        printf(" %9.3f %7.1f %6u", floor / 1e6, ns / floor, calls);
+    printf("\n");
 }
 
-static void print_shares(struct share *shares, double whole)
+static void print_rows(const struct rb_profile *profile, const struct rb_profile_speed *speed,
+                       const double beside[3], double whole, uint32_t microbatches)
 {
-    double floors = 0;
+    static const char *const names[] = {"(samples)", "(fixed-point sums)",
+                                        "(reduce, vote, update)"};
+    size_t n;
+    struct rb_profile_row *rows = rb_profile_rows(profile, speed, &n);
+    double floors = 0, rest = whole;
 
-    for (int i = 0; i < SHARES; i++)
-        floors += shares[i].floor;
-    qsort(shares, SHARES, sizeof *shares, by_time);
+    for (size_t i = 0; i < n; i++) {
+        floors += microbatches * rows[i].floor;
+        rest -= rows[i].ns;
+    }
     printf("%-22s %9s %6s %9s %7s %6s\n", "", "ms", "%", "floor ms", "times", "calls");
-    for (int i = 0; i < SHOWN && shares[i].ns > 0; i++) {
-        printf("%-22s %9.3f %6.1f", shares[i].name, shares[i].ns / 1e6, 100 * shares[i].ns / whole);
-        if (shares[i].floor > 0)
-            printf(" %9.3f %7.1f %6u", shares[i].floor / 1e6, shares[i].ns / shares[i].floor,
-                   shares[i].runs);
-        printf("\n");
-    }
+    for (size_t i = 0; i < n && i < SHOWN; i++)
+        print_row(rows[i].name, rows[i].ns, whole, microbatches * rows[i].floor,
+                  microbatches * rows[i].calls);
+    for (int i = 0; i < 3; i++)
+        print_row(names[i], i < 2 ? beside[i] : rest - beside[0] - beside[1], whole, 0, 0);
     printf("%-22s %9.3f %6.1f %9.3f %7.2f\n", "a step", whole / 1e6, 100.0, floors / 1e6,
            whole / floors);
+    free(rows);
 }
 
 /* The slowest instructions against their floors. */
-static void print_slow(const Rb__Program *program, const double *ns,
-                       const struct bench_speed *speed, uint32_t microbatches)
+static void print_slow(const struct rb_profile *profile, const Rb__Program *program,
+                       const struct rb_profile_speed *speed, uint32_t microbatches)
 {
+    bool *seen = rb_alloc(program->n_instructions + 1);
+
     for (int shown = 0; shown < SHOWN; shown++) {
+        struct rb_buffer text = {0};
         size_t worst = 0;
         double lost = 0;
-        static bool seen[1 << 16];
 
-        for (size_t i = 0; i < program->n_instructions && i < RB_COUNT(seen); i++) {
-            double over = ns[i] - microbatches * bench_floor_of(program, i, speed);
+        for (size_t i = 0; i < program->n_instructions; i++) {
+            double over =
+                rb_profile_ns(profile, i) - microbatches * rb_profile_floor(program, i, speed);
 
             if (!seen[i] && over > lost) {
                 lost = over;
@@ -171,60 +167,40 @@ static void print_slow(const Rb__Program *program, const double *ns,
         if (lost <= 0)
             break;
         seen[worst] = true;
-        printf("%9.3f ms over %9.3f: ", lost / 1e6, (ns[worst] - lost) / 1e6);
-        bench_floor_print(program, worst);
+        rb_profile_text(program, worst, &text);
+        printf("%9.3f ms over %9.3f: %.*s\n", lost / 1e6,
+               (rb_profile_ns(profile, worst) - lost) / 1e6, (int)text.size, (char *)text.data);
+        rb_buffer_done(&text);
     }
+    free(seen);
 }
 
 static void profile(struct bench_job *job)
 {
     const struct rb_model *model = job->model;
     const Rb__Program *program = model->runner->message;
-    size_t n = program->n_instructions;
-    struct profile p = {.job = job, .ns = rb_alloc((n + 1) * sizeof(double))};
-    double *runs = rb_alloc((n + 3) * PROFILED * sizeof(double)), rest;
-    struct share shares[SHARES] = {[BATCH] = {.name = "(samples)"},
-                                   [ADDING] = {.name = "(fixed-point sums)"},
-                                   [REST] = {.name = "(reduce, vote, update)"}};
-    struct bench_speed speed;
+    struct cut cut = {.job = job, .profile = rb_profile_new(program)};
+    double batch[PROFILED], adding[PROFILED], whole[PROFILED], beside[3];
+    struct rb_profile_speed speed;
     struct rb_step_result result;
+    struct rb_why why;
 
     for (int i = 0; i < WARM; i++)
         bench_job_step(job, &result);
-    bench_speed_measure(model->device, &speed);
+    bench_check(rb_profile_measure(model->device, &speed, &why), &why);
     for (int r = 0; r < PROFILED; r++) {
-        double batch, whole;
-
-        memset(p.ns, 0, n * sizeof *p.ns);
-        p.adding = 0;
-        profile_step(&p, &batch, &whole);
-        for (size_t i = 0; i < n; i++)
-            runs[i * PROFILED + (size_t)r] = p.ns[i];
-        runs[n * PROFILED + (size_t)r] = batch;
-        runs[(n + 1) * PROFILED + (size_t)r] = p.adding;
-        runs[(n + 2) * PROFILED + (size_t)r] = whole;
+        whole[r] = cut_step(&cut);
+        batch[r] = cut.batch;
+        adding[r] = cut.adding;
     }
-    for (size_t i = 0; i < n; i++) {
-        struct share *share = &shares[program->instructions[i]->operator_];
-
-        p.ns[i] = bench_median(runs + i * PROFILED, PROFILED);
-        share->name = rb_op_info(program->instructions[i]->operator_)->name;
-        share->ns += p.ns[i];
-        share->floor += model->microbatches * bench_floor_of(program, i, &speed);
-        share->runs += model->microbatches;
-    }
-    shares[BATCH].ns = bench_median(runs + n * PROFILED, PROFILED);
-    shares[ADDING].ns = bench_median(runs + (n + 1) * PROFILED, PROFILED);
-    rest = bench_median(runs + (n + 2) * PROFILED, PROFILED);
-    for (int i = 0; i < REST; i++)
-        shares[REST].ns += shares[i].ns;
-    shares[REST].ns = rest > shares[REST].ns ? rest - shares[REST].ns : 0;
+    beside[0] = rb_profile_median(batch, PROFILED);
+    beside[1] = rb_profile_median(adding, PROFILED);
     printf("%s\nproducts %.1f GFLOP/s, copy %.1f GB/s (read and written)\n", job->summary,
            speed.flops, speed.bytes);
-    print_shares(shares, rest);
-    print_slow(program, p.ns, &speed, model->microbatches);
-    free(p.ns);
-    free(runs);
+    print_rows(cut.profile, &speed, beside, rb_profile_median(whole, PROFILED),
+               model->microbatches);
+    print_slow(cut.profile, program, &speed, model->microbatches);
+    rb_profile_free(cut.profile);
 }
 
 /* The case that `text` names, with the batch behind its "@". */

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -468,6 +469,39 @@ static void test_logs(void **state)
     fake_stop(&fake);
 }
 
+/* What `profile` says adds up, and products are counted: 2 x 5 samples x (4 x 8 + 8 x 3) forward
+ * and for the weights, and 8 x 3 once more for what goes back. */
+static void test_profile(void **state)
+{
+    static const struct fake_reply none[] = {{0}};
+    json_t *json, *row;
+    struct fake fake;
+    double ms = 0;
+    size_t i;
+
+    (void)state;
+    fake_start(&fake, none);
+    expect(&fake, 0, "", "m.onnx",
+           WORDS("model", "new", "mlp", "--set", "inputs=4", "--set", "hidden=8", "--set",
+                 "depth=1", "--set", "classes=3", "--out", "m.onnx"));
+    json = run_json(&fake, WORDS("profile", "m.onnx", "--batch", "5", "-o", "json"));
+    assert_int_equal(json_integer_value(json_object_get(json, "batch")), 5);
+    json_array_foreach(json_object_get(json, "operators"), i, row)
+    {
+        ms += json_number_value(json_object_get(row, "ms"));
+        if (strcmp(json_string_value(json_object_get(row, "operator")), "MatMul") == 0)
+            assert_true(json_number_value(json_object_get(row, "flops")) ==
+                        2 * 5 * (2 * (4 * 8 + 8 * 3) + 8 * 3));
+    }
+    assert_true(i > 3 && ms > 0);
+    assert_true(fabs(ms - json_number_value(json_object_get(json, "ms"))) < 1e-6 * ms);
+    json_decref(json);
+    expect(&fake, 0, "ReluGrad", "", WORDS("profile", "m.onnx"));
+    expect(&fake, 3, "", "none.onnx", WORDS("profile", "none.onnx"));
+    expect(&fake, 2, "", "--batch goes with a model", WORDS("profile", "gpt", "--batch", "5"));
+    fake_stop(&fake);
+}
+
 static void test_models(void **state)
 {
     static const struct fake_reply none[] = {{0}};
@@ -523,6 +557,7 @@ int main(void)
         cmocka_unit_test(test_resize),  cmocka_unit_test(test_nodes_and_jobs),
         cmocka_unit_test(test_export),  cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_logs),    cmocka_unit_test(test_models),
+        cmocka_unit_test(test_profile),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,6 +38,9 @@ def digits():
         status = c.status("digits")
         print(f"held-out accuracy {status['evalAccuracy']:.4f} of {len(held)} scans, loss {status['evalLoss']:.4f}")
         check(status["evalAccuracy"] >= 0.98, f"accuracy {status['evalAccuracy']}")
+        profile = c.json("profile", "digits")
+        check(profile["batch"] == 32 and any(row["operator"] == "ConvGradW" and row["flops"] > 0
+                                             for row in profile["operators"]), "a job's profile is that of its program")
 
 
 cluster.main(digits)

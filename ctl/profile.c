@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the time of a training step goes: the program of a microbatch, run here on one core.
+ *
+ * A model or a job is compiled as for training and run with made-up samples (numbers in -1..1,
+ * tokens and labels 0): what a kernel takes does not depend on them.  The report is one JSON value,
+ * the table is made from it. */
+#include "base/arena.h"
+#include "base/clock.h"
+#include "ctl/forward.h"
+#include "ctl/human.h"
+#include "ctl/page.h"
+#include "ctl/value.h"
+#include "ctl/verbs.h"
+#include "proto/reflect.h"
+#include "proto/spec.h"
+#include "worker/profile.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM = 2, RUNS = 15, LEAST = 3, SLOWEST = 10 };
+static const uint64_t most_ns = UINT64_C(10000000000); /* then LEAST runs are enough */
+
+/* ---- What to run ---- */
+
+static int compile_job(struct rb_session *session, const char *name,
+                       struct rb_compiled *ret_compiled, struct rb_why *why)
+{
+    json_t *reply = NULL;
+    ProtobufCMessage *spec = NULL;
+    int err = rb_session_call(session, "describe", json_pack("{s:s}", "job", name), 0, &reply, why);
+
+    if (!err)
+        err = rb_reflect_from_json(json_object_get(json_object_get(reply, "job"), "spec"),
+                                   &rb__spec__descriptor, &spec, why);
+    if (!err)
+        err = rb_spec_check(name, (const Rb__Spec *)spec, why);
+    if (!err)
+        err = rb_compile((const Rb__Spec *)spec, rb_device_numeric_class("cpu"), ret_compiled, why);
+    if (spec)
+        protobuf_c_message_free_unpacked(spec, NULL);
+    json_decref(reply);
+    return err;
+}
+
+static bool is_model(const char *word)
+{
+    size_t n = strlen(word);
+
+    return (n > 5 && strcmp(word + n - 5, ".onnx") == 0) || strchr(word, '/');
+}
+
+static void fill_inputs(const Rb__Program *program, struct rb_program *ready)
+{
+    uint32_t seed = 1;
+
+    for (size_t i = 0; i < program->n_tensors; i++) {
+        const Rb__Tensor *tensor = program->tensors[i];
+        float *data;
+        int64_t n = 1;
+
+        if (tensor->space != RB__TENSOR__SPACE__INPUT || tensor->dtype != RB_F32)
+            continue; /* zeros as they are */
+        data = rb_program_input(ready, (int)tensor->offset);
+        for (size_t k = 0; k < tensor->n_dims; k++)
+            n *= tensor->dims[k];
+        for (int64_t k = 0; k < n; k++) {
+            seed = seed * 1664525u + 1013904223u;
+            data[k] = (float)((int32_t)seed) * 0x1p-31f;
+        }
+    }
+}
+
+/* ---- Running ---- */
+
+static void after_instruction(int instruction, void *context)
+{
+    rb_profile_instruction(context, instruction);
+}
+
+static void measure(const struct rb_forward *forward, struct rb_profile *profile)
+{
+    const struct rb_key key = {1, 1, 0};
+    uint64_t end = rb_clock_ns() + most_ns;
+
+    for (int i = 0; i < WARM; i++)
+        rb_program_run(forward->program, &key, NULL, NULL, NULL);
+    for (int i = 0; i < RUNS && (i < LEAST || rb_clock_ns() < end); i++) {
+        rb_profile_pass(profile);
+        rb_program_run(forward->program, &key, NULL, after_instruction, profile);
+        rb_profile_end(profile);
+    }
+}
+
+/* ---- The report: times in ms, counts as they are, rates in 10^9 a second ---- */
+
+static json_t *row_json(const struct rb_profile_row *row)
+{
+    return json_pack("{s:s,s:i,s:f,s:f,s:f,s:f,s:f,s:f}", "operator", row->name, "calls",
+                     (int)row->calls, "ms", row->ns / 1e6, "floorMs", row->floor / 1e6, "flops",
+                     row->flops, "bytes", row->bytes, "gflops", row->flops / row->ns, "gbs",
+                     row->bytes / row->ns);
+}
+
+/* The instructions that lose most against their floors. */
+static json_t *slowest(const struct rb_profile *profile, const Rb__Program *program,
+                       const struct rb_profile_speed *speed)
+{
+    RB_CLEANUP(rb_freep) bool *seen = rb_alloc(program->n_instructions + 1);
+    json_t *list = json_array();
+
+    for (int shown = 0; shown < SLOWEST; shown++) {
+        struct rb_buffer text = {0};
+        size_t worst = 0;
+        double lost = 0, ns;
+
+        for (size_t i = 0; i < program->n_instructions; i++) {
+            double over = rb_profile_ns(profile, i) - rb_profile_floor(program, i, speed);
+
+            if (!seen[i] && over > lost) {
+                lost = over;
+                worst = i;
+            }
+        }
+        if (lost <= 0)
+            break;
+        seen[worst] = true;
+        ns = rb_profile_ns(profile, worst);
+        rb_profile_text(program, worst, &text);
+        json_array_append_new(list,
+                              json_pack("{s:s%,s:f,s:f}", "instruction", (const char *)text.data,
+                                        text.size, "ms", ns / 1e6, "floorMs", (ns - lost) / 1e6));
+        rb_buffer_done(&text);
+    }
+    return list;
+}
+
+static json_t *report(const struct rb_forward *forward, const struct rb_profile *profile,
+                      const struct rb_profile_speed *speed)
+{
+    const Rb__Program *program = forward->compiled.model->programs[0];
+    double ns = 0, flops = 0, bytes = 0, floors = 0;
+    json_t *rows = json_array();
+    size_t n;
+    struct rb_profile_row *row = rb_profile_rows(profile, speed, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        ns += row[i].ns;
+        flops += row[i].flops;
+        bytes += row[i].bytes;
+        floors += row[i].floor;
+        json_array_append_new(rows, row_json(&row[i]));
+    }
+    free(row);
+    return json_pack("{s:s,s:i,s:i,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:{s:f,s:f},s:o,s:o}", "summary",
+                     forward->compiled.summary, "batch", (int)program->batch, "microbatches",
+                     (int)(forward->compiled.microbatches ? forward->compiled.microbatches : 1),
+                     "numericClass", rb_device_numeric_class("cpu"), "ms", ns / 1e6, "floorMs",
+                     floors / 1e6, "flops", flops, "bytes", bytes, "gflops", flops / ns, "memoryMB",
+                     (double)program->arena_bytes / 1e6, "peak", "gflops", speed->flops, "gbs",
+                     speed->bytes, "operators", rows, "slowest", slowest(profile, program, speed));
+}
+
+/* ---- As text ---- */
+
+static void add_number(struct rb_table *table, const char *format, double x)
+{
+    RB_CLEANUP(rb_freep) char *text = x > 0 ? rb_format(format, x) : NULL;
+
+    rb_table_add(table, text ? text : "");
+}
+
+static void add_row(struct rb_table *table, const json_t *row, double whole, double peak)
+{
+    double ms = rb_value_real(row, "ms", 0), gflops = rb_value_real(row, "gflops", 0);
+    double floor = rb_value_real(row, "floorMs", 0);
+
+    rb_table_add(table, rb_value_text(row, "operator", "all"));
+    add_number(table, "%.0f", (double)rb_value_integer(row, "calls", 0));
+    add_number(table, "%.3f", ms);
+    add_number(table, "%.1f", 100 * ms / whole);
+    add_number(table, "%.1f", gflops);
+    add_number(table, "%.0f", 100 * gflops / peak);
+    add_number(table, "%.1f", rb_value_real(row, "bytes", 0) / 1e6);
+    add_number(table, "%.1f", rb_value_real(row, "bytes", 0) / ms / 1e6);
+    add_number(table, "%.1f", floor > 0 ? ms / floor : 0);
+}
+
+static void print_page(const struct rb_session *session, const json_t *report)
+{
+    static const char *const head[] = {"OPERATOR", "CALLS", "MS",   "%",    "GFLOP/S",
+                                       "% PEAK",   "MB",    "GB/S", "TIMES"};
+    struct rb_table table = {.columns = RB_COUNT(head)}, page = RB_PAGE;
+    const json_t *peak = json_object_get(report, "peak"), *row;
+    double whole = rb_value_real(report, "ms", 0), gflops = rb_value_real(peak, "gflops", 1);
+    struct rb_buffer text = {0};
+    size_t i;
+
+    rb_page_add(&page, "model", "%s", rb_value_text(report, "summary", "?"));
+    rb_page_add(&page, "profiled", "forward and backward of %" PRId64 " samples, one core",
+                rb_value_integer(report, "batch", 0));
+    rb_page_add(&page, "this core", "%.1f GFLOP/s in products, %.1f GB/s in copies", gflops,
+                rb_value_real(peak, "gbs", 0));
+    rb_page_add(&page, "activations", "%.1f MB", rb_value_real(report, "memoryMB", 0));
+    rb_page_print(session, &page);
+    for (i = 0; i < RB_COUNT(head); i++)
+        rb_table_add(&table, head[i]);
+    json_array_foreach(json_object_get(report, "operators"), i, row)
+    {
+        add_row(&table, row, whole, gflops);
+    }
+    add_row(&table, report, whole, gflops);
+    rb_buffer_text(&text, "\n");
+    rb_table_print(&table, "lrrrrrrrr", &text);
+    rb_table_done(&table);
+    rb_buffer_text(&text, "\nmost over their floors (TIMES: how often the larger of products and "
+                          "bytes at this core's speed):\n");
+    json_array_foreach(json_object_get(report, "slowest"), i, row)
+    {
+        rb_buffer_format(&text, "%9.3f ms, floor %.3f: %s\n", rb_value_real(row, "ms", 0),
+                         rb_value_real(row, "floorMs", 0), rb_value_text(row, "instruction", "?"));
+    }
+    rb_session_put(session, &text);
+}
+
+/* ---- The verb ---- */
+
+static int run(struct rb_device *device, struct rb_forward *forward, json_t **ret_report,
+               struct rb_why *why)
+{
+    struct rb_profile_speed speed;
+    struct rb_profile *profile;
+    int err = rb_forward_open(device, forward, why);
+
+    if (!err)
+        err = rb_profile_measure(device, &speed, why);
+    if (err)
+        return err;
+    fill_inputs(forward->compiled.model->programs[0], forward->program);
+    profile = rb_profile_new(forward->compiled.model->programs[0]);
+    measure(forward, profile);
+    *ret_report = report(forward, profile, &speed);
+    rb_profile_free(profile);
+    return 0;
+}
+
+int rb_profile(struct rb_session *session, const struct rb_arguments *arguments)
+{
+    const char *word = arguments->word[0], *asked = rb_arguments_value(arguments, "batch");
+    struct rb_forward forward = {0};
+    struct rb_device *device = NULL;
+    json_t *report = NULL;
+    struct rb_why why = {0};
+    int64_t batch = 0;
+    int err;
+
+    if (asked && !is_model(word))
+        return rb_session_usage(session, "--batch goes with a model; a job has its own");
+    if (asked && rb_arguments_count(asked, 1, INT32_MAX, &batch, &why))
+        return rb_session_usage(session, "--batch %s", why.text);
+    err = is_model(word) ? rb_compile_training(word, batch, &forward.compiled, &why)
+                         : compile_job(session, word, &forward.compiled, &why);
+    if (!err)
+        err = rb_device_open("cpu", 0, &device, &why);
+    if (!err)
+        err = run(device, &forward, &report, &why);
+    if (!err && session->format == RB_FORMAT_TABLE)
+        print_page(session, report);
+    else if (!err)
+        rb_session_print(session, report);
+    if (device) {
+        rb_forward_done(device, &forward);
+        rb_device_close(device);
+    } else {
+        rb_compiled_done(&forward.compiled);
+    }
+    json_decref(report);
+    return err ? rb_session_fail(session, err, &why) : RB_EXIT_DONE;
+}

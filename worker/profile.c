@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/profile.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WIDTH = 1024, COPIED = 4 << 20, ROUNDS = 15 };
+
+struct rb_profile {
+    const Rb__Program *program;
+    uint64_t at;    /* the last call */
+    double *now;    /* by instruction, of this run */
+    double *before; /* of the runs that have ended, one behind the other */
+    size_t runs;
+};
+
+/* Time this thread has had a core for: others on a shared machine do not count. */
+static uint64_t core_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+double rb_profile_median(double *values, size_t n)
+{
+    if (!n)
+        return 0;
+    qsort(values, n, sizeof *values, by_value);
+    return (values[n / 2] + values[(n - 1) / 2]) / 2;
+}
+
+/* ---- The core ---------------------------------------------------------------------------------
+ */
+
+static void race(struct rb_kernel *kernel, void *const memory[3],
+                 struct rb_profile_speed *ret_speed)
+{
+    double product[ROUNDS], copy[ROUNDS];
+
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t at[2] = {core_ns()};
+
+        rb_kernel_run(kernel, (const void *const *)memory, &memory[2], &(struct rb_key){0});
+        at[1] = core_ns();
+        memcpy(memory[0], memory[1], COPIED);
+        product[i] = (double)(at[1] - at[0]);
+        copy[i] = (double)(core_ns() - at[1]);
+    }
+    ret_speed->flops = 2.0 * WIDTH * WIDTH * WIDTH / rb_profile_median(product, ROUNDS);
+    ret_speed->bytes = 2.0 * COPIED / rb_profile_median(copy, ROUNDS);
+}
+
+int rb_profile_measure(struct rb_device *device, struct rb_profile_speed *ret_speed,
+                       struct rb_why *why)
+{
+    const struct rb_tensor_type square = {RB_F32, 2, {WIDTH, WIDTH}}, types[2] = {square, square};
+    const struct rb_call call = {RB_OP_MATMUL, 0, 2, 1, types, &square, NULL, 0};
+    struct rb_kernel *kernel = NULL;
+    void *memory[3];
+    int err = rb_kernel_prepare(device, &call, &kernel, why);
+
+    if (err)
+        return err;
+    for (int i = 0; i < 3; i++)
+        memory[i] = rb_device_alloc(device, COPIED);
+    if (memory[0] && memory[1] && memory[2])
+        race(kernel, memory, ret_speed);
+    else
+        err = rb_why_set(why, RB_ENOMEM, "no memory to measure the speed of this core with");
+    rb_kernel_free(kernel);
+    for (int i = 0; i < 3; i++)
+        rb_device_free(device, memory[i]);
+    return err;
+}
+
+/* ---- Runs -------------------------------------------------------------------------------------
+ */
+
+struct rb_profile *rb_profile_new(const Rb__Program *program)
+{
+    struct rb_profile *profile = rb_alloc(sizeof *profile);
+
+    profile->program = program;
+    profile->now = rb_alloc((program->n_instructions + 1) * sizeof *profile->now);
+    profile->at = core_ns();
+    return profile;
+}
+
+void rb_profile_free(struct rb_profile *profile)
+{
+    if (!profile)
+        return;
+    free(profile->now);
+    free(profile->before);
+    free(profile);
+}
+
+double rb_profile_pass(struct rb_profile *profile)
+{
+    uint64_t before = profile->at;
+
+    profile->at = core_ns();
+    return (double)(profile->at - before);
+}
+
+void rb_profile_instruction(struct rb_profile *profile, int instruction)
+{
+    profile->now[instruction] += rb_profile_pass(profile);
+}
+
+void rb_profile_end(struct rb_profile *profile)
+{
+    size_t n = profile->program->n_instructions, size = n * sizeof *profile->now;
+
+    profile->before = rb_realloc(profile->before, (profile->runs + 1) * size + 1);
+    memcpy(profile->before + profile->runs++ * n, profile->now, size);
+    memset(profile->now, 0, size);
+}
+
+double rb_profile_ns(const struct rb_profile *profile, size_t instruction)
+{
+    size_t n = profile->program->n_instructions;
+    RB_CLEANUP(rb_freep) double *times = rb_alloc((profile->runs + 1) * sizeof *times);
+
+    for (size_t r = 0; r < profile->runs; r++)
+        times[r] = profile->before[r * n + instruction];
+    return rb_profile_median(times, profile->runs);
+}
+
+/* ---- Rows -------------------------------------------------------------------------------------
+ */
+
+static int by_time(const void *a, const void *b)
+{
+    const struct rb_profile_row *x = a, *y = b;
+
+    return (x->ns < y->ns) - (x->ns > y->ns);
+}
+
+struct rb_profile_row *rb_profile_rows(const struct rb_profile *profile,
+                                       const struct rb_profile_speed *speed, size_t *ret_n)
+{
+    const Rb__Program *program = profile->program;
+    struct rb_profile_row *rows = rb_alloc(RB_OP_COUNT * sizeof *rows);
+    size_t n = 0;
+
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        struct rb_profile_row *row = &rows[program->instructions[i]->operator_];
+
+        row->name = rb_op_info(program->instructions[i]->operator_)->name;
+        row->calls++;
+        row->ns += rb_profile_ns(profile, i);
+        row->flops += rb_profile_flops(program, i);
+        row->bytes += rb_profile_bytes(program, i);
+        row->floor += rb_profile_floor(program, i, speed);
+    }
+    for (size_t op = 0; op < RB_OP_COUNT; op++)
+        if (rows[op].calls)
+            rows[n++] = rows[op];
+    qsort(rows, n, sizeof *rows, by_time);
+    *ret_n = n;
+    return rows;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the time of a program goes: by instruction, by operator, and against what the core could
+ * do.
+ *
+ * rb_program_run > [profile] > rubatoctl profile, tests/bench
+ *
+ * Times are those that the thread had a core for, and medians over runs, so that others on the
+ * machine do not count. */
+#ifndef RB_WORKER_PROFILE_H
+#define RB_WORKER_PROFILE_H
+
+#include "base/buffer.h"
+#include "kernels/device.h"
+#include "plan.pb-c.h"
+
+/* ---- What an instruction asks for ---- */
+
+/* Multiplications and additions of a product or a convolution; 0 for all other operators. */
+double rb_profile_flops(const Rb__Program *program, size_t instruction);
+
+/* Of its inputs and outputs. */
+double rb_profile_bytes(const Rb__Program *program, size_t instruction);
+
+/* "MatMul float32[512,256] float32[256,768] > float32[512,768] transB=1" */
+void rb_profile_text(const Rb__Program *program, size_t instruction, struct rb_buffer *out);
+
+/* ---- What this core can do, in units a nanosecond ---- */
+
+struct rb_profile_speed {
+    double flops; /* of a float32 matrix product of 1,024 each way */
+    double bytes; /* of a copy of 4 MB: read and written */
+};
+
+/* RB_ENOMEM, or what the device says. */
+int rb_profile_measure(struct rb_device *device, struct rb_profile_speed *ret_speed,
+                       struct rb_why *why);
+
+/* ns: the larger of its products at that speed and its bytes at that. */
+double rb_profile_floor(const Rb__Program *program, size_t instruction,
+                        const struct rb_profile_speed *speed);
+
+/* ---- Measuring ---- */
+
+struct rb_profile;
+
+struct rb_profile *rb_profile_new(const Rb__Program *program);
+void rb_profile_free(struct rb_profile *profile);
+
+/* ns on the core since the last call of this or the next: nobody's. */
+double rb_profile_pass(struct rb_profile *profile);
+
+/* All since then was this instruction's; what it took before in this run is added to. */
+void rb_profile_instruction(struct rb_profile *profile, int instruction);
+
+/* A run has ended: one execution, or several that belong together. */
+void rb_profile_end(struct rb_profile *profile);
+
+/* The median of n numbers, which are sorted on the way; 0 of none. */
+double rb_profile_median(double *values, size_t n);
+
+/* The median over runs. */
+double rb_profile_ns(const struct rb_profile *profile, size_t instruction);
+
+/* All instructions of one operator. */
+struct rb_profile_row {
+    const char *name;
+    uint32_t calls; /* in one execution */
+    double ns, flops, bytes, floor;
+};
+
+/* The operators of the program, those that take longest first.  Free the list. */
+struct rb_profile_row *rb_profile_rows(const struct rb_profile *profile,
+                                       const struct rb_profile_speed *speed, size_t *ret_n);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/operators.h"
+#include "worker/profile.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static double elements_of(const Rb__Tensor *tensor)
+{
+    double n = 1;
+
+    for (size_t i = 0; i < tensor->n_dims; i++)
+        n *= (double)tensor->dims[i];
+    return n;
+}
+
+static double bytes_of(const Rb__Program *program, const int32_t *tensors, size_t n)
+{
+    double bytes = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (tensors[i] >= 0 && program->tensors[tensors[i]]->space != RB__TENSOR__SPACE__ABSENT)
+            bytes += elements_of(program->tensors[tensors[i]]) *
+                     (double)rb_dtype_size((enum rb_dtype)program->tensors[tensors[i]]->dtype);
+    return bytes;
+}
+
+double rb_profile_bytes(const Rb__Program *program, size_t instruction)
+{
+    const Rb__Instruction *one = program->instructions[instruction];
+
+    return bytes_of(program, one->inputs, one->n_inputs) +
+           bytes_of(program, one->outputs, one->n_outputs);
+}
+
+/* Every output element of a product is a sum over what the weight, or the other factor, has for it.
+ */
+double rb_profile_flops(const Rb__Program *program, size_t instruction)
+{
+    const Rb__Instruction *one = program->instructions[instruction];
+    const Rb__Tensor *a, *b, *y;
+    size_t inner;
+
+    if (one->operator_ != RB_OP_MATMUL && one->operator_ != RB_OP_CONV &&
+        one->operator_ != RB_OP_CONV_GRAD_X && one->operator_ != RB_OP_CONV_GRAD_W)
+        return 0;
+    a = program->tensors[one->inputs[0]];
+    b = program->tensors[one->inputs[1]];
+    y = program->tensors[one->outputs[0]];
+    switch (one->operator_) {
+    case RB_OP_MATMUL:
+        inner = a->n_dims - 1;
+        for (size_t i = 0; i < one->n_attributes; i++)
+            if (strcmp(one->attributes[i]->key, "transA") == 0 && one->attributes[i]->ints[0] &&
+                a->n_dims > 1)
+                inner = a->n_dims - 2;
+        return 2 * elements_of(y) * (double)a->dims[inner];
+    case RB_OP_CONV:
+        return 2 * elements_of(y) * elements_of(b) / (double)b->dims[0];
+    case RB_OP_CONV_GRAD_X: /* (dy, w) */
+        return 2 * elements_of(a) * elements_of(b) / (double)b->dims[0];
+    default: /* (dy, x) > dw */
+        return 2 * elements_of(a) * elements_of(y) / (double)y->dims[0];
+    }
+}
+
+double rb_profile_floor(const Rb__Program *program, size_t instruction,
+                        const struct rb_profile_speed *speed)
+{
+    double products = rb_profile_flops(program, instruction) / speed->flops;
+    double bytes = rb_profile_bytes(program, instruction) / speed->bytes;
+
+    return products > bytes ? products : bytes;
+}
+
+static void add_tensors(const Rb__Program *program, const int32_t *tensors, size_t n,
+                        struct rb_buffer *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const Rb__Tensor *tensor = tensors[i] < 0 ? NULL : program->tensors[tensors[i]];
+
+        if (!tensor || tensor->space == RB__TENSOR__SPACE__ABSENT) {
+            rb_buffer_text(out, " -");
+            continue;
+        }
+        rb_buffer_format(out, " %s[", rb_dtype_text((enum rb_dtype)tensor->dtype));
+        for (size_t k = 0; k < tensor->n_dims; k++)
+            rb_buffer_format(out, "%s%" PRId64, k ? "," : "", tensor->dims[k]);
+        rb_buffer_text(out, "]");
+    }
+}
+
+void rb_profile_text(const Rb__Program *program, size_t instruction, struct rb_buffer *out)
+{
+    const Rb__Instruction *one = program->instructions[instruction];
+
+    rb_buffer_text(out, rb_op_info(one->operator_)->name);
+    add_tensors(program, one->inputs, one->n_inputs, out);
+    rb_buffer_text(out, " >");
+    add_tensors(program, one->outputs, one->n_outputs, out);
+    for (size_t i = 0; i < one->n_attributes; i++) {
+        rb_buffer_format(out, " %s=", one->attributes[i]->key);
+        for (size_t k = 0; k < one->attributes[i]->n_ints; k++)
+            rb_buffer_format(out, "%s%" PRId64, k ? "," : "", one->attributes[i]->ints[k]);
+    }
+}
