@@ -30,6 +30,7 @@ struct argument {
 
 struct rb_dnnl_op {
     struct rb_dnnl *dnnl;
+    bool slow; /* oneDNN has nothing but plain loops for it */
     dnnl_primitive_t primitive;
     int n;
     struct argument arguments[MAX_ARGUMENTS];
@@ -168,8 +169,10 @@ static int add_scratchpad(struct rb_dnnl_op *op, const_dnnl_primitive_desc_t des
                   "get scratch memory", why);
 }
 
+/* `hint`: for a gradient, its forward operation; or NULL. */
 static int describe(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
-                    dnnl_primitive_desc_t *ret_desc, struct rb_why *why)
+                    const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *ret_desc,
+                    struct rb_why *why)
 {
     dnnl_primitive_attr_t attributes = NULL;
     int err = status(dnnl_primitive_attr_create(&attributes), "make attributes", why);
@@ -179,11 +182,20 @@ static int describe(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
         err = status(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user),
                      "set the scratch mode", why);
     if (!err)
-        err = status(dnnl_primitive_desc_create(ret_desc, op_desc, attributes, dnnl->engine, NULL),
+        err = status(dnnl_primitive_desc_create(ret_desc, op_desc, attributes, dnnl->engine, hint),
                      "compute this", why);
     if (attributes)
         dnnl_primitive_attr_destroy(attributes);
     return err;
+}
+
+static bool is_slow(const_dnnl_primitive_desc_t desc)
+{
+    const char *name = NULL;
+
+    return dnnl_primitive_desc_query(desc, dnnl_query_impl_info_str, 0, (void *)&name) ==
+               dnnl_success &&
+           name && strncmp(name, "ref", 3) == 0;
 }
 
 void rb_dnnl_run(struct rb_dnnl_op *op, void *const *addresses)
@@ -244,14 +256,16 @@ struct wanted {
     const dnnl_memory_desc_t *layout;
 };
 
-static int op_new(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc, const struct wanted *wanted,
-                  int n, struct rb_dnnl_op **ret_op, struct rb_why *why)
+static int op_new(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
+                  const_dnnl_primitive_desc_t hint, const struct wanted *wanted, int n,
+                  struct rb_dnnl_op **ret_op, struct rb_why *why)
 {
     struct rb_dnnl_op *op = rb_alloc(sizeof(*op));
     dnnl_primitive_desc_t desc = NULL;
-    int err = describe(dnnl, op_desc, &desc, why);
+    int err = describe(dnnl, op_desc, hint, &desc, why);
 
     op->dnnl = dnnl;
+    op->slow = !err && is_slow(desc);
     for (int i = 0; !err && i < n; i++)
         if (wanted[i].layout)
             err = add_argument(op, desc, wanted[i].name, wanted[i].address, wanted[i].output,
@@ -267,6 +281,17 @@ static int op_new(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc, const stru
     else
         *ret_op = op;
     return err;
+}
+
+static int strided_layout(dnnl_memory_desc_t *md, int rank, const int64_t *dims,
+                          const int64_t *steps, struct rb_why *why)
+{
+    dnnl_dims_t sizes = {0}, strides = {0};
+
+    memcpy(sizes, dims, (size_t)rank * sizeof(*dims));
+    memcpy(strides, steps, (size_t)rank * sizeof(*steps));
+    return status(dnnl_memory_desc_init_by_strides(md, rank, sizes, dnnl_f32, strides),
+                  "describe this layout", why);
 }
 
 static int plain_layout(dnnl_memory_desc_t *md, int rank, const int64_t *dims, struct rb_why *why)
@@ -292,8 +317,8 @@ static int any_layout(dnnl_memory_desc_t *md, int rank, const int64_t *dims, str
                   "describe this shape", why);
 }
 
-int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
-                   struct rb_dnnl_op **ret_op, struct rb_why *why)
+static int plain_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
+                        struct rb_dnnl_op **ret_op, struct rb_why *why)
 {
     int rank = how->batch_axes + 2, err;
     int64_t bias_dim[RB_DNNL_AXES];
@@ -308,17 +333,93 @@ int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
 
     for (int i = 0; i < rank; i++)
         bias_dim[i] = i == rank - 1 ? how->c_dim[i] : 1;
-    err = status(dnnl_memory_desc_init_by_strides(&a, rank, how->a_dim, dnnl_f32, how->a_step),
-                 "describe this layout", why);
-    if (!err)
-        err = status(dnnl_memory_desc_init_by_strides(&b, rank, how->b_dim, dnnl_f32, how->b_step),
-                     "describe this layout", why);
+    err = strided_layout(&a, rank, how->a_dim, how->a_step, why);
+    err = err ? err : strided_layout(&b, rank, how->b_dim, how->b_step, why);
     err = err ? err : plain_layout(&c, rank, how->c_dim, why);
     err = err ? err : plain_layout(&bias, rank, bias_dim, why);
     if (!err)
         err = status(dnnl_matmul_desc_init(&desc, &a, &b, how->bias ? &bias : NULL, &c),
                      "multiply these", why);
-    return err ? err : op_new(dnnl, &desc, wanted, RB_COUNT(wanted), ret_op, why);
+    return err ? err : op_new(dnnl, &desc, NULL, wanted, RB_COUNT(wanted), ret_op, why);
+}
+
+/* The same as an inner product: rows of a times rows of a weight, which is b turned around. */
+static int inner_product(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
+                         struct rb_dnnl_op **ret_op, struct rb_why *why)
+{
+    const int64_t w_dim[2] = {how->b_dim[1], how->b_dim[0]};
+    const int64_t w_step[2] = {how->b_step[1], how->b_step[0]};
+    dnnl_memory_desc_t a, w, c, bias;
+    dnnl_inner_product_desc_t desc;
+    struct wanted wanted[] = {
+        {DNNL_ARG_SRC, 0, false, &a},
+        {DNNL_ARG_WEIGHTS, 1, false, &w},
+        {DNNL_ARG_BIAS, 2, false, how->bias ? &bias : NULL},
+        {DNNL_ARG_DST, 3, true, &c},
+    };
+    int err = strided_layout(&a, 2, how->a_dim, how->a_step, why);
+
+    err = err ? err : strided_layout(&w, 2, w_dim, w_step, why);
+    err = err ? err : plain_layout(&c, 2, how->c_dim, why);
+    err = err ? err : plain_layout(&bias, 1, &how->c_dim[1], why);
+    if (!err)
+        err = status(dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &a, &w,
+                                                          how->bias ? &bias : NULL, &c),
+                     "multiply these", why);
+    return err ? err : op_new(dnnl, &desc, NULL, wanted, RB_COUNT(wanted), ret_op, why);
+}
+
+/* And as the gradient of one: c = (turned a) b is that of a weight from dy = a and x = b. */
+static int weight_gradient(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
+                           struct rb_dnnl_op **ret_op, struct rb_why *why)
+{
+    const int64_t dy_dim[2] = {how->a_dim[1], how->a_dim[0]};
+    dnnl_memory_desc_t dy, x, w;
+    dnnl_inner_product_desc_t desc, forward;
+    dnnl_primitive_desc_t hint = NULL;
+    struct wanted wanted[] = {
+        {DNNL_ARG_DIFF_DST, 0, false, &dy},
+        {DNNL_ARG_SRC, 1, false, &x},
+        {DNNL_ARG_DIFF_WEIGHTS, 3, true, &w},
+    };
+    int err = plain_layout(&dy, 2, dy_dim, why);
+
+    err = err ? err : plain_layout(&x, 2, how->b_dim, why);
+    err = err ? err : plain_layout(&w, 2, how->c_dim, why);
+    if (!err)
+        err = status(dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, &x, &w,
+                                                          NULL, &dy),
+                     "multiply these", why);
+    if (!err)
+        err = status(dnnl_inner_product_backward_weights_desc_init(&desc, &x, &w, NULL, &dy),
+                     "multiply these", why);
+    err = err ? err : describe(dnnl, &forward, NULL, &hint, why);
+    err = err ? err : op_new(dnnl, &desc, hint, wanted, RB_COUNT(wanted), ret_op, why);
+    if (hint)
+        dnnl_primitive_desc_destroy(hint);
+    return err;
+}
+
+/* What oneDNN 2.6 has for the same product differs by up to two: measured on AVX-512, one core
+ * (docs/benchmarks.md).  Shapes alone decide. */
+int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
+                   struct rb_dnnl_op **ret_op, struct rb_why *why)
+{
+    int64_t m = how->c_dim[0], n = how->c_dim[1], k = how->a_dim[1];
+    bool flat = how->batch_axes == 0 && n > 1 && k > 1, plain_a = flat && how->a_step[1] == 1;
+    bool plain_b = flat && how->b_step[1] == 1;
+    int err = RB_EUNSUPPORTED;
+
+    if (plain_a && (plain_b || m <= 2 || (m >= 1024 && n >= 2 * k)))
+        err = inner_product(dnnl, how, ret_op, why);
+    else if (how->batch_axes == 0 && how->a_step[0] == 1 && how->b_step[1] == 1 && k <= 32 &&
+             m > 1 && n > 1 && !how->bias)
+        err = weight_gradient(dnnl, how, ret_op, why);
+    if (!err && !(*ret_op)->slow)
+        return 0;
+    if (!err)
+        rb_dnnl_free(*ret_op);
+    return plain_matmul(dnnl, how, ret_op, why);
 }
 
 /* An activation: samples, channels, spatial axes. */
@@ -403,5 +504,5 @@ int rb_dnnl_conv(struct rb_dnnl *dnnl, enum rb_dnnl_conv_kind kind, const struct
         break;
     }
     err = status(code, "convolve these", why);
-    return err ? err : op_new(dnnl, &desc, wanted[kind], 4, ret_op, why);
+    return err ? err : op_new(dnnl, &desc, NULL, wanted[kind], 4, ret_op, why);
 }

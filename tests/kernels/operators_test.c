@@ -210,6 +210,17 @@ static const char *const cases[] = {
     "LogSoftmaxGrad f32[4,128] f32[4,128] > f32[4,128] axis=1",
     "LogSoftmaxGrad f32[2,9,70] f32[2,9,70] > f32[2,9,70] axis=1",
     /* products */
+    /* every way to multiply that shapes choose between */
+    "MatMul f32[1,70] f32[33,70] f32[33] > f32[1,33] transB=1",
+    "MatMul f32[2,70] f32[33,70] > f32[2,33] transB=1",
+    "MatMul f32[1100,7] f32[20,7] f32[20] > f32[1100,20] transB=1",
+    "MatMul f32[5,70] f32[70,33] f32[33] > f32[5,33]",
+    "MatMul f32[5,70] f32[70,1] > f32[5,1]",
+    "MatMul f32[5,1] f32[1,33] > f32[5,33]",
+    "MatMul f32[9,70] f32[9,33] > f32[70,33] transA=1",
+    "MatMul f32[1,70] f32[1,33] > f32[70,33] transA=1",
+    "MatMul f32[40,70] f32[40,33] f32[33] > f32[70,33] transA=1",
+    "MatMul f32[40,70] f32[33,40] > f32[70,33] transA=1 transB=1",
     "MatMul f32[1,1] f32[1,1] > f32[1,1]",
     "MatMul f32[17,33] f32[33,9] > f32[17,9]",
     "MatMul f32[33,17] f32[33,9] > f32[17,9] transA=1",
