@@ -33,10 +33,13 @@ class Job:
         c.submit("alone", spec(c, self.steps, 1))
         self.alone = c.finish("alone")
         self.id = c.submit("gpt", spec(c, self.steps, want))["id"]
-        c.wait("gpt", f"devices={want}")
-        c.wait("gpt", f"step={c.status('gpt')['step'] + 10}")
-        self.before = c.status("gpt")
-        self.pids = {(d["node"], d["device"]): d["pid"] for d in self.before["devices"]}
+        self.look()
+
+    def look(self):
+        """Who trains now, when all do."""
+        self.c.wait("gpt", f"devices={self.want}")
+        self.c.wait("gpt", f"step={self.c.status('gpt')['step'] + 10}")
+        self.before = self.c.status("gpt")
 
     def rows(self):
         """Configuration by step, of every row that any node has kept, without asking anyone."""
@@ -50,8 +53,7 @@ class Job:
 
     def kill(self, *ranks):
         for rank in ranks:
-            device = self.before["devices"][rank]
-            os.kill(self.pids[device["node"], device["device"]], signal.SIGKILL)
+            os.kill(self.before["devices"][rank]["pid"], signal.SIGKILL)
 
     def goes_on(self, lost, seconds=20):
         """On what is left of the configuration, whose number is known beforehand."""
@@ -98,20 +100,20 @@ def etcd_is_stopped():
 
 
 def all_of_etcd_is_killed():
-    """Three members, all killed; a worker dies on one of two nodes."""
-    for node in (0, 1):
-        with cluster.Cluster(nodes=2, devices=2, etcds=3) as c:
-            job = Job(c, 4, 10)
+    """Three members, all killed; a worker dies on one of two nodes, then on the other."""
+    with cluster.Cluster(nodes=2, devices=2, etcds=3) as c:
+        job = Job(c, 4, 14)
+        for node in ("n0", "n1"):
+            job.look()
             c.signal_etcd(signal.SIGKILL)
             for etcd in c.etcds:
                 etcd.wait()
-            ranks = [r for r, d in enumerate(job.before["devices"]) if d["node"] == f"n{node}"]
-            job.kill(ranks[-1])
+            job.kill(max(r for r, d in enumerate(job.before["devices"]) if d["node"] == node))
             number = job.goes_on(1)
             c.run_etcd()
             job.recorded(number)
             c.wait("gpt", "devices=4")
-            job.finish("a worker was killed without etcd")
+        job.finish("workers were killed without etcd")
 
 
 def two_at_once_on_two_nodes():
