@@ -198,7 +198,7 @@ class Cluster:
             check(not left, f"processes were left behind: {left}")
 
     def processes(self, name=None):
-        """Pids of living processes that have our folder in their command line."""
+        """Pids of living processes that have our folder in their command line, or work in it."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
@@ -206,7 +206,8 @@ class Cluster:
                     words = file.read().decode(errors="replace").split("\0")
                 with open(f"/proc/{pid}/stat") as file:
                     state = file.read().rsplit(")", 1)[1].split()[0]
-                if state != "Z" and any(self.folder in word for word in words) and int(pid) != os.getpid():
+                ours = [*words, os.readlink(f"/proc/{pid}/cwd")]
+                if state != "Z" and any(self.folder in word for word in ours) and int(pid) != os.getpid():
                     if name is None or os.path.basename(words[0]) == name:
                         found.append(int(pid))
         return found
