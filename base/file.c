@@ -4,9 +4,11 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +167,51 @@ int rb_file_remove(const char *path, struct rb_why *why)
     if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
         return fail(why, "remove", path);
     return 0;
+}
+
+struct aged {
+    struct timespec written;
+    char name[NAME_MAX + 1];
+};
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct timespec *x = &((const struct aged *)a)->written;
+    const struct timespec *y = &((const struct aged *)b)->written;
+
+    if (x->tv_sec != y->tv_sec)
+        return x->tv_sec < y->tv_sec ? 1 : -1;
+    return (x->tv_nsec < y->tv_nsec) - (x->tv_nsec > y->tv_nsec);
+}
+
+int rb_file_keep_newest(const char *folder, size_t keep, struct rb_why *why)
+{
+    DIR *open_folder = opendir(folder);
+    struct aged *files = NULL;
+    struct dirent *entry;
+    struct stat status;
+    size_t n = 0, room = 0;
+    int err = 0;
+
+    if (!open_folder)
+        return fail(why, "open", folder);
+    while ((entry = readdir(open_folder))) {
+        if (fstatat(dirfd(open_folder), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+            !S_ISREG(status.st_mode))
+            continue;
+        if (n == room)
+            files = rb_realloc(files, (room = room ? 2 * room : 64) * sizeof *files);
+        files[n].written = status.st_mtim;
+        snprintf(files[n++].name, sizeof files->name, "%s", entry->d_name);
+    }
+    if (n > keep)
+        qsort(files, n, sizeof *files, newest_first);
+    for (size_t i = keep; !err && i < n; i++)
+        if (unlinkat(dirfd(open_folder), files[i].name, 0) < 0 && errno != ENOENT)
+            err = fail(why, "remove from", folder);
+    closedir(open_folder);
+    free(files);
+    return err;
 }
 
 int rb_map_open(const char *path, struct rb_map *ret, struct rb_why *why)

@@ -28,6 +28,9 @@ int rb_file_make_folder(const char *path, struct rb_why *why);
 /* Remove a file or a whole folder; what is not there is no error. */
 int rb_file_remove(const char *path, struct rb_why *why);
 
+/* Of the files in a folder keep the `keep` that were written last. */
+int rb_file_keep_newest(const char *folder, size_t keep, struct rb_why *why);
+
 /* fsync a folder, so that a rename in it is on disk. */
 int rb_file_sync_folder(const char *path, struct rb_why *why);
 

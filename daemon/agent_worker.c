@@ -19,6 +19,8 @@
 enum {
     ROWS_AGAIN = 5000, /* rows told twice are known; a fall back may have changed some */
     FINAL_AGAIN_MS = 1000,
+    LOGS_KEPT =
+        64, /* of workers of a job that live or did; who lives writes one with each change */
 };
 
 /* ---- What it says ---------------------------------------------------------------------------- */
@@ -352,9 +354,12 @@ int rb_worker_spawn(struct rb_worker *worker, struct rb_why *why)
     struct rb_agent *agent = worker->agent;
     RB_CLEANUP(rb_freep) char *logs = rb_format("%s/logs", worker->job->folder);
     RB_CLEANUP(rb_freep) char *log = rb_format("%s/%s.log", logs, worker->told.worker);
+    struct rb_why untidy = {0};
     int err = rb_file_make_folder(logs, why);
     if (err)
         return err;
+    if (rb_file_keep_newest(logs, LOGS_KEPT + rb_agent_workers(agent), &untidy))
+        rb_log(RB_LOG_WARN, "job %s: old logs stay: %s", worker->told.job, untidy.text);
     struct rb_spawn spawn = {
         .program = agent->worker_program,
         .job = worker->told.job,

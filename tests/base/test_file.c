@@ -9,7 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -82,6 +84,30 @@ static void folders(void **state)
     assert_non_null(strstr(why.text, "a file is in its place"));
 }
 
+static void only_the_newest_are_kept(void **state)
+{
+    struct rb_why why = {0};
+    char path[32];
+
+    assert_int_equal(rb_file_make_folder("logs/folder", &why), 0);
+    for (int i = 0; i < 100; i++) { /* 0 is the newest */
+        struct timespec times[2] = {{.tv_sec = 1000 - i}, {.tv_sec = 1000 - i}};
+
+        snprintf(path, sizeof path, "logs/%d", i);
+        assert_int_equal(rb_file_write(path, "text", 4, &why), 0);
+        assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+    }
+    assert_int_equal(rb_file_keep_newest("logs", 100, &why), 0);
+    assert_int_equal(access("logs/99", F_OK), 0);
+    assert_int_equal(rb_file_keep_newest("logs", 7, &why), 0);
+    for (int i = 0; i < 100; i++) {
+        snprintf(path, sizeof path, "logs/%d", i);
+        assert_int_equal(access(path, F_OK), i < 7 ? 0 : -1);
+    }
+    assert_true(is_folder("logs/folder"));
+    assert_int_equal(rb_file_keep_newest("none", 7, &why), RB_ENOTFOUND);
+}
+
 static void maps(void **state)
 {
     struct rb_map map;
@@ -105,6 +131,7 @@ int main(void)
         cmocka_unit_test(written_and_read),
         cmocka_unit_test(a_failed_write_leaves_nothing),
         cmocka_unit_test(folders),
+        cmocka_unit_test(only_the_newest_are_kept),
         cmocka_unit_test(maps),
     };
 
