@@ -11,7 +11,8 @@ systems   rubato        two rubatods, a core each; changed by rubatoctl, or by k
           standby       the same with a newcomer that is there already, warm
           torchrun      elastic launch as it comes, a snapshot every 20 steps
           tuned         elastic launch with short timeouts, a snapshot in memory every 5 steps
-changes   grow 1 -> 2, shrink 2 -> 1, kill (-9 of one of 2 workers), node (all processes of one of 2 at once)
+changes   grow 1 -> 2, shrink 2 -> 1, kill (-9 of one of 2 workers), node (all processes of one of 2
+          at once; of Rubato's the one that does not coordinate)
 
 The reference GPT, one thread a process, process i on core i.  Each repetition starts from nothing and changes once.
 tests/bench/stalls.py says what is measured; needs python3-torch and python3-onnx of /usr/bin/python3.
@@ -70,14 +71,21 @@ class Rubato:
     def workers(self, node=None):
         return [device["pid"] for device in self.c.status("gpt")["devices"] if node in (None, device["node"])]
 
-    def node(self, i):
+    def other(self):
+        """The node that does not coordinate."""
+        def leads(node):
+            with open(node.log) as file:
+                return "this node coordinates" in file.read()
+        return next(node for node in self.c.nodes if not leads(node))
+
+    def whole(self, node):
         """All processes of a node."""
-        return [self.c.nodes[i].process.pid, *self.workers(self.c.nodes[i].name)]
+        return [node.process.pid, *self.workers(node.name)]
 
     def change(self, what):
         if what in ("grow", "shrink"):
             return lambda: self.c.ctl(what, "gpt", 1)
-        victims = self.workers("n1") if what == "kill" else self.node(1)
+        victims = self.workers(self.other().name) if what == "kill" else self.whole(self.other())
         return lambda: [os.kill(pid, signal.SIGKILL) for pid in victims]
 
 
@@ -93,8 +101,10 @@ class Relaunched(Rubato):
 
     def again_elsewhere(self, victims):
         """A node is lost: what is left of the job is cancelled, and its checkpoints go on as another job."""
+        ask = next(node for node in self.c.nodes if node.process.pid not in victims)
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
+        self.c.nodes.sort(key=lambda node: node is not ask)  # rubatoctl asks the first
         self.c.ctl("cancel", "gpt")
         self.c.submit("again", self.spec(1))
 
@@ -113,7 +123,7 @@ class Relaunched(Rubato):
         if what in ("grow", "shrink"):
             return lambda: self.relaunch(2 if what == "grow" else 1)
         if what == "node":
-            victims = self.node(1)
+            victims = self.whole(self.other())
             return lambda: self.again_elsewhere(victims)
         victims = self.workers()
         return lambda: [os.kill(pid, signal.SIGKILL) for pid in victims]
