@@ -32,7 +32,8 @@ import time
 import lab
 from cluster import until
 
-MOST = 3  # devices of the job
+MOST = 3      # devices of the job
+DEVICES = 24  # that there are: one that has failed is left alone for a while
 
 # What may come and go without being a leak, in the measure's unit.
 RULES = {"rss, KB": 2048, "descriptors": 2, "threads": 1, "sockets": 2, "processes too many": 0, "files": 3,
@@ -91,8 +92,13 @@ def look_at(pid):
             "descriptors": len(links), "sockets": sum(link.startswith("socket:") for link in links)}
 
 
-def files_in(folder):
-    return sum(len(names) for _, _, names in os.walk(folder))
+def files_in(state):
+    """How many files of each kind: by the first folder, of a job by the next one too."""
+    kinds = collections.Counter()
+    for folder, _, names in os.walk(state):
+        parts = os.path.relpath(folder, state).split("/")
+        kinds[parts[2] if parts[0] == "jobs" and len(parts) > 2 else parts[0]] += len(names)
+    return kinds
 
 
 class Watch:
@@ -123,10 +129,11 @@ class Watch:
         found["etcd: events"] = keys.pop("events", 0)
         found["etcd: keys, events apart"] = sum(keys.values())
         found["etcd: database, KB"] = int(ask_etcd(c, "/v3/maintenance/status", {})["dbSize"]) // 1024
-        found["cluster: files"] = sum(files_in(node.state) for node in c.nodes)
+        files = sum((files_in(node.state) for node in c.nodes), collections.Counter())
+        found["cluster: files"] = sum(files.values())
         found["cluster: processes too many"] = \
             len(c.processes("rubato-worker")) - len(c.status(self.job)["devices"])
-        found["keys"] = dict(keys)
+        found["kinds"] = {"keys": dict(keys), "files": dict(files)}
         self.samples.append(found)
 
     # ---- The verdict -----------------------------------------------------------------------------
@@ -136,7 +143,7 @@ class Watch:
         warm = self.samples[len(self.samples) // 3:]
         half = len(warm) // 2
         rows, flat = [], True
-        for name in (name for name in warm[0] if name not in ("minutes", "keys")):
+        for name in (name for name in warm[0] if name not in ("minutes", "kinds")):
             rule = RULES[name.split(": ", 1)[1]]
             middle = statistics.median(one[name] for one in warm[:half])
             last = statistics.median(one[name] for one in warm[half:])
@@ -209,7 +216,7 @@ def main():
     parser.add_argument("--json", default="bench-soak.json")
     options = parser.parse_args()
     print(lab.machine() + "\n")
-    with lab.Lab(nodes=options.nodes, devices=-(-MOST // options.nodes)) as c:
+    with lab.Lab(nodes=options.nodes, devices=DEVICES // options.nodes) as c:
         lab.corpus.text(c.path("corpus.txt"), 40000)
         c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("soak", spec(c, lab.ENDLESS, 2))
@@ -228,8 +235,9 @@ def main():
             if len(watch.samples) % 60 == 0:
                 lab.say(f"{watch.samples[-1]['minutes']:.0f} minutes: {dict(trouble.done)}")
         rows, flat = watch.table()
+        changed = c.status("soak")["configuration"]
         lab.keep(options.json, {"samples": watch.samples, "done": dict(trouble.done)})
-        print(f"{options.minutes:g} minutes, {sum(trouble.done.values())} disturbances ({dict(trouble.done)}), "
+        print(f"{options.minutes:g} minutes, {sum(trouble.done.values())} disturbances ({dict(trouble.done)}), {changed} configurations, "
               f"{len(watch.samples)} samples, {options.nodes} node(s).\n")
         lab.table(["measure", "first", "middle third", "last third", "last", "slope, an hour", "verdict"], rows)
         same = compare(c)
