@@ -126,6 +126,8 @@ int rb_worker_adopt(struct rb_worker *worker, pid_t pid, struct rb_why *why);
 void rb_worker_send(struct rb_worker *worker, Rb__ToWorker *message);
 void rb_worker_goes_without(struct rb_worker *worker, const struct rb_job_facts *job,
                             const Rb__Configuration *left);
+int64_t
+rb_worker_rows_known(const struct rb_worker *worker); /* rows up to here are kept for good */
 void rb_worker_set_reason(struct rb_worker *worker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -23,6 +23,8 @@ static void ping(struct rb_worker *worker)
     if (worker->told.unanswered++)
         rb_agent_poke(worker->agent);
     message.has_ping = message.ping = true;
+    message.has_rows_known = true;
+    message.rows_known = rb_worker_rows_known(worker);
     rb_worker_send(worker, &message);
 }
 

@@ -234,10 +234,17 @@ static const Rb__CheckpointSpec *checkpoint_spec(const struct rb_worker *worker)
     return job && job->job.message && job->job.job->spec ? job->job.job->spec->checkpoint : NULL;
 }
 
+int64_t rb_worker_rows_known(const struct rb_worker *worker)
+{
+    struct rb_why why;
+    struct rb_rows *rows = rb_agent_rows(worker->job, &why);
+    int64_t known = rows ? rb_rows_unbroken(rows) - ROWS_AGAIN : 0;
+    return known > 0 ? known : 0;
+}
+
 static void greet(pid_t pid, void *context)
 {
     struct rb_worker *worker = context;
-    struct rb_why why = {0};
     RB_CLEANUP(rb_freep) char *final = rb_format("%s/final", worker->job->folder);
     Rb__Settings settings = RB__SETTINGS__INIT;
     Rb__ToWorker message = RB__TO_WORKER__INIT;
@@ -251,10 +258,8 @@ static void greet(pid_t pid, void *context)
         settings.checkpoint_every = spec->every;
         settings.checkpoint_keep = spec->keep;
     }
-    struct rb_rows *rows = rb_agent_rows(worker->job, &why);
-    int64_t known = rows ? rb_rows_unbroken(rows) - ROWS_AGAIN : 0;
     settings.has_rows_after = true;
-    settings.rows_after = known > 0 ? known : 0;
+    settings.rows_after = rb_worker_rows_known(worker);
     message.settings = &settings;
     rb_worker_send(worker, &message);
 }

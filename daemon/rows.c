@@ -46,6 +46,7 @@ struct rb_rows {
     struct lost *lost;
     size_t n_lost, lost_room;
     int64_t first, last; /* steps; 0: none */
+    int64_t unbroken;    /* from `first` to here none is missing */
 };
 
 /* Keep a line that is about to be replaced; its number + 1. */
@@ -57,6 +58,13 @@ static uint32_t keep_lost(struct rb_rows *rows, const struct place *place)
     }
     rows->lost[rows->n_lost++] = (struct lost){place->offset, place->lost};
     return (uint32_t)rows->n_lost;
+}
+
+static const struct place *find(const struct rb_rows *rows, int64_t step)
+{
+    if (step < 1 || (uint64_t)step > rows->room || rows->places[step - 1].offset == UINT64_MAX)
+        return NULL;
+    return &rows->places[step - 1];
 }
 
 static void note(struct rb_rows *rows, int64_t step, uint32_t configuration, uint64_t offset)
@@ -75,17 +83,14 @@ static void note(struct rb_rows *rows, int64_t step, uint32_t configuration, uin
     if (rows->places[i].offset != UINT64_MAX)
         lost = keep_lost(rows, &rows->places[i]);
     rows->places[i] = (struct place){offset, configuration, lost};
-    if (!rows->first || step < rows->first)
+    if (!rows->first || step < rows->first) {
         rows->first = step;
+        rows->unbroken = step;
+    }
+    while (find(rows, rows->unbroken + 1))
+        rows->unbroken++;
     if (step > rows->last)
         rows->last = step;
-}
-
-static const struct place *find(const struct rb_rows *rows, int64_t step)
-{
-    if (step < 1 || (uint64_t)step > rows->room || rows->places[step - 1].offset == UINT64_MAX)
-        return NULL;
-    return &rows->places[step - 1];
 }
 
 /* step and configuration of a line; false where it is none. */
@@ -228,10 +233,7 @@ int64_t rb_rows_last(const struct rb_rows *rows)
 
 int64_t rb_rows_unbroken(const struct rb_rows *rows)
 {
-    int64_t step = rows->first ? rows->first - 1 : 0;
-    while (find(rows, step + 1))
-        step++;
-    return step;
+    return rows->unbroken;
 }
 
 /* ---- Reading --------------------------------------------------------------------------------- */

@@ -132,8 +132,10 @@ static void obey(struct rb_control *control, Rb__ToWorker *message)
 {
     struct rb_mailbox *mailbox = control->mailbox;
 
-    if (message->ping)
+    if (message->ping) {
+        rb_reports_rows_known(control->reports, message->rows_known);
         say_pong(control);
+    }
     if (message->settings)
         rb_mailbox_settings(mailbox, message->settings);
     if (!message->configure && !message->go && !message->abandon && !message->save &&

@@ -153,15 +153,27 @@ void rb_reports_restart(struct rb_reports *reports)
     pthread_mutex_unlock(&reports->lock);
 }
 
+static void drop_rows(struct rb_reports *reports, int64_t step)
+{
+    while (reports->count && reports->rows[reports->first].row.step <= step) {
+        reports->first = (reports->first + 1) % reports->room;
+        reports->count--;
+    }
+}
+
+void rb_reports_rows_known(struct rb_reports *reports, int64_t step)
+{
+    pthread_mutex_lock(&reports->lock);
+    drop_rows(reports, step < reports->rows_sent ? step : reports->rows_sent);
+    pthread_mutex_unlock(&reports->lock);
+}
+
 void rb_reports_rows_after(struct rb_reports *reports, int64_t step)
 {
     pthread_mutex_lock(&reports->lock);
     reports->rows_wanted = true;
     reports->rows_sent = step;
-    while (reports->count && reports->rows[reports->first].row.step <= step) {
-        reports->first = (reports->first + 1) % reports->room;
-        reports->count--;
-    }
+    drop_rows(reports, step);
     rb_reports_wake(reports);
     pthread_mutex_unlock(&reports->lock);
 }

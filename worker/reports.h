@@ -5,7 +5,8 @@
  * step, preparing and saving threads > [reports] > control thread > agent
  *
  * Reports of a kind that only the newest matters of replace each other.  Rows are kept in a ring;
- * each agent says up to which step it has them.  All calls are safe from any thread. */
+ * each agent says up to which step it has them, when it comes and from time to time.  All calls are
+ * safe from any thread. */
 #ifndef RB_WORKER_REPORTS_H
 #define RB_WORKER_REPORTS_H
 
@@ -42,6 +43,8 @@ void rb_reports_row(struct rb_reports *reports, uint32_t rank, const Rb__Row *ro
 /* A new agent: everything is new to it; no rows before it has said which it has. */
 void rb_reports_restart(struct rb_reports *reports);
 void rb_reports_rows_after(struct rb_reports *reports, int64_t step);
+/* Nobody will ask for rows up to this step. */
+void rb_reports_rows_known(struct rb_reports *reports, int64_t step);
 
 /* Append frames of what the agent has not been sent, at most about 1 MiB.  False: nothing. */
 bool rb_reports_take(struct rb_reports *reports, struct rb_buffer *out);

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which rows an agent is sent, and how long they are kept. */
+#include "worker/reports.h"
+
+#include "base/arena.h"
+#include "proto/frame.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <malloc.h>
+
+static void tell(struct rb_reports *reports, int64_t first, int64_t last)
+{
+    Rb__Row row = RB__ROW__INIT;
+
+    for (row.step = first; row.step <= last; row.step++)
+        rb_reports_row(reports, 0, &row);
+}
+
+/* Take everything: rows must be `first` to `last`, each once; 0: none. */
+static void expect(struct rb_reports *reports, int64_t first, int64_t last)
+{
+    struct rb_buffer out = {0};
+    ProtobufCMessage *message;
+    struct rb_why why;
+    int64_t next = first;
+
+    while (rb_reports_take(reports, &out))
+        ;
+    while (
+        !rb_frame_take(&out, RB_FRAME_FROM_WORKER, &rb__from_worker__descriptor, &message, &why)) {
+        Rb__FromWorker *from = (Rb__FromWorker *)message;
+
+        for (size_t i = 0; i < from->n_rows; i++)
+            assert_int_equal(from->rows[i]->step, next++);
+        protobuf_c_message_free_unpacked(message, NULL);
+    }
+    assert_int_equal(next, last ? last + 1 : first);
+    rb_buffer_done(&out);
+}
+
+static void an_agent_gets_what_it_lacks(void **state)
+{
+    struct rb_reports *reports = rb_reports_new();
+
+    (void)state;
+    tell(reports, 1, 1000);
+    expect(reports, 1, 0);
+    rb_reports_rows_after(reports, 300);
+    expect(reports, 301, 1000);
+    tell(reports, 1001, 1010);
+    expect(reports, 1001, 1010);
+    rb_reports_restart(reports);
+    rb_reports_rows_after(reports, 500);
+    expect(reports, 501, 1010);
+    rb_reports_free(reports);
+}
+
+static void what_is_known_is_dropped_and_nothing_else(void **state)
+{
+    struct rb_reports *reports = rb_reports_new();
+
+    (void)state;
+    rb_reports_rows_after(reports, 0);
+    tell(reports, 1, 100);
+    expect(reports, 1, 100);
+    tell(reports, 101, 110);
+    rb_reports_rows_known(reports, 105); /* it cannot know those: they were not sent */
+    expect(reports, 101, 110);
+    rb_reports_rows_known(reports, 60);
+    rb_reports_rows_known(reports, 10);
+    rb_reports_restart(reports);
+    rb_reports_rows_after(reports, 0);
+    expect(reports, 101, 110); /* 1 to 100 went with the first word */
+    rb_reports_free(reports);
+}
+
+static size_t allocated(void)
+{
+    struct mallinfo2 now = mallinfo2();
+
+    return now.uordblks + now.hblkhd;
+}
+
+static void rows_do_not_pile_up(void **state)
+{
+    struct rb_reports *reports = rb_reports_new();
+    size_t before = 0;
+
+    (void)state;
+    rb_reports_rows_after(reports, 0);
+    for (int64_t step = 1; step < 100000; step += 100) {
+        tell(reports, step, step + 99);
+        expect(reports, step, step + 99);
+        rb_reports_rows_known(reports, step > 1000 ? step - 1000 : 0);
+        if (step < 20000)
+            before = allocated();
+    }
+    assert_true(allocated() < before + 65536);
+    rb_reports_free(reports);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_agent_gets_what_it_lacks),
+        cmocka_unit_test(what_is_known_is_dropped_and_nothing_else),
+        cmocka_unit_test(rows_do_not_pile_up),
+    };
+
+    return cmocka_run_group_tests_name("reports", tests, NULL, NULL);
+}
