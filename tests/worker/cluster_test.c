@@ -23,8 +23,8 @@
 
 static const char *program;
 
-enum { HIDDEN = RB_SANITIZED ? 400 : 4096, STEPS = RB_SANITIZED ? 400 : 1000 };
-static uint64_t storms = RB_SANITIZED ? 1 : 4;
+enum { HIDDEN = RB_SANITIZED ? 400 : 4096, STEPS = RB_SANITIZED ? 600 : 2000 };
+static uint64_t storms = RB_SANITIZED ? 1 : 2;
 
 enum { MOST = 5 };
 
