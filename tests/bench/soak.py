@@ -237,8 +237,8 @@ def main():
         rows, flat = watch.table()
         changed = c.status("soak")["configuration"]
         lab.keep(options.json, {"samples": watch.samples, "done": dict(trouble.done)})
-        print(f"{options.minutes:g} minutes, {sum(trouble.done.values())} disturbances ({dict(trouble.done)}), {changed} configurations, "
-              f"{len(watch.samples)} samples, {options.nodes} node(s).\n")
+        print(f"{options.minutes:g} minutes, {sum(trouble.done.values())} disturbances ({dict(trouble.done)}), "
+              f"{changed} configurations, {len(watch.samples)} samples, {options.nodes} node(s).\n")
         lab.table(["measure", "first", "middle third", "last third", "last", "slope, an hour", "verdict"], rows)
         same = compare(c)
     print("flat" if flat else "NOT FLAT: something grows")
