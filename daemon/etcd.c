@@ -18,6 +18,7 @@ enum {
     LINE_LIMIT = 16 << 20,
     CONNECT_MS = 2000,
     KEEPALIVE_S = 3, /* TCP's, on an idle watch: a machine that is gone is noticed */
+    IDLE_MOST = 4,   /* connections kept for later: else as many as there ever were at once */
 };
 
 struct rb_etcd {
@@ -403,6 +404,7 @@ int rb_etcd_new(uv_loop_t *loop, const char *const *endpoints, size_t n, struct 
     curl_multi_setopt(etcd->multi, CURLMOPT_SOCKETDATA, etcd);
     curl_multi_setopt(etcd->multi, CURLMOPT_TIMERFUNCTION, on_curl_timer);
     curl_multi_setopt(etcd->multi, CURLMOPT_TIMERDATA, etcd);
+    curl_multi_setopt(etcd->multi, CURLMOPT_MAXCONNECTS, (long)IDLE_MOST);
     uv_timer_init(loop, &etcd->timer);
     etcd->timer.data = etcd;
     *ret_etcd = etcd;
