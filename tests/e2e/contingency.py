@@ -2,11 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A death is survived without asking anyone: workers are killed while etcd is away, or the coordinator.
 
-Training goes on at once on what is left, and when etcd is back everything is recorded."""
+Training goes on at once on what is left, and when etcd is back everything is recorded.
+
+    contingency.py [TEST ...]"""
 import glob
 import os
+import random
 import signal
 import subprocess
+import sys
+import time
 
 import cluster
 import corpus
@@ -129,6 +134,23 @@ def two_at_once_on_two_nodes():
         job.finish("two workers were killed without etcd")
 
 
+def while_a_change_is_prepared():
+    """The change is void: at once where it was not told to go yet, else when etcd is back."""
+    with cluster.Cluster(devices=3) as c:
+        job = Job(c, 2, 12)
+        for rank in (0, 1):
+            c.ctl("resize", "gpt", "--want", 2)
+            job.look()
+            c.ctl("resize", "gpt", "--want", 3)
+            until("the change", lambda: any(i["state"] == "PREPARING" for i in c.json("get", "configurations")["items"]))
+            c.signal_etcd(signal.SIGSTOP)
+            job.kill(rank)
+            time.sleep(random.Random(rank).random())
+            resume_etcd(c)
+            c.wait("gpt", "devices=3")
+        job.finish("workers were killed in the middle of a change")
+
+
 def a_member_of_etcd_dies():
     with cluster.Cluster(nodes=2, devices=1, etcds=3) as c:
         job = Job(c, 2, 10)
@@ -191,8 +213,7 @@ def fault_points():
     return subprocess.run([os.path.join(cluster.BUILD, "rubato-worker"), "--faults"], capture_output=True).stdout
 
 
-if __name__ == "__main__":
-    import sys
-    tests = [etcd_is_stopped, all_of_etcd_is_killed, two_at_once_on_two_nodes, a_member_of_etcd_dies,
-             rubatod_dies_with_a_worker, the_coordinator_dies_with_a_worker, told_and_killed]
-    cluster.main(*[test for test in tests if not sys.argv[1:] or test.__name__ in sys.argv[1:]])
+TESTS = [etcd_is_stopped, while_a_change_is_prepared, all_of_etcd_is_killed, two_at_once_on_two_nodes,
+         a_member_of_etcd_dies, rubatod_dies_with_a_worker, the_coordinator_dies_with_a_worker, told_and_killed]
+
+cluster.main(*[test for test in TESTS if not sys.argv[1:] or test.__name__ in sys.argv[1:]])
