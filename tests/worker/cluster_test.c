@@ -576,6 +576,48 @@ static void test_terminated(void **state)
 
 /* ---- Preparations that fail -------------------------------------------------------------------*/
 
+/* What is left after a death has a number that was kept for it, below that of what was prepared
+ * beside; it is configured and told to go in one, while its members freeze. */
+static void test_foreseen(void **state)
+{
+    struct cluster *cluster;
+    struct run run;
+    int members[4];
+
+    (void)state;
+    open_run(&run, &job);
+    cluster = &run.cluster;
+    cluster_start(cluster, 3, run.weights);
+    memcpy(members, cluster->members, 3 * sizeof *members);
+    members[3] = cluster_spawn(cluster);
+    cluster->number = 5;
+    cluster_configure(cluster, 5, members, 4, NULL);
+    cluster_until_ready(cluster, 5, members, 4);
+
+    cluster_kill(cluster, members[0]);
+    for (int i = 1; i < 4; i++)
+        cluster_abandon(cluster, members[i], 5);
+    cluster->recovers = true;
+    cluster_configure(cluster, 2, members + 1, 2, NULL);
+    cluster->recovers = false;
+    for (int i = 1; i < 3; i++)
+        cluster_go(cluster, members[i], 2);
+    cluster_until_flipped(cluster, 2, members + 1, 2);
+    memcpy(cluster->members, members + 1, 2 * sizeof *members);
+    cluster->n_members = 2;
+
+    /* of an agent that had not heard */
+    cluster_configure(cluster, 5, members + 1, 2, NULL);
+    for (int i = 1; i < 3; i++)
+        cluster_go(cluster, members[i], 5);
+    cluster_until_step(cluster, cluster->n_rows + 5);
+    for (int i = 1; i < 3; i++)
+        assert_int_equal(cluster->workers[members[i]].flipped, 2);
+    cluster_move(cluster, members + 1, 3, NULL); /* the newcomer is of use still */
+    compare_with_reference(&run);
+    close_run(&run);
+}
+
 static void test_abandoned(void **state)
 {
     struct run run;
@@ -966,10 +1008,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_newcomer_silent), cmocka_unit_test(test_checkpoints),
         cmocka_unit_test(test_saves),           cmocka_unit_test(test_agent_gone),
         cmocka_unit_test(test_old_orders),      cmocka_unit_test(test_terminated),
-        cmocka_unit_test(test_abandoned),       cmocka_unit_test(test_unready),
-        cmocka_unit_test(test_bad_start),       cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_no_targets),      cmocka_unit_test(test_variants),
-        cmocka_unit_test(test_storms),
+        cmocka_unit_test(test_foreseen),        cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_unready),         cmocka_unit_test(test_bad_start),
+        cmocka_unit_test(test_not_finite),      cmocka_unit_test(test_no_targets),
+        cmocka_unit_test(test_variants),        cmocka_unit_test(test_storms),
     };
 
     if (argc < 2) {
