@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that are newer than the public backend tests, in the same form: newer_test.py RUBATOCTL
 
-What must come out is computed here, by NumPy, from the operators' definitions."""
+What must come out is computed here, by NumPy, from the operators' definitions.  A wrong expectation
+and a broken model must be seen as failures, each of its own folder alone."""
 import json
 import math
 import os
@@ -138,17 +139,38 @@ def write(folder, number, op, opset, inputs, outputs, attributes):
                 out.write(numpy_helper.from_array(numpy.asarray(array)).SerializeToString())
 
 
+def run(folder):
+    done = subprocess.run([sys.argv[1], "-o", "json", "model", "test", folder], stdout=subprocess.PIPE)
+    return done.returncode, json.loads(done.stdout or "{}")
+
+
+def failures_are_seen(folder):
+    """Three folders: one right, one with another shape expected, one with half a model."""
+    x = real(2, 3)
+    write(folder, 1, "Relu", 17, [x], [numpy.maximum(x, 0)], {})
+    write(folder, 2, "Relu", 17, [x], [numpy.maximum(x, 0)[:, :2]], {})
+    write(folder, 3, "Relu", 17, [x], [numpy.maximum(x, 0)], {})
+    os.truncate(os.path.join(folder, "relu-3/model.onnx"), 40)
+    code, report = run(folder)
+    return (code == 1 and report["passed"] == ["relu-1"] and report["failed"] == ["relu-2", "relu-3"] and
+            run(folder + "/relu-1") == (0, {"passed": ["relu-1"], "failed": [], "unsupported": [], "reasons": {}}) and
+            run(folder + "/nowhere")[0] == 3)
+
+
 def main():
     make()
     with tempfile.TemporaryDirectory() as folder:
         for number, (op, opset, inputs, outputs, attributes) in enumerate(cases):
             write(folder, number, op, opset, inputs, outputs, attributes)
-        done = subprocess.run([sys.argv[1], "-o", "json", "model", "test", folder], stdout=subprocess.PIPE)
-    report = json.loads(done.stdout)
+        code, report = run(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        seen = failures_are_seen(folder)
     for name, why in report["reasons"].items():
         print(f"{name}: {why}")
     print(f"{len(report['passed'])} of {len(cases)}")
-    return 0 if len(report["passed"]) == len(cases) and done.returncode == 0 else 1
+    if not seen:
+        print("a failure was not seen, or not where it was")
+    return 0 if len(report["passed"]) == len(cases) and code == 0 and seen else 1
 
 
 if __name__ == "__main__":
