@@ -16,19 +16,21 @@ static const Rb__Variable *variable_of(const Rb__Model *message, const Rb__Block
     return message->variables[block->variable];
 }
 
+/* Of the gradient of a block, for the norm: statistics are none. */
+static double squares_of(const struct rb_model *model, const Rb__Block *block, double scale)
+{
+    if (variable_of(model->message, block)->role != RB__VARIABLE__ROLE__TRAINED)
+        return 0;
+    return rb_fixed_squares(model->device, model->reduced + block->first, (size_t)block->count,
+                            model->exponents[block->variable].exponent, scale);
+}
+
 static double norm_of(const struct rb_model *model, double scale)
 {
-    const Rb__Model *message = model->message;
     double squares = 0;
 
-    for (size_t i = 0; i < message->n_blocks; i++) {
-        const Rb__Block *block = message->blocks[i];
-
-        if (variable_of(message, block)->role == RB__VARIABLE__ROLE__TRAINED)
-            squares +=
-                rb_fixed_squares(model->device, model->reduced + block->first, (size_t)block->count,
-                                 model->exponents[block->variable].exponent, scale);
-    }
+    for (size_t i = 0; i < model->message->n_blocks; i++)
+        squares += squares_of(model, model->message->blocks[i], scale);
     return sqrt(squares);
 }
 
@@ -108,24 +110,30 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
 {
     const Rb__Model *message = model->message;
     struct rb_state *state = &model->state;
-    double mean = 1 / (double)decision->count, clip = 1;
+    double mean = 1 / (double)decision->count, clip = 1, squares = 0;
+    bool clips = message->optimizer->clip_norm > 0;
     struct rb_update update = {
-        .grad_norm = norm_of(model, mean),
+        .grad_norm = clips ? norm_of(model, mean) : 0,
         .lr = rb_rate_at(message->optimizer, message->steps, state->level + 1),
     };
     struct rb_update_terms terms = {.lr = update.lr, .applied = state->applied};
 
-    if (message->optimizer->clip_norm > 0)
+    if (clips)
         clip = message->optimizer->clip_norm / (update.grad_norm + clip_epsilon);
     if (clip > 1)
         clip = 1;
     terms.scale = (float)(mean * clip);
     pthread_mutex_lock(&state->window->lock);
-    for (size_t i = 0; i < message->n_blocks; i++)
+    for (size_t i = 0; i < message->n_blocks; i++) {
+        if (!clips) /* the sums are read from memory once for both */
+            squares += squares_of(model, message->blocks[i], mean);
         rb_update_block(model, &terms, message->blocks[i]);
+    }
     advance(model);
     rb_feed_log(state->window, model, &terms, decision);
     pthread_mutex_unlock(&state->window->lock);
+    if (!clips)
+        update.grad_norm = sqrt(squares);
     return update;
 }
 
