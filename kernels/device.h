@@ -55,7 +55,7 @@ int rb_device_open(const char *kind, int index, struct rb_device **ret_device, s
 void rb_device_close(struct rb_device *device);
 
 /* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 onednn-2.6.3
- * libc-2.36 threads=1 rubato-0.1.0".  Static text. */
+ * libc-2.36 threads=1 rubato-0.2.0".  Static text. */
 const char *rb_device_numeric_class(const char *kind);
 
 /* Zeroed memory, 64-byte aligned (2 MiB where large).  NULL when there is none. */
