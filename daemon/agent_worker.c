@@ -86,7 +86,9 @@ static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
     worker->unheard = false;
     told->ready = hello->ready;
     told->active = hello->active;
-    told->configured = hello->ready > hello->active ? hello->ready : hello->active;
+    told->configured = hello->configured;
+    if (hello->fence > worker->agent->fence)
+        worker->agent->fence = hello->fence;
     told->went = hello->active;
     worker->level = hello->level;
     worker->frozen = hello->frozen;

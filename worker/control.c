@@ -95,7 +95,11 @@ static void say_hello(struct rb_control *control)
     hello.job = (char *)control->options->job;
     hello.device = (uint32_t)control->options->device;
     hello.addresses = addresses;
-    hello.has_ready = hello.has_active = hello.has_level = hello.has_frozen = hello.has_done = 1;
+    hello.has_configured = hello.has_ready = hello.has_active = hello.has_level = 1;
+    hello.has_frozen = hello.has_done = 1;
+    hello.configured = status.configured;
+    hello.has_fence = 1;
+    hello.fence = status.fence;
     hello.ready = status.ready;
     hello.active = status.active;
     hello.level = status.level;

@@ -186,6 +186,8 @@ void rb_mailbox_status(struct rb_mailbox *mailbox, struct rb_status *ret_status)
 {
     lock(mailbox);
     *ret_status = mailbox->status;
+    ret_status->configured = mailbox->configured;
+    ret_status->fence = mailbox->fence;
     ret_status->in_group = mailbox->group != NULL;
     unlock(mailbox);
 }

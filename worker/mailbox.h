@@ -37,7 +37,8 @@ void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *save);
 void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code);
 
 struct rb_status {
-    uint32_t ready, active;
+    uint32_t configured, ready, active;
+    uint64_t fence; /* the newest that it has obeyed */
     int64_t level;
     bool frozen, done;
     bool in_group; /* it opens or trains a configuration */
@@ -111,9 +112,7 @@ void rb_mailbox_copy_settings(struct rb_mailbox *mailbox, struct rb_settings *re
 void rb_settings_done(struct rb_settings *settings);
 
 struct rb_model *rb_mailbox_model(struct rb_mailbox *mailbox);
-void rb_mailbox_stand(struct rb_mailbox *mailbox,
-                      const struct rb_status *status); /* but
-                                                          ready, in_group */
+void rb_mailbox_stand(struct rb_mailbox *mailbox, const struct rb_status *status);
 
 /* Set when the worker is to leave. */
 const atomic_bool *rb_mailbox_stop(const struct rb_mailbox *mailbox);

@@ -89,6 +89,8 @@ struct sim_word sim_hello(const struct sim_process *process)
 {
     return (struct sim_word){
         .kind = SIM_HELLO,
+        .configured = process->configured,
+        .fence = process->fence,
         .ready = process->ready,
         .number = process->stands_active,
         .level = process->stands_level,

@@ -105,7 +105,7 @@ static void take_hello(struct sim_own *own, const struct sim_word *word)
     own->unheard = false;
     own->told.ready = word->ready;
     own->told.active = word->number;
-    own->told.configured = word->ready > word->number ? word->ready : word->number;
+    own->told.configured = word->configured;
     own->told.went = word->number;
     own->level = word->level;
     own->frozen = word->frozen;
@@ -172,6 +172,8 @@ static void take_word(struct sim_rubatod *rubatod, struct sim_own *own, const st
     switch (word->kind) {
     case SIM_HELLO:
         take_hello(own, word);
+        if (word->fence > rubatod->orders_fence)
+            rubatod->orders_fence = word->fence;
         break;
     case SIM_READY:
         if (word->number > own->told.ready)

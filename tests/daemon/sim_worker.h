@@ -113,7 +113,8 @@ enum sim_word_kind {
 
 struct sim_word {
     enum sim_word_kind kind;
-    uint32_t number, rank, ready;
+    uint32_t number, rank, configured, ready;
+    uint64_t fence;
     int64_t level;
     bool frozen, done, saved;
     char path[64], reason[96];

@@ -724,9 +724,12 @@ void cluster_digest(const char *folder, char ret_digest[33])
 
 void cluster_finish(struct cluster *cluster, char ret_digest[33])
 {
-    const char *final = cluster->workers[cluster->members[0]].final;
+    const char *final = "";
 
     cluster_until(cluster, all_done, 0, "the end");
+    /* Rank 0 has saved: of the set before, where the job ended while another was prepared. */
+    for (int i = 0; i < cluster->n_members && !final[0]; i++)
+        final = cluster->workers[cluster->members[i]].final;
     assert_true(final[0]);
     cluster_digest(final, ret_digest);
     for (int i = 0; i < cluster->n_members; i++)
