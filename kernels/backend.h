@@ -19,6 +19,7 @@ struct rb_device_ops {
     /* Zeroed and at least 64-byte aligned, or NULL; `release` takes NULL too. */
     void *(*alloc)(struct rb_device *device, size_t bytes);
     void (*release)(struct rb_device *device, void *memory);
+    void (*discard)(struct rb_device *device, void *memory, size_t bytes);
     /* All that may fail.  The kernel's run and free are set by it. */
     int (*prepare)(struct rb_device *device, const struct rb_call *call,
                    struct rb_kernel **ret_kernel, struct rb_why *why);

@@ -49,6 +49,12 @@ void rb_device_free(struct rb_device *device, void *memory)
         device->ops->release(device, memory);
 }
 
+void rb_device_discard(struct rb_device *device, void *memory, size_t bytes)
+{
+    if (bytes)
+        device->ops->discard(device, memory, bytes);
+}
+
 int rb_kernel_prepare(struct rb_device *device, const struct rb_call *call,
                       struct rb_kernel **ret_kernel, struct rb_why *why)
 {

@@ -58,9 +58,14 @@ void rb_device_close(struct rb_device *device);
  * libc-2.36 threads=1 rubato-0.2.0".  Static text. */
 const char *rb_device_numeric_class(const char *kind);
 
-/* Zeroed memory, 64-byte aligned (2 MiB where large).  NULL when there is none. */
+/* Zeroed memory, 64-byte aligned (2 MiB where large).  NULL when there is none.  Large memory of a
+ * CPU takes room only as far as it was written. */
 void *rb_device_alloc(struct rb_device *device, size_t bytes);
 void rb_device_free(struct rb_device *device, void *memory);
+
+/* A range of such memory is not needed any more: its room is given back as far as the device can,
+ * and it is zero again. */
+void rb_device_discard(struct rb_device *device, void *memory, size_t bytes);
 
 /* Make `call` ready to run.  RB_EUNSUPPORTED (and a sentence naming operator, types and what is
  * missing) where the device cannot. */

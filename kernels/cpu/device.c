@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { LINE = 64, HUGE_PAGE = 2 << 20 };
 
@@ -84,20 +85,78 @@ static void cpu_close(struct rb_device *device)
     free(cpu);
 }
 
+/* What lies in front of the memory: how it was got. */
+struct origin {
+    void *base;
+    size_t bytes; /* mapped; 0: it comes from posix_memalign */
+};
+
+_Static_assert(sizeof(struct origin) <= LINE, "an origin takes at most a line");
+
+static void *with_origin(void *memory, struct origin origin)
+{
+    memcpy((char *)memory - LINE, &origin, sizeof(origin));
+    return memory;
+}
+
+/* Mapped and not written: zero, and no memory is taken before it is used. */
+static void *map(size_t bytes)
+{
+    size_t whole = bytes + 2 * (size_t)HUGE_PAGE;
+    char *base = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uintptr_t at;
+
+    if (base == MAP_FAILED)
+        return NULL;
+    at = ((uintptr_t)base + LINE + HUGE_PAGE - 1) & ~((uintptr_t)HUGE_PAGE - 1);
+    madvise((void *)at, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    return with_origin((void *)at, (struct origin){base, whole});
+}
+
 static void *cpu_alloc(struct rb_device *device, size_t bytes)
 {
-    void *memory = rb_cpu_scratch(bytes);
+    char *base;
 
     (void)device;
-    if (memory)
-        memset(memory, 0, bytes);
-    return memory;
+    if (bytes > SIZE_MAX / 2)
+        return NULL;
+    if (bytes >= HUGE_PAGE)
+        return map(bytes);
+    base = rb_cpu_scratch(bytes + LINE);
+    if (!base)
+        return NULL;
+    memset(base, 0, bytes + LINE);
+    return with_origin(base + LINE, (struct origin){base, 0});
 }
 
 static void cpu_release(struct rb_device *device, void *memory)
 {
+    struct origin origin;
+
     (void)device;
-    free(memory);
+    if (!memory)
+        return;
+    memcpy(&origin, (char *)memory - LINE, sizeof(origin));
+    if (origin.bytes)
+        munmap(origin.base, origin.bytes);
+    else
+        free(origin.base);
+}
+
+/* Whole pages go back; what is left of the others is written. */
+static void cpu_discard(struct rb_device *device, void *memory, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (uintptr_t)memory, end = first + bytes;
+    uintptr_t from = (first + page - 1) & ~(page - 1), to = end & ~(page - 1);
+
+    (void)device;
+    if (from >= to || madvise((void *)from, to - from, MADV_DONTNEED)) {
+        memset(memory, 0, bytes);
+        return;
+    }
+    memset(memory, 0, from - first);
+    memset((void *)to, 0, end - to);
 }
 
 static int cpu_prepare(struct rb_device *device, const struct rb_call *call,
@@ -117,6 +176,7 @@ const struct rb_device_ops rb_cpu_ops = {
     .close = cpu_close,
     .alloc = cpu_alloc,
     .release = cpu_release,
+    .discard = cpu_discard,
     .prepare = cpu_prepare,
     .fixed_add = rb_cpu_fixed_add,
     .fixed_squares = rb_cpu_fixed_squares,

@@ -8,7 +8,10 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -54,6 +57,41 @@ static void memory_is_zeroed_and_aligned(void **state)
     }
     assert_null(rb_device_alloc(*state, SIZE_MAX - 4096));
     rb_device_free(*state, NULL);
+}
+
+/* Of [first, end), how much is in memory? */
+static size_t resident(const uint8_t *first, const uint8_t *end)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
+    uint8_t *from = (uint8_t *)((uintptr_t)first & ~(page - 1));
+    size_t pages = ((size_t)(end - from) + page - 1) / page;
+    unsigned char *seen = malloc(pages);
+
+    assert_int_equal(mincore(from, pages * page, seen), 0);
+    for (size_t i = 0; i < pages; i++)
+        n += (seen[i] & 1) * page;
+    free(seen);
+    return n;
+}
+
+static void memory_takes_room_where_it_is_written(void **state)
+{
+    enum { WHOLE = 64 << 20, PART = 8 << 20, EDGE = 4 << 20 };
+    uint8_t *memory = rb_device_alloc(*state, WHOLE), *small = rb_device_alloc(*state, 1000);
+
+    assert_true(resident(memory, memory + WHOLE) < EDGE);
+    memset(memory + PART - 100, 1, PART);
+    assert_in_range(resident(memory, memory + WHOLE), PART, PART + EDGE);
+    rb_device_discard(*state, memory + PART, PART);
+    assert_true(resident(memory, memory + WHOLE) < EDGE);
+    assert_int_equal(memory[PART - 1], 1);
+    for (size_t i = PART; i < 2 * PART; i++)
+        assert_int_equal(memory[i], 0);
+    memset(small, 1, 1000);
+    rb_device_discard(*state, small + 10, 980);
+    assert_true(small[9] == 1 && small[990] == 1 && !small[10] && !small[989]);
+    rb_device_free(*state, small);
+    rb_device_free(*state, memory);
 }
 
 static const struct {
@@ -263,6 +301,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_named),
         cmocka_unit_test(memory_is_zeroed_and_aligned),
+        cmocka_unit_test(memory_takes_room_where_it_is_written),
         cmocka_unit_test(malformed_calls_are_refused),
         cmocka_unit_test(unknown_operators_are_refused),
         cmocka_unit_test(refusals_say_what_and_why),
