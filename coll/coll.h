@@ -73,6 +73,26 @@ const char *rb_coll_link(const struct rb_coll *coll, int rank);
 int rb_coll_sum(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out, size_t n,
                 struct rb_why *why);
 
+/* The same for ranges that not everybody is to have: in each of them `rank` alone has
+ * out[first ..] = sum over ranks of in[first ..], and no other rank's `out` is touched there.
+ * Ranges may overlap where their ranks differ; everyone gives the same list. */
+struct rb_coll_range {
+    int rank;
+    size_t first, count;
+};
+int rb_coll_sum_ranges(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
+                       const struct rb_coll_range *ranges, size_t n, struct rb_why *why);
+
+/* Bytes from some ranks to others, all at once; everyone gives the same list, in which `bytes` is
+ * where it lies here, and is not looked at by who has nothing to do with the move. */
+struct rb_coll_move {
+    int from, to;
+    void *bytes;
+    size_t size;
+};
+int rb_coll_move(struct rb_coll *coll, uint64_t tag, const struct rb_coll_move *moves, size_t n,
+                 struct rb_why *why);
+
 /* all[r * bytes ..] = what rank r gave. */
 int rb_coll_gather(struct rb_coll *coll, uint64_t tag, const void *mine, void *all, size_t bytes,
                    struct rb_why *why);

@@ -71,6 +71,76 @@ static void check_broadcast(struct crew *crew, struct rb_coll *coll, uint64_t ta
     free(bytes);
 }
 
+/* Many ranges, of uneven lengths, some with two ranks that have them and some with none. */
+static void check_ranges(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t n)
+{
+    enum { RANGES = 23 };
+    struct rb_coll_range ranges[2 * RANGES];
+    int32_t *in = rb_alloc(4 * n + 4), *out = rb_alloc(4 * n + 4);
+    uint8_t *mine = rb_alloc(n + 1);
+    struct rb_why why = {{0}};
+    size_t k = 0, each = n / RANGES;
+
+    for (size_t i = 0; i < RANGES; i++) {
+        int first = (int)(i * i) % crew->size, second = (int)(i + 1) % crew->size;
+
+        if (i % 5 == 4)
+            continue;
+        ranges[k++] = (struct rb_coll_range){first, i * each, each - i % 3 * (each > 3)};
+        if (i % 2 && second != first)
+            ranges[k++] = (struct rb_coll_range){second, i * each, each};
+    }
+    for (size_t i = 0; i < n; i++) {
+        in[i] = element(crew->rank, i, tag);
+        out[i] = 4711;
+    }
+    for (size_t i = 0; i < k; i++)
+        if (ranges[i].rank == crew->rank)
+            memset(mine + ranges[i].first, 1, ranges[i].count);
+    CREW_OK(crew, rb_coll_sum_ranges(coll, tag, in, out, ranges, k, &why), &why);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t sum = 0;
+
+        for (int r = 0; r < crew->size; r++)
+            sum += (uint32_t)element(r, i, tag);
+        CREW_CHECK(crew, out[i] == (mine[i] ? (int32_t)sum : 4711));
+    }
+    free(in);
+    free(out);
+    free(mine);
+}
+
+/* Everyone sends to some others, several times, pieces of all sizes. */
+static void check_moves(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t size)
+{
+    enum { MOVES = 60 };
+    struct rb_coll_move moves[MOVES];
+    uint8_t *bytes = rb_alloc(MOVES * (size + 1));
+    struct rb_why why = {{0}};
+
+    for (size_t i = 0; i < MOVES; i++) {
+        moves[i] = (struct rb_coll_move){
+            .from = (int)(i * 7 / 3) % crew->size,
+            .to = (int)(i * i) % crew->size,
+            .bytes = bytes + i * (size + 1),
+            .size = size >> i % 4,
+        };
+        if (moves[i].from == crew->rank)
+            memset(moves[i].bytes, (int)i + 1, moves[i].size);
+    }
+    CREW_OK(crew, rb_coll_move(coll, tag, moves, MOVES, &why), &why);
+    for (size_t i = 0; i < MOVES; i++)
+        for (size_t j = 0; j < size + 1; j++)
+            CREW_CHECK(crew, bytes[i * (size + 1) + j] ==
+                                 (j < moves[i].size &&
+                                          (moves[i].from == crew->rank || moves[i].to == crew->rank)
+                                      ? i + 1
+                                      : 0));
+    moves[3].to = crew->size;
+    CREW_CHECK(crew, rb_coll_move(coll, tag, moves + 3, 1, &why) == RB_EINVAL);
+    free(bytes);
+}
+
 /* Once around the ring, growing by a byte at each rank: odd sizes, and one waits for the other. */
 static void check_ring(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t size)
 {
@@ -156,6 +226,8 @@ static void all_calls(struct crew *crew)
             check_ring(crew, coll, ++tag, sizes[i]);
         check_wait(crew, coll, ++tag);
         check_sum(crew, coll, ++tag, sizes[i] % 50000);
+        check_ranges(crew, coll, ++tag, sizes[i] % 200000);
+        check_moves(crew, coll, ++tag, sizes[i] % 200000);
     }
     for (int i = 0; i < 300; i++)
         check_sum(crew, coll, ++tag, (size_t)i);
