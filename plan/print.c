@@ -204,9 +204,8 @@ void rb_program_print(const Rb__Model *model, const Rb__Program *program, struct
     const struct {
         const char *name;
         int32_t tensor;
-    } results[] = {{"loss", program->loss},
-                   {"count", program->count},
-                   {"correct", program->correct}};
+    } results[] = {
+        {"loss", program->loss}, {"count", program->count}, {"correct", program->correct}};
 
     rb_buffer_format(out, "program '%s'%s, %" PRIu32 " samples, arena %" PRIu64 " bytes\n",
                      program->name, program->train ? " (trains)" : "", program->batch,

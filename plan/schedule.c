@@ -177,9 +177,18 @@ int rb_schedule_data(const Rb__Model *model, uint32_t ranks, Rb__Plan **ret_plan
 
 void rb_plan_print(const Rb__Plan *plan, struct rb_buffer *out)
 {
-    static const char *const words[] = {"compute", "reduce", "vote", "update"};
+    static const char *const words[] = {"compute", "reduce", "vote", "update", "gather"};
 
     rb_buffer_format(out, "plan %s\n", plan->summary);
+    for (size_t i = 0; i < plan->n_shards; i++) {
+        const Rb__Shard *shard = plan->shards[i];
+
+        rb_buffer_format(out, "blocks %" PRIu32 " +%" PRIu32 ": ranks", shard->first_block,
+                         shard->n_blocks);
+        for (size_t r = 0; r < shard->n_ranks; r++)
+            rb_buffer_format(out, " %" PRIu32, shard->ranks[r]);
+        rb_buffer_text(out, "\n");
+    }
     for (size_t r = 0; r < plan->n_ranks; r++) {
         const Rb__RankPlan *rank = plan->ranks[r];
 

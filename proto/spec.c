@@ -239,12 +239,15 @@ int64_t rb_spec_steps(const Rb__Spec *spec, int64_t samples, int64_t tokens_a_sa
     return steps < 1 ? 1 : (int64_t)steps;
 }
 
-int rb_spec_duration_ms(const char *text, int64_t *ret_ms)
+struct unit {
+    const char *name;
+    double value;
+};
+
+/* A number and one of the units behind it. */
+static int read_amount(const char *text, const struct unit *units, size_t n, double most,
+                       double *ret_amount)
 {
-    static const struct {
-        const char *unit;
-        double ms;
-    } units[] = {{"", 1e3}, {"s", 1e3}, {"ms", 1}, {"m", 6e4}, {"h", 3.6e6}, {"d", 8.64e7}};
     size_t digits = strspn(text, "0123456789.");
     char *end;
     double x;
@@ -254,14 +257,40 @@ int rb_spec_duration_ms(const char *text, int64_t *ret_ms)
     x = strtod(text, &end);
     if (end != text + digits)
         return RB_EINVAL;
-    for (size_t i = 0; i < RB_COUNT(units); i++) {
-        if (strcmp(end, units[i].unit) != 0)
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(end, units[i].name) != 0)
             continue;
-        x *= units[i].ms;
-        if (!(x < 1e15))
+        x *= units[i].value;
+        if (!(x < most))
             return RB_ELIMIT;
-        *ret_ms = (int64_t)(x + 0.5);
+        *ret_amount = x;
         return 0;
     }
     return RB_EINVAL;
+}
+
+int rb_spec_duration_ms(const char *text, int64_t *ret_ms)
+{
+    static const struct unit units[] = {{"", 1e3},  {"s", 1e3},   {"ms", 1},
+                                        {"m", 6e4}, {"h", 3.6e6}, {"d", 8.64e7}};
+    double ms;
+    int err = read_amount(text, units, RB_COUNT(units), 1e15, &ms);
+
+    if (!err)
+        *ret_ms = (int64_t)(ms + 0.5);
+    return err;
+}
+
+int rb_spec_bytes(const char *text, uint64_t *ret_bytes)
+{
+    static const struct unit units[] = {
+        {"", 1},        {"k", 1e3},     {"M", 1e6},     {"G", 1e9},     {"T", 1e12},
+        {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40},
+    };
+    double bytes;
+    int err = read_amount(text, units, RB_COUNT(units), 0x1p60, &bytes);
+
+    if (!err)
+        *ret_bytes = (uint64_t)bytes;
+    return err;
 }

@@ -26,6 +26,9 @@ int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why);
  * counts tokens and the data have none. */
 int64_t rb_spec_steps(const Rb__Spec *spec, int64_t samples, int64_t tokens_a_sample);
 
+/* A size as users write it: bytes, or 500k 64M 8G 1T, or 512Ki 64Mi 4Gi 1Ti. */
+int rb_spec_bytes(const char *text, uint64_t *ret_bytes);
+
 /* A duration as users write it: seconds, or 500ms 90s 5m 2h 1d. */
 int rb_spec_duration_ms(const char *text, int64_t *ret_ms);
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char one_release[] = "this release trains data-parallel, in fp32, with full replicas";
+static const char one_release[] = "this release trains data-parallel, in fp32";
 
 /* `words` is "a | b | c". */
 static int check_word(const char *path, const char *value, const char *words, struct rb_why *why)
@@ -204,7 +204,7 @@ static int check_devices(const Rb__DevicesSpec *devices, struct rb_why *why)
 /* What the contract has words for and this release has no code for. */
 static int check_unsupported(const Rb__Spec *spec, struct rb_why *why)
 {
-    const char *replicas = spec->state->replicas, *key = NULL;
+    const char *key = NULL;
 
     if (spec->parallel->has_data)
         key = "spec.parallel.data";
@@ -214,10 +214,6 @@ static int check_unsupported(const Rb__Spec *spec, struct rb_why *why)
         key = "spec.parallel.schedule";
     if (spec->parallel->has_hypergraph)
         key = "spec.parallel.hypergraph";
-    if (replicas && strcmp(replicas, "all") != 0 && strcmp(replicas, "auto") != 0)
-        key = "spec.state.replicas";
-    if (spec->memory->limit && strcmp(spec->memory->limit, "auto") != 0)
-        key = "spec.memory.limit";
     if (spec->memory->recompute && strcmp(spec->memory->recompute, "auto") != 0)
         key = "spec.memory.recompute";
     if (!key)
@@ -228,6 +224,7 @@ static int check_unsupported(const Rb__Spec *spec, struct rb_why *why)
 static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
 {
     const Rb__CheckpointSpec *checkpoint = spec->checkpoint;
+    uint64_t limit;
     int64_t window;
     int err = check_count("spec.checkpoint.every", checkpoint->every, 0, INT64_C(1) << 40, why);
 
@@ -239,6 +236,11 @@ static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
         err = rb_why_set(why, RB_EINVAL,
                          "spec.failure.window: '%.40s' is no duration: seconds, or 90s 5m 2h",
                          spec->failure->window);
+    if (!err && spec->memory->limit && strcmp(spec->memory->limit, "auto") != 0 &&
+        rb_spec_bytes(spec->memory->limit, &limit))
+        err =
+            rb_why_set(why, RB_EINVAL, "spec.memory.limit: '%.40s' is no size: bytes, or 512Mi 4Gi",
+                       spec->memory->limit);
     return err;
 }
 
@@ -274,6 +276,8 @@ int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why)
         err = check_schedule(spec->train->schedule, why);
     if (!err)
         err = check_devices(spec->devices, why);
+    if (!err && spec->state->replicas)
+        err = check_word("spec.state.replicas", spec->state->replicas, "auto | all | 1 | 2", why);
     if (!err)
         err = check_keeping(spec, why);
     return err;

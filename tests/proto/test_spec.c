@@ -148,8 +148,8 @@ static void test_refusals(void **state)
     refused("spec.parallel.pipeline=2", RB_EUNSUPPORTED, "this release");
     refused("spec.parallel.schedule=1f1b", RB_EUNSUPPORTED, "this release");
     refused("spec.parallel.hypergraph=2", RB_EUNSUPPORTED, "this release");
-    refused("spec.state.replicas=2", RB_EUNSUPPORTED, "full replicas");
-    refused("spec.memory.limit=4Gi", RB_EUNSUPPORTED, "this release");
+    refused("spec.state.replicas=3", RB_EINVAL, "auto | all | 1 | 2");
+    refused("spec.memory.limit=4GiB", RB_EINVAL, "is no size");
     refused("spec.checkpoint.every=5", RB_EINVAL, "needs spec.checkpoint.path");
     refused("spec.checkpoint.keep=0", RB_EINVAL, "not within");
     refused("spec.failure.window=soon", RB_EINVAL, "no duration");
@@ -254,6 +254,28 @@ static void test_durations(void **state)
         assert_int_not_equal(rb_spec_duration_ms(bad[i], &ms), 0);
 }
 
+static void test_sizes(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"4096", 4096}, {"4Gi", UINT64_C(4) << 30}, {"1.5k", 1500}, {"2M", 2000000}};
+    static const char *const bad[] = {"", "Gi", "4GiB", "-1", "4 Gi", "99999999Ti"};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(good); i++) {
+        uint64_t bytes = 0;
+
+        assert_int_equal(rb_spec_bytes(good[i].text, &bytes), 0);
+        assert_int_equal(bytes, good[i].bytes);
+    }
+    for (size_t i = 0; i < RB_COUNT(bad); i++) {
+        uint64_t bytes;
+
+        assert_int_not_equal(rb_spec_bytes(bad[i], &bytes), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,7 +283,7 @@ int main(void)
         cmocka_unit_test(test_overrides),        cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_position),         cmocka_unit_test(test_read),
         cmocka_unit_test(test_check_incomplete), cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_durations),
+        cmocka_unit_test(test_durations),        cmocka_unit_test(test_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/replicas.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+bool rb_replicas_sharded(const struct rb_replicas *how)
+{
+    return how->copies && how->ranks > how->copies && how->blocks;
+}
+
+uint32_t rb_replicas_runs(const struct rb_replicas *how)
+{
+    if (!rb_replicas_sharded(how))
+        return 0;
+    return how->blocks < how->ranks ? (uint32_t)how->blocks : how->ranks;
+}
+
+/* ---- Which ranks -----------------------------------------------------------------------------*/
+
+static uint32_t node_of(const struct rb_replicas *how, uint32_t rank)
+{
+    return how->nodes ? how->nodes[rank] : 0;
+}
+
+static bool several_nodes(const struct rb_replicas *how)
+{
+    for (uint32_t r = 1; r < how->ranks; r++)
+        if (node_of(how, r) != node_of(how, 0))
+            return true;
+    return false;
+}
+
+/* Who has the fewest second copies so far, the next behind the primary among them. */
+static uint32_t choose_second(const struct rb_replicas *how, uint32_t primary, bool elsewhere,
+                              const uint32_t *loads)
+{
+    uint32_t best = primary;
+
+    for (uint32_t i = 1; i < how->ranks; i++) {
+        uint32_t rank = (primary + i) % how->ranks;
+
+        if (elsewhere && node_of(how, rank) == node_of(how, primary))
+            continue;
+        if (best == primary || loads[rank] < loads[best])
+            best = rank;
+    }
+    return best;
+}
+
+void rb_replicas_seconds(const struct rb_replicas *how, uint32_t *ret_seconds)
+{
+    RB_CLEANUP(rb_freep) uint32_t *loads = rb_alloc(how->ranks * sizeof(*loads));
+    uint32_t runs = rb_replicas_runs(how);
+    bool elsewhere = several_nodes(how);
+
+    for (uint32_t i = 0; i < runs; i++) {
+        ret_seconds[i] = how->copies > 1 ? choose_second(how, i, elsewhere, loads) : i;
+        loads[ret_seconds[i]]++;
+    }
+}
+
+bool rb_replicas_whole(const struct rb_replicas *how, const bool *here)
+{
+    RB_CLEANUP(rb_freep) uint32_t *seconds = rb_alloc(how->ranks * sizeof(*seconds));
+    uint32_t runs = rb_replicas_runs(how);
+
+    for (uint32_t r = 0; !runs && r < how->ranks; r++)
+        if (here[r])
+            return true;
+    rb_replicas_seconds(how, seconds);
+    for (uint32_t i = 0; i < runs; i++)
+        if (!here[i] && !here[seconds[i]])
+            return false;
+    return runs > 0;
+}
+
+void rb_replicas_text(const struct rb_replicas *how, struct rb_buffer *out)
+{
+    if (rb_replicas_sharded(how))
+        rb_buffer_format(out, ", %" PRIu32 " replica%s of each block", how->copies,
+                         how->copies == 1 ? "" : "s");
+}
+
+/* ---- Which blocks ----------------------------------------------------------------------------*/
+
+/* Where run `run` begins.  Cut where as many elements are in front of it as should be, but so that
+ * none is empty: there are at least as many blocks as runs. */
+static uint64_t cut(const Rb__Model *model, uint32_t runs, uint32_t run, uint64_t after)
+{
+    uint64_t total = 0, before = 0, latest = model->n_blocks - (runs - run);
+    uint64_t b = 0;
+
+    if (!run)
+        return 0;
+    for (size_t i = 0; i < model->n_blocks; i++)
+        total += model->blocks[i]->count;
+    while (b < model->n_blocks && (before + model->blocks[b]->count / 2) * runs < total * run)
+        before += model->blocks[b++]->count;
+    b = b < after ? after : b;
+    return b < latest ? b : latest;
+}
+
+static void add_shard(Rb__Plan *plan, uint64_t first, uint64_t end, uint32_t primary,
+                      uint32_t second)
+{
+    Rb__Shard *shard = rb_alloc(sizeof(*shard));
+
+    rb__shard__init(shard);
+    shard->first_block = (uint32_t)first;
+    shard->n_blocks = (uint32_t)(end - first);
+    shard->ranks = rb_alloc(2 * sizeof(*shard->ranks));
+    shard->ranks[shard->n_ranks++] = primary;
+    if (second != primary)
+        shard->ranks[shard->n_ranks++] = second;
+    plan->shards[plan->n_shards++] = shard;
+}
+
+static void add_gather(Rb__RankPlan *rank)
+{
+    Rb__Order *order = rb_alloc(sizeof(*order));
+
+    rb__order__init(order);
+    order->kind = RB__ORDER__KIND__GATHER;
+    rank->orders = rb_realloc(rank->orders, (rank->n_orders + 1) * sizeof(Rb__Order *));
+    rank->orders[rank->n_orders++] = order;
+}
+
+void rb_replicas_place(const struct rb_replicas *how, const Rb__Model *model, Rb__Plan *plan)
+{
+    RB_CLEANUP(rb_freep) uint32_t *seconds = rb_alloc(how->ranks * sizeof(*seconds));
+    uint32_t runs = rb_replicas_runs(how);
+    struct rb_buffer summary = {0};
+    uint64_t first = 0;
+
+    if (!runs)
+        return;
+    rb_replicas_seconds(how, seconds);
+    plan->shards = rb_alloc(runs * sizeof(*plan->shards));
+    for (uint32_t i = 0; i < runs; i++) {
+        uint64_t end = i + 1 < runs ? cut(model, runs, i + 1, first + 1) : model->n_blocks;
+
+        add_shard(plan, first, end, i, seconds[i]);
+        first = end;
+    }
+    for (size_t r = 0; r < plan->n_ranks; r++)
+        add_gather(plan->ranks[r]);
+    rb_buffer_text(&summary, plan->summary);
+    rb_replicas_text(how, &summary);
+    free(plan->summary);
+    plan->summary = rb_buffer_take(&summary);
+}
