@@ -24,7 +24,8 @@
     X(13, ECANCELED, "cancelled")                                                                  \
     X(14, EAGAIN, "not yet")                                                                       \
     X(15, EINTERNAL, "internal error")                                                             \
-    X(16, EFULL, "no space left")
+    X(16, EFULL, "no space left")                                                                  \
+    X(17, ELOST, "lost for good")
 
 enum rb_error {
     RB_OK = 0,

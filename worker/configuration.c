@@ -15,12 +15,12 @@
 enum { PLAN_LIMIT = 64 << 20, MEMBERS_LIMIT = 4096 };
 enum { PART_ROLES = 100 }; /* of an opening's tags: behind those of worker/opening.c */
 
-/* COMPUTE..., REDUCE..., VOTE, UPDATE: the sums are complete before they are reduced, and nothing
- * is applied that was not voted for. */
+/* COMPUTE..., REDUCE..., VOTE, UPDATE, and GATHER where there are shards: the sums are complete
+ * before they are reduced, nothing is applied that was not voted for, and no weight is left old. */
 static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint32_t microbatches,
-                        uint8_t *taken, struct rb_why *why)
+                        bool sharded, uint8_t *taken, struct rb_why *why)
 {
-    enum { COMPUTING, REDUCING, VOTED, UPDATED } stage = COMPUTING;
+    enum { COMPUTING, REDUCING, VOTED, UPDATED, GATHERED } stage = COMPUTING;
     uint32_t buckets = 0;
 
     for (size_t i = 0; i < orders->n_orders; i++) {
@@ -49,11 +49,20 @@ static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint
                 return rb_why_set(why, RB_EINVAL, "the update is out of turn");
             stage = UPDATED;
             break;
+        case RB__ORDER__KIND__GATHER:
+            if (stage != UPDATED)
+                return rb_why_set(why, RB_EINVAL, "weights are gathered out of turn");
+            stage = GATHERED;
+            break;
         default:
             return rb_why_set(why, RB_EUNSUPPORTED, "order %d is unknown", (int)order->kind);
         }
     }
-    return stage == UPDATED ? 0 : rb_why_set(why, RB_EINVAL, "a step without an update");
+    if (stage != UPDATED && stage != GATHERED)
+        return rb_why_set(why, RB_EINVAL, "a step without an update");
+    if (sharded != (stage == GATHERED))
+        return rb_why_set(why, RB_EINVAL, "weights are gathered where there are shards");
+    return 0;
 }
 
 static int check_plan(const Rb__Plan *plan, const Rb__Model *model, struct rb_why *why)
@@ -65,7 +74,8 @@ static int check_plan(const Rb__Plan *plan, const Rb__Model *model, struct rb_wh
         return rb_why_set(why, RB_EINVAL, "the plan has format %u, this worker reads 1",
                           plan->format);
     for (size_t r = 0; r < plan->n_ranks; r++) {
-        int err = check_orders(plan->ranks[r], model, microbatches, taken, why);
+        int err =
+            check_orders(plan->ranks[r], model, microbatches, plan->n_shards != 0, taken, why);
 
         if (err)
             return rb_why_add(why, err, "plan, rank %zu", r);
@@ -104,6 +114,7 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
     one->number = order->number;
     one->rank = order->rank;
     one->size = (uint32_t)order->n_members;
+    one->recovers = order->recovers;
     one->digest = rb_hash64(order->digest, strlen(order->digest));
     one->restore = order->restore ? rb_string(order->restore) : NULL;
     err = read_plan(order->plan_path, &one->plan, why);
@@ -112,6 +123,8 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
                          one->plan->n_ranks, one->size);
     if (!err)
         err = check_plan(one->plan, model, why);
+    if (!err)
+        err = rb_placement_make(one->plan, model, &one->placement, why);
     if (err) {
         rb_configuration_free(one);
         return err;
@@ -185,6 +198,7 @@ void rb_configuration_free(struct rb_configuration *configuration)
     free(configuration->roster);
     if (configuration->coll)
         rb_coll_close(configuration->coll);
+    rb_placement_done(&configuration->placement);
     if (configuration->plan)
         rb__plan__free_unpacked(configuration->plan, NULL);
     free(configuration->restore);

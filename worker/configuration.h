@@ -16,6 +16,7 @@
 #include "control.pb-c.h"
 #include "plan.pb-c.h"
 #include "worker/feed.h"
+#include "worker/placement.h"
 #include "worker/roster.h"
 
 #include <stdint.h>
@@ -23,10 +24,12 @@
 struct rb_configuration {
     uint32_t number;
     uint32_t rank, size;
+    bool recovers;   /* it follows a death */
     uint64_t digest; /* hash of the digest in Configure: what votes compare */
     char *restore;   /* where to load the state from when nobody has any; NULL: not here */
     Rb__Plan *plan;
     const Rb__RankPlan *orders; /* this rank's, in `plan` */
+    struct rb_placement placement;
     struct rb_coll *coll;
     struct rb_roster *roster; /* NULL: it is opened by all at once */
     struct rb_feed *feed;     /* that uses `coll` until the flip; NULL: nobody to feed here */

@@ -293,6 +293,8 @@ static int agree(struct follow *follow, struct rb_why *why)
                               "ranks %u and %u flip with different levels or counters", first->rank,
                               follow->sources[s].rank);
     rb_state_counters_unpack(&follow->model->state, first->counters);
+    rb_state_hold_all(&follow->model->state);
+    follow->model->applied.level = -1;
     if (follow->model->state.level == follow->streams[0].level)
         return 0;
     return rb_why_set(why, RB_EINTERNAL, "state of level %" PRId64 " came as level %" PRId64,

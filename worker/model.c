@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "worker/vote.h"
+#include "worker/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -171,8 +172,10 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
     model->largest = rb_alloc(message->n_variables * sizeof *model->largest);
     model->overflow = rb_alloc(message->n_variables * sizeof *model->overflow);
     model->fresh = rb_alloc(message->n_variables * sizeof *model->fresh);
-    model->record = rb_alloc(rb_vote_bytes(
-        &(struct rb_vote_shape){model->microbatches, (uint32_t)message->n_variables}));
+    model->squares = rb_alloc((message->n_blocks + 1) * sizeof *model->squares);
+    model->record = rb_alloc(rb_vote_bytes(&(struct rb_vote_shape){
+        model->microbatches, (uint32_t)message->n_variables, message->n_blocks}));
+    model->applied.entry = rb_alloc(rb_wire_entry_bytes(model));
     for (size_t v = 0; v < message->n_variables; v++)
         model->limits[v] =
             rb_exponent_limit((uint64_t)model->microbatches * message->variables[v]->uses);
@@ -216,7 +219,7 @@ int rb_model_load(const char *path, const char *kind, int index, struct rb_model
     struct rb_model *model = rb_alloc(sizeof *model);
     int err;
 
-    model->state.level = model->kept = -1;
+    model->state.level = model->kept = model->pending.level = model->applied.level = -1;
     err = load(model, path, kind, index, why);
     if (err) {
         rb_model_free(model);
@@ -224,6 +227,24 @@ int rb_model_load(const char *path, const char *kind, int index, struct rb_model
     }
     *ret_model = model;
     return 0;
+}
+
+void rb_model_hold(struct rb_model *model, const uint8_t *holds)
+{
+    const Rb__Model *message = model->message;
+
+    for (size_t b = 0, end; b < message->n_blocks; b = end) {
+        end = b + 1;
+        if (holds[b] || !model->state.held[b])
+            continue;
+        while (end < message->n_blocks && !holds[end] && model->state.held[end])
+            end++;
+        rb_device_discard(model->device, model->reduced + message->blocks[b]->first,
+                          (size_t)(message->blocks[end - 1]->first +
+                                   message->blocks[end - 1]->count - message->blocks[b]->first) *
+                              sizeof *model->reduced);
+    }
+    rb_state_hold(&model->state, message, holds);
 }
 
 void rb_model_free(struct rb_model *model)
@@ -243,6 +264,8 @@ void rb_model_free(struct rb_model *model)
     free(model->overflow);
     free(model->fresh);
     free(model->record);
+    free(model->squares);
+    free(model->applied.entry);
     if (model->device) {
         void *memory[] = {model->arena, model->constants, model->local, model->reduced};
 

@@ -13,6 +13,8 @@
 #include "worker/program.h"
 #include "worker/state.h"
 
+enum { RB_MODEL_ROW = 256 };
+
 /* A program of the model on this device. */
 struct rb_runner {
     const Rb__Program *message;
@@ -46,10 +48,27 @@ struct rb_model {
     uint32_t *largest;             /* by variable: bits of the largest |g| */
     bool *overflow;
     bool *fresh; /* by variable: nothing has been added to its local sums, which hold anything */
+    double *squares; /* by block: of the reduced sums */
     uint8_t *record; /* of the vote (worker/vote.h): which microbatches the local sums hold */
     /* The level at which an attempt was given up with its local sums whole, so that the next one
      * need not compute them again (worker/step.c); -1: none was. */
     int64_t kept;
+
+    /* What a crash in the middle of a vote asks for (worker/recovery.h). */
+    struct rb_pending {
+        int64_t level;    /* at which `reduced` was summed up whole; -1: it is not */
+        uint32_t attempt; /* that it was summed up in */
+    } pending;
+    struct rb_applied {
+        uint8_t *entry;   /* what the step to the present level did (worker/wire.h) */
+        int64_t level;    /* the present one; -1: the state came in another way */
+        uint32_t attempt; /* that was committed */
+        bool commit;      /* else it was skipped */
+        /* What was said of that step, packed: whoever is told of the entry says the same, so that
+         * no step is without a row where who told of it dies. */
+        uint8_t row[RB_MODEL_ROW];
+        uint64_t row_bytes; /* 0: nothing yet */
+    } applied;
 };
 
 /* Read `path`, open device `index` of `kind` and the data, prepare every program that training and
@@ -57,6 +76,9 @@ struct rb_model {
 int rb_model_load(const char *path, const char *kind, int index, struct rb_model **ret_model,
                   struct rb_why *why);
 void rb_model_free(struct rb_model *model);
+
+/* Hold the blocks of `holds` alone, of the state and of reduced sums. */
+void rb_model_hold(struct rb_model *model, const uint8_t *holds);
 
 /* Everything that is used as an index or a size, checked (worker/model_check.c). */
 int rb_model_check(const Rb__Model *model, struct rb_why *why);

@@ -50,7 +50,7 @@ static int introduce(struct rb_preparer *preparer, struct rb_configuration *conf
     struct rb_role role = {0};
     int err;
 
-    if (recovers)
+    if (recovers || configuration->placement.sharded) /* then they align when they open it */
         return 0;
     role.term = rb_window_term(preparer->model->state.window);
     role.fresh = !role.term && rb_mailbox_fresh(preparer->mailbox);

@@ -108,9 +108,7 @@ static void start_fresh(struct rb_state *state)
 {
     state->level = state->applied = state->not_finite = 0;
     memset(state->exponents, 0, state->variables * sizeof *state->exponents);
-    for (int part = RB_STATE_M; part < RB_STATE_PARTS; part++)
-        if (rb_state_part(state, part))
-            memset(rb_state_part(state, part), 0, state->elements * sizeof(float));
+    rb_state_clear_moments(state);
 }
 
 int rb_restore(const char *path, const Rb__Model *model, struct rb_state *state, struct rb_why *why)
@@ -126,5 +124,7 @@ int rb_restore(const char *path, const Rb__Model *model, struct rb_state *state,
     }
     if (err)
         state->level = -1;
+    else
+        rb_state_hold_all(state);
     return err ? rb_why_add(why, err, "cannot load the state to start from") : 0;
 }

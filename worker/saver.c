@@ -64,7 +64,8 @@ void rb_saved_post(const struct rb_saved *saved, struct rb_reports *reports)
 /* ---- The thread -----------------------------------------------------------------------------*/
 
 /*   IDLE --start--> COPYING --copied--> WRITING --written--> IDLE     (any) --close, when IDLE-->
- * ENDING */
+ *     |                                    ^                                              ENDING
+ *     +--lend, write-----------------------+ */
 enum phase { IDLE, COPYING, WRITING, ENDING };
 
 struct rb_saver {
@@ -106,23 +107,20 @@ static enum phase wait_beyond(struct rb_saver *saver, enum phase a, enum phase b
 
 static void copy_arrays(struct rb_saver *saver)
 {
-    const struct rb_state *state = &saver->model->state;
-
-    for (int part = 0; part < RB_STATE_PARTS; part++)
-        if (rb_state_part(state, part))
-            memcpy(rb_state_part(&saver->copy, part), rb_state_part(state, part),
-                   state->elements * sizeof(float));
-    memcpy(saver->copy.fixed, state->fixed, state->fixed_bytes);
+    rb_state_copy(&saver->copy, &saver->model->state, saver->model->message);
 }
 
 static void *run(void *context)
 {
     struct rb_saver *saver = context;
 
-    while (wait_beyond(saver, IDLE, IDLE) == COPYING) {
+    enum phase phase;
+
+    while ((phase = wait_beyond(saver, IDLE, IDLE)) != ENDING) {
         struct rb_saved saved;
 
-        copy_arrays(saver);
+        if (phase == COPYING)
+            copy_arrays(saver);
         rb_fault("worker.save.copied");
         enter(saver, WRITING);
         rb_save_run(saver->model->message, &saver->copy, &saver->save, saver->job, saver->worker,
@@ -183,6 +181,14 @@ static void save_here(struct rb_saver *saver, const struct rb_save *save)
     rb_saved_done(&saved);
 }
 
+static void note_save(struct rb_saver *saver, const struct rb_save *save)
+{
+    free(saver->folder);
+    saver->folder = rb_string(save->folder);
+    saver->save = *save;
+    saver->save.folder = saver->folder;
+}
+
 void rb_saver_start(struct rb_saver *saver, const struct rb_save *save)
 {
     if (!saver->copy.w && rb_state_open(saver->model->message, NULL, &saver->copy, NULL)) {
@@ -190,11 +196,22 @@ void rb_saver_start(struct rb_saver *saver, const struct rb_save *save)
         return;
     }
     rb_state_copy_counters(&saver->copy, &saver->model->state);
-    free(saver->folder);
-    saver->folder = rb_string(save->folder);
-    saver->save = *save;
-    saver->save.folder = saver->folder;
+    note_save(saver, save);
     enter(saver, COPYING);
+}
+
+struct rb_state *rb_saver_lend(struct rb_saver *saver)
+{
+    rb_saver_wait(saver);
+    if (!saver->copy.w && rb_state_open(saver->model->message, NULL, &saver->copy, NULL))
+        return NULL;
+    return &saver->copy;
+}
+
+void rb_saver_write(struct rb_saver *saver, const struct rb_save *save)
+{
+    note_save(saver, save);
+    enter(saver, WRITING);
 }
 
 void rb_saver_wait_copied(struct rb_saver *saver)

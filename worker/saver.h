@@ -47,6 +47,11 @@ bool rb_saver_idle(struct rb_saver *saver);
 /* Begin; the saver must be idle.  Counters are copied at once, `save` too. */
 void rb_saver_start(struct rb_saver *saver, const struct rb_save *save);
 void rb_saver_wait_copied(struct rb_saver *saver);
+
+/* Where no rank has the whole state: the saver's copy, once it is idle, for the caller to fill with
+ * counters and all (NULL: no memory), and then to be written. */
+struct rb_state *rb_saver_lend(struct rb_saver *saver);
+void rb_saver_write(struct rb_saver *saver, const struct rb_save *save);
 void rb_saver_wait(struct rb_saver *saver);
 void rb_saver_close(struct rb_saver *saver); /* ends what it does first; NULL is fine */
 

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is saved and when: what the agent asks for, every so many steps, at the end, on leaving.
  *
- * step thread, mailbox > [saves] > saver */
+ * step thread, mailbox > [saves] > saver
+ *
+ * Weights are everywhere, so an export can be made at any time.  A checkpoint of a state in shards
+ * needs all ranks: who has one to write asks for it in the vote, and is given the whole behind the
+ * step. */
 #ifndef RB_WORKER_SAVES_H
 #define RB_WORKER_SAVES_H
 
+#include "worker/collect.h"
 #include "worker/mailbox.h"
 #include "worker/options.h"
 #include "worker/saver.h"
@@ -16,6 +21,7 @@ struct rb_saves {
     struct rb_reports *reports;
     const struct rb_model *model;
     struct rb_saver *saver;
+    struct rb_save_order waiting; /* a checkpoint that needs all ranks; folder NULL: none */
 };
 
 /* The model is there: start the saver.  The second time is fine. */
@@ -25,15 +31,29 @@ void rb_saves_close(struct rb_saves *saves);
 /* Can a save be begun now?  For rb_mailbox_wait. */
 bool rb_saves_idle(void *saves);
 
-/* Begin what the agent asked for, as far as the saver has time; refuse it without state. */
-void rb_saves_serve(struct rb_saves *saves);
+/* Begin what the agent asked for, as far as the saver has time; refuse it without state.  trains:
+ * what needs all ranks waits for the next vote, else it is refused. */
+void rb_saves_serve(struct rb_saves *saves, bool trains);
+
+/* Does this rank want the whole state of the next level?  What it says in the vote. */
+bool rb_saves_want(const struct rb_saves *saves, uint32_t rank);
+
+/* All ranks: the state goes to the `collector`, which begins to save it. */
+int rb_saves_collect(struct rb_saves *saves, const struct rb_configuration *configuration,
+                     uint32_t collector, struct rb_why *why);
 
 /* Rank 0 writes the checkpoint of every so many steps; a slow disk holds the training back rather
  * than leave one out. */
 void rb_saves_periodically(struct rb_saves *saves, uint32_t rank);
 
-/* Save a checkpoint into `folder` before this returns; without state ret_saved says so. */
+/* Save a checkpoint into `folder` before this returns; without the whole state ret_saved says so.
+ */
 void rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *ret_saved);
+
+/* The same at the end of a run whose state is in shards: all ranks, rank 0 saves.  folder: NULL
+ * where nothing is to be saved; then, and elsewhere, ret_saved is left alone. */
+int rb_saves_last(struct rb_saves *saves, const struct rb_configuration *configuration,
+                  const char *folder, struct rb_saved *ret_saved, struct rb_why *why);
 
 /* The state is about to change: wait until the saver has its copy. */
 void rb_saves_wait_copied(struct rb_saves *saves);

@@ -60,6 +60,7 @@ int rb_state_open(const Rb__Model *model, struct rb_device *device, struct rb_st
         .elements = (size_t)model->state_elements,
         .fixed_bytes = (size_t)model->fixed_bytes,
         .variables = model->n_variables,
+        .blocks = model->n_blocks,
         .device = device,
     };
     bool short_of_memory = false;
@@ -77,6 +78,7 @@ int rb_state_open(const Rb__Model *model, struct rb_device *device, struct rb_st
                           state.elements);
     }
     state.exponents = rb_alloc(state.variables * sizeof *state.exponents);
+    state.held = rb_alloc(state.blocks + 1);
     state.window = rb_window_new();
     *ret_state = state;
     return 0;
@@ -88,8 +90,58 @@ void rb_state_done(struct rb_state *state)
         give(state->device, *part_of(state, part));
     give(state->device, state->fixed);
     free(state->exponents);
+    free(state->held);
     rb_window_free(state->window);
     *state = (struct rb_state){.level = -1};
+}
+
+/* ---- Who holds what -------------------------------------------------------------------------*/
+
+bool rb_state_whole(const struct rb_state *state)
+{
+    return !state->torn && (!state->blocks || !memchr(state->held, 0, state->blocks));
+}
+
+void rb_state_hold_all(struct rb_state *state)
+{
+    memset(state->held, 1, state->blocks);
+}
+
+static void discard(struct rb_state *state, float *memory, size_t count)
+{
+    if (state->device)
+        rb_device_discard(state->device, memory, count * sizeof *memory);
+    else
+        memset(memory, 0, count * sizeof *memory);
+}
+
+void rb_state_clear_moments(struct rb_state *state)
+{
+    for (int part = RB_STATE_M; part < RB_STATE_PARTS; part++)
+        if (rb_state_part(state, part))
+            discard(state, rb_state_part(state, part), state->elements);
+}
+
+static void drop_moments(struct rb_state *state, const Rb__Block *first, const Rb__Block *last)
+{
+    for (int part = RB_STATE_M; part < RB_STATE_PARTS; part++)
+        if (rb_state_part(state, part))
+            discard(state, rb_state_part(state, part) + first->first,
+                    (size_t)(last->first + last->count - first->first));
+}
+
+/* Neighbours go together, so that whole pages do. */
+void rb_state_hold(struct rb_state *state, const Rb__Model *model, const uint8_t *holds)
+{
+    for (size_t b = 0, end; b < state->blocks; b = end) {
+        end = b + 1;
+        if (holds[b] || !state->held[b])
+            continue;
+        while (end < state->blocks && !holds[end] && state->held[end])
+            end++;
+        drop_moments(state, model->blocks[b], model->blocks[end - 1]);
+    }
+    memcpy(state->held, holds, state->blocks);
 }
 
 float *rb_state_part(const struct rb_state *state, enum rb_state_part part)
@@ -105,14 +157,25 @@ void rb_state_copy_counters(struct rb_state *to, const struct rb_state *from)
     memcpy(to->exponents, from->exponents, from->variables * sizeof *from->exponents);
 }
 
-void rb_state_copy(struct rb_state *to, const struct rb_state *from)
+static void copy_range(struct rb_state *to, const struct rb_state *from, enum rb_state_part part,
+                       size_t first, size_t count)
+{
+    if (rb_state_part(from, part))
+        memcpy(rb_state_part(to, part) + first, rb_state_part(from, part) + first,
+               count * sizeof(float));
+}
+
+void rb_state_copy(struct rb_state *to, const struct rb_state *from, const Rb__Model *model)
 {
     rb_state_copy_counters(to, from);
-    for (int part = 0; part < RB_STATE_PARTS; part++)
-        if (rb_state_part(from, part))
-            memcpy(rb_state_part(to, part), rb_state_part(from, part),
-                   from->elements * sizeof(float));
+    copy_range(to, from, RB_STATE_W, 0, from->elements);
+    for (size_t b = 0; b < from->blocks; b++)
+        for (int part = RB_STATE_M; from->held[b] && part < RB_STATE_PARTS; part++)
+            copy_range(to, from, part, (size_t)model->blocks[b]->first,
+                       (size_t)model->blocks[b]->count);
     memcpy(to->fixed, from->fixed, from->fixed_bytes);
+    memcpy(to->held, from->held, from->blocks);
+    to->torn = from->torn;
 }
 
 size_t rb_state_counters_size(const struct rb_state *state)
@@ -162,14 +225,26 @@ uint64_t rb_state_agreement(const struct rb_state *state)
     return rb_hash64(bytes, size);
 }
 
-uint64_t rb_state_hash(const struct rb_state *state)
+static uint64_t hash_moments(const struct rb_state *state, const Rb__Block *block)
 {
-    uint64_t hashes[RB_STATE_PARTS + 2] = {0};
+    uint64_t hashes[RB_STATE_PARTS] = {1};
 
-    for (int part = 0; part < RB_STATE_PARTS; part++)
+    for (int part = RB_STATE_M; part < RB_STATE_PARTS; part++)
         if (rb_state_part(state, part))
-            hashes[part] = rb_hash64(rb_state_part(state, part), state->elements * sizeof(float));
-    hashes[RB_STATE_PARTS] = rb_hash64(state->fixed, state->fixed_bytes);
-    hashes[RB_STATE_PARTS + 1] = rb_state_agreement(state);
+            hashes[part] = rb_hash64(rb_state_part(state, part) + block->first,
+                                     (size_t)block->count * sizeof(float));
     return rb_hash64(hashes, sizeof hashes);
+}
+
+void rb_state_hashes(const struct rb_state *state, const Rb__Model *model, uint64_t *ret_hashes)
+{
+    uint64_t common[3] = {
+        rb_hash64(state->w, state->elements * sizeof *state->w),
+        rb_hash64(state->fixed, state->fixed_bytes),
+        rb_state_agreement(state),
+    };
+
+    ret_hashes[0] = rb_hash64(common, sizeof common);
+    for (size_t b = 0; b < state->blocks; b++)
+        ret_hashes[1 + b] = state->held[b] ? hash_moments(state, model->blocks[b]) : 0;
 }

@@ -5,7 +5,11 @@
  *
  * Flat float32 arrays of one length hold weights and running statistics (w) and the optimizer's
  * moments (m, v); Model.blocks cut them.  The counters and exponents beside them belong to the same
- * level. */
+ * level.
+ *
+ * Where the state is sharded, a rank holds some blocks only.  Of the others it has the weights, and
+ * its moments are zero and take no room.  Between an update and the gathering of the weights behind
+ * it the state is torn: those weights may be of the level before. */
 #ifndef RB_WORKER_STATE_H
 #define RB_WORKER_STATE_H
 
@@ -27,8 +31,10 @@ struct rb_state {
     struct rb_exponent *exponents; /* by variable */
     float *w, *m, *v;              /* m, v: NULL where the optimizer has none */
     uint8_t *fixed;                /* FIXED variables; never changes once it is there */
+    uint8_t *held;                 /* by block: 1, it is held here; else its moments are not */
+    bool torn;                     /* weights of blocks that are not held may be older */
 
-    size_t elements, fixed_bytes, variables;
+    size_t elements, fixed_bytes, variables, blocks;
     struct rb_device *device; /* whose memory this is; NULL: plain memory */
     struct rb_window *window; /* through which others look at it while it changes */
 };
@@ -40,20 +46,32 @@ int rb_state_open(const Rb__Model *model, struct rb_device *device, struct rb_st
                   struct rb_why *why);
 void rb_state_done(struct rb_state *state);
 
+/* Does it have every block, each at its level? */
+bool rb_state_whole(const struct rb_state *state);
+
+/* Hold the blocks of `holds` alone; memory of the moments of the others is given back. */
+void rb_state_hold(struct rb_state *state, const Rb__Model *model, const uint8_t *holds);
+void rb_state_hold_all(struct rb_state *state);
+
 /* One of the flat arrays, NULL where the optimizer has none. */
 float *rb_state_part(const struct rb_state *state, enum rb_state_part part);
 
-/* Counters and exponents, and then the arrays too. */
+/* Counters and exponents, and then all that `from` holds. */
 void rb_state_copy_counters(struct rb_state *to, const struct rb_state *from);
-void rb_state_copy(struct rb_state *to, const struct rb_state *from);
+void rb_state_copy(struct rb_state *to, const struct rb_state *from, const Rb__Model *model);
+
+/* Moments are zero from now on, and take no room. */
+void rb_state_clear_moments(struct rb_state *state);
 
 /* Counters and exponents as bytes of a fixed size for a model. */
 size_t rb_state_counters_size(const struct rb_state *state);
 void rb_state_counters_pack(const struct rb_state *state, void *bytes);
 void rb_state_counters_unpack(struct rb_state *state, const void *bytes);
 
-/* Hash of the counters and exponents (each vote compares it), and of everything (each opening). */
+/* Hash of the counters and exponents: each vote compares it. */
 uint64_t rb_state_agreement(const struct rb_state *state);
-uint64_t rb_state_hash(const struct rb_state *state);
+/* Each opening compares these: of what every rank has, and of the moments of each block that is
+ * held (0 for others); 1 + blocks of them. */
+void rb_state_hashes(const struct rb_state *state, const Rb__Model *model, uint64_t *ret_hashes);
 
 #endif

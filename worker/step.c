@@ -24,6 +24,7 @@ struct attempt {
     const struct rb_step *step;
     struct rb_vote_shape shape;
     uint32_t number;
+    bool *stays; /* by rank, where the vote flips: it goes on in the next configuration */
     /* of the microbatch that runs */
     uint32_t microbatch;
     const struct rb_runner *runner;
@@ -105,21 +106,39 @@ static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *
     return 0;
 }
 
+/* To whoever holds them: each rank's `reduced` is whole in the blocks that it holds. */
+static int sum_shards(struct attempt *attempt, uint64_t tag, const Rb__Bucket *bucket,
+                      struct rb_why *why)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+    RB_CLEANUP(rb_freep)
+    struct rb_coll_range *ranges =
+        rb_alloc(rb_placement_most(&configuration->placement) * sizeof *ranges);
+    size_t n = rb_placement_ranges(&configuration->placement, (size_t)bucket->first,
+                                   (size_t)bucket->count, ranges);
+
+    return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, ranges, n,
+                              why);
+}
+
 static int reduce(struct attempt *attempt, uint32_t bucket, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
+    const struct rb_configuration *configuration = attempt->step->configuration;
     const Rb__Bucket *range = model->message->buckets[bucket];
-    int err = rb_configuration_settle(attempt->step->configuration, why);
+    uint64_t tag = rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket);
+    int err = rb_configuration_settle(configuration, why);
 
     if (err)
         return err;
     rb_fault("worker.reduce");
     clear_fresh(model);
-    if (attempt->step->configuration->size > 1) /* else they are complete: see take_alone */
-        err = rb_coll_sum(attempt->step->configuration->coll,
-                          rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket),
-                          model->local + range->first, model->reduced + range->first,
-                          (size_t)range->count, why);
+    if (configuration->placement.sharded)
+        err = sum_shards(attempt, tag, range, why);
+    else if (configuration->size > 1) /* else they are complete: see take_alone */
+        err = rb_coll_sum(configuration->coll, tag, model->local + range->first,
+                          model->reduced + range->first, (size_t)range->count, why);
     rb_fault("worker.reduced");
     return err;
 }
@@ -131,6 +150,28 @@ static void take_alone(struct rb_model *model)
 
     model->local = model->reduced;
     model->reduced = sums;
+}
+
+/* The squares that all need for the norm: what this rank says of its blocks. */
+static void say_squares(struct attempt *attempt)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+
+    if (!configuration->placement.sharded)
+        return;
+    rb_update_squares(model, configuration->placement.primary, configuration->rank);
+    rb_vote_squares(&attempt->shape, model->record, model->squares);
+}
+
+static void hear_squares(struct attempt *attempt, const void *records)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+
+    for (size_t b = 0; b < attempt->shape.blocks; b++)
+        model->squares[b] =
+            rb_vote_square(&attempt->shape, records, configuration->placement.primary[b], b);
 }
 
 static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, struct rb_why *why)
@@ -148,6 +189,8 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
         take_alone(model);
     for (uint32_t v = 0; v < attempt->shape.variables; v++)
         rb_vote_variable(&attempt->shape, model->record, v, model->largest[v], model->overflow[v]);
+    say_squares(attempt);
+    model->pending = (struct rb_pending){model->state.level, attempt->number};
     step->ready(&ready, step->owner);
     rb_vote_finish(model->record, rb_state_agreement(&model->state), &ready);
     rb_fault("worker.vote");
@@ -157,9 +200,14 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
     if (err)
         return err;
     rb_fault("worker.voted");
-    return rb_vote_decide(&attempt->shape, records, step->configuration->size, model->state.level,
-                          attempt->number, model->exponents, model->limits, ret_decision,
-                          model->largest, why);
+    err = rb_vote_decide(&attempt->shape, records, step->configuration->size, model->state.level,
+                         attempt->number, model->exponents, model->limits, ret_decision,
+                         model->largest, why);
+    if (!err && ret_decision->verdict == RB_VOTE_COMMIT)
+        hear_squares(attempt, records);
+    for (uint32_t r = 0; !err && ret_decision->flip && r < step->configuration->size; r++)
+        attempt->stays[r] = rb_vote_stays(&attempt->shape, records, r);
+    return err;
 }
 
 static void update(const struct rb_step *step, struct rb_step_result *result)
@@ -170,9 +218,58 @@ static void update(const struct rb_step *step, struct rb_step_result *result)
     if (result->decision.verdict == RB_VOTE_SKIP)
         done = rb_update_skip(step->model, &result->decision);
     else
-        done = rb_update_commit(step->model, &result->decision);
+        done = rb_update_commit(step->model, &result->decision,
+                                step->configuration->placement.sharded);
     result->grad_norm = done.grad_norm;
     result->lr = done.lr;
+    result->committed = true;
+}
+
+/* Weights of the blocks that are held elsewhere. */
+static int gather(struct attempt *attempt, struct rb_why *why)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    const struct rb_placement *placement = &configuration->placement;
+    struct rb_state *state = &attempt->step->model->state;
+    RB_CLEANUP(rb_freep)
+    struct rb_coll_move *moves = rb_alloc(placement->n_shards * placement->ranks * sizeof *moves);
+    size_t n = rb_placement_spread(placement, state->w, moves);
+    int err;
+
+    rb_fault("worker.gather");
+    err =
+        rb_coll_move(configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 0, 0), moves, n, why);
+    if (!err)
+        state->torn = false;
+    rb_fault("worker.gathered");
+    return err;
+}
+
+/* Who leaves gives what only leavers have to those who stay. */
+static int hand_over(struct attempt *attempt, struct rb_why *why)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    const struct rb_placement *placement = &configuration->placement;
+    struct rb_state *state = &attempt->step->model->state;
+    RB_CLEANUP(rb_freep)
+    struct rb_coll_move *moves = rb_alloc(placement->n_shards * RB_STATE_PARTS * sizeof *moves);
+    size_t n = 0;
+    int err;
+
+    for (size_t i = 0; i < placement->n_shards; i++) {
+        const struct rb_shard *shard = &placement->shards[i];
+        int heir = rb_placement_heir(placement, attempt->stays, i);
+
+        if (heir >= 0)
+            n += rb_placement_move(shard, state, shard->ranks[0], (uint32_t)heir, moves + n);
+    }
+    err =
+        rb_coll_move(configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 1, 0), moves, n, why);
+    for (size_t i = 0; !err && i < placement->n_shards; i++)
+        if (rb_placement_heir(placement, attempt->stays, i) == (int)configuration->rank)
+            memset(state->held + placement->shards[i].first_block, 1,
+                   placement->shards[i].n_blocks);
+    return err;
 }
 
 /* ---- Attempts -------------------------------------------------------------------------------*/
@@ -212,7 +309,7 @@ static void start_attempt(struct attempt *attempt, uint32_t kept)
     struct rb_model *model = attempt->step->model;
     size_t variables = model->message->n_variables;
 
-    model->kept = -1;
+    model->kept = model->pending.level = -1;
     if (kept) {
         rb_vote_again(model->record, attempt->step->configuration->rank, model->state.level,
                       attempt->number);
@@ -235,7 +332,8 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
     for (size_t i = 0; !err && i < orders->n_orders; i++) {
         const Rb__Order *order = orders->orders[i];
 
-        if (atomic_load(attempt->step->stop) && order->kind != RB__ORDER__KIND__UPDATE)
+        if (atomic_load(attempt->step->stop) && !result->committed &&
+            order->kind != RB__ORDER__KIND__UPDATE)
             return rb_why_set(why, RB_ECANCELED, "stopped");
         switch (order->kind) {
         case RB__ORDER__KIND__COMPUTE:
@@ -249,8 +347,13 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
             if (!err && result->decision.verdict == RB_VOTE_REDO)
                 return 0;
             break;
-        default:
+        case RB__ORDER__KIND__UPDATE:
             update(attempt->step, result);
+            break;
+        default:
+            err = gather(attempt, why);
+            if (!err && result->decision.flip)
+                err = hand_over(attempt, why);
         }
     }
     return err;
@@ -261,11 +364,14 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
     struct rb_model *model = step->model;
     struct attempt attempt = {
         .step = step,
-        .shape = {model->microbatches, (uint32_t)model->message->n_variables},
+        .shape = {model->microbatches, (uint32_t)model->message->n_variables,
+                  step->configuration->placement.sharded ? model->message->n_blocks : 0},
     };
+    RB_CLEANUP(rb_freep) bool *stays = rb_alloc(step->configuration->size * sizeof *stays);
     struct rb_step_result result = {.kept = count_kept(step)};
     int err = 0;
 
+    attempt.stays = stays;
     memcpy(model->exponents, model->state.exponents,
            model->state.variables * sizeof *model->exponents);
     start_attempt(&attempt, result.kept);
@@ -279,10 +385,10 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
         for (size_t v = 0; v < model->message->n_variables; v++)
             rb_exponent_redo(&model->exponents[v], model->largest[v], model->limits[v]);
     }
-    if (err == RB_EPEER)
+    if (err == RB_EPEER && !result.committed)
         model->kept = model->state.level; /* it came from a call behind all that is computed */
-    if (err)
-        return rb_why_add(why, err, "step %lld", (long long)model->state.level + 1);
     *ret_result = result;
-    return 0;
+    return err ? rb_why_add(why, err, "step %lld",
+                            (long long)model->state.level + !result.committed)
+               : 0;
 }

@@ -4,7 +4,9 @@
  * orders > [step] > program, rb_fixed_add, rb_coll_sum, vote, update
  *
  * An attempt changes sums and nothing else; the state changes at UPDATE, which cannot fail or be
- * stopped.  So whatever interrupts a step leaves the state whole at its level.
+ * stopped.  So whatever interrupts a step before it leaves the state whole at its level.  Where the
+ * state is sharded, each rank updates the blocks that it holds, and then weights are gathered:
+ * what interrupts that leaves the step committed and the state torn (worker/state.h).
  *
  * Reducing is out of place, but for a rank alone, whose sums are the whole.  An attempt that is
  * given up because a peer is lost leaves its local sums in the model; the first attempt of the next
@@ -35,14 +37,22 @@ struct rb_step_result {
     double grad_norm, lr;
     uint32_t redone; /* attempts voted down */
     uint32_t kept;   /* microbatches that were taken over from an attempt that was given up */
+    bool committed;  /* the state is at the next level, also where an error is returned */
 };
 
-/* RB_EPEER, RB_ECANCELED: the step was abandoned and the state is as before.  RB_EINTERNAL:
- * something is broken and must not go on. */
+/* RB_EPEER, RB_ECANCELED: the step was abandoned and the state is as before, or it was committed
+ * and the state is torn.  RB_EINTERNAL: something is broken and must not go on. */
 int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, struct rb_why *why);
 
 /* A tag for coll: calls of different steps, attempts or purposes never meet. */
-enum rb_tag { RB_TAG_REDUCE, RB_TAG_VOTE, RB_TAG_EVALUATE, RB_TAG_OPENING, RB_TAG_COPY };
+enum rb_tag {
+    RB_TAG_REDUCE,
+    RB_TAG_VOTE,
+    RB_TAG_EVALUATE,
+    RB_TAG_OPENING,
+    RB_TAG_COPY,
+    RB_TAG_GATHER
+};
 uint64_t rb_tag(enum rb_tag purpose, int64_t level, uint32_t attempt, uint64_t part);
 
 #endif

@@ -59,7 +59,7 @@ void rb_tell_frozen(struct rb_reports *reports, const struct rb_configuration *c
 }
 
 void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
-                 const struct rb_model *model, const struct rb_step_result *result,
+                 struct rb_model *model, const struct rb_step_result *result,
                  const struct rb_evaluation *evaluation, double step_ms)
 {
     const struct rb_vote_decision *decision = &result->decision;
@@ -88,6 +88,21 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
         row.eval_accuracy = evaluation->accuracy;
     }
     rb_reports_row(reports, configuration->rank, &row);
+    if (rb__row__get_packed_size(&row) <= sizeof model->applied.row)
+        model->applied.row_bytes = rb__row__pack(&row, model->applied.row);
+}
+
+void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *configuration,
+                  const struct rb_model *model)
+{
+    Rb__Row *row = NULL;
+
+    if (model->applied.row_bytes)
+        row = rb__row__unpack(NULL, (size_t)model->applied.row_bytes, model->applied.row);
+    if (!row)
+        return;
+    rb_reports_row(reports, configuration->rank, row);
+    rb__row__free_unpacked(row, NULL);
 }
 
 void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_saved *final)
@@ -105,12 +120,13 @@ void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_sav
     rb_reports_post(reports, &message);
 }
 
-void rb_tell_failed(struct rb_reports *reports, const char *reason)
+void rb_tell_failed(struct rb_reports *reports, const char *reason, bool lost)
 {
     Rb__FromWorker message = RB__FROM_WORKER__INIT;
     Rb__Failed failed = RB__FAILED__INIT;
 
     failed.reason = (char *)reason;
+    failed.has_lost = failed.lost = lost;
     message.failed = &failed;
     rb_reports_post(reports, &message);
 }

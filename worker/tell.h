@@ -20,13 +20,19 @@ void rb_tell_flipped(struct rb_reports *reports, const struct rb_configuration *
 void rb_tell_frozen(struct rb_reports *reports, const struct rb_configuration *configuration,
                     int64_t level, const char *reason);
 
-/* One step that `model` has just taken; evaluation: NULL where there was none. */
+/* One step that `model` has just taken; evaluation: NULL where there was none.  The model keeps it,
+ * for others whom it must tell of the step. */
 void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
-                 const struct rb_model *model, const struct rb_step_result *result,
+                 struct rb_model *model, const struct rb_step_result *result,
                  const struct rb_evaluation *evaluation, double step_ms);
+
+/* The same of a step that this rank took because others told it to. */
+void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *configuration,
+                  const struct rb_model *model);
 
 /* final: NULL but for who saved the end of the run. */
 void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_saved *final);
-void rb_tell_failed(struct rb_reports *reports, const char *reason);
+/* lost: because nobody holds some block of the state any more. */
+void rb_tell_failed(struct rb_reports *reports, const char *reason, bool lost);
 
 #endif

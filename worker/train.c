@@ -67,7 +67,9 @@ static void stand(struct train *train, enum phase phase)
         .done = phase == DONE,
     };
 
-    enter_term(train, phase == TRAINING ? train->number : 0);
+    /* Where the state is sharded no feed has all of it to give. */
+    enter_term(train,
+               phase == TRAINING && rb_state_whole(&train->model->state) ? train->number : 0);
     rb_mailbox_stand(train->mailbox, &status);
 }
 
@@ -82,13 +84,14 @@ static void leave_groups(struct train *train)
 
 static bool is_data_error(int err)
 {
-    return err == RB_EINVAL || err == RB_ENOTFOUND || err == RB_EREFUSED || err == RB_EUNSUPPORTED;
+    return err == RB_EINVAL || err == RB_ENOTFOUND || err == RB_EREFUSED ||
+           err == RB_EUNSUPPORTED || err == RB_ELOST;
 }
 
 static enum phase fail(struct train *train, int err, const char *reason)
 {
     rb_log(RB_LOG_ERROR, "%s", reason);
-    rb_tell_failed(train->reports, reason);
+    rb_tell_failed(train->reports, reason, err == RB_ELOST);
     train->code = is_data_error(err) ? RB_EXIT_DATA : RB_EXIT_INTERNAL;
     return FAILED;
 }
@@ -115,12 +118,14 @@ static enum phase interrupted(struct train *train, int err, struct rb_why *why)
 /* ---- Waiting: IDLE, FROZEN, LEFT, DONE --------------------------------------------------------*/
 
 /* Outside of training: a configuration with a roster is for a newcomer to follow.  Whoever was to
- * feed it trains no more, and closing its group tells the others so. */
+ * feed it trains no more, and closing its group tells the others so.  A part of a state goes into a
+ * planned change by a vote alone, in which those who leave hand over their parts. */
 static enum phase begin_next(struct train *train)
 {
     const struct rb_configuration *next = train->next;
+    bool stays = level_of(train) >= 0 && !rb_state_whole(&train->model->state) && !next->recovers;
 
-    if (!next->roster)
+    if (!next->roster && !stays)
         return OPENING;
     if (rb_configuration_follows(next) && level_of(train) < 0)
         return FOLLOWING;
@@ -144,7 +149,7 @@ static enum phase wait_for_orders(struct train *train, enum phase phase)
             train->next = rb_mailbox_take(train->mailbox);
             break;
         case RB_EVENT_SAVE:
-            rb_saves_serve(&train->saves);
+            rb_saves_serve(&train->saves, false);
             break;
         }
     }
@@ -200,6 +205,7 @@ static enum phase opening(struct train *train)
 {
     struct rb_why why = {0};
     uint64_t bytes = 0;
+    int64_t before = level_of(train);
     int err;
 
     advance_configuration(train);
@@ -209,6 +215,9 @@ static enum phase opening(struct train *train)
     if (!err) {
         rb_saves_wait_copied(&train->saves);
         err = rb_opening_run(train->model, train->active, &bytes, &why);
+        if (before >= 0 && level_of(train) == before + 1 &&
+            train->model->applied.level == level_of(train))
+            rb_tell_told(train->reports, train->active, train->model);
     }
     return err ? interrupted(train, err, &why) : entered(train, bytes);
 }
@@ -264,6 +273,8 @@ static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
     rb_mailbox_ready(train->mailbox, &train->next, ret_ready);
     if (train->next && !is_vouched_for(train))
         *ret_ready = (struct rb_vote_ready){0};
+    ret_ready->collects =
+        train->active->placement.sharded && rb_saves_want(&train->saves, train->active->rank);
 }
 
 static void wait_copied(void *owner)
@@ -303,6 +314,14 @@ static enum phase give_up(struct train *train)
     return phase;
 }
 
+static void tell_row(struct train *train, const struct rb_step_result *result,
+                     const struct rb_evaluation *evaluation, uint64_t started)
+{
+    rb_tell_row(train->reports, train->active, train->model, result, evaluation,
+                (double)(rb_clock_ns() - started) / 1e6);
+    rb_fault("worker.row");
+}
+
 /* After a committed or skipped step: what is due at this level, and where to go from here. */
 static enum phase after_step(struct train *train, const struct rb_step_result *result,
                              uint64_t started)
@@ -316,10 +335,11 @@ static enum phase after_step(struct train *train, const struct rb_step_result *r
     rb_configuration_free(RB_TAKE(train->retired));
     if (evaluated)
         err = rb_evaluate(train->model, train->active, train->stop, &evaluation, &why);
-    rb_tell_row(train->reports, train->active, train->model, result,
-                evaluated && !err ? &evaluation : NULL, (double)(rb_clock_ns() - started) / 1e6);
-    rb_fault("worker.row");
+    tell_row(train, result, evaluated && !err ? &evaluation : NULL, started);
     stand(train, TRAINING);
+    if (!err && result->decision.collector >= 0)
+        err = rb_saves_collect(&train->saves, train->active, (uint32_t)result->decision.collector,
+                               &why);
     if (err)
         return interrupted(train, err, &why);
     rb_saves_periodically(&train->saves, train->active->rank);
@@ -348,12 +368,14 @@ static enum phase training(struct train *train)
 
     while (phase == TRAINING) {
         uint64_t started = rb_clock_ns();
-        struct rb_step_result result;
+        struct rb_step_result result = {0};
         struct rb_why why = {0};
         int err;
 
-        rb_saves_serve(&train->saves);
+        rb_saves_serve(&train->saves, true);
         err = rb_step_run(&step, &result, &why);
+        if (err && result.committed)
+            tell_row(train, &result, NULL, started);
         phase = err ? interrupted(train, err, &why) : after_step(train, &result, started);
     }
     return phase;
@@ -361,19 +383,28 @@ static enum phase training(struct train *train)
 
 /* ---- Ends -----------------------------------------------------------------------------------*/
 
-/* The last step is behind us: rank 0 saves, all linger for those who are slower. */
+/* The last step is behind us: rank 0 saves, all linger for those who are slower.  A state in shards
+ * needs them all to be saved, and whoever is lost then is one that is lost while it trains. */
 static enum phase done(struct train *train)
 {
     struct rb_settings settings;
     struct rb_saved final = {0};
+    struct rb_why why = {0};
     bool saves;
+    int err = 0;
 
     rb_configuration_free(RB_TAKE(train->next));
     rb_fault("worker.done");
     rb_mailbox_copy_settings(train->mailbox, &settings);
     saves = train->active->rank == 0 && settings.final_folder;
-    if (saves)
+    if (train->active->placement.sharded)
+        err = rb_saves_last(&train->saves, train->active, settings.final_folder, &final, &why);
+    else if (saves)
         rb_saves_now(&train->saves, settings.final_folder, &final);
+    if (err) {
+        rb_settings_done(&settings);
+        return interrupted(train, err, &why);
+    }
     if (final.error)
         rb_log(RB_LOG_ERROR, "%s", final.error);
     rb_tell_done(train->reports, level_of(train), saves ? &final : NULL);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/update.h"
 
+#include "base/arena.h"
 #include "base/fault.h"
 #include "worker/feed.h"
 #include "worker/rate.h"
 #include "worker/window.h"
+#include "worker/wire.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* What PyTorch's clip_grad_norm_ adds to the norm. */
 static const double clip_epsilon = 1e-6;
@@ -16,22 +19,31 @@ static const Rb__Variable *variable_of(const Rb__Model *message, const Rb__Block
     return message->variables[block->variable];
 }
 
-/* Of the gradient of a block, for the norm: statistics are none. */
-static double squares_of(const struct rb_model *model, const Rb__Block *block, double scale)
+/* Of the reduced sums of a block, for the norm: statistics are none. */
+static double square_of(const struct rb_model *model, size_t b)
 {
+    const Rb__Block *block = model->message->blocks[b];
+
     if (variable_of(model->message, block)->role != RB__VARIABLE__ROLE__TRAINED)
         return 0;
     return rb_fixed_squares(model->device, model->reduced + block->first, (size_t)block->count,
-                            model->exponents[block->variable].exponent, scale);
+                            model->exponents[block->variable].exponent, 1);
 }
 
-static double norm_of(const struct rb_model *model, double scale)
+void rb_update_squares(struct rb_model *model, const uint32_t *primary, uint32_t rank)
+{
+    for (size_t b = 0; b < model->message->n_blocks; b++)
+        model->squares[b] = !primary || primary[b] == rank ? square_of(model, b) : 0;
+}
+
+/* In index order, whoever computed them; the mean comes last, so that it rounds in one place. */
+static double norm_of(const struct rb_model *model, double mean)
 {
     double squares = 0;
 
     for (size_t i = 0; i < model->message->n_blocks; i++)
-        squares += squares_of(model, model->message->blocks[i], scale);
-    return sqrt(squares);
+        squares += model->squares[i];
+    return sqrt(squares) * mean;
 }
 
 static void apply_adamw(struct rb_model *model, const struct rb_update_terms *terms,
@@ -106,34 +118,61 @@ static void advance(struct rb_model *model)
     state->level++;
 }
 
-struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_decision *decision)
+/* squares: take them on the way, so that the sums are read from memory once for both. */
+static void apply_held(struct rb_model *model, const struct rb_update_terms *terms, bool squares)
+{
+    const Rb__Model *message = model->message;
+
+    for (size_t i = 0; i < message->n_blocks; i++) {
+        if (squares)
+            model->squares[i] = square_of(model, i);
+        if (model->state.held[i])
+            rb_update_block(model, terms, message->blocks[i]);
+        else
+            model->state.torn = true;
+    }
+}
+
+/* Who has the sums of this step, but not the vote, can be told what came of it. */
+static void note_entry(struct rb_model *model, const struct rb_update_terms *terms)
+{
+    rb_wire_entry_pack(model, terms, model->applied.entry);
+    model->applied.level = model->state.level;
+    model->applied.attempt = model->pending.attempt;
+    model->applied.commit = terms != NULL;
+    model->applied.row_bytes = 0;
+    model->pending.level = -1;
+}
+
+struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_decision *decision,
+                                  bool squared)
 {
     const Rb__Model *message = model->message;
     struct rb_state *state = &model->state;
-    double mean = 1 / (double)decision->count, clip = 1, squares = 0;
-    bool clips = message->optimizer->clip_norm > 0;
+    double mean = 1 / (double)decision->count, clip = 1;
+    bool clips = message->optimizer->clip_norm > 0, late = !squared && !clips;
     struct rb_update update = {
-        .grad_norm = clips ? norm_of(model, mean) : 0,
         .lr = rb_rate_at(message->optimizer, message->steps, state->level + 1),
     };
     struct rb_update_terms terms = {.lr = update.lr, .applied = state->applied};
 
+    if (!squared && clips)
+        rb_update_squares(model, NULL, 0);
+    if (!late)
+        update.grad_norm = norm_of(model, mean);
     if (clips)
         clip = message->optimizer->clip_norm / (update.grad_norm + clip_epsilon);
     if (clip > 1)
         clip = 1;
     terms.scale = (float)(mean * clip);
     pthread_mutex_lock(&state->window->lock);
-    for (size_t i = 0; i < message->n_blocks; i++) {
-        if (!clips) /* the sums are read from memory once for both */
-            squares += squares_of(model, message->blocks[i], mean);
-        rb_update_block(model, &terms, message->blocks[i]);
-    }
+    apply_held(model, &terms, late);
     advance(model);
+    note_entry(model, &terms);
     rb_feed_log(state->window, model, &terms, decision);
     pthread_mutex_unlock(&state->window->lock);
-    if (!clips)
-        update.grad_norm = sqrt(squares);
+    if (late)
+        update.grad_norm = norm_of(model, mean);
     return update;
 }
 
@@ -145,9 +184,23 @@ struct rb_update rb_update_skip(struct rb_model *model, const struct rb_vote_dec
     pthread_mutex_lock(&state->window->lock);
     state->not_finite = decision->not_finite ? state->not_finite + 1 : 0;
     state->level++;
+    note_entry(model, NULL);
     rb_feed_log(state->window, model, NULL, decision);
     pthread_mutex_unlock(&state->window->lock);
     return (struct rb_update){
         .lr = rb_rate_at(message->optimizer, message->steps, state->level),
     };
+}
+
+void rb_update_apply(struct rb_model *model, const void *entry, bool commit)
+{
+    size_t size = rb_state_counters_size(&model->state);
+    RB_CLEANUP(rb_freep) void *counters = rb_alloc(size);
+    struct rb_update_terms terms;
+
+    rb_wire_entry_unpack(model, entry, &terms, counters);
+    if (commit)
+        apply_held(model, &terms, false);
+    rb_state_counters_unpack(&model->state, counters);
+    note_entry(model, commit ? &terms : NULL);
 }

@@ -19,9 +19,15 @@ struct rb_update {
     double lr;
 };
 
-/* A commit: weights, statistics, exponents, counters, level + 1.  model->reduced is another buffer
- * afterwards where a newcomer must be told of the sums. */
-struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_decision *decision);
+/* Squares of the reduced sums of the blocks that `rank` is the primary of (primary NULL: of all),
+ * in model->squares; 0 of the others. */
+void rb_update_squares(struct rb_model *model, const uint32_t *primary, uint32_t rank);
+
+/* A commit: the blocks that are held, exponents, counters, level + 1.  squared: model->squares has
+ * those of all blocks, from the vote; else all are held, and it computes them.  model->reduced is
+ * another buffer afterwards where a newcomer must be told of the sums. */
+struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_decision *decision,
+                                  bool squared);
 
 /* A skip: the step is used up, its samples are not used again. */
 struct rb_update rb_update_skip(struct rb_model *model, const struct rb_vote_decision *decision);
@@ -32,6 +38,10 @@ struct rb_update_terms {
     int64_t applied; /* steps applied before this one */
     float scale;     /* of the sums: 1 / count and clipping */
 };
+
+/* What a step did elsewhere, to the blocks that are held: the sums are in model->reduced.  entry:
+ * of a commit or of a skip (worker/wire.h). */
+void rb_update_apply(struct rb_model *model, const void *entry, bool commit);
 
 /* One block of model->reduced, at model->exponents. */
 void rb_update_block(struct rb_model *model, const struct rb_update_terms *terms,

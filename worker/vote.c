@@ -9,13 +9,14 @@
 #endif
 
 /* A record: this head, then a bit a microbatch, then a result a microbatch, then a word a variable
- * whose highest bit is the overflow flag (bits of |g| leave it free). */
+ * whose highest bit is the overflow flag (bits of |g| leave it free), then squares by block. */
 struct head {
     uint32_t rank, attempt;
     int64_t level;
     uint64_t agreement;
     uint32_t number, member;
     uint64_t digest;
+    uint32_t collects, zero;
 };
 
 struct result {
@@ -40,9 +41,15 @@ static size_t word_at(const struct rb_vote_shape *shape, uint32_t variable)
     return result_at(shape, shape->microbatches) + variable * sizeof(uint32_t);
 }
 
-size_t rb_vote_bytes(const struct rb_vote_shape *shape)
+/* Behind all else, so that a record means the same without them. */
+static size_t squares_at(const struct rb_vote_shape *shape)
 {
     return (word_at(shape, shape->variables) + 7) & ~(size_t)7;
+}
+
+size_t rb_vote_bytes(const struct rb_vote_shape *shape)
+{
+    return squares_at(shape) + shape->blocks * sizeof(double);
 }
 
 void rb_vote_start(const struct rb_vote_shape *shape, void *record, uint32_t rank, int64_t level,
@@ -87,6 +94,11 @@ void rb_vote_variable(const struct rb_vote_shape *shape, void *record, uint32_t 
     memcpy((uint8_t *)record + word_at(shape, variable), &word, sizeof word);
 }
 
+void rb_vote_squares(const struct rb_vote_shape *shape, void *record, const double *squares)
+{
+    memcpy((uint8_t *)record + squares_at(shape), squares, shape->blocks * sizeof *squares);
+}
+
 void rb_vote_finish(void *record, uint64_t agreement, const struct rb_vote_ready *ready)
 {
     struct head head;
@@ -96,6 +108,7 @@ void rb_vote_finish(void *record, uint64_t agreement, const struct rb_vote_ready
     head.number = ready->number;
     head.member = ready->member;
     head.digest = ready->member ? ready->digest : 0;
+    head.collects = ready->collects;
     memcpy(record, &head, sizeof head);
 }
 
@@ -105,12 +118,36 @@ static const uint8_t *record_of(const struct rb_vote_shape *shape, const void *r
     return (const uint8_t *)records + rank * rb_vote_bytes(shape);
 }
 
+double rb_vote_square(const struct rb_vote_shape *shape, const void *records, uint32_t rank,
+                      size_t block)
+{
+    double square;
+
+    memcpy(&square, record_of(shape, records, rank) + squares_at(shape) + block * sizeof square,
+           sizeof square);
+    return square;
+}
+
 static struct head head_of(const uint8_t *record)
 {
     struct head head;
 
     memcpy(&head, record, sizeof head);
     return head;
+}
+
+bool rb_vote_stays(const struct rb_vote_shape *shape, const void *records, uint32_t rank)
+{
+    return head_of(record_of(shape, records, rank)).member != 0;
+}
+
+/* The lowest rank that asks for it. */
+static int find_collector(const struct rb_vote_shape *shape, const void *records, uint32_t ranks)
+{
+    for (uint32_t r = 0; r < ranks; r++)
+        if (head_of(record_of(shape, records, r)).collects)
+            return (int)r;
+    return -1;
 }
 
 /* Everyone speaks of the same attempt from the same state. */
@@ -194,7 +231,7 @@ int rb_vote_decide(const struct rb_vote_shape *shape, const void *records, uint3
                    const int32_t *limits, struct rb_vote_decision *ret_decision,
                    uint32_t *ret_largest, struct rb_why *why)
 {
-    struct rb_vote_decision decision = {0};
+    struct rb_vote_decision decision = {.collector = -1};
     bool flagged = false, wild = false;
     int err = check_heads(shape, records, ranks, level, attempt, why);
 
@@ -221,8 +258,10 @@ int rb_vote_decide(const struct rb_vote_shape *shape, const void *records, uint3
         decision.verdict = RB_VOTE_SKIP;
     else
         decision.verdict = flagged ? RB_VOTE_REDO : RB_VOTE_COMMIT;
-    if (decision.verdict != RB_VOTE_REDO)
+    if (decision.verdict != RB_VOTE_REDO) {
         decision.flip = all_flip(shape, records, ranks, &decision.number);
+        decision.collector = find_collector(shape, records, ranks);
+    }
     *ret_decision = decision;
     return 0;
 }

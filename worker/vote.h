@@ -17,6 +17,7 @@
 
 struct rb_vote_shape {
     uint32_t microbatches, variables;
+    size_t blocks; /* whose squares travel along; 0: everyone can compute them all */
 };
 
 /* Bytes of a record; a multiple of 8. */
@@ -27,6 +28,7 @@ struct rb_vote_ready {
     uint32_t number;
     bool member;     /* it goes on there; else it leaves */
     uint64_t digest; /* of members and plan; 0 for a leaver, who does not know them */
+    bool collects;   /* it wants the whole state of the next level: to save it */
 };
 
 /* ---- Writing a record ------------------------------------------------------------------------*/
@@ -41,6 +43,13 @@ void rb_vote_microbatch(const struct rb_vote_shape *shape, void *record, uint32_
                         double loss, int64_t count, int64_t correct);
 void rb_vote_variable(const struct rb_vote_shape *shape, void *record, uint32_t variable,
                       uint32_t largest, bool overflow);
+/* Of each block that this rank is the primary of, the sum of squares of its reduced sums. */
+void rb_vote_squares(const struct rb_vote_shape *shape, void *record, const double *squares);
+/* What rank `rank` said of a block. */
+double rb_vote_square(const struct rb_vote_shape *shape, const void *records, uint32_t rank,
+                      size_t block);
+/* Does `rank` go on in the configuration that it would flip to? */
+bool rb_vote_stays(const struct rb_vote_shape *shape, const void *records, uint32_t rank);
 /* agreement: a hash of the counters and exponents, which must be the same everywhere. */
 void rb_vote_finish(void *record, uint64_t agreement, const struct rb_vote_ready *ready);
 
@@ -53,6 +62,7 @@ struct rb_vote_decision {
     bool not_finite; /* SKIP: a gradient or loss is no number; else no target was valid */
     bool flip;       /* never with REDO */
     uint32_t number; /* of the configuration to flip to */
+    int collector;   /* the rank that is given the whole state, -1: none; never with REDO */
     double loss;     /* sum over microbatches in index order */
     int64_t count, correct;
 };

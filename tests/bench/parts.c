@@ -75,9 +75,9 @@ int __wrap_rb_vote_decide(const struct rb_vote_shape *shape, const void *records
                           const int32_t *limits, struct rb_vote_decision *ret_decision,
                           uint32_t *ret_largest, struct rb_why *why);
 struct rb_update __real_rb_update_commit(struct rb_model *model,
-                                         const struct rb_vote_decision *decision);
+                                         const struct rb_vote_decision *decision, bool squared);
 struct rb_update __wrap_rb_update_commit(struct rb_model *model,
-                                         const struct rb_vote_decision *decision);
+                                         const struct rb_vote_decision *decision, bool squared);
 
 int __wrap_rb_program_run(struct rb_program *program, const struct rb_key *key,
                           const atomic_bool *stop_at, void (*after)(int instruction, void *context),
@@ -136,10 +136,10 @@ int __wrap_rb_vote_decide(const struct rb_vote_shape *shape, const void *records
 }
 
 struct rb_update __wrap_rb_update_commit(struct rb_model *model,
-                                         const struct rb_vote_decision *decision)
+                                         const struct rb_vote_decision *decision, bool squared)
 {
     struct span from = start();
-    struct rb_update done = __real_rb_update_commit(model, decision);
+    struct rb_update done = __real_rb_update_commit(model, decision, squared);
 
     stop(UPDATE, from);
     return done;

@@ -268,11 +268,11 @@ void three_commit(struct three *three, const struct rb_vote_decision *decision, 
     memcpy(model->reduced, model->local, model->state.elements * sizeof *model->reduced);
     if (checked) {
         bench_check(rb_state_open(model->message, NULL, &twin, &why), &why);
-        rb_state_copy(&twin, &model->state);
+        rb_state_copy(&twin, &model->state, model->message);
         make_total(three, THREE_FIXED);
         apply(three, &twin);
     }
-    rb_update_commit(model, decision);
+    rb_update_commit(model, decision, false);
     if (!checked)
         return;
     if (memcmp(twin.w, model->state.w, twin.elements * sizeof(float)) != 0) {

@@ -115,6 +115,10 @@ static void take_row(struct cluster *cluster, struct cluster_worker *one, const 
     if (row->step <= one->rows)
         FAIL(cluster, "%s sent row %lld after row %lld", one->name, (long long)row->step,
              (long long)one->rows);
+    /* Who lives through a death tells of the step that it tore, too. */
+    if (one->rows > 0 && row->step != one->rows + 1)
+        FAIL(cluster, "%s sent row %lld after row %lld: a gap", one->name, (long long)row->step,
+             (long long)one->rows);
     one->rows = one->level = row->step;
     one->kept += row->kept;
     while (cluster->n_rows <= row->step) {

@@ -5,7 +5,6 @@
 #include "kernels/device.h"
 #include "worker/batch.h"
 #include "worker/exponent.h"
-#include "worker/opening.h"
 #include "worker/rate.h"
 
 #include <float.h>
@@ -194,25 +193,12 @@ static void test_every_sample_once(void **state)
     }
 }
 
-/* ---- Opening --------------------------------------------------------------------------------*/
-
-static void test_source(void **state)
-{
-    (void)state;
-    assert_int_equal(rb_opening_source((int64_t[]){-1, -1, -1}, 3), -1);
-    assert_int_equal(rb_opening_source((int64_t[]){-1, 0, -1}, 3), 1);
-    assert_int_equal(rb_opening_source((int64_t[]){41, 42, 42}, 3), 1);
-    assert_int_equal(rb_opening_source((int64_t[]){42, 41, 42}, 3), 0);
-    assert_int_equal(rb_opening_source((int64_t[]){0}, 1), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exponent_fits), cmocka_unit_test(test_redo_settles),
         cmocka_unit_test(test_history),       cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_rates),         cmocka_unit_test(test_every_sample_once),
-        cmocka_unit_test(test_source),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

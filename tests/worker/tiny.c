@@ -8,6 +8,7 @@
 #include "proto/dtype.h"
 #include "proto/operators.h"
 #include "proto/safetensors.h"
+#include "plan/replicas.h"
 #include "worker/batch.h"
 
 #include <stdarg.h>
@@ -525,6 +526,8 @@ void tiny_write(const char *folder, const struct tiny_options *options, uint32_t
         Rb__Plan *plan = tiny_plan(model, r);
         RB_CLEANUP(rb_freep) char *name = rb_format("plan.%u", r);
 
+        rb_replicas_place(&(struct rb_replicas){options->replicas, model->n_blocks, r, NULL}, model,
+                          plan);
         tiny_write_message(folder, name, &plan->base);
         rb__plan__free_unpacked(plan, NULL);
     }

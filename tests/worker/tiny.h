@@ -19,6 +19,7 @@ struct tiny_options {
     double clip_norm;
     double bad_feature; /* not 0: the first sample of the data holds this value */
     bool no_targets;    /* every target is the ignored one */
+    uint32_t replicas;  /* of each block; 0: all ranks hold all */
 };
 
 enum { TINY_INPUTS = 8, TINY_CLASSES = 4 };

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every way in which a step can be torn by deaths, for up to four ranks and each number of
+ * replicas, and a second death while the others recover from the first: nothing is lost that a
+ * survivor holds, and nobody takes a block of one level for another. */
+#include "worker/recovery.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { MOST = 4, ATTEMPT = 3 };
+
+/* How far a rank is in the step from level 0 to level 1. */
+enum stage { COMPUTING, VOTED, COMMITTED, GATHERED, STAGES };
+
+struct world {
+    uint32_t ranks, copies;
+    enum stage stage[MOST];
+    bool dead[MOST];
+};
+
+/* Block b has rank b as its primary, and those behind it. */
+static bool holds(const struct world *world, uint32_t rank, uint32_t block)
+{
+    return (rank + world->ranks - block) % world->ranks < world->copies;
+}
+
+/* Who knows the decision has the records of all; who has gathered has weights of primaries that
+ * committed. */
+static bool is_possible(const struct world *world)
+{
+    bool committed = false, all_voted = true;
+
+    for (uint32_t r = 0; r < world->ranks; r++) {
+        committed |= world->stage[r] >= COMMITTED;
+        all_voted &= world->stage[r] >= VOTED;
+        for (uint32_t b = 0; world->stage[r] == GATHERED && b < world->ranks; b++)
+            if (!holds(world, r, b) && world->stage[b] < COMMITTED)
+                return false;
+    }
+    return !committed || all_voted;
+}
+
+/* The level of a rank, and with it of each block that it holds. */
+static int64_t level_of(const struct world *world, uint32_t rank)
+{
+    return world->stage[rank] >= COMMITTED;
+}
+
+static uint32_t testify(const struct world *world, struct rb_testimony *testimonies, uint8_t *held,
+                        uint32_t *ret_was)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < world->ranks; r++) {
+        if (world->dead[r])
+            continue;
+        testimonies[n] = (struct rb_testimony){
+            .level = level_of(world, r),
+            .reduced = world->stage[r] == VOTED ? 1 + ATTEMPT : 0,
+            .entry = world->stage[r] >= COMMITTED ? 1 + ATTEMPT : 0,
+            .torn = world->stage[r] == COMMITTED,
+        };
+        for (uint32_t b = 0; b < world->ranks; b++)
+            held[n * world->ranks + b] = holds(world, r, b);
+        ret_was[n++] = r;
+    }
+    return n;
+}
+
+static bool survives(const struct world *world, uint32_t block)
+{
+    for (uint32_t r = 0; r < world->ranks; r++)
+        if (!world->dead[r] && holds(world, r, block))
+            return true;
+    return false;
+}
+
+/* The survivors' judgement is right; which of them apply, as a bit set. */
+static unsigned check(const struct world *world)
+{
+    struct rb_testimony testimonies[MOST];
+    uint8_t held[MOST * MOST];
+    uint32_t was[MOST];
+    uint32_t n = testify(world, testimonies, held, was);
+    struct rb_recovery recovery;
+    int64_t level = 0, lost = -1;
+    unsigned apply = 0;
+
+    if (!n)
+        return 0;
+    rb_recovery_judge(testimonies, held, n, world->ranks, &recovery);
+    for (uint32_t r = 0; r < n; r++)
+        level = level_of(world, was[r]) > level ? level_of(world, was[r]) : level;
+    assert_int_equal(recovery.level, level);
+    for (uint32_t r = 0; r < n; r++) {
+        enum stage stage = world->stage[was[r]];
+        bool behind = level_of(world, was[r]) < level;
+
+        /* Who is behind can always follow: it has voted, or nobody could be in front. */
+        assert_int_equal(recovery.fates[r], behind ? RB_FATE_APPLIES : RB_FATE_LEVEL);
+        assert_true(!behind || stage == VOTED);
+        apply |= behind ? 1u << was[r] : 0;
+    }
+    for (uint32_t b = world->ranks; b-- > 0;) {
+        assert_int_equal(recovery.givers[b] >= 0, survives(world, b));
+        if (recovery.givers[b] < 0)
+            lost = b;
+        else
+            assert_true(holds(world, was[recovery.givers[b]], b));
+    }
+    assert_int_equal(recovery.lost, lost);
+    assert_true(!apply || testimonies[recovery.teller].level == level);
+    rb_recovery_done(&recovery);
+    return apply;
+}
+
+static void kill_some(struct world *world, unsigned set)
+{
+    for (uint32_t r = 0; r < world->ranks; r++)
+        world->dead[r] |= (set >> r & 1) != 0;
+}
+
+/* Deaths, and while some of those who are told of the entry have applied it, further ones. */
+static unsigned long die(const struct world *start)
+{
+    unsigned long n = 0;
+    unsigned all = 1u << start->ranks;
+
+    for (unsigned first = 0; first < all; first++) {
+        struct world torn = *start;
+        unsigned apply;
+
+        kill_some(&torn, first);
+        apply = check(&torn);
+        for (unsigned applied = apply;; applied = (applied - 1) & apply) {
+            for (unsigned second = 0; second < all; second++, n++) {
+                struct world again = torn;
+
+                for (uint32_t r = 0; r < again.ranks; r++)
+                    if (applied >> r & 1)
+                        again.stage[r] = COMMITTED;
+                kill_some(&again, second);
+                check(&again);
+            }
+            if (!applied)
+                break;
+        }
+    }
+    return n;
+}
+
+static void test_every_moment(void **state)
+{
+    unsigned long n = 0;
+
+    (void)state;
+    for (uint32_t ranks = 2; ranks <= MOST; ranks++)
+        for (uint32_t copies = 1; copies <= ranks; copies++) {
+            struct world world = {.ranks = ranks, .copies = copies};
+            unsigned ways = 1;
+
+            for (uint32_t r = 0; r < ranks; r++)
+                ways *= STAGES;
+            for (unsigned way = 0; way < ways; way++) {
+                for (uint32_t r = 0, rest = way; r < ranks; r++, rest /= STAGES)
+                    world.stage[r] = rest % STAGES;
+                if (is_possible(&world))
+                    n += die(&world);
+            }
+        }
+    assert_true(n > 10000);
+}
+
+/* One block each, held by everyone but where a test says otherwise. */
+static struct rb_recovery judge(const struct rb_testimony *testimonies, uint32_t ranks,
+                                uint8_t *held)
+{
+    struct rb_recovery recovery;
+
+    rb_recovery_judge(testimonies, held, ranks, 1, &recovery);
+    return recovery;
+}
+
+static void test_old_and_fresh(void **state)
+{
+    struct rb_testimony three[] = {{.level = -1}, {.level = 7}, {.level = 9}};
+    uint8_t held[] = {0, 1, 1};
+    struct rb_recovery recovery = judge(three, 3, held);
+
+    (void)state;
+    assert_int_equal(recovery.level, 9);
+    assert_int_equal(recovery.source, 2);
+    assert_int_equal(recovery.teller, RB_RECOVERY_NOBODY);
+    assert_int_equal(recovery.fates[0], RB_FATE_VOID);
+    assert_int_equal(recovery.fates[1], RB_FATE_VOID);
+    assert_int_equal(recovery.givers[0], 2);
+    rb_recovery_done(&recovery);
+    held[2] = 0; /* what rank 1 holds is too old to be of use */
+    recovery = judge(three, 3, held);
+    assert_int_equal(recovery.lost, 0);
+    rb_recovery_done(&recovery);
+}
+
+static void test_other_attempts(void **state)
+{
+    struct rb_testimony two[] = {{.level = 5, .entry = 2}, {.level = 4, .reduced = 1}};
+    uint8_t held[] = {1, 1};
+    struct rb_recovery recovery = judge(two, 2, held);
+
+    (void)state;
+    assert_int_equal(recovery.fates[1], RB_FATE_VOID);
+    rb_recovery_done(&recovery);
+    two[1].reduced = 2;
+    recovery = judge(two, 2, held);
+    assert_int_equal(recovery.fates[1], RB_FATE_APPLIES);
+    rb_recovery_done(&recovery);
+    two[0].entry = 0; /* its state came in another way: it does not know */
+    recovery = judge(two, 2, held);
+    assert_int_equal(recovery.fates[1], RB_FATE_VOID);
+    rb_recovery_done(&recovery);
+}
+
+static void test_nobody(void **state)
+{
+    struct rb_testimony two[] = {{.level = -1}, {.level = -1}};
+    uint8_t held[] = {0, 0};
+    struct rb_recovery recovery = judge(two, 2, held);
+
+    (void)state;
+    assert_int_equal(recovery.level, -1);
+    assert_int_equal(recovery.fates[0], RB_FATE_VOID);
+    rb_recovery_done(&recovery);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_moment),
+        cmocka_unit_test(test_old_and_fresh),
+        cmocka_unit_test(test_other_attempts),
+        cmocka_unit_test(test_nobody),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

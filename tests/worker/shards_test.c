@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* State in shards, with one and with two replicas: the bits are those of a run on one device,
+ * whoever comes, goes and dies; what nobody holds any more is said to be lost. */
+#include "tests/worker/cluster.h"
+#include "tests/worker/tiny.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/fault.h"
+#include "base/file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const char *program;
+
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) ||                               \
+    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+enum { HIDDEN = 400, STEPS = 600, EACH = 3 };
+#else
+enum { HIDDEN = 4096, STEPS = 1000, EACH = 1 }; /* of the fault points one in so many */
+#endif
+
+enum { MOST = 5 };
+
+static const struct tiny_options job = {
+    .samples = 203,
+    .eval_samples = 45,
+    .global_batch = 22,
+    .micro_batch = 4,
+    .steps = STEPS,
+    .hidden = HIDDEN,
+    .eval_every = 50,
+    .clip_norm = 0.5,
+};
+
+struct run {
+    struct cluster cluster;
+    char weights[160];
+};
+
+static void open_run(struct run *run, const struct tiny_options *options, uint32_t replicas)
+{
+    struct tiny_options sharded = *options;
+
+    sharded.replicas = replicas;
+    cluster_open(&run->cluster, program);
+    tiny_write(run->cluster.folder, &sharded, MOST);
+    snprintf(run->weights, sizeof run->weights, "%s/weights.safetensors", run->cluster.folder);
+}
+
+static void close_run(struct run *run)
+{
+    cluster_close(&run->cluster);
+}
+
+static void run_alone(const struct tiny_options *options, char ret_digest[33])
+{
+    struct run run;
+
+    open_run(&run, options, 0);
+    cluster_start(&run.cluster, 1, run.weights);
+    cluster_finish(&run.cluster, ret_digest);
+    close_run(&run);
+}
+
+static char reference[33]; /* of `job` on one device */
+
+static void finish(struct run *run)
+{
+    char digest[33];
+
+    cluster_finish(&run->cluster, digest);
+    assert_string_equal(digest, reference);
+    for (int64_t s = 1; s <= job.steps; s++)
+        assert_non_null(run->cluster.rows[s]); /* every step was told of, by one of them at least */
+    close_run(run);
+}
+
+static void test_any_count(void **state)
+{
+    static const int counts[] = {2, 3, 5};
+
+    (void)state;
+    for (uint32_t replicas = 1; replicas <= 2; replicas++)
+        for (size_t i = 0; i < RB_COUNT(counts); i++) {
+            struct run run;
+
+            open_run(&run, &job, replicas);
+            cluster_start(&run.cluster, counts[i], run.weights);
+            finish(&run);
+        }
+}
+
+/* Whoever leaves gives what only leavers have. */
+static void test_resized(void **state)
+{
+    static const int counts[] = {3, 5, 2, 4, 1, 3, 2};
+
+    (void)state;
+    for (uint32_t replicas = 1; replicas <= 2; replicas++) {
+        struct run run;
+
+        open_run(&run, &job, replicas);
+        cluster_spare(&run.cluster, 6); /* first: a run does not wait for processes to start */
+        cluster_start(&run.cluster, 2, run.weights);
+        for (size_t i = 0; i < RB_COUNT(counts); i++) {
+            cluster_until_step(&run.cluster, 20 + 30 * (int64_t)i);
+            cluster_resize(&run.cluster, counts[i]);
+        }
+        assert_true(run.cluster.n_rows <= job.steps);
+        finish(&run);
+    }
+}
+
+/* Two of four are new: nobody has less to lose for it. */
+static void test_moved(void **state)
+{
+    struct run run;
+    int members[3];
+
+    (void)state;
+    open_run(&run, &job, 1);
+    cluster_spare(&run.cluster, 2);
+    cluster_start(&run.cluster, 3, run.weights);
+    cluster_until_step(&run.cluster, 30);
+    members[0] = cluster_newcomer(&run.cluster);
+    members[1] = run.cluster.members[1];
+    members[2] = cluster_newcomer(&run.cluster);
+    cluster_move(&run.cluster, members, 3, NULL);
+    finish(&run);
+}
+
+/* With two replicas no single death loses anything, again and again. */
+static void test_killed(void **state)
+{
+    (void)state;
+    for (int which = 0; which < 2; which++) {
+        struct run run;
+
+        open_run(&run, &job, 2);
+        cluster_start(&run.cluster, 5, run.weights);
+        for (int64_t i = 0; i < 4; i++) {
+            cluster_until_step(&run.cluster, 30 + 40 * i);
+            cluster_kill(&run.cluster, run.cluster.members[which ? run.cluster.n_members - 1 : 0]);
+            cluster_recover(&run.cluster);
+        }
+        assert_int_equal(run.cluster.n_members, 1);
+        finish(&run);
+    }
+}
+
+/* ---- At a fault point -----------------------------------------------------------------------*/
+
+static bool one_died(struct cluster *cluster, int64_t argument)
+{
+    (void)argument;
+    for (int i = 0; i < cluster->n_members; i++)
+        if (cluster->workers[cluster->members[i]].exited ||
+            cluster->workers[cluster->members[i]].done)
+            return true;
+    return false;
+}
+
+static void die_at(const char *point, int rank, int at, int workers)
+{
+    RB_CLEANUP(rb_freep) char *fault = rb_format("%s:rank=%d:at=%d:do=kill", point, rank, at);
+    RB_CLEANUP(rb_freep) char *once = NULL;
+    struct run run;
+    bool died = false;
+
+    open_run(&run, &job, 2);
+    once = rb_format("%s/fired", run.cluster.folder);
+    setenv("RUBATO_FAULT", fault, 1);
+    setenv("RUBATO_FAULT_ONCE", once, 1);
+    cluster_start(&run.cluster, workers, run.weights);
+    unsetenv("RUBATO_FAULT");
+    unsetenv("RUBATO_FAULT_ONCE");
+    cluster_until(&run.cluster, one_died, 0, "a death at a fault point");
+    for (int i = 0; i < run.cluster.n_members; i++)
+        died |= run.cluster.workers[run.cluster.members[i]].exited;
+    if (!died)
+        fail_msg("nobody passed %s", fault);
+    cluster_recover(&run.cluster);
+    finish(&run);
+}
+
+static void test_fault_points(void **state)
+{
+    static const struct {
+        const char *point;
+        int at;
+    } cases[] = {
+        {"worker.reduced", 40}, {"worker.vote", 30},      {"worker.voted", 30},
+        {"worker.update", 77},  {"worker.gather", 30},    {"worker.gathered", 30},
+        {"worker.row", 30},     {"worker.committed", 30},
+    };
+
+    (void)state;
+#ifndef RB_FAULTS
+    skip();
+#endif
+    for (size_t i = 0; i < RB_COUNT(cases); i += EACH)
+        for (int rank = 0; rank < 3; rank += 2)
+            die_at(cases[i].point, rank, cases[i].at, 3);
+    /* In the middle of some message: a sum, a vote, or weights. */
+    for (int at = 400; at < 424; at += 4 * EACH)
+        die_at("worker.frame", 1, at, at % 8 ? 4 : 3);
+}
+
+/* ---- What cannot be saved by others ---------------------------------------------------------*/
+
+static bool all_failed(struct cluster *cluster, int64_t argument)
+{
+    (void)argument;
+    for (int i = 0; i < cluster->n_members; i++)
+        if (!cluster->workers[cluster->members[i]].failed)
+            return false;
+    return true;
+}
+
+/* One replica: a death loses its blocks, and the others say so instead of going on without. */
+static void test_lost(void **state)
+{
+    struct run run;
+    struct cluster *cluster = &run.cluster;
+    uint32_t number = 2;
+
+    (void)state;
+    open_run(&run, &job, 1);
+    cluster_start(cluster, 3, run.weights);
+    cluster_until_step(cluster, 30);
+    cluster_kill(cluster, cluster->members[1]);
+    cluster_until_stopped(cluster);
+    cluster->members[1] = cluster->members[2];
+    cluster->n_members = 2;
+    cluster->recovers = true;
+    cluster_configure(cluster, number, cluster->members, 2, NULL);
+    cluster_until_ready(cluster, number, cluster->members, 2);
+    for (int i = 0; i < 2; i++)
+        cluster_go(cluster, cluster->members[i], number);
+    cluster_until(cluster, all_failed, 0, "the loss to be told");
+    for (int i = 0; i < 2; i++)
+        assert_non_null(
+            strstr(cluster->workers[cluster->members[i]].reason, "no member holds block"));
+    close_run(&run);
+}
+
+/* ---- Saving ---------------------------------------------------------------------------------*/
+
+static void assert_same_file(const char *a, const char *b)
+{
+    struct rb_buffer left = {0}, right = {0};
+
+    assert_int_equal(rb_file_read(a, 1 << 28, &left, NULL), 0);
+    assert_int_equal(rb_file_read(b, 1 << 28, &right, NULL), 0);
+    assert_int_equal(left.size, right.size);
+    assert_memory_equal(left.data, right.data, left.size);
+    rb_buffer_done(&left);
+    rb_buffer_done(&right);
+}
+
+/* Checkpoints are those of one device to the byte, and a run in other shards goes on from one. */
+static void test_checkpoints(void **unused)
+{
+    static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json"};
+    struct run alone, run, again;
+    char folder[2][96];
+
+    (void)unused;
+    for (int i = 0; i < 2; i++) {
+        snprintf(folder[i], sizeof folder[i], "/tmp/rubato-shards-%d-XXXXXX", i);
+        assert_non_null(mkdtemp(folder[i]));
+    }
+    open_run(&alone, &job, 0);
+    open_run(&run, &job, 2);
+    alone.cluster.checkpoint_path = folder[0];
+    run.cluster.checkpoint_path = folder[1];
+    alone.cluster.checkpoint_every = run.cluster.checkpoint_every = 100;
+    alone.cluster.checkpoint_keep = run.cluster.checkpoint_keep = 0;
+    cluster_start(&alone.cluster, 1, alone.weights);
+    cluster_start(&run.cluster, 4, run.weights);
+    finish(&run);
+    finish(&alone);
+    for (int64_t step = 100; step < job.steps; step += 200)
+        for (size_t i = 0; i < RB_COUNT(files); i++) {
+            RB_CLEANUP(rb_freep)
+            char *a = rb_format("%s/step-%08d/%s", folder[0], (int)step, files[i]);
+            RB_CLEANUP(rb_freep)
+            char *b = rb_format("%s/step-%08d/%s", folder[1], (int)step, files[i]);
+
+            assert_same_file(a, b);
+        }
+    open_run(&again, &job, 1);
+    RB_CLEANUP(rb_freep) char *from = rb_format("%s/step-00000100", folder[1]);
+    char digest[33];
+
+    cluster_start(&again.cluster, 3, from);
+    cluster_finish(&again.cluster, digest);
+    assert_string_equal(digest, reference);
+    close_run(&again);
+    for (int i = 0; i < 2; i++)
+        rb_file_remove(folder[i], NULL);
+}
+
+/* Asked for while it trains: any rank has the weights, and is given the rest for a checkpoint. */
+static void test_saves(void **unused)
+{
+    RB_CLEANUP(rb_freep) char *folder = NULL;
+    struct run run;
+
+    (void)unused;
+    open_run(&run, &job, 1);
+    folder = rb_format("%s/asked", run.cluster.folder);
+    cluster_start(&run.cluster, 3, run.weights);
+    for (int i = 0; i < 6; i++) {
+        struct cluster_worker *one = &run.cluster.workers[run.cluster.members[i % 3]];
+        uint64_t request = cluster_save(&run.cluster, run.cluster.members[i % 3], folder, i < 3);
+        int at = cluster_until_saved(&run.cluster, run.cluster.members[i % 3], request);
+
+        assert_string_equal(one->saved[at].error, "");
+        assert_true(one->saved[at].step >= 0);
+    }
+    assert_true(run.cluster.n_rows <= job.steps);
+    finish(&run);
+}
+
+/* The other optimizers: fewer parts, or none, and SGD's decay needs the weights. */
+static void test_variants(void **unused)
+{
+    static const struct {
+        bool sgd, no_momentum;
+    } variants[] = {{true, false}, {true, true}};
+
+    (void)unused;
+    for (size_t i = 0; i < RB_COUNT(variants); i++) {
+        struct tiny_options options = job;
+        char alone[33], digest[33];
+        struct run run;
+
+        options.sgd = variants[i].sgd;
+        options.no_momentum = variants[i].no_momentum;
+        options.steps = 600;
+        run_alone(&options, alone);
+        open_run(&run, &options, 1);
+        cluster_spare(&run.cluster, 1);
+        cluster_start(&run.cluster, 3, run.weights);
+        cluster_until_step(&run.cluster, 20);
+        cluster_resize(&run.cluster, 4);
+        cluster_until_step(&run.cluster, 60);
+        cluster_resize(&run.cluster, 2);
+        cluster_finish(&run.cluster, digest);
+        assert_string_equal(digest, alone);
+        close_run(&run);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_count),    cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_moved),        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_fault_points), cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_checkpoints),  cmocka_unit_test(test_saves),
+        cmocka_unit_test(test_variants),
+    };
+
+    if (argc < 2)
+        return 1;
+    program = argv[1];
+    run_alone(&job, reference);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

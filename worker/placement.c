@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/placement.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_among(const struct rb_shard *shard, uint32_t rank)
+{
+    for (size_t i = 0; i < shard->n_ranks; i++)
+        if (shard->ranks[i] == rank)
+            return true;
+    return false;
+}
+
+static int check_shard(const Rb__Shard *message, size_t i, size_t next, size_t blocks,
+                       uint32_t ranks, struct rb_why *why)
+{
+    if (message->first_block != next || !message->n_blocks || message->n_blocks > blocks - next ||
+        !message->n_ranks || message->n_ranks > ranks)
+        return rb_why_set(why, RB_EINVAL, "shard %zu, %u blocks from %u on, is out of place", i,
+                          message->n_blocks, message->first_block);
+    for (size_t r = 0; r < message->n_ranks; r++) {
+        if (message->ranks[r] >= ranks)
+            return rb_why_set(why, RB_EINVAL, "shard %zu is held by rank %u of %u", i,
+                              message->ranks[r], ranks);
+        for (size_t s = 0; s < r; s++)
+            if (message->ranks[s] == message->ranks[r])
+                return rb_why_set(why, RB_EINVAL, "shard %zu is held twice by rank %u", i,
+                                  message->ranks[r]);
+    }
+    return 0;
+}
+
+static void add_shard(struct rb_placement *placement, const Rb__Shard *message,
+                      const Rb__Model *model)
+{
+    struct rb_shard *shard = &placement->shards[placement->n_shards++];
+    const Rb__Block *last = model->blocks[message->first_block + message->n_blocks - 1];
+
+    shard->first_block = message->first_block;
+    shard->n_blocks = message->n_blocks;
+    shard->first = (size_t)model->blocks[message->first_block]->first;
+    shard->count = (size_t)(last->first + last->count) - shard->first;
+    shard->ranks = message->ranks;
+    shard->n_ranks = message->n_ranks;
+    for (size_t b = shard->first_block; b < shard->first_block + shard->n_blocks; b++) {
+        placement->primary[b] = shard->ranks[0];
+        for (uint32_t r = 0; r < placement->ranks; r++)
+            placement->holds[r * placement->blocks + b] = is_among(shard, r);
+    }
+}
+
+/* A shard is one range of the flat state. */
+static int check_blocks(const Rb__Model *model, struct rb_why *why)
+{
+    for (size_t b = 1; b < model->n_blocks; b++)
+        if (model->blocks[b]->first < model->blocks[b - 1]->first + model->blocks[b - 1]->count)
+            return rb_why_set(why, RB_EINVAL, "block %zu is not behind the one before it", b);
+    return 0;
+}
+
+static int place(struct rb_placement *placement, const Rb__Plan *plan, const Rb__Model *model,
+                 struct rb_why *why)
+{
+    size_t next = 0;
+    int err = check_blocks(model, why);
+
+    placement->shards = rb_alloc(plan->n_shards * sizeof *placement->shards);
+    for (size_t i = 0; !err && i < plan->n_shards; i++) {
+        const Rb__Shard *message = plan->shards[i];
+
+        err = check_shard(message, i, next, placement->blocks, placement->ranks, why);
+        if (err)
+            break;
+        add_shard(placement, message, model);
+        next += message->n_blocks;
+    }
+    if (!err && next != placement->blocks)
+        err = rb_why_set(why, RB_EINVAL, "no shard has block %zu", next);
+    return err;
+}
+
+int rb_placement_make(const Rb__Plan *plan, const Rb__Model *model,
+                      struct rb_placement *ret_placement, struct rb_why *why)
+{
+    struct rb_placement placement = {
+        .sharded = plan->n_shards != 0,
+        .ranks = (uint32_t)plan->n_ranks,
+        .blocks = model->n_blocks,
+    };
+    int err;
+
+    placement.holds = rb_alloc(placement.ranks * placement.blocks + 1);
+    placement.primary = rb_alloc((placement.blocks + 1) * sizeof *placement.primary);
+    memset(placement.holds, 1, placement.ranks * placement.blocks);
+    err = placement.sharded ? place(&placement, plan, model, why) : 0;
+    if (err) {
+        rb_placement_done(&placement);
+        return err;
+    }
+    *ret_placement = placement;
+    return 0;
+}
+
+void rb_placement_done(struct rb_placement *placement)
+{
+    free(placement->shards);
+    free(placement->holds);
+    free(placement->primary);
+    *placement = (struct rb_placement){0};
+}
+
+size_t rb_placement_most(const struct rb_placement *placement)
+{
+    size_t most = 0;
+
+    for (size_t i = 0; i < placement->n_shards; i++)
+        most += placement->shards[i].n_ranks;
+    return most;
+}
+
+size_t rb_placement_ranges(const struct rb_placement *placement, size_t first, size_t count,
+                           struct rb_coll_range *ret_ranges)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < placement->n_shards; i++) {
+        const struct rb_shard *shard = &placement->shards[i];
+        size_t from = shard->first > first ? shard->first : first;
+        size_t to = shard->first + shard->count;
+
+        if (to > first + count)
+            to = first + count;
+        for (size_t r = 0; from < to && r < shard->n_ranks; r++)
+            ret_ranges[n++] = (struct rb_coll_range){(int)shard->ranks[r], from, to - from};
+    }
+    return n;
+}
+
+size_t rb_placement_spread(const struct rb_placement *placement, float *weights,
+                           struct rb_coll_move *ret_moves)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < placement->n_shards; i++) {
+        const struct rb_shard *shard = &placement->shards[i];
+
+        for (uint32_t r = 0; r < placement->ranks; r++)
+            if (!is_among(shard, r))
+                ret_moves[n++] = (struct rb_coll_move){
+                    .from = (int)shard->ranks[0],
+                    .to = (int)r,
+                    .bytes = weights + shard->first,
+                    .size = shard->count * sizeof *weights,
+                };
+    }
+    return n;
+}
+
+size_t rb_placement_move(const struct rb_shard *shard, const struct rb_state *state, uint32_t from,
+                         uint32_t to, struct rb_coll_move *ret_moves)
+{
+    size_t n = 0;
+
+    for (int part = RB_STATE_M; part < RB_STATE_PARTS; part++)
+        if (rb_state_part(state, part))
+            ret_moves[n++] = (struct rb_coll_move){
+                .from = (int)from,
+                .to = (int)to,
+                .bytes = rb_state_part(state, part) + shard->first,
+                .size = shard->count * sizeof(float),
+            };
+    return n;
+}
+
+/* The stayers in turn. */
+int rb_placement_heir(const struct rb_placement *placement, const bool *stays, size_t shard)
+{
+    size_t stayers = 0, turn;
+
+    for (size_t i = 0; i < placement->shards[shard].n_ranks; i++)
+        if (stays[placement->shards[shard].ranks[i]])
+            return -1;
+    for (uint32_t r = 0; r < placement->ranks; r++)
+        stayers += stays[r];
+    if (!stayers)
+        return -1;
+    turn = shard % stayers;
+    for (uint32_t r = 0; r < placement->ranks; r++)
+        if (stays[r] && turn-- == 0)
+            return (int)r;
+    return -1;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/recovery.h"
+
+#include "base/arena.h"
+
+#include <stdlib.h>
+
+/* The lowest rank at the level, or of those that can tell what led to it. */
+static int find(const struct rb_testimony *testimonies, uint32_t ranks, int64_t level, bool tells)
+{
+    for (uint32_t r = 0; r < ranks; r++)
+        if (testimonies[r].level == level && (!tells || testimonies[r].entry))
+            return (int)r;
+    return RB_RECOVERY_NOBODY;
+}
+
+static enum rb_fate fate_of(const struct rb_testimony *one, int64_t level, uint32_t entry)
+{
+    if (level < 0)
+        return RB_FATE_VOID;
+    if (one->level == level)
+        return RB_FATE_LEVEL;
+    if (one->level >= 0 && one->level == level - 1 && entry && one->reduced == entry)
+        return RB_FATE_APPLIES;
+    return RB_FATE_VOID;
+}
+
+bool rb_recovery_has(const struct rb_recovery *recovery, const uint8_t *held, uint32_t rank,
+                     size_t block)
+{
+    return recovery->fates[rank] != RB_FATE_VOID && held[rank * recovery->blocks + block];
+}
+
+static int giver_of(const struct rb_recovery *recovery, const uint8_t *held, size_t block)
+{
+    for (uint32_t r = 0; r < recovery->ranks; r++)
+        if (rb_recovery_has(recovery, held, r, block))
+            return (int)r;
+    return RB_RECOVERY_NOBODY;
+}
+
+void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
+                       size_t blocks, struct rb_recovery *ret_recovery)
+{
+    struct rb_recovery recovery = {.level = -1, .blocks = blocks, .ranks = ranks, .lost = -1};
+    uint32_t entry;
+
+    for (uint32_t r = 0; r < ranks; r++)
+        if (testimonies[r].level > recovery.level)
+            recovery.level = testimonies[r].level;
+    recovery.source = find(testimonies, ranks, recovery.level, false);
+    recovery.teller = find(testimonies, ranks, recovery.level, true);
+    entry = recovery.teller >= 0 ? testimonies[recovery.teller].entry : 0;
+    recovery.fates = rb_alloc(ranks * sizeof *recovery.fates);
+    recovery.givers = rb_alloc((blocks + 1) * sizeof *recovery.givers);
+    for (uint32_t r = 0; r < ranks; r++)
+        recovery.fates[r] = fate_of(&testimonies[r], recovery.level, entry);
+    for (size_t b = 0; b < blocks; b++) {
+        recovery.givers[b] = giver_of(&recovery, held, b);
+        if (recovery.givers[b] < 0 && recovery.lost < 0)
+            recovery.lost = (int64_t)b;
+    }
+    *ret_recovery = recovery;
+}
+
+void rb_recovery_done(struct rb_recovery *recovery)
+{
+    free(recovery->fates);
+    free(recovery->givers);
+    *recovery = (struct rb_recovery){.level = -1, .lost = -1};
+}
