@@ -9,11 +9,11 @@
  * Its RPC methods, served at the node that has the worker or the file (all bodies have `job`, an
  * id):
  *
- *   node-metrics  {job, after: step, limit, lost?}  ->  {columns: [...], rows: [[...]], last: newest
- *                 step} rows of one node, by step, beyond `after` (default 0), at most those of
- *                 `limit` steps (default 10000, at most 100000); `lost`: also of commits that a later
- *                 one of the same step has replaced.  Columns: rb_rows_columns in daemon/rows.h.  A node has
- * the rows of the steps in which it had a worker. node-logs     {job, after: {FILE: offset}, limit}
+ *   node-metrics  {job, after: step, limit, lost?}  ->  {columns: [...], rows: [[...]], last:
+ * newest step} rows of one node, by step, beyond `after` (default 0), at most those of `limit`
+ * steps (default 10000, at most 100000); `lost`: also of commits that a later one of the same step
+ * has replaced.  Columns: rb_rows_columns in daemon/rows.h.  A node has the rows of the steps in
+ * which it had a worker. node-logs     {job, after: {FILE: offset}, limit}
  * ->  {pieces: [{file, node, offset, text}]} `offset` is where the text ends: what to ask with next
  * time. node-save     {job, folder?, export?: bool}  ->  {step, path, bytes, node} one of the job's
  * workers here that has state writes it, while training goes on. Without a folder: an export goes

@@ -58,6 +58,7 @@ struct rb_worker {
     char **addresses;
     size_t n_addresses;
     bool frozen, done, failed;
+    bool lost; /* failed because some of the state has no holder any more */
     int64_t level, first_step;
     uint64_t flipped, bytes_moved;
     uint32_t rank;

@@ -3,7 +3,7 @@
  *
  *   shares + model  >  STATE/jobs/ID/plans/DIGEST
  *
- * A plan follows from the model and from who computes what, so it is made once for each
+ * A plan follows from the model and from who computes and holds what, so it is made once for each
  * distribution of shares and known by that; and what follows a death of the active configuration is
  * made ahead, that nobody waits for it then. */
 #include "daemon/agent_internal.h"
@@ -13,6 +13,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "daemon/contingency.h"
+#include "daemon/holding.h"
 #include "daemon/shares.h"
 #include "plan/schedule.h"
 
@@ -83,15 +84,18 @@ static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], s
 }
 
 /* model: read into *model where it is still NULL. */
-static int make(struct rb_agent *agent, const struct rb_job_facts *facts, uint32_t ranks,
-                const int32_t *owners, Rb__Model **model, char ret_digest[33], struct rb_why *why)
+static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
+                const struct rb_replicas *how, const int32_t *owners, Rb__Model **model,
+                char ret_digest[33], struct rb_why *why)
 {
     Rb__Plan *plan = NULL;
     int err = *model ? RB_OK : read_model(agent, facts->job.job->model, model, why);
     if (!err && rb_schedule_microbatches(*model) != facts->job.job->microbatches)
         err = rb_why_set(why, RB_EINVAL, "the model %s is not the job's", facts->job.job->model);
     if (!err)
-        err = rb_schedule_plan(*model, ranks, owners, &plan, why);
+        err = rb_schedule_plan(*model, how->ranks, owners, &plan, why);
+    if (!err)
+        rb_replicas_place(how, *model, plan);
     if (!err)
         err = keep(rb_agent_job(agent, facts->id)->folder, plan, ret_digest, why);
     if (plan)
@@ -99,25 +103,38 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts, uint32
     return err;
 }
 
+/* All that a plan of this job follows from. */
+static void make_key(const struct rb_replicas *how, const int32_t *owners, uint32_t total,
+                     char ret_key[33])
+{
+    struct rb_buffer text = {0};
+
+    rb_buffer_add(&text, owners, total * sizeof(*owners));
+    rb_buffer_add(&text, &how->ranks, sizeof(how->ranks));
+    rb_buffer_add(&text, &how->copies, sizeof(how->copies));
+    rb_buffer_add(&text, how->nodes, how->ranks * sizeof(*how->nodes));
+    rb_hash_digest(text.data, text.size, ret_key);
+    rb_buffer_done(&text);
+}
+
 static int find_or_make(struct rb_agent *agent, const struct rb_job_facts *facts,
                         const Rb__Configuration *configuration, struct rb_arena *arena,
                         Rb__Model **model, const struct rb_agent_plan **ret, struct rb_why *why)
 {
-    uint32_t ranks = (uint32_t)configuration->n_members, total = facts->job.job->microbatches;
+    uint32_t total = facts->job.job->microbatches;
+    struct rb_replicas how = rb_holding_of(facts->job.job, configuration, arena);
     struct rb_agent_job *job = rb_agent_job(agent, facts->id);
-    int32_t *owners, *shares = RB_ARENA_NEW(arena, int32_t, total + 1);
+    int32_t *owners;
     char key[33], digest[33];
     int err = rb_shares_of(configuration, total, arena, &owners, why);
     if (err)
         return err;
-    memcpy(shares, owners, total * sizeof(*shares));
-    shares[total] = (int32_t)ranks;
-    rb_hash_digest(shares, (total + 1) * sizeof(*shares), key);
+    make_key(&how, owners, total, key);
     struct rb_agent_plan *plan = find(job, key);
     if (!plan) {
-        err = make(agent, facts, ranks, owners, model, digest, why);
+        err = make(agent, facts, &how, owners, model, digest, why);
         if (err)
-            return rb_why_add(why, err, "planning for %u workers", ranks);
+            return rb_why_add(why, err, "planning for %u workers", how.ranks);
         plan = rb_alloc(sizeof(*plan));
         memcpy(plan->key, key, sizeof(plan->key));
         memcpy(plan->digest, digest, sizeof(plan->digest));

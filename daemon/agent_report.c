@@ -72,6 +72,7 @@ static char *report_text(const struct rb_worker *worker)
     report.has_unready = worker->told.unready != 0;
     report.unready = worker->told.unready;
     report.reason = worker->reason;
+    report.has_lost = report.lost = worker->lost;
     if (worker->flipped) {
         report.has_flipped = report.has_bytes_moved = report.has_first_step = true;
         report.flipped = worker->flipped;

@@ -211,6 +211,7 @@ static void on_message(const Rb__FromWorker *message, void *context)
         take_done(worker, message->done);
     if (message->failed) {
         worker->failed = true;
+        worker->lost = message->failed->lost;
         rb_worker_set_reason(worker, "%s", message->failed->reason);
         rb_log(RB_LOG_ERROR, "job %s: worker %s failed: %s", worker->told.job, worker->told.worker,
                message->failed->reason);

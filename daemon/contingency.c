@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/contingency.h"
 
+#include "daemon/holding.h"
 #include "daemon/members.h"
 #include "daemon/shares.h"
 
@@ -31,6 +32,8 @@ static Rb__Configuration *without_rank(const Rb__Configuration *last, size_t ran
     Rb__Configuration *next = RB_ARENA_NEW(arena, Rb__Configuration, 1);
 
     rb__configuration__init(next);
+    next->has_replicas = last->has_replicas;
+    next->replicas = last->replicas;
     next->members = RB_ARENA_NEW(arena, Rb__Member *, last->n_members);
     for (size_t m = 0; m < last->n_members; m++) {
         Rb__Member *member = RB_ARENA_NEW(arena, Rb__Member, 1);
@@ -189,6 +192,45 @@ static bool has_state(const struct rb_job_facts *job, const Rb__Configuration *l
     return false;
 }
 
+/* Do those who are left have every block, by the placement of a configuration that they opened? */
+static bool have_all_of(const struct rb_job_facts *job, const Rb__Configuration *opened,
+                        const Rb__Configuration *left, struct rb_arena *arena)
+{
+    struct rb_replicas how = rb_holding_of(job->job.job, opened, arena);
+    bool *here = RB_ARENA_NEW(arena, bool, opened->n_members + 1);
+
+    for (size_t m = 0; m < opened->n_members; m++)
+        here[m] = opened->members[m]->worker && has_worker(left, opened->members[m]->worker);
+    return rb_replicas_whole(&how, here);
+}
+
+/* That of the base or of the active configuration; or of one between them that somebody is in, who
+ * had what it lacked copied when it was opened. */
+static bool have_all(const struct rb_job_facts *job, const Rb__Configuration *base,
+                     const Rb__Configuration *active, const Rb__Configuration *left,
+                     struct rb_arena *arena)
+{
+    bool all = have_all_of(job, base, left, arena) || have_all_of(job, active, left, arena);
+    bool *dead = RB_ARENA_NEW(arena, bool, base->n_members + 1);
+
+    for (size_t m = 0; !all && m < left->n_members; m++) {
+        const struct rb_fact *fact = rb_facts_member(job, left, m);
+        const Rb__WorkerReport *report = fact ? fact->worker : NULL;
+        const Rb__Configuration *opened;
+
+        if (!report || report->active <= base->number ||
+            report->active > base->number + base->spare)
+            continue;
+        for (size_t r = 0; r < base->n_members; r++)
+            dead[r] =
+                base->members[r]->worker && is_among((const char *const *)report->without,
+                                                     report->n_without, base->members[r]->worker);
+        opened = rb_contingency_make(base, dead, 1, job->job.job->microbatches, arena);
+        all = opened && have_all_of(job, opened, left, arena);
+    }
+    return all;
+}
+
 Rb__Configuration *rb_contingency_next(const struct rb_job_facts *job,
                                        const struct rb_contingency_known *known,
                                        struct rb_arena *arena)
@@ -214,7 +256,7 @@ Rb__Configuration *rb_contingency_next(const struct rb_job_facts *job,
     left = rb_contingency_make(base, dead, devices ? devices->min : 1, job->job.job->microbatches,
                                arena);
     if (!left || left->number == active->number || rb_facts_configuration(job, left->number) ||
-        !has_state(job, left, known))
+        !has_state(job, left, known) || !have_all(job, base, active, left, arena))
         return NULL;
     left->has_from = 1;
     left->from = active->number;

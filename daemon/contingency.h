@@ -13,7 +13,8 @@
  *     c --X dies--> c+1 = c without X --Y dies--> c+2 = c without X and Y     (base of both: c)
  *
  * Not everything is foreseen.  Then the answer is to ask the coordinator, who plans a new
- * configuration: too few are left, or none of whom it is known that they have the state; a newer
+ * configuration: too few are left, or none of whom it is known that they have the state, or not all
+ * of a state in shards; a newer
  * configuration may have been flipped to; the job is being parked; or what was foreseen has been
  * tried and given up. */
 #ifndef RB_DAEMON_CONTINGENCY_H

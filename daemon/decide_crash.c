@@ -7,7 +7,8 @@
  * frozen by a broken link, for longer than a grace
  *       -> survivors that have the state: configuration of them, filled up to `min`, in which each
  *          keeps its microbatches and has a fair part of the dead one's
- *       -> too few of them: park           -> none: back to a checkpoint or the start
+ *       -> too few of them: park           -> none, or a block that none of them holds: back to a
+ *                                             checkpoint or the start
  *
  * What prepares beside is given up, but a recovery under way is tended like any preparation. */
 #include "daemon/contingency.h"
@@ -33,12 +34,12 @@ static uint64_t patient_until(const struct rb_turn *turn, uint64_t patience)
 /* Is there nothing to do, or nothing yet? */
 static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
 {
-    uint64_t patience = roll->away && !roll->holders   ? RB_ABSENCE_MS
-                        : roll->away || !roll->holders ? turn->options->patience_ms
-                                                       : LINK_MS;
+    uint64_t patience = roll->away && !roll->whole   ? RB_ABSENCE_MS
+                        : roll->away || !roll->whole ? turn->options->patience_ms
+                                                     : LINK_MS;
     uint64_t until;
 
-    if (roll->gone && !roll->away && (roll->holders || !roll->unsaid))
+    if (roll->gone && !roll->away && (roll->whole || !roll->unsaid))
         return false;
     if (!roll->gone && !roll->frozen && roll->away < roll->n)
         return true; /* whoever is away may well train on */
@@ -57,7 +58,7 @@ static bool left_behind(const struct rb_turn *turn, const struct rb_roll_entry *
 {
     const Rb__Configuration *last;
 
-    if (rb_turn_failures(turn, true, &last) < RB_CRASH_TRIES)
+    if (rb_turn_sharded(turn) || rb_turn_failures(turn, true, &last) < RB_CRASH_TRIES)
         return false;
     return entry->report->unready == last->number;
 }
@@ -149,7 +150,7 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     if (!n)
         n = gather(turn, roll, true, places);
     n = fill_to_min(turn, places, n, min);
-    if (n < min) {
+    if (n < min && !rb_turn_sharded(turn)) { /* else the survivors bring it together first */
         rb_decide_park(turn, roll, "too few devices are left");
         return;
     }
@@ -220,7 +221,7 @@ bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll)
         return roll->gone > 0 || roll->frozen > 0;
     if (next)
         rb_turn_abandon(turn, "a worker was lost", false, NULL);
-    if (!roll->holders)
+    if (!roll->whole)
         rb_decide_restart(turn, roll);
     else
         recover(turn, roll);

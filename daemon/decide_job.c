@@ -6,6 +6,7 @@
  *     Running    a configuration is active; the next one may be getting ready beside it
  *     Paused     its state is parked, if it had one
  *     the rest   over */
+#include "daemon/holding.h"
 #include "daemon/turn.h"
 
 #include <inttypes.h>
@@ -45,16 +46,43 @@ static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, st
     }
 }
 
+/* Do members that are here hold all of the state, by the placement of `conf`?  It counts from the
+ * first one that flipped on: then all had what they shall hold. */
+static bool holds_whole(struct rb_turn *turn, const Rb__Configuration *conf)
+{
+    struct rb_replicas how = rb_holding_of(turn->in->job.job, conf, turn->arena);
+    bool *here = RB_ARENA_NEW(turn->arena, bool, conf->n_members + 1);
+
+    for (size_t m = 0; m < conf->n_members; m++) {
+        struct rb_roll_entry entry = {.member = conf->members[m]};
+
+        entry.life = rb_member_life(turn->facts, turn->in, conf, m, &entry.report);
+        here[m] = rb_roll_holder(&entry);
+    }
+    return rb_replicas_whole(&how, here);
+}
+
+bool rb_turn_sharded(const struct rb_turn *turn)
+{
+    const Rb__Configuration *active = rb_turn_active(turn);
+
+    return active && rb_holding_sharded(turn->in->job.job, active);
+}
+
 void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll)
 {
     const Rb__Configuration *active = rb_turn_active(turn), *next = rb_turn_next(turn);
     size_t most = (active ? active->n_members : 0) + (next ? next->n_members : 0);
 
     *ret_roll = (struct rb_roll){.at = RB_ARENA_NEW(turn->arena, struct rb_roll_entry, most + 1)};
-    if (active)
+    if (active) {
         call_members(turn, active, ret_roll);
+        ret_roll->whole = holds_whole(turn, active);
+    }
     if (next && next->state == RB__CONFIGURATION__STATE__GO)
         call_members(turn, next, ret_roll);
+    if (!active || !rb_holding_sharded(turn->in->job.job, active))
+        ret_roll->whole = ret_roll->holders > 0;
 }
 
 static void end_all(struct rb_turn *turn, const char *reason)
@@ -158,6 +186,10 @@ static void run(struct rb_turn *turn)
     look_for_suspects(turn, &roll);
     if (rb_decide_crash(turn, &roll))
         return;
+    if (active->n_members < rb_turn_min(turn) && !rb_turn_enough(turn)) {
+        rb_decide_park(turn, &roll, "too few devices are left");
+        return;
+    }
     if (next && rb_decide_tend(turn, next))
         return;
     rb_decide_resize(turn);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parking: one worker saves the state and leaves, the others are dismissed.
  *
+ *     in shards: first a configuration of one member, whom the others give what they have
+ *
  *     chosen: saver  --saved-->  parked: Paused (it was asked for) or Pending (devices are missing)
  *        |  ^
  *        +--+ it dies without having saved: the next one that has the state, until there is none */
@@ -36,9 +38,7 @@ static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char 
 {
     const struct rb_roll_entry *saver = choose_saver(turn, roll, not_this);
     const Rb__Configuration *next = rb_turn_next(turn);
-    uint64_t patience = roll->away     ? RB_ABSENCE_MS
-                        : roll->unsaid ? turn->options->patience_ms
-                                       : 0;
+    uint64_t patience = roll->away ? RB_ABSENCE_MS : roll->unsaid ? turn->options->patience_ms : 0;
 
     if (saver) {
         if (next && next->state == RB__CONFIGURATION__STATE__PREPARING)
@@ -62,9 +62,49 @@ static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char 
     rb_decide_restart(turn, roll);
 }
 
+/* A configuration of one: its opening brings the state together. */
+static void create_gathering(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
+{
+    const struct rb_roll_entry *saver = choose_saver(turn, roll, NULL);
+    uint64_t until = rb_turn_hold_off(turn, false, 1000);
+    struct rb_place place;
+
+    if (until) {
+        rb_turn_wake(turn, until);
+        return;
+    }
+    if (!saver)
+        return; /* a crash, which has its own rule */
+    place = (struct rb_place){saver->member->node, saver->member->device};
+    rb_turn_create(turn, &place, 1, "park", turn->now);
+    rb_turn_reason(turn, rb_turn_text(turn, "%s: its state is gathered on %s", why,
+                                      rb_turn_place(turn, place.node, place.device)));
+}
+
+static void gather(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
+{
+    const Rb__Configuration *next;
+
+    if ((roll->gone || roll->frozen || roll->away) && rb_decide_crash(turn, roll))
+        return;
+    next = rb_turn_next(turn);
+    if (next && !strcmp(next->cause, "park")) {
+        rb_decide_tend(turn, next);
+        return;
+    }
+    if (next && next->state != RB__CONFIGURATION__STATE__PREPARING)
+        return; /* it flips any moment */
+    if (next)
+        rb_turn_abandon(turn, "the job is being parked", false, NULL);
+    create_gathering(turn, roll, why);
+}
+
 void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
 {
-    choose(turn, roll, why, NULL);
+    if (rb_turn_sharded(turn))
+        gather(turn, roll, why);
+    else
+        choose(turn, roll, why, NULL);
 }
 
 static void parked(struct rb_turn *turn, const Rb__WorkerReport *report)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nobody has the state any more: back to the newest checkpoint, or to the start.  Only this counts
- * against failure.maxRestarts, and only within failure.window. */
+/* Nobody has the state any more, or not all of it: back to the newest checkpoint, or to the start.
+ * Only this counts against failure.maxRestarts, and only within failure.window. */
 #include "daemon/turn.h"
 
 #include "daemon/restore.h"
@@ -42,7 +42,7 @@ static const char *own_failure(const struct rb_roll *roll)
     for (size_t i = 0; i < roll->n; i++) {
         const Rb__WorkerReport *report = roll->at[i].report;
 
-        if (!report || report->state != RB__WORKER_REPORT__STATE__FAILED)
+        if (!report || report->state != RB__WORKER_REPORT__STATE__FAILED || report->lost)
             return NULL;
         said = report->reason ? report->reason : "its workers failed without a word";
     }
@@ -69,6 +69,8 @@ void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll)
     const Rb__FailureSpec *failure = turn->in->job.job->spec->failure;
     uint32_t most = failure ? failure->max_restarts : 3;
     const char *said = own_failure(roll), *first = said;
+    const char *what = roll->holders ? "a part of the state was lost with the workers that held it"
+                                     : "all its workers were lost";
     const Rb__Checkpoint *source;
     bool local;
     size_t n;
@@ -83,20 +85,18 @@ void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll)
     n = count_restart(turn, window_ms(failure ? failure->window : NULL));
     if (n > most) {
         rb_decide_fail(turn, rb_turn_text(turn,
-                                          "all its workers were lost%s%s, for the %zu. time: "
-                                          "failure.maxRestarts is %" PRIu32,
-                                          first ? ": " : "", first ? first : "", n, most));
+                                          "%s%s%s, for the %zu. time: failure.maxRestarts is "
+                                          "%" PRIu32,
+                                          what, first ? ": " : "", first ? first : "", n, most));
         return;
     }
     source = rb_restore_source(turn->in, turn->arena, &local);
-    end_configurations(turn, "all its workers were lost");
-    rb_turn_phase(turn, RB__PHASE__Pending, "all its workers were lost");
+    end_configurations(turn, what);
+    rb_turn_phase(turn, RB__PHASE__Pending, what);
     if (source)
-        rb_turn_event(turn, NULL, "restarted",
-                      "all workers were lost%s%s; goes on from step %" PRId64 " in %s",
+        rb_turn_event(turn, NULL, "restarted", "%s%s%s; goes on from step %" PRId64 " in %s", what,
                       first ? ": " : "", first ? first : "", source->step, source->path);
     else
-        rb_turn_event(turn, NULL, "restarted",
-                      "all workers were lost%s%s and there is no checkpoint; starts again",
-                      first ? ": " : "", first ? first : "");
+        rb_turn_event(turn, NULL, "restarted", "%s%s%s and there is no checkpoint; starts again",
+                      what, first ? ": " : "", first ? first : "");
 }

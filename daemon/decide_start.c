@@ -69,6 +69,7 @@ static void tell_of_change(struct rb_turn *turn, const Rb__Configuration *next)
         {"move", "moved", "moved and is on"},
         {"drain", "moved", "left a node and is on"},
         {"crash", "recovered", "goes on without loss on"},
+        {"park", "gathered", "has its whole state on"},
     };
 
     for (size_t i = 0; i < RB_COUNT(words); i++)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/shares.h"
 
+#include "base/buffer.h"
+#include "plan/replicas.h"
 #include "plan/schedule.h"
 
 #include <inttypes.h>
@@ -91,7 +93,12 @@ void rb_shares_after(const Rb__Configuration *last, uint32_t microbatches, Rb__C
     rb_schedule_after(microbatches, owners, became, ranks, owners);
     for (uint32_t r = 0; r < ranks; r++)
         write_runs(owners, microbatches, (int32_t)r, next->members[r], arena);
-    char *summary = rb_schedule_summary(microbatches, owners, ranks);
-    next->plan = rb_arena_string(arena, summary);
-    free(summary);
+    RB_CLEANUP(rb_freep) char *summary = rb_schedule_summary(microbatches, owners, ranks);
+    struct rb_replicas how = {.copies = next->replicas, .blocks = UINT64_MAX, .ranks = ranks};
+    struct rb_buffer text = {0};
+
+    rb_buffer_text(&text, summary);
+    rb_replicas_text(&how, &text);
+    next->plan = rb_arena_string(arena, text.data);
+    rb_buffer_done(&text);
 }

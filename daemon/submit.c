@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "daemon/resume.h"
 #include "plan/compile.h"
+#include "plan/footprint.h"
 #include "proto/reflect.h"
 #include "proto/spec.h"
 
@@ -17,17 +18,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 struct submit {
     struct rb_op op; /* request NULL: let go, the thread ends by itself */
     uv_work_t work;
     char *name, *numeric_class;
+    size_t devices; /* of this node */
     Rb__Spec *spec;
 
     int err; /* written by the thread */
     struct rb_why why;
     struct rb_compiled compiled;
     bool has_compiled;
+    uint32_t replicas;
     struct rb_buffer model;
     char *resume;
     int64_t resume_step;
@@ -73,6 +77,14 @@ static void fail(struct submit *submit, int err, const struct rb_why *why)
 /* ---- On the thread
  * --------------------------------------------------------------------------------- */
 
+/* What a device of this machine has: an even part of its memory.  0: unknown. */
+static uint64_t memory_of(size_t devices)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && page > 0 && devices ? (uint64_t)pages * (uint64_t)page / devices : 0;
+}
+
 static void compile(uv_work_t *work)
 {
     struct submit *submit = work->data;
@@ -84,6 +96,11 @@ static void compile(uv_work_t *work)
     if (submit->err)
         return;
     submit->has_compiled = true;
+    submit->err =
+        rb_footprint_replicas(submit->spec, submit->compiled.model, memory_of(submit->devices),
+                              &submit->replicas, &submit->why);
+    if (submit->err)
+        return;
     submit->model.size = rb__model__get_packed_size(submit->compiled.model);
     submit->model.room = submit->model.size + 1;
     submit->model.data = rb_alloc(submit->model.room);
@@ -213,6 +230,9 @@ static void compiled(uv_work_t *work, int status)
     job.node = methods->daemon->settings->node;
     job.steps = submit->compiled.model->steps;
     job.microbatches = submit->compiled.microbatches;
+    job.has_blocks = job.has_replicas = 1;
+    job.blocks = submit->compiled.model->n_blocks;
+    job.replicas = submit->replicas;
     job.summary = submit->compiled.summary;
     job.resume = submit->resume;
     job.has_resume_step = submit->resume != NULL;
@@ -243,6 +263,13 @@ static const char *class_of(struct rb_daemon *daemon, const struct rb_facts *fac
         }
     }
     return first ? first : daemon->numeric_class;
+}
+
+static size_t devices_here(struct rb_daemon *daemon, const struct rb_facts *facts)
+{
+    const struct rb_fact *here = rb_fact_find(&facts->nodes, daemon->settings->node);
+
+    return here ? here->node->n_devices : 0;
 }
 
 static bool name_taken(struct rb_methods *methods, const char *name)
@@ -301,6 +328,7 @@ static void submit_job(struct rb_request *request, void *context)
     submit->spec = spec;
     submit->numeric_class =
         rb_string(class_of(methods->daemon, facts, spec->devices ? spec->devices->kind : NULL));
+    submit->devices = devices_here(methods->daemon, facts);
     rb_op_add(&submit->op, methods, request);
     err = uv_queue_work(methods->daemon->loop, &submit->work, compile, compiled);
     if (err) {

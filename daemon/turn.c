@@ -2,6 +2,7 @@
 #include "daemon/turn.h"
 
 #include "base/buffer.h"
+#include "daemon/holding.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -78,8 +79,10 @@ static char *process_at(struct rb_turn *turn, const struct rb_place *place)
     return NULL;
 }
 
-static char *plan_summary(struct rb_turn *turn, size_t ranks)
+static char *plan_summary(struct rb_turn *turn, const Rb__Configuration *conf)
 {
+    size_t ranks = conf->n_members;
+    struct rb_replicas how = rb_holding_of(turn->in->job.job, conf, turn->arena);
     uint32_t total = turn->in->job.job->microbatches;
     struct rb_buffer text = {0};
     char *summary;
@@ -90,6 +93,7 @@ static char *plan_summary(struct rb_turn *turn, size_t ranks)
         rb_buffer_format(&text, " %zu", total / ranks + (r < total % ranks));
     if (ranks > 16)
         rb_buffer_text(&text, " ...");
+    rb_replicas_text(&how, &text);
     summary = rb_arena_string(turn->arena, text.data);
     rb_buffer_done(&text);
     return summary;
@@ -138,7 +142,8 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
     turn->state.newest = conf->number + conf->spare;
     conf->state = RB__CONFIGURATION__STATE__PREPARING;
     conf->cause = rb_arena_string(turn->arena, cause);
-    conf->plan = plan_summary(turn, n);
+    conf->has_replicas = turn->in->job.job->replicas != 0;
+    conf->replicas = turn->in->job.job->replicas;
     conf->has_from = turn->state.active != 0;
     conf->from = turn->state.active;
     conf->asked = asked;
@@ -153,6 +158,7 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
         member->worker = process_at(turn, &places[i]);
         conf->members[conf->n_members++] = member;
     }
+    conf->plan = plan_summary(turn, conf);
     make_next(turn, conf);
     return conf;
 }

@@ -109,13 +109,17 @@ struct rb_roll {
         enum rb_life life;
     } * at;
     size_t n;
-    size_t gone, away, frozen, holders; /* holders: here, with a whole state */
+    size_t gone, away, frozen, holders; /* holders: here, with state */
+    bool whole;                         /* and between them with all of it, as far as is known */
     size_t unsaid; /* here, and has not said yet whether it took over: it may have the state */
 };
 void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll);
 bool rb_roll_holder(const struct rb_roll_entry *entry);
 
-void rb_decide_job(struct rb_turn *turn);   /* decide_job.c */
+void rb_decide_job(struct rb_turn *turn); /* decide_job.c */
+/* Is the state of the active configuration in shards, that no member has all of? */
+bool rb_turn_sharded(const struct rb_turn *turn);
+
 void rb_decide_start(struct rb_turn *turn); /* decide_start.c */
 bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next);
 bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next);

@@ -368,6 +368,110 @@ static void too_few_survivors_park(void **unused)
     world_end(&world);
 }
 
+/* ---- State in shards -------------------------------------------------------------------------*/
+
+static void in_shards(struct world *world, uint32_t replicas, uint32_t devices, uint32_t min)
+{
+    world_begin(world, 1);
+    world->replicas = replicas;
+    world_add_node(world, "a", devices);
+    world_add_job(world, JOB, min, 8, devices, 1000);
+    world_rounds(world, 10);
+    assert_int_equal(world_state(world, JOB)->phase, RB__PHASE__Running);
+    assert_int_equal(world_active(world, JOB)->replicas, replicas);
+    assert_non_null(strstr(world_active(world, JOB)->plan, "of each block"));
+}
+
+static void a_lone_replica_is_missed(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    in_shards(&world, 1, 3, 1);
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_true(world_event(&world, "restarted"));
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 1);
+    assert_string_equal(world_next(&world, JOB)->cause, "start"); /* the others have no use */
+    assert_null(world_active(&world, JOB));
+    world_rounds(&world, 20);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+    world_end(&world);
+}
+
+static void a_second_replica_is_enough(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    in_shards(&world, 2, 4, 1);
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_string_equal(world_next(&world, JOB)->cause, "crash");
+    assert_non_null(strstr(world_next(&world, JOB)->plan, "2 replicas of each block"));
+    world_rounds(&world, 5);
+    assert_true(world_event(&world, "recovered"));
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+/* Two at once: those that hold a block together, or two that do not. */
+static void two_deaths_may_be_too_many(void **unused)
+{
+    for (uint32_t second = 2; second <= 3; second++) {
+        struct world world;
+
+        (void)unused;
+        in_shards(&world, 2, 4, 1);
+        world_kill(&world, world_worker(&world, JOB, "a", 1));
+        world_kill(&world, world_worker(&world, JOB, "a", second));
+        world_agent(&world, 0);
+        world_decide(&world);
+        assert_int_equal(world_state(&world, JOB)->n_restarts, second == 2);
+        world_end(&world);
+    }
+}
+
+static void parts_are_brought_together_to_pause(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    in_shards(&world, 2, 3, 1);
+    world_wish(&world, JOB, world_pause, 1);
+    world_decide(&world);
+    assert_null(world_state(&world, JOB)->saver);
+    assert_string_equal(world_next(&world, JOB)->cause, "park");
+    assert_int_equal(world_next(&world, JOB)->n_members, 1);
+    world_rounds(&world, 20);
+    assert_true(world_event(&world, "gathered"));
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    assert_non_null(world_state(&world, JOB)->parked);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+/* Who survives is too few to train, and together has all of it: it is parked all the same. */
+static void too_few_parts_park(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    in_shards(&world, 2, 4, 4);
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    world_agent(&world, 0);
+    world.nodes[0].devices = 3;
+    world_node_leaving(&world, 0, false);
+    world_decide(&world);
+    assert_string_equal(world_next(&world, JOB)->cause, "crash");
+    world_rounds(&world, 20);
+    assert_true(world_event(&world, "parked"));
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
 static void drain_moves_through_both(void **unused)
 {
     struct world world;
@@ -629,6 +733,11 @@ int main(void)
         cmocka_unit_test(uncordon_takes_the_time_back),
         cmocka_unit_test(a_pinned_move_is_answered_by_its_last_configuration),
         cmocka_unit_test(last_node_leaves),
+        cmocka_unit_test(a_lone_replica_is_missed),
+        cmocka_unit_test(a_second_replica_is_enough),
+        cmocka_unit_test(two_deaths_may_be_too_many),
+        cmocka_unit_test(parts_are_brought_together_to_pause),
+        cmocka_unit_test(too_few_parts_park),
         cmocka_unit_test(cordon_keeps_who_is_there),
         cmocka_unit_test(lost_lease_is_no_death),
         cmocka_unit_test(a_broken_link_is_mended),

@@ -159,6 +159,7 @@ static void live(uint64_t seed)
     world_begin(&world, seed);
     world.max_restarts = 1000000;
     world.slow = true;
+    world.replicas = seed % 3;
     world_add_node(&world, "a", 2);
     world_add_node(&world, "b", 2);
     world_add_node(&world, "c", 1);

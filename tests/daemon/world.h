@@ -56,6 +56,7 @@ struct world {
     unsigned unready_one_in; /* 0: never */
     uint32_t max_restarts;   /* of jobs that are added, */
     int32_t priority;        /* and this */
+    uint32_t replicas;       /* of each block of their state; 0: all */
     uint64_t random;
 };
 
