@@ -8,7 +8,7 @@
     sweep.py --list         their names
     sweep.py --random N     instead: N kills and stops of any worker or rubatod, at any time, while jobs are
                             resized; each after the state is whole again, and no step may be lost
-    --replicas all|1|2      what the jobs say under state.replicas
+    --replicas all|1|2      what the jobs say under state.replicas; of the cases, those that say so
 
 The points are those that `rubato-worker --faults` prints, so a new one is swept from the day it is there.
 A worker dies once in the whole cluster (RUBATO_FAULT_ONCE), rubatod is started again by this harness.
@@ -27,6 +27,7 @@ from cluster import Failure, check, until
 
 STEPS = 120
 LONGER = 12000  # so that there is time to grow, or to start rubatod again
+MIDDLE = 3000  # the same for state in shards, whose steps are longer
 SAVES = 10  # steps between checkpoints, in the cases that are about them
 
 # Points that are passed on the way into a configuration: at the start, and again by growing.
@@ -38,13 +39,16 @@ SAVING = ["worker.save.copied", "worker.save.written", "worker.save.renamed"]
 ONCE = ["worker.done"]
 SECOND = ["worker.frozen"]  # passed where another one has died
 TORN = ["worker.opening.copy"]  # passed where a death left survivors at different levels
+SHARDED = ["worker.gather", "worker.gathered"]  # passed where not all have all of the state
 
 
 class Case:
     """faults: what RUBATO_FAULT says.  start, want: devices at first, and asked for while it trains."""
 
-    def __init__(self, name, faults, start, want=None, every=0, restarts=False, daemon=False, needed=None):
+    def __init__(self, name, faults, start, want=None, every=0, restarts=False, daemon=False, needed=None,
+                 replicas="all"):
         self.name, self.faults, self.start, self.want = name, faults, start, want or start
+        self.replicas = replicas
         self.needed = len(faults) if needed is None else needed  # so many must have been passed
         self.every, self.restarts, self.daemon = every, restarts, daemon
         # Behind the last step nobody may be left who minds.
@@ -90,6 +94,18 @@ def worker_cases(point, workers, what, dice):
             yield Case(name, [f"{fault}:at={dice(200 if point == 'worker.frame' else 50)}"], workers)
 
 
+def sharded_cases(point, workers, what, dice):
+    """The same with two replicas of each block: one death costs nothing, the second may cost a restart."""
+    if point in GIVING or point in TAKING:
+        return  # changes of a state in shards are opened
+    for case in worker_cases(point, workers, what, dice):
+        case.name += ", 2 replicas"
+        case.replicas = "2"
+        case.steps = min(case.steps, MIDDLE)
+        case.restarts = point in SECOND or point in TORN
+        yield case
+
+
 def daemon_cases(point):
     if point == "daemon.told":
         return  # between nodes: contingency.py
@@ -110,7 +126,10 @@ def all_cases(seed):
         else:
             for workers in (2, 3, 4):
                 for what in ("kill", "stop"):
-                    yield from worker_cases(point, workers, what, lambda most: dice.randint(1, most))
+                    if point not in SHARDED:
+                        yield from worker_cases(point, workers, what, lambda most: dice.randint(1, most))
+                    if workers > 2 and (workers, what) != (4, "stop"):
+                        yield from sharded_cases(point, workers, what, lambda most: dice.randint(1, most))
 
 
 class Sweep:
@@ -134,11 +153,11 @@ class Sweep:
 
     def spec(self, case):
         return {
-            **({"state": {"replicas": self.replicas}} if self.replicas else {}),
             "model": {"onnx": "mlp.onnx"},
             "data": {"train": {"path": "mlp.npy", "targets": "mlp-labels.npy"}},
             "train": {"steps": case.steps, "globalBatch": 20, "microBatch": 3, "clipNorm": 1.0},
             "devices": {"min": 1, "max": 4, "want": case.start},
+            "state": {"replicas": self.replicas or case.replicas},
             "checkpoint": {"path": self.c.path(f"ckpt{self.number}"), "every": case.every} if case.every else {},
         }
 
@@ -146,6 +165,7 @@ class Sweep:
         self.c.model("mlp", inputs=48, hidden=64, depth=2, classes=5)
         corpus.classes(self.c.folder, 64, (48,), 5, name="mlp")
         self.refer(STEPS)
+        self.refer(MIDDLE)
         self.refer(LONGER)
 
     def refer(self, steps):
@@ -264,7 +284,10 @@ class Blows:
         """The same bits, and every sample committed once: by the metrics, and by every receipt."""
         self.sweep.insist("wait", self.job, "--for", "done", "--timeout", 5, seconds=240)
         rows = self.c.json("metrics", self.job, "--lost")
-        check([row["step"] for row in rows] == list(range(1, self.STEPS + 1)), "steps were lost or done again")
+        steps = [row["step"] for row in rows]
+        odd = [step for step in range(1, self.STEPS + 1) if steps.count(step) != 1] if len(steps) != self.STEPS else []
+        check(steps == list(range(1, self.STEPS + 1)),
+              f"steps were lost or done again: {[row for row in rows if row['step'] in odd] or odd}")
         next_sample = 0
         for row in rows:
             check(row["first_sample"] == next_sample, f"samples were repeated or skipped: {row}")
@@ -353,7 +376,7 @@ def main():
     if not points():
         print("no fault points in this build")
         sys.exit(77)
-    cases = list(all_cases(options.seed))
+    cases = [case for case in all_cases(options.seed) if options.replicas in (None, case.replicas)]
     if options.words:
         cases = [case for case in cases if any(word in case.name for word in options.words)]
     elif not options.all and not options.list:
@@ -363,7 +386,7 @@ def main():
         return
     begun, failed, run = time.monotonic(), [], 0
     with cluster.Cluster(devices=4) as c:
-        sweep = Sweep(c, options.replicas)
+        sweep = Sweep(c, None)
         c.nodes[0].stop(signal.SIGKILL)
         c.nodes[0].start()
         sweep.prepare()

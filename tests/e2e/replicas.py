@@ -1,0 +1,170 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""State in shards, with one and with two replicas of each block: the sha256 is that of a run that holds
+everything everywhere, at any device count, resized, paused, killed; and what one replica loses is said."""
+import os
+import signal
+
+import cluster
+import corpus
+from cluster import check, until
+
+
+def cnn_spec(c, steps, replicas, want=1, **more):
+    features, targets = corpus.classes(c.folder, 331, (3, 16, 16), 10)
+    return {
+        "model": {"onnx": "cnn.onnx"},
+        "data": {"train": {"path": features, "targets": targets}},
+        "train": {"steps": steps, "globalBatch": 29, "microBatch": 4, "seed": 3, "clipNorm": 1.0,
+                  "optimizer": {"type": "sgd", "lr": 0.02, "momentum": 0.9, "weightDecay": 1.0e-4}},
+        "devices": {"min": 1, "max": 5, "want": want}, "state": {"replicas": replicas}, **more,
+    }
+
+
+def gpt_spec(c, steps, replicas, want=1, **more):
+    corpus.text(c.path("corpus.txt"), 40000)
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
+        "train": {"steps": steps, "globalBatch": 14, "microBatch": 2,
+                  "optimizer": {"type": "adamw", "lr": 1.0e-3}, "clipNorm": 1.0},
+        "devices": {"min": 1, "max": 5, "want": want}, "state": {"replicas": replicas}, **more,
+    }
+
+
+def models(c):
+    c.model("cnn", image=16, batchnorm=1, dropout=0.1)
+    c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
+
+
+def steps_for(c, seconds):
+    return c.steps_for(seconds, lambda steps: gpt_spec(c, steps, "all"))
+
+
+def undisturbed(c, steps):
+    c.submit("alone", gpt_spec(c, steps, "all", 2))
+    return c.finish("alone")
+
+
+def kinds(c, job):
+    return [event["kind"] for event in c.json("events", job)["items"]]
+
+
+def fixed_counts():
+    with cluster.Cluster(devices=3) as c:
+        models(c)
+        for make in cnn_spec, gpt_spec:
+            c.submit("alone", make(c, 24, "all"))
+            alone = c.finish("alone")
+            for replicas in "1", "2":
+                for devices in 1, 2, 3:
+                    spec = make(c, 24, replicas, devices)
+                    spec["devices"]["min"] = devices  # not fewer because the last job's are still leaving
+                    c.submit("job", spec)
+                    c.wait("job", "done")
+                    plan = c.status("job")["plan"]["summary"]
+                    check((f"{replicas} replica" in plan) == (devices > int(replicas)), plan)
+                    check([row["step"] for row in c.metrics("job")] == list(range(1, 25)), "a row a step")
+                    check(c.finish("job") == alone, f"{replicas} replicas on {devices}: the bits differ")
+
+
+def resized_and_paused():
+    """Growing, shrinking, exporting, checkpointing, pausing: whoever leaves gives what only it has."""
+    with cluster.Cluster(devices=5) as c:
+        models(c)
+        steps = steps_for(c, 12)
+        alone = undisturbed(c, steps)
+        for replicas in "1", "2":
+            c.submit("job", gpt_spec(c, steps, replicas, 2))
+            c.wait("job", "step=5")
+            for change in (("grow", 2), ("shrink", 1), ("grow", 2), ("shrink", 4), ("grow", 2), ("shrink", 1)):
+                receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
+                check(receipt["steps_lost"] == 0 and receipt["samples_repeated"] == 0 and
+                      receipt["samples_skipped"] == 0, f"{replicas}: {receipt}")
+            c.ctl("resize", "job", "--want", 3, "--wait")
+            c.ctl("checkpoint", "job", "--wait")
+            c.export("job")
+            c.ctl("pause", "job")
+            until("the pause", lambda: c.status("job")["phase"] == "Paused")
+            c.ctl("resume", "job")
+            c.wait("job", "running")
+            check(c.status("job")["phase"] == "Running", "over before the pause: raise its steps")
+            check("restarted" not in kinds(c, "job"), "it was restarted")
+            check(c.finish("job") == alone, f"{replicas} replicas, resized and paused, and the bits differ")
+
+
+def killed():
+    """With two replicas no death loses anything, each after the replicas of the one before are rebuilt."""
+    with cluster.Cluster(devices=4) as c:
+        models(c)
+        steps = steps_for(c, 22)
+        alone = undisturbed(c, steps)
+        c.submit("job", gpt_spec(c, steps, "2", 4))
+        for rank in (0, 1, 3):
+            c.wait("job", "devices=4")
+            before = c.status("job")
+            c.wait("job", f"step={before['step'] + 10}")
+            status = c.status("job")
+            check(status["phase"] == "Running", f"too late to kill rank {rank}: {status['phase']}")
+            os.kill(status["devices"][rank]["pid"], signal.SIGKILL)
+            until("the job to go on", lambda: c.status("job")["step"] > status["step"] + 5)
+        check("restarted" not in kinds(c, "job"), "it was restarted")
+        steps = [row["step"] for row in c.metrics("job")]
+        check(steps == list(range(1, len(steps) + 1)), "steps in metrics are not 1, 2, 3 ...")
+        check(c.finish("job") == alone, "workers were killed and the bits differ")
+
+
+def lost():
+    """With one replica a death loses the blocks of the dead: from the checkpoint, and it says so."""
+    with cluster.Cluster(devices=3) as c:
+        models(c)
+        steps = steps_for(c, 4)
+        alone = undisturbed(c, steps)
+        for job, checkpoint in (("job", {}), ("kept", {"path": c.path("ckpt"), "every": 10})):
+            c.submit(job, gpt_spec(c, steps, "1", 3, checkpoint=checkpoint))
+            c.wait(job, "step=30")
+            os.kill(c.status(job)["devices"][1]["pid"], signal.SIGKILL)
+            c.wait(job, "done")
+            said = [e["text"] for e in c.json("events", job)["items"] if e["kind"] == "restarted"]
+            check(len(said) == 1 and "a part of the state was lost" in said[0], f"events: {said}")
+            check(("goes on from step" in said[0]) == bool(checkpoint), said[0])
+            check(c.finish(job) == alone, "restarted and the bits differ")
+
+
+def by_memory():
+    """Left open, the number follows from what a device has; too little for any is refused."""
+    with cluster.Cluster(devices=3) as c:
+        models(c)
+        spec = gpt_spec(c, 20, "auto", 3, memory={"limit": "1k"})
+        spec["devices"]["min"] = 3
+        done = c.run("submit", "-f", c.job_file("job", spec))
+        check(done.returncode and "spec.memory.limit: 1k is too little" in done.stderr, done.stderr)
+        takes = float(done.stderr.split("takes")[1].split()[0])
+        for limit, says in (f"{int(takes * 1024 * 1.02)}Ki", "2 replicas"), ("auto", "7 microbatches"):
+            spec["memory"]["limit"] = limit
+            c.submit("job", spec)
+            c.wait("job", "done")
+            plan = c.status("job")["plan"]["summary"]
+            check(says in plan and ("replica" in says) == ("replica" in plan), plan)
+            c.ctl("delete", "job")
+
+
+def node_lost():
+    """Two nodes of two: each block is on both, so a node and all its processes may go at once."""
+    with cluster.Cluster(nodes=2, devices=2) as c:
+        models(c)
+        steps = steps_for(c, 8)
+        alone = undisturbed(c, steps)
+        c.submit("job", gpt_spec(c, steps, "2", 4))
+        c.wait("job", "devices=4")
+        c.wait("job", f"step={c.status('job')['step'] + 10}")
+        there = [d["pid"] for d in c.status("job")["devices"] if d["node"] == "n1"]
+        check(len(there) == 2, f"n1 has {there}")
+        for pid in there:
+            os.kill(pid, signal.SIGKILL)
+        check("restarted" not in kinds(c, "job"), "it was restarted")
+        check(c.finish("job") == alone, "a node's workers were killed and the bits differ")
+
+
+if __name__ == "__main__":
+    cluster.main(fixed_counts, resized_and_paused, killed, lost, by_memory, node_lost)
