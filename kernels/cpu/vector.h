@@ -8,22 +8,14 @@
 #ifndef RB_KERNELS_CPU_VECTOR_H
 #define RB_KERNELS_CPU_VECTOR_H
 
+#include "base/sanitized.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) ||                         \
-    __has_feature(memory_sanitizer)
-#define RB_SANITIZED 1
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define RB_SANITIZED 1
-#endif
-
 /* Sanitizers run before the loader has picked a clone; other compilers lack the attribute. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(RB_SANITIZED)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !RB_SANITIZED
 #define RB_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define RB_CLONES

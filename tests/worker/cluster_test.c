@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The heart of it: whatever happens to the workers, the bits of the result are the same. */
-#include "tests/sanitized.h"
 #include "tests/worker/cluster.h"
 #include "tests/worker/tiny.h"
 
 #include "base/arena.h"
+#include "base/sanitized.h"
 #include "base/buffer.h"
 #include "base/file.h"
 

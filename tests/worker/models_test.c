@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The generators' models, compiled as a submitted job is, on clusters of real workers: with dropout
  * and BatchNormalization, at any count and while they are resized, the same bits. */
-#include "tests/sanitized.h"
 #include "tests/worker/cluster.h"
 #include "tests/worker/tiny.h"
 
 #include "base/arena.h"
+#include "base/sanitized.h"
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/hash.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Placements: what a worker makes of a plan's shards, and what holding less saves. */
-#include "tests/sanitized.h"
 #include "tests/worker/tiny.h"
 
 #include "base/arena.h"
+#include "base/sanitized.h"
 #include "plan/replicas.h"
 #include "worker/placement.h"
 #include "worker/state.h"

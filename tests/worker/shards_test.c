@@ -8,6 +8,7 @@
 #include "base/buffer.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/sanitized.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,16 +22,11 @@
 
 static const char *program;
 
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__) ||                               \
-    __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-enum { HIDDEN = 400, STEPS = 600, EACH = 3 };
-#else
-enum { HIDDEN = 4096, STEPS = 1000, EACH = 1 }; /* of the fault points one in so many */
-#endif
+enum {
+    HIDDEN = RB_SANITIZED ? 400 : 4096,
+    STEPS = RB_SANITIZED ? 600 : 1000,
+    EACH = RB_SANITIZED ? 3 : 1, /* of the fault points one in so many */
+};
 
 enum { MOST = 5 };
 
