@@ -107,30 +107,19 @@ static json_t *row_json(const struct rb_profile_row *row)
 static json_t *slowest(const struct rb_profile *profile, const Rb__Program *program,
                        const struct rb_profile_speed *speed)
 {
-    RB_CLEANUP(rb_freep) bool *seen = rb_alloc(program->n_instructions + 1);
+    size_t n;
+    RB_CLEANUP(rb_freep)
+    struct rb_profile_loss *losses = rb_profile_losses(profile, speed, 1, &n);
     json_t *list = json_array();
 
-    for (int shown = 0; shown < SLOWEST; shown++) {
+    for (size_t i = 0; i < n && i < SLOWEST; i++) {
+        const struct rb_profile_loss *loss = &losses[i];
         struct rb_buffer text = {0};
-        size_t worst = 0;
-        double lost = 0, ns;
 
-        for (size_t i = 0; i < program->n_instructions; i++) {
-            double over = rb_profile_ns(profile, i) - rb_profile_floor(program, i, speed);
-
-            if (!seen[i] && over > lost) {
-                lost = over;
-                worst = i;
-            }
-        }
-        if (lost <= 0)
-            break;
-        seen[worst] = true;
-        ns = rb_profile_ns(profile, worst);
-        rb_profile_text(program, worst, &text);
-        json_array_append_new(list,
-                              json_pack("{s:s%,s:f,s:f}", "instruction", (const char *)text.data,
-                                        text.size, "ms", ns / 1e6, "floorMs", (ns - lost) / 1e6));
+        rb_profile_text(program, loss->instruction, &text);
+        json_array_append_new(
+            list, json_pack("{s:s%,s:f,s:f}", "instruction", (const char *)text.data, text.size,
+                            "ms", loss->ns / 1e6, "floorMs", (loss->ns - loss->lost) / 1e6));
         rb_buffer_done(&text);
     }
     return list;

@@ -173,3 +173,32 @@ struct rb_profile_row *rb_profile_rows(const struct rb_profile *profile,
     *ret_n = n;
     return rows;
 }
+
+static int by_loss(const void *a, const void *b)
+{
+    const struct rb_profile_loss *x = a, *y = b;
+
+    if (x->lost != y->lost)
+        return x->lost < y->lost ? 1 : -1;
+    return (x->instruction > y->instruction) - (x->instruction < y->instruction);
+}
+
+struct rb_profile_loss *rb_profile_losses(const struct rb_profile *profile,
+                                          const struct rb_profile_speed *speed, uint32_t executions,
+                                          size_t *ret_n)
+{
+    const Rb__Program *program = profile->program;
+    struct rb_profile_loss *losses = rb_alloc((program->n_instructions + 1) * sizeof *losses);
+    size_t n = 0;
+
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        double ns = rb_profile_ns(profile, i);
+        double lost = ns - executions * rb_profile_floor(program, i, speed);
+
+        if (lost > 0)
+            losses[n++] = (struct rb_profile_loss){i, ns, lost};
+    }
+    qsort(losses, n, sizeof *losses, by_loss);
+    *ret_n = n;
+    return losses;
+}

@@ -72,4 +72,16 @@ struct rb_profile_row {
 struct rb_profile_row *rb_profile_rows(const struct rb_profile *profile,
                                        const struct rb_profile_speed *speed, size_t *ret_n);
 
+/* An instruction that takes longer than its floor. */
+struct rb_profile_loss {
+    size_t instruction;
+    double ns, lost; /* lost: beyond the floor */
+};
+
+/* Those that lose most first.  executions: how often the program runs in one run.  Free the list.
+ */
+struct rb_profile_loss *rb_profile_losses(const struct rb_profile *profile,
+                                          const struct rb_profile_speed *speed, uint32_t executions,
+                                          size_t *ret_n);
+
 #endif

@@ -148,31 +148,18 @@ static void print_rows(const struct rb_profile *profile, const struct rb_profile
 static void print_slow(const struct rb_profile *profile, const Rb__Program *program,
                        const struct rb_profile_speed *speed, uint32_t microbatches)
 {
-    bool *seen = rb_alloc(program->n_instructions + 1);
+    size_t n;
+    struct rb_profile_loss *losses = rb_profile_losses(profile, speed, microbatches, &n);
 
-    for (int shown = 0; shown < SHOWN; shown++) {
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
         struct rb_buffer text = {0};
-        size_t worst = 0;
-        double lost = 0;
 
-        for (size_t i = 0; i < program->n_instructions; i++) {
-            double over =
-                rb_profile_ns(profile, i) - microbatches * rb_profile_floor(program, i, speed);
-
-            if (!seen[i] && over > lost) {
-                lost = over;
-                worst = i;
-            }
-        }
-        if (lost <= 0)
-            break;
-        seen[worst] = true;
-        rb_profile_text(program, worst, &text);
-        printf("%9.3f ms over %9.3f: %.*s\n", lost / 1e6,
-               (rb_profile_ns(profile, worst) - lost) / 1e6, (int)text.size, (char *)text.data);
+        rb_profile_text(program, losses[i].instruction, &text);
+        printf("%9.3f ms over %9.3f: %.*s\n", losses[i].lost / 1e6,
+               (losses[i].ns - losses[i].lost) / 1e6, (int)text.size, (char *)text.data);
         rb_buffer_done(&text);
     }
-    free(seen);
+    free(losses);
 }
 
 static void profile(struct bench_job *job)
