@@ -254,6 +254,14 @@ class Cluster:
     def status(self, job):
         return self.json("status", job)
 
+    def train_on(self, job, devices, steps=10):
+        """Its status when it has done some more steps on so many devices, and is not over."""
+        self.wait(job, f"devices={devices}")
+        self.wait(job, f"step={self.status(job)['step'] + steps}")
+        status = self.status(job)
+        check(status["phase"] == "Running", f"too late to meddle with {job}: {status['phase']}")
+        return status
+
     def export(self, job):
         """The exported file's sha256."""
         path = self.path(job + ".safetensors")

@@ -42,11 +42,7 @@ def kill_workers():
         alone = undisturbed(c, steps)
         c.submit("gpt", spec(c, steps))
         for rank in (0, 1, 2):
-            c.wait("gpt", "devices=3")
-            before = c.status("gpt")
-            c.wait("gpt", f"step={before['step'] + 10}")
-            status = c.status("gpt")
-            check(status["phase"] == "Running", f"too late to kill rank {rank}: {status['phase']}")
+            status = c.train_on("gpt", 3)
             pid = status["devices"][rank]["pid"]
             at = time.time()
             os.kill(pid, signal.SIGKILL)
@@ -66,10 +62,7 @@ def stop_workers():
         alone = undisturbed(c, steps)
         c.submit("gpt", spec(c, steps))
         for rank in (0, 1, 2):
-            c.wait("gpt", "devices=3")
-            before = c.status("gpt")
-            c.wait("gpt", f"step={before['step'] + 10}")
-            status = c.status("gpt")
+            status = c.train_on("gpt", 3)
             at = time.time()
             os.kill(status["devices"][rank]["pid"], signal.SIGSTOP)
             said = until("the stop to be noticed",

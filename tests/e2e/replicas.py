@@ -6,35 +6,16 @@ import os
 import signal
 
 import cluster
-import corpus
+import delicate
 from cluster import check, until
+from delicate import models
 
 
-def cnn_spec(c, steps, replicas, want=1, **more):
-    features, targets = corpus.classes(c.folder, 331, (3, 16, 16), 10)
-    return {
-        "model": {"onnx": "cnn.onnx"},
-        "data": {"train": {"path": features, "targets": targets}},
-        "train": {"steps": steps, "globalBatch": 29, "microBatch": 4, "seed": 3, "clipNorm": 1.0,
-                  "optimizer": {"type": "sgd", "lr": 0.02, "momentum": 0.9, "weightDecay": 1.0e-4}},
-        "devices": {"min": 1, "max": 5, "want": want}, "state": {"replicas": replicas}, **more,
-    }
+def sharded(make):
+    return lambda c, steps, replicas, want=1, **more: make(c, steps, want, state={"replicas": replicas}, **more)
 
 
-def gpt_spec(c, steps, replicas, want=1, **more):
-    corpus.text(c.path("corpus.txt"), 40000)
-    return {
-        "model": {"onnx": "gpt.onnx"},
-        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
-        "train": {"steps": steps, "globalBatch": 14, "microBatch": 2,
-                  "optimizer": {"type": "adamw", "lr": 1.0e-3}, "clipNorm": 1.0},
-        "devices": {"min": 1, "max": 5, "want": want}, "state": {"replicas": replicas}, **more,
-    }
-
-
-def models(c):
-    c.model("cnn", image=16, batchnorm=1, dropout=0.1)
-    c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
+cnn_spec, gpt_spec = sharded(delicate.cnn_spec), sharded(delicate.gpt_spec)
 
 
 def steps_for(c, seconds):
@@ -101,11 +82,7 @@ def killed():
         alone = undisturbed(c, steps)
         c.submit("job", gpt_spec(c, steps, "2", 4))
         for rank in (0, 1, 3):
-            c.wait("job", "devices=4")
-            before = c.status("job")
-            c.wait("job", f"step={before['step'] + 10}")
-            status = c.status("job")
-            check(status["phase"] == "Running", f"too late to kill rank {rank}: {status['phase']}")
+            status = c.train_on("job", 4)
             os.kill(status["devices"][rank]["pid"], signal.SIGKILL)
             until("the job to go on", lambda: c.status("job")["step"] > status["step"] + 5)
         check("restarted" not in kinds(c, "job"), "it was restarted")

@@ -8,37 +8,8 @@ by no device count.
 import os
 
 import cluster
-import corpus
 from cluster import check
-
-
-def cnn_spec(c, steps):
-    features, targets = corpus.classes(c.folder, 331, (3, 16, 16), 10)
-    return {
-        "model": {"onnx": "cnn.onnx"},
-        "data": {"train": {"path": features, "targets": targets}},
-        "train": {"steps": steps, "globalBatch": 29, "microBatch": 4, "seed": 3,
-                  "optimizer": {"type": "sgd", "lr": 0.02, "momentum": 0.9, "weightDecay": 1.0e-4},
-                  "schedule": {"type": "cosine", "warmup": 3}, "clipNorm": 1.0},
-        "devices": {"min": 1, "max": 5, "want": 1},
-    }
-
-
-def gpt_spec(c, steps):
-    corpus.text(c.path("corpus.txt"), 40000)
-    return {
-        "model": {"onnx": "gpt.onnx"},
-        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
-        "train": {"steps": steps, "globalBatch": 14, "microBatch": 2,
-                  "optimizer": {"type": "adamw", "lr": 1.0e-3}, "clipNorm": 1.0},
-        "devices": {"min": 1, "max": 5, "want": 1},
-    }
-
-
-def models(c):
-    c.model("cnn", image=16, batchnorm=1, dropout=0.1)
-    c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
-    return {"cnn": cnn_spec, "gpt": gpt_spec}
+from delicate import models
 
 
 def run_fixed(c, kind, spec, devices):
