@@ -7,6 +7,7 @@
 #include "worker/tell.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -53,6 +54,34 @@ static int wait_for_answers(struct rb_feed *feed, struct rb_why *why)
     return err;
 }
 
+/* The core of a newcomer on this machine has nothing else to do yet; ours trains.  Where that core
+ * is not ours to use, or there is none, the thread stays. */
+static void leave_core(struct rb_feed *feed)
+{
+    const struct rb_roster *roster = feed->roster;
+    uint32_t own = (uint32_t)rb_roster_source(roster, (uint32_t)rb_coll_rank(feed->coll));
+
+    sched_getaffinity(0, sizeof feed->home, &feed->home);
+    for (uint32_t i = 0; i < roster->n_newcomers; i++) {
+        uint32_t at = (own + i) % roster->n_newcomers;
+        cpu_set_t set;
+
+        if (!roster->cores[at] || roster->cores[at] > CPU_SETSIZE ||
+            strcmp(rb_coll_link(feed->coll, (int)roster->newcomers[at]), "tcp") == 0)
+            continue;
+        CPU_ZERO(&set);
+        CPU_SET(roster->cores[at] - 1, &set);
+        if (sched_setaffinity(0, sizeof set, &set) == 0)
+            return;
+    }
+}
+
+/* At the flip the newcomer needs its core, and the step waits for us. */
+static void return_home(const struct rb_feed *feed)
+{
+    sched_setaffinity(0, sizeof feed->home, &feed->home);
+}
+
 /* Until the entry of the flip is out and acknowledged. */
 static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
 {
@@ -65,8 +94,10 @@ static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
         struct entry *entry = rb_feed_take(feed);
 
         if (entry) {
-            if (entry->flags & RB_WIRE_FLIP)
+            if (entry->flags & RB_WIRE_FLIP) {
                 feed->flip = entry->level;
+                return_home(feed);
+            }
             for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
                 err = rb_feed_tell_entry(feed, &feed->takers[i], entry, why);
             rb_feed_done_with(feed, entry);
@@ -118,6 +149,9 @@ static void *run(void *context)
     int64_t level;
     int err;
 
+    leave_core(feed);
+    if (spare) /* or the step would wait for its pages */
+        memset(spare, 0, rb_feed_sums_bytes(feed->model));
     memcpy(&level, feed->counters, sizeof level); /* the first of the counters */
     pthread_mutex_lock(&feed->window->lock);
     if (spare)

@@ -8,6 +8,7 @@
 #include "worker/wire.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 enum { SPARES = 2 };
@@ -44,7 +45,8 @@ struct rb_feed {
     const struct rb_roster *roster;
     struct rb_reports *reports;
     pthread_t thread;
-    int news; /* an eventfd: the queue is not empty, or look around */
+    cpu_set_t home; /* the cores that it may use beside the training */
+    int news;       /* an eventfd: the queue is not empty, or look around */
     struct taker *takers;
     bool *from; /* by rank: newcomers that have something to say still */
     uint8_t *staging, *counters;

@@ -6,6 +6,7 @@
 #include "worker/configuration.h"
 #include "worker/feed.h"
 #include "worker/model.h"
+#include "worker/rehearse.h"
 #include "worker/tell.h"
 
 #include <pthread.h>
@@ -54,6 +55,7 @@ static int introduce(struct rb_preparer *preparer, struct rb_configuration *conf
         return 0;
     role.term = rb_window_term(preparer->model->state.window);
     role.fresh = !role.term && rb_mailbox_fresh(preparer->mailbox);
+    role.core = preparer->options->cpu < 0 ? 0 : (uint32_t)preparer->options->cpu + 1;
     rb_mailbox_meet(preparer->mailbox, configuration->coll);
     err = rb_configuration_introduce(configuration, &role, why);
     rb_mailbox_meet(preparer->mailbox, NULL);
@@ -71,15 +73,25 @@ static int start_feed(struct rb_preparer *preparer, struct rb_configuration *con
                         &configuration->feed, why);
 }
 
+/* Nobody trains yet when a job starts, and behind a death everybody waits for this. */
+static bool is_urgent(const Rb__Configure *order)
+{
+    return order->number == 1 || order->restore || order->recovers;
+}
+
 static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
                    struct rb_configuration **ret_configuration, struct rb_role *ret_role,
                    struct rb_why *why)
 {
     struct rb_configuration *configuration = NULL;
+    bool first = !preparer->model;
     int err = load_model(preparer, order, why);
 
     if (!err)
         err = rb_configuration_read(order, preparer->model->message, &configuration, why);
+    if (!err && first && !is_urgent(order))
+        rb_rehearse(preparer->model, !configuration->placement.sharded,
+                    rb_mailbox_stop(preparer->mailbox));
     if (!err)
         err =
             rb_configuration_meet(configuration, order, preparer->options->job, preparer->listener,
@@ -112,12 +124,6 @@ static void *work_nicely(void *context)
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     work->err = prepare(work->preparer, work->order, &work->configuration, &work->role, &work->why);
     return NULL;
-}
-
-/* Nobody trains yet when a job starts, and behind a death everybody waits for this. */
-static bool is_urgent(const Rb__Configure *order)
-{
-    return order->number == 1 || order->restore || order->recovers;
 }
 
 static void prepare_beside(struct work *work)

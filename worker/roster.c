@@ -29,11 +29,14 @@ bool rb_roster_make(const struct rb_role *roles, uint32_t size, struct rb_roster
         return false;
     roster.sources = rb_alloc(size * sizeof *roster.sources);
     roster.newcomers = rb_alloc(size * sizeof *roster.newcomers);
+    roster.cores = rb_alloc(size * sizeof *roster.cores);
     for (uint32_t r = 0; r < size; r++)
-        if (roles[r].term)
+        if (roles[r].term) {
             roster.sources[roster.n_sources++] = r;
-        else
+        } else {
+            roster.cores[roster.n_newcomers] = roles[r].core;
             roster.newcomers[roster.n_newcomers++] = r;
+        }
     *ret_roster = roster;
     return true;
 }
@@ -42,6 +45,7 @@ void rb_roster_done(struct rb_roster *roster)
 {
     free(roster->sources);
     free(roster->newcomers);
+    free(roster->cores);
     *roster = (struct rb_roster){0};
 }
 

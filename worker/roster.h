@@ -18,11 +18,13 @@
 struct rb_role {
     uint32_t term;  /* the configuration that it trains in; 0: it does not train */
     uint32_t fresh; /* it has no state and waits for some */
+    uint32_t core;  /* that it keeps to, counted from 1; 0: none */
 };
 
 struct rb_roster {
     uint32_t n_sources, n_newcomers;
     uint32_t *sources, *newcomers; /* ranks in the new configuration, ascending */
+    uint32_t *cores;               /* by newcomer: as in its role */
 };
 
 /* False, and nothing made, where there can be none. */

@@ -365,7 +365,12 @@ static enum phase training(struct train *train)
         .owner = train,
     };
     enum phase phase = TRAINING;
+    struct rb_why unsettled;
 
+    /* Newcomers may lack the last entry still.  Until they have it nothing is gained by computing
+     * on a core that the feed needs.  Should it fail, it shows again where the step needs the
+     * links. */
+    rb_configuration_settle(train->active, &unsettled);
     while (phase == TRAINING) {
         uint64_t started = rb_clock_ns();
         struct rb_step_result result = {0};

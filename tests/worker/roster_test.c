@@ -52,7 +52,7 @@ static void make(uint32_t sources, uint32_t newcomers, struct rb_roster *ret_ros
     struct rb_role roles[32] = {0};
 
     for (uint32_t r = 0; r < sources + newcomers; r++)
-        roles[r] = r < sources ? (struct rb_role){1, 0} : (struct rb_role){0, 1};
+        roles[r] = r < sources ? (struct rb_role){.term = 1} : (struct rb_role){.fresh = 1};
     assert_true(rb_roster_make(roles, sources + newcomers, ret_roster));
 }
 
