@@ -94,6 +94,8 @@ enum rb_group_use {
 void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration *configuration,
                       enum rb_group_use use);
 
+/* Does a save wait? */
+bool rb_mailbox_has_save(struct rb_mailbox *mailbox);
 /* Takes out the oldest save; false: none.  Strings in it are the caller's. */
 struct rb_save_order {
     uint64_t request;

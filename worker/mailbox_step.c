@@ -123,6 +123,16 @@ void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration 
     unlock(mailbox);
 }
 
+bool rb_mailbox_has_save(struct rb_mailbox *mailbox)
+{
+    bool has;
+
+    lock(mailbox);
+    has = mailbox->saves != NULL;
+    unlock(mailbox);
+    return has;
+}
+
 bool rb_mailbox_take_save(struct rb_mailbox *mailbox, struct rb_save_order *ret_save)
 {
     struct save *save;

@@ -19,17 +19,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Every thread that comes later stays on the same core. */
-static void pin(int cpu)
+/* Every thread that comes later stays on the same core, unless it leaves. */
+static void pin(struct rb_worker_options *options)
 {
     cpu_set_t set;
 
-    if (cpu < 0)
+    if (sched_getaffinity(0, sizeof options->cores, &options->cores) < 0)
+        memset(&options->cores, 0xff, sizeof options->cores);
+    if (options->cpu < 0)
         return;
     CPU_ZERO(&set);
-    CPU_SET((size_t)cpu, &set);
+    CPU_SET((size_t)options->cpu, &set);
     if (sched_setaffinity(0, sizeof set, &set) < 0)
-        rb_log(RB_LOG_WARN, "cannot stay on core %d: %s", cpu, strerror(errno));
+        rb_log(RB_LOG_WARN, "cannot stay on core %d: %s", options->cpu, strerror(errno));
 }
 
 static int open_log(const char *path)
@@ -112,7 +114,7 @@ int main(int argc, char **argv)
     }
     if (open_log(options.log) < 0)
         return RB_EXIT_USAGE;
-    pin(options.cpu);
+    pin(&options);
     rb_control_block_signals();
     path = rb_format("%s/%s.peer", options.run_dir, options.worker);
     if (rb_listener_open(path, options.host, &listener, &why) == 0)

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 
+#include <sched.h>
 #include <stdbool.h>
 
 struct rb_worker_options {
@@ -13,6 +14,7 @@ struct rb_worker_options {
     const char *kind;    /* of the device */
     int device;          /* its index on the node */
     int cpu;             /* core to stay on; -1: any */
+    cpu_set_t cores;     /* that there were before: for threads that are in no hurry */
     const char *run_dir; /* where the sockets go */
     const char *host;    /* address for peers on other machines */
     const char *log;     /* file for stderr; NULL: as it is */

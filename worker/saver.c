@@ -4,10 +4,16 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "worker/checkpoint.h"
+#include "worker/snapshot.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* The least that a thread can ask for. */
+enum { NICE = 19 };
 
 /* ---- One save -------------------------------------------------------------------------------*/
 
@@ -63,14 +69,17 @@ void rb_saved_post(const struct rb_saved *saved, struct rb_reports *reports)
 
 /* ---- The thread -----------------------------------------------------------------------------*/
 
-/*   IDLE --start--> COPYING --copied--> WRITING --written--> IDLE     (any) --close, when IDLE-->
- *     |                                    ^                                              ENDING
- *     +--lend, write-----------------------+ */
-enum phase { IDLE, COPYING, WRITING, ENDING };
+/*    +---ready--> RESERVING --+
+ *    |                        v
+ *   IDLE <--------------------+
+ *    |  --start--> COPYING --copied--> WRITING --written--> IDLE     (any) --close, when IDLE-->
+ * ENDING
+ *    +--lend, write------------------------^ */
+enum phase { IDLE, RESERVING, COPYING, WRITING, ENDING };
 
 struct rb_saver {
     const struct rb_model *model;
-    const char *job, *worker;
+    const struct rb_worker_options *options;
     struct rb_reports *reports;
     void (*idle)(void *owner);
     void *owner;
@@ -80,8 +89,9 @@ struct rb_saver {
     pthread_cond_t changed;
     enum phase phase;
     struct rb_save save;
-    char *folder;         /* save.folder, owned */
-    struct rb_state copy; /* memory is got with the first save and kept */
+    char *folder;                 /* save.folder, owned */
+    struct rb_snapshot *snapshot; /* its memory is got with the first save and kept */
+    bool short_of_memory;         /* there is none */
 };
 
 static void enter(struct rb_saver *saver, enum phase phase)
@@ -92,48 +102,69 @@ static void enter(struct rb_saver *saver, enum phase phase)
     pthread_mutex_unlock(&saver->lock);
 }
 
-/* Wait until the phase is none of the two; returns it. */
-static enum phase wait_beyond(struct rb_saver *saver, enum phase a, enum phase b)
+static enum phase phase_of(struct rb_saver *saver)
 {
     enum phase phase;
 
     pthread_mutex_lock(&saver->lock);
-    while (saver->phase == a || saver->phase == b)
+    phase = saver->phase;
+    pthread_mutex_unlock(&saver->lock);
+    return phase;
+}
+
+/* Wait until the phase is none from `first` to `last`; returns it. */
+static enum phase wait_beyond(struct rb_saver *saver, enum phase first, enum phase last)
+{
+    enum phase phase;
+
+    pthread_mutex_lock(&saver->lock);
+    while (saver->phase >= first && saver->phase <= last)
         pthread_cond_wait(&saver->changed, &saver->lock);
     phase = saver->phase;
     pthread_mutex_unlock(&saver->lock);
     return phase;
 }
 
-static void copy_arrays(struct rb_saver *saver)
+/* Whatever this thread does, the step goes first: on a core that nobody needs, and where there is
+ * none, in the little that is left of ours. */
+static void stand_back(const struct rb_saver *saver)
 {
-    rb_state_copy(&saver->copy, &saver->model->state, saver->model->message);
+    sched_setaffinity(0, sizeof saver->options->cores, &saver->options->cores);
+    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+}
+
+static void save(struct rb_saver *saver, bool copies)
+{
+    struct rb_saved saved;
+
+    if (copies)
+        rb_snapshot_complete(saver->snapshot);
+    rb_fault("worker.save.copied");
+    enter(saver, WRITING);
+    rb_save_run(saver->model->message, rb_snapshot_copy(saver->snapshot), &saver->save,
+                saver->options->job, saver->options->worker, &saved);
+    rb_saved_post(&saved, saver->reports);
+    rb_saved_done(&saved);
 }
 
 static void *run(void *context)
 {
     struct rb_saver *saver = context;
-
     enum phase phase;
 
+    stand_back(saver);
     while ((phase = wait_beyond(saver, IDLE, IDLE)) != ENDING) {
-        struct rb_saved saved;
-
-        if (phase == COPYING)
-            copy_arrays(saver);
-        rb_fault("worker.save.copied");
-        enter(saver, WRITING);
-        rb_save_run(saver->model->message, &saver->copy, &saver->save, saver->job, saver->worker,
-                    &saved);
-        rb_saved_post(&saved, saver->reports);
-        rb_saved_done(&saved);
+        if (phase == RESERVING)
+            saver->short_of_memory = rb_snapshot_reserve(saver->snapshot, NULL) != 0;
+        else
+            save(saver, phase == COPYING);
         enter(saver, IDLE);
         saver->idle(saver->owner);
     }
     return NULL;
 }
 
-int rb_saver_open(const struct rb_model *model, const char *job, const char *worker,
+int rb_saver_open(const struct rb_model *model, const struct rb_worker_options *options,
                   struct rb_reports *reports, void (*idle)(void *owner), void *owner,
                   struct rb_saver **ret_saver, struct rb_why *why)
 {
@@ -142,32 +173,33 @@ int rb_saver_open(const struct rb_model *model, const char *job, const char *wor
 
     *saver = (struct rb_saver){
         .model = model,
-        .job = job,
-        .worker = worker,
+        .options = options,
         .reports = reports,
         .idle = idle,
         .owner = owner,
-        .copy = {.level = -1},
+        .snapshot = rb_snapshot_new(&model->state, model->message),
     };
     pthread_mutex_init(&saver->lock, NULL);
     pthread_cond_init(&saver->changed, NULL);
     number = pthread_create(&saver->thread, NULL, run, saver);
     if (number) {
+        rb_snapshot_free(saver->snapshot);
         free(saver);
         return rb_why_set(why, RB_EINTERNAL, "cannot start a thread: %s", strerror(number));
     }
+    model->state.window->snapshot = saver->snapshot;
     *ret_saver = saver;
     return 0;
 }
 
-bool rb_saver_idle(struct rb_saver *saver)
+bool rb_saver_ready(struct rb_saver *saver)
 {
-    bool idle;
-
-    pthread_mutex_lock(&saver->lock);
-    idle = saver->phase == IDLE;
-    pthread_mutex_unlock(&saver->lock);
-    return idle;
+    if (phase_of(saver) != IDLE)
+        return false;
+    if (rb_snapshot_copy(saver->snapshot) || saver->short_of_memory)
+        return true;
+    enter(saver, RESERVING);
+    return false;
 }
 
 /* Without memory for a copy the save is written from the state itself, before this returns. */
@@ -175,8 +207,8 @@ static void save_here(struct rb_saver *saver, const struct rb_save *save)
 {
     struct rb_saved saved;
 
-    rb_save_run(saver->model->message, &saver->model->state, save, saver->job, saver->worker,
-                &saved);
+    rb_save_run(saver->model->message, &saver->model->state, save, saver->options->job,
+                saver->options->worker, &saved);
     rb_saved_post(&saved, saver->reports);
     rb_saved_done(&saved);
 }
@@ -191,21 +223,19 @@ static void note_save(struct rb_saver *saver, const struct rb_save *save)
 
 void rb_saver_start(struct rb_saver *saver, const struct rb_save *save)
 {
-    if (!saver->copy.w && rb_state_open(saver->model->message, NULL, &saver->copy, NULL)) {
+    if (rb_snapshot_reserve(saver->snapshot, NULL)) {
         save_here(saver, save);
         return;
     }
-    rb_state_copy_counters(&saver->copy, &saver->model->state);
     note_save(saver, save);
+    rb_snapshot_begin(saver->snapshot);
     enter(saver, COPYING);
 }
 
 struct rb_state *rb_saver_lend(struct rb_saver *saver)
 {
     rb_saver_wait(saver);
-    if (!saver->copy.w && rb_state_open(saver->model->message, NULL, &saver->copy, NULL))
-        return NULL;
-    return &saver->copy;
+    return rb_snapshot_reserve(saver->snapshot, NULL) ? NULL : rb_snapshot_copy(saver->snapshot);
 }
 
 void rb_saver_write(struct rb_saver *saver, const struct rb_save *save)
@@ -221,7 +251,7 @@ void rb_saver_wait_copied(struct rb_saver *saver)
 
 void rb_saver_wait(struct rb_saver *saver)
 {
-    wait_beyond(saver, COPYING, WRITING);
+    wait_beyond(saver, RESERVING, WRITING);
 }
 
 void rb_saver_close(struct rb_saver *saver)
@@ -231,7 +261,8 @@ void rb_saver_close(struct rb_saver *saver)
     rb_saver_wait(saver);
     enter(saver, ENDING);
     pthread_join(saver->thread, NULL);
-    rb_state_done(&saver->copy);
+    saver->model->state.window->snapshot = NULL;
+    rb_snapshot_free(saver->snapshot);
     free(saver->folder);
     pthread_cond_destroy(&saver->changed);
     pthread_mutex_destroy(&saver->lock);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving beside the training: a thread that copies the state in the window of the next step, in
- * which it does not change, and then writes at its leisure.
+/* Saving beside the training: a thread that takes a snapshot of the state and then writes it at its
+ * leisure.
  *
  * step thread > [saver] > checkpoint > Saved to the agent
  *
- * One save at a time; the step thread asks rb_saver_idle first, and rb_saver_wait_copied before it
- * lets the state change. */
+ * One save at a time; the step thread asks rb_saver_ready first.  Updates of a whole state may go
+ * on at once; whatever else changes it waits with rb_saver_wait_copied. */
 #ifndef RB_WORKER_SAVER_H
 #define RB_WORKER_SAVER_H
 
 #include "worker/model.h"
+#include "worker/options.h"
 #include "worker/reports.h"
 
 struct rb_saver;
@@ -39,12 +40,14 @@ void rb_saved_done(struct rb_saved *saved);
 void rb_saved_message(const struct rb_saved *saved, Rb__Saved *message);
 void rb_saved_post(const struct rb_saved *saved, struct rb_reports *reports);
 
-/* idle(owner) is called, from the thread, each time a save has ended. */
-int rb_saver_open(const struct rb_model *model, const char *job, const char *worker,
+/* idle(owner) is called, from the thread, each time it has nothing to do any more. */
+int rb_saver_open(const struct rb_model *model, const struct rb_worker_options *options,
                   struct rb_reports *reports, void (*idle)(void *owner), void *owner,
                   struct rb_saver **ret_saver, struct rb_why *why);
-bool rb_saver_idle(struct rb_saver *saver);
-/* Begin; the saver must be idle.  Counters are copied at once, `save` too. */
+/* Is it idle, with memory for a copy?  The first time it begins to get some: ask again when it is
+ * idle. */
+bool rb_saver_ready(struct rb_saver *saver);
+/* Begin; the saver must be idle.  `save` is copied, the state as worker/snapshot.h says. */
 void rb_saver_start(struct rb_saver *saver, const struct rb_save *save);
 void rb_saver_wait_copied(struct rb_saver *saver);
 

@@ -17,8 +17,7 @@ int rb_saves_open(struct rb_saves *saves, const struct rb_model *model, struct r
     if (saves->saver)
         return 0;
     saves->model = model;
-    return rb_saver_open(model, saves->options->job, saves->options->worker, saves->reports, kick,
-                         saves, &saves->saver, why);
+    return rb_saver_open(model, saves->options, saves->reports, kick, saves, &saves->saver, why);
 }
 
 void rb_saves_close(struct rb_saves *saves)
@@ -27,11 +26,11 @@ void rb_saves_close(struct rb_saves *saves)
     rb_saver_close(RB_TAKE(saves->saver));
 }
 
-bool rb_saves_idle(void *owner)
+bool rb_saves_ready(void *owner)
 {
     struct rb_saves *saves = owner;
 
-    return !saves->saver || rb_saver_idle(saves->saver);
+    return !saves->saver || rb_saver_ready(saves->saver);
 }
 
 static const char *const no_state = "this worker has no state yet";
@@ -101,18 +100,22 @@ void rb_saves_serve(struct rb_saves *saves, bool trains)
         refuse_order(saves, &saves->waiting, in_shards);
         free(RB_TAKE(saves->waiting.folder));
     }
-    while (!saves->waiting.folder && rb_saves_idle(saves) &&
+    while (!saves->waiting.folder && rb_mailbox_has_save(saves->mailbox) && rb_saves_ready(saves) &&
            rb_mailbox_take_save(saves->mailbox, &order))
         serve(saves, &order, trains);
 }
 
 /* ---- Every so many steps --------------------------------------------------------------------*/
 
+static bool is_ever_due(const struct rb_settings *settings, uint32_t rank)
+{
+    return rank == 0 && settings->checkpoint_path && settings->checkpoint_every > 0;
+}
+
 /* Is a checkpoint due at `level`? */
 static bool is_due(const struct rb_settings *settings, uint32_t rank, int64_t level)
 {
-    return rank == 0 && settings->checkpoint_path && settings->checkpoint_every > 0 &&
-           level % settings->checkpoint_every == 0;
+    return is_ever_due(settings, rank) && level % settings->checkpoint_every == 0;
 }
 
 static struct rb_save periodic(const struct rb_settings *settings)
@@ -134,6 +137,8 @@ void rb_saves_periodically(struct rb_saves *saves, uint32_t rank)
 
         rb_saver_wait(saves->saver);
         rb_saver_start(saves->saver, &save);
+    } else if (is_ever_due(&settings, rank)) {
+        rb_saver_ready(saves->saver); /* it gets its memory long before */
     }
     rb_settings_done(&settings);
 }

@@ -29,7 +29,7 @@ int rb_saves_open(struct rb_saves *saves, const struct rb_model *model, struct r
 void rb_saves_close(struct rb_saves *saves);
 
 /* Can a save be begun now?  For rb_mailbox_wait. */
-bool rb_saves_idle(void *saves);
+bool rb_saves_ready(void *saves);
 
 /* Begin what the agent asked for, as far as the saver has time; refuse it without state.  trains:
  * what needs all ranks waits for the next vote, else it is refused. */

@@ -165,14 +165,18 @@ static void copy_range(struct rb_state *to, const struct rb_state *from, enum rb
                count * sizeof(float));
 }
 
+void rb_state_copy_block(struct rb_state *to, const struct rb_state *from, const Rb__Block *block,
+                         bool held)
+{
+    for (int part = 0; part < (held ? RB_STATE_PARTS : RB_STATE_M); part++)
+        copy_range(to, from, part, (size_t)block->first, (size_t)block->count);
+}
+
 void rb_state_copy(struct rb_state *to, const struct rb_state *from, const Rb__Model *model)
 {
     rb_state_copy_counters(to, from);
-    copy_range(to, from, RB_STATE_W, 0, from->elements);
     for (size_t b = 0; b < from->blocks; b++)
-        for (int part = RB_STATE_M; from->held[b] && part < RB_STATE_PARTS; part++)
-            copy_range(to, from, part, (size_t)model->blocks[b]->first,
-                       (size_t)model->blocks[b]->count);
+        rb_state_copy_block(to, from, model->blocks[b], from->held[b]);
     memcpy(to->fixed, from->fixed, from->fixed_bytes);
     memcpy(to->held, from->held, from->blocks);
     to->torn = from->torn;

@@ -60,6 +60,10 @@ float *rb_state_part(const struct rb_state *state, enum rb_state_part part);
 void rb_state_copy_counters(struct rb_state *to, const struct rb_state *from);
 void rb_state_copy(struct rb_state *to, const struct rb_state *from, const Rb__Model *model);
 
+/* A block of them; of the moments only where they are `held`. */
+void rb_state_copy_block(struct rb_state *to, const struct rb_state *from, const Rb__Block *block,
+                         bool held);
+
 /* Moments are zero from now on, and take no room. */
 void rb_state_clear_moments(struct rb_state *state);
 

@@ -142,7 +142,7 @@ static enum phase wait_for_orders(struct train *train, enum phase phase)
 
         if (begun != IDLE)
             return begun;
-        switch (rb_mailbox_wait(train->mailbox, rb_saves_idle, &train->saves)) {
+        switch (rb_mailbox_wait(train->mailbox, rb_saves_ready, &train->saves)) {
         case RB_EVENT_LEAVE:
             return LEAVING;
         case RB_EVENT_OPEN:
@@ -277,11 +277,14 @@ static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
         train->active->placement.sharded && rb_saves_want(&train->saves, train->active->rank);
 }
 
+/* The update of a whole state copies what a save still lacks itself.  Where it is in shards weights
+ * change that are not this rank's too. */
 static void wait_copied(void *owner)
 {
     struct train *train = owner;
 
-    rb_saves_wait_copied(&train->saves);
+    if (!rb_state_whole(&train->model->state))
+        rb_saves_wait_copied(&train->saves);
 }
 
 static bool evaluates_now(const struct train *train)

@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "worker/feed.h"
 #include "worker/rate.h"
+#include "worker/snapshot.h"
 #include "worker/window.h"
 #include "worker/wire.h"
 
@@ -122,10 +123,13 @@ static void advance(struct rb_model *model)
 static void apply_held(struct rb_model *model, const struct rb_update_terms *terms, bool squares)
 {
     const Rb__Model *message = model->message;
+    struct rb_snapshot *snapshot = model->state.window->snapshot;
 
     for (size_t i = 0; i < message->n_blocks; i++) {
         if (squares)
             model->squares[i] = square_of(model, i);
+        if (snapshot)
+            rb_snapshot_keep(snapshot, i);
         if (model->state.held[i])
             rb_update_block(model, terms, message->blocks[i]);
         else

@@ -13,12 +13,15 @@
 #include <stdint.h>
 
 struct rb_feed;
+struct rb_snapshot;
 
 struct rb_window {
     pthread_mutex_t lock;
     uint32_t term;        /* the configuration that is trained in; 0: none, the state may change
                              in ways that no log tells */
     struct rb_feed *feed; /* who is told of updates; NULL: nobody */
+    struct rb_snapshot *snapshot; /* the step thread's: who is told before a block changes; NULL:
+                                     nobody */
 };
 
 struct rb_window *rb_window_new(void);
