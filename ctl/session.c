@@ -28,6 +28,7 @@ int rb_session_exit(int err)
     case RB_EFULL:
         return RB_EXIT_REFUSED;
     case RB_EUNREACHABLE:
+    case RB_EAGAIN:
         return RB_EXIT_UNREACHABLE;
     case RB_ETIMEOUT:
         return RB_EXIT_TIMEOUT;
@@ -80,10 +81,15 @@ int rb_session_call(const struct rb_session *session, const char *method, json_t
         .method = method,
         .node = "leader",
         .body = body,
-        .quiet_ms = quiet_until(deadline),
     };
-    int err = rb_client_call(&call, ret_body, why);
+    uint64_t start = rb_clock_ns();
+    int err;
 
+    do { /* RB_EAGAIN: nothing was done, so anything may be asked again */
+        call.quiet_ms = quiet_until(deadline);
+        err = rb_client_call(&call, ret_body, why);
+    } while (err == RB_EAGAIN && rb_clock_ns() - start < (uint64_t)GRACE_MS * 1000000 &&
+             !(err = rb_session_sleep(session, RETRY_MS, deadline, why)));
     json_decref(body);
     return err;
 }

@@ -44,7 +44,8 @@ int rb_session_fail(const struct rb_session *session, int err, const struct rb_w
 int rb_session_usage(const struct rb_session *session, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Ask the leader.  Takes the reference to `body`.  deadline: rb_clock_ns; 0: ten minutes. */
+/* Ask the leader, for half a minute again where it says that nothing was done for now (RB_EAGAIN).
+ * Takes the reference to `body`.  deadline: rb_clock_ns; 0: ten minutes. */
 int rb_session_call(const struct rb_session *session, const char *method, json_t *body,
                     uint64_t deadline, json_t **ret_body, struct rb_why *why);
 

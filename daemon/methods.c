@@ -169,7 +169,7 @@ static void committed(int err, const struct rb_why *why, void *context)
     if (methods && err == RB_ESTALE && rb_coordinator_leads(methods->daemon->coordinator))
         commit->again(request, methods);
     else if (methods && err == RB_ESTALE)
-        rb_request_failf(request, RB_EUNREACHABLE, "the coordinator has just changed: try again");
+        rb_request_failf(request, RB_EAGAIN, "the coordinator has just changed: try again");
     else if (methods && err)
         rb_request_fail(request, err, why);
     else if (methods)

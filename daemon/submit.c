@@ -122,8 +122,8 @@ static void committed(int err, const struct rb_why *why, void *context)
     if (!submit->op.methods) {
         submit_free(submit);
     } else if (err == RB_ESTALE) {
-        rb_why_set(&submit->why, RB_EUNREACHABLE, "the coordinator has just changed: try again");
-        fail(submit, RB_EUNREACHABLE, &submit->why);
+        rb_why_set(&submit->why, RB_EAGAIN, "the coordinator has just changed: try again");
+        fail(submit, RB_EAGAIN, &submit->why);
     } else if (err) {
         fail(submit, err, why);
     } else {
