@@ -48,7 +48,8 @@ struct rb_request {
     bool waiting;
     uint64_t deadline, looked;
     struct rb_client_call *forward; /* the call that answers this one */
-    int file;                       /* being sent; -1: none */
+    int64_t coordinator; /* revision of its election, where it went there as such; else 0 */
+    int file;            /* being sent; -1: none */
     uint64_t file_bytes;
     json_t *file_body;
 };

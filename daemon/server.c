@@ -148,6 +148,23 @@ static const char *target(const struct rb_request *request, bool leader)
     return facts->leader.message ? facts->leader.leader->node : NULL;
 }
 
+static void look_every(struct rb_server *server, uint64_t ms);
+
+/* A coordinator that is stopped or cut off never answers, and nobody closes its connections. */
+static void follow_coordinator(struct rb_request *request)
+{
+    request->coordinator = rb_store_facts(request->server->store)->leader.created;
+    look_every(request->server, LEADER_LOOK_MS);
+}
+
+static bool has_lost_coordinator(const struct rb_request *request)
+{
+    const struct rb_facts *facts = rb_store_facts(request->server->store);
+
+    return request->forward && request->coordinator && facts->leader.message &&
+           facts->leader.created != request->coordinator;
+}
+
 void rb_server_dispatch(struct rb_request *request)
 {
     struct rb_server *server = request->server;
@@ -167,6 +184,8 @@ void rb_server_dispatch(struct rb_request *request)
         rb_request_failf(request, RB_EUNREACHABLE,
                          "the coordinator is changing hands; try again in a moment");
     } else {
+        if (leader)
+            follow_coordinator(request);
         rb_request_forward(request, node, NULL, NULL);
     }
 }
@@ -174,12 +193,21 @@ void rb_server_dispatch(struct rb_request *request)
 static struct rb_request *next_waiting(struct rb_server *server)
 {
     for (struct rb_request *request = server->requests; request; request = request->next)
-        if (request->waiting && request->looked != server->round)
+        if ((request->waiting || has_lost_coordinator(request)) && request->looked != server->round)
             return request;
     return NULL;
 }
 
-/* Look once at each request that waits for a coordinator, or to be started at all. */
+static bool needs_looks(const struct rb_server *server)
+{
+    for (const struct rb_request *request = server->requests; request; request = request->next)
+        if (request->waiting || (request->forward && request->coordinator))
+            return true;
+    return false;
+}
+
+/* Look once at each request that waits for a coordinator, to be started at all, or for an answer of
+ * one that coordinates no more. */
 static void look_again(uv_timer_t *timer)
 {
     struct rb_server *server = timer->data;
@@ -187,24 +215,31 @@ static void look_again(uv_timer_t *timer)
     for (struct rb_request *request; (request = next_waiting(server));) {
         request->waiting = false;
         request->looked = server->round;
-        if (request->deadline && uv_now(server->loop) >= request->deadline)
+        if (has_lost_coordinator(request))
+            rb_request_failf(request, RB_EUNREACHABLE,
+                             "node %s coordinated and has not answered; another one does now. What "
+                             "was asked for may have been done: look before you ask again",
+                             request->node);
+        else if (request->deadline && uv_now(server->loop) >= request->deadline)
             rb_request_failf(request, RB_EUNREACHABLE,
                              "there is no coordinator (is etcd reachable?); try again later");
         else
             rb_server_dispatch(request);
     }
-    for (struct rb_request *request = server->requests; request; request = request->next)
-        if (request->waiting)
-            return;
-    uv_timer_stop(timer);
+    if (!needs_looks(server))
+        uv_timer_stop(timer);
+}
+
+static void look_every(struct rb_server *server, uint64_t ms)
+{
+    if (!uv_is_active((uv_handle_t *)&server->timer) || uv_timer_get_due_in(&server->timer) > ms)
+        uv_timer_start(&server->timer, look_again, ms, LEADER_LOOK_MS);
 }
 
 void rb_server_wait(struct rb_request *request, uint64_t ms)
 {
-    struct rb_server *server = request->server;
     request->waiting = true;
-    if (!uv_is_active((uv_handle_t *)&server->timer) || uv_timer_get_due_in(&server->timer) > ms)
-        uv_timer_start(&server->timer, look_again, ms, LEADER_LOOK_MS);
+    look_every(request->server, ms);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */

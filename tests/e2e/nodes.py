@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Two and three rubatods on one etcd: the job spans them, a drain moves it off one of them."""
+import os
 import signal
 
 import cluster
@@ -70,4 +71,19 @@ def leave_and_return():
         check(c.finish("wide") == alone, "a node left and came back and the bits differ")
 
 
-cluster.main(two_nodes, three_nodes, leave_and_return)
+def coordinator_is_stopped():
+    """Whoever asks another node hears of it when the next one coordinates, not when the call has timed out."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        leader = next(n for n in c.nodes if "this node coordinates" in open(n.log).read())
+        other = next(n for n in c.nodes if n is not leader)
+        os.kill(leader.process.pid, signal.SIGSTOP)
+        try:
+            asked = c.run("get", "jobs", endpoint=other.endpoint, timeout=100)
+            check(asked.returncode == 5 and "coordinated and has not answered" in asked.stderr,
+                  f"exit {asked.returncode}: {asked.stderr}")
+            c.ctl("get", "jobs", endpoint=other.endpoint)
+        finally:
+            os.kill(leader.process.pid, signal.SIGCONT)
+
+
+cluster.main(two_nodes, three_nodes, leave_and_return, coordinator_is_stopped)
