@@ -124,27 +124,14 @@ static void stream_close(struct rb_link *link)
     free(link);
 }
 
-static const struct rb_link_ops unix_ops = {
-    .name = "unix",
-    .send = stream_send,
-    .receive = stream_receive,
-    .peek = stream_peek,
-    .consume = stream_consume,
-    .arm = stream_arm,
-    .disarm = stream_disarm,
-    .close = stream_close,
-};
-
-static const struct rb_link_ops tcp_ops = {
-    .name = "tcp",
-    .send = stream_send,
-    .receive = stream_receive,
-    .peek = stream_peek,
-    .consume = stream_consume,
-    .arm = stream_arm,
-    .disarm = stream_disarm,
-    .close = stream_close,
-};
+#define STREAM_OPS(its_name)                                                                       \
+    {                                                                                              \
+        .name = (its_name), .send = stream_send, .receive = stream_receive, .peek = stream_peek,   \
+        .consume = stream_consume, .arm = stream_arm, .disarm = stream_disarm,                     \
+        .close = stream_close,                                                                     \
+    }
+static const struct rb_link_ops unix_ops = STREAM_OPS("unix");
+static const struct rb_link_ops tcp_ops = STREAM_OPS("tcp");
 
 static void set(int fd, int level, int option, int value)
 {

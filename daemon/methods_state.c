@@ -192,25 +192,6 @@ static void list_nodes(struct state_op *state, const Rb__Configuration *active)
     }
 }
 
-static void checkpoint(struct rb_request *request, void *context)
-{
-    const struct rb_job_facts *job = rb_methods_job(context, request);
-    const Rb__Configuration *active;
-    struct state_op *state;
-
-    if (!job)
-        return;
-    active = rb_methods_active(job);
-    if (!active) {
-        rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)",
-                         job->job.job->name, rb_phase_text(job->state.state->phase));
-        return;
-    }
-    state = state_new(context, request, job, false);
-    list_nodes(state, active);
-    ask_next(state, 0, NULL);
-}
-
 /* Not training: the state that it would go on from, or ended with. */
 static void export_kept(struct rb_request *request, struct rb_methods *methods,
                         const struct rb_job_facts *job)
@@ -232,22 +213,35 @@ static void export_kept(struct rb_request *request, struct rb_methods *methods,
     rb_arena_done(&arena);
 }
 
-static void export(struct rb_request *request, void *context)
+static void save(struct rb_request *request, struct rb_methods *methods, bool exports)
 {
-    const struct rb_job_facts *job = rb_methods_job(context, request);
+    const struct rb_job_facts *job = rb_methods_job(methods, request);
     const Rb__Configuration *active;
     struct state_op *state;
 
     if (!job)
         return;
     active = rb_methods_active(job);
-    if (!active) {
-        export_kept(request, context, job);
-        return;
+    if (!active && exports) {
+        export_kept(request, methods, job);
+    } else if (!active) {
+        rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)",
+                         job->job.job->name, rb_phase_text(job->state.state->phase));
+    } else {
+        state = state_new(methods, request, job, exports);
+        list_nodes(state, active);
+        ask_next(state, 0, NULL);
     }
-    state = state_new(context, request, job, true);
-    list_nodes(state, active);
-    ask_next(state, 0, NULL);
+}
+
+static void checkpoint(struct rb_request *request, void *context)
+{
+    save(request, context, false);
+}
+
+static void export(struct rb_request *request, void *context)
+{
+    save(request, context, true);
 }
 
 const struct rb_server_method rb_methods_state[] = {

@@ -24,16 +24,8 @@ static struct runs runs_of(const struct rb_batch_norm *b)
     do {                                                                                           \
         for (int64_t run_ = 0; run_ < (runs).n; run_++) {                                          \
             float lane_[WIDE] = {0};                                                               \
-            int64_t from_ = run_ * (runs).step, end_ = from_ + (runs).length;                      \
-            for (; from_ + WIDE <= end_; from_ += WIDE)                                            \
-                for (int l_ = 0; l_ < WIDE; l_++) {                                                \
-                    const int64_t at_ = from_ + l_;                                                \
-                    lane_[l_] += (TERM);                                                           \
-                }                                                                                  \
-            for (int l_ = 0; from_ + l_ < end_; l_++) {                                            \
-                const int64_t at_ = from_ + l_;                                                    \
-                lane_[l_] += (TERM);                                                               \
-            }                                                                                      \
+            int64_t start_ = run_ * (runs).step;                                                   \
+            RB_LANE_ADD(lane_, WIDE, start_, start_ + (runs).length, TERM);                        \
             for (int c_ = 0; c_ < RB_BLOCK; c_++)                                                  \
                 (ret)[c_] += (double)((lane_[c_] + lane_[c_ + RB_BLOCK]) +                         \
                                       (lane_[c_ + 2 * RB_BLOCK] + lane_[c_ + 3 * RB_BLOCK]));      \

@@ -36,20 +36,27 @@ static RB_INLINE float rb_join_sum(float *lane)
     return lane[0];
 }
 
-#define RB_LANE_SUM(n, TERM)                                                                       \
-    ({                                                                                             \
-        float lane_[RB_LANES] = {0};                                                               \
-        int64_t from_ = 0, end_ = (n);                                                             \
-        for (; from_ + RB_LANES <= end_; from_ += RB_LANES)                                        \
-            for (int l_ = 0; l_ < RB_LANES; l_++) {                                                \
+/* lane_[l_] += TERM, an expression of the index `at_` and the lane `l_`, from `first` up to `end`;
+ * lane_ has `lanes` sums side by side. */
+#define RB_LANE_ADD(lane_, lanes, first, end, TERM)                                                \
+    do {                                                                                           \
+        int64_t from_ = (first), end_ = (end);                                                     \
+        for (; from_ + (lanes) <= end_; from_ += (lanes))                                          \
+            for (int l_ = 0; l_ < (lanes); l_++) {                                                 \
                 const int64_t at_ = from_ + l_;                                                    \
-                lane_[l_] += (TERM);                                                               \
+                (lane_)[l_] += (TERM);                                                             \
             }                                                                                      \
         for (int l_ = 0; from_ + l_ < end_; l_++) {                                                \
             const int64_t at_ = from_ + l_;                                                        \
-            lane_[l_] += (TERM);                                                                   \
+            (lane_)[l_] += (TERM);                                                                 \
         }                                                                                          \
-        rb_join_sum(lane_);                                                                        \
+    } while (0)
+
+#define RB_LANE_SUM(n, TERM)                                                                       \
+    ({                                                                                             \
+        float sums_[RB_LANES] = {0};                                                               \
+        RB_LANE_ADD(sums_, RB_LANES, 0, n, TERM);                                                  \
+        rb_join_sum(sums_);                                                                        \
     })
 
 static RB_INLINE float rb_sum(const float *x, int64_t n)
