@@ -9,6 +9,7 @@
 #include "daemon/private_etcd.h"
 #include "daemon/spawn.h"
 #include "daemon/store.h"
+#include "tests/daemon/until.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,39 +24,19 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 20000 };
-
 struct world {
-    uv_loop_t loop;
-    uv_timer_t limit;
+    struct until until;
     char folder[64];
     struct rb_private_etcd *private_etcd;
     const char *endpoint;
     struct rb_etcd *etcd, *other_etcd;
     struct rb_store *store, *other; /* a second one, in some tests */
-    bool late, answered;
+    bool answered;
     int err;
     json_t *answer;
     int64_t lease;
     unsigned leases; /* how many times one was granted or lost */
 };
-
-static void on_late(uv_timer_t *timer)
-{
-    ((struct world *)timer->data)->late = true;
-}
-
-/* Run the loop until the condition holds. */
-#define UNTIL(world, condition)                                                                    \
-    do {                                                                                           \
-        (world)->late = false;                                                                     \
-        uv_timer_start(&(world)->limit, on_late, LIMIT_MS, 0);                                     \
-        while (!(condition) && !(world)->late)                                                     \
-            uv_run(&(world)->loop, UV_RUN_ONCE);                                                   \
-        uv_timer_stop(&(world)->limit);                                                            \
-        if (!(condition))                                                                          \
-            fail_msg("waited for: %s", #condition);                                                \
-    } while (0)
 
 static void on_gone(void *context)
 {
@@ -68,15 +49,13 @@ static int setup(void **state)
     struct rb_why why = {0};
     world = (struct world){.folder = "/tmp/rubato-etcd.XXXXXX"};
     assert_non_null(mkdtemp(world.folder));
-    uv_loop_init(&world.loop);
-    uv_timer_init(&world.loop, &world.limit);
-    world.limit.data = &world;
+    until_open(&world.until);
     RB_CLEANUP(rb_freep) char *self = rb_program_self();
-    if (rb_private_etcd_start(&world.loop, self, world.folder, &world.endpoint, &world.private_etcd,
-                              &why))
+    if (rb_private_etcd_start(&world.until.loop, self, world.folder, &world.endpoint,
+                              &world.private_etcd, &why))
         fail_msg("%s", why.text);
-    assert_int_equal(rb_etcd_new(&world.loop, &world.endpoint, 1, &world.etcd, &why), RB_OK);
-    world.store = rb_store_new(&world.loop, world.etcd);
+    assert_int_equal(rb_etcd_new(&world.until.loop, &world.endpoint, 1, &world.etcd, &why), RB_OK);
+    world.store = rb_store_new(&world.until.loop, world.etcd);
     *state = &world;
     return 0;
 }
@@ -92,11 +71,9 @@ static int teardown(void **state)
     json_decref(world->answer);
     world->answered = false;
     rb_private_etcd_stop(world->private_etcd, 3000, on_gone, world);
-    UNTIL(world, world->answered);
+    UNTIL(&world->until, world->answered);
     rb_private_etcd_free(world->private_etcd);
-    uv_close((uv_handle_t *)&world->limit, NULL);
-    uv_run(&world->loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&world->loop), 0);
+    assert_int_equal(until_close(&world->until), 0);
     rb_file_remove(world->folder, &why);
     return 0;
 }
@@ -114,7 +91,7 @@ static int commit(struct world *world, struct rb_writes *writes, const char *gua
     world->answered = false;
     rb_store_commit(world->store, writes, guard, created, on_committed, world);
     rb_writes_done(writes);
-    UNTIL(world, world->answered);
+    UNTIL(&world->until, world->answered);
     return world->err;
 }
 
@@ -134,7 +111,7 @@ static void guards(void **state)
 {
     struct world *world = *state;
     struct rb_writes writes = {0};
-    UNTIL(world, rb_store_connected(world->store));
+    UNTIL(&world->until, rb_store_connected(world->store));
     put_cordon(&writes, RB_ABSENT, "a", 1);
     put_cordon(&writes, RB_ABSENT, "b", 1);
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
@@ -166,7 +143,7 @@ static void limits(void **state)
 {
     struct world *world = *state;
     struct rb_writes writes = {0};
-    UNTIL(world, rb_store_connected(world->store));
+    UNTIL(&world->until, rb_store_connected(world->store));
     for (unsigned i = 0; i <= RB_WRITES_MOST; i++) {
         char name[16];
         snprintf(name, sizeof(name), "n%03u", i);
@@ -182,8 +159,8 @@ static void limits(void **state)
     }
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
     assert_int_equal(rb_store_facts(world->store)->cordons.n, 600);
-    world->other = rb_store_new(&world->loop, world->etcd);
-    UNTIL(world, rb_store_synced(world->other));
+    world->other = rb_store_new(&world->until.loop, world->etcd);
+    UNTIL(&world->until, rb_store_synced(world->other));
     assert_int_equal(rb_store_facts(world->other)->cordons.n, 600);
 }
 
@@ -209,7 +186,7 @@ static void post(struct world *world, const char *path, char *body)
 {
     world->answered = false;
     rb_etcd_post(world->etcd, path, body, 5000, on_answer, world);
-    UNTIL(world, world->answered);
+    UNTIL(&world->until, world->answered);
     json_decref(world->answer);
     world->answer = NULL;
 }
@@ -220,38 +197,38 @@ static void leases(void **state)
     struct rb_writes writes = {0};
     Rb__Leader leader = RB__LEADER__INIT;
     leader.node = leader.address = "x";
-    UNTIL(world, rb_store_connected(world->store));
+    UNTIL(&world->until, rb_store_connected(world->store));
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
     assert_int_equal(commit(world, &writes, NULL, 0), RB_EUNREACHABLE); /* no lease yet */
-    struct rb_lease *lease = rb_lease_new(&world->loop, world->etcd, 1, 0, on_lease, world);
-    UNTIL(world, world->lease);
+    struct rb_lease *lease = rb_lease_new(&world->until.loop, world->etcd, 1, 0, on_lease, world);
+    UNTIL(&world->until, world->lease);
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
     assert_int_equal(rb_store_facts(world->store)->leader.lease, world->lease);
     /* Somebody revokes it: it is noticed, and another one granted. */
     int64_t old = world->lease;
     post(world, "/v3/lease/revoke", rb_etcd_lease_text(old));
-    UNTIL(world, world->lease && world->lease != old);
+    UNTIL(&world->until, world->lease && world->lease != old);
     assert_int_equal(world->leases, 3); /* granted, lost, granted */
-    UNTIL(world, !rb_store_facts(world->store)->leader.message);
+    UNTIL(&world->until, !rb_store_facts(world->store)->leader.message);
     /* A lease that nobody keeps alive runs out, with its keys. */
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
     rb_lease_free(lease);
-    UNTIL(world, !rb_store_facts(world->store)->leader.message);
+    UNTIL(&world->until, !rb_store_facts(world->store)->leader.message);
     /* One that is known goes on, and can be given up. */
     world->lease = 0;
-    lease = rb_lease_new(&world->loop, world->etcd, 2, 0, on_lease, world);
-    UNTIL(world, world->lease);
+    lease = rb_lease_new(&world->until.loop, world->etcd, 2, 0, on_lease, world);
+    UNTIL(&world->until, world->lease);
     old = world->lease;
     rb_lease_free(lease);
     world->lease = 0;
-    lease = rb_lease_new(&world->loop, world->etcd, 2, old, on_lease, world);
-    UNTIL(world, world->lease);
+    lease = rb_lease_new(&world->until.loop, world->etcd, 2, old, on_lease, world);
+    UNTIL(&world->until, world->lease);
     assert_int_equal(world->lease, old);
     world->answered = false;
     rb_lease_revoke(lease, 1000, on_gone, world);
-    UNTIL(world, world->answered);
+    UNTIL(&world->until, world->answered);
     rb_lease_free(lease);
 }
 
@@ -274,17 +251,17 @@ static void killed(void **state)
 {
     struct world *world = *state;
     struct rb_writes writes = {0};
-    UNTIL(world, rb_store_connected(world->store));
+    UNTIL(&world->until, rb_store_connected(world->store));
     put_cordon(&writes, RB_ABSENT, "kept", 1);
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
     pid_t pid = etcd_pid(world);
     assert_int_not_equal(pid, 0);
     kill(pid, SIGKILL);
-    UNTIL(world, !rb_store_connected(world->store));
+    UNTIL(&world->until, !rb_store_connected(world->store));
     assert_non_null(cordon(world, "kept")); /* the last known facts stay */
     put_cordon(&writes, RB_ABSENT, "meanwhile", 1);
     assert_int_equal(commit(world, &writes, NULL, 0), RB_EUNREACHABLE);
-    UNTIL(world, rb_store_connected(world->store)); /* started again by itself */
+    UNTIL(&world->until, rb_store_connected(world->store)); /* started again by itself */
     assert_non_null(cordon(world, "kept"));
     put_cordon(&writes, RB_ABSENT, "after", 1);
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
@@ -297,21 +274,22 @@ static void compacted(void **state)
 {
     struct world *world = *state;
     struct rb_writes writes = {0};
-    UNTIL(world, rb_store_connected(world->store));
+    UNTIL(&world->until, rb_store_connected(world->store));
     put_cordon(&writes, RB_ABSENT, "gone", 1);
     put_cordon(&writes, RB_ABSENT, "stays", 1);
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
     /* A second store sees the first one's present and then stands still. */
-    struct rb_store *sleeper = world->other = rb_store_new(&world->loop, world->etcd);
-    UNTIL(world, rb_store_connected(sleeper));
+    struct rb_store *sleeper = world->other = rb_store_new(&world->until.loop, world->etcd);
+    UNTIL(&world->until, rb_store_connected(sleeper));
     struct rb_why why;
-    assert_int_equal(rb_etcd_new(&world->loop, &world->endpoint, 1, &world->other_etcd, &why),
+    assert_int_equal(rb_etcd_new(&world->until.loop, &world->endpoint, 1, &world->other_etcd, &why),
                      RB_OK);
     kill(etcd_pid(world), SIGKILL);
-    UNTIL(world, !rb_store_connected(sleeper) && !rb_store_connected(world->store));
+    UNTIL(&world->until, !rb_store_connected(sleeper) && !rb_store_connected(world->store));
     /* etcd is back: change and compact before the stores' next try is through. */
     bool done = false;
-    for (uint64_t start = uv_now(&world->loop); !done && uv_now(&world->loop) - start < LIMIT_MS;) {
+    for (uint64_t start = uv_now(&world->until.loop);
+         !done && uv_now(&world->until.loop) - start < LIMIT_MS;) {
         char *txn;
         rb_writes_delete(&writes, RB_ANY_REVISION, "cordons/gone");
         put_cordon(&writes, RB_ANY_REVISION, "stays", 2);
@@ -319,7 +297,7 @@ static void compacted(void **state)
         rb_writes_done(&writes);
         world->answered = false;
         rb_etcd_post(world->other_etcd, "/v3/kv/txn", txn, 1000, on_answer, world);
-        UNTIL(world, world->answered);
+        UNTIL(&world->until, world->answered);
         done = !world->err;
     }
     assert_true(done);
@@ -327,11 +305,11 @@ static void compacted(void **state)
     assert_int_equal(rb_etcd_txn_read(world->answer, &made, &why), RB_OK);
     char *compact = rb_format("{\"revision\":\"%" PRId64 "\",\"physical\":true}", made.revision);
     post(world, "/v3/kv/compaction", compact);
-    UNTIL(world, rb_store_connected(sleeper) && rb_store_connected(world->store) &&
-                     cordon(world, "stays")->cordon->since == 2);
+    UNTIL(&world->until, rb_store_connected(sleeper) && rb_store_connected(world->store) &&
+                             cordon(world, "stays")->cordon->since == 2);
     const struct rb_facts *facts = rb_store_facts(sleeper);
-    UNTIL(world, (facts = rb_store_facts(sleeper),
-                  rb_fact_find(&facts->cordons, "stays")->cordon->since == 2));
+    UNTIL(&world->until, (facts = rb_store_facts(sleeper),
+                          rb_fact_find(&facts->cordons, "stays")->cordon->since == 2));
     assert_null(rb_fact_find(&facts->cordons, "gone"));
     assert_null(cordon(world, "gone"));
 }
@@ -359,7 +337,7 @@ static void watch_of_the_past(void **state)
     struct rb_writes writes = {0};
     struct rb_arena arena = {0};
     struct rb_why why;
-    UNTIL(world, rb_store_connected(world->store));
+    UNTIL(&world->until, rb_store_connected(world->store));
     for (unsigned i = 0; i < 3; i++) {
         put_cordon(&writes, RB_ANY_REVISION, "x", i);
         assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
@@ -373,7 +351,7 @@ static void watch_of_the_past(void **state)
                       no_end, world);
     struct rb_etcd_watch watch = {0};
     while (!watch.compacted) {
-        UNTIL(world, world->answered);
+        UNTIL(&world->until, world->answered);
         world->answered = false;
         assert_int_equal(rb_etcd_watch_read(world->answer, &arena, &watch, &why), RB_OK);
     }
@@ -396,23 +374,25 @@ static void failover(void **state)
     struct world *world = *state;
     struct rb_why why;
     const char *endpoints[] = {"unix:/nowhere/at/all", "http://127.0.0.1:1", world->endpoint};
-    UNTIL(world, rb_store_connected(world->store));
-    assert_int_equal(rb_etcd_new(&world->loop, endpoints, 3, &world->other_etcd, &why), RB_OK);
+    UNTIL(&world->until, rb_store_connected(world->store));
+    assert_int_equal(rb_etcd_new(&world->until.loop, endpoints, 3, &world->other_etcd, &why),
+                     RB_OK);
     world->answered = false;
     rb_etcd_post(world->other_etcd, "/v3/kv/range", rb_etcd_range_text("x", NULL, 0, 0), 5000,
                  on_answer, world);
-    UNTIL(world, world->answered);
+    UNTIL(&world->until, world->answered);
     assert_int_equal(world->err, RB_OK);
     drop_answer(world);
-    world->other = rb_store_new(&world->loop, world->other_etcd);
-    UNTIL(world, rb_store_connected(world->other));
+    world->other = rb_store_new(&world->until.loop, world->other_etcd);
+    UNTIL(&world->until, rb_store_connected(world->other));
     rb_store_free(RB_TAKE(world->other));
     rb_etcd_free(RB_TAKE(world->other_etcd));
-    assert_int_equal(rb_etcd_new(&world->loop, endpoints, 2, &world->other_etcd, &why), RB_OK);
+    assert_int_equal(rb_etcd_new(&world->until.loop, endpoints, 2, &world->other_etcd, &why),
+                     RB_OK);
     world->answered = false;
     rb_etcd_post(world->other_etcd, "/v3/kv/range", rb_etcd_range_text("x", NULL, 0, 0), 5000,
                  on_answer, world);
-    UNTIL(world, world->answered);
+    UNTIL(&world->until, world->answered);
     assert_int_equal(world->err, RB_EUNREACHABLE);
     drop_answer(world);
 }

@@ -6,6 +6,7 @@
 #include "daemon/etcd.h"
 #include "daemon/server.h"
 #include "daemon/store.h"
+#include "tests/daemon/until.h"
 #include "daemon/stream.h"
 #include "proto/frame.h"
 #include "rpc.pb-c.h"
@@ -21,11 +22,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LIMIT_MS = 20000, FILE_SIZE = 9 << 20 };
+enum { FILE_SIZE = 9 << 20 };
 
 struct world {
-    uv_loop_t loop;
-    uv_timer_t limit;
+    struct until until;
     char folder[64], address[128], tcp[128];
     char *file;
     struct rb_etcd *etcd;
@@ -35,27 +35,11 @@ struct world {
     struct rb_stream *stream;
     struct rb_buffer got; /* data pieces */
     Rb__Reply *reply;
-    bool late, done, ended;
+    bool done, ended;
     unsigned replies;
     int err;
     char *body;
 };
-
-static void on_late(uv_timer_t *timer)
-{
-    ((struct world *)timer->data)->late = true;
-}
-
-#define UNTIL(world, condition)                                                                    \
-    do {                                                                                           \
-        (world)->late = false;                                                                     \
-        uv_timer_start(&(world)->limit, on_late, LIMIT_MS, 0);                                     \
-        while (!(condition) && !(world)->late)                                                     \
-            uv_run(&(world)->loop, UV_RUN_ONCE);                                                   \
-        uv_timer_stop(&(world)->limit);                                                            \
-        if (!(condition))                                                                          \
-            fail_msg("waited for: %s", #condition);                                                \
-    } while (0)
 
 static void echo(struct rb_request *request, void *context)
 {
@@ -97,13 +81,11 @@ static int setup(void **state)
     struct rb_why why = {0};
     world = (struct world){.folder = "/tmp/rubato-server.XXXXXX"};
     assert_non_null(mkdtemp(world.folder));
-    uv_loop_init(&world.loop);
-    uv_timer_init(&world.loop, &world.limit);
-    world.limit.data = &world;
+    until_open(&world.until);
     const char *nowhere = "unix:/nowhere/at/all";
-    assert_int_equal(rb_etcd_new(&world.loop, &nowhere, 1, &world.etcd, &why), RB_OK);
-    world.store = rb_store_new(&world.loop, world.etcd);
-    world.server = rb_server_new(&world.loop, world.store, "a");
+    assert_int_equal(rb_etcd_new(&world.until.loop, &nowhere, 1, &world.etcd, &why), RB_OK);
+    world.store = rb_store_new(&world.until.loop, world.etcd);
+    world.server = rb_server_new(&world.until.loop, world.store, "a");
     rb_server_add(world.server, methods, &world);
     RB_CLEANUP(rb_freep) char *local = rb_format("unix:%s/a.sock", world.folder);
     assert_int_equal(rb_server_listen(world.server, local, world.address, &why), RB_OK);
@@ -126,9 +108,7 @@ static int teardown(void **state)
     rb_server_free(world->server);
     rb_store_free(world->store);
     rb_etcd_free(world->etcd);
-    uv_close((uv_handle_t *)&world->limit, NULL);
-    uv_run(&world->loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&world->loop), 0);
+    assert_int_equal(until_close(&world->until), 0);
     if (world->reply)
         rb__reply__free_unpacked(world->reply, NULL);
     rb_buffer_done(&world->got);
@@ -174,29 +154,29 @@ static void calls_on_itself(void **state)
     struct world *world = *state;
     start_call(world, "echo", "a", 0);
     assert_false(world->done); /* never at once */
-    UNTIL(world, world->done);
+    UNTIL(&world->until, world->done);
     assert_string_equal(world->body, "{\"x\":3}");
     start_call(world, "refuse", NULL, 0);
-    UNTIL(world, world->done);
+    UNTIL(&world->until, world->done);
     assert_int_equal(world->err, RB_EREFUSED);
     assert_string_equal(world->body, "no, because");
     start_call(world, "nonsense", "a", 0);
-    UNTIL(world, world->done);
+    UNTIL(&world->until, world->done);
     assert_int_equal(world->err, RB_EUNSUPPORTED);
     start_call(world, "echo", "z", 0); /* no such node */
-    UNTIL(world, world->done);
+    UNTIL(&world->until, world->done);
     assert_int_equal(world->err, RB_EUNREACHABLE);
     start_call(world, "file", "a", 0);
-    UNTIL(world, world->done);
+    UNTIL(&world->until, world->done);
     assert_int_equal(world->got.size, FILE_SIZE);
     start_call(world, "hold", "a", 30);
-    UNTIL(world, world->done);
+    UNTIL(&world->until, world->done);
     assert_int_equal(world->err, RB_ETIMEOUT);
     assert_true(rb_request_gone(world->held));
     rb_request_reply(world->held, NULL); /* goes nowhere */
     rb_client_cancel(start_call(world, "echo", "a", 0));
     start_call(world, "leader-only", "a", 60); /* nobody leads: it waits */
-    UNTIL(world, world->done);
+    UNTIL(&world->until, world->done);
     assert_int_equal(world->err, RB_ETIMEOUT);
 }
 
@@ -252,17 +232,17 @@ static void calls_on_sockets(void **state)
     struct world *world = *state;
     const char *addresses[] = {world->address, world->tcp};
     for (size_t i = 0; i < 2; i++) {
-        world->stream = rb_stream_connect(&world->loop, addresses[i], &events, world);
+        world->stream = rb_stream_connect(&world->until.loop, addresses[i], &events, world);
         send_call(world, "echo", "{\"y\":1}");
-        UNTIL(world, world->done);
+        UNTIL(&world->until, world->done);
         assert_int_equal(world->reply->error, 0);
         assert_string_equal(world->reply->body, "{\"y\":1}");
         send_call(world, "refuse", NULL); /* the same connection again */
-        UNTIL(world, world->done);
+        UNTIL(&world->until, world->done);
         assert_int_equal(world->reply->error, RB_EREFUSED);
         rb_buffer_clear(&world->got);
         send_call(world, "file", "{}");
-        UNTIL(world, world->done);
+        UNTIL(&world->until, world->done);
         assert_int_equal(world->got.size, FILE_SIZE);
         rb_stream_close(world->stream);
         world->stream = NULL;
@@ -275,10 +255,10 @@ static void many_calls_at_once(void **state)
     struct rb_buffer out = {0};
     for (unsigned i = 0; i < 5000; i++)
         put_call(&out, i == 4999 ? "refuse" : "echo", "{}");
-    world->stream = rb_stream_connect(&world->loop, world->address, &events, world);
+    world->stream = rb_stream_connect(&world->until.loop, world->address, &events, world);
     rb_stream_write(world->stream, &out);
     rb_buffer_done(&out);
-    UNTIL(world, world->replies == 5000);
+    UNTIL(&world->until, world->replies == 5000);
     assert_int_equal(world->reply->error, RB_EREFUSED);
 }
 
@@ -286,24 +266,24 @@ static void misbehaving_callers(void **state)
 {
     struct world *world = *state;
     struct rb_buffer out = {0};
-    world->stream = rb_stream_connect(&world->loop, world->address, &events, world);
+    world->stream = rb_stream_connect(&world->until.loop, world->address, &events, world);
     rb_buffer_text(&out, "GET / HTTP/1.0\r\nHost: x\r\n\r\n");
     rb_stream_write(world->stream, &out);
-    UNTIL(world, world->ended); /* told, and hung up on */
+    UNTIL(&world->until, world->ended); /* told, and hung up on */
     assert_int_not_equal(world->reply->error, 0);
     rb_stream_close(world->stream);
-    world->stream = rb_stream_connect(&world->loop, world->address, &events, world);
+    world->stream = rb_stream_connect(&world->until.loop, world->address, &events, world);
     send_call(world, "echo", "[1]");
-    UNTIL(world, world->done);
+    UNTIL(&world->until, world->done);
     assert_int_equal(world->reply->error, RB_EINVAL);
     rb_stream_close(world->stream);
     /* Hang up before the answer. */
-    world->stream = rb_stream_connect(&world->loop, world->address, &events, world);
+    world->stream = rb_stream_connect(&world->until.loop, world->address, &events, world);
     send_call(world, "hold", "{}");
-    UNTIL(world, world->held);
+    UNTIL(&world->until, world->held);
     rb_stream_close(world->stream);
     world->stream = NULL;
-    UNTIL(world, rb_request_gone(world->held));
+    UNTIL(&world->until, rb_request_gone(world->held));
     rb_request_piece(world->held, "x", 1);
     rb_request_reply(world->held, json_object());
     rb_buffer_done(&out);

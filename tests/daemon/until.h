@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A loop that runs until something holds, and fails the test when it takes too long. */
+#ifndef RB_TESTS_DAEMON_UNTIL_H
+#define RB_TESTS_DAEMON_UNTIL_H
+
+#include <stdbool.h>
+#include <uv.h>
+
+enum { LIMIT_MS = 20000 };
+
+struct until {
+    uv_loop_t loop;
+    uv_timer_t limit;
+    bool late;
+};
+
+static inline void until_late(uv_timer_t *timer)
+{
+    ((struct until *)timer->data)->late = true;
+}
+
+static inline void until_open(struct until *until)
+{
+    uv_loop_init(&until->loop);
+    uv_timer_init(&until->loop, &until->limit);
+    until->limit.data = until;
+}
+
+/* Behind the closing of all else that is on the loop: its last callbacks run here. */
+static inline int until_close(struct until *until)
+{
+    uv_close((uv_handle_t *)&until->limit, NULL);
+    uv_run(&until->loop, UV_RUN_DEFAULT);
+    return uv_loop_close(&until->loop);
+}
+
+#define UNTIL(until, condition)                                                                    \
+    do {                                                                                           \
+        (until)->late = false;                                                                     \
+        uv_timer_start(&(until)->limit, until_late, LIMIT_MS, 0);                                  \
+        while (!(condition) && !(until)->late)                                                     \
+            uv_run(&(until)->loop, UV_RUN_ONCE);                                                   \
+        uv_timer_stop(&(until)->limit);                                                            \
+        if (!(condition))                                                                          \
+            fail_msg("waited for: %s", #condition);                                                \
+    } while (0)
+
+#endif
