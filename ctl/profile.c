@@ -1,26 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the time of a training step goes: the program of a microbatch, run here on one core.
  *
- * A model or a job is compiled as for training and run with made-up samples (numbers in -1..1,
- * tokens and labels 0): what a kernel takes does not depend on them.  The report is one JSON value,
- * the table is made from it. */
+ * A model or a job is compiled as for training and run with made-up samples.  The report is one
+ * JSON value, the table is made from it. */
 #include "base/arena.h"
-#include "base/clock.h"
-#include "ctl/forward.h"
 #include "ctl/human.h"
 #include "ctl/page.h"
+#include "ctl/timing.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
 #include "proto/reflect.h"
 #include "proto/spec.h"
-#include "worker/profile.h"
+#include "proto/work.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARM = 2, RUNS = 15, LEAST = 3, SLOWEST = 10 };
-static const uint64_t most_ns = UINT64_C(10000000000); /* then LEAST runs are enough */
+enum { SLOWEST = 10 };
 
 /* ---- What to run ---- */
 
@@ -51,48 +48,6 @@ static bool is_model(const char *word)
     return (n > 5 && strcmp(word + n - 5, ".onnx") == 0) || strchr(word, '/');
 }
 
-static void fill_inputs(const Rb__Program *program, struct rb_program *ready)
-{
-    uint32_t seed = 1;
-
-    for (size_t i = 0; i < program->n_tensors; i++) {
-        const Rb__Tensor *tensor = program->tensors[i];
-        float *data;
-        int64_t n = 1;
-
-        if (tensor->space != RB__TENSOR__SPACE__INPUT || tensor->dtype != RB_F32)
-            continue; /* zeros as they are */
-        data = rb_program_input(ready, (int)tensor->offset);
-        for (size_t k = 0; k < tensor->n_dims; k++)
-            n *= tensor->dims[k];
-        for (int64_t k = 0; k < n; k++) {
-            seed = seed * 1664525u + 1013904223u;
-            data[k] = (float)((int32_t)seed) * 0x1p-31f;
-        }
-    }
-}
-
-/* ---- Running ---- */
-
-static void after_instruction(int instruction, void *context)
-{
-    rb_profile_instruction(context, instruction);
-}
-
-static void measure(const struct rb_forward *forward, struct rb_profile *profile)
-{
-    const struct rb_key key = {1, 1, 0};
-    uint64_t end = rb_clock_ns() + most_ns;
-
-    for (int i = 0; i < WARM; i++)
-        rb_program_run(forward->program, &key, NULL, NULL, NULL);
-    for (int i = 0; i < RUNS && (i < LEAST || rb_clock_ns() < end); i++) {
-        rb_profile_pass(profile);
-        rb_program_run(forward->program, &key, NULL, after_instruction, profile);
-        rb_profile_end(profile);
-    }
-}
-
 /* ---- The report: times in ms, counts as they are, rates in 10^9 a second ---- */
 
 static json_t *row_json(const struct rb_profile_row *row)
@@ -116,7 +71,7 @@ static json_t *slowest(const struct rb_profile *profile, const Rb__Program *prog
         const struct rb_profile_loss *loss = &losses[i];
         struct rb_buffer text = {0};
 
-        rb_profile_text(program, loss->instruction, &text);
+        rb_work_text(program, loss->instruction, &text);
         json_array_append_new(
             list, json_pack("{s:s%,s:f,s:f}", "instruction", (const char *)text.data, text.size,
                             "ms", loss->ns / 1e6, "floorMs", (loss->ns - loss->lost) / 1e6));
@@ -220,15 +175,10 @@ static int run(struct rb_device *device, struct rb_forward *forward, json_t **re
 {
     struct rb_profile_speed speed;
     struct rb_profile *profile;
-    int err = rb_forward_open(device, forward, why);
+    int err = rb_timing_take(device, forward, &speed, &profile, why);
 
-    if (!err)
-        err = rb_profile_measure(device, &speed, why);
     if (err)
         return err;
-    fill_inputs(forward->compiled.model->programs[0], forward->program);
-    profile = rb_profile_new(forward->compiled.model->programs[0]);
-    measure(forward, profile);
     *ret_report = report(forward, profile, &speed);
     rb_profile_free(profile);
     return 0;

@@ -2,6 +2,8 @@
 #include "worker/profile.h"
 
 #include "base/arena.h"
+#include "proto/operators.h"
+#include "proto/work.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +87,15 @@ int rb_profile_measure(struct rb_device *device, struct rb_profile_speed *ret_sp
     return err;
 }
 
+double rb_profile_floor(const Rb__Program *program, size_t instruction,
+                        const struct rb_profile_speed *speed)
+{
+    double products = rb_work_flops(program, instruction) / speed->flops;
+    double bytes = rb_work_bytes(program, instruction) / speed->bytes;
+
+    return products > bytes ? products : bytes;
+}
+
 /* ---- Runs -------------------------------------------------------------------------------------
  */
 
@@ -162,8 +173,8 @@ struct rb_profile_row *rb_profile_rows(const struct rb_profile *profile,
         row->name = rb_op_info(program->instructions[i]->operator_)->name;
         row->calls++;
         row->ns += rb_profile_ns(profile, i);
-        row->flops += rb_profile_flops(program, i);
-        row->bytes += rb_profile_bytes(program, i);
+        row->flops += rb_work_flops(program, i);
+        row->bytes += rb_work_bytes(program, i);
         row->floor += rb_profile_floor(program, i, speed);
     }
     for (size_t op = 0; op < RB_OP_COUNT; op++)

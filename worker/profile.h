@@ -13,17 +13,6 @@
 #include "kernels/device.h"
 #include "plan.pb-c.h"
 
-/* ---- What an instruction asks for ---- */
-
-/* Multiplications and additions of a product or a convolution; 0 for all other operators. */
-double rb_profile_flops(const Rb__Program *program, size_t instruction);
-
-/* Of its inputs and outputs. */
-double rb_profile_bytes(const Rb__Program *program, size_t instruction);
-
-/* "MatMul float32[512,256] float32[256,768] > float32[512,768] transB=1" */
-void rb_profile_text(const Rb__Program *program, size_t instruction, struct rb_buffer *out);
-
 /* ---- What this core can do, in units a nanosecond ---- */
 
 struct rb_profile_speed {

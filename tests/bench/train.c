@@ -11,6 +11,7 @@
  * speed of a large copy, both measured in the same run. */
 #include "base/arena.h"
 #include "base/clock.h"
+#include "proto/work.h"
 #include "tests/bench/cases.h"
 #include "worker/profile.h"
 
@@ -154,7 +155,7 @@ static void print_slow(const struct rb_profile *profile, const Rb__Program *prog
     for (size_t i = 0; i < n && i < SHOWN; i++) {
         struct rb_buffer text = {0};
 
-        rb_profile_text(program, losses[i].instruction, &text);
+        rb_work_text(program, losses[i].instruction, &text);
         printf("%9.3f ms over %9.3f: %.*s\n", losses[i].lost / 1e6,
                (losses[i].ns - losses[i].lost) / 1e6, (int)text.size, (char *)text.data);
         rb_buffer_done(&text);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "proto/work.h"
+
+#include "proto/dtype.h"
 #include "proto/operators.h"
-#include "worker/profile.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static double elements_of(const Rb__Tensor *tensor)
+double rb_work_elements(const Rb__Tensor *tensor)
 {
     double n = 1;
 
@@ -20,12 +22,12 @@ static double bytes_of(const Rb__Program *program, const int32_t *tensors, size_
 
     for (size_t i = 0; i < n; i++)
         if (tensors[i] >= 0 && program->tensors[tensors[i]]->space != RB__TENSOR__SPACE__ABSENT)
-            bytes += elements_of(program->tensors[tensors[i]]) *
+            bytes += rb_work_elements(program->tensors[tensors[i]]) *
                      (double)rb_dtype_size((enum rb_dtype)program->tensors[tensors[i]]->dtype);
     return bytes;
 }
 
-double rb_profile_bytes(const Rb__Program *program, size_t instruction)
+double rb_work_bytes(const Rb__Program *program, size_t instruction)
 {
     const Rb__Instruction *one = program->instructions[instruction];
 
@@ -35,7 +37,7 @@ double rb_profile_bytes(const Rb__Program *program, size_t instruction)
 
 /* Every output element of a product is a sum over what the weight, or the other factor, has for it.
  */
-double rb_profile_flops(const Rb__Program *program, size_t instruction)
+double rb_work_flops(const Rb__Program *program, size_t instruction)
 {
     const Rb__Instruction *one = program->instructions[instruction];
     const Rb__Tensor *a, *b, *y;
@@ -54,23 +56,14 @@ double rb_profile_flops(const Rb__Program *program, size_t instruction)
             if (strcmp(one->attributes[i]->key, "transA") == 0 && one->attributes[i]->ints[0] &&
                 a->n_dims > 1)
                 inner = a->n_dims - 2;
-        return 2 * elements_of(y) * (double)a->dims[inner];
+        return 2 * rb_work_elements(y) * (double)a->dims[inner];
     case RB_OP_CONV:
-        return 2 * elements_of(y) * elements_of(b) / (double)b->dims[0];
+        return 2 * rb_work_elements(y) * rb_work_elements(b) / (double)b->dims[0];
     case RB_OP_CONV_GRAD_X: /* (dy, w) */
-        return 2 * elements_of(a) * elements_of(b) / (double)b->dims[0];
+        return 2 * rb_work_elements(a) * rb_work_elements(b) / (double)b->dims[0];
     default: /* (dy, x) > dw */
-        return 2 * elements_of(a) * elements_of(y) / (double)y->dims[0];
+        return 2 * rb_work_elements(a) * rb_work_elements(y) / (double)y->dims[0];
     }
-}
-
-double rb_profile_floor(const Rb__Program *program, size_t instruction,
-                        const struct rb_profile_speed *speed)
-{
-    double products = rb_profile_flops(program, instruction) / speed->flops;
-    double bytes = rb_profile_bytes(program, instruction) / speed->bytes;
-
-    return products > bytes ? products : bytes;
 }
 
 static void add_tensors(const Rb__Program *program, const int32_t *tensors, size_t n,
@@ -90,7 +83,7 @@ static void add_tensors(const Rb__Program *program, const int32_t *tensors, size
     }
 }
 
-void rb_profile_text(const Rb__Program *program, size_t instruction, struct rb_buffer *out)
+void rb_work_text(const Rb__Program *program, size_t instruction, struct rb_buffer *out)
 {
     const Rb__Instruction *one = program->instructions[instruction];
 
