@@ -6,17 +6,17 @@
 #include <inttypes.h>
 #include <string.h>
 
-static uint64_t moments_of(const Rb__Optimizer *optimizer)
+uint32_t rb_footprint_moments(const Rb__Model *model)
 {
-    if (optimizer->kind == RB__OPTIMIZER__KIND__ADAMW)
+    if (model->optimizer->kind == RB__OPTIMIZER__KIND__ADAMW)
         return 2;
-    return optimizer->momentum != 0;
+    return model->optimizer->momentum != 0;
 }
 
 uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks)
 {
     uint64_t array = model->state_elements * sizeof(float), arena = 0;
-    uint64_t held = (moments_of(model->optimizer) + 1) * array; /* and the reduced sums */
+    uint64_t held = (rb_footprint_moments(model) + 1) * array; /* and the reduced sums */
 
     for (size_t i = 0; i < model->n_programs; i++)
         if (model->programs[i]->arena_bytes > arena)
@@ -47,6 +47,14 @@ static const char *limit_of(const Rb__Spec *spec)
 static double mib(uint64_t bytes)
 {
     return (double)bytes / (1 << 20);
+}
+
+uint64_t rb_footprint_limit(const Rb__Spec *spec)
+{
+    const char *text = limit_of(spec);
+    uint64_t limit = 0;
+
+    return text && !rb_spec_bytes(text, &limit) ? limit : 0;
 }
 
 int rb_footprint_replicas(const Rb__Spec *spec, const Rb__Model *model, uint64_t machine,

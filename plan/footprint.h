@@ -11,10 +11,16 @@
 
 #include <stdint.h>
 
+/* Floats that the optimizer keeps beside each weight. */
+uint32_t rb_footprint_moments(const Rb__Model *model);
+
 /* On each of `ranks` devices, with `copies` of each block (0: all of them everywhere): weights,
  * sums, and activations everywhere; moments and reduced sums as far as they are held.  What a
  * library or a checkpoint takes for a while is not in it. */
 uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks);
+
+/* Of the job file; 0: it says none. */
+uint64_t rb_footprint_limit(const Rb__Spec *spec);
 
 /* What `spec` asks for; where it leaves it open, all (0) if that fits into the limit of the job
  * file, or into `machine` (0: unknown) where it has none, else 2.

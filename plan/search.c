@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/search.h"
+
+#include "base/arena.h"
+#include "plan/balance.h"
+#include "plan/footprint.h"
+#include "plan/schedule.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *rb_search_verdict_text(enum rb_search_verdict verdict)
+{
+    static const char *const words[] = {"chosen", "runs", "priced only", "does not fit"};
+
+    return words[verdict];
+}
+
+/* While one number of devices is looked at. */
+struct work {
+    const struct rb_search_how *how;
+    struct rb_search *search;
+    uint32_t devices, total;
+    uint32_t chosen; /* copies of each block that a submit would take */
+    struct rb_why *why;
+};
+
+static struct rb_search_candidate *new_candidate(struct work *work, enum rb_search_verdict verdict,
+                                                 const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static struct rb_search_candidate *new_candidate(struct work *work, enum rb_search_verdict verdict,
+                                                 const char *format, ...)
+{
+    struct rb_search *search = work->search;
+    struct rb_search_candidate *one;
+    va_list args;
+
+    search->candidates =
+        rb_realloc(search->candidates, (search->n + 1) * sizeof *search->candidates);
+    one = &search->candidates[search->n++];
+    *one = (struct rb_search_candidate){.verdict = verdict};
+    va_start(args, format);
+    vsnprintf(one->name, sizeof one->name, format, args);
+    va_end(args);
+    return one;
+}
+
+static void say(struct rb_search_candidate *one, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say(struct rb_search_candidate *one, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(one->reason, sizeof one->reason, format, args);
+    va_end(args);
+}
+
+/* ---- Data parallel ---------------------------------------------------------------------------*/
+
+/* What the smallest of the devices has for a job; 0: not known. */
+static uint64_t memory_limit(const struct work *work)
+{
+    uint64_t limit = work->how->machine, asked = rb_footprint_limit(work->how->spec);
+
+    if (asked)
+        return asked;
+    for (uint32_t r = 0; r < work->devices; r++) {
+        uint64_t has = work->how->cluster->devices[r].memory;
+
+        if (has && (!limit || has < limit))
+            limit = has;
+    }
+    return limit;
+}
+
+static int price(struct work *work, struct rb_search_candidate *one, const uint32_t *shares,
+                 uint32_t copies)
+{
+    const struct rb_search_how *how = work->how;
+    struct rb_predict_how step = {how->model,    how->cluster, how->profile,
+                                  work->devices, shares,       copies};
+    struct rb_predict_step found;
+    int err = rb_predict_data(&step, &found, work->why);
+
+    if (err)
+        return err;
+    one->seconds = found.seconds;
+    one->sent = found.sent;
+    one->idle = found.idle;
+    one->computing = found.computing;
+    one->summing = found.summing;
+    one->updating = found.updating;
+    one->gathering = found.gathering;
+    one->simulate = found.simulate;
+    if (how->from && how->from <= how->cluster->n_devices)
+        rb_move_price(how->model, how->cluster, (struct rb_move_side){how->from, copies},
+                      (struct rb_move_side){work->devices, copies}, found.seconds, &one->move);
+    return 0;
+}
+
+static void check_memory(const struct work *work, struct rb_search_candidate *one)
+{
+    uint64_t limit = memory_limit(work);
+
+    if (!limit || one->memory <= (double)limit)
+        return;
+    one->verdict = RB_SEARCH_MISFIT;
+    say(one, "needs %.1f MiB of %.1f on each device", one->memory / 0x1p20, (double)limit / 0x1p20);
+}
+
+static int try_data(struct work *work, const uint32_t *shares, uint32_t copies, bool even)
+{
+    bool sharded = copies && work->devices > copies;
+    char state[48] = "all of the state everywhere";
+    struct rb_search_candidate *one;
+
+    if (sharded)
+        snprintf(state, sizeof state, "%" PRIu32 " replica%s of the state", copies,
+                 copies == 1 ? "" : "s");
+    one = new_candidate(work, RB_SEARCH_RUNS, "data parallel x%" PRIu32 ", %s%s", work->devices,
+                        state, even ? "" : ", shares by speed");
+    one->memory = (double)rb_footprint_bytes(work->how->model, copies, work->devices);
+    if (!even) {
+        one->verdict = RB_SEARCH_PRICED;
+        say(one, "this release hands out even shares");
+    } else if (copies == work->chosen || (!sharded && work->devices <= work->chosen)) {
+        one->verdict = RB_SEARCH_CHOSEN;
+    }
+    check_memory(work, one);
+    return price(work, one, shares, copies);
+}
+
+static bool alike(const struct work *work)
+{
+    const struct rb_cluster_device *devices = work->how->cluster->devices;
+
+    for (uint32_t r = 1; r < work->devices; r++)
+        if (rb_predict_microbatch(work->how->model, &devices[r], work->how->profile) !=
+            rb_predict_microbatch(work->how->model, &devices[0], work->how->profile))
+            return false;
+    return true;
+}
+
+static void find_even(const struct work *work, uint32_t *ret_shares)
+{
+    for (uint32_t r = 0; r < work->devices; r++)
+        ret_shares[r] = work->total / work->devices + (r < work->total % work->devices);
+}
+
+static void find_balanced(const struct work *work, uint32_t *ret_shares)
+{
+    RB_CLEANUP(rb_freep) double *speeds = rb_alloc(work->devices * sizeof *speeds);
+
+    for (uint32_t r = 0; r < work->devices; r++)
+        speeds[r] = 1 / rb_predict_microbatch(work->how->model, &work->how->cluster->devices[r],
+                                              work->how->profile);
+    rb_balance_shares(work->total, speeds, work->devices, ret_shares);
+}
+
+static int try_all_data(struct work *work)
+{
+    RB_CLEANUP(rb_freep) uint32_t *shares = rb_alloc(work->devices * sizeof *shares);
+    int err;
+
+    find_even(work, shares);
+    err = try_data(work, shares, 0, true);
+    for (uint32_t copies = 2; !err && copies; copies--)
+        if (work->devices > copies)
+            err = try_data(work, shares, copies, true);
+    if (!err && !alike(work)) {
+        find_balanced(work, shares);
+        err = try_data(work, shares, 0, false);
+    }
+    return err;
+}
+
+/* ---- Reasons ---------------------------------------------------------------------------------*/
+
+static const struct rb_search_candidate *find_chosen(const struct rb_search *search)
+{
+    for (size_t i = 0; i < search->n; i++)
+        if (search->candidates[i].verdict == RB_SEARCH_CHOSEN)
+            return &search->candidates[i];
+    return NULL;
+}
+
+/* "12.3 % slower" */
+static void compare(double seconds, double chosen, char *text, size_t room)
+{
+    double ratio = seconds / chosen;
+
+    if (fabs(ratio - 1) < 0.0005)
+        snprintf(text, room, "as fast");
+    else
+        snprintf(text, room, "%.1f %% %s", 100 * fabs(ratio - 1), ratio > 1 ? "slower" : "faster");
+}
+
+static void explain(const struct work *work, struct rb_search_candidate *one,
+                    const struct rb_search_candidate *chosen)
+{
+    char speed[32] = "", rest[sizeof one->reason];
+
+    if (one->verdict == RB_SEARCH_CHOSEN) {
+        say(one,
+            "what a submit runs: %s; computing %.0f %% of the step, sums %.0f %%, update %.0f %%",
+            work->how->spec->state && work->how->spec->state->replicas ? "state.replicas says so"
+            : work->chosen ? "all of the state would not fit"
+                           : "it fits, and a death loses nothing",
+            100 * one->computing / one->seconds, 100 * one->summing / one->seconds,
+            100 * (one->updating + one->gathering) / one->seconds);
+        return;
+    }
+    if (!chosen || one->verdict == RB_SEARCH_MISFIT)
+        return;
+    compare(one->seconds, chosen->seconds, speed, sizeof speed);
+    if (one->verdict == RB_SEARCH_RUNS)
+        snprintf(rest, sizeof rest, "%.0f %% of the memory; pin state.replicas to have it",
+                 100 * one->memory / chosen->memory);
+    else
+        snprintf(rest, sizeof rest, "%s", one->reason);
+    say(one, "%s; %.200s", speed, rest);
+}
+
+static int by_verdict(const void *a, const void *b)
+{
+    const struct rb_search_candidate *x = a, *y = b;
+
+    if (x->verdict != y->verdict)
+        return x->verdict < y->verdict ? -1 : 1;
+    if (x->seconds != y->seconds)
+        return x->seconds < y->seconds ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_search *ret,
+                  struct rb_why *why)
+{
+    struct rb_search search = {.devices = devices};
+    struct work work = {.how = how, .search = &search, .devices = devices, .why = why};
+    int err = 0;
+
+    work.total = rb_schedule_microbatches(how->model);
+    if (devices < 1 || devices > how->cluster->n_devices)
+        return rb_why_set(why, RB_EINVAL, "%" PRIu32 " devices: the cluster has %" PRIu32, devices,
+                          how->cluster->n_devices);
+    if (devices > how->spec->devices->max)
+        return rb_why_set(why, RB_EINVAL, "%" PRIu32 " devices: spec.devices.max is %" PRIu32,
+                          devices, how->spec->devices->max);
+    err = rb_footprint_replicas(how->spec, how->model, memory_limit(&work), &work.chosen, why);
+    if (!err)
+        err = try_all_data(&work);
+    if (err) {
+        rb_search_done(&search);
+        return err;
+    }
+    for (size_t i = 0; i < search.n; i++)
+        explain(&work, &search.candidates[i], find_chosen(&search));
+    qsort(search.candidates, search.n, sizeof *search.candidates, by_verdict);
+    *ret = search;
+    return 0;
+}
+
+void rb_search_done(struct rb_search *search)
+{
+    for (size_t i = 0; i < search->n; i++)
+        rb_simulate_free(search->candidates[i].simulate);
+    free(search->candidates);
+    *search = (struct rb_search){0};
+}
