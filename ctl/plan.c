@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What-if: how a job would run on so many devices, and what going there would cost.
+ *
+ * The job is compiled as at submit.  Devices and links come from a cluster file; without one, and
+ * for devices that it gives only a speed, a microbatch is timed here, on one core.  The report is
+ * one JSON value, the table is made from it. */
+#include "base/arena.h"
+#include "base/file.h"
+#include "ctl/human.h"
+#include "ctl/page.h"
+#include "ctl/timing.h"
+#include "ctl/value.h"
+#include "ctl/verbs.h"
+#include "plan/search.h"
+#include "plan/timeline.h"
+#include "proto/spec.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_COUNTS = 64, MOST_DEVICES = 65536 };
+
+/* Through shared memory a byte is copied in, read, and added to another: so many bytes of its
+ * core's memory traffic. */
+static const double touched = 5;
+static const double shared_latency = 10e-6;
+
+/* Everything open while a job is planned. */
+struct plan {
+    const char *cluster_path;
+    uint32_t counts[MOST_COUNTS];
+    size_t n_counts;
+    Rb__JobFile *job;
+    struct rb_device *device;
+    struct rb_forward forward;
+    struct rb_cluster cluster;
+    struct rb_cost_profile profile;
+    double *seconds; /* by instruction of the first program */
+    uint64_t memory; /* of a device here */
+    struct rb_search searches[MOST_COUNTS];
+    size_t n_searches;
+};
+
+static void done(struct plan *plan)
+{
+    for (size_t i = 0; i < plan->n_searches; i++)
+        rb_search_done(&plan->searches[i]);
+    rb_cluster_done(&plan->cluster);
+    free(plan->seconds);
+    if (plan->device) {
+        rb_forward_done(plan->device, &plan->forward);
+        rb_device_close(plan->device);
+    } else {
+        rb_compiled_done(&plan->forward.compiled);
+    }
+    if (plan->job)
+        rb__job_file__free_unpacked(plan->job, NULL);
+}
+
+/* ---- What is asked ---- */
+
+/* "2,4,8" */
+static int read_counts(const char *text, struct plan *plan, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *copy = rb_string(text);
+    char *rest = NULL;
+
+    for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+        int64_t count;
+        int err = rb_arguments_count(word, 1, MOST_DEVICES, &count, why);
+
+        if (!err && plan->n_counts == MOST_COUNTS)
+            err = rb_why_set(why, RB_ELIMIT, "more than %d numbers", MOST_COUNTS);
+        if (err)
+            return err;
+        plan->counts[plan->n_counts++] = (uint32_t)count;
+    }
+    return plan->n_counts ? 0 : rb_why_set(why, RB_EINVAL, "'%.40s' is no number", text);
+}
+
+static uint32_t largest_count(const struct plan *plan)
+{
+    uint32_t largest = plan->job->spec->devices->want;
+
+    for (size_t i = 0; i < plan->n_counts; i++)
+        if (plan->counts[i] > largest)
+            largest = plan->counts[i];
+    return largest;
+}
+
+/* ---- What there is ---- */
+
+static int time_here(struct plan *plan, struct rb_why *why)
+{
+    const Rb__Program *program = plan->forward.compiled.model->programs[0];
+    struct rb_profile_speed speed;
+    struct rb_profile *profile;
+    int err = rb_device_open("cpu", 0, &plan->device, why);
+
+    if (!err)
+        err = rb_timing_take(plan->device, &plan->forward, &speed, &profile, why);
+    if (err)
+        return err;
+    plan->seconds = rb_alloc((program->n_instructions + 1) * sizeof *plan->seconds);
+    for (size_t i = 0; i < program->n_instructions; i++)
+        plan->seconds[i] = rb_profile_ns(profile, i) / 1e9;
+    plan->profile = (struct rb_cost_profile){plan->seconds, speed.flops * 1e9, speed.bytes * 1e9};
+    rb_profile_free(profile);
+    return 0;
+}
+
+/* As many cores as are asked about, all like the one that was timed. */
+static void assume_here(struct plan *plan)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+    struct rb_cluster_link inside = {plan->profile.bytes / touched, shared_latency};
+    uint32_t asked = largest_count(plan);
+
+    cores = cores > 0 ? cores : 1;
+    if (pages > 0)
+        plan->memory = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / (uint64_t)cores;
+    rb_cluster_here(asked > (uint32_t)cores ? asked : (uint32_t)cores, inside, plan->memory,
+                    &plan->cluster);
+}
+
+static int look(struct plan *plan, const char *path, const char *const *overrides, int n,
+                struct rb_why *why)
+{
+    int err = rb_spec_read(path, overrides, n, &plan->job, why);
+
+    if (!err)
+        err = rb_compile(plan->job->spec, rb_device_numeric_class("cpu"), &plan->forward.compiled,
+                         why);
+    if (!err && plan->cluster_path)
+        err = rb_cluster_read(plan->cluster_path, &plan->cluster, why);
+    if (!err && (!plan->cluster_path || rb_cluster_unmeasured(&plan->cluster)))
+        err = time_here(plan, why);
+    if (!err && !plan->cluster_path)
+        assume_here(plan);
+    return err;
+}
+
+static int search(struct plan *plan, struct rb_why *why)
+{
+    const struct rb_search_how how = {
+        .spec = plan->job->spec,
+        .model = plan->forward.compiled.model,
+        .cluster = &plan->cluster,
+        .profile = &plan->profile,
+        .from = plan->job->spec->devices->want,
+        .machine = plan->memory,
+    };
+    int err = 0;
+
+    if (!plan->n_counts)
+        plan->counts[plan->n_counts++] = how.from;
+    for (size_t i = 0; !err && i < plan->n_counts; i++) {
+        err = rb_search_run(&how, plan->counts[i], &plan->searches[i], why);
+        plan->n_searches += !err;
+    }
+    return err;
+}
+
+/* ---- The report: times in ms, sizes in bytes ---- */
+
+static json_t *candidate_json(const struct plan *plan, const struct rb_search_candidate *one)
+{
+    double batch = (double)plan->forward.compiled.model->global_batch;
+
+    return json_pack("{s:s,s:s,s:b,s:s,s:f,s:f,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:{s:I,s:f,s:f}}",
+                     "name", one->name, "verdict", rb_search_verdict_text(one->verdict), "runs",
+                     one->verdict == RB_SEARCH_CHOSEN || one->verdict == RB_SEARCH_RUNS, "reason",
+                     one->reason, "stepMs", 1e3 * one->seconds, "samplesPerSecond",
+                     one->seconds > 0 ? batch / one->seconds : 0, "memoryBytes",
+                     (json_int_t)one->memory, "sentBytes", (json_int_t)one->sent, "idle", one->idle,
+                     "computeMs", 1e3 * one->computing, "sumMs", 1e3 * one->summing, "updateMs",
+                     1e3 * one->updating, "gatherMs", 1e3 * one->gathering, "move", "bytes",
+                     (json_int_t)one->move.bytes, "ms", 1e3 * one->move.seconds, "stallMs",
+                     1e3 * one->move.stall);
+}
+
+static json_t *report(const struct plan *plan)
+{
+    json_t *plans = json_array();
+
+    for (size_t i = 0; i < plan->n_searches; i++) {
+        json_t *candidates = json_array();
+
+        for (size_t c = 0; c < plan->searches[i].n; c++)
+            json_array_append_new(candidates,
+                                  candidate_json(plan, &plan->searches[i].candidates[c]));
+        json_array_append_new(plans,
+                              json_pack("{s:i,s:o}", "devices", (int)plan->searches[i].devices,
+                                        "candidates", candidates));
+    }
+    return json_pack("{s:s,s:s,s:b,s:i,s:{s:i,s:i},s:o}", "job", plan->job->metadata->name, "model",
+                     plan->forward.compiled.summary, "timedHere", plan->seconds != NULL, "from",
+                     (int)plan->job->spec->devices->want, "cluster", "devices",
+                     (int)plan->cluster.n_devices, "nodes", (int)plan->cluster.n_nodes, "plans",
+                     plans);
+}
+
+/* ---- As text ---- */
+
+static void add_cell(struct rb_table *table, const char *format, double x)
+{
+    RB_CLEANUP(rb_freep) char *text = rb_format(format, x);
+
+    rb_table_add(table, text);
+}
+
+static void add_bytes(struct rb_table *table, const json_t *object, const char *key)
+{
+    char text[RB_HUMAN_SIZE];
+
+    rb_table_add(table, rb_human_bytes(rb_value_real(object, key, 0), text));
+}
+
+static void add_row(struct rb_table *table, int64_t devices, const json_t *one)
+{
+    const json_t *move = json_object_get(one, "move");
+
+    add_cell(table, "%.0f", (double)devices);
+    rb_table_add(table, rb_value_text(one, "name", "?"));
+    rb_table_add(table, rb_value_text(one, "verdict", "?"));
+    add_cell(table, "%.2f", rb_value_real(one, "stepMs", 0));
+    add_cell(table, "%.1f", rb_value_real(one, "samplesPerSecond", 0));
+    add_cell(table, "%.0f %%", 100 * rb_value_real(one, "idle", 0));
+    add_bytes(table, one, "memoryBytes");
+    add_bytes(table, one, "sentBytes");
+    add_bytes(table, move, "bytes");
+    add_cell(table, "%.1f", rb_value_real(move, "stallMs", 0));
+}
+
+static void print_page(const struct rb_session *session, const json_t *report)
+{
+    static const char *const head[] = {"DEVICES", "PLAN",   "VERDICT", "STEP MS", "SAMPLES/S",
+                                       "WAITS",   "MEMORY", "SENT",    "MOVED",   "STALL MS"};
+    struct rb_table table = {.columns = RB_COUNT(head)}, page = RB_PAGE;
+    const json_t *plan, *one, *cluster = json_object_get(report, "cluster");
+    int64_t devices = rb_value_integer(cluster, "devices", 0);
+    int64_t nodes = rb_value_integer(cluster, "nodes", 0);
+    int64_t from = rb_value_integer(report, "from", 0);
+    struct rb_buffer text = {0};
+    size_t i, c;
+
+    rb_page_add(&page, "model", "%s", rb_value_text(report, "model", "?"));
+    rb_page_add(&page, "cluster", "%" PRId64 " device%s on %" PRId64 " node%s%s", devices,
+                devices == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
+                rb_value_true(report, "timedHere") ? ", a microbatch timed here on one core" : "");
+    rb_page_add(&page, "moves from", "%" PRId64 " device%s", from, from == 1 ? "" : "s");
+    rb_page_print(session, &page);
+    for (i = 0; i < RB_COUNT(head); i++)
+        rb_table_add(&table, head[i]);
+    json_array_foreach(json_object_get(report, "plans"), i, plan)
+    {
+        json_array_foreach(json_object_get(plan, "candidates"), c, one)
+        {
+            add_row(&table, rb_value_integer(plan, "devices", 0), one);
+        }
+    }
+    rb_buffer_text(&text, "\n");
+    rb_table_print(&table, "rllrrrrrrr", &text);
+    rb_table_done(&table);
+    rb_buffer_text(&text, "\n");
+    json_array_foreach(json_object_get(report, "plans"), i, plan)
+    {
+        json_array_foreach(json_object_get(plan, "candidates"), c, one)
+        {
+            rb_buffer_format(&text, "%s: %s\n", rb_value_text(one, "name", "?"),
+                             rb_value_text(one, "reason", "?"));
+        }
+    }
+    rb_session_put(session, &text);
+}
+
+/* The step of the first candidate of the last number of devices. */
+static int draw(const struct plan *plan, const char *path, struct rb_why *why)
+{
+    const struct rb_search_candidate *one = plan->searches[plan->n_searches - 1].candidates;
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer svg = {0};
+    RB_CLEANUP(rb_freep)
+    char *title = rb_format("%s: %s, a step of %.4g ms", plan->job->metadata->name, one->name,
+                            1e3 * one->seconds);
+
+    rb_timeline_svg(one->simulate, title, &svg);
+    return rb_file_write_lightly(path, svg.data, svg.size, why);
+}
+
+/* ---- The verb ---- */
+
+int rb_plan(struct rb_session *session, const struct rb_arguments *arguments)
+{
+    const char *overrides[RB_ARGUMENTS_MAX], *path = rb_arguments_value(arguments, "file");
+    const char *counts = rb_arguments_value(arguments, "devices");
+    const char *svg = rb_arguments_value(arguments, "svg");
+    int n = rb_arguments_values(arguments, "set", overrides), err;
+    struct plan plan = {.cluster_path = rb_arguments_value(arguments, "cluster")};
+    struct rb_why why = {0};
+    json_t *all;
+
+    if (!path)
+        return rb_session_usage(session, "-f says which job file");
+    if (counts && read_counts(counts, &plan, &why))
+        return rb_session_usage(session, "--devices %s", why.text);
+    err = look(&plan, path, overrides, n, &why);
+    if (!err)
+        err = search(&plan, &why);
+    if (!err && svg)
+        err = draw(&plan, svg, &why);
+    if (!err) {
+        all = report(&plan);
+        if (session->format == RB_FORMAT_TABLE)
+            print_page(session, all);
+        else
+            rb_session_print(session, all);
+        json_decref(all);
+    }
+    done(&plan);
+    return err ? rb_session_fail(session, err, &why) : RB_EXIT_DONE;
+}

@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `rubatoctl plan` says of a job, as a user asks: without a rubatod, from a cluster file or timed here;
+and what it says of the move and of the choice is what happens when the job runs."""
+import json
+import os
+import subprocess
+import xml.dom.minidom
+
+import cases
+import cluster
+from cluster import BUILD, check
+
+CLUSTER = """
+nodes:
+- {name: a, count: 2, devices: [{count: 2, flops: 1e11, bandwidth: 2e10, memory: 4Gi}],
+   inside: {bandwidth: 5e9, latency: 1e-5}, network: {bandwidth: 1.25e8, latency: 1e-4}}
+"""
+
+
+def plan(code, *words):
+    done = subprocess.run([os.path.join(BUILD, "rubatoctl"), "plan", *words], capture_output=True, text=True,
+                          env={**os.environ, "RUBATO_ENDPOINT": "unix:/nowhere"}, timeout=120)
+    check(done.returncode == code, f"plan {words}: exit {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout if code == 0 else done.stderr
+
+
+def chosen(report):
+    """By number of devices, the candidate that a submit would run."""
+    for one in report["plans"]:
+        check([c["verdict"] for c in one["candidates"]].count("chosen") == 1, f"not one chosen: {one}")
+        for c in one["candidates"]:
+            check(c["runs"] == (c["verdict"] in ("chosen", "runs")) and c["reason"], f"no reason: {c}")
+    return {one["devices"]: one["candidates"][0] for one in report["plans"]}
+
+
+def what_if(c, job):
+    with open(c.path("cluster.yaml"), "w") as file:
+        file.write(CLUSTER)
+    words = ["-f", job, "--cluster", c.path("cluster.yaml"), "--devices", "1,2,4",
+             "--set", "spec.devices.max=4"]
+    first = plan(0, *words, "-o", "json", "--svg", c.path("step.svg"))
+    check(first == plan(0, *words, "-o", "json"), "two plans of one cluster file differ")
+    best = chosen(json.loads(first))
+    check(best[2]["stepMs"] < best[1]["stepMs"] < best[4]["stepMs"], f"the slow network does not show: {best}")
+    check(best[2]["sentBytes"] > 0 and best[1]["sentBytes"] == 0, f"bytes sent: {best}")
+    check(best[2]["move"]["bytes"] == 0 < best[4]["move"]["bytes"], f"the move from 2: {best}")
+    xml.dom.minidom.parse(c.path("step.svg"))
+    table = plan(0, *words)
+    for part in ("VERDICT", "chosen", "data parallel x4, 2 replicas", "pin state.replicas"):
+        check(part in table, f"'{part}' is not in:\n{table}")
+
+
+def refused(c, job):
+    with open(c.path("bad.yaml"), "w") as file:
+        file.write("nodes: [{devises: []}]\n")
+    check("did you mean" in plan(4, "-f", job, "--cluster", c.path("bad.yaml")), "a wrong key has no hint")
+    more = plan(4, "-f", job, "--cluster", c.path("cluster.yaml"), "--devices", "8", "--set", "spec.devices.max=8")
+    check("the cluster has 4" in more, f"8 of 4: {more}")
+    check("devices.max is 2" in plan(4, "-f", job, "--cluster", c.path("cluster.yaml"), "--devices", "4"), "above max")
+    check("-f says" in plan(2, "--devices", "2"), "no job file")
+    check("--devices" in plan(2, "-f", job, "--devices", "2,x"), "no number")
+    plan(3, "-f", c.path("absent.yaml"))
+    check("too little" in plan(4, "-f", job, "--set", "spec.memory.limit=1k"), "a limit of 1k")
+
+
+def as_it_happens(c, job):
+    """Timed here; the choice, and the bytes that growing moves, are those of the run."""
+    best = chosen(json.loads(plan(0, "-f", job, "-o", "json", "--devices", "1,2", "--set", "spec.devices.want=1")))
+    spec = cases.spec("gpt", c.folder, 1000000)
+    spec["devices"] = {"min": 1, "max": 2, "want": 1}
+    c.submit("gpt", spec)
+    c.wait("gpt", "step=3")
+    receipt = c.json("grow", "gpt", "1", "--wait", "--timeout", "60s")
+    summary = c.status("gpt")["plan"]["summary"]
+    print(f"predicted {best[2]['move']['bytes']:.0f} bytes, moved {receipt['bytes_moved']}; {summary}")
+    check(summary.startswith(best[2]["name"].split(",")[0]), f"{summary} is not {best[2]['name']}")
+    entries = receipt["bytes_moved"] / best[2]["move"]["bytes"]
+    check(0.99 < entries < 3, f"moved {receipt['bytes_moved']}, predicted {best[2]['move']['bytes']}")
+    for n in (1, 2):
+        steps = sorted(row["step_ms"] for row in c.metrics("gpt") if row["devices"] == n)
+        print(f"{n} devices: predicted {best[n]['stepMs']:.2f} ms, median {steps[len(steps) // 2]:.2f} ms")
+    c.run("delete", "gpt")
+
+
+def main():
+    with cluster.Cluster(devices=2) as c:
+        cases.make("gpt", c.folder)
+        job = c.job_file("gpt", cases.spec("gpt", c.folder, 100))
+        what_if(c, job)
+        refused(c, job)
+        as_it_happens(c, job)
+
+
+cluster.main(main)
