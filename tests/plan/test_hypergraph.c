@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Partitions against the tables of docs/theses.md, against every other partition where there are
+ * few, and the bytes on the links against those that are counted one by one. */
+#include "base/arena.h"
+#include "base/error.h"
+#include "plan/hypergraph.h"
+#include "tests/plan/nets.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return *state >> 33;
+}
+
+/* Random nets of up to four pins. */
+static struct rb_hypergraph random_graph(uint32_t vertices, uint32_t nets, uint64_t seed)
+{
+    struct rb_hypergraph graph = {.n_vertices = vertices};
+    uint32_t pins = 0;
+
+    graph.work = rb_alloc((vertices + 1) * sizeof(double));
+    graph.memory = rb_alloc((vertices + 1) * sizeof(double));
+    graph.costs = rb_alloc((nets + 1) * sizeof(double));
+    graph.first_pin = rb_alloc((nets + 1) * sizeof(uint32_t));
+    graph.pins = rb_alloc((4 * nets + 1) * sizeof(uint32_t));
+    for (uint32_t v = 0; v < vertices; v++) {
+        graph.work[v] = 1 + (double)(next_random(&seed) % 3);
+        graph.memory[v] = 1 + (double)(next_random(&seed) % 5);
+    }
+    for (uint32_t n = 0; n < nets; n++) {
+        uint32_t first = pins;
+
+        graph.costs[n] = 1 + (double)(next_random(&seed) % 9);
+        for (int i = 0; i < 4; i++) {
+            uint32_t v = (uint32_t)(next_random(&seed) % vertices);
+            int twice = 0;
+
+            for (uint32_t p = first; p < pins; p++)
+                twice |= graph.pins[p] == v;
+            if (!twice)
+                graph.pins[pins++] = v;
+        }
+        graph.first_pin[++graph.n_nets] = pins;
+    }
+    rb_hypergraph_index(&graph);
+    return graph;
+}
+
+/* Of ten vertices every bisection is tried: what is found is the best, or nearly. */
+static void test_small(void **state)
+{
+    enum { VERTICES = 10 };
+    double found_all = 0, best_all = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct rb_hypergraph graph = random_graph(VERTICES, 14, seed);
+        struct rb_hypergraph_how how = {.parts = 2, .epsilon = 0.25, .seed = seed};
+        uint32_t parts[VERTICES];
+        double best = INFINITY;
+
+        for (uint32_t word = 0; word < 1u << VERTICES; word++) {
+            for (int v = 0; v < VERTICES; v++)
+                parts[v] = word >> v & 1;
+            if (rb_hypergraph_imbalance(&graph, parts, 2) <= 0.25)
+                best = fmin(best, rb_hypergraph_volume(&graph, parts, 2));
+        }
+        rb_hypergraph_partition(&graph, &how, parts);
+        assert_true(rb_hypergraph_imbalance(&graph, parts, 2) <= 0.25 + 1e-9);
+        assert_true(rb_hypergraph_volume(&graph, parts, 2) >= best - 1e-9);
+        found_all += rb_hypergraph_volume(&graph, parts, 2);
+        best_all += best;
+        rb_hypergraph_done(&graph);
+    }
+    print_message("50 small graphs: %.0f words, the best are %.0f\n", found_all, best_all);
+    assert_true(found_all <= 1.02 * best_all);
+}
+
+/* Words that go over links when each maker sends what it makes to each other part that reads it,
+ * counted part by part and net by net. */
+static void test_volume(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 8; n *= 2) {
+        struct rb_hypergraph graph = random_graph(60, 90, n);
+        struct rb_hypergraph_how how = {.parts = n, .epsilon = 0.1, .seed = 1};
+        uint32_t parts[60], again[60];
+        double words = 0;
+        uint64_t messages = 0;
+
+        rb_hypergraph_partition(&graph, &how, parts);
+        rb_hypergraph_partition(&graph, &how, again);
+        assert_memory_equal(parts, again, sizeof parts);
+        assert_true(rb_hypergraph_imbalance(&graph, parts, n) <= 0.1 + 1e-9);
+        for (uint32_t net = 0; net < graph.n_nets; net++)
+            for (uint32_t to = 0; to < n; to++) {
+                uint32_t first = graph.first_pin[net], owner = parts[graph.pins[first]];
+                int reads = 0;
+
+                for (uint32_t p = first; p < graph.first_pin[net + 1]; p++)
+                    reads |= parts[graph.pins[p]] == to;
+                if (to != owner && reads) {
+                    words += graph.costs[net];
+                    messages++;
+                }
+            }
+        assert_true(rb_hypergraph_volume(&graph, parts, n) == words);
+        assert_int_equal(rb_hypergraph_messages(&graph, parts, n), messages);
+        rb_hypergraph_done(&graph);
+    }
+}
+
+/* Both weights at once: no part has more memory than it may have. */
+static void test_memory(void **state)
+{
+    struct rb_hypergraph graph = random_graph(80, 120, 5);
+    struct rb_hypergraph_how how = {.parts = 4, .epsilon = 0.2, .memory_slack = 0.2, .seed = 3};
+    uint32_t parts[80];
+    double *work = graph.work;
+
+    (void)state;
+    rb_hypergraph_partition(&graph, &how, parts);
+    assert_true(rb_hypergraph_imbalance(&graph, parts, 4) <= 0.2 + 1e-9);
+    graph.work = graph.memory;
+    assert_true(rb_hypergraph_imbalance(&graph, parts, 4) <= 0.2 + 1e-9);
+    graph.work = work;
+    rb_hypergraph_done(&graph);
+}
+
+/* ---- Nets -----------------------------------------------------------------------------------*/
+
+struct row {
+    uint32_t parts;
+    double by_layer, by_layer_words; /* imbalance, words a sample */
+    double words;                    /* at most, by filter */
+    double split;                    /* with every layer split among all */
+};
+
+/* Words where each layer is in the part of `parts`. */
+static double layer_words(const struct net *net, const uint32_t *layers, const uint32_t *parts,
+                          const struct rb_hypergraph *graph, uint32_t n)
+{
+    RB_CLEANUP(rb_freep) uint32_t *by_vertex = rb_alloc(graph->n_vertices * sizeof *by_vertex);
+
+    (void)net;
+    for (uint32_t v = 0; v < graph->n_vertices; v++)
+        by_vertex[v] = parts[layers[v]];
+    return rb_hypergraph_volume(graph, by_vertex, n);
+}
+
+static void check(const struct net *net, uint32_t grain, const struct row *row)
+{
+    struct rb_hypergraph_how how = {.parts = row->parts, .epsilon = 0.03, .seed = 1, .tries = 10};
+    RB_CLEANUP(rb_freep) uint32_t *layers = NULL, *parts = NULL;
+    uint32_t by_layer[NETS_LAYERS];
+    struct rb_hypergraph graph;
+    double imbalance, words, split = 0;
+    clock_t start = clock(); /* of this process alone */
+
+    rb_hypergraph_of_layers(net->layers, net->n, grain, &graph, &layers);
+    parts = rb_alloc(graph.n_vertices * sizeof *parts);
+    rb_hypergraph_partition(&graph, &how, parts);
+    imbalance = rb_hypergraph_by_layer(net->layers, net->n, row->parts, by_layer);
+    words = layer_words(net, layers, by_layer, &graph, row->parts);
+    for (uint32_t l = 0; l + 1 < net->n; l++)
+        split += net->layers[l].words * net->layers[l].filters * (row->parts - 1);
+    print_message("%s, %u parts: by layer %.3f, %.1fk; by filter %.3f, %.1fk; all split %.0fk "
+                  "(%.2f s)\n",
+                  net->name, row->parts, imbalance, words / 1e3,
+                  rb_hypergraph_imbalance(&graph, parts, row->parts),
+                  rb_hypergraph_volume(&graph, parts, row->parts) / 1e3, split / 1e3,
+                  (double)(clock() - start) / CLOCKS_PER_SEC);
+    assert_true(fabs(imbalance - row->by_layer) < 0.0006);
+    assert_true(fabs(words - row->by_layer_words) < 0.006 * words);
+    assert_true(fabs(split - row->split) < 0.004 * split);
+    assert_true(rb_hypergraph_imbalance(&graph, parts, row->parts) <= 0.03 + 1e-9);
+    assert_true(rb_hypergraph_volume(&graph, parts, row->parts) <= row->words);
+    rb_hypergraph_done(&graph);
+}
+
+/* Words by filter: no more than the best that splits layers only where it cuts the chain. */
+static void test_nets(void **state)
+{
+    struct net net;
+
+    (void)state;
+    net_vgg16(&net);
+    assert_true(net.parameters == 138357544);
+    check(&net, 64, &(struct row){2, 0.032, 803e3, 807e3, 8965e3});
+    check(&net, 64, &(struct row){4, 0.196, 2810e3, 3243e3, 26894e3});
+    net_vgg16_cifar(&net);
+    check(&net, 64, &(struct row){2, 0.026, 16.4e3, 16.45e3, 184e3});
+    check(&net, 64, &(struct row){4, 0.203, 57.3e3, 65.5e3, 551e3});
+    net_alexnet(&net, 0);
+    check(&net, 64, &(struct row){2, 0.025, 43.3e3, 43.35e3, 260e3});
+    check(&net, 128, &(struct row){4, 0.578, 178e3, 219e3, 781e3});
+    net_cifar_quick(&net);
+    check(&net, 0, &(struct row){2, 0.459, 2.048e3, 9.35e3, 11.3e3});
+}
+
+/* A grouped AlexNet has two halves that meet in the third convolution only. */
+static void test_grouped(void **state)
+{
+    struct rb_hypergraph_how how = {.parts = 2, .epsilon = 0.03, .seed = 1, .tries = 10};
+    struct rb_hypergraph graph;
+    uint32_t *parts;
+    struct net net;
+
+    (void)state;
+    net_alexnet(&net, 1);
+    assert_true(net.parameters == 60965224);
+    rb_hypergraph_of_layers(net.layers, net.n, 32, &graph, NULL);
+    parts = rb_alloc(graph.n_vertices * sizeof *parts);
+    rb_hypergraph_partition(&graph, &how, parts);
+    print_message("AlexNet, grouped, 2 parts: %.3f, %.1fk\n",
+                  rb_hypergraph_imbalance(&graph, parts, 2),
+                  rb_hypergraph_volume(&graph, parts, 2) / 1e3);
+    assert_true(rb_hypergraph_imbalance(&graph, parts, 2) <= 0.03 + 1e-9);
+    rb_hypergraph_done(&graph);
+    net_inception(&net);
+    rb_hypergraph_of_layers(net.layers, net.n, 0, &graph, NULL);
+    parts = rb_realloc(parts, graph.n_vertices * sizeof *parts);
+    rb_hypergraph_partition(&graph, &how, parts);
+    print_message("Inception 3a, 2 parts: %.3f, %.1fk\n", rb_hypergraph_imbalance(&graph, parts, 2),
+                  rb_hypergraph_volume(&graph, parts, 2) / 1e3);
+    assert_true(rb_hypergraph_imbalance(&graph, parts, 2) <= 0.03 + 1e-9);
+    rb_hypergraph_done(&graph);
+    free(parts);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small), cmocka_unit_test(test_volume),  cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_nets),  cmocka_unit_test(test_grouped),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
