@@ -145,16 +145,46 @@ int rb_call_axis(const struct rb_call *call, const char *key, int rank, int *ret
     return 0;
 }
 
-int rb_call_only(const struct rb_call *call, enum rb_dtype dtype, struct rb_why *why)
+/* `rounded`: the first output may be, too. */
+static int check_dtypes(const struct rb_call *call, enum rb_dtype dtype, enum rb_dtype rounded,
+                        struct rb_why *why)
 {
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i].dtype != RB_NONE && call->in[i].dtype != dtype)
             return rb_call_refuse(call, RB_EUNSUPPORTED, why, "input %d must be %s", i,
                                   rb_dtype_text(dtype));
     for (int i = 0; i < call->n_out; i++)
-        if (call->out[i].dtype != RB_NONE && call->out[i].dtype != dtype)
+        if (call->out[i].dtype != RB_NONE && call->out[i].dtype != dtype &&
+            (i > 0 || call->out[i].dtype != rounded))
             return rb_call_refuse(call, RB_EUNSUPPORTED, why, "output %d must be %s", i,
                                   rb_dtype_text(dtype));
+    return 0;
+}
+
+int rb_call_only(const struct rb_call *call, enum rb_dtype dtype, struct rb_why *why)
+{
+    return check_dtypes(call, dtype, dtype, why);
+}
+
+int rb_call_rounded(const struct rb_call *call, struct rb_why *why)
+{
+    return check_dtypes(call, RB_F32, RB_BF16, why);
+}
+
+int rb_call_product(const struct rb_call *call, struct rb_why *why)
+{
+    enum rb_dtype factor = rb_call_in(call, 0)->dtype, product = rb_call_out(call, 0)->dtype;
+
+    if (!rb_call_has_in(call, 0) || !rb_call_has_in(call, 1))
+        return rb_call_refuse(call, RB_EINVAL, why, "two inputs are needed");
+    if ((factor != RB_F32 && factor != RB_BF16) || call->in[1].dtype != factor)
+        return rb_call_refuse(call, RB_EUNSUPPORTED, why,
+                              "the factors must both be float32 or both bfloat16");
+    if (rb_call_has_in(call, 2) && call->in[2].dtype != RB_F32)
+        return rb_call_refuse(call, RB_EUNSUPPORTED, why, "the bias must be float32");
+    if (product != RB_F32 && product != factor)
+        return rb_call_refuse(call, RB_EUNSUPPORTED, why,
+                              "the output must be float32, or bfloat16 as the factors are");
     return 0;
 }
 

@@ -46,6 +46,13 @@ int rb_call_axis(const struct rb_call *call, const char *key, int rank, int *ret
 /* All inputs and outputs that are there are of `dtype`. */
 int rb_call_only(const struct rb_call *call, enum rb_dtype dtype, struct rb_why *why);
 
+/* The types of a product: two factors of F32 or two of BF16, a bias of F32 behind them; the output
+ * is F32, or BF16 as the factors are. */
+int rb_call_product(const struct rb_call *call, struct rb_why *why);
+
+/* All are F32, but the first output may be rounded to BF16. */
+int rb_call_rounded(const struct rb_call *call, struct rb_why *why);
+
 /* Sizes before, at and behind an axis: [outer, n, inner]. */
 struct rb_call_split {
     int64_t outer, n, inner;

@@ -11,8 +11,10 @@
  * Conventions.  All tensors are row-major and dense.  Axes are counted from 0 (import normalises
  * negative ones).  A grad operator's dy has the type of the forward output, its result that of the
  * forward input.  Trailing inputs may be absent.  Where arithmetic is meant, F32 is; shape-like
- * data is I64; conditions are BOOL.  Convolutions, pools and batch norms also take and make
- * activations in blocks of channels (proto/blocked.h). */
+ * data is I64; conditions are BOOL.  In place of F32 a product takes factors of BF16, and may round
+ * what it makes; so may elementwise operators, which read BF16 too (graph/narrow.c).  Sums are F32
+ * all the same.  Convolutions, pools and batch norms also take and make activations in blocks of
+ * channels (proto/blocked.h). */
 #ifndef RB_PROTO_OPERATORS_H
 #define RB_PROTO_OPERATORS_H
 

@@ -3,7 +3,7 @@
  *
  * A float beyond the integers' range gives the nearest end of int64 and NaN gives 0, so that no
  * machine's own idea of it decides; the low bits are then kept, as C does between integers. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bfloat.h"
 
 #include <math.h>
 #include <string.h>
@@ -20,8 +20,8 @@ struct cast {
 #define INTEGERS(X)                                                                                \
     X(U8, uint8_t)                                                                                 \
     X(I8, int8_t)                                                                                  \
-    X(U16, uint16_t) X(I16, int16_t) X(U32, uint32_t) X(I32, int32_t) X(U64, uint64_t)             \
-        X(I64, int64_t)
+    X(U16, uint16_t)                                                                               \
+    X(I16, int16_t) X(U32, uint32_t) X(I32, int32_t) X(U64, uint64_t) X(I64, int64_t)
 #define REALS(X) X(F32, float) X(F64, double)
 
 static bool known(enum rb_dtype dtype)
@@ -151,6 +151,20 @@ static void cast_run(struct rb_kernel *kernel, const void *const *in, void *cons
     }
 }
 
+static void narrow_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                       const struct rb_key *key)
+{
+    (void)key;
+    rb_cpu_narrow(out[0], in[0], ((const struct cast *)kernel)->n);
+}
+
+static void widen_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                      const struct rb_key *key)
+{
+    (void)key;
+    rb_cpu_widen(out[0], in[0], ((const struct cast *)kernel)->n);
+}
+
 int rb_cpu_cast(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                 struct rb_why *why)
 {
@@ -163,7 +177,9 @@ int rb_cpu_cast(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
     if (!known(from->dtype) || !known(to->dtype))
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "no cast from %s to %s",
                               rb_dtype_text(from->dtype), rb_dtype_text(to->dtype));
-    cast = rb_cpu_kernel(sizeof(*cast), cast_run);
+    cast = rb_cpu_kernel(sizeof(*cast), from->dtype == RB_F32 && to->dtype == RB_BF16   ? narrow_run
+                                        : from->dtype == RB_BF16 && to->dtype == RB_F32 ? widen_run
+                                                                                        : cast_run);
     cast->from = from->dtype;
     cast->to = to->dtype;
     cast->n = rb_tensor_elements(to);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions and their gradients through oneDNN, in the blocked layouts it prefers: activations
- * that come so (proto/blocked.h) need not be turned around. */
-#include "kernels/cpu/cpu.h"
+ * that come so (proto/blocked.h) need not be turned around.  Where it has none of bfloat16 it is
+ * one of float32 copies. */
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/window.h"
 #include "proto/blocked.h"
@@ -101,10 +102,12 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
     struct rb_tensor_type x, y;
     struct rb_window window;
     struct conv *conv;
-    int err = rb_call_only(call, RB_F32, why);
+    int err = rb_call_product(call, why);
 
+    if (err)
+        return err;
     read_blocks(call, &how, &x, &y);
-    err = err ? err : rb_window_read(call, how.x, how.w, how.y, &window, why);
+    err = rb_window_read(call, how.x, how.w, how.y, &window, why);
     err = err ? err : check_channels(call, &how, why);
     if (err)
         return err;
@@ -122,7 +125,7 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
     }
     conv = rb_cpu_kernel(sizeof(*conv), conv_run);
     conv->base.free = conv_free;
-    conv->bytes = (size_t)rb_tensor_elements(&call->out[0]) * sizeof(float);
+    conv->bytes = (size_t)rb_tensor_elements(&call->out[0]) * rb_dtype_size(call->out[0].dtype);
     conv->inputs = kind == RB_DNNL_CONV ? (how.bias ? 3 : 2) : 2;
     conv->output = kind == RB_DNNL_CONV ? 3 : 2;
     if (rb_tensor_elements(how.x) > 0 && rb_tensor_elements(how.w) > 0 &&
@@ -130,6 +133,8 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
         err = rb_dnnl_conv(cpu->dnnl, kind, &how, &conv->op, why);
     if (err) {
         conv_free(&conv->base);
+        if (err == RB_EUNSUPPORTED && call->in[0].dtype == RB_BF16)
+            return rb_cpu_widened(cpu, call, rb_cpu_conv, ret_kernel, why);
         return rb_why_add(why, err, "%s", rb_op_info(call->op)->name);
     }
     *ret_kernel = &conv->base;

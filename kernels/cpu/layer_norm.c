@@ -3,7 +3,7 @@
  *
  * The gradients of scale and bias are sums over rows: 32 rows are summed into a partial sum, and
  * the partial sums are summed, which is more exact than one long sum. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/vector.h"
 
 #include <stdlib.h>
@@ -16,7 +16,8 @@ struct layer_norm {
     float epsilon;
     bool bias, mean, deviation; /* which optional tensors are there */
     bool dx, dscale, dbias;
-    float *part; /* gradients: two rows of partial sums */
+    bool narrow; /* y is bfloat16 */
+    float *part; /* gradients: two rows of partial sums; a row of y that is to be rounded */
 };
 
 RB_CLONES static void row_forward(const float *restrict x, const float *restrict scale,
@@ -43,10 +44,12 @@ static void layer_norm_run(struct rb_kernel *kernel, const void *const *in, void
 
     (void)key;
     for (int64_t r = 0; r < l->rows; r++) {
-        float mean, deviation;
+        float mean, deviation, *y = l->narrow ? l->part : (float *)out[0] + r * l->n;
 
-        row_forward((const float *)in[0] + r * l->n, in[1], l->bias ? in[2] : NULL,
-                    (float *)out[0] + r * l->n, l->n, l->epsilon, &mean, &deviation);
+        row_forward((const float *)in[0] + r * l->n, in[1], l->bias ? in[2] : NULL, y, l->n,
+                    l->epsilon, &mean, &deviation);
+        if (l->narrow)
+            rb_cpu_narrow((uint16_t *)out[0] + r * l->n, y, l->n);
         if (l->mean)
             ((float *)out[1])[r] = mean;
         if (l->deviation)
@@ -137,13 +140,23 @@ static void layer_norm_free(struct rb_kernel *kernel)
     free(kernel);
 }
 
+static int make_part(const struct rb_call *call, struct layer_norm *l, struct rb_why *why)
+{
+    l->part = rb_cpu_scratch(2 * (size_t)l->n * sizeof(float));
+    if (l->part)
+        return 0;
+    layer_norm_free(&l->base);
+    return rb_call_refuse(call, RB_ENOMEM, why, "no memory for partial sums");
+}
+
 /* rows and n of x; scale, bias and statistics must have as many elements. */
 static int layer_norm_new(const struct rb_call *call, const struct rb_tensor_type *x,
                           rb_cpu_run *run, struct layer_norm **ret, struct rb_why *why)
 {
     struct layer_norm *l;
     int64_t rows = 1, n = 1;
-    int axis, err = rb_call_only(call, RB_F32, why);
+    int axis, err = call->op == RB_OP_LAYER_NORM ? rb_call_rounded(call, why)
+                                                 : rb_call_only(call, RB_F32, why);
 
     err = err ? err : rb_call_axis(call, "axis", x->rank, &axis, why);
     if (err)
@@ -179,17 +192,20 @@ int rb_cpu_layer_norm(struct rb_cpu *cpu, const struct rb_call *call, struct rb_
     (void)cpu;
     if (err)
         return err;
-    if (!rb_tensor_same(x, rb_call_out(call, 0)) || !has_elements(rb_call_in(call, 1), l->n) ||
-        !absent_or(rb_call_in(call, 2), l->n) || !absent_or(rb_call_out(call, 1), l->rows) ||
-        !absent_or(rb_call_out(call, 2), l->rows)) {
+    if (!rb_tensor_same_shape(x, rb_call_out(call, 0)) ||
+        !has_elements(rb_call_in(call, 1), l->n) || !absent_or(rb_call_in(call, 2), l->n) ||
+        !absent_or(rb_call_out(call, 1), l->rows) || !absent_or(rb_call_out(call, 2), l->rows)) {
         layer_norm_free(&l->base);
         return rb_call_refuse(call, RB_EINVAL, why, "the shapes do not fit together");
     }
     l->bias = rb_call_has_in(call, 2);
     l->mean = rb_call_has_out(call, 1);
     l->deviation = rb_call_has_out(call, 2);
-    *ret_kernel = &l->base;
-    return 0;
+    l->narrow = rb_call_out(call, 0)->dtype == RB_BF16;
+    err = l->narrow ? make_part(call, l, why) : 0;
+    if (!err)
+        *ret_kernel = &l->base;
+    return err;
 }
 
 int rb_cpu_layer_norm_grad(struct rb_cpu *cpu, const struct rb_call *call,
@@ -212,11 +228,8 @@ int rb_cpu_layer_norm_grad(struct rb_cpu *cpu, const struct rb_call *call,
         layer_norm_free(&l->base);
         return rb_call_refuse(call, RB_EINVAL, why, "the shapes do not fit together");
     }
-    l->part = rb_cpu_scratch(2 * (size_t)l->n * sizeof(float));
-    if (!l->part) {
-        layer_norm_free(&l->base);
-        return rb_call_refuse(call, RB_ENOMEM, why, "no memory for partial sums");
-    }
-    *ret_kernel = &l->base;
-    return 0;
+    err = make_part(call, l, why);
+    if (!err)
+        *ret_kernel = &l->base;
+    return err;
 }

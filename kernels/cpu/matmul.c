@@ -2,8 +2,9 @@
 /* Matrix products through oneDNN, with as few batch axes as the shapes allow.
  *
  * A stack of matrices times one matrix is one taller matrix times it.  Batch axes that are alike in
- * all operands are merged.  A product over nothing (k = 0) is the bias or zero. */
-#include "kernels/cpu/cpu.h"
+ * all operands are merged.  A product over nothing (k = 0) is the bias or zero.  Where oneDNN has
+ * no product of bfloat16 it is one of float32 copies. */
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/onednn.h"
 
 #include <stdlib.h>
@@ -152,15 +153,15 @@ static void operand(const struct shape *s, const int64_t *batch, int64_t rows, i
 int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                   struct rb_why *why)
 {
-    struct rb_dnnl_matmul how = {.bias = rb_call_has_in(call, 2)};
+    struct rb_dnnl_matmul how = {.bias = rb_call_has_in(call, 2),
+                                 .factors = rb_call_in(call, 0)->dtype,
+                                 .product = rb_call_out(call, 0)->dtype};
     const struct rb_tensor_type *bias = rb_call_in(call, 2);
     struct shape s = {0};
     struct matmul *matmul;
     int64_t elements;
-    int err = rb_call_only(call, RB_F32, why);
+    int err = rb_call_product(call, why);
 
-    if (!err && (!rb_call_has_in(call, 0) || !rb_call_has_in(call, 1)))
-        err = rb_call_refuse(call, RB_EINVAL, why, "two inputs are needed");
     err = err ? err : read_shape(call, &s, why);
     if (err)
         return err;
@@ -168,6 +169,8 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
         return rb_call_refuse(call, RB_EINVAL, why, "the bias must have %lld elements",
                               (long long)s.n);
     elements = rb_tensor_elements(&call->out[0]);
+    if ((elements == 0 || s.k == 0) && how.factors == RB_BF16)
+        return rb_cpu_widened(cpu, call, rb_cpu_matmul, ret_kernel, why);
     matmul = rb_cpu_kernel(sizeof(*matmul), matmul_run);
     matmul->base.free = matmul_free;
     matmul->bias = how.bias;
@@ -188,6 +191,8 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     err = rb_dnnl_matmul(cpu->dnnl, &how, &matmul->op, why);
     if (err) {
         matmul_free(&matmul->base);
+        if (err == RB_EUNSUPPORTED && how.factors == RB_BF16)
+            return rb_cpu_widened(cpu, call, rb_cpu_matmul, ret_kernel, why);
         return rb_why_add(why, err, "MatMul");
     }
     *ret_kernel = &matmul->base;

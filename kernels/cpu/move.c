@@ -51,21 +51,22 @@ static void copy_row(void *to, int64_t to_step, const void *from, int64_t from_s
 
 /* rows x columns, to: rows one after the other; from: a column's elements are.  In tiles, so that
  * each cache line that is read is used up while it is there. */
-static void transpose_tiles(uint32_t *restrict to, int64_t to_step, const uint32_t *restrict from,
-                            int64_t from_step, int64_t rows, int64_t columns)
-{
-    for (int64_t r = 0; r < rows; r += TILE) {
-        int64_t r_end = r + TILE < rows ? r + TILE : rows;
-
-        for (int64_t c = 0; c < columns; c += TILE) {
-            int64_t c_end = c + TILE < columns ? c + TILE : columns;
-
-            for (int64_t i = r; i < r_end; i++)
-                for (int64_t j = c; j < c_end; j++)
-                    to[i * to_step + j] = from[j * from_step + i];
-        }
+#define TRANSPOSE_TILES(T)                                                                         \
+    static void transpose_tiles_##T(T *restrict to, int64_t to_step, const T *restrict from,       \
+                                    int64_t from_step, int64_t rows, int64_t columns)              \
+    {                                                                                              \
+        for (int64_t r = 0; r < rows; r += TILE) {                                                 \
+            int64_t r_end = r + TILE < rows ? r + TILE : rows;                                     \
+            for (int64_t c = 0; c < columns; c += TILE) {                                          \
+                int64_t c_end = c + TILE < columns ? c + TILE : columns;                           \
+                for (int64_t i = r; i < r_end; i++)                                                \
+                    for (int64_t j = c; j < c_end; j++)                                            \
+                        to[i * to_step + j] = from[j * from_step + i];                             \
+            }                                                                                      \
+        }                                                                                          \
     }
-}
+TRANSPOSE_TILES(uint16_t)
+TRANSPOSE_TILES(uint32_t)
 
 static void copy_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
                      const struct rb_key *key)
@@ -89,9 +90,14 @@ static void copy_run(struct rb_kernel *kernel, const void *const *in, void *cons
         const char *from = (const char *)in[0] + at.offset[FROM] * size;
         char *to = (char *)out[0] + at.offset[TO] * size;
 
-        if (copy->tiled)
-            transpose_tiles((uint32_t *)to, walk.step[TO][last - 1], (const uint32_t *)from,
-                            walk.step[FROM][last], matrix, columns);
+        if (copy->tiled && size == 2)
+            transpose_tiles_uint16_t((uint16_t *)to, walk.step[TO][last - 1],
+                                     (const uint16_t *)from, walk.step[FROM][last], matrix,
+                                     columns);
+        else if (copy->tiled)
+            transpose_tiles_uint32_t((uint32_t *)to, walk.step[TO][last - 1],
+                                     (const uint32_t *)from, walk.step[FROM][last], matrix,
+                                     columns);
         else
             copy_row(to, walk.step[TO][last], from, walk.step[FROM][last], columns, copy->size);
         rb_walk_next(&walk, &at);
@@ -109,8 +115,9 @@ static void copy_new(const struct rb_walk *walk, enum rb_dtype dtype, size_t zer
     copy->size = rb_dtype_size(dtype);
     copy->zero = zero;
     last = copy->walk.rank - 1;
-    copy->tiled = copy->size == 4 && last > 0 && copy->walk.step[TO][last] == 1 &&
-                  copy->walk.step[FROM][last - 1] == 1 && copy->walk.step[FROM][last] != 1;
+    copy->tiled = (copy->size == 2 || copy->size == 4) && last > 0 &&
+                  copy->walk.step[TO][last] == 1 && copy->walk.step[FROM][last - 1] == 1 &&
+                  copy->walk.step[FROM][last] != 1;
     *ret_kernel = &copy->base;
 }
 

@@ -283,38 +283,42 @@ static int op_new(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
     return err;
 }
 
-static int strided_layout(dnnl_memory_desc_t *md, int rank, const int64_t *dims,
-                          const int64_t *steps, struct rb_why *why)
+static dnnl_data_type_t data_type(enum rb_dtype dtype)
+{
+    return dtype == RB_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+static int strided_layout(dnnl_memory_desc_t *md, enum rb_dtype dtype, int rank,
+                          const int64_t *dims, const int64_t *steps, struct rb_why *why)
 {
     dnnl_dims_t sizes = {0}, strides = {0};
 
     memcpy(sizes, dims, (size_t)rank * sizeof(*dims));
     memcpy(strides, steps, (size_t)rank * sizeof(*steps));
-    return status(dnnl_memory_desc_init_by_strides(md, rank, sizes, dnnl_f32, strides),
+    return status(dnnl_memory_desc_init_by_strides(md, rank, sizes, data_type(dtype), strides),
                   "describe this layout", why);
 }
 
-static int plain_layout(dnnl_memory_desc_t *md, int rank, const int64_t *dims, struct rb_why *why)
+static int plain_layout(dnnl_memory_desc_t *md, enum rb_dtype dtype, int rank, const int64_t *dims,
+                        struct rb_why *why)
 {
-    dnnl_dims_t sizes = {0}, steps = {0};
-    int64_t step = 1;
+    int64_t steps[RB_DNNL_AXES], step = 1;
 
     for (int i = rank - 1; i >= 0; i--) {
-        sizes[i] = dims[i];
         steps[i] = step;
         step *= dims[i];
     }
-    return status(dnnl_memory_desc_init_by_strides(md, rank, sizes, dnnl_f32, steps),
-                  "describe this layout", why);
+    return strided_layout(md, dtype, rank, dims, steps, why);
 }
 
-static int any_layout(dnnl_memory_desc_t *md, int rank, const int64_t *dims, struct rb_why *why)
+static int tagged_layout(dnnl_memory_desc_t *md, enum rb_dtype dtype, int rank, const int64_t *dims,
+                         dnnl_format_tag_t tag, struct rb_why *why)
 {
     dnnl_dims_t sizes = {0};
 
     memcpy(sizes, dims, (size_t)rank * sizeof(*dims));
-    return status(dnnl_memory_desc_init_by_tag(md, rank, sizes, dnnl_f32, dnnl_format_tag_any),
-                  "describe this shape", why);
+    return status(dnnl_memory_desc_init_by_tag(md, rank, sizes, data_type(dtype), tag),
+                  "describe this layout", why);
 }
 
 static int plain_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
@@ -333,10 +337,10 @@ static int plain_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
 
     for (int i = 0; i < rank; i++)
         bias_dim[i] = i == rank - 1 ? how->c_dim[i] : 1;
-    err = strided_layout(&a, rank, how->a_dim, how->a_step, why);
-    err = err ? err : strided_layout(&b, rank, how->b_dim, how->b_step, why);
-    err = err ? err : plain_layout(&c, rank, how->c_dim, why);
-    err = err ? err : plain_layout(&bias, rank, bias_dim, why);
+    err = strided_layout(&a, how->factors, rank, how->a_dim, how->a_step, why);
+    err = err ? err : strided_layout(&b, how->factors, rank, how->b_dim, how->b_step, why);
+    err = err ? err : plain_layout(&c, how->product, rank, how->c_dim, why);
+    err = err ? err : plain_layout(&bias, RB_F32, rank, bias_dim, why);
     if (!err)
         err = status(dnnl_matmul_desc_init(&desc, &a, &b, how->bias ? &bias : NULL, &c),
                      "multiply these", why);
@@ -357,11 +361,11 @@ static int inner_product(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
         {DNNL_ARG_BIAS, 2, false, how->bias ? &bias : NULL},
         {DNNL_ARG_DST, 3, true, &c},
     };
-    int err = strided_layout(&a, 2, how->a_dim, how->a_step, why);
+    int err = strided_layout(&a, how->factors, 2, how->a_dim, how->a_step, why);
 
-    err = err ? err : strided_layout(&w, 2, w_dim, w_step, why);
-    err = err ? err : plain_layout(&c, 2, how->c_dim, why);
-    err = err ? err : plain_layout(&bias, 1, &how->c_dim[1], why);
+    err = err ? err : strided_layout(&w, how->factors, 2, w_dim, w_step, why);
+    err = err ? err : plain_layout(&c, how->product, 2, how->c_dim, why);
+    err = err ? err : plain_layout(&bias, RB_F32, 1, &how->c_dim[1], why);
     if (!err)
         err = status(dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &a, &w,
                                                           how->bias ? &bias : NULL, &c),
@@ -382,10 +386,10 @@ static int weight_gradient(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *ho
         {DNNL_ARG_SRC, 1, false, &x},
         {DNNL_ARG_DIFF_WEIGHTS, 3, true, &w},
     };
-    int err = plain_layout(&dy, 2, dy_dim, why);
+    int err = plain_layout(&dy, how->factors, 2, dy_dim, why);
 
-    err = err ? err : plain_layout(&x, 2, how->b_dim, why);
-    err = err ? err : plain_layout(&w, 2, how->c_dim, why);
+    err = err ? err : plain_layout(&x, how->factors, 2, how->b_dim, why);
+    err = err ? err : plain_layout(&w, how->product, 2, how->c_dim, why);
     if (!err)
         err = status(dnnl_inner_product_forward_desc_init(&forward, dnnl_forward_training, &x, &w,
                                                           NULL, &dy),
@@ -398,6 +402,15 @@ static int weight_gradient(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *ho
     if (hint)
         dnnl_primitive_desc_destroy(hint);
     return err;
+}
+
+/* Plain loops are slower than float32 copies would be. */
+static int refuse_slow(struct rb_dnnl_op **op, enum rb_dtype factors, struct rb_why *why)
+{
+    if (factors != RB_BF16 || !(*op)->slow)
+        return 0;
+    rb_dnnl_free(RB_TAKE(*op));
+    return rb_why_set(why, RB_EUNSUPPORTED, "oneDNN has plain loops alone for this");
 }
 
 /* What oneDNN 2.6 has for the same product differs by up to two: measured on AVX-512, one core
@@ -419,7 +432,8 @@ int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
         return 0;
     if (!err)
         rb_dnnl_free(*ret_op);
-    return plain_matmul(dnnl, how, ret_op, why);
+    err = plain_matmul(dnnl, how, ret_op, why);
+    return err ? err : refuse_slow(ret_op, how->factors, why);
 }
 
 /* An activation: samples, channels, spatial axes. */
@@ -427,13 +441,10 @@ static int activation_layout(dnnl_memory_desc_t *md, const struct rb_tensor_type
                              bool blocked, struct rb_why *why)
 {
     static const dnnl_format_tag_t tags[] = {[3] = dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c};
-    dnnl_dims_t sizes = {0};
 
     if (!blocked)
-        return plain_layout(md, type->rank, type->dim, why);
-    memcpy(sizes, type->dim, (size_t)type->rank * sizeof(*type->dim));
-    return status(dnnl_memory_desc_init_by_tag(md, type->rank, sizes, dnnl_f32, tags[type->rank]),
-                  "describe this layout", why);
+        return plain_layout(md, type->dtype, type->rank, type->dim, why);
+    return tagged_layout(md, type->dtype, type->rank, type->dim, tags[type->rank], why);
 }
 
 /* The layouts of a convolution: the caller's, and "any" for the primitive to choose. */
@@ -457,11 +468,16 @@ static int conv_layouts(const struct rb_dnnl_conv *how, struct conv_layouts *ret
         ret->dilations[i] = how->dilations[i] - 1;
     err = activation_layout(&ret->x, how->x, how->x_blocked, why);
     err = err ? err : activation_layout(&ret->y, how->y, how->y_blocked, why);
-    err = err ? err : plain_layout(&ret->w, w_rank, w, why);
-    err = err ? err : plain_layout(&ret->b, 1, how->w->dim, why);
-    err = err ? err : any_layout(&ret->any_x, rank, how->x->dim, why);
-    err = err ? err : any_layout(&ret->any_y, rank, how->y->dim, why);
-    return err ? err : any_layout(&ret->any_w, w_rank, w, why);
+    err = err ? err : plain_layout(&ret->w, how->w->dtype, w_rank, w, why);
+    err = err ? err : plain_layout(&ret->b, RB_F32, 1, how->w->dim, why);
+    err = err ? err
+              : tagged_layout(&ret->any_x, how->x->dtype, rank, how->x->dim, dnnl_format_tag_any,
+                              why);
+    err = err ? err
+              : tagged_layout(&ret->any_y, how->y->dtype, rank, how->y->dim, dnnl_format_tag_any,
+                              why);
+    return err ? err
+               : tagged_layout(&ret->any_w, how->w->dtype, w_rank, w, dnnl_format_tag_any, why);
 }
 
 int rb_dnnl_conv(struct rb_dnnl *dnnl, enum rb_dnnl_conv_kind kind, const struct rb_dnnl_conv *how,
@@ -504,5 +520,7 @@ int rb_dnnl_conv(struct rb_dnnl *dnnl, enum rb_dnnl_conv_kind kind, const struct
         break;
     }
     err = status(code, "convolve these", why);
-    return err ? err : op_new(dnnl, &desc, NULL, wanted[kind], 4, ret_op, why);
+    err = err ? err : op_new(dnnl, &desc, NULL, wanted[kind], 4, ret_op, why);
+    return err ? err
+               : refuse_slow(ret_op, kind == RB_DNNL_CONV ? how->x->dtype : how->y->dtype, why);
 }

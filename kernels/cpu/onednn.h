@@ -28,9 +28,12 @@ void rb_dnnl_version(int ret_version[3]);
 int rb_dnnl_open(struct rb_dnnl **ret_dnnl, struct rb_why *why);
 void rb_dnnl_close(struct rb_dnnl *dnnl);
 
-/* C [batch, m, n] = A [batch, m, k] B [batch, k, n] + bias [n]; all float32.  A batch axis of size
- * 1 in a or b is broadcast.  Steps are in elements: one for each axis of a and of b. */
+/* C [batch, m, n] = A [batch, m, k] B [batch, k, n] + bias [n].  A batch axis of size 1 in a or b
+ * is broadcast.  Steps are in elements: one for each axis of a and of b.  Factors are RB_F32 or
+ * RB_BF16, sums and bias float32; the product is RB_F32, or rounded to RB_BF16.  RB_EUNSUPPORTED
+ * where there are but plain loops for bfloat16. */
 struct rb_dnnl_matmul {
+    enum rb_dtype factors, product;
     int batch_axes;
     int64_t a_dim[RB_DNNL_AXES], b_dim[RB_DNNL_AXES],
         c_dim[RB_DNNL_AXES]; /* batch axes, rows, columns */
@@ -41,8 +44,8 @@ struct rb_dnnl_matmul {
 int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
                    struct rb_dnnl_op **ret_op, struct rb_why *why);
 
-/* A convolution over 1 to 3 spatial axes; all tensors float32 and row-major, x and y perhaps in
- * blocks of channels (proto/blocked.h). */
+/* A convolution over 1 to 3 spatial axes; all tensors row-major, x and y perhaps in blocks of
+ * channels (proto/blocked.h); types as in a product. */
 struct rb_dnnl_conv {
     int spatial;
     int64_t group;

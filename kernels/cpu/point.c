@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elementwise operators: a loop a row, chosen by operator and type when the kernel is prepared. */
-#include "kernels/cpu/cpu.h"
+/* Elementwise operators: a loop a row, chosen by operator and type when the kernel is prepared.
+ * What is kept as bfloat16 goes through pieces of float32 that stay in the nearest cache. */
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/walk.h"
 
@@ -9,12 +10,40 @@
 /* n elements; step[k] is 1, or 0 where operand k is one number for the whole row. */
 typedef void row_fn(const void *const *in, const int64_t *step, void *out, int64_t n);
 
+enum { PIECE = 512 };
+
 struct point {
     struct rb_kernel base;
     struct rb_walk walk;
     row_fn *row;
-    size_t size[RB_WALK_OPERANDS]; /* of an element */
+    int64_t size[RB_WALK_OPERANDS]; /* of an element */
+    bool narrow[RB_WALK_OPERANDS];  /* kept as bfloat16, computed in float32 */
+    bool any_narrow;
 };
+
+static void row_in_pieces(const struct point *point, const void *const *from, const int64_t *step,
+                          void *to, int64_t n)
+{
+    int n_in = point->walk.operands - 1;
+    float piece[RB_WALK_OPERANDS][PIECE];
+
+    for (int64_t done = 0; done < n; done += PIECE) {
+        int64_t count = n - done < PIECE ? n - done : PIECE;
+        char *out = (char *)to + done * point->size[n_in];
+        const void *in[RB_WALK_OPERANDS];
+
+        for (int k = 0; k < n_in; k++) {
+            in[k] = (const char *)from[k] + step[k] * done * point->size[k];
+            if (!point->narrow[k])
+                continue;
+            rb_cpu_widen(piece[k], in[k], step[k] ? count : 1);
+            in[k] = piece[k];
+        }
+        point->row(in, step, point->narrow[n_in] ? (void *)piece[n_in] : out, count);
+        if (point->narrow[n_in])
+            rb_cpu_narrow((uint16_t *)out, piece[n_in], count);
+    }
+}
 
 static void point_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
                       const struct rb_key *key)
@@ -31,17 +60,28 @@ static void point_run(struct rb_kernel *kernel, const void *const *in, void *con
     rb_walk_start(walk, &at);
     for (int64_t i = 0; i < rows; i++) {
         const void *from[RB_WALK_OPERANDS];
+        void *to;
 
         for (int k = 0; k < n_in; k++)
-            from[k] = (const char *)in[k] + at.offset[k] * (int64_t)point->size[k];
-        point->row(from, step, (char *)out[0] + at.offset[n_in] * (int64_t)point->size[n_in],
-                   walk->dim[walk->rank - 1]);
+            from[k] = (const char *)in[k] + at.offset[k] * point->size[k];
+        to = (char *)out[0] + at.offset[n_in] * point->size[n_in];
+        if (point->any_narrow)
+            row_in_pieces(point, from, step, to, walk->dim[walk->rank - 1]);
+        else
+            point->row(from, step, to, walk->dim[walk->rank - 1]);
         rb_walk_next(walk, &at);
     }
 }
 
-static int point_new(const struct rb_call *call, row_fn *row, struct rb_kernel **ret_kernel,
-                     struct rb_why *why)
+/* What a type is computed in. */
+static enum rb_dtype computed(enum rb_dtype dtype)
+{
+    return dtype == RB_BF16 ? RB_F32 : dtype;
+}
+
+/* `row` computes in `in_dtype`. */
+static int point_new(const struct rb_call *call, row_fn *row, enum rb_dtype in_dtype,
+                     struct rb_kernel **ret_kernel, struct rb_why *why)
 {
     struct rb_walk walk;
     struct point *point;
@@ -51,9 +91,13 @@ static int point_new(const struct rb_call *call, row_fn *row, struct rb_kernel *
     point = rb_cpu_kernel(sizeof(*point), point_run);
     point->walk = walk;
     point->row = row;
-    for (int k = 0; k < call->n_in; k++)
-        point->size[k] = rb_dtype_size(call->in[k].dtype);
-    point->size[call->n_in] = rb_dtype_size(call->out[0].dtype);
+    for (int k = 0; k <= call->n_in; k++) {
+        enum rb_dtype dtype = k < call->n_in ? call->in[k].dtype : call->out[0].dtype;
+
+        point->size[k] = (int64_t)rb_dtype_size(dtype);
+        point->narrow[k] = dtype == RB_BF16 && in_dtype == RB_F32;
+        point->any_narrow = point->any_narrow || point->narrow[k];
+    }
     *ret_kernel = &point->base;
     return 0;
 }
@@ -213,17 +257,17 @@ int rb_cpu_binary(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
                   struct rb_why *why)
 {
     bool compares = call->op == RB_OP_EQUAL || call->op == RB_OP_LESS || call->op == RB_OP_GREATER;
-    enum rb_dtype dtype = rb_call_in(call, 0)->dtype;
+    enum rb_dtype dtype = computed(rb_call_in(call, 0)->dtype);
     row_fn *row = binary_row(call->op, dtype, rb_call_int(call, "fmod", 0) != 0);
 
     (void)cpu;
-    if (call->n_in != 2 || call->n_out != 1 || rb_call_in(call, 1)->dtype != dtype)
+    if (call->n_in != 2 || call->n_out != 1 || computed(rb_call_in(call, 1)->dtype) != dtype)
         return rb_call_refuse(call, RB_EINVAL, why, "two inputs of one type are needed");
     if (!row)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "not for this type");
-    if (call->out[0].dtype != (compares ? RB_BOOL : dtype))
+    if (computed(call->out[0].dtype) != (compares ? RB_BOOL : dtype))
         return rb_call_refuse(call, RB_EINVAL, why, "the output's type is wrong");
-    return point_new(call, row, ret_kernel, why);
+    return point_new(call, row, dtype, ret_kernel, why);
 }
 
 int rb_cpu_point_grad(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
@@ -235,16 +279,16 @@ int rb_cpu_point_grad(struct rb_cpu *cpu, const struct rb_call *call, struct rb_
         [RB_OP_SIGMOID_GRAD] = sigmoid_grad_f32,
     };
     row_fn *row = rows[call->op];
-    int err = rb_call_only(call, RB_F32, why);
 
     (void)cpu;
-    if (err)
-        return err;
-    if (!rb_call_has_in(call, 0) || !rb_call_has_in(call, 1) || !rb_call_has_out(call, 0))
+    if (call->n_in != 2 || call->n_out != 1)
         return rb_call_refuse(call, RB_EINVAL, why, "two inputs are needed");
+    if (computed(call->in[0].dtype) != RB_F32 || computed(call->in[1].dtype) != RB_F32 ||
+        computed(call->out[0].dtype) != RB_F32)
+        return rb_call_refuse(call, RB_EUNSUPPORTED, why, "not for this type");
     if (call->op == RB_OP_GELU_GRAD && rb_call_int(call, "tanh", 0))
         row = gelu_tanh_grad_f32;
-    return point_new(call, row, ret_kernel, why);
+    return point_new(call, row, RB_F32, ret_kernel, why);
 }
 
 /* A row of one input; a broadcast one is computed once and copied. */
@@ -364,7 +408,7 @@ int rb_cpu_unary(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kerne
                  struct rb_why *why)
 {
     const struct unary_rows *rows = &unary_rows[call->op];
-    enum rb_dtype dtype = rb_call_in(call, 0)->dtype;
+    enum rb_dtype dtype = computed(rb_call_in(call, 0)->dtype);
     row_fn *row = dtype == RB_F32   ? rows->f32
                   : dtype == RB_F64 ? rows->f64
                   : dtype == RB_I32 ? rows->i32
@@ -372,14 +416,14 @@ int rb_cpu_unary(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kerne
                                     : NULL;
 
     (void)cpu;
-    if (call->n_in != 1 || call->n_out != 1 || call->out[0].dtype != dtype)
+    if (call->n_in != 1 || call->n_out != 1 || computed(call->out[0].dtype) != dtype)
         return rb_call_refuse(call, RB_EINVAL, why,
                               "one input and an output of its type are needed");
     if (!row)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "not for this type");
     if (call->op == RB_OP_GELU && rb_call_int(call, "tanh", 0))
         row = gelu_tanh_f32;
-    return point_new(call, row, ret_kernel, why);
+    return point_new(call, row, dtype, ret_kernel, why);
 }
 
 /* The usual case is a mask over a tensor, with one number where the mask says no. */
@@ -429,5 +473,5 @@ int rb_cpu_where(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kerne
                      : size == 2 ? where_2
                      : size == 4 ? where_4
                                  : where_8,
-                     ret_kernel, why);
+                     dtype, ret_kernel, why);
 }

@@ -4,17 +4,19 @@
  * A walk in which the output steps 0 along reduced axes.  Two shapes matter: the row is reduced
  * (one number comes out of it), or the row is kept and rows are added to it, eight at a time as a
  * small tree, which is both quicker and more exact than one after the other. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/vector.h"
 #include "kernels/cpu/walk.h"
 
 enum { FROM, TO };
+enum { PIECE = 256 };
 
 struct reduce {
     struct rb_kernel base;
     struct rb_walk walk;
     int64_t n_out, divisor;
     enum rb_op op;
+    bool narrow; /* x is bfloat16, y float32 */
 };
 
 RB_CLONES static float row_sum(const float *x, int64_t n)
@@ -73,6 +75,42 @@ static void combine_rows(enum rb_op op, float *y, const float *x, int64_t deep, 
     }
 }
 
+/* The same for rows of bfloat16: eight of them, or pieces of them, are widened at a time. */
+static void combine_narrow(enum rb_op op, float *y, const uint16_t *x, int64_t deep, int64_t step,
+                           int64_t n)
+{
+    float rows[8 * PIECE];
+
+    for (int64_t c = 0; c < n; c += PIECE) {
+        int64_t width = n - c < PIECE ? n - c : PIECE;
+
+        for (int64_t i = 0; i < deep; i += 8) {
+            int64_t many = deep - i < 8 ? deep - i : 8;
+
+            if (step == n && n <= PIECE)
+                rb_cpu_widen(rows, x + i * step, many * n);
+            else
+                for (int64_t r = 0; r < many; r++)
+                    rb_cpu_widen(rows + r * width, x + (i + r) * step + c, width);
+            combine_rows(op, y + c, rows, many, width, width);
+        }
+    }
+}
+
+/* A row that becomes one number, a piece at a time. */
+static float narrow_sum(const uint16_t *x, int64_t n)
+{
+    float piece[PIECE], sum = 0;
+
+    for (int64_t i = 0; i < n; i += PIECE) {
+        int64_t width = n - i < PIECE ? n - i : PIECE;
+
+        rb_cpu_widen(piece, x + i, width);
+        sum += row_sum(piece, width);
+    }
+    return sum;
+}
+
 static void reduce_run_f32(struct rb_kernel *kernel, const void *const *in, void *const *out,
                            const struct rb_key *key)
 {
@@ -80,7 +118,7 @@ static void reduce_run_f32(struct rb_kernel *kernel, const void *const *in, void
     struct rb_walk walk = reduce->walk;
     int last = walk.rank - 1;
     bool max = reduce->op == RB_OP_REDUCE_MAX;
-    bool kept = walk.step[TO][last] != 0;
+    bool kept = walk.step[TO][last] != 0, narrow = reduce->narrow;
     int64_t n = walk.dim[last], deep = 1, step = 0, rows;
     float *y = out[0];
     struct rb_walk_at at;
@@ -99,7 +137,12 @@ static void reduce_run_f32(struct rb_kernel *kernel, const void *const *in, void
         const float *x = (const float *)in[0] + at.offset[FROM];
         float *to = y + at.offset[TO];
 
-        if (kept) {
+        if (narrow && kept) {
+            combine_narrow(reduce->op, to, (const uint16_t *)in[0] + at.offset[FROM], deep, step,
+                           n);
+        } else if (narrow) {
+            *to += narrow_sum((const uint16_t *)in[0] + at.offset[FROM], n);
+        } else if (kept) {
             combine_rows(reduce->op, to, x, deep, step, n);
         } else if (max) {
             float most = row_max(x, n);
@@ -189,17 +232,19 @@ int rb_cpu_reduce(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     struct reduce *reduce;
     int64_t divisor = 1, step[RB_MAX_RANK];
     rb_cpu_run *run;
+    bool narrow = rb_call_in(call, 0)->dtype == RB_BF16 && rb_call_out(call, 0)->dtype == RB_F32 &&
+                  call->op != RB_OP_REDUCE_MAX;
     int err;
 
     (void)cpu;
-    if (call->n_in != 1 || call->n_out != 1 || call->in[0].dtype != call->out[0].dtype)
+    if (call->n_in != 1 || call->n_out != 1 || (call->in[0].dtype != call->out[0].dtype && !narrow))
         return rb_call_refuse(call, RB_EINVAL, why,
                               "one input and an output of its type are needed");
-    run = call->in[0].dtype == RB_F32   ? reduce_run_f32
-          : call->in[0].dtype == RB_F64 ? reduce_run_f64
-          : call->in[0].dtype == RB_I32 ? reduce_run_i32
-          : call->in[0].dtype == RB_I64 ? reduce_run_i64
-                                        : NULL;
+    run = call->in[0].dtype == RB_F32 || narrow ? reduce_run_f32
+          : call->in[0].dtype == RB_F64         ? reduce_run_f64
+          : call->in[0].dtype == RB_I32         ? reduce_run_i32
+          : call->in[0].dtype == RB_I64         ? reduce_run_i64
+                                                : NULL;
     if (!run)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "not for this type");
     err = reduced_type(call, &kept, &divisor, why);
@@ -216,6 +261,7 @@ int rb_cpu_reduce(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     reduce = rb_cpu_kernel(sizeof(*reduce), run);
     reduce->walk = walk;
     reduce->op = call->op;
+    reduce->narrow = narrow;
     reduce->n_out = rb_tensor_elements(&kept);
     reduce->divisor = divisor;
     *ret_kernel = &reduce->base;

@@ -3,8 +3,10 @@
  *
  * Along the last axis a row is contiguous and summed in lanes.  Along another one, up to 64
  * neighbouring columns go together, each summed from the first element to the last. */
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/math.h"
+
+#include <stdlib.h>
 
 enum { COLUMNS = 64 };
 
@@ -12,6 +14,7 @@ struct softmax {
     struct rb_kernel base;
     struct rb_call_split at;
     bool logarithm;
+    float *row; /* one that is to be rounded; NULL: the output is float32 */
 };
 
 RB_CLONES static void softmax_rows(const float *restrict x, float *restrict y, int64_t rows,
@@ -77,6 +80,12 @@ static void softmax_run(struct rb_kernel *kernel, const void *const *in, void *c
     float *y = out[0];
 
     (void)key;
+    for (int64_t r = 0; s->row && r < s->at.outer; r++) {
+        (s->logarithm ? log_softmax_rows : softmax_rows)(x + r * s->at.n, s->row, 1, s->at.n);
+        rb_cpu_narrow((uint16_t *)out[0] + r * s->at.n, s->row, s->at.n);
+    }
+    if (s->row)
+        return;
     if (s->at.inner == 1) {
         (s->logarithm ? log_softmax_rows : softmax_rows)(x, y, s->at.outer, s->at.n);
         return;
@@ -134,6 +143,12 @@ static void softmax_grad_run(struct rb_kernel *kernel, const void *const *in, vo
     float *dx = out[0];
 
     (void)key;
+    for (int64_t r = 0; s->row && r < s->at.outer; r++) {
+        grad_rows(dy + r * s->at.n, y + r * s->at.n, s->row, 1, s->at.n, s->logarithm);
+        rb_cpu_narrow((uint16_t *)out[0] + r * s->at.n, s->row, s->at.n);
+    }
+    if (s->row)
+        return;
     if (s->at.inner == 1) {
         grad_rows(dy, y, dx, s->at.outer, s->at.n, s->logarithm);
         return;
@@ -147,23 +162,42 @@ static void softmax_grad_run(struct rb_kernel *kernel, const void *const *in, vo
         }
 }
 
-static int softmax_new(const struct rb_call *call, int n_in, rb_cpu_run *run,
-                       struct rb_kernel **ret_kernel, struct rb_why *why)
+static void softmax_free(struct rb_kernel *kernel)
+{
+    free(((struct softmax *)kernel)->row);
+    free(kernel);
+}
+
+static int softmax_new(struct rb_cpu *cpu, const struct rb_call *call, int n_in,
+                       rb_cpu_prepare *self, rb_cpu_run *run, struct rb_kernel **ret_kernel,
+                       struct rb_why *why)
 {
     struct softmax *softmax;
-    int axis, err = rb_call_only(call, RB_F32, why);
+    struct rb_call_split at;
+    bool narrow = rb_call_out(call, 0)->dtype == RB_BF16;
+    int axis, err = rb_call_rounded(call, why);
 
     if (err)
         return err;
     for (int i = 0; i < n_in; i++)
-        if (!rb_call_has_in(call, i) || !rb_tensor_same(&call->in[i], rb_call_out(call, 0)))
+        if (!rb_call_has_in(call, i) || !rb_tensor_same_shape(&call->in[i], rb_call_out(call, 0)))
             return rb_call_refuse(call, RB_EINVAL, why, "inputs and output must have one shape");
     err = rb_call_axis(call, "axis", call->in[0].rank, &axis, why);
     if (err)
         return err;
+    at = rb_call_split_at(&call->in[0], axis);
+    if (narrow && at.inner != 1)
+        return rb_cpu_widened(cpu, call, self, ret_kernel, why);
     softmax = rb_cpu_kernel(sizeof(*softmax), run);
-    softmax->at = rb_call_split_at(&call->in[0], axis);
+    softmax->base.free = softmax_free;
+    softmax->at = at;
     softmax->logarithm = call->op == RB_OP_LOG_SOFTMAX || call->op == RB_OP_LOG_SOFTMAX_GRAD;
+    if (narrow)
+        softmax->row = rb_cpu_scratch((size_t)at.n * sizeof(float));
+    if (narrow && !softmax->row) {
+        softmax_free(&softmax->base);
+        return rb_call_refuse(call, RB_ENOMEM, why, "no memory for a row");
+    }
     *ret_kernel = &softmax->base;
     return 0;
 }
@@ -171,13 +205,11 @@ static int softmax_new(const struct rb_call *call, int n_in, rb_cpu_run *run,
 int rb_cpu_softmax(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                    struct rb_why *why)
 {
-    (void)cpu;
-    return softmax_new(call, 1, softmax_run, ret_kernel, why);
+    return softmax_new(cpu, call, 1, rb_cpu_softmax, softmax_run, ret_kernel, why);
 }
 
 int rb_cpu_softmax_grad(struct rb_cpu *cpu, const struct rb_call *call,
                         struct rb_kernel **ret_kernel, struct rb_why *why)
 {
-    (void)cpu;
-    return softmax_new(call, 2, softmax_grad_run, ret_kernel, why);
+    return softmax_new(cpu, call, 2, rb_cpu_softmax_grad, softmax_grad_run, ret_kernel, why);
 }

@@ -19,14 +19,16 @@ static int64_t place(const struct rb_tensor_type *plain, const struct rb_tensor_
     return rb_reference_flat(blocked, index);
 }
 
-/* Copies of 4-byte elements: to the plain tensor, or from it. */
-static void turn(const struct rb_tensor_type *plain, const struct rb_tensor_type *blocked,
-                 uint32_t *to, const uint32_t *from, bool to_plain)
+/* Copies of elements: to the plain tensor, or from it. */
+static void turn(const struct rb_tensor_type *plain, const struct rb_tensor_type *blocked, char *to,
+                 const char *from, bool to_plain)
 {
+    int64_t size = (int64_t)rb_dtype_size(plain->dtype);
+
     for (int64_t i = 0; i < rb_tensor_elements(plain); i++) {
         int64_t at = place(plain, blocked, i);
 
-        to[to_plain ? i : at] = from[to_plain ? at : i];
+        memcpy(to + (to_plain ? i : at) * size, from + (to_plain ? at : i) * size, (size_t)size);
     }
 }
 

@@ -17,8 +17,8 @@ void rb_reference_conv(const struct rb_call *call, const void *const *in, void *
     const struct rb_tensor_type *x = forward ? &call->in[0] : grad_x ? &call->out[0] : &call->in[1];
     const struct rb_tensor_type *w = forward || grad_x ? &call->in[1] : &call->out[0];
     const struct rb_tensor_type *y = forward ? &call->out[0] : &call->in[0];
-    const rb_real *of_x = forward ? in[0] : grad_x ? NULL : in[1];
-    const rb_real *of_w = forward || grad_x ? in[1] : NULL, *of_y = forward ? NULL : in[0];
+    const void *of_x = forward ? in[0] : grad_x ? NULL : in[1];
+    const void *of_w = forward || grad_x ? in[1] : NULL, *of_y = forward ? NULL : in[0];
     int64_t n_out = rb_tensor_elements(&call->out[0]);
     int64_t channels = w->dim[0] / rb_call_int(call, "group", 1); /* of y, in a group */
     double *sum = calloc((size_t)n_out + 1, sizeof(*sum));
@@ -54,14 +54,14 @@ void rb_reference_conv(const struct rb_call *call, const void *const *in, void *
             flat_w = rb_reference_flat(&w5, at_w);
             flat_x = rb_reference_flat(&x5, at_x);
             if (forward)
-                sum[i] += (double)of_x[flat_x] * (double)of_w[flat_w];
+                sum[i] += rb_reference_get(x, of_x, flat_x) * rb_reference_get(w, of_w, flat_w);
             else if (grad_x)
-                sum[flat_x] += (double)of_y[i] * (double)of_w[flat_w];
+                sum[flat_x] += rb_reference_get(y, of_y, i) * rb_reference_get(w, of_w, flat_w);
             else
-                sum[flat_w] += (double)of_y[i] * (double)of_x[flat_x];
+                sum[flat_w] += rb_reference_get(y, of_y, i) * rb_reference_get(x, of_x, flat_x);
         }
     }
     for (int64_t i = 0; i < n_out; i++)
-        ((rb_real *)out[0])[i] = (rb_real)sum[i];
+        rb_reference_set(&call->out[0], out[0], i, sum[i]);
     free(sum);
 }

@@ -22,6 +22,8 @@ void rb_reference_dropout(const struct rb_call *call, const void *const *in, voi
         call->op == RB_OP_DROPOUT_GRAD ? (uint32_t)rb_call_int(call, "key", call->id) : call->id;
     philox4x32_key_t philox_key = {{(uint32_t)k, (uint32_t)(k >> 32)}};
 
+    if (rb_reference_widened(call, rb_reference_dropout, in, out, key))
+        return;
     for (int64_t i = 0; i < rb_tensor_elements(&call->in[0]); i++) {
         uint64_t block = (uint64_t)i / 4;
         philox4x32_ctr_t counter = {

@@ -75,7 +75,8 @@ void rb_reference_layer_norm(const struct rb_call *call, const void *const *in, 
     const struct rb_tensor_type *x = &call->in[grad ? 1 : 0];
     int64_t rows = 1, n = 1;
 
-    (void)key;
+    if (rb_reference_widened(call, rb_reference_layer_norm, in, out, key))
+        return;
     for (int i = 0; i < x->rank; i++)
         *(i < rb_call_int(call, "axis", 0) ? &rows : &n) *= x->dim[i];
     (grad ? backward : forward)(call, in, out, rows, n);

@@ -14,7 +14,7 @@ static struct rb_tensor_type as_matrix(const struct rb_tensor_type *type, bool c
     return matrix;
 }
 
-static double element(const struct rb_tensor_type *type, const rb_real *data, const int64_t *batch,
+static double element(const struct rb_tensor_type *type, const void *data, const int64_t *batch,
                       int n_batch, int64_t row, int64_t column, bool swap)
 {
     struct rb_tensor_type stack = *type;
@@ -22,8 +22,8 @@ static double element(const struct rb_tensor_type *type, const rb_real *data, co
 
     stack.rank -= 2;
     at = rb_reference_broadcast(&stack, batch, n_batch);
-    return (
-        double)data[at * rows * columns + (swap ? column * columns + row : row * columns + column)];
+    at = at * rows * columns + (swap ? column * columns + row : row * columns + column);
+    return rb_reference_get(type, data, at);
 }
 
 void rb_reference_matmul(const struct rb_call *call, const void *const *in, void *const *out,
@@ -55,7 +55,7 @@ void rb_reference_matmul(const struct rb_call *call, const void *const *in, void
                 for (int64_t i = 0; i < k; i++)
                     sum += element(&a, in[0], index, batch.rank, r, i, swap_a) *
                            element(&b, in[1], index, batch.rank, i, c, swap_b);
-                ((rb_real *)out[0])[(s * m + r) * n + c] = (rb_real)sum;
+                rb_reference_set(&call->out[0], out[0], (s * m + r) * n + c, sum);
             }
     }
 }

@@ -2,6 +2,7 @@
 #include "kernels/reference/reference.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #define TYPES(X)                                                                                   \
     X(F32, rb_real)                                                                                \
@@ -83,4 +84,62 @@ void rb_reference_fill(const struct rb_tensor_type *type, void *data, double x)
 {
     for (int64_t i = 0; i < rb_tensor_elements(type); i++)
         rb_reference_set(type, data, i, x);
+}
+
+enum { TENSORS = 8 };
+
+/* The tensor itself, or room for a copy of it. */
+static void *wide_room(const struct rb_tensor_type *type, const void *data,
+                       struct rb_tensor_type *ret_type)
+{
+    void *room;
+
+    *ret_type = *type;
+    if (!data || type->dtype != RB_BF16)
+        return (void *)(uintptr_t)data;
+    ret_type->dtype = RB_F32;
+    room = calloc((size_t)rb_tensor_elements(type) + 1, sizeof(rb_real));
+    if (!room)
+        abort();
+    return room;
+}
+
+static void convert(const struct rb_tensor_type *to_type, void *to,
+                    const struct rb_tensor_type *from_type, const void *from)
+{
+    for (int64_t i = 0; i < rb_tensor_elements(to_type); i++)
+        rb_reference_set(to_type, to, i, rb_reference_get(from_type, from, i));
+}
+
+bool rb_reference_widened(const struct rb_call *call, rb_reference *reference,
+                          const void *const *in, void *const *out, const struct rb_key *key)
+{
+    struct rb_tensor_type in_types[TENSORS], out_types[TENSORS];
+    void *from[TENSORS] = {NULL}, *to[TENSORS] = {NULL};
+    struct rb_call wide = *call;
+    bool any = false;
+
+    wide.in = in_types;
+    wide.out = out_types;
+    for (int i = 0; i < call->n_in; i++) {
+        from[i] = wide_room(&call->in[i], in[i], &in_types[i]);
+        if (from[i] != in[i])
+            convert(&in_types[i], from[i], &call->in[i], in[i]);
+        any = any || from[i] != in[i];
+    }
+    for (int i = 0; i < call->n_out; i++) {
+        to[i] = wide_room(&call->out[i], out[i], &out_types[i]);
+        any = any || to[i] != out[i];
+    }
+    if (any)
+        reference(&wide, (const void *const *)from, to, key);
+    for (int i = 0; i < call->n_in; i++)
+        if (from[i] != in[i])
+            free(from[i]);
+    for (int i = 0; i < call->n_out; i++)
+        if (to[i] != out[i]) {
+            convert(&call->out[i], out[i], &out_types[i], to[i]);
+            free(to[i]);
+        }
+    return any;
 }

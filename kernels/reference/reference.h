@@ -46,6 +46,11 @@ int64_t rb_reference_broadcast(const struct rb_tensor_type *type, const int64_t 
 bool rb_reference_blocked(const struct rb_call *call, int spatial, rb_reference *reference,
                           const void *const *in, void *const *out, const struct rb_key *key);
 
+/* Where a tensor of the call is of bfloat16: run `reference` on copies that are not, and return
+ * true. */
+bool rb_reference_widened(const struct rb_call *call, rb_reference *reference,
+                          const void *const *in, void *const *out, const struct rb_key *key);
+
 void rb_reference_fill(const struct rb_tensor_type *type, void *data, double x);
 
 /* Optimizers and fixed-point sums (kernels/device.h), by the formulas of their papers. */

@@ -36,7 +36,8 @@ void rb_reference_softmax(const struct rb_call *call, const void *const *in, voi
 {
     struct rb_call_split at = rb_call_split_at(&call->in[0], (int)rb_call_int(call, "axis", 0));
 
-    (void)key;
+    if (rb_reference_widened(call, rb_reference_softmax, in, out, key))
+        return;
     for (int64_t o = 0; o < at.outer; o++)
         for (int64_t i = 0; i < at.inner; i++) {
             int64_t first = o * at.n * at.inner + i;

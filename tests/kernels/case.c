@@ -30,9 +30,9 @@ static enum rb_dtype find_dtype(const char *word)
         const char *name;
         enum rb_dtype dtype;
     } names[] = {
-        {"f32", RB_F32},   {"f64", RB_F64}, {"u8", RB_U8},   {"i8", RB_I8},
-        {"u16", RB_U16},   {"i16", RB_I16}, {"i32", RB_I32}, {"i64", RB_I64},
-        {"bool", RB_BOOL}, {"f16", RB_F16}, {"u32", RB_U32}, {"u64", RB_U64},
+        {"f32", RB_F32}, {"f64", RB_F64}, {"u8", RB_U8},     {"i8", RB_I8},     {"u16", RB_U16},
+        {"i16", RB_I16}, {"i32", RB_I32}, {"i64", RB_I64},   {"bool", RB_BOOL}, {"f16", RB_F16},
+        {"u32", RB_U32}, {"u64", RB_U64}, {"bf16", RB_BF16},
     };
     size_t n = strcspn(word, "[");
 
@@ -232,6 +232,9 @@ void rb_case_fill(const struct rb_case *c, int input, uint64_t seed, void *data)
         switch (type->dtype) {
         case RB_F32:
             ((float *)data)[i] = (float)x;
+            break;
+        case RB_BF16:
+            ((uint16_t *)data)[i] = rb_dtype_to_bfloat((float)x);
             break;
         case RB_F64:
             ((double *)data)[i] = x;

@@ -123,6 +123,17 @@ static const char *const cases[] = {
     "Cast i64[300] > f16[300]",
     "Cast u32[9] > u64[9]",
     "Cast u64[9] > f32[9]",
+    "Cast f32[1001] > bf16[1001]",
+    "Cast bf16[1001] > f32[1001]",
+    "Cast i64[300] > bf16[300]",
+    "Gelu f32[3,1001] > bf16[3,1001]",
+    "Gelu bf16[37] > f32[37] tanh=1",
+    "GeluGrad f32[1001] bf16[1001] > bf16[1001]",
+    "ReluGrad f32[2,600] bf16[2,600] > bf16[2,600]",
+    "Mul bf16[5,1,7] f32[1,6,1] > bf16[5,6,7]",
+    "Div f32[3,513] bf16[1] > f32[3,513]",
+    "Less bf16[9,2] f32[2] > bool[9,2]",
+    "Where bool[5,9] bf16[5,9] bf16[] > bf16[5,9]",
     "ReluGrad f32[3,37] f32[3,37] > f32[3,37]",
     "GeluGrad f32[1001] f32[1001] > f32[1001]",
     "GeluGrad f32[1001] f32[1001] > f32[1001] tanh=1",
@@ -136,6 +147,10 @@ static const char *const cases[] = {
     "Transpose f32[2,17,4,5] > f32[2,4,5,17] perm=0,2,3,1",
     "Transpose f32[2,3,4,5,6] > f32[6,4,2,5,3] perm=4,2,0,3,1",
     "Transpose i64[3,4] > i64[4,3] perm=1,0",
+    "Transpose bf16[33,65] > bf16[65,33] perm=1,0",
+    "Transpose bf16[2,17,4,5] > bf16[2,4,5,17] perm=0,2,3,1",
+    "Split bf16[4,9] > bf16[4,3] bf16[4,6] axis=1",
+    "Expand bf16[3,1] > bf16[2,3,4]",
     "Transpose bool[3,4] > bool[4,3] perm=1,0",
     "Transpose f32[] > f32[]",
     "Expand f32[3,1] > f32[2,3,4]",
@@ -209,6 +224,17 @@ static const char *const cases[] = {
     "LogSoftmax f32[2,9,70] > f32[2,9,70] axis=1",
     "LogSoftmaxGrad f32[4,128] f32[4,128] > f32[4,128] axis=1",
     "LogSoftmaxGrad f32[2,9,70] f32[2,9,70] > f32[2,9,70] axis=1",
+    "ReduceSum bf16[33,65] > f32[65] axes=0",
+    "ReduceSum bf16[3,40,600] > f32[600] axes=0,1",
+    "ReduceSum bf16[3,4,9,16] > f32[4,16] axes=0,2",
+    "ReduceSum bf16[5,700] > f32[5] axes=1",
+    "ReduceMean bf16[7,13] > f32[13] axes=0",
+    "Softmax f32[2,3,45] > bf16[2,3,45] axis=2",
+    "Softmax f32[2,33,7] > bf16[2,33,7] axis=1",
+    "SoftmaxGrad f32[2,3,45] f32[2,3,45] > bf16[2,3,45] axis=2",
+    "SoftmaxGrad f32[2,33,7] f32[2,33,7] > bf16[2,33,7] axis=1",
+    "LayerNormalization f32[4,65] f32[65] f32[65] > bf16[4,65] f32[4,1] f32[4,1] axis=1",
+    "Dropout f32[3,1001] > bf16[3,1001] ratio=0.25",
     /* products */
     /* every way to multiply that shapes choose between */
     "MatMul f32[1,70] f32[33,70] f32[33] > f32[1,33] transB=1",
@@ -410,6 +436,8 @@ static double tolerance(const struct rb_call *call, const struct rb_tensor_type 
 {
     enum rb_op_kind kind = rb_op_info(call->op)->kind;
 
+    if (type->dtype == RB_BF16 && kind != RB_KIND_MOVE && call->op != RB_OP_CAST)
+        return 0x1p-8; /* the next one */
     if (type->dtype != RB_F32 && type->dtype != RB_F64)
         return 0;
     if (kind == RB_KIND_MOVE && call->op != RB_OP_GATHER_GRAD)
@@ -417,14 +445,15 @@ static double tolerance(const struct rb_call *call, const struct rb_tensor_type 
     return type->dtype == RB_F64 && kind != RB_KIND_LOSS ? 1e-15 : 2e-6;
 }
 
-static void run_case(struct rb_device *device, const char *text, uint64_t seed)
+static void run_case(struct rb_device *device, const char *text, struct rb_case c, uint64_t seed)
 {
-    struct rb_case c;
     struct rb_kernel *kernel = NULL;
     struct memory got, again, want;
     struct rb_why why = {{0}};
 
-    rb_case_read(text, &c);
+    c.call.in = c.in; /* it is a copy */
+    c.call.out = c.out;
+    c.call.attributes = c.attributes;
     if (rb_kernel_prepare(device, &c.call, &kernel, &why) != 0)
         fail_msg("%s: %s", text, why.text);
     memory_new(&c, seed, 0, &got);
@@ -466,8 +495,72 @@ static void every_case_agrees(void **state)
 
     (void)state;
     assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);
-    for (size_t i = 0; i < RB_COUNT(cases); i++)
-        run_case(device, cases[i], i + 1);
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        struct rb_case c;
+
+        rb_case_read(cases[i], &c);
+        run_case(device, cases[i], c, i + 1);
+    }
+    rb_device_close(device);
+}
+
+/* Every product with factors of bfloat16, and with an output of it. */
+static void products_of_bfloat(void **state)
+{
+    struct rb_device *device;
+    struct rb_why why;
+
+    (void)state;
+    assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        struct rb_case c;
+
+        rb_case_read(cases[i], &c);
+        if (rb_op_info(c.call.op)->kind != RB_KIND_PRODUCT)
+            continue;
+        c.in[0].dtype = c.in[1].dtype = RB_BF16;
+        run_case(device, cases[i], c, i + 1);
+        c.out[0].dtype = RB_BF16;
+        run_case(device, cases[i], c, i + 1);
+    }
+    rb_device_close(device);
+}
+
+/* What rounding meets: halves, ends, NaN, the smallest. */
+static void bfloat_of_all_kinds(void **state)
+{
+    static const uint32_t bits[] = {0,          0x80000000, 0x3f808000, 0x3f818000, 0x3f808001,
+                                    0x3f7fffff, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000,
+                                    0x7f800001, 0xffffffff, 0x7fffffff, 0x00000001, 0x00008000,
+                                    0x00018000, 0x807fffff, 0x7f7f7fff, 0x7f7f8000};
+    const struct rb_tensor_type wide = {RB_F32, 1, {RB_COUNT(bits)}};
+    const struct rb_tensor_type narrow = {RB_BF16, 1, {RB_COUNT(bits)}};
+    struct rb_call call = {.op = RB_OP_CAST, .n_in = 1, .n_out = 1, .in = &wide, .out = &narrow};
+    uint16_t rounded[RB_COUNT(bits)];
+    float back[RB_COUNT(bits)];
+    struct rb_device *device;
+    struct rb_kernel *kernel;
+    struct rb_why why;
+
+    (void)state;
+    assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);
+    assert_int_equal(rb_kernel_prepare(device, &call, &kernel, &why), 0);
+    rb_kernel_run(kernel, (const void *[]){bits}, (void *[]){rounded}, &key);
+    rb_kernel_free(kernel);
+    call.in = &narrow;
+    call.out = &wide;
+    assert_int_equal(rb_kernel_prepare(device, &call, &kernel, &why), 0);
+    rb_kernel_run(kernel, (const void *[]){rounded}, (void *[]){back}, &key);
+    rb_kernel_free(kernel);
+    for (size_t i = 0; i < RB_COUNT(bits); i++) {
+        uint32_t again;
+        float x;
+
+        memcpy(&x, &bits[i], sizeof(x));
+        assert_int_equal(rounded[i], rb_dtype_to_bfloat(x));
+        memcpy(&again, &back[i], sizeof(again));
+        assert_int_equal(again, (uint32_t)rounded[i] << 16);
+    }
     rb_device_close(device);
 }
 
@@ -491,6 +584,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operator_has_a_case),
         cmocka_unit_test(every_case_agrees),
+        cmocka_unit_test(products_of_bfloat),
+        cmocka_unit_test(bfloat_of_all_kinds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cpu/bfloat.h"
+
+#include "kernels/cpu/vector.h"
+
+#include <stdlib.h>
+
+/* Half of the last place that stays is added, less one bit where that place is even; a carry goes
+ * up into the exponent, which is right.  Only a NaN could be carried out of itself. */
+RB_CLONES void rb_cpu_narrow(uint16_t *restrict to, const float *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits, rounded;
+
+        memcpy(&bits, &from[i], sizeof(bits));
+        rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        to[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
+    }
+}
+
+RB_CLONES void rb_cpu_widen(float *restrict to, const uint16_t *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits = (uint32_t)from[i] << 16;
+
+        memcpy(&to[i], &bits, sizeof(bits));
+    }
+}
+
+/* ---- Any kernel, on copies ---- */
+
+enum { MOST = 8 };
+
+struct widened {
+    struct rb_kernel base;
+    struct rb_kernel *inner;
+    int n_in, n_out;
+    float *in[MOST], *out[MOST]; /* copies; NULL where the tensor itself will do */
+    int64_t in_count[MOST], out_count[MOST];
+};
+
+static void widened_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                        const struct rb_key *key)
+{
+    const struct widened *w = (const struct widened *)kernel;
+    const void *from[MOST] = {NULL};
+    void *to[MOST] = {NULL};
+
+    for (int i = 0; i < w->n_in; i++) {
+        from[i] = w->in[i] ? w->in[i] : in[i];
+        if (w->in[i])
+            rb_cpu_widen(w->in[i], in[i], w->in_count[i]);
+    }
+    for (int i = 0; i < w->n_out; i++)
+        to[i] = w->out[i] ? w->out[i] : out[i];
+    w->inner->run(w->inner, from, to, key);
+    for (int i = 0; i < w->n_out; i++)
+        if (w->out[i])
+            rb_cpu_narrow(out[i], w->out[i], w->out_count[i]);
+}
+
+static void widened_free(struct rb_kernel *kernel)
+{
+    struct widened *w = (struct widened *)kernel;
+
+    for (int i = 0; i < MOST; i++) {
+        free(w->in[i]);
+        free(w->out[i]);
+    }
+    if (w->inner)
+        w->inner->free(w->inner);
+    free(w);
+}
+
+/* The types with float32 for bfloat16, and copies of those. */
+static bool widen_types(const struct rb_tensor_type *types, int n, struct rb_tensor_type *ret_types,
+                        float **copies, int64_t *counts)
+{
+    for (int i = 0; i < n; i++) {
+        ret_types[i] = types[i];
+        if (types[i].dtype != RB_BF16)
+            continue;
+        ret_types[i].dtype = RB_F32;
+        counts[i] = rb_tensor_elements(&types[i]);
+        copies[i] = rb_cpu_scratch((size_t)counts[i] * sizeof(float));
+        if (!copies[i])
+            return false;
+    }
+    return true;
+}
+
+int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepare *prepare,
+                   struct rb_kernel **ret_kernel, struct rb_why *why)
+{
+    struct rb_tensor_type in[MOST], out[MOST];
+    struct rb_call wide = *call;
+    struct widened *w;
+    int err;
+
+    if (call->n_in > MOST || call->n_out > MOST)
+        return rb_call_refuse(call, RB_EUNSUPPORTED, why, "too many tensors for bfloat16");
+    w = rb_cpu_kernel(sizeof(*w), widened_run);
+    w->base.free = widened_free;
+    w->n_in = call->n_in;
+    w->n_out = call->n_out;
+    wide.in = in;
+    wide.out = out;
+    if (widen_types(call->in, call->n_in, in, w->in, w->in_count) &&
+        widen_types(call->out, call->n_out, out, w->out, w->out_count))
+        err = prepare(cpu, &wide, &w->inner, why);
+    else
+        err = rb_call_refuse(call, RB_ENOMEM, why, "no memory for float32 copies");
+    if (err)
+        widened_free(&w->base);
+    else
+        *ret_kernel = &w->base;
+    return err;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bfloat16 on the CPU: how numbers are kept, never what is computed in.
+ *
+ * precision: bf16 (graph/narrow.c) > cast, point, matmul, conv > [bfloat] */
+#ifndef RB_KERNELS_CPU_BFLOAT_H
+#define RB_KERNELS_CPU_BFLOAT_H
+
+#include "kernels/cpu/cpu.h"
+
+/* n elements, as rb_dtype_to_bfloat and rb_dtype_bfloat say. */
+void rb_cpu_narrow(uint16_t *to, const float *from, int64_t n);
+void rb_cpu_widen(float *to, const uint16_t *from, int64_t n);
+
+/* A kernel for a call with bfloat16 tensors from one for the same call with float32 in their
+ * place: it works on copies of its own. */
+int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepare *prepare,
+                   struct rb_kernel **ret_kernel, struct rb_why *why);
+
+#endif
