@@ -186,6 +186,20 @@ void rb_graph_sweep(struct rb_graph *graph, bool *ret_live)
     graph->n_nodes = kept;
 }
 
+void rb_graph_weave(struct rb_graph *graph, int n, const int *before)
+{
+    struct rb_node **order = RB_ARENA_NEW(&graph->arena, struct rb_node *, graph->n_nodes);
+    int placed = 0;
+
+    for (int i = 0; i <= n; i++) {
+        for (int j = before[i]; j < before[i + 1]; j++)
+            order[placed++] = graph->nodes[j];
+        if (i < n)
+            order[placed++] = graph->nodes[i];
+    }
+    memcpy(graph->nodes, order, sizeof(*order) * (size_t)placed);
+}
+
 struct rb_value *rb_graph_int64s(struct rb_graph *graph, const char *name, const int64_t *data,
                                  int n)
 {

@@ -113,6 +113,11 @@ struct rb_value *rb_graph_scalar(struct rb_graph *graph, float x);
  * ret_live: by value, all false; becomes true for what the nodes that stay read and make. */
 void rb_graph_sweep(struct rb_graph *graph, bool *ret_live);
 
+/* Nodes that were appended while the first n were gone through move to where they are wanted: those
+ * from before[i] to before[i + 1] right in front of node i, the others to the end.  before[0] is n,
+ * and before[n + 1] how many there are.  Ids stay: they are names from here on. */
+void rb_graph_weave(struct rb_graph *graph, int n, const int *before);
+
 /* One attribute, copied into the arena by rb_graph_node. */
 struct rb_graph_attribute rb_attr_ints(const char *key, const int64_t *ints, int n);
 struct rb_graph_attribute rb_attr_float(const char *key, const float *value);

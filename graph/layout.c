@@ -342,11 +342,7 @@ int rb_layout(struct rb_graph *graph, struct rb_why *why)
 {
     struct layout layout = {.graph = graph, .why = why, .n_values = graph->n_values};
     int n = graph->n_nodes;
-    /* What turns around for node i is [before[i], before[i + 1]) of the nodes that are made here,
-     * which the graph appends. */
     int *before = RB_ARENA_NEW(&graph->arena, int, n + 2);
-    struct rb_node **order;
-    int placed = 0;
 
     layout.forms = RB_ARENA_NEW(&graph->arena, struct forms, graph->n_values);
     for (int i = 0; i < graph->n_values; i++)
@@ -366,13 +362,6 @@ int rb_layout(struct rb_graph *graph, struct rb_why *why)
     if (layout.err)
         return layout.err;
     before[n + 1] = graph->n_nodes;
-    order = RB_ARENA_NEW(&graph->arena, struct rb_node *, graph->n_nodes);
-    for (int i = 0; i <= n; i++) {
-        for (int j = before[i]; j < before[i + 1]; j++)
-            order[placed++] = graph->nodes[j];
-        if (i < n)
-            order[placed++] = graph->nodes[i];
-    }
-    memcpy(graph->nodes, order, sizeof(*order) * (size_t)placed);
+    rb_graph_weave(graph, n, before);
     return 0;
 }

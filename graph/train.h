@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a model to its training graph: loss, fusion, gradient, layouts.
+/* From a model to its training graph: loss, fusion, gradient, layouts, precision.
  *
- * import > [loss] > [fuse] > [autodiff] > [layout] > plan
+ * import > [loss] > [fuse] > [autodiff] > [layout] > [narrow] > plan
  *
  * These run in this order and each decides bits, so they run once, when a job is submitted. */
 #ifndef RB_GRAPH_TRAIN_H
@@ -32,8 +32,12 @@ int rb_fuse(struct rb_graph *graph, struct rb_why *why);
 int rb_autodiff(struct rb_graph *graph, struct rb_why *why);
 
 /* Keep the activations of convolutions, and of what lies between them, in blocks of channels
- * (proto/blocked.h), turned around only where they come and go.  Last of all: from here on a node's
- * id is a name, not its place. */
+ * (proto/blocked.h), turned around only where they come and go.  From here on a node's id is a
+ * name, not its place. */
 int rb_layout(struct rb_graph *graph, struct rb_why *why);
+
+/* Precision bf16: products take factors of bfloat16; what nothing else reads is kept so.  Sums,
+ * norms, losses, weights and gradients of weights stay float32.  Last of all. */
+int rb_narrow(struct rb_graph *graph, struct rb_why *why);
 
 #endif

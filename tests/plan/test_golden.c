@@ -93,6 +93,22 @@ static void layout(void **state)
     compare_model("layout", in_blocks);
 }
 
+static struct rb_graph *in_bf16(int64_t batch, bool train)
+{
+    struct rb_graph *graph = tiny_gpt(batch, train);
+    struct rb_why why = {0};
+
+    if (rb_layout(graph, &why) || rb_narrow(graph, &why))
+        fail_msg("%s", why.text);
+    return graph;
+}
+
+static void narrow(void **state)
+{
+    (void)state;
+    compare_model("narrow", in_bf16);
+}
+
 static void schedules(void **state)
 {
     static const uint32_t ranks[] = {1, 2, 3, 5, 9};
@@ -120,8 +136,8 @@ static void schedules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mlp),    cmocka_unit_test(cnn),       cmocka_unit_test(gpt),
-        cmocka_unit_test(layout), cmocka_unit_test(schedules),
+        cmocka_unit_test(mlp),    cmocka_unit_test(cnn),    cmocka_unit_test(gpt),
+        cmocka_unit_test(layout), cmocka_unit_test(narrow), cmocka_unit_test(schedules),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
