@@ -53,9 +53,9 @@ static void done(struct compile *compile)
 static int check_complete(const Rb__Spec *spec, struct rb_why *why)
 {
     if (!spec->model || !spec->model->onnx || !spec->loss || !spec->loss->type || !spec->data ||
-        !spec->data->train || !spec->data->train->path || !spec->train || !spec->train->optimizer ||
-        !spec->train->schedule || !spec->train->eval || !spec->train->on_non_finite ||
-        !spec->devices)
+        !spec->data->train || !spec->data->train->path || !spec->train || !spec->train->precision ||
+        !spec->train->optimizer || !spec->train->schedule || !spec->train->eval ||
+        !spec->train->on_non_finite || !spec->devices)
         return rb_why_set(why, RB_EINVAL, "the job file's values are not complete");
     return 0;
 }
@@ -164,6 +164,8 @@ static int make_graph(struct compile *compile, int64_t batch, bool train,
     }
     if (!err)
         err = rb_layout(graph, compile->why);
+    if (!err && !strcmp(spec->train->precision, "bf16"))
+        err = rb_narrow(graph, compile->why);
     if (err) {
         rb_graph_free(graph);
         return err;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char one_release[] = "this release trains data-parallel, in fp32";
+static const char one_release[] = "this release trains data-parallel";
 
 /* `words` is "a | b | c". */
 static int check_word(const char *path, const char *value, const char *words, struct rb_why *why)
@@ -122,9 +122,8 @@ static int check_train(const Rb__Spec *spec, struct rb_why *why)
         err = check_count("spec.train.globalBatch", train->global_batch, 1, 1 << 24, why);
     if (!err && train->has_micro_batch)
         err = check_count("spec.train.microBatch", train->micro_batch, 1, train->global_batch, why);
-    if (!err && strcmp(train->precision, "fp32") != 0)
-        err = rb_why_set(why, RB_EUNSUPPORTED, "spec.train.precision: '%.40s' is not supported: %s",
-                         train->precision, one_release);
+    if (!err)
+        err = check_word("spec.train.precision", train->precision, "fp32 | bf16", why);
     if (!err)
         err = check_real("spec.train.clipNorm", train->clip_norm, 0, 1e30, true, why);
     if (!err)

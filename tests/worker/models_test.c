@@ -72,6 +72,14 @@ static const struct kind gpt = {
     "schedule: {type: cosine, warmup: 6, minRatio: 0.1}",
 };
 
+static const struct kind gpt_bf16 = {
+    "gpt",
+    {"layers=2", "width=32", "heads=2", "seq=16", "dropout=0.1"},
+    5,
+    "train: {path: corpus.txt}",
+    "globalBatch: 7, microBatch: 2, steps: " FEW ", precision: bf16",
+};
+
 static void write_inputs(const char *folder, const struct kind *kind)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/corpus.txt", folder);
@@ -207,12 +215,19 @@ static void test_gpt(void **state)
     check(&gpt);
 }
 
+static void test_gpt_bf16(void **state)
+{
+    (void)state;
+    check(&gpt_bf16);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mlp),
         cmocka_unit_test(test_cnn),
         cmocka_unit_test(test_gpt),
+        cmocka_unit_test(test_gpt_bf16),
     };
 
     if (argc < 2) {
