@@ -55,7 +55,7 @@ int rb_timing_take(struct rb_device *device, struct rb_forward *forward,
     int err = rb_forward_open(device, forward, why);
 
     if (!err)
-        err = rb_profile_measure(device, ret_speed, why);
+        err = rb_profile_measure(device, forward->compiled.model->programs[0], ret_speed, why);
     if (err)
         return err;
     fill_inputs(forward->compiled.model->programs[0], forward->program);

@@ -64,11 +64,21 @@ static void race(struct rb_kernel *kernel, void *const memory[3],
     ret_speed->bytes = 2.0 * COPIED / rb_profile_median(copy, ROUNDS);
 }
 
-int rb_profile_measure(struct rb_device *device, struct rb_profile_speed *ret_speed,
-                       struct rb_why *why)
+/* Precision is the whole program's. */
+static enum rb_dtype factors_of(const Rb__Program *program)
 {
-    const struct rb_tensor_type square = {RB_F32, 2, {WIDTH, WIDTH}}, types[2] = {square, square};
-    const struct rb_call call = {RB_OP_MATMUL, 0, 2, 1, types, &square, NULL, 0};
+    for (size_t i = 0; i < program->n_instructions; i++)
+        if (rb_work_flops(program, i) > 0)
+            return (enum rb_dtype)program->tensors[program->instructions[i]->inputs[0]]->dtype;
+    return RB_F32;
+}
+
+int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
+                       struct rb_profile_speed *ret_speed, struct rb_why *why)
+{
+    const struct rb_tensor_type factor = {factors_of(program), 2, {WIDTH, WIDTH}};
+    const struct rb_tensor_type types[2] = {factor, factor}, product = {RB_F32, 2, {WIDTH, WIDTH}};
+    const struct rb_call call = {RB_OP_MATMUL, 0, 2, 1, types, &product, NULL, 0};
     struct rb_kernel *kernel = NULL;
     void *memory[3];
     int err = rb_kernel_prepare(device, &call, &kernel, why);

@@ -16,13 +16,13 @@
 /* ---- What this core can do, in units a nanosecond ---- */
 
 struct rb_profile_speed {
-    double flops; /* of a float32 matrix product of 1,024 each way */
+    double flops; /* of a matrix product of 1,024 each way, of factors as the program's */
     double bytes; /* of a copy of 4 MB: read and written */
 };
 
 /* RB_ENOMEM, or what the device says. */
-int rb_profile_measure(struct rb_device *device, struct rb_profile_speed *ret_speed,
-                       struct rb_why *why);
+int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
+                       struct rb_profile_speed *ret_speed, struct rb_why *why);
 
 /* ns: the larger of its products at that speed and its bytes at that. */
 double rb_profile_floor(const Rb__Program *program, size_t instruction,

@@ -140,9 +140,9 @@ static void compile(struct bench_job *job, const struct bench_case *from, int64_
         rb_buffer_text(&text, "auto}}\n");
     rb_buffer_format(&text,
                      "  train: {steps: %lld, globalBatch: %lld, microBatch: %lld,\n"
-                     "    optimizer: {%s}}\n",
+                     "    precision: %s, optimizer: {%s}}\n",
                      (long long)from->steps, (long long)from->batch, (long long)micro_batch,
-                     from->optimizer);
+                     from->precision ? from->precision : "fp32", from->optimizer);
     bench_check(rb_spec_parse("bench", job->folder, text.data, text.size, NULL, 0, &file, &why),
                 &why);
     bench_check(rb_compile(file->spec, rb_device_numeric_class("cpu"), &compiled, &why), &why);

@@ -22,6 +22,7 @@ struct bench_case {
     int64_t seq;                              /* text and words: elements in a sample */
     int64_t batch, steps;
     const char *optimizer; /* as in the job file */
+    const char *precision; /* the same; NULL: fp32 */
 };
 
 struct bench_job {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference models at their own size on one device, as a worker trains them.
  *
- * usage: train CASE[@BATCH] MICROBATCHES [profile]
+ * usage: train CASE[@BATCH][+bf16] MICROBATCHES [profile]
  *
  * Alone it answers each line "N" on stdin with N steps' times, for each the ms on the core and the
  * ms by the clock: one half of tests/bench/train.py, which runs PyTorch in turn with it.
@@ -175,7 +175,7 @@ static void profile(struct bench_job *job)
 
     for (int i = 0; i < WARM; i++)
         bench_job_step(job, &result);
-    bench_check(rb_profile_measure(model->device, &speed, &why), &why);
+    bench_check(rb_profile_measure(model->device, program, &speed, &why), &why);
     for (int r = 0; r < PROFILED; r++) {
         whole[r] = cut_step(&cut);
         batch[r] = cut.batch;
@@ -191,10 +191,11 @@ static void profile(struct bench_job *job)
     rb_profile_free(cut.profile);
 }
 
-/* The case that `text` names, with the batch behind its "@". */
+/* The case that `text` names, with the batch behind its "@" and the precision behind its "+". */
 static bool find_case(const char *text, struct bench_case *ret_case)
 {
-    size_t name = strcspn(text, "@");
+    size_t name = strcspn(text, "@+");
+    const char *precision = strchr(text, '+');
 
     for (size_t i = 0; i < bench_n_train_cases; i++) {
         const struct bench_case *one = &bench_train_cases[i];
@@ -202,7 +203,9 @@ static bool find_case(const char *text, struct bench_case *ret_case)
         if (strlen(one->name) != name || strncmp(text, one->name, name) != 0)
             continue;
         *ret_case = *one;
-        if (text[name])
+        if (precision)
+            ret_case->precision = precision + 1;
+        if (text[name] == '@')
             ret_case->batch = atoll(text + name + 1);
         return ret_case->batch > 0;
     }
@@ -216,7 +219,7 @@ int main(int argc, char **argv)
     int64_t microbatches = argc > 2 ? atoll(argv[2]) : 1;
 
     if (argc < 2 || !find_case(argv[1], &found) || microbatches < 1 || microbatches > found.batch) {
-        fprintf(stderr, "usage: train gpt|mlp|cnn[@BATCH] MICROBATCHES [profile]\n");
+        fprintf(stderr, "usage: train gpt|mlp|cnn[@BATCH][+bf16] MICROBATCHES [profile]\n");
         return 2;
     }
     bench_job_open(&found, (found.batch + microbatches - 1) / microbatches, &job);

@@ -4,8 +4,8 @@
 
 usage: train.py [CASE ...] [--bench PATH] [--core N] [--windows N] [--blas FOLDER] [--malloc FILE]
 
-CASE is gpt, mlp or cnn, with @B for a batch of B samples (mlp@1) and with :M for M microbatches a step
-(gpt:8); all of them at their own size by default.  Both sides live in a process of their own on the same core, and only one works at a time: each window is some steps
+CASE is gpt, mlp or cnn, with @B for a batch of B samples (mlp@1), with +bf16 for precision bf16 (PyTorch: under
+autocast) and with :M for M microbatches a step (gpt@4+bf16:8); all of them at their own size by default.  Both sides live in a process of their own on the same core, and only one works at a time: each window is some steps
 of the one and then as many of the other.  Shown are medians over all windows, of the time the processes
 had the core for and of the time by the clock; the ratio is the median over windows.  Needs python3-torch;
 it is at its best with libopenblas0-openmp and libtcmalloc-minimal4.
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-CASES = ["gpt:1", "gpt:8", "mlp:1", "mlp:8", "cnn:1", "cnn:8"]
+CASES = [f"{name}{precision}:{m}" for precision in ("", "+bf16") for name in ("gpt", "mlp", "cnn") for m in (1, 8)]
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 BUILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build")
 WINDOW = 0.5  # seconds of the slower side
@@ -63,13 +63,18 @@ def modules():
 
 def peer(name):
     """The other side of the pipe: a line "N" is answered with N steps' times, as bench-train does."""
+    import torch
+
     makers, loss_of = modules()
+    name, _, precision = name.partition("+")
     name, _, batch = name.partition("@")
     module, features, targets, optimizer = makers[name](*([int(batch)] if batch else []))
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss_of(module(features), targets).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+            loss = loss_of(module(features), targets)
+        loss.backward()
         optimizer.step()
 
     for _ in range(4):
