@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records the first losses of PyTorch on the models of `rubatoctl model new`: tests/e2e/losses.json.
 
-usage: record_losses.py [STEPS]       needs python3-torch and python3-onnx; RUBATO_BUILD names the build
+usage: record_losses.py [STEPS] [CURVE]     needs python3-torch and python3-onnx; RUBATO_BUILD names the build
 
-Same weights (read from the ONNX file), same batches (the sample order is computed here from its
+The first STEPS in float32, and curves of CURVE steps in float32 and under autocast to bfloat16.  Same weights (read from the ONNX file), same batches (the sample order is computed here from its
 definition in data/order.h, not by Rubato), the modules written in plain PyTorch.  The test pytorch.py
 makes the same models and data again and compares Rubato's losses with what is recorded.
 """
@@ -124,7 +124,7 @@ def samples_of(kind, folder, spec):
     return numpy.load(path), numpy.load(os.path.join(folder, train["targets"]))
 
 
-def losses(kind, folder, steps):
+def losses(kind, folder, steps, precision="fp32"):
     spec = cases.spec(kind, folder, steps)
     module = {"gpt": GPT, "mlp": MLP, "cnn": CNN}[kind](**cases.SETTINGS[kind])
     load_weights(module, os.path.join(folder, kind + ".onnx"))
@@ -135,7 +135,8 @@ def losses(kind, folder, steps):
     for step in range(steps):
         chosen = [cases.sample(seed, len(features), step * batch + j) for j in range(batch)]
         optimizer.zero_grad()
-        loss = F.cross_entropy(module(torch.from_numpy(features[chosen])), torch.from_numpy(targets[chosen]))
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+            loss = F.cross_entropy(module(torch.from_numpy(features[chosen])), torch.from_numpy(targets[chosen]))
         loss.backward()
         optimizer.step()
         out.append(float(loss))
@@ -144,11 +145,15 @@ def losses(kind, folder, steps):
 
 def main():
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 50
-    recorded = {"torch": torch.__version__, "steps": steps, "losses": {}}
+    curve = int(sys.argv[2]) if len(sys.argv) > 2 else 300
+    recorded = {"torch": torch.__version__, "steps": steps, "losses": {}, "curves": {}}
     with tempfile.TemporaryDirectory() as folder:
         for kind in cases.SETTINGS:
             cases.make(kind, folder)
             recorded["losses"][kind] = losses(kind, folder, steps)
+            recorded["curves"][kind] = {
+                precision: [float(f"{loss:.5g}") for loss in losses(kind, folder, curve, precision)]
+                for precision in ("fp32", "bf16")}
             print(kind, recorded["losses"][kind][0], "->", recorded["losses"][kind][-1], file=sys.stderr)
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "losses.json"), "w") as file:
         json.dump(recorded, file, indent=1)

@@ -3,7 +3,7 @@
 """One job file, one sha256: at 1, 2, 3 and 5 devices, resized six times, stopped and resumed.
 
 The models have what is hardest to keep equal: dropout and BatchNormalization; the batch is divisible
-by no device count.
+by no device count.  In both precisions.
 """
 import os
 
@@ -30,6 +30,11 @@ def fixed_counts():
         for kind, make in models(c).items():
             shas = {n: run_fixed(c, kind, make(c, 24), n) for n in (1, 2, 3, 5)}
             check(len(set(shas.values())) == 1, f"{kind}: {shas}")
+            spec = make(c, 24)
+            spec["train"]["precision"] = "bf16"
+            rounded = {n: run_fixed(c, f"{kind}-bf16", spec, n) for n in (1, 2, 3)}
+            check(len(set(rounded.values())) == 1, f"{kind}, bf16: {rounded}")
+            check(rounded[1] != shas[1], f"{kind}: the precision makes no difference")
 
 
 def resized_and_resumed():
