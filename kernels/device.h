@@ -54,8 +54,8 @@ struct rb_key {
 int rb_device_open(const char *kind, int index, struct rb_device **ret_device, struct rb_why *why);
 void rb_device_close(struct rb_device *device);
 
-/* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 onednn-2.6.3
- * libc-2.36 threads=1 rubato-0.2.0".  Static text. */
+/* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 bf16-as-fp32
+ * onednn-2.6.3 libc-2.36 threads=1 rubato-0.2.0".  Static text. */
 const char *rb_device_numeric_class(const char *kind);
 
 /* Zeroed memory, 64-byte aligned (2 MiB where large).  NULL when there is none.  Large memory of a

@@ -29,15 +29,27 @@ RB_CLONES void rb_cpu_widen(float *restrict to, const uint16_t *restrict from, i
 
 /* ---- Any kernel, on copies ---- */
 
-enum { MOST = 8 };
+enum { MOST = 8, LINE = 64 };
+
+/* A tensor's copy in the device's room; none where the tensor itself will do. */
+struct copy {
+    bool used;
+    size_t offset;
+    int64_t count;
+};
 
 struct widened {
     struct rb_kernel base;
+    const struct rb_cpu *cpu;
     struct rb_kernel *inner;
     int n_in, n_out;
-    float *in[MOST], *out[MOST]; /* copies; NULL where the tensor itself will do */
-    int64_t in_count[MOST], out_count[MOST];
+    struct copy in[MOST], out[MOST];
 };
+
+static float *place(const struct widened *w, const struct copy *copy)
+{
+    return (float *)((char *)w->cpu->room + copy->offset);
+}
 
 static void widened_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
                         const struct rb_key *key)
@@ -47,46 +59,40 @@ static void widened_run(struct rb_kernel *kernel, const void *const *in, void *c
     void *to[MOST] = {NULL};
 
     for (int i = 0; i < w->n_in; i++) {
-        from[i] = w->in[i] ? w->in[i] : in[i];
-        if (w->in[i])
-            rb_cpu_widen(w->in[i], in[i], w->in_count[i]);
+        from[i] = w->in[i].used ? place(w, &w->in[i]) : in[i];
+        if (w->in[i].used)
+            rb_cpu_widen(place(w, &w->in[i]), in[i], w->in[i].count);
     }
     for (int i = 0; i < w->n_out; i++)
-        to[i] = w->out[i] ? w->out[i] : out[i];
+        to[i] = w->out[i].used ? place(w, &w->out[i]) : out[i];
     w->inner->run(w->inner, from, to, key);
     for (int i = 0; i < w->n_out; i++)
-        if (w->out[i])
-            rb_cpu_narrow(out[i], w->out[i], w->out_count[i]);
+        if (w->out[i].used)
+            rb_cpu_narrow(out[i], place(w, &w->out[i]), w->out[i].count);
 }
 
 static void widened_free(struct rb_kernel *kernel)
 {
     struct widened *w = (struct widened *)kernel;
 
-    for (int i = 0; i < MOST; i++) {
-        free(w->in[i]);
-        free(w->out[i]);
-    }
     if (w->inner)
         w->inner->free(w->inner);
     free(w);
 }
 
-/* The types with float32 for bfloat16, and copies of those. */
-static bool widen_types(const struct rb_tensor_type *types, int n, struct rb_tensor_type *ret_types,
-                        float **copies, int64_t *counts)
+/* The types with float32 for bfloat16, and where copies of those go, from `offset` on. */
+static size_t widen_types(const struct rb_tensor_type *types, int n,
+                          struct rb_tensor_type *ret_types, struct copy *ret_copies, size_t offset)
 {
     for (int i = 0; i < n; i++) {
         ret_types[i] = types[i];
         if (types[i].dtype != RB_BF16)
             continue;
         ret_types[i].dtype = RB_F32;
-        counts[i] = rb_tensor_elements(&types[i]);
-        copies[i] = rb_cpu_scratch((size_t)counts[i] * sizeof(float));
-        if (!copies[i])
-            return false;
+        ret_copies[i] = (struct copy){true, offset, rb_tensor_elements(&types[i])};
+        offset += ((size_t)ret_copies[i].count * sizeof(float) + LINE - 1) / LINE * LINE;
     }
-    return true;
+    return offset;
 }
 
 int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepare *prepare,
@@ -95,21 +101,24 @@ int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepar
     struct rb_tensor_type in[MOST], out[MOST];
     struct rb_call wide = *call;
     struct widened *w;
+    size_t bytes;
     int err;
 
     if (call->n_in > MOST || call->n_out > MOST)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "too many tensors for bfloat16");
     w = rb_cpu_kernel(sizeof(*w), widened_run);
     w->base.free = widened_free;
+    w->cpu = cpu;
     w->n_in = call->n_in;
     w->n_out = call->n_out;
     wide.in = in;
     wide.out = out;
-    if (widen_types(call->in, call->n_in, in, w->in, w->in_count) &&
-        widen_types(call->out, call->n_out, out, w->out, w->out_count))
-        err = prepare(cpu, &wide, &w->inner, why);
-    else
+    bytes = widen_types(call->in, call->n_in, in, w->in, 0);
+    bytes = widen_types(call->out, call->n_out, out, w->out, bytes);
+    if (rb_cpu_need(cpu, bytes))
         err = rb_call_refuse(call, RB_ENOMEM, why, "no memory for float32 copies");
+    else
+        err = prepare(cpu, &wide, &w->inner, why);
     if (err)
         widened_free(&w->base);
     else

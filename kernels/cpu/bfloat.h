@@ -12,7 +12,7 @@ void rb_cpu_narrow(uint16_t *to, const float *from, int64_t n);
 void rb_cpu_widen(float *to, const uint16_t *from, int64_t n);
 
 /* A kernel for a call with bfloat16 tensors from one for the same call with float32 in their
- * place: it works on copies of its own. */
+ * place: it works on copies in the device's room. */
 int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepare *prepare,
                    struct rb_kernel **ret_kernel, struct rb_why *why);
 

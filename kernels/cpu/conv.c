@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions and their gradients through oneDNN, in the blocked layouts it prefers: activations
- * that come so (proto/blocked.h) need not be turned around.  Where it has none of bfloat16 it is
- * one of float32 copies. */
+ * that come so (proto/blocked.h) need not be turned around.  Where bfloat16 is not the faster one,
+ * or oneDNN lacks it, it is one of float32 copies. */
 #include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/window.h"
@@ -106,6 +106,8 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
 
     if (err)
         return err;
+    if (call->in[0].dtype == RB_BF16 && !cpu->bfloat)
+        return rb_cpu_widened(cpu, call, rb_cpu_conv, ret_kernel, why);
     read_blocks(call, &how, &x, &y);
     err = rb_window_read(call, how.x, how.w, how.y, &window, why);
     err = err ? err : check_channels(call, &how, why);

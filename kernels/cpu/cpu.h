@@ -12,6 +12,9 @@
 struct rb_cpu {
     struct rb_device base;
     struct rb_dnnl *dnnl;
+    bool bfloat; /* products of bfloat16 are oneDNN's; else they are made as float32's */
+    void *room;  /* for what a kernel needs while it runs: one runs at a time */
+    size_t room_bytes;
 };
 
 typedef int rb_cpu_prepare(struct rb_cpu *cpu, const struct rb_call *call,
@@ -45,6 +48,10 @@ void rb_cpu_apply_sgd(struct rb_device *device, float *w, float *m, const int32_
                       int exponent, float scale, const struct rb_sgd *how);
 void rb_cpu_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
                             int exponent, float keep);
+
+/* While a kernel is prepared: the device's room shall hold at least so much.  It may move, so look
+ * where it is each time.  RB_ENOMEM. */
+int rb_cpu_need(struct rb_cpu *cpu, size_t bytes);
 
 /* 64-byte aligned memory that may be large: NULL when there is none.  Free with free(). */
 void *rb_cpu_scratch(size_t bytes);

@@ -27,6 +27,16 @@ void *rb_cpu_scratch(size_t bytes)
     return memory;
 }
 
+int rb_cpu_need(struct rb_cpu *cpu, size_t bytes)
+{
+    if (bytes <= cpu->room_bytes)
+        return 0;
+    free(cpu->room);
+    cpu->room = rb_cpu_scratch(bytes);
+    cpu->room_bytes = cpu->room ? bytes : 0;
+    return cpu->room ? 0 : RB_ENOMEM;
+}
+
 static void kernel_free(struct rb_kernel *kernel)
 {
     free(kernel);
@@ -42,7 +52,7 @@ void *rb_cpu_kernel(size_t size, rb_cpu_run *run)
 }
 
 /* Written once and never changed: the C library's functions are part of it because exponentials of
- * double and powers come from there. */
+ * double and powers come from there; so is how products of bfloat16 are computed. */
 static char class_text[128];
 
 static void class_write(void)
@@ -50,9 +60,9 @@ static void class_write(void)
     int version[3];
 
     rb_dnnl_version(version);
-    snprintf(class_text, sizeof(class_text), "cpu %s onednn-%d.%d.%d libc-%s threads=1 rubato-%s",
-             rb_dnnl_isa(), version[0], version[1], version[2], gnu_get_libc_version(),
-             RUBATO_VERSION);
+    snprintf(class_text, sizeof(class_text), "cpu %s%s onednn-%d.%d.%d libc-%s threads=1 rubato-%s",
+             rb_dnnl_isa(), rb_dnnl_bfloat() ? "" : " bf16-as-fp32", version[0], version[1],
+             version[2], gnu_get_libc_version(), RUBATO_VERSION);
 }
 
 static const char *cpu_numeric_class(void)
@@ -73,6 +83,7 @@ static int cpu_open(int index, struct rb_device **ret_device, struct rb_why *why
         return rb_why_add(why, err, "cpu device %d", index);
     }
     cpu->base.ops = &rb_cpu_ops;
+    cpu->bfloat = rb_dnnl_bfloat();
     *ret_device = &cpu->base;
     return 0;
 }
@@ -82,6 +93,7 @@ static void cpu_close(struct rb_device *device)
     struct rb_cpu *cpu = (struct rb_cpu *)device;
 
     rb_dnnl_close(cpu->dnnl);
+    free(cpu->room);
     free(cpu);
 }
 

@@ -2,8 +2,8 @@
 /* Matrix products through oneDNN, with as few batch axes as the shapes allow.
  *
  * A stack of matrices times one matrix is one taller matrix times it.  Batch axes that are alike in
- * all operands are merged.  A product over nothing (k = 0) is the bias or zero.  Where oneDNN has
- * no product of bfloat16 it is one of float32 copies. */
+ * all operands are merged.  A product over nothing (k = 0) is the bias or zero.  Where
+ * bfloat16 is not the faster one, or oneDNN lacks it, its product is one of float32 copies. */
 #include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/onednn.h"
 
@@ -169,7 +169,7 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
         return rb_call_refuse(call, RB_EINVAL, why, "the bias must have %lld elements",
                               (long long)s.n);
     elements = rb_tensor_elements(&call->out[0]);
-    if ((elements == 0 || s.k == 0) && how.factors == RB_BF16)
+    if (how.factors == RB_BF16 && (elements == 0 || s.k == 0 || !cpu->bfloat))
         return rb_cpu_widened(cpu, call, rb_cpu_matmul, ret_kernel, why);
     matmul = rb_cpu_kernel(sizeof(*matmul), matmul_run);
     matmul->base.free = matmul_free;

@@ -7,6 +7,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 /* From libgomp, which oneDNN brings along: the threads of what this thread starts. */
 extern void omp_set_num_threads(int threads);
@@ -71,6 +74,39 @@ const char *rb_dnnl_isa(void)
         return "avx512_core_amx";
     default:
         return "other";
+    }
+}
+
+/* AVX-512's dot product of pairs does twice the work of a multiply-add on AMD's processors and on
+ * Intel's Cooper Lake.  Intel's later ones leave that to AMX, and where that is hidden from us they
+ * do half the work: 86 GFLOP/s a core, and 160 in float32. */
+static bool fast_dots(void)
+{
+#if defined(__x86_64__)
+    enum { COOPER_LAKE = 0x55 };
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    bool intel;
+
+    if (!__get_cpuid(0, &a, &b, &c, &d))
+        return false;
+    intel = b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx;
+    if (!intel || !__get_cpuid(1, &a, &b, &c, &d))
+        return !intel;
+    return ((a >> 4 & 15) | (a >> 12 & 0xf0)) == COOPER_LAKE;
+#else
+    return false;
+#endif
+}
+
+bool rb_dnnl_bfloat(void)
+{
+    switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_avx512_core_bf16:
+        return fast_dots();
+    case dnnl_cpu_isa_avx512_core_amx:
+        return true;
+    default:
+        return false;
     }
 }
 
@@ -404,7 +440,7 @@ static int weight_gradient(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *ho
     return err;
 }
 
-/* Plain loops are slower than float32 copies would be. */
+/* Plain loops are slower than float32 copies are. */
 static int refuse_slow(struct rb_dnnl_op **op, enum rb_dtype factors, struct rb_why *why)
 {
     if (factors != RB_BF16 || !(*op)->slow)
@@ -484,6 +520,7 @@ int rb_dnnl_conv(struct rb_dnnl *dnnl, enum rb_dnnl_conv_kind kind, const struct
                  struct rb_dnnl_op **ret_op, struct rb_why *why)
 {
     struct conv_layouts l;
+    enum rb_dtype factors = kind == RB_DNNL_CONV ? how->x->dtype : how->y->dtype;
     int err = conv_layouts(how, &l, why);
     dnnl_convolution_desc_t desc;
     const struct wanted wanted[3][4] = {
@@ -521,6 +558,5 @@ int rb_dnnl_conv(struct rb_dnnl *dnnl, enum rb_dnnl_conv_kind kind, const struct
     }
     err = status(code, "convolve these", why);
     err = err ? err : op_new(dnnl, &desc, NULL, wanted[kind], 4, ret_op, why);
-    return err ? err
-               : refuse_slow(ret_op, kind == RB_DNNL_CONV ? how->x->dtype : how->y->dtype, why);
+    return err ? err : refuse_slow(ret_op, factors, why);
 }
