@@ -43,8 +43,9 @@
     X("worker.vote", "all is reduced, its record is about to be sent")                             \
     X("worker.voted", "it knows the decision and has changed nothing")                             \
     X("worker.update", "in the middle of the update: a block is applied")                          \
-    X("worker.gather", "its blocks are updated, their weights are about to be sent")              \
+    X("worker.gather", "its blocks are updated, their weights are about to be sent")               \
     X("worker.gathered", "all weights are of the new level")                                       \
+    X("worker.taken", "it was given blocks that it is to hold in a configuration to come")         \
     X("worker.committed", "the step is committed, its row is not written")                         \
     X("worker.row", "its row is written, nothing else")                                            \
     X("worker.frozen", "it lost a peer and says so")                                               \

@@ -47,7 +47,7 @@ static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, st
 }
 
 /* Do members that are here hold all of the state, by the placement of `conf`?  It counts from the
- * first one that flipped on: then all had what they shall hold. */
+ * first one that flipped on: what others may not have by then lingers with who had it. */
 static bool holds_whole(struct rb_turn *turn, const Rb__Configuration *conf)
 {
     struct rb_replicas how = rb_holding_of(turn->in->job.job, conf, turn->arena);

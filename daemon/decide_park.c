@@ -62,7 +62,7 @@ static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char 
     rb_decide_restart(turn, roll);
 }
 
-/* A configuration of one: its opening brings the state together. */
+/* A configuration of one, which takes what it lacks from the others. */
 static void create_gathering(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
 {
     const struct rb_roll_entry *saver = choose_saver(turn, roll, NULL);

@@ -21,8 +21,8 @@ int rb_collect_run(const struct rb_model *model, const struct rb_configuration *
         const struct rb_shard *shard = &placement->shards[i];
 
         if (!rb_placement_holds(placement, to, shard->first_block))
-            n += rb_placement_move(shard, into ? into : &model->state, shard->ranks[0], to,
-                                   moves + n);
+            n += rb_placement_move(into ? into : &model->state, shard->first, shard->count,
+                                   shard->ranks[0], to, moves + n);
     }
     err = rb_coll_move(configuration->coll, rb_tag(RB_TAG_GATHER, model->state.level, 2, 0), moves,
                        n, why);

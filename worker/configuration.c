@@ -161,19 +161,51 @@ int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Conf
     return err;
 }
 
-int rb_configuration_introduce(struct rb_configuration *configuration, const struct rb_role *role,
-                               struct rb_why *why)
+/* What it shall hold, and what it takes for others from those who leave. */
+static uint8_t *list_wants(const struct rb_configuration *configuration)
 {
-    RB_CLEANUP(rb_freep) struct rb_role *roles = rb_alloc(configuration->size * sizeof *roles);
-    struct rb_roster roster;
-    int err = rb_coll_gather(configuration->coll,
-                             rb_tag(RB_TAG_OPENING, configuration->number, 0, PART_ROLES), role,
-                             roles, sizeof *role, why);
+    const struct rb_roster *roster = configuration->roster;
+    size_t blocks = configuration->placement.blocks;
+    int source = rb_roster_source(roster, configuration->rank);
+    uint8_t *wants;
 
-    if (err || !rb_roster_make(roles, configuration->size, &roster))
+    if (source < 0)
+        return NULL;
+    wants = rb_alloc(blocks + 1);
+    for (size_t b = 0; b < blocks; b++)
+        wants[b] = rb_placement_holds(&configuration->placement, configuration->rank, b) ||
+                   roster->heirs[b] == source;
+    return wants;
+}
+
+int rb_configuration_introduce(struct rb_configuration *configuration, const struct rb_role *role,
+                               const uint8_t *held, struct rb_why *why)
+{
+    uint32_t size = configuration->size;
+    size_t blocks = configuration->placement.blocks, bytes = sizeof *role + blocks;
+    RB_CLEANUP(rb_freep) uint8_t *mine = rb_alloc(bytes);
+    RB_CLEANUP(rb_freep) uint8_t *all = rb_alloc(size * bytes);
+    RB_CLEANUP(rb_freep) struct rb_role *roles = rb_alloc(size * sizeof *roles);
+    RB_CLEANUP(rb_freep) uint8_t *holds = rb_alloc(size * blocks + 1);
+    struct rb_roster roster;
+    int err;
+
+    memcpy(mine, role, sizeof *role);
+    memcpy(mine + sizeof *role, held, blocks);
+    err = rb_coll_gather(configuration->coll,
+                         rb_tag(RB_TAG_OPENING, configuration->number, 0, PART_ROLES), mine, all,
+                         bytes, why);
+    if (err)
         return err;
+    for (uint32_t r = 0; r < size; r++) {
+        memcpy(&roles[r], all + r * bytes, sizeof *roles);
+        memcpy(holds + r * blocks, all + r * bytes + sizeof *roles, blocks);
+    }
+    if (!rb_roster_make(roles, size, holds, configuration->placement.holds, blocks, &roster))
+        return 0;
     configuration->roster = rb_alloc(sizeof *configuration->roster);
     *configuration->roster = roster;
+    configuration->wants = list_wants(configuration);
     return 0;
 }
 
@@ -196,6 +228,7 @@ void rb_configuration_free(struct rb_configuration *configuration)
     if (configuration->roster)
         rb_roster_done(configuration->roster);
     free(configuration->roster);
+    free(configuration->wants);
     if (configuration->coll)
         rb_coll_close(configuration->coll);
     rb_placement_done(&configuration->placement);

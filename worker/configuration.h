@@ -32,7 +32,8 @@ struct rb_configuration {
     struct rb_placement placement;
     struct rb_coll *coll;
     struct rb_roster *roster; /* NULL: it is opened by all at once */
-    struct rb_feed *feed;     /* that uses `coll` until the flip; NULL: nobody to feed here */
+    uint8_t *wants; /* by block: to be held before it is entered; NULL: nothing, or it is fed */
+    struct rb_feed *feed; /* that uses `coll` until the flip; NULL: nobody to feed here */
 };
 
 /* Read the plan that `order` names and check it against the model: each microbatch computed once,
@@ -45,9 +46,10 @@ int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Conf
                           const char *job, struct rb_listener *listener, int timeout_ms,
                           const volatile bool *cancel, struct rb_why *why);
 
-/* Say what we are, and hear the same of the others: fills in the roster, where there can be one. */
+/* Say what we are and which blocks we hold (1; else 0), and hear the same of the others: fills in
+ * the roster, where there can be one. */
 int rb_configuration_introduce(struct rb_configuration *configuration, const struct rb_role *role,
-                               struct rb_why *why);
+                               const uint8_t *held, struct rb_why *why);
 
 /* Is this member one that must be fed? */
 bool rb_configuration_follows(const struct rb_configuration *configuration);

@@ -59,11 +59,10 @@ static int wait_for_answers(struct rb_feed *feed, struct rb_why *why)
 static void leave_core(struct rb_feed *feed)
 {
     const struct rb_roster *roster = feed->roster;
-    uint32_t own = (uint32_t)rb_roster_source(roster, (uint32_t)rb_coll_rank(feed->coll));
 
     sched_getaffinity(0, sizeof feed->home, &feed->home);
     for (uint32_t i = 0; i < roster->n_newcomers; i++) {
-        uint32_t at = (own + i) % roster->n_newcomers;
+        uint32_t at = (feed->source + i) % roster->n_newcomers;
         cpu_set_t set;
 
         if (!roster->cores[at] || roster->cores[at] > CPU_SETSIZE ||
@@ -101,6 +100,7 @@ static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
             for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
                 err = rb_feed_tell_entry(feed, &feed->takers[i], entry, why);
             rb_feed_done_with(feed, entry);
+            left = true; /* what we lacked ourselves may be here now */
         } else {
             err = left ? rb_feed_tell_some(feed, &left, why) : rb_feed_listen(feed, LOOK_MS, why);
             if (!err)
@@ -141,17 +141,33 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
     }
 }
 
+/* Memory for the sums of a step, of what is held here: or the step would wait for its pages. */
+static int32_t *reserve(struct rb_feed *feed)
+{
+    const struct rb_model *model = feed->model;
+    int32_t *spare = rb_device_alloc(model->device, rb_feed_sums_bytes(model));
+    RB_CLEANUP(rb_freep) uint8_t *held = rb_alloc(model->state.blocks + 1);
+
+    pthread_mutex_lock(&feed->window->lock);
+    memcpy(held, model->state.held, model->state.blocks);
+    pthread_mutex_unlock(&feed->window->lock);
+    for (size_t b = 0; spare && b < model->state.blocks; b++)
+        if (rb_held_follows(held[b]))
+            memset(spare + model->message->blocks[b]->first, 0,
+                   (size_t)model->message->blocks[b]->count * sizeof *spare);
+    return spare;
+}
+
 static void *run(void *context)
 {
     struct rb_feed *feed = context;
-    int32_t *spare = rb_device_alloc(feed->model->device, rb_feed_sums_bytes(feed->model));
     struct rb_why why = {0};
+    int32_t *spare;
     int64_t level;
     int err;
 
     leave_core(feed);
-    if (spare) /* or the step would wait for its pages */
-        memset(spare, 0, rb_feed_sums_bytes(feed->model));
+    spare = reserve(feed);
     memcpy(&level, feed->counters, sizeof level); /* the first of the counters */
     pthread_mutex_lock(&feed->window->lock);
     if (spare)
@@ -191,16 +207,17 @@ static size_t largest_block(const struct rb_model *model)
 static void get_takers(struct rb_feed *feed, uint32_t rank)
 {
     const struct rb_roster *roster = feed->roster;
-    uint32_t source = (uint32_t)rb_roster_source(roster, rank);
 
+    feed->source = (uint32_t)rb_roster_source(roster, rank);
     feed->takers = rb_alloc(roster->n_newcomers * sizeof *feed->takers);
     feed->from = rb_alloc((size_t)rb_coll_size(feed->coll) * sizeof *feed->from);
     for (uint32_t i = 0; i < roster->n_newcomers; i++) {
         struct taker *taker = &feed->takers[i];
 
         taker->rank = roster->newcomers[i];
-        taker->first = taker->next = rb_roster_first(roster, source, i);
-        if (rb_roster_giver(roster, 0, i) != source)
+        taker->index = i;
+        taker->next = rb_feed_next(feed, taker, 0);
+        if (rb_roster_other(roster, i) != feed->source)
             taker->fixed = feed->model->state.fixed_bytes;
         atomic_init(&taker->level, -1);
         atomic_init(&taker->heard, rb_clock_ns());
@@ -226,8 +243,9 @@ static int enter_window(struct rb_feed *feed, uint32_t term, struct rb_why *why)
 }
 
 int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, uint32_t rank,
-                 const struct rb_roster *roster, uint32_t term, struct rb_reports *reports,
-                 struct rb_feed **ret_feed, struct rb_why *why)
+                 const struct rb_roster *roster, const struct rb_placement *placement,
+                 uint32_t term, struct rb_reports *reports, struct rb_feed **ret_feed,
+                 struct rb_why *why)
 {
     struct rb_feed *feed = rb_alloc(sizeof *feed);
     int err = 0, failed;
@@ -238,6 +256,7 @@ int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, 
         .coll = coll,
         .number = number,
         .roster = roster,
+        .placement = placement,
         .reports = reports,
         .flip = INT64_MAX,
         .news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),

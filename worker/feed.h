@@ -9,12 +9,15 @@
  * the agent hears Unready.  Until the flip the links are the feed's; a step that needs them first
  * waits for the last entry to be out (rb_feed_settle).
  *
+ * Where the state is in shards, each newcomer is given what it is to hold, by members that hold it.
+ *
  * A feed begins anew with each configuration. */
 #ifndef RB_WORKER_FEED_H
 #define RB_WORKER_FEED_H
 
 #include "coll/coll.h"
 #include "worker/model.h"
+#include "worker/placement.h"
 #include "worker/reports.h"
 #include "worker/roster.h"
 #include "worker/update.h"
@@ -30,12 +33,13 @@ enum {
     RB_FEED_BYTES = 128 << 20,  /* and how many bytes of sums beyond */
 };
 
-/* Feed the newcomers of `roster` (which must outlive the feed) as its source `rank`, through
- * `coll`, which belongs to configuration `number`.  RB_EAGAIN: this member does not train in `term`
- * any more. */
+/* Feed the newcomers of `roster` what they are to hold by `placement` (both must outlive the feed)
+ * as its source `rank`, through `coll`, which belongs to configuration `number`.  RB_EAGAIN: this
+ * member does not train in `term` any more. */
 int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, uint32_t rank,
-                 const struct rb_roster *roster, uint32_t term, struct rb_reports *reports,
-                 struct rb_feed **ret_feed, struct rb_why *why);
+                 const struct rb_roster *roster, const struct rb_placement *placement,
+                 uint32_t term, struct rb_reports *reports, struct rb_feed **ret_feed,
+                 struct rb_why *why);
 
 /* Have all its newcomers all there is at `level`?  What a sponsor states in its vote. */
 bool rb_feed_level(struct rb_feed *feed, int64_t level);

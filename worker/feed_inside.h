@@ -25,8 +25,9 @@ struct entry {
 /* A newcomer, as its source sees it. */
 struct taker {
     uint32_t rank;
-    size_t first, next; /* blocks: those from `first` up to `next` are given (worker/roster.h) */
-    size_t fixed;       /* bytes given, of those that are ours to give */
+    uint32_t index; /* among the newcomers */
+    size_t next;    /* its blocks in front of this one are given (worker/roster.h) */
+    size_t fixed;   /* bytes given, of those that are ours to give */
     uint64_t headers, answers;
     _Atomic int64_t level;  /* that it has acknowledged, -1: none */
     _Atomic uint64_t heard; /* when it last said something */
@@ -43,6 +44,8 @@ struct rb_feed {
     struct rb_coll *coll;
     uint32_t number;
     const struct rb_roster *roster;
+    const struct rb_placement *placement; /* of the configuration to come */
+    uint32_t source;                      /* our index */
     struct rb_reports *reports;
     pthread_t thread;
     cpu_set_t home; /* the cores that it may use beside the training */
@@ -67,6 +70,7 @@ struct rb_feed {
 /* ---- The log: with the window's lock held, but for the last two ------------------------------*/
 
 size_t rb_feed_sums_bytes(const struct rb_model *model);
+size_t rb_feed_held_bytes(const struct rb_model *model); /* of those, in the blocks that are held */
 void rb_feed_free_entry(struct rb_feed *feed, struct entry *entry);
 void rb_feed_nudge(struct rb_feed *feed);
 
@@ -84,7 +88,10 @@ int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level,
 int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct entry *entry,
                        struct rb_why *why);
 
-/* One piece to each newcomer that lacks some.  *ret_left: there may be more. */
+/* The next block from `from` on that is given to `taker` to be held by it, roster->blocks: none. */
+size_t rb_feed_next(const struct rb_feed *feed, const struct taker *taker, size_t from);
+
+/* One piece to each newcomer that lacks some that we have.  *ret_left: there may be more. */
 int rb_feed_tell_some(struct rb_feed *feed, bool *ret_left, struct rb_why *why);
 
 /* What `rank` has begun to say; all that newcomers have said by now, waiting for a word or for news

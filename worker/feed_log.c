@@ -12,6 +12,16 @@ size_t rb_feed_sums_bytes(const struct rb_model *model)
     return (size_t)model->message->state_elements * sizeof(int32_t);
 }
 
+size_t rb_feed_held_bytes(const struct rb_model *model)
+{
+    size_t bytes = 0;
+
+    for (size_t b = 0; b < model->message->n_blocks; b++)
+        if (rb_held_follows(model->state.held[b]))
+            bytes += (size_t)model->message->blocks[b]->count * sizeof(int32_t);
+    return bytes;
+}
+
 void rb_feed_free_entry(struct rb_feed *feed, struct entry *entry)
 {
     if (entry->sums)
@@ -41,7 +51,7 @@ const char *rb_feed_hopeless(const struct rb_feed *feed)
     uint64_t now = rb_clock_ns();
 
     if (feed->queued >= RB_FEED_QUEUE &&
-        feed->queued * rb_feed_sums_bytes(feed->model) >= (size_t)RB_FEED_BYTES)
+        feed->queued * rb_feed_held_bytes(feed->model) >= (size_t)RB_FEED_BYTES)
         return "newcomers do not keep up with the training";
     for (uint32_t i = 0; i < feed->roster->n_newcomers; i++) {
         uint64_t heard = atomic_load(&feed->takers[i].heard);

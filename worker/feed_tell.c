@@ -66,11 +66,54 @@ int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level,
     return tell(feed, taker, &header, feed->counters, why);
 }
 
-/* An entry, with the sums of all blocks that were given. */
+size_t rb_feed_next(const struct rb_feed *feed, const struct taker *taker, size_t from)
+{
+    while ((from = rb_roster_next(feed->roster, feed->source, taker->index, from)) <
+               feed->roster->blocks &&
+           !rb_placement_holds(feed->placement, taker->rank, from))
+        from++;
+    return from;
+}
+
+static int tell_sums(struct rb_feed *feed, struct taker *taker, const struct entry *entry,
+                     struct rb_why *why)
+{
+    int err = 0;
+
+    for (size_t b = rb_feed_next(feed, taker, 0); !err && b < taker->next;
+         b = rb_feed_next(feed, taker, b + 1)) {
+        const Rb__Block *block = feed->model->message->blocks[b];
+
+        err =
+            send_payload(feed, taker, rb_wire_sums_tag(entry->level, b), entry->sums + block->first,
+                         (size_t)block->count * sizeof *entry->sums, why);
+    }
+    return err;
+}
+
+/* Of all that it will not hold.  Nobody changes them before the links are the steps'. */
+static int tell_weights(struct rb_feed *feed, struct taker *taker, int64_t level,
+                        struct rb_why *why)
+{
+    const struct rb_roster *roster = feed->roster;
+    int err = 0;
+
+    for (size_t b = 0; !err && b < roster->blocks; b++) {
+        const Rb__Block *block = feed->model->message->blocks[b];
+
+        if (roster->givers[taker->index * roster->blocks + b] == feed->source &&
+            !rb_placement_holds(feed->placement, taker->rank, b))
+            err = send_payload(feed, taker, rb_wire_weights_tag(level, b),
+                               feed->model->state.w + block->first,
+                               (size_t)block->count * sizeof *feed->model->state.w, why);
+    }
+    return err;
+}
+
+/* An entry, with the sums of all blocks that were given; the last one with weights. */
 int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct entry *entry,
                        struct rb_why *why)
 {
-    const Rb__Model *message = feed->model->message;
     struct rb_wire header = {
         .kind = RB_WIRE_ENTRY,
         .flags = entry->flags,
@@ -81,23 +124,22 @@ int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct e
 
     header.hash = rb_hash64(entry->body, (size_t)header.bytes);
     err = tell(feed, taker, &header, entry->body, why);
-    if (!entry->sums)
-        return err;
-    for (size_t b = taker->first; !err && b < taker->next; b += feed->roster->n_sources)
-        err = send_payload(feed, taker, rb_wire_sums_tag(entry->level, b),
-                           entry->sums + message->blocks[b]->first,
-                           (size_t)message->blocks[b]->count * sizeof *entry->sums, why);
+    if (!err && entry->sums)
+        err = tell_sums(feed, taker, entry, why);
+    if (!err && (entry->flags & RB_WIRE_FLIP))
+        err = tell_weights(feed, taker, entry->level, why);
     return err;
 }
 
-/* Copy a block.  False: an entry is to be sent first, or the feed is given up. */
+/* Copy a block.  False: an entry is to be sent first, we do not hold it yet, or the feed is given
+ * up. */
 static bool copy_block(struct rb_feed *feed, size_t block, int64_t *ret_level)
 {
     const struct rb_state *state = &feed->model->state;
     bool clear;
 
     pthread_mutex_lock(&feed->window->lock);
-    clear = !feed->first && !feed->halted;
+    clear = !feed->first && !feed->halted && rb_held_follows(state->held[block]);
     if (clear) {
         rb_wire_block_pack(state, feed->model->message->blocks[block], feed->staging);
         *ret_level = state->level;
@@ -106,7 +148,7 @@ static bool copy_block(struct rb_feed *feed, size_t block, int64_t *ret_level)
     return clear;
 }
 
-static int tell_block(struct rb_feed *feed, struct taker *taker, struct rb_why *why)
+static int tell_block(struct rb_feed *feed, struct taker *taker, bool *ret_told, struct rb_why *why)
 {
     const Rb__Block *block = feed->model->message->blocks[taker->next];
     struct rb_wire header = {
@@ -117,8 +159,9 @@ static int tell_block(struct rb_feed *feed, struct taker *taker, struct rb_why *
 
     if (!copy_block(feed, taker->next, &header.level))
         return 0;
+    *ret_told = true;
     header.hash = rb_hash64(feed->staging, (size_t)header.bytes);
-    taker->next += feed->roster->n_sources;
+    taker->next = rb_feed_next(feed, taker, taker->next + 1);
     return tell(feed, taker, &header, feed->staging, why);
 }
 
@@ -145,13 +188,12 @@ int rb_feed_tell_some(struct rb_feed *feed, bool *ret_left, struct rb_why *why)
     for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++) {
         struct taker *taker = &feed->takers[i];
 
-        if (taker->fixed < feed->model->state.fixed_bytes)
+        if (taker->fixed < feed->model->state.fixed_bytes) {
             err = tell_fixed(feed, taker, why);
-        else if (taker->next < feed->model->message->n_blocks)
-            err = tell_block(feed, taker, why);
-        else
-            continue;
-        *ret_left = true;
+            *ret_left = true;
+        } else if (taker->next < feed->roster->blocks) {
+            err = tell_block(feed, taker, ret_left, why);
+        }
     }
     return err;
 }

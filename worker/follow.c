@@ -16,8 +16,8 @@ enum { ALIVE_MS = 1000 }; /* between signs of life */
 /* What comes from one source; its state is the stream of the same index. */
 struct source {
     uint32_t rank;
-    size_t first, next; /* blocks: from `first` up to `next` have come */
-    size_t fixed;       /* bytes that have come, of those that this source gives */
+    size_t next;  /* its blocks in front of this one have come */
+    size_t fixed; /* bytes that have come, of those that this source gives */
     uint64_t headers, answers;
     bool flipped;
     uint8_t *counters; /* at the stream's level */
@@ -27,6 +27,8 @@ struct follow {
     struct rb_model *model;
     struct rb_coll *coll;
     const struct rb_roster *roster;
+    const struct rb_placement *placement;
+    uint32_t rank;
     uint32_t index; /* among the newcomers */
     struct source *sources;
     struct rb_stream *streams;
@@ -37,6 +39,16 @@ struct follow {
     int64_t answered; /* level */
     uint64_t answered_at;
 };
+
+/* The next block from `from` on that a source gives us to be held, roster->blocks: none. */
+static size_t next_block(const struct follow *follow, uint32_t source, size_t from)
+{
+    while ((from = rb_roster_next(follow->roster, source, follow->index, from)) <
+               follow->roster->blocks &&
+           !rb_placement_holds(follow->placement, follow->rank, from))
+        from++;
+    return from;
+}
 
 /* ---- Answers --------------------------------------------------------------------------------*/
 
@@ -146,7 +158,7 @@ static int take_block(struct follow *follow, struct source *source, struct rb_st
     if (err)
         return err;
     rb_wire_block_unpack(&model->state, block, follow->bytes);
-    source->next += follow->roster->n_sources;
+    source->next = next_block(follow, (uint32_t)(source - follow->sources), source->next + 1);
     stream->missing--;
     return 0;
 }
@@ -174,15 +186,38 @@ static int apply(struct follow *follow, struct source *source, const struct rb_w
                  const struct rb_update_terms *terms, struct rb_why *why)
 {
     struct rb_model *model = follow->model;
+    uint32_t s = (uint32_t)(source - follow->sources);
     int err = 0;
 
-    for (size_t b = source->first; !err && b < source->next; b += follow->roster->n_sources) {
+    for (size_t b = next_block(follow, s, 0); !err && b < source->next;
+         b = next_block(follow, s, b + 1)) {
         const Rb__Block *block = model->message->blocks[b];
 
         err = receive(follow, source, rb_wire_sums_tag(header->level, b),
                       model->reduced + block->first, (size_t)block->count * sizeof(int32_t), why);
         if (!err)
             rb_update_block(model, terms, block);
+    }
+    return err;
+}
+
+/* Of all that is not held here. */
+static int take_weights(struct follow *follow, struct source *source, int64_t level,
+                        struct rb_why *why)
+{
+    const struct rb_roster *roster = follow->roster;
+    struct rb_model *model = follow->model;
+    int err = 0;
+
+    for (size_t b = 0; !err && b < roster->blocks; b++) {
+        const Rb__Block *block = model->message->blocks[b];
+
+        if (roster->givers[follow->index * roster->blocks + b] ==
+                (uint32_t)(source - follow->sources) &&
+            !rb_placement_holds(follow->placement, follow->rank, b))
+            err = receive(follow, source, rb_wire_weights_tag(level, b),
+                          model->state.w + block->first,
+                          (size_t)block->count * sizeof *model->state.w, why);
     }
     return err;
 }
@@ -201,6 +236,8 @@ static int take_entry(struct follow *follow, struct source *source, struct rb_st
     rb_wire_entry_unpack(follow->model, follow->bytes, &terms, source->counters);
     if (header->flags & RB_WIRE_COMMIT)
         err = apply(follow, source, header, &terms, why);
+    if (!err && (header->flags & RB_WIRE_FLIP))
+        err = take_weights(follow, source, header->level, why);
     if (err)
         return err;
     stream->level++;
@@ -243,10 +280,11 @@ static void open_follow(struct follow *follow, const struct rb_configuration *co
 {
     const struct rb_roster *roster = configuration->roster;
     const struct rb_state *state = &follow->model->state;
-    size_t blocks = follow->model->message->n_blocks;
 
     follow->coll = configuration->coll;
     follow->roster = roster;
+    follow->placement = &configuration->placement;
+    follow->rank = configuration->rank;
     follow->index = (uint32_t)rb_roster_newcomer(roster, configuration->rank);
     follow->answered = -1;
     follow->answered_at = rb_clock_ns();
@@ -257,13 +295,14 @@ static void open_follow(struct follow *follow, const struct rb_configuration *co
         struct source *source = &follow->sources[s];
 
         source->rank = roster->sources[s];
-        source->first = source->next = rb_roster_first(roster, s, follow->index);
+        source->next = next_block(follow, s, 0);
         source->counters = rb_alloc(rb_state_counters_size(state));
         source->fixed = state->fixed_bytes;
         follow->from[source->rank] = true;
         follow->streams[s].level = -1;
-        follow->streams[s].missing = rb_roster_share(roster, s, follow->index, blocks);
-        if (rb_roster_giver(roster, 0, follow->index) == s) {
+        for (size_t b = source->next; b < roster->blocks; b = next_block(follow, s, b + 1))
+            follow->streams[s].missing++;
+        if (rb_roster_other(roster, follow->index) == s) {
             source->fixed = 0;
             follow->streams[s].missing += (state->fixed_bytes + RB_WIRE_PIECE - 1) / RB_WIRE_PIECE;
         }
@@ -293,7 +332,7 @@ static int agree(struct follow *follow, struct rb_why *why)
                               "ranks %u and %u flip with different levels or counters", first->rank,
                               follow->sources[s].rank);
     rb_state_counters_unpack(&follow->model->state, first->counters);
-    rb_state_hold_all(&follow->model->state);
+    rb_model_hold(follow->model, follow->placement->holds + follow->rank * follow->roster->blocks);
     follow->model->applied.level = -1;
     if (follow->model->state.level == follow->streams[0].level)
         return 0;
@@ -318,8 +357,10 @@ int rb_follow_run(struct rb_model *model, const struct rb_configuration *configu
     rb_fault("worker.followed");
     if (!err)
         err = agree(&follow, why);
-    if (err)
+    if (err) {
         model->state.level = -1;
+        rb_state_clear_moments(&model->state);
+    }
     *ret_bytes = follow.received;
     close_follow(&follow);
     return err ? rb_why_add(why, err, "following into configuration %u", configuration->number) : 0;

@@ -247,6 +247,37 @@ void rb_model_hold(struct rb_model *model, const uint8_t *holds)
     rb_state_hold(&model->state, message, holds);
 }
 
+int rb_model_shift(struct rb_model *model, const uint8_t *holds, struct rb_why *why)
+{
+    struct rb_state *state = &model->state;
+    int err = 0;
+
+    pthread_mutex_lock(&state->window->lock);
+    for (size_t b = 0; b < state->blocks; b++)
+        if (holds[b] && !rb_held_follows(state->held[b]))
+            err = rb_why_set(why, RB_EINTERNAL, "block %zu is not here at the flip", b);
+        else if (holds[b])
+            state->held[b] = RB_HELD;
+        else if (state->held[b])
+            state->held[b] = RB_HELD_LINGERS;
+    pthread_mutex_unlock(&state->window->lock);
+    return err;
+}
+
+void rb_model_settle(struct rb_model *model)
+{
+    struct rb_state *state = &model->state;
+    RB_CLEANUP(rb_freep) uint8_t *stay = rb_alloc(state->blocks + 1);
+    bool any = false;
+
+    for (size_t b = 0; b < state->blocks; b++) {
+        stay[b] = rb_held_follows(state->held[b]) ? state->held[b] : RB_HELD_NOT;
+        any |= stay[b] != state->held[b];
+    }
+    if (any)
+        rb_model_hold(model, stay);
+}
+
 void rb_model_free(struct rb_model *model)
 {
     if (!model)

@@ -80,6 +80,11 @@ void rb_model_free(struct rb_model *model);
 /* Hold the blocks of `holds` alone, of the state and of reduced sums. */
 void rb_model_hold(struct rb_model *model, const uint8_t *holds);
 
+/* At a flip: hold those of `holds`, and let the others linger.  RB_EINTERNAL: one is not here. */
+int rb_model_shift(struct rb_model *model, const uint8_t *holds, struct rb_why *why);
+/* At the commit behind it, or where others know of that: let those go. */
+void rb_model_settle(struct rb_model *model);
+
 /* Everything that is used as an index or a size, checked (worker/model_check.c). */
 int rb_model_check(const Rb__Model *model, struct rb_why *why);
 

@@ -259,7 +259,9 @@ static void take_in(struct opening *opening, struct rb_state *state, bool fresh)
 
     for (size_t b = 0; b < opening->blocks; b++)
         state->held[b] =
-            (!fresh && state->held[b]) || rb_placement_holds(placement, opening->self, b);
+            (!fresh && state->held[b]) || rb_placement_holds(placement, opening->self, b)
+                ? RB_HELD
+                : RB_HELD_NOT;
     state->torn = false;
 }
 

@@ -109,32 +109,102 @@ void rb_placement_done(struct rb_placement *placement)
     free(placement->shards);
     free(placement->holds);
     free(placement->primary);
+    free(placement->taken);
     *placement = (struct rb_placement){0};
 }
 
+/* ---- Taken blocks ---------------------------------------------------------------------------*/
+
+const struct rb_shard *rb_placement_takable(const struct rb_placement *placement, uint32_t rank,
+                                            size_t first_block, size_t n_blocks)
+{
+    for (size_t i = 0; n_blocks && i < placement->n_shards; i++) {
+        const struct rb_shard *shard = &placement->shards[i];
+        size_t end = shard->first_block + shard->n_blocks;
+
+        if (first_block >= shard->first_block && first_block < end)
+            return n_blocks <= end - first_block && !is_among(shard, rank) ? shard : NULL;
+    }
+    return NULL;
+}
+
+static struct rb_taken *add_taken(struct rb_placement *placement, uint32_t rank, size_t first_block)
+{
+    struct rb_taken *taken;
+
+    for (size_t i = 0; i < placement->n_taken; i++) {
+        taken = &placement->taken[i];
+        if (taken->rank == rank && taken->first_block + taken->n_blocks == first_block)
+            return taken;
+    }
+    placement->taken =
+        rb_realloc(placement->taken, (placement->n_taken + 1) * sizeof *placement->taken);
+    taken = &placement->taken[placement->n_taken++];
+    *taken = (struct rb_taken){.rank = rank, .first_block = first_block};
+    return taken;
+}
+
+void rb_placement_take(struct rb_placement *placement, const Rb__Model *model, uint32_t rank,
+                       size_t first_block, size_t n_blocks)
+{
+    struct rb_taken *taken = add_taken(placement, rank, first_block);
+    const Rb__Block *last = model->blocks[first_block + n_blocks - 1];
+
+    taken->n_blocks += n_blocks;
+    taken->first = (size_t)model->blocks[taken->first_block]->first;
+    taken->count = (size_t)(last->first + last->count) - taken->first;
+}
+
+void rb_placement_give_up(struct rb_placement *placement, uint32_t rank)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < placement->n_taken; i++)
+        if (placement->taken[i].rank != rank)
+            placement->taken[n++] = placement->taken[i];
+    placement->n_taken = n;
+}
+
+/* ---- Who is given what ----------------------------------------------------------------------*/
+
 size_t rb_placement_most(const struct rb_placement *placement)
 {
-    size_t most = 0;
+    size_t most = placement->n_taken;
 
     for (size_t i = 0; i < placement->n_shards; i++)
         most += placement->shards[i].n_ranks;
     return most;
 }
 
+/* What two ranges of elements have in common, for a rank; count 0: nothing. */
+static struct rb_coll_range common(uint32_t rank, size_t first, size_t end, size_t from, size_t to)
+{
+    if (from < first)
+        from = first;
+    if (to > end)
+        to = end;
+    return (struct rb_coll_range){(int)rank, from, from < to ? to - from : 0};
+}
+
 size_t rb_placement_ranges(const struct rb_placement *placement, size_t first, size_t count,
                            struct rb_coll_range *ret_ranges)
 {
-    size_t n = 0;
+    size_t n = 0, end = first + count;
 
     for (size_t i = 0; i < placement->n_shards; i++) {
         const struct rb_shard *shard = &placement->shards[i];
-        size_t from = shard->first > first ? shard->first : first;
-        size_t to = shard->first + shard->count;
 
-        if (to > first + count)
-            to = first + count;
-        for (size_t r = 0; from < to && r < shard->n_ranks; r++)
-            ret_ranges[n++] = (struct rb_coll_range){(int)shard->ranks[r], from, to - from};
+        for (size_t r = 0; r < shard->n_ranks; r++) {
+            ret_ranges[n] =
+                common(shard->ranks[r], first, end, shard->first, shard->first + shard->count);
+            n += ret_ranges[n].count != 0;
+        }
+    }
+    for (size_t i = 0; i < placement->n_taken; i++) {
+        const struct rb_taken *taken = &placement->taken[i];
+
+        ret_ranges[n] = common(taken->rank, first, end, taken->first, taken->first + taken->count);
+        n += ret_ranges[n].count != 0;
     }
     return n;
 }
@@ -159,7 +229,7 @@ size_t rb_placement_spread(const struct rb_placement *placement, float *weights,
     return n;
 }
 
-size_t rb_placement_move(const struct rb_shard *shard, const struct rb_state *state, uint32_t from,
+size_t rb_placement_move(const struct rb_state *state, size_t first, size_t count, uint32_t from,
                          uint32_t to, struct rb_coll_move *ret_moves)
 {
     size_t n = 0;
@@ -169,20 +239,39 @@ size_t rb_placement_move(const struct rb_shard *shard, const struct rb_state *st
             ret_moves[n++] = (struct rb_coll_move){
                 .from = (int)from,
                 .to = (int)to,
-                .bytes = rb_state_part(state, part) + shard->first,
-                .size = shard->count * sizeof(float),
+                .bytes = rb_state_part(state, part) + first,
+                .size = count * sizeof(float),
             };
     return n;
+}
+
+/* Does a stayer hold the block, by its shard or because it took it? */
+static bool stays_held(const struct rb_placement *placement, const bool *stays,
+                       const struct rb_shard *shard, size_t block)
+{
+    for (size_t i = 0; i < shard->n_ranks; i++)
+        if (stays[shard->ranks[i]])
+            return true;
+    for (size_t i = 0; i < placement->n_taken; i++) {
+        const struct rb_taken *taken = &placement->taken[i];
+
+        if (stays[taken->rank] && block >= taken->first_block &&
+            block < taken->first_block + taken->n_blocks)
+            return true;
+    }
+    return false;
 }
 
 /* The stayers in turn. */
 int rb_placement_heir(const struct rb_placement *placement, const bool *stays, size_t shard)
 {
-    size_t stayers = 0, turn;
+    const struct rb_shard *one = &placement->shards[shard];
+    size_t stayers = 0, lacking = 0, turn;
 
-    for (size_t i = 0; i < placement->shards[shard].n_ranks; i++)
-        if (stays[placement->shards[shard].ranks[i]])
-            return -1;
+    for (size_t b = one->first_block; b < one->first_block + one->n_blocks; b++)
+        lacking += !stays_held(placement, stays, one, b);
+    if (!lacking)
+        return -1;
     for (uint32_t r = 0; r < placement->ranks; r++)
         stayers += stays[r];
     if (!stayers)

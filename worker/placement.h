@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who holds which blocks, in one configuration.
  *
- * Plan.shards > [placement] > step, opening, handing over
+ * Plan.shards > [placement] > step, opening, taking, handing over
  *
- * Immutable.  Without shards every rank holds every block, and rank 0 counts as the primary. */
+ * Without shards every rank holds every block, and rank 0 counts as the primary.  What the plan
+ * says never changes; what ranks take beyond it (worker/taking.h) is listed beside it. */
 #ifndef RB_WORKER_PLACEMENT_H
 #define RB_WORKER_PLACEMENT_H
 
@@ -24,6 +25,13 @@ struct rb_shard {
     size_t n_ranks; /* the first is the primary */
 };
 
+/* Blocks that a rank took, all of one shard or of neighbours. */
+struct rb_taken {
+    uint32_t rank;
+    size_t first_block, n_blocks;
+    size_t first, count; /* elements */
+};
+
 struct rb_placement {
     bool sharded;
     uint32_t ranks;
@@ -32,6 +40,8 @@ struct rb_placement {
     size_t n_shards;
     uint8_t *holds;    /* by rank * blocks + block: 0 or 1 */
     uint32_t *primary; /* by block */
+    struct rb_taken *taken;
+    size_t n_taken;
 };
 
 /* RB_EINVAL: the shards do not cover the blocks, each once and in order.  Borrows from `plan`. */
@@ -45,15 +55,26 @@ static inline bool rb_placement_holds(const struct rb_placement *placement, uint
     return placement->holds[rank * placement->blocks + block];
 }
 
+/* The shard that a run of blocks is a part of, which `rank` may take because others hold it; NULL:
+ * there is no such shard. */
+const struct rb_shard *rb_placement_takable(const struct rb_placement *placement, uint32_t rank,
+                                            size_t first_block, size_t n_blocks);
+
+/* `rank` holds them too from now on, until it gives up all that it took. */
+void rb_placement_take(struct rb_placement *placement, const Rb__Model *model, uint32_t rank,
+                       size_t first_block, size_t n_blocks);
+void rb_placement_give_up(struct rb_placement *placement, uint32_t rank);
+
 /* Of elements [first, first + count): what each rank that holds some of it is to have of a sum.
  * Returns how many; ret_ranges has room for rb_placement_most. */
 size_t rb_placement_most(const struct rb_placement *placement);
 size_t rb_placement_ranges(const struct rb_placement *placement, size_t first, size_t count,
                            struct rb_coll_range *ret_ranges);
 
-/* What one rank needs of others to hold all of the state, or some: moves of the moments of a shard
- * from `from` to `to`.  Returns how many: one for each part that there is. */
-size_t rb_placement_move(const struct rb_shard *shard, const struct rb_state *state, uint32_t from,
+/* What one rank needs of others to hold all of the state, or some: moves of the moments of elements
+ * [first, first + count) from `from` to `to`.  Returns how many: one for each part that there is.
+ */
+size_t rb_placement_move(const struct rb_state *state, size_t first, size_t count, uint32_t from,
                          uint32_t to, struct rb_coll_move *ret_moves);
 
 /* Who is given a shard that none of its ranks takes along (stays: by rank); -1: it needs nobody. */

@@ -43,21 +43,36 @@ static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, 
     return err;
 }
 
+/* The configuration that it trains in, and what that has it hold: the same for as long as that is
+ * so. */
+static uint32_t look(const struct rb_state *state, uint8_t *ret_held)
+{
+    uint32_t term;
+
+    pthread_mutex_lock(&state->window->lock);
+    term = state->window->term;
+    for (size_t b = 0; term && b < state->blocks; b++)
+        ret_held[b] = state->held[b] == RB_HELD;
+    pthread_mutex_unlock(&state->window->lock);
+    return term;
+}
+
 /* Who of its members has state and who must be fed?  `ret_role`: what we said.  Behind a death
  * nobody is fed: all align when they open it. */
 static int introduce(struct rb_preparer *preparer, struct rb_configuration *configuration,
                      bool recovers, struct rb_role *ret_role, struct rb_why *why)
 {
+    RB_CLEANUP(rb_freep) uint8_t *held = rb_alloc(preparer->model->state.blocks + 1);
     struct rb_role role = {0};
     int err;
 
-    if (recovers || configuration->placement.sharded) /* then they align when they open it */
+    if (recovers)
         return 0;
-    role.term = rb_window_term(preparer->model->state.window);
+    role.term = look(&preparer->model->state, held);
     role.fresh = !role.term && rb_mailbox_fresh(preparer->mailbox);
     role.core = preparer->options->cpu < 0 ? 0 : (uint32_t)preparer->options->cpu + 1;
     rb_mailbox_meet(preparer->mailbox, configuration->coll);
-    err = rb_configuration_introduce(configuration, &role, why);
+    err = rb_configuration_introduce(configuration, &role, held, why);
     rb_mailbox_meet(preparer->mailbox, NULL);
     *ret_role = role;
     return err ? rb_why_add(why, err, "configuration %u", configuration->number) : 0;
@@ -69,8 +84,8 @@ static int start_feed(struct rb_preparer *preparer, struct rb_configuration *con
     if (!configuration->roster || !configuration->roster->n_newcomers || !role->term)
         return 0;
     return rb_feed_open(preparer->model, configuration->coll, configuration->number,
-                        configuration->rank, configuration->roster, role->term, preparer->reports,
-                        &configuration->feed, why);
+                        configuration->rank, configuration->roster, &configuration->placement,
+                        role->term, preparer->reports, &configuration->feed, why);
 }
 
 /* Nobody trains yet when a job starts, and behind a death everybody waits for this. */

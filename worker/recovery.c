@@ -2,6 +2,7 @@
 #include "worker/recovery.h"
 
 #include "base/arena.h"
+#include "worker/state.h"
 
 #include <stdlib.h>
 
@@ -28,7 +29,16 @@ static enum rb_fate fate_of(const struct rb_testimony *one, int64_t level, uint3
 bool rb_recovery_has(const struct rb_recovery *recovery, const uint8_t *held, uint32_t rank,
                      size_t block)
 {
-    return recovery->fates[rank] != RB_FATE_VOID && held[rank * recovery->blocks + block];
+    uint8_t how = held[rank * recovery->blocks + block];
+
+    switch (recovery->fates[rank]) {
+    case RB_FATE_LEVEL:
+        return how != RB_HELD_NOT;
+    case RB_FATE_APPLIES:
+        return rb_held_follows(how);
+    default:
+        return false;
+    }
 }
 
 static int giver_of(const struct rb_recovery *recovery, const uint8_t *held, size_t block)

@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a rank says of itself; travels as it lies, followed by a byte a block: 1, it is held. */
+/* What a rank says of itself; travels as it lies, followed by a byte a block: enum rb_held. */
 struct rb_testimony {
     int64_t level;    /* -1: no state */
     uint32_t reduced; /* 1 + the attempt at the next step whose sums it holds; 0: none */
@@ -52,7 +52,8 @@ void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *he
                        size_t blocks, struct rb_recovery *ret_recovery);
 void rb_recovery_done(struct rb_recovery *recovery);
 
-/* Does `rank` have the block once all that apply have applied? */
+/* Does `rank` have the block once all that apply have applied?  What lingered at the level before
+ * is then of no more use. */
 bool rb_recovery_has(const struct rb_recovery *recovery, const uint8_t *held, uint32_t rank,
                      size_t block);
 

@@ -99,12 +99,15 @@ void rb_state_done(struct rb_state *state)
 
 bool rb_state_whole(const struct rb_state *state)
 {
-    return !state->torn && (!state->blocks || !memchr(state->held, 0, state->blocks));
+    for (size_t b = 0; b < state->blocks; b++)
+        if (state->held[b] != RB_HELD)
+            return false;
+    return !state->torn;
 }
 
 void rb_state_hold_all(struct rb_state *state)
 {
-    memset(state->held, 1, state->blocks);
+    memset(state->held, RB_HELD, state->blocks);
 }
 
 static void discard(struct rb_state *state, float *memory, size_t count)

@@ -9,7 +9,11 @@
  *
  * Where the state is sharded, a rank holds some blocks only.  Of the others it has the weights, and
  * its moments are zero and take no room.  Between an update and the gathering of the weights behind
- * it the state is torn: those weights may be of the level before. */
+ * it the state is torn: those weights may be of the level before.
+ *
+ * Around a planned change a block may be held that the placement gives to others:
+ *
+ *     NOT --taken (worker/taking.h)--> TAKEN --flip--> HELD --flip--> LINGERS --commit--> NOT */
 #ifndef RB_WORKER_STATE_H
 #define RB_WORKER_STATE_H
 
@@ -24,6 +28,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum rb_held {
+    RB_HELD_NOT,
+    RB_HELD,         /* as the placement says */
+    RB_HELD_TAKEN,   /* for a configuration to come; updated like those */
+    RB_HELD_LINGERS, /* for the one before, until all are known to have what they need in this one:
+                        it is of the present level, and not updated any more */
+};
+
 struct rb_state {
     int64_t level;      /* steps taken, those that were skipped included; -1: nothing here */
     int64_t applied;    /* steps that changed the weights: the optimizer's t */
@@ -31,7 +43,7 @@ struct rb_state {
     struct rb_exponent *exponents; /* by variable */
     float *w, *m, *v;              /* m, v: NULL where the optimizer has none */
     uint8_t *fixed;                /* FIXED variables; never changes once it is there */
-    uint8_t *held;                 /* by block: 1, it is held here; else its moments are not */
+    uint8_t *held;                 /* by block: enum rb_held; 0: its moments are not here */
     bool torn;                     /* weights of blocks that are not held may be older */
 
     size_t elements, fixed_bytes, variables, blocks;
@@ -46,10 +58,17 @@ int rb_state_open(const Rb__Model *model, struct rb_device *device, struct rb_st
                   struct rb_why *why);
 void rb_state_done(struct rb_state *state);
 
-/* Does it have every block, each at its level? */
+/* Does the next step bring a block that is held so to the next level? */
+static inline bool rb_held_follows(uint8_t held)
+{
+    return held == RB_HELD || held == RB_HELD_TAKEN;
+}
+
+/* Does it have every block, each at its level and to stay? */
 bool rb_state_whole(const struct rb_state *state);
 
-/* Hold the blocks of `holds` alone; memory of the moments of the others is given back. */
+/* Hold the blocks of `holds` alone, as it says; memory of the moments of the others is given back.
+ */
 void rb_state_hold(struct rb_state *state, const Rb__Model *model, const uint8_t *holds);
 void rb_state_hold_all(struct rb_state *state);
 

@@ -2,8 +2,10 @@
 #include "worker/step.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/hash.h"
+#include "worker/taking.h"
 #include "worker/update.h"
 
 #include <stdlib.h>
@@ -25,6 +27,7 @@ struct attempt {
     struct rb_vote_shape shape;
     uint32_t number;
     bool *stays; /* by rank, where the vote flips: it goes on in the next configuration */
+    struct rb_vote_ready *said; /* by rank: what it takes */
     /* of the microbatch that runs */
     uint32_t microbatch;
     const struct rb_runner *runner;
@@ -205,8 +208,10 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
                          model->largest, why);
     if (!err && ret_decision->verdict == RB_VOTE_COMMIT)
         hear_squares(attempt, records);
-    for (uint32_t r = 0; !err && ret_decision->flip && r < step->configuration->size; r++)
-        attempt->stays[r] = rb_vote_stays(&attempt->shape, records, r);
+    for (uint32_t r = 0; !err && r < step->configuration->size; r++) {
+        rb_vote_takes(&attempt->shape, records, r, &attempt->said[r]);
+        attempt->stays[r] = ret_decision->flip && rb_vote_stays(&attempt->shape, records, r);
+    }
     return err;
 }
 
@@ -245,7 +250,7 @@ static int gather(struct attempt *attempt, struct rb_why *why)
     return err;
 }
 
-/* Who leaves gives what only leavers have to those who stay. */
+/* Who leaves gives what only leavers have to those who stay: where it was not taken before. */
 static int hand_over(struct attempt *attempt, struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
@@ -261,14 +266,27 @@ static int hand_over(struct attempt *attempt, struct rb_why *why)
         int heir = rb_placement_heir(placement, attempt->stays, i);
 
         if (heir >= 0)
-            n += rb_placement_move(shard, state, shard->ranks[0], (uint32_t)heir, moves + n);
+            n += rb_placement_move(state, shard->first, shard->count, shard->ranks[0],
+                                   (uint32_t)heir, moves + n);
     }
     err =
         rb_coll_move(configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 1, 0), moves, n, why);
+    pthread_mutex_lock(&state->window->lock);
     for (size_t i = 0; !err && i < placement->n_shards; i++)
         if (rb_placement_heir(placement, attempt->stays, i) == (int)configuration->rank)
-            memset(state->held + placement->shards[i].first_block, 1,
+            memset(state->held + placement->shards[i].first_block, RB_HELD_TAKEN,
                    placement->shards[i].n_blocks);
+    pthread_mutex_unlock(&state->window->lock);
+    return err;
+}
+
+static int take(struct attempt *attempt, struct rb_step_result *result, struct rb_why *why)
+{
+    uint64_t started = rb_clock_ns();
+    int err = rb_taking_run(attempt->step->model, attempt->step->configuration, attempt->said,
+                            &result->taken, why);
+
+    result->taking_ns = rb_clock_ns() - started;
     return err;
 }
 
@@ -352,6 +370,8 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
             break;
         default:
             err = gather(attempt, why);
+            if (!err)
+                err = take(attempt, result, why);
             if (!err && result->decision.flip)
                 err = hand_over(attempt, why);
         }
@@ -368,10 +388,13 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
                   step->configuration->placement.sharded ? model->message->n_blocks : 0},
     };
     RB_CLEANUP(rb_freep) bool *stays = rb_alloc(step->configuration->size * sizeof *stays);
+    RB_CLEANUP(rb_freep)
+    struct rb_vote_ready *said = rb_alloc(step->configuration->size * sizeof *said);
     struct rb_step_result result = {.kept = count_kept(step)};
     int err = 0;
 
     attempt.stays = stays;
+    attempt.said = said;
     memcpy(model->exponents, model->state.exponents,
            model->state.variables * sizeof *model->exponents);
     start_attempt(&attempt, result.kept);

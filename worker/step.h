@@ -23,7 +23,7 @@
 
 struct rb_step {
     struct rb_model *model;
-    const struct rb_configuration *configuration;
+    struct rb_configuration *configuration;
     const atomic_bool *stop; /* set by another thread: RB_ECANCELED between two instructions */
     /* What this rank says of configurations to come; asked at each vote. */
     void (*ready)(struct rb_vote_ready *ret_ready, void *owner);
@@ -35,9 +35,11 @@ struct rb_step {
 struct rb_step_result {
     struct rb_vote_decision decision;
     double grad_norm, lr;
-    uint32_t redone; /* attempts voted down */
-    uint32_t kept;   /* microbatches that were taken over from an attempt that was given up */
-    bool committed;  /* the state is at the next level, also where an error is returned */
+    uint32_t redone;    /* attempts voted down */
+    uint32_t kept;      /* microbatches that were taken over from an attempt that was given up */
+    size_t taken;       /* bytes of blocks that were taken behind it (worker/taking.h), */
+    uint64_t taking_ns; /* and how long that took */
+    bool committed;     /* the state is at the next level, also where an error is returned */
 };
 
 /* RB_EPEER, RB_ECANCELED: the step was abandoned and the state is as before, or it was committed

@@ -10,6 +10,7 @@
 #include "worker/opening.h"
 #include "worker/saves.h"
 #include "worker/step.h"
+#include "worker/taking.h"
 #include "worker/tell.h"
 
 #include <inttypes.h>
@@ -43,6 +44,8 @@ struct train {
                                          nobody misses the end of its last vote */
     struct rb_configuration *next;    /* told to go; said so in votes */
     uint32_t number;                  /* of the newest configuration opened */
+    size_t pace;                      /* bytes to take behind a step */
+    uint64_t taken;                   /* of the configuration to come, by now */
     int code;
 };
 
@@ -67,9 +70,7 @@ static void stand(struct train *train, enum phase phase)
         .done = phase == DONE,
     };
 
-    /* Where the state is sharded no feed has all of it to give. */
-    enter_term(train,
-               phase == TRAINING && rb_state_whole(&train->model->state) ? train->number : 0);
+    enter_term(train, phase == TRAINING ? train->number : 0);
     rb_mailbox_stand(train->mailbox, &status);
 }
 
@@ -178,6 +179,7 @@ static void advance_configuration(struct train *train)
     rb_configuration_free(RB_TAKE(train->retired));
     train->retired = RB_TAKE(train->active);
     train->active = RB_TAKE(train->next);
+    train->taken = 0;
 }
 
 /* There is a model once a configuration was prepared. */
@@ -225,8 +227,14 @@ static enum phase opening(struct train *train)
 /* Those who trained on have the state: nothing to wait for. */
 static enum phase flipping(struct train *train)
 {
+    const struct rb_configuration *next = train->next;
+    uint64_t taken = train->taken;
+    struct rb_why why = {0};
+    int err = rb_model_shift(train->model,
+                             next->placement.holds + next->rank * next->placement.blocks, &why);
+
     advance_configuration(train);
-    return entered(train, 0);
+    return err ? interrupted(train, err, &why) : entered(train, taken);
 }
 
 /* A newcomer follows from before it is told to go until the vote of the others flips.  Giving up
@@ -256,14 +264,16 @@ static enum phase following(struct train *train)
 
 /* ---- Training -------------------------------------------------------------------------------*/
 
-/* Have those that we feed the present level?  Then the entry of this step is all that they lack. */
+/* Have we what we are to hold there?  Have those that we feed the present level?  Then the entry of
+ * this step is all that they lack. */
 static bool is_vouched_for(const struct train *train)
 {
     const struct rb_configuration *next = train->next;
 
     if (rb_configuration_follows(next))
         return false; /* we have come to a state meanwhile: it will be abandoned */
-    return !next->feed || rb_feed_level(next->feed, level_of(train));
+    return rb_taking_complete(&train->model->state, next) &&
+           (!next->feed || rb_feed_level(next->feed, level_of(train)));
 }
 
 static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
@@ -273,6 +283,7 @@ static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
     rb_mailbox_ready(train->mailbox, &train->next, ret_ready);
     if (train->next && !is_vouched_for(train))
         *ret_ready = (struct rb_vote_ready){0};
+    rb_taking_say(train->model, train->active, train->next, train->pace, ret_ready);
     ret_ready->collects =
         train->active->placement.sharded && rb_saves_want(&train->saves, train->active->rank);
 }
@@ -357,6 +368,13 @@ static enum phase after_step(struct train *train, const struct rb_step_result *r
     return train->next->roster ? FLIPPING : OPENING;
 }
 
+static void note_taken(struct train *train, const struct rb_step_result *result, uint64_t step_ns)
+{
+    train->taken += result->taken;
+    if (result->taken)
+        train->pace = rb_taking_pace(train->pace, result->taking_ns, step_ns);
+}
+
 static enum phase training(struct train *train)
 {
     struct rb_step step = {
@@ -384,6 +402,7 @@ static enum phase training(struct train *train)
         err = rb_step_run(&step, &result, &why);
         if (err && result.committed)
             tell_row(train, &result, NULL, started);
+        note_taken(train, &result, rb_clock_ns() - started);
         phase = err ? interrupted(train, err, &why) : after_step(train, &result, started);
     }
     return phase;
@@ -455,6 +474,7 @@ int rb_train_run(const struct rb_worker_options *options, struct rb_mailbox *mai
         .reports = reports,
         .control = control,
         .stop = rb_mailbox_stop(mailbox),
+        .pace = RB_TAKING_LEAST,
         .saves = {.options = options, .mailbox = mailbox, .reports = reports},
     };
 

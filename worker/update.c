@@ -130,7 +130,7 @@ static void apply_held(struct rb_model *model, const struct rb_update_terms *ter
             model->squares[i] = square_of(model, i);
         if (snapshot)
             rb_snapshot_keep(snapshot, i);
-        if (model->state.held[i])
+        if (rb_held_follows(model->state.held[i]))
             rb_update_block(model, terms, message->blocks[i]);
         else
             model->state.torn = true;
@@ -170,6 +170,7 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
         clip = 1;
     terms.scale = (float)(mean * clip);
     pthread_mutex_lock(&state->window->lock);
+    rb_model_settle(model);
     apply_held(model, &terms, late);
     advance(model);
     note_entry(model, &terms);
@@ -186,6 +187,7 @@ struct rb_update rb_update_skip(struct rb_model *model, const struct rb_vote_dec
     struct rb_state *state = &model->state;
 
     pthread_mutex_lock(&state->window->lock);
+    rb_model_settle(model);
     state->not_finite = decision->not_finite ? state->not_finite + 1 : 0;
     state->level++;
     note_entry(model, NULL);
@@ -203,6 +205,7 @@ void rb_update_apply(struct rb_model *model, const void *entry, bool commit)
     struct rb_update_terms terms;
 
     rb_wire_entry_unpack(model, entry, &terms, counters);
+    rb_model_settle(model);
     if (commit)
         apply_held(model, &terms, false);
     rb_state_counters_unpack(&model->state, counters);

@@ -16,7 +16,8 @@ struct head {
     uint64_t agreement;
     uint32_t number, member;
     uint64_t digest;
-    uint32_t collects, zero;
+    uint32_t collects, gives_up;
+    uint32_t takes_first, takes;
 };
 
 struct result {
@@ -109,6 +110,9 @@ void rb_vote_finish(void *record, uint64_t agreement, const struct rb_vote_ready
     head.member = ready->member;
     head.digest = ready->member ? ready->digest : 0;
     head.collects = ready->collects;
+    head.gives_up = ready->gives_up;
+    head.takes_first = ready->takes_first;
+    head.takes = ready->takes;
     memcpy(record, &head, sizeof head);
 }
 
@@ -134,6 +138,16 @@ static struct head head_of(const uint8_t *record)
 
     memcpy(&head, record, sizeof head);
     return head;
+}
+
+void rb_vote_takes(const struct rb_vote_shape *shape, const void *records, uint32_t rank,
+                   struct rb_vote_ready *ret_ready)
+{
+    struct head head = head_of(record_of(shape, records, rank));
+
+    ret_ready->takes_first = head.takes_first;
+    ret_ready->takes = head.takes;
+    ret_ready->gives_up = head.gives_up != 0;
 }
 
 bool rb_vote_stays(const struct rb_vote_shape *shape, const void *records, uint32_t rank)

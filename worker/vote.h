@@ -26,9 +26,11 @@ size_t rb_vote_bytes(const struct rb_vote_shape *shape);
 /* The configuration that a rank would flip to.  All zero: it stays. */
 struct rb_vote_ready {
     uint32_t number;
-    bool member;     /* it goes on there; else it leaves */
-    uint64_t digest; /* of members and plan; 0 for a leaver, who does not know them */
-    bool collects;   /* it wants the whole state of the next level: to save it */
+    bool member;                 /* it goes on there; else it leaves */
+    uint64_t digest;             /* of members and plan; 0 for a leaver, who does not know them */
+    bool collects;               /* it wants the whole state of the next level: to save it */
+    uint32_t takes_first, takes; /* a run of blocks that it would hold beside its own */
+    bool gives_up;               /* all that it took so */
 };
 
 /* ---- Writing a record ------------------------------------------------------------------------*/
@@ -48,6 +50,9 @@ void rb_vote_squares(const struct rb_vote_shape *shape, void *record, const doub
 /* What rank `rank` said of a block. */
 double rb_vote_square(const struct rb_vote_shape *shape, const void *records, uint32_t rank,
                       size_t block);
+/* What `rank` would take or give up; all else of ret_ready is left alone. */
+void rb_vote_takes(const struct rb_vote_shape *shape, const void *records, uint32_t rank,
+                   struct rb_vote_ready *ret_ready);
 /* Does `rank` go on in the configuration that it would flip to? */
 bool rb_vote_stays(const struct rb_vote_shape *shape, const void *records, uint32_t rank);
 /* agreement: a hash of the counters and exponents, which must be the same everywhere. */

@@ -30,13 +30,3 @@ void rb_window_enter(struct rb_window *window, uint32_t term)
     window->term = term;
     pthread_mutex_unlock(&window->lock);
 }
-
-uint32_t rb_window_term(struct rb_window *window)
-{
-    uint32_t term;
-
-    pthread_mutex_lock(&window->lock);
-    term = window->term;
-    pthread_mutex_unlock(&window->lock);
-    return term;
-}

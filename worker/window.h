@@ -30,6 +30,5 @@ void rb_window_free(struct rb_window *window); /* NULL is fine */
 /* The step thread trains in configuration `term` from now on, 0: in none.  A feed that was begun in
  * another term is given up. */
 void rb_window_enter(struct rb_window *window, uint32_t term);
-uint32_t rb_window_term(struct rb_window *window);
 
 #endif

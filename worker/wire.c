@@ -5,7 +5,13 @@
 
 #include <string.h>
 
-enum { HEADER = 16, ANSWER, SUMS, PAYLOAD = 32 }; /* apart from the parts that an opening moves */
+enum {
+    HEADER = 16,
+    ANSWER,
+    SUMS,
+    WEIGHTS,
+    PAYLOAD = 32
+}; /* apart from the parts that an opening moves */
 
 uint64_t rb_wire_header_tag(uint64_t n)
 {
@@ -25,6 +31,11 @@ uint64_t rb_wire_payload_tag(const struct rb_wire *header)
 uint64_t rb_wire_sums_tag(int64_t level, size_t block)
 {
     return rb_tag(RB_TAG_COPY, level, SUMS, block);
+}
+
+uint64_t rb_wire_weights_tag(int64_t level, size_t block)
+{
+    return rb_tag(RB_TAG_COPY, level, WEIGHTS, block);
 }
 
 /* ---- Blocks ---------------------------------------------------------------------------------*/

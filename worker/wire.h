@@ -3,10 +3,13 @@
  *
  * feed > [wire] > follow
  *
- *   START                      counters: the level at which the log begins
- *   BLOCK b, FIXED offset      a copy of a block (w, m, v) at the level that the stream has
- * reached, of a piece of the fixed bytes; each with its hash ENTRY                      terms,
- * exponents as used, counters after it; then the sums of every block that was given before
+ *   START           counters: the level at which the log begins
+ *   BLOCK b         a copy of it (w, m, v) at the level that the stream has reached, and its hash
+ *   FIXED offset    a piece of the fixed bytes, and its hash
+ *   ENTRY           terms, exponents as used, counters after it; then the sums of all blocks given
+ *
+ * Of a block that the newcomer will not hold it is given the weights alone, and those once: behind
+ * the sums of the last entry.
  *
  * The newcomer acknowledges: the level at which it has everything, or -1 while it has not, which is
  * a sign of life. */
@@ -34,11 +37,12 @@ struct rb_wire {
 };
 
 /* Tags: of the nth header and the nth acknowledgement of a stream; of a payload; of the sums of a
- * block. */
+ * block, and of its weights. */
 uint64_t rb_wire_header_tag(uint64_t n);
 uint64_t rb_wire_answer_tag(uint64_t n);
 uint64_t rb_wire_payload_tag(const struct rb_wire *header);
 uint64_t rb_wire_sums_tag(int64_t level, size_t block);
+uint64_t rb_wire_weights_tag(int64_t level, size_t block);
 
 /* A block's payload: its range of each part that there is. */
 size_t rb_wire_block_bytes(const struct rb_state *state, const Rb__Block *block);

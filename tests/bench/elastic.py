@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a change of devices costs, from `rubatoctl metrics`: Markdown on stdout, raw numbers in a file.
 
-usage: elastic.py [reference] [sizes] [--count N] [--sizes MB,MB] [--seed N] [--json FILE] [--patience S]
+usage: elastic.py [reference] [sizes] [--count N] [--sizes MB,MB] [--replicas all|1] [--seed N] [--json FILE]
+                  [--patience S]
 
 reference   the reference GPT (40 MB of state) on one and two pinned cores: grow 1 -> 2, shrink 2 -> 1, kill -9
             of one of 2 (each rank in turn, at a random moment of a step), checkpoints at 1 and at 2
-sizes       the same for state of 1 to 256 MB (MLPs with batches that make steps of about 200 ms): grow, shrink
+sizes       the same for state of 1 to 256 MB (MLPs with batches that make steps of about 200 ms): grow, shrink;
+            with one replica of each block, half of the optimizer's state has to change hands each time
 
 tests/bench/stalls.py says what is measured.  Quiet windows lie between the changes, in the same run.  Rows
 have whole ms: a single gap is right to 1 ms, and what comes of it cancels in the difference of medians.
@@ -163,13 +165,14 @@ def hidden_for(megabytes):
     return width
 
 
-def mlp(c, width, batch, want):
+def mlp(c, width, batch, want, replicas="all"):
     return {
         "model": {"onnx": f"mlp{width}.onnx"},
         "data": {"train": {"path": "train.npy", "targets": "train-labels.npy"}},
         "train": {"steps": lab.ENDLESS, "globalBatch": batch, "microBatch": batch // MICROBATCHES,
                   "optimizer": {"type": "adamw", "lr": 1.0e-4}},
         "devices": {"min": 1, "max": 8, "want": want},
+        "state": {"replicas": replicas},
     }
 
 
@@ -193,7 +196,7 @@ def sizes(options):
             width = hidden_for(megabytes)
             c.model("mlp", f"mlp{width}", inputs=INPUTS, hidden=width, classes=CLASSES)
             batch = batch_for(c, width)
-            c.submit("mlp", mlp(c, width, batch, 1))
+            c.submit("mlp", mlp(c, width, batch, 1, options.replicas))
             run = Run(c, "mlp", options.seed)
             c.wait("mlp", "step=20")
             for i in range(options.count):
@@ -228,6 +231,7 @@ def main():
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--sizes", type=lambda text: [float(word) for word in text.split(",")],
                         default=[1, 4, 16, 64, 256])
+    parser.add_argument("--replicas", choices=["all", "1"], default="all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", default="bench-elastic.json")
     parser.add_argument("--patience", type=int, default=0, help="seconds to wait for a quiet machine")

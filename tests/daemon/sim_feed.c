@@ -17,7 +17,7 @@ struct entry {
 
 struct taker {
     uint32_t rank;
-    size_t first, next;
+    size_t next;
     uint64_t headers, answers;
     int64_t level;
     uint64_t heard;
@@ -27,6 +27,7 @@ struct sim_feed {
     struct sim_process *process;
     struct sim_conf *conf;
     enum { FEEDING, FLIPPING, OVER, BROKEN } phase;
+    uint32_t source;
     bool halted, closing, started, resting;
     const char *reason;
     int err;
@@ -153,7 +154,7 @@ static bool tell_some(struct sim_feed *feed)
         left = true;
         piece.block = (uint32_t)taker->next;
         piece.content = state->blocks[taker->next];
-        taker->next += feed->conf->roster->n_sources;
+        taker->next = rb_roster_next(feed->conf->roster, feed->source, i, taker->next + 1);
         tell(feed, taker, &piece);
     }
     return left;
@@ -262,20 +263,20 @@ bool sim_feed_run(struct sim_feed *feed)
 struct sim_feed *sim_feed_open(struct sim_process *process, struct sim_conf *conf, uint32_t term)
 {
     struct sim_feed *feed;
-    uint32_t source = (uint32_t)rb_roster_source(conf->roster, conf->rank);
 
     if (process->term != term || process->feed)
         return NULL;
     feed = sim_new(process->sim, sizeof *feed);
     feed->process = process;
     feed->conf = conf;
+    feed->source = (uint32_t)rb_roster_source(conf->roster, conf->rank);
     feed->flip = INT64_MAX;
     feed->begun = process->state.level;
     for (uint32_t i = 0; i < conf->roster->n_newcomers; i++) {
         struct taker *taker = &feed->takers[i];
 
         taker->rank = conf->roster->newcomers[i];
-        taker->first = taker->next = rb_roster_first(conf->roster, source, i);
+        taker->next = rb_roster_next(conf->roster, feed->source, i, 0);
         taker->level = -1;
         taker->heard = process->sim->now;
         feed->from[taker->rank] = true;

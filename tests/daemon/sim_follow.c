@@ -9,13 +9,14 @@ enum { ALIVE_US = 1000000 };
 
 struct source {
     uint32_t rank;
-    size_t first, next;
+    size_t next;
     uint64_t headers, answers;
     bool flipped;
 };
 
 struct sim_follow {
     struct sim_conf *conf;
+    uint32_t index;
     struct source sources[SIM_RANKS];
     struct rb_stream streams[SIM_RANKS];
     int64_t answered;
@@ -34,21 +35,27 @@ static void on_time(struct sim *sim, void *who, uint64_t stamp, void *what)
     sim_pump(process);
 }
 
+static size_t next_block(const struct sim_follow *follow, uint32_t s, size_t from)
+{
+    return rb_roster_next(follow->conf->roster, s, follow->index, from);
+}
+
 void sim_follow_open(struct sim_process *process, struct sim_conf *conf)
 {
     struct sim_follow *follow = sim_new(process->sim, sizeof *follow);
-    uint32_t index = (uint32_t)rb_roster_newcomer(conf->roster, conf->rank);
 
     follow->conf = conf;
+    follow->index = (uint32_t)rb_roster_newcomer(conf->roster, conf->rank);
     follow->answered = -1;
     follow->answered_at = process->sim->now;
     for (uint32_t s = 0; s < conf->roster->n_sources; s++) {
         struct source *source = &follow->sources[s];
 
         source->rank = conf->roster->sources[s];
-        source->first = source->next = rb_roster_first(conf->roster, s, index);
+        source->next = next_block(follow, s, 0);
         follow->streams[s].level = -1;
-        follow->streams[s].missing = rb_roster_share(conf->roster, s, index, SIM_BLOCKS);
+        for (size_t b = source->next; b < SIM_BLOCKS; b = next_block(follow, s, b + 1))
+            follow->streams[s].missing++;
     }
     process->follow = follow;
     follow->timer = ++process->sim->sequence;
@@ -84,9 +91,10 @@ static void answer_if_due(struct sim_process *process)
 static void apply(struct sim_process *process, const struct source *source,
                   const struct sim_piece *piece)
 {
-    size_t sources = process->follow->conf->roster->n_sources;
+    const struct sim_follow *follow = process->follow;
+    uint32_t s = (uint32_t)(source - follow->sources);
 
-    for (size_t b = source->first; b < source->next; b += sources)
+    for (size_t b = next_block(follow, s, 0); b < source->next; b = next_block(follow, s, b + 1))
         process->state.blocks[b] = sim_apply(process->state.blocks[b], (unsigned)b,
                                              piece->level - 1, piece->sums[b], piece->skip);
 }
@@ -108,7 +116,7 @@ static bool take(struct sim_process *process, uint32_t s, const struct sim_piece
         if (stream->level < 0 || piece->level != stream->level || piece->block != source->next)
             return false;
         process->state.blocks[piece->block] = piece->content;
-        source->next += follow->conf->roster->n_sources;
+        source->next = next_block(follow, s, source->next + 1);
         stream->missing--;
         return true;
     default:

@@ -69,12 +69,16 @@ static struct rb_roster *make_roster(struct sim *sim, const struct rb_role *role
 {
     struct rb_roster made, *roster;
 
-    if (!rb_roster_make(roles, size, &made))
+    if (!rb_roster_make(roles, size, NULL, NULL, SIM_BLOCKS, &made))
         return NULL;
     roster = sim_new(sim, sizeof *roster);
     *roster = made;
     roster->sources = rb_arena_copy(&sim->arena, made.sources, size * sizeof *made.sources);
     roster->newcomers = rb_arena_copy(&sim->arena, made.newcomers, size * sizeof *made.newcomers);
+    roster->heirs = rb_arena_copy(&sim->arena, made.heirs, SIM_BLOCKS * sizeof *made.heirs);
+    roster->givers = rb_arena_copy(&sim->arena, made.givers,
+                                   made.n_newcomers * SIM_BLOCKS * sizeof *made.givers);
+    roster->cores = NULL;
     rb_roster_done(&made);
     return roster;
 }

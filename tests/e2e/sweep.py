@@ -39,7 +39,8 @@ SAVING = ["worker.save.copied", "worker.save.written", "worker.save.renamed"]
 ONCE = ["worker.done"]
 SECOND = ["worker.frozen"]  # passed where another one has died
 TORN = ["worker.opening.copy"]  # passed where a death left survivors at different levels
-SHARDED = ["worker.gather", "worker.gathered"]  # passed where not all have all of the state
+SHARDED = ["worker.gather", "worker.gathered", "worker.taken"]  # passed where not all have all of the state
+TAKEN = ["worker.taken"]  # passed by those who train on, while newcomers are fed
 
 
 class Case:
@@ -85,6 +86,9 @@ def worker_cases(point, workers, what, dice):
         elif point in GIVING:
             if rank == 0:
                 yield Case(name, [f"{fault}:at={dice(9)}"], **grown, restarts=workers == 2)
+        elif point in TAKEN:
+            if workers > 3:  # else all had everything before
+                yield Case(name, [fault.replace("rank=3", "rank=2")], **grown)
         elif point in TAKING:
             if rank:
                 yield Case(name, [f"{fault}:at={dice(9) if point == 'worker.follow' else 1}"], **grown)
@@ -96,8 +100,6 @@ def worker_cases(point, workers, what, dice):
 
 def sharded_cases(point, workers, what, dice):
     """The same with two replicas of each block: one death costs nothing, the second may cost a restart."""
-    if point in GIVING or point in TAKING:
-        return  # changes of a state in shards are opened
     for case in worker_cases(point, workers, what, dice):
         case.name += ", 2 replicas"
         case.replicas = "2"

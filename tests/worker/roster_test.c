@@ -29,7 +29,7 @@ static void test_roles(void **state)
     struct rb_roster roster = {0};
 
     (void)state;
-    assert_true(rb_roster_make(grown, 5, &roster));
+    assert_true(rb_roster_make(grown, 5, NULL, NULL, 0, &roster));
     assert_int_equal(roster.n_sources, 2);
     assert_int_equal(roster.n_newcomers, 3);
     assert_int_equal(rb_roster_source(&roster, 2), 1);
@@ -37,27 +37,28 @@ static void test_roles(void **state)
     assert_int_equal(rb_roster_newcomer(&roster, 4), 2);
     assert_int_equal(rb_roster_newcomer(&roster, 0), -1);
     rb_roster_done(&roster);
-    assert_true(rb_roster_make(shrunk, 2, &roster));
+    assert_true(rb_roster_make(shrunk, 2, NULL, NULL, 0, &roster));
     assert_int_equal(roster.n_newcomers, 0);
     rb_roster_done(&roster);
-    assert_false(rb_roster_make(start, 2, &roster)); /* nobody has state */
-    assert_false(rb_roster_make(crash, 2, &roster)); /* it has, but does not train */
-    assert_false(rb_roster_make(half, 2, &roster));  /* an old state, of whatever level */
-    assert_false(rb_roster_make(torn, 3, &roster));  /* amid a flip */
+    assert_false(rb_roster_make(start, 2, NULL, NULL, 0, &roster)); /* nobody has state */
+    assert_false(rb_roster_make(crash, 2, NULL, NULL, 0, &roster)); /* it has, but does not train */
+    assert_false(
+        rb_roster_make(half, 2, NULL, NULL, 0, &roster)); /* an old state, of whatever level */
+    assert_false(rb_roster_make(torn, 3, NULL, NULL, 0, &roster)); /* amid a flip */
     assert_null(roster.sources);
 }
 
-static void make(uint32_t sources, uint32_t newcomers, struct rb_roster *ret_roster)
+static void make(uint32_t sources, uint32_t newcomers, size_t blocks, struct rb_roster *ret_roster)
 {
     struct rb_role roles[32] = {0};
 
     for (uint32_t r = 0; r < sources + newcomers; r++)
         roles[r] = r < sources ? (struct rb_role){.term = 1} : (struct rb_role){.fresh = 1};
-    assert_true(rb_roster_make(roles, sources + newcomers, ret_roster));
+    assert_true(rb_roster_make(roles, sources + newcomers, NULL, NULL, blocks, ret_roster));
 }
 
-/* Each block comes to each newcomer once, from the source that the rule names; shares differ by
- * at most one, and newcomers begin with different sources. */
+/* Each block comes to each newcomer once, in order; shares differ by at most one, and newcomers
+ * begin with different sources. */
 static void test_shares(void **state)
 {
     (void)state;
@@ -66,29 +67,80 @@ static void test_shares(void **state)
             for (size_t blocks = 0; blocks < 20; blocks++) {
                 struct rb_roster roster;
 
-                make(sources, newcomers, &roster);
+                make(sources, newcomers, blocks, &roster);
                 for (uint32_t i = 0; i < newcomers; i++) {
                     size_t given[20] = {0}, total = 0;
 
+                    assert_int_equal(rb_roster_other(&roster, i), i % sources);
                     for (uint32_t s = 0; s < sources; s++) {
                         size_t count = 0;
 
-                        for (size_t b = rb_roster_first(&roster, s, i); b < blocks; b += sources) {
-                            assert_int_equal(rb_roster_giver(&roster, b, i), s);
+                        for (size_t b = rb_roster_next(&roster, s, i, 0); b < blocks;
+                             b = rb_roster_next(&roster, s, i, b + 1)) {
                             assert_int_equal(s, (b + i) % sources);
                             given[b]++;
                             count++;
                         }
-                        assert_int_equal(count, rb_roster_share(&roster, s, i, blocks));
                         assert_in_range(count, blocks / sources, (blocks + sources - 1) / sources);
                         total += count;
                     }
                     assert_int_equal(total, blocks);
-                    for (size_t b = 0; b < blocks; b++)
+                    for (size_t b = 0; b < blocks; b++) {
                         assert_int_equal(given[b], 1);
+                        assert_int_equal(roster.heirs[b], -1);
+                    }
                 }
                 rb_roster_done(&roster);
             }
+}
+
+/* Parts of the state: a block comes from one that holds it, and all holders have their turn; what
+ * only leavers hold has one heir, who gives it to all, and who shall hold it where a source does.
+ */
+static void test_parts(void **state)
+{
+    enum { SIZE = 6, BLOCKS = 30 };
+    static const struct rb_role roles[SIZE] = {{.term = 3},  {.fresh = 1}, {.term = 3},
+                                               {.term = 3}, {.fresh = 1}, {.fresh = 1}};
+    uint64_t seed = 11;
+
+    (void)state;
+    for (int round = 0; round < 300; round++) {
+        uint8_t held[SIZE * BLOCKS] = {0}, shall[SIZE * BLOCKS] = {0};
+        struct rb_roster roster;
+
+        for (size_t i = 0; i < SIZE * BLOCKS; i++) {
+            held[i] = roles[i / BLOCKS].term && draw(&seed) % 3 == 0;
+            shall[i] = draw(&seed) % 3 == 0;
+        }
+        assert_true(rb_roster_make(roles, SIZE, held, shall, BLOCKS, &roster));
+        for (size_t b = 0; b < BLOCKS; b++) {
+            bool any = false, can = false;
+            unsigned used = 0, holders = 0;
+
+            for (uint32_t s = 0; s < roster.n_sources; s++) {
+                any |= held[roster.sources[s] * BLOCKS + b] != 0;
+                can |= shall[roster.sources[s] * BLOCKS + b] != 0;
+                holders += held[roster.sources[s] * BLOCKS + b];
+            }
+            assert_int_equal(roster.heirs[b] < 0, any);
+            if (!any)
+                assert_true(!can || shall[roster.sources[roster.heirs[b]] * BLOCKS + b]);
+            for (uint32_t i = 0; i < roster.n_newcomers; i++) {
+                uint32_t giver = roster.givers[i * BLOCKS + b];
+
+                assert_true(giver < roster.n_sources);
+                if (any)
+                    assert_true(held[roster.sources[giver] * BLOCKS + b]);
+                else
+                    assert_int_equal(giver, roster.heirs[b]);
+                used |= 1u << giver;
+            }
+            if (any) /* as many newcomers as there are sources at most */
+                assert_int_equal(__builtin_popcount(used), holders);
+        }
+        rb_roster_done(&roster);
+    }
 }
 
 static void test_level(void **state)
@@ -125,11 +177,13 @@ static void test_log(void **state)
         struct rb_roster roster;
         int64_t trained = 100;
 
-        make(sources, 4, &roster);
+        make(sources, 4, BLOCKS, &roster);
         memset(level, -1, sizeof level);
         for (uint32_t s = 0; s < sources; s++) {
-            next[s] = rb_roster_first(&roster, s, newcomer);
-            streams[s] = (struct rb_stream){trained, rb_roster_share(&roster, s, newcomer, BLOCKS)};
+            next[s] = rb_roster_next(&roster, s, newcomer, 0);
+            streams[s] = (struct rb_stream){.level = trained};
+            for (size_t b = next[s]; b < BLOCKS; b = rb_roster_next(&roster, s, newcomer, b + 1))
+                streams[s].missing++;
         }
         while (trained < 100 + STEPS || rb_stream_level(streams, sources) < trained) {
             uint32_t s = draw(&seed) % sources;
@@ -139,11 +193,12 @@ static void test_log(void **state)
                 trained++; /* a commit: an entry in the queue of each source */
             if (streams[s].level < trained) {
                 streams[s].level++;
-                for (size_t b = rb_roster_first(&roster, s, newcomer); b < next[s]; b += sources)
+                for (size_t b = rb_roster_next(&roster, s, newcomer, 0); b < next[s];
+                     b = rb_roster_next(&roster, s, newcomer, b + 1))
                     assert_int_equal(++level[b], streams[s].level);
             } else if (next[s] < BLOCKS) { /* nothing queued: a copy is at the stream's level */
                 level[next[s]] = trained;
-                next[s] += sources;
+                next[s] = rb_roster_next(&roster, s, newcomer, next[s] + 1);
                 streams[s].missing--;
             }
             said = rb_stream_level(streams, sources);
@@ -159,10 +214,8 @@ static void test_log(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_roles),
-        cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_level),
-        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_roles), cmocka_unit_test(test_shares), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_level), cmocka_unit_test(test_log),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,7 +99,18 @@ static void test_any_count(void **state)
         }
 }
 
-/* Whoever leaves gives what only leavers have. */
+/* A planned change is opened by nobody: whoever did it would die of it.  Those who start do. */
+static void forbid_openings(void)
+{
+    setenv("RUBATO_FAULT", "worker.opening:at=2:do=kill", 1);
+}
+
+static void allow_openings(void)
+{
+    unsetenv("RUBATO_FAULT");
+}
+
+/* Those who go on take what they lack, newcomers are fed, leavers have nothing alone in the end. */
 static void test_resized(void **state)
 {
     static const int counts[] = {3, 5, 2, 4, 1, 3, 2};
@@ -109,6 +120,7 @@ static void test_resized(void **state)
         struct run run;
 
         open_run(&run, &job, replicas);
+        forbid_openings();
         cluster_spare(&run.cluster, 6); /* first: a run does not wait for processes to start */
         cluster_start(&run.cluster, 2, run.weights);
         for (size_t i = 0; i < RB_COUNT(counts); i++) {
@@ -117,10 +129,11 @@ static void test_resized(void **state)
         }
         assert_true(run.cluster.n_rows <= job.steps);
         finish(&run);
+        allow_openings();
     }
 }
 
-/* Two of four are new: nobody has less to lose for it. */
+/* Two of three are new, and what only leavers have goes to them by way of who stays. */
 static void test_moved(void **state)
 {
     struct run run;
@@ -128,6 +141,7 @@ static void test_moved(void **state)
 
     (void)state;
     open_run(&run, &job, 1);
+    forbid_openings();
     cluster_spare(&run.cluster, 2);
     cluster_start(&run.cluster, 3, run.weights);
     cluster_until_step(&run.cluster, 30);
@@ -136,6 +150,7 @@ static void test_moved(void **state)
     members[2] = cluster_newcomer(&run.cluster);
     cluster_move(&run.cluster, members, 3, NULL);
     finish(&run);
+    allow_openings();
 }
 
 /* With two replicas no single death loses anything, again and again. */

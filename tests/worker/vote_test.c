@@ -224,13 +224,34 @@ static void test_flips(void **state)
     free(box.records);
 }
 
+/* What ranks would take beside, and what they would save, travels with all else. */
+static void test_wishes(void **state)
+{
+    const uint32_t holder[3] = {0, 1, 2};
+    struct rb_vote_ready ready = {.collects = true, .takes_first = 7, .takes = 3}, said = {0};
+    struct box box;
+
+    (void)state;
+    fill(&box, 3, 3, holder);
+    rb_vote_finish(record(&box, 1), 17, &ready);
+    rb_vote_finish(record(&box, 2), 17, &(struct rb_vote_ready){.gives_up = true});
+    assert_int_equal(decide(&box), 0);
+    assert_int_equal(box.decision.collector, 1);
+    rb_vote_takes(&box.shape, box.records, 0, &said);
+    assert_true(!said.takes && !said.gives_up);
+    rb_vote_takes(&box.shape, box.records, 1, &said);
+    assert_true(said.takes_first == 7 && said.takes == 3 && !said.gives_up);
+    rb_vote_takes(&box.shape, box.records, 2, &said);
+    assert_true(!said.takes && said.gives_up);
+    free(box.records);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_partition),
-        cmocka_unit_test(test_contradictions),
-        cmocka_unit_test(test_verdicts),
-        cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_any_partition), cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_verdicts),      cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_wishes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
