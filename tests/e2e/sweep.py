@@ -40,7 +40,7 @@ ONCE = ["worker.done"]
 SECOND = ["worker.frozen"]  # passed where another one has died
 TORN = ["worker.opening.copy"]  # passed where a death left survivors at different levels
 SHARDED = ["worker.gather", "worker.gathered", "worker.taken"]  # passed where not all have all of the state
-TAKEN = ["worker.taken"]  # passed by those who train on, while newcomers are fed
+TAKEN = ["worker.taken"]  # passed by those who train on, with what leavers or others held
 
 
 class Case:
@@ -87,8 +87,8 @@ def worker_cases(point, workers, what, dice):
             if rank == 0:
                 yield Case(name, [f"{fault}:at={dice(9)}"], **grown, restarts=workers == 2)
         elif point in TAKEN:
-            if workers > 3:  # else all had everything before
-                yield Case(name, [fault.replace("rank=3", "rank=2")], **grown)
+            if workers > 3:  # with fewer, all who stay have all
+                yield Case(name + ", shrinking", [fault.replace("rank=3", "rank=1")], workers, want=2)
         elif point in TAKING:
             if rank:
                 yield Case(name, [f"{fault}:at={dice(9) if point == 'worker.follow' else 1}"], **grown)
