@@ -43,6 +43,7 @@ static const struct tiny_options job = {
 
 struct run {
     struct cluster cluster;
+    int64_t steps;
     char weights[160];
 };
 
@@ -51,6 +52,7 @@ static void open_run(struct run *run, const struct tiny_options *options, uint32
     struct tiny_options sharded = *options;
 
     sharded.replicas = replicas;
+    run->steps = options->steps;
     cluster_open(&run->cluster, program);
     tiny_write(run->cluster.folder, &sharded, MOST);
     snprintf(run->weights, sizeof run->weights, "%s/weights.safetensors", run->cluster.folder);
@@ -71,17 +73,23 @@ static void run_alone(const struct tiny_options *options, char ret_digest[33])
     close_run(&run);
 }
 
-static char reference[33]; /* of `job` on one device */
+static struct tiny_options longer; /* `job`, but so long that no change is late for it */
+static char reference[33], longer_reference[33]; /* of both on one device */
 
-static void finish(struct run *run)
+static void finish_as(struct run *run, const char *alone)
 {
     char digest[33];
 
     cluster_finish(&run->cluster, digest);
-    assert_string_equal(digest, reference);
-    for (int64_t s = 1; s <= job.steps; s++)
+    assert_string_equal(digest, alone);
+    for (int64_t s = 1; s <= run->steps; s++)
         assert_non_null(run->cluster.rows[s]); /* every step was told of, by one of them at least */
     close_run(run);
+}
+
+static void finish(struct run *run)
+{
+    finish_as(run, reference);
 }
 
 static void test_any_count(void **state)
@@ -119,7 +127,7 @@ static void test_resized(void **state)
     for (uint32_t replicas = 1; replicas <= 2; replicas++) {
         struct run run;
 
-        open_run(&run, &job, replicas);
+        open_run(&run, &longer, replicas);
         forbid_openings();
         cluster_spare(&run.cluster, 6); /* first: a run does not wait for processes to start */
         cluster_start(&run.cluster, 2, run.weights);
@@ -127,8 +135,8 @@ static void test_resized(void **state)
             cluster_until_step(&run.cluster, 20 + 30 * (int64_t)i);
             cluster_resize(&run.cluster, counts[i]);
         }
-        assert_true(run.cluster.n_rows <= job.steps);
-        finish(&run);
+        assert_true(run.cluster.n_rows <= longer.steps);
+        finish_as(&run, longer_reference);
         allow_openings();
     }
 }
@@ -140,7 +148,7 @@ static void test_moved(void **state)
     int members[3];
 
     (void)state;
-    open_run(&run, &job, 1);
+    open_run(&run, &longer, 1);
     forbid_openings();
     cluster_spare(&run.cluster, 2);
     cluster_start(&run.cluster, 3, run.weights);
@@ -149,7 +157,7 @@ static void test_moved(void **state)
     members[1] = run.cluster.members[1];
     members[2] = cluster_newcomer(&run.cluster);
     cluster_move(&run.cluster, members, 3, NULL);
-    finish(&run);
+    finish_as(&run, longer_reference);
     allow_openings();
 }
 
@@ -356,13 +364,12 @@ static void test_variants(void **unused)
 
     (void)unused;
     for (size_t i = 0; i < RB_COUNT(variants); i++) {
-        struct tiny_options options = job;
-        char alone[33], digest[33];
+        struct tiny_options options = longer;
+        char alone[33];
         struct run run;
 
         options.sgd = variants[i].sgd;
         options.no_momentum = variants[i].no_momentum;
-        options.steps = 600;
         run_alone(&options, alone);
         open_run(&run, &options, 1);
         cluster_spare(&run.cluster, 1);
@@ -371,9 +378,7 @@ static void test_variants(void **unused)
         cluster_resize(&run.cluster, 4);
         cluster_until_step(&run.cluster, 60);
         cluster_resize(&run.cluster, 2);
-        cluster_finish(&run.cluster, digest);
-        assert_string_equal(digest, alone);
-        close_run(&run);
+        finish_as(&run, alone);
     }
 }
 
@@ -390,6 +395,11 @@ int main(int argc, char **argv)
     if (argc < 2)
         return 1;
     program = argv[1];
+    longer = job;
+    longer.steps *= 3;
     run_alone(&job, reference);
+    run_alone(&longer, longer_reference);
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
