@@ -15,7 +15,7 @@
 #include "worker/model.h"
 #include "worker/vote.h"
 
-enum { RB_TAKING_LEAST = 1 << 20 }; /* bytes a step; a block in any case */
+enum { RB_TAKING_LEAST = 4 << 20 }; /* bytes a step; a block in any case */
 
 /* Has it all that it is to take before `next` is entered? */
 bool rb_taking_complete(const struct rb_state *state, const struct rb_configuration *next);

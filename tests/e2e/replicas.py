@@ -53,7 +53,7 @@ def resized_and_paused():
     """Growing, shrinking, exporting, checkpointing, pausing: whoever leaves gives what only it has."""
     with cluster.Cluster(devices=5) as c:
         models(c)
-        steps = steps_for(c, 12)
+        steps = steps_for(c, 18)
         alone = undisturbed(c, steps)
         for replicas in "1", "2":
             c.submit("job", gpt_spec(c, steps, replicas, 2))
