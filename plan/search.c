@@ -3,8 +3,11 @@
 
 #include "base/arena.h"
 #include "plan/balance.h"
+#include "plan/chain.h"
 #include "plan/footprint.h"
+#include "plan/pipeline.h"
 #include "plan/schedule.h"
+#include "plan/stages.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MOST_STAGED = 256 }; /* devices, and microbatches, of a pipeline that is simulated */
 
 const char *rb_search_verdict_text(enum rb_search_verdict verdict)
 {
@@ -99,7 +104,8 @@ static int price(struct work *work, struct rb_search_candidate *one, const uint3
     one->updating = found.updating;
     one->gathering = found.gathering;
     one->simulate = found.simulate;
-    if (how->from && how->from <= how->cluster->n_devices)
+    one->moves = how->from && how->from <= how->cluster->n_devices;
+    if (one->moves)
         rb_move_price(how->model, how->cluster, (struct rb_move_side){how->from, copies},
                       (struct rb_move_side){work->devices, copies}, found.seconds, &one->move);
     return 0;
@@ -181,6 +187,122 @@ static int try_all_data(struct work *work)
     return err;
 }
 
+/* ---- Pipelines --------------------------------------------------------------------------------*/
+
+/* The slowest link between the devices. */
+static struct rb_cluster_link slowest_link(const struct work *work)
+{
+    const struct rb_cluster *cluster = work->how->cluster;
+    const struct rb_cluster_node *first = &cluster->nodes[cluster->devices[0].node];
+    struct rb_cluster_link link = {first->inside.bandwidth,
+                                   rb_cluster_latency(cluster, work->devices)};
+
+    for (uint32_t r = 1; r < work->devices; r++) {
+        const struct rb_cluster_node *node = &cluster->nodes[cluster->devices[r].node];
+        double bandwidth = node == first ? node->inside.bandwidth : node->network.bandwidth;
+
+        if (bandwidth > 0 && (link.bandwidth <= 0 || bandwidth < link.bandwidth))
+            link.bandwidth = bandwidth;
+    }
+    return link;
+}
+
+/* The layers of a part as a stage; with the weights that it has and the bytes that it makes. */
+static struct rb_pipeline_stage new_stage(const struct work *work,
+                                          const struct rb_chain_layer *layers,
+                                          const struct rb_stages_part *part, double *ret_elements,
+                                          double *ret_made)
+{
+    const struct rb_search_how *how = work->how;
+    struct rb_pipeline_stage stage = {.devices = part->devices};
+    double elements = 0, made = 0;
+
+    for (uint32_t i = part->first; i < part->first + part->count; i++) {
+        stage.forward += layers[i].forward;
+        stage.backward += layers[i].backward;
+        elements += layers[i].elements;
+        made += layers[i].made;
+    }
+    stage.backward += rb_cost_bytes(12 * elements, &how->cluster->devices[0], how->profile).seconds;
+    stage.activations = layers[part->first + part->count - 1].crossing;
+    stage.weights = 4 * elements;
+    stage.update = rb_cost_bytes(rb_cost_update_bytes(how->model, elements),
+                                 &how->cluster->devices[0], how->profile)
+                       .seconds;
+    *ret_elements = elements;
+    *ret_made = made;
+    return stage;
+}
+
+/* State, sums, and the activations of the microbatches in flight, of the stage that needs most. */
+static double stage_memory(const struct work *work, const struct rb_pipeline_stage *stages,
+                           const double *elements, const double *made, uint32_t n)
+{
+    double arrays = 4 * (3 + rb_footprint_moments(work->how->model)), most = 0;
+
+    for (uint32_t k = 0; k < n; k++)
+        most = fmax(most, arrays * elements[k] + made[k] * rb_pipeline_ahead(stages, n, k));
+    return most;
+}
+
+static int price_pipeline(struct work *work, const struct rb_chain_layer *layers,
+                          const struct rb_stages_part *parts, uint32_t n)
+{
+    RB_CLEANUP(rb_freep) struct rb_pipeline_stage *stages = rb_alloc(n * sizeof *stages);
+    RB_CLEANUP(rb_freep) double *elements = rb_alloc(n * sizeof *elements);
+    RB_CLEANUP(rb_freep) double *made = rb_alloc(n * sizeof *made);
+    struct rb_cluster_link link = slowest_link(work);
+    struct rb_pipeline_how how = {stages, n, work->total, link.bandwidth, link.latency};
+    struct rb_pipeline_step step;
+    struct rb_search_candidate *one;
+    uint32_t used = 0;
+    int err;
+
+    for (uint32_t k = 0; k < n; k++) {
+        stages[k] = new_stage(work, layers, &parts[k], &elements[k], &made[k]);
+        used += parts[k].devices;
+    }
+    err = rb_pipeline_run(&how, &step, work->why);
+    if (err)
+        return err;
+    one = new_candidate(work, RB_SEARCH_PRICED,
+                        "pipeline of %" PRIu32 " stages on %" PRIu32 ", 1F1B", n, used);
+    one->seconds = step.seconds;
+    one->idle = step.idle;
+    one->sent = step.sent;
+    one->simulate = step.simulate;
+    one->memory = stage_memory(work, stages, elements, made, n);
+    say(one, "this release runs no pipelines");
+    check_memory(work, one);
+    return 0;
+}
+
+/* The best cuts with one device a stage, and with replicas; on devices that are alike. */
+static int try_pipelines(struct work *work)
+{
+    RB_CLEANUP(rb_freep) struct rb_chain_layer *layers = NULL;
+    RB_CLEANUP(rb_freep) struct rb_stages_layer *chain = NULL;
+    RB_CLEANUP(rb_freep)
+    struct rb_stages_part *parts = rb_alloc(work->devices * sizeof *parts);
+    uint32_t n = rb_chain_layers(work->how->model, &work->how->cluster->devices[0],
+                                 work->how->profile, &layers);
+    uint32_t stages[2] = {0};
+    int err = 0;
+
+    chain = rb_alloc((n + 1) * sizeof *chain);
+    for (uint32_t i = 0; i < n; i++)
+        chain[i] =
+            (struct rb_stages_layer){layers[i].forward + layers[i].backward,
+                                     4 * layers[i].elements / work->total, layers[i].crossing};
+    for (int straight = 1; !err && n && straight >= 0; straight--) {
+        rb_stages_cut(chain, n, work->devices, slowest_link(work).bandwidth, straight, parts,
+                      &stages[straight]);
+        if (stages[straight] > 1 && (straight || stages[0] != stages[1]))
+            err = price_pipeline(work, layers, parts, stages[straight]);
+    }
+    return err;
+}
+
 /* ---- Reasons ---------------------------------------------------------------------------------*/
 
 static const struct rb_search_candidate *find_chosen(const struct rb_search *search)
@@ -256,6 +378,8 @@ int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_s
     err = rb_footprint_replicas(how->spec, how->model, memory_limit(&work), &work.chosen, why);
     if (!err)
         err = try_all_data(&work);
+    if (!err && devices > 1 && devices <= MOST_STAGED && work.total <= MOST_STAGED && alike(&work))
+        err = try_pipelines(&work);
     if (err) {
         rb_search_done(&search);
         return err;

@@ -41,6 +41,7 @@ struct rb_search_candidate {
     double sent;    /* bytes a step, of the device that sends most */
     double idle;    /* part of the step that devices wait, on average */
     double computing, summing, updating, gathering; /* seconds; 0 where they have no meaning */
+    bool moves;                                     /* the price of the move is known */
     struct rb_move move;
     struct rb_simulate *simulate; /* of a step; NULL: not simulated */
 };

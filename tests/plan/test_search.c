@@ -295,7 +295,7 @@ static void test_search(void **state)
     struct rb_buffer svg = {0};
 
     (void)state;
-    assert_int_equal(found.n, 3);
+    assert_int_equal(found.n, 3); /* one product: nothing to cut */
     assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
     assert_string_equal(found.candidates[0].name, "data parallel x4, all of the state everywhere");
     assert_int_equal(found.candidates[1].verdict, RB_SEARCH_RUNS);
