@@ -76,6 +76,15 @@ void net_alexnet(struct net *net, int grouped)
     dense(net, 1000, 4096);
 }
 
+void net_dense(struct net *net)
+{
+    *net = (struct net){.name = "dense 3072-4x4096-10"};
+    dense(net, 4096, 3072);
+    for (int i = 0; i < 3; i++)
+        dense(net, 4096, 4096);
+    dense(net, 10, 4096);
+}
+
 void net_cifar_quick(struct net *net)
 {
     *net = (struct net){.name = "cifar-quick"};

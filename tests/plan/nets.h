@@ -20,6 +20,7 @@ void net_vgg16(struct net *net);
 void net_vgg16_cifar(struct net *net);
 void net_alexnet(struct net *net, int grouped);
 void net_cifar_quick(struct net *net);
+void net_dense(struct net *net);
 void net_inception(struct net *net);
 
 #endif
