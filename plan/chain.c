@@ -2,6 +2,7 @@
 #include "plan/chain.h"
 
 #include "base/arena.h"
+#include "plan/makers.h"
 #include "proto/dtype.h"
 #include "proto/work.h"
 
@@ -17,49 +18,9 @@ struct chain {
     struct rb_chain_layer *layers;
 };
 
-/* Who made what lies there when instruction `before` runs: views are tensors of their own that
- * share their input's bytes. */
-static int maker_of(const struct chain *chain, int tensor, int before)
-{
-    const Rb__Tensor *wanted = chain->program->tensors[tensor];
-
-    if (wanted->space != RB__TENSOR__SPACE__ARENA)
-        return -1;
-    if (chain->makers[tensor] >= 0)
-        return chain->makers[tensor];
-    for (int i = before - 1; i >= 0; i--) {
-        const Rb__Instruction *one = chain->program->instructions[i];
-
-        for (size_t k = 0; k < one->n_outputs; k++) {
-            const Rb__Tensor *made =
-                one->outputs[k] < 0 ? NULL : chain->program->tensors[one->outputs[k]];
-
-            if (made && made->space == RB__TENSOR__SPACE__ARENA && made->offset == wanted->offset)
-                return i;
-        }
-    }
-    return -1;
-}
-
 static double bytes_of(const Rb__Tensor *tensor)
 {
     return rb_work_elements(tensor) * (double)rb_dtype_size((enum rb_dtype)tensor->dtype);
-}
-
-/* Makers, and how many instructions there are up to the loss. */
-static void find_makers(struct chain *chain)
-{
-    const Rb__Program *program = chain->program;
-
-    for (size_t t = 0; t < program->n_tensors; t++)
-        chain->makers[t] = -1;
-    for (size_t i = 0; i < program->n_instructions; i++)
-        for (size_t k = 0; k < program->instructions[i]->n_outputs; k++)
-            if (program->instructions[i]->outputs[k] >= 0)
-                chain->makers[program->instructions[i]->outputs[k]] = (int)i;
-    if (program->loss >= 0 && (size_t)program->loss < program->n_tensors &&
-        chain->makers[program->loss] >= 0)
-        chain->n = (uint32_t)chain->makers[program->loss] + 1;
 }
 
 /* A variable belongs to the layer that uses it first. */
@@ -100,7 +61,9 @@ static void find_crossings(struct chain *chain)
                 bytes[i] += bytes_of(chain->program->tensors[one->outputs[k]]);
         chain->layers[i].made = bytes[i];
         for (size_t k = 0; k < one->n_inputs; k++) {
-            int from = one->inputs[k] < 0 ? -1 : maker_of(chain, one->inputs[k], (int)i);
+            int from = one->inputs[k] < 0
+                           ? -1
+                           : rb_makers_of(chain->program, chain->makers, one->inputs[k], (int)i);
 
             if (from >= 0 && from < (int)i) {
                 until[from] = (int)i;
@@ -123,7 +86,7 @@ static void find_gradients(const struct chain *chain, int *ret_owners)
         ret_owners[i] = -1;
     for (size_t c = 0; c < program->n_contributions; c++) {
         const Rb__Contribution *one = program->contributions[c];
-        int maker = maker_of(chain, (int)one->tensor, (int)one->after);
+        int maker = rb_makers_of(program, chain->makers, (int)one->tensor, (int)one->after);
 
         if (maker >= 0)
             ret_owners[maker] = chain->first[one->variable];
@@ -147,7 +110,7 @@ static uint32_t layer_of(const struct chain *chain, size_t instruction, uint32_t
             tensor->offset < chain->model->n_variables)
             from = chain->first[tensor->offset];
         else
-            from = maker_of(chain, one->inputs[k], (int)instruction);
+            from = rb_makers_of(chain->program, chain->makers, one->inputs[k], (int)instruction);
         if (from < (int)chain->n && from > found)
             found = from;
     }
@@ -158,13 +121,13 @@ uint32_t rb_chain_layers(const Rb__Model *model, const struct rb_cluster_device 
                          const struct rb_cost_profile *profile, struct rb_chain_layer **ret_layers)
 {
     const Rb__Program *program = model->programs[0];
-    RB_CLEANUP(rb_freep) int *makers = rb_alloc((program->n_tensors + 1) * sizeof *makers);
+    RB_CLEANUP(rb_freep) int *makers = rb_makers_find(program);
     RB_CLEANUP(rb_freep) int *first = rb_alloc((model->n_variables + 1) * sizeof *first);
     RB_CLEANUP(rb_freep) int *owners = rb_alloc((program->n_instructions + 1) * sizeof *owners);
     struct chain chain = {.model = model, .program = program, .makers = makers, .first = first};
     uint32_t layer;
 
-    find_makers(&chain);
+    chain.n = rb_makers_forward(program, makers);
     if (!chain.n || !program->train)
         return 0;
     chain.layers = rb_alloc(chain.n * sizeof *chain.layers);

@@ -208,8 +208,10 @@ int rb_pipeline_run(const struct rb_pipeline_how *how, struct rb_pipeline_step *
         if (task->slot >= 0)
             busy += task->end - task->start;
     }
-    for (uint32_t d = 0; d < pipeline.devices; d++)
+    for (uint32_t d = 0; d < pipeline.devices; d++) {
         step.sent = fmax(step.sent, pipeline.sent[d]);
+        step.all_sent += pipeline.sent[d];
+    }
     if (step.seconds > 0)
         step.idle = fmax(0, 1 - busy / pipeline.devices / step.seconds);
     step.simulate = pipeline.simulate;

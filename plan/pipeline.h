@@ -31,7 +31,7 @@ struct rb_pipeline_how {
 struct rb_pipeline_step {
     double seconds;
     double idle;                  /* part of the step that devices wait, on average */
-    double sent;                  /* bytes, of the device that sends most */
+    double sent, all_sent;        /* bytes: of the device that sends most, and of all */
     struct rb_simulate *simulate; /* lanes are devices; the caller frees it */
 };
 

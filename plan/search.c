@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/search.h"
+#include "plan/search_inside.h"
 
 #include "base/arena.h"
 #include "plan/balance.h"
-#include "plan/chain.h"
 #include "plan/footprint.h"
-#include "plan/pipeline.h"
 #include "plan/schedule.h"
-#include "plan/stages.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -16,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_STAGED = 256 }; /* devices, and microbatches, of a pipeline that is simulated */
-
 const char *rb_search_verdict_text(enum rb_search_verdict verdict)
 {
     static const char *const words[] = {"chosen", "runs", "priced only", "does not fit"};
@@ -25,21 +20,8 @@ const char *rb_search_verdict_text(enum rb_search_verdict verdict)
     return words[verdict];
 }
 
-/* While one number of devices is looked at. */
-struct work {
-    const struct rb_search_how *how;
-    struct rb_search *search;
-    uint32_t devices, total;
-    uint32_t chosen; /* copies of each block that a submit would take */
-    struct rb_why *why;
-};
-
-static struct rb_search_candidate *new_candidate(struct work *work, enum rb_search_verdict verdict,
-                                                 const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static struct rb_search_candidate *new_candidate(struct work *work, enum rb_search_verdict verdict,
-                                                 const char *format, ...)
+struct rb_search_candidate *rb_search_add(struct rb_search_work *work,
+                                          enum rb_search_verdict verdict, const char *format, ...)
 {
     struct rb_search *search = work->search;
     struct rb_search_candidate *one;
@@ -55,10 +37,7 @@ static struct rb_search_candidate *new_candidate(struct work *work, enum rb_sear
     return one;
 }
 
-static void say(struct rb_search_candidate *one, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void say(struct rb_search_candidate *one, const char *format, ...)
+void rb_search_say(struct rb_search_candidate *one, const char *format, ...)
 {
     va_list args;
 
@@ -70,7 +49,7 @@ static void say(struct rb_search_candidate *one, const char *format, ...)
 /* ---- Data parallel ---------------------------------------------------------------------------*/
 
 /* What the smallest of the devices has for a job; 0: not known. */
-static uint64_t memory_limit(const struct work *work)
+static uint64_t memory_limit(const struct rb_search_work *work)
 {
     uint64_t limit = work->how->machine, asked = rb_footprint_limit(work->how->spec);
 
@@ -85,8 +64,8 @@ static uint64_t memory_limit(const struct work *work)
     return limit;
 }
 
-static int price(struct work *work, struct rb_search_candidate *one, const uint32_t *shares,
-                 uint32_t copies)
+static int price(struct rb_search_work *work, struct rb_search_candidate *one,
+                 const uint32_t *shares, uint32_t copies)
 {
     const struct rb_search_how *how = work->how;
     struct rb_predict_how step = {how->model,    how->cluster, how->profile,
@@ -111,17 +90,18 @@ static int price(struct work *work, struct rb_search_candidate *one, const uint3
     return 0;
 }
 
-static void check_memory(const struct work *work, struct rb_search_candidate *one)
+void rb_search_check_memory(const struct rb_search_work *work, struct rb_search_candidate *one)
 {
     uint64_t limit = memory_limit(work);
 
     if (!limit || one->memory <= (double)limit)
         return;
     one->verdict = RB_SEARCH_MISFIT;
-    say(one, "needs %.1f MiB of %.1f on each device", one->memory / 0x1p20, (double)limit / 0x1p20);
+    rb_search_say(one, "needs %.1f MiB of %.1f on each device", one->memory / 0x1p20,
+                  (double)limit / 0x1p20);
 }
 
-static int try_data(struct work *work, const uint32_t *shares, uint32_t copies, bool even)
+static int try_data(struct rb_search_work *work, const uint32_t *shares, uint32_t copies, bool even)
 {
     bool sharded = copies && work->devices > copies;
     char state[48] = "all of the state everywhere";
@@ -130,20 +110,20 @@ static int try_data(struct work *work, const uint32_t *shares, uint32_t copies, 
     if (sharded)
         snprintf(state, sizeof state, "%" PRIu32 " replica%s of the state", copies,
                  copies == 1 ? "" : "s");
-    one = new_candidate(work, RB_SEARCH_RUNS, "data parallel x%" PRIu32 ", %s%s", work->devices,
+    one = rb_search_add(work, RB_SEARCH_RUNS, "data parallel x%" PRIu32 ", %s%s", work->devices,
                         state, even ? "" : ", shares by speed");
     one->memory = (double)rb_footprint_bytes(work->how->model, copies, work->devices);
     if (!even) {
         one->verdict = RB_SEARCH_PRICED;
-        say(one, "this release hands out even shares");
+        rb_search_say(one, "this release hands out even shares");
     } else if (copies == work->chosen || (!sharded && work->devices <= work->chosen)) {
         one->verdict = RB_SEARCH_CHOSEN;
     }
-    check_memory(work, one);
+    rb_search_check_memory(work, one);
     return price(work, one, shares, copies);
 }
 
-static bool alike(const struct work *work)
+static bool alike(const struct rb_search_work *work)
 {
     const struct rb_cluster_device *devices = work->how->cluster->devices;
 
@@ -154,13 +134,13 @@ static bool alike(const struct work *work)
     return true;
 }
 
-static void find_even(const struct work *work, uint32_t *ret_shares)
+static void find_even(const struct rb_search_work *work, uint32_t n, uint32_t *ret_shares)
 {
-    for (uint32_t r = 0; r < work->devices; r++)
-        ret_shares[r] = work->total / work->devices + (r < work->total % work->devices);
+    for (uint32_t r = 0; r < n; r++)
+        ret_shares[r] = work->total / n + (r < work->total % n);
 }
 
-static void find_balanced(const struct work *work, uint32_t *ret_shares)
+static void find_balanced(const struct rb_search_work *work, uint32_t *ret_shares)
 {
     RB_CLEANUP(rb_freep) double *speeds = rb_alloc(work->devices * sizeof *speeds);
 
@@ -170,12 +150,12 @@ static void find_balanced(const struct work *work, uint32_t *ret_shares)
     rb_balance_shares(work->total, speeds, work->devices, ret_shares);
 }
 
-static int try_all_data(struct work *work)
+static int try_all_data(struct rb_search_work *work)
 {
     RB_CLEANUP(rb_freep) uint32_t *shares = rb_alloc(work->devices * sizeof *shares);
     int err;
 
-    find_even(work, shares);
+    find_even(work, work->devices, shares);
     err = try_data(work, shares, 0, true);
     for (uint32_t copies = 2; !err && copies; copies--)
         if (work->devices > copies)
@@ -187,10 +167,8 @@ static int try_all_data(struct work *work)
     return err;
 }
 
-/* ---- Pipelines --------------------------------------------------------------------------------*/
-
 /* The slowest link between the devices. */
-static struct rb_cluster_link slowest_link(const struct work *work)
+struct rb_cluster_link rb_search_link(const struct rb_search_work *work)
 {
     const struct rb_cluster *cluster = work->how->cluster;
     const struct rb_cluster_node *first = &cluster->nodes[cluster->devices[0].node];
@@ -207,102 +185,6 @@ static struct rb_cluster_link slowest_link(const struct work *work)
     return link;
 }
 
-/* The layers of a part as a stage; with the weights that it has and the bytes that it makes. */
-static struct rb_pipeline_stage new_stage(const struct work *work,
-                                          const struct rb_chain_layer *layers,
-                                          const struct rb_stages_part *part, double *ret_elements,
-                                          double *ret_made)
-{
-    const struct rb_search_how *how = work->how;
-    struct rb_pipeline_stage stage = {.devices = part->devices};
-    double elements = 0, made = 0;
-
-    for (uint32_t i = part->first; i < part->first + part->count; i++) {
-        stage.forward += layers[i].forward;
-        stage.backward += layers[i].backward;
-        elements += layers[i].elements;
-        made += layers[i].made;
-    }
-    stage.backward += rb_cost_bytes(12 * elements, &how->cluster->devices[0], how->profile).seconds;
-    stage.activations = layers[part->first + part->count - 1].crossing;
-    stage.weights = 4 * elements;
-    stage.update = rb_cost_bytes(rb_cost_update_bytes(how->model, elements),
-                                 &how->cluster->devices[0], how->profile)
-                       .seconds;
-    *ret_elements = elements;
-    *ret_made = made;
-    return stage;
-}
-
-/* State, sums, and the activations of the microbatches in flight, of the stage that needs most. */
-static double stage_memory(const struct work *work, const struct rb_pipeline_stage *stages,
-                           const double *elements, const double *made, uint32_t n)
-{
-    double arrays = 4 * (3 + rb_footprint_moments(work->how->model)), most = 0;
-
-    for (uint32_t k = 0; k < n; k++)
-        most = fmax(most, arrays * elements[k] + made[k] * rb_pipeline_ahead(stages, n, k));
-    return most;
-}
-
-static int price_pipeline(struct work *work, const struct rb_chain_layer *layers,
-                          const struct rb_stages_part *parts, uint32_t n)
-{
-    RB_CLEANUP(rb_freep) struct rb_pipeline_stage *stages = rb_alloc(n * sizeof *stages);
-    RB_CLEANUP(rb_freep) double *elements = rb_alloc(n * sizeof *elements);
-    RB_CLEANUP(rb_freep) double *made = rb_alloc(n * sizeof *made);
-    struct rb_cluster_link link = slowest_link(work);
-    struct rb_pipeline_how how = {stages, n, work->total, link.bandwidth, link.latency};
-    struct rb_pipeline_step step;
-    struct rb_search_candidate *one;
-    uint32_t used = 0;
-    int err;
-
-    for (uint32_t k = 0; k < n; k++) {
-        stages[k] = new_stage(work, layers, &parts[k], &elements[k], &made[k]);
-        used += parts[k].devices;
-    }
-    err = rb_pipeline_run(&how, &step, work->why);
-    if (err)
-        return err;
-    one = new_candidate(work, RB_SEARCH_PRICED,
-                        "pipeline of %" PRIu32 " stages on %" PRIu32 ", 1F1B", n, used);
-    one->seconds = step.seconds;
-    one->idle = step.idle;
-    one->sent = step.sent;
-    one->simulate = step.simulate;
-    one->memory = stage_memory(work, stages, elements, made, n);
-    say(one, "this release runs no pipelines");
-    check_memory(work, one);
-    return 0;
-}
-
-/* The best cuts with one device a stage, and with replicas; on devices that are alike. */
-static int try_pipelines(struct work *work)
-{
-    RB_CLEANUP(rb_freep) struct rb_chain_layer *layers = NULL;
-    RB_CLEANUP(rb_freep) struct rb_stages_layer *chain = NULL;
-    RB_CLEANUP(rb_freep)
-    struct rb_stages_part *parts = rb_alloc(work->devices * sizeof *parts);
-    uint32_t n = rb_chain_layers(work->how->model, &work->how->cluster->devices[0],
-                                 work->how->profile, &layers);
-    uint32_t stages[2] = {0};
-    int err = 0;
-
-    chain = rb_alloc((n + 1) * sizeof *chain);
-    for (uint32_t i = 0; i < n; i++)
-        chain[i] =
-            (struct rb_stages_layer){layers[i].forward + layers[i].backward,
-                                     4 * layers[i].elements / work->total, layers[i].crossing};
-    for (int straight = 1; !err && n && straight >= 0; straight--) {
-        rb_stages_cut(chain, n, work->devices, slowest_link(work).bandwidth, straight, parts,
-                      &stages[straight]);
-        if (stages[straight] > 1 && (straight || stages[0] != stages[1]))
-            err = price_pipeline(work, layers, parts, stages[straight]);
-    }
-    return err;
-}
-
 /* ---- Reasons ---------------------------------------------------------------------------------*/
 
 static const struct rb_search_candidate *find_chosen(const struct rb_search *search)
@@ -311,6 +193,29 @@ static const struct rb_search_candidate *find_chosen(const struct rb_search *sea
         if (search->candidates[i].verdict == RB_SEARCH_CHOSEN)
             return &search->candidates[i];
     return NULL;
+}
+
+/* Fewer devices that are quicker, of halves and their halves; 0: none. */
+static uint32_t find_quicker(const struct rb_search_work *work, double *seconds)
+{
+    const struct rb_search_how *how = work->how;
+    RB_CLEANUP(rb_freep) uint32_t *shares = rb_alloc(work->devices * sizeof *shares);
+    uint32_t found = 0;
+
+    for (uint32_t n = work->devices / 2; n; n /= 2) {
+        struct rb_predict_how step = {how->model, how->cluster, how->profile, n, shares, 0};
+        struct rb_predict_step one;
+
+        find_even(work, n, shares);
+        if (rb_predict_data(&step, &one, NULL))
+            continue;
+        rb_simulate_free(one.simulate);
+        if (one.seconds < *seconds) {
+            *seconds = one.seconds;
+            found = n;
+        }
+    }
+    return found;
 }
 
 /* "12.3 % slower" */
@@ -324,19 +229,27 @@ static void compare(double seconds, double chosen, char *text, size_t room)
         snprintf(text, room, "%.1f %% %s", 100 * fabs(ratio - 1), ratio > 1 ? "slower" : "faster");
 }
 
-static void explain(const struct work *work, struct rb_search_candidate *one,
+static void explain(const struct rb_search_work *work, struct rb_search_candidate *one,
                     const struct rb_search_candidate *chosen)
 {
-    char speed[32] = "", rest[sizeof one->reason];
+    char speed[32] = "", rest[sizeof one->reason] = "";
 
     if (one->verdict == RB_SEARCH_CHOSEN) {
-        say(one,
-            "what a submit runs: %s; computing %.0f %% of the step, sums %.0f %%, update %.0f %%",
+        double quickest = one->seconds;
+        uint32_t fewer = find_quicker(work, &quickest);
+
+        if (fewer)
+            snprintf(rest, sizeof rest, "; %" PRIu32 " device%s would take %.4g ms", fewer,
+                     fewer == 1 ? "" : "s", 1e3 * quickest);
+        rb_search_say(
+            one,
+            "what a submit runs: %s; computing %.0f %% of the step, sums %.0f %%, update %.0f "
+            "%%%.60s",
             work->how->spec->state && work->how->spec->state->replicas ? "state.replicas says so"
             : work->chosen ? "all of the state would not fit"
                            : "it fits, and a death loses nothing",
             100 * one->computing / one->seconds, 100 * one->summing / one->seconds,
-            100 * (one->updating + one->gathering) / one->seconds);
+            100 * (one->updating + one->gathering) / one->seconds, rest);
         return;
     }
     if (!chosen || one->verdict == RB_SEARCH_MISFIT)
@@ -347,7 +260,7 @@ static void explain(const struct work *work, struct rb_search_candidate *one,
                  100 * one->memory / chosen->memory);
     else
         snprintf(rest, sizeof rest, "%s", one->reason);
-    say(one, "%s; %.200s", speed, rest);
+    rb_search_say(one, "%s; %.200s", speed, rest);
 }
 
 static int by_verdict(const void *a, const void *b)
@@ -365,7 +278,7 @@ int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_s
                   struct rb_why *why)
 {
     struct rb_search search = {.devices = devices};
-    struct work work = {.how = how, .search = &search, .devices = devices, .why = why};
+    struct rb_search_work work = {.how = how, .search = &search, .devices = devices, .why = why};
     int err = 0;
 
     work.total = rb_schedule_microbatches(how->model);
@@ -378,8 +291,10 @@ int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_s
     err = rb_footprint_replicas(how->spec, how->model, memory_limit(&work), &work.chosen, why);
     if (!err)
         err = try_all_data(&work);
-    if (!err && devices > 1 && devices <= MOST_STAGED && work.total <= MOST_STAGED && alike(&work))
-        err = try_pipelines(&work);
+    if (!err && devices > 1 && alike(&work))
+        err = rb_search_pipelines(&work);
+    if (!err && devices > 1 && alike(&work))
+        err = rb_search_filters(&work);
     if (err) {
         rb_search_done(&search);
         return err;

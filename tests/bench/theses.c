@@ -324,7 +324,7 @@ static void print_partition(const char *name, const struct rb_hypergraph *graph,
     qsort(words, SEEDS, sizeof *words, by_value);
     for (uint32_t i = 0; i < graph->n_nets; i++)
         split += graph->costs[i] * (n - 1);
-    printf("| %s | %u | %s | %.3f, %.1fk (median %.1fk), %llu | %.0fk | %.0fk | %.0f, %.0f | %.0f, "
+    printf("| %s | %u | %s | %.3f, %.1fk (median %.1fk), %llu | %.1fk | %.1fk | %.0f, %.0f | %.0f, "
            "%.0f |\n",
            name, n, by_layer, imbalance, best / 1e3, (words[4] + words[5]) / 2e3,
            (unsigned long long)messages, random_words(graph, n, n) / 1e3, split / 1e3,

@@ -47,7 +47,8 @@ def what_if(c, job):
     check(best[2]["move"]["bytes"] == 0 < best[4]["move"]["bytes"], f"the move from 2: {best}")
     xml.dom.minidom.parse(c.path("step.svg"))
     table = plan(0, *words)
-    for part in ("VERDICT", "chosen", "data parallel x4, 2 replicas", "pin state.replicas"):
+    for part in ("VERDICT", "chosen", "data parallel x4, 2 replicas", "pin state.replicas", "pipeline of",
+                 "priced only", "this release runs no pipelines", "1 device would take"):
         check(part in table, f"'{part}' is not in:\n{table}")
 
 

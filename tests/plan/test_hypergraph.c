@@ -3,6 +3,7 @@
  * few, and the bytes on the links against those that are counted one by one. */
 #include "base/arena.h"
 #include "base/error.h"
+#include "plan/filters.h"
 #include "plan/hypergraph.h"
 #include "tests/plan/nets.h"
 
@@ -137,6 +138,40 @@ static void test_memory(void **state)
     rb_hypergraph_done(&graph);
 }
 
+/* A step of a net: what goes over the links is 8 bytes a word and sample, and no more. */
+static void test_step(void **state)
+{
+    RB_CLEANUP(rb_freep) uint32_t *layers = NULL, *parts = NULL;
+    struct rb_hypergraph_how how = {.parts = 4, .epsilon = 0.03, .seed = 1};
+    struct rb_filters_how step = {.n_parts = 4, .microbatches = 3, .samples = 5, .microbatch = 2};
+    struct rb_hypergraph graph;
+    struct rb_pipeline_step found;
+    struct rb_why why;
+    struct net net;
+
+    (void)state;
+    net_inception(&net);
+    rb_hypergraph_of_layers(net.layers, net.n, 0, &graph, &layers);
+    parts = rb_alloc(graph.n_vertices * sizeof *parts);
+    rb_hypergraph_partition(&graph, &how, parts);
+    step.layers = net.layers;
+    step.n_layers = net.n;
+    step.graph = &graph;
+    step.vertex_layers = layers;
+    step.parts = parts;
+    if (rb_filters_step(&step, &found, &why))
+        fail_msg("%s", why.text);
+    assert_true(found.all_sent == 8.0 * 3 * 5 * rb_hypergraph_volume(&graph, parts, 4));
+    assert_true(found.seconds >= 3 * 2 / 4.0 && found.seconds <= 3 * 2);
+    rb_simulate_free(found.simulate);
+    memset(parts, 0, graph.n_vertices * sizeof *parts); /* all on one: as without a split */
+    if (rb_filters_step(&step, &found, &why))
+        fail_msg("%s", why.text);
+    assert_true(found.all_sent == 0 && fabs(found.seconds - 6) < 1e-9);
+    rb_simulate_free(found.simulate);
+    rb_hypergraph_done(&graph);
+}
+
 /* ---- Nets -----------------------------------------------------------------------------------*/
 
 struct row {
@@ -241,8 +276,8 @@ static void test_grouped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small), cmocka_unit_test(test_volume),  cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_nets),  cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_small), cmocka_unit_test(test_volume), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_step),  cmocka_unit_test(test_nets),   cmocka_unit_test(test_grouped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -333,6 +333,21 @@ static void test_limit(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+/* Over a network of 1 MB/s one device is quicker than four, and the choice says so. */
+static void test_slow_network(void **state)
+{
+    Rb__Model *model = new_model(8);
+    struct rb_cluster cluster = parse("nodes: [{count: 4, network: {bandwidth: 1e6},"
+                                      " devices: [{flops: 1e9, bandwidth: 1e9}]}]");
+    struct rb_search found = search(model, &cluster, 4, NULL);
+
+    (void)state;
+    assert_non_null(strstr(found.candidates[0].reason, "; 1 device would take "));
+    rb_search_done(&found);
+    rb_cluster_done(&cluster);
+    rb__model__free_unpacked(model, NULL);
+}
+
 /* Where devices differ, shares by speed are priced, and are not what runs. */
 static void test_uneven(void **state)
 {
@@ -382,7 +397,7 @@ int main(void)
         cmocka_unit_test(test_step),          cmocka_unit_test(test_network),
         cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_search),
         cmocka_unit_test(test_limit),         cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_slow_network),  cmocka_unit_test(test_many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
