@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-enum { WIDTH = 1000, LEFT = 70, TOP = 60, ROW = 22, BAR = 16, RIGHT = 20, LEGEND = 150, TICKS = 5 };
+enum { WIDTH = 1000, LEFT = 70, TOP = 60, ROW = 22, BAR = 16, RIGHT = 34, LEGEND = 150, TICKS = 5 };
 
 static const char *const colours[RB_PREDICT_COUNT] = {
     [RB_PREDICT_COMPUTE] = "#4477aa", [RB_PREDICT_BACKWARD] = "#66ccee",

@@ -98,6 +98,9 @@ static void test_usage(void **state)
     expect(&fake, 2, "", "only metrics", WORDS("get", "jobs", "-o", "csv"));
     expect(&fake, 2, "", "there are no 'tables'", WORDS("get", "tables"));
     expect(&fake, 2, "", "-f says", WORDS("submit"));
+    expect(&fake, 2, "", "-f says", WORDS("plan", "--devices", "2"));
+    expect(&fake, 2, "", "'x' is no count", WORDS("plan", "-f", "job.yaml", "--devices", "2,x"));
+    expect(&fake, 2, "", "is no number", WORDS("plan", "-f", "job.yaml", "--devices", ","));
     expect(&fake, 2, "", "--out says", WORDS("export", "gpt"));
     expect(&fake, 2, "", "--input says", WORDS("model", "run", "x.onnx"));
     expect(&fake, 0, "submit -f FILE", "", WORDS("help"));
