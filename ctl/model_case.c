@@ -169,7 +169,7 @@ static int check_outputs(struct data_set *set)
         struct rb_onnx_sample want,
             got = {
                 .type = {.dtype = (enum rb_dtype)tensor->dtype, .rank = (int)tensor->n_dims},
-                .data = rb_program_tensor(set->forward.program, program->outputs[i]),
+                .data = rb_program_result(set->forward.program, program->outputs[i]),
             };
 
         for (int k = 0; k < got.type.rank; k++)

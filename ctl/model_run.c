@@ -97,7 +97,7 @@ static int run_batch(struct forward *forward, struct rb_forward *runner, int64_t
     output = program->tensors[program->outputs[0]];
     err = take_type(forward, output, why);
     if (!err)
-        rb_buffer_add(&forward->out, rb_program_tensor(runner->program, program->outputs[0]),
+        rb_buffer_add(&forward->out, rb_program_result(runner->program, program->outputs[0]),
                       (size_t)rb_tensor_elements(&forward->type) *
                           rb_dtype_size(forward->type.dtype));
     return err;

@@ -457,7 +457,6 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
     agent->jobs_folder = rb_format("%s/jobs", daemon->settings->state_dir);
     agent->worker_program = rb_program_beside("rubato-worker");
     agent->host = peer_host(daemon->settings->listen);
-    agent->n_cores = rb_cores(&agent->cores);
     agent->fence = 1;
     agent->next_save = 1;
     uv_timer_init(daemon->loop, &agent->soon);
@@ -512,7 +511,6 @@ static void on_closed(uv_handle_t *handle)
     free(agent->jobs_folder);
     free(agent->worker_program);
     free(agent->host);
-    free(agent->cores);
     free(agent);
 }
 

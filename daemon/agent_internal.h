@@ -93,8 +93,6 @@ struct rb_agent {
     struct rb_daemon *daemon;
     const char *node;
     char *run_folder, *jobs_folder, *worker_program, *host;
-    int *cores;
-    unsigned n_cores;
     uv_timer_t soon;  /* act on what has changed */
     uv_timer_t clock; /* progress, retries, patience */
     uv_timer_t watch; /* looks at the processes, while there are any */

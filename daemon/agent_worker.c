@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "daemon/contingency.h"
+#include "daemon/devices.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -368,16 +369,20 @@ int rb_worker_spawn(struct rb_worker *worker, struct rb_why *why)
         return err;
     if (rb_file_keep_newest(logs, LOGS_KEPT + rb_agent_workers(agent), &untidy))
         rb_log(RB_LOG_WARN, "job %s: old logs stay: %s", worker->told.job, untidy.text);
+    const Rb__Device *device = rb_devices_find(agent->daemon->devices, worker->told.device);
+    if (!device)
+        return rb_why_set(why, RB_ENOTFOUND, "this node has no device %u any more",
+                          worker->told.device);
     struct rb_spawn spawn = {
         .program = agent->worker_program,
         .job = worker->told.job,
         .worker = worker->told.worker,
-        .kind = "cpu",
+        .kind = device->kind,
         .run_folder = agent->run_folder,
         .host = agent->host,
         .log_path = log,
-        .device = worker->told.device,
-        .cpu = agent->cores[worker->told.device % agent->n_cores],
+        .device = device->has_ordinal ? device->ordinal : device->index,
+        .cpu = device->has_cpu ? (int)device->cpu : -1,
     };
     err = rb_process_spawn(agent->daemon->loop, &spawn, on_ended, worker, &worker->process, why);
     if (err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/allocate_inside.h"
 
+#include "daemon/devices.h"
 #include "daemon/members.h"
 #include "daemon/restore.h"
 
@@ -118,7 +119,7 @@ bool rb_pool_fits(const struct rb_job_facts *job, const struct rb_slot *slot, bo
         return false;
     if (pinned_away(job->wish.wish, slot->node->name, slot->device->index))
         return false;
-    if (strcmp(slot->node->numeric_class, job->job.job->numeric_class) != 0) {
+    if (strcmp(rb_device_class(slot->node, slot->device), job->job.job->numeric_class) != 0) {
         *ret_foreign = true;
         return false;
     }

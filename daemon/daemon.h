@@ -12,12 +12,14 @@
 
 struct rb_agent;
 struct rb_coordinator;
+struct rb_devices;
 struct rb_methods;
 
 struct rb_daemon {
     uv_loop_t *loop;
     const Rb__DaemonSettings *settings; /* complete: state_dir absolute, node named */
-    const char *numeric_class;          /* of this node's devices */
+    const char *numeric_class;          /* of this node's cores */
+    const struct rb_devices *devices;   /* of this node */
     struct rb_store *store;
     struct rb_server *server;
     struct rb_blobs *blobs;

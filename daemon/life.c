@@ -16,6 +16,7 @@
 #include "daemon/agent.h"
 #include "daemon/coordinator.h"
 #include "daemon/daemon.h"
+#include "daemon/devices.h"
 #include "daemon/etcd.h"
 #include "daemon/methods.h"
 #include "daemon/notice.h"
@@ -52,6 +53,7 @@ struct life {
     uv_timer_t timer; /* of the stage */
     uv_signal_t signals[3];
     char *numeric_class;
+    struct rb_devices *devices;
     int lock;
     int status; /* exit */
     bool running, leaving, killed, ending;
@@ -188,8 +190,10 @@ static void on_facts(void *context)
     if (rb_agent_start(life->daemon.agent, &why))
         fail(life, RB_EXIT_UNAVAILABLE, why.text);
     else
-        rb_log(RB_LOG_INFO, "rubatod %s: node %s, %u devices, %s", RUBATO_VERSION,
-               life->settings->node, life->settings->cpu_devices, life->settings->state_dir);
+        rb_log(RB_LOG_INFO, "rubatod %s: node %s, %zu devices, %s%s%s", RUBATO_VERSION,
+               life->settings->node, life->devices->n, life->settings->state_dir,
+               life->devices->missing ? "; " : "",
+               life->devices->missing ? life->devices->missing : "");
 }
 
 static int lock_state(struct life *life, struct rb_why *why)
@@ -209,13 +213,17 @@ static int lock_state(struct life *life, struct rb_why *why)
     return RB_OK;
 }
 
-static int find_class(struct life *life, struct rb_why *why)
+static int find_devices(struct life *life, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *program = rb_program_beside("rubato-worker");
     const char *arguments[] = {program, "--numeric-class", "cpu", NULL};
     int err = rb_program_line(program, arguments, &life->numeric_class, why);
+    if (err)
+        return err;
+    life->devices = rb_devices_new(program, life->settings->cpu_devices);
     life->daemon.numeric_class = life->numeric_class;
-    return err;
+    life->daemon.devices = life->devices;
+    return RB_OK;
 }
 
 static int reach_etcd(struct life *life, struct rb_why *why)
@@ -294,7 +302,7 @@ int rb_life(const Rb__DaemonSettings *settings)
     int err = lock_state(life, &why);
     int status = err ? RB_EXIT_CONFIG : RB_EXIT_UNAVAILABLE;
     if (!err)
-        err = find_class(life, &why);
+        err = find_devices(life, &why);
     if (!err)
         err = reach_etcd(life, &why);
     if (!err)
@@ -309,6 +317,7 @@ int rb_life(const Rb__DaemonSettings *settings)
     if (life->lock >= 0)
         close(life->lock);
     free(life->numeric_class);
+    rb_devices_free(life->devices);
     free(life);
     return status;
 }

@@ -2,6 +2,7 @@
 /* Methods that list what facts hold: get, events. */
 #include "daemon/methods_inside.h"
 
+#include "daemon/devices.h"
 #include "daemon/members.h"
 #include "proto/reflect.h"
 
@@ -92,6 +93,8 @@ void rb_node_describe(const struct rb_facts *facts, const Rb__Node *node, json_t
         json_object_set_new(row, "deadline", json_integer((json_int_t)deadline));
     if (cordon && cordon->cordon->reason)
         json_object_set_new(row, "reason", json_string(cordon->cordon->reason));
+    if (node->missing)
+        json_object_set_new(row, "missing", json_string(node->missing));
 }
 
 static json_t *get_nodes(const struct rb_facts *facts)
@@ -142,15 +145,30 @@ static json_t *get_devices(const struct rb_facts *facts)
 
         for (size_t d = 0; d < node->n_devices; d++) {
             const Rb__Device *device = node->devices[d];
-            json_t *row = json_pack("{s:s,s:I,s:s,s:o,s:n}", "node", node->name, "device",
+            json_t *row = json_pack("{s:s,s:I,s:s,s:o,s:s,s:n}", "node", node->name, "device",
                                     (json_int_t)device->index, "kind", device->kind, "name",
-                                    rb_json_text(device->name), "job");
+                                    rb_json_text(device->name), "numericClass",
+                                    rb_device_class(node, device), "job");
 
             describe_use(facts, node->name, device->index, row);
             json_array_append_new(items, row);
         }
     }
     return items;
+}
+
+/* What is not in a list and could be: a sentence each. */
+static json_t *get_notes(const struct rb_facts *facts, const char *kind)
+{
+    json_t *notes = json_array();
+
+    for (size_t i = 0; !strcmp(kind, "devices") && i < facts->nodes.n; i++) {
+        const Rb__Node *node = facts->nodes.at[i].node;
+
+        if (node->missing)
+            json_array_append_new(notes, json_sprintf("node %s: %s", node->name, node->missing));
+    }
+    return notes;
 }
 
 static json_t *get_checkpoints(const struct rb_job_facts *job)
@@ -266,7 +284,8 @@ static void get(struct rb_request *request, void *context)
                          kind);
         return;
     }
-    rb_request_reply(request, json_pack("{s:o}", "items", items));
+    rb_request_reply(request, json_pack("{s:o,s:o}", "items", items, "notes",
+                                        get_notes(facts, kind)));
 }
 
 static void events(struct rb_request *request, void *context)

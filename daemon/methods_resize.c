@@ -3,6 +3,7 @@
 #include "daemon/methods_inside.h"
 
 #include "base/clock.h"
+#include "daemon/devices.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static int check_device(const struct rb_facts *facts, const struct rb_job_facts 
     const char *colon = strrchr(name, ':');
     const char *kind = job->job.job->spec->devices ? job->job.job->spec->devices->kind : NULL;
     const struct rb_fact *node;
+    const char *class;
     char part[256];
     char *end;
     unsigned long index;
@@ -58,11 +60,12 @@ static int check_device(const struct rb_facts *facts, const struct rb_job_facts 
     for (size_t d = 0; d < node->node->n_devices; d++) {
         if (node->node->devices[d]->index != index)
             continue;
-        if (strcmp(node->node->numeric_class, job->job.job->numeric_class) != 0)
+        class = rb_device_class(node->node, node->node->devices[d]);
+        if (strcmp(class, job->job.job->numeric_class) != 0)
             return rb_why_set(why, RB_EREFUSED,
                               "device %s is of numeric class %s and the job of %s: it would give "
                               "other bits",
-                              name, node->node->numeric_class, job->job.job->numeric_class);
+                              name, class, job->job.job->numeric_class);
         if (kind && strcmp(kind, "any") != 0 && strcmp(kind, node->node->devices[d]->kind) != 0)
             return rb_why_set(why, RB_EREFUSED, "device %s is %s and spec.devices.kind is %s", name,
                               node->node->devices[d]->kind, kind);

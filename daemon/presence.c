@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "daemon/coordinator.h"
 #include "daemon/daemon.h"
+#include "daemon/devices.h"
 #include "daemon/election.h"
 #include "daemon/lease.h"
-#include "daemon/spawn.h"
 #include "proto/reflect.h"
 
 #include <inttypes.h>
@@ -31,8 +31,6 @@ struct rb_presence {
     uv_timer_t timer;
     struct rb_election election;
     char *address, *host, *lease_path;
-    int *cores;
-    unsigned n_cores;
     uint64_t started, taken_since;
     uint64_t leaving_since, deadline; /* unix ms */
     bool leaving, writing, announced;
@@ -49,7 +47,6 @@ static void look_in(struct rb_presence *presence, uint64_t ms);
 static char *node_text(struct rb_presence *presence, ProtobufCMessage **ret_message)
 {
     const Rb__DaemonSettings *settings = presence->daemon->settings;
-    struct rb_arena arena = {0};
     struct rb_why why;
     Rb__Node node = RB__NODE__INIT;
     node.name = settings->node;
@@ -66,19 +63,11 @@ static char *node_text(struct rb_presence *presence, ProtobufCMessage **ret_mess
         node.leaving_since = presence->leaving_since;
         node.deadline = presence->deadline;
     }
-    node.devices = RB_ARENA_NEW(&arena, Rb__Device *, settings->cpu_devices + 1);
-    for (uint32_t i = 0; i < settings->cpu_devices; i++) {
-        Rb__Device *device = RB_ARENA_NEW(&arena, Rb__Device, 1);
-        rb__device__init(device);
-        device->index = i;
-        device->kind = "cpu";
-        device->has_cpu = true;
-        device->cpu = (uint32_t)presence->cores[i % presence->n_cores];
-        node.devices[node.n_devices++] = device;
-    }
+    node.devices = presence->daemon->devices->at;
+    node.n_devices = presence->daemon->devices->n;
+    node.missing = presence->daemon->devices->missing;
     char *text = rb_reflect_to_text(&node.base);
     rb_reflect_from_text(text, strlen(text), &rb__node__descriptor, ret_message, &why);
-    rb_arena_done(&arena);
     return text;
 }
 
@@ -274,7 +263,6 @@ struct rb_presence *rb_presence_new(struct rb_daemon *daemon, struct rb_etcd *et
     presence->address = rb_string(address);
     presence->host = host_name();
     presence->lease_path = rb_format("%s/lease", daemon->settings->state_dir);
-    presence->n_cores = rb_cores(&presence->cores);
     presence->started = rb_clock_unix_ms();
     uv_timer_init(daemon->loop, &presence->timer);
     presence->timer.data = presence;
@@ -310,7 +298,6 @@ static void on_closed(uv_handle_t *handle)
     free(presence->address);
     free(presence->host);
     free(presence->lease_path);
-    free(presence->cores);
     free(presence);
 }
 

@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-enum { LOOK_MS = 50, LINE_MOST = 4096 };
+enum { LOOK_MS = 50, LINE_MOST = 16384 };
 
 struct rb_process {
     union {
@@ -94,11 +94,12 @@ int rb_process_spawn(uv_loop_t *loop, const struct rb_spawn *spawn, rb_process_e
     snprintf(device, sizeof(device), "%u", spawn->device);
     snprintf(cpu, sizeof(cpu), "%d", spawn->cpu);
     const char *arguments[] = {
-        spawn->program,    "--job",    spawn->job,  "--worker",
-        spawn->worker,     "--device", device,      "--kind",
-        spawn->kind,       "--cpu",    cpu,         "--run-dir",
-        spawn->run_folder, "--host",   spawn->host, NULL,
+        spawn->program, "--job",  spawn->job,  "--worker",  spawn->worker,     "--device",
+        device,         "--kind", spawn->kind, "--run-dir", spawn->run_folder, "--host",
+        spawn->host,    "--cpu",  cpu,         NULL,
     };
+    if (spawn->cpu < 0)
+        arguments[RB_COUNT(arguments) - 3] = NULL;
     int log = open(spawn->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (log < 0)
         return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", spawn->log_path,

@@ -21,7 +21,7 @@ struct rb_spawn {
     const char *program; /* rubato-worker */
     const char *job, *worker, *kind, *run_folder, *host, *log_path;
     uint32_t device;
-    int cpu; /* core to be pinned to */
+    int cpu; /* core to be pinned to; -1: none */
 };
 
 /* Its own session, one compute thread, stdin from nowhere, both outputs appended to log_path. */

@@ -7,6 +7,7 @@
 #include "daemon/methods_inside.h"
 
 #include "base/clock.h"
+#include "daemon/devices.h"
 #include "daemon/resume.h"
 #include "plan/compile.h"
 #include "plan/footprint.h"
@@ -244,25 +245,48 @@ static void compiled(uv_work_t *work, int status)
 /* ---- Checking
  * ------------------------------------------------------------------------------------------ */
 
-/* Of the devices that could run it: this node's class if it has devices, else the first node's. */
-static const char *class_of(struct rb_daemon *daemon, const struct rb_facts *facts,
-                            const char *kind)
+/* How much a device is wanted for a job of any kind: GPUs before cores, then those of this node. */
+static int rank_of(struct rb_daemon *daemon, const Rb__Node *node, const Rb__Device *device)
 {
-    const char *first = NULL;
+    return (strcmp(device->kind, "cpu") ? 2 : 0) + !strcmp(node->name, daemon->settings->node);
+}
+
+/* Why a job of a kind that no node has cannot be taken. */
+static int refuse_kind(const struct rb_facts *facts, const char *kind, struct rb_why *why)
+{
+    const char *missing = NULL;
+
+    for (size_t i = 0; i < facts->nodes.n && !missing; i++)
+        missing = facts->nodes.at[i].node->missing;
+    return rb_why_set(why, RB_EREFUSED, "spec.devices.kind is %.40s, and no node has such a device%s%s",
+                      kind, missing && !strcmp(kind, "cuda") ? ": " : "",
+                      missing && !strcmp(kind, "cuda") ? missing : "");
+}
+
+/* A job runs in one class for good: that of the best devices that it may have. */
+static int find_class(struct rb_daemon *daemon, const struct rb_facts *facts, const char *kind,
+                      const char **ret_class, struct rb_why *why)
+{
+    bool any = !kind || !strcmp(kind, "any");
+    const char *class = NULL;
+    int best = -1;
 
     for (size_t i = 0; i < facts->nodes.n; i++) {
         const Rb__Node *node = facts->nodes.at[i].node;
 
         for (size_t d = 0; d < node->n_devices; d++) {
-            if (kind && strcmp(kind, "any") != 0 && strcmp(kind, node->devices[d]->kind) != 0)
-                continue;
-            if (!strcmp(node->numeric_class, daemon->numeric_class))
-                return daemon->numeric_class;
-            if (!first)
-                first = node->numeric_class;
+            int rank = rank_of(daemon, node, node->devices[d]);
+
+            if ((any || !strcmp(kind, node->devices[d]->kind)) && rank > best) {
+                best = rank;
+                class = rb_device_class(node, node->devices[d]);
+            }
         }
     }
-    return first ? first : daemon->numeric_class;
+    if (!class && !any && strcmp(kind, "cpu"))
+        return refuse_kind(facts, kind, why);
+    *ret_class = class ? class : daemon->numeric_class;
+    return 0;
 }
 
 static size_t devices_here(struct rb_daemon *daemon, const struct rb_facts *facts)
@@ -307,7 +331,7 @@ static void submit_job(struct rb_request *request, void *context)
     const struct rb_facts *facts = rb_methods_facts(methods);
     struct rb_why why = {{0}};
     struct submit *submit;
-    const char *name;
+    const char *name, *class = NULL;
     Rb__Spec *spec;
     int err = read_spec(request, &name, &spec, &why);
 
@@ -321,13 +345,19 @@ static void submit_job(struct rb_request *request, void *context)
                          "there is a job %s already: delete it, or take another name", name);
         return;
     }
+    err = find_class(methods->daemon, facts, spec->devices ? spec->devices->kind : NULL, &class,
+                     &why);
+    if (err) {
+        rb__spec__free_unpacked(spec, NULL);
+        rb_request_fail(request, err, &why);
+        return;
+    }
     submit = rb_alloc(sizeof(*submit));
     submit->op.let_go = let_go;
     submit->work.data = submit;
     submit->name = rb_string(name);
     submit->spec = spec;
-    submit->numeric_class =
-        rb_string(class_of(methods->daemon, facts, spec->devices ? spec->devices->kind : NULL));
+    submit->numeric_class = rb_string(class);
     submit->devices = devices_here(methods->daemon, facts);
     rb_op_add(&submit->op, methods, request);
     err = uv_queue_work(methods->daemon->loop, &submit->work, compile, compiled);

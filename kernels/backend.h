@@ -4,7 +4,8 @@
  * device.c > [backend] > cpu | cuda
  *
  * device.c has checked a call before `prepare` sees it: operator, attribute keys, counts of inputs
- * and outputs, types and sizes (rb_call_check).  Shapes against each other are the backend's. */
+ * and outputs, types and sizes (rb_call_check).  Shapes against each other are the CPU's to judge:
+ * where another backend is asked, the CPU has accepted the call. */
 #ifndef RB_KERNELS_BACKEND_H
 #define RB_KERNELS_BACKEND_H
 
@@ -12,22 +13,29 @@
 
 struct rb_device_ops {
     const char *kind;
-    /* Static text: what decides bits on this machine. */
-    const char *(*numeric_class)(void);
+    /* As rb_device_count and rb_device_describe. */
+    int (*count)(int *ret_count, struct rb_why *why);
+    int (*describe)(int index, struct rb_device_about *ret_about, struct rb_why *why);
     int (*open)(int index, struct rb_device **ret_device, struct rb_why *why);
     void (*close)(struct rb_device *device);
     /* Zeroed and at least 64-byte aligned, or NULL; `release` takes NULL too. */
     void *(*alloc)(struct rb_device *device, size_t bytes);
     void (*release)(struct rb_device *device, void *memory);
     void (*discard)(struct rb_device *device, void *memory, size_t bytes);
+    /* NULL where the host's memory is the device's: there is nothing to copy, to wait for or to go
+     * wrong then. */
+    void (*pull)(struct rb_device *device, void *memory, size_t bytes);
+    void (*push)(struct rb_device *device, void *memory, size_t bytes);
+    void (*wait)(struct rb_device *device);
+    int (*check)(struct rb_device *device, struct rb_why *why);
     /* All that may fail.  The kernel's run and free are set by it. */
     int (*prepare)(struct rb_device *device, const struct rb_call *call,
                    struct rb_kernel **ret_kernel, struct rb_why *why);
     /* As in device.h. */
     void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
-    double (*fixed_squares)(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
-                            double scale);
+    void (*fixed_squares)(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
+                          double scale, double *ret_squares);
     void (*apply_adamw)(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
                         size_t n, int exponent, float scale, const struct rb_adamw *how);
     void (*apply_sgd)(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
@@ -39,6 +47,7 @@ struct rb_device_ops {
 /* The first member of a backend's own device. */
 struct rb_device {
     const struct rb_device_ops *ops;
+    struct rb_device *checker; /* device.c's: a CPU that says which calls fit; NULL on a CPU */
 };
 
 /* The first member of a backend's own kernel. */
@@ -49,5 +58,8 @@ struct rb_kernel {
 };
 
 extern const struct rb_device_ops rb_cpu_ops;
+
+/* Static text. */
+const char *rb_cpu_numeric_class(void);
 
 #endif

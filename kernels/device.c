@@ -3,39 +3,65 @@
 
 #include "kernels/backend.h"
 #include "kernels/call.h"
+#include "kernels/module.h"
 
 #include <string.h>
 
-static const struct rb_device_ops *const backends[] = {&rb_cpu_ops};
-
-static const struct rb_device_ops *find(const char *kind)
+/* Where there is no such kind, `why` says so. */
+static int find(const char *kind, const struct rb_device_ops **ret_ops, struct rb_why *why)
 {
-    for (size_t i = 0; i < RB_COUNT(backends); i++)
-        if (strcmp(backends[i]->kind, kind) == 0)
-            return backends[i];
-    return NULL;
+    if (strcmp(kind, rb_cpu_ops.kind) != 0)
+        return rb_module_open(kind, ret_ops, why);
+    *ret_ops = &rb_cpu_ops;
+    return 0;
+}
+
+int rb_device_count(const char *kind, int *ret_count, struct rb_why *why)
+{
+    const struct rb_device_ops *ops;
+    int err = find(kind, &ops, why);
+
+    return err ? err : ops->count(ret_count, why);
+}
+
+int rb_device_describe(const char *kind, int index, struct rb_device_about *ret_about,
+                       struct rb_why *why)
+{
+    const struct rb_device_ops *ops;
+    int err = find(kind, &ops, why);
+
+    return err ? err : ops->describe(index, ret_about, why);
 }
 
 int rb_device_open(const char *kind, int index, struct rb_device **ret_device, struct rb_why *why)
 {
-    const struct rb_device_ops *ops = find(kind);
+    const struct rb_device_ops *ops;
+    struct rb_device *device = NULL;
+    int err = find(kind, &ops, why);
 
-    if (!ops)
-        return rb_why_set(why, RB_EUNSUPPORTED, "no device of kind '%s' in this build", kind);
-    return ops->open(index, ret_device, why);
+    if (!err)
+        err = ops->open(index, &device, why);
+    if (!err && ops != &rb_cpu_ops)
+        err = rb_cpu_ops.open(0, &device->checker, why);
+    if (err) {
+        rb_device_close(device);
+        return err;
+    }
+    *ret_device = device;
+    return 0;
 }
 
 void rb_device_close(struct rb_device *device)
 {
-    if (device)
-        device->ops->close(device);
+    if (!device)
+        return;
+    rb_device_close(device->checker);
+    device->ops->close(device);
 }
 
 const char *rb_device_numeric_class(const char *kind)
 {
-    const struct rb_device_ops *ops = find(kind);
-
-    return ops ? ops->numeric_class() : "unknown";
+    return strcmp(kind, rb_cpu_ops.kind) == 0 ? rb_cpu_numeric_class() : "unknown";
 }
 
 void *rb_device_alloc(struct rb_device *device, size_t bytes)
@@ -55,11 +81,47 @@ void rb_device_discard(struct rb_device *device, void *memory, size_t bytes)
         device->ops->discard(device, memory, bytes);
 }
 
+void rb_device_pull(struct rb_device *device, void *memory, size_t bytes)
+{
+    if (device && device->ops->pull && memory && bytes)
+        device->ops->pull(device, memory, bytes);
+}
+
+void rb_device_push(struct rb_device *device, void *memory, size_t bytes)
+{
+    if (device && device->ops->push && memory && bytes)
+        device->ops->push(device, memory, bytes);
+}
+
+void rb_device_wait(struct rb_device *device)
+{
+    if (device && device->ops->wait)
+        device->ops->wait(device);
+}
+
+int rb_device_check(struct rb_device *device, struct rb_why *why)
+{
+    return device && device->ops->check ? device->ops->check(device, why) : 0;
+}
+
+/* What a call may look like is said in one place: what the CPU refuses is refused in its words. */
+static int check_shapes(struct rb_device *checker, const struct rb_call *call, struct rb_why *why)
+{
+    struct rb_kernel *kernel;
+    int err = checker->ops->prepare(checker, call, &kernel, why);
+
+    if (!err)
+        rb_kernel_free(kernel);
+    return err;
+}
+
 int rb_kernel_prepare(struct rb_device *device, const struct rb_call *call,
                       struct rb_kernel **ret_kernel, struct rb_why *why)
 {
     int err = rb_call_check(call, why);
 
+    if (!err && device->checker)
+        err = check_shapes(device->checker, call, why);
     return err ? err : device->ops->prepare(device, call, ret_kernel, why);
 }
 
@@ -87,10 +149,10 @@ void rb_fixed_set(struct rb_device *device, int32_t *sum, const float *g, size_t
     device->ops->fixed_add(device, sum, g, n, true, weight, exponent, limit, largest, overflow);
 }
 
-double rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
-                        double scale)
+void rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
+                      double scale, double *ret_squares)
 {
-    return device->ops->fixed_squares(device, sum, n, exponent, scale);
+    device->ops->fixed_squares(device, sum, n, exponent, scale, ret_squares);
 }
 
 void rb_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,

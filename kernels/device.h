@@ -6,7 +6,8 @@
  * A device has one thread of its own: the caller's.  Everything that may allocate, compile or fail
  * for a wrong shape happens in prepare; running a kernel allocates nothing and cannot fail.  The
  * result of a kernel depends on its inputs and its key alone: never on addresses, on what ran
- * before, on other processes or on the number of the device. */
+ * before, on other processes or on the number of the device.  (A GPU can break: rb_device_check.)
+ */
 #ifndef RB_KERNELS_DEVICE_H
 #define RB_KERNELS_DEVICE_H
 
@@ -50,13 +51,26 @@ struct rb_key {
     uint32_t microbatch;
 };
 
-/* Open device `index` of `kind` ("cpu"). */
+struct rb_device_about {
+    char name[128]; /* "NVIDIA H200"; empty: a core */
+    /* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 bf16-as-fp32
+     * onednn-2.6.3 libc-2.36 threads=1 rubato-0.2.0". */
+    char numeric_class[192];
+    uint64_t bytes; /* of its memory; 0: the host's */
+};
+
+/* How many devices of `kind` ("cpu", "cuda") are here, at least one; a sentence where there is
+ * none.  Devices other than CPUs come from a module that is opened now (kernels/module.h). */
+int rb_device_count(const char *kind, int *ret_count, struct rb_why *why);
+int rb_device_describe(const char *kind, int index, struct rb_device_about *ret_about,
+                       struct rb_why *why);
+
+/* The class of CPUs, which all of a machine have in common; "unknown" for other kinds.  Static
+ * text. */
+const char *rb_device_numeric_class(const char *kind);
+
 int rb_device_open(const char *kind, int index, struct rb_device **ret_device, struct rb_why *why);
 void rb_device_close(struct rb_device *device);
-
-/* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 bf16-as-fp32
- * onednn-2.6.3 libc-2.36 threads=1 rubato-0.2.0".  Static text. */
-const char *rb_device_numeric_class(const char *kind);
 
 /* Zeroed memory, 64-byte aligned (2 MiB where large).  NULL when there is none.  Large memory of a
  * CPU takes room only as far as it was written. */
@@ -66,6 +80,30 @@ void rb_device_free(struct rb_device *device, void *memory);
 /* A range of such memory is not needed any more: its room is given back as far as the device can,
  * and it is zero again. */
 void rb_device_discard(struct rb_device *device, void *memory, size_t bytes);
+
+/* ---- Two sides ----
+ *
+ * A GPU has memory of its own, so what rb_device_alloc gives has two sides under one address: what
+ * this process reads and writes there is the host's side, what kernels and the arithmetic below
+ * read and write is the device's.  Both are zero at first; nothing goes from one to the other but
+ * by these calls, which any thread may make.  On a CPU the sides are one, and they cost nothing.
+ *
+ * All pointers that kernels and the arithmetic below are given, results included, are to memory of
+ * the device.  Work is queued; a pull waits for what was queued before it. */
+
+/* The device's side to the host's, before the host reads what the device has written. */
+void rb_device_pull(struct rb_device *device, void *memory, size_t bytes);
+
+/* The host's side to the device's, after the host has written what the device will read.  Memory
+ * that is not the device's is left alone, by both. */
+void rb_device_push(struct rb_device *device, void *memory, size_t bytes);
+
+/* Wait until all that was queued is done, for other threads to pull. */
+void rb_device_wait(struct rb_device *device);
+
+/* 0, or what has gone wrong on the device since it was opened; nothing that was pulled since then
+ * is worth anything.  To be asked before results are told to anyone. */
+int rb_device_check(struct rb_device *device, struct rb_why *why);
 
 /* Make `call` ready to run.  RB_EUNSUPPORTED (and a sentence naming operator, types and what is
  * missing) where the device cannot. */
@@ -95,8 +133,8 @@ void rb_fixed_set(struct rb_device *device, int32_t *sum, const float *g, size_t
 
 /* Sum of squares of sum[i] * 2^-exponent * scale, in double, in a fixed order that depends on n
  * alone. */
-double rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
-                        double scale);
+void rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
+                      double scale, double *ret_squares);
 
 /* One optimizer step on gradients sum[i] * 2^-exponent * scale (scale: 1/count and clipping). */
 struct rb_adamw {

@@ -33,6 +33,7 @@ struct compile {
     struct rb_onnx_info info;
     struct rb_source *train, *eval;
     int64_t seq_len;
+    bool blocks;            /* activations may be in blocks of channels, which GPUs do not take */
     struct rb_graph *graph; /* the training graph of a whole microbatch */
     Rb__Model *model;
     struct rb_why *why;
@@ -162,7 +163,7 @@ static int make_graph(struct compile *compile, int64_t batch, bool train,
         if (err)
             rb_why_add(compile->why, err, "spec.model.onnx");
     }
-    if (!err)
+    if (!err && compile->blocks)
         err = rb_layout(graph, compile->why);
     if (!err && !strcmp(spec->train->precision, "bf16"))
         err = rb_narrow(graph, compile->why);
@@ -349,7 +350,11 @@ static int compile_all(struct compile *compile, const char *numeric_class,
 int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compiled *ret_compiled,
                struct rb_why *why)
 {
-    struct compile compile = {.spec = spec, .why = why};
+    struct compile compile = {
+        .spec = spec,
+        .why = why,
+        .blocks = strncmp(numeric_class, "cuda", 4) != 0,
+    };
     struct rb_compiled compiled = {0};
     int err = compile_all(&compile, numeric_class, &compiled.weights);
 

@@ -2,6 +2,7 @@
 #include "worker/collect.h"
 
 #include "base/arena.h"
+#include "worker/carry.h"
 #include "worker/step.h"
 
 #include <stdlib.h>
@@ -24,8 +25,8 @@ int rb_collect_run(const struct rb_model *model, const struct rb_configuration *
             n += rb_placement_move(into ? into : &model->state, shard->first, shard->count,
                                    shard->ranks[0], to, moves + n);
     }
-    err = rb_coll_move(configuration->coll, rb_tag(RB_TAG_GATHER, model->state.level, 2, 0), moves,
-                       n, why);
+    err = rb_carry(model->device, configuration->coll,
+                   rb_tag(RB_TAG_GATHER, model->state.level, 2, 0), moves, n, why);
     if (!err && into)
         rb_state_hold_all(into);
     return err ? rb_why_add(why, err, "collecting the state of level %lld",

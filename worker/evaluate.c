@@ -23,12 +23,13 @@ static int run_chunk(struct rb_model *model, uint32_t index, const atomic_bool *
     err = rb_program_run(runner->program, &key, stop, NULL, NULL);
     if (err)
         return err;
-    ret_outcome->loss = *(double *)rb_program_tensor(runner->program, runner->message->loss);
-    ret_outcome->count = *(int64_t *)rb_program_tensor(runner->program, runner->message->count);
+    ret_outcome->loss = *(const double *)rb_program_result(runner->program, runner->message->loss);
+    ret_outcome->count =
+        *(const int64_t *)rb_program_result(runner->program, runner->message->count);
     ret_outcome->correct = -1;
     if (runner->message->correct >= 0)
         ret_outcome->correct =
-            *(int64_t *)rb_program_tensor(runner->program, runner->message->correct);
+            *(const int64_t *)rb_program_result(runner->program, runner->message->correct);
     return 0;
 }
 
@@ -43,6 +44,8 @@ int rb_evaluate(struct rb_model *model, const struct rb_configuration *configura
 
     for (uint32_t c = configuration->rank; !err && c < model->n_chunks; c += size)
         err = run_chunk(model, c, stop, &mine[c / size]);
+    if (!err)
+        err = rb_device_check(model->device, why);
     if (!err)
         err = rb_coll_gather(configuration->coll, rb_tag(RB_TAG_EVALUATE, model->state.level, 0, 0),
                              mine, all, each * sizeof *mine, why);

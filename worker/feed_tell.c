@@ -42,6 +42,17 @@ static int send_payload(struct rb_feed *feed, const struct taker *taker, uint64_
     return err ? err : rb_feed_listen(feed, 0, why);
 }
 
+/* Of the device's side. */
+static int send_pulled(struct rb_feed *feed, const struct taker *taker, uint64_t tag, void *memory,
+                       size_t size, struct rb_why *why)
+{
+    int err;
+
+    rb_device_pull(feed->model->device, memory, size);
+    err = rb_device_check(feed->model->device, why);
+    return err ? err : send_payload(feed, taker, tag, memory, size, why);
+}
+
 static int tell(struct rb_feed *feed, struct taker *taker, const struct rb_wire *header,
                 const void *bytes, struct rb_why *why)
 {
@@ -84,9 +95,9 @@ static int tell_sums(struct rb_feed *feed, struct taker *taker, const struct ent
          b = rb_feed_next(feed, taker, b + 1)) {
         const Rb__Block *block = feed->model->message->blocks[b];
 
-        err =
-            send_payload(feed, taker, rb_wire_sums_tag(entry->level, b), entry->sums + block->first,
-                         (size_t)block->count * sizeof *entry->sums, why);
+        err = send_pulled(feed, taker, rb_wire_sums_tag(entry->level, b),
+                          entry->sums + block->first, (size_t)block->count * sizeof *entry->sums,
+                          why);
     }
     return err;
 }
@@ -103,9 +114,9 @@ static int tell_weights(struct rb_feed *feed, struct taker *taker, int64_t level
 
         if (roster->givers[taker->index * roster->blocks + b] == feed->source &&
             !rb_placement_holds(feed->placement, taker->rank, b))
-            err = send_payload(feed, taker, rb_wire_weights_tag(level, b),
-                               feed->model->state.w + block->first,
-                               (size_t)block->count * sizeof *feed->model->state.w, why);
+            err = send_pulled(feed, taker, rb_wire_weights_tag(level, b),
+                              feed->model->state.w + block->first,
+                              (size_t)block->count * sizeof *feed->model->state.w, why);
     }
     return err;
 }
@@ -157,8 +168,13 @@ static int tell_block(struct rb_feed *feed, struct taker *taker, bool *ret_told,
         .bytes = rb_wire_block_bytes(&feed->model->state, block),
     };
 
+    int err;
+
     if (!copy_block(feed, taker->next, &header.level))
         return 0;
+    err = rb_device_check(feed->model->device, why);
+    if (err)
+        return err;
     *ret_told = true;
     header.hash = rb_hash64(feed->staging, (size_t)header.bytes);
     taker->next = rb_feed_next(feed, taker, taker->next + 1);

@@ -176,6 +176,7 @@ static int take_fixed(struct follow *follow, struct source *source, struct rb_st
     if (err)
         return err;
     memcpy(state->fixed + source->fixed, follow->bytes, (size_t)header->bytes);
+    rb_device_push(state->device, state->fixed + source->fixed, (size_t)header->bytes);
     source->fixed += (size_t)header->bytes;
     stream->missing--;
     return 0;
@@ -195,8 +196,11 @@ static int apply(struct follow *follow, struct source *source, const struct rb_w
 
         err = receive(follow, source, rb_wire_sums_tag(header->level, b),
                       model->reduced + block->first, (size_t)block->count * sizeof(int32_t), why);
-        if (!err)
-            rb_update_block(model, terms, block);
+        if (err)
+            break;
+        rb_device_push(model->device, model->reduced + block->first,
+                       (size_t)block->count * sizeof *model->reduced);
+        rb_update_block(model, terms, block);
     }
     return err;
 }
@@ -212,12 +216,16 @@ static int take_weights(struct follow *follow, struct source *source, int64_t le
     for (size_t b = 0; !err && b < roster->blocks; b++) {
         const Rb__Block *block = model->message->blocks[b];
 
-        if (roster->givers[follow->index * roster->blocks + b] ==
-                (uint32_t)(source - follow->sources) &&
-            !rb_placement_holds(follow->placement, follow->rank, b))
-            err = receive(follow, source, rb_wire_weights_tag(level, b),
-                          model->state.w + block->first,
-                          (size_t)block->count * sizeof *model->state.w, why);
+        float *weights = model->state.w + block->first;
+        size_t bytes = (size_t)block->count * sizeof *weights;
+
+        if (roster->givers[follow->index * roster->blocks + b] !=
+                (uint32_t)(source - follow->sources) ||
+            rb_placement_holds(follow->placement, follow->rank, b))
+            continue;
+        err = receive(follow, source, rb_wire_weights_tag(level, b), weights, bytes, why);
+        if (!err)
+            rb_device_push(model->device, weights, bytes);
     }
     return err;
 }
@@ -355,6 +363,8 @@ int rb_follow_run(struct rb_model *model, const struct rb_configuration *configu
             err = answer_if_due(&follow, why);
     }
     rb_fault("worker.followed");
+    if (!err)
+        err = rb_device_check(model->device, why);
     if (!err)
         err = agree(&follow, why);
     if (err) {

@@ -3,7 +3,9 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "facts.pb-c.h"
 #include "kernels/device.h"
+#include "proto/reflect.h"
 #include "worker/control.h"
 #include "worker/mailbox.h"
 #include "worker/options.h"
@@ -61,6 +63,40 @@ static int print_class(const char *kind)
     return RB_EXIT_OK;
 }
 
+/* One line, a Devices message: what there is, and in a sentence why not more. */
+static int print_devices(const char *kind)
+{
+    struct rb_arena arena = {0};
+    struct rb_why why = {0};
+    Rb__Devices list = RB__DEVICES__INIT;
+    RB_CLEANUP(rb_freep) char *text = NULL;
+    int count = 0, err = rb_device_count(kind, &count, &why);
+
+    list.devices = RB_ARENA_NEW(&arena, Rb__Device *, count + 1);
+    for (int i = 0; !err && i < count; i++) {
+        struct rb_device_about about;
+        Rb__Device *device = RB_ARENA_NEW(&arena, Rb__Device, 1);
+
+        err = rb_device_describe(kind, i, &about, &why);
+        if (err)
+            break;
+        rb__device__init(device);
+        device->index = (uint32_t)i;
+        device->kind = rb_arena_string(&arena, kind);
+        device->name = rb_arena_string(&arena, about.name);
+        device->numeric_class = rb_arena_string(&arena, about.numeric_class);
+        device->has_bytes = about.bytes != 0;
+        device->bytes = about.bytes;
+        list.devices[list.n_devices++] = device;
+    }
+    if (err)
+        list.missing = why.text;
+    text = rb_reflect_to_text(&list.base);
+    puts(text);
+    rb_arena_done(&arena);
+    return RB_EXIT_OK;
+}
+
 static int print_faults(void)
 {
     const char *name, *meaning;
@@ -106,6 +142,8 @@ int main(int argc, char **argv)
     }
     if (options.numeric_class)
         return print_class(options.numeric_class);
+    if (options.devices)
+        return print_devices(options.devices);
     if (options.faults)
         return print_faults();
     if (rb_fault_arm(getenv("RUBATO_FAULT"), getenv("RUBATO_FAULT_ONCE"), &why)) {

@@ -159,20 +159,25 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
     model->constants = rb_device_alloc(model->device, constants + 64);
     model->local = rb_device_alloc(model->device, sums);
     model->reduced = rb_device_alloc(model->device, sums);
-    if (!model->arena || !model->constants || !model->local || !model->reduced)
+    model->largest =
+        rb_device_alloc(model->device, (message->n_variables + 1) * sizeof *model->largest);
+    model->overflow =
+        rb_device_alloc(model->device, (message->n_variables + 1) * sizeof *model->overflow);
+    model->squares =
+        rb_device_alloc(model->device, (message->n_blocks + 1) * sizeof *model->squares);
+    if (!model->arena || !model->constants || !model->local || !model->reduced || !model->largest ||
+        !model->overflow || !model->squares)
         return rb_why_set(why, RB_ENOMEM, "no memory: activations take %zu bytes, sums %zu", arena,
                           2 * sums);
     if (constants)
         memcpy(model->constants, message->constants.data, constants);
+    rb_device_push(model->device, model->constants, constants);
     model->runners = rb_alloc(message->n_programs * sizeof *model->runners);
     for (size_t i = 0; i < message->n_programs; i++)
         model->runners[i].message = message->programs[i];
     model->exponents = rb_alloc(message->n_variables * sizeof *model->exponents);
     model->limits = rb_alloc(message->n_variables * sizeof *model->limits);
-    model->largest = rb_alloc(message->n_variables * sizeof *model->largest);
-    model->overflow = rb_alloc(message->n_variables * sizeof *model->overflow);
     model->fresh = rb_alloc(message->n_variables * sizeof *model->fresh);
-    model->squares = rb_alloc((message->n_blocks + 1) * sizeof *model->squares);
     model->record = rb_alloc(rb_vote_bytes(&(struct rb_vote_shape){
         model->microbatches, (uint32_t)message->n_variables, message->n_blocks}));
     model->applied.entry = rb_alloc(rb_wire_entry_bytes(model));
@@ -182,15 +187,17 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
     return 0;
 }
 
-static int check_class(const struct rb_model *model, const char *kind, struct rb_why *why)
+static int check_class(const struct rb_model *model, const char *kind, int index,
+                       struct rb_why *why)
 {
-    const char *mine = rb_device_numeric_class(kind);
+    struct rb_device_about about;
+    int err = rb_device_describe(kind, index, &about, why);
 
-    if (mine && strcmp(mine, model->message->numeric_class) == 0)
-        return 0;
+    if (err || strcmp(about.numeric_class, model->message->numeric_class) == 0)
+        return err;
     return rb_why_set(why, RB_EREFUSED,
                       "this device computes as \"%s\", the job as \"%s\": its bits would differ",
-                      mine ? mine : "nothing", model->message->numeric_class);
+                      about.numeric_class, model->message->numeric_class);
 }
 
 static int load(struct rb_model *model, const char *path, const char *kind, int index,
@@ -199,7 +206,7 @@ static int load(struct rb_model *model, const char *path, const char *kind, int 
     int err = read_message(path, &model->message, why);
 
     if (!err)
-        err = check_class(model, kind, why);
+        err = check_class(model, kind, index, why);
     if (!err)
         err = rb_device_open(kind, index, &model->device, why);
     if (!err)
@@ -291,14 +298,12 @@ void rb_model_free(struct rb_model *model)
     free(model->chunks);
     free(model->exponents);
     free(model->limits);
-    free(model->largest);
-    free(model->overflow);
     free(model->fresh);
     free(model->record);
-    free(model->squares);
     free(model->applied.entry);
     if (model->device) {
-        void *memory[] = {model->arena, model->constants, model->local, model->reduced};
+        void *memory[] = {model->arena,   model->constants, model->local,  model->reduced,
+                          model->largest, model->overflow,  model->squares};
 
         rb_state_done(&model->state);
         for (size_t i = 0; i < RB_COUNT(memory); i++)

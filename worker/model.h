@@ -45,10 +45,10 @@ struct rb_model {
     int32_t *local, *reduced;      /* flat, as the state */
     struct rb_exponent *exponents; /* by variable: the state's, or what a redo asked for */
     int32_t *limits;               /* by variable: the largest summand */
-    uint32_t *largest;             /* by variable: bits of the largest |g| */
-    bool *overflow;
+    uint32_t *largest;             /* by variable: bits of the largest |g|; the device's memory, */
+    bool *overflow;                /* as this is, */
     bool *fresh; /* by variable: nothing has been added to its local sums, which hold anything */
-    double *squares; /* by block: of the reduced sums */
+    double *squares; /* and this: by block, of the reduced sums */
     uint8_t *record; /* of the vote (worker/vote.h): which microbatches the local sums hold */
     /* The level at which an attempt was given up with its local sums whole, so that the next one
      * need not compute them again (worker/step.c); -1: none was. */

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
+#include "worker/carry.h"
 #include "worker/recovery.h"
 #include "worker/restore.h"
 #include "worker/step.h"
@@ -132,8 +133,8 @@ static int run(struct opening *opening, enum part part, const struct moves *move
         size_t n = moves->n - i < AT_ONCE ? moves->n - i : AT_ONCE;
         bool ours = false;
 
-        err = rb_coll_move(opening->configuration->coll, tag_of(opening, part) + i, moves->at + i,
-                           n, why);
+        err = rb_carry(opening->model->device, opening->configuration->coll,
+                       tag_of(opening, part) + i, moves->at + i, n, why);
         for (size_t k = i; !err && k < i + n; k++) {
             ours |= moves->at[k].from == self || moves->at[k].to == self;
             if (moves->at[k].to == self)
@@ -313,6 +314,9 @@ static int compare(struct opening *opening, struct rb_why *why)
     int err;
 
     rb_state_hashes(&opening->model->state, opening->model->message, mine);
+    err = rb_device_check(opening->model->device, why);
+    if (err)
+        return err;
     err = rb_coll_gather(configuration->coll, tag_of(opening, PART_HASHES), mine, all,
                          n * sizeof *mine, why);
     for (size_t i = 0; !err && i < n; i++) {

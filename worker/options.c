@@ -7,10 +7,11 @@
 #include <string.h>
 
 const char rb_worker_usage[] =
-    "usage: rubato-worker --job ID --worker NAME --device INDEX --kind cpu --run-dir DIR --host "
+    "usage: rubato-worker --job ID --worker NAME --device INDEX --kind KIND --run-dir DIR --host "
     "ADDR\n"
     "                     [--cpu CORE] [--log FILE]\n"
     "       rubato-worker --numeric-class KIND\n"
+    "       rubato-worker --devices KIND\n"
     "       rubato-worker --faults\n"
     "\n"
     "One worker on one device.  rubatod starts it and speaks to it on DIR/NAME.sock.\n";
@@ -60,6 +61,7 @@ int rb_worker_options_read(int argc, char **argv, struct rb_worker_options *ret_
         {"host", required_argument, NULL, 'h'},
         {"log", required_argument, NULL, 'l'},
         {"numeric-class", required_argument, NULL, 'n'},
+        {"devices", required_argument, NULL, 'D'},
         {"faults", no_argument, NULL, 'f'},
         {NULL, 0, NULL, 0},
     };
@@ -94,6 +96,9 @@ int rb_worker_options_read(int argc, char **argv, struct rb_worker_options *ret_
         case 'n':
             options.numeric_class = optarg;
             break;
+        case 'D':
+            options.devices = optarg;
+            break;
         case 'f':
             options.faults = true;
             break;
@@ -106,7 +111,7 @@ int rb_worker_options_read(int argc, char **argv, struct rb_worker_options *ret_
     }
     if (!err && optind < argc)
         err = rb_why_set(why, RB_EINVAL, "unexpected '%s'", argv[optind]);
-    if (!err && !options.numeric_class && !options.faults)
+    if (!err && !options.numeric_class && !options.devices && !options.faults)
         err = check(&options, why);
     if (err)
         return err;

@@ -12,7 +12,7 @@ struct rb_worker_options {
     const char *job;     /* id, for groups and temporary names */
     const char *worker;  /* unique name of this process */
     const char *kind;    /* of the device */
-    int device;          /* its index on the node */
+    int device;          /* its number among those of its kind on the node */
     int cpu;             /* core to stay on; -1: any */
     cpu_set_t cores;     /* that there were before: for threads that are in no hurry */
     const char *run_dir; /* where the sockets go */
@@ -20,7 +20,8 @@ struct rb_worker_options {
     const char *log;     /* file for stderr; NULL: as it is */
     const char
         *numeric_class; /* print that of devices of this kind, and nothing else; NULL: work */
-    bool faults;        /* print the fault points, and nothing else */
+    const char *devices; /* print the devices of this kind, and nothing else */
+    bool faults;         /* print the fault points, and nothing else */
 };
 
 extern const char rb_worker_usage[];

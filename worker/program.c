@@ -22,8 +22,10 @@ struct rb_program {
     struct step *steps;
     int n_tensors;
     void **addresses; /* of tensors; NULL for absent ones */
+    size_t *bytes;    /* of tensors */
     int n_inputs;
     void **inputs; /* the device's memory, filled by the caller */
+    size_t *input_bytes;
 };
 
 /* What preparing needs at hand. */
@@ -146,6 +148,7 @@ static int make_inputs(const struct build *b)
                 b->bytes[i] > bytes)
                 bytes = b->bytes[i];
         }
+        program->input_bytes[slot] = bytes;
         program->inputs[slot] = rb_device_alloc(program->device, bytes);
         if (!program->inputs[slot])
             return rb_why_set(b->why, RB_ENOMEM, "no memory for %zu bytes of '%s'", bytes,
@@ -352,9 +355,11 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
     made->addresses = RB_ARENA_NEW(&made->arena, void *, program->n_tensors + 1);
     made->steps = RB_ARENA_NEW(&made->arena, struct step, program->n_instructions + 1);
     made->inputs = RB_ARENA_NEW(&made->arena, void *, program->n_inputs + 1);
+    made->input_bytes = RB_ARENA_NEW(&made->arena, size_t, program->n_inputs + 1);
+    made->bytes = RB_ARENA_NEW(&made->arena, size_t, program->n_tensors + 1);
     b.program = made;
     b.types = RB_ARENA_NEW(&scratch, struct rb_tensor_type, program->n_tensors + 1);
-    b.bytes = RB_ARENA_NEW(&scratch, size_t, program->n_tensors + 1);
+    b.bytes = made->bytes;
     err = make_tensors(&b);
     err = err ? err : make_steps(&b);
     err = err ? err : check_results(&b);
@@ -389,9 +394,20 @@ void *rb_program_tensor(struct rb_program *program, int tensor)
     return tensor >= 0 && tensor < program->n_tensors ? program->addresses[tensor] : NULL;
 }
 
+const void *rb_program_result(struct rb_program *program, int tensor)
+{
+    void *address = rb_program_tensor(program, tensor);
+
+    if (address)
+        rb_device_pull(program->device, address, program->bytes[tensor]);
+    return address;
+}
+
 int rb_program_run(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
                    void (*after)(int instruction, void *context), void *context)
 {
+    for (int i = 0; i < program->n_inputs; i++)
+        rb_device_push(program->device, program->inputs[i], program->input_bytes[i]);
     for (int i = 0; i < program->n_steps; i++) {
         struct step *step = &program->steps[i];
 

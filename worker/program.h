@@ -31,8 +31,11 @@ void rb_program_free(struct rb_program *program);
 /* Where input `slot` of the program is read from: fill it before each run. */
 void *rb_program_input(struct rb_program *program, int slot);
 
-/* Address of a tensor of the program. */
+/* Address of a tensor of the program: for the device. */
 void *rb_program_tensor(struct rb_program *program, int tensor);
+
+/* The same, for the host to read behind a run (worth something if rb_device_check says so). */
+const void *rb_program_result(struct rb_program *program, int tensor);
 
 /* Run it all; `after(instruction, context)` (may be NULL) is called behind each instruction.
  * *stop (may be NULL) set by another thread ends the run between two instructions: RB_ECANCELED. */

@@ -122,9 +122,12 @@ int rb_restore(const char *path, const Rb__Model *model, struct rb_state *state,
         start_fresh(state);
         err = load_file(path, NULL, RB_CHECKPOINT_WEIGHTS, model, state, why);
     }
-    if (err)
+    if (err) {
         state->level = -1;
-    else
+    } else {
         rb_state_hold_all(state);
+        rb_state_push(state, 0, state->elements);
+        rb_device_push(state->device, state->fixed, state->fixed_bytes);
+    }
     return err ? rb_why_add(why, err, "cannot load the state to start from") : 0;
 }

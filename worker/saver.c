@@ -24,8 +24,11 @@ void rb_save_run(const Rb__Model *model, const struct rb_state *state, const str
     struct rb_why why = {0};
     int err;
 
+    rb_state_pull(state, 0, state->elements);
     if (state->level < 0)
         err = rb_why_set(&why, RB_EAGAIN, "there is no state yet");
+    else if (rb_device_check(state->device, &why))
+        err = RB_EINTERNAL;
     else if (save->export_only)
         err = rb_checkpoint_export(model, state, save->folder, &saved.bytes, &why);
     else
@@ -139,6 +142,8 @@ static void save(struct rb_saver *saver, bool copies)
 
     if (copies)
         rb_snapshot_complete(saver->snapshot);
+    if (rb_device_check(saver->model->device, NULL)) /* what was copied is worth nothing */
+        rb_snapshot_copy(saver->snapshot)->level = -1;
     rb_fault("worker.save.copied");
     enter(saver, WRITING);
     rb_save_run(saver->model->message, rb_snapshot_copy(saver->snapshot), &saver->save,

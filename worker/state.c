@@ -152,6 +152,22 @@ float *rb_state_part(const struct rb_state *state, enum rb_state_part part)
     return part == RB_STATE_W ? state->w : part == RB_STATE_M ? state->m : state->v;
 }
 
+void rb_state_pull(const struct rb_state *state, size_t first, size_t count)
+{
+    for (int part = 0; part < RB_STATE_PARTS; part++)
+        if (rb_state_part(state, part))
+            rb_device_pull(state->device, rb_state_part(state, part) + first,
+                           count * sizeof(float));
+}
+
+void rb_state_push(const struct rb_state *state, size_t first, size_t count)
+{
+    for (int part = 0; part < RB_STATE_PARTS; part++)
+        if (rb_state_part(state, part))
+            rb_device_push(state->device, rb_state_part(state, part) + first,
+                           count * sizeof(float));
+}
+
 void rb_state_copy_counters(struct rb_state *to, const struct rb_state *from)
 {
     to->level = from->level;
@@ -163,9 +179,13 @@ void rb_state_copy_counters(struct rb_state *to, const struct rb_state *from)
 static void copy_range(struct rb_state *to, const struct rb_state *from, enum rb_state_part part,
                        size_t first, size_t count)
 {
-    if (rb_state_part(from, part))
-        memcpy(rb_state_part(to, part) + first, rb_state_part(from, part) + first,
-               count * sizeof(float));
+    float *there = rb_state_part(to, part), *here = rb_state_part(from, part);
+
+    if (!here)
+        return;
+    rb_device_pull(from->device, here + first, count * sizeof *here);
+    memcpy(there + first, here + first, count * sizeof *here);
+    rb_device_push(to->device, there + first, count * sizeof *there);
 }
 
 void rb_state_copy_block(struct rb_state *to, const struct rb_state *from, const Rb__Block *block,
@@ -181,6 +201,7 @@ void rb_state_copy(struct rb_state *to, const struct rb_state *from, const Rb__M
     for (size_t b = 0; b < from->blocks; b++)
         rb_state_copy_block(to, from, model->blocks[b], from->held[b]);
     memcpy(to->fixed, from->fixed, from->fixed_bytes);
+    rb_device_push(to->device, to->fixed, to->fixed_bytes);
     memcpy(to->held, from->held, from->blocks);
     to->torn = from->torn;
 }
@@ -236,6 +257,7 @@ static uint64_t hash_moments(const struct rb_state *state, const Rb__Block *bloc
 {
     uint64_t hashes[RB_STATE_PARTS] = {1};
 
+    rb_state_pull(state, (size_t)block->first, (size_t)block->count);
     for (int part = RB_STATE_M; part < RB_STATE_PARTS; part++)
         if (rb_state_part(state, part))
             hashes[part] = rb_hash64(rb_state_part(state, part) + block->first,
@@ -245,11 +267,12 @@ static uint64_t hash_moments(const struct rb_state *state, const Rb__Block *bloc
 
 void rb_state_hashes(const struct rb_state *state, const Rb__Model *model, uint64_t *ret_hashes)
 {
-    uint64_t common[3] = {
-        rb_hash64(state->w, state->elements * sizeof *state->w),
-        rb_hash64(state->fixed, state->fixed_bytes),
-        rb_state_agreement(state),
-    };
+    uint64_t common[3];
+
+    rb_device_pull(state->device, state->w, state->elements * sizeof *state->w);
+    common[0] = rb_hash64(state->w, state->elements * sizeof *state->w);
+    common[1] = rb_hash64(state->fixed, state->fixed_bytes);
+    common[2] = rb_state_agreement(state);
 
     ret_hashes[0] = rb_hash64(common, sizeof common);
     for (size_t b = 0; b < state->blocks; b++)

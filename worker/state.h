@@ -53,6 +53,12 @@ struct rb_state {
 
 enum rb_state_part { RB_STATE_W, RB_STATE_M, RB_STATE_V, RB_STATE_PARTS };
 
+/* Of a device whose memory has two sides (kernels/device.h) the arrays are up to date on the
+ * device's; `fixed` is on both.  Who reads them here pulls, who writes them pushes: elements
+ * [first, first + count) of all parts. */
+void rb_state_pull(const struct rb_state *state, size_t first, size_t count);
+void rb_state_push(const struct rb_state *state, size_t first, size_t count);
+
 /* Empty state for `model`, all zero.  RB_ENOMEM. */
 int rb_state_open(const Rb__Model *model, struct rb_device *device, struct rb_state *ret_state,
                   struct rb_why *why);

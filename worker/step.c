@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/hash.h"
+#include "worker/carry.h"
 #include "worker/taking.h"
 #include "worker/update.h"
 
@@ -60,8 +61,8 @@ static void clear_fresh(struct rb_model *model)
         const Rb__Variable *variable = model->message->variables[v];
 
         if (model->fresh[v] && variable->role != RB__VARIABLE__ROLE__FIXED)
-            memset(model->local + variable->offset, 0,
-                   (size_t)variable->elements * sizeof *model->local);
+            rb_device_discard(model->device, model->local + variable->offset,
+                              (size_t)variable->elements * sizeof *model->local);
         model->fresh[v] = false;
     }
 }
@@ -99,10 +100,13 @@ static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *
     err = rb_program_run(runner->program, &key, attempt->step->stop, after_instruction, attempt);
     if (err)
         return rb_why_set(why, err, "stopped");
-    loss = rb_program_tensor(runner->program, runner->message->loss);
-    count = rb_program_tensor(runner->program, runner->message->count);
+    loss = rb_program_result(runner->program, runner->message->loss);
+    count = rb_program_result(runner->program, runner->message->count);
     if (runner->message->correct >= 0)
-        correct = rb_program_tensor(runner->program, runner->message->correct);
+        correct = rb_program_result(runner->program, runner->message->correct);
+    err = rb_device_check(model->device, why);
+    if (err)
+        return err;
     rb_vote_microbatch(&attempt->shape, model->record, microbatch, *loss, *count,
                        correct ? *correct : 0);
     rb_fault("worker.computed");
@@ -137,11 +141,19 @@ static int reduce(struct attempt *attempt, uint32_t bucket, struct rb_why *why)
         return err;
     rb_fault("worker.reduce");
     clear_fresh(model);
-    if (configuration->placement.sharded)
+    if (configuration->placement.sharded || configuration->size > 1) {
+        rb_device_pull(model->device, model->local + range->first,
+                       (size_t)range->count * sizeof *model->local);
+        err = rb_device_check(model->device, why);
+    } /* else they are complete: see take_alone */
+    if (!err && configuration->placement.sharded)
         err = sum_shards(attempt, tag, range, why);
-    else if (configuration->size > 1) /* else they are complete: see take_alone */
+    else if (!err && configuration->size > 1)
         err = rb_coll_sum(configuration->coll, tag, model->local + range->first,
                           model->reduced + range->first, (size_t)range->count, why);
+    if (!err && (configuration->placement.sharded || configuration->size > 1))
+        rb_device_push(model->device, model->reduced + range->first,
+                       (size_t)range->count * sizeof *model->reduced);
     rb_fault("worker.reduced");
     return err;
 }
@@ -190,9 +202,16 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
         return err;
     if (step->configuration->size == 1)
         take_alone(model);
+    rb_device_pull(model->device, model->largest,
+                   attempt->shape.variables * sizeof *model->largest);
+    rb_device_pull(model->device, model->overflow,
+                   attempt->shape.variables * sizeof *model->overflow);
     for (uint32_t v = 0; v < attempt->shape.variables; v++)
         rb_vote_variable(&attempt->shape, model->record, v, model->largest[v], model->overflow[v]);
     say_squares(attempt);
+    err = rb_device_check(model->device, why);
+    if (err)
+        return err;
     model->pending = (struct rb_pending){model->state.level, attempt->number};
     step->ready(&ready, step->owner);
     rb_vote_finish(model->record, rb_state_agreement(&model->state), &ready);
@@ -242,8 +261,8 @@ static int gather(struct attempt *attempt, struct rb_why *why)
     int err;
 
     rb_fault("worker.gather");
-    err =
-        rb_coll_move(configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 0, 0), moves, n, why);
+    err = rb_carry(state->device, configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 0, 0),
+                   moves, n, why);
     if (!err)
         state->torn = false;
     rb_fault("worker.gathered");
@@ -269,8 +288,8 @@ static int hand_over(struct attempt *attempt, struct rb_why *why)
             n += rb_placement_move(state, shard->first, shard->count, shard->ranks[0],
                                    (uint32_t)heir, moves + n);
     }
-    err =
-        rb_coll_move(configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 1, 0), moves, n, why);
+    err = rb_carry(state->device, configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 1, 0),
+                   moves, n, why);
     pthread_mutex_lock(&state->window->lock);
     for (size_t i = 0; !err && i < placement->n_shards; i++)
         if (rb_placement_heir(placement, attempt->stays, i) == (int)configuration->rank)
@@ -335,8 +354,8 @@ static void start_attempt(struct attempt *attempt, uint32_t kept)
     }
 
     memset(model->fresh, true, variables * sizeof *model->fresh);
-    memset(model->largest, 0, variables * sizeof *model->largest);
-    memset(model->overflow, 0, variables * sizeof *model->overflow);
+    rb_device_discard(model->device, model->largest, variables * sizeof *model->largest);
+    rb_device_discard(model->device, model->overflow, variables * sizeof *model->overflow);
     rb_vote_start(&attempt->shape, model->record, attempt->step->configuration->rank,
                   model->state.level, attempt->number);
 }
@@ -367,6 +386,7 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
             break;
         case RB__ORDER__KIND__UPDATE:
             update(attempt->step, result);
+            err = rb_device_check(attempt->step->model->device, why);
             break;
         default:
             err = gather(attempt, why);

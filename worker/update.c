@@ -21,20 +21,30 @@ static const Rb__Variable *variable_of(const Rb__Model *message, const Rb__Block
 }
 
 /* Of the reduced sums of a block, for the norm: statistics are none. */
-static double square_of(const struct rb_model *model, size_t b)
+static void take_square(struct rb_model *model, size_t b)
 {
     const Rb__Block *block = model->message->blocks[b];
 
-    if (variable_of(model->message, block)->role != RB__VARIABLE__ROLE__TRAINED)
-        return 0;
-    return rb_fixed_squares(model->device, model->reduced + block->first, (size_t)block->count,
-                            model->exponents[block->variable].exponent, 1);
+    if (variable_of(model->message, block)->role == RB__VARIABLE__ROLE__TRAINED)
+        rb_fixed_squares(model->device, model->reduced + block->first, (size_t)block->count,
+                         model->exponents[block->variable].exponent, 1, &model->squares[b]);
+}
+
+/* On the device squares of blocks that none are taken of stay zero. */
+static void pull_squares(struct rb_model *model)
+{
+    rb_device_pull(model->device, model->squares,
+                   model->message->n_blocks * sizeof *model->squares);
 }
 
 void rb_update_squares(struct rb_model *model, const uint32_t *primary, uint32_t rank)
 {
+    rb_device_discard(model->device, model->squares,
+                      model->message->n_blocks * sizeof *model->squares);
     for (size_t b = 0; b < model->message->n_blocks; b++)
-        model->squares[b] = !primary || primary[b] == rank ? square_of(model, b) : 0;
+        if (!primary || primary[b] == rank)
+            take_square(model, b);
+    pull_squares(model);
 }
 
 /* In index order, whoever computed them; the mean comes last, so that it rounds in one place. */
@@ -127,7 +137,7 @@ static void apply_held(struct rb_model *model, const struct rb_update_terms *ter
 
     for (size_t i = 0; i < message->n_blocks; i++) {
         if (squares)
-            model->squares[i] = square_of(model, i);
+            take_square(model, i);
         if (snapshot)
             rb_snapshot_keep(snapshot, i);
         if (rb_held_follows(model->state.held[i]))
@@ -176,8 +186,10 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
     note_entry(model, &terms);
     rb_feed_log(state->window, model, &terms, decision);
     pthread_mutex_unlock(&state->window->lock);
-    if (late)
+    if (late) {
+        pull_squares(model);
         update.grad_norm = norm_of(model, mean);
+    }
     return update;
 }
 

@@ -58,6 +58,7 @@ void rb_wire_block_pack(const struct rb_state *state, const Rb__Block *block, vo
 {
     uint8_t *at = bytes;
 
+    rb_state_pull(state, (size_t)block->first, (size_t)block->count);
     for (int part = 0; part < RB_STATE_PARTS; part++)
         if (rb_state_part(state, part)) {
             memcpy(at, rb_state_part(state, part) + block->first, range_bytes(block));
@@ -74,6 +75,7 @@ void rb_wire_block_unpack(const struct rb_state *state, const Rb__Block *block, 
             memcpy(rb_state_part(state, part) + block->first, at, range_bytes(block));
             at += range_bytes(block);
         }
+    rb_state_push(state, (size_t)block->first, (size_t)block->count);
 }
 
 /* ---- Entries --------------------------------------------------------------------------------*/

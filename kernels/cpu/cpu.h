@@ -40,8 +40,8 @@ rb_cpu_prepare rb_cpu_cross_entropy, rb_cpu_cross_entropy_grad, rb_cpu_mse, rb_c
 
 void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
-double rb_cpu_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
-                            double scale);
+void rb_cpu_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
+                          double scale, double *ret_squares);
 void rb_cpu_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
                         size_t n, int exponent, float scale, const struct rb_adamw *how);
 void rb_cpu_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,

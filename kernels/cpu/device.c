@@ -51,6 +51,15 @@ void *rb_cpu_kernel(size_t size, rb_cpu_run *run)
     return kernel;
 }
 
+static int cpu_count(int *ret_count, struct rb_why *why)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    (void)why;
+    *ret_count = cores > 0 ? (int)cores : 1;
+    return 0;
+}
+
 /* Written once and never changed: the C library's functions are part of it because exponentials of
  * double and powers come from there; so is how products of bfloat16 are computed. */
 static char class_text[128];
@@ -65,12 +74,23 @@ static void class_write(void)
              version[2], gnu_get_libc_version(), RUBATO_VERSION);
 }
 
-static const char *cpu_numeric_class(void)
+const char *rb_cpu_numeric_class(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, class_write);
     return class_text;
+}
+
+static int cpu_describe(int index, struct rb_device_about *ret_about, struct rb_why *why)
+{
+    struct rb_device_about about = {.bytes = 0};
+
+    (void)index;
+    (void)why;
+    snprintf(about.numeric_class, sizeof about.numeric_class, "%s", rb_cpu_numeric_class());
+    *ret_about = about;
+    return 0;
 }
 
 static int cpu_open(int index, struct rb_device **ret_device, struct rb_why *why)
@@ -183,7 +203,8 @@ static int cpu_prepare(struct rb_device *device, const struct rb_call *call,
 
 const struct rb_device_ops rb_cpu_ops = {
     .kind = "cpu",
-    .numeric_class = cpu_numeric_class,
+    .count = cpu_count,
+    .describe = cpu_describe,
     .open = cpu_open,
     .close = cpu_close,
     .alloc = cpu_alloc,

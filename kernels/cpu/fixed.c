@@ -154,11 +154,11 @@ RB_CLONES static double squares(const int32_t *sum, size_t n)
     return lane[0];
 }
 
-double rb_cpu_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
-                            double scale)
+void rb_cpu_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
+                          double scale, double *ret_squares)
 {
     double factor = ldexp(scale, -exponent);
 
     (void)device;
-    return squares(sum, n) * factor * factor;
+    *ret_squares = squares(sum, n) * factor * factor;
 }

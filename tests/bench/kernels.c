@@ -179,11 +179,12 @@ static void bench_state(struct rb_device *device, size_t n)
             uint64_t start = rb_clock_ns(), time;
             uint32_t largest = 0;
             bool overflow = false;
+            double squares;
 
             if (what == 0)
                 rb_fixed_add(device, sum, w, n, 1.0f, 20, INT32_MAX / 8, &largest, &overflow);
             else if (what == 1)
-                v[0] += (float)rb_fixed_squares(device, sum, n, 20, 1e-3);
+                rb_fixed_squares(device, sum, n, 20, 1e-3, &squares);
             else if (what == 2)
                 rb_apply_adamw(device, w, m, v, sum, n, 20, 1e-3f, &adamw);
             else

@@ -26,6 +26,10 @@ void rb_case_read(const char *text, struct rb_case *ret_case);
 /* Random contents that suit the operator: no division by 0, targets that are classes. */
 void rb_case_fill(const struct rb_case *c, int input, uint64_t seed, void *data);
 
+/* Every operator on several shapes. */
+extern const char *const rb_cases[];
+extern const size_t rb_cases_count;
+
 size_t rb_case_bytes(const struct rb_tensor_type *type);
 
 #endif

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A GPU as a device: memory with two sides, one stream, arithmetic from the operator table. */
+#include "base/arena.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/module.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct rb_device_ops cuda_ops;
+
+static int cuda_open(int index, struct rb_device **ret_device, struct rb_why *why)
+{
+    struct rb_cuda *cuda = rb_alloc(sizeof *cuda);
+    int err = rb_gpu_open(index, &cuda->gpu, why);
+
+    if (!err) {
+        cuda->partial = rb_gpu_alloc(cuda->gpu, RB_CUDA_PARTS * sizeof(double));
+        if (!cuda->partial) {
+            rb_gpu_close(cuda->gpu);
+            err = rb_why_set(why, RB_ENOMEM, "GPU %d has no memory left", index);
+        }
+    }
+    if (err) {
+        free(cuda);
+        return rb_why_add(why, err, "cuda device %d", index);
+    }
+    cuda->base.ops = &cuda_ops;
+    pthread_mutex_init(&cuda->twins.lock, NULL);
+    *ret_device = &cuda->base;
+    return 0;
+}
+
+static void cuda_close(struct rb_device *device)
+{
+    struct rb_cuda *cuda = (struct rb_cuda *)device;
+
+    while (cuda->twins.n)
+        rb_twins_release(cuda, cuda->twins.at[0].host);
+    rb_gpu_free(cuda->gpu, cuda->partial);
+    rb_gpu_close(cuda->gpu);
+    pthread_mutex_destroy(&cuda->twins.lock);
+    free(cuda->twins.at);
+    free(cuda);
+}
+
+static void *cuda_alloc(struct rb_device *device, size_t bytes)
+{
+    return rb_twins_alloc((struct rb_cuda *)device, bytes);
+}
+
+static void cuda_release(struct rb_device *device, void *memory)
+{
+    rb_twins_release((struct rb_cuda *)device, memory);
+}
+
+static void cuda_discard(struct rb_device *device, void *memory, size_t bytes)
+{
+    rb_twins_discard((struct rb_cuda *)device, memory, bytes);
+}
+
+static void cuda_pull(struct rb_device *device, void *memory, size_t bytes)
+{
+    rb_twins_pull((struct rb_cuda *)device, memory, bytes);
+}
+
+static void cuda_push(struct rb_device *device, void *memory, size_t bytes)
+{
+    rb_twins_push((struct rb_cuda *)device, memory, bytes);
+}
+
+static void cuda_wait(struct rb_device *device)
+{
+    rb_gpu_wait(((struct rb_cuda *)device)->gpu);
+}
+
+static int cuda_check(struct rb_device *device, struct rb_why *why)
+{
+    return rb_gpu_check(((struct rb_cuda *)device)->gpu, why);
+}
+
+static int cuda_prepare(struct rb_device *device, const struct rb_call *call,
+                        struct rb_kernel **ret_kernel, struct rb_why *why)
+{
+    rb_cuda_prepare *prepare = rb_cuda_table[call->op];
+
+    if (!prepare)
+        return rb_call_refuse(call, RB_EUNSUPPORTED, why, "a GPU has no kernel for it");
+    return prepare((struct rb_cuda *)device, call, ret_kernel, why);
+}
+
+static int count(int *ret_count, struct rb_why *why)
+{
+    return rb_gpu_count(ret_count, why);
+}
+
+static int describe(int index, struct rb_device_about *ret_about, struct rb_why *why)
+{
+    struct rb_gpu_about gpu;
+    int err = rb_gpu_describe(index, &gpu, why);
+
+    if (err)
+        return err;
+    memset(ret_about, 0, sizeof *ret_about);
+    memcpy(ret_about->name, gpu.name, sizeof ret_about->name);
+    memcpy(ret_about->numeric_class, gpu.numeric_class, sizeof ret_about->numeric_class);
+    ret_about->bytes = gpu.bytes;
+    return 0;
+}
+
+static const struct rb_device_ops cuda_ops = {
+    .kind = "cuda",
+    .count = count,
+    .describe = describe,
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .discard = cuda_discard,
+    .pull = cuda_pull,
+    .push = cuda_push,
+    .wait = cuda_wait,
+    .check = cuda_check,
+    .prepare = cuda_prepare,
+    .fixed_add = rb_cuda_fixed_add,
+    .fixed_squares = rb_cuda_fixed_squares,
+    .apply_adamw = rb_cuda_apply_adamw,
+    .apply_sgd = rb_cuda_apply_sgd,
+    .apply_statistic = rb_cuda_apply_statistic,
+};
+
+static const struct rb_module module = {RB_MODULE_ABI, RUBATO_VERSION, &cuda_ops};
+
+__attribute__((visibility("default"))) const struct rb_module *rb_module_entry(void)
+{
+    return &module;
+}

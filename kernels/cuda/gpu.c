@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cuda/gpu_inside.h"
+
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Why there is no GPU, for a person. */
+static const char *reason(cudaError_t err)
+{
+    switch (err) {
+    case cudaErrorInsufficientDriver:
+        return "the NVIDIA driver is missing, or older than this CUDA runtime needs";
+    case cudaErrorNoDevice:
+        return "the NVIDIA driver sees no GPU";
+    default:
+        return cudaGetErrorString(err);
+    }
+}
+
+int rb_gpu_count(int *ret_count, struct rb_why *why)
+{
+    int count = 0;
+    cudaError_t err = cudaGetDeviceCount(&count);
+
+    if (err == cudaSuccess && count == 0)
+        err = cudaErrorNoDevice;
+    if (err != cudaSuccess) {
+        (void)cudaGetLastError(); /* or later calls report it as theirs */
+        return rb_why_set(why, RB_ENOTFOUND, "no GPU: %s", reason(err));
+    }
+    *ret_count = count;
+    return 0;
+}
+
+int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *why)
+{
+    struct rb_gpu_about about;
+    struct cudaDeviceProp properties;
+    int runtime = 0;
+    cudaError_t err = cudaGetDeviceProperties(&properties, index);
+
+    if (err == cudaSuccess)
+        err = cudaRuntimeGetVersion(&runtime);
+    if (err != cudaSuccess)
+        return rb_why_set(why, RB_ENOTFOUND, "GPU %d: %s", index, reason(err));
+    snprintf(about.name, sizeof about.name, "%.127s", properties.name);
+    about.bytes = properties.totalGlobalMem;
+    /* How cuBLASLt cuts a product depends on the number of multiprocessors too. */
+    snprintf(about.numeric_class, sizeof about.numeric_class,
+             "cuda sm_%d%d x%d %.60s runtime-%d cublaslt-%zu rubato-%s", properties.major,
+             properties.minor, properties.multiProcessorCount, properties.name, runtime,
+             cublasLtGetVersion(), RUBATO_VERSION);
+    *ret_about = about;
+    return 0;
+}
+
+static int open_all(struct rb_gpu *gpu, struct rb_why *why)
+{
+    cudaError_t err = cudaSetDevice(gpu->index);
+
+    if (err == cudaSuccess)
+        err = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
+    if (err == cudaSuccess)
+        err = cudaMalloc(&gpu->workspace, RB_GPU_WORKSPACE);
+    if (err != cudaSuccess)
+        return rb_why_set(why, RB_ENOTFOUND, "cannot open it: %s", reason(err));
+    if (cublasLtCreate(&gpu->blas) != CUBLAS_STATUS_SUCCESS)
+        return rb_why_set(why, RB_EUNSUPPORTED, "cuBLASLt does not start");
+    return 0;
+}
+
+int rb_gpu_open(int index, struct rb_gpu **ret_gpu, struct rb_why *why)
+{
+    struct rb_gpu *gpu;
+    int count = 0, err = rb_gpu_count(&count, why);
+
+    if (err)
+        return err;
+    if (index < 0 || index >= count)
+        return rb_why_set(why, RB_ENOTFOUND, "there is no GPU %d: %d are here", index, count);
+    gpu = rb_alloc(sizeof *gpu);
+    gpu->index = index;
+    pthread_mutex_init(&gpu->lock, NULL);
+    err = open_all(gpu, why);
+    if (err) {
+        rb_gpu_close(gpu);
+        return rb_why_add(why, err, "GPU %d", index);
+    }
+    *ret_gpu = gpu;
+    return 0;
+}
+
+void rb_gpu_close(struct rb_gpu *gpu)
+{
+    if (cudaSetDevice(gpu->index) == cudaSuccess) {
+        if (gpu->blas)
+            cublasLtDestroy(gpu->blas);
+        cudaFree(gpu->workspace);
+        if (gpu->stream)
+            cudaStreamDestroy(gpu->stream);
+    }
+    pthread_mutex_destroy(&gpu->lock);
+    free(gpu);
+}
+
+/* ---- Errors -----------------------------------------------------------------------------------*/
+
+void rb_gpu_fail(struct rb_gpu *gpu, const char *what)
+{
+    pthread_mutex_lock(&gpu->lock);
+    if (!atomic_load(&gpu->failed))
+        rb_why_set(&gpu->why, RB_EINTERNAL, "GPU %d: %s", gpu->index, what);
+    atomic_store(&gpu->failed, true);
+    pthread_mutex_unlock(&gpu->lock);
+}
+
+void rb_gpu_note(struct rb_gpu *gpu, cudaError_t err, const char *what)
+{
+    char text[256];
+
+    if (err == cudaSuccess)
+        return;
+    snprintf(text, sizeof text, "%s: %s", what, cudaGetErrorString(err));
+    rb_gpu_fail(gpu, text);
+}
+
+int rb_gpu_check(struct rb_gpu *gpu, struct rb_why *why)
+{
+    int err;
+
+    if (!atomic_load(&gpu->failed))
+        return 0;
+    pthread_mutex_lock(&gpu->lock);
+    err = rb_why_set(why, RB_EINTERNAL, "%s", gpu->why.text);
+    pthread_mutex_unlock(&gpu->lock);
+    return err;
+}
+
+bool rb_gpu_enter(struct rb_gpu *gpu)
+{
+    if (atomic_load(&gpu->failed))
+        return false;
+    rb_gpu_note(gpu, cudaSetDevice(gpu->index), "it cannot be reached");
+    return !atomic_load(&gpu->failed);
+}
+
+void *rb_gpu_stream(struct rb_gpu *gpu)
+{
+    return gpu->stream;
+}
+
+void rb_gpu_launched(struct rb_gpu *gpu)
+{
+    rb_gpu_note(gpu, cudaGetLastError(), "a kernel was not launched");
+}
+
+/* ---- Memory -----------------------------------------------------------------------------------*/
+
+void *rb_gpu_alloc(struct rb_gpu *gpu, size_t bytes)
+{
+    void *memory = NULL;
+
+    if (!rb_gpu_enter(gpu))
+        return NULL;
+    if (cudaMalloc(&memory, bytes ? bytes : 1) != cudaSuccess) {
+        (void)cudaGetLastError(); /* no memory is the caller's to tell, and harms nothing */
+        return NULL;
+    }
+    rb_gpu_zero(gpu, memory, bytes);
+    return memory;
+}
+
+void rb_gpu_free(struct rb_gpu *gpu, void *memory)
+{
+    if (!memory)
+        return;
+    if (rb_gpu_enter(gpu)) /* what is queued may still use it; freeing waits for that */
+        rb_gpu_note(gpu, cudaFree(memory), "memory was not given back");
+}
+
+void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    if (!bytes || !rb_gpu_enter(gpu))
+        return;
+    rb_gpu_note(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, gpu->stream),
+                "a copy to it failed");
+    rb_gpu_wait(gpu); /* some systems read the host's memory late */
+}
+
+void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    if (!bytes || !rb_gpu_enter(gpu))
+        return;
+    rb_gpu_note(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream),
+                "a copy from it failed");
+    rb_gpu_wait(gpu);
+}
+
+void rb_gpu_zero(struct rb_gpu *gpu, void *at, size_t bytes)
+{
+    if (!bytes || !rb_gpu_enter(gpu))
+        return;
+    rb_gpu_note(gpu, cudaMemsetAsync(at, 0, bytes, gpu->stream), "memory was not cleared");
+}
+
+void rb_gpu_wait(struct rb_gpu *gpu)
+{
+    if (rb_gpu_enter(gpu))
+        rb_gpu_note(gpu, cudaStreamSynchronize(gpu->stream), "its work failed");
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the CUDA backend asks of a GPU's runtime: memory, copies, matrix products, a stream.
+ *
+ * device, twins, operators > [gpu] > CUDA runtime, cuBLASLt | the host
+ *
+ * There are two of these: gpu.c and product.c on CUDA, and gpu_host.c, on which the same operators
+ * run as plain loops in memory that the host's programs have no other way to; that one is for
+ * tests.
+ *
+ * Work is queued on one stream; nothing here waits for it but copies and rb_gpu_wait.  The first
+ * error stays: whatever follows it does nothing, and rb_gpu_check says what it was. */
+#ifndef RB_KERNELS_CUDA_GPU_H
+#define RB_KERNELS_CUDA_GPU_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rb_gpu;
+
+struct rb_gpu_about {
+    char name[128];
+    uint64_t bytes;
+    char numeric_class[192];
+};
+
+/* RB_ENOTFOUND and a sentence where there is no driver or no GPU. */
+int rb_gpu_count(int *ret_count, struct rb_why *why);
+int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *why);
+
+int rb_gpu_open(int index, struct rb_gpu **ret_gpu, struct rb_why *why);
+void rb_gpu_close(struct rb_gpu *gpu);
+
+/* May be called by any thread; zeroed; NULL where there is none. */
+void *rb_gpu_alloc(struct rb_gpu *gpu, size_t bytes);
+void rb_gpu_free(struct rb_gpu *gpu, void *memory);
+
+/* Host to GPU and GPU to host, behind what is queued; done when they return. */
+void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
+void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
+void rb_gpu_zero(struct rb_gpu *gpu, void *at, size_t bytes);
+void rb_gpu_wait(struct rb_gpu *gpu);
+
+int rb_gpu_check(struct rb_gpu *gpu, struct rb_why *why);
+/* Say that something went wrong outside. */
+void rb_gpu_fail(struct rb_gpu *gpu, const char *what);
+
+/* Make the calling thread's calls go to this GPU; NULL: it has failed, launch nothing.  The stream
+ * for launches. */
+bool rb_gpu_enter(struct rb_gpu *gpu);
+void *rb_gpu_stream(struct rb_gpu *gpu);
+/* Behind a launch: was it accepted? */
+void rb_gpu_launched(struct rb_gpu *gpu);
+
+/* c = a b (+ bias for every row), all row-major float32; `more`: c += a b.  Strides are in
+ * elements, from one matrix of a batch to the next. */
+struct rb_gpu_product_shape {
+    int64_t m, n, k, batch;
+    int64_t a_stride, b_stride, c_stride;
+    int64_t a_row, b_row, c_row; /* elements from one row to the next */
+    bool swap_a, swap_b;         /* a is stored [k, m], b [n, k] */
+    bool bias, more;
+    bool aligned; /* every matrix starts at a multiple of 16 bytes */
+};
+
+struct rb_gpu_product;
+
+int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *shape,
+                       struct rb_gpu_product **ret_product, struct rb_why *why);
+void rb_gpu_product_run(struct rb_gpu_product *product, const float *a, const float *b,
+                        const float *bias, float *c);
+void rb_gpu_product_free(struct rb_gpu_product *product);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

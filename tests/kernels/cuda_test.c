@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The CUDA backend against the reference: every case of every operator, sums and optimizers.
+ *
+ * It runs on what the module named by RUBATO_CUDA_MODULE sees: a GPU, or the host that stands in
+ * for one (kernels/cuda/gpu_host.c).  Without any it is skipped. */
+#include "kernels/device.h"
+#include "kernels/reference/reference.h"
+#include "tests/kernels/case.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct rb_key key = {42, 7, 3};
+
+static int open_device(void **state)
+{
+    struct rb_why why = {{0}};
+
+    if (rb_device_open("cuda", 0, (struct rb_device **)state, &why) == 0)
+        return 0;
+    fprintf(stderr, "%s\n", why.text);
+    return -1;
+}
+
+static int close_device(void **state)
+{
+    rb_device_close(*state);
+    return 0;
+}
+
+/* ---- Operators --------------------------------------------------------------------------------*/
+
+/* Each tensor lies between margins; on both sides outputs are poison before the run. */
+enum { MARGIN = 256 };
+
+struct memory {
+    size_t bytes[2 * CASE_TENSORS];
+    char *block[2 * CASE_TENSORS];
+    void *in[CASE_TENSORS], *out[CASE_TENSORS];
+};
+
+static void *place(struct rb_device *device, struct memory *memory, int k, size_t bytes,
+                   size_t shift)
+{
+    memory->bytes[k] = bytes + shift + 2 * MARGIN;
+    memory->block[k] = rb_device_alloc(device, memory->bytes[k]);
+    assert_non_null(memory->block[k]);
+    memset(memory->block[k], 0xff, memory->bytes[k]); /* NaN, and -1 */
+    return memory->block[k] + MARGIN + shift;
+}
+
+static void fill(struct rb_device *device, const struct rb_case *c, uint64_t seed, size_t shift,
+                 struct memory *memory)
+{
+    memset(memory, 0, sizeof *memory);
+    for (int i = 0; i < c->call.n_in; i++)
+        if (c->in[i].dtype != RB_NONE) {
+            memory->in[i] = place(device, memory, i, rb_case_bytes(&c->in[i]), shift);
+            rb_case_fill(c, i, seed, memory->in[i]);
+        }
+    for (int i = 0; i < c->call.n_out; i++)
+        if (c->out[i].dtype != RB_NONE)
+            memory->out[i] =
+                place(device, memory, CASE_TENSORS + i, rb_case_bytes(&c->out[i]), shift);
+    for (int k = 0; k < 2 * CASE_TENSORS; k++)
+        rb_device_push(device, memory->block[k], memory->bytes[k]);
+}
+
+/* The host's side is made unlike anything first, so that it shows where it comes from. */
+static void fetch(struct rb_device *device, struct memory *memory)
+{
+    struct rb_why why = {{0}};
+
+    for (int k = CASE_TENSORS; k < 2 * CASE_TENSORS; k++)
+        if (memory->block[k]) {
+            memset(memory->block[k], 0x5a, memory->bytes[k]);
+            rb_device_pull(device, memory->block[k], memory->bytes[k]);
+        }
+    if (rb_device_check(device, &why))
+        fail_msg("%s", why.text);
+}
+
+static void done(struct rb_device *device, struct memory *memory)
+{
+    for (int k = 0; k < 2 * CASE_TENSORS; k++)
+        rb_device_free(device, memory->block[k]);
+}
+
+static void check_margin(const char *text, const struct memory *memory, const struct rb_case *c)
+{
+    for (int i = 0; i < c->call.n_out; i++) {
+        const uint8_t *behind = (const uint8_t *)memory->out[i] + rb_case_bytes(&c->out[i]);
+
+        for (int k = 0; memory->out[i] && k < MARGIN; k++)
+            if (behind[k] != 0xff || ((const uint8_t *)memory->out[i])[-1 - k] != 0xff)
+                fail_msg("%s: output %d is written beyond its ends", text, i);
+    }
+}
+
+static double normalised_error(const struct rb_tensor_type *type, const void *got, const void *want)
+{
+    double most = 1e-6, worst = 0;
+
+    for (int64_t i = 0; i < rb_tensor_elements(type); i++)
+        most = fmax(most, fabs(rb_reference_get(type, want, i)));
+    for (int64_t i = 0; i < rb_tensor_elements(type); i++) {
+        double d = fabs(rb_reference_get(type, got, i) - rb_reference_get(type, want, i));
+
+        if (d != d)
+            return INFINITY;
+        worst = fmax(worst, d / most);
+    }
+    return worst;
+}
+
+/* Functions of a GPU are within some units in the last place of the C library's. */
+static double tolerance(const struct rb_call *call, const struct rb_tensor_type *type)
+{
+    enum rb_op_kind kind = rb_op_info(call->op)->kind;
+
+    if (type->dtype != RB_F32 && type->dtype != RB_F64)
+        return 0;
+    if (kind == RB_KIND_MOVE && call->op != RB_OP_GATHER_GRAD)
+        return 0;
+    return type->dtype == RB_F64 && kind != RB_KIND_LOSS ? 2e-15 : 4e-6;
+}
+
+/* Activations in blocks of channels are the CPU's alone. */
+static bool is_refused(struct rb_device *device, const struct rb_case *c)
+{
+    struct rb_kernel *kernel;
+    struct rb_why why = {{0}};
+    int err = rb_kernel_prepare(device, &c->call, &kernel, &why);
+
+    if (!err)
+        rb_kernel_free(kernel);
+    return err == RB_EUNSUPPORTED && strstr(why.text, "a GPU has no kernel") != NULL;
+}
+
+static bool is_blocked(const struct rb_case *c)
+{
+    for (int i = 0; i < c->call.n_in; i++)
+        if (c->in[i].rank >= 4 && c->in[i].dim[c->in[i].rank - 1] == 16)
+            return true;
+    return c->out[0].rank >= 4 && c->out[0].dim[c->out[0].rank - 1] == 16;
+}
+
+static void run_case(struct rb_device *device, const char *text, uint64_t seed)
+{
+    struct rb_case c;
+    struct rb_kernel *kernel = NULL;
+    struct memory got, again, want;
+    struct rb_why why = {{0}};
+
+    rb_case_read(text, &c);
+    if (is_blocked(&c) && is_refused(device, &c))
+        return;
+    if (rb_kernel_prepare(device, &c.call, &kernel, &why) != 0)
+        fail_msg("%s: %s", text, why.text);
+    fill(device, &c, seed, 0, &got);
+    fill(device, &c, seed, 64 * (1 + seed % 5), &again);
+    fill(device, &c, seed, 0, &want);
+    rb_kernel_run(kernel, (const void *const *)got.in, got.out, &key);
+    rb_kernel_run(kernel, (const void *const *)again.in, again.out, &key);
+    fetch(device, &got);
+    fetch(device, &again);
+    rb_reference_table[c.call.op](&c.call, (const void *const *)want.in, want.out, &key);
+    for (int i = 0; i < c.call.n_out; i++) {
+        double error;
+
+        if (c.out[i].dtype == RB_NONE)
+            continue;
+        error = normalised_error(&c.out[i], got.out[i], want.out[i]);
+        if (error > tolerance(&c.call, &c.out[i]))
+            fail_msg("%s: output %d is off by %g of the largest", text, i, error);
+        if (memcmp(got.out[i], again.out[i], rb_case_bytes(&c.out[i])) != 0)
+            fail_msg("%s: output %d has other bits at another address", text, i);
+    }
+    check_margin(text, &got, &c);
+    check_margin(text, &again, &c);
+    rb_kernel_free(kernel);
+    done(device, &got);
+    done(device, &again);
+    done(device, &want);
+}
+
+static void every_case_agrees(void **state)
+{
+    for (size_t i = 0; i < rb_cases_count; i++)
+        run_case(*state, rb_cases[i], i + 1);
+}
+
+static void what_the_cpu_refuses_is_refused(void **state)
+{
+    struct rb_case c;
+    struct rb_kernel *kernel;
+    struct rb_why why = {{0}};
+
+    rb_case_read("MatMul f32[2,3] f32[4,5] > f32[2,5]", &c);
+    assert_int_equal(rb_kernel_prepare(*state, &c.call, &kernel, &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "inner sizes 3 and 4 differ"));
+}
+
+/* ---- Sums and optimizers ----------------------------------------------------------------------*/
+
+enum { N = 70001 };
+
+static float draw(uint32_t *seed)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (float)((int32_t)*seed) * 0x1p-31f;
+}
+
+struct sums {
+    float *g;
+    int32_t *sum, *want;
+    uint32_t *largest;
+    bool *overflow;
+};
+
+static void *get(struct rb_device *device, size_t bytes)
+{
+    void *memory = rb_device_alloc(device, bytes);
+
+    assert_non_null(memory);
+    return memory;
+}
+
+static void add_case(struct rb_device *device, const struct sums *s, int exponent, bool fresh)
+{
+    uint32_t want_largest = 0;
+    bool want_overflow = false;
+
+    rb_device_discard(device, s->largest, sizeof *s->largest);
+    rb_device_discard(device, s->overflow, sizeof *s->overflow);
+    for (int i = 0; i < N; i++) {
+        s->sum[i] = i * 7 - 1000;
+        s->want[i] = fresh ? 0 : s->sum[i];
+    }
+    rb_device_push(device, s->sum, N * sizeof *s->sum);
+    rb_device_push(device, s->g, N * sizeof *s->g);
+    (fresh ? rb_fixed_set : rb_fixed_add)(device, s->sum, s->g, N, 0.75f, exponent, 1 << 29,
+                                          s->largest, s->overflow);
+    rb_device_pull(device, s->sum, N * sizeof *s->sum);
+    rb_device_pull(device, s->largest, sizeof *s->largest);
+    rb_device_pull(device, s->overflow, sizeof *s->overflow);
+    rb_reference_fixed_add(s->want, s->g, N, 0.75f, exponent, 1 << 29, &want_largest,
+                           &want_overflow);
+    assert_memory_equal(s->sum, s->want, N * sizeof *s->sum);
+    assert_int_equal(*s->largest, want_largest);
+    assert_int_equal(*s->overflow, want_overflow);
+}
+
+/* To the bit: this is what makes sums equal everywhere. */
+static void fixed_sums_are_the_references(void **state)
+{
+    static const int exponents[] = {-240, -20, 0, 3, 24, 31, 127, 252};
+    struct rb_device *device = *state;
+    struct sums s = {
+        .g = get(device, N * sizeof *s.g),
+        .sum = get(device, N * sizeof *s.sum),
+        .want = malloc(N * sizeof *s.want),
+        .largest = get(device, sizeof *s.largest),
+        .overflow = get(device, sizeof *s.overflow),
+    };
+    uint32_t seed = 3;
+
+    for (size_t e = 0; e < RB_COUNT(exponents); e++)
+        for (int fresh = 0; fresh < 2; fresh++) {
+            for (int i = 0; i < N; i++)
+                s.g[i] = ldexpf(draw(&seed), 28 - exponents[e] + (fresh ? i % 4 : 0));
+            if (e == 4)
+                s.g[N / 2] = NAN;
+            if (e == 5)
+                s.g[N - 1] = INFINITY;
+            add_case(device, &s, exponents[e], fresh);
+        }
+    rb_device_free(device, s.g);
+    rb_device_free(device, s.sum);
+    rb_device_free(device, s.largest);
+    rb_device_free(device, s.overflow);
+    free(s.want);
+}
+
+static void squares_depend_on_n_alone(void **state)
+{
+    struct rb_device *device = *state;
+    int32_t *sum = get(device, (N + 16) * sizeof *sum);
+    double *squares = get(device, 2 * sizeof *squares), want = 0;
+    uint32_t seed = 5;
+
+    for (int i = 0; i < N; i++) {
+        sum[i] = (int32_t)(draw(&seed) * 1e9f);
+        want += ldexp((double)sum[i], -20) * 0.25 * ldexp((double)sum[i], -20) * 0.25;
+    }
+    rb_device_push(device, sum, N * sizeof *sum);
+    rb_fixed_squares(device, sum, N, 20, 0.25, &squares[0]);
+    memmove(sum + 13, sum, N * sizeof *sum);
+    rb_device_push(device, sum, (N + 16) * sizeof *sum);
+    rb_fixed_squares(device, sum + 13, N, 20, 0.25, &squares[1]);
+    rb_device_pull(device, squares, 2 * sizeof *squares);
+    assert_true(fabs(squares[0] - want) < 1e-12 * want);
+    assert_true(squares[0] == squares[1]);
+    rb_device_free(device, sum);
+    rb_device_free(device, squares);
+}
+
+enum { STEPS = 20, EXPONENT = 22, WEIGHTS = 1003 };
+
+struct trained {
+    float *w, *m, *v;
+    int32_t *sum;
+    double w2[WEIGHTS], m2[WEIGHTS], v2[WEIGHTS], g2[WEIGHTS];
+};
+
+static struct trained *start(struct rb_device *device)
+{
+    struct trained *t = calloc(1, sizeof *t);
+
+    t->w = get(device, WEIGHTS * sizeof(float));
+    t->m = get(device, WEIGHTS * sizeof(float));
+    t->v = get(device, WEIGHTS * sizeof(float));
+    t->sum = get(device, WEIGHTS * sizeof(int32_t));
+    for (int i = 0; i < WEIGHTS; i++) {
+        t->w[i] = (float)(i - 300) * 0.01f;
+        t->w2[i] = (double)t->w[i];
+    }
+    rb_device_push(device, t->w, WEIGHTS * sizeof(float));
+    return t;
+}
+
+static void gradients(struct rb_device *device, struct trained *t, int step, double scale)
+{
+    for (int i = 0; i < WEIGHTS; i++) {
+        t->sum[i] = (int32_t)(1e7 * sin(i * 0.7 + step * 1.3));
+        t->g2[i] = ldexp((double)t->sum[i], -EXPONENT) * scale;
+    }
+    rb_device_push(device, t->sum, WEIGHTS * sizeof(int32_t));
+}
+
+static void finish(struct rb_device *device, struct trained *t)
+{
+    rb_device_pull(device, t->w, WEIGHTS * sizeof(float));
+    for (int i = 0; i < WEIGHTS; i++)
+        if (!(fabs((double)t->w[i] - t->w2[i]) < 3e-6 * (1 + fabs(t->w2[i]))))
+            fail_msg("weight %d is %.9g, the formula gives %.9g", i, (double)t->w[i], t->w2[i]);
+    rb_device_free(device, t->w);
+    rb_device_free(device, t->m);
+    rb_device_free(device, t->v);
+    rb_device_free(device, t->sum);
+    free(t);
+}
+
+static void adamw_is_pytorchs(void **state)
+{
+    struct trained *t = start(*state);
+    struct rb_adamw how = {
+        .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.1f};
+
+    for (int step = 1; step <= STEPS; step++) {
+        gradients(*state, t, step, 0.125);
+        how.correction1 = (float)(1 - pow((double)how.beta1, step));
+        how.correction2 = (float)(1 - pow((double)how.beta2, step));
+        rb_apply_adamw(*state, t->w, t->m, t->v, t->sum, WEIGHTS, EXPONENT, 0.125f, &how);
+        rb_reference_adamw(t->w2, t->m2, t->v2, t->g2, WEIGHTS, (double)how.lr, (double)how.beta1,
+                           (double)how.beta2, (double)how.eps, (double)how.weight_decay, step);
+    }
+    finish(*state, t);
+}
+
+static void sgd_is_pytorchs(void **state)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        struct trained *t = start(*state);
+        struct rb_sgd how = {
+            .lr = 0.02f, .momentum = kind ? 0.9f : 0, .weight_decay = 0.01f, .nesterov = kind == 2};
+
+        for (int step = 1; step <= STEPS; step++) {
+            gradients(*state, t, step, 0.5);
+            how.first = step == 1;
+            rb_apply_sgd(*state, t->w, kind ? t->m : NULL, t->sum, WEIGHTS, EXPONENT, 0.5f, &how);
+            rb_reference_sgd(t->w2, t->m2, t->g2, WEIGHTS, (double)how.lr, (double)how.momentum,
+                             (double)how.weight_decay, how.nesterov, how.first);
+        }
+        finish(*state, t);
+    }
+}
+
+static void statistics_decay(void **state)
+{
+    struct rb_device *device = *state;
+    float *w = get(device, 3 * sizeof *w);
+    int32_t *sum = get(device, 3 * sizeof *sum);
+
+    memcpy(w, (const float[]){1.0f, -2.0f, 0.0f}, 3 * sizeof *w);
+    memcpy(sum, (const int32_t[]){1 << 19, 1 << 20, -(1 << 20)}, 3 * sizeof *sum);
+    rb_device_push(device, w, 3 * sizeof *w);
+    rb_device_push(device, sum, 3 * sizeof *sum);
+    rb_apply_statistic(device, w, sum, 3, 20, 0.75f);
+    rb_device_pull(device, w, 3 * sizeof *w);
+    assert_true(w[0] == 1.25f && w[1] == -0.5f && w[2] == -1.0f);
+    rb_device_free(device, w);
+    rb_device_free(device, sum);
+}
+
+/* ---- Memory -----------------------------------------------------------------------------------*/
+
+static void memory_has_two_sides(void **state)
+{
+    struct rb_device *device = *state;
+    int32_t *memory = get(device, 100000 * sizeof *memory);
+
+    assert_int_equal(memory[99999], 0);
+    memory[5] = 1;
+    rb_device_pull(device, memory, 100000 * sizeof *memory);
+    assert_int_equal(memory[5], 0);
+    memory[5] = 2;
+    memory[6] = 3;
+    rb_device_push(device, &memory[6], sizeof *memory);
+    rb_device_pull(device, &memory[5], 2 * sizeof *memory);
+    assert_int_equal(memory[5], 0);
+    assert_int_equal(memory[6], 3);
+    rb_device_discard(device, memory, 100000 * sizeof *memory);
+    assert_int_equal(memory[6], 0);
+    memory[6] = 4;
+    rb_device_pull(device, memory, 100000 * sizeof *memory);
+    assert_int_equal(memory[6], 0);
+    rb_device_free(device, memory);
+}
+
+/* A kernel that is given memory of something else says so, and everything after it. */
+static void what_goes_wrong_is_kept(void **state)
+{
+    struct rb_device *device;
+    struct rb_kernel *kernel;
+    struct rb_why why = {{0}};
+    struct rb_case c;
+    float x[4] = {1, 2, 3, 4}, y[4] = {0};
+
+    (void)state;
+    assert_int_equal(rb_device_open("cuda", 0, &device, &why), 0);
+    rb_case_read("Neg f32[4] > f32[4]", &c);
+    assert_int_equal(rb_kernel_prepare(device, &c.call, &kernel, &why), 0);
+    assert_int_equal(rb_device_check(device, &why), 0);
+    rb_kernel_run(kernel, (const void *const[]){x}, (void *const[]){y}, &key);
+    assert_int_equal(rb_device_check(device, &why), RB_EINTERNAL);
+    assert_non_null(strstr(why.text, "not its own"));
+    rb_kernel_free(kernel);
+    rb_device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(memory_has_two_sides),
+        cmocka_unit_test(what_the_cpu_refuses_is_refused),
+        cmocka_unit_test(fixed_sums_are_the_references),
+        cmocka_unit_test(squares_depend_on_n_alone),
+        cmocka_unit_test(adamw_is_pytorchs),
+        cmocka_unit_test(sgd_is_pytorchs),
+        cmocka_unit_test(statistics_decay),
+        cmocka_unit_test(every_case_agrees),
+        cmocka_unit_test(what_goes_wrong_is_kept),
+    };
+    struct rb_why why = {{0}};
+    int count;
+
+    if (rb_device_count("cuda", &count, &why)) {
+        fprintf(stderr, "%s\n", why.text);
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, open_device, close_device);
+}
