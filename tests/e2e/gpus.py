@@ -1,0 +1,136 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes with GPUs and without: kinds of devices, one numeric class a job, and the promise of one sha256.
+
+The GPUs here are the host in their place (kernels/cuda/gpu_host.c): the operators of the CUDA backend, in
+memory that nothing but its copies reaches.  A copy that is missing anywhere between data, links, checkpoints
+and device shows as other bits.  RUBATO_TEST_GPUS names another module, of real ones, all ranks on the first.
+"""
+import contextlib
+import os
+import signal
+
+import cluster
+import delicate
+from cluster import BUILD, check
+
+MODULE = os.environ.get("RUBATO_TEST_GPUS") or os.path.join(BUILD, "tests/kernels/librubato-cuda-host.so")
+
+
+@contextlib.contextmanager
+def gpus(count, module=MODULE):
+    os.environ["RUBATO_CUDA_MODULE"], os.environ["RUBATO_HOST_GPUS"] = module, str(count)
+    try:
+        yield
+    finally:
+        del os.environ["RUBATO_CUDA_MODULE"], os.environ["RUBATO_HOST_GPUS"]
+
+
+def on(kind, spec, **more):
+    spec["devices"] |= {"kind": kind, "max": 4}
+    return spec | more
+
+
+def kinds(c, job):
+    return {device["kind"] for device in c.status(job)["devices"]}
+
+
+def none_is_there(module, sentence):
+    """What the log, `get devices` and `submit` say; and the job trains on cores."""
+    with gpus(0, module), cluster.Cluster(devices=2) as c:
+        delicate.models(c)
+        listed = c.run("get", "devices")
+        check("no GPU: " + sentence in listed.stderr, f"get devices says {listed.stderr}")
+        check("cuda" not in listed.stdout, listed.stdout)
+        with open(c.nodes[0].log) as log:
+            check("no GPU: " + sentence in log.read(), "the log does not say why there is no GPU")
+        refused = c.run("submit", "-f", c.job_file("gpu", on("cuda", delicate.gpt_spec(c, 5))))
+        check(refused.returncode == 4 and "no GPU: " + sentence in refused.stderr,
+              f"{refused.returncode}: {refused.stderr}")
+        c.submit("any", on("any", delicate.gpt_spec(c, 5)))
+        c.wait("any", "done")
+
+
+def without_a_module():
+    none_is_there("/nonexistent/librubato-cuda.so", "this build of Rubato has no CUDA module")
+
+
+def without_a_gpu():
+    none_is_there(MODULE, "the driver sees none")
+
+
+def the_real_module():
+    """Where it was built, it loads without a driver, and says that there is none."""
+    module = os.path.join(BUILD, "librubato-cuda.so")
+    if not os.path.exists(module) or os.path.exists("/dev/nvidiactl"):
+        print("  not here: no module was built, or there is a GPU")
+        return
+    none_is_there(module, "the NVIDIA driver")
+
+
+def kinds_are_kept_apart():
+    with gpus(2), cluster.Cluster(devices=2) as c:
+        delicate.models(c)
+        rows = {f"{row['kind']}:{row['device']}": row for row in c.json("get", "devices")["items"]}
+        check(set(rows) == {"cpu:0", "cpu:1", "cuda:2000", "cuda:2001"}, f"devices: {sorted(rows)}")
+        check(rows["cuda:2000"]["numericClass"] != rows["cpu:0"]["numericClass"], "one class for all")
+        steps = c.steps_for(10, lambda steps: on("cpu", delicate.gpt_spec(c, steps)))
+        for kind, expected in ("any", "cuda"), ("cpu", "cpu"):
+            c.submit(kind, on(kind, delicate.gpt_spec(c, steps, 2)))
+            c.train_on(kind, 2)
+            check(kinds(c, kind) == {expected}, f"{kind} trains on {kinds(c, kind)}")
+        node = rows["cpu:0"]["node"]
+        done = c.run("grow", "any", 1, "--devices", f"{node}:0")
+        check(done.returncode == 4 and "other bits" in done.stderr, f"{done.returncode}: {done.stderr}")
+        for job in "any", "cpu":
+            c.ctl("cancel", job)
+
+
+def fixed_counts():
+    with gpus(3), cluster.Cluster(devices=1) as c:
+        for name, make in delicate.models(c).items():
+            shas = {}
+            for replicas, devices in ("all", 1), ("all", 2), ("all", 3), ("1", 3), ("2", 3):
+                spec = on("cuda", make(c, 8, devices), state={"replicas": replicas})
+                spec["devices"]["min"] = devices
+                c.submit("job", spec)
+                c.wait("job", "done")
+                losses = [row["loss"] for row in c.metrics("job")]
+                shas[f"{replicas} on {devices}"] = c.finish("job")
+            check(len(set(shas.values())) == 1, f"{name}: {shas}")
+            c.submit("cpu", on("cpu", make(c, 8)))
+            c.wait("cpu", "done")
+            far = max(abs(a - row["loss"]) for a, row in zip(losses, c.metrics("cpu")))
+            check(far < 2e-3, f"{name}: losses differ by {far} from a core's")
+            c.ctl("delete", "cpu")
+
+
+def disturbed():
+    """Grown, shrunk, killed, saved, resumed, fed: state goes through the host each time."""
+    with gpus(3), cluster.Cluster(devices=1) as c:
+        delicate.models(c)
+        for replicas in "all", "2":
+            def make(steps, **more):
+                return on("cuda", delicate.gpt_spec(c, steps), state={"replicas": replicas}, **more)
+
+            steps = c.steps_for(8, make)
+            c.submit("job", make(steps))
+            alone = c.finish("job")
+            checkpoint = {"path": c.path("saved-" + replicas), "every": 10}
+            c.submit("job", make(steps, checkpoint=checkpoint))
+            for change in ("grow", 2), ("shrink", 1), ("grow", 1):
+                receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
+                check(receipt["steps_lost"] == 0 and receipt["samples_repeated"] == 0, f"{receipt}")
+            os.kill(c.train_on("job", 3, 3)["devices"][1]["pid"], signal.SIGKILL)
+            c.train_on("job", 3, 3)
+            c.ctl("cancel", "job")
+            c.wait("job", "devices=0")
+            c.ctl("delete", "job")
+            check(c.submit("job", make(steps, checkpoint=checkpoint))["resumeStep"] > 0, "no checkpoint to go on from")
+            check(c.finish("job") == alone, f"{replicas} replicas: disturbed, and the bits differ")
+
+
+tests = [without_a_module, the_real_module]
+if os.path.exists(MODULE):
+    tests += [without_a_gpu, kinds_are_kept_apart, fixed_counts, disturbed]
+cluster.main(*tests)
