@@ -22,11 +22,10 @@ struct rb_device_ops {
     void *(*alloc)(struct rb_device *device, size_t bytes);
     void (*release)(struct rb_device *device, void *memory);
     void (*discard)(struct rb_device *device, void *memory, size_t bytes);
-    /* NULL where the host's memory is the device's: there is nothing to copy, to wait for or to go
-     * wrong then. */
+    /* NULL where the host's memory is the device's: there is nothing to copy or to go wrong then.
+     */
     void (*pull)(struct rb_device *device, void *memory, size_t bytes);
     void (*push)(struct rb_device *device, void *memory, size_t bytes);
-    void (*wait)(struct rb_device *device);
     int (*check)(struct rb_device *device, struct rb_why *why);
     /* All that may fail.  The kernel's run and free are set by it. */
     int (*prepare)(struct rb_device *device, const struct rb_call *call,

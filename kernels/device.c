@@ -93,12 +93,6 @@ void rb_device_push(struct rb_device *device, void *memory, size_t bytes)
         device->ops->push(device, memory, bytes);
 }
 
-void rb_device_wait(struct rb_device *device)
-{
-    if (device && device->ops->wait)
-        device->ops->wait(device);
-}
-
 int rb_device_check(struct rb_device *device, struct rb_why *why)
 {
     return device && device->ops->check ? device->ops->check(device, why) : 0;

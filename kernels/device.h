@@ -98,9 +98,6 @@ void rb_device_pull(struct rb_device *device, void *memory, size_t bytes);
  * that is not the device's is left alone, by both. */
 void rb_device_push(struct rb_device *device, void *memory, size_t bytes);
 
-/* Wait until all that was queued is done, for other threads to pull. */
-void rb_device_wait(struct rb_device *device);
-
 /* 0, or what has gone wrong on the device since it was opened; nothing that was pulled since then
  * is worth anything.  To be asked before results are told to anyone. */
 int rb_device_check(struct rb_device *device, struct rb_why *why);

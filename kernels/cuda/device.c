@@ -69,11 +69,6 @@ static void cuda_push(struct rb_device *device, void *memory, size_t bytes)
     rb_twins_push((struct rb_cuda *)device, memory, bytes);
 }
 
-static void cuda_wait(struct rb_device *device)
-{
-    rb_gpu_wait(((struct rb_cuda *)device)->gpu);
-}
-
 static int cuda_check(struct rb_device *device, struct rb_why *why)
 {
     return rb_gpu_check(((struct rb_cuda *)device)->gpu, why);
@@ -119,7 +114,6 @@ static const struct rb_device_ops cuda_ops = {
     .discard = cuda_discard,
     .pull = cuda_pull,
     .push = cuda_push,
-    .wait = cuda_wait,
     .check = cuda_check,
     .prepare = cuda_prepare,
     .fixed_add = rb_cuda_fixed_add,

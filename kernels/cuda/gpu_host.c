@@ -124,29 +124,49 @@ void rb_gpu_launched(struct rb_gpu *gpu)
 
 struct rb_gpu_product {
     struct rb_gpu_product_shape shape;
+    double *sums; /* a row of c */
+    float *b;     /* [k, n], whichever way it is stored */
 };
 
 int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *shape,
                        struct rb_gpu_product **ret_product, struct rb_why *why)
 {
+    struct rb_gpu_product *product = rb_alloc(sizeof *product);
+
     (void)gpu;
     (void)why;
-    *ret_product = rb_alloc(sizeof **ret_product);
-    (*ret_product)->shape = *shape;
+    product->shape = *shape;
+    product->sums = rb_alloc((size_t)shape->n * sizeof *product->sums);
+    product->b = rb_alloc((size_t)(shape->k * shape->n) * sizeof *product->b);
+    *ret_product = product;
     return 0;
 }
 
-static float dot(const struct rb_gpu_product_shape *s, const float *a, const float *b, int64_t row,
-                 int64_t column)
+static void take_b(const struct rb_gpu_product *product, const float *b)
 {
-    int64_t a_step = s->swap_a ? s->a_row : 1, b_step = s->swap_b ? 1 : s->b_row;
-    double sum = 0;
+    const struct rb_gpu_product_shape *s = &product->shape;
 
-    a += s->swap_a ? row : row * s->a_row;
-    b += s->swap_b ? column * s->b_row : column;
     for (int64_t i = 0; i < s->k; i++)
-        sum += (double)a[i * a_step] * (double)b[i * b_step];
-    return (float)sum;
+        for (int64_t j = 0; j < s->n; j++)
+            product->b[i * s->n + j] = s->swap_b ? b[j * s->b_row + i] : b[i * s->b_row + j];
+}
+
+static void make_row(const struct rb_gpu_product *product, const float *a, const float *bias,
+                     float *c)
+{
+    const struct rb_gpu_product_shape *s = &product->shape;
+    double *sums = product->sums;
+
+    memset(sums, 0, (size_t)s->n * sizeof *sums);
+    for (int64_t i = 0; i < s->k; i++) {
+        const float *row = product->b + i * s->n;
+        double factor = (double)a[s->swap_a ? i * s->a_row : i];
+
+        for (int64_t j = 0; j < s->n; j++)
+            sums[j] += factor * (double)row[j];
+    }
+    for (int64_t j = 0; j < s->n; j++)
+        c[j] = (float)sums[j] + (s->more ? c[j] : 0) + (s->bias ? bias[j] : 0);
 }
 
 void rb_gpu_product_run(struct rb_gpu_product *product, const float *a, const float *b,
@@ -154,17 +174,20 @@ void rb_gpu_product_run(struct rb_gpu_product *product, const float *a, const fl
 {
     const struct rb_gpu_product_shape *s = &product->shape;
 
-    for (int64_t i = 0; i < s->batch; i++)
+    for (int64_t i = 0; i < s->batch; i++) {
+        if (i == 0 || s->b_stride)
+            take_b(product, b + i * s->b_stride);
         for (int64_t row = 0; row < s->m; row++)
-            for (int64_t column = 0; column < s->n; column++) {
-                float *to = c + i * s->c_stride + row * s->c_row + column;
-
-                *to = dot(s, a + i * s->a_stride, b + i * s->b_stride, row, column) +
-                      (s->more ? *to : 0) + (s->bias ? bias[column] : 0);
-            }
+            make_row(product, a + i * s->a_stride + (s->swap_a ? row : row * s->a_row), bias,
+                     c + i * s->c_stride + row * s->c_row);
+    }
 }
 
 void rb_gpu_product_free(struct rb_gpu_product *product)
 {
+    if (!product)
+        return;
+    free(product->sums);
+    free(product->b);
     free(product);
 }
