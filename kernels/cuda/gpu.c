@@ -19,18 +19,28 @@ static const char *reason(cudaError_t err)
     }
 }
 
+/* How many GPUs there are, each of which shows as *ret_shares devices.  More than one is for tests
+ * of several ranks on one GPU: RUBATO_GPU_SHARES. */
+static cudaError_t count_gpus(int *ret_gpus, int *ret_shares)
+{
+    const char *text = getenv("RUBATO_GPU_SHARES");
+    int shares = text ? atoi(text) : 1;
+    cudaError_t err = cudaGetDeviceCount(ret_gpus);
+
+    *ret_shares = shares > 0 && shares < 100 ? shares : 1;
+    return err == cudaSuccess && *ret_gpus == 0 ? cudaErrorNoDevice : err;
+}
+
 int rb_gpu_count(int *ret_count, struct rb_why *why)
 {
-    int count = 0;
-    cudaError_t err = cudaGetDeviceCount(&count);
+    int gpus = 0, shares;
+    cudaError_t err = count_gpus(&gpus, &shares);
 
-    if (err == cudaSuccess && count == 0)
-        err = cudaErrorNoDevice;
     if (err != cudaSuccess) {
         (void)cudaGetLastError(); /* or later calls report it as theirs */
         return rb_why_set(why, RB_ENOTFOUND, "no GPU: %s", reason(err));
     }
-    *ret_count = count;
+    *ret_count = gpus * shares;
     return 0;
 }
 
@@ -38,15 +48,17 @@ int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *wh
 {
     struct rb_gpu_about about;
     struct cudaDeviceProp properties;
-    int runtime = 0;
-    cudaError_t err = cudaGetDeviceProperties(&properties, index);
+    int runtime = 0, gpus = 0, shares;
+    cudaError_t err = count_gpus(&gpus, &shares);
 
+    if (err == cudaSuccess)
+        err = cudaGetDeviceProperties(&properties, index / shares);
     if (err == cudaSuccess)
         err = cudaRuntimeGetVersion(&runtime);
     if (err != cudaSuccess)
         return rb_why_set(why, RB_ENOTFOUND, "GPU %d: %s", index, reason(err));
     snprintf(about.name, sizeof about.name, "%.127s", properties.name);
-    about.bytes = properties.totalGlobalMem;
+    about.bytes = properties.totalGlobalMem / (size_t)shares;
     /* How cuBLASLt cuts a product depends on the number of multiprocessors too. */
     snprintf(about.numeric_class, sizeof about.numeric_class,
              "cuda sm_%d%d x%d %.60s runtime-%d cublaslt-%zu rubato-%s", properties.major,
@@ -74,14 +86,15 @@ static int open_all(struct rb_gpu *gpu, struct rb_why *why)
 int rb_gpu_open(int index, struct rb_gpu **ret_gpu, struct rb_why *why)
 {
     struct rb_gpu *gpu;
-    int count = 0, err = rb_gpu_count(&count, why);
+    int count = 0, gpus = 0, shares = 1, err = rb_gpu_count(&count, why);
 
     if (err)
         return err;
     if (index < 0 || index >= count)
         return rb_why_set(why, RB_ENOTFOUND, "there is no GPU %d: %d are here", index, count);
     gpu = rb_alloc(sizeof *gpu);
-    gpu->index = index;
+    (void)count_gpus(&gpus, &shares);
+    gpu->index = index / shares;
     pthread_mutex_init(&gpu->lock, NULL);
     err = open_all(gpu, why);
     if (err) {
