@@ -336,6 +336,10 @@ static int compile_all(struct compile *compile, const char *numeric_class,
     int64_t micro_batch = 0;
     int err = check_complete(compile->spec, compile->why);
 
+    if (!err && !compile->blocks && !strcmp(compile->spec->train->precision, "bf16"))
+        err = rb_why_set(compile->why, RB_EUNSUPPORTED,
+                         "spec.train.precision: GPUs compute in fp32 alone yet; "
+                         "spec.devices.kind: cpu has bf16");
     if (!err)
         err = open_all(compile);
     if (!err)

@@ -74,6 +74,29 @@ static int cuda_check(struct rb_device *device, struct rb_why *why)
     return rb_gpu_check(((struct rb_cuda *)device)->gpu, why);
 }
 
+static bool is_short(const struct rb_tensor_type *type)
+{
+    return type->dtype == RB_BF16 || type->dtype == RB_F16;
+}
+
+/* Numbers of 16 bits are cast and moved, and nothing else yet: all others keep to whole floats. */
+static bool takes_types(const struct rb_call *call)
+{
+    enum rb_op_kind kind = rb_op_info(call->op)->kind;
+    bool any = false, alike = true;
+
+    for (int i = 0; i < call->n_in; i++)
+        any |= is_short(&call->in[i]);
+    for (int i = 0; i < call->n_out; i++) {
+        any |= is_short(&call->out[i]);
+        alike &= call->out[i].dtype == RB_NONE || call->out[i].dtype == call->in[0].dtype;
+    }
+    if (!any || call->op == RB_OP_CAST)
+        return true;
+    return (kind == RB_KIND_VIEW || kind == RB_KIND_MOVE) && alike &&
+           call->op != RB_OP_GATHER_GRAD && call->op != RB_OP_SCATTER;
+}
+
 static int cuda_prepare(struct rb_device *device, const struct rb_call *call,
                         struct rb_kernel **ret_kernel, struct rb_why *why)
 {
@@ -81,6 +104,8 @@ static int cuda_prepare(struct rb_device *device, const struct rb_call *call,
 
     if (!prepare)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "a GPU has no kernel for it");
+    if (!takes_types(call))
+        return rb_call_refuse(call, RB_EUNSUPPORTED, why, "a GPU has no kernel for these types");
     return prepare((struct rb_cuda *)device, call, ret_kernel, why);
 }
 

@@ -82,6 +82,9 @@ def kinds_are_kept_apart():
             c.train_on(kind, 2)
             check(kinds(c, kind) == {expected}, f"{kind} trains on {kinds(c, kind)}")
         node = rows["cpu:0"]["node"]
+        done = c.run("submit", "-f", c.job_file("short", on("cuda", delicate.gpt_spec(c, 5))), "--set",
+                     "spec.train.precision=bf16")
+        check(done.returncode != 0 and "GPUs compute in fp32" in done.stderr, f"{done.returncode}: {done.stderr}")
         done = c.run("grow", "any", 1, "--devices", f"{node}:0")
         check(done.returncode == 4 and "other bits" in done.stderr, f"{done.returncode}: {done.stderr}")
         for job in "any", "cpu":
