@@ -93,10 +93,9 @@ struct conv : rb_work {
     int op;
     bool bias;
     size_t out_bytes;
-    int64_t chunk;                         /* samples at a time; 0: there is nothing to do */
-    struct rb_gpu_product *product, *last; /* of a chunk, and of the last one; */
-    struct rb_gpu *gpu;                    /* for dw: the first sample's, and the others' */
-    float *columns;
+    int64_t chunk; /* samples at a time; 0: there is nothing to do */
+    /* Of a chunk, and of the last one; for dw: the first sample's, and the others'. */
+    struct rb_gpu_product *product, *last;
 
     int64_t samples() const
     {
@@ -105,13 +104,16 @@ struct conv : rb_work {
 
     void columns_of(struct rb_cuda *cuda, const float *x, int64_t group, int64_t first, int64_t n)
     {
-        struct columns_body body = {s, x + (first * s.group + group) * s.c * s.in, columns};
+        struct columns_body body = {s, x + (first * s.group + group) * s.c * s.in,
+                                    (float *)cuda->scratch};
 
         rb_each(cuda, n * s.depth * s.out, body);
     }
 
     void forward(struct rb_cuda *cuda, const float *x, const float *w, float *y)
     {
+        float *columns = (float *)cuda->scratch;
+
         for (int64_t g = 0; g < s.group; g++)
             for (int64_t at = 0; at < samples(); at += chunk) {
                 int64_t n = samples() - at < chunk ? samples() - at : chunk;
@@ -124,6 +126,8 @@ struct conv : rb_work {
 
     void grad_x(struct rb_cuda *cuda, const float *dy, const float *w, float *dx)
     {
+        float *columns = (float *)cuda->scratch;
+
         for (int64_t g = 0; g < s.group; g++)
             for (int64_t at = 0; at < samples(); at += chunk) {
                 int64_t n = samples() - at < chunk ? samples() - at : chunk;
@@ -137,6 +141,8 @@ struct conv : rb_work {
 
     void grad_w(struct rb_cuda *cuda, const float *dy, const float *x, float *dw)
     {
+        float *columns = (float *)cuda->scratch;
+
         for (int64_t g = 0; g < s.group; g++)
             for (int64_t at = 0; at < samples(); at += chunk) {
                 int64_t n = samples() - at < chunk ? samples() - at : chunk;
@@ -173,7 +179,6 @@ struct conv : rb_work {
     {
         rb_gpu_product_free(product);
         rb_gpu_product_free(last);
-        rb_gpu_free(gpu, columns);
     }
 };
 
@@ -263,15 +268,13 @@ int rb_cuda_conv(struct rb_cuda *cuda, const struct rb_call *call, struct rb_ker
 
     if (err)
         return err;
-    work.gpu = cuda->gpu;
     sample = work.s.depth * work.s.out * (int64_t)sizeof(float);
     if (sample == 0 || work.samples() == 0 || work.s.m == 0 || work.out_bytes == 0)
         return rb_make(cuda, call, work, ret_kernel);
     most = SCRATCH / sample;
     work.chunk = most < 1 ? 1 : most > work.samples() ? work.samples() : most;
-    work.columns = (float *)rb_gpu_alloc(cuda->gpu, (size_t)(work.chunk * sample));
-    err = work.columns ? get_products(cuda, &work, why)
-                       : rb_why_set(why, RB_ENOMEM, "the GPU has no memory left");
+    err = rb_cuda_need(cuda, (size_t)(work.chunk * sample), why);
+    err = err ? err : get_products(cuda, &work, why);
     if (err) {
         work.done();
         return rb_why_add(why, err, "%s", rb_op_info(call->op)->name);

@@ -35,6 +35,8 @@ struct rb_cuda {
     struct rb_gpu *gpu;
     struct rb_twins twins;
     void *partial; /* RB_CUDA_PARTS numbers of 8 bytes, for sums that are made in two passes */
+    void *scratch; /* of whichever kernel runs */
+    size_t scratch_bytes;
 };
 
 enum { RB_CUDA_PARTS = 1024 };
@@ -49,6 +51,9 @@ void rb_twins_push(struct rb_cuda *cuda, void *memory, size_t bytes);
 /* The GPU's address of something that the host names; NULL for NULL, and for what is not the
  * device's: that is then an error of the GPU. */
 void *rb_twins_gpu(struct rb_cuda *cuda, const void *host);
+
+/* A kernel that is being prepared will need so much scratch: it is cuda->scratch when it runs. */
+int rb_cuda_need(struct rb_cuda *cuda, size_t bytes, struct rb_why *why);
 
 typedef int rb_cuda_prepare(struct rb_cuda *cuda, const struct rb_call *call,
                             struct rb_kernel **ret_kernel, struct rb_why *why);

@@ -31,12 +31,23 @@ static int cuda_open(int index, struct rb_device **ret_device, struct rb_why *wh
     return 0;
 }
 
+int rb_cuda_need(struct rb_cuda *cuda, size_t bytes, struct rb_why *why)
+{
+    if (bytes <= cuda->scratch_bytes)
+        return 0;
+    rb_gpu_free(cuda->gpu, cuda->scratch);
+    cuda->scratch = rb_gpu_alloc(cuda->gpu, bytes);
+    cuda->scratch_bytes = cuda->scratch ? bytes : 0;
+    return cuda->scratch ? 0 : rb_why_set(why, RB_ENOMEM, "the GPU has no memory left");
+}
+
 static void cuda_close(struct rb_device *device)
 {
     struct rb_cuda *cuda = (struct rb_cuda *)device;
 
     while (cuda->twins.n)
         rb_twins_release(cuda, cuda->twins.at[0].host);
+    rb_gpu_free(cuda->gpu, cuda->scratch);
     rb_gpu_free(cuda->gpu, cuda->partial);
     rb_gpu_close(cuda->gpu);
     pthread_mutex_destroy(&cuda->twins.lock);

@@ -115,7 +115,7 @@ template <class F> __global__ void rb_each_kernel(F body, int64_t n)
 
 template <int LANES, class F> __global__ void rb_rows_kernel(F body, int64_t n)
 {
-    __shared__ unsigned char room[LANES == RB_WARP ? 8 : LANES * 8];
+    __shared__ __align__(16) unsigned char room[LANES == RB_WARP ? 8 : LANES * 8];
     int together = (int)blockDim.x / LANES;
     struct rb_lanes<LANES> lanes = {
         (int)threadIdx.x % LANES, room

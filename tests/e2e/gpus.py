@@ -118,7 +118,7 @@ def disturbed():
             def make(steps, **more):
                 return on("cuda", delicate.gpt_spec(c, steps), state={"replicas": replicas}, **more)
 
-            steps = c.steps_for(5, make)
+            steps = c.steps_for(4, make)
             c.submit("job", make(steps))
             alone = c.finish("job")
             checkpoint = {"path": c.path("saved-" + replicas), "every": 10}
