@@ -97,10 +97,10 @@ static void done(struct rb_device *device, struct memory *memory)
 static void check_margin(const char *text, const struct memory *memory, const struct rb_case *c)
 {
     for (int i = 0; i < c->call.n_out; i++) {
-        const uint8_t *behind = (const uint8_t *)memory->out[i] + rb_case_bytes(&c->out[i]);
+        const uint8_t *out = memory->out[i];
 
-        for (int k = 0; memory->out[i] && k < MARGIN; k++)
-            if (behind[k] != 0xff || ((const uint8_t *)memory->out[i])[-1 - k] != 0xff)
+        for (size_t k = 0; out && k < MARGIN; k++)
+            if (out[rb_case_bytes(&c->out[i]) + k] != 0xff || *(out - 1 - k) != 0xff)
                 fail_msg("%s: output %d is written beyond its ends", text, i);
     }
 }
