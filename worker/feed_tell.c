@@ -95,9 +95,9 @@ static int tell_sums(struct rb_feed *feed, struct taker *taker, const struct ent
          b = rb_feed_next(feed, taker, b + 1)) {
         const Rb__Block *block = feed->model->message->blocks[b];
 
-        err = send_pulled(feed, taker, rb_wire_sums_tag(entry->level, b),
-                          entry->sums + block->first, (size_t)block->count * sizeof *entry->sums,
-                          why);
+        err =
+            send_pulled(feed, taker, rb_wire_sums_tag(entry->level, b), entry->sums + block->first,
+                        (size_t)block->count * sizeof *entry->sums, why);
     }
     return err;
 }
@@ -167,7 +167,6 @@ static int tell_block(struct rb_feed *feed, struct taker *taker, bool *ret_told,
         .index = taker->next,
         .bytes = rb_wire_block_bytes(&feed->model->state, block),
     };
-
     int err;
 
     if (!copy_block(feed, taker->next, &header.level))

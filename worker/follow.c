@@ -215,7 +215,6 @@ static int take_weights(struct follow *follow, struct source *source, int64_t le
 
     for (size_t b = 0; !err && b < roster->blocks; b++) {
         const Rb__Block *block = model->message->blocks[b];
-
         float *weights = model->state.w + block->first;
         size_t bytes = (size_t)block->count * sizeof *weights;
 
