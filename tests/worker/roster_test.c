@@ -100,7 +100,7 @@ static void test_shares(void **state)
 static void test_parts(void **state)
 {
     enum { SIZE = 6, BLOCKS = 30 };
-    static const struct rb_role roles[SIZE] = {{.term = 3},  {.fresh = 1}, {.term = 3},
+    static const struct rb_role roles[SIZE] = {{.term = 3}, {.fresh = 1}, {.term = 3},
                                                {.term = 3}, {.fresh = 1}, {.fresh = 1}};
     uint64_t seed = 11;
 

@@ -340,7 +340,7 @@ static void test_saves(void **unused)
     struct run run;
 
     (void)unused;
-    open_run(&run, &job, 1);
+    open_run(&run, &longer, 1);
     folder = rb_format("%s/asked", run.cluster.folder);
     cluster_start(&run.cluster, 3, run.weights);
     for (int i = 0; i < 6; i++) {
@@ -351,8 +351,8 @@ static void test_saves(void **unused)
         assert_string_equal(one->saved[at].error, "");
         assert_true(one->saved[at].step >= 0);
     }
-    assert_true(run.cluster.n_rows <= job.steps);
-    finish(&run);
+    assert_true(run.cluster.n_rows <= longer.steps);
+    finish_as(&run, longer_reference);
 }
 
 /* The other optimizers: fewer parts, or none, and SGD's decay needs the weights. */
