@@ -140,6 +140,25 @@ int rb_graph_node(struct rb_graph *graph, enum rb_op op, const char *name, int n
     return 0;
 }
 
+struct rb_node *rb_graph_copy(struct rb_graph *graph, const struct rb_node *node,
+                              struct rb_value *const *in)
+{
+    struct rb_node *copy = rb_arena_copy(&graph->arena, node, sizeof(*node));
+
+    copy->in = rb_arena_copy(&graph->arena, in, sizeof(*in) * (size_t)node->n_in);
+    copy->out = RB_ARENA_NEW(&graph->arena, struct rb_value *, node->n_out);
+    for (int i = 0; i < node->n_out; i++) {
+        if (!node->out[i])
+            continue;
+        copy->out[i] =
+            rb_graph_value(graph, RB_VALUE_TEMP, node->out[i]->name, &node->out[i]->type, NULL);
+        copy->out[i]->maker = copy;
+        copy->out[i]->output = i;
+    }
+    push(&graph->arena, (void ***)&graph->nodes, &graph->n_nodes, copy);
+    return copy;
+}
+
 static void mark(const struct rb_value *value, bool *live)
 {
     if (value)

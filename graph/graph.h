@@ -104,6 +104,10 @@ int rb_graph_node(struct rb_graph *graph, enum rb_op op, const char *name, int n
                                                               not in their inputs: RESHAPE, EXPAND,
                                                               CAST, SLICE_GRAD, ...; else NULL */
                   struct rb_node **ret_node, struct rb_why *why);
+/* A node once more, on inputs of the same types: its copy has the same id, and so the same random
+ * numbers. */
+struct rb_node *rb_graph_copy(struct rb_graph *graph, const struct rb_node *node,
+                              struct rb_value *const *in);
 struct rb_value *rb_graph_int64s(struct rb_graph *graph, const char *name, const int64_t *data,
                                  int n);
 struct rb_value *rb_graph_scalar(struct rb_graph *graph, float x);

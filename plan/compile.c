@@ -7,11 +7,14 @@
 #include "graph/onnx.h"
 #include "graph/train.h"
 #include "plan/check.h"
+#include "plan/footprint.h"
 #include "plan/initial.h"
 #include "plan/job.h"
 #include "plan/lower.h"
+#include "plan/recompute.h"
 #include "plan/summary.h"
 #include "proto/spec.h"
+#include "proto/work.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +37,9 @@ struct compile {
     struct rb_source *train, *eval;
     int64_t seq_len;
     bool blocks;            /* activations may be in blocks of channels, which GPUs do not take */
-    struct rb_graph *graph; /* the training graph of a whole microbatch */
+    struct rb_graph *graph; /* the training graph of a whole microbatch, nothing computed again */
+    struct rb_recompute_cuts cuts; /* of what is computed again, in all graphs but that */
+    char recomputed[96];           /* of it, for the summary */
     Rb__Model *model;
     struct rb_why *why;
 };
@@ -167,6 +172,8 @@ static int make_graph(struct compile *compile, int64_t batch, bool train,
         err = rb_layout(graph, compile->why);
     if (!err && !strcmp(spec->train->precision, "bf16"))
         err = rb_narrow(graph, compile->why);
+    if (!err && train && compile->cuts.n)
+        rb_recompute(graph, &compile->cuts);
     if (err) {
         rb_graph_free(graph);
         return err;
@@ -290,6 +297,83 @@ static int add_other_programs(struct compile *compile, int64_t batch)
     return err;
 }
 
+/* ---- Recomputation ---- */
+
+static void measure_programs(const Rb__Model *model, uint64_t *ret_arena, double *ret_flops)
+{
+    *ret_arena = 0;
+    *ret_flops = 0;
+    for (size_t i = 0; i < model->n_programs; i++)
+        if (model->programs[i]->arena_bytes > *ret_arena)
+            *ret_arena = model->programs[i]->arena_bytes;
+    for (size_t i = 0; i < model->programs[0]->n_instructions; i++)
+        *ret_flops += rb_work_flops(model->programs[0], i);
+}
+
+/* All of them anew, with the cuts as they are now. */
+static int make_programs(struct compile *compile, int64_t batch)
+{
+    Rb__Model *model = compile->model;
+    int err;
+
+    while (model->n_programs)
+        rb__program__free_unpacked(model->programs[--model->n_programs], NULL);
+    err = add_program(compile, batch, true);
+    return err ? err : add_other_programs(compile, batch);
+}
+
+/* The fewest segments that make the job fit; where none does, or `always`, those that take the
+ * least memory. */
+static int search_cuts(struct compile *compile, int64_t batch, uint64_t limit)
+{
+    struct rb_recompute_cuts best = {0};
+    uint64_t least, arena;
+    double flops;
+    int err = 0;
+
+    measure_programs(compile->model, &least, &flops);
+    for (int segments = 2; !err && segments <= RB_RECOMPUTE_SEGMENTS;
+         segments += segments / 4 + 1) {
+        rb_recompute_cut(compile->graph, segments, &compile->cuts);
+        err = make_programs(compile, batch);
+        if (err)
+            break;
+        measure_programs(compile->model, &arena, &flops);
+        if (arena < least) {
+            least = arena;
+            best = compile->cuts;
+        }
+        if (limit && rb_footprint_least(compile->spec, compile->model) <= limit)
+            return 0;
+    }
+    compile->cuts = best;
+    return err ? err : make_programs(compile, batch);
+}
+
+static int choose_recompute(struct compile *compile, int64_t batch)
+{
+    const Rb__MemorySpec *memory = compile->spec->memory;
+    const char *word = memory && memory->recompute ? memory->recompute : "auto";
+    bool always = !strcmp(word, "always");
+    uint64_t limit = always ? 0 : rb_footprint_limit(compile->spec), before, after;
+    double flops, more;
+    int err;
+
+    if (!strcmp(word, "never") || (!always && !limit) ||
+        (limit && rb_footprint_least(compile->spec, compile->model) <= limit))
+        return 0;
+    measure_programs(compile->model, &before, &flops);
+    err = search_cuts(compile, batch, limit);
+    if (err || !compile->cuts.n)
+        return err;
+    measure_programs(compile->model, &after, &more);
+    snprintf(compile->recomputed, sizeof(compile->recomputed),
+             ", activations in %.1f MiB instead of %.1f for %.0f %% more products",
+             (double)after / (1 << 20), (double)before / (1 << 20),
+             flops > 0 ? 100 * (more / flops - 1) : 0);
+    return 0;
+}
+
 /* ---- The whole ---- */
 
 static int fill_job(struct compile *compile, int64_t micro_batch, const char *numeric_class)
@@ -348,6 +432,8 @@ static int compile_all(struct compile *compile, const char *numeric_class,
         err = add_other_programs(compile, micro_batch);
     if (!err)
         err = fill_job(compile, micro_batch, numeric_class);
+    if (!err)
+        err = choose_recompute(compile, micro_batch);
     return err ? err : finish(compile, weights);
 }
 
@@ -367,6 +453,8 @@ int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compil
     } else {
         compiled.model = RB_TAKE(compile.model);
         rb_summary_write(spec->model->onnx, &compiled);
+        strncat(compiled.summary, compile.recomputed,
+                sizeof(compiled.summary) - strlen(compiled.summary) - 1);
         *ret_compiled = compiled;
     }
     done(&compile);

@@ -36,6 +36,13 @@ static int pinned(const Rb__Spec *spec)
     return !strcmp(replicas, "1") ? 1 : !strcmp(replicas, "2") ? 2 : 0;
 }
 
+uint64_t rb_footprint_least(const Rb__Spec *spec, const Rb__Model *model)
+{
+    int pin = pinned(spec);
+
+    return rb_footprint_bytes(model, pin < 0 ? 2 : (uint32_t)pin, spec->devices->max);
+}
+
 /* NULL: none. */
 static const char *limit_of(const Rb__Spec *spec)
 {

@@ -213,8 +213,6 @@ static int check_unsupported(const Rb__Spec *spec, struct rb_why *why)
         key = "spec.parallel.schedule";
     if (spec->parallel->has_hypergraph)
         key = "spec.parallel.hypergraph";
-    if (spec->memory->recompute && strcmp(spec->memory->recompute, "auto") != 0)
-        key = "spec.memory.recompute";
     if (!key)
         return 0;
     return rb_why_set(why, RB_EUNSUPPORTED, "%s: pins are not supported: %s", key, one_release);
@@ -235,6 +233,9 @@ static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
         err = rb_why_set(why, RB_EINVAL,
                          "spec.failure.window: '%.40s' is no duration: seconds, or 90s 5m 2h",
                          spec->failure->window);
+    if (!err && spec->memory->recompute)
+        err = check_word("spec.memory.recompute", spec->memory->recompute, "auto | never | always",
+                         why);
     if (!err && spec->memory->limit && strcmp(spec->memory->limit, "auto") != 0 &&
         rb_spec_bytes(spec->memory->limit, &limit))
         err =

@@ -128,6 +128,7 @@ static void test_refusals(void **state)
     refused("spec.train={epochs: 0}", RB_EINVAL, "above 0");
     refused("spec.train.globalBatch=0", RB_EINVAL, "not within");
     refused("spec.train.microBatch=33", RB_EINVAL, "within 1 and 32");
+    refused("spec.memory.recompute=often", RB_EINVAL, "auto | never | always");
     refused("spec.train.precision=fp16", RB_EINVAL, "none of fp32 | bf16");
     refused("spec.train.eval.every=5", RB_EINVAL, "no spec.data.eval");
     refused("spec.train.optimizer.type=adam", RB_EINVAL, "adamw | sgd");

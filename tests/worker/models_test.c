@@ -42,7 +42,7 @@ enum { MOST = 3 };
 struct kind {
     const char *name, *settings[5];
     int n_settings;
-    const char *data, *train; /* parts of the job file */
+    const char *data, *train, *more; /* parts of the job file */
 };
 
 static const struct kind mlp = {
@@ -100,8 +100,8 @@ static Rb__JobFile *read_job(const char *folder, const struct kind *kind)
     RB_CLEANUP(rb_freep)
     char *text = rb_format("apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: test}\n"
                            "spec:\n  model: {onnx: model.onnx}\n  data: {%s}\n  train: {%s}\n"
-                           "  devices: {max: 3}\n",
-                           kind->data, kind->train);
+                           "  devices: {max: 3}\n  %s\n",
+                           kind->data, kind->train, kind->more ? kind->more : "");
     struct rb_why why = {0};
     Rb__JobFile *job = NULL;
 
@@ -128,6 +128,7 @@ static void write_job(const char *folder, const struct kind *kind)
     job = read_job(folder, kind);
     if (rb_compile(job->spec, rb_device_numeric_class("cpu"), &compiled, &why))
         fail_msg("%s", why.text);
+    assert_int_equal(!!strstr(compiled.summary, "instead of"), kind->more != NULL);
     rb__job_file__free_unpacked(job, NULL);
     tiny_write_message(folder, "model", &compiled.model->base);
     assert_int_equal(rb_file_write(weights, compiled.weights.data, compiled.weights.size, NULL), 0);
@@ -221,13 +222,29 @@ static void test_gpt_bf16(void **state)
     check(&gpt_bf16);
 }
 
+/* The bits do not know what is computed again: dropout, batch norm, both precisions. */
+static void test_recomputed(void **state)
+{
+    static const struct kind *const kinds[] = {&cnn, &gpt_bf16};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(kinds); i++) {
+        struct kind again = *kinds[i];
+        char reference[33], digest[33];
+
+        again.more = "memory: {recompute: always}";
+        run(kinds[i], (int[]){1}, 1, reference);
+        run(&again, (int[]){2}, 1, digest);
+        assert_string_equal(digest, reference);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mlp),
-        cmocka_unit_test(test_cnn),
-        cmocka_unit_test(test_gpt),
-        cmocka_unit_test(test_gpt_bf16),
+        cmocka_unit_test(test_mlp),        cmocka_unit_test(test_cnn),
+        cmocka_unit_test(test_gpt),        cmocka_unit_test(test_gpt_bf16),
+        cmocka_unit_test(test_recomputed),
     };
 
     if (argc < 2) {
