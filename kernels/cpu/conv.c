@@ -106,7 +106,7 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
 
     if (err)
         return err;
-    if (call->in[0].dtype == RB_BF16 && !cpu->bfloat)
+    if (call->in[0].dtype == RB_BF16 && cpu->bfloat != RB_DNNL_BFLOAT_FAST)
         return rb_cpu_widened(cpu, call, rb_cpu_conv, ret_kernel, why);
     read_blocks(call, &how, &x, &y);
     err = rb_window_read(call, how.x, how.w, how.y, &window, why);

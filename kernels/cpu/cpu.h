@@ -12,8 +12,8 @@
 struct rb_cpu {
     struct rb_device base;
     struct rb_dnnl *dnnl;
-    bool bfloat; /* products of bfloat16 are oneDNN's; else they are made as float32's */
-    void *room;  /* for what a kernel needs while it runs: one runs at a time */
+    int bfloat; /* enum rb_dnnl_bfloat: which products of bfloat16 are made of float32 copies */
+    void *room; /* for what a kernel needs while it runs: one runs at a time */
     size_t room_bytes;
 };
 

@@ -70,8 +70,8 @@ static void class_write(void)
 
     rb_dnnl_version(version);
     snprintf(class_text, sizeof(class_text), "cpu %s%s onednn-%d.%d.%d libc-%s threads=1 rubato-%s",
-             rb_dnnl_isa(), rb_dnnl_bfloat() ? "" : " bf16-as-fp32", version[0], version[1],
-             version[2], gnu_get_libc_version(), RUBATO_VERSION);
+             rb_dnnl_isa(), rb_dnnl_bfloat() == RB_DNNL_BFLOAT_FAST ? "" : " bf16-as-fp32",
+             version[0], version[1], version[2], gnu_get_libc_version(), RUBATO_VERSION);
 }
 
 const char *rb_cpu_numeric_class(void)

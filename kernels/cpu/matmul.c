@@ -150,6 +150,16 @@ static void operand(const struct shape *s, const int64_t *batch, int64_t rows, i
     ret_step[s->batch + 1] = swap ? rows : 1;
 }
 
+/* Copies cost by the factors' elements, slow products by the work: 0.45 ns and 0.0054 ns. */
+static bool copies_pay(const struct rb_cpu *cpu, const struct shape *s)
+{
+    enum { ROWS = 42 };
+
+    if (cpu->bfloat != RB_DNNL_BFLOAT_SLOW)
+        return cpu->bfloat == RB_DNNL_BFLOAT_NOT;
+    return s->m > ROWS && s->n > ROWS && s->m * s->n > ROWS * (s->m + s->n);
+}
+
 int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                   struct rb_why *why)
 {
@@ -169,7 +179,8 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
         return rb_call_refuse(call, RB_EINVAL, why, "the bias must have %lld elements",
                               (long long)s.n);
     elements = rb_tensor_elements(&call->out[0]);
-    if (how.factors == RB_BF16 && (elements == 0 || s.k == 0 || !cpu->bfloat))
+    merge_batch(&s);
+    if (how.factors == RB_BF16 && (elements == 0 || s.k == 0 || copies_pay(cpu, &s)))
         return rb_cpu_widened(cpu, call, rb_cpu_matmul, ret_kernel, why);
     matmul = rb_cpu_kernel(sizeof(*matmul), matmul_run);
     matmul->base.free = matmul_free;
@@ -181,7 +192,6 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
         *ret_kernel = &matmul->base;
         return 0;
     }
-    merge_batch(&s);
     how.batch_axes = s.batch;
     operand(&s, s.a, s.m, s.k, s.swap_a, how.a_dim, how.a_step);
     operand(&s, s.b, s.k, s.n, s.swap_b, how.b_dim, how.b_step);

@@ -98,15 +98,15 @@ static bool fast_dots(void)
 #endif
 }
 
-bool rb_dnnl_bfloat(void)
+enum rb_dnnl_bfloat rb_dnnl_bfloat(void)
 {
     switch (dnnl_get_effective_cpu_isa()) {
     case dnnl_cpu_isa_avx512_core_bf16:
-        return fast_dots();
+        return fast_dots() ? RB_DNNL_BFLOAT_FAST : RB_DNNL_BFLOAT_SLOW;
     case dnnl_cpu_isa_avx512_core_amx:
-        return true;
+        return RB_DNNL_BFLOAT_FAST;
     default:
-        return false;
+        return RB_DNNL_BFLOAT_NOT;
     }
 }
 

@@ -22,8 +22,13 @@ struct rb_dnnl_op;
 /* The instruction set that oneDNN uses here: "avx512_core_bf16".  Static text. */
 const char *rb_dnnl_isa(void);
 
-/* Does this processor multiply bfloat16 faster than float32? */
-bool rb_dnnl_bfloat(void);
+/* How this processor multiplies bfloat16. */
+enum rb_dnnl_bfloat {
+    RB_DNNL_BFLOAT_NOT,
+    RB_DNNL_BFLOAT_SLOW, /* at about half the speed of float32 */
+    RB_DNNL_BFLOAT_FAST,
+};
+enum rb_dnnl_bfloat rb_dnnl_bfloat(void);
 
 /* Major, minor, patch. */
 void rb_dnnl_version(int ret_version[3]);

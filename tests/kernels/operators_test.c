@@ -4,6 +4,7 @@
 #include "tests/kernels/case.h"
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/onednn.h"
 #include "kernels/reference/reference.h"
 
 #include <math.h>
@@ -171,9 +172,11 @@ static void products_of_bfloat(void **state)
         if (rb_op_info(c.call.op)->kind != RB_KIND_PRODUCT)
             continue;
         c.in[0].dtype = c.in[1].dtype = RB_BF16;
-        for (int way = 0; way < 4; way++) {
-            c.out[0].dtype = way & 1 ? RB_BF16 : RB_F32;
-            ((struct rb_cpu *)device)->bfloat = way & 2;
+        for (int way = RB_DNNL_BFLOAT_NOT; way <= RB_DNNL_BFLOAT_FAST; way++) {
+            ((struct rb_cpu *)device)->bfloat = way;
+            c.out[0].dtype = RB_F32;
+            run_case(device, rb_cases[i], c, i + 1);
+            c.out[0].dtype = RB_BF16;
             run_case(device, rb_cases[i], c, i + 1);
         }
     }
