@@ -183,6 +183,33 @@ static void add_instruction(struct lower *lower, const struct rb_node *node)
     }
 }
 
+/* Rounding a weight: once is enough for all microbatches of a step. */
+static bool is_once(const struct rb_node *node)
+{
+    return node->op == RB_OP_CAST && node->in[0]->role == RB_VALUE_WEIGHT &&
+           node->out[0]->type.dtype == RB_BF16;
+}
+
+static void add_instructions(struct lower *lower, bool once)
+{
+    const struct rb_graph *graph = lower->graph;
+
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (rb_op_info(graph->nodes[i]->op)->kind != RB_KIND_VIEW &&
+            is_once(graph->nodes[i]) == once)
+            add_instruction(lower, graph->nodes[i]);
+}
+
+/* What they make lives on to the next run. */
+static void keep_once(struct lower *lower)
+{
+    const struct rb_graph *graph = lower->graph;
+
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (is_once(graph->nodes[i]))
+            lower->last[graph->nodes[i]->out[0]->id] = (int)lower->program->n_instructions;
+}
+
 static int by_after(const void *a, const void *b)
 {
     const Rb__Contribution *x = *(Rb__Contribution *const *)a, *y = *(Rb__Contribution *const *)b;
@@ -330,9 +357,11 @@ int rb_lower_program(const struct rb_graph *graph, const char *name, Rb__Model *
     };
 
     find_roots(&lower);
-    for (int i = 0; i < graph->n_nodes; i++)
-        if (rb_op_info(graph->nodes[i]->op)->kind != RB_KIND_VIEW)
-            add_instruction(&lower, graph->nodes[i]);
+    add_instructions(&lower, true);
+    lower.program->has_once = lower.program->n_instructions > 0;
+    lower.program->once = (uint32_t)lower.program->n_instructions;
+    add_instructions(&lower, false);
+    keep_once(&lower);
     add_contributions(&lower);
     add_results(&lower);
     place_tensors(&lower);

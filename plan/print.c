@@ -137,6 +137,8 @@ static struct lives find_lives(const Rb__Program *program)
     for (int i = 0; i < end; i++)
         for (size_t j = 0; j < program->instructions[i]->n_inputs; j++)
             read_by(program, &lives, program->instructions[i]->inputs[j], i);
+    for (size_t i = 0; i < program->once; i++)
+        read_by(program, &lives, program->instructions[i]->outputs[0], end);
     for (size_t i = 0; i < RB_COUNT(results); i++)
         read_by(program, &lives, results[i], end);
     for (size_t i = 0; i < program->n_outputs; i++)

@@ -18,7 +18,7 @@ struct step {
 struct rb_program {
     struct rb_device *device;
     struct rb_arena arena; /* all the tables */
-    int n_steps;
+    int n_steps, once;
     struct step *steps;
     int n_tensors;
     void **addresses; /* of tensors; NULL for absent ones */
@@ -351,6 +351,7 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
     made->device = device;
     made->n_tensors = (int)program->n_tensors;
     made->n_steps = (int)program->n_instructions;
+    made->once = program->once < program->n_instructions ? (int)program->once : 0;
     made->n_inputs = (int)program->n_inputs;
     made->addresses = RB_ARENA_NEW(&made->arena, void *, program->n_tensors + 1);
     made->steps = RB_ARENA_NEW(&made->arena, struct step, program->n_instructions + 1);
@@ -403,12 +404,13 @@ const void *rb_program_result(struct rb_program *program, int tensor)
     return address;
 }
 
-int rb_program_run(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
-                   void (*after)(int instruction, void *context), void *context)
+static int run_from(struct rb_program *program, int first, const struct rb_key *key,
+                    const atomic_bool *stop, void (*after)(int instruction, void *context),
+                    void *context)
 {
     for (int i = 0; i < program->n_inputs; i++)
         rb_device_push(program->device, program->inputs[i], program->input_bytes[i]);
-    for (int i = 0; i < program->n_steps; i++) {
+    for (int i = first; i < program->n_steps; i++) {
         struct step *step = &program->steps[i];
 
         if (stop && atomic_load_explicit(stop, memory_order_relaxed))
@@ -418,4 +420,16 @@ int rb_program_run(struct rb_program *program, const struct rb_key *key, const a
             after(i, context);
     }
     return 0;
+}
+
+int rb_program_run(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
+                   void (*after)(int instruction, void *context), void *context)
+{
+    return run_from(program, 0, key, stop, after, context);
+}
+
+int rb_program_again(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
+                     void (*after)(int instruction, void *context), void *context)
+{
+    return run_from(program, program->once, key, stop, after, context);
 }

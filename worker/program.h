@@ -42,4 +42,9 @@ const void *rb_program_result(struct rb_program *program, int tensor);
 int rb_program_run(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
                    void (*after)(int instruction, void *context), void *context);
 
+/* The same without the instructions that are run once: right behind another run, while weights have
+ * not changed. */
+int rb_program_again(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
+                     void (*after)(int instruction, void *context), void *context);
+
 #endif

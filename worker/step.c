@@ -32,7 +32,8 @@ struct attempt {
     /* of the microbatch that runs */
     uint32_t microbatch;
     const struct rb_runner *runner;
-    size_t next; /* contribution to add next */
+    size_t next;                 /* contribution to add next */
+    const struct rb_runner *ran; /* the last one of this step: weights are as it left them */
 };
 
 static void add_contribution(struct attempt *attempt, const Rb__Contribution *contribution)
@@ -97,9 +98,11 @@ static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *
     attempt->microbatch = microbatch;
     attempt->next = 0;
     rb_batch_fill(&runner->slots, model->train, message->seed, &batch);
-    err = rb_program_run(runner->program, &key, attempt->step->stop, after_instruction, attempt);
+    err = (attempt->ran == runner ? rb_program_again : rb_program_run)(
+        runner->program, &key, attempt->step->stop, after_instruction, attempt);
     if (err)
         return rb_why_set(why, err, "stopped");
+    attempt->ran = runner;
     loss = rb_program_result(runner->program, runner->message->loss);
     count = rb_program_result(runner->program, runner->message->count);
     if (runner->message->correct >= 0)

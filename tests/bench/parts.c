@@ -52,6 +52,12 @@ int __real_rb_program_run(struct rb_program *program, const struct rb_key *key,
 int __wrap_rb_program_run(struct rb_program *program, const struct rb_key *key,
                           const atomic_bool *stop_at, void (*after)(int instruction, void *context),
                           void *context);
+int __real_rb_program_again(struct rb_program *program, const struct rb_key *key,
+                            const atomic_bool *stop_at,
+                            void (*after)(int instruction, void *context), void *context);
+int __wrap_rb_program_again(struct rb_program *program, const struct rb_key *key,
+                            const atomic_bool *stop_at,
+                            void (*after)(int instruction, void *context), void *context);
 void __real_rb_fixed_add(struct rb_device *device, int32_t *sums, const float *values, size_t n,
                          float weight, int exponent, int32_t limit, uint32_t *largest,
                          bool *overflow);
@@ -79,17 +85,31 @@ struct rb_update __real_rb_update_commit(struct rb_model *model,
 struct rb_update __wrap_rb_update_commit(struct rb_model *model,
                                          const struct rb_vote_decision *decision, bool squared);
 
+/* Computing calls the adding. */
+static int computed(struct span from, struct span added, int err)
+{
+    stop(COMPUTE, from);
+    spent[COMPUTE].core -= spent[ADD].core - added.core;
+    spent[COMPUTE].wall -= spent[ADD].wall - added.wall;
+    return err;
+}
+
 int __wrap_rb_program_run(struct rb_program *program, const struct rb_key *key,
                           const atomic_bool *stop_at, void (*after)(int instruction, void *context),
                           void *context)
 {
     struct span from = start(), added = spent[ADD];
-    int err = __real_rb_program_run(program, key, stop_at, after, context);
 
-    stop(COMPUTE, from);
-    spent[COMPUTE].core -= spent[ADD].core - added.core; /* it calls the adding */
-    spent[COMPUTE].wall -= spent[ADD].wall - added.wall;
-    return err;
+    return computed(from, added, __real_rb_program_run(program, key, stop_at, after, context));
+}
+
+int __wrap_rb_program_again(struct rb_program *program, const struct rb_key *key,
+                            const atomic_bool *stop_at,
+                            void (*after)(int instruction, void *context), void *context)
+{
+    struct span from = start(), added = spent[ADD];
+
+    return computed(from, added, __real_rb_program_again(program, key, stop_at, after, context));
 }
 
 void __wrap_rb_fixed_add(struct rb_device *device, int32_t *sums, const float *values, size_t n,
