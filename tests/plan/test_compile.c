@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "graph/models.h"
 #include "plan/compile.h"
+#include "plan/footprint.h"
 #include "proto/operators.h"
 #include "proto/safetensors.h"
 #include "proto/spec.h"
@@ -431,6 +432,31 @@ static void decay(void **state)
     rb_compiled_done(&compiled);
 }
 
+/* A limit that the job does not fit asks for less to be kept; `never` does not, and it changes
+ * nothing that the digest knows of. */
+static void computed_again(void **state)
+{
+    struct rb_compiled whole, kept, again;
+    char limit[64];
+
+    (void)state;
+    MUST_COMPILE(text_job, &whole, NULL);
+    assert_null(strstr(whole.summary, "instead of"));
+    snprintf(limit, sizeof(limit), "spec.memory.limit=%llu",
+             (unsigned long long)(rb_footprint_bytes(whole.model, 2, 8) - 1));
+    MUST_COMPILE(text_job, &kept, limit, "spec.memory.recompute=never", NULL);
+    MUST_COMPILE(text_job, &again, limit, NULL);
+    assert_int_equal(kept.model->programs[0]->arena_bytes, whole.model->programs[0]->arena_bytes);
+    assert_true(again.model->programs[0]->arena_bytes < whole.model->programs[0]->arena_bytes);
+    assert_true(again.model->programs[0]->n_instructions >
+                whole.model->programs[0]->n_instructions);
+    assert_non_null(strstr(again.summary, "instead of"));
+    assert_string_equal(again.model->spec_digest, whole.model->spec_digest);
+    rb_compiled_done(&whole);
+    rb_compiled_done(&kept);
+    rb_compiled_done(&again);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -480,6 +506,7 @@ int main(void)
         cmocka_unit_test(freezing),
         cmocka_unit_test(digest),
         cmocka_unit_test(decay),
+        cmocka_unit_test(computed_again),
         cmocka_unit_test(refusals),
         cmocka_unit_test(alone),
     };
