@@ -100,7 +100,8 @@ def worker_cases(point, workers, what, dice):
 
 def sharded_cases(point, workers, what, dice):
     """The same with two replicas of each block: one death costs nothing, the second may cost a restart."""
-    for case in worker_cases(point, workers, what, dice):
+    few = (lambda most: dice(2)) if point in GIVING or point in TAKING else dice  # pieces, where each gives a part
+    for case in worker_cases(point, workers, what, few):
         case.name += ", 2 replicas"
         case.replicas = "2"
         case.steps = min(case.steps, MIDDLE)
