@@ -85,7 +85,8 @@ def worker_cases(point, workers, what, dice):
                        restarts=workers == 2 and rank == 0)  # nobody else has the state
         elif point in GIVING:
             if rank == 0:
-                yield Case(name, [f"{fault}:at={dice(9)}"], **grown, restarts=workers == 2)
+                most = 9 if workers == 2 else 3  # several sources: each gives a part
+                yield Case(name, [f"{fault}:at={dice(most)}"], **grown, restarts=workers == 2)
         elif point in TAKEN:
             if workers > 3:  # with fewer, all who stay have all
                 yield Case(name + ", shrinking", [fault.replace("rank=3", "rank=1")], workers, want=2)
@@ -219,11 +220,18 @@ class Sweep:
                     with open(os.path.join(folder, name)) as log:
                         print(f"--- {name}", "".join(log.readlines()[-12:]), sep="\n")
 
+    def clear(self):
+        """No case suffers from the one before."""
+        self.arm([])
+        self.alive()
+        self.c.run("cancel", f"case{self.number}")
+
     # ---- A case -------------------------------------------------------------------------------------
 
     def run(self, case):
         self.number += 1
         job = f"case{self.number}"
+        until("the workers of the case before to leave", lambda: not self.c.processes("rubato-worker"))
         self.arm(case.faults)
         if case.daemon:
             self.c.nodes[0].stop(signal.SIGKILL)
@@ -232,7 +240,7 @@ class Sweep:
         if case.want != case.start:
             self.insist("wait", job, "--for", "step=5", "--timeout", 1)
             self.insist("resize", job, "--want", case.want)
-        self.insist("wait", job, "--for", "done", "--timeout", 2, seconds=60)
+        self.insist("wait", job, "--for", "done", "--timeout", 2, seconds=240)
         took = time.monotonic() - begun
         self.insist("get", "nodes")
         check(len(self.fired()) >= case.needed, f"passed only {self.fired()} of {case.faults}")
@@ -403,6 +411,7 @@ def main():
                 print(f"{case.name:60} FAILED {failure}", flush=True)
                 failed.append(case.name)
                 sweep.show()
+                sweep.clear()
         print(f"{run} of {len(cases)} cases, {len(failed)} failed, {time.monotonic() - begun:.0f} s, seed {options.seed}")
         check(not failed, f"failed: {failed}")
 
