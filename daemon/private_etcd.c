@@ -134,9 +134,11 @@ static int spawn(struct rb_private_etcd *etcd, struct rb_why *why)
                          "--initial-advertise-peer-urls", "unix://p.sock:1", "--initial-cluster",
                          "rubato=unix://p.sock:1", "--heartbeat-interval", "50",
                          "--election-timeout", "500", "--auto-compaction-mode", "revision",
-                         "--auto-compaction-retention", "1000", "--quota-backend-bytes",
-                         "268435456", "--experimental-watch-progress-notify-interval", "1s",
-                         "--logger", "zap", "--log-level", "warn", NULL};
+                         "--auto-compaction-retention", "1000",
+                         /* What was written since the last snapshot stays in memory too. */
+                         "--snapshot-count", "1000", "--quota-backend-bytes", "268435456",
+                         "--experimental-watch-progress-notify-interval", "1s", "--logger", "zap",
+                         "--log-level", "warn", NULL};
     RB_CLEANUP(rb_freep) char *log_path = rb_format("%s/etcd.log", etcd->folder);
     int log = open(log_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (log < 0)
