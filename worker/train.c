@@ -108,6 +108,7 @@ static enum phase interrupted(struct train *train, int err, struct rb_why *why)
     if (err == RB_EPEER || err == RB_ECANCELED) {
         rb_log(RB_LOG_WARN, "frozen at level %" PRId64 ": %s", level_of(train), why->text);
         rb_tell_frozen(train->reports, train->active, level_of(train), why->text);
+        rb_fault_rank((int)train->active->rank); /* whatever is being prepared by now */
         rb_fault("worker.frozen");
     } else {
         phase = fail(train, err, why->text);
@@ -180,6 +181,7 @@ static void advance_configuration(struct train *train)
     train->retired = RB_TAKE(train->active);
     train->active = RB_TAKE(train->next);
     train->taken = 0;
+    rb_fault_rank((int)train->active->rank);
 }
 
 /* There is a model once a configuration was prepared. */
