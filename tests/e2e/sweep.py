@@ -27,7 +27,7 @@ from cluster import Failure, check, until
 
 STEPS = 120
 LONGER = 12000  # so that there is time to grow, or to start rubatod again
-MIDDLE = 3000  # the same for state in shards, whose steps are longer
+MIDDLE = 9000  # the same for state in shards, whose steps are longer
 SAVES = 10  # steps between checkpoints, in the cases that are about them
 
 # Points that are passed on the way into a configuration: at the start, and again by growing.
