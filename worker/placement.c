@@ -209,23 +209,58 @@ size_t rb_placement_ranges(const struct rb_placement *placement, size_t first, s
     return n;
 }
 
+size_t rb_placement_gifts(const struct rb_placement *placement)
+{
+    return placement->n_shards * placement->ranks + placement->n_taken;
+}
+
+/* The first of what `rank` took that lies in [from, end); NULL: nothing does. */
+static const struct rb_taken *next_taken(const struct rb_placement *placement, uint32_t rank,
+                                         size_t from, size_t end)
+{
+    const struct rb_taken *found = NULL;
+
+    for (size_t i = 0; i < placement->n_taken; i++) {
+        const struct rb_taken *taken = &placement->taken[i];
+
+        if (taken->rank == rank && taken->first >= from && taken->first < end &&
+            (!found || taken->first < found->first))
+            found = taken;
+    }
+    return found;
+}
+
+/* A shard to a rank that holds none of it but what it took, which it updates itself. */
+static size_t spread_to(const struct rb_placement *placement, const struct rb_shard *shard,
+                        uint32_t rank, float *weights, struct rb_coll_move *ret_moves)
+{
+    size_t n = 0, at = shard->first, end = shard->first + shard->count;
+
+    while (at < end) {
+        const struct rb_taken *taken = next_taken(placement, rank, at, end);
+        size_t until = taken ? taken->first : end;
+
+        if (until > at)
+            ret_moves[n++] = (struct rb_coll_move){
+                .from = (int)shard->ranks[0],
+                .to = (int)rank,
+                .bytes = weights + at,
+                .size = (until - at) * sizeof *weights,
+            };
+        at = taken ? taken->first + taken->count : end;
+    }
+    return n;
+}
+
 size_t rb_placement_spread(const struct rb_placement *placement, float *weights,
                            struct rb_coll_move *ret_moves)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < placement->n_shards; i++) {
-        const struct rb_shard *shard = &placement->shards[i];
-
+    for (size_t i = 0; i < placement->n_shards; i++)
         for (uint32_t r = 0; r < placement->ranks; r++)
-            if (!is_among(shard, r))
-                ret_moves[n++] = (struct rb_coll_move){
-                    .from = (int)shard->ranks[0],
-                    .to = (int)r,
-                    .bytes = weights + shard->first,
-                    .size = shard->count * sizeof *weights,
-                };
-    }
+            if (!is_among(&placement->shards[i], r))
+                n += spread_to(placement, &placement->shards[i], r, weights, ret_moves + n);
     return n;
 }
 

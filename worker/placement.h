@@ -80,8 +80,9 @@ size_t rb_placement_move(const struct rb_state *state, size_t first, size_t coun
 /* Who is given a shard that none of its ranks takes along (stays: by rank); -1: it needs nobody. */
 int rb_placement_heir(const struct rb_placement *placement, const bool *stays, size_t shard);
 
-/* The weights of each shard, from its primary to all who do not hold it.  Room as above, times the
- * number of ranks. */
+/* The weights of each shard, from its primary to all who do not hold them, by the plan or because
+ * they took them.  Room for rb_placement_gifts. */
+size_t rb_placement_gifts(const struct rb_placement *placement);
 size_t rb_placement_spread(const struct rb_placement *placement, float *weights,
                            struct rb_coll_move *ret_moves);
 

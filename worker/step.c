@@ -259,7 +259,7 @@ static int gather(struct attempt *attempt, struct rb_why *why)
     const struct rb_placement *placement = &configuration->placement;
     struct rb_state *state = &attempt->step->model->state;
     RB_CLEANUP(rb_freep)
-    struct rb_coll_move *moves = rb_alloc(placement->n_shards * placement->ranks * sizeof *moves);
+    struct rb_coll_move *moves = rb_alloc(rb_placement_gifts(placement) * sizeof *moves);
     size_t n = rb_placement_spread(placement, state->w, moves);
     int err;
 
