@@ -74,12 +74,14 @@ void rb_snapshot_begin(struct rb_snapshot *snapshot)
     pthread_mutex_unlock(&snapshot->lock);
 }
 
-/* Copy it if nobody else does. */
-static void copy(struct rb_snapshot *snapshot, size_t block)
+/* Copied by whoever comes first; the other waits for it. */
+void rb_snapshot_keep(struct rb_snapshot *snapshot, size_t block)
 {
     bool ours;
 
     pthread_mutex_lock(&snapshot->lock);
+    while (snapshot->blocks[block] == COPYING)
+        pthread_cond_wait(&snapshot->changed, &snapshot->lock);
     ours = snapshot->blocks[block] == TO_COPY;
     if (ours)
         snapshot->blocks[block] = COPYING;
@@ -94,25 +96,9 @@ static void copy(struct rb_snapshot *snapshot, size_t block)
     pthread_mutex_unlock(&snapshot->lock);
 }
 
-static void wait_for(struct rb_snapshot *snapshot, size_t block)
-{
-    pthread_mutex_lock(&snapshot->lock);
-    while (snapshot->blocks[block] != COPIED)
-        pthread_cond_wait(&snapshot->changed, &snapshot->lock);
-    pthread_mutex_unlock(&snapshot->lock);
-}
-
 void rb_snapshot_complete(struct rb_snapshot *snapshot)
 {
     memcpy(snapshot->copy.fixed, snapshot->state->fixed, snapshot->state->fixed_bytes);
     for (size_t b = 0; b < snapshot->state->blocks; b++)
-        copy(snapshot, b);
-    for (size_t b = 0; b < snapshot->state->blocks; b++)
-        wait_for(snapshot, b);
-}
-
-void rb_snapshot_keep(struct rb_snapshot *snapshot, size_t block)
-{
-    copy(snapshot, block);
-    wait_for(snapshot, block);
+        rb_snapshot_keep(snapshot, b);
 }

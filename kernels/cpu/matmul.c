@@ -6,6 +6,7 @@
  * bfloat16 is not the faster one, or oneDNN lacks it, its product is one of float32 copies. */
 #include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/matrices.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,89 +54,8 @@ static void matmul_free(struct rb_kernel *kernel)
     free(matmul);
 }
 
-/* Axes of all three operands, aligned to the output's: batch axes, rows, columns. */
-struct shape {
-    int batch;
-    int64_t a[RB_MAX_RANK + 2], b[RB_MAX_RANK + 2], c[RB_MAX_RANK + 2]; /* batch sizes */
-    int64_t m, k, n;
-    bool swap_a, swap_b;
-};
-
-/* Batch sizes of one input, filled up with 1 in front. */
-static void batch_sizes(const struct rb_tensor_type *type, int batch, int64_t *ret)
-{
-    int own = type->rank > 2 ? type->rank - 2 : 0;
-
-    for (int i = 0; i < batch; i++)
-        ret[i] = i < batch - own ? 1 : type->dim[i - (batch - own)];
-}
-
-/* Vectors are matrices of one row (a) or one column (b), and that axis is not in the output. */
-static int read_shape(const struct rb_call *call, struct shape *s, struct rb_why *why)
-{
-    const struct rb_tensor_type *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
-    struct rb_tensor_type expected = {RB_F32, 0, {0}};
-    int64_t k_of_b;
-    int a_own = a->rank > 2 ? a->rank - 2 : 0, b_own = b->rank > 2 ? b->rank - 2 : 0;
-
-    if (a->rank < 1 || b->rank < 1)
-        return rb_call_refuse(call, RB_EINVAL, why, "scalars cannot be multiplied as matrices");
-    s->swap_a = rb_call_int(call, "transA", 0) != 0 && a->rank > 1;
-    s->swap_b = rb_call_int(call, "transB", 0) != 0 && b->rank > 1;
-    s->m = a->rank == 1 ? 1 : a->dim[a->rank - (s->swap_a ? 1 : 2)];
-    s->k = a->dim[a->rank - (s->swap_a ? 2 : 1)];
-    k_of_b = b->rank == 1 ? b->dim[0] : b->dim[b->rank - (s->swap_b ? 1 : 2)];
-    s->n = b->rank == 1 ? 1 : b->dim[b->rank - (s->swap_b ? 2 : 1)];
-    if (s->k != k_of_b)
-        return rb_call_refuse(call, RB_EINVAL, why, "the inner sizes %lld and %lld differ",
-                              (long long)s->k, (long long)k_of_b);
-    s->batch = a_own > b_own ? a_own : b_own;
-    batch_sizes(a, s->batch, s->a);
-    batch_sizes(b, s->batch, s->b);
-    for (int i = 0; i < s->batch; i++) {
-        if (s->a[i] != s->b[i] && s->a[i] != 1 && s->b[i] != 1)
-            return rb_call_refuse(call, RB_EINVAL, why, "the leading axes do not broadcast");
-        s->c[i] = s->a[i] == 1 ? s->b[i] : s->a[i];
-        expected.dim[expected.rank++] = s->c[i];
-    }
-    if (a->rank > 1)
-        expected.dim[expected.rank++] = s->m;
-    if (b->rank > 1)
-        expected.dim[expected.rank++] = s->n;
-    if (!rb_tensor_same_shape(y, &expected))
-        return rb_call_refuse(call, RB_EINVAL, why, "the output has another shape");
-    return 0;
-}
-
-/* Merge neighbouring batch axes that are alike (both whole, or broadcast in the same operand), and
- * drop those of size 1. */
-static void merge_batch(struct shape *s)
-{
-    int n = 0;
-
-    for (int i = 0; i < s->batch; i++) {
-        if (s->c[i] == 1)
-            continue;
-        if (n > 0 && (s->a[n - 1] == 1) == (s->a[i] == 1) && (s->b[n - 1] == 1) == (s->b[i] == 1)) {
-            s->a[n - 1] *= s->a[i];
-            s->b[n - 1] *= s->b[i];
-            s->c[n - 1] *= s->c[i];
-            continue;
-        }
-        s->a[n] = s->a[i];
-        s->b[n] = s->b[i];
-        s->c[n] = s->c[i];
-        n++;
-    }
-    s->batch = n;
-    if (n == 1 && s->b[0] == 1 && !s->swap_a) { /* one matrix b: the rows of a are one stack */
-        s->m *= s->a[0];
-        s->batch = 0;
-    }
-}
-
-static void operand(const struct shape *s, const int64_t *batch, int64_t rows, int64_t columns,
-                    bool swap, int64_t *ret_dim, int64_t *ret_step)
+static void operand(const struct rb_matrices *s, const int64_t *batch, int64_t rows,
+                    int64_t columns, bool swap, int64_t *ret_dim, int64_t *ret_step)
 {
     int64_t step = rows * columns;
 
@@ -151,7 +71,7 @@ static void operand(const struct shape *s, const int64_t *batch, int64_t rows, i
 }
 
 /* Copies cost by the factors' elements, slow products by the work: 0.45 ns and 0.0054 ns. */
-static bool copies_pay(const struct rb_cpu *cpu, const struct shape *s)
+static bool copies_pay(const struct rb_cpu *cpu, const struct rb_matrices *s)
 {
     enum { ROWS = 42 };
 
@@ -167,19 +87,19 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
                                  .factors = rb_call_in(call, 0)->dtype,
                                  .product = rb_call_out(call, 0)->dtype};
     const struct rb_tensor_type *bias = rb_call_in(call, 2);
-    struct shape s = {0};
+    struct rb_matrices s = {0};
     struct matmul *matmul;
     int64_t elements;
     int err = rb_call_product(call, why);
 
-    err = err ? err : read_shape(call, &s, why);
+    err = err ? err : rb_matrices_read(call, &s, why);
     if (err)
         return err;
     if (how.bias && (bias->rank != 1 || bias->dim[0] != s.n))
         return rb_call_refuse(call, RB_EINVAL, why, "the bias must have %lld elements",
                               (long long)s.n);
     elements = rb_tensor_elements(&call->out[0]);
-    merge_batch(&s);
+    rb_matrices_merge(&s);
     if (how.factors == RB_BF16 && (elements == 0 || s.k == 0 || copies_pay(cpu, &s)))
         return rb_cpu_widened(cpu, call, rb_cpu_matmul, ret_kernel, why);
     matmul = rb_cpu_kernel(sizeof(*matmul), matmul_run);

@@ -9,15 +9,6 @@
 namespace
 {
 
-/* A row of `rows`; -1 where the index is beyond both ends. */
-RB_GPU int64_t row_of(const void *indices, bool wide, int64_t i, int64_t rows)
-{
-    int64_t row = wide ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];
-
-    row += row < 0 ? rows : 0;
-    return row >= 0 && row < rows ? row : -1;
-}
-
 /* x is [outer, rows, inner], y [outer, places, inner]. */
 struct shape {
     int64_t outer, rows, inner, places;
@@ -32,7 +23,7 @@ template <class T> struct gather_body {
 
     RB_GPU void operator()(int64_t i) const
     {
-        int64_t row = row_of(indices, s.wide, i / s.inner % s.places, s.rows);
+        int64_t row = rb_row_of(indices, s.wide, i / s.inner % s.places, s.rows);
         int64_t o = i / s.inner / s.places;
 
         y[i] = row < 0 ? 0 : x[(o * s.rows + row) * s.inner + i % s.inner];
@@ -47,15 +38,15 @@ struct link_body {
 
     RB_GPU void operator()(int64_t p) const
     {
-        int64_t row = row_of(indices, s.wide, p, s.rows), q;
+        int64_t row = rb_row_of(indices, s.wide, p, s.rows), q;
 
         first[p] = row >= 0;
         next[p] = -1;
         for (q = 0; q < p && first[p]; q++)
-            if (row_of(indices, s.wide, q, s.rows) == row)
+            if (rb_row_of(indices, s.wide, q, s.rows) == row)
                 first[p] = 0;
         for (q = p + 1; q < s.places && row >= 0; q++)
-            if (row_of(indices, s.wide, q, s.rows) == row) {
+            if (rb_row_of(indices, s.wide, q, s.rows) == row) {
                 next[p] = (int32_t)q;
                 break;
             }
@@ -78,7 +69,7 @@ struct sum_body {
             return;
         for (int64_t q = p; q >= 0; q = next[q])
             sum += dy[(o * s.places + q) * s.inner + i % s.inner];
-        dx[(o * s.rows + row_of(indices, s.wide, p, s.rows)) * s.inner + i % s.inner] = sum;
+        dx[(o * s.rows + rb_row_of(indices, s.wide, p, s.rows)) * s.inner + i % s.inner] = sum;
     }
 };
 

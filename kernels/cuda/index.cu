@@ -14,10 +14,7 @@ struct shape {
 
     RB_GPU int64_t index(const void *indices, int64_t at) const
     {
-        int64_t i = wide ? ((const int64_t *)indices)[at] : ((const int32_t *)indices)[at];
-
-        i += i < 0 ? x_dim[axis] : 0;
-        return i >= 0 && i < x_dim[axis] ? i : -1;
+        return rb_row_of(indices, wide, at, x_dim[axis]);
     }
 };
 
@@ -135,14 +132,9 @@ struct gather_elements : elements {
 struct scatter : elements {
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
     {
-        if (dtype == RB_F32)
-            elements::scatter<float>(cuda, in, out);
-        else if (dtype == RB_F64)
-            elements::scatter<double>(cuda, in, out);
-        else if (dtype == RB_I32)
-            elements::scatter<int32_t>(cuda, in, out);
-        else if (dtype == RB_I64)
-            elements::scatter<int64_t>(cuda, in, out);
+        if (rb_is_number(dtype))
+            rb_with_number(dtype,
+                           [&](auto zero) { elements::scatter<decltype(zero)>(cuda, in, out); });
         else
             elements::scatter<uint8_t>(cuda, in, out);
     }

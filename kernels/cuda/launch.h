@@ -312,4 +312,32 @@ static inline struct rb_places rb_places_of(const struct rb_walk *walk, int k)
     return places;
 }
 
+static inline bool rb_is_number(enum rb_dtype dtype)
+{
+    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_I32 || dtype == RB_I64;
+}
+
+/* f(zero) with a zero of the type that `dtype`, a number's, says. */
+template <class F> void rb_with_number(enum rb_dtype dtype, F f)
+{
+    if (dtype == RB_F32)
+        f(float());
+    else if (dtype == RB_F64)
+        f(double());
+    else if (dtype == RB_I32)
+        f(int32_t());
+    else
+        f(int64_t());
+}
+
+/* Index `i` of `indices` (I64 where `wide`, else I32), counted from behind where it is negative; -1
+ * where it is beyond both ends of `rows`. */
+static inline RB_GPU int64_t rb_row_of(const void *indices, bool wide, int64_t i, int64_t rows)
+{
+    int64_t row = wide ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];
+
+    row += row < 0 ? rows : 0;
+    return row >= 0 && row < rows ? row : -1;
+}
+
 #endif

@@ -4,6 +4,10 @@
  * library's and the others are a loop. */
 #include "kernels/cuda/launch.h"
 
+extern "C" {
+#include "kernels/matrices.h"
+}
+
 namespace
 {
 
@@ -18,16 +22,8 @@ struct fill_body {
     }
 };
 
-/* Batch sizes, filled up with 1 in front. */
-struct shape {
-    int batch;
-    int64_t a[RB_MAX_RANK + 2], b[RB_MAX_RANK + 2], c[RB_MAX_RANK + 2];
-    int64_t m, k, n;
-    bool swap_a, swap_b;
-};
-
 struct matmul : rb_work {
-    struct shape s;
+    struct rb_matrices s;
     bool bias;
     int64_t elements;
     struct rb_gpu_product *product; /* NULL: nothing to multiply */
@@ -71,59 +67,6 @@ struct matmul : rb_work {
     }
 };
 
-void batch_sizes(const struct rb_tensor_type *type, int batch, int64_t *ret)
-{
-    int own = type->rank > 2 ? type->rank - 2 : 0;
-
-    for (int i = 0; i < batch; i++)
-        ret[i] = i < batch - own ? 1 : type->dim[i - (batch - own)];
-}
-
-/* Vectors are matrices of one row (a) or one column (b). */
-struct shape shape_of(const struct rb_call *call)
-{
-    const struct rb_tensor_type *a = &call->in[0], *b = &call->in[1];
-    struct shape s = {};
-    int a_own = a->rank > 2 ? a->rank - 2 : 0, b_own = b->rank > 2 ? b->rank - 2 : 0;
-
-    s.swap_a = rb_call_int(call, "transA", 0) != 0 && a->rank > 1;
-    s.swap_b = rb_call_int(call, "transB", 0) != 0 && b->rank > 1;
-    s.m = a->rank == 1 ? 1 : a->dim[a->rank - (s.swap_a ? 1 : 2)];
-    s.k = a->dim[a->rank - (s.swap_a ? 2 : 1)];
-    s.n = b->rank == 1 ? 1 : b->dim[b->rank - (s.swap_b ? 2 : 1)];
-    s.batch = a_own > b_own ? a_own : b_own;
-    batch_sizes(a, s.batch, s.a);
-    batch_sizes(b, s.batch, s.b);
-    for (int i = 0; i < s.batch; i++)
-        s.c[i] = s.a[i] == 1 ? s.b[i] : s.a[i];
-    return s;
-}
-
-void merge_batch(struct shape *s)
-{
-    int n = 0;
-
-    for (int i = 0; i < s->batch; i++) {
-        if (s->c[i] == 1)
-            continue;
-        if (n > 0 && (s->a[n - 1] == 1) == (s->a[i] == 1) && (s->b[n - 1] == 1) == (s->b[i] == 1)) {
-            s->a[n - 1] *= s->a[i];
-            s->b[n - 1] *= s->b[i];
-            s->c[n - 1] *= s->c[i];
-            continue;
-        }
-        s->a[n] = s->a[i];
-        s->b[n] = s->b[i];
-        s->c[n] = s->c[i];
-        n++;
-    }
-    s->batch = n;
-    if (n == 1 && s->b[0] == 1 && !s->swap_a) {
-        s->m *= s->a[0];
-        s->batch = 0;
-    }
-}
-
 } // namespace
 
 int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_kernel **ret_kernel,
@@ -136,12 +79,14 @@ int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i].dtype != RB_NONE && call->in[i].dtype != RB_F32)
             return rb_no_kernel(call, why);
-    work.s = shape_of(call);
+    err = rb_matrices_read(call, &work.s, why);
+    if (err)
+        return err;
     work.bias = rb_call_has_in(call, 2);
     work.elements = rb_tensor_elements(&call->out[0]);
     if (work.elements == 0 || work.s.k == 0)
         return rb_make(cuda, call, work, ret_kernel);
-    merge_batch(&work.s);
+    rb_matrices_merge(&work.s);
     last = work.s.batch - 1;
     how.m = work.s.m;
     how.n = work.s.n;

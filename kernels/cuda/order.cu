@@ -131,14 +131,7 @@ struct order : rb_work {
 
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
     {
-        if (dtype == RB_F32)
-            go<float>(cuda, in, out);
-        else if (dtype == RB_F64)
-            go<double>(cuda, in, out);
-        else if (dtype == RB_I32)
-            go<int32_t>(cuda, in, out);
-        else
-            go<int64_t>(cuda, in, out);
+        rb_with_number(dtype, [&](auto zero) { go<decltype(zero)>(cuda, in, out); });
     }
 };
 
@@ -149,14 +142,7 @@ struct top_k : order {
     {
         int64_t *to = positions ? (int64_t *)out[1] : NULL;
 
-        if (dtype == RB_F32)
-            top<float>(cuda, in, out, to);
-        else if (dtype == RB_F64)
-            top<double>(cuda, in, out, to);
-        else if (dtype == RB_I32)
-            top<int32_t>(cuda, in, out, to);
-        else
-            top<int64_t>(cuda, in, out, to);
+        rb_with_number(dtype, [&](auto zero) { top<decltype(zero)>(cuda, in, out, to); });
     }
 };
 
@@ -175,17 +161,12 @@ template <class W> void read_order(const struct rb_call *call, W *work)
     work->reverse = rb_call_int(call, "reverse", 0) != 0;
 }
 
-bool is_number(enum rb_dtype dtype)
-{
-    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_I32 || dtype == RB_I64;
-}
-
 int make_order(struct rb_cuda *cuda, const struct rb_call *call, struct rb_kernel **ret_kernel,
                struct rb_why *why)
 {
     struct order work = {};
 
-    if (!is_number(call->in[0].dtype))
+    if (!rb_is_number(call->in[0].dtype))
         return rb_no_kernel(call, why);
     read_order(call, &work);
     return rb_make(cuda, call, work, ret_kernel);
@@ -212,7 +193,7 @@ int rb_cuda_top_k(struct rb_cuda *cuda, const struct rb_call *call, struct rb_ke
     int axis = (int)rb_call_int(call, "axis", 0);
     struct top_k work = {};
 
-    if (!is_number(call->in[0].dtype))
+    if (!rb_is_number(call->in[0].dtype))
         return rb_no_kernel(call, why);
     read_order(call, &work);
     work.k = values->dtype != RB_NONE ? values->dim[axis] : positions->dim[axis];

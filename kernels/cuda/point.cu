@@ -387,14 +387,8 @@ struct binary : point {
 struct compare : point {
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
     {
-        if (dtype == RB_F32)
-            compare_run<float>(cuda, in, out);
-        else if (dtype == RB_F64)
-            compare_run<double>(cuda, in, out);
-        else if (dtype == RB_I32)
-            compare_run<int32_t>(cuda, in, out);
-        else if (dtype == RB_I64)
-            compare_run<int64_t>(cuda, in, out);
+        if (rb_is_number(dtype))
+            rb_with_number(dtype, [&](auto zero) { compare_run<decltype(zero)>(cuda, in, out); });
         else if (dtype == RB_I8)
             compare_run<int8_t>(cuda, in, out);
         else
@@ -475,11 +469,6 @@ int make_point(struct rb_cuda *cuda, const struct rb_call *call, W work,
     return rb_make(cuda, call, work, ret_kernel);
 }
 
-bool is_number(enum rb_dtype dtype)
-{
-    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_I32 || dtype == RB_I64;
-}
-
 } // namespace
 
 int rb_cuda_binary(struct rb_cuda *cuda, const struct rb_call *call, struct rb_kernel **ret_kernel,
@@ -489,11 +478,11 @@ int rb_cuda_binary(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
     struct binary work = {};
 
     if (call->op == RB_OP_EQUAL || call->op == RB_OP_LESS || call->op == RB_OP_GREATER) {
-        if (!is_number(dtype) && rb_dtype_size(dtype) != 1)
+        if (!rb_is_number(dtype) && rb_dtype_size(dtype) != 1)
             return rb_no_kernel(call, why);
         return make_point(cuda, call, compare{}, ret_kernel, why);
     }
-    if (!is_number(dtype))
+    if (!rb_is_number(dtype))
         return rb_no_kernel(call, why);
     int err = make_point(cuda, call, work, ret_kernel, why);
 
@@ -505,7 +494,7 @@ int rb_cuda_binary(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
 int rb_cuda_unary(struct rb_cuda *cuda, const struct rb_call *call, struct rb_kernel **ret_kernel,
                   struct rb_why *why)
 {
-    if (!is_number(call->in[0].dtype))
+    if (!rb_is_number(call->in[0].dtype))
         return rb_no_kernel(call, why);
     return make_point(cuda, call, unary{}, ret_kernel, why);
 }

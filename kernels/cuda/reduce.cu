@@ -67,14 +67,7 @@ struct reduce : rb_work {
 
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
     {
-        if (dtype == RB_F32)
-            go<float>(cuda, in, out);
-        else if (dtype == RB_F64)
-            go<double>(cuda, in, out);
-        else if (dtype == RB_I32)
-            go<int32_t>(cuda, in, out);
-        else
-            go<int64_t>(cuda, in, out);
+        rb_with_number(dtype, [&](auto zero) { go<decltype(zero)>(cuda, in, out); });
     }
 };
 

@@ -263,3 +263,29 @@ void rb_case_fill(const struct rb_case *c, int input, uint64_t seed, void *data)
         }
     }
 }
+
+double rb_case_error(const struct rb_tensor_type *type, const void *got, const void *want)
+{
+    double most = 1e-6, worst = 0;
+
+    for (int64_t i = 0; i < rb_tensor_elements(type); i++)
+        most = fmax(most, fabs(rb_reference_get(type, want, i)));
+    for (int64_t i = 0; i < rb_tensor_elements(type); i++) {
+        double d = fabs(rb_reference_get(type, got, i) - rb_reference_get(type, want, i));
+
+        if (d != d)
+            return INFINITY;
+        worst = fmax(worst, d / most);
+    }
+    return worst;
+}
+
+bool rb_case_margin(const struct rb_tensor_type *type, const void *out, size_t margin)
+{
+    const uint8_t *before = (const uint8_t *)out - 1, *behind = before + 1 + rb_case_bytes(type);
+
+    for (size_t k = 0; k < margin; k++)
+        if (behind[k] != 0xff || *(before - k) != 0xff)
+            return false;
+    return true;
+}

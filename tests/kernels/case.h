@@ -32,4 +32,10 @@ extern const size_t rb_cases_count;
 
 size_t rb_case_bytes(const struct rb_tensor_type *type);
 
+/* The largest difference as a part of the largest number; infinite where one is a NaN. */
+double rb_case_error(const struct rb_tensor_type *type, const void *got, const void *want);
+
+/* Is the poison (0xff) around an output whole, so many bytes before and behind it? */
+bool rb_case_margin(const struct rb_tensor_type *type, const void *out, size_t margin);
+
 #endif

@@ -96,29 +96,9 @@ static void done(struct rb_device *device, struct memory *memory)
 
 static void check_margin(const char *text, const struct memory *memory, const struct rb_case *c)
 {
-    for (int i = 0; i < c->call.n_out; i++) {
-        const uint8_t *out = memory->out[i];
-
-        for (size_t k = 0; out && k < MARGIN; k++)
-            if (out[rb_case_bytes(&c->out[i]) + k] != 0xff || *(out - 1 - k) != 0xff)
-                fail_msg("%s: output %d is written beyond its ends", text, i);
-    }
-}
-
-static double normalised_error(const struct rb_tensor_type *type, const void *got, const void *want)
-{
-    double most = 1e-6, worst = 0;
-
-    for (int64_t i = 0; i < rb_tensor_elements(type); i++)
-        most = fmax(most, fabs(rb_reference_get(type, want, i)));
-    for (int64_t i = 0; i < rb_tensor_elements(type); i++) {
-        double d = fabs(rb_reference_get(type, got, i) - rb_reference_get(type, want, i));
-
-        if (d != d)
-            return INFINITY;
-        worst = fmax(worst, d / most);
-    }
-    return worst;
+    for (int i = 0; i < c->call.n_out; i++)
+        if (memory->out[i] && !rb_case_margin(&c->out[i], memory->out[i], MARGIN))
+            fail_msg("%s: output %d is written beyond its ends", text, i);
 }
 
 /* Functions of a GPU are within some units in the last place of the C library's. */
@@ -189,7 +169,7 @@ static void run_case(struct rb_device *device, const char *text, uint64_t seed)
 
         if (c.out[i].dtype == RB_NONE)
             continue;
-        error = normalised_error(&c.out[i], got.out[i], want.out[i]);
+        error = rb_case_error(&c.out[i], got.out[i], want.out[i]);
         if (error > tolerance(&c.call, &c.out[i]))
             fail_msg("%s: output %d is off by %g of the largest", text, i, error);
         if (memcmp(got.out[i], again.out[i], rb_case_bytes(&c.out[i])) != 0)

@@ -58,30 +58,9 @@ static void memory_done(struct memory *memory)
 
 static void check_margin(const char *text, const struct memory *memory, const struct rb_case *c)
 {
-    for (int i = 0; i < c->call.n_out; i++) {
-        const uint8_t *behind = (const uint8_t *)memory->out[i] + rb_case_bytes(&c->out[i]);
-
-        for (int k = 0; memory->out[i] && k < MARGIN; k++)
-            if (behind[k] != 0xff || ((const uint8_t *)memory->out[i])[-1 - k] != 0xff)
-                fail_msg("%s: output %d is written beyond its ends", text, i);
-    }
-}
-
-/* The largest difference as a part of the largest number. */
-static double normalised_error(const struct rb_tensor_type *type, const void *got, const void *want)
-{
-    double most = 1e-6, worst = 0;
-
-    for (int64_t i = 0; i < rb_tensor_elements(type); i++)
-        most = fmax(most, fabs(rb_reference_get(type, want, i)));
-    for (int64_t i = 0; i < rb_tensor_elements(type); i++) {
-        double d = fabs(rb_reference_get(type, got, i) - rb_reference_get(type, want, i));
-
-        if (d != d)
-            return INFINITY;
-        worst = fmax(worst, d / most);
-    }
-    return worst;
+    for (int i = 0; i < c->call.n_out; i++)
+        if (memory->out[i] && !rb_case_margin(&c->out[i], memory->out[i], MARGIN))
+            fail_msg("%s: output %d is written beyond its ends", text, i);
 }
 
 static double tolerance(const struct rb_call *call, const struct rb_tensor_type *type)
@@ -119,7 +98,7 @@ static void run_case(struct rb_device *device, const char *text, struct rb_case 
 
         if (c.out[i].dtype == RB_NONE)
             continue;
-        error = normalised_error(&c.out[i], got.out[i], want.out[i]);
+        error = rb_case_error(&c.out[i], got.out[i], want.out[i]);
         if (error > tolerance(&c.call, &c.out[i]))
             fail_msg("%s: output %d is off by %g of the largest", text, i, error);
         if (memcmp(got.out[i], again.out[i], rb_case_bytes(&c.out[i])) != 0)

@@ -42,24 +42,6 @@ static uint64_t arena_of(const struct rb_graph *graph)
     return bytes;
 }
 
-/* A value is made before it is read. */
-static void check_order(const struct rb_graph *graph)
-{
-    bool *made = calloc((size_t)graph->n_values, sizeof(*made));
-
-    for (int i = 0; i < graph->n_nodes; i++) {
-        const struct rb_node *node = graph->nodes[i];
-
-        for (int j = 0; j < node->n_in; j++)
-            if (node->in[j] && node->in[j]->role == RB_VALUE_TEMP)
-                assert_true(made[node->in[j]->id]);
-        for (int j = 0; j < node->n_out; j++)
-            if (node->out[j])
-                made[node->out[j]->id] = true;
-    }
-    free(made);
-}
-
 /* The nodes that were there before are, in their order; a copy stands behind the node that it is a
  * copy of, and what is summed up is what it was. */
 static int check_copies(const struct rb_graph *graph, struct rb_node *const *before, int n)
@@ -101,7 +83,7 @@ static void copies_of_forward_nodes(void **state)
             rb_recompute(graph, &cuts);
             if (!check_copies(graph, before, n)) /* a short one keeps all: it crosses the cuts */
                 assert_ptr_equal(makers[i / 2], tiny_mlp);
-            check_order(graph);
+            tiny_check_order(graph);
             assert_int_equal(graph->n_contributions, n_contributions);
             assert_memory_equal(graph->contributions, sums,
                                 sizeof(*sums) * (size_t)n_contributions);

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void must(int err, const struct rb_why *why)
@@ -357,4 +358,21 @@ struct rb_graph *tiny_gpt(int64_t batch, bool train)
     x = product(&tiny, "head", layer_norm(&tiny, "lnf", x), wte, true);
     tiny_finish(&tiny, x, "cross_entropy", targets);
     return tiny.graph;
+}
+
+void tiny_check_order(const struct rb_graph *graph)
+{
+    bool *made = calloc((size_t)graph->n_values, sizeof(*made));
+
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct rb_node *node = graph->nodes[i];
+
+        for (int j = 0; j < node->n_in; j++)
+            if (node->in[j] && node->in[j]->role == RB_VALUE_TEMP)
+                assert_true(made[node->in[j]->id]);
+        for (int j = 0; j < node->n_out; j++)
+            if (node->out[j])
+                made[node->out[j]->id] = true;
+    }
+    free(made);
 }

@@ -50,6 +50,9 @@ struct rb_graph *tiny_cnn(int64_t batch, bool train);
 struct rb_graph *tiny_gpt(int64_t batch, bool train);
 struct rb_graph *tiny_residual(int64_t batch, bool train);
 
+/* Every value is made before it is read. */
+void tiny_check_order(const struct rb_graph *graph);
+
 /* Loss, fusion and, where it trains, the gradient. */
 void tiny_finish(struct tiny *tiny, struct rb_value *output, const char *loss,
                  struct rb_tensor_type sample_targets);
