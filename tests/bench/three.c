@@ -189,7 +189,7 @@ static void adamw(const Rb__Optimizer *o, const Rb__Variable *variable, struct r
     float b1 = (float)o->beta1, b2 = (float)o->beta2, a1 = 1.0f - b1, a2 = 1.0f - b2;
     float decay = 1.0f - (float)lr * (variable->decay ? (float)o->weight_decay : 0);
     float step = (float)lr / (float)(1 - rb_exponent_power(o->beta1, t));
-    float root = sqrtf((float)(1 - rb_exponent_power(o->beta2, t)));
+    float root = 1.0f / sqrtf((float)(1 - rb_exponent_power(o->beta2, t)));
 
     for (size_t i = (size_t)variable->offset, end = i + (size_t)variable->elements; i < end; i++) {
         float g = (float)(total[i] * scale);
@@ -197,7 +197,7 @@ static void adamw(const Rb__Optimizer *o, const Rb__Variable *variable, struct r
 
         state->m[i] = m;
         state->v[i] = v;
-        state->w[i] = state->w[i] * decay - step * m / (sqrtf(v) / root + (float)o->eps);
+        state->w[i] = state->w[i] * decay - step * m / (sqrtf(v) * root + (float)o->eps);
     }
 }
 
