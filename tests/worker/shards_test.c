@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State in shards, with one and with two replicas: the bits are those of a run on one device,
  * whoever comes, goes and dies; what nobody holds any more is said to be lost. */
-#include "tests/worker/cluster.h"
-#include "tests/worker/tiny.h"
+#include "tests/worker/run.h"
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -20,61 +19,22 @@
 
 #include <cmocka.h>
 
-static const char *program;
-
 enum {
-    HIDDEN = RB_SANITIZED ? 400 : 4096,
     STEPS = RB_SANITIZED ? 600 : 1000,
     EACH = RB_SANITIZED ? 3 : 1, /* of the fault points one in so many */
 };
 
-enum { MOST = 5 };
-
-static const struct tiny_options job = {
-    .samples = 203,
-    .eval_samples = 45,
-    .global_batch = 22,
-    .micro_batch = 4,
-    .steps = STEPS,
-    .hidden = HIDDEN,
-    .eval_every = 50,
-    .clip_norm = 0.5,
-};
-
-struct run {
-    struct cluster cluster;
-    int64_t steps;
-    char weights[160];
-};
+/* run_job, in fewer steps; and so long that no change is late for it. */
+static struct tiny_options job, longer;
+static char reference[33], longer_reference[33]; /* of both on one device */
 
 static void open_run(struct run *run, const struct tiny_options *options, uint32_t replicas)
 {
     struct tiny_options sharded = *options;
 
     sharded.replicas = replicas;
-    run->steps = options->steps;
-    cluster_open(&run->cluster, program);
-    tiny_write(run->cluster.folder, &sharded, MOST);
-    snprintf(run->weights, sizeof run->weights, "%s/weights.safetensors", run->cluster.folder);
+    run_open(run, &sharded);
 }
-
-static void close_run(struct run *run)
-{
-    cluster_close(&run->cluster);
-}
-
-static void run_alone(const struct tiny_options *options, char ret_digest[33])
-{
-    struct run run;
-
-    open_run(&run, options, 0);
-    cluster_start(&run.cluster, 1, run.weights);
-    cluster_finish(&run.cluster, ret_digest);
-    close_run(&run);
-}
-
-static struct tiny_options longer; /* `job`, but so long that no change is late for it */
-static char reference[33], longer_reference[33]; /* of both on one device */
 
 static void finish_as(struct run *run, const char *alone)
 {
@@ -84,7 +44,7 @@ static void finish_as(struct run *run, const char *alone)
     assert_string_equal(digest, alone);
     for (int64_t s = 1; s <= run->steps; s++)
         assert_non_null(run->cluster.rows[s]); /* every step was told of, by one of them at least */
-    close_run(run);
+    run_close(run);
 }
 
 static void finish(struct run *run)
@@ -273,7 +233,7 @@ static void test_lost(void **state)
     for (int i = 0; i < 2; i++)
         assert_non_null(
             strstr(cluster->workers[cluster->members[i]].reason, "no member holds block"));
-    close_run(&run);
+    run_close(&run);
 }
 
 /* ---- Saving ---------------------------------------------------------------------------------*/
@@ -328,7 +288,7 @@ static void test_checkpoints(void **unused)
     cluster_start(&again.cluster, 3, from);
     cluster_finish(&again.cluster, digest);
     assert_string_equal(digest, reference);
-    close_run(&again);
+    run_close(&again);
     for (int i = 0; i < 2; i++)
         rb_file_remove(folder[i], NULL);
 }
@@ -394,7 +354,9 @@ int main(int argc, char **argv)
 
     if (argc < 2)
         return 1;
-    program = argv[1];
+    run_program = argv[1];
+    job = run_job;
+    job.steps = STEPS;
     longer = job;
     longer.steps *= 4;
     run_alone(&job, reference);

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/worker/run.h"
+
+#include "base/arena.h"
+#include "base/error.h"
+
+#include "base/sanitized.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+const char *run_program;
+
+const struct tiny_options run_job = {
+    .samples = 203, /* batches straddle epochs */
+    .eval_samples = 45,
+    .global_batch = 22, /* microbatches of 4 4 4 4 4 2 */
+    .micro_batch = 4,
+    .steps = RB_SANITIZED ? 600 : 2000,
+    .hidden = RB_SANITIZED ? 400 : 4096,
+    .eval_every = 50,
+    .clip_norm = 0.5,
+};
+
+static char reference[33];
+static Rb__Row **reference_rows;
+
+void run_open(struct run *run, const struct tiny_options *options)
+{
+    run->steps = options->steps;
+    cluster_open(&run->cluster, run_program);
+    tiny_write(run->cluster.folder, options, RUN_MOST);
+    snprintf(run->weights, sizeof run->weights, "%s/weights.safetensors", run->cluster.folder);
+}
+
+void run_close(struct run *run)
+{
+    cluster_close(&run->cluster);
+}
+
+void run_alone(const struct tiny_options *options, char ret_digest[33])
+{
+    struct run run;
+
+    run_open(&run, options);
+    cluster_start(&run.cluster, 1, run.weights);
+    cluster_finish(&run.cluster, ret_digest);
+    run_close(&run);
+}
+
+void run_refer(void)
+{
+    struct run run;
+
+    run_open(&run, &run_job);
+    cluster_start(&run.cluster, 1, run.weights);
+    cluster_finish(&run.cluster, reference);
+    assert_int_equal(run.cluster.n_rows, run_job.steps + 1);
+    reference_rows = RB_TAKE(run.cluster.rows);
+    run.cluster.n_rows = 0;
+    run_close(&run);
+}
+
+const char *run_reference(void)
+{
+    return reference;
+}
+
+Rb__Row *run_reference_row(int64_t step)
+{
+    return reference_rows[step];
+}
+
+void run_compare(struct run *run)
+{
+    char digest[33];
+
+    cluster_finish(&run->cluster, digest);
+    for (int64_t s = 1; s < run->cluster.n_rows; s++) {
+        const Rb__Row *row = run->cluster.rows[s];
+
+        if (!row)
+            continue;
+        assert_memory_equal(&row->loss, &reference_rows[s]->loss, sizeof row->loss);
+        assert_memory_equal(&row->grad_norm, &reference_rows[s]->grad_norm, sizeof row->loss);
+        assert_int_equal(row->first_sample, reference_rows[s]->first_sample);
+        if (row->has_eval_loss)
+            assert_memory_equal(&row->eval_loss, &reference_rows[s]->eval_loss, sizeof row->loss);
+    }
+    assert_string_equal(digest, reference);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A run of the tiny job on workers, and what it comes to when nothing happens to it.
+ *
+ * tiny (the job), cluster (processes) > [run] > tests of whatever may happen to workers */
+#ifndef RB_TESTS_WORKER_RUN_H
+#define RB_TESTS_WORKER_RUN_H
+
+#include "tests/worker/cluster.h"
+#include "tests/worker/tiny.h"
+
+enum { RUN_MOST = 5 }; /* ranks that there are plans for */
+
+/* rubato-worker: main sets it. */
+extern const char *run_program;
+
+/* Long enough that things happen on the way, short enough for a test: about a second. */
+extern const struct tiny_options run_job;
+
+struct run {
+    struct cluster cluster;
+    int64_t steps;
+    char weights[160];
+};
+
+void run_open(struct run *run, const struct tiny_options *options);
+void run_close(struct run *run);
+
+/* What options come to on one device. */
+void run_alone(const struct tiny_options *options, char ret_digest[33]);
+
+/* The same of run_job with its rows, kept: once, before the others. */
+void run_refer(void);
+const char *run_reference(void);
+Rb__Row *run_reference_row(int64_t step);
+/* Ends the run: the same digest, and the same numbers in every row that was told. */
+void run_compare(struct run *run);
+
+#endif
