@@ -37,10 +37,11 @@ class Run:
         self.asked.append({"kind": kind, "asked": asked, **more})
 
     def resize(self, kind, verb):
-        asked = lab.now()
+        """The rest after it holds a quiet window as long as the change's own, which grows with the state."""
+        before, asked = self.c.status(self.job)["step"], lab.now()
         receipt = self.c.json(verb, self.job, 1, "--wait", "--timeout", 120)
         self.note(kind, asked, receipt=receipt)
-        self.c.rest(self.job, QUIET)
+        self.c.rest(self.job, self.c.status(self.job)["step"] - before + stalls.STEPS_AFTER + QUIET)
 
     def grow(self):
         self.resize("grow", "grow")
@@ -220,7 +221,7 @@ def sizes(options):
 def size_row(megabytes, found, kind):
     f = found[kind]
     one, two = found["shrink"]["step_after"], found["shrink"]["step_before"]
-    part = [f"{lab.show(f[name])} ({f[name] / one:.3f})" for name in
+    part = ["-" if f[name] is None else f"{lab.show(f[name])} ({f[name] / one:.3f})" for name in
             ("stall", "quiet_stall", "net_stall", "excess", "quiet_excess", "net_excess")]
     return [megabytes, one, two, *part, f["ready"]]
 
