@@ -110,6 +110,12 @@ static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
     return err ? err : wait_for_answers(feed, why);
 }
 
+static void free_spares(struct rb_feed *feed)
+{
+    while (feed->n_spares)
+        rb_device_free(feed->model->device, feed->spares[--feed->n_spares]);
+}
+
 /* All memory goes; what is left says how it went. */
 static void end(struct rb_feed *feed, int err, struct rb_why *why)
 {
@@ -123,8 +129,7 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
         feed->first = entry->next;
         rb_feed_free_entry(feed, entry);
     }
-    while (feed->n_spares)
-        rb_device_free(feed->model->device, feed->spares[--feed->n_spares]);
+    free_spares(feed);
     if (!feed->halted)
         feed->why = *why;
     *why = feed->why;
@@ -141,38 +146,38 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
     }
 }
 
-/* Memory for the sums of a step, of what is held here: or the step would wait for its pages. */
-static int32_t *reserve(struct rb_feed *feed)
+/* Memory for the sums of steps, of what is held here: or the steps would wait for its pages, which
+ * for 85 MB can take as long as the step itself.  Two, as one step's are sent while the next is
+ * taken; made before the first step is told of. */
+static void reserve(struct rb_feed *feed)
 {
     const struct rb_model *model = feed->model;
-    int32_t *spare = rb_device_alloc(model->device, rb_feed_sums_bytes(model));
     RB_CLEANUP(rb_freep) uint8_t *held = rb_alloc(model->state.blocks + 1);
 
     pthread_mutex_lock(&feed->window->lock);
     memcpy(held, model->state.held, model->state.blocks);
     pthread_mutex_unlock(&feed->window->lock);
-    for (size_t b = 0; spare && b < model->state.blocks; b++)
-        if (rb_held_follows(held[b]))
-            memset(spare + model->message->blocks[b]->first, 0,
-                   (size_t)model->message->blocks[b]->count * sizeof *spare);
-    return spare;
+    while (feed->n_spares < SPARES) {
+        int32_t *spare = rb_device_alloc(model->device, rb_feed_sums_bytes(model));
+
+        for (size_t b = 0; spare && b < model->state.blocks; b++)
+            if (rb_held_follows(held[b]))
+                memset(spare + model->message->blocks[b]->first, 0,
+                       (size_t)model->message->blocks[b]->count * sizeof *spare);
+        if (!spare)
+            return; /* the step that lacks it ends the feed, and says why */
+        feed->spares[feed->n_spares++] = spare;
+    }
 }
 
 static void *run(void *context)
 {
     struct rb_feed *feed = context;
     struct rb_why why = {0};
-    int32_t *spare;
     int64_t level;
     int err;
 
-    leave_core(feed);
-    spare = reserve(feed);
     memcpy(&level, feed->counters, sizeof level); /* the first of the counters */
-    pthread_mutex_lock(&feed->window->lock);
-    if (spare)
-        feed->spares[feed->n_spares++] = spare;
-    pthread_mutex_unlock(&feed->window->lock);
     err = feed_all(feed, level, &why);
     end(feed, err, &why);
     return NULL;
@@ -182,6 +187,7 @@ static void *run(void *context)
 
 static void free_feed(struct rb_feed *feed)
 {
+    free_spares(feed);
     if (feed->news >= 0)
         close(feed->news);
     pthread_cond_destroy(&feed->ended);
@@ -267,13 +273,18 @@ int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, 
     get_takers(feed, rank);
     if (feed->news < 0)
         err = rb_why_set(why, RB_EIO, "cannot make an eventfd: %s", strerror(errno));
-    if (!err)
+    leave_core(feed);
+    if (!err) {
+        reserve(feed);
         err = enter_window(feed, term, why);
+    }
     if (err) {
+        return_home(feed);
         free_feed(feed);
         return err;
     }
-    failed = pthread_create(&feed->thread, NULL, run, feed);
+    failed = pthread_create(&feed->thread, NULL, run, feed); /* on the core that this one is on */
+    return_home(feed);
     if (failed) {
         feed->closing = true; /* the caller says why */
         end(feed, RB_EINTERNAL, why);
