@@ -8,9 +8,11 @@
 Nothing here waits for a while: it waits for an event and gives up with the daemons' logs.
 """
 import contextlib
+import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,6 +23,7 @@ import time
 
 BUILD = os.environ.get("RUBATO_BUILD") or os.path.join(os.path.dirname(__file__), "../../build")
 BUILD = os.path.abspath(BUILD)
+GRAIN = 20  # steps between checkpoints of an undisturbed run
 
 
 class Failure(Exception):
@@ -42,6 +45,12 @@ def until(what, predicate, seconds=60):
         if time.monotonic() > end:
             raise Failure(f"waited {seconds} s for {what}")
         time.sleep(0.02)
+
+
+def digest(path):
+    """The file's sha256."""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def to_yaml(value, indent=0):
@@ -95,6 +104,8 @@ class Node:
 
 
 class Cluster:
+    references = {}  # content of a job: the sha256 of its weights by step, when nothing happens
+
     def __init__(self, nodes=1, devices=3, keep=False, pinned=False, etcds=1):
         """pinned: each of several nodes keeps to a core of its own.  etcds: how many the one etcd of several
         nodes has; a single node has its own."""
@@ -266,8 +277,7 @@ class Cluster:
         """The exported file's sha256."""
         path = self.path(job + ".safetensors")
         self.ctl("export", job, "--out", path)
-        with open(path, "rb") as file:
-            return hashlib.sha256(file.read()).hexdigest()
+        return digest(path)
 
     def metrics(self, job):
         """Rows as dicts of floats, by column."""
@@ -284,6 +294,29 @@ class Cluster:
         took = sorted(row["step_ms"] for row in self.metrics("pace")[5:])
         self.ctl("delete", "pace")
         return max(100, int(seconds * 1000 / took[len(took) // 2]))
+
+    def undisturbed(self, seconds, make):
+        """(steps, sha256): how many steps of make(steps) take about so long, and what they come to when nothing
+        happens.  One run serves a whole file: a step does not depend on how many are to come, so the
+        checkpoints of a long run say what shorter ones come to."""
+        steps = -(-self.steps_for(seconds, make) // GRAIN) * GRAIN
+        known = self.references.setdefault(self.content(make(0)), {})
+        if steps not in known:
+            folder = self.path("alone-checkpoints")
+            self.submit("alone", {**make(steps + steps // GRAIN // 3 * GRAIN),
+                                  "checkpoint": {"path": folder, "every": GRAIN, "keep": steps}})
+            self.wait("alone", "done", 200)
+            self.ctl("delete", "alone")
+            for path in glob.glob(os.path.join(folder, "step-*", "model.safetensors")):
+                known[int(path.split("/step-")[-1].split("/")[0])] = digest(path)
+            shutil.rmtree(folder)
+        return steps, known[steps]
+
+    def content(self, spec):
+        """What a job is made of: its text and the files that it names."""
+        text = json.dumps(spec)
+        files = [path for path in map(self.path, re.findall(r'"([^"]*)"', text)) if os.path.isfile(path)]
+        return text.replace(self.folder, ""), *map(digest, files)
 
     def finish(self, job, timeout=200):
         """Wait for the end, export, delete; returns the sha256."""

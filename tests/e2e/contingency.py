@@ -34,9 +34,7 @@ class Job:
     def __init__(self, c, want, seconds):
         self.c, self.want = c, want
         c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
-        self.steps = c.steps_for(seconds, lambda steps: spec(c, steps, 1))
-        c.submit("alone", spec(c, self.steps, 1))
-        self.alone = c.finish("alone")
+        self.steps, self.alone = c.undisturbed(seconds, lambda steps: spec(c, steps, 1))
         self.id = c.submit("gpt", spec(c, self.steps, want))["id"]
         self.look()
 
@@ -213,7 +211,7 @@ def fault_points():
     return subprocess.run([os.path.join(cluster.BUILD, "rubato-worker"), "--faults"], capture_output=True).stdout
 
 
-TESTS = [etcd_is_stopped, while_a_change_is_prepared, all_of_etcd_is_killed, two_at_once_on_two_nodes,
+TESTS = [all_of_etcd_is_killed, etcd_is_stopped, while_a_change_is_prepared, two_at_once_on_two_nodes,
          a_member_of_etcd_dies, rubatod_dies_with_a_worker, the_coordinator_dies_with_a_worker, told_and_killed]
 
 cluster.main(*[test for test in TESTS if not sys.argv[1:] or test.__name__ in sys.argv[1:]])

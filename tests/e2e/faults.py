@@ -25,21 +25,15 @@ def start(c):
     c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
 
 
-def steps_for(c, seconds):
-    return c.steps_for(seconds, lambda steps: spec(c, steps, 1))
-
-
-def undisturbed(c, steps):
-    c.submit("alone", spec(c, steps, 1))
-    return c.finish("alone")
+def undisturbed(c, seconds):
+    return c.undisturbed(seconds, lambda steps: spec(c, steps, 1))
 
 
 def kill_workers():
     """Each rank in turn, rank 0 too: noticed within a second, nothing lost."""
     with cluster.Cluster(devices=4) as c:
         start(c)
-        steps = steps_for(c, 12)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 12)
         c.submit("gpt", spec(c, steps))
         for rank in (0, 1, 2):
             status = c.train_on("gpt", 3)
@@ -58,8 +52,7 @@ def stop_workers():
     """SIGSTOP: nobody may wait for it for ever. Its agent kills it, says so, and nothing is lost."""
     with cluster.Cluster(devices=4) as c:
         start(c)
-        steps = steps_for(c, 10)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 10)
         c.submit("gpt", spec(c, steps))
         for rank in (0, 1, 2):
             status = c.train_on("gpt", 3)
@@ -80,8 +73,7 @@ def stopped_while_rubatod_was_away():
     """Nobody who answers is adopted as one who trains."""
     with cluster.Cluster(devices=2) as c:
         start(c)
-        steps = steps_for(c, 8)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 8)
         c.submit("gpt", spec(c, steps, 2))
         c.wait("gpt", "devices=2")
         c.wait("gpt", "step=10")
@@ -97,8 +89,7 @@ def kill_the_only_worker():
     """No survivor: the newest checkpoint, or the start, and it says so."""
     with cluster.Cluster(devices=1) as c:
         start(c)
-        steps = steps_for(c, 5)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 5)
         for checkpoint in ({}, {"path": c.path("ckpt"), "every": 10}):
             c.submit("gpt", spec(c, steps, 1, checkpoint=checkpoint))
             c.wait("gpt", "step=30")
@@ -128,8 +119,7 @@ def rubatod_killed():
     """kill -9 of rubatod: the workers train on and the next one adopts them."""
     with cluster.Cluster(devices=2) as c:
         start(c)
-        steps = steps_for(c, 10)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 10)
         c.submit("gpt", spec(c, steps, 2))
         c.wait("gpt", "devices=2")
         c.wait("gpt", "step=10")
@@ -147,8 +137,7 @@ def stopped_and_started():
     """SIGTERM on a single node: stops within 5 s, goes on from there when started again."""
     with cluster.Cluster(devices=2) as c:
         start(c)
-        steps = steps_for(c, 6)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 6)
         c.submit("gpt", spec(c, steps, 2))
         c.wait("gpt", "step=40")
         at = time.monotonic()
@@ -164,8 +153,7 @@ def stopped_and_started():
 def pause_resume_cancel():
     with cluster.Cluster(devices=2) as c:
         start(c)
-        steps = steps_for(c, 6)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 6)
         c.submit("gpt", spec(c, steps, 2))
         c.wait("gpt", "step=20")
         c.ctl("pause", "gpt")

@@ -27,9 +27,7 @@ def spans(count):
     with cluster.Cluster(nodes=count, devices=1) as c:
         until("all nodes", lambda: len(c.json("get", "nodes")["items"]) == count)
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-        steps = c.steps_for(8, lambda steps: spec(c, steps, 1))
-        c.submit("alone", spec(c, steps, 1))
-        alone = c.finish("alone")
+        steps, alone = c.undisturbed(8, lambda steps: spec(c, steps, 1))
         c.submit("wide", spec(c, steps, count))
         c.wait("wide", f"devices={count}")
         c.wait("wide", "step=20")
@@ -58,9 +56,7 @@ def leave_and_return():
     """SIGTERM of a node is a planned leave: the job moves off and comes back with it."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-        steps = c.steps_for(10, lambda steps: spec(c, steps, 1))
-        c.submit("alone", spec(c, steps, 1))
-        alone = c.finish("alone")
+        steps, alone = c.undisturbed(10, lambda steps: spec(c, steps, 1))
         c.submit("wide", spec(c, steps, 2))
         c.wait("wide", "devices=2")
         c.wait("wide", "step=10")

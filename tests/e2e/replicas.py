@@ -18,13 +18,8 @@ def sharded(make):
 cnn_spec, gpt_spec = sharded(delicate.cnn_spec), sharded(delicate.gpt_spec)
 
 
-def steps_for(c, seconds):
-    return c.steps_for(seconds, lambda steps: gpt_spec(c, steps, "all"))
-
-
-def undisturbed(c, steps):
-    c.submit("alone", gpt_spec(c, steps, "all", 2))
-    return c.finish("alone")
+def undisturbed(c, seconds):
+    return c.undisturbed(seconds, lambda steps: gpt_spec(c, steps, "all"))
 
 
 def kinds(c, job):
@@ -53,8 +48,7 @@ def resized_and_paused():
     """Growing, shrinking, exporting, checkpointing, pausing: whoever leaves gives what only it has."""
     with cluster.Cluster(devices=5) as c:
         models(c)
-        steps = steps_for(c, 18)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 18)
         for replicas in "1", "2":
             c.submit("job", gpt_spec(c, steps, replicas, 2))
             c.wait("job", "step=5")
@@ -78,8 +72,7 @@ def killed():
     """With two replicas no death loses anything, each after the replicas of the one before are rebuilt."""
     with cluster.Cluster(devices=4) as c:
         models(c)
-        steps = steps_for(c, 22)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 22)
         c.submit("job", gpt_spec(c, steps, "2", 4))
         for rank in (0, 1, 3):
             status = c.train_on("job", 4)
@@ -95,8 +88,7 @@ def lost():
     """With one replica a death loses the blocks of the dead: from the checkpoint, and it says so."""
     with cluster.Cluster(devices=3) as c:
         models(c)
-        steps = steps_for(c, 4)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 4)
         for job, checkpoint in (("job", {}), ("kept", {"path": c.path("ckpt"), "every": 10})):
             c.submit(job, gpt_spec(c, steps, "1", 3, checkpoint=checkpoint))
             c.wait(job, "step=30")
@@ -130,8 +122,7 @@ def node_lost():
     """Two nodes of two: each block is on both, so a node and all its processes may go at once."""
     with cluster.Cluster(nodes=2, devices=2) as c:
         models(c)
-        steps = steps_for(c, 8)
-        alone = undisturbed(c, steps)
+        steps, alone = undisturbed(c, 8)
         c.submit("job", gpt_spec(c, steps, "2", 4))
         c.wait("job", "devices=4")
         c.wait("job", f"step={c.status('job')['step'] + 10}")
