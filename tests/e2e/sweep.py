@@ -313,6 +313,14 @@ class Blows:
         self.c.ctl("delete", self.job)
         self.job = None
 
+    def resize(self, want):
+        """It may be over by now."""
+        def ask():
+            self.sweep.alive()
+            return (self.c.run("resize", self.job, "--want", want).returncode == 0 or
+                    (self.status() or {}).get("phase") == "Succeeded")
+        until(f"a resize to {want}", ask)
+
     def strike(self):
         """One of the workers, newcomers too, or rubatod; it is killed, or stopped."""
         victims = self.c.processes("rubato-worker")
@@ -345,7 +353,7 @@ class Blows:
                     self.end()
                     continue
                 # With three or more wanted, two are left when one dies while another comes or goes.
-                self.sweep.insist("resize", self.job, "--want", self.random.randint(2, self.MOST))
+                self.resize(self.random.randint(2, self.MOST))
                 time.sleep(self.random.random() * 0.6)
                 self.strike()
             self.end()
