@@ -254,6 +254,15 @@ class Sweep:
         return took
 
 
+def runs(pid):
+    """Neither dead nor stopped."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZTX"
+    except OSError:
+        return False
+
+
 class Blows:
     """Kills and stops at any time, each when the state is whole again: two members or more train."""
 
@@ -281,7 +290,8 @@ class Blows:
         until("a step", lambda: (self.status() or before)["step"] > before["step"] or
               (self.status() or before)["phase"] == "Succeeded", 60)
         after = self.status()
-        same = after and after["devices"] == before["devices"]
+        # Survivors go on before a busy coordinator tells of a death.
+        same = after and after["devices"] == before["devices"] and all(runs(d["pid"]) for d in after["devices"])
         return after if same or (after and after["phase"] == "Succeeded") else None
 
     def begin(self):
