@@ -343,6 +343,7 @@ class Blows:
             os.kill(pid, what)
         except ProcessLookupError:
             return
+        until("the blow to be felt", lambda: not runs(pid))
         if pid == daemon and what == signal.SIGSTOP:
             time.sleep(self.random.random() * 2)
             os.kill(pid, signal.SIGCONT)
