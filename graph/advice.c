@@ -6,6 +6,7 @@
 #include "graph/onnx_model.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 struct search {
@@ -43,6 +44,22 @@ static bool is_new_exporter(const Onnx__ModelProto *proto)
            proto->ir_version >= 10;
 }
 
+static const char *train_remedy(const Onnx__ModelProto *proto)
+{
+    return is_new_exporter(proto) ? "model.train() before the export"
+                                  : "model.train() and training=torch.onnx.TrainingMode.TRAINING";
+}
+
+/* From torch 2.5 on the older exporter has to be asked for. */
+static bool is_asked_for(const Onnx__ModelProto *proto)
+{
+    int major = 0, minor = 0;
+
+    if (proto->producer_version)
+        sscanf(proto->producer_version, "%3d.%3d", &major, &minor);
+    return major > 2 || (major == 2 && minor >= 5);
+}
+
 /* "onnx::MatMul_123", "342": names that the exporter made up for what it had computed. */
 static bool is_made_up(const char *name)
 {
@@ -59,7 +76,8 @@ static void check_names(struct search *search)
     for (size_t i = 0; i < graph->n_initializer; i++) {
         const Onnx__TensorProto *tensor = graph->initializer[i];
 
-        if (tensor->data_type != RB_F32 || tensor->n_dims == 0)
+        if (tensor->data_type != RB_F32 || tensor->n_dims == 0 ||
+            rb_onnx_kind(search->model, tensor->name) == RB_ONNX_CONSTANT)
             continue;
         weights++;
         if (is_made_up(tensor->name)) {
@@ -75,6 +93,24 @@ static void check_names(struct search *search)
                             "module",
                             n, weights, rb_onnx_quote(example, room)),
             is_new_exporter(search->model->proto) ? "optimize=False" : "do_constant_folding=False");
+}
+
+/* What the optimizer of the newer exporter does to a model that is to be trained. */
+static void check_lost(struct search *search)
+{
+    const char *example = NULL;
+    int n = rb_onnx_lost(search->model, &example);
+    char room[80];
+
+    if (n)
+        say(search,
+            rb_arena_format(
+                search->arena,
+                "%d of the module's parameters were replaced (%s ...): the exporter has merged "
+                "those that were equal, as all norms and biases are before they are trained, or "
+                "computed something from them",
+                n, rb_onnx_quote(example, room)),
+            "optimize=False");
 }
 
 /* In evaluation mode batch norms are folded into convolutions, and dropout is gone. */
@@ -95,7 +131,7 @@ static void check_mode(struct search *search)
                             "exported in evaluation mode: the batch normalization behind %d "
                             "convolutions has been folded into their weights and cannot be trained",
                             folded),
-            "model.train() and training=torch.onnx.TrainingMode.TRAINING");
+            train_remedy(search->model->proto));
     for (size_t i = 0; i < graph->n_node; i++)
         off += is(graph->node[i], "Dropout") && graph->node[i]->n_output < 2 &&
                graph->node[i]->n_input < 3 && search->model->opset >= 12;
@@ -105,7 +141,7 @@ static void check_mode(struct search *search)
                             "%d dropouts are switched off: exported in evaluation mode (they act "
                             "while training here all the same)",
                             off),
-            "model.train() and training=torch.onnx.TrainingMode.TRAINING");
+            train_remedy(search->model->proto));
 }
 
 static void check_batch(struct search *search)
@@ -170,7 +206,8 @@ static void check_versions(struct search *search)
     for (size_t i = 0; i < graph->n_node; i++) {
         const char *domain = graph->node[i]->domain;
 
-        if (!domain || !domain[0] || !strcmp(domain, "ai.onnx"))
+        if (!domain || !domain[0] || !strcmp(domain, "ai.onnx") ||
+            rb_onnx_function(search->model, graph->node[i]))
             continue;
         say(search,
             rb_arena_format(search->arena,
@@ -202,6 +239,7 @@ int rb_advice_find(const struct rb_onnx *model, struct rb_arena *arena,
 
     check_mode(&search);
     check_names(&search);
+    check_lost(&search);
     check_batch(&search);
     check_types(&search);
     check_weights(&search);
@@ -233,8 +271,9 @@ const char *rb_advice_call(const struct rb_onnx *model, struct rb_arena *arena)
             names.data ? names.data : "", axes.data ? axes.data : "");
     return rb_arena_format(
         arena,
-        "torch.onnx.export(model.train(), (x,), \"model.onnx\", opset_version=17, "
+        "torch.onnx.export(model.train(), (x,), \"model.onnx\", %sopset_version=17, "
         "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, "
         "input_names=[%s], dynamic_axes={%s})",
-        names.data ? names.data : "", axes.data ? axes.data : "");
+        is_asked_for(model->proto) ? "dynamo=False, " : "", names.data ? names.data : "",
+        axes.data ? axes.data : "");
 }

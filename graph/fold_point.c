@@ -193,6 +193,13 @@ static int integer_binary(enum rb_op op, int64_t a, int64_t b, int64_t *ret, str
             return rb_why_set(why, RB_EINVAL, "division of an integer by zero");
         *ret = b == -1 ? (int64_t)(0 - ua) : a / b;
         return 1;
+    case RB_OP_MOD: /* has the sign of b */
+        if (b == 0)
+            return rb_why_set(why, RB_EINVAL, "division of an integer by zero");
+        *ret = b == -1 ? 0 : a % b;
+        if (*ret && (*ret < 0) != (b < 0))
+            *ret += b;
+        return 1;
     case RB_OP_MAX:
         *ret = a > b ? a : b;
         return 1;
@@ -252,10 +259,13 @@ static int fold_unary(const struct rb_node *node, void *data)
 
 static int fold_binary(const struct rb_node *node, void *data, struct rb_why *why)
 {
+    const struct rb_graph_attribute *fmod = rb_node_attribute(node, "fmod");
     const struct rb_value *a = node->in[0], *b = node->in[1];
     const struct rb_tensor_type *type = &node->out[0]->type;
     int64_t n = rb_tensor_elements(type);
 
+    if (fmod && fmod->ints[0])
+        return 0; /* no exporter computes shapes with it */
     for (int64_t i = 0; i < n; i++) {
         int64_t at_a = rb_fold_broadcast_at(type, i, &a->type);
         int64_t at_b = rb_fold_broadcast_at(type, i, &b->type);

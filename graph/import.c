@@ -126,19 +126,41 @@ static int add_initializer(struct rb_import *import, const Onnx__TensorProto *te
     struct rb_tensor_type type;
     struct rb_value *value;
     const void *data;
+    enum rb_onnx_kind kind;
     bool weight;
     int err =
         rb_onnx_tensor(import->model, tensor, &import->graph->arena, &type, &data, import->why);
 
     if (err)
         return err;
-    weight = type.dtype == RB_F32 && !matches(options->buffers, options->n_buffers, tensor->name);
-    value = rb_graph_value(import->graph, weight ? RB_VALUE_WEIGHT : RB_VALUE_BUFFER, tensor->name,
-                           &type, data);
+    kind = rb_onnx_kind(import->model, tensor->name);
+    weight = type.dtype == RB_F32 && (kind == RB_ONNX_UNMARKED || kind == RB_ONNX_PARAMETER) &&
+             !matches(options->buffers, options->n_buffers, tensor->name);
+    value = rb_graph_value(import->graph,
+                           weight                     ? RB_VALUE_WEIGHT
+                           : kind == RB_ONNX_CONSTANT ? RB_VALUE_CONST
+                                                      : RB_VALUE_BUFFER,
+                           tensor->name, &type, data);
     value->frozen = weight && matches(options->freeze, options->n_freeze, tensor->name);
     if (!rb_names_add(&import->values, tensor->name, value))
         return RB_IMPORT_BAD(import, "another value has that name");
     return 0;
+}
+
+/* What an optimizing exporter has merged or computed with cannot be trained as the module's. */
+static int check_lost(struct rb_import *import)
+{
+    const char *example = NULL;
+    int n = import->options->train ? rb_onnx_lost(import->model, &example) : 0;
+    char room[80];
+
+    if (!n)
+        return 0;
+    return RB_IMPORT_NO(import,
+                        "%d of the module's parameters were replaced ('%s' ...): the exporter has "
+                        "merged those that were equal, or computed something from them; export it "
+                        "with optimize=False (rubatoctl model check prints the call)",
+                        n, rb_onnx_quote(example, room));
 }
 
 static int add_initializers(struct rb_import *import, const struct rb_names *needed)
@@ -216,7 +238,7 @@ static int check_inputs(struct rb_import *import)
         const char *name = import->node->input[i];
 
         if (name && name[0] && !rb_names_get(&import->values, name) &&
-            !rb_names_get(&import->sequences, name))
+            !rb_names_get(&import->sequences, name) && !rb_import_left_out(import, name))
             return RB_IMPORT_BAD(import,
                                  "input %zu ('%s') is made by no node before this one: it is "
                                  "missing, not supported as an output, or part of a cycle",
@@ -264,13 +286,25 @@ static void widen(struct rb_import *import)
     }
 }
 
+/* Of another domain than ONNX's own: a function of the model, or nothing that is known. */
+static int import_other(struct rb_import *import)
+{
+    const struct rb_onnx_function *function = rb_onnx_function(import->model, import->node);
+    int err;
+
+    if (!function)
+        return RB_IMPORT_NO(import, "operators of another domain are not supported");
+    err = check_inputs(import);
+    return err ? err : rb_import_call(import, function);
+}
+
 static int import_known(struct rb_import *import)
 {
     const char *domain = import->node->domain;
     int err;
 
     if (domain && domain[0] && strcmp(domain, "ai.onnx") != 0)
-        return RB_IMPORT_NO(import, "operators of another domain are not supported");
+        return import_other(import);
     import->op = rb_import_find(import->node->op_type ? import->node->op_type : "");
     if (!import->op)
         return RB_IMPORT_NO(import, "this operator is not supported");
@@ -335,8 +369,10 @@ static int set_outputs(struct rb_import *import)
 
 static int import_all(struct rb_import *import, struct rb_names *needed)
 {
-    int err = add_inputs(import);
+    int err = check_lost(import);
 
+    if (!err)
+        err = add_inputs(import);
     find_needed(import->model->proto->graph, needed);
     if (!err)
         err = add_initializers(import, needed);

@@ -15,14 +15,24 @@
 #include "graph/names.h"
 #include "graph/onnx_model.h"
 
+/* A function of the model that stands for a node: its body is imported where the node is. */
+struct rb_import_call {
+    const struct rb_onnx_function *function;
+    const Onnx__NodeProto *node;
+    const struct rb_import_call *outer; /* NULL: called by the graph itself */
+    int depth;
+};
+
 struct rb_import {
     const struct rb_onnx *model;
     const struct rb_import_options *options;
     struct rb_graph *graph;
     struct rb_why *why;
     int64_t opset;
-    struct rb_names values;      /* ONNX name -> struct rb_value */
-    struct rb_names sequences;   /* ONNX name -> const struct rb_sequence */
+    const struct rb_import_call *call; /* the innermost; NULL: none */
+    int called;                        /* nodes of functions' bodies until now */
+    struct rb_names values;            /* ONNX name -> struct rb_value; a call has its own */
+    struct rb_names sequences;         /* ONNX name -> const struct rb_sequence */
     struct rb_names symbols;     /* name of a symbolic axis -> its size (in the graph's arena) */
     const Onnx__NodeProto *node; /* the one being imported */
     const struct rb_import_op *op;
@@ -71,6 +81,14 @@ int rb_import_bind_sequence(struct rb_import *import, int output,
 
 /* Import one node of the model, or of a branch of it. */
 int rb_import_node(struct rb_import *import, const Onnx__NodeProto *node);
+
+/* The function's body in the place of import->node. */
+int rb_import_call(struct rb_import *import, const struct rb_onnx_function *function);
+/* Is this name an input of the function that its call has left out? */
+bool rb_import_left_out(const struct rb_import *import, const char *name);
+/* What an attribute of a body stands for: the call's, or its default; NULL: it has neither. */
+const Onnx__AttributeProto *rb_import_meant(const struct rb_import *import,
+                                            const Onnx__AttributeProto *attribute);
 
 /* ---- Attributes: absent ones leave *value as it is; one of another type is an error ---- */
 int rb_import_int(struct rb_import *import, const char *key, int64_t *value);

@@ -41,9 +41,31 @@ static struct rb_value *repeated(struct rb_import *import, struct rb_value *x, i
     return rb_make_reshape(import, x, 4, (int64_t[]){d[0], heads, d[3], d[4]});
 }
 
-/* Scores where a query may look, minus infinity elsewhere; numbers are added. */
+/* Keys or values that were there before come first. */
+static struct rb_value *behind(struct rb_import *import, struct rb_value *past, struct rb_value *x)
+{
+    struct rb_value *both[] = {past, x};
+
+    if (import->err || !past)
+        return x;
+    if (past->type.rank != 4)
+        return rb_make_bad(import, "keys and values of the past must have four axes");
+    return rb_make_concat(import, 2, 2, both);
+}
+
+/* Scores as far as the cap, softly. */
+static struct rb_value *capped(struct rb_import *import, struct rb_value *scores, float cap)
+{
+    if (!(cap > 0))
+        return scores;
+    scores = rb_make_one(import, RB_OP_TANH, rb_make_times(import, scores, 1 / (double)cap));
+    return rb_make_times(import, scores, (double)cap);
+}
+
+/* Scores where a query may look, minus infinity elsewhere; numbers are added.  Before the first
+ * query came `past` keys. */
 static struct rb_value *masked(struct rb_import *import, struct rb_value *scores,
-                               struct rb_value *mask, bool causal)
+                               struct rb_value *mask, bool causal, int64_t past)
 {
     struct rb_value *never = rb_make_number(import, RB_F32, -INFINITY), *row, *column;
 
@@ -52,6 +74,7 @@ static struct rb_value *masked(struct rb_import *import, struct rb_value *scores
     if (causal) {
         row = rb_make_unsqueeze(import, rb_make_count(import, scores->type.dim[2]), 1);
         column = rb_make_count(import, scores->type.dim[3]);
+        column = past ? rb_make_plus(import, column, -(double)past) : column;
         scores = rb_make_where(import, rb_make_two(import, RB_OP_LESS, row, column), never, scores);
     }
     if (!mask)
@@ -69,25 +92,28 @@ int rb_import_op_attention(struct rb_import *import)
     int64_t heads = rb_make_int(import, "q_num_heads", 0);
     int64_t own = rb_make_int(import, "kv_num_heads", 0);
     bool causal = rb_make_int(import, "is_causal", 0) != 0, flat = q && q->type.rank == 3;
-    float scale = rb_make_float(import, "scale", 0);
+    float scale = rb_make_float(import, "scale", 0), cap = rb_make_float(import, "softcap", 0);
+    struct rb_value *past[] = {rb_import_in(import, 4), rb_import_in(import, 5)}, *scores;
 
-    if (rb_import_in(import, 4) || rb_import_in(import, 5) || rb_import_wants(import, 1) ||
-        rb_import_wants(import, 2) || rb_import_wants(import, 3))
-        rb_make_no(import, "keys and values of the past, or scores as an output");
-    if (rb_make_float(import, "softcap", 0) != 0)
-        rb_make_no(import, "softcap");
     q = heads_of(import, q, heads);
     k = heads_of(import, k, own);
     v = heads_of(import, v, own);
     if (!import->err && (q->type.rank != 4 || k->type.rank != 4 || v->type.rank != 4))
         rb_make_bad(import, "queries, keys and values must have three or four axes");
+    k = behind(import, past[0], k);
+    v = behind(import, past[1], v);
     if (import->err)
         return import->err;
+    rb_make_bind(import, 1, k);
+    rb_make_bind(import, 2, v);
     k = repeated(import, k, q->type.dim[1]);
     v = repeated(import, v, q->type.dim[1]);
-    y = rb_make_times(import, rb_make_matmul(import, q, k, true),
-                      scale != 0 ? (double)scale : 1 / sqrt((double)q->type.dim[3]));
-    y = masked(import, y, mask, causal);
+    scores = rb_make_times(import, rb_make_matmul(import, q, k, true),
+                           scale != 0 ? (double)scale : 1 / sqrt((double)q->type.dim[3]));
+    if (!rb_make_int(import, "qk_matmul_output_mode", 0))
+        rb_make_bind(import, 3, scores);
+    y = masked(import, capped(import, scores, cap), mask, causal,
+               past[0] ? past[0]->type.dim[2] : 0);
     y = rb_make_with(import, RB_OP_SOFTMAX, 1, &y, "axis", 3);
     y = rb_make_matmul(import, y, v, false);
     if (flat && !import->err) {

@@ -15,7 +15,7 @@ const Onnx__AttributeProto *rb_import_attribute(const struct rb_import *import, 
         const Onnx__AttributeProto *attribute = import->node->attribute[i];
 
         if (attribute->name && !strcmp(attribute->name, key))
-            return attribute;
+            return rb_import_meant(import, attribute);
     }
     return NULL;
 }

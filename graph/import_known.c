@@ -31,23 +31,28 @@ int rb_import_op_constant(struct rb_import *import)
     struct rb_tensor_type type = {.dtype = RB_I64};
     const Onnx__AttributeProto *a;
 
+    const char *key;
+
     if (import->node->n_attribute != 1 || !import->node->attribute[0]->name)
         return RB_IMPORT_BAD(import, "exactly one attribute is needed");
-    a = import->node->attribute[0];
-    if (!strcmp(a->name, "value"))
+    key = import->node->attribute[0]->name;
+    a = rb_import_attribute(import, key);
+    if (!a)
+        return RB_IMPORT_BAD(import, "the function was called without its value");
+    if (!strcmp(key, "value"))
         return constant_tensor(import, a->t);
-    if (!strcmp(a->name, "value_int"))
+    if (!strcmp(key, "value_int"))
         return bind_constant(import, &type, &a->i);
-    if (!strcmp(a->name, "value_float")) {
+    if (!strcmp(key, "value_float")) {
         type.dtype = RB_F32;
         return bind_constant(import, &type, &a->f);
     }
     type.rank = 1;
-    if (!strcmp(a->name, "value_ints") && a->n_ints) {
+    if (!strcmp(key, "value_ints") && a->n_ints) {
         type.dim[0] = (int64_t)a->n_ints;
         return bind_constant(import, &type, a->ints);
     }
-    if (!strcmp(a->name, "value_floats") && a->n_floats) {
+    if (!strcmp(key, "value_floats") && a->n_floats) {
         type.dtype = RB_F32;
         type.dim[0] = (int64_t)a->n_floats;
         return bind_constant(import, &type, a->floats);

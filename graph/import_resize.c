@@ -11,7 +11,9 @@
 enum { MOST_WEIGHTS = 1 << 24 };
 
 struct resize {
-    const char *mode, *coordinates, *nearest;
+    const char *mode, *coordinates, *nearest, *policy;
+    int64_t axis[RB_MAX_RANK]; /* those that are scaled */
+    int n_axes;
     double cubic;
     bool exclude_outside;
     double scale[RB_MAX_RANK];
@@ -113,18 +115,17 @@ static void text(struct rb_import *import, const char *key, const char **value)
 }
 
 /* One factor an axis: an attribute or an input, as the opset has it. */
-static struct rb_value *read_scales(struct rb_import *import, const struct rb_value *x,
-                                    struct resize *r)
+static struct rb_value *read_scales(struct rb_import *import, struct resize *r)
 {
     const Onnx__AttributeProto *attribute = rb_import_attribute(import, "scales");
     struct rb_value *scales = rb_import_in(import, import->opset < 11 ? 1 : 2);
     int64_t n;
 
     if (attribute) {
-        if (attribute->n_floats != (size_t)x->type.rank)
-            return rb_make_bad(import, "%zu scales for %d axes", attribute->n_floats, x->type.rank);
-        for (int i = 0; i < x->type.rank; i++)
-            r->scale[i] = (double)attribute->floats[i];
+        if (attribute->n_floats != (size_t)r->n_axes)
+            return rb_make_bad(import, "%zu scales for %d axes", attribute->n_floats, r->n_axes);
+        for (int i = 0; i < r->n_axes; i++)
+            r->scale[r->axis[i]] = (double)attribute->floats[i];
         return NULL;
     }
     n = scales ? rb_tensor_elements(&scales->type) : 0;
@@ -132,11 +133,32 @@ static struct rb_value *read_scales(struct rb_import *import, const struct rb_va
         return NULL;
     if (!rb_import_ask(scales))
         return rb_make_no(import, "the scales are computed from the data");
-    if (n != x->type.rank)
-        return rb_make_bad(import, "%" PRId64 " scales for %d axes", n, x->type.rank);
-    for (int i = 0; i < x->type.rank; i++)
-        r->scale[i] = rb_fold_real(scales, i);
+    if (n != r->n_axes)
+        return rb_make_bad(import, "%" PRId64 " scales for %d axes", n, r->n_axes);
+    for (int i = 0; i < r->n_axes; i++)
+        r->scale[r->axis[i]] = rb_fold_real(scales, i);
     return scales;
+}
+
+/* Sizes are those wanted, or the nearest to them at which all axes are scaled alike. */
+static void take_sizes(const struct rb_value *x, const int64_t *sizes, struct resize *r)
+{
+    bool larger = !strcmp(r->policy, "not_smaller"), stretch = !strcmp(r->policy, "stretch");
+    double scale = 0;
+
+    for (int i = 0; i < r->n_axes; i++) {
+        double one = (double)sizes[i] / (double)x->type.dim[r->axis[i]];
+
+        r->scale[r->axis[i]] = one;
+        r->size[r->axis[i]] = sizes[i];
+        scale = !i || (larger ? one > scale : one < scale) ? one : scale;
+    }
+    for (int i = 0; !stretch && i < r->n_axes; i++) {
+        int64_t dim = x->type.dim[r->axis[i]];
+
+        r->size[r->axis[i]] = (int64_t)floor(scale * (double)dim + 0.5);
+        r->scale[r->axis[i]] = scale;
+    }
 }
 
 static void read_sizes(struct rb_import *import, const struct rb_value *x, struct resize *r)
@@ -148,21 +170,38 @@ static void read_sizes(struct rb_import *import, const struct rb_value *x, struc
         import->err = rb_import_known_ints(import, 3, "sizes", &sizes, &n);
     if (import->err)
         return;
-    if (sizes && n && n != x->type.rank) {
-        rb_make_bad(import, "%d sizes for %d axes", n, x->type.rank);
+    if (sizes && n && n != r->n_axes) {
+        rb_make_bad(import, "%d sizes for %d axes", n, r->n_axes);
         return;
     }
+    for (int i = 0; i < n; i++)
+        if (sizes[i] < 1 || sizes[i] > MOST_WEIGHTS) {
+            rb_make_no(import, "a size of %" PRId64, sizes[i]);
+            return;
+        }
     for (int i = 0; i < x->type.rank; i++) {
         double size = floor((double)x->type.dim[i] * r->scale[i]);
 
-        if (n)
-            r->scale[i] = (double)sizes[i] / (double)x->type.dim[i];
-        if (!n && !(size >= 1 && size <= MOST_WEIGHTS)) {
+        if (!(size >= 1 && size <= MOST_WEIGHTS)) {
             rb_make_no(import, "axis %d scaled by %g", i, r->scale[i]);
             return;
         }
-        r->size[i] = n ? sizes[i] : (int64_t)size;
+        r->size[i] = (int64_t)size;
     }
+    if (n)
+        take_sizes(x, sizes, r);
+}
+
+/* Since opset 18 the axes may be named; otherwise all are meant. */
+static void read_axes(struct rb_import *import, const struct rb_value *x, struct resize *r)
+{
+    if (import->err)
+        return;
+    import->err = rb_import_axes(import, INT64_MAX, 0, x->type.rank, r->axis, &r->n_axes);
+    if (r->n_axes)
+        return;
+    for (int i = 0; i < x->type.rank; i++)
+        r->axis[r->n_axes++] = i;
 }
 
 static void read(struct rb_import *import, const struct rb_value *x, struct resize *r)
@@ -188,14 +227,17 @@ static void read(struct rb_import *import, const struct rb_value *x, struct resi
         rb_make_no(import, "this coordinate_transformation_mode");
     if (rb_make_int(import, "antialias", 0))
         rb_make_no(import, "antialias");
-    if (rb_import_attribute(import, "axes") ||
-        rb_import_attribute(import, "keep_aspect_ratio_policy"))
-        rb_make_no(import, "axes or keep_aspect_ratio_policy");
+    r->policy = "stretch";
+    text(import, "keep_aspect_ratio_policy", &r->policy);
+    if (strcmp(r->policy, "stretch") && strcmp(r->policy, "not_larger") &&
+        strcmp(r->policy, "not_smaller"))
+        rb_make_no(import, "this keep_aspect_ratio_policy");
+    read_axes(import, x, r);
     if (import->err)
         return;
     for (int i = 0; i < x->type.rank; i++)
         r->scale[i] = 1;
-    read_scales(import, x, r);
+    read_scales(import, r);
     if (!import->err)
         read_sizes(import, x, r);
 }

@@ -11,11 +11,21 @@
 #include <string.h>
 
 enum {
-    DEPTH = 64,
     FIRST_OPSET = 1,
     LAST_OPSET = 23,
     FIRST_IR = 3,
+    LAST_IR = 13,
 };
+
+int rb_onnx_check_opset(int64_t opset, struct rb_why *why)
+{
+    if (opset >= FIRST_OPSET && opset <= LAST_OPSET)
+        return 0;
+    return rb_why_set(why, RB_EUNSUPPORTED,
+                      "the model uses opset %" PRId64 "; %d to %d are supported: export it with "
+                      "opset_version=18 (torch 1: 17)",
+                      opset, FIRST_OPSET, LAST_OPSET);
+}
 
 static int check_opset(struct rb_onnx *model, struct rb_why *why)
 {
@@ -30,12 +40,7 @@ static int check_opset(struct rb_onnx *model, struct rb_why *why)
     }
     if (!model->opset)
         return rb_why_set(why, RB_EUNSUPPORTED, "the model uses no operators of ONNX's own domain");
-    if (model->opset < FIRST_OPSET || model->opset > LAST_OPSET)
-        return rb_why_set(why, RB_EUNSUPPORTED,
-                          "the model uses opset %" PRId64 "; %d to %d are supported: export it "
-                          "with opset_version=17",
-                          model->opset, FIRST_OPSET, LAST_OPSET);
-    return 0;
+    return rb_onnx_check_opset(model->opset, why);
 }
 
 /* Files before IR 4 list every initializer as an input too, and later ones may. */
@@ -75,10 +80,18 @@ static int check_model(struct rb_onnx *model, struct rb_why *why)
     if (!proto->has_ir_version || proto->ir_version < FIRST_IR)
         return rb_why_set(why, RB_EINVAL, "no ONNX model: IR version %" PRId64,
                           proto->has_ir_version ? proto->ir_version : 0);
+    if (proto->ir_version > LAST_IR)
+        return rb_why_set(why, RB_EUNSUPPORTED,
+                          "the file is of ONNX IR version %" PRId64 "; %d to %d are supported: "
+                          "export it with opset_version=18, or save it with model.ir_version = %d",
+                          proto->ir_version, FIRST_IR, LAST_IR, LAST_IR);
     if (!proto->graph)
         return rb_why_set(why, RB_EINVAL, "the model has no graph");
     err = check_opset(model, why);
-    return err ? err : list_inputs(model, why);
+    if (!err)
+        err = list_inputs(model, why);
+    rb_onnx_read_signature(model);
+    return err ? err : rb_onnx_list_functions(model, why);
 }
 
 int rb_onnx_open_bytes(const void *bytes, size_t size, struct rb_onnx **ret_model,
@@ -90,7 +103,7 @@ int rb_onnx_open_bytes(const void *bytes, size_t size, struct rb_onnx **ret_mode
 
     if (size > INT32_MAX)
         return rb_why_set(why, RB_ELIMIT, "a protobuf of 2 GiB or more");
-    err = rb_wire_scan(&onnx__model_proto__descriptor, bytes, size, DEPTH, why);
+    err = rb_wire_scan(&onnx__model_proto__descriptor, bytes, size, RB_ONNX_DEPTH, why);
     if (err)
         return rb_why_add(why, err, "no ONNX model");
     model = rb_alloc(sizeof *model);
@@ -142,9 +155,13 @@ void rb_onnx_close(struct rb_onnx *model)
 {
     if (!model || --model->references)
         return;
+    rb_onnx_functions_done(model);
     if (model->proto)
         onnx__model_proto__free_unpacked(model->proto, &model->capped.protobuf);
     rb_names_done(&model->initializers);
+    rb_names_done(&model->kinds);
+    rb_names_done(&model->arguments);
+    free(model->signature);
     free(model->inputs);
     free(model->folder);
     free(model);

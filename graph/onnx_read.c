@@ -102,3 +102,19 @@ int rb_onnx_read(int folder, const char *path, bool plain, uint64_t offset, size
     close(fd);
     return err;
 }
+
+const uint8_t *rb_onnx_newer_field(const ProtobufCMessage *message, unsigned i, unsigned tag,
+                                   size_t *ret_size)
+{
+    const ProtobufCMessageUnknownField *field = &message->unknown_fields[i];
+    size_t at = 0;
+
+    if (field->tag != tag || field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+        return NULL;
+    while (at < field->len && field->data[at] & 0x80)
+        at++;
+    if (at >= field->len)
+        return NULL;
+    *ret_size = field->len - at - 1;
+    return field->data + at + 1;
+}

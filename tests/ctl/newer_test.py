@@ -35,12 +35,14 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
-def attention(q, k, v, mask=None, causal=False, scale=None):
+def attention(q, k, v, mask=None, causal=False, scale=None, cap=None, past=0):
     n = q.shape[1] // k.shape[1]
     k, v = k.repeat(n, 1), v.repeat(n, 1)
     scores = q @ k.swapaxes(-1, -2) * (scale or 1 / math.sqrt(q.shape[-1]))
+    if cap:
+        scores = cap * numpy.tanh(scores / cap)
     if causal:
-        scores = numpy.where(numpy.tril(numpy.ones(scores.shape[-2:], bool)), scores, -numpy.inf)
+        scores = numpy.where(numpy.tril(numpy.ones(scores.shape[-2:], bool), past), scores, -numpy.inf)
     if mask is not None:
         scores = numpy.where(mask, scores, -numpy.inf) if mask.dtype == bool else scores + mask
     return (softmax(scores) @ v).astype("float32")
@@ -68,6 +70,13 @@ def make():
     y = attention(heads(f, 4), heads(g, 2), heads(h, 2), causal=True, scale=0.4)
     case("Attention", 23, [f, g, h], [y.swapaxes(1, 2).reshape(2, 3, 12)],
          q_num_heads=4, kv_num_heads=2, is_causal=1, scale=0.4)
+
+    case("Attention", 23, [q, k, v], [attention(q, k, v, causal=True), k, v,
+                                      q @ k.repeat(2, 1).swapaxes(-1, -2) / numpy.float32(math.sqrt(6))], is_causal=1)
+    case("Attention", 23, [q, k, v, mask], [attention(q, k, v, mask, cap=0.7)], softcap=0.7)
+    before = [real(2, 2, 3, 6), real(2, 2, 3, 4)]
+    both = [numpy.concatenate((a, b), 2) for a, b in zip(before, (k, v))]
+    case("Attention", 23, [q, k, v, None, *before], [attention(q, *both, causal=True, past=3), *both], is_causal=1)
 
     x, cos, sin = real(2, 3, 4, 6), real(9, 2), real(9, 2)
     places = draw.randint(0, 9, (2, 4)).astype("int64")
@@ -110,6 +119,14 @@ def make():
          [numpy.pad(x, ((0, 0), (1, 2)), constant_values=3)])
     case("Pad", 19, [x, numpy.array([0, 3, 0, 5], "int64")], [numpy.pad(x, ((0, 0), (3, 5)), mode="wrap")],
          mode="wrap")
+    x = real(2, 3)
+    scales = numpy.array([2, 3], "float32")
+    case("Resize", 18, [x, None, scales[1:]], [x.repeat(3, 1)], axes=[1], coordinate_transformation_mode="asymmetric",
+         nearest_mode="floor", mode="nearest")
+    for policy, times in (("not_larger", 2), ("not_smaller", 3)):
+        case("Resize", 18, [x, None, None, numpy.array([6, 6], "int64")], [x.repeat(times, 0).repeat(times, 1)],
+             keep_aspect_ratio_policy=policy, axes=[0, -1], coordinate_transformation_mode="asymmetric",
+             nearest_mode="floor", mode="nearest")
     for reduction, f in (("max", max), ("min", min), ("mul", lambda a, b: a * b)):
         data, index, updates = real(5), numpy.array([1, 3, 1], "int64"), real(3)
         y = data.copy()
@@ -119,14 +136,15 @@ def make():
 
 
 def write(folder, number, op, opset, inputs, outputs, attributes):
-    names = [f"x{i}" for i in range(len(inputs))]
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+    inputs = [x for x in inputs if x is not None]
     made = [f"y{i}" for i in range(len(outputs))]
 
     def info(name, array):
         return helper.make_tensor_value_info(name, onnx.mapping.NP_TYPE_TO_TENSOR_TYPE[array.dtype], array.shape)
 
     graph = helper.make_graph([helper.make_node(op, names, made, **attributes)], "case",
-                              [info(n, numpy.asarray(a)) for n, a in zip(names, inputs)],
+                              [info(n, numpy.asarray(a)) for n, a in zip(filter(None, names), inputs)],
                               [info(n, a) for n, a in zip(made, outputs)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     path = os.path.join(folder, f"{op.lower()}-{number}")

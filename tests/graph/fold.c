@@ -48,6 +48,8 @@ static void integers(void **state)
         {RB_OP_SUB, 7, -9, 16},  {RB_OP_MUL, -7, 9, -63},
         {RB_OP_DIV, -7, 2, -3},  {RB_OP_DIV, INT64_MIN, -1, INT64_MIN},
         {RB_OP_POW, -3, 3, -27}, {RB_OP_POW, 2, -1, 0},
+        {RB_OP_MOD, -7, 3, 2},   {RB_OP_MOD, 7, -3, -2},
+        {RB_OP_MOD, 6, 3, 0},    {RB_OP_MOD, INT64_MIN, -1, 0},
     };
     struct rb_graph *graph = rb_graph_new();
 

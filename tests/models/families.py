@@ -26,6 +26,7 @@ FAMILIES = {
     "gpt2": ("text", "adamw", 3.0e-3, 8, 4),
     "bert": ("tokens", "adamw", 3.0e-3, 8, 4),
     "llama": ("text", "adamw", 3.0e-3, 8, 4),
+    "modern": ("text", "adamw", 3.0e-3, 8, 4),
 }
 CLASSES = {"vectors": 10, "images": 10, "tokens": 5, "text": VOCAB}
 

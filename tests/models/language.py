@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nets on tokens, in plain torch: LSTM, GPT-2, BERT, Llama; as their usual implementations write them."""
+"""Nets on tokens, in plain torch: LSTM, GPT-2, BERT, Llama; as their usual implementations write them.
+
+Modern is what torch 2 has functions of its own for: RMSNorm, attention with grouped heads.
+"""
 import math
 
 import torch
@@ -199,3 +202,45 @@ class Llama(nn.Module):
         for layer in self.layers:
             x = layer(x, mask, cos, sin)
         return self.lm_head(self.norm(x))
+
+
+class ModernLayer(nn.Module):
+    def __init__(self, width, heads, groups):
+        super().__init__()
+        self.heads, self.groups, self.each = heads, groups, width // heads
+        self.q_proj, self.o_proj = nn.Linear(width, width, bias=False), nn.Linear(width, width)
+        self.kv_proj = nn.Linear(width, 2 * groups * self.each, bias=False)
+        self.up_proj, self.down_proj = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.before, self.between = nn.RMSNorm(width, eps=1e-6), nn.RMSNorm(width)
+
+    def split(self, x):
+        return x.unflatten(-1, (-1, self.each)).transpose(1, 2)
+
+    def forward(self, x, cos, sin):
+        y = self.before(x)
+        q = self.split(self.q_proj(y))
+        k, v = (self.split(part) for part in self.kv_proj(y).chunk(2, -1))
+        q, k = q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        x = x + self.o_proj(y.transpose(1, 2).flatten(2))
+        return x + self.down_proj(F.gelu(self.up_proj(self.between(x)), approximate="tanh"))
+
+
+class Modern(nn.Module):
+    def __init__(self, vocab=256, width=24, heads=6, groups=2, layers=2, base=10000.0):
+        super().__init__()
+        self.embedding, self.groups_norm = nn.Embedding(vocab, width), nn.GroupNorm(4, width)
+        self.layers = nn.ModuleList([ModernLayer(width, heads, groups) for _ in range(layers)])
+        self.norm, self.head = nn.RMSNorm(width, eps=1e-5), nn.Linear(width, vocab, bias=False)
+        each = width // heads
+        self.register_buffer("inv_freq", 1.0 / (base ** (torch.arange(0, each, 2).float() / each)))
+
+    def forward(self, tokens):
+        angles = torch.outer(torch.arange(tokens.shape[1]).float(), self.inv_freq)
+        angles = torch.cat((angles, angles), -1)
+        cos, sin = angles.cos(), angles.sin()
+        x = self.embedding(tokens)
+        x = self.groups_norm(x.transpose(1, 2)).transpose(1, 2)
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return self.head(self.norm(x))
