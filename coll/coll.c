@@ -136,6 +136,7 @@ void rb_coll_close(struct rb_coll *coll)
     }
     if (coll->wake >= 0)
         close(coll->wake);
+    rb_progress_drop_posts(coll);
     free(coll->workers);
     free(coll->link);
     free(coll->lane);

@@ -108,6 +108,16 @@ int rb_coll_send(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, 
 int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, size_t size,
                     struct rb_why *why);
 
+/* The same without waiting: `bytes` are copied, and go while this rank is in other calls or nudges
+ * the group.  They arrive in front of whatever it sends there later, in the order of posting, and
+ * are received as those of rb_coll_send are.  Posts to a rank that never receives them take memory
+ * until the group is closed. */
+int rb_coll_post(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, size_t size,
+                 struct rb_why *why);
+
+/* Send what was posted as far as links take it now. */
+int rb_coll_nudge(struct rb_coll *coll, struct rb_why *why);
+
 /* Wait until a message of one of `from` (by rank) has begun to arrive, and say of which rank; -1:
  * `fd` (-1: none) has become readable, or the time is up.  The link of one of them that has ended,
  * with nothing left in it, is RB_EPEER. */

@@ -32,3 +32,21 @@ int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, s
     rb_progress_receive(coll, from, (struct rb_frame){RB_FRAME_MESSAGE, tag, size}, bytes, size);
     return rb_progress_run(coll, why);
 }
+
+int rb_coll_post(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, size_t size,
+                 struct rb_why *why)
+{
+    int err = begin(coll, to, why);
+
+    if (err)
+        return err;
+    rb_progress_post(coll, to, (struct rb_frame){RB_FRAME_MESSAGE, tag, size}, bytes, size);
+    return rb_progress_nudge(coll, why);
+}
+
+int rb_coll_nudge(struct rb_coll *coll, struct rb_why *why)
+{
+    int err = rb_progress_begin(coll, why);
+
+    return err ? err : rb_progress_nudge(coll, why);
+}

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/progress.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "coll/add.h"
 #include "coll/group.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,11 +36,9 @@ int rb_progress_begin(struct rb_coll *coll, struct rb_why *why)
     return coll->broken ? rb_why_set(why, atomic_load(&coll->broken), "%s", coll->why.text) : 0;
 }
 
-void rb_progress_send(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
-                      uint64_t size, const uint64_t *ready)
+static void start_outgoing(struct rb_outgoing *out, struct rb_frame frame, const void *bytes,
+                           uint64_t size, const uint64_t *ready)
 {
-    struct rb_lane *lane = &coll->lane[rank];
-    struct rb_outgoing *out = &lane->out[lane->n_out++];
     uint32_t kind = frame.kind;
 
     memcpy(out->header, &magic, 4);
@@ -49,6 +49,35 @@ void rb_progress_send(struct rb_coll *coll, int rank, struct rb_frame frame, con
     out->size = size;
     out->ready = ready;
     out->sent = 0;
+}
+
+void rb_progress_send(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
+                      uint64_t size, const uint64_t *ready)
+{
+    struct rb_lane *lane = &coll->lane[rank];
+
+    start_outgoing(&lane->out[lane->n_out++], frame, bytes, size, ready);
+}
+
+void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
+                      uint64_t size)
+{
+    struct rb_lane *lane = &coll->lane[rank];
+    struct rb_post *post = rb_alloc(sizeof *post + size);
+
+    memcpy(post->bytes, bytes, size);
+    start_outgoing(&post->out, frame, post->bytes, size, NULL);
+    *(lane->posts ? lane->last_post : &lane->posts) = post;
+    lane->last_post = &post->next;
+}
+
+void rb_progress_drop_posts(struct rb_coll *coll)
+{
+    for (int r = 0; r < coll->size; r++)
+        for (struct rb_post *post; (post = coll->lane[r].posts);) {
+            coll->lane[r].posts = post->next;
+            free(post);
+        }
 }
 
 const uint64_t *rb_progress_receive(struct rb_coll *coll, int rank, struct rb_frame frame, void *to,
@@ -99,10 +128,30 @@ static int cut(struct rb_outgoing *out, struct iovec pieces[3])
     return n;
 }
 
-/* Bytes moved, or an error. */
-static int64_t push(struct rb_coll *coll, struct rb_link *link, struct rb_lane *lane)
+/* What goes next; NULL: nothing. */
+static struct rb_outgoing *next_outgoing(struct rb_lane *lane)
 {
-    struct rb_outgoing *out = &lane->out[lane->at_out];
+    if (lane->posts)
+        return &lane->posts->out;
+    return lane->at_out < lane->n_out ? &lane->out[lane->at_out] : NULL;
+}
+
+static void end_outgoing(struct rb_lane *lane)
+{
+    struct rb_post *post = lane->posts;
+
+    if (!post) {
+        lane->at_out++;
+        return;
+    }
+    lane->posts = post->next;
+    free(post);
+}
+
+/* Bytes moved, or an error. */
+static int64_t push(struct rb_coll *coll, struct rb_link *link, struct rb_lane *lane,
+                    struct rb_outgoing *out)
+{
     struct iovec pieces[3];
     int n = cut(out, pieces);
     int64_t put;
@@ -118,7 +167,7 @@ static int64_t push(struct rb_coll *coll, struct rb_link *link, struct rb_lane *
     atomic_fetch_add_explicit(&coll->bytes_sent, (uint64_t)put, memory_order_relaxed);
     out->sent += (uint64_t)put;
     if (out->sent == padded(RB_FRAME_HEADER + out->size)) {
-        lane->at_out++;
+        end_outgoing(lane);
         rb_fault("worker.frame");
     }
     return put;
@@ -280,10 +329,11 @@ static int turn(struct rb_coll *coll, bool *ret_moved, bool *ret_pending, struct
     for (int i = 1; i < coll->size; i++) {
         int rank = (coll->rank + i) % coll->size; /* not everyone at rank 0 first */
         struct rb_lane *lane = &coll->lane[rank];
+        struct rb_outgoing *out = next_outgoing(lane);
         int64_t moved = 0;
 
-        if (lane->at_out < lane->n_out)
-            moved = push(coll, coll->link[rank], lane);
+        if (out)
+            moved = push(coll, coll->link[rank], lane, out);
         *ret_moved |= moved > 0;
         if (moved >= 0 && lane->at_in < lane->n_in)
             moved = pull(coll, rank, lane, why);
@@ -305,7 +355,7 @@ static void rest(struct rb_coll *coll)
         struct rb_lane *lane = &coll->lane[r];
         struct rb_link *link = coll->link[r];
         bool in = lane->at_in < lane->n_in;
-        bool out = lane->at_out < lane->n_out && lane->blocked;
+        bool out = next_outgoing(lane) && lane->blocked;
 
         if (!in && !out) /* done, or waits for what another link brings */
             continue;
@@ -378,15 +428,41 @@ static int run(struct rb_coll *coll, struct rb_why *why)
     }
 }
 
+/* An error ends the group. */
+static int ended(struct rb_coll *coll, int err, const struct rb_why *local, struct rb_why *why)
+{
+    if (err) {
+        coll->why = *local;
+        atomic_store(&coll->broken, err);
+        rb_why_set(why, err, "%s", local->text);
+    }
+    return err;
+}
+
 int rb_progress_run(struct rb_coll *coll, struct rb_why *why)
 {
     struct rb_why local = {{0}};
-    int err = run(coll, &local);
 
-    if (err) {
-        coll->why = local;
-        atomic_store(&coll->broken, err);
-        rb_why_set(why, err, "%s", local.text);
-    }
-    return err;
+    return ended(coll, run(coll, &local), &local, why);
+}
+
+/* All that one link takes. */
+static int nudge(struct rb_coll *coll, int rank, struct rb_why *why)
+{
+    struct rb_lane *lane = &coll->lane[rank];
+    int64_t moved = 1;
+
+    while (moved > 0 && lane->posts)
+        moved = push(coll, coll->link[rank], lane, &lane->posts->out);
+    return moved < 0 ? describe(coll, rank, (int)moved, why) : 0;
+}
+
+int rb_progress_nudge(struct rb_coll *coll, struct rb_why *why)
+{
+    struct rb_why local = {{0}};
+    int err = 0;
+
+    for (int r = 0; r < coll->size && !err; r++)
+        err = nudge(coll, r, &local);
+    return ended(coll, err, &local, why);
 }

@@ -62,8 +62,16 @@ struct rb_incoming {
     struct rb_summing *sum; /* add there, instead of copying */
 };
 
-/* One peer's frames of one call. */
+/* A message that goes whenever its link takes some of it. */
+struct rb_post {
+    struct rb_post *next;
+    struct rb_outgoing out;
+    uint8_t bytes[];
+};
+
+/* One peer's frames of one call, behind what was posted before it. */
 struct rb_lane {
+    struct rb_post *posts, **last_post; /* last_post: where the next one goes; NULL: to posts */
     struct rb_outgoing out[RB_LANE_FRAMES];
     struct rb_incoming in[RB_LANE_FRAMES];
     int n_out, n_in;   /* frames */
@@ -82,7 +90,14 @@ const uint64_t *rb_progress_receive(struct rb_coll *coll, int rank, struct rb_fr
 void rb_progress_add(struct rb_coll *coll, int rank, struct rb_frame frame, struct rb_summing *sum,
                      uint64_t size);
 
-/* Until all frames are through.  An error ends the group. */
+/* Behind all that goes to `rank`, from whatever call; copied. */
+void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
+                      uint64_t size);
+/* Push what was posted, without waiting.  An error ends the group. */
+int rb_progress_nudge(struct rb_coll *coll, struct rb_why *why);
+void rb_progress_drop_posts(struct rb_coll *coll);
+
+/* Until all frames are through, and what was posted in front of them.  An error ends the group. */
 int rb_progress_run(struct rb_coll *coll, struct rb_why *why);
 
 #endif
