@@ -122,12 +122,11 @@ static void connect(struct pipeline *pipeline)
         }
 }
 
-/* Replicas meet, sum their gradients, and update. */
-static void finish_stage(struct pipeline *pipeline, uint32_t k)
+/* Devices first .. first + r - 1 meet, sum their gradients, and update. */
+static void finish(struct pipeline *pipeline, const struct rb_pipeline_stage *stage, uint32_t first,
+                   uint32_t r)
 {
-    const struct rb_pipeline_stage *stage = &pipeline->how->stages[k];
     struct rb_simulate_task meet = {.slot = RB_SIMULATE_NO_SLOT, .kind = RB_PREDICT_MEET};
-    uint32_t first = first_device(pipeline, k), r = stage->devices;
     double bytes = 2.0 * (r - 1) / r * stage->weights;
     int all = rb_simulate_add(pipeline->simulate, &meet);
 
@@ -199,8 +198,10 @@ int rb_pipeline_run(const struct rb_pipeline_how *how, struct rb_pipeline_step *
         for (uint32_t r = 0; r < how->stages[k].devices; r++)
             add_replica(&pipeline, k, r);
     connect(&pipeline);
-    for (uint32_t k = 0; k < how->n; k++)
-        finish_stage(&pipeline, k);
+    for (uint32_t k = 0; k < how->n && !how->together; k++)
+        finish(&pipeline, &how->stages[k], first_device(&pipeline, k), how->stages[k].devices);
+    if (how->together)
+        finish(&pipeline, &how->stages[0], 0, pipeline.devices);
     err = rb_simulate_run(pipeline.simulate, &step.seconds, why);
     for (size_t i = 0; i < rb_simulate_count(pipeline.simulate); i++) {
         const struct rb_simulate_task *task = rb_simulate_task(pipeline.simulate, i);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "plan/simulate.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rb_pipeline_stage {
@@ -26,6 +27,7 @@ struct rb_pipeline_how {
     const struct rb_pipeline_stage *stages;
     uint32_t n, microbatches;
     double bandwidth, latency; /* bytes a second of each link, each way; 0: no obstacle */
+    bool together; /* all devices sum the weights of all stages, which are each as many */
 };
 
 struct rb_pipeline_step {

@@ -177,7 +177,8 @@ int rb_schedule_data(const Rb__Model *model, uint32_t ranks, Rb__Plan **ret_plan
 
 void rb_plan_print(const Rb__Plan *plan, struct rb_buffer *out)
 {
-    static const char *const words[] = {"compute", "reduce", "vote", "update", "gather"};
+    static const char *const words[] = {"compute", "reduce",  "vote",    "update",
+                                        "gather",  "forward", "backward"};
 
     rb_buffer_format(out, "plan %s\n", plan->summary);
     for (size_t i = 0; i < plan->n_shards; i++) {
@@ -192,7 +193,10 @@ void rb_plan_print(const Rb__Plan *plan, struct rb_buffer *out)
     for (size_t r = 0; r < plan->n_ranks; r++) {
         const Rb__RankPlan *rank = plan->ranks[r];
 
-        rb_buffer_format(out, "rank %zu:", r);
+        rb_buffer_format(out, "rank %zu", r);
+        if (plan->stages)
+            rb_buffer_format(out, ", stage %" PRIu32, rank->stage);
+        rb_buffer_text(out, ":");
         for (size_t i = 0; i < rank->n_orders; i++) {
             const Rb__Order *order = rank->orders[i];
 

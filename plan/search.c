@@ -3,8 +3,10 @@
 
 #include "base/arena.h"
 #include "plan/balance.h"
+#include "plan/course.h"
 #include "plan/footprint.h"
 #include "plan/schedule.h"
+#include "plan/schedule_pipeline.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -116,6 +118,8 @@ static int try_data(struct rb_search_work *work, const uint32_t *shares, uint32_
     if (!even) {
         one->verdict = RB_SEARCH_PRICED;
         rb_search_say(one, "this release hands out even shares");
+    } else if (work->pinned) {
+        rb_search_say(one, "spec.parallel.pipeline asks for stages");
     } else if (copies == work->chosen || (!sharded && work->devices <= work->chosen)) {
         one->verdict = RB_SEARCH_CHOSEN;
     }
@@ -164,6 +168,16 @@ static int try_all_data(struct rb_search_work *work)
         find_balanced(work, shares);
         err = try_data(work, shares, 0, false);
     }
+    return err;
+}
+
+/* Two stages, and one device a stage. */
+static int try_stages(struct rb_search_work *work)
+{
+    int err = rb_search_stages(work, 2, false);
+
+    if (!err && work->devices > 2 && work->devices <= RB_COURSE_STAGES)
+        err = rb_search_stages(work, work->devices, false);
     return err;
 }
 
@@ -238,6 +252,13 @@ static void explain(const struct rb_search_work *work, struct rb_search_candidat
         double quickest = one->seconds;
         uint32_t fewer = find_quicker(work, &quickest);
 
+        if (work->pinned) {
+            rb_search_say(one,
+                          "what a submit runs: parallel.pipeline says so; devices wait %.0f %% of "
+                          "the step",
+                          100 * one->idle);
+            return;
+        }
         if (fewer)
             snprintf(rest, sizeof rest, "; %" PRIu32 " device%s would take %.4g ms", fewer,
                      fewer == 1 ? "" : "s", 1e3 * quickest);
@@ -255,7 +276,7 @@ static void explain(const struct rb_search_work *work, struct rb_search_candidat
     if (!chosen || one->verdict == RB_SEARCH_MISFIT)
         return;
     compare(one->seconds, chosen->seconds, speed, sizeof speed);
-    if (one->verdict == RB_SEARCH_RUNS)
+    if (one->verdict == RB_SEARCH_RUNS && !one->reason[0])
         snprintf(rest, sizeof rest, "%.0f %% of the memory; pin state.replicas to have it",
                  100 * one->memory / chosen->memory);
     else
@@ -282,6 +303,8 @@ int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_s
     int err = 0;
 
     work.total = rb_schedule_microbatches(how->model);
+    work.pinned =
+        rb_pipeline_stages(how->spec->parallel ? how->spec->parallel->pipeline : 0, devices);
     if (devices < 1 || devices > how->cluster->n_devices)
         return rb_why_set(why, RB_EINVAL, "%" PRIu32 " devices: the cluster has %" PRIu32, devices,
                           how->cluster->n_devices);
@@ -291,6 +314,10 @@ int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_s
     err = rb_footprint_replicas(how->spec, how->model, memory_limit(&work), &work.chosen, why);
     if (!err)
         err = try_all_data(&work);
+    if (!err && work.pinned)
+        err = rb_search_stages(&work, work.pinned, true);
+    else if (!err && devices > 1 && alike(&work))
+        err = try_stages(&work);
     if (!err && devices > 1 && alike(&work))
         err = rb_search_pipelines(&work);
     if (!err && devices > 1 && alike(&work))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of a search share: one file a way to run a job.
  *
- * search > [search_pipeline, search_filters] */
+ * search > [search_pipeline, search_stages, search_filters] */
 #ifndef RB_PLAN_SEARCH_INSIDE_H
 #define RB_PLAN_SEARCH_INSIDE_H
 
@@ -13,6 +13,7 @@ struct rb_search_work {
     struct rb_search *search;
     uint32_t devices, total;
     uint32_t chosen; /* copies of each block that a submit would take */
+    uint32_t pinned; /* stages of the pipeline that it would run; 0: none */
     struct rb_why *why;
 };
 
@@ -32,6 +33,8 @@ struct rb_cluster_link rb_search_link(const struct rb_search_work *work);
 /* On devices that are alike, of which there are at least two; nothing is added where the model
  * cannot be cut so, or where there is too much to play. */
 int rb_search_pipelines(struct rb_search_work *work);
+/* One of so many stages, as a pin makes it; pinned: it is what is run. */
+int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned);
 int rb_search_filters(struct rb_search_work *work);
 
 #endif

@@ -59,7 +59,7 @@ static int price_pipeline(struct rb_search_work *work, const struct rb_chain_lay
     RB_CLEANUP(rb_freep) double *elements = rb_alloc(n * sizeof *elements);
     RB_CLEANUP(rb_freep) double *made = rb_alloc(n * sizeof *made);
     struct rb_cluster_link link = rb_search_link(work);
-    struct rb_pipeline_how how = {stages, n, work->total, link.bandwidth, link.latency};
+    struct rb_pipeline_how how = {stages, n, work->total, link.bandwidth, link.latency, false};
     struct rb_pipeline_step step;
     struct rb_search_candidate *one;
     uint32_t used = 0;
@@ -79,7 +79,7 @@ static int price_pipeline(struct rb_search_work *work, const struct rb_chain_lay
     one->sent = step.sent;
     one->simulate = step.simulate;
     one->memory = stage_memory(work, stages, elements, made, n);
-    rb_search_say(one, "this release runs no pipelines");
+    rb_search_say(one, "a pin cuts into as many stages, but not here");
     rb_search_check_memory(work, one);
     return 0;
 }

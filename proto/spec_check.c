@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char one_release[] = "this release trains data-parallel";
+static const char one_release[] = "this release trains data-parallel, or in a pipeline";
+
+enum { MOST_STAGES = 64 };
 
 /* `words` is "a | b | c". */
 static int check_word(const char *path, const char *value, const char *words, struct rb_why *why)
@@ -207,10 +209,6 @@ static int check_unsupported(const Rb__Spec *spec, struct rb_why *why)
 
     if (spec->parallel->has_data)
         key = "spec.parallel.data";
-    if (spec->parallel->has_pipeline)
-        key = "spec.parallel.pipeline";
-    if (spec->parallel->schedule)
-        key = "spec.parallel.schedule";
     if (spec->parallel->has_hypergraph)
         key = "spec.parallel.hypergraph";
     if (!key)
@@ -244,6 +242,21 @@ static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
     return err;
 }
 
+/* Pins of what this release runs. */
+static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
+{
+    const Rb__ParallelSpec *parallel = spec->parallel;
+    int err = 0;
+
+    if (parallel->has_pipeline)
+        err = check_count("spec.parallel.pipeline", parallel->pipeline, 1, MOST_STAGES, why);
+    if (!err && parallel->schedule)
+        err = check_word("spec.parallel.schedule", parallel->schedule, "1f1b", why);
+    if (!err && parallel->schedule && !parallel->has_pipeline)
+        err = rb_why_set(why, RB_EINVAL, "spec.parallel.schedule: needs spec.parallel.pipeline");
+    return err;
+}
+
 /* Whether every part that the checks look into is there: a spec may come from outside. */
 static bool is_complete(const Rb__Spec *spec)
 {
@@ -268,6 +281,8 @@ int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why)
     err = check_inputs(spec, why);
     if (!err)
         err = check_unsupported(spec, why);
+    if (!err)
+        err = check_parallel(spec, why);
     if (!err)
         err = check_train(spec, why);
     if (!err)

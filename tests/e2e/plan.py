@@ -48,7 +48,7 @@ def what_if(c, job):
     xml.dom.minidom.parse(c.path("step.svg"))
     table = plan(0, *words)
     for part in ("VERDICT", "chosen", "data parallel x4, 2 replicas", "pin state.replicas", "pipeline of",
-                 "priced only", "this release runs no pipelines", "would take"):
+                 "priced only", "pin spec.parallel.pipeline", "would take"):
         check(part in table, f"'{part}' is not in:\n{table}")
 
 

@@ -146,8 +146,10 @@ static void test_refusals(void **state)
     refused("spec.devices.min=9", RB_EINVAL, "9 is above spec.devices.max, 8");
     refused("spec.devices={min: 2}", RB_EINVAL, "within 2 and 8");
     refused("spec.devices.kind=tpu", RB_EINVAL, "any | cpu | cuda");
-    refused("spec.parallel.pipeline=2", RB_EUNSUPPORTED, "this release");
-    refused("spec.parallel.schedule=1f1b", RB_EUNSUPPORTED, "this release");
+    refused("spec.parallel.pipeline=0", RB_EINVAL, "within 1 and 64");
+    refused("spec.parallel.schedule=1f1b", RB_EINVAL, "spec.parallel.pipeline");
+    refused("spec.parallel={pipeline: 2, schedule: spectrain}", RB_EINVAL, "1f1b");
+    refused("spec.parallel.data=2", RB_EUNSUPPORTED, "this release");
     refused("spec.parallel.hypergraph=2", RB_EUNSUPPORTED, "this release");
     refused("spec.state.replicas=3", RB_EINVAL, "auto | all | 1 | 2");
     refused("spec.memory.limit=4GiB", RB_EINVAL, "is no size");

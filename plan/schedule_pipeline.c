@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/schedule_pipeline.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "plan/chain.h"
+#include "plan/course.h"
+#include "plan/pipeline.h"
+#include "plan/schedule.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+uint32_t rb_pipeline_stages(uint32_t pinned, uint32_t ranks)
+{
+    uint32_t stages = pinned < ranks ? pinned : ranks;
+
+    return stages > 1 ? stages : 0;
+}
+
+uint32_t rb_pipeline_ranks(uint32_t stages, uint32_t ranks, uint32_t stage)
+{
+    return ranks / stages + (stage < ranks % stages);
+}
+
+void rb_pipeline_text(uint32_t stages, uint32_t ranks, uint32_t microbatches, struct rb_buffer *out)
+{
+    rb_buffer_format(out, "pipeline of %" PRIu32 " stages x%" PRIu32 ":", stages, ranks);
+    for (uint32_t k = 0; k < stages && k < 16; k++)
+        rb_buffer_format(out, " %" PRIu32, rb_pipeline_ranks(stages, ranks, k));
+    rb_buffer_format(out, "%s, 1F1B, %" PRIu32 " microbatch%s", stages > 16 ? " ..." : "",
+                     microbatches, microbatches == 1 ? "" : "es");
+}
+
+/* ---- Where to cut ----------------------------------------------------------------------------*/
+
+/* What agents that know nothing of each other's devices agree on. */
+static const struct rb_cluster_device nominal = {.flops = 1e11, .bandwidth = 1e10};
+static const double nominal_link = 1e9;
+
+/* While a chain is cut into a given number of stages. */
+struct cut {
+    const struct rb_chain_layer *layers;
+    uint32_t n, ranks, stages;
+    double *seconds; /* of all layers in front of each */
+    double *best;    /* by stages and layers: the slowest of so many stages of the first layers */
+    uint32_t *from;  /* and where the last of them begins */
+};
+
+static double stage_seconds(const struct cut *cut, uint32_t stage, uint32_t first, uint32_t end)
+{
+    double link = first ? 2 * cut->layers[first - 1].crossing / nominal_link : 0;
+
+    return (cut->seconds[end] - cut->seconds[first] + link) /
+           rb_pipeline_ranks(cut->stages, cut->ranks, stage);
+}
+
+/* The first `end` layers in stages 0 .. stage. */
+static void find_best(struct cut *cut, uint32_t stage, uint32_t end)
+{
+    size_t row = cut->n + 1, at = stage * row + end;
+
+    if (!stage) {
+        cut->best[at] = stage_seconds(cut, 0, 0, end);
+        return;
+    }
+    cut->best[at] = INFINITY;
+    for (uint32_t first = stage; first < end; first++) {
+        double one = fmax(cut->best[at - row - end + first], stage_seconds(cut, stage, first, end));
+
+        if (one < cut->best[at]) {
+            cut->best[at] = one;
+            cut->from[at] = first;
+        }
+    }
+}
+
+static void weigh(struct cut *cut)
+{
+    static const struct rb_cost_profile none;
+
+    for (uint32_t i = 0; i < cut->n; i++) {
+        const struct rb_chain_layer *layer = &cut->layers[i];
+        /* the gradients of inputs and of weights take about as long as the forward part each */
+        double seconds =
+            3 * layer->forward + rb_cost_bytes(12 * layer->elements, &nominal, &none).seconds;
+
+        cut->seconds[i + 1] = cut->seconds[i] + seconds;
+    }
+}
+
+int rb_pipeline_cut(const Rb__Model *model, uint32_t ranks, uint32_t stages, uint32_t *ret_cuts,
+                    struct rb_why *why)
+{
+    static const struct rb_cost_profile none;
+    struct rb_chain_layer *layers = NULL;
+    struct cut cut = {.ranks = ranks, .stages = stages};
+    size_t row;
+
+    cut.n = model->n_programs ? rb_chain_layers(model, &nominal, &none, &layers) : 0;
+    if (stages < 1 || stages > RB_COURSE_STAGES || ranks < stages || cut.n < stages) {
+        free(layers);
+        return rb_why_set(why, RB_EUNSUPPORTED,
+                          "a forward part of %" PRIu32 " instructions cannot be cut into %" PRIu32
+                          " stages on %" PRIu32 " devices",
+                          cut.n, stages, ranks);
+    }
+    row = cut.n + 1;
+    cut.layers = layers;
+    cut.seconds = rb_alloc(row * sizeof *cut.seconds);
+    cut.best = rb_alloc(stages * row * sizeof *cut.best);
+    cut.from = rb_alloc(stages * row * sizeof *cut.from);
+    weigh(&cut);
+    for (uint32_t k = 0; k < stages; k++)
+        for (uint32_t end = k + 1; end <= cut.n; end++)
+            find_best(&cut, k, end);
+    for (uint32_t k = stages, end = cut.n; k-- > 0;) {
+        end = cut.from[k * row + end];
+        ret_cuts[k] = model->programs[0]->instructions[end]->id;
+    }
+    free(cut.seconds);
+    free(cut.best);
+    free(cut.from);
+    free(layers);
+    return 0;
+}
+
+/* ---- Orders ----------------------------------------------------------------------------------*/
+
+static void add_order(Rb__RankPlan *rank, Rb__Order__Kind kind, uint32_t argument)
+{
+    Rb__Order *order = rb_alloc(sizeof *order);
+
+    rb__order__init(order);
+    order->kind = kind;
+    order->has_argument = kind != RB__ORDER__KIND__VOTE && kind != RB__ORDER__KIND__UPDATE;
+    order->argument = argument;
+    rank->orders[rank->n_orders++] = order;
+}
+
+/* Microbatches replica, replica + replicas, ...: `ahead` of them forward, then in turn. */
+static void add_microbatches(Rb__RankPlan *rank, uint32_t total, uint32_t replica,
+                             uint32_t replicas, uint32_t ahead)
+{
+    uint32_t mine = replica < total ? (total - replica - 1) / replicas + 1 : 0;
+
+    for (uint32_t f = 0, b = 0; b < mine;)
+        if (f < mine && f - b < ahead)
+            add_order(rank, RB__ORDER__KIND__FORWARD, replica + f++ * replicas);
+        else
+            add_order(rank, RB__ORDER__KIND__BACKWARD, replica + b++ * replicas);
+}
+
+static Rb__RankPlan *new_rank(const Rb__Model *model, uint32_t total, uint32_t stage,
+                              uint32_t replica, uint32_t replicas, uint32_t ahead)
+{
+    Rb__RankPlan *rank = rb_alloc(sizeof *rank);
+
+    rb__rank_plan__init(rank);
+    rank->has_stage = 1;
+    rank->stage = stage;
+    rank->orders = rb_alloc(sizeof *rank->orders * (2 * (size_t)total + model->n_buckets + 2));
+    add_microbatches(rank, total, replica, replicas, ahead);
+    for (size_t b = 0; b < model->n_buckets; b++)
+        add_order(rank, RB__ORDER__KIND__REDUCE, (uint32_t)b);
+    add_order(rank, RB__ORDER__KIND__VOTE, 0);
+    add_order(rank, RB__ORDER__KIND__UPDATE, 0);
+    return rank;
+}
+
+static void add_ranks(const Rb__Model *model, uint32_t total, uint32_t ranks, uint32_t stages,
+                      Rb__Plan *plan)
+{
+    RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
+
+    for (uint32_t k = 0; k < stages; k++)
+        shape[k].devices = rb_pipeline_ranks(stages, ranks, k);
+    plan->ranks = rb_alloc(ranks * sizeof *plan->ranks);
+    for (uint32_t k = 0; k < stages; k++)
+        for (uint32_t i = 0; i < shape[k].devices; i++)
+            plan->ranks[plan->n_ranks++] =
+                new_rank(model, total, k, i, shape[k].devices, rb_pipeline_ahead(shape, stages, k));
+}
+
+/* ---- The plan --------------------------------------------------------------------------------*/
+
+static int add_courses(const Rb__Model *model, const uint32_t *cuts, Rb__Plan *plan,
+                       struct rb_why *why)
+{
+    int err = 0;
+
+    plan->courses = rb_alloc((model->n_programs + 1) * sizeof *plan->courses);
+    for (uint32_t p = 0; !err && p < model->n_programs; p++)
+        if (model->programs[p]->train) {
+            err =
+                rb_course_make(model, p, cuts, plan->stages, &plan->courses[plan->n_courses], why);
+            plan->n_courses += !err;
+        }
+    return err;
+}
+
+int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb__Plan **ret_plan,
+                     struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) uint32_t *cuts = rb_alloc((stages + 1) * sizeof *cuts);
+    uint32_t total = rb_schedule_microbatches(model);
+    struct rb_buffer summary = {0};
+    Rb__Plan *plan;
+    int err = rb_pipeline_cut(model, ranks, stages, cuts, why);
+
+    if (!err && !total)
+        err = rb_why_set(why, RB_EINVAL,
+                         "a batch of %" PRId64 " in microbatches of %" PRId64 " cannot be planned",
+                         model->global_batch, model->micro_batch);
+    if (err)
+        return err;
+    plan = rb_alloc(sizeof *plan);
+    rb__plan__init(plan);
+    plan->format = 1;
+    plan->has_stages = 1;
+    plan->stages = stages;
+    rb_pipeline_text(stages, ranks, total, &summary);
+    plan->summary = rb_buffer_take(&summary);
+    add_ranks(model, total, ranks, stages, plan);
+    err = add_courses(model, cuts, plan, why);
+    if (err) {
+        rb__plan__free_unpacked(plan, NULL);
+        return err;
+    }
+    *ret_plan = plan;
+    return 0;
+}
+
+int rb_pipeline_check(const Rb__Spec *spec, const Rb__Model *model, struct rb_why *why)
+{
+    uint32_t stages = rb_pipeline_stages(spec->parallel->pipeline, spec->devices->max);
+    Rb__Plan *plan = NULL;
+    int err = stages ? rb_pipeline_plan(model, stages, stages, &plan, why) : 0;
+
+    if (plan)
+        rb__plan__free_unpacked(plan, NULL);
+    return err ? rb_why_add(why, err, "spec.parallel.pipeline") : 0;
+}

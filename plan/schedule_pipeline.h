@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A synchronous pipeline as a Plan: the same step, in stages.
+ *
+ * Model + members + stages > [schedule] > Plan (one list of orders a rank) > worker
+ *
+ * Each microbatch goes through all stages; a stage of several ranks gives them its microbatches in
+ * turn.  A rank takes as many ahead as there are ranks behind it by its part of the stage, then
+ * backward and forward in turn (1F1B).  Every contribution is made by the kernels that make it
+ * where one rank runs the whole program, and sums do not depend on their order: so the bits are
+ * those of data parallelism.
+ *
+ * Pure, and from the model and the two numbers alone, so that all agents plan alike. */
+#ifndef RB_PLAN_SCHEDULE_PIPELINE_H
+#define RB_PLAN_SCHEDULE_PIPELINE_H
+
+#include "base/error.h"
+#include "plan.pb-c.h"
+#include "spec.pb-c.h"
+
+#include <stdint.h>
+
+struct rb_buffer;
+
+/* Stages that so many ranks run where `pinned` are asked for; 0: no pipeline, but data parallel. */
+uint32_t rb_pipeline_stages(uint32_t pinned, uint32_t ranks);
+
+/* Ranks of a stage; stage 0 has the lowest, and so on. */
+uint32_t rb_pipeline_ranks(uint32_t stages, uint32_t ranks, uint32_t stage);
+
+/* "pipeline of 2 stages x3: 2 1, 1F1B, 8 microbatches" */
+void rb_pipeline_text(uint32_t stages, uint32_t ranks, uint32_t microbatches,
+                      struct rb_buffer *out);
+
+/* Where the forward part is cut, as rb_course_make wants it, so that the slowest stage is as quick
+ * as can be.  RB_EUNSUPPORTED: there are fewer instructions than stages. */
+int rb_pipeline_cut(const Rb__Model *model, uint32_t ranks, uint32_t stages, uint32_t *ret_cuts,
+                    struct rb_why *why);
+
+/* ret_plan: free with rb__plan__free_unpacked. */
+int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb__Plan **ret_plan,
+                     struct rb_why *why);
+
+/* Can the model run as its job file pins it?  RB_EUNSUPPORTED, and which key it is. */
+int rb_pipeline_check(const Rb__Spec *spec, const Rb__Model *model, struct rb_why *why);
+
+#endif
