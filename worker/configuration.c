@@ -15,10 +15,11 @@
 enum { PLAN_LIMIT = 64 << 20, MEMBERS_LIMIT = 4096 };
 enum { PART_ROLES = 100 }; /* of an opening's tags: behind those of worker/opening.c */
 
-/* COMPUTE..., REDUCE..., VOTE, UPDATE, and GATHER where there are shards: the sums are complete
- * before they are reduced, nothing is applied that was not voted for, and no weight is left old. */
+/* COMPUTE... (or stages' parts, see worker/stage.h), REDUCE..., VOTE, UPDATE, and GATHER where
+ * there are shards: the sums are complete before they are reduced, nothing is applied that was not
+ * voted for, and no weight is left old. */
 static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint32_t microbatches,
-                        bool sharded, uint8_t *taken, struct rb_why *why)
+                        const Rb__Plan *plan, uint8_t *taken, struct rb_why *why)
 {
     enum { COMPUTING, REDUCING, VOTED, UPDATED, GATHERED } stage = COMPUTING;
     uint32_t buckets = 0;
@@ -28,8 +29,15 @@ static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint
 
         switch (order->kind) {
         case RB__ORDER__KIND__COMPUTE:
-            if (stage != COMPUTING || order->argument >= microbatches || taken[order->argument]++)
+            if (stage != COMPUTING || plan->stages || order->argument >= microbatches ||
+                taken[order->argument]++)
                 return rb_why_set(why, RB_EINVAL, "microbatch %u is computed too late or twice",
+                                  order->argument);
+            break;
+        case RB__ORDER__KIND__FORWARD:
+        case RB__ORDER__KIND__BACKWARD:
+            if (stage != COMPUTING || !plan->stages)
+                return rb_why_set(why, RB_EINVAL, "microbatch %u is computed out of turn",
                                   order->argument);
             break;
         case RB__ORDER__KIND__REDUCE:
@@ -60,7 +68,7 @@ static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint
     }
     if (stage != UPDATED && stage != GATHERED)
         return rb_why_set(why, RB_EINVAL, "a step without an update");
-    if (sharded != (stage == GATHERED))
+    if ((plan->n_shards != 0) != (stage == GATHERED))
         return rb_why_set(why, RB_EINVAL, "weights are gathered where there are shards");
     return 0;
 }
@@ -74,13 +82,12 @@ static int check_plan(const Rb__Plan *plan, const Rb__Model *model, struct rb_wh
         return rb_why_set(why, RB_EINVAL, "the plan has format %u, this worker reads 1",
                           plan->format);
     for (size_t r = 0; r < plan->n_ranks; r++) {
-        int err =
-            check_orders(plan->ranks[r], model, microbatches, plan->n_shards != 0, taken, why);
+        int err = check_orders(plan->ranks[r], model, microbatches, plan, taken, why);
 
         if (err)
             return rb_why_add(why, err, "plan, rank %zu", r);
     }
-    for (uint32_t i = 0; i < microbatches; i++)
+    for (uint32_t i = 0; !plan->stages && i < microbatches; i++)
         if (!taken[i])
             return rb_why_set(why, RB_EINVAL, "plan: nobody computes microbatch %u", i);
     return 0;
@@ -125,6 +132,8 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
         err = check_plan(one->plan, model, why);
     if (!err)
         err = rb_placement_make(one->plan, model, &one->placement, why);
+    if (!err)
+        err = rb_stage_read(one->plan, model, one->rank, &one->stage, why);
     if (err) {
         rb_configuration_free(one);
         return err;
@@ -232,6 +241,7 @@ void rb_configuration_free(struct rb_configuration *configuration)
     if (configuration->coll)
         rb_coll_close(configuration->coll);
     rb_placement_done(&configuration->placement);
+    rb_stage_free(configuration->stage);
     if (configuration->plan)
         rb__plan__free_unpacked(configuration->plan, NULL);
     free(configuration->restore);

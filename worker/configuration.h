@@ -18,6 +18,7 @@
 #include "worker/feed.h"
 #include "worker/placement.h"
 #include "worker/roster.h"
+#include "worker/stage.h"
 
 #include <stdint.h>
 
@@ -30,14 +31,15 @@ struct rb_configuration {
     Rb__Plan *plan;
     const Rb__RankPlan *orders; /* this rank's, in `plan` */
     struct rb_placement placement;
+    struct rb_stage *stage; /* NULL: each microbatch is one rank's alone */
     struct rb_coll *coll;
     struct rb_roster *roster; /* NULL: it is opened by all at once */
     uint8_t *wants; /* by block: to be held before it is entered; NULL: nothing, or it is fed */
     struct rb_feed *feed; /* that uses `coll` until the flip; NULL: nobody to feed here */
 };
 
-/* Read the plan that `order` names and check it against the model: each microbatch computed once,
- * every rank reducing alike and voting once.  coll is left NULL. */
+/* Read the plan that `order` names and check it against the model: each microbatch computed once
+ * (in each stage), every rank reducing alike and voting once.  coll is left NULL. */
 int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
                           struct rb_configuration **ret_configuration, struct rb_why *why);
 

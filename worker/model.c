@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "worker/flight.h"
 #include "worker/vote.h"
 #include "worker/wire.h"
 
@@ -52,15 +53,15 @@ static int by_readiness(const void *a, const void *b)
     return (*left)->variable < (*right)->variable ? -1 : (*left)->variable > (*right)->variable;
 }
 
-static int prepare_runner(struct rb_model *model, struct rb_runner *runner,
-                          const struct rb_source *source, struct rb_why *why)
+int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, void *arena,
+                      const struct rb_source *source, struct rb_why *why)
 {
     const Rb__Program *message = runner->message;
     struct rb_program_memory memory = {
         .state = model->state.w,
         .fixed = model->state.fixed,
         .constants = model->constants,
-        .arena = model->arena,
+        .arena = arena,
     };
     int err =
         rb_program_prepare(model->device, model->message, message, &memory, &runner->program, why);
@@ -76,6 +77,13 @@ static int prepare_runner(struct rb_model *model, struct rb_runner *runner,
         qsort(runner->contributions, message->n_contributions, sizeof *runner->contributions,
               by_readiness);
     return 0;
+}
+
+void rb_runner_done(struct rb_runner *runner)
+{
+    rb_program_free(runner->program);
+    free(runner->contributions);
+    *runner = (struct rb_runner){0};
 }
 
 /* The largest program of the kind that takes at most `limit` samples, NULL: none. */
@@ -132,14 +140,14 @@ static int prepare_programs(struct rb_model *model, struct rb_why *why)
     int err = find_train_runners(model, why);
 
     if (!err)
-        err = prepare_runner(model, model->runner, model->train, why);
+        err = rb_runner_prepare(model, model->runner, model->arena, model->train, why);
     if (!err && model->last_runner != model->runner)
-        err = prepare_runner(model, model->last_runner, model->train, why);
+        err = rb_runner_prepare(model, model->last_runner, model->arena, model->train, why);
     if (!err && model->eval)
         cut_evaluation(model);
     for (uint32_t i = 0; !err && i < model->n_chunks; i++)
         if (!model->chunks[i].runner->program)
-            err = prepare_runner(model, model->chunks[i].runner, model->eval, why);
+            err = rb_runner_prepare(model, model->chunks[i].runner, model->arena, model->eval, why);
     return err;
 }
 
@@ -289,11 +297,9 @@ void rb_model_free(struct rb_model *model)
 {
     if (!model)
         return;
-    for (size_t i = 0; model->runners && i < model->message->n_programs; i++) {
-        if (model->runners[i].program)
-            rb_program_free(model->runners[i].program);
-        free(model->runners[i].contributions);
-    }
+    rb_flights_free(model);
+    for (size_t i = 0; model->runners && i < model->message->n_programs; i++)
+        rb_runner_done(&model->runners[i]);
     free(model->runners);
     free(model->chunks);
     free(model->exponents);

@@ -29,6 +29,8 @@ struct rb_chunk {
     struct rb_runner *runner;
 };
 
+struct rb_flight;
+
 struct rb_model {
     Rb__Model *message;
     struct rb_device *device;
@@ -40,6 +42,7 @@ struct rb_model {
     struct rb_runner *runner, *last_runner; /* of a microbatch, and of the last one */
     struct rb_chunk *chunks;
     uint32_t n_chunks;
+    struct rb_flight *flights; /* of pipelines (worker/flight.h) */
 
     /* Of an attempt: all that computing a step writes to. */
     int32_t *local, *reduced;      /* flat, as the state */
@@ -76,6 +79,17 @@ struct rb_model {
 int rb_model_load(const char *path, const char *kind, int index, struct rb_model **ret_model,
                   struct rb_why *why);
 void rb_model_free(struct rb_model *model);
+
+/* A program that runs a microbatch of a step. */
+static inline struct rb_runner *rb_model_runner(const struct rb_model *model, uint32_t microbatch)
+{
+    return microbatch + 1 == model->microbatches ? model->last_runner : model->runner;
+}
+
+/* Make runner->message ready to run in `arena`, on samples of `source`. */
+int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, void *arena,
+                      const struct rb_source *source, struct rb_why *why);
+void rb_runner_done(struct rb_runner *runner);
 
 /* Hold the blocks of `holds` alone, of the state and of reduced sums. */
 void rb_model_hold(struct rb_model *model, const uint8_t *holds);

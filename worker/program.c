@@ -404,18 +404,28 @@ const void *rb_program_result(struct rb_program *program, int tensor)
     return address;
 }
 
+void rb_program_start(struct rb_program *program)
+{
+    for (int i = 0; i < program->n_inputs; i++)
+        rb_device_push(program->device, program->inputs[i], program->input_bytes[i]);
+}
+
+void rb_program_step(struct rb_program *program, int instruction, const struct rb_key *key)
+{
+    struct step *step = &program->steps[instruction];
+
+    rb_kernel_run(step->kernel, step->in, step->out, key);
+}
+
 static int run_from(struct rb_program *program, int first, const struct rb_key *key,
                     const atomic_bool *stop, void (*after)(int instruction, void *context),
                     void *context)
 {
-    for (int i = 0; i < program->n_inputs; i++)
-        rb_device_push(program->device, program->inputs[i], program->input_bytes[i]);
+    rb_program_start(program);
     for (int i = first; i < program->n_steps; i++) {
-        struct step *step = &program->steps[i];
-
         if (stop && atomic_load_explicit(stop, memory_order_relaxed))
             return RB_ECANCELED;
-        rb_kernel_run(step->kernel, step->in, step->out, key);
+        rb_program_step(program, i, key);
         if (after)
             after(i, context);
     }

@@ -47,4 +47,9 @@ int rb_program_run(struct rb_program *program, const struct rb_key *key, const a
 int rb_program_again(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
                      void (*after)(int instruction, void *context), void *context);
 
+/* In parts: what was filled into the inputs goes to the device; then instructions, in ascending
+ * order, each when what it reads is in place. */
+void rb_program_start(struct rb_program *program);
+void rb_program_step(struct rb_program *program, int instruction, const struct rb_key *key);
+
 #endif

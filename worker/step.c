@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "worker/carry.h"
+#include "worker/flight.h"
 #include "worker/taking.h"
 #include "worker/update.h"
 
@@ -79,6 +80,27 @@ static void after_instruction(int instruction, void *context)
         add_contribution(attempt, runner->contributions[attempt->next++]);
 }
 
+/* What the program of a microbatch has come to, into the record. */
+static int say_results(struct attempt *attempt, uint32_t microbatch, const struct rb_runner *runner,
+                       struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    const double *loss = rb_program_result(runner->program, runner->message->loss);
+    const int64_t *count = rb_program_result(runner->program, runner->message->count);
+    const int64_t *correct = NULL;
+    int err;
+
+    if (runner->message->correct >= 0)
+        correct = rb_program_result(runner->program, runner->message->correct);
+    err = rb_device_check(model->device, why);
+    if (err)
+        return err;
+    rb_vote_microbatch(&attempt->shape, model->record, microbatch, *loss, *count,
+                       correct ? *correct : 0);
+    rb_fault("worker.computed");
+    return 0;
+}
+
 static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
@@ -86,10 +108,7 @@ static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *
     struct rb_key key = {message->seed, (uint64_t)model->state.level, microbatch};
     struct rb_batch batch =
         rb_batch_of(message->global_batch, message->micro_batch, model->state.level, microbatch);
-    const struct rb_runner *runner =
-        microbatch + 1 == model->microbatches ? model->last_runner : model->runner;
-    const int64_t *count, *correct = NULL;
-    const double *loss;
+    const struct rb_runner *runner = rb_model_runner(model, microbatch);
     int err;
 
     if (rb_vote_holds(model->record, microbatch))
@@ -103,18 +122,62 @@ static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *
     if (err)
         return rb_why_set(why, err, "stopped");
     attempt->ran = runner;
-    loss = rb_program_result(runner->program, runner->message->loss);
-    count = rb_program_result(runner->program, runner->message->count);
-    if (runner->message->correct >= 0)
-        correct = rb_program_result(runner->program, runner->message->correct);
-    err = rb_device_check(model->device, why);
+    return say_results(attempt, microbatch, runner, why);
+}
+
+/* ---- Stages ---------------------------------------------------------------------------------*/
+
+static void add_of_stage(const struct rb_flight *flight, const Rb__Contribution *contribution,
+                         void *owner)
+{
+    struct attempt *attempt = owner;
+
+    attempt->runner = &flight->runner;
+    attempt->microbatch = flight->microbatch;
+    add_contribution(attempt, contribution);
+}
+
+static int forward(struct attempt *attempt, const struct rb_pilot *pilot, uint32_t microbatch,
+                   struct rb_why *why)
+{
+    int err = rb_configuration_settle(attempt->step->configuration, why);
+
+    return err ? err : rb_flight_forward(pilot, microbatch, why);
+}
+
+static int backward(struct attempt *attempt, const struct rb_pilot *pilot, uint32_t microbatch,
+                    struct rb_why *why)
+{
+    const struct rb_stage *stage = pilot->configuration->stage;
+    const struct rb_flight *flight;
+    int err = rb_flight_backward(pilot, microbatch, &flight, why);
+
     if (err)
         return err;
-    rb_vote_microbatch(&attempt->shape, model->record, microbatch, *loss, *count,
-                       correct ? *correct : 0);
+    if (stage->mine + 1 == stage->stages)
+        return say_results(attempt, microbatch, &flight->runner, why);
+    rb_vote_microbatch(&attempt->shape, attempt->step->model->record, microbatch, 0, 0, 0);
     rb_fault("worker.computed");
     return 0;
 }
+
+/* Orders of a stage: the half of a microbatch. */
+static int run_stage(struct attempt *attempt, const Rb__Order *order, struct rb_why *why)
+{
+    struct rb_pilot pilot = {
+        .model = attempt->step->model,
+        .configuration = attempt->step->configuration,
+        .attempt = attempt->number,
+        .stop = attempt->step->stop,
+        .add = add_of_stage,
+        .owner = attempt,
+    };
+
+    return (order->kind == RB__ORDER__KIND__FORWARD ? forward : backward)(attempt, &pilot,
+                                                                          order->argument, why);
+}
+
+/* ---- Sums -----------------------------------------------------------------------------------*/
 
 /* To whoever holds them: each rank's `reduced` is whole in the blocks that it holds. */
 static int sum_shards(struct attempt *attempt, uint64_t tag, const Rb__Bucket *bucket,
@@ -329,7 +392,7 @@ static uint32_t count_kept(const struct rb_step *step)
     const struct rb_model *model = step->model;
     uint32_t kept = 0;
 
-    if (model->kept < 0 || model->kept != model->state.level)
+    if (model->kept < 0 || model->kept != model->state.level || step->configuration->stage)
         return 0;
     for (size_t v = 0; v < model->state.variables; v++)
         if (model->exponents[v].exponent != model->state.exponents[v].exponent)
@@ -350,6 +413,7 @@ static void start_attempt(struct attempt *attempt, uint32_t kept)
     size_t variables = model->message->n_variables;
 
     model->kept = model->pending.level = -1;
+    rb_flights_land(model);
     if (kept) {
         rb_vote_again(model->record, attempt->step->configuration->rank, model->state.level,
                       attempt->number);
@@ -379,6 +443,10 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
         case RB__ORDER__KIND__COMPUTE:
             err = compute(attempt, order->argument, why);
             break;
+        case RB__ORDER__KIND__FORWARD:
+        case RB__ORDER__KIND__BACKWARD:
+            err = run_stage(attempt, order, why);
+            break;
         case RB__ORDER__KIND__REDUCE:
             err = reduce(attempt, order->argument, why);
             break;
@@ -405,10 +473,12 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
 int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, struct rb_why *why)
 {
     struct rb_model *model = step->model;
+    const struct rb_stage *stage = step->configuration->stage;
     struct attempt attempt = {
         .step = step,
         .shape = {model->microbatches, (uint32_t)model->message->n_variables,
-                  step->configuration->placement.sharded ? model->message->n_blocks : 0},
+                  step->configuration->placement.sharded ? model->message->n_blocks : 0,
+                  stage ? stage->stages : 0, stage ? stage->of_rank : NULL},
     };
     RB_CLEANUP(rb_freep) bool *stays = rb_alloc(step->configuration->size * sizeof *stays);
     RB_CLEANUP(rb_freep)
@@ -431,7 +501,7 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
         for (size_t v = 0; v < model->message->n_variables; v++)
             rb_exponent_redo(&model->exponents[v], model->largest[v], model->limits[v]);
     }
-    if (err == RB_EPEER && !result.committed)
+    if (err == RB_EPEER && !result.committed && !stage)
         model->kept = model->state.level; /* it came from a call behind all that is computed */
     *ret_result = result;
     return err ? rb_why_add(why, err, "step %lld",

@@ -8,6 +8,9 @@
  * state is sharded, each rank updates the blocks that it holds, and then weights are gathered:
  * what interrupts that leaves the step committed and the state torn (worker/state.h).
  *
+ * In a pipeline the rank runs its stage of each microbatch, in two orders (worker/flight.h); what
+ * it had of an attempt that was given up is dropped.
+ *
  * Reducing is out of place, but for a rank alone, whose sums are the whole.  An attempt that is
  * given up because a peer is lost leaves its local sums in the model; the first attempt of the next
  * configuration computes only what they lack, where its orders cover them and the exponents are the
@@ -53,7 +56,8 @@ enum rb_tag {
     RB_TAG_EVALUATE,
     RB_TAG_OPENING,
     RB_TAG_COPY,
-    RB_TAG_GATHER
+    RB_TAG_GATHER,
+    RB_TAG_STAGE
 };
 uint64_t rb_tag(enum rb_tag purpose, int64_t level, uint32_t attempt, uint64_t part);
 

@@ -188,26 +188,42 @@ static int check_heads(const struct rb_vote_shape *shape, const void *records, u
     return 0;
 }
 
-/* Sum the results in index order; each microbatch in one record. */
+/* The results of a microbatch from its one record of a stage. */
+static int find_result(const struct rb_vote_shape *shape, const void *records, uint32_t ranks,
+                       uint32_t microbatch, uint32_t stage, struct result *ret_result,
+                       struct rb_why *why)
+{
+    unsigned holders = 0;
+
+    for (uint32_t r = 0; r < ranks; r++) {
+        const uint8_t *record = record_of(shape, records, r);
+
+        if ((shape->stages && shape->stage[r] != stage) || !holds(record, microbatch))
+            continue;
+        holders++;
+        memcpy(ret_result, record + result_at(shape, microbatch), sizeof *ret_result);
+    }
+    if (holders != 1)
+        return rb_why_set(why, RB_EINTERNAL,
+                          "microbatch %u is in the sums of %u ranks, it must be in one", microbatch,
+                          holders);
+    return 0;
+}
+
+/* Sum the results in index order. */
 static int add_results(const struct rb_vote_shape *shape, const void *records, uint32_t ranks,
                        struct rb_vote_decision *decision, struct rb_why *why)
 {
     for (uint32_t i = 0; i < shape->microbatches; i++) {
         struct result result = {0};
-        unsigned holders = 0;
+        uint32_t stage = 0;
 
-        for (uint32_t r = 0; r < ranks; r++) {
-            const uint8_t *record = record_of(shape, records, r);
+        do {
+            int err = find_result(shape, records, ranks, i, stage, &result, why);
 
-            if (!holds(record, i))
-                continue;
-            holders++;
-            memcpy(&result, record + result_at(shape, i), sizeof result);
-        }
-        if (holders != 1)
-            return rb_why_set(why, RB_EINTERNAL,
-                              "microbatch %u is in the sums of %u ranks, it must be in one", i,
-                              holders);
+            if (err)
+                return err;
+        } while (++stage < shape->stages);
         decision->loss += result.loss;
         decision->count += result.count;
         decision->correct += result.correct;

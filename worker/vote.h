@@ -4,7 +4,8 @@
  * step > record > rb_coll_gather > [vote] > commit, redo or skip; keep the configuration or flip
  *
  * Pure.  Records have a fixed size for a model and are little-endian.  A decision needs every
- * microbatch in exactly one record, so a step is committed whole or not at all. */
+ * microbatch in exactly one record (of each stage of a pipeline), so a step is committed whole or
+ * not at all.  Results are those of the last stage. */
 #ifndef RB_WORKER_VOTE_H
 #define RB_WORKER_VOTE_H
 
@@ -17,7 +18,9 @@
 
 struct rb_vote_shape {
     uint32_t microbatches, variables;
-    size_t blocks; /* whose squares travel along; 0: everyone can compute them all */
+    size_t blocks;         /* whose squares travel along; 0: everyone can compute them all */
+    uint32_t stages;       /* of a pipeline; 0: there is none */
+    const uint32_t *stage; /* by rank, where there is one */
 };
 
 /* Bytes of a record; a multiple of 8. */

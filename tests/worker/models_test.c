@@ -13,6 +13,7 @@
 #include "kernels/device.h"
 #include "plan/compile.h"
 #include "plan/schedule.h"
+#include "plan/schedule_pipeline.h"
 #include "proto/spec.h"
 
 #include <setjmp.h>
@@ -43,6 +44,7 @@ struct kind {
     const char *name, *settings[5];
     int n_settings;
     const char *data, *train, *more; /* parts of the job file */
+    uint32_t stages;                 /* of a pipeline, where there are as many workers */
 };
 
 static const struct kind mlp = {
@@ -136,7 +138,10 @@ static void write_job(const char *folder, const struct kind *kind)
         RB_CLEANUP(rb_freep) char *name = rb_format("plan.%u", n);
         Rb__Plan *plan = NULL;
 
-        if (rb_schedule_data(compiled.model, n, &plan, &why))
+        uint32_t stages = rb_pipeline_stages(kind->stages, n);
+
+        if (stages ? rb_pipeline_plan(compiled.model, n, stages, &plan, &why)
+                   : rb_schedule_data(compiled.model, n, &plan, &why))
             fail_msg("%s", why.text);
         tiny_write_message(folder, name, &plan->base);
         rb__plan__free_unpacked(plan, NULL);
@@ -239,12 +244,34 @@ static void test_recomputed(void **state)
     }
 }
 
+/* In stages: weights that two of them share, statistics, and what each rounds or computes again. */
+static void test_stages(void **state)
+{
+    static const struct kind *const kinds[] = {&cnn, &gpt, &gpt_bf16};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(kinds); i++) {
+        struct kind staged = *kinds[i];
+        char reference[33], digest[33];
+
+        run(kinds[i], (int[]){1}, 1, reference);
+        staged.more = i == 1 ? NULL : "memory: {recompute: always}";
+        for (staged.stages = 2; staged.stages <= 3; staged.stages++) {
+            run(&staged, (int[]){3}, 1, digest);
+            assert_string_equal(digest, reference);
+        }
+        staged.stages = 2;
+        run(&staged, (int[]){1, 3, 2, 1}, 4, digest);
+        assert_string_equal(digest, reference);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mlp),        cmocka_unit_test(test_cnn),
         cmocka_unit_test(test_gpt),        cmocka_unit_test(test_gpt_bf16),
-        cmocka_unit_test(test_recomputed),
+        cmocka_unit_test(test_recomputed), cmocka_unit_test(test_stages),
     };
 
     if (argc < 2) {

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Microbatches on their way through a stage of a pipeline.
+ *
+ * orders > step > [flight] > program, rb_coll_post, rb_coll_receive
+ *
+ * Several are under way at once: forward has run, backward has not come back.  Each has an arena of
+ * its own, of which it touches what its stage makes and is given.  Flights belong to the model and
+ * are used again, whatever stage this rank has next. */
+#ifndef RB_WORKER_FLIGHT_H
+#define RB_WORKER_FLIGHT_H
+
+#include "worker/configuration.h"
+#include "worker/model.h"
+
+#include <stdatomic.h>
+
+struct rb_flight {
+    struct rb_flight *next;
+    struct rb_runner runner;      /* the program in an arena of its own */
+    const struct rb_runner *twin; /* that of the model */
+    void *arena;
+    bool flies;
+    uint32_t microbatch;
+    size_t next_in, next_out, next_contribution;
+    struct rb_freight {
+        uint8_t *bytes;
+        size_t room;
+    } * in, *out; /* by stage: messages */
+    uint32_t stages;
+};
+
+/* What runs a step's microbatches. */
+struct rb_pilot {
+    struct rb_model *model;
+    const struct rb_configuration *configuration;
+    uint32_t attempt;
+    const atomic_bool *stop;
+    /* A contribution of this rank is ready. */
+    void (*add)(const struct rb_flight *flight, const Rb__Contribution *contribution, void *owner);
+    void *owner;
+};
+
+/* This stage's part of a microbatch up to the loss, once what it reads of stages in front of it is
+ * here.  RB_ECANCELED, RB_EPEER: the attempt is over. */
+int rb_flight_forward(const struct rb_pilot *pilot, uint32_t microbatch, struct rb_why *why);
+
+/* The rest of it; ret_flight: where its results are, until the next call. */
+int rb_flight_backward(const struct rb_pilot *pilot, uint32_t microbatch,
+                       const struct rb_flight **ret_flight, struct rb_why *why);
+
+/* None is under way any more. */
+void rb_flights_land(struct rb_model *model);
+void rb_flights_free(struct rb_model *model);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A pipeline as one of its ranks sees it: what it runs of each program, and who has the rest.
+ *
+ * Plan.courses, RankPlan.stage > [stage] > flight, step, vote
+ *
+ * Immutable.  What crosses between two stages travels as one message a microbatch: all tensors
+ * behind each other.  To a later stage it goes behind FORWARD, to an earlier one behind BACKWARD; a
+ * part is taken as soon as it is made and put in place just before it is first read, when its place
+ * in the arena is free and no earlier. */
+#ifndef RB_WORKER_STAGE_H
+#define RB_WORKER_STAGE_H
+
+#include "base/error.h"
+#include "plan.pb-c.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A tensor that comes from or goes to another stage. */
+struct rb_cargo {
+    uint32_t tensor, at;  /* put in place in front of instruction `at`, or taken behind it */
+    uint32_t peer;        /* the other stage */
+    size_t offset, bytes; /* in the message */
+};
+
+/* What a rank runs of a program that trains. */
+struct rb_part {
+    const Rb__Program *message; /* NULL: it does not train */
+    uint32_t forward;           /* the first so many are the forward part */
+    bool *runs;                 /* by instruction */
+    bool *adds;                 /* by instruction: contributions of what it makes are this rank's */
+    struct rb_cargo *in, *out;  /* by `at` */
+    size_t n_in, n_out;
+    size_t *in_bytes, *out_bytes; /* by stage: of the message from it, and to it; 0: none */
+};
+
+struct rb_stage {
+    uint32_t stages, mine;
+    uint32_t ranks, microbatches;
+    uint32_t *of_rank;     /* by rank: its stage */
+    uint32_t *owners;      /* by stage * microbatches + microbatch: the rank that runs it there */
+    struct rb_part *parts; /* by program of the model */
+    size_t n_parts;
+};
+
+/* NULL in *ret_stage: there is no pipeline.  RB_EINVAL: the plan does not run every microbatch once
+ * in every stage, or its ranks would wait for each other.  Borrows from `model`. */
+int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
+                  struct rb_stage **ret_stage, struct rb_why *why);
+void rb_stage_free(struct rb_stage *stage); /* NULL is fine */
+
+static inline uint32_t rb_stage_owner(const struct rb_stage *stage, uint32_t one,
+                                      uint32_t microbatch)
+{
+    return stage->owners[(size_t)one * stage->microbatches + microbatch];
+}
+
+#endif
