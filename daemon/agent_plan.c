@@ -16,6 +16,7 @@
 #include "daemon/holding.h"
 #include "daemon/shares.h"
 #include "plan/schedule.h"
+#include "plan/schedule_pipeline.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,15 +86,16 @@ static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], s
 
 /* model: read into *model where it is still NULL. */
 static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
-                const struct rb_replicas *how, const int32_t *owners, Rb__Model **model,
-                char ret_digest[33], struct rb_why *why)
+                const struct rb_replicas *how, const int32_t *owners, uint32_t stages,
+                Rb__Model **model, char ret_digest[33], struct rb_why *why)
 {
     Rb__Plan *plan = NULL;
     int err = *model ? RB_OK : read_model(agent, facts->job.job->model, model, why);
     if (!err && rb_schedule_microbatches(*model) != facts->job.job->microbatches)
         err = rb_why_set(why, RB_EINVAL, "the model %s is not the job's", facts->job.job->model);
     if (!err)
-        err = rb_schedule_plan(*model, how->ranks, owners, &plan, why);
+        err = stages ? rb_pipeline_plan(*model, how->ranks, stages, &plan, why)
+                     : rb_schedule_plan(*model, how->ranks, owners, &plan, why);
     if (!err)
         rb_replicas_place(how, *model, plan);
     if (!err)
@@ -105,13 +107,14 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
 
 /* All that a plan of this job follows from. */
 static void make_key(const struct rb_replicas *how, const int32_t *owners, uint32_t total,
-                     char ret_key[33])
+                     uint32_t stages, char ret_key[33])
 {
     struct rb_buffer text = {0};
 
     rb_buffer_add(&text, owners, total * sizeof(*owners));
     rb_buffer_add(&text, &how->ranks, sizeof(how->ranks));
     rb_buffer_add(&text, &how->copies, sizeof(how->copies));
+    rb_buffer_add(&text, &stages, sizeof(stages));
     rb_buffer_add(&text, how->nodes, how->ranks * sizeof(*how->nodes));
     rb_hash_digest(text.data, text.size, ret_key);
     rb_buffer_done(&text);
@@ -126,13 +129,15 @@ static int find_or_make(struct rb_agent *agent, const struct rb_job_facts *facts
     struct rb_agent_job *job = rb_agent_job(agent, facts->id);
     int32_t *owners;
     char key[33], digest[33];
+    uint32_t stages;
     int err = rb_shares_of(configuration, total, arena, &owners, why);
     if (err)
         return err;
-    make_key(&how, owners, total, key);
+    stages = rb_pipeline_stages(configuration->pipeline, how.ranks);
+    make_key(&how, owners, total, stages, key);
     struct rb_agent_plan *plan = find(job, key);
     if (!plan) {
-        err = make(agent, facts, &how, owners, model, digest, why);
+        err = make(agent, facts, &how, owners, stages, model, digest, why);
         if (err)
             return rb_why_add(why, err, "planning for %u workers", how.ranks);
         plan = rb_alloc(sizeof(*plan));

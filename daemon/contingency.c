@@ -25,7 +25,7 @@ static bool may_go_on(const Rb__Configuration *base, size_t survivors, uint32_t 
     return survivors >= 1 && survivors >= min && lost <= base->spare;
 }
 
-/* `last` without one of its ranks; who stays keeps its microbatches. */
+/* `last` without one of its ranks; who stays keeps its microbatches, if they are its own alone. */
 static Rb__Configuration *without_rank(const Rb__Configuration *last, size_t rank,
                                        uint32_t microbatches, struct rb_arena *arena)
 {
@@ -34,6 +34,8 @@ static Rb__Configuration *without_rank(const Rb__Configuration *last, size_t ran
     rb__configuration__init(next);
     next->has_replicas = last->has_replicas;
     next->replicas = last->replicas;
+    next->has_pipeline = last->has_pipeline;
+    next->pipeline = last->pipeline;
     next->members = RB_ARENA_NEW(arena, Rb__Member *, last->n_members);
     for (size_t m = 0; m < last->n_members; m++) {
         Rb__Member *member = RB_ARENA_NEW(arena, Rb__Member, 1);

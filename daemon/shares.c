@@ -4,6 +4,7 @@
 #include "base/buffer.h"
 #include "plan/replicas.h"
 #include "plan/schedule.h"
+#include "plan/schedule_pipeline.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -80,6 +81,28 @@ static int32_t rank_of(const Rb__Member *member, const Rb__Configuration *next)
     return RB_SCHEDULE_LOST;
 }
 
+char *rb_shares_summary(const Rb__Configuration *configuration, const int32_t *owners,
+                        uint32_t microbatches, uint64_t blocks, struct rb_arena *arena)
+{
+    uint32_t ranks = (uint32_t)configuration->n_members;
+    uint32_t stages = rb_pipeline_stages(configuration->pipeline, ranks);
+    struct rb_replicas how = {.copies = configuration->replicas, .blocks = blocks, .ranks = ranks};
+    struct rb_buffer text = {0};
+    char *summary;
+
+    if (stages) {
+        rb_pipeline_text(stages, ranks, microbatches, &text);
+    } else {
+        RB_CLEANUP(rb_freep) char *shares = rb_schedule_summary(microbatches, owners, ranks);
+
+        rb_buffer_text(&text, shares);
+    }
+    rb_replicas_text(&how, &text);
+    summary = rb_arena_string(arena, text.data);
+    rb_buffer_done(&text);
+    return summary;
+}
+
 void rb_shares_after(const Rb__Configuration *last, uint32_t microbatches, Rb__Configuration *next,
                      struct rb_arena *arena)
 {
@@ -88,17 +111,15 @@ void rb_shares_after(const Rb__Configuration *last, uint32_t microbatches, Rb__C
 
     if (!ranks || rb_shares_of(last, microbatches, arena, &owners, NULL))
         return; /* even shares are always right */
+    if (next->pipeline) {
+        rb_schedule_even(microbatches, ranks, owners);
+        next->plan = rb_shares_summary(next, owners, microbatches, UINT64_MAX, arena);
+        return;
+    }
     for (size_t r = 0; r < last->n_members; r++)
         became[r] = rank_of(last->members[r], next);
     rb_schedule_after(microbatches, owners, became, ranks, owners);
     for (uint32_t r = 0; r < ranks; r++)
         write_runs(owners, microbatches, (int32_t)r, next->members[r], arena);
-    RB_CLEANUP(rb_freep) char *summary = rb_schedule_summary(microbatches, owners, ranks);
-    struct rb_replicas how = {.copies = next->replicas, .blocks = UINT64_MAX, .ranks = ranks};
-    struct rb_buffer text = {0};
-
-    rb_buffer_text(&text, summary);
-    rb_replicas_text(&how, &text);
-    next->plan = rb_arena_string(arena, text.data);
-    rb_buffer_done(&text);
+    next->plan = rb_shares_summary(next, owners, microbatches, UINT64_MAX, arena);
 }

@@ -5,7 +5,8 @@
  *                                     every agent for the plan itself
  *
  * Even shares follow from the number of members and are not written down.  Behind a crash members
- * keep the microbatches that they had, whose sums they still hold, so those are written as runs. */
+ * keep the microbatches that they had, whose sums they still hold, so those are written as runs.
+ * In a pipeline every stage has them all: none are written, not even where one member is left. */
 #ifndef RB_DAEMON_SHARES_H
 #define RB_DAEMON_SHARES_H
 
@@ -19,6 +20,10 @@
  * have one twice. */
 int rb_shares_of(const Rb__Configuration *configuration, uint32_t microbatches,
                  struct rb_arena *arena, int32_t **ret_owners, struct rb_why *why);
+
+/* What a configuration is called: its plan's summary (the arena's). */
+char *rb_shares_summary(const Rb__Configuration *configuration, const int32_t *owners,
+                        uint32_t microbatches, uint64_t blocks, struct rb_arena *arena);
 
 /* `next` follows a crash of `last`: its members get runs, and it gets its summary. */
 void rb_shares_after(const Rb__Configuration *last, uint32_t microbatches, Rb__Configuration *next,

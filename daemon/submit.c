@@ -11,6 +11,7 @@
 #include "daemon/resume.h"
 #include "plan/compile.h"
 #include "plan/footprint.h"
+#include "plan/schedule_pipeline.h"
 #include "proto/reflect.h"
 #include "proto/spec.h"
 
@@ -97,6 +98,9 @@ static void compile(uv_work_t *work)
     if (submit->err)
         return;
     submit->has_compiled = true;
+    submit->err = rb_pipeline_check(submit->spec, submit->compiled.model, &submit->why);
+    if (submit->err)
+        return;
     submit->err =
         rb_footprint_replicas(submit->spec, submit->compiled.model, memory_of(submit->devices),
                               &submit->replicas, &submit->why);

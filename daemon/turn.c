@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/turn.h"
 
-#include "base/buffer.h"
-#include "daemon/holding.h"
+#include "daemon/shares.h"
+#include "plan/schedule.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -81,22 +81,13 @@ static char *process_at(struct rb_turn *turn, const struct rb_place *place)
 
 static char *plan_summary(struct rb_turn *turn, const Rb__Configuration *conf)
 {
-    size_t ranks = conf->n_members;
-    struct rb_replicas how = rb_holding_of(turn->in->job.job, conf, turn->arena);
-    uint32_t total = turn->in->job.job->microbatches;
-    struct rb_buffer text = {0};
-    char *summary;
+    const Rb__Job *job = turn->in->job.job;
+    int32_t *owners = RB_ARENA_NEW(turn->arena, int32_t, job->microbatches + 1);
 
-    rb_buffer_format(&text, "data parallel x%zu, %" PRIu32 " microbatch%s:", ranks, total,
-                     total == 1 ? "" : "es");
-    for (size_t r = 0; r < ranks && r < 16; r++)
-        rb_buffer_format(&text, " %zu", total / ranks + (r < total % ranks));
-    if (ranks > 16)
-        rb_buffer_text(&text, " ...");
-    rb_replicas_text(&how, &text);
-    summary = rb_arena_string(turn->arena, text.data);
-    rb_buffer_done(&text);
-    return summary;
+    if (!conf->n_members)
+        return NULL;
+    rb_schedule_even(job->microbatches, (uint32_t)conf->n_members, owners);
+    return rb_shares_summary(conf, owners, job->microbatches, job->blocks, turn->arena);
 }
 
 /* Room for one that facts do not have. */
@@ -129,6 +120,13 @@ Rb__Configuration *rb_turn_take(struct rb_turn *turn, const Rb__Configuration *f
     return conf;
 }
 
+static uint32_t pinned_stages(const struct rb_turn *turn)
+{
+    const Rb__Spec *spec = turn->in->job.job->spec;
+
+    return spec && spec->parallel ? spec->parallel->pipeline : 0;
+}
+
 Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
                                   const char *cause, uint64_t asked)
 {
@@ -144,6 +142,8 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
     conf->cause = rb_arena_string(turn->arena, cause);
     conf->has_replicas = turn->in->job.job->replicas != 0;
     conf->replicas = turn->in->job.job->replicas;
+    conf->has_pipeline = pinned_stages(turn) != 0;
+    conf->pipeline = pinned_stages(turn);
     conf->has_from = turn->state.active != 0;
     conf->from = turn->state.active;
     conf->asked = asked;

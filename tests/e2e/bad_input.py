@@ -55,7 +55,7 @@ def job_files():
         refused(c, "no-onnx", changed("model.onnx", "absent.onnx"), "absent.onnx")
         refused(c, "no-data", changed("data.train.path", "absent.npy"), "absent.npy")
         refused(c, "ends", changed("train.epochs", 2), "steps", "epochs")
-        refused(c, "pipeline", changed("parallel.pipeline", 2), "pipeline")
+        refused(c, "hypergraph", changed("parallel.hypergraph", 2), "hypergraph")
         refused(c, "want", changed("devices.want", 9), "max")
         wide, labels = corpus.classes(c.folder, 16, (3, 9, 9), 10, name="wide")
         refused(c, "shape", changed("data.train", {"path": wide, "targets": labels}), "9", "8")

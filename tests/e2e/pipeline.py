@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Pinned to a pipeline: the sha256 is that of data parallelism, whatever the number of stages and of devices,
+resized, paused, with workers killed, and with the state in shards.
+
+The models have what is hardest to keep equal: weights that the first and the last stage share, dropout,
+BatchNormalization, and a last microbatch that is smaller."""
+import os
+import signal
+
+import cluster
+import delicate
+from cluster import check, until
+from delicate import models
+
+
+def pinned(make, c, steps, stages, want, **more):
+    return make(c, steps, want, parallel={"pipeline": stages}, **more)
+
+
+def plan_of(c, job):
+    return c.status(job)["plan"]["summary"]
+
+
+def fixed_counts():
+    with cluster.Cluster(devices=4) as c:
+        for kind, make in models(c).items():
+            c.submit("alone", make(c, 24))
+            alone = c.finish("alone")
+            for stages, devices in ((2, 2), (2, 3), (3, 3), (2, 4), (4, 2), (3, 1)):
+                spec = pinned(make, c, 24, stages, devices)
+                spec["devices"]["min"] = devices
+                c.submit("job", spec)
+                c.wait("job", "done")
+                used = min(stages, devices)
+                says = f"pipeline of {used} stages x{devices}" if used > 1 else "data parallel x1"
+                check(says in plan_of(c, "job"), plan_of(c, "job"))
+                check([row["step"] for row in c.metrics("job")] == list(range(1, 25)), "a row a step")
+                check(c.finish("job") == alone, f"{kind}: {stages} stages on {devices}: the bits differ")
+
+
+def both_precisions_and_recomputed():
+    with cluster.Cluster(devices=2) as c:
+        models(c)
+        for more in {}, {"memory": {"recompute": "always"}}:
+            spec = delicate.gpt_spec(c, 16)
+            spec["train"]["precision"] = "bf16"
+            c.submit("alone", spec)
+            alone = c.finish("alone")
+            spec = pinned(delicate.gpt_spec, c, 16, 2, 2, **more)
+            spec["train"]["precision"] = "bf16"
+            spec["devices"]["min"] = 2
+            c.submit("job", spec)
+            check(c.finish("job") == alone, f"bf16 {more}: the bits differ")
+
+
+def resized_and_paused():
+    """From one device to a pipeline, to more replicas of its stages, and back; with the state everywhere, and in
+    shards."""
+    with cluster.Cluster(devices=4) as c:
+        models(c)
+        steps = c.steps_for(12, lambda steps: delicate.gpt_spec(c, steps))
+        c.submit("alone", delicate.gpt_spec(c, steps, 2))
+        alone = c.finish("alone")
+        for replicas in "all", "1":
+            c.submit("job", pinned(delicate.gpt_spec, c, steps, 2, 1, state={"replicas": replicas}))
+            c.wait("job", "step=5")
+            for change in (("grow", 1), ("grow", 2), ("shrink", 3), ("grow", 2), ("shrink", 1)):
+                receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
+                check(receipt["steps_lost"] == 0 and receipt["samples_repeated"] == 0 and
+                      receipt["samples_skipped"] == 0, f"{replicas}: {receipt}")
+            c.ctl("grow", "job", 1, "--wait")
+            check("pipeline of 2 stages x3: 2 1" in plan_of(c, "job"), plan_of(c, "job"))
+            c.ctl("checkpoint", "job", "--wait")
+            c.export("job")
+            c.ctl("pause", "job")
+            until("the pause", lambda: c.status("job")["phase"] == "Paused")
+            c.ctl("resume", "job")
+            c.wait("job", "running")
+            c.train_on("job", 3, 5)
+            c.ctl("resize", "job", "--want", 1, "--wait")  # alone at the end: so it is fastest
+            check(c.finish("job") == alone, f"{replicas} replicas, resized and paused, and the bits differ")
+
+
+def killed():
+    """A death anywhere in the pipeline: what is left makes a pipeline, or one device does it all."""
+    with cluster.Cluster(devices=4) as c:
+        models(c)
+        steps = c.steps_for(12, lambda steps: delicate.gpt_spec(c, steps))
+        c.submit("alone", delicate.gpt_spec(c, steps, 2))
+        alone = c.finish("alone")
+        for replicas, ranks in ("all", (0, 3)), ("2", (1,)):
+            c.submit("job", pinned(delicate.gpt_spec, c, steps, 3, 4, state={"replicas": replicas}))
+            for rank in ranks:
+                status = c.train_on("job", 4)
+                os.kill(status["devices"][rank]["pid"], signal.SIGKILL)
+                until("the job to go on", lambda: c.status("job")["step"] > status["step"] + 5)
+            c.ctl("resize", "job", "--want", 1, "--wait")
+            kinds = [event["kind"] for event in c.json("events", "job")["items"]]
+            check("restarted" not in kinds, "it was restarted")
+            rows = [row["step"] for row in c.metrics("job")]
+            check(rows == list(range(1, len(rows) + 1)), "steps in metrics are not 1, 2, 3 ...")
+            check(c.finish("job") == alone, f"{replicas} replicas, workers were killed, and the bits differ")
+
+
+def refused():
+    """Pins that cannot run, with the key that is wrong."""
+    with cluster.Cluster(devices=2) as c:
+        models(c)
+        for parallel, says in (({"pipeline": 0}, "spec.parallel.pipeline"), ({"pipeline": 65}, "spec.parallel.pipeline"),
+                               ({"pipeline": 2, "schedule": "spectrain"}, "spec.parallel.schedule"),
+                               ({"schedule": "1f1b"}, "spec.parallel.schedule")):
+            done = c.run("submit", "-f", c.job_file("job", delicate.gpt_spec(c, 4, parallel=parallel)))
+            check(done.returncode and says in done.stderr, f"{parallel}: {done.stderr}")
+
+
+if __name__ == "__main__":
+    cluster.main(fixed_counts, both_precisions_and_recomputed, resized_and_paused, killed, refused)
