@@ -54,6 +54,8 @@ struct rb_kernel {
     void (*run)(struct rb_kernel *kernel, const void *const *in, void *const *out,
                 const struct rb_key *key);
     void (*free)(struct rb_kernel *kernel);
+    /* As rb_kernel_sum; NULL where there is no shorter way. */
+    void (*sum)(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into);
 };
 
 extern const struct rb_device_ops rb_cpu_ops;

@@ -125,6 +125,16 @@ void rb_kernel_run(struct rb_kernel *kernel, const void *const *in, void *const 
     kernel->run(kernel, in, out, key);
 }
 
+bool rb_kernel_sums(const struct rb_kernel *kernel)
+{
+    return kernel->sum != NULL;
+}
+
+void rb_kernel_sum(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into)
+{
+    kernel->sum(kernel, in, into);
+}
+
 void rb_kernel_free(struct rb_kernel *kernel)
 {
     if (kernel)

@@ -54,7 +54,7 @@ struct rb_key {
 struct rb_device_about {
     char name[128]; /* "NVIDIA H200"; empty: a core */
     /* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 bf16-as-fp32
-     * onednn-2.6.3 libc-2.36 threads=1 rubato-0.2.0". */
+     * onednn-2.6.3 libc-2.36 threads=1 rubato-0.3.0". */
     char numeric_class[192];
     uint64_t bytes; /* of its memory; 0: the host's */
 };
@@ -127,6 +127,23 @@ void rb_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t
 /* The same onto zeros, whatever `sum` holds: the first summand of a step. */
 void rb_fixed_set(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
                   int exponent, int32_t limit, uint32_t *largest, bool *overflow);
+
+/* Where the summands of a tensor go, and how: as the arguments of the two above. */
+struct rb_fixed {
+    int32_t *sum;
+    bool fresh; /* onto zeros */
+    float weight;
+    int exponent;
+    int32_t limit;
+    uint32_t *largest;
+    bool *overflow;
+};
+
+/* May this kernel's only output go into sums without being written anywhere? */
+bool rb_kernel_sums(const struct rb_kernel *kernel);
+
+/* The bits that running it and adding its output would give: for kernels that may. */
+void rb_kernel_sum(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into);
 
 /* Sum of squares of sum[i] * 2^-exponent * scale, in double, in a fixed order that depends on n
  * alone. */

@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 
-enum { RB_MODULE_ABI = 1 };
+enum { RB_MODULE_ABI = 2 };
 
 struct rb_module {
     unsigned abi;

@@ -66,8 +66,10 @@ int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, void *ar
     int err =
         rb_program_prepare(model->device, model->message, message, &memory, &runner->program, why);
 
-    if (!err)
+    if (!err) {
+        rb_program_defer(runner->program, true);
         err = rb_batch_slots(message, runner->program, rb_source_info(source), &runner->slots, why);
+    }
     if (err)
         return rb_why_add(why, err, "program %s", message->name);
     runner->contributions = rb_alloc(message->n_contributions * sizeof *runner->contributions);

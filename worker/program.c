@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "kernels/call.h"
+#include "worker/reads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@ enum { ALIGNMENT = 64, MAX_ARGUMENTS = 4096, MAX_NUMBERS = 4096 };
 
 struct step {
     struct rb_kernel *kernel;
+    bool gradient; /* what comes out is a contribution, which may be added without being written */
     const void **in;
     void **out;
 };
@@ -19,10 +21,12 @@ struct rb_program {
     struct rb_device *device;
     struct rb_arena arena; /* all the tables */
     int n_steps, once;
+    bool defers; /* such steps are left to rb_program_add */
     struct step *steps;
     int n_tensors;
     void **addresses; /* of tensors; NULL for absent ones */
     size_t *bytes;    /* of tensors */
+    int *makers;      /* of tensors: the step that is left to rb_program_add; -1: none */
     int n_inputs;
     void **inputs; /* the device's memory, filled by the caller */
     size_t *input_bytes;
@@ -190,20 +194,16 @@ static int read_arguments(const struct build *b, const int32_t *indices, size_t 
     return 0;
 }
 
-static bool overlap(const struct build *b, int32_t i, int32_t k)
+static struct rb_reads reads_of(const struct build *b)
 {
-    const char *x, *y;
-
-    if (i < 0 || k < 0 || b->bytes[i] == 0 || b->bytes[k] == 0)
-        return false;
-    x = b->program->addresses[i];
-    y = b->program->addresses[k];
-    return x < y + b->bytes[k] && y < x + b->bytes[i];
+    return (struct rb_reads){b->from, b->program->addresses, b->bytes};
 }
 
 /* Outputs go to the arena, and neither onto an input nor onto each other. */
 static int check_outputs(const struct build *b, const Rb__Instruction *from)
 {
+    const struct rb_reads reads = reads_of(b);
+
     for (size_t o = 0; o < from->n_outputs; o++) {
         int32_t out = from->outputs[o];
 
@@ -212,10 +212,10 @@ static int check_outputs(const struct build *b, const Rb__Instruction *from)
         if (b->from->tensors[out]->space != RB__TENSOR__SPACE__ARENA)
             return rb_why_set(b->why, RB_EINVAL, "output %zu is not in the arena", o);
         for (size_t k = 0; k < from->n_inputs; k++)
-            if (overlap(b, out, from->inputs[k]))
+            if (rb_reads_overlap(&reads, out, from->inputs[k]))
                 return rb_why_set(b->why, RB_EINVAL, "output %zu overlaps input %zu", o, k);
         for (size_t k = 0; k < o; k++)
-            if (overlap(b, out, from->outputs[k]))
+            if (rb_reads_overlap(&reads, out, from->outputs[k]))
                 return rb_why_set(b->why, RB_EINVAL, "outputs %zu and %zu overlap", k, o);
     }
     return 0;
@@ -335,6 +335,26 @@ static int check_results(const struct build *b)
     return err ? err : check_contributions(b);
 }
 
+/* Steps whose gradients may be left to rb_program_add. */
+static void find_gradients(const struct build *b)
+{
+    struct rb_program *program = b->program;
+    const struct rb_reads reads = reads_of(b);
+
+    for (int i = 0; i < program->n_tensors; i++)
+        program->makers[i] = -1;
+    for (int i = 0; i < program->n_steps; i++) {
+        struct step *step = &program->steps[i];
+
+        step->gradient = rb_kernel_sums(step->kernel) && rb_reads_gradient(&reads, (size_t)i);
+        for (size_t k = 0; step->gradient && k < b->from->n_contributions; k++)
+            if (b->from->contributions[k]->after == (uint32_t)i + 1 &&
+                rb_reads_overlap(&reads, (int32_t)b->from->contributions[k]->tensor,
+                                 b->from->instructions[i]->outputs[0]))
+                program->makers[b->from->contributions[k]->tensor] = i;
+    }
+}
+
 int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const Rb__Program *program,
                        const struct rb_program_memory *memory, struct rb_program **ret_program,
                        struct rb_why *why)
@@ -358,12 +378,15 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
     made->inputs = RB_ARENA_NEW(&made->arena, void *, program->n_inputs + 1);
     made->input_bytes = RB_ARENA_NEW(&made->arena, size_t, program->n_inputs + 1);
     made->bytes = RB_ARENA_NEW(&made->arena, size_t, program->n_tensors + 1);
+    made->makers = RB_ARENA_NEW(&made->arena, int, program->n_tensors + 1);
     b.program = made;
     b.types = RB_ARENA_NEW(&scratch, struct rb_tensor_type, program->n_tensors + 1);
     b.bytes = made->bytes;
     err = make_tensors(&b);
     err = err ? err : make_steps(&b);
     err = err ? err : check_results(&b);
+    if (!err)
+        find_gradients(&b);
     rb_arena_done(&scratch);
     if (err) {
         rb_program_free(made);
@@ -414,7 +437,29 @@ void rb_program_step(struct rb_program *program, int instruction, const struct r
 {
     struct step *step = &program->steps[instruction];
 
-    rb_kernel_run(step->kernel, step->in, step->out, key);
+    if (!program->defers || !step->gradient)
+        rb_kernel_run(step->kernel, step->in, step->out, key);
+}
+
+void rb_program_defer(struct rb_program *program, bool on)
+{
+    program->defers = on;
+}
+
+void rb_program_add(struct rb_program *program, int tensor, const struct rb_fixed *into)
+{
+    int maker = program->defers ? program->makers[tensor] : -1;
+
+    if (maker >= 0)
+        rb_kernel_sum(program->steps[maker].kernel, program->steps[maker].in, into);
+    else if (into->fresh)
+        rb_fixed_set(program->device, into->sum, program->addresses[tensor],
+                     program->bytes[tensor] / sizeof(float), into->weight, into->exponent,
+                     into->limit, into->largest, into->overflow);
+    else
+        rb_fixed_add(program->device, into->sum, program->addresses[tensor],
+                     program->bytes[tensor] / sizeof(float), into->weight, into->exponent,
+                     into->limit, into->largest, into->overflow);
 }
 
 static int run_from(struct rb_program *program, int first, const struct rb_key *key,

@@ -28,10 +28,19 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
                        struct rb_why *why);
 void rb_program_free(struct rb_program *program);
 
+/* From now on gradients that nothing but their contribution reads are left to rb_program_add, where
+ * the device can add them without writing them first: running does not make them. */
+void rb_program_defer(struct rb_program *program, bool on);
+
+/* Contribution `tensor` into fixed-point sums: in `after` of the instruction that it is ready
+ * behind. */
+void rb_program_add(struct rb_program *program, int tensor, const struct rb_fixed *into);
+
 /* Where input `slot` of the program is read from: fill it before each run. */
 void *rb_program_input(struct rb_program *program, int slot);
 
-/* Address of a tensor of the program: for the device. */
+/* Address of a tensor of the program: for the device.  Not of those that are left to
+ * rb_program_add. */
 void *rb_program_tensor(struct rb_program *program, int tensor);
 
 /* The same, for the host to read behind a run (worth something if rb_device_check says so). */

@@ -42,18 +42,21 @@ static void add_contribution(struct attempt *attempt, const Rb__Contribution *co
     struct rb_model *model = attempt->step->model;
     const Rb__Variable *variable = model->message->variables[contribution->variable];
     uint32_t v = contribution->variable;
-    float weight = 1;
-    bool fresh = model->fresh[v];
+    struct rb_fixed into = {
+        .sum = model->local + variable->offset,
+        .fresh = model->fresh[v],
+        .weight = 1,
+        .exponent = model->exponents[v].exponent,
+        .limit = model->limits[v],
+        .largest = &model->largest[v],
+        .overflow = &model->overflow[v],
+    };
 
     if (variable->role == RB__VARIABLE__ROLE__STATISTIC)
-        weight =
+        into.weight =
             rb_exponent_statistic(variable->momentum, model->microbatches, attempt->microbatch);
     model->fresh[v] = false;
-    (fresh ? rb_fixed_set
-           : rb_fixed_add)(model->device, model->local + variable->offset,
-                           rb_program_tensor(attempt->runner->program, (int)contribution->tensor),
-                           (size_t)variable->elements, weight, model->exponents[v].exponent,
-                           model->limits[v], &model->largest[v], &model->overflow[v]);
+    rb_program_add(attempt->runner->program, (int)contribution->tensor, &into);
 }
 
 /* Zeros where no microbatch of this rank has added anything. */

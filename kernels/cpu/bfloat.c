@@ -48,7 +48,17 @@ struct widened {
 
 static float *place(const struct widened *w, const struct copy *copy)
 {
-    return (float *)((char *)w->cpu->room + copy->offset);
+    return (float *)((char *)w->cpu->copies.memory + copy->offset);
+}
+
+/* The inputs, each as the kernel inside takes it. */
+static void widen_inputs(const struct widened *w, const void *const *in, const void **ret_from)
+{
+    for (int i = 0; i < w->n_in; i++) {
+        ret_from[i] = w->in[i].used ? place(w, &w->in[i]) : in[i];
+        if (w->in[i].used)
+            rb_cpu_widen(place(w, &w->in[i]), in[i], w->in[i].count);
+    }
 }
 
 static void widened_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
@@ -58,17 +68,23 @@ static void widened_run(struct rb_kernel *kernel, const void *const *in, void *c
     const void *from[MOST] = {NULL};
     void *to[MOST] = {NULL};
 
-    for (int i = 0; i < w->n_in; i++) {
-        from[i] = w->in[i].used ? place(w, &w->in[i]) : in[i];
-        if (w->in[i].used)
-            rb_cpu_widen(place(w, &w->in[i]), in[i], w->in[i].count);
-    }
+    widen_inputs(w, in, from);
     for (int i = 0; i < w->n_out; i++)
         to[i] = w->out[i].used ? place(w, &w->out[i]) : out[i];
     w->inner->run(w->inner, from, to, key);
     for (int i = 0; i < w->n_out; i++)
         if (w->out[i].used)
             rb_cpu_narrow(out[i], place(w, &w->out[i]), w->out[i].count);
+}
+
+static void widened_sum(struct rb_kernel *kernel, const void *const *in,
+                        const struct rb_fixed *into)
+{
+    const struct widened *w = (const struct widened *)kernel;
+    const void *from[MOST] = {NULL};
+
+    widen_inputs(w, in, from);
+    w->inner->sum(w->inner, from, into);
 }
 
 static void widened_free(struct rb_kernel *kernel)
@@ -115,13 +131,16 @@ int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepar
     wide.out = out;
     bytes = widen_types(call->in, call->n_in, in, w->in, 0);
     bytes = widen_types(call->out, call->n_out, out, w->out, bytes);
-    if (rb_cpu_need(cpu, bytes))
+    if (rb_cpu_need(&cpu->copies, bytes))
         err = rb_call_refuse(call, RB_ENOMEM, why, "no memory for float32 copies");
     else
         err = prepare(cpu, &wide, &w->inner, why);
-    if (err)
+    if (err) {
         widened_free(&w->base);
-    else
-        *ret_kernel = &w->base;
-    return err;
+        return err;
+    }
+    if (w->inner->sum && !w->out[0].used)
+        w->base.sum = widened_sum;
+    *ret_kernel = &w->base;
+    return 0;
 }

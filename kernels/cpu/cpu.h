@@ -9,12 +9,18 @@
 #include "kernels/backend.h"
 #include "kernels/call.h"
 
+/* Memory for what a kernel needs while it runs: one runs at a time. */
+struct rb_cpu_room {
+    void *memory;
+    size_t bytes;
+};
+
 struct rb_cpu {
     struct rb_device base;
     struct rb_dnnl *dnnl;
     int bfloat; /* enum rb_dnnl_bfloat: which products of bfloat16 are made of float32 copies */
-    void *room; /* for what a kernel needs while it runs: one runs at a time */
-    size_t room_bytes;
+    struct rb_cpu_room copies; /* of bfloat16 in float32, which a kernel works on that needs */
+    struct rb_cpu_room panels; /* these, factors in the order in which they are gone through */
 };
 
 typedef int rb_cpu_prepare(struct rb_cpu *cpu, const struct rb_call *call,
@@ -49,9 +55,9 @@ void rb_cpu_apply_sgd(struct rb_device *device, float *w, float *m, const int32_
 void rb_cpu_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
                             int exponent, float keep);
 
-/* While a kernel is prepared: the device's room shall hold at least so much.  It may move, so look
- * where it is each time.  RB_ENOMEM. */
-int rb_cpu_need(struct rb_cpu *cpu, size_t bytes);
+/* While a kernel is prepared: a room shall hold at least so much.  It may move, so look where it is
+ * each time.  RB_ENOMEM. */
+int rb_cpu_need(struct rb_cpu_room *room, size_t bytes);
 
 /* 64-byte aligned memory that may be large: NULL when there is none.  Free with free(). */
 void *rb_cpu_scratch(size_t bytes);

@@ -27,14 +27,14 @@ void *rb_cpu_scratch(size_t bytes)
     return memory;
 }
 
-int rb_cpu_need(struct rb_cpu *cpu, size_t bytes)
+int rb_cpu_need(struct rb_cpu_room *room, size_t bytes)
 {
-    if (bytes <= cpu->room_bytes)
+    if (bytes <= room->bytes)
         return 0;
-    free(cpu->room);
-    cpu->room = rb_cpu_scratch(bytes);
-    cpu->room_bytes = cpu->room ? bytes : 0;
-    return cpu->room ? 0 : RB_ENOMEM;
+    free(room->memory);
+    room->memory = rb_cpu_scratch(bytes);
+    room->bytes = room->memory ? bytes : 0;
+    return room->memory ? 0 : RB_ENOMEM;
 }
 
 static void kernel_free(struct rb_kernel *kernel)
@@ -113,7 +113,8 @@ static void cpu_close(struct rb_device *device)
     struct rb_cpu *cpu = (struct rb_cpu *)device;
 
     rb_dnnl_close(cpu->dnnl);
-    free(cpu->room);
+    free(cpu->copies.memory);
+    free(cpu->panels.memory);
     free(cpu);
 }
 

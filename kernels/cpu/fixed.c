@@ -1,26 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients as 32-bit integers: their sums do not depend on the order. */
-#include "kernels/cpu/cpu.h"
-#include "kernels/cpu/math.h"
+#include "kernels/cpu/fixed.h"
 
-/* 2^exponent as two factors that are in a float's range: multiplying by both is exact unless the
- * result is too small to round to anything but 0, or beyond the limit anyway. */
-static void split_power(int exponent, float *ret_first, float *ret_second)
+#include "kernels/cpu/cpu.h"
+
+struct rb_fixed_scale rb_fixed_scale(float weight, int exponent, int32_t limit)
 {
     exponent = exponent > 252 ? 252 : exponent < -252 ? -252 : exponent;
-    *ret_first = ldexpf(1.0f, exponent / 2);
-    *ret_second = ldexpf(1.0f, exponent - exponent / 2);
+    return (struct rb_fixed_scale){
+        .weight = weight,
+        .first = ldexpf(1.0f, exponent / 2),
+        .second = ldexpf(1.0f, exponent - exponent / 2),
+        .limit = limit,
+    };
 }
 
 struct seen {
     uint32_t largest;
     uint32_t over; /* not 0: a summand was beyond the limit */
-};
-
-/* What a sum is made with: weight, 2^exponent as two factors, limit. */
-struct scale {
-    float weight, first, second;
-    int32_t limit;
 };
 
 /* Long enough that the checks of a chunk cost nothing, short enough that it stays in L1. */
@@ -38,18 +35,9 @@ static RB_INLINE uint32_t largest_bits(const float *restrict g, size_t n, float 
     return largest;
 }
 
-/* Are all summands within the limit?  Scaling and rounding keep the order of magnitudes, so it is
- * enough to ask the largest; a NaN or an infinity is larger than all and is not. */
-static RB_INLINE bool all_inside(uint32_t largest, const struct scale *scale)
-{
-    float most = rintf(rb_bits_float(largest) * scale->first * scale->second);
-
-    return most < 2147483648.0f && (int32_t)most <= scale->limit;
-}
-
 /* Scale, round to nearest even, add; `fresh`: onto nothing. */
 static RB_INLINE void add_inside(int32_t *restrict sum, const float *restrict g, size_t n,
-                                 struct scale scale, bool fresh)
+                                 struct rb_fixed_scale scale, bool fresh)
 {
     for (size_t i = 0; i < n; i++) {
         float t = g[i] * scale.weight * scale.first * scale.second;
@@ -61,7 +49,7 @@ static RB_INLINE void add_inside(int32_t *restrict sum, const float *restrict g,
 /* The same with a clamp for each summand; the conversion to an integer is kept inside int32 first,
  * and a NaN is no summand.  Not 0: there was one beyond the limit. */
 static RB_INLINE uint32_t add_clamped(int32_t *restrict sum, const float *restrict g, size_t n,
-                                      struct scale scale)
+                                      struct rb_fixed_scale scale)
 {
     const float end = 2147483648.0f, inside = 2147483520.0f;
     const int32_t limit = scale.limit;
@@ -87,7 +75,7 @@ static RB_INLINE uint32_t add_clamped(int32_t *restrict sum, const float *restri
 
 /* Two passes over each chunk; nearly always the second is the plain one. */
 static RB_INLINE struct seen add_chunks(int32_t *restrict sum, const float *restrict g, size_t n,
-                                        struct scale scale, bool fresh)
+                                        struct rb_fixed_scale scale, bool fresh)
 {
     struct seen seen = {0, 0};
 
@@ -96,7 +84,7 @@ static RB_INLINE struct seen add_chunks(int32_t *restrict sum, const float *rest
         uint32_t largest = largest_bits(g + at, part, scale.weight);
 
         seen.largest = largest > seen.largest ? largest : seen.largest;
-        if (all_inside(largest, &scale)) {
+        if (rb_fixed_inside(largest, &scale)) {
             add_inside(sum + at, g + at, part, scale, fresh);
             continue;
         }
@@ -108,13 +96,13 @@ static RB_INLINE struct seen add_chunks(int32_t *restrict sum, const float *rest
 }
 
 RB_CLONES static struct seen add(int32_t *restrict sum, const float *restrict g, size_t n,
-                                 struct scale scale)
+                                 struct rb_fixed_scale scale)
 {
     return add_chunks(sum, g, n, scale, false);
 }
 
 RB_CLONES static struct seen set(int32_t *restrict sum, const float *restrict g, size_t n,
-                                 struct scale scale)
+                                 struct rb_fixed_scale scale)
 {
     return add_chunks(sum, g, n, scale, true);
 }
@@ -122,11 +110,10 @@ RB_CLONES static struct seen set(int32_t *restrict sum, const float *restrict g,
 void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {
-    struct scale scale = {.weight = weight, .limit = limit};
+    struct rb_fixed_scale scale = rb_fixed_scale(weight, exponent, limit);
     struct seen seen;
 
     (void)device;
-    split_power(exponent, &scale.first, &scale.second);
     seen = fresh ? set(sum, g, n, scale) : add(sum, g, n, scale);
     if (seen.largest > *largest)
         *largest = seen.largest;

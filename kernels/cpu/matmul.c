@@ -2,10 +2,12 @@
 /* Matrix products through oneDNN, with as few batch axes as the shapes allow.
  *
  * A stack of matrices times one matrix is one taller matrix times it.  Batch axes that are alike in
- * all operands are merged.  A product over nothing (k = 0) is the bias or zero.  Where
+ * all operands are merged.  A product over nothing (k = 0) is the bias or zero; one over little is
+ * outer.c's where it can be.  Where
  * bfloat16 is not the faster one, or oneDNN lacks it, its product is one of float32 copies. */
 #include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/outer.h"
 #include "kernels/matrices.h"
 
 #include <stdlib.h>
@@ -102,6 +104,10 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     rb_matrices_merge(&s);
     if (how.factors == RB_BF16 && (elements == 0 || s.k == 0 || copies_pay(cpu, &s)))
         return rb_cpu_widened(cpu, call, rb_cpu_matmul, ret_kernel, why);
+    if (how.factors == RB_F32 && !how.bias && elements > 0 && s.k > 0 && rb_cpu_outer_suits(&s)) {
+        err = rb_cpu_outer(cpu, &s, ret_kernel);
+        return err ? rb_call_refuse(call, err, why, "no memory for a factor") : 0;
+    }
     matmul = rb_cpu_kernel(sizeof(*matmul), matmul_run);
     matmul->base.free = matmul_free;
     matmul->bias = how.bias;

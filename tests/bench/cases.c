@@ -74,5 +74,13 @@ const struct bench_case bench_train_cases[] = {
         .steps = 1000000,
         .optimizer = "type: sgd, lr: 1.0e-4, momentum: 0.9",
     },
+    {
+        .name = "resnet",
+        .data = "classes",
+        .features = {3, 32, 32},
+        .batch = 64,
+        .steps = 1000000,
+        .optimizer = "type: sgd, lr: 1.0e-4, momentum: 0.9",
+    },
 };
 const size_t bench_n_train_cases = sizeof bench_train_cases / sizeof bench_train_cases[0];

@@ -92,9 +92,15 @@ static void make_onnx(const struct bench_job *job, const struct bench_case *from
     struct rb_why why;
     int n = 0;
 
+    if (!from->kind && !from->onnx) {
+        fprintf(stderr, "bench: this model needs a file: %s=MODEL.onnx\n", from->name);
+        exit(2);
+    }
     while (n < BENCH_MAX_SETTINGS && from->settings[n])
         n++;
-    bench_check(rb_models_new(from->kind, from->settings, n, &onnx, &why), &why);
+    bench_check(from->kind ? rb_models_new(from->kind, from->settings, n, &onnx, &why)
+                           : rb_file_read(from->onnx, (size_t)1 << 30, &onnx, &why),
+                &why);
     write_bytes(job, "model.onnx", onnx.data, onnx.size);
     rb_buffer_done(&onnx);
 }

@@ -15,7 +15,8 @@ enum { BENCH_MAX_SETTINGS = 8, BENCH_MAX_WORKERS = 8 };
 /* A model, its settings and how it is trained. */
 struct bench_case {
     const char *name;                         /* on the command line */
-    const char *kind;                         /* of `model new` */
+    const char *kind;                         /* of `model new`; NULL: of a file */
+    const char *onnx;                         /* that file */
     const char *settings[BENCH_MAX_SETTINGS]; /* NULL behind the last */
     const char *data;                         /* text | words | classes */
     int64_t features[3];                      /* classes: the shape of a sample, 0 behind it */

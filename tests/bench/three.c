@@ -111,6 +111,7 @@ static void compute(struct three *three, uint32_t microbatch)
     three->runner = runner;
     three->microbatch = microbatch;
     three->next = 0;
+    rb_program_defer(runner->program, false); /* gradients are looked at here */
     rb_batch_fill(&runner->slots, model->train, message->seed, &batch);
     rb_program_run(runner->program, &key, NULL, after_instruction, three);
     loss = *(double *)rb_program_tensor(runner->program, runner->message->loss);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The reference models at their own size on one device, as a worker trains them.
  *
- * usage: train CASE[@BATCH][+bf16] MICROBATCHES [profile]
+ * usage: train CASE[@BATCH][+bf16][=MODEL.onnx] MICROBATCHES [profile]
  *
  * Alone it answers each line "N" on stdin with N steps' times, for each the ms on the core and the
  * ms by the clock: one half of tests/bench/train.py, which runs PyTorch in turn with it.
@@ -75,11 +75,17 @@ static void after_instruction(int instruction, void *context)
         const Rb__Contribution *one = cut->runner->contributions[cut->next];
         const Rb__Variable *variable = model->message->variables[one->variable];
 
-        (cut->first ? rb_fixed_set : rb_fixed_add)(
-            model->device, model->local + variable->offset,
-            rb_program_tensor(cut->runner->program, (int)one->tensor), (size_t)variable->elements,
-            1, model->exponents[one->variable].exponent, model->limits[one->variable],
-            &model->largest[one->variable], &model->overflow[one->variable]);
+        struct rb_fixed into = {
+            .sum = model->local + variable->offset,
+            .fresh = cut->first,
+            .weight = 1,
+            .exponent = model->exponents[one->variable].exponent,
+            .limit = model->limits[one->variable],
+            .largest = &model->largest[one->variable],
+            .overflow = &model->overflow[one->variable],
+        };
+
+        rb_program_add(cut->runner->program, (int)one->tensor, &into);
         cut->adding += rb_profile_pass(cut->profile);
     }
 }
@@ -194,8 +200,10 @@ static void profile(struct bench_job *job)
 /* The case that `text` names, with the batch behind its "@" and the precision behind its "+". */
 static bool find_case(const char *text, struct bench_case *ret_case)
 {
-    size_t name = strcspn(text, "@+");
-    const char *precision = strchr(text, '+');
+    size_t name = strcspn(text, "@+=");
+    const char *file = strchr(text, '=');
+    bool narrow =
+        file ? file - text > 5 && strncmp(file - 5, "+bf16", 5) == 0 : strchr(text, '+') != NULL;
 
     for (size_t i = 0; i < bench_n_train_cases; i++) {
         const struct bench_case *one = &bench_train_cases[i];
@@ -203,8 +211,10 @@ static bool find_case(const char *text, struct bench_case *ret_case)
         if (strlen(one->name) != name || strncmp(text, one->name, name) != 0)
             continue;
         *ret_case = *one;
-        if (precision)
-            ret_case->precision = precision + 1;
+        if (narrow)
+            ret_case->precision = "bf16";
+        if (file)
+            ret_case->onnx = file + 1;
         if (text[name] == '@')
             ret_case->batch = atoll(text + name + 1);
         return ret_case->batch > 0;
@@ -219,7 +229,9 @@ int main(int argc, char **argv)
     int64_t microbatches = argc > 2 ? atoll(argv[2]) : 1;
 
     if (argc < 2 || !find_case(argv[1], &found) || microbatches < 1 || microbatches > found.batch) {
-        fprintf(stderr, "usage: train gpt|mlp|cnn[@BATCH][+bf16] MICROBATCHES [profile]\n");
+        fprintf(
+            stderr,
+            "usage: train gpt|mlp|cnn|resnet[@BATCH][+bf16][=MODEL.onnx] MICROBATCHES [profile]\n");
         return 2;
     }
     bench_job_open(&found, (found.batch + microbatches - 1) / microbatches, &job);

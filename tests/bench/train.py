@@ -4,7 +4,7 @@
 
 usage: train.py [CASE ...] [--bench PATH] [--core N] [--windows N] [--blas FOLDER] [--malloc FILE]
 
-CASE is gpt, mlp or cnn, with @B for a batch of B samples (mlp@1), with +bf16 for precision bf16 (PyTorch: under
+CASE is gpt, mlp, cnn or resnet (ResNet-18 on 32 x 32 pixels, exported from PyTorch), with @B for a batch of B samples (mlp@1), with +bf16 for precision bf16 (PyTorch: under
 autocast) and with :M for M microbatches a step (gpt@4+bf16:8); all of them at their own size by default.  Both sides live in a process of their own on the same core, and only one works at a time: each window is some steps
 of the one and then as many of the other.  Shown are medians over all windows, of the time the processes
 had the core for and of the time by the clock; the ratio is the median over windows.  Needs python3-torch;
@@ -15,9 +15,10 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
-CASES = [f"{name}{precision}:{m}" for precision in ("", "+bf16") for name in ("gpt", "mlp", "cnn") for m in (1, 8)]
+CASES = [f"{name}{precision}:{m}" for precision in ("", "+bf16") for name in ("gpt", "mlp", "cnn", "resnet") for m in (1, 8)]
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 BUILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build")
 WINDOW = 0.5  # seconds of the slower side
@@ -31,8 +32,13 @@ def modules():
     from torch import nn
     from torch.nn import functional as F
 
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:0] = [os.path.join(here, "peers"), os.path.join(here, "..", "models")]
     from common import GPT
+    import vision
+
+    def sgd(module):
+        return torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9)
 
     def conv(before, after):
         return nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
@@ -46,19 +52,26 @@ def modules():
     def mlp(batch=128):
         module = nn.Sequential(nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(),
                                nn.Linear(1024, 10))
-        return (module, torch.randn(batch, 784), torch.randint(0, 10, (batch,)),
-                torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9))
+        return module, torch.randn(batch, 784), torch.randint(0, 10, (batch,)), sgd(module)
 
-    def cnn(batch=64):  # in the layout that suits it best
+    def images(module, batch):  # in the layout that suits them best
+        module = module.to(memory_format=torch.channels_last)
+        features = torch.randn(batch, 3, 32, 32).to(memory_format=torch.channels_last)
+        return module, features, torch.randint(0, 10, (batch,)), sgd(module)
+
+    def cnn(batch=64):
         module = nn.Sequential(*conv(3, 32), *conv(32, 64), *conv(64, 128), nn.Flatten(),
                                nn.Linear(2048, 256), nn.ReLU(), nn.Linear(256, 10))
-        layout = torch.channels_last
-        return (module.to(memory_format=layout), torch.randn(batch, 3, 32, 32).to(memory_format=layout),
-                torch.randint(0, 10, (batch,)), torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9))
+        return images(module, batch)
+
+    def resnet(batch=64):  # torchvision's with a stem for small images
+        module = vision.ResNet(vision.Basic, (2, 2, 2, 2), width=64)
+        module.conv1, module.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+        return images(module, batch)
 
     torch.set_num_threads(1)
     torch.manual_seed(1)
-    return {"gpt": gpt, "mlp": mlp, "cnn": cnn}, F.cross_entropy
+    return {"gpt": gpt, "mlp": mlp, "cnn": cnn, "resnet": resnet}, F.cross_entropy
 
 
 def peer(name):
@@ -87,6 +100,16 @@ def peer(name):
             step()
             times += [time.process_time() - core, time.perf_counter() - wall]
         print(*(f"{1e3 * one:.3f}" for one in times), flush=True)
+
+
+def export(name, path):
+    """The same model as ONNX, for those that Rubato has no generator of."""
+    import torch
+
+    module, features, _, _ = modules()[0][name](2)
+    torch.onnx.export(module.train().to(memory_format=torch.contiguous_format), (features.contiguous(),), path,
+                      opset_version=13, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
+                      input_names=["x"], output_names=["logits"], dynamic_axes={"x": {0: "batch"}})
 
 
 def resident():
@@ -136,7 +159,11 @@ def measure(case, options):
     environment = {"LD_LIBRARY_PATH": options.blas, **core_type()}
     if os.path.exists(options.malloc):
         environment["LD_PRELOAD"] = options.malloc
-    ours = Side([options.bench, name, microbatches], options.core)
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "model.onnx")
+        if name.startswith("resnet"):
+            subprocess.run(["/usr/bin/python3", os.path.abspath(__file__), "--export", "resnet", model], check=True)
+        ours = Side([options.bench, f"{name}={model}" if os.path.exists(model) else name, microbatches], options.core)
     theirs = Side(["/usr/bin/python3", os.path.abspath(__file__), "--peer", name], options.core, environment)
     steps = max(3, int(1e3 * WINDOW / max(ours.window(3), theirs.window(3))))
     ratios = [ours.window(steps) / theirs.window(steps) for _ in range(options.windows)]
@@ -151,6 +178,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("cases", nargs="*", default=CASES)
     parser.add_argument("--peer")
+    parser.add_argument("--export", nargs=2, metavar=("CASE", "FILE"))
     parser.add_argument("--bench", default=os.path.join(BUILD, "tests/bench/bench-train"))
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--windows", type=int, default=15)
@@ -159,6 +187,8 @@ def main():
     options = parser.parse_args()
     if options.peer:
         return peer(options.peer)
+    if options.export:
+        return export(*options.export)
     found = [name for name, path in (("OpenBLAS", options.blas), ("tcmalloc", options.malloc))
              if os.path.exists(path)]
     print(f"PyTorch with {' and '.join(found) or 'neither OpenBLAS nor tcmalloc'}; load "

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cpu/outer.h"
+
+#include "kernels/cpu/fixed.h"
+#include "kernels/cpu/onednn.h"
+
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* A tile is as many elements of c as fit the registers: 28 of 32, the rest are factors. */
+enum { ROWS = 14, HALF = 16, COLUMNS = 2 * HALF };
+
+/* Deeper sums are large products, which oneDNN cuts up in all directions. */
+enum { DEEPEST = 512, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
+
+struct outer {
+    struct rb_kernel base;
+    const struct rb_cpu *cpu;
+    int64_t m, n, k;
+};
+
+#if defined(__x86_64__)
+
+#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
+
+/* For each row of a tile: written out, so that rows are registers. */
+#define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
+
+/* Where a tile goes: so many rows and columns of it are there, the columns as masks. */
+struct place {
+    int64_t at, step; /* elements: the tile's first one, from row to row */
+    int rows, columns;
+    __mmask16 left, right;
+};
+
+/* Columns of b, a tile's width after the other, zeros behind the last. */
+static void pack_columns(const struct outer *outer, const float *b, float *panel)
+{
+    for (int64_t j = 0; j < outer->n; j += COLUMNS) {
+        int64_t width = outer->n - j < COLUMNS ? outer->n - j : COLUMNS;
+
+        for (int64_t k = 0; k < outer->k; k++, panel += COLUMNS) {
+            if (width == COLUMNS) {
+                memcpy(panel, b + k * outer->n + j, COLUMNS * sizeof(float));
+                continue;
+            }
+            memset(panel, 0, COLUMNS * sizeof(float));
+            memcpy(panel, b + k * outer->n + j, (size_t)width * sizeof(float));
+        }
+    }
+}
+
+/* The rows of c from i on are columns of a. */
+static void pack_rows(const struct outer *outer, const float *a, int64_t i, int rows, float *strip)
+{
+    for (int64_t k = 0; k < outer->k; k++, strip += ROWS) {
+        if (rows == ROWS) {
+            memcpy(strip, a + k * outer->m + i, ROWS * sizeof(float));
+            continue;
+        }
+        memset(strip, 0, ROWS * sizeof(float));
+        memcpy(strip, a + k * outer->m + i, (size_t)rows * sizeof(float));
+    }
+}
+
+RB_WIDE static RB_INLINE void multiply(__m512 c[ROWS][2], const float *strip, const float *panel,
+                                       int64_t depth)
+{
+#define CLEAR(r) c[r][0] = c[r][1] = _mm512_setzero_ps();
+#define STEP(r)                                                                                    \
+    {                                                                                              \
+        const __m512 a_ = _mm512_set1_ps(strip[r]);                                                \
+        c[r][0] = _mm512_fmadd_ps(a_, left, c[r][0]);                                              \
+        c[r][1] = _mm512_fmadd_ps(a_, right, c[r][1]);                                             \
+    }
+    EACH_ROW(CLEAR)
+    for (int64_t k = 0; k < depth; k++, strip += ROWS, panel += COLUMNS) {
+        const __m512 left = _mm512_loadu_ps(panel), right = _mm512_loadu_ps(panel + HALF);
+
+        EACH_ROW(STEP)
+    }
+#undef CLEAR
+#undef STEP
+}
+
+RB_WIDE static RB_INLINE void store(const __m512 c[ROWS][2], float *to, const struct place *place)
+{
+#define STORE(r)                                                                                   \
+    if (r < place->rows) {                                                                         \
+        _mm512_mask_storeu_ps(to + r * place->step, place->left, c[r][0]);                         \
+        _mm512_mask_storeu_ps(to + r * place->step + HALF, place->right, c[r][1]);                 \
+    }
+    EACH_ROW(STORE)
+#undef STORE
+}
+
+/* Bits of the largest |g * weight| of a tile. */
+RB_WIDE static RB_INLINE uint32_t largest_of(const __m512 c[ROWS][2], const struct place *place)
+{
+    const __m512i size = _mm512_set1_epi32(0x7fffffff);
+    __m512i most = _mm512_setzero_si512();
+
+#define LARGER(r)                                                                                  \
+    if (r < place->rows) {                                                                         \
+        most = _mm512_max_epu32(                                                                   \
+            most, _mm512_maskz_and_epi32(place->left, size, _mm512_castps_si512(c[r][0])));        \
+        most = _mm512_max_epu32(                                                                   \
+            most, _mm512_maskz_and_epi32(place->right, size, _mm512_castps_si512(c[r][1])));       \
+    }
+    EACH_ROW(LARGER)
+#undef LARGER
+    return _mm512_reduce_max_epu32(most);
+}
+
+/* Some summand is beyond the limit, or no number: row by row, as if the tile had been in memory. */
+static __attribute__((noinline)) void add_clamped(const float *tile, const struct rb_fixed *into,
+                                                  const struct place *place)
+{
+    for (int r = 0; r < place->rows; r++)
+        rb_cpu_fixed_add(NULL, into->sum + place->at + r * place->step, tile + r * COLUMNS,
+                         (size_t)place->columns, into->fresh, 1, into->exponent, into->limit,
+                         into->largest, into->overflow);
+}
+
+/* Scale, round to nearest even, add; `fresh`: onto nothing. */
+RB_WIDE static RB_INLINE __m512i summand(__m512 g, const struct rb_fixed_scale *scale)
+{
+    return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_mul_ps(g, _mm512_set1_ps(scale->first)),
+                                            _mm512_set1_ps(scale->second)));
+}
+
+RB_WIDE static RB_INLINE void add_inside(const __m512 c[ROWS][2], int32_t *sum,
+                                         const struct place *place,
+                                         const struct rb_fixed_scale *scale, bool fresh)
+{
+#define ADD(at_, mask_, g_)                                                                        \
+    {                                                                                              \
+        __m512i old_ = fresh ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi32(mask_, (at_));    \
+        _mm512_mask_storeu_epi32((at_), mask_, _mm512_add_epi32(old_, summand(g_, scale)));        \
+    }
+#define ADD_ROW(r)                                                                                 \
+    if (r < place->rows) {                                                                         \
+        ADD(sum + r * place->step, place->left, c[r][0])                                           \
+        ADD(sum + r * place->step + HALF, place->right, c[r][1])                                   \
+    }
+    EACH_ROW(ADD_ROW)
+#undef ADD_ROW
+#undef ADD
+}
+
+/* Returns the largest, which is not yet in into->largest. */
+RB_WIDE static RB_INLINE uint32_t add(__m512 c[ROWS][2], const struct rb_fixed *into,
+                                      const struct place *place, const struct rb_fixed_scale *scale,
+                                      bool fresh)
+{
+    const __m512 weight = _mm512_set1_ps(scale->weight);
+    uint32_t largest;
+
+#define WEIGH(r)                                                                                   \
+    c[r][0] = _mm512_mul_ps(c[r][0], weight);                                                      \
+    c[r][1] = _mm512_mul_ps(c[r][1], weight);
+    EACH_ROW(WEIGH)
+#undef WEIGH
+    largest = largest_of(c, place);
+    if (__builtin_expect(rb_fixed_inside(largest, scale), true)) {
+        add_inside(c, into->sum + place->at, place, scale, fresh);
+    } else {
+        const struct place whole = {0, COLUMNS, place->rows, COLUMNS, 0xffff, 0xffff};
+        float tile[ROWS * COLUMNS];
+
+        store(c, tile, &whole);
+        add_clamped(tile, into, place);
+    }
+    return largest;
+}
+
+/* The lines of c that the next tile will want. */
+static RB_INLINE void fetch(const void *c, int64_t at, int64_t step)
+{
+#define FETCH(r)                                                                                   \
+    __builtin_prefetch((const float *)c + at + r * step, 1);                                       \
+    __builtin_prefetch((const float *)c + at + r * step + HALF, 1);
+    EACH_ROW(FETCH)
+#undef FETCH
+}
+
+enum what { STORE, ADD, SET };
+
+/* Tile by tile along the rows of c; into the sums of `into`, or into c where there are none. */
+RB_WIDE static RB_INLINE void go_through(const struct outer *outer, const float *a, const float *b,
+                                         float *c, const struct rb_fixed *into, enum what what)
+{
+    float *panels = outer->cpu->panels.memory, strip[ROWS * DEEPEST];
+    struct rb_fixed_scale scale = {0};
+    const void *to = c;
+    uint32_t largest = 0;
+
+    if (what != STORE) {
+        scale = rb_fixed_scale(into->weight, into->exponent, into->limit);
+        to = into->sum;
+    }
+    pack_columns(outer, b, panels);
+    for (int64_t i = 0; i < outer->m; i += ROWS) {
+        int rows = (int)(outer->m - i < ROWS ? outer->m - i : ROWS);
+
+        pack_rows(outer, a, i, rows, strip);
+        for (int64_t j = 0; j < outer->n; j += COLUMNS) {
+            int columns = (int)(outer->n - j < COLUMNS ? outer->n - j : COLUMNS);
+            uint32_t mask = (uint32_t)((1ull << columns) - 1), most;
+            struct place place = {i * outer->n + j, outer->n,        rows,
+                                  columns,          (__mmask16)mask, (__mmask16)(mask >> HALF)};
+            __m512 tile[ROWS][2];
+
+            fetch(to, place.at + COLUMNS, outer->n);
+            multiply(tile, strip, panels + j * outer->k, outer->k);
+            if (what == STORE) {
+                store(tile, c + place.at, &place);
+                continue;
+            }
+            most = add(tile, into, &place, &scale, what == SET);
+            largest = most > largest ? most : largest;
+        }
+    }
+    if (what != STORE && largest > *into->largest)
+        *into->largest = largest;
+}
+
+RB_WIDE static void outer_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                              const struct rb_key *key)
+{
+    (void)key;
+    go_through((const struct outer *)kernel, in[0], in[1], out[0], NULL, STORE);
+}
+
+RB_WIDE static void outer_add(const struct outer *outer, const float *a, const float *b,
+                              const struct rb_fixed *into)
+{
+    go_through(outer, a, b, NULL, into, ADD);
+}
+
+RB_WIDE static void outer_set(const struct outer *outer, const float *a, const float *b,
+                              const struct rb_fixed *into)
+{
+    go_through(outer, a, b, NULL, into, SET);
+}
+
+static void outer_sum(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into)
+{
+    (into->fresh ? outer_set : outer_add)((const struct outer *)kernel, in[0], in[1], into);
+}
+
+bool rb_cpu_outer_suits(const struct rb_matrices *s)
+{
+    return s->batch == 0 && s->swap_a && !s->swap_b && s->k <= DEEPEST && s->m >= LEAST_ROWS &&
+           s->n >= LEAST_COLUMNS && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
+}
+
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kernel **ret_kernel)
+{
+    size_t wide = (size_t)(s->n + COLUMNS - 1) / COLUMNS * COLUMNS;
+    struct outer *outer;
+
+    if (rb_cpu_need(&cpu->panels, wide * (size_t)s->k * sizeof(float)))
+        return RB_ENOMEM;
+    outer = rb_cpu_kernel(sizeof *outer, outer_run);
+    outer->base.sum = outer_sum;
+    outer->cpu = cpu;
+    outer->m = s->m;
+    outer->n = s->n;
+    outer->k = s->k;
+    *ret_kernel = &outer->base;
+    return 0;
+}
+
+#else
+
+bool rb_cpu_outer_suits(const struct rb_matrices *s)
+{
+    (void)s;
+    return false;
+}
+
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kernel **ret_kernel)
+{
+    (void)cpu;
+    (void)s;
+    (void)ret_kernel;
+    return RB_EUNSUPPORTED;
+}
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums of outer products: how the gradient of a weight comes out of a few samples.
+ *
+ * matmul > [outer]
+ *
+ * c [m, n] is the sum over k of column k of a turned [k, m] and row k of b [k, n].  Where k is
+ * small the product costs less than its memory, so it can be added to fixed-point sums piece by
+ * piece, from registers.  Each element is one chain of fused multiply-adds in the order of k: its
+ * bits depend on nothing else, and are the same in both ways. */
+#ifndef RB_KERNELS_CPU_OUTER_H
+#define RB_KERNELS_CPU_OUTER_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/matrices.h"
+
+/* Is this product such a sum, and quicker here than elsewhere?  Shapes and the numeric class alone
+ * decide. */
+bool rb_cpu_outer_suits(const struct rb_matrices *s);
+
+/* RB_ENOMEM. */
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kernel **ret_kernel);
+
+#endif
