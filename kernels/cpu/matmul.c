@@ -8,6 +8,7 @@
 #include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/outer.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/matrices.h"
 
 #include <stdlib.h>
@@ -107,6 +108,10 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     if (how.factors == RB_F32 && !how.bias && elements > 0 && s.k > 0 && rb_cpu_outer_suits(&s)) {
         err = rb_cpu_outer(cpu, &s, ret_kernel);
         return err ? rb_call_refuse(call, err, why, "no memory for a factor") : 0;
+    }
+    if (how.factors == RB_F32 && elements > 0 && rb_cpu_rows_suits(&s)) {
+        *ret_kernel = rb_cpu_rows(&s, how.bias);
+        return 0;
     }
     matmul = rb_cpu_kernel(sizeof(*matmul), matmul_run);
     matmul->base.free = matmul_free;

@@ -225,6 +225,10 @@ const char *const rb_cases[] = {
     /* every way to multiply that shapes choose between */
     "MatMul f32[1,70] f32[33,70] f32[33] > f32[1,33] transB=1",
     "MatMul f32[2,70] f32[33,70] > f32[2,33] transB=1",
+    "MatMul f32[1,67] f32[64,67] > f32[1,64] transB=1",
+    "MatMul f32[16,64] f32[64,64] f32[64] > f32[16,64] transB=1",
+    "MatMul f32[7,100] f32[71,100] f32[71] > f32[7,71] transB=1",
+    "MatMul f32[2,5,79] f32[68,79] f32[68] > f32[2,5,68] transB=1",
     "MatMul f32[1100,7] f32[20,7] f32[20] > f32[1100,20] transB=1",
     "MatMul f32[5,70] f32[70,33] f32[33] > f32[5,33]",
     "MatMul f32[5,70] f32[70,1] > f32[5,1]",

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of a few rows with a large weight: what a layer makes of a small microbatch.
+ *
+ * matmul > [rows]
+ *
+ * y [m, n] = x [m, k] times w [n, k] turned, + bias.  The weight's memory is what costs: it is gone
+ * through once, as it lies, and neither packed nor turned.  Each element is 16 chains of fused
+ * multiply-adds, joined in a fixed order: its bits depend on its row of x and its row of w alone.
+ */
+#ifndef RB_KERNELS_CPU_ROWS_H
+#define RB_KERNELS_CPU_ROWS_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/matrices.h"
+
+/* Is this product such a one, and quicker here than elsewhere?  Shapes and the numeric class alone
+ * decide. */
+bool rb_cpu_rows_suits(const struct rb_matrices *s);
+
+/* For a product that suits. */
+struct rb_kernel *rb_cpu_rows(const struct rb_matrices *s, bool bias);
+
+#endif
