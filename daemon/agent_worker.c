@@ -116,7 +116,7 @@ static void take_frozen(struct rb_worker *worker, const Rb__Frozen *frozen)
 {
     worker->frozen = true;
     worker->level = frozen->level;
-    if (frozen->number > worker->told.active) /* it was opening that one, and cannot any more */
+    if (frozen->number > worker->told.active) /* not all were in it, and it cannot go on there */
         worker->told.unready = frozen->number;
     rb_worker_set_reason(worker, "%s", frozen->reason);
     rb_log(RB_LOG_WARN, "job %s: worker %s is frozen at step %" PRId64 ": %s", worker->told.job,

@@ -39,8 +39,8 @@ static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
                                                      : LINK_MS;
     uint64_t until;
 
-    if (roll->gone && !roll->away && (roll->whole || !roll->unsaid))
-        return false;
+    if (roll->gone && !roll->away && !roll->unsaid)
+        return false; /* else one that was just fed may be ahead of the others */
     if (!roll->gone && !roll->frozen && roll->away < roll->n)
         return true; /* whoever is away may well train on */
     if (roll->gone)

@@ -23,6 +23,14 @@ static bool is_unsaid(const struct rb_roll_entry *entry, uint32_t number)
            entry->report->active < number && entry->report->unready < number;
 }
 
+/* In `number`, or behind a flip to it that not all have survived. */
+static bool is_frozen(const struct rb_roll_entry *entry, uint32_t number)
+{
+    return entry->life == RB_LIFE_HERE &&
+           entry->report->state == RB__WORKER_REPORT__STATE__FROZEN &&
+           (entry->report->active >= number || entry->report->unready == number);
+}
+
 static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, struct rb_roll *roll)
 {
     for (size_t m = 0; m < conf->n_members; m++) {
@@ -37,17 +45,16 @@ static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, st
             continue;
         roll->gone += entry.life == RB_LIFE_GONE;
         roll->away += entry.life == RB_LIFE_AWAY;
-        roll->frozen += entry.life == RB_LIFE_HERE &&
-                        entry.report->state == RB__WORKER_REPORT__STATE__FROZEN &&
-                        entry.report->active >= conf->number;
+        roll->frozen += is_frozen(&entry, conf->number);
         roll->holders += rb_roll_holder(&entry);
         roll->unsaid += is_unsaid(&entry, conf->number);
         roll->at[roll->n++] = entry;
     }
 }
 
-/* Do members that are here hold all of the state, by the placement of `conf`?  It counts from the
- * first one that flipped on: what others may not have by then lingers with who had it. */
+/* Do members that are here hold all of the state, by the placement of `conf`?  It counts as long as
+ * `conf` is the active one: until all are in the next (worker/train.c), those who had something
+ * keep it. */
 static bool holds_whole(struct rb_turn *turn, const Rb__Configuration *conf)
 {
     struct rb_replicas how = rb_holding_of(turn->in->job.job, conf, turn->arena);
@@ -170,7 +177,8 @@ static void run(struct rb_turn *turn)
         return;
     }
     rb_decide_note_bytes(turn, active);
-    if (next && next->state == RB__CONFIGURATION__STATE__GO && rb_decide_flipped(turn, next)) {
+    if (next && next->state == RB__CONFIGURATION__STATE__GO && rb_decide_flipped(turn, next) &&
+        !rb_decide_gathered(turn, next)) {
         rb_decide_activate(turn, next);
         return;
     }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parking: one worker saves the state and leaves, the others are dismissed.
  *
- *     in shards: first a configuration of one member, whom the others give what they have
+ *     in shards: first a configuration of one member, whom the others give what they have; it is
+ * not made the active one, so that they are there until it has saved
  *
  *     chosen: saver  --saved-->  parked: Paused (it was asked for) or Pending (devices are missing)
  *        |  ^
  *        +--+ it dies without having saved: the next one that has the state, until there is none */
+#include "daemon/members.h"
 #include "daemon/turn.h"
 
 #include <inttypes.h>
@@ -79,6 +81,24 @@ static void create_gathering(struct rb_turn *turn, const struct rb_roll *roll, c
     rb_turn_create(turn, &place, 1, "park", turn->now);
     rb_turn_reason(turn, rb_turn_text(turn, "%s: its state is gathered on %s", why,
                                       rb_turn_place(turn, place.node, place.device)));
+}
+
+bool rb_decide_gathered(struct rb_turn *turn, const Rb__Configuration *next)
+{
+    struct rb_roll_entry entry = {.member = next->members[0]};
+
+    if (strcmp(next->cause, "park") != 0)
+        return false;
+    entry.life = rb_member_life(turn->facts, turn->in, next, 0, &entry.report);
+    if (turn->state.saver || !rb_roll_holder(&entry))
+        return true;
+    turn->state.saver = entry.report->worker;
+    turn->state_changed = true;
+    rb_decide_tell(turn, next);
+    rb_turn_reason(turn,
+                   rb_turn_text(turn, "%s saves the state",
+                                rb_turn_place(turn, entry.member->node, entry.member->device)));
+    return true;
 }
 
 static void gather(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
@@ -172,5 +192,6 @@ void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll)
                   saver && saver->worker->reason ? saver->worker->reason : "no reason known");
     turn->state.saver = NULL;
     turn->state_changed = true;
-    choose(turn, roll, why, old);
+    if (!rb_turn_sharded(turn)) /* else it is brought together again */
+        choose(turn, roll, why, old);
 }

@@ -57,7 +57,7 @@ bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next
     return false;
 }
 
-static void tell_of_change(struct rb_turn *turn, const Rb__Configuration *next)
+void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next)
 {
     static const struct {
         const char *cause, *kind, *text;
@@ -93,7 +93,7 @@ void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next)
     turn->state_changed = true;
     rb_turn_suspect(turn, false);
     rb_turn_phase(turn, RB__PHASE__Running, turn->state.saver ? turn->state.reason : NULL);
-    tell_of_change(turn, next);
+    rb_decide_tell(turn, next);
 }
 
 /* Has something gone wrong with a member?  Blames the newcomers where it is not its own fault. */

@@ -125,11 +125,14 @@ bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next);
 bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next);
 void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next);
 void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active);
+void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next); /* that it took over */
 void rb_decide_resize(struct rb_turn *turn);                              /* decide_resize.c */
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* decide_crash.c */
 void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* decide_restart.c */
 void rb_decide_fail(struct rb_turn *turn, const char *reason);
 void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char *why);
 void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll); /* decide_park.c */
+/* Was `next`, which has been flipped to, made for one to gather the state?  That one saves then. */
+bool rb_decide_gathered(struct rb_turn *turn, const Rb__Configuration *next);
 
 #endif

@@ -101,7 +101,7 @@ static void say_hello(struct rb_control *control)
     hello.has_fence = 1;
     hello.fence = status.fence;
     hello.ready = status.ready;
-    hello.active = status.active;
+    hello.active = status.said;
     hello.level = status.level;
     hello.frozen = status.frozen;
     hello.done = status.done;

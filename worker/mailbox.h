@@ -38,6 +38,7 @@ void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code);
 
 struct rb_status {
     uint32_t configured, ready, active;
+    uint32_t said;  /* the newest configuration that it has said it entered */
     uint64_t fence; /* the newest that it has obeyed */
     int64_t level;
     bool frozen, done;

@@ -174,6 +174,7 @@ void rb_mailbox_stand(struct rb_mailbox *mailbox, const struct rb_status *status
     mailbox->status = (struct rb_status){
         .ready = mailbox->status.ready,
         .active = status->active,
+        .said = status->said,
         .level = status->level,
         .frozen = status->frozen,
         .done = status->done,

@@ -17,16 +17,6 @@ static bool wants(const struct rb_configuration *next, size_t block)
     return next && next->wants && next->wants[block];
 }
 
-bool rb_taking_complete(const struct rb_state *state, const struct rb_configuration *next)
-{
-    for (size_t b = 0; b < state->blocks; b++)
-        if (wants(next, b) && !rb_held_follows(state->held[b]))
-            return false;
-    return true;
-}
-
-/* ---- What to say ----------------------------------------------------------------------------*/
-
 static bool has_needless(const struct rb_state *state, const struct rb_configuration *next)
 {
     for (size_t b = 0; b < state->blocks; b++)
@@ -34,6 +24,17 @@ static bool has_needless(const struct rb_state *state, const struct rb_configura
             return true;
     return false;
 }
+
+/* Who took for another one gives up all of that first. */
+bool rb_taking_complete(const struct rb_state *state, const struct rb_configuration *next)
+{
+    for (size_t b = 0; b < state->blocks; b++)
+        if (wants(next, b) && !rb_held_follows(state->held[b]))
+            return false;
+    return !has_needless(state, next);
+}
+
+/* ---- What to say ----------------------------------------------------------------------------*/
 
 static size_t moment_bytes(const struct rb_model *model, size_t block)
 {

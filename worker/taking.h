@@ -17,7 +17,8 @@
 
 enum { RB_TAKING_LEAST = 4 << 20 }; /* bytes a step; a block in any case */
 
-/* Has it all that it is to take before `next` is entered? */
+/* Has it all that it is to take before `next` is entered, and no more?  Else, with a vote that
+ * flips to `next`, it would give up what it needs there (rb_taking_say). */
 bool rb_taking_complete(const struct rb_state *state, const struct rb_configuration *next);
 
 /* What rank says of it in a vote of `active`: up to `bytes`, or that it gives up what `next` (NULL:

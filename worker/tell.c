@@ -26,15 +26,15 @@ void rb_tell_unready(struct rb_reports *reports, uint32_t number, const char *re
 }
 
 void rb_tell_flipped(struct rb_reports *reports, const struct rb_configuration *configuration,
-                     int64_t level, uint64_t bytes_moved)
+                     const struct rb_entrance *entrance)
 {
     Rb__FromWorker message = RB__FROM_WORKER__INIT;
     Rb__Flipped flipped = RB__FLIPPED__INIT;
 
     flipped.number = configuration->number;
-    flipped.level = level;
-    flipped.time = rb_clock_unix_ms();
-    flipped.bytes_moved = bytes_moved;
+    flipped.level = entrance->level;
+    flipped.time = entrance->time;
+    flipped.bytes_moved = entrance->bytes;
     flipped.rank = configuration->rank;
     message.flipped = &flipped;
     rb_reports_post(reports, &message);

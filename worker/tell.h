@@ -13,8 +13,15 @@
 
 void rb_tell_ready(struct rb_reports *reports, uint32_t number);
 void rb_tell_unready(struct rb_reports *reports, uint32_t number, const char *reason);
+
+/* How a configuration was entered. */
+struct rb_entrance {
+    int64_t level;
+    uint64_t time;  /* unix ms */
+    uint64_t bytes; /* that came here for it */
+};
 void rb_tell_flipped(struct rb_reports *reports, const struct rb_configuration *configuration,
-                     int64_t level, uint64_t bytes_moved);
+                     const struct rb_entrance *entrance);
 
 /* Asks the group which of its links have ended. */
 void rb_tell_frozen(struct rb_reports *reports, const struct rb_configuration *configuration,

@@ -43,7 +43,9 @@ struct train {
     struct rb_configuration *retired; /* before it: kept until the first commit of `active`, so that
                                          nobody misses the end of its last vote */
     struct rb_configuration *next;    /* told to go; said so in votes */
-    uint32_t number;                  /* of the newest configuration opened */
+    uint32_t number;                  /* of the newest configuration entered */
+    uint32_t said;                    /* the newest of them that others were told of */
+    struct rb_entrance entrance;      /* into `active` */
     size_t pace;                      /* bytes to take behind a step */
     uint64_t taken;                   /* of the configuration to come, by now */
     int code;
@@ -65,6 +67,7 @@ static void stand(struct train *train, enum phase phase)
 {
     struct rb_status status = {
         .active = train->number,
+        .said = train->said,
         .level = level_of(train),
         .frozen = phase == FROZEN,
         .done = phase == DONE,
@@ -191,14 +194,30 @@ static int start_saves(struct train *train, struct rb_why *why)
     return rb_saves_open(&train->saves, train->model, why);
 }
 
-/* The active configuration is entered: say so. */
+/* Once: with that the configuration before it is over, and who is in no other is dismissed. */
+static void tell_entered(struct train *train)
+{
+    if (train->said == train->number)
+        return;
+    train->said = train->number;
+    rb_tell_flipped(train->reports, train->active, &train->entrance);
+}
+
+/* The active configuration is entered.  Newcomers that were fed may lack the end of it still, and
+ * what they are to hold may be with one who stays and with leavers alone: who dies now is survived
+ * as long as nobody has left.  So this is said when all are known to be in: behind the first step,
+ * for which all have voted. */
 static enum phase entered(struct train *train, uint64_t bytes)
 {
+    const struct rb_roster *roster = train->active->roster;
+
     rb_fault("worker.entered");
     rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_TRAINING);
     train->number = train->active->number;
+    train->entrance = (struct rb_entrance){level_of(train), rb_clock_unix_ms(), bytes};
+    if (!roster || !roster->n_newcomers)
+        tell_entered(train);
     stand(train, TRAINING);
-    rb_tell_flipped(train->reports, train->active, level_of(train), bytes);
     rb_log(RB_LOG_INFO,
            "configuration %u: rank %u of %u, level %" PRId64 ", %" PRIu64 " bytes moved",
            train->number, train->active->rank, train->active->size, level_of(train), bytes);
@@ -402,6 +421,8 @@ static enum phase training(struct train *train)
 
         rb_saves_serve(&train->saves, true);
         err = rb_step_run(&step, &result, &why);
+        if (result.committed)
+            tell_entered(train);
         if (err && result.committed)
             tell_row(train, &result, NULL, started);
         note_taken(train, &result, rb_clock_ns() - started);

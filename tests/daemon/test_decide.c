@@ -453,6 +453,41 @@ static void parts_are_brought_together_to_pause(void **unused)
     world_end(&world);
 }
 
+/* Until it is saved the others keep what they gave to the one that gathered it. */
+static void the_gatherer_dies(void **unused)
+{
+    struct world world;
+    struct worker *saver = NULL;
+
+    (void)unused;
+    in_shards(&world, 2, 4, 1);
+    world_wish(&world, JOB, world_pause, 1);
+    for (int round = 0; round < 20 && !world_state(&world, JOB)->saver; round++) {
+        world_agent(&world, 0);
+        world_train(&world, JOB);
+        world_decide(&world);
+    }
+    assert_non_null(world_state(&world, JOB)->saver);
+    assert_true(world_event(&world, "gathered"));
+    for (uint32_t d = 0; d < 4; d++) {
+        struct worker *worker = world_worker(&world, JOB, "a", d);
+
+        assert_non_null(worker);
+        assert_true(worker->alive);
+        if (!strcmp(worker->name, world_state(&world, JOB)->saver))
+            saver = worker;
+    }
+    assert_non_null(saver);
+    world_kill(&world, saver);
+    world_agent(&world, 0);
+    world_rounds(&world, 30);
+    assert_true(world_event(&world, "saver-lost"));
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    assert_non_null(world_state(&world, JOB)->parked);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
 /* Who survives is too few to train, and together has all of it: it is parked all the same. */
 static void too_few_parts_park(void **unused)
 {
@@ -737,6 +772,7 @@ int main(void)
         cmocka_unit_test(a_second_replica_is_enough),
         cmocka_unit_test(two_deaths_may_be_too_many),
         cmocka_unit_test(parts_are_brought_together_to_pause),
+        cmocka_unit_test(the_gatherer_dies),
         cmocka_unit_test(too_few_parts_park),
         cmocka_unit_test(cordon_keeps_who_is_there),
         cmocka_unit_test(lost_lease_is_no_death),

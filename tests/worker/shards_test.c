@@ -198,6 +198,55 @@ static void test_fault_points(void **state)
         die_at("worker.frame", 1, at, at % 8 ? 4 : 3);
 }
 
+/* Who was to feed the newcomers dies right behind the flip: nobody says that it has taken place, so
+ * those who leave are there still, and have what he alone had of those who stay. */
+static void test_killed_behind_the_flip(void **state)
+{
+    struct run run;
+    struct cluster *cluster = &run.cluster;
+    RB_CLEANUP(rb_freep) char *once = NULL;
+    int moved[4], rest[3];
+    uint32_t number;
+
+    (void)state;
+#ifndef RB_FAULTS
+    skip();
+#endif
+    open_run(&run, &longer, 2);
+    once = rb_format("%s/fired", cluster->folder);
+    setenv("RUBATO_FAULT", "worker.entered:rank=0:at=2:do=kill", 1);
+    setenv("RUBATO_FAULT_ONCE", once, 1);
+    cluster_spare(cluster, 2);
+    cluster_start(cluster, 4, run.weights);
+    unsetenv("RUBATO_FAULT");
+    unsetenv("RUBATO_FAULT_ONCE");
+    cluster_until_step(cluster, 30);
+    moved[0] = cluster->members[0];
+    moved[1] = cluster->members[3];
+    moved[2] = cluster_newcomer(cluster);
+    moved[3] = cluster_newcomer(cluster);
+    number = ++cluster->number;
+    cluster_configure(cluster, number, moved, 4, NULL);
+    cluster_until_ready(cluster, number, moved, 4);
+    for (int i = 0; i < 4; i++)
+        cluster_go(cluster, moved[i], number);
+    for (int i = 1; i < 3; i++)
+        cluster_go(cluster, cluster->members[i], number);
+    cluster_until_exit(cluster, moved[0]);
+    cluster_until_frozen(cluster, number, moved, 4, true);
+    for (int i = 0; i < 4; i++)
+        assert_int_not_equal(cluster->workers[moved[i]].flipped, number);
+    memcpy(rest, cluster->members + 1, sizeof rest);
+    memcpy(cluster->members, rest, sizeof rest);
+    cluster->n_members = 3;
+    cluster->recovers = true;
+    cluster_move(cluster, rest, 3, NULL);
+    cluster->recovers = false;
+    for (int i = 2; i < 4; i++)
+        cluster_leave(cluster, moved[i], NULL, 0);
+    finish_as(&run, longer_reference);
+}
+
 /* ---- What cannot be saved by others ---------------------------------------------------------*/
 
 static bool all_failed(struct cluster *cluster, int64_t argument)
@@ -347,9 +396,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_count),    cmocka_unit_test(test_resized),
         cmocka_unit_test(test_moved),        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_fault_points), cmocka_unit_test(test_lost),
-        cmocka_unit_test(test_checkpoints),  cmocka_unit_test(test_saves),
-        cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_fault_points), cmocka_unit_test(test_killed_behind_the_flip),
+        cmocka_unit_test(test_lost),         cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_saves),        cmocka_unit_test(test_variants),
     };
 
     if (argc < 2)

@@ -158,6 +158,9 @@ static void test_given_up(void **state)
     assert_false(ready.gives_up);
     take(&world, &ready);
     world.wants[ready.takes_first] = 0;
+    for (size_t b = 0; b < PARTS; b++) /* it has all that is left to want, and is not complete */
+        world.wants[b] &= world.model.state.held[b] != RB_HELD_NOT;
+    assert_false(rb_taking_complete(&world.model.state, &world.next));
     ready = say(&world, 1 << 20);
     assert_true(ready.gives_up && !ready.takes);
     ready = (struct rb_vote_ready){0};
