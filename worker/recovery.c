@@ -49,15 +49,12 @@ static int giver_of(const struct rb_recovery *recovery, const uint8_t *held, siz
     return RB_RECOVERY_NOBODY;
 }
 
-void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
-                       size_t blocks, struct rb_recovery *ret_recovery)
+static void judge_at(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
+                     size_t blocks, int64_t level, struct rb_recovery *ret_recovery)
 {
-    struct rb_recovery recovery = {.level = -1, .blocks = blocks, .ranks = ranks, .lost = -1};
+    struct rb_recovery recovery = {.level = level, .blocks = blocks, .ranks = ranks, .lost = -1};
     uint32_t entry;
 
-    for (uint32_t r = 0; r < ranks; r++)
-        if (testimonies[r].level > recovery.level)
-            recovery.level = testimonies[r].level;
     recovery.source = find(testimonies, ranks, recovery.level, false);
     recovery.teller = find(testimonies, ranks, recovery.level, true);
     entry = recovery.teller >= 0 ? testimonies[recovery.teller].entry : 0;
@@ -71,6 +68,44 @@ void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *he
             recovery.lost = (int64_t)b;
     }
     *ret_recovery = recovery;
+}
+
+static int64_t highest(const struct rb_testimony *testimonies, uint32_t ranks)
+{
+    int64_t level = -1;
+
+    for (uint32_t r = 0; r < ranks; r++)
+        if (testimonies[r].level > level)
+            level = testimonies[r].level;
+    return level;
+}
+
+/* Did some vote for the step to `level` without hearing what came of it? */
+static bool is_undecided(const struct rb_testimony *testimonies, uint32_t ranks, int64_t level)
+{
+    for (uint32_t r = 0; r < ranks; r++)
+        if (testimonies[r].level >= 0 && testimonies[r].level == level - 1 &&
+            testimonies[r].reduced)
+            return true;
+    return false;
+}
+
+void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
+                       size_t blocks, struct rb_recovery *ret_recovery)
+{
+    int64_t level = highest(testimonies, ranks);
+    struct rb_recovery before;
+
+    judge_at(testimonies, held, ranks, blocks, level, ret_recovery);
+    if (ret_recovery->teller >= 0 || !is_undecided(testimonies, ranks, level))
+        return;
+    judge_at(testimonies, held, ranks, blocks, level - 1, &before);
+    if (before.lost < 0) {
+        rb_recovery_done(ret_recovery);
+        *ret_recovery = before;
+    } else {
+        rb_recovery_done(&before);
+    }
 }
 
 void rb_recovery_done(struct rb_recovery *recovery)

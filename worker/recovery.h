@@ -14,6 +14,10 @@
  *                                                      APPLIES: told of the entry, then the same
  *       else                                           VOID: it receives whatever it shall hold
  *
+ * Whoever was given a level, as a newcomer, does not know what led to it.  If only such are at the
+ * highest, and some hold the sums of that step, then it is as where all have died who committed it:
+ * it is taken again, by those who are one behind, if they have all of the state between them.
+ *
  * Each block comes from the lowest rank that has it then.  A block that nobody has is lost, and
  * with it the state. */
 #ifndef RB_WORKER_RECOVERY_H
@@ -37,7 +41,7 @@ enum rb_fate { RB_FATE_VOID, RB_FATE_LEVEL, RB_FATE_APPLIES };
 enum { RB_RECOVERY_NOBODY = -1 };
 
 struct rb_recovery {
-    int64_t level; /* -1: nobody has any state */
+    int64_t level; /* that all come to; -1: nobody has any state */
     int source;    /* the lowest rank at the level */
     int teller;    /* the lowest rank at it that has the entry, or nobody */
     size_t blocks;

@@ -4,6 +4,8 @@
  * survivor holds, and nobody takes a block of one level for another. */
 #include "worker/recovery.h"
 
+#include "worker/state.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -219,9 +221,31 @@ static void test_other_attempts(void **state)
     recovery = judge(two, 2, held);
     assert_int_equal(recovery.fates[1], RB_FATE_APPLIES);
     rb_recovery_done(&recovery);
-    two[0].entry = 0; /* its state came in another way: it does not know */
+}
+
+/* Rank 0 was given its level by one that is dead, rank 1 voted with that one: who of them goes by
+ * the other depends on whether it has all. */
+static void test_given_and_undecided(void **state)
+{
+    struct rb_testimony two[] = {{.level = 5}, {.level = 4, .reduced = 1}};
+    uint8_t held[] = {RB_HELD, RB_HELD_LINGERS};
+    struct rb_recovery recovery = judge(two, 2, held);
+
+    (void)state;
+    assert_int_equal(recovery.level, 4);
+    assert_int_equal(recovery.source, 1);
+    assert_int_equal(recovery.fates[0], RB_FATE_VOID);
+    assert_int_equal(recovery.givers[0], 1);
+    rb_recovery_done(&recovery);
+    held[1] = RB_HELD_NOT;
     recovery = judge(two, 2, held);
-    assert_int_equal(recovery.fates[1], RB_FATE_VOID);
+    assert_int_equal(recovery.level, 5);
+    assert_int_equal(recovery.givers[0], 0);
+    rb_recovery_done(&recovery);
+    held[1] = RB_HELD;
+    two[1].reduced = 0; /* of an older time */
+    recovery = judge(two, 2, held);
+    assert_int_equal(recovery.level, 5);
     rb_recovery_done(&recovery);
 }
 
@@ -240,9 +264,8 @@ static void test_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_moment),
-        cmocka_unit_test(test_old_and_fresh),
-        cmocka_unit_test(test_other_attempts),
+        cmocka_unit_test(test_every_moment),   cmocka_unit_test(test_old_and_fresh),
+        cmocka_unit_test(test_other_attempts), cmocka_unit_test(test_given_and_undecided),
         cmocka_unit_test(test_nobody),
     };
 
