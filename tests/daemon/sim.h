@@ -5,16 +5,17 @@
  *
  * Everything is an event in one heap; whoever wants chance asks sim_chance.  So a seed is a story,
  * and the same one each time.  What is real: rb_decide, rb_election, rb_agent_decide, shares and
- * schedule, votes, rosters, facts and writes.  What is modelled: their hands (sim_rubatod.c,
- * sim_agent*.c), the worker's threads (sim_worker.c and those beside it), links (sim_net.c), etcd
- * (sim_store.c).  Checks (sim_check.c) look at the truth after each event; the first thing that
- * must not be ends the story. */
+ * schedule, votes, rosters, placements, recoveries, facts and writes.  What is modelled: their hands
+ * (sim_rubatod.c, sim_agent*.c), the worker's threads (sim_worker.c and those beside it), links
+ * (sim_net.c), etcd (sim_store.c).  Checks (sim_check*.c) look at the truth after each event; the
+ * first thing that must not be ends the story. */
 #ifndef RB_TESTS_DAEMON_SIM_H
 #define RB_TESTS_DAEMON_SIM_H
 
 #include "base/arena.h"
 #include "base/error.h"
 #include "daemon/facts.h"
+#include "plan.pb-c.h"
 #include "daemon/writes.h"
 
 #include <stdbool.h>
@@ -26,7 +27,7 @@ enum {
     SIM_DEVICES = 3, /* of a node */
     SIM_JOBS = 3,
     SIM_RANKS = SIM_NODES * SIM_DEVICES,
-    SIM_BLOCKS = 3,
+    SIM_BLOCKS = 5,
     SIM_MICROBATCHES = 8,
     SIM_STEPS = 160,
     SIM_PROCESSES = 1024,
@@ -47,7 +48,10 @@ enum {
     X(NO_WATCH, "no-watch", "a watch goes on behind a compaction as if nothing were missing")      \
     X(NO_KILL, "no-kill", "stopped and silent workers are left alone")                             \
     X(NO_RUNS, "no-runs", "behind a crash sums are kept, and shares are even")                     \
-    X(NO_LEVELS, "no-levels", "an opening trusts rank 0, not the highest level")
+    X(NO_LEVELS, "no-levels", "an opening trusts rank 0, not the highest level")                   \
+    X(NO_WAIT, "no-wait", "who has flipped says so before all newcomers are in")                   \
+    X(NO_LINGER, "no-linger", "what others are to hold is let go at the flip")                     \
+    X(NO_TAKING, "no-taking", "a flip does not wait until all is taken")
 
 enum sim_break {
     SIM_WHOLE,
@@ -61,16 +65,19 @@ struct sim;
 struct sim_process;
 struct sim_rubatod;
 struct sim_store;
+struct sim_conf;
 struct sim_client;
 
 /* What happens at some time.  `stamp` is for `who` to see whether it is still meant. */
 typedef void sim_act(struct sim *sim, void *who, uint64_t stamp, void *what);
 
-/* A job's, as one process or file has it.  Everyone is a replica of every block; with fewer, each
- * block gets a level of its own here. */
+/* A job's, as one process or file has it (worker/state.h): of each block the weights, and the
+ * moments where it is held. */
 struct sim_state {
     int64_t level;
-    uint64_t blocks[SIM_BLOCKS];
+    uint64_t blocks[SIM_BLOCKS], moments[SIM_BLOCKS];
+    uint8_t held[SIM_BLOCKS]; /* enum rb_held */
+    bool torn;                /* weights of what is not held may be older */
 };
 
 struct sim_file {
@@ -82,7 +89,8 @@ struct sim_file {
 struct sim_job {
     char id[8];
     int64_t steps, checkpoint_every;
-    uint32_t microbatches;
+    uint32_t microbatches, replicas;
+    Rb__Model *model; /* its blocks; the story's */
     bool submitted;
     uint64_t step_us; /* of one microbatch */
     struct sim_state reference[SIM_STEPS + 1];
@@ -93,6 +101,7 @@ struct sim_job {
     int64_t published, committed;
     uint32_t fell_back; /* the newest configuration when published steps were lost; 0: they count */
     uint32_t trains[SIM_STEPS + 1]; /* by level, the configuration that committed it first */
+    bool doubled;                   /* whoever dies, the others have all of its state */
 };
 
 struct sim_node {
@@ -121,6 +130,7 @@ struct sim {
 
     struct sim_store *store;
     struct sim_client *clients;
+    struct sim_conf *confs;     /* what they have that is not the arena's */
     struct rb_mirror *observer; /* what etcd holds, at once */
     struct sim_node nodes[SIM_NODES];
     size_t n_nodes;
@@ -155,9 +165,11 @@ void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(pr
 const struct sim_state *sim_reference(struct sim *sim, struct sim_job *job, int64_t level);
 struct sim_job *sim_job(struct sim *sim, const char *id);
 struct sim_node *sim_node(struct sim *sim, const char *name);
-bool sim_same(const struct sim_state *a, const struct sim_state *b);
+bool sim_same(const struct sim_state *a, const struct sim_state *b); /* both whole */
+/* As far as `part` has it. */
+bool sim_agrees(const struct sim_state *part, const struct sim_state *whole);
 uint64_t sim_gradient(const struct sim_state *state, uint32_t microbatch, unsigned block);
-uint64_t sim_apply(uint64_t block, unsigned index, int64_t level, uint64_t sum, bool skip);
+void sim_apply(struct sim_state *state, unsigned block, int64_t level, uint64_t sum, bool skip);
 bool sim_redoes(const struct sim_job *job, int64_t level); /* the first attempt of a step */
 bool sim_skips(const struct sim_job *job, int64_t level);
 void sim_file_put(struct sim *sim, const char *path, int node, const struct sim_state *state);
@@ -179,6 +191,8 @@ void sim_check_facts(struct sim *sim);
 void sim_check_commit(struct sim *sim, struct sim_process *process);
 void sim_check_once(struct sim *sim, const struct sim_process *process);
 void sim_check_processes(struct sim *sim);
+enum sim_moment { SIM_COMMITS, SIM_CHANGES, SIM_DIES };
+void sim_check_doubled(struct sim *sim, struct sim_job *job, enum sim_moment moment);
 bool sim_check_over(struct sim *sim); /* every job has ended, and nobody is left */
 void sim_check_liveness(struct sim *sim);
 void sim_check_ends(struct sim *sim);

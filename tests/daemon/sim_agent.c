@@ -3,6 +3,7 @@
 #include "sim_rubatod.h"
 
 #include "base/hash.h"
+#include "daemon/holding.h"
 #include "daemon/shares.h"
 
 #include <inttypes.h>
@@ -55,6 +56,7 @@ static struct sim_conf *plan(struct sim_rubatod *rubatod, const struct rb_agent_
     struct sim_conf *conf = sim_new(sim, sizeof *conf);
     Rb__Configuration even = *from;
     struct rb_arena arena = {0};
+    struct rb_replicas how;
     struct rb_why why = {{0}};
     int32_t *owners;
 
@@ -79,6 +81,8 @@ static struct sim_conf *plan(struct sim_rubatod *rubatod, const struct rb_agent_
             conf->owners[m] = (int32_t)(m % conf->size);
     else
         memcpy(conf->owners, owners, job->microbatches * sizeof *owners);
+    how = rb_holding_of(action->job->job.job, from, &arena);
+    sim_conf_place(sim, job, conf, &how);
     rb_arena_done(&arena);
     conf->digest = digest_of(conf, job->microbatches);
     conf->group = sim_group(sim, job, conf->number, conf->size, conf->digest);

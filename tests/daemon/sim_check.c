@@ -3,6 +3,7 @@
 #include "sim_store.h"
 #include "sim_worker.h"
 
+#include "daemon/holding.h"
 #include "daemon/members.h"
 #include "proto/reflect.h"
 
@@ -124,21 +125,38 @@ static void check_report(struct sim *sim, const struct rb_write *write)
     done(report);
 }
 
-/* Someone who can be seen still has what a fall back to a checkpoint would lose. */
+static bool is_seen(struct sim *sim, const struct sim_process *process, uint32_t active)
+{
+    return process && process->alive && process->state.level >= 1 && !process->leave &&
+           process->phase != SIM_FAILED && process->number >= active &&
+           sim->now >= process->node->seen_away + CAME_BACK_US &&
+           rb_fact_find(&truth(sim)->nodes, process->node->name);
+}
+
+/* Those who can be seen still have what a fall back to a checkpoint would lose. */
 static void check_restart(struct sim *sim, struct sim_job *job, const struct rb_job_facts *facts)
 {
-    const Rb__JobState *state = facts->state.state;
+    const struct rb_fact *fact = rb_facts_configuration(facts, facts->state.state->active);
+    const Rb__Configuration *active = fact ? fact->configuration : NULL;
+    bool sharded = active && rb_holding_sharded(facts->job.job, active), here[SIM_RANKS];
+    struct rb_arena arena = {0};
+    struct rb_replicas how;
 
-    for (size_t i = 0; i < sim->n_processes; i++) {
-        const struct sim_process *process = sim->processes[i];
-
-        if (!process->alive || process->job != job || process->state.level < 1 || process->leave ||
-            process->number < state->active || sim->now < process->node->seen_away + CAME_BACK_US ||
-            !rb_fact_find(&truth(sim)->nodes, process->node->name))
-            continue;
-        sim_fail(sim, "%s falls back, and %s has its state of level %" PRId64, job->id,
-                 process->name, process->state.level);
-    }
+    for (size_t i = 0; i < sim->n_processes && !sharded; i++)
+        if (sim->processes[i]->job == job &&
+            is_seen(sim, sim->processes[i], facts->state.state->active))
+            sim_fail(sim, "%s falls back, and %s has its state of level %" PRId64, job->id,
+                     sim->processes[i]->name, sim->processes[i]->state.level);
+    if (!sharded)
+        return;
+    for (size_t m = 0; m < active->n_members; m++)
+        here[m] = active->members[m]->worker &&
+                  is_seen(sim, sim_process_named(sim, active->members[m]->worker), active->number);
+    how = rb_holding_of(facts->job.job, active, &arena);
+    if (rb_replicas_whole(&how, here))
+        sim_fail(sim, "%s falls back, and members of configuration %u have all of its state",
+                 job->id, active->number);
+    rb_arena_done(&arena);
 }
 
 static void check_event(struct sim *sim, const struct rb_write *write)

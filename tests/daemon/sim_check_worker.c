@@ -59,17 +59,27 @@ void sim_check_once(struct sim *sim, const struct sim_process *process)
              process->name, process->state.level, process->number, *first);
 }
 
+/* By a step, and nobody has died since that voted for it. */
+static bool all_live(const struct sim_process *process)
+{
+    for (uint32_t r = 0; process->committed && r < process->active->size; r++)
+        if (!process->active->members[r]->alive)
+            return false;
+    return process->committed;
+}
+
 /* A process has come to a level: by a step, or by opening or following. */
 void sim_check_commit(struct sim *sim, struct sim_process *process)
 {
     struct sim_job *job = process->job;
 
-    if (!sim_same(&process->state, sim_reference(sim, job, process->state.level)))
+    if (!sim_agrees(&process->state, sim_reference(sim, job, process->state.level)))
         sim_fail(sim, "%s holds other bits of level %" PRId64 " of %s than the undisturbed run",
                  process->name, process->state.level, job->id);
     if (process->state.level > job->committed)
         job->committed = process->state.level;
     check_peers(sim, process);
+    sim_check_doubled(sim, job, all_live(process) ? SIM_COMMITS : SIM_CHANGES);
 }
 
 /* A device has one process; one that its agent never met and that does nothing ends by itself. */

@@ -92,7 +92,7 @@ struct sim_word sim_hello(const struct sim_process *process)
         .configured = process->configured,
         .fence = process->fence,
         .ready = process->ready,
-        .number = process->stands_active,
+        .number = process->announced,
         .level = process->stands_level,
         .frozen = process->stands_frozen,
         .done = process->stands_done,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { QUEUE = 4, SILENCE_US = 10000000, LOOK_US = 1000000, PIECE_US = 20000 };
+enum { QUEUE = 4, SILENCE_US = 10000000, LOOK_US = 1000000, PIECE_US = 20000, WEIGHTS_US = 100000 };
 
 struct entry {
     struct entry *next;
@@ -28,7 +28,7 @@ struct sim_feed {
     struct sim_conf *conf;
     enum { FEEDING, FLIPPING, OVER, BROKEN } phase;
     uint32_t source;
-    bool halted, closing, started, resting;
+    bool halted, closing, started, resting, ends;
     const char *reason;
     int err;
     struct taker takers[SIM_RANKS];
@@ -139,7 +139,17 @@ static void tell_all(struct sim_feed *feed, const struct sim_piece *piece)
         tell(feed, &feed->takers[i], piece);
 }
 
-/* One block to each newcomer that lacks some.  False: nobody does. */
+static size_t next_block(const struct sim_feed *feed, uint32_t i, size_t from)
+{
+    const struct sim_conf *conf = feed->conf;
+
+    while ((from = rb_roster_next(conf->roster, feed->source, i, from)) < SIM_BLOCKS &&
+           !rb_placement_holds(&conf->as.placement, conf->roster->newcomers[i], from))
+        from++;
+    return from;
+}
+
+/* One block to each newcomer that lacks some that we have.  False: nobody does. */
 static bool tell_some(struct sim_feed *feed)
 {
     const struct sim_state *state = &feed->process->state;
@@ -149,12 +159,13 @@ static bool tell_some(struct sim_feed *feed)
         struct taker *taker = &feed->takers[i];
         struct sim_piece piece = {.kind = SIM_PIECE_BLOCK, .level = state->level};
 
-        if (taker->next >= SIM_BLOCKS)
-            continue;
+        if (taker->next >= SIM_BLOCKS || !rb_held_follows(state->held[taker->next]))
+            continue; /* or it is still to be taken */
         left = true;
         piece.block = (uint32_t)taker->next;
-        piece.content = state->blocks[taker->next];
-        taker->next = rb_roster_next(feed->conf->roster, feed->source, i, taker->next + 1);
+        piece.weights = state->blocks[taker->next];
+        piece.moments = state->moments[taker->next];
+        taker->next = next_block(feed, i, taker->next + 1);
         tell(feed, taker, &piece);
     }
     return left;
@@ -175,8 +186,10 @@ static void tell_entry(struct sim_feed *feed)
     if (!feed->first)
         feed->last = NULL;
     feed->queued--;
-    if (entry->flip)
+    if (entry->flip) {
         feed->flip = entry->level;
+        memcpy(piece.others, feed->process->state.blocks, sizeof piece.others);
+    }
     tell_all(feed, &piece);
 }
 
@@ -249,6 +262,11 @@ bool sim_feed_run(struct sim_feed *feed)
         tell_all(feed, &start);
         return true;
     }
+    if (feed->first && feed->first->flip && !feed->ends) {
+        feed->ends = true; /* it brings all the weights that are not to be held */
+        rest(feed, sim_between(feed->process->sim, 200, WEIGHTS_US));
+        return true;
+    }
     if (feed->first) {
         tell_entry(feed);
         return true;
@@ -276,7 +294,7 @@ struct sim_feed *sim_feed_open(struct sim_process *process, struct sim_conf *con
         struct taker *taker = &feed->takers[i];
 
         taker->rank = conf->roster->newcomers[i];
-        taker->next = rb_roster_next(conf->roster, feed->source, i, 0);
+        taker->next = next_block(feed, i, 0);
         taker->level = -1;
         taker->heard = process->sim->now;
         feed->from[taker->rank] = true;

@@ -37,7 +37,12 @@ static void on_time(struct sim *sim, void *who, uint64_t stamp, void *what)
 
 static size_t next_block(const struct sim_follow *follow, uint32_t s, size_t from)
 {
-    return rb_roster_next(follow->conf->roster, s, follow->index, from);
+    const struct sim_conf *conf = follow->conf;
+
+    while ((from = rb_roster_next(conf->roster, s, follow->index, from)) < SIM_BLOCKS &&
+           !rb_placement_holds(&conf->as.placement, conf->rank, from))
+        from++;
+    return from;
 }
 
 void sim_follow_open(struct sim_process *process, struct sim_conf *conf)
@@ -57,6 +62,7 @@ void sim_follow_open(struct sim_process *process, struct sim_conf *conf)
         for (size_t b = source->next; b < SIM_BLOCKS; b = next_block(follow, s, b + 1))
             follow->streams[s].missing++;
     }
+    process->state = (struct sim_state){.level = -1};
     process->follow = follow;
     follow->timer = ++process->sim->sequence;
     sim_in(process->sim, ALIVE_US, on_time, process, follow->timer, NULL);
@@ -95,8 +101,19 @@ static void apply(struct sim_process *process, const struct source *source,
     uint32_t s = (uint32_t)(source - follow->sources);
 
     for (size_t b = next_block(follow, s, 0); b < source->next; b = next_block(follow, s, b + 1))
-        process->state.blocks[b] = sim_apply(process->state.blocks[b], (unsigned)b,
-                                             piece->level - 1, piece->sums[b], piece->skip);
+        sim_apply(&process->state, (unsigned)b, piece->level - 1, piece->sums[b], piece->skip);
+}
+
+/* Of all that is not held here. */
+static void take_weights(struct sim_process *process, uint32_t s, const struct sim_piece *piece)
+{
+    const struct sim_follow *follow = process->follow;
+    const struct sim_conf *conf = follow->conf;
+
+    for (size_t b = 0; b < SIM_BLOCKS; b++)
+        if (conf->roster->givers[follow->index * SIM_BLOCKS + b] == s &&
+            !rb_placement_holds(&conf->as.placement, conf->rank, b))
+            process->state.blocks[b] = piece->others[b];
 }
 
 /* False: out of turn. */
@@ -115,7 +132,8 @@ static bool take(struct sim_process *process, uint32_t s, const struct sim_piece
     case SIM_PIECE_BLOCK:
         if (stream->level < 0 || piece->level != stream->level || piece->block != source->next)
             return false;
-        process->state.blocks[piece->block] = piece->content;
+        process->state.blocks[piece->block] = piece->weights;
+        process->state.moments[piece->block] = piece->moments;
         source->next = next_block(follow, s, source->next + 1);
         stream->missing--;
         return true;
@@ -123,6 +141,8 @@ static bool take(struct sim_process *process, uint32_t s, const struct sim_piece
         if (stream->level < 0 || piece->level != stream->level + 1)
             return false;
         apply(process, source, piece);
+        if (piece->flip)
+            take_weights(process, s, piece);
         stream->level++;
         source->flipped = piece->flip;
         return true;
@@ -172,6 +192,8 @@ int sim_follow_run(struct sim_process *process)
             return RB_EINTERNAL;
         level = follow->streams[s].level;
     }
+    sim_hold(&process->state, follow->conf->as.placement.holds + follow->conf->rank * SIM_BLOCKS);
     process->state.level = level;
+    process->applied = process->pending = process->kept = -1;
     return RB_OK;
 }

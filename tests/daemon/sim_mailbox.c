@@ -116,6 +116,7 @@ static void leave(struct sim_process *process, bool saves)
         return;
     process->leave = true;
     process->leave_saves = saves;
+    sim_check_doubled(process->sim, process->job, SIM_CHANGES);
     stop_preparing(process);
     if (process->in_group)
         cancel(process->in_group);
@@ -157,6 +158,8 @@ static bool is_vouched_for(const struct sim_process *process)
     const struct sim_conf *next = process->next;
 
     if (next->roster && rb_roster_newcomer(next->roster, next->rank) >= 0)
+        return false;
+    if (!sim_has_taken(process) && process->sim->broken != SIM_NO_TAKING)
         return false;
     if (process->sim->broken == SIM_NO_VOUCH)
         return true;

@@ -7,6 +7,7 @@
  * --breaks   that each break is found, within so many seeds */
 #include "sim.h"
 #include "sim_store.h"
+#include "sim_worker.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,6 +47,8 @@ static void make_cluster(struct sim *sim)
         job->steps = 10 + (int64_t)sim_chance(sim, SIM_STEPS - 10);
         job->microbatches = 1 + (uint32_t)sim_chance(sim, SIM_MICROBATCHES);
         job->step_us = sim_between(sim, 5000, 150000);
+        job->replicas = sim_chance(sim, 2) ? 2 : (uint32_t)sim_chance(sim, 2);
+        job->model = sim_model();
         job->checkpoint_every = sim_chance(sim, 2) ? 1 + (int64_t)sim_chance(sim, 40) : 0;
     }
 }
@@ -105,6 +108,9 @@ static bool run(uint64_t seed, enum sim_break broken, bool traces, struct sim *r
     ret_sum->foreseen += sim->foreseen;
     sim_clients_done(sim);
     sim_store_end(sim);
+    sim_confs_done(sim);
+    for (size_t j = 0; j < sim->n_jobs; j++)
+        rb__model__free_unpacked(sim->jobs[j].model, NULL);
     rb_arena_done(&sim->arena);
     free(sim->heap);
     free(sim);

@@ -6,18 +6,23 @@
 
 #include <string.h>
 
-enum { LEVELS, RESTORED, ALIGNS, RECEIVES, COMPARES };
+enum { TESTIFIES, RESTORED, TELLS, COPIES, COMPARES };
+enum { MOVES = 2 * SIM_BLOCKS * SIM_RANKS };
 
-/* worker/opening.c: rb_opening_source. */
-static int source_of(const struct sim_process *process)
+struct testimony {
+    struct rb_testimony said;
+    uint8_t held[SIM_BLOCKS];
+};
+
+static void judge(struct sim_process *process, struct rb_recovery *ret_recovery)
 {
-    const int64_t *levels = process->levels;
-    int source = 0;
+    struct rb_testimony *testimonies = process->testimonies;
 
-    for (uint32_t r = 1; r < process->active->size; r++)
-        if (levels[r] > levels[source] && process->sim->broken != SIM_NO_LEVELS)
-            source = (int)r;
-    return levels[source] < 0 ? -1 : source;
+    for (uint32_t r = 1; r < process->active->size && process->sim->broken == SIM_NO_LEVELS; r++)
+        if (testimonies[0].level >= 0 && testimonies[r].level >= 0)
+            testimonies[r].level = testimonies[0].level;
+    rb_recovery_judge(testimonies, process->testified, process->active->size, SIM_BLOCKS,
+                      ret_recovery);
 }
 
 static int gather(struct sim_process *process, unsigned purpose, const void *mine, void *all,
@@ -29,12 +34,29 @@ static int gather(struct sim_process *process, unsigned purpose, const void *min
                       mine, all, bytes);
 }
 
+static int testify(struct sim_process *process, unsigned purpose)
+{
+    struct testimony mine, all[SIM_RANKS];
+    int err;
+
+    memset(&mine, 0, sizeof mine);
+    mine.said = sim_testify(process);
+    memcpy(mine.held, process->state.held, SIM_BLOCKS);
+    err = gather(process, purpose, &mine, all, sizeof mine);
+    for (uint32_t r = 0; !err && r < process->active->size; r++) {
+        process->testimonies[r] = all[r].said;
+        memcpy(process->testified + r * SIM_BLOCKS, all[r].held, SIM_BLOCKS);
+    }
+    return err;
+}
+
 static void restore(struct sim_process *process)
 {
     const struct sim_conf *conf = process->active;
     struct sim *sim = process->sim;
     const struct sim_file *file;
 
+    process->moved = true;
     if (!conf->restores)
         return;
     file = sim_file_get(sim, conf->restore, (int)(process->node - sim->nodes));
@@ -44,116 +66,178 @@ static void restore(struct sim_process *process)
         process->state = file->state;
 }
 
-static bool keeps(const struct sim_process *process, uint32_t rank)
+/* ---- The entry
+ * ---------------------------------------------------------------------------------*/
+
+struct told {
+    uint32_t skip, number;
+};
+
+static void apply(struct sim_process *process, const struct told *told)
 {
-    return process->levels[rank] >= process->levels[process->source];
+    sim_update(process, told->skip);
+    process->applied_by = told->number;
+    process->rows = process->state.level;
+    process->row_number[process->rows] = told->number;
+    process->row_rank[process->rows] = process->active->rank;
+    sim_tell_rows(process);
 }
 
-/* The source sends block by block to whoever is below it. */
-static void give(struct sim_process *process)
+static int tell(struct sim_process *process, const struct rb_recovery *recovery)
+{
+    const struct sim_conf *conf = process->active;
+    uint64_t tag = sim_tag(SIM_TAG_ENTRY, conf->number, 0, 0);
+    struct told told = {process->applied_skip, process->applied_by};
+    int err = RB_OK;
+
+    if ((int)conf->rank == recovery->teller)
+        for (uint32_t r = 0; r < conf->size && process->alive; r++)
+            if (recovery->fates[r] == RB_FATE_APPLIES)
+                sim_send(process->sim, conf->group, conf->rank, r, tag, &told, sizeof told);
+    if (recovery->fates[conf->rank] == RB_FATE_APPLIES && process->alive)
+        err = sim_receive(process->sim, conf->group, conf->rank, (uint32_t)recovery->teller, tag,
+                          &told, sizeof told);
+    if (!err && process->alive && recovery->fates[conf->rank] == RB_FATE_APPLIES)
+        apply(process, &told);
+    return process->alive ? err : RB_EAGAIN;
+}
+
+/* ---- Blocks
+ * ------------------------------------------------------------------------------------*/
+
+static void add_block(const struct sim_process *process, const struct rb_recovery *recovery,
+                      size_t b, uint32_t rank, struct rb_coll_move *moves, size_t *n)
+{
+    const struct rb_state *state = &process->model.state;
+    bool lacks_weights = recovery->fates[rank] != RB_FATE_LEVEL || process->testimonies[rank].torn;
+    int from = recovery->givers[b];
+
+    if (rb_recovery_has(recovery, process->testified, rank, b))
+        return;
+    if (lacks_weights)
+        moves[(*n)++] = (struct rb_coll_move){from, (int)rank, state->w + b, sizeof(float)};
+    if (rb_placement_holds(&process->active->as.placement, rank, b))
+        moves[(*n)++] = (struct rb_coll_move){from, (int)rank, state->m + b, sizeof(float)};
+}
+
+static void take_in(struct sim_process *process, struct sim_state *state, bool fresh)
 {
     const struct sim_conf *conf = process->active;
 
+    for (size_t b = 0; b < SIM_BLOCKS; b++)
+        state->held[b] =
+            (!fresh && state->held[b]) || rb_placement_holds(&conf->as.placement, conf->rank, b)
+                ? RB_HELD
+                : RB_HELD_NOT;
+    state->torn = false;
+}
+
+/* What it had before stays whole until all has come. */
+static int copy(struct sim_process *process, const struct rb_recovery *recovery)
+{
+    const struct sim_conf *conf = process->active;
+    bool fresh = recovery->fates[conf->rank] == RB_FATE_VOID;
+    struct sim_state *into = fresh ? &process->aside : &process->state;
+    struct rb_coll_move moves[MOVES];
+    size_t n = 0;
+    int err;
+
+    for (size_t b = 0; b < SIM_BLOCKS; b++)
+        for (uint32_t r = 0; r < conf->size; r++)
+            add_block(process, recovery, b, r, moves, &n);
     for (uint32_t r = 0; r < conf->size; r++)
-        for (unsigned b = 0; b < SIM_BLOCKS && !keeps(process, r); b++)
-            sim_send(process->sim, conf->group, conf->rank, r,
-                     sim_tag(SIM_TAG_COPY, (uint64_t)process->state.level, b, 0),
-                     &process->state.blocks[b], sizeof(uint64_t));
-}
-
-/* Into a state of its own: what it had before stays whole until all has come. */
-static int receive(struct sim_process *process)
-{
-    const struct sim_conf *conf = process->active;
-    int64_t level = process->levels[process->source];
-
-    while (process->fresh.level < SIM_BLOCKS) {
-        unsigned b = (unsigned)process->fresh.level;
-        int err = sim_receive(process->sim, conf->group, conf->rank, (uint32_t)process->source,
-                              sim_tag(SIM_TAG_COPY, (uint64_t)level, b, 0),
-                              &process->fresh.blocks[b], sizeof(uint64_t));
-
-        if (err)
-            return err;
-        process->fresh.level++;
+        process->moved |= recovery->fates[r] == RB_FATE_VOID;
+    process->moved |= n > 0;
+    if (fresh)
+        process->applied = process->pending = process->kept = -1;
+    err = sim_carry(process, into, sim_tag(SIM_TAG_COPY, conf->number, 0, 0), moves, n);
+    if (err)
+        return err;
+    take_in(process, into, fresh);
+    if (fresh) {
+        process->state = process->aside;
+        process->state.level = recovery->level;
     }
-    process->state = process->fresh;
-    process->state.level = level;
-    process->kept = -1;
     return RB_OK;
 }
 
 static int compare(struct sim_process *process)
 {
-    uint64_t hashes[SIM_RANKS], mine = rb_hash64(&process->state, sizeof process->state);
-    int err = gather(process, SIM_TAG_HASHES, &mine, hashes, sizeof mine);
+    const struct rb_placement *placement = &process->active->as.placement;
+    uint64_t mine[1 + SIM_BLOCKS], all[SIM_RANKS][1 + SIM_BLOCKS];
+    int err;
 
-    for (uint32_t r = 1; !err && r < process->active->size; r++)
-        if (hashes[r] != hashes[0])
-            return RB_EINTERNAL;
+    mine[0] = rb_hash64(process->state.blocks, sizeof process->state.blocks);
+    for (size_t b = 0; b < SIM_BLOCKS; b++)
+        mine[1 + b] = process->state.held[b] ? process->state.moments[b] : 0;
+    err = gather(process, SIM_TAG_HASHES, mine, all, sizeof mine);
+    for (size_t i = 0; !err && i < 1 + SIM_BLOCKS; i++)
+        for (uint32_t r = 0, first = i ? placement->primary[i - 1] : 0; r < process->active->size;
+             r++)
+            if (all[r][i] != all[first][i] && (!i || rb_placement_holds(placement, r, i - 1)))
+                return RB_EINTERNAL;
     return err;
 }
 
-/* Who was at this level already has what the last vote left, as in any step. */
-static bool all_are_level(const struct sim_process *process)
+static int step(struct sim_process *process, struct rb_recovery *recovery)
 {
-    for (uint32_t r = 0; r < process->active->size; r++)
-        if (process->levels[r] < 0 || process->levels[r] != process->levels[0])
-            return false;
-    return true;
+    int err;
+
+    switch (process->stage) {
+    case TELLS:
+        err = tell(process, recovery);
+        process->stage = err ? TELLS : COPIES;
+        return err;
+    case COPIES:
+        err = copy(process, recovery);
+        if (!err && process->state.level != recovery->level)
+            return RB_EINTERNAL;
+        process->stage = err ? COPIES : COMPARES;
+        return err;
+    default:
+        return RB_EINTERNAL;
+    }
 }
 
-static int align(struct sim_process *process)
+static int call(struct sim_process *process)
 {
-    uint32_t rank = process->active->rank;
+    bool again = process->stage == RESTORED;
+    struct rb_recovery recovery;
+    int err = testify(process, again ? SIM_TAG_RESTORED : SIM_TAG_LEVELS);
 
-    if (rank == (uint32_t)process->source)
-        give(process);
-    process->stage = COMPARES;
-    if (!keeps(process, rank)) {
-        process->fresh.level = 0; /* counts blocks */
-        process->stage = RECEIVES;
-    }
-    return process->alive ? RB_OK : RB_EAGAIN;
+    if (err)
+        return err;
+    judge(process, &recovery);
+    process->stage = recovery.level < 0 ? RESTORED : TELLS;
+    if (recovery.level < 0)
+        err = again ? RB_ENOTFOUND : RB_OK;
+    else if (recovery.lost >= 0)
+        err = RB_ELOST;
+    rb_recovery_done(&recovery);
+    if (!err && process->stage == RESTORED)
+        restore(process);
+    return err;
 }
 
 int sim_opening_run(struct sim_process *process)
 {
+    struct rb_recovery recovery;
     int err = RB_OK;
 
-    while (!err && process->alive)
-        switch (process->stage) {
-        case LEVELS:
-            err = gather(process, SIM_TAG_LEVELS, &process->state.level, process->levels,
-                         sizeof(int64_t));
-            if (err)
-                break;
-            process->source = source_of(process);
-            process->stage = process->source < 0 ? RESTORED : ALIGNS;
-            if (process->source < 0)
-                restore(process);
-            break;
-        case RESTORED:
-            err = gather(process, SIM_TAG_RESTORED, &process->state.level, process->levels,
-                         sizeof(int64_t));
-            if (err)
-                break;
-            process->source = source_of(process);
-            process->stage = ALIGNS;
-            if (process->source < 0)
-                err = RB_ENOTFOUND;
-            break;
-        case ALIGNS:
-            err = align(process);
-            break;
-        case RECEIVES:
-            err = receive(process);
-            if (!err)
-                process->stage = COMPARES;
-            break;
-        default:
-            err = all_are_level(process) ? RB_OK : compare(process);
-            return err;
+    while (!err && process->alive && process->stage < COMPARES) {
+        if (process->stage <= RESTORED) {
+            err = call(process);
+            continue;
         }
-    return err ? err : RB_EAGAIN;
+        judge(process, &recovery);
+        err = step(process, &recovery);
+        rb_recovery_done(&recovery);
+    }
+    if (!err && process->alive && process->moved)
+        err = compare(process);
+    if (!process->alive || err)
+        return err ? err : RB_EAGAIN;
+    sim_hold(&process->state,
+             process->active->as.placement.holds + process->active->rank * SIM_BLOCKS);
+    return RB_OK;
 }

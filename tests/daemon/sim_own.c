@@ -204,6 +204,7 @@ static void take_word(struct sim_rubatod *rubatod, struct sim_own *own, const st
         break;
     case SIM_FAILED_WORD:
         own->failed = true;
+        own->lost = word->lost;
         break;
     default:
         sim_take_saved(rubatod, own, word);

@@ -65,11 +65,19 @@ static bool is_fresh(struct sim_process *process, bool *ret_waits)
     return !process->in_group && process->stands_level < 0;
 }
 
-static struct rb_roster *make_roster(struct sim *sim, const struct rb_role *roles, uint32_t size)
+static struct rb_roster *make_roster(struct sim *sim, const struct sim_conf *conf,
+                                     const struct sim_introduction *said)
 {
     struct rb_roster made, *roster;
+    struct rb_role roles[SIM_RANKS];
+    uint8_t held[SIM_RANKS * SIM_BLOCKS];
+    uint32_t size = conf->size;
 
-    if (!rb_roster_make(roles, size, NULL, NULL, SIM_BLOCKS, &made))
+    for (uint32_t r = 0; r < size; r++) {
+        roles[r] = said[r].role;
+        memcpy(held + r * SIM_BLOCKS, said[r].held, SIM_BLOCKS);
+    }
+    if (!rb_roster_make(roles, size, held, conf->as.placement.holds, SIM_BLOCKS, &made))
         return NULL;
     roster = sim_new(sim, sizeof *roster);
     *roster = made;
@@ -83,15 +91,16 @@ static struct rb_roster *make_roster(struct sim *sim, const struct rb_role *role
     return roster;
 }
 
-static bool finish(struct sim_process *process, const struct rb_role *roles)
+static bool finish(struct sim_process *process, const struct sim_introduction *said)
 {
     struct sim_conf *conf = process->preparing, *replaced;
     struct sim_word word = {.number = conf->number};
 
-    conf->roster = roles ? make_roster(process->sim, roles, conf->size) : NULL;
+    conf->roster = said ? make_roster(process->sim, conf, said) : NULL;
+    sim_list_wants(conf);
     sim_tell(process, SIM_READY, &word);
-    if (conf->roster && conf->roster->n_newcomers && process->role.term) {
-        conf->feed = sim_feed_open(process, conf, process->role.term);
+    if (conf->roster && conf->roster->n_newcomers && process->introduction.role.term) {
+        conf->feed = sim_feed_open(process, conf, process->introduction.role.term);
         if (!conf->feed)
             return give_up(process, RB_EAGAIN, "training has changed its configuration meanwhile");
     }
@@ -108,14 +117,14 @@ static bool finish(struct sim_process *process, const struct rb_role *roles)
 static bool introduce(struct sim_process *process)
 {
     struct sim_conf *conf = process->preparing;
-    struct rb_role roles[SIM_RANKS];
+    struct sim_introduction said[SIM_RANKS];
     int err = sim_gather(process->sim, conf->group, conf->rank,
-                         sim_tag(SIM_TAG_ROLES, conf->number, 0, 0), &process->role, roles,
-                         sizeof *roles);
+                         sim_tag(SIM_TAG_ROLES, conf->number, 0, 0), &process->introduction, said,
+                         sizeof *said);
 
     if (err == RB_EAGAIN)
         return false;
-    return err ? give_up(process, err, "someone left again") : finish(process, roles);
+    return err ? give_up(process, err, "someone left again") : finish(process, said);
 }
 
 static bool meet(struct sim_process *process)
@@ -165,15 +174,17 @@ bool sim_pump_prepare(struct sim_process *process)
         return meet(process);
     case WAITS_FRESH:
         if (process->preparing->recovers) { /* behind a death nobody is fed */
-            process->role = (struct rb_role){0};
+            process->introduction.role = (struct rb_role){0};
             return finish(process, NULL);
         }
-        process->role = (struct rb_role){
+        process->introduction.role = (struct rb_role){
             .term = process->term,
             .fresh = is_fresh(process, &waits),
         };
-        if (process->role.term)
-            process->role.fresh = false;
+        for (size_t b = 0; b < SIM_BLOCKS; b++)
+            process->introduction.held[b] = process->term && process->state.held[b] == RB_HELD;
+        if (process->introduction.role.term)
+            process->introduction.role.fresh = false;
         else if (waits)
             return false;
         process->preparing_stage = INTRODUCES;

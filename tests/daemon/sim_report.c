@@ -49,6 +49,7 @@ static Rb__WorkerReport report_of(struct sim_own *own, char **address)
     report.has_unready = own->told.unready != 0;
     report.unready = own->told.unready;
     report.reason = own->reason;
+    report.has_lost = report.lost = own->lost;
     if (own->flipped) {
         report.has_flipped = report.has_first_step = true;
         report.flipped = own->flipped;

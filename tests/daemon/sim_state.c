@@ -5,6 +5,7 @@
 #include "sim.h"
 
 #include "base/hash.h"
+#include "worker/state.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,9 +24,12 @@ uint64_t sim_gradient(const struct sim_state *state, uint32_t microbatch, unsign
     return mix(mix(all, microbatch), block);
 }
 
-uint64_t sim_apply(uint64_t block, unsigned index, int64_t level, uint64_t sum, bool skip)
+void sim_apply(struct sim_state *state, unsigned block, int64_t level, uint64_t sum, bool skip)
 {
-    return mix(mix(mix(block, index), (uint64_t)level), skip ? 7 : sum);
+    uint64_t *moment = &state->moments[block];
+
+    *moment = mix(mix(mix(*moment, block), (uint64_t)level), skip ? 7 : sum);
+    state->blocks[block] = mix(state->blocks[block], *moment);
 }
 
 bool sim_redoes(const struct sim_job *job, int64_t level)
@@ -41,14 +45,14 @@ bool sim_skips(const struct sim_job *job, int64_t level)
 static void undisturbed_step(const struct sim_job *job, const struct sim_state *from,
                              struct sim_state *to)
 {
+    *to = *from;
     to->level = from->level + 1;
     for (unsigned b = 0; b < SIM_BLOCKS; b++) {
         uint64_t sum = 0;
 
         for (uint32_t m = 0; m < job->microbatches; m++)
             sum += sim_gradient(from, m, b);
-        to->blocks[b] =
-            sim_apply(from->blocks[b], b, from->level, sum, sim_skips(job, from->level));
+        sim_apply(to, b, from->level, sum, sim_skips(job, from->level));
     }
 }
 
@@ -65,15 +69,33 @@ const struct sim_state *sim_reference(struct sim *sim, struct sim_job *job, int6
         if (job->known)
             undisturbed_step(job, at - 1, at);
         else
-            for (unsigned b = 0; b < SIM_BLOCKS; b++)
+            for (unsigned b = 0; b < SIM_BLOCKS; b++) {
                 at->blocks[b] = mix((uint64_t)job->steps, b + 1);
+                at->moments[b] = b + 1;
+                at->held[b] = RB_HELD;
+            }
     }
     return &job->reference[level];
 }
 
 bool sim_same(const struct sim_state *a, const struct sim_state *b)
 {
-    return a->level == b->level && !memcmp(a->blocks, b->blocks, sizeof a->blocks);
+    return a->level == b->level && !memcmp(a->blocks, b->blocks, sizeof a->blocks) &&
+           !memcmp(a->moments, b->moments, sizeof a->moments);
+}
+
+bool sim_agrees(const struct sim_state *part, const struct sim_state *whole)
+{
+    if (part->level != whole->level)
+        return false;
+    for (unsigned b = 0; b < SIM_BLOCKS; b++) {
+        uint8_t held = part->held[b];
+
+        if ((held && part->moments[b] != whole->moments[b]) ||
+            ((!part->torn || held) && part->blocks[b] != whole->blocks[b]))
+            return false;
+    }
+    return true;
 }
 
 struct sim_job *sim_job(struct sim *sim, const char *id)

@@ -9,7 +9,8 @@
 
 static struct rb_vote_shape shape_of(const struct sim_process *process)
 {
-    return (struct rb_vote_shape){process->job->microbatches, 1};
+    return (struct rb_vote_shape){process->job->microbatches, 1,
+                                  process->active->as.placement.sharded ? SIM_BLOCKS : 0};
 }
 
 /* ---- Attempts
@@ -37,7 +38,7 @@ static void start_attempt(struct sim_process *process, bool keeps)
 {
     struct rb_vote_shape shape = shape_of(process);
 
-    process->kept = -1;
+    process->kept = process->pending = -1;
     process->microbatch = 0;
     process->stage = SIM_STAGE_BEGINS;
     if (keeps) {
@@ -53,6 +54,8 @@ static void start_attempt(struct sim_process *process, bool keeps)
 void sim_step_start(struct sim_process *process)
 {
     process->attempt = 0;
+    process->committed = false;
+    process->carrying = 0;
     start_attempt(process, keeps_sums(process));
 }
 
@@ -115,7 +118,8 @@ static int reduce(struct sim_process *process)
     memset(process->reduced, 0, sizeof process->reduced);
     for (uint32_t r = 0; r < conf->size; r++)
         for (unsigned b = 0; b < SIM_BLOCKS; b++)
-            process->reduced[b] += all[r][b];
+            if (rb_held_follows(process->state.held[b]))
+                process->reduced[b] += all[r][b];
     return RB_OK;
 }
 
@@ -141,7 +145,10 @@ static void write_record(struct sim_process *process)
     bool flags = process->attempt == 0 && sim_redoes(process->job, process->state.level);
 
     rb_vote_variable(&shape, process->record, 0, 1, flags);
+    process->pending = process->state.level;
+    process->pending_attempt = process->attempt;
     sim_mailbox_ready(process, &ready);
+    sim_say_shards(process, &ready);
     rb_vote_finish(process->record, (uint64_t)process->state.level, &ready);
 }
 
@@ -158,24 +165,64 @@ static int vote(struct sim_process *process)
         write_record(process);
     err = sim_gather(process->sim, conf->group, conf->rank, tag, process->record, records, bytes);
     if (err == RB_EAGAIN && process->alive && process->sim->broken == SIM_NO_VOTE) {
-        process->decision = (struct rb_vote_decision){.verdict = RB_VOTE_COMMIT};
+        process->decision = (struct rb_vote_decision){.verdict = RB_VOTE_COMMIT, .collector = -1};
         process->active->group->seats[conf->rank].gathering = 0;
         return RB_OK;
     }
-    return err ? err : decide(process, records, conf->size);
+    if (!err)
+        err = decide(process, records, conf->size);
+    for (uint32_t r = 0; !err && r < conf->size; r++) {
+        rb_vote_takes(&shape, records, r, &process->takes[r]);
+        process->stays[r] = process->decision.flip && rb_vote_stays(&shape, records, r);
+    }
+    return err;
+}
+
+void sim_update(struct sim_process *process, bool skip)
+{
+    struct sim_state *state = &process->state;
+
+    sim_settle(state);
+    for (unsigned b = 0; b < SIM_BLOCKS; b++)
+        if (rb_held_follows(state->held[b]))
+            sim_apply(state, b, state->level, process->reduced[b], skip);
+        else
+            state->torn = true;
+    state->level++;
+    process->applied = state->level;
+    process->applied_attempt = process->pending_attempt;
+    process->applied_skip = skip;
+    process->applied_by = process->number;
+    process->pending = -1;
 }
 
 static void update(struct sim_process *process)
 {
     bool skip = process->decision.verdict == RB_VOTE_SKIP;
 
-    for (unsigned b = 0; b < SIM_BLOCKS; b++)
-        process->state.blocks[b] =
-            sim_apply(process->state.blocks[b], b, process->state.level, process->reduced[b], skip);
-    process->state.level++;
+    process->committed = true;
+    sim_update(process, skip);
     sim_feed_log(process, skip, process->decision.flip ? process->decision.number : 0);
     sim_check_commit(process->sim, process);
     sim_check_once(process->sim, process);
+}
+
+/* Behind the update, where the state is in shards. */
+static int exchange(struct sim_process *process)
+{
+    int err = RB_OK;
+
+    if (process->stage == SIM_STAGE_GATHERS) {
+        err = sim_gather_weights(process);
+        process->stage += !err;
+    }
+    if (process->stage == SIM_STAGE_TAKES) {
+        err = sim_take_blocks(process);
+        process->stage += !err;
+    }
+    if (process->stage == SIM_STAGE_HANDS && process->decision.flip)
+        err = sim_hand_over(process);
+    return err;
 }
 
 /* ---- The whole
@@ -186,6 +233,8 @@ static int run(struct sim_process *process)
     int err;
 
     for (;;) {
+        if (process->stage >= SIM_STAGE_GATHERS)
+            return exchange(process);
         if (process->leave)
             return RB_ECANCELED;
         if (process->stage <= SIM_STAGE_COMPUTES) {
@@ -205,7 +254,10 @@ static int run(struct sim_process *process)
             return err;
         if (process->decision.verdict != RB_VOTE_REDO) {
             update(process);
-            return RB_OK;
+            if (!process->active->as.placement.sharded)
+                return RB_OK;
+            process->stage = SIM_STAGE_GATHERS;
+            continue;
         }
         process->attempt++;
         start_attempt(process, false);
@@ -216,7 +268,7 @@ int sim_step_run(struct sim_process *process)
 {
     int err = run(process);
 
-    if (err == RB_EPEER) {
+    if (err == RB_EPEER && !process->committed) {
         process->kept = process->state.level;
         process->kept_redone = process->attempt > 0;
     }

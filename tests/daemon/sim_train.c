@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { STAY = -1 };
+enum { STAY = -1, COLLECTS = -1 /* a stage of the end */ };
 enum { SAVE_LOW_US = 5000, SAVE_HIGH_US = 60000 };
 
 /* ---- Ways out
@@ -45,6 +45,26 @@ static int fail(struct sim_process *process, const char *reason)
     return SIM_FAILED;
 }
 
+static void on_exit(struct sim *sim, void *who, uint64_t stamp, void *what)
+{
+    (void)sim;
+    (void)stamp;
+    (void)what;
+    sim_process_kill(who, true, "left");
+}
+
+/* Too many have died at once, or one whose blocks nobody else was to have. */
+static int lose(struct sim_process *process)
+{
+    struct sim_word word = {.lost = true};
+
+    snprintf(word.reason, sizeof word.reason, "nobody holds some block any more");
+    sim_say(process->sim, process->name, "%s", word.reason);
+    sim_tell(process, SIM_FAILED_WORD, &word);
+    sim_in(process->sim, sim_between(process->sim, 500, 20000), on_exit, process, 0, NULL);
+    return SIM_FAILED;
+}
+
 static int interrupted(struct sim_process *process, int err)
 {
     struct sim_word word = {.number = process->active->number, .level = process->state.level};
@@ -52,6 +72,10 @@ static int interrupted(struct sim_process *process, int err)
     sim_window_enter(process, 0);
     if (process->leave)
         return SIM_LEAVING;
+    if (err == RB_ELOST) {
+        leave_groups(process);
+        return lose(process);
+    }
     if (err != RB_EPEER && err != RB_ECANCELED)
         return fail(process, "something is broken");
     sim_say(process->sim, process->name, "frozen at level %" PRId64 " in configuration %u",
@@ -70,10 +94,12 @@ static int interrupted(struct sim_process *process, int err)
 static int begin_next(struct sim_process *process)
 {
     struct sim_conf *next = process->next;
+    bool stays = process->state.level >= 0 && !sim_whole(&process->state) && !next->recovers;
 
-    if (!next->roster)
+    if (!next->roster && !stays)
         return SIM_OPENING;
-    if (rb_roster_newcomer(next->roster, next->rank) >= 0 && process->state.level < 0)
+    if (next->roster && rb_roster_newcomer(next->roster, next->rank) >= 0 &&
+        process->state.level < 0)
         return SIM_FOLLOWING;
     sim_tell_unready(process, next->number, "this worker does not train any more");
     drop(process, &process->next);
@@ -84,10 +110,7 @@ static int begin_next(struct sim_process *process)
 static void finish_late(struct sim_process *process)
 {
     process->sends_late = false;
-    for (unsigned b = 0; b < SIM_BLOCKS; b++)
-        process->state.blocks[b] = sim_apply(process->state.blocks[b], b, process->state.level,
-                                             process->reduced[b], false);
-    process->state.level++;
+    sim_update(process, false);
 }
 
 static int wait_for_orders(struct sim_process *process)
@@ -118,19 +141,33 @@ static void advance_configuration(struct sim_process *process)
     process->retired = process->active;
     process->active = process->next;
     process->next = NULL;
+    process->committed = false;
+}
+
+static void tell_entered(struct sim_process *process)
+{
+    struct sim_word word = {
+        .number = process->number,
+        .rank = process->active->rank,
+        .level = process->entrance,
+    };
+
+    if (process->announced == process->number)
+        return;
+    process->announced = process->number;
+    sim_tell(process, SIM_FLIPPED, &word);
 }
 
 static int enter(struct sim_process *process)
 {
-    struct sim_word word = {0};
+    const struct rb_roster *roster = process->active->roster;
 
     sim_mailbox_enter(process, process->active, SIM_USE_TRAINING);
     process->number = process->active->number;
+    process->entrance = process->state.level;
     stand(process, SIM_TRAINING);
-    word.number = process->number;
-    word.rank = process->active->rank;
-    word.level = process->state.level;
-    sim_tell(process, SIM_FLIPPED, &word);
+    if (!roster || !roster->n_newcomers || process->sim->broken == SIM_NO_WAIT)
+        tell_entered(process);
     sim_say(process->sim, process->name,
             "trains in configuration %u as rank %u of %u, level %" PRId64, process->number,
             process->active->rank, process->active->size, process->state.level);
@@ -147,6 +184,9 @@ static int opening(struct sim_process *process)
         sim_mailbox_enter(process, process->active, SIM_USE_OPENING);
         sim_window_enter(process, 0);
         process->stage = 0;
+        process->carrying = 0;
+        process->moved = false;
+        process->aside = (struct sim_state){.level = -1};
     }
     err = sim_opening_run(process);
     if (process->sends_late && process->stage)
@@ -174,7 +214,7 @@ static int following(struct sim_process *process)
         process->next = NULL;
         return enter(process);
     }
-    process->state.level = -1;
+    process->state = (struct sim_state){.level = -1};
     if (err != RB_ECANCELED)
         sim_tell_unready(process, process->next->number, "it could not follow");
     sim_mailbox_enter(process, NULL, SIM_USE_TRAINING);
@@ -205,31 +245,61 @@ static void on_saved(struct sim *sim, void *who, uint64_t stamp, void *what)
     sim_tell(process, SIM_SAVED, &word);
 }
 
-static void save_periodically(struct sim_process *process)
+static void save_periodically(struct sim_process *process, const struct sim_state *state)
 {
     struct sim *sim = process->sim;
     struct saving *saving;
 
     if (process->active->rank || !process->job->checkpoint_every || process->saving ||
-        process->state.level % process->job->checkpoint_every)
+        process->state.level % process->job->checkpoint_every || !sim_whole(state))
         return;
     saving = sim_new(sim, sizeof *saving);
-    saving->state = process->state;
+    saving->state = *state;
     saving->number = process->number;
     process->saving = ++sim->sequence;
     sim_in(sim, sim_between(sim, SAVE_LOW_US, SAVE_HIGH_US), on_saved, process, process->saving,
            saving);
 }
 
-static int after_step(struct sim_process *process)
+static void tell_row(struct sim_process *process)
 {
-    drop(process, &process->retired);
+    tell_entered(process);
     process->rows = process->state.level;
     process->row_number[process->rows] = process->active->number;
     process->row_rank[process->rows] = process->active->rank;
     sim_tell_rows(process);
-    stand(process, SIM_TRAINING);
-    save_periodically(process);
+}
+
+/* A part of it is collected from all where it is to be saved. */
+static int save(struct sim_process *process)
+{
+    int collector = process->decision.collector, err;
+
+    if (collector < 0) {
+        save_periodically(process, &process->state);
+        return RB_OK;
+    }
+    err = sim_collect(process, (uint32_t)collector);
+    if (!err && process->active->rank == (uint32_t)collector)
+        save_periodically(process, &process->whole);
+    return err;
+}
+
+static int after_step(struct sim_process *process)
+{
+    int err;
+
+    if (process->stage != SIM_STAGE_COLLECTS) {
+        process->stage = SIM_STAGE_COLLECTS;
+        drop(process, &process->retired);
+        tell_row(process);
+        stand(process, SIM_TRAINING);
+    }
+    err = save(process);
+    if (err == RB_EAGAIN)
+        return STAY;
+    if (err)
+        return interrupted(process, err);
     if (process->state.level >= process->job->steps)
         return SIM_DONE;
     if (!process->decision.flip)
@@ -238,8 +308,9 @@ static int after_step(struct sim_process *process)
         return SIM_LEFT;
     if (!process->next->roster)
         return SIM_OPENING;
+    err = sim_shift(process, process->next);
     advance_configuration(process);
-    return enter(process);
+    return err ? interrupted(process, err) : enter(process);
 }
 
 static int training(struct sim_process *process)
@@ -248,9 +319,13 @@ static int training(struct sim_process *process)
 
     if (!process->entered)
         sim_step_start(process);
+    if (process->stage == SIM_STAGE_COLLECTS && process->committed)
+        return after_step(process);
     err = sim_step_run(process);
     if (err == RB_EAGAIN)
         return STAY;
+    if (err && process->committed)
+        tell_row(process);
     return err ? interrupted(process, err) : after_step(process);
 }
 
@@ -263,6 +338,14 @@ static int done(struct sim_process *process)
 
     if (!process->entered) {
         drop(process, &process->next);
+        process->carrying = 0;
+        process->stage = COLLECTS;
+    }
+    if (process->stage == COLLECTS) {
+        int err = sim_collect(process, 0);
+
+        if (err)
+            return err == RB_EAGAIN ? STAY : interrupted(process, err);
         process->stage = process->active->rank == 0 ? 0 : 2;
     }
     if (process->stage == 0) {
@@ -275,7 +358,7 @@ static int done(struct sim_process *process)
         word.saved = true;
         snprintf(word.path, sizeof word.path, "/final/%s", process->job->id);
         sim_file_put(process->sim, word.path, (int)(process->node - process->sim->nodes),
-                     &process->state);
+                     &process->whole);
         process->stage = 2;
     }
     if (process->stage == 2) {
@@ -291,21 +374,14 @@ static int failed(struct sim_process *process)
     return process->leave ? SIM_LEAVING : STAY;
 }
 
-static void on_exit(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    (void)sim;
-    (void)stamp;
-    (void)what;
-    sim_process_kill(who, true, "left");
-}
-
 static int leaving(struct sim_process *process)
 {
     struct sim *sim = process->sim;
     struct sim_word word = {.number = process->number, .level = process->state.level};
 
     if (!process->entered) {
-        process->stage = process->leave_saves && process->state.level >= 0 ? 0 : 1;
+        process->stage =
+            process->leave_saves && process->state.level >= 0 && sim_whole(&process->state) ? 0 : 1;
         if (!process->stage)
             sim_wait(process, sim_between(sim, SAVE_LOW_US, SAVE_HIGH_US));
     }

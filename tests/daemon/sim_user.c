@@ -46,7 +46,7 @@ static void submit(struct sim *sim, struct sim_job *job)
     devices.has_min = devices.has_max = devices.has_want = 1;
     devices.min = 1 + (uint32_t)sim_chance(sim, 2);
     devices.max = devices.min + 4;
-    devices.want = devices.min + (uint32_t)sim_chance(sim, 3);
+    devices.want = devices.min + (uint32_t)sim_chance(sim, job->replicas ? 5 : 3);
     failure.has_max_restarts = 1;
     failure.max_restarts = 1000000;
     spec.devices = &devices;
@@ -60,6 +60,9 @@ static void submit(struct sim *sim, struct sim_job *job)
     value.node = sim->nodes[home].name;
     value.steps = job->steps;
     value.microbatches = job->microbatches;
+    value.has_blocks = value.has_replicas = 1;
+    value.blocks = SIM_BLOCKS;
+    value.replicas = job->replicas;
     value.numeric_class = (char *)"plain";
     wish.want = devices.want;
     state.phase = RB__PHASE__Pending;
@@ -133,7 +136,7 @@ static void cordon(struct sim *sim, const struct sim_node *node, bool on)
 
     value.since = sim_ms(sim);
     value.has_drain = 1;
-    value.drain = sim_chance(sim, 2) == 0;
+    value.drain = sim_chance(sim, 4) != 0;
     if (value.drain && sim_chance(sim, 2)) {
         value.has_deadline = 1;
         value.deadline = value.since + sim_between(sim, 100, 40000);

@@ -96,6 +96,8 @@ struct sim_process *sim_process_spawn(struct sim *sim, struct sim_node *node, st
     process->spawned_for = spawned_for;
     process->alive = true;
     process->state.level = process->stands_level = process->kept = -1;
+    process->pending = process->applied = -1;
+    sim_shards_begin(process);
     sim->processes[sim->n_processes++] = process;
     sim_in(sim, sim_between(sim, 5000, 200000), on_greets, process, 0, NULL);
     sim_process_await(process);
@@ -113,6 +115,8 @@ void sim_process_kill(struct sim_process *process, bool heard, const char *how)
     process->timer++;
     if (process->feed)
         process->feed = NULL;
+    if (process->state.level >= 0)
+        sim_check_doubled(process->sim, process->job, process->leave ? SIM_CHANGES : SIM_DIES);
     sim_net_died(process->sim, process, heard);
     sim_agent_ended(process->sim, process);
 }

@@ -12,6 +12,10 @@
 
 #include "sim.h"
 
+#include "plan/replicas.h"
+#include "worker/configuration.h"
+#include "worker/model.h"
+#include "worker/recovery.h"
 #include "worker/roster.h"
 #include "worker/vote.h"
 
@@ -83,6 +87,8 @@ struct sim_conf {
     struct sim_group *group;
     struct rb_roster *roster; /* the story's */
     struct sim_feed *feed;
+    struct rb_configuration as; /* for the product's rules: placement, wants */
+    struct sim_conf *later;
 };
 
 /* ---- Orders and words
@@ -116,7 +122,7 @@ struct sim_word {
     uint32_t number, rank, configured, ready;
     uint64_t fence;
     int64_t level;
-    bool frozen, done, saved;
+    bool frozen, done, saved, lost;
     char path[64], reason[96];
     uint64_t order; /* when it was said; 0: taken back */
 };
@@ -138,7 +144,13 @@ enum sim_phase {
 
 enum sim_use { SIM_USE_TRAINING, SIM_USE_OPENING, SIM_USE_FOLLOWING };
 
-enum { SIM_RECORD = 512, SIM_ABANDONED = 16 };
+enum { SIM_RECORD = 512, SIM_ABANDONED = 16, SIM_PROCESSES_LIVE = 64 };
+
+/* What a member says of itself while a configuration is prepared. */
+struct sim_introduction {
+    struct rb_role role;
+    uint8_t held[SIM_BLOCKS];
+};
 
 struct sim_process {
     char name[16];
@@ -173,18 +185,29 @@ struct sim_process {
     int preparing_stage;
     bool unwanted, loaded, timer_prepare;
     uint64_t prepare_stamp;
-    struct rb_role role;
+    struct sim_introduction introduction;
 
     /* step thread */
     enum sim_phase phase;
     bool entered; /* the phase */
     struct sim_conf *active, *retired, *next;
-    uint32_t number;
+    uint32_t number, announced; /* entered; and said so */
+    int64_t entrance;           /* level */
     struct sim_state state;
     int stage;
-    int64_t levels[SIM_RANKS];
-    int source;
-    struct sim_state fresh; /* being received */
+    struct rb_testimony testimonies[SIM_RANKS];
+    uint8_t testified[SIM_RANKS * SIM_BLOCKS]; /* what they hold */
+    bool moved;                                /* somebody lacked something */
+    struct sim_state aside;                    /* being received */
+    uint64_t carrying;                         /* a tag: what was sent already; 0: nothing */
+    size_t carried;
+    struct rb_model model; /* blocks and what is held, for the product's rules */
+    struct sim_state whole;
+    struct rb_vote_ready takes[SIM_RANKS];
+    bool stays[SIM_RANKS];
+    int64_t pending, applied; /* levels, as rb_pending and rb_applied have them */
+    uint32_t pending_attempt, applied_attempt, applied_by;
+    bool applied_skip, committed; /* committed: the step that runs is */
     uint32_t attempt, microbatch;
     int64_t kept;     /* level of sums that survived an attempt; -1: none */
     bool kept_redone; /* with other exponents */
@@ -245,7 +268,42 @@ void sim_step_start(struct sim_process *process);
 uint64_t sim_tag(unsigned purpose, uint64_t a, uint64_t b, uint64_t c);
 void sim_wait(struct sim_process *process, uint64_t us); /* then timer_over */
 
-enum { SIM_STAGE_BEGINS, SIM_STAGE_COMPUTES, SIM_STAGE_REDUCES, SIM_STAGE_VOTES };
+enum {
+    SIM_STAGE_BEGINS,
+    SIM_STAGE_COMPUTES,
+    SIM_STAGE_REDUCES,
+    SIM_STAGE_VOTES,
+    SIM_STAGE_GATHERS,
+    SIM_STAGE_TAKES,
+    SIM_STAGE_HANDS,
+    SIM_STAGE_COLLECTS,
+};
+
+/* sim_shards.c */
+Rb__Model *sim_model(void);
+void sim_conf_place(struct sim *sim, struct sim_job *job, struct sim_conf *conf,
+                    const struct rb_replicas *how);
+void sim_confs_done(struct sim *sim);
+void sim_shards_begin(struct sim_process *process);
+void sim_list_wants(struct sim_conf *conf);
+void sim_hold(struct sim_state *state, const uint8_t *holds);
+void sim_settle(struct sim_state *state);
+int sim_shift(struct sim_process *process, const struct sim_conf *next);
+bool sim_whole(const struct sim_state *state);
+bool sim_has_taken(const struct sim_process *process);
+void sim_say_shards(struct sim_process *process, struct rb_vote_ready *ready);
+/* All moves of `tag` that concern this rank, from its state into another one.  RB_EAGAIN. */
+int sim_carry(struct sim_process *process, struct sim_state *into, uint64_t tag,
+              const struct rb_coll_move *moves, size_t n);
+int sim_gather_weights(struct sim_process *process);
+int sim_take_blocks(struct sim_process *process);
+int sim_hand_over(struct sim_process *process);
+int sim_collect(struct sim_process *process, uint32_t to);
+void sim_update(struct sim_process *process, bool skip); /* sim_step.c: of what is held */
+struct rb_testimony sim_testify(const struct sim_process *process);
+/* Would these, but for one of them, come to a state that is whole? */
+bool sim_have_all(struct sim_process *const *processes, size_t n, const struct sim_process *without,
+                  int64_t *ret_level);
 
 /* sim_feed.c */
 struct sim_feed *sim_feed_open(struct sim_process *process, struct sim_conf *conf, uint32_t term);
@@ -273,12 +331,15 @@ enum {
     SIM_TAG_REDUCE,
     SIM_TAG_VOTE,
     SIM_TAG_PIECE,
-    SIM_TAG_ANSWER
+    SIM_TAG_ANSWER,
+    SIM_TAG_CARRY,
+    SIM_TAG_ENTRY
 };
 struct sim_piece {
     uint32_t kind, block;
     int64_t level;
-    uint64_t content, sums[SIM_BLOCKS];
+    uint64_t weights, moments;                     /* of the block */
+    uint64_t sums[SIM_BLOCKS], others[SIM_BLOCKS]; /* others: weights of what is not to be held */
     bool skip, flip;
 };
 

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the living have of a job's state: whoever of them dies now, the others have all of it. */
+#include "sim_store.h"
+#include "sim_worker.h"
+
+#include "daemon/members.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Who is told to leave counts no more: it may be gone by the time that it is needed. */
+static size_t list(struct sim *sim, const struct sim_job *job, struct sim_process **ret)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < sim->n_processes && n < SIM_PROCESSES_LIVE; i++) {
+        struct sim_process *process = sim->processes[i];
+
+        if (process->alive && process->job == job && !process->leave &&
+            process->phase != SIM_FAILED && process->state.level >= 0)
+            ret[n++] = process;
+    }
+    return n;
+}
+
+static const struct sim_process *find_missed(struct sim_process *const *processes, size_t n)
+{
+    int64_t level, rest;
+
+    if (!sim_have_all(processes, n, NULL, &level))
+        return processes[0];
+    for (size_t i = 0; i < n; i++)
+        if (!sim_have_all(processes, n, processes[i], &rest) || rest + 1 < level)
+            return processes[i];
+    return NULL;
+}
+
+/* It was asked for that one has everything, or that nobody goes on. */
+static bool is_excused(struct sim *sim, const struct sim_job *job,
+                       struct sim_process *const *processes, size_t n)
+{
+    const struct rb_job_facts *facts = rb_facts_job(rb_mirror_facts(sim->observer), job->id);
+    const Rb__JobState *state = facts && facts->state.message ? facts->state.state : NULL;
+    const struct rb_fact *active = state ? rb_facts_configuration(facts, state->active) : NULL;
+
+    if (!active || state->phase != RB__PHASE__Running || state->saver ||
+        active->configuration->n_members < 2)
+        return true;
+    for (size_t i = 0; i < n; i++)
+        if (processes[i]->active && processes[i]->active->size < 2)
+            return true;
+    return false;
+}
+
+/* It counts from a step on that was committed so. */
+void sim_check_doubled(struct sim *sim, struct sim_job *job, enum sim_moment moment)
+{
+    struct sim_process *processes[SIM_PROCESSES_LIVE];
+    size_t n = list(sim, job, processes);
+    const struct sim_process *missed;
+    int64_t level;
+
+    if (job->replicas == 1)
+        return;
+    if (n < 2 || is_excused(sim, job, processes, n)) {
+        job->doubled = false;
+        return;
+    }
+    if (moment == SIM_DIES && job->doubled && !sim_have_all(processes, n, NULL, &level))
+        sim_fail(sim, "%s: one has died, and nobody has its blocks any more", job->id);
+    if (moment == SIM_DIES)
+        job->doubled = false;
+    missed = find_missed(processes, n);
+    if (missed && job->doubled)
+        sim_fail(sim, "%s: if %s died now, a part of the state would be lost", job->id,
+                 missed->name);
+    job->doubled = !missed && (job->doubled || moment == SIM_COMMITS);
+}
