@@ -97,7 +97,7 @@ static int sync_parent(const char *path, struct rb_why *why)
 static int write_file(const char *path, const void *bytes, size_t size, bool sync,
                       struct rb_why *why)
 {
-    RB_CLEANUP(rb_freep) char *temporary = rb_format("%s.%d.tmp", path, (int)getpid());
+    RB_CLEANUP(rb_freep) char *temporary = rb_format("%s.%d.tmp", path, (int)gettid());
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     int err = 0;
 

@@ -105,17 +105,27 @@ bool rb_blobs_has(const struct rb_blobs *blobs, const char *digest)
     return !access(path, R_OK);
 }
 
-int rb_blobs_put(struct rb_blobs *blobs, const void *bytes, size_t size, char ret_digest[33],
-                 struct rb_why *why)
+int rb_blobs_write(const char *folder, const void *bytes, size_t size, char ret_digest[33],
+                   struct rb_why *why)
 {
     char digest[DIGEST + 1];
     rb_hash_digest(bytes, size, digest);
-    int err = RB_OK;
-    if (!rb_blobs_has(blobs, digest))
-        err = rb_file_write(rb_blobs_path(blobs, digest), bytes, size, why);
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, digest);
+    int err = access(path, R_OK) ? rb_file_write(path, bytes, size, why) : RB_OK;
     if (!err)
         memcpy(ret_digest, digest, sizeof(digest));
     return err;
+}
+
+const char *rb_blobs_folder(const struct rb_blobs *blobs)
+{
+    return blobs->folder;
+}
+
+int rb_blobs_put(struct rb_blobs *blobs, const void *bytes, size_t size, char ret_digest[33],
+                 struct rb_why *why)
+{
+    return rb_blobs_write(blobs->folder, bytes, size, ret_digest, why);
 }
 
 /* ---- Keeping ----------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ struct submit {
     struct rb_op op; /* request NULL: let go, the thread ends by itself */
     uv_work_t work;
     char *name, *numeric_class;
+    char *folder;   /* of blobs */
     size_t devices; /* of this node */
     Rb__Spec *spec;
 
@@ -37,8 +38,9 @@ struct submit {
     struct rb_buffer model;
     char *resume;
     int64_t resume_step;
+    char written[2][33]; /* model, weights: blobs */
 
-    char blobs[2][33]; /* model, weights; held until the job is in facts: empty before */
+    char blobs[2][33]; /* the same, held until the job is in facts: empty before */
     json_t *reply;
 };
 
@@ -56,6 +58,7 @@ static void submit_free(struct submit *submit)
     free(submit->resume);
     free(submit->name);
     free(submit->numeric_class);
+    free(submit->folder);
     free(submit);
 }
 
@@ -110,7 +113,13 @@ static void compile(uv_work_t *work)
     submit->model.room = submit->model.size + 1;
     submit->model.data = rb_alloc(submit->model.room);
     rb__model__pack(submit->compiled.model, (uint8_t *)submit->model.data);
-    if (checkpoint && checkpoint->path)
+    submit->err = rb_blobs_write(submit->folder, submit->model.data, submit->model.size,
+                                 submit->written[0], &submit->why);
+    if (!submit->err)
+        submit->err = rb_blobs_write(submit->folder, submit->compiled.weights.data,
+                                     submit->compiled.weights.size, submit->written[1],
+                                     &submit->why);
+    if (!submit->err && checkpoint && checkpoint->path)
         submit->err = rb_resume_find(checkpoint->path, submit->compiled.model->spec_digest,
                                      submit->numeric_class, &submit->resume, &submit->resume_step,
                                      &submit->why);
@@ -193,14 +202,16 @@ static int new_id(char ret_id[13])
     return 0;
 }
 
-/* Another job that has the same one may be deleted just now. */
+/* The thread has written it; another job that had the same one may have been deleted since. */
 static int keep_blob(struct submit *submit, size_t i, const void *bytes, size_t size)
 {
     struct rb_blobs *blobs = submit->op.methods->daemon->blobs;
-    int err = rb_blobs_put(blobs, bytes, size, submit->blobs[i], &submit->why);
+    int err = 0;
 
-    if (!err)
-        rb_blobs_hold(blobs, submit->blobs[i]);
+    memcpy(submit->blobs[i], submit->written[i], sizeof(submit->blobs[i]));
+    rb_blobs_hold(blobs, submit->blobs[i]);
+    if (!rb_blobs_has(blobs, submit->blobs[i]))
+        err = rb_blobs_put(blobs, bytes, size, submit->blobs[i], &submit->why);
     return err;
 }
 
@@ -362,6 +373,7 @@ static void submit_job(struct rb_request *request, void *context)
     submit->name = rb_string(name);
     submit->spec = spec;
     submit->numeric_class = rb_string(class);
+    submit->folder = rb_string(rb_blobs_folder(methods->daemon->blobs));
     submit->devices = devices_here(methods->daemon, facts);
     rb_op_add(&submit->op, methods, request);
     err = uv_queue_work(methods->daemon->loop, &submit->work, compile, compiled);

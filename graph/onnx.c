@@ -158,6 +158,7 @@ void rb_onnx_close(struct rb_onnx *model)
     rb_onnx_functions_done(model);
     if (model->proto)
         onnx__model_proto__free_unpacked(model->proto, &model->capped.protobuf);
+    rb_onnx_external_done(model);
     rb_names_done(&model->initializers);
     rb_names_done(&model->kinds);
     rb_names_done(&model->arguments);

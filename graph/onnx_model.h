@@ -24,6 +24,7 @@ struct rb_onnx {
     char *folder;                 /* where external data lies; NULL: the model came as bytes */
     int64_t opset;                /* of the default domain */
     struct rb_names initializers; /* name -> Onnx__TensorProto */
+    struct rb_names external;     /* name -> contents, of initializers that lie in other files */
     const Onnx__ValueInfoProto **inputs; /* those that no initializer stands for */
     int n_inputs;
     struct rb_onnx_function *functions;
@@ -76,6 +77,7 @@ const char *rb_onnx_symbol(const Onnx__ValueInfoProto *input, int axis);
 int rb_onnx_tensor(const struct rb_onnx *model, const Onnx__TensorProto *tensor,
                    struct rb_arena *arena, struct rb_tensor_type *ret_type, const void **ret_data,
                    struct rb_why *why);
+void rb_onnx_external_done(struct rb_onnx *model);
 
 /* Read `size` bytes at `offset` of a regular file; SIZE_MAX: from there to the end.  No symbolic
  * link is followed if `plain`.  *ret_bytes is the caller's to free. */

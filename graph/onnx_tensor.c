@@ -66,6 +66,34 @@ static int check_location(const char *location, struct rb_why *why)
     return 0;
 }
 
+/* An initializer's contents are read once, however often the model is imported: they are large. */
+static bool is_kept(const struct rb_onnx *model, const Onnx__TensorProto *tensor)
+{
+    return tensor->name && rb_names_get(&model->initializers, tensor->name) == tensor;
+}
+
+static const void *keep(const struct rb_onnx *model, const Onnx__TensorProto *tensor,
+                        struct rb_arena *arena, void *bytes, size_t size)
+{
+    const void *copy;
+
+    if (is_kept(model, tensor)) {
+        rb_names_add(&((struct rb_onnx *)model)->external, tensor->name, bytes);
+        return bytes;
+    }
+    copy = rb_arena_copy(arena, bytes, size);
+    free(bytes);
+    return copy;
+}
+
+void rb_onnx_external_done(struct rb_onnx *model)
+{
+    for (size_t i = 0; i < model->external.room; i++)
+        if (model->external.slots[i].name)
+            free(model->external.slots[i].item);
+    rb_names_done(&model->external);
+}
+
 static int read_external(const struct rb_onnx *model, const Onnx__TensorProto *tensor,
                          struct rb_arena *arena, size_t size, const void **ret_data,
                          struct rb_why *why)
@@ -73,9 +101,12 @@ static int read_external(const struct rb_onnx *model, const Onnx__TensorProto *t
     struct rb_external external = {0};
     void *bytes = NULL;
     size_t got = 0;
-    int err = parse_external(tensor, &external, why);
-    int folder;
+    int err, folder;
 
+    *ret_data = is_kept(model, tensor) ? rb_names_get(&model->external, tensor->name) : NULL;
+    if (*ret_data)
+        return 0;
+    err = parse_external(tensor, &external, why);
     if (!err && !model->folder)
         err = rb_why_set(why, RB_EUNSUPPORTED, "external data, but the model has no folder");
     if (!err)
@@ -93,8 +124,7 @@ static int read_external(const struct rb_onnx *model, const Onnx__TensorProto *t
     close(folder);
     if (err)
         return err;
-    *ret_data = rb_arena_copy(arena, bytes, size);
-    free(bytes);
+    *ret_data = keep(model, tensor, arena, bytes, size);
     return 0;
 }
 

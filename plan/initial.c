@@ -77,7 +77,12 @@ int rb_initial_weights(const struct rb_graph *graph, const Rb__Model *model, con
             rb_why_add(why, err, "spec.model.weights: %s", weights);
     }
     if (!err) {
+        size_t size = 0;
+
+        for (size_t i = 0; i < model->n_variables; i++)
+            size += bytes_of(&tensors[i].type);
         rb_safetensors_header(tensors, (int)model->n_variables, ret_safetensors);
+        rb_buffer_reserve(ret_safetensors, size);
         for (size_t i = 0; i < model->n_variables; i++)
             rb_buffer_add(ret_safetensors, tensors[i].data, bytes_of(&tensors[i].type));
     }
