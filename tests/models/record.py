@@ -5,8 +5,8 @@
 usage: record.py [--keep OPSET,...] [--into FOLDER] [FAMILY...]        needs torch and onnx; README.md
 
 FOLDER/FAMILY-[EXPORTER-]OPSET.onnx.gz hold the graph, the parameters zeroed (families.weight makes them);
-FOLDER/index[-newer].json has for each family the parameters' shapes and the losses of the first 20 steps.
-The exporters are torch 1's, without a name, or those of torch 2: `script` and `dynamo`.  Every opset that
+FOLDER/optimized-FAMILY.onnx.gz is a file that must not be trained; FOLDER/index[-newer].json has for each family the
+parameters' shapes and the losses of the first 20 steps.  The exporters are torch 1's, without a name, or those of torch 2: `script` and `dynamo`.  Every opset that
 an exporter writes is exported; of those, --keep are kept (13 and 17; script 20, dynamo 18 and 23).
 """
 import gzip
@@ -25,6 +25,7 @@ import reference
 NEWER = int(torch.__version__.split(".")[0]) >= 2
 EXPORTERS = {"script": range(18, 21), "dynamo": range(18, 24)} if NEWER else {"": range(13, 18)}
 KEEP = {"script": [20], "dynamo": [18, 23], "": [13, 17]}
+OPTIMIZED = "bert"  # what the default of the newer exporter makes of it, to be refused
 INDEX = "index-newer.json" if NEWER else "index.json"
 warnings.filterwarnings("ignore")
 
@@ -42,10 +43,10 @@ def export_script(module, x, opset):
     return onnx.load_from_string(out.getvalue())
 
 
-def export_dynamo(module, x, opset):
+def export_dynamo(module, x, opset, optimize=False):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
-        torch.onnx.export(module, (x,), path, dynamo=True, optimize=False, opset_version=opset,
+        torch.onnx.export(module, (x,), path, dynamo=True, optimize=optimize, opset_version=opset,
                           input_names=["input"], output_names=["output"],
                           dynamic_shapes=({0: torch.export.Dim("batch")},), verbose=False)
         proto = onnx.load(path)
@@ -55,12 +56,17 @@ def export_dynamo(module, x, opset):
     return proto
 
 
-def strip_newer(proto):
-    """Of the metadata only what says which tensor is a parameter is left."""
+def strip_newer(proto, calls):
+    """Of the metadata only what says which tensor is a parameter is left; `calls`: and what nodes came from."""
     graph = proto.graph
+    kept = [[(entry.key, entry.value) for entry in node.metadata_props if calls and entry.key.endswith("fx_node")]
+            for node in graph.node]
     for part in [proto, *graph.input, *graph.output, *graph.initializer, *graph.node, *proto.functions,
                  *(node for function in proto.functions for node in function.node)]:
         del part.metadata_props[:]
+    for node, entries in zip(graph.node, kept):
+        for key, value in entries:
+            node.metadata_props.add(key=key, value=value)
     for function in proto.functions:
         del function.value_info[:]
     kept = [entry for entry in graph.metadata_props if entry.key.endswith("ExportedProgram.graph_signature")]
@@ -68,7 +74,7 @@ def strip_newer(proto):
     graph.metadata_props.extend(kept)
 
 
-def strip(proto, names):
+def strip(proto, names, calls=False):
     """Zeros for the parameters: gzip makes nothing of them.  What exporters write for people goes."""
     for tensor in proto.graph.initializer:
         if tensor.name in names:
@@ -77,7 +83,7 @@ def strip(proto, names):
         node.doc_string = ""
     del proto.graph.value_info[:]
     if NEWER:
-        strip_newer(proto)
+        strip_newer(proto, calls)
     missing = names - {tensor.name for tensor in proto.graph.initializer}
     if missing:
         print(f"  the export has no {sorted(missing)}")
@@ -104,6 +110,10 @@ def record(family, folder, keep):
             if opset in (keep or KEEP[exporter]):
                 save(os.path.join(folder, "-".join(filter(None, (family, exporter, str(opset)))) + ".onnx.gz"),
                      model)
+    if family == OPTIMIZED and NEWER:
+        proto = export_dynamo(reference.make(family), example(family), 18, optimize=True)
+        save(os.path.join(folder, f"optimized-{family}.onnx.gz"),
+             strip(proto, {tensor.name for tensor in proto.graph.initializer}, calls=True))
     module = reference.make(family)
     return {
         "torch": torch.__version__,
