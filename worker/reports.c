@@ -17,7 +17,8 @@ enum { FRAME_ROWS = 256, TAKE_BYTES = 1 << 20, SLOTS = KINDS + RB_REPORTS_SAVED 
 /* The newest report of a kind; SAVED has several slots behind the others. */
 struct slot {
     struct rb_buffer frame;
-    uint64_t order; /* when it was posted; 0: nothing here */
+    uint64_t order;  /* when it was posted; 0: nothing here */
+    uint32_t number; /* of its configuration, where it is about one */
 };
 
 struct row {
@@ -91,14 +92,26 @@ static enum kind kind_of(const Rb__FromWorker *message)
                               : FAILED;
 }
 
-static void forget(struct rb_reports *reports, enum kind kind)
+static uint32_t number_of(const Rb__FromWorker *message)
 {
-    reports->slots[kind].order = 0;
+    return message->ready     ? message->ready->number
+           : message->unready ? message->unready->number
+           : message->flipped ? message->flipped->number
+                              : 0;
+}
+
+/* It is out of date, unless it is about a later configuration than what is told now: one that was
+ * prepared beside may be given up just behind the word that the next is ready. */
+static void forget(struct rb_reports *reports, enum kind kind, uint32_t number)
+{
+    if (reports->slots[kind].number <= number)
+        reports->slots[kind].order = 0;
 }
 
 void rb_reports_post(struct rb_reports *reports, const Rb__FromWorker *message)
 {
     enum kind kind = kind_of(message);
+    uint32_t number = number_of(message);
     struct slot *slot;
 
     pthread_mutex_lock(&reports->lock);
@@ -106,14 +119,15 @@ void rb_reports_post(struct rb_reports *reports, const Rb__FromWorker *message)
     if (kind == SAVED)
         slot = &reports->slots[KINDS + reports->next_saved++ % RB_REPORTS_SAVED];
     if (kind == READY || kind == FLIPPED)
-        forget(reports, UNREADY);
+        forget(reports, UNREADY, number);
     if (kind == UNREADY || kind == FLIPPED)
-        forget(reports, READY);
+        forget(reports, READY, number);
     if (kind == FLIPPED)
-        forget(reports, FROZEN);
+        forget(reports, FROZEN, number);
     rb_buffer_clear(&slot->frame);
     rb_frame_put(&slot->frame, RB_FRAME_FROM_WORKER, &message->base);
     slot->order = ++reports->posted;
+    slot->number = number;
     rb_reports_wake(reports);
     pthread_mutex_unlock(&reports->lock);
 }

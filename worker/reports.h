@@ -34,7 +34,8 @@ void rb_reports_wake(struct rb_reports *reports); /* without anything new */
 
 /* Post a message with one of ready, unready, flipped, frozen, saved, done, failed set.
  *
- * ready takes an unready back and the other way round; flipped takes back both, and frozen. */
+ * ready takes an unready back and the other way round; flipped takes back both, and frozen.  What is
+ * said of a later configuration stays. */
 void rb_reports_post(struct rb_reports *reports, const Rb__FromWorker *message);
 void rb_reports_row(struct rb_reports *reports, uint32_t rank, const Rb__Row *row);
 

@@ -374,6 +374,7 @@ class Blows:
                 print(self.c.run("events", self.job).stdout[-6000:])
                 print(self.c.run("get", "configurations", self.job).stdout[-6000:])
                 print(self.c.run("status", self.job).stdout)
+                print(self.c.run("-o", "json", "describe", self.job).stdout)
             raise
 
 

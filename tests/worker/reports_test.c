@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which rows an agent is sent, and how long they are kept. */
+/* Which rows and words an agent is sent, and how long they are kept. */
 #include "worker/reports.h"
 
 #include "base/arena.h"
@@ -103,12 +103,79 @@ static void rows_do_not_pile_up(void **state)
     rb_reports_free(reports);
 }
 
+static void tell_ready(struct rb_reports *reports, uint32_t number)
+{
+    Rb__Ready body = RB__READY__INIT;
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+
+    body.number = number;
+    message.ready = &body;
+    rb_reports_post(reports, &message);
+}
+
+static void tell_unready(struct rb_reports *reports, uint32_t number)
+{
+    Rb__Unready body = RB__UNREADY__INIT;
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+
+    body.number = number;
+    body.reason = "given up";
+    message.unready = &body;
+    rb_reports_post(reports, &message);
+}
+
+/* Take everything: the configurations that are said to be ready and not ready; 0: none. */
+static void expect_words(struct rb_reports *reports, uint32_t ready, uint32_t unready)
+{
+    struct rb_buffer out = {0};
+    ProtobufCMessage *message;
+    struct rb_why why;
+
+    while (rb_reports_take(reports, &out))
+        ;
+    while (
+        !rb_frame_take(&out, RB_FRAME_FROM_WORKER, &rb__from_worker__descriptor, &message, &why)) {
+        Rb__FromWorker *from = (Rb__FromWorker *)message;
+
+        if (from->ready) {
+            assert_int_equal(from->ready->number, ready);
+            ready = 0;
+        }
+        if (from->unready) {
+            assert_int_equal(from->unready->number, unready);
+            unready = 0;
+        }
+        protobuf_c_message_free_unpacked(message, NULL);
+    }
+    assert_int_equal(ready, 0);
+    assert_int_equal(unready, 0);
+    rb_buffer_done(&out);
+}
+
+static void the_last_word_on_a_configuration_counts(void **state)
+{
+    struct rb_reports *reports = rb_reports_new();
+
+    (void)state;
+    tell_ready(reports, 4);
+    tell_unready(reports, 4);
+    expect_words(reports, 0, 4);
+    tell_ready(reports, 4);
+    rb_reports_restart(reports);
+    expect_words(reports, 4, 0);
+    tell_ready(reports, 6); /* a recovery is ready, and what was prepared beside is given up */
+    tell_unready(reports, 5);
+    expect_words(reports, 6, 5);
+    rb_reports_free(reports);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_agent_gets_what_it_lacks),
         cmocka_unit_test(what_is_known_is_dropped_and_nothing_else),
         cmocka_unit_test(rows_do_not_pile_up),
+        cmocka_unit_test(the_last_word_on_a_configuration_counts),
     };
 
     return cmocka_run_group_tests_name("reports", tests, NULL, NULL);
