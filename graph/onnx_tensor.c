@@ -122,6 +122,10 @@ static int read_external(const struct rb_onnx *model, const Onnx__TensorProto *t
     err = rb_onnx_read(folder, external.location, true, external.offset, size, UINT64_MAX, &bytes,
                        &got, why);
     close(folder);
+    if (err == RB_ENOTFOUND)
+        return rb_why_add(why, err,
+                          "the weights lie in a file of their own, to be kept beside the "
+                          "model (or export with external_data=False)");
     if (err)
         return err;
     *ret_data = keep(model, tensor, arena, bytes, size);

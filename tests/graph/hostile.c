@@ -392,6 +392,7 @@ static void external_data(void **state)
     assert_int_equal(import_external(&folder, "link", "4", &why), RB_EINVAL);
     assert_non_null(strstr(why.text, "symbolic link"));
     assert_int_equal(import_external(&folder, "none", "4", &why), RB_ENOTFOUND);
+    assert_non_null(strstr(why.text, "in a file of their own"));
     assert_int_equal(import_external(&folder, "\x1b[31m", "4", &why), RB_EINVAL);
     assert_non_null(strstr(why.text, "'?[31m'"));
     assert_int_equal(rb_file_remove(folder.path, &why), 0);
