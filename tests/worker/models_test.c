@@ -37,7 +37,7 @@ enum { MOST = 3 };
 #else
 #define MANY "2400"
 #define SOME "800"
-#define FEW  "600"
+#define FEW  "1000"
 #endif
 
 struct kind {
