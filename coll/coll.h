@@ -79,6 +79,7 @@ int rb_coll_sum(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *
 struct rb_coll_range {
     int rank;
     size_t first, count;
+    const bool *from; /* by rank: who sends its `in`, which is zero elsewhere; NULL: everyone */
 };
 int rb_coll_sum_ranges(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
                        const struct rb_coll_range *ranges, size_t n, struct rb_why *why);

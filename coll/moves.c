@@ -90,15 +90,20 @@ static void add_range(struct rb_coll *coll, uint64_t tag, const int32_t *in, int
 {
     struct rb_frame frame = {RB_FRAME_SUM_WHOLE, tag, 4 * (uint64_t)range->count};
 
+    int others = 0;
+
     if (range->rank != coll->rank) {
-        rb_progress_send(coll, range->rank, frame, in + range->first, frame.total, NULL);
+        if (!range->from || range->from[coll->rank])
+            rb_progress_send(coll, range->rank, frame, in + range->first, frame.total, NULL);
         return;
     }
     *sum = (struct rb_summing){.in = in + range->first, .out = out + range->first};
     for (int r = 0; r < coll->size; r++)
-        if (r != coll->rank)
+        if (r != coll->rank && (!range->from || range->from[r])) {
             rb_progress_add(coll, r, frame, sum, frame.total);
-    if (coll->size == 1)
+            others++;
+        }
+    if (!others)
         memcpy(sum->out, sum->in, 4 * range->count);
 }
 
