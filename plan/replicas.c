@@ -119,6 +119,69 @@ static void add_shard(Rb__Plan *plan, uint64_t first, uint64_t end, uint32_t pri
     plan->shards[plan->n_shards++] = shard;
 }
 
+/* The stage that makes the gradient of each variable, the first of several; 0 where none does. */
+static void find_stages(const Rb__Model *model, const Rb__Plan *plan, uint32_t *ret_stages)
+{
+    const Rb__Course *course = plan->courses[0];
+    const Rb__Program *program = model->programs[course->program];
+
+    for (size_t v = 0; v < model->n_variables; v++)
+        ret_stages[v] = UINT32_MAX;
+    for (size_t c = 0; c < program->n_contributions; c++) {
+        const Rb__Contribution *one = program->contributions[c];
+        uint32_t made = one->after ? one->after - 1 : 0;
+        uint32_t stage = (uint32_t)__builtin_ctzll(course->stages[made]);
+
+        if (stage < ret_stages[one->variable])
+            ret_stages[one->variable] = stage;
+    }
+    for (size_t v = 0; v < model->n_variables; v++)
+        if (ret_stages[v] == UINT32_MAX)
+            ret_stages[v] = 0;
+}
+
+/* By block, its primary: the ranks of a stage share its blocks, in runs of about as many elements.
+ */
+static void find_primaries(const struct rb_replicas *how, const Rb__Model *model,
+                           const Rb__Plan *plan, uint32_t *ret_primaries)
+{
+    RB_CLEANUP(rb_freep) uint32_t *stages = rb_alloc((model->n_variables + 1) * sizeof(*stages));
+    RB_CLEANUP(rb_freep) uint64_t *totals = rb_alloc(plan->stages * sizeof(*totals));
+    RB_CLEANUP(rb_freep) uint64_t *before = rb_alloc(plan->stages * sizeof(*before));
+    RB_CLEANUP(rb_freep) uint32_t *first = rb_alloc(plan->stages * sizeof(*first));
+    RB_CLEANUP(rb_freep) uint32_t *ranks = rb_alloc(plan->stages * sizeof(*ranks));
+
+    find_stages(model, plan, stages);
+    for (uint32_t r = how->ranks; r-- > 0;) {
+        first[plan->ranks[r]->stage] = r;
+        ranks[plan->ranks[r]->stage]++;
+    }
+    for (size_t b = 0; b < model->n_blocks; b++)
+        totals[stages[model->blocks[b]->variable]] += model->blocks[b]->count;
+    for (size_t b = 0; b < model->n_blocks; b++) {
+        uint32_t stage = stages[model->blocks[b]->variable];
+        uint64_t middle = before[stage] + model->blocks[b]->count / 2;
+
+        ret_primaries[b] = first[stage] + (uint32_t)(middle * ranks[stage] / totals[stage]);
+        before[stage] += model->blocks[b]->count;
+    }
+}
+
+static void place_stages(const struct rb_replicas *how, const Rb__Model *model,
+                         const uint32_t *seconds, Rb__Plan *plan)
+{
+    RB_CLEANUP(rb_freep)
+    uint32_t *primaries = rb_alloc((model->n_blocks + 1) * sizeof(*primaries));
+
+    find_primaries(how, model, plan, primaries);
+    plan->shards = rb_alloc((model->n_blocks + 1) * sizeof(*plan->shards));
+    for (uint64_t b = 0, end; b < model->n_blocks; b = end) {
+        for (end = b + 1; end < model->n_blocks && primaries[end] == primaries[b];)
+            end++;
+        add_shard(plan, b, end, primaries[b], seconds[primaries[b]]);
+    }
+}
+
 static void add_gather(Rb__RankPlan *rank)
 {
     Rb__Order *order = rb_alloc(sizeof(*order));
@@ -129,16 +192,11 @@ static void add_gather(Rb__RankPlan *rank)
     rank->orders[rank->n_orders++] = order;
 }
 
-void rb_replicas_place(const struct rb_replicas *how, const Rb__Model *model, Rb__Plan *plan)
+static void place_runs(const Rb__Model *model, uint32_t runs, const uint32_t *seconds,
+                       Rb__Plan *plan)
 {
-    RB_CLEANUP(rb_freep) uint32_t *seconds = rb_alloc(how->ranks * sizeof(*seconds));
-    uint32_t runs = rb_replicas_runs(how);
-    struct rb_buffer summary = {0};
     uint64_t first = 0;
 
-    if (!runs)
-        return;
-    rb_replicas_seconds(how, seconds);
     plan->shards = rb_alloc(runs * sizeof(*plan->shards));
     for (uint32_t i = 0; i < runs; i++) {
         uint64_t end = i + 1 < runs ? cut(model, runs, i + 1, first + 1) : model->n_blocks;
@@ -146,6 +204,21 @@ void rb_replicas_place(const struct rb_replicas *how, const Rb__Model *model, Rb
         add_shard(plan, first, end, i, seconds[i]);
         first = end;
     }
+}
+
+void rb_replicas_place(const struct rb_replicas *how, const Rb__Model *model, Rb__Plan *plan)
+{
+    RB_CLEANUP(rb_freep) uint32_t *seconds = rb_alloc(how->ranks * sizeof(*seconds));
+    uint32_t runs = rb_replicas_runs(how);
+    struct rb_buffer summary = {0};
+
+    if (!runs)
+        return;
+    rb_replicas_seconds(how, seconds);
+    if (plan->stages && runs == how->ranks)
+        place_stages(how, model, seconds, plan);
+    else
+        place_runs(model, runs, seconds, plan);
     for (size_t r = 0; r < plan->n_ranks; r++)
         add_gather(plan->ranks[r]);
     rb_buffer_text(&summary, plan->summary);

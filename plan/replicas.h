@@ -7,7 +7,8 @@
  * Pure.  The blocks are cut into runs of about as many elements each, one a rank that is its
  * primary; with two replicas a second rank has it too, on another node where there are several.
  * Weights are everywhere, because everyone computes with them; what is held or not is what only an
- * update needs, the optimizer's moments and the reduced sums.
+ * update needs, the optimizer's moments and the reduced sums.  In a pipeline a run is made of
+ * blocks that its primary's stage computes with, so that only they need to have them.
  *
  * Which ranks hold run i follows from the number of blocks and from the nodes of the ranks alone,
  * so that the coordinator, who has no Model, knows it too. */

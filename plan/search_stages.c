@@ -18,15 +18,15 @@ enum { MOST = 256 }; /* devices, and microbatches, that are played */
 /* One stage of the plan's course of the first program; ret_made: bytes that it makes a microbatch.
  */
 static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
-                                          const Rb__Course *course, uint32_t k, double *ret_made)
+                                          const Rb__Course *course, uint32_t k, double *ret_made,
+                                          double *ret_elements)
 {
     const struct rb_search_how *how = work->how;
     const struct rb_cluster_device *device = &how->cluster->devices[0];
     const Rb__Program *program = how->model->programs[course->program];
     struct rb_pipeline_stage stage = {0};
-    double sums = 0;
 
-    *ret_made = 0;
+    *ret_made = *ret_elements = 0;
     for (size_t i = 0; i < program->n_instructions; i++) {
         const Rb__Instruction *one = program->instructions[i];
 
@@ -42,9 +42,9 @@ static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
     }
     for (size_t c = 0; c < program->n_contributions; c++)
         if (course->stages[program->contributions[c]->after - 1] >> k & 1)
-            sums +=
-                12 * (double)how->model->variables[program->contributions[c]->variable]->elements;
-    stage.backward += rb_cost_bytes(sums, device, how->profile).seconds;
+            *ret_elements +=
+                (double)how->model->variables[program->contributions[c]->variable]->elements;
+    stage.backward += rb_cost_bytes(12 * *ret_elements, device, how->profile).seconds;
     return stage;
 }
 
@@ -68,15 +68,17 @@ static double crossing(const Rb__Model *model, const Rb__Course *course, uint32_
     return fmax(out, back);
 }
 
-/* The state is where it is in data parallelism: all sum and update it. */
-static void add_state(const struct rb_search_work *work, struct rb_pipeline_stage *stage)
+/* In shards each stage sums and updates its own; else all do with all of it. */
+static void add_state(const struct rb_search_work *work, double elements, bool sharded,
+                      struct rb_pipeline_stage *stage)
 {
     const Rb__Model *model = work->how->model;
-    bool sharded = work->chosen && work->devices > work->chosen;
-    double held = sharded ? (double)work->chosen / work->devices : 1;
+    double held = (double)model->state_elements;
 
-    stage->weights = 4 * (double)model->state_elements;
-    stage->update = rb_cost_bytes(rb_cost_update_bytes(model, held * (double)model->state_elements),
+    if (sharded)
+        held = elements * work->chosen / stage->devices;
+    stage->weights = 4 * (sharded ? elements : (double)model->state_elements);
+    stage->update = rb_cost_bytes(rb_cost_update_bytes(model, held),
                                   &work->how->cluster->devices[0], work->how->profile)
                         .seconds;
 }
@@ -85,7 +87,9 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
 {
     RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
     struct rb_cluster_link link = rb_search_link(work);
-    struct rb_pipeline_how how = {shape, stages, work->total, link.bandwidth, link.latency, true};
+    bool sharded = work->chosen && work->devices > work->chosen;
+    struct rb_pipeline_how how = {shape,          stages,       work->total,
+                                  link.bandwidth, link.latency, !sharded};
     double most = 0;
     struct rb_search_candidate *one;
     struct rb_pipeline_step step;
@@ -98,12 +102,12 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
     if (err)
         return err == RB_EUNSUPPORTED && !pinned ? 0 : err;
     for (uint32_t k = 0; k < stages; k++) {
-        double made;
+        double made, elements;
 
-        shape[k] = new_stage(work, plan->courses[0], k, &made);
+        shape[k] = new_stage(work, plan->courses[0], k, &made, &elements);
         shape[k].devices = rb_pipeline_ranks(stages, work->devices, k);
         shape[k].activations = crossing(work->how->model, plan->courses[0], k);
-        add_state(work, &shape[k]);
+        add_state(work, elements, sharded, &shape[k]);
         most = fmax(most, made);
     }
     rb__plan__free_unpacked(plan, NULL);

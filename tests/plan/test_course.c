@@ -5,7 +5,7 @@
 #include "plan/course.h"
 #include "plan/lower.h"
 #include "plan/makers.h"
-#include "plan/pipeline.h"
+#include "plan/replicas.h"
 #include "plan/schedule_pipeline.h"
 #include "tests/plan/tiny.h"
 
@@ -159,6 +159,43 @@ static void test_tied(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+/* Whoever holds a block first is in a stage that makes its gradient, and all blocks have a place.
+ */
+static void test_state(void **state)
+{
+    Rb__Model *model = new_model(tiny_residual(2, true));
+
+    (void)state;
+    for (uint32_t ranks = 3; ranks <= 5; ranks++)
+        for (uint32_t copies = 1; copies <= 2; copies++) {
+            struct rb_replicas how = {copies, model->n_blocks, ranks, NULL};
+            Rb__Plan *plan = NULL;
+            uint64_t next = 0, gives[64] = {0};
+
+            assert_in_range(model->n_blocks, ranks, 64);
+            assert_int_equal(rb_pipeline_plan(model, ranks, 2, &plan, NULL), 0);
+            for (size_t c = 0; c < model->programs[0]->n_contributions; c++) {
+                const Rb__Contribution *one = model->programs[0]->contributions[c];
+
+                gives[one->variable] |= plan->courses[0]->stages[one->after - 1];
+            }
+            rb_replicas_place(&how, model, plan);
+            for (size_t i = 0; i < plan->n_shards; i++) {
+                const Rb__Shard *shard = plan->shards[i];
+
+                assert_int_equal(shard->first_block, next);
+                assert_int_equal(shard->n_ranks, copies);
+                for (; next < shard->first_block + shard->n_blocks; next++)
+                    assert_true(gives[model->blocks[next]->variable] >>
+                                    plan->ranks[shard->ranks[0]]->stage &
+                                1);
+            }
+            assert_int_equal(next, model->n_blocks);
+            rb__plan__free_unpacked(plan, NULL);
+        }
+    rb__model__free_unpacked(model, NULL);
+}
+
 static void test_refused(void **state)
 {
     Rb__Model *model = new_model(tiny_mlp(2, true));
@@ -178,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_models),
         cmocka_unit_test(test_tied),
+        cmocka_unit_test(test_state),
         cmocka_unit_test(test_refused),
     };
 
