@@ -85,8 +85,9 @@ static void serve(struct rb_saves *saves, struct rb_save_order *order, bool trai
 
     if (!reason)
         rb_saver_start(saves->saver, &save);
-    else if (reason == in_shards && trains)
-        saves->waiting = (struct rb_save_order){order->request, RB_TAKE(order->folder), false};
+    else if ((reason == in_shards || reason == torn) && trains)
+        saves->waiting =
+            (struct rb_save_order){order->request, RB_TAKE(order->folder), order->export_only};
     else
         refuse_order(saves, order, reason);
     free(order->folder);

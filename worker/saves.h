@@ -3,9 +3,9 @@
  *
  * step thread, mailbox > [saves] > saver
  *
- * Weights are everywhere, so an export can be made at any time.  A checkpoint of a state in shards
- * needs all ranks: who has one to write asks for it in the vote, and is given the whole behind the
- * step. */
+ * Weights are everywhere, so an export can be made at any time, but in a pipeline whose state is in
+ * shards.  That, and a checkpoint of any state in shards, needs all ranks: who has one to write
+ * asks for it in the vote, and is given the whole behind the step. */
 #ifndef RB_WORKER_SAVES_H
 #define RB_WORKER_SAVES_H
 
@@ -21,7 +21,7 @@ struct rb_saves {
     struct rb_reports *reports;
     const struct rb_model *model;
     struct rb_saver *saver;
-    struct rb_save_order waiting; /* a checkpoint that needs all ranks; folder NULL: none */
+    struct rb_save_order waiting; /* what needs all ranks; folder NULL: none */
 };
 
 /* The model is there: start the saver.  The second time is fine. */

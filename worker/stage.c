@@ -257,6 +257,141 @@ static int read_courses(struct rb_stage *stage, const Rb__Plan *plan, const Rb__
     return err;
 }
 
+/* What of each variable the stages read, and make summands of. */
+static void read_variables(struct rb_stage *stage, const Rb__Course *course, const Rb__Model *model)
+{
+    const Rb__Program *program = model->programs[course->program];
+
+    for (size_t i = 0; i < program->n_instructions; i++)
+        for (size_t k = 0; k < program->instructions[i]->n_inputs; k++) {
+            int32_t t = program->instructions[i]->inputs[k];
+            const Rb__Tensor *tensor =
+                t < 0 || (size_t)t >= program->n_tensors ? NULL : program->tensors[t];
+
+            if (tensor && tensor->space == RB__TENSOR__SPACE__VARIABLE &&
+                tensor->offset < model->n_variables)
+                stage->reads[tensor->offset] |= course->stages[i];
+        }
+    for (size_t c = 0; c < program->n_contributions; c++) {
+        const Rb__Contribution *one = program->contributions[c];
+        uint32_t made = one->after ? one->after - 1 : 0;
+
+        if (one->variable < model->n_variables && made < course->n_stages)
+            stage->gives[one->variable] |= course->stages[made] & -course->stages[made];
+    }
+}
+
+static void find_senders(struct rb_stage *stage, const Rb__Plan *plan, const Rb__Model *model)
+{
+    size_t n = model->n_variables;
+
+    stage->gives = rb_alloc((n + 1) * sizeof *stage->gives);
+    stage->reads = rb_alloc((n + 1) * sizeof *stage->reads);
+    stage->senders = rb_alloc(n * stage->ranks + 1);
+    for (size_t c = 0; c < plan->n_courses; c++)
+        read_variables(stage, plan->courses[c], model);
+    for (size_t v = 0; v < n; v++)
+        for (uint32_t r = 0; r < stage->ranks; r++)
+            stage->senders[v * stage->ranks + r] = stage->gives[v] >> stage->of_rank[r] & 1;
+}
+
+/* ---- Parts of the state ----------------------------------------------------------------------*/
+
+/* A part of a range in which the same stages count. */
+struct piece {
+    size_t first, end;
+    uint32_t variable; /* one of those in it */
+};
+
+/* The first block that ends behind `at`. */
+static size_t find_block(const Rb__Model *model, size_t at)
+{
+    size_t low = 0, high = model->n_blocks;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (model->blocks[middle]->first + model->blocks[middle]->count > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* From *block on, inside [first, end); false: there is no further one. */
+static bool next_piece(const Rb__Model *model, const uint64_t *stages, size_t first, size_t end,
+                       size_t *block, struct piece *ret_piece)
+{
+    const Rb__Block *one = *block < model->n_blocks ? model->blocks[*block] : NULL;
+
+    if (!one || one->first >= end)
+        return false;
+    ret_piece->variable = one->variable;
+    ret_piece->first = one->first > first ? (size_t)one->first : first;
+    do {
+        one = model->blocks[(*block)++];
+        ret_piece->end =
+            (size_t)(one->first + one->count) < end ? (size_t)(one->first + one->count) : end;
+    } while (*block < model->n_blocks && model->blocks[*block]->first < end &&
+             stages[model->blocks[*block]->variable] == stages[ret_piece->variable]);
+    return true;
+}
+
+size_t rb_stage_ranges(const struct rb_stage *stage, const Rb__Model *model,
+                       const struct rb_coll_range *ranges, size_t n,
+                       struct rb_coll_range **ret_ranges)
+{
+    struct rb_coll_range *cut = NULL;
+    size_t room = 0, k = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t end = ranges[i].first + ranges[i].count, b = find_block(model, ranges[i].first);
+        struct piece piece;
+
+        while (next_piece(model, stage->gives, ranges[i].first, end, &b, &piece)) {
+            if (k == room)
+                cut = rb_realloc(cut, (room = room * 2 + 8) * sizeof *cut);
+            cut[k++] = (struct rb_coll_range){
+                .rank = ranges[i].rank,
+                .first = piece.first,
+                .count = piece.end - piece.first,
+                .from = stage->senders + (size_t)piece.variable * stage->ranks,
+            };
+        }
+    }
+    *ret_ranges = cut;
+    return k;
+}
+
+size_t rb_stage_moves(const struct rb_stage *stage, const Rb__Model *model, const float *weights,
+                      const struct rb_coll_move *moves, size_t n, struct rb_coll_move **ret_moves)
+{
+    struct rb_coll_move *cut = NULL;
+    size_t room = 0, k = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t first = (size_t)((const float *)moves[i].bytes - weights);
+        size_t end = first + moves[i].size / sizeof *weights, b = find_block(model, first);
+        struct piece piece;
+
+        while (next_piece(model, stage->reads, first, end, &b, &piece)) {
+            if (!(stage->reads[piece.variable] >> stage->of_rank[moves[i].to] & 1))
+                continue;
+            if (k == room)
+                cut = rb_realloc(cut, (room = room * 2 + 8) * sizeof *cut);
+            cut[k++] = (struct rb_coll_move){
+                .from = moves[i].from,
+                .to = moves[i].to,
+                .bytes = (float *)moves[i].bytes + (piece.first - first),
+                .size = (piece.end - piece.first) * sizeof *weights,
+            };
+        }
+    }
+    *ret_moves = cut;
+    return k;
+}
+
 /* ---- The whole -------------------------------------------------------------------------------*/
 
 int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
@@ -278,6 +413,8 @@ int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
     stage->mine = plan->ranks[rank]->stage;
     err = read_ranks(stage, plan, why);
     err = err ? err : read_courses(stage, plan, model, why);
+    if (!err)
+        find_senders(stage, plan, model);
     if (err) {
         rb_stage_free(stage);
         return err;
@@ -303,5 +440,8 @@ void rb_stage_free(struct rb_stage *stage)
     free(stage->parts);
     free(stage->of_rank);
     free(stage->owners);
+    free(stage->gives);
+    free(stage->reads);
+    free(stage->senders);
     free(stage);
 }

@@ -11,6 +11,7 @@
 #define RB_WORKER_STAGE_H
 
 #include "base/error.h"
+#include "coll/coll.h"
 #include "plan.pb-c.h"
 
 #include <stdbool.h>
@@ -42,6 +43,8 @@ struct rb_stage {
     uint32_t *owners;      /* by stage * microbatches + microbatch: the rank that runs it there */
     struct rb_part *parts; /* by program of the model */
     size_t n_parts;
+    uint64_t *gives, *reads; /* by variable: stages that make summands of it, and that read it */
+    bool *senders;           /* by variable * ranks + rank: it is in a stage that gives */
 };
 
 /* NULL in *ret_stage: there is no pipeline.  RB_EINVAL: the plan does not run every microbatch once
@@ -49,6 +52,16 @@ struct rb_stage {
 int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
                   struct rb_stage **ret_stage, struct rb_why *why);
 void rb_stage_free(struct rb_stage *stage); /* NULL is fine */
+
+/* Of the sums that ranges are to have (worker/placement.h): the same, cut where other stages make
+ * the summands, which alone send theirs.  The caller frees *ret_ranges; returns how many. */
+size_t rb_stage_ranges(const struct rb_stage *stage, const Rb__Model *model,
+                       const struct rb_coll_range *ranges, size_t n,
+                       struct rb_coll_range **ret_ranges);
+
+/* Of moves of weights: what their receiver reads.  As above. */
+size_t rb_stage_moves(const struct rb_stage *stage, const Rb__Model *model, const float *weights,
+                      const struct rb_coll_move *moves, size_t n, struct rb_coll_move **ret_moves);
 
 static inline uint32_t rb_stage_owner(const struct rb_stage *stage, uint32_t one,
                                       uint32_t microbatch)

@@ -9,7 +9,8 @@
  *
  * Where the state is sharded, a rank holds some blocks only.  Of the others it has the weights, and
  * its moments are zero and take no room.  Between an update and the gathering of the weights behind
- * it the state is torn: those weights may be of the level before.
+ * it the state is torn: those weights may be of the level before, and in a pipeline (worker/step.h)
+ * of any.
  *
  * Around a planned change a block may be held that the placement gives to others:
  *

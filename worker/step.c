@@ -194,8 +194,13 @@ static int sum_shards(struct attempt *attempt, uint64_t tag, const Rb__Bucket *b
     size_t n = rb_placement_ranges(&configuration->placement, (size_t)bucket->first,
                                    (size_t)bucket->count, ranges);
 
-    return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, ranges, n,
-                              why);
+    if (!configuration->stage)
+        return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, ranges, n,
+                                  why);
+    RB_CLEANUP(rb_freep) struct rb_coll_range *cut = NULL;
+
+    n = rb_stage_ranges(configuration->stage, model->message, ranges, n, &cut);
+    return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, cut, n, why);
 }
 
 static int reduce(struct attempt *attempt, uint32_t bucket, struct rb_why *why)
@@ -318,22 +323,39 @@ static void update(const struct rb_step *step, struct rb_step_result *result)
     result->committed = true;
 }
 
+/* Does each rank get by with the weights that its stage reads?  All come to the same. */
+static bool reads_part(const struct attempt *attempt, const struct rb_step_result *result)
+{
+    const struct rb_step *step = attempt->step;
+    bool takes = false;
+
+    for (uint32_t r = 0; r < step->configuration->size; r++)
+        takes |= attempt->said[r].takes != 0;
+    return step->configuration->stage && !takes && !result->decision.flip &&
+           result->decision.collector < 0 && !step->reads_all(step->owner);
+}
+
 /* Weights of the blocks that are held elsewhere. */
-static int gather(struct attempt *attempt, struct rb_why *why)
+static int gather(struct attempt *attempt, const struct rb_step_result *result, struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
     const struct rb_placement *placement = &configuration->placement;
     struct rb_state *state = &attempt->step->model->state;
     RB_CLEANUP(rb_freep)
     struct rb_coll_move *moves = rb_alloc(rb_placement_gifts(placement) * sizeof *moves);
+    RB_CLEANUP(rb_freep) struct rb_coll_move *cut = NULL;
     size_t n = rb_placement_spread(placement, state->w, moves);
+    bool part = reads_part(attempt, result);
     int err;
 
     rb_fault("worker.gather");
+    if (part)
+        n = rb_stage_moves(configuration->stage, attempt->step->model->message, state->w, moves, n,
+                           &cut);
     err = rb_carry(state->device, configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 0, 0),
-                   moves, n, why);
+                   part ? cut : moves, n, why);
     if (!err)
-        state->torn = false;
+        state->torn = part;
     rb_fault("worker.gathered");
     return err;
 }
@@ -463,7 +485,7 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
             err = rb_device_check(attempt->step->model->device, why);
             break;
         default:
-            err = gather(attempt, why);
+            err = gather(attempt, result, why);
             if (!err)
                 err = take(attempt, result, why);
             if (!err && result->decision.flip)

@@ -8,7 +8,8 @@
  * state is sharded, each rank updates the blocks that it holds, and then weights are gathered:
  * what interrupts that leaves the step committed and the state torn (worker/state.h).
  *
- * In a pipeline the rank runs its stage of each microbatch, in two orders (worker/flight.h); what
+ * In a pipeline weights go to those alone whose stage reads them, unless somebody needs more of them
+ * behind the step; there too the state is torn.  The rank runs its stage of each microbatch, in two orders (worker/flight.h); what
  * it had of an attempt that was given up is dropped.
  *
  * Reducing is out of place, but for a rank alone, whose sums are the whole.  An attempt that is
@@ -32,6 +33,8 @@ struct rb_step {
     void (*ready)(struct rb_vote_ready *ret_ready, void *owner);
     /* The state is about to change. */
     void (*changing)(void *owner);
+    /* Will all of the weights be read at this level? */
+    bool (*reads_all)(void *owner);
     void *owner;
 };
 

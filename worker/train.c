@@ -327,6 +327,14 @@ static bool evaluates_now(const struct train *train)
            (level_of(train) % model->eval_every == 0 || level_of(train) == model->steps);
 }
 
+/* Evaluation does, and whoever saves the end. */
+static bool reads_all(void *owner)
+{
+    const struct train *train = owner;
+
+    return evaluates_now(train) || level_of(train) >= train->model->message->steps;
+}
+
 /* Too many steps in a row without usable gradients: every rank counts the same and fails alike. */
 static bool gives_up(const struct train *train)
 {
@@ -404,6 +412,7 @@ static enum phase training(struct train *train)
         .stop = train->stop,
         .ready = say_ready,
         .changing = wait_copied,
+        .reads_all = reads_all,
         .owner = train,
     };
     enum phase phase = TRAINING;

@@ -27,8 +27,9 @@ def fixed_counts():
         for kind, make in models(c).items():
             c.submit("alone", make(c, 24))
             alone = c.finish("alone")
-            for stages, devices in ((2, 2), (2, 3), (3, 3), (2, 4), (4, 2), (3, 1)):
-                spec = pinned(make, c, 24, stages, devices)
+            for stages, devices, replicas in ((2, 2, "all"), (2, 2, "1"), (2, 3, "2"), (3, 3, "1"), (2, 4, "1"),
+                                              (4, 2, "all"), (3, 1, "1")):
+                spec = pinned(make, c, 24, stages, devices, state={"replicas": replicas})
                 spec["devices"]["min"] = devices
                 c.submit("job", spec)
                 c.wait("job", "done")
@@ -59,7 +60,7 @@ def resized_and_paused():
     shards."""
     with cluster.Cluster(devices=4) as c:
         models(c)
-        steps = c.steps_for(12, lambda steps: delicate.gpt_spec(c, steps))
+        steps = c.steps_for(20, lambda steps: delicate.gpt_spec(c, steps))
         c.submit("alone", delicate.gpt_spec(c, steps, 2))
         alone = c.finish("alone")
         for replicas in "all", "1":

@@ -12,6 +12,7 @@
 #include "graph/models.h"
 #include "kernels/device.h"
 #include "plan/compile.h"
+#include "plan/replicas.h"
 #include "plan/schedule.h"
 #include "plan/schedule_pipeline.h"
 #include "proto/spec.h"
@@ -45,6 +46,7 @@ struct kind {
     int n_settings;
     const char *data, *train, *more; /* parts of the job file */
     uint32_t stages;                 /* of a pipeline, where there are as many workers */
+    uint32_t replicas;               /* of each block of the state; 0: all hold all */
 };
 
 static const struct kind mlp = {
@@ -143,6 +145,8 @@ static void write_job(const char *folder, const struct kind *kind)
         if (stages ? rb_pipeline_plan(compiled.model, n, stages, &plan, &why)
                    : rb_schedule_data(compiled.model, n, &plan, &why))
             fail_msg("%s", why.text);
+        rb_replicas_place(&(struct rb_replicas){kind->replicas, compiled.model->n_blocks, n, NULL},
+                          compiled.model, plan);
         tiny_write_message(folder, name, &plan->base);
         rb__plan__free_unpacked(plan, NULL);
     }
@@ -260,9 +264,11 @@ static void test_stages(void **state)
             run(&staged, (int[]){3}, 1, digest);
             assert_string_equal(digest, reference);
         }
-        staged.stages = 2;
-        run(&staged, (int[]){1, 3, 2, 1}, 4, digest);
-        assert_string_equal(digest, reference);
+        for (staged.replicas = 1; staged.replicas <= 2; staged.replicas++) {
+            staged.stages = 1 + staged.replicas;
+            run(&staged, (int[]){3}, 1, digest);
+            assert_string_equal(digest, reference);
+        }
     }
 }
 

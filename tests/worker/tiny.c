@@ -9,6 +9,7 @@
 #include "proto/operators.h"
 #include "proto/safetensors.h"
 #include "plan/replicas.h"
+#include "plan/schedule_pipeline.h"
 #include "worker/batch.h"
 
 #include <stdarg.h>
@@ -523,9 +524,14 @@ void tiny_write(const char *folder, const struct tiny_options *options, uint32_t
     write_weights(folder, model);
     tiny_write_message(folder, "model", &model->base);
     for (uint32_t r = 1; r <= ranks; r++) {
-        Rb__Plan *plan = tiny_plan(model, r);
+        uint32_t stages = rb_pipeline_stages(options->stages, r);
+        Rb__Plan *plan = NULL;
         RB_CLEANUP(rb_freep) char *name = rb_format("plan.%u", r);
 
+        if (!stages)
+            plan = tiny_plan(model, r);
+        else if (rb_pipeline_plan(model, r, stages, &plan, NULL))
+            abort();
         rb_replicas_place(&(struct rb_replicas){options->replicas, model->n_blocks, r, NULL}, model,
                           plan);
         tiny_write_message(folder, name, &plan->base);

@@ -20,6 +20,7 @@ struct tiny_options {
     double bad_feature; /* not 0: the first sample of the data holds this value */
     bool no_targets;    /* every target is the ignored one */
     uint32_t replicas;  /* of each block; 0: all ranks hold all */
+    uint32_t stages;    /* of a pipeline, where there are as many ranks; 0: none */
 };
 
 enum { TINY_INPUTS = 8, TINY_CLASSES = 4 };

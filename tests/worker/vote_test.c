@@ -148,6 +148,34 @@ static void test_contradictions(void **state)
     }
 }
 
+/* In a pipeline every stage has each microbatch once, and the last one's results count. */
+static void test_stages(void **state)
+{
+    static const uint32_t stage[] = {0, 0, 1}, last[] = {2, 2, 2, 2};
+    struct box box;
+
+    (void)state;
+    for (int wrong = 0; wrong < 4; wrong++) {
+        fill(&box, 4, 3, last);
+        box.shape.stages = 2;
+        box.shape.stage = stage;
+        for (uint32_t i = 0; i < 4; i++)
+            if (wrong != 1 || i != 2)
+                rb_vote_microbatch(&box.shape, record(&box, i % 2), i, 77, 5, 5);
+        if (wrong == 2)
+            rb_vote_microbatch(&box.shape, record(&box, 0), 3, 0, 0, 0);
+        if (wrong == 3)
+            box.shape.stages = 0;
+        assert_int_equal(decide(&box), wrong ? RB_EINTERNAL : 0);
+        if (!wrong) {
+            assert_int_equal(box.decision.verdict, RB_VOTE_COMMIT);
+            assert_int_equal(box.decision.count, 8);
+            assert_true(box.decision.loss == loss_of(0) + loss_of(1) + loss_of(2) + loss_of(3));
+        }
+        free(box.records);
+    }
+}
+
 static void test_verdicts(void **state)
 {
     const uint32_t holder[2] = {0, 1};
@@ -250,8 +278,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_partition), cmocka_unit_test(test_contradictions),
-        cmocka_unit_test(test_verdicts),      cmocka_unit_test(test_flips),
-        cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_stages),        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_flips),         cmocka_unit_test(test_wishes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pipelines on workers: the bits are those of a run on one device, whoever comes, goes and dies,
+ * and with weights only where they are read. */
+#include "tests/worker/run.h"
+
+#include "base/arena.h"
+#include "base/fault.h"
+#include "base/sanitized.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = RB_SANITIZED ? 200 : 400 };
+
+/* run_job in fewer steps; and so long that no change is late for it. */
+static struct tiny_options job, longer;
+static char reference[33], longer_reference[33]; /* of both on one device */
+
+static void open_run(struct run *run, const struct tiny_options *options, uint32_t stages,
+                     uint32_t replicas)
+{
+    struct tiny_options staged = *options;
+
+    staged.stages = stages;
+    staged.replicas = replicas;
+    run_open(run, &staged);
+}
+
+static void finish(struct run *run, const char *alone)
+{
+    char digest[33];
+
+    cluster_finish(&run->cluster, digest);
+    assert_string_equal(digest, alone);
+    for (int64_t s = 1; s <= run->steps; s++)
+        assert_non_null(run->cluster.rows[s]);
+    run_close(run);
+}
+
+static void test_any_count(void **state)
+{
+    static const struct {
+        uint32_t stages;
+        int workers;
+    } shapes[] = {{2, 2}, {3, 3}, {2, 5}, {4, 5}};
+
+    (void)state;
+    for (uint32_t replicas = 0; replicas <= 2; replicas++)
+        for (size_t i = 0; i < RB_COUNT(shapes); i++) {
+            struct run run;
+
+            open_run(&run, &job, shapes[i].stages, replicas);
+            cluster_start(&run.cluster, shapes[i].workers, run.weights);
+            finish(&run, reference);
+        }
+}
+
+/* Between a pipeline and one device, and between pipelines, while it trains. */
+static void test_resized(void **state)
+{
+    static const int counts[] = {3, 5, 2, 4, 1}; /* alone at the end: so it is fastest */
+
+    (void)state;
+    for (uint32_t replicas = 0; replicas <= 2; replicas++) {
+        struct run run;
+
+        open_run(&run, &longer, 3, replicas);
+        cluster_spare(&run.cluster, 7);
+        cluster_start(&run.cluster, 1, run.weights);
+        for (size_t i = 0; i < RB_COUNT(counts); i++) {
+            cluster_until_step(&run.cluster, 10 + 20 * (int64_t)i);
+            cluster_resize(&run.cluster, counts[i]);
+        }
+        assert_true(run.cluster.n_rows <= longer.steps);
+        finish(&run, longer_reference);
+    }
+}
+
+/* ---- At a fault point -----------------------------------------------------------------------*/
+
+static bool one_died(struct cluster *cluster, int64_t argument)
+{
+    (void)argument;
+    for (int i = 0; i < cluster->n_members; i++)
+        if (cluster->workers[cluster->members[i]].exited ||
+            cluster->workers[cluster->members[i]].done)
+            return true;
+    return false;
+}
+
+static void die_at(const char *point, int rank, int at, uint32_t replicas)
+{
+    RB_CLEANUP(rb_freep) char *fault = rb_format("%s:rank=%d:at=%d:do=kill", point, rank, at);
+    RB_CLEANUP(rb_freep) char *once = NULL;
+    struct run run;
+    bool died = false;
+
+    open_run(&run, &job, 2, replicas);
+    once = rb_format("%s/fired", run.cluster.folder);
+    setenv("RUBATO_FAULT", fault, 1);
+    setenv("RUBATO_FAULT_ONCE", once, 1);
+    cluster_start(&run.cluster, 4, run.weights);
+    unsetenv("RUBATO_FAULT");
+    unsetenv("RUBATO_FAULT_ONCE");
+    cluster_until(&run.cluster, one_died, 0, "a death at a fault point");
+    for (int i = 0; i < run.cluster.n_members; i++)
+        died |= run.cluster.workers[run.cluster.members[i]].exited;
+    if (!died)
+        fail_msg("nobody passed %s", fault);
+    cluster_recover(&run.cluster);
+    finish(&run, reference);
+}
+
+/* With half a microbatch under way, sums of some, votes of some, weights of some. */
+static void test_fault_points(void **state)
+{
+    static const struct {
+        const char *point;
+        int at;
+    } cases[] = {
+        {"worker.computed", 40}, {"worker.reduced", 40},   {"worker.vote", 30},
+        {"worker.voted", 30},    {"worker.update", 37},    {"worker.gather", 30},
+        {"worker.gathered", 30}, {"worker.committed", 30},
+    };
+
+    (void)state;
+#ifndef RB_FAULTS
+    skip();
+#endif
+    for (size_t i = 0; i < RB_COUNT(cases); i++)
+        die_at(cases[i].point, i % 2 ? 0 : 3, cases[i].at, 2);
+    die_at("worker.computed", 2, 33, 0);
+    for (int at = 400; at < 416; at += 4) /* in the middle of some message */
+        die_at("worker.frame", at / 4 % 4, at, at % 8 ? 2 : 0);
+}
+
+static int refer(void **state)
+{
+    (void)state;
+    job = run_job;
+    job.steps = STEPS;
+    longer = job;
+    longer.steps *= 8;
+    run_alone(&job, reference);
+    run_alone(&longer, longer_reference);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_any_count),
+        cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_fault_points),
+    };
+
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s RUBATO-WORKER\n", argv[0]);
+        return 2;
+    }
+    run_program = argv[1];
+    return cmocka_run_group_tests(tests, refer, NULL);
+}
