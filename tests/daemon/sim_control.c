@@ -40,14 +40,21 @@ static void say(struct sim_process *process, const struct sim_word *word)
     sim_in(sim, at - sim->now, on_word, delivery, process->agent, NULL);
 }
 
+/* Unless it is about a later configuration. */
+static void forget(struct sim_process *process, enum sim_word_kind kind, uint32_t number)
+{
+    if (process->words[kind].number <= number)
+        process->words[kind].order = 0;
+}
+
 void sim_tell(struct sim_process *process, enum sim_word_kind kind, const struct sim_word *word)
 {
     struct sim_word *slot = &process->words[kind];
 
     if (kind == SIM_READY || kind == SIM_FLIPPED)
-        process->words[SIM_UNREADY].order = 0;
+        forget(process, SIM_UNREADY, word->number);
     if (kind == SIM_UNREADY || kind == SIM_FLIPPED)
-        process->words[SIM_READY].order = 0;
+        forget(process, SIM_READY, word->number);
     if (kind == SIM_FLIPPED)
         process->words[SIM_FROZE].order = 0;
     *slot = *word;

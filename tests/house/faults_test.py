@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Each fault point is placed in the sources, each that is placed is in the table, and docs/faults.md names it."""
+import glob
 import os
 import re
 import sys
@@ -12,12 +13,11 @@ with open(os.path.join(root, "docs/faults.md")) as file:
     page = set(re.findall(r"`((?:worker|daemon)\.[a-z.]+)`", file.read()))
 placed = set()
 for room in ("coll", "worker", "daemon"):
-    for name in os.listdir(os.path.join(root, room)):
-        if name.endswith(".c"):
-            with open(os.path.join(root, room, name)) as file:
-                text = file.read()
-            placed |= set(re.findall(r'rb_fault\("([a-z.]+)"\)', text))
-            placed |= set(re.findall(r'"(daemon\.[a-z]+)"', text)) if "rb_fault(" in text else set()
+    for path in glob.glob(os.path.join(root, room, "**", "*.c"), recursive=True):
+        with open(path) as file:
+            text = file.read()
+        placed |= set(re.findall(r'rb_fault\("([a-z.]+)"\)', text))
+        placed |= set(re.findall(r'"(daemon\.[a-z]+)"', text)) if "rb_fault(" in text else set()
 bad = [f"{what}: {sorted(names)}" for what, names in (
     ("in the table of base/fault.h, and placed nowhere", table - placed),
     ("placed, and not in the table", placed - table),
