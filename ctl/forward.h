@@ -5,7 +5,7 @@
 #ifndef RB_CTL_FORWARD_H
 #define RB_CTL_FORWARD_H
 
-#include "plan/compile.h"
+#include "plan/compile/compile.h"
 #include "worker/program.h"
 
 /* All zero but for `compiled` before opening. */

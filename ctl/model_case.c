@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "ctl/forward.h"
-#include "graph/onnx.h"
+#include "graph/onnx/onnx.h"
 
 #include <inttypes.h>
 #include <math.h>

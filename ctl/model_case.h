@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One folder of an ONNX backend test: a model, and data sets of inputs and what must come out.
  *
- * model test > [model_case] > plan/compile, ctl/forward */
+ * model test > [model_case] > plan/compile/compile, ctl/forward */
 #ifndef RB_CTL_MODEL_CASE_H
 #define RB_CTL_MODEL_CASE_H
 

@@ -6,7 +6,7 @@
 #include "ctl/value.h"
 #include "ctl/verbs.h"
 #include "graph/advice.h"
-#include "plan/compile.h"
+#include "plan/compile/compile.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "ctl/human.h"
 #include "ctl/verbs.h"
-#include "graph/models.h"
+#include "graph/models/models.h"
 
 int rb_model_new(struct rb_session *session, const struct rb_arguments *arguments)
 {

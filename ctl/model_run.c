@@ -7,7 +7,7 @@
 #include "ctl/npy.h"
 #include "ctl/verbs.h"
 #include "data/source.h"
-#include "graph/onnx.h"
+#include "graph/onnx/onnx.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -11,8 +11,8 @@
 #include "ctl/timing.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
-#include "plan/search.h"
-#include "plan/timeline.h"
+#include "plan/search/search.h"
+#include "plan/simulate/timeline.h"
 #include "proto/spec.h"
 
 #include <inttypes.h>

@@ -6,8 +6,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "daemon/daemon.h"
-#include "daemon/decide.h"
-#include "daemon/methods.h"
+#include "daemon/decide/decide.h"
+#include "daemon/rpc/methods.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #ifndef RB_DAEMON_ELECTION_H
 #define RB_DAEMON_ELECTION_H
 
-#include "daemon/facts.h"
+#include "daemon/facts/facts.h"
 
 enum rb_election_state { RB_ELECTION_WAITING, RB_ELECTION_CAMPAIGNING, RB_ELECTION_LEADING };
 

@@ -2,9 +2,9 @@
 /* rubatod: one a node. */
 #include "base/fault.h"
 #include "daemon/life.h"
-#include "daemon/private_etcd.h"
+#include "daemon/etcd/private_etcd.h"
 #include "daemon/settings.h"
-#include "daemon/spawn.h"
+#include "daemon/agent/spawn.h"
 
 #include <stdio.h>
 #include <stdlib.h>

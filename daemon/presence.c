@@ -9,9 +9,9 @@
 #include "base/log.h"
 #include "daemon/coordinator.h"
 #include "daemon/daemon.h"
-#include "daemon/devices.h"
+#include "daemon/agent/devices.h"
 #include "daemon/election.h"
-#include "daemon/lease.h"
+#include "daemon/etcd/lease.h"
 #include "proto/reflect.h"
 
 #include <inttypes.h>

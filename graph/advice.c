@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "graph/onnx_model.h"
+#include "graph/onnx/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>

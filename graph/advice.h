@@ -5,7 +5,7 @@
 #ifndef RB_GRAPH_ADVICE_H
 #define RB_GRAPH_ADVICE_H
 
-#include "graph/onnx.h"
+#include "graph/onnx/onnx.h"
 
 /* One mistake, and what of the export call avoids it. */
 struct rb_advice {

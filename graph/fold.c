@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/fold.h"
 
-#include "graph/shapes.h"
+#include "graph/shapes/shapes.h"
 
 enum {
     MOST_BYTES = 16 << 20, /* of one folded node: a larger one is left to the kernels */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "graph/graph.h"
 
-#include "graph/onnx.h"
-#include "graph/shapes.h"
+#include "graph/onnx/onnx.h"
+#include "graph/shapes/shapes.h"
 
 #include <stdlib.h>
 #include <string.h>

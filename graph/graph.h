@@ -93,8 +93,9 @@ struct rb_graph *rb_graph_new(void);
 void rb_graph_free(struct rb_graph *graph);
 
 /* ---- Building ----
- * rb_graph_node infers the outputs' types (graph/shapes.c) and appends; outputs it makes are TEMP.
- * A missing optional input is NULL.  want_out: bit i set makes output i, else it is absent. */
+ * rb_graph_node infers the outputs' types (graph/shapes/shapes.c) and appends; outputs it makes are
+ * TEMP. A missing optional input is NULL.  want_out: bit i set makes output i, else it is absent.
+ */
 struct rb_value *rb_graph_value(struct rb_graph *graph, enum rb_role role, const char *name,
                                 const struct rb_tensor_type *type, const void *data);
 int rb_graph_node(struct rb_graph *graph, enum rb_op op, const char *name, int n_in,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/shapes.h"
+#include "graph/shapes/shapes.h"
 #include "graph/train.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 /* The text form of a graph, for golden tests and for whoever wants to see what import made. */
 #include "base/buffer.h"
 #include "graph/graph.h"
-#include "graph/shapes.h"
+#include "graph/shapes/shapes.h"
 
 #include <inttypes.h>
 

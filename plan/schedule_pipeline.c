@@ -3,9 +3,9 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "plan/chain.h"
-#include "plan/course.h"
-#include "plan/pipeline.h"
+#include "plan/partition/chain.h"
+#include "plan/partition/course.h"
+#include "plan/simulate/pipeline.h"
 #include "plan/schedule.h"
 
 #include <inttypes.h>

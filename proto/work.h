@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an instruction asks of a device: its arithmetic, and the bytes that it reads and writes.
  *
- * Program > [work] > worker/profile (against what was measured), plan/cost (where nothing was) */
+ * Program > [work] > worker/profile (against what was measured), plan/simulate/cost (where nothing
+ * was) */
 #ifndef RB_PROTO_WORK_H
 #define RB_PROTO_WORK_H
 

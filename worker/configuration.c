@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { PLAN_LIMIT = 64 << 20, MEMBERS_LIMIT = 4096 };
-enum { PART_ROLES = 100 }; /* of an opening's tags: behind those of worker/opening.c */
+enum { PART_ROLES = 100 }; /* of an opening's tags: behind those of worker/join/opening.c */
 
 /* COMPUTE... (or stages' parts, see worker/stage.h), REDUCE..., VOTE, UPDATE, and GATHER where
  * there are shards: the sums are complete before they are reduced, nothing is applied that was not

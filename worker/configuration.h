@@ -7,7 +7,7 @@
  *
  * How its members get the same state is decided while it is prepared.  With a roster: newcomers are
  * fed beside the training, and it is entered by the flip of a vote or not at all.  Without one:
- * members align when they open it (worker/opening.h). */
+ * members align when they open it (worker/join/opening.h). */
 #ifndef RB_WORKER_CONFIGURATION_H
 #define RB_WORKER_CONFIGURATION_H
 
@@ -15,9 +15,9 @@
 #include "coll/coll.h"
 #include "control.pb-c.h"
 #include "plan.pb-c.h"
-#include "worker/feed.h"
+#include "worker/join/feed.h"
 #include "worker/placement.h"
-#include "worker/roster.h"
+#include "worker/join/roster.h"
 #include "worker/stage.h"
 
 #include <stdint.h>

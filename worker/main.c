@@ -6,11 +6,11 @@
 #include "facts.pb-c.h"
 #include "kernels/device.h"
 #include "proto/reflect.h"
-#include "worker/control.h"
-#include "worker/mailbox.h"
-#include "worker/options.h"
-#include "worker/prepare.h"
-#include "worker/reports.h"
+#include "worker/control/control.h"
+#include "worker/control/mailbox.h"
+#include "worker/control/options.h"
+#include "worker/control/prepare.h"
+#include "worker/control/reports.h"
 #include "worker/train.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "worker/flight.h"
 #include "worker/vote.h"
-#include "worker/wire.h"
+#include "worker/join/wire.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -57,13 +57,13 @@ struct rb_model {
      * need not compute them again (worker/step.c); -1: none was. */
     int64_t kept;
 
-    /* What a crash in the middle of a vote asks for (worker/recovery.h). */
+    /* What a crash in the middle of a vote asks for (worker/join/recovery.h). */
     struct rb_pending {
         int64_t level;    /* at which `reduced` was summed up whole; -1: it is not */
         uint32_t attempt; /* that it was summed up in */
     } pending;
     struct rb_applied {
-        uint8_t *entry;   /* what the step to the present level did (worker/wire.h) */
+        uint8_t *entry;   /* what the step to the present level did (worker/join/wire.h) */
         int64_t level;    /* the present one; -1: the state came in another way */
         uint32_t attempt; /* that was committed */
         bool commit;      /* else it was skipped */

@@ -4,7 +4,7 @@
  * Plan.shards > [placement] > step, opening, taking, handing over
  *
  * Without shards every rank holds every block, and rank 0 counts as the primary.  What the plan
- * says never changes; what ranks take beyond it (worker/taking.h) is listed beside it. */
+ * says never changes; what ranks take beyond it (worker/join/taking.h) is listed beside it. */
 #ifndef RB_WORKER_PLACEMENT_H
 #define RB_WORKER_PLACEMENT_H
 

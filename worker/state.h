@@ -14,7 +14,8 @@
  *
  * Around a planned change a block may be held that the placement gives to others:
  *
- *     NOT --taken (worker/taking.h)--> TAKEN --flip--> HELD --flip--> LINGERS --commit--> NOT */
+ *     NOT --taken (worker/join/taking.h)--> TAKEN --flip--> HELD --flip--> LINGERS --commit--> NOT
+ */
 #ifndef RB_WORKER_STATE_H
 #define RB_WORKER_STATE_H
 

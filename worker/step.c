@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "worker/carry.h"
 #include "worker/flight.h"
-#include "worker/taking.h"
+#include "worker/join/taking.h"
 #include "worker/update.h"
 
 #include <stdlib.h>

@@ -8,9 +8,9 @@
  * state is sharded, each rank updates the blocks that it holds, and then weights are gathered:
  * what interrupts that leaves the step committed and the state torn (worker/state.h).
  *
- * In a pipeline weights go to those alone whose stage reads them, unless somebody needs more of them
- * behind the step; there too the state is torn.  The rank runs its stage of each microbatch, in two orders (worker/flight.h); what
- * it had of an attempt that was given up is dropped.
+ * In a pipeline weights go to those alone whose stage reads them, unless somebody needs more of
+ * them behind the step; there too the state is torn.  The rank runs its stage of each microbatch,
+ * in two orders (worker/flight.h); what it had of an attempt that was given up is dropped.
  *
  * Reducing is out of place, but for a rank alone, whose sums are the whole.  An attempt that is
  * given up because a peer is lost leaves its local sums in the model; the first attempt of the next
@@ -43,7 +43,7 @@ struct rb_step_result {
     double grad_norm, lr;
     uint32_t redone;    /* attempts voted down */
     uint32_t kept;      /* microbatches that were taken over from an attempt that was given up */
-    size_t taken;       /* bytes of blocks that were taken behind it (worker/taking.h), */
+    size_t taken;       /* bytes of blocks that were taken behind it (worker/join/taking.h), */
     uint64_t taking_ns; /* and how long that took */
     bool committed;     /* the state is at the next level, also where an error is returned */
 };

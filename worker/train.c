@@ -6,12 +6,12 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
-#include "worker/follow.h"
-#include "worker/opening.h"
-#include "worker/saves.h"
+#include "worker/join/follow.h"
+#include "worker/join/opening.h"
+#include "worker/checkpoint/saves.h"
 #include "worker/step.h"
-#include "worker/taking.h"
-#include "worker/tell.h"
+#include "worker/join/taking.h"
+#include "worker/control/tell.h"
 
 #include <inttypes.h>
 #include <stdio.h>

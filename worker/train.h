@@ -14,10 +14,10 @@
 #ifndef RB_WORKER_TRAIN_H
 #define RB_WORKER_TRAIN_H
 
-#include "worker/control.h"
-#include "worker/mailbox.h"
-#include "worker/options.h"
-#include "worker/reports.h"
+#include "worker/control/control.h"
+#include "worker/control/mailbox.h"
+#include "worker/control/options.h"
+#include "worker/control/reports.h"
 
 /* Runs until the worker is to end; returns its exit code. */
 int rb_train_run(const struct rb_worker_options *options, struct rb_mailbox *mailbox,

@@ -40,7 +40,7 @@ struct rb_update_terms {
 };
 
 /* What a step did elsewhere, to the blocks that are held: the sums are in model->reduced.  entry:
- * of a commit or of a skip (worker/wire.h). */
+ * of a commit or of a skip (worker/join/wire.h). */
 void rb_update_apply(struct rb_model *model, const void *entry, bool commit);
 
 /* One block of model->reduced, at model->exponents. */

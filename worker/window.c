@@ -2,7 +2,7 @@
 #include "worker/window.h"
 
 #include "base/arena.h"
-#include "worker/feed.h"
+#include "worker/join/feed.h"
 
 #include <stdlib.h>
 

@@ -4,12 +4,12 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "coll/coll.h"
-#include "graph/models.h"
-#include "plan/compile.h"
+#include "graph/models/models.h"
+#include "plan/compile/compile.h"
 #include "plan/schedule.h"
 #include "proto/spec.h"
 #include "tests/bench/data.h"
-#include "worker/restore.h"
+#include "worker/checkpoint/restore.h"
 
 #include <stdio.h>
 #include <stdlib.h>

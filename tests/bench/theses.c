@@ -4,11 +4,11 @@
  * usage: theses [balance|pipeline|hypergraph] */
 #include "base/arena.h"
 #include "base/error.h"
-#include "plan/balance.h"
-#include "plan/hypergraph.h"
-#include "plan/pipeline.h"
-#include "plan/stages.h"
-#include "plan/versions.h"
+#include "plan/partition/balance.h"
+#include "plan/partition/hypergraph.h"
+#include "plan/simulate/pipeline.h"
+#include "plan/partition/stages.h"
+#include "plan/partition/versions.h"
 #include "tests/plan/nets.h"
 
 #include <math.h>

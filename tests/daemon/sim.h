@@ -5,18 +5,18 @@
  *
  * Everything is an event in one heap; whoever wants chance asks sim_chance.  So a seed is a story,
  * and the same one each time.  What is real: rb_decide, rb_election, rb_agent_decide, shares and
- * schedule, votes, rosters, placements, recoveries, facts and writes.  What is modelled: their hands
- * (sim_rubatod.c, sim_agent*.c), the worker's threads (sim_worker.c and those beside it), links
- * (sim_net.c), etcd (sim_store.c).  Checks (sim_check*.c) look at the truth after each event; the
- * first thing that must not be ends the story. */
+ * schedule, votes, rosters, placements, recoveries, facts and writes.  What is modelled: their
+ * hands (sim_rubatod.c, sim_agent*.c), the worker's threads (sim_worker.c and those beside it),
+ * links (sim_net.c), etcd (sim_store.c).  Checks (sim_check*.c) look at the truth after each event;
+ * the first thing that must not be ends the story. */
 #ifndef RB_TESTS_DAEMON_SIM_H
 #define RB_TESTS_DAEMON_SIM_H
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "daemon/facts.h"
+#include "daemon/facts/facts.h"
 #include "plan.pb-c.h"
-#include "daemon/writes.h"
+#include "daemon/facts/writes.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's hands, as in daemon/agent.c and agent_configure.c. */
+/* The agent's hands, as in daemon/agent/agent.c and daemon/agent/configure.c. */
 #include "sim_rubatod.h"
 
 #include "base/hash.h"
-#include "daemon/holding.h"
-#include "daemon/shares.h"
+#include "daemon/facts/holding.h"
+#include "daemon/facts/shares.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static uint64_t digest_of(const struct sim_conf *conf, uint32_t microbatches)
     return digest;
 }
 
-/* daemon/agent_configure.c. */
+/* daemon/agent/configure.c. */
 static struct sim_conf *plan(struct sim_rubatod *rubatod, const struct rb_agent_action *action)
 {
     struct sim *sim = rubatod->sim;

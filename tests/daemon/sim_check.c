@@ -3,8 +3,8 @@
 #include "sim_store.h"
 #include "sim_worker.h"
 
-#include "daemon/holding.h"
-#include "daemon/members.h"
+#include "daemon/facts/holding.h"
+#include "daemon/facts/members.h"
 #include "proto/reflect.h"
 
 #include <inttypes.h>

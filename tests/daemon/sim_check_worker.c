@@ -3,7 +3,7 @@
 #include "sim_store.h"
 #include "sim_worker.h"
 
-#include "daemon/members.h"
+#include "daemon/facts/members.h"
 
 #include <inttypes.h>
 #include <stdio.h>

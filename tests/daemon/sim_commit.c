@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commits, as in daemon/store.c: an answer may be lost, and what it would have said is not known.
+/* Commits, as in daemon/etcd/store.c: an answer may be lost, and what it would have said is not
+ * known.
  */
 #include "sim_store.h"
 

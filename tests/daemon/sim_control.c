@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker and its agent: orders come in order, what the worker says is kept until it is out of
- * date, so that an agent that comes later hears the same (worker/control.c, reports.c). */
+ * date, so that an agent that comes later hears the same (worker/control/control.c, reports.c). */
 #include "sim_worker.h"
 
 #include <stdio.h>

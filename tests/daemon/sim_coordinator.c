@@ -2,7 +2,7 @@
 /* The coordinator, as in daemon/coordinator.c. */
 #include "sim_rubatod.h"
 
-#include "daemon/decide.h"
+#include "daemon/decide/decide.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deaths that cannot wait for etcd, as in daemon/agent_deaths.c: agents tell each other.  What they
+/* Deaths that cannot wait for etcd, as in daemon/agent/deaths.c: agents tell each other.  What they
  * say may be lost, late and overtaken, and is said again. */
 #include "sim_rubatod.h"
 
-#include "daemon/contingency.h"
+#include "daemon/facts/contingency.h"
 
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A newcomer, as in worker/follow.c: takes blocks, and applies to those it has what each step did.
+/* A newcomer, as in worker/join/follow.c: takes blocks, and applies to those it has what each step
+ * did.
  */
 #include "sim_worker.h"
 

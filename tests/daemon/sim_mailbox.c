@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between the threads of a worker, as in worker/mailbox.c and mailbox_step.c. */
+/* Between the threads of a worker, as in worker/control/mailbox.c and mailbox_step.c. */
 #include "sim_worker.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a configuration, as in worker/opening.c. */
+/* Opening a configuration, as in worker/join/opening.c. */
 #include "sim_worker.h"
 
 #include "base/hash.h"

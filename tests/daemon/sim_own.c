@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An agent's own processes: met, heard, looked at, reaped, adopted, as in daemon/agent_worker.c,
- * agent_watch.c and agent_adopt.c. */
+/* An agent's own processes: met, heard, looked at, reaped, adopted, as in daemon/agent/worker.c,
+ * daemon/agent/watch.c and daemon/agent/adopt.c. */
 #include "sim_rubatod.h"
 
 #include <string.h>

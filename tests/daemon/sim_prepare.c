@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The preparing thread, as in worker/prepare.c: load, meet, introduce, feed. */
+/* The preparing thread, as in worker/control/prepare.c: load, meet, introduce, feed. */
 #include "sim_worker.h"
 
 #include <string.h>

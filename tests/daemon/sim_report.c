@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes to facts, as in daemon/agent_report.c: a report a worker; progress and checkpoints,
+/* What goes to facts, as in daemon/agent/report.c: a report a worker; progress and checkpoints,
  * while the configuration that made them may publish. */
 #include "sim_rubatod.h"
 
-#include "daemon/publish.h"
+#include "daemon/facts/publish.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

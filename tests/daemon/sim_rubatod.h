@@ -9,7 +9,7 @@
 #include "sim_store.h"
 #include "sim_worker.h"
 
-#include "daemon/agent_rules.h"
+#include "daemon/agent/rules.h"
 #include "daemon/election.h"
 
 enum { SIM_LEAVE_US = 30000000 }; /* from SIGTERM to the end */

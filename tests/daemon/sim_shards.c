@@ -5,8 +5,8 @@
 #include "sim_worker.h"
 
 #include "base/hash.h"
-#include "worker/recovery.h"
-#include "worker/taking.h"
+#include "worker/join/recovery.h"
+#include "worker/join/taking.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* Users: who submits, grows, shrinks, pauses, cancels and drains, whenever they like. */
 #include "sim_store.h"
 
-#include "daemon/members.h"
+#include "daemon/facts/members.h"
 
 #include <inttypes.h>
 #include <stdio.h>

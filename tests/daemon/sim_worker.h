@@ -15,8 +15,8 @@
 #include "plan/replicas.h"
 #include "worker/configuration.h"
 #include "worker/model.h"
-#include "worker/recovery.h"
-#include "worker/roster.h"
+#include "worker/join/recovery.h"
+#include "worker/join/roster.h"
 #include "worker/vote.h"
 
 /* ---- Links (sim_net.c)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent of node "a": facts are written as JSON, processes are a table, what comes out is
  * compared as text, one word an action: "spawn:0:2" is device 0 for configuration 2. */
-#include "daemon/agent_rules.h"
+#include "daemon/agent/rules.h"
 #include "base/buffer.h"
 
 #include <stdarg.h>

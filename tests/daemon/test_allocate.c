@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shares: who gets which devices, and what a job that gets none is told. */
-#include "daemon/allocate.h"
+#include "daemon/decide/allocate.h"
 #include "world.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/blobs.h"
+#include "daemon/rpc/blobs.h"
 
 #include "base/arena.h"
 #include "base/file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is left of a configuration: the same for everyone who knows of the same deaths. */
-#include "daemon/contingency.h"
+#include "daemon/facts/contingency.h"
 
 #include "base/buffer.h"
 #include "base/error.h"

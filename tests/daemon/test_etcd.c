@@ -3,12 +3,12 @@
  * killed. */
 #include "base/arena.h"
 #include "base/file.h"
-#include "daemon/etcd.h"
-#include "daemon/etcd_json.h"
-#include "daemon/lease.h"
-#include "daemon/private_etcd.h"
-#include "daemon/spawn.h"
-#include "daemon/store.h"
+#include "daemon/etcd/etcd.h"
+#include "daemon/etcd/json.h"
+#include "daemon/etcd/lease.h"
+#include "daemon/etcd/private_etcd.h"
+#include "daemon/agent/spawn.h"
+#include "daemon/etcd/store.h"
 #include "tests/daemon/until.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/etcd_json.h"
-#include "daemon/writes.h"
+#include "daemon/etcd/json.h"
+#include "daemon/facts/writes.h"
 #include "facts.pb-c.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows of several nodes as one list by step. */
-#include "daemon/methods_inside.h"
+#include "daemon/rpc/methods_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command that is asked about notices: real programs, well and badly behaved. */
-#include "daemon/notice_command.h"
+#include "daemon/agent/notice_command.h"
 #include "base/arena.h"
 #include "base/file.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Receipts: known rows, numbers worked out by hand. */
-#include "daemon/receipt.h"
+#include "daemon/decide/receipt.h"
 
 #include "base/error.h"
 

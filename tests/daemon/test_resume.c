@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoint folders: the newest whole one is found, another job's is refused. */
-#include "daemon/resume.h"
+#include "daemon/rpc/resume.h"
 
 #include "base/arena.h"
 #include "base/file.h"

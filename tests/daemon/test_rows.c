@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/rows.h"
+#include "daemon/agent/rows.h"
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/file.h"

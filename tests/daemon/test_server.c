@@ -3,11 +3,11 @@
  * store's etcd is not there; its facts are what each test needs: none. */
 #include "base/arena.h"
 #include "base/file.h"
-#include "daemon/etcd.h"
-#include "daemon/server.h"
-#include "daemon/store.h"
+#include "daemon/etcd/etcd.h"
+#include "daemon/rpc/server.h"
+#include "daemon/etcd/store.h"
 #include "tests/daemon/until.h"
-#include "daemon/stream.h"
+#include "daemon/rpc/stream.h"
 #include "proto/frame.h"
 #include "rpc.pb-c.h"
 

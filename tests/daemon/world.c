@@ -2,7 +2,7 @@
 #include "world.h"
 
 #include "base/error.h"
-#include "daemon/members.h"
+#include "daemon/facts/members.h"
 #include "proto/reflect.h"
 
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #ifndef RB_TESTS_DAEMON_WORLD_H
 #define RB_TESTS_DAEMON_WORLD_H
 
-#include "daemon/decide.h"
+#include "daemon/decide/decide.h"
 
 enum {
     WORLD_NODES = 4,

@@ -2,8 +2,8 @@
 /* Workers that vote, flip, freeze and open; agents that spawn, tell, report and dismiss them. */
 #include "world.h"
 
-#include "daemon/contingency.h"
-#include "daemon/members.h"
+#include "daemon/facts/contingency.h"
+#include "daemon/facts/members.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -299,7 +299,7 @@ static void forget(struct world *world, struct worker *w)
     *w = world->workers[--world->n_workers];
 }
 
-/* As in daemon/agent_rules.c. */
+/* As in daemon/agent/rules.c. */
 static bool time_is_over(struct world *world, const struct rb_job_facts *job,
                          const struct worker *w)
 {

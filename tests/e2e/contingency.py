@@ -50,7 +50,7 @@ class Job:
         for path in glob.glob(self.c.path(f"*/jobs/{self.id}/metrics")):
             with open(path) as file:
                 for cells in map(str.split, file):
-                    if len(cells) > 7:  # as in daemon/rows.c
+                    if len(cells) > 7:  # as in daemon/agent/rows.c
                         found[int(cells[0])] = int(cells[7])
         return found
 

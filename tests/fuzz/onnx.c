@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading, importing and differentiating ONNX: the first byte says how, the rest is the file. */
 #include "base/buffer.h"
-#include "graph/onnx.h"
+#include "graph/onnx/onnx.h"
 #include "graph/train.h"
 
 #include <string.h>

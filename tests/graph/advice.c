@@ -4,9 +4,9 @@
 
 #include "base/buffer.h"
 #include "graph/advice.h"
-#include "graph/models.h"
-#include "graph/models_writer.h"
-#include "graph/onnx_model.h"
+#include "graph/models/models.h"
+#include "graph/models/writer.h"
+#include "graph/onnx/model.h"
 
 static char newer[] = "pytorch";
 

@@ -4,8 +4,8 @@
 #define RB_TESTS_GRAPH_HELP_H
 
 #include "base/buffer.h"
-#include "graph/models_writer.h"
-#include "graph/onnx.h"
+#include "graph/models/writer.h"
+#include "graph/onnx/onnx.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that nobody has to trust: every one is refused with a sentence, none crashes. */
 #include "base/file.h"
-#include "graph/models.h"
+#include "graph/models/models.h"
 #include "tests/graph/help.h"
 
 #include <stdio.h>

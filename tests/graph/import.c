@@ -2,7 +2,7 @@
 /* Importing: whole models against golden text, and operators whose meaning changed with the opset.
  */
 #include "base/file.h"
-#include "graph/models.h"
+#include "graph/models/models.h"
 #include "tests/graph/help.h"
 
 #include <stdio.h>

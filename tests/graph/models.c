@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The model generators: names, sizes, seeds, and settings that are refused. */
-#include "graph/models.h"
+#include "graph/models/models.h"
 
-#include "graph/models_random.h"
+#include "graph/models/random.h"
 #include "tests/graph/help.h"
 
 #include <math.h>

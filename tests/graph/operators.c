@@ -5,7 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
-#include "graph/import.h"
+#include "graph/import/import.h"
 
 #include <stdio.h>
 
@@ -14,7 +14,8 @@ static const char intro[] =
     "\n"
     "The ONNX operators that Rubato imports, opsets 1 to 23 of the default domain; models are "
     "best\n"
-    "exported with opset 13 or later.  Files may be of IR versions 3 to 13; functions that a model\n"
+    "exported with opset 13 or later.  Files may be of IR versions 3 to 13; functions that a "
+    "model\n"
     "brings along are taken apart where they are called.  An operator that is missing here is\n"
     "refused with a sentence that\n"
     "names the node, the operator and the reason; `rubatoctl model check FILE` says it without a\n"
@@ -32,7 +33,7 @@ static const char intro[] =
     "shapes.\n"
     "  Tensors have at most 8 axes.\n"
     "\n"
-    "This page is made from `graph/import_table.c`; a test fails where the two differ.\n"
+    "This page is made from `graph/import/table.c`; a test fails where the two differ.\n"
     "\n"
     "| operator | from | gradient | computes in | limits |\n"
     "|---|---|---|---|---|\n";

@@ -4,7 +4,7 @@
  * A case is a line of text: "f2,3 f3 | axis=1 epsilon=0.5 | f2,3 -> f2,3": inputs, attributes, the
  * given type (or types), the outputs.  f float32, d float64, l int64, i int32, u uint8, b bool; "f"
  * alone is a scalar, "-" an absent input or output, "!" instead of outputs a refusal. */
-#include "graph/shapes.h"
+#include "graph/shapes/shapes.h"
 
 #include "base/buffer.h"
 

@@ -2,7 +2,7 @@
 /* torch.export's signature says what of a file is a parameter; without it every float may be one.
  */
 #include "graph/advice.h"
-#include "graph/onnx_model.h"
+#include "graph/onnx/model.h"
 #include "tests/graph/help.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "tests/plan/gradient.h"
 
 #include "base/arena.h"
-#include "plan/lower.h"
+#include "plan/compile/lower.h"
 #include "worker/program.h"
 
 #include <stdarg.h>

@@ -2,8 +2,8 @@
 #include "tests/plan/gradient_onnx.h"
 
 #include "base/buffer.h"
-#include "graph/import.h"
-#include "graph/models_writer.h"
+#include "graph/import/import.h"
+#include "graph/models/writer.h"
 #include "graph/train.h"
 #include "tests/plan/gradient.h"
 #include "tests/plan/precise.h"

@@ -3,7 +3,7 @@
 #ifndef RB_TESTS_PLAN_NETS_H
 #define RB_TESTS_PLAN_NETS_H
 
-#include "plan/hypergraph_model.h"
+#include "plan/partition/hypergraph_model.h"
 
 enum { NETS_LAYERS = 24 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shares of microbatches and of bytes: spreads, and the figures of docs/theses.md. */
-#include "plan/balance.h"
+#include "plan/partition/balance.h"
 
 #include "base/error.h"
 

@@ -2,9 +2,9 @@
 /* Job files to Models: what is chosen, what is refused, and what changes the digest. */
 #include "base/arena.h"
 #include "base/file.h"
-#include "graph/models.h"
-#include "plan/compile.h"
-#include "plan/footprint.h"
+#include "graph/models/models.h"
+#include "plan/compile/compile.h"
+#include "plan/compile/footprint.h"
 #include "proto/operators.h"
 #include "proto/safetensors.h"
 #include "proto/spec.h"

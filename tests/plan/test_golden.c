@@ -6,7 +6,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "graph/train.h"
-#include "plan/lower.h"
+#include "plan/compile/lower.h"
 #include "plan/schedule.h"
 #include "tests/plan/tiny.h"
 

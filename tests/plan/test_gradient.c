@@ -6,9 +6,9 @@
 #include "tests/plan/tiny.h"
 
 #include "base/buffer.h"
-#include "graph/autodiff.h"
-#include "graph/models.h"
-#include "graph/onnx.h"
+#include "graph/autodiff/autodiff.h"
+#include "graph/models/models.h"
+#include "graph/onnx/onnx.h"
 #include "graph/train.h"
 
 #include <stdarg.h>

@@ -3,8 +3,8 @@
  * few, and the bytes on the links against those that are counted one by one. */
 #include "base/arena.h"
 #include "base/error.h"
-#include "plan/filters.h"
-#include "plan/hypergraph.h"
+#include "plan/partition/filters.h"
+#include "plan/partition/hypergraph.h"
 #include "tests/plan/nets.h"
 
 #include <math.h>

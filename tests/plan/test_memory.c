@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Offsets from lifetimes: nothing that lives at the same time shares bytes. */
 #include "base/arena.h"
-#include "plan/lower.h"
-#include "plan/memory.h"
+#include "plan/compile/lower.h"
+#include "plan/compile/memory.h"
 #include "tests/plan/tiny.h"
 
 #include <stdarg.h>

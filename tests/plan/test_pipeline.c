@@ -3,9 +3,9 @@
  * hand. */
 #include "base/arena.h"
 #include "graph/train.h"
-#include "plan/chain.h"
-#include "plan/lower.h"
-#include "plan/pipeline.h"
+#include "plan/partition/chain.h"
+#include "plan/compile/lower.h"
+#include "plan/simulate/pipeline.h"
 #include "tests/plan/tiny.h"
 
 #include <math.h>

@@ -3,8 +3,8 @@
  * smaller arena. */
 #include "base/arena.h"
 #include "graph/train.h"
-#include "plan/lower.h"
-#include "plan/recompute.h"
+#include "plan/compile/lower.h"
+#include "plan/compile/recompute.h"
 #include "tests/plan/tiny.h"
 
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* Who holds what: balanced, apart, and known without the model. */
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "plan/footprint.h"
+#include "plan/compile/footprint.h"
 #include "plan/replicas.h"
 #include "plan/schedule.h"
 

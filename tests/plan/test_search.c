@@ -2,8 +2,8 @@
 /* Clusters read, steps predicted, ways to run a job compared: against what can be worked out by
  * hand for a model of one product. */
 #include "base/arena.h"
-#include "plan/search.h"
-#include "plan/timeline.h"
+#include "plan/search/search.h"
+#include "plan/simulate/timeline.h"
 #include "proto/operators.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator against what can be worked out by hand. */
-#include "plan/simulate.h"
+#include "plan/simulate/simulate.h"
 
 #include <math.h>
 #include <setjmp.h>

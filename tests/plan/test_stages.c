@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stages against every other way to cut, and version differences against the figures of
  * docs/theses.md. */
-#include "plan/stages.h"
-#include "plan/versions.h"
+#include "plan/partition/stages.h"
+#include "plan/partition/versions.h"
 
 #include <math.h>
 #include <setjmp.h>

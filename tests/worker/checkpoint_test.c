@@ -5,9 +5,9 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/file.h"
-#include "worker/checkpoint.h"
-#include "worker/restore.h"
-#include "worker/saver.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/restore.h"
+#include "worker/checkpoint/saver.h"
 
 #include <dirent.h>
 #include <setjmp.h>

@@ -2,7 +2,7 @@
 /* Every way in which a step can be torn by deaths, for up to four ranks and each number of
  * replicas, and a second death while the others recover from the first: nothing is lost that a
  * survivor holds, and nobody takes a block of one level for another. */
-#include "worker/recovery.h"
+#include "worker/join/recovery.h"
 
 #include "worker/state.h"
 

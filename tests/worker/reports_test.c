@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which rows and words an agent is sent, and how long they are kept. */
-#include "worker/reports.h"
+#include "worker/control/reports.h"
 
 #include "base/arena.h"
 #include "proto/frame.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who feeds whom, what a log entry covers, and when a newcomer is level. */
-#include "worker/roster.h"
+#include "worker/join/roster.h"
 
 #include "base/arena.h"
 

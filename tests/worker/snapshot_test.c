@@ -4,7 +4,7 @@
 #include "tests/worker/tiny.h"
 
 #include "base/file.h"
-#include "worker/snapshot.h"
+#include "worker/checkpoint/snapshot.h"
 
 #include <pthread.h>
 #include <setjmp.h>

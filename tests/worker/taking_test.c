@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks that are taken for a configuration to come: who is asked for what and when it is all, that
  * whoever took a block is given its sums, and when there is no need of those who leave. */
-#include "worker/taking.h"
+#include "worker/join/taking.h"
 
 #include "tests/worker/tiny.h"
 
 #include "base/arena.h"
 #include "plan/replicas.h"
-#include "worker/recovery.h"
+#include "worker/join/recovery.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Adoption: workers that outlived the rubatod before this one are found by their sockets.
+ *
+ *   STATE/run/NAME.sock: someone answers -> its process is followed, its link comes up
+ *                        silence         -> its process is killed
+ *                        nobody          -> the socket is removed; a report in facts that says it
+ *                                           lives is put right by the rules (REPORT_DEAD) */
+#include "daemon/agent/inside.h"
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "proto/frame.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { HELLO_MS = 10000, LOOK_MS = 100 };
+
+/* Ask who is behind a socket: connect, take the Hello, hang up.  Waits; at start only.  RB_EAGAIN:
+ * process *ret_pid is stopped or silent. */
+static int ask(const char *path, Rb__Hello **ret_hello, pid_t *ret_pid, struct rb_why *why)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    struct ucred who = {0};
+    socklen_t size = sizeof(who);
+    if (strlen(path) >= sizeof(to.sun_path))
+        return rb_why_set(why, RB_ELIMIT, "%s: too long", path);
+    memcpy(to.sun_path, path, strlen(path));
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size)) {
+        int err = rb_why_set(why, errno == ECONNREFUSED ? RB_EPEER : RB_EIO, "%s: %s", path,
+                             strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return err;
+    }
+    struct rb_buffer in = {0};
+    ProtobufCMessage *message = NULL;
+    int err = RB_EAGAIN;
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    for (int waited = 0; err == RB_EAGAIN && waited < HELLO_MS;) {
+        if (poll(&wait, 1, LOOK_MS) != 1) {
+            waited = rb_process_stopped(who.pid) ? HELLO_MS : waited + LOOK_MS;
+            continue;
+        }
+        ssize_t n = read(fd, rb_buffer_reserve(&in, 65536), 65536);
+        if (n <= 0)
+            break;
+        in.size += (size_t)n;
+        err = rb_frame_take(&in, RB_FRAME_FROM_WORKER, &rb__from_worker__descriptor, &message, why);
+    }
+    close(fd);
+    rb_buffer_done(&in);
+    Rb__FromWorker *from = (Rb__FromWorker *)message;
+    if (!err && !from->hello)
+        err = rb_why_set(why, RB_EINVAL, "%s: its first word is no Hello", path);
+    if (!err) {
+        *ret_hello = from->hello;
+        *ret_pid = who.pid;
+        from->hello = NULL;
+    } else if (err == RB_EAGAIN) {
+        *ret_pid = who.pid;
+        rb_why_set(why, err, "%s: process %ld is there and says nothing", path, (long)who.pid);
+    }
+    if (from)
+        rb__from_worker__free_unpacked(from, NULL);
+    return err;
+}
+
+/* What an earlier rubatod has reported about the same process. */
+static void take_report(struct rb_worker *worker, const struct rb_facts *facts)
+{
+    const struct rb_job_facts *job = rb_facts_job(facts, worker->told.job);
+    const struct rb_fact *fact =
+        job ? rb_facts_report(job, worker->agent->node, worker->told.device) : NULL;
+    if (!fact || strcmp(fact->worker->worker, worker->told.worker))
+        return;
+    const Rb__WorkerReport *report = fact->worker;
+    worker->told.spawned_for = report->spawned_for;
+    worker->told.unready = report->unready;
+    worker->flipped = report->flipped;
+    worker->bytes_moved = report->bytes_moved;
+    worker->first_step = report->first_step;
+    worker->rank = report->rank;
+    worker->has_rank = report->has_rank;
+    if (report->n_without) {
+        worker->foreseen = report->active;
+        worker->without = rb_alloc((report->n_without + 1) * sizeof(*worker->without));
+        for (size_t i = 0; i < report->n_without; i++)
+            worker->without[worker->n_without++] = rb_string(report->without[i]);
+    }
+    if (report->reason)
+        rb_worker_set_reason(worker, "%s", report->reason);
+    if (report->saved) {
+        Rb__Saved saved = RB__SAVED__INIT;
+        saved.step = report->saved->step;
+        saved.folder = report->saved->path;
+        saved.bytes = report->saved->bytes;
+        worker->saved = rb_agent_checkpoint_of(worker->agent, &saved, report->saved->configuration);
+    }
+}
+
+/* It would be reported as dead, so it has to be; training may wait for it. */
+static void kill_silent(pid_t pid)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    struct pollfd wait = {.fd = pidfd, .events = POLLIN};
+    kill(pid, SIGKILL);
+    if (pidfd < 0)
+        return;
+    poll(&wait, 1, LOOK_MS * 10);
+    close(pidfd);
+}
+
+static void adopt(struct rb_agent *agent, const char *name, const char *path)
+{
+    Rb__Hello *hello = NULL;
+    struct rb_why why = {0};
+    pid_t pid = 0;
+    int err = ask(path, &hello, &pid, &why);
+    if (!err && (strcmp(hello->worker, name) || !rb_agent_id_valid(hello->job)))
+        err = rb_why_set(&why, RB_EINVAL, "%s: it says it is %s of job %s", path, hello->worker,
+                         hello->job);
+    if (err == RB_EAGAIN) {
+        rb_log(RB_LOG_WARN, "%s: it is killed", why.text);
+        kill_silent(pid);
+        err = RB_EPEER;
+    }
+    if (err == RB_EPEER) {
+        RB_CLEANUP(rb_freep) char *peer = rb_format("%s/%s.peer", agent->run_folder, name);
+        unlink(path);
+        unlink(peer);
+    } else if (err) {
+        rb_log(RB_LOG_WARN, "not adopted: %s", why.text);
+    } else {
+        struct rb_worker *worker = rb_worker_new(agent, hello->job, name, hello->device, 0);
+        take_report(worker, rb_store_facts(agent->daemon->store));
+        err = rb_worker_adopt(worker, pid, &why);
+        if (err)
+            rb_worker_free(worker);
+        else
+            rb_log(RB_LOG_INFO, "job %s: adopted worker %s on device %u (process %ld)", hello->job,
+                   name, hello->device, (long)pid);
+    }
+    if (hello)
+        rb__hello__free_unpacked(hello, NULL);
+}
+
+int rb_agent_adopt(struct rb_agent *agent, struct rb_why *why)
+{
+    DIR *folder = opendir(agent->run_folder);
+    if (!folder)
+        return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", agent->run_folder,
+                          strerror(errno));
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        size_t length = strlen(entry->d_name);
+        if (length <= 5 || strcmp(entry->d_name + length - 5, ".sock"))
+            continue;
+        RB_CLEANUP(rb_freep) char *name = rb_format("%.*s", (int)length - 5, entry->d_name);
+        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", agent->run_folder, entry->d_name);
+        adopt(agent, name, path);
+    }
+    closedir(folder);
+    return RB_OK;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/agent/spawn.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { LOOK_MS = 50, LINE_MOST = 16384 };
+
+struct rb_process {
+    union {
+        uv_handle_t handle;
+        uv_process_t process; /* spawned */
+        uv_poll_t poll;       /* adopted: its pidfd */
+        uv_timer_t timer;     /* adopted, on a kernel without pidfd */
+    } on;
+    pid_t pid;
+    int pidfd; /* -1: none */
+    bool gone, told;
+    rb_process_ended *ended;
+    void *context;
+};
+
+/* The letter in /proc/PID/stat; 0: there is no such process. */
+static char state_of(pid_t pid)
+{
+    char path[32], text[512];
+    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    const char *behind = strrchr(text, ')'); /* the program's name may hold anything */
+    return behind && behind[1] == ' ' ? behind[2] : 0;
+}
+
+static void tell(struct rb_process *process, const char *how)
+{
+    process->gone = true;
+    if (process->ended) {
+        rb_process_ended *ended = process->ended;
+        process->ended = NULL;
+        ended(how, process->context);
+    }
+}
+
+/* ---- Spawned --------------------------------------------------------------------------------- */
+
+static void on_ended(uv_process_t *handle, int64_t status, int signal)
+{
+    struct rb_process *process = handle->data;
+    char how[64];
+    if (signal)
+        snprintf(how, sizeof(how), "signal %d (%s)", signal, strsignal(signal));
+    else
+        snprintf(how, sizeof(how), "status %d", (int)status);
+    tell(process, how);
+}
+
+/* Our environment with one compute thread that does not spin.  The strings live as long as ours. */
+static char **worker_environment(void)
+{
+    static char *const own[] = {"OMP_NUM_THREADS=1", "OMP_WAIT_POLICY=passive"};
+    size_t n = 0, used = 0;
+    while (environ[n])
+        n++;
+    char **all = rb_alloc((n + RB_COUNT(own) + 1) * sizeof(*all));
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(environ[i], "OMP_NUM_THREADS=", 16) &&
+            strncmp(environ[i], "OMP_WAIT_POLICY=", 16))
+            all[used++] = environ[i];
+    for (size_t i = 0; i < RB_COUNT(own); i++)
+        all[used++] = own[i];
+    return all;
+}
+
+int rb_process_spawn(uv_loop_t *loop, const struct rb_spawn *spawn, rb_process_ended *ended,
+                     void *context, struct rb_process **ret, struct rb_why *why)
+{
+    char device[16], cpu[16];
+    snprintf(device, sizeof(device), "%u", spawn->device);
+    snprintf(cpu, sizeof(cpu), "%d", spawn->cpu);
+    const char *arguments[] = {
+        spawn->program, "--job",  spawn->job,  "--worker",  spawn->worker,     "--device",
+        device,         "--kind", spawn->kind, "--run-dir", spawn->run_folder, "--host",
+        spawn->host,    "--cpu",  cpu,         NULL,
+    };
+    if (spawn->cpu < 0)
+        arguments[RB_COUNT(arguments) - 3] = NULL;
+    int log = open(spawn->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (log < 0)
+        return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", spawn->log_path,
+                          strerror(errno));
+    RB_CLEANUP(rb_freep) char **environment = worker_environment();
+    uv_stdio_container_t stdio[3] = {
+        {.flags = UV_IGNORE},
+        {.flags = UV_INHERIT_FD, .data.fd = log},
+        {.flags = UV_INHERIT_FD, .data.fd = log},
+    };
+    uv_process_options_t options = {
+        .exit_cb = on_ended,
+        .file = spawn->program,
+        .args = (char **)arguments,
+        .env = environment,
+        .flags = UV_PROCESS_DETACHED, /* it outlives a rubatod that is killed */
+        .stdio_count = 3,
+        .stdio = stdio,
+    };
+    struct rb_process *process = rb_alloc(sizeof(*process));
+    process->ended = ended;
+    process->context = context;
+    process->pidfd = -1;
+    process->on.process.data = process;
+    int status = uv_spawn(loop, &process->on.process, &options);
+    close(log);
+    if (status) {
+        process->ended = NULL;
+        rb_process_release(process);
+        return rb_why_set(why, RB_EIO, "starting %s: %s", spawn->program, uv_strerror(status));
+    }
+    process->pid = process->on.process.pid;
+    *ret = process;
+    return RB_OK;
+}
+
+/* ---- Adopted --------------------------------------------------------------------------------- */
+
+static void on_pidfd(uv_poll_t *poll, int status, int events)
+{
+    struct rb_process *process = poll->data;
+    (void)status;
+    (void)events;
+    uv_poll_stop(poll);
+    tell(process, "ended");
+}
+
+static void on_look(uv_timer_t *timer)
+{
+    struct rb_process *process = timer->data;
+    char state = state_of(process->pid);
+    if (!state || state == 'Z' || state == 'X') { /* in a container nobody may reap it */
+        uv_timer_stop(timer);
+        tell(process, "ended");
+    }
+}
+
+int rb_process_adopt(uv_loop_t *loop, pid_t pid, rb_process_ended *ended, void *context,
+                     struct rb_process **ret, struct rb_why *why)
+{
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pid <= 0 || (pidfd < 0 && errno != ENOSYS) || (pidfd < 0 && kill(pid, 0)))
+        return rb_why_set(why, RB_ENOTFOUND, "process %ld: %s", (long)pid, strerror(errno));
+    struct rb_process *process = rb_alloc(sizeof(*process));
+    process->pid = pid;
+    process->pidfd = pidfd;
+    process->ended = ended;
+    process->context = context;
+    if (pidfd >= 0 && !uv_poll_init(loop, &process->on.poll, pidfd)) {
+        uv_poll_start(&process->on.poll, UV_READABLE, on_pidfd);
+    } else {
+        uv_timer_init(loop, &process->on.timer);
+        uv_timer_start(&process->on.timer, on_look, LOOK_MS, LOOK_MS);
+    }
+    process->on.handle.data = process;
+    *ret = process;
+    return RB_OK;
+}
+
+const char *rb_process_stopped(pid_t pid)
+{
+    switch (state_of(pid)) {
+    case 'T':
+        return "it was stopped (SIGSTOP)";
+    case 't':
+        return "it was stopped by a debugger";
+    default:
+        return NULL;
+    }
+}
+
+pid_t rb_process_pid(const struct rb_process *process)
+{
+    return process->pid;
+}
+
+void rb_process_kill(struct rb_process *process)
+{
+    if (!process || process->gone)
+        return;
+    if (process->pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, process->pidfd, SIGKILL, NULL, 0);
+    else
+        kill(process->pid, SIGKILL);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct rb_process *process = handle->data;
+    if (process->pidfd >= 0)
+        close(process->pidfd);
+    free(process);
+}
+
+void rb_process_release(struct rb_process *process)
+{
+    if (!process)
+        return;
+    process->ended = NULL;
+    uv_close(&process->on.handle, on_closed);
+}
+
+/* ---- Cores and programs ---------------------------------------------------------------------- */
+
+unsigned rb_cores(int **ret_cores)
+{
+    cpu_set_t allowed;
+    unsigned n = 0;
+    int *cores = rb_alloc(CPU_SETSIZE * sizeof(*cores));
+    CPU_ZERO(&allowed);
+    if (!sched_getaffinity(0, sizeof(allowed), &allowed))
+        for (int core = 0; core < CPU_SETSIZE; core++)
+            if (CPU_ISSET(core, &allowed))
+                cores[n++] = core;
+    if (!n)
+        cores[n++] = 0;
+    *ret_cores = cores;
+    return n;
+}
+
+char *rb_program_self(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (n <= 0)
+        return rb_string("rubatod");
+    path[n] = 0;
+    return rb_string(path);
+}
+
+char *rb_program_beside(const char *name)
+{
+    RB_CLEANUP(rb_freep) char *self = rb_program_self();
+    char *slash = strrchr(self, '/');
+    return rb_format("%.*s%s", slash ? (int)(slash - self) + 1 : 0, self, name);
+}
+
+int rb_program_line(const char *program, const char *const *arguments, char **ret,
+                    struct rb_why *why)
+{
+    int pipe_ends[2], status = 0;
+    if (access(program, X_OK))
+        return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", program, strerror(errno));
+    if (pipe2(pipe_ends, O_CLOEXEC))
+        return rb_why_set(why, rb_error_from_errno(errno), "pipe: %s", strerror(errno));
+    pid_t pid = fork();
+    if (!pid) {
+        dup2(pipe_ends[1], 1);
+        execv(program, (char *const *)arguments);
+        _exit(127);
+    }
+    close(pipe_ends[1]);
+    char line[LINE_MOST];
+    size_t used = 0;
+    for (ssize_t n; pid > 0 && used < sizeof(line) - 1; used += (size_t)n) {
+        n = read(pipe_ends[0], line + used, sizeof(line) - 1 - used);
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        else if (n <= 0)
+            break;
+    }
+    close(pipe_ends[0]);
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    line[used] = 0;
+    line[strcspn(line, "\n")] = 0;
+    if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) || !line[0])
+        return rb_why_set(why, RB_EIO, "%s %s did not say what it should", program,
+                          arguments[1] ? arguments[1] : "");
+    *ret = rb_string(line);
+    return RB_OK;
+}

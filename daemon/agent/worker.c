@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One worker of this node: its process, its link, and what it has said. */
+#include "daemon/agent/inside.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "daemon/facts/contingency.h"
+#include "daemon/agent/devices.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    ROWS_AGAIN = 5000, /* rows told twice are known; a fall back may have changed some */
+    FINAL_AGAIN_MS = 1000,
+    LOGS_KEPT =
+        64, /* of workers of a job that live or did; who lives writes one with each change */
+};
+
+/* ---- What it says ---------------------------------------------------------------------------- */
+
+void rb_worker_set_reason(struct rb_worker *worker, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    free(worker->reason);
+    worker->reason = rb_string(text);
+}
+
+static void free_addresses(struct rb_worker *worker)
+{
+    for (size_t i = 0; i < worker->n_addresses; i++)
+        free(worker->addresses[i]);
+    free(worker->addresses);
+    worker->addresses = NULL;
+    worker->n_addresses = 0;
+}
+
+static void forget_without(struct rb_worker *worker)
+{
+    for (size_t i = 0; i < worker->n_without; i++)
+        free(worker->without[i]);
+    free(worker->without);
+    worker->without = NULL;
+    worker->n_without = 0;
+    worker->foreseen = 0;
+}
+
+/* Two agents that know of different deaths may think of different sets under one number: reports
+ * say which it is. */
+void rb_worker_goes_without(struct rb_worker *worker, const struct rb_job_facts *job,
+                            const Rb__Configuration *left)
+{
+    const Rb__Configuration *base = rb_contingency_base(job, left);
+    struct rb_arena arena = {0};
+    const char **without;
+    forget_without(worker);
+    if (!base)
+        return;
+    worker->foreseen = left->number;
+    worker->n_without = rb_contingency_without(base, left, &arena, &without);
+    worker->without = rb_alloc((worker->n_without + 1) * sizeof(*worker->without));
+    for (size_t i = 0; i < worker->n_without; i++)
+        worker->without[i] = rb_string(without[i]);
+    rb_arena_done(&arena);
+}
+
+static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
+{
+    struct rb_agent_worker *told = &worker->told;
+    if (strcmp(hello->worker, told->worker) || strcmp(hello->job, told->job)) {
+        rb_log(RB_LOG_ERROR, "worker %s says it is %s of job %s", told->worker, hello->worker,
+               hello->job);
+        return;
+    }
+    told->connected = true;
+    worker->unheard = false;
+    told->ready = hello->ready;
+    told->active = hello->active;
+    told->configured = hello->configured;
+    if (hello->fence > worker->agent->fence)
+        worker->agent->fence = hello->fence;
+    told->went = hello->active;
+    worker->level = hello->level;
+    worker->frozen = hello->frozen;
+    worker->done = hello->done;
+    worker->answers = hello->answers;
+    free_addresses(worker);
+    worker->addresses = rb_alloc((hello->n_addresses + 1) * sizeof(*worker->addresses));
+    for (size_t i = 0; i < hello->n_addresses; i++)
+        worker->addresses[worker->n_addresses++] = rb_string(hello->addresses[i]);
+}
+
+static void take_flipped(struct rb_worker *worker, const Rb__Flipped *flipped)
+{
+    worker->told.active = flipped->number;
+    worker->level = worker->first_step = flipped->level;
+    worker->flipped = flipped->time;
+    worker->bytes_moved = flipped->bytes_moved;
+    worker->rank = flipped->rank;
+    worker->has_rank = true;
+    worker->frozen = false;
+}
+
+static void take_frozen(struct rb_worker *worker, const Rb__Frozen *frozen)
+{
+    worker->frozen = true;
+    worker->level = frozen->level;
+    if (frozen->number > worker->told.active) /* not all were in it, and it cannot go on there */
+        worker->told.unready = frozen->number;
+    rb_worker_set_reason(worker, "%s", frozen->reason);
+    rb_log(RB_LOG_WARN, "job %s: worker %s is frozen at step %" PRId64 ": %s", worker->told.job,
+           worker->told.worker, frozen->level, frozen->reason);
+}
+
+static void keep_saved(struct rb_worker *worker, const Rb__Saved *saved)
+{
+    if (saved->error)
+        return;
+    if (worker->saved)
+        rb__checkpoint__free_unpacked(worker->saved, NULL);
+    worker->saved = rb_agent_checkpoint_of(worker->agent, saved, worker->told.active);
+}
+
+/* What a job ends with, from the worker that is done. */
+static void take_final(struct rb_worker *worker, const Rb__Saved *saved)
+{
+    keep_saved(worker, saved);
+    worker->final_due = 0;
+    if (!saved->error)
+        return;
+    worker->final_due = uv_now(worker->agent->daemon->loop) + FINAL_AGAIN_MS;
+    rb_worker_set_reason(worker, "the final state could not be saved: %s", saved->error);
+    if (!worker->final_failed)
+        rb_agent_tell(worker, "final-failed", worker->reason);
+    worker->final_failed = true;
+}
+
+/* Is it below a folder of the job's own, as it was told? */
+static bool saved_below(const struct rb_worker *worker, const Rb__Saved *saved, const char *name)
+{
+    size_t size = strlen(worker->job->folder);
+    return !saved->request && !strncmp(saved->folder, worker->job->folder, size) &&
+           !strncmp(saved->folder + size, name, strlen(name));
+}
+
+static void take_saved(struct rb_worker *worker, const Rb__Saved *saved)
+{
+    /* A periodic checkpoint may be told again, or just before the state that is parked. */
+    bool parked = worker->told.saving && saved_below(worker, saved, "/park");
+    if (worker->done && !worker->told.saving && saved_below(worker, saved, "/final")) {
+        take_final(worker, saved);
+        return;
+    }
+    if (saved->error) {
+        rb_log(RB_LOG_ERROR, "job %s: worker %s could not save: %s", worker->told.job,
+               worker->told.worker, saved->error);
+        if (parked)
+            rb_worker_set_reason(worker, "%s", saved->error);
+        else if (!saved->request) /* nobody waits for the answer */
+            rb_agent_tell(worker, "checkpoint-failed", saved->error);
+    }
+    if (saved->request)
+        rb_agent_saved(worker, saved);
+    else if (parked)
+        keep_saved(worker, saved);
+    else if (!saved->error)
+        rb_agent_take_checkpoint(worker, saved);
+}
+
+static void take_done(struct rb_worker *worker, const Rb__Done *done)
+{
+    worker->done = true;
+    worker->level = done->level;
+    if (done->final)
+        take_final(worker, done->final);
+}
+
+static void on_message(const Rb__FromWorker *message, void *context)
+{
+    struct rb_worker *worker = context;
+    rb_agent_heard(worker);
+    if (!message->n_rows && !message->pong)
+        rb_fault("daemon.heard");
+    if (message->hello)
+        take_hello(worker, message->hello);
+    if (message->ready && message->ready->number > worker->told.ready)
+        worker->told.ready = message->ready->number;
+    if (message->unready) {
+        worker->told.unready = message->unready->number;
+        rb_worker_set_reason(worker, "%s", message->unready->reason);
+    }
+    if (message->flipped)
+        take_flipped(worker, message->flipped);
+    for (size_t i = 0; i < message->n_rows; i++)
+        rb_agent_take_row(worker, message->rows[i], message->has_rank && message->rank == 0);
+    if (message->frozen)
+        take_frozen(worker, message->frozen);
+    if (message->saved)
+        take_saved(worker, message->saved);
+    if (message->done)
+        take_done(worker, message->done);
+    if (message->failed) {
+        worker->failed = true;
+        worker->lost = message->failed->lost;
+        rb_worker_set_reason(worker, "%s", message->failed->reason);
+        rb_log(RB_LOG_ERROR, "job %s: worker %s failed: %s", worker->told.job, worker->told.worker,
+               message->failed->reason);
+    }
+    if (message->hello || message->ready || message->unready || message->flipped ||
+        message->frozen || message->saved || message->done || message->failed)
+        rb_agent_poke(worker->agent);
+}
+
+/* ---- What it is told ------------------------------------------------------------------------- */
+
+void rb_worker_send(struct rb_worker *worker, Rb__ToWorker *message)
+{
+    message->fence = worker->agent->fence;
+    if (worker->link)
+        rb_worker_link_send(worker->link, message);
+}
+
+static const Rb__CheckpointSpec *checkpoint_spec(const struct rb_worker *worker)
+{
+    const struct rb_facts *facts = rb_store_facts(worker->agent->daemon->store);
+    const struct rb_job_facts *job = rb_facts_job(facts, worker->told.job);
+    return job && job->job.message && job->job.job->spec ? job->job.job->spec->checkpoint : NULL;
+}
+
+int64_t rb_worker_rows_known(const struct rb_worker *worker)
+{
+    struct rb_why why;
+    struct rb_rows *rows = rb_agent_rows(worker->job, &why);
+    int64_t known = rows ? rb_rows_unbroken(rows) - ROWS_AGAIN : 0;
+    return known > 0 ? known : 0;
+}
+
+static void greet(pid_t pid, void *context)
+{
+    struct rb_worker *worker = context;
+    RB_CLEANUP(rb_freep) char *final = rb_format("%s/final", worker->job->folder);
+    Rb__Settings settings = RB__SETTINGS__INIT;
+    Rb__ToWorker message = RB__TO_WORKER__INIT;
+    const Rb__CheckpointSpec *spec = checkpoint_spec(worker);
+    if (pid && !worker->pid)
+        worker->pid = pid;
+    settings.final_folder = final;
+    if (spec) {
+        settings.checkpoint_path = spec->path;
+        settings.has_checkpoint_every = settings.has_checkpoint_keep = true;
+        settings.checkpoint_every = spec->every;
+        settings.checkpoint_keep = spec->keep;
+    }
+    settings.has_rows_after = true;
+    settings.rows_after = rb_worker_rows_known(worker);
+    message.settings = &settings;
+    rb_worker_send(worker, &message);
+}
+
+static void on_link_lost(void *context)
+{
+    struct rb_worker *worker = context;
+    worker->told.connected = false;
+    worker->told.waited = uv_now(worker->agent->daemon->loop);
+}
+
+static const struct rb_worker_link_events link_events = {
+    .connected = greet,
+    .message = on_message,
+    .lost = on_link_lost,
+};
+
+/* ---- Its life -------------------------------------------------------------------------------- */
+
+static void on_ended(const char *how, void *context)
+{
+    struct rb_worker *worker = context;
+    rb_fault("daemon.reaped");
+    rb_log(worker->told.left ? RB_LOG_INFO : RB_LOG_WARN, "job %s: worker %s on device %u: %s",
+           worker->told.job, worker->told.worker, worker->told.device, how);
+    worker->told.gone = true;
+    worker->told.connected = false;
+    worker->ended = rb_clock_unix_ms();
+    if (!worker->failed && !worker->told.left)
+        rb_worker_set_reason(worker, "its process ended: %s", how);
+    rb_worker_link_close(worker->link);
+    worker->link = NULL;
+    rb_agent_saves_lost(worker);
+    rb_agent_poke(worker->agent);
+}
+
+struct rb_worker *rb_worker_new(struct rb_agent *agent, const char *job, const char *name,
+                                uint32_t device, uint32_t spawned_for)
+{
+    struct rb_worker *worker = rb_alloc(sizeof(*worker));
+    worker->agent = agent;
+    worker->job = rb_agent_job(agent, job);
+    worker->level = worker->first_step = -1;
+    worker->told = (struct rb_agent_worker){
+        .job = rb_string(job),
+        .worker = rb_string(name),
+        .device = device,
+        .spawned_for = spawned_for,
+        .waited = uv_now(agent->daemon->loop),
+    };
+    rb_agent_watch(agent);
+    struct rb_worker **last = &agent->workers;
+    while (*last)
+        last = &(*last)->next;
+    *last = worker;
+    return worker;
+}
+
+void rb_worker_free(struct rb_worker *worker)
+{
+    struct rb_worker **at = &worker->agent->workers;
+    while (*at != worker)
+        at = &(*at)->next;
+    *at = worker->next;
+    rb_agent_saves_lost(worker);
+    rb_worker_link_close(worker->link);
+    rb_process_release(worker->process);
+    if (worker->told.gone) {
+        static const char *const ends[] = {"sock", "peer"};
+        for (size_t i = 0; i < RB_COUNT(ends); i++) {
+            RB_CLEANUP(rb_freep)
+            char *path =
+                rb_format("%s/%s.%s", worker->agent->run_folder, worker->told.worker, ends[i]);
+            unlink(path);
+        }
+    }
+    free_addresses(worker);
+    forget_without(worker);
+    if (worker->saved)
+        rb__checkpoint__free_unpacked(worker->saved, NULL);
+    free((char *)worker->told.job);
+    free((char *)worker->told.worker);
+    free(worker->reason);
+    free(worker->report);
+    free(worker);
+}
+
+static void link_up(struct rb_worker *worker)
+{
+    RB_CLEANUP(rb_freep)
+    char *path = rb_format("%s/%s.sock", worker->agent->run_folder, worker->told.worker);
+    worker->link = rb_worker_link_new(worker->agent->daemon->loop, path, &link_events, worker);
+}
+
+int rb_worker_spawn(struct rb_worker *worker, struct rb_why *why)
+{
+    struct rb_agent *agent = worker->agent;
+    RB_CLEANUP(rb_freep) char *logs = rb_format("%s/logs", worker->job->folder);
+    RB_CLEANUP(rb_freep) char *log = rb_format("%s/%s.log", logs, worker->told.worker);
+    struct rb_why untidy = {0};
+    int err = rb_file_make_folder(logs, why);
+    if (err)
+        return err;
+    if (rb_file_keep_newest(logs, LOGS_KEPT + rb_agent_workers(agent), &untidy))
+        rb_log(RB_LOG_WARN, "job %s: old logs stay: %s", worker->told.job, untidy.text);
+    const Rb__Device *device = rb_devices_find(agent->daemon->devices, worker->told.device);
+    if (!device)
+        return rb_why_set(why, RB_ENOTFOUND, "this node has no device %u any more",
+                          worker->told.device);
+    struct rb_spawn spawn = {
+        .program = agent->worker_program,
+        .job = worker->told.job,
+        .worker = worker->told.worker,
+        .kind = device->kind,
+        .run_folder = agent->run_folder,
+        .host = agent->host,
+        .log_path = log,
+        .device = device->has_ordinal ? device->ordinal : device->index,
+        .cpu = device->has_cpu ? (int)device->cpu : -1,
+    };
+    err = rb_process_spawn(agent->daemon->loop, &spawn, on_ended, worker, &worker->process, why);
+    if (err)
+        return err;
+    worker->pid = rb_process_pid(worker->process);
+    link_up(worker);
+    return RB_OK;
+}
+
+int rb_worker_adopt(struct rb_worker *worker, pid_t pid, struct rb_why *why)
+{
+    int err =
+        rb_process_adopt(worker->agent->daemon->loop, pid, on_ended, worker, &worker->process, why);
+    if (err)
+        return err;
+    worker->pid = pid;
+    worker->unheard = true;
+    link_up(worker);
+    return RB_OK;
+}

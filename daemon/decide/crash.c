@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A member is lost: the others go on.
+ *
+ *     proof of death (reaped)
+ *       -> what is left of the configuration, as it was foreseen (daemon/facts/contingency.h):
+ * agents have gone to it by themselves, and here it is recorded what is not foreseen; out of reach,
+ * or frozen by a broken link, for longer than a grace
+ *       -> survivors that have the state: configuration of them, filled up to `min`, in which each
+ *          keeps its microbatches and has a fair part of the dead one's
+ *       -> too few of them: park           -> none, or a block that none of them holds: back to a
+ *                                             checkpoint or the start
+ *
+ * What prepares beside is given up, but a recovery under way is tended like any preparation. */
+#include "daemon/facts/contingency.h"
+#include "daemon/facts/shares.h"
+#include "daemon/decide/turn.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { LINK_MS = 2000 }; /* for the report of a death to come behind the freeze that it causes */
+
+static uint64_t patient_until(const struct rb_turn *turn, uint64_t patience)
+{
+    uint64_t since = turn->state.suspected;
+
+    if (!since)
+        since = turn->now;
+    if (turn->options->since_ms > since)
+        since = turn->options->since_ms;
+    return since + patience;
+}
+
+/* Is there nothing to do, or nothing yet? */
+static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
+{
+    uint64_t patience = roll->away && !roll->whole   ? RB_ABSENCE_MS
+                        : roll->away || !roll->whole ? turn->options->patience_ms
+                                                     : LINK_MS;
+    uint64_t until;
+
+    if (roll->gone && !roll->away && !roll->unsaid)
+        return false; /* else one that was just fed may be ahead of the others */
+    if (!roll->gone && !roll->frozen && roll->away < roll->n)
+        return true; /* whoever is away may well train on */
+    if (roll->gone)
+        rb_turn_suspect(turn, true);
+    until = patient_until(turn, patience);
+    if (turn->now >= until)
+        return false;
+    rb_turn_wake(turn, until);
+    return true;
+}
+
+/* Processes that could not prepare the last recoveries are left behind, if others have the state.
+ */
+static bool left_behind(const struct rb_turn *turn, const struct rb_roll_entry *entry)
+{
+    const Rb__Configuration *last;
+
+    if (rb_turn_sharded(turn) || rb_turn_failures(turn, true, &last) < RB_CRASH_TRIES)
+        return false;
+    return entry->report->unready == last->number;
+}
+
+static size_t gather(struct rb_turn *turn, const struct rb_roll *roll, bool all,
+                     struct rb_place *places)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < roll->n; i++)
+        if (rb_roll_holder(&roll->at[i]) && (all || !left_behind(turn, &roll->at[i])))
+            places[n++] = (struct rb_place){roll->at[i].member->node, roll->at[i].member->device};
+    return n;
+}
+
+static size_t fill_to_min(struct rb_turn *turn, struct rb_place *places, size_t n, uint32_t min)
+{
+    for (size_t s = 0; s < turn->share->n && n < min; s++) {
+        const struct rb_place *place = &turn->share->places[s];
+        bool there = !rb_fact_find(&turn->facts->nodes, place->node);
+
+        for (size_t i = 0; i < n && !there; i++)
+            there = rb_place_is(&places[i], place->node, place->device);
+        if (!there)
+            places[n++] = *place;
+    }
+    return n;
+}
+
+/* Was it told of, with the recovery before this one? */
+static bool is_blamed(const Rb__Configuration *before, const char *place)
+{
+    for (size_t i = 0; before && i < before->n_blamed; i++)
+        if (!strcmp(before->blamed[i], place))
+            return true;
+    return false;
+}
+
+static bool has_member(const Rb__Configuration *conf, const Rb__Member *member)
+{
+    for (size_t m = 0; m < conf->n_members; m++)
+        if (conf->members[m]->device == member->device &&
+            !strcmp(conf->members[m]->node, member->node))
+            return true;
+    return false;
+}
+
+/* Of what was foreseen it is known who died, also where the report of it is still on its way. */
+static bool is_lost(const struct rb_roll_entry *entry, const Rb__Configuration *conf)
+{
+    if (conf->left_of)
+        return !has_member(conf, entry->member);
+    return entry->life == RB_LIFE_GONE || entry->life == RB_LIFE_AWAY;
+}
+
+/* before: a recovery that did not come to an end, or NULL. */
+static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
+                           const Rb__Configuration *before, Rb__Configuration *conf)
+{
+    conf->blamed = RB_ARENA_NEW(turn->arena, char *, roll->n + 1);
+    for (size_t i = 0; i < roll->n; i++) {
+        const struct rb_roll_entry *entry = &roll->at[i];
+        const char *place = rb_turn_place(turn, entry->member->node, entry->member->device);
+
+        if (!is_lost(entry, conf))
+            continue;
+        conf->blamed[conf->n_blamed++] = rb_arena_string(turn->arena, place);
+        if (is_blamed(before, place))
+            continue;
+        if (conf->left_of || entry->life == RB_LIFE_GONE)
+            rb_turn_event(
+                turn, entry->member->node, "worker-died", "the worker on %s ended: %s", place,
+                entry->report && entry->report->reason ? entry->report->reason : "no reason known");
+        else
+            rb_turn_event(turn, entry->member->node, "node-lost", "node %s is out of reach",
+                          entry->member->node);
+    }
+}
+
+static void recover(struct rb_turn *turn, const struct rb_roll *roll)
+{
+    uint32_t min = rb_turn_min(turn);
+    struct rb_place *places = RB_ARENA_NEW(turn->arena, struct rb_place, roll->n + min + 1);
+    size_t n = gather(turn, roll, false, places);
+    uint64_t until = rb_turn_hold_off(turn, true, 200);
+    const Rb__Configuration *last;
+    Rb__Configuration *conf;
+
+    if (!n)
+        n = gather(turn, roll, true, places);
+    n = fill_to_min(turn, places, n, min);
+    if (n < min && !rb_turn_sharded(turn)) { /* else the survivors bring it together first */
+        rb_decide_park(turn, roll, "too few devices are left");
+        return;
+    }
+    if (until) {
+        rb_turn_wake(turn, until);
+        return;
+    }
+    conf = rb_turn_create(turn, places, n, "crash", turn->now);
+    if (rb_turn_active(turn))
+        rb_shares_after(rb_turn_active(turn), turn->in->job.job->microbatches, conf, turn->arena);
+    rb_turn_failures(turn, true, &last);
+    blame_the_lost(turn, roll, last, conf);
+    rb_turn_reason(turn, "recovers from the loss of a worker");
+}
+
+/* When the first of those died whom it is without, as far as reports say. */
+static uint64_t died(const struct rb_turn *turn, const struct rb_roll *roll,
+                     const Rb__Configuration *foreseen)
+{
+    uint64_t first = turn->now;
+
+    for (size_t i = 0; i < roll->n; i++) {
+        const Rb__WorkerReport *report = roll->at[i].report;
+        uint64_t time = report && report->active == foreseen->number ? report->flipped : 0;
+
+        if (report && !has_member(foreseen, roll->at[i].member))
+            time = report->ended;
+        if (time && time < first)
+            first = time;
+    }
+    return first;
+}
+
+/* What is left was foreseen: agents that know of the death go to it without being told, so it is
+ * only recorded here, with what they may not know yet. */
+static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
+                          const Rb__Configuration *next)
+{
+    const struct rb_contingency_known nothing = {0};
+    const Rb__Configuration *last;
+    Rb__Configuration *foreseen = rb_contingency_next(turn->in, &nothing, turn->arena), *conf;
+
+    if (!foreseen || (roll->away && !rb_decide_flipped(turn, foreseen)))
+        return false;
+    rb_turn_failures(turn, true, &last);
+    if (next && next->left_of)
+        last = next;
+    rb_turn_abandon(turn, next && next->left_of ? "another worker was lost" : "a worker was lost",
+                    false, NULL);
+    conf = rb_turn_take(turn, foreseen, died(turn, roll, foreseen));
+    blame_the_lost(turn, roll, last, conf);
+    rb_turn_reason(turn, "recovers from the loss of a worker");
+    return true;
+}
+
+bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll)
+{
+    const Rb__Configuration *next = rb_turn_next(turn);
+
+    if (take_foreseen(turn, roll, next))
+        return true;
+    if (next && !strcmp(next->cause, "crash")) {
+        bool spoilt = rb_decide_tend(turn, next);
+
+        return spoilt || roll->gone || roll->frozen || roll->away;
+    }
+    if (must_wait(turn, roll))
+        return roll->gone > 0 || roll->frozen > 0;
+    if (next)
+        rb_turn_abandon(turn, "a worker was lost", false, NULL);
+    if (!roll->whole)
+        rb_decide_restart(turn, roll);
+    else
+        recover(turn, roll);
+    return true;
+}

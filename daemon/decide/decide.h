@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The coordinator's mind: from facts and the time to guarded writes.
+ *
+ * facts, now > [decide] > writes
+ *
+ * Pure: the same arguments give the same writes.  It is called (daemon/coordinator.c) by the leader
+ * after each change of facts and at the time it asked for; its writes are committed, each
+ * transaction guarded by the leader key too, and when facts have them it is called again, until it
+ * has nothing to write.  So it need not do everything in one call, and a refused write is simply
+ * decided anew.
+ *
+ * What agents do with configurations, and so what may be relied on (daemon/agent/rules.h):
+ *   - A member that names no worker is served by a fresh process; its report says `spawned_for` =
+ *     the configuration's number (rb_facts_member finds it).  To use an idle process again, name
+ * it.
+ *   - On writing GO fill in the members' `worker` from the reports, so that later configurations
+ *     and dead reports can be told apart when a device gets another process.
+ *   - Workers in no live configuration (PREPARING, GO, ACTIVE) are dismissed at once: abandon and
+ *     replace in one transaction if idle workers are to be kept.
+ *   - Reports of dead, failed and finished processes stay until no live configuration and no
+ * `saver` speaks of them.  A saver that has written its state has a report with `saved`, then it
+ * dies.
+ *   - A report that is not in facts, of a named worker, means that the worker is gone.
+ *   - Keys of a job with wish.deleted may be removed (rb_writes_delete_all "jobs/ID/") once no
+ * report of a living process is left; agents then remove the job's folders. */
+#ifndef RB_DAEMON_DECIDE_DECIDE_H
+#define RB_DAEMON_DECIDE_DECIDE_H
+
+#include "daemon/facts/facts.h"
+#include "daemon/facts/writes.h"
+
+struct rb_decide_options {
+    const char *node;     /* this coordinator's */
+    uint64_t since_ms;    /* unix: when it took over (or came back to etcd after an outage): absent
+                             nodes and silent workers are given `patience_ms` from here on */
+    uint64_t patience_ms; /* a lease time plus reconnection */
+    uint64_t random;      /* another number at each call: for keys of events */
+};
+
+/* ret_writes: zeroed by the caller, added to.  *ret_wake_ms: unix time at which to call again even
+ * if nothing changes; UINT64_MAX: no need.  now_ms: unix. */
+int rb_decide(const struct rb_facts *facts, uint64_t now_ms,
+              const struct rb_decide_options *options, struct rb_writes *ret_writes,
+              uint64_t *ret_wake_ms, struct rb_why *why);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parking: one worker saves the state and leaves, the others are dismissed.
+ *
+ *     in shards: first a configuration of one member, whom the others give what they have; it is
+ * not made the active one, so that they are there until it has saved
+ *
+ *     chosen: saver  --saved-->  parked: Paused (it was asked for) or Pending (devices are missing)
+ *        |  ^
+ *        +--+ it dies without having saved: the next one that has the state, until there is none */
+#include "daemon/facts/members.h"
+#include "daemon/decide/turn.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* The lowest rank with the state, on a node that stays if there is one. */
+static const struct rb_roll_entry *choose_saver(struct rb_turn *turn, const struct rb_roll *roll,
+                                                const char *not_this)
+{
+    const struct rb_roll_entry *best = NULL;
+    bool best_stays = false;
+
+    for (size_t i = 0; i < roll->n; i++) {
+        const struct rb_roll_entry *entry = &roll->at[i];
+        bool stays;
+
+        if (!rb_roll_holder(entry) || (not_this && !strcmp(entry->report->worker, not_this)))
+            continue;
+        stays = !rb_node_must_be_left(turn->facts, entry->member->node);
+        if (!best || (stays && !best_stays)) {
+            best = entry;
+            best_stays = stays;
+        }
+    }
+    return best;
+}
+
+static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char *why,
+                   const char *not_this)
+{
+    const struct rb_roll_entry *saver = choose_saver(turn, roll, not_this);
+    const Rb__Configuration *next = rb_turn_next(turn);
+    uint64_t patience = roll->away ? RB_ABSENCE_MS : roll->unsaid ? turn->options->patience_ms : 0;
+
+    if (saver) {
+        if (next && next->state == RB__CONFIGURATION__STATE__PREPARING)
+            rb_turn_abandon(turn, "the job is being parked", false, NULL);
+        turn->state.saver = saver->report->worker;
+        turn->state_changed = true;
+        rb_turn_reason(
+            turn, rb_turn_text(turn, "%s: %s saves the state", why,
+                               rb_turn_place(turn, saver->member->node, saver->member->device)));
+        return;
+    }
+    if (patience && (!turn->state.suspected || turn->now < turn->state.suspected + patience)) {
+        rb_turn_suspect(turn, true);
+        rb_turn_wake(turn, turn->state.suspected + patience);
+        rb_turn_reason(turn,
+                       rb_turn_text(turn, "%s: %s", why,
+                                    roll->away ? "the nodes that have its state are out of reach"
+                                               : "nobody has said yet that it has the state"));
+        return;
+    }
+    rb_decide_restart(turn, roll);
+}
+
+/* A configuration of one, which takes what it lacks from the others. */
+static void create_gathering(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
+{
+    const struct rb_roll_entry *saver = choose_saver(turn, roll, NULL);
+    uint64_t until = rb_turn_hold_off(turn, false, 1000);
+    struct rb_place place;
+
+    if (until) {
+        rb_turn_wake(turn, until);
+        return;
+    }
+    if (!saver)
+        return; /* a crash, which has its own rule */
+    place = (struct rb_place){saver->member->node, saver->member->device};
+    rb_turn_create(turn, &place, 1, "park", turn->now);
+    rb_turn_reason(turn, rb_turn_text(turn, "%s: its state is gathered on %s", why,
+                                      rb_turn_place(turn, place.node, place.device)));
+}
+
+bool rb_decide_gathered(struct rb_turn *turn, const Rb__Configuration *next)
+{
+    struct rb_roll_entry entry = {.member = next->members[0]};
+
+    if (strcmp(next->cause, "park") != 0)
+        return false;
+    entry.life = rb_member_life(turn->facts, turn->in, next, 0, &entry.report);
+    if (turn->state.saver || !rb_roll_holder(&entry))
+        return true;
+    turn->state.saver = entry.report->worker;
+    turn->state_changed = true;
+    rb_decide_tell(turn, next);
+    rb_turn_reason(turn,
+                   rb_turn_text(turn, "%s saves the state",
+                                rb_turn_place(turn, entry.member->node, entry.member->device)));
+    return true;
+}
+
+static void gather(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
+{
+    const Rb__Configuration *next;
+
+    if ((roll->gone || roll->frozen || roll->away) && rb_decide_crash(turn, roll))
+        return;
+    next = rb_turn_next(turn);
+    if (next && !strcmp(next->cause, "park")) {
+        rb_decide_tend(turn, next);
+        return;
+    }
+    if (next && next->state != RB__CONFIGURATION__STATE__PREPARING)
+        return; /* it flips any moment */
+    if (next)
+        rb_turn_abandon(turn, "the job is being parked", false, NULL);
+    create_gathering(turn, roll, why);
+}
+
+void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
+{
+    if (rb_turn_sharded(turn))
+        gather(turn, roll, why);
+    else
+        choose(turn, roll, why, NULL);
+}
+
+static void parked(struct rb_turn *turn, const Rb__WorkerReport *report)
+{
+    bool asked = turn->in->wish.wish->paused;
+
+    turn->state.parked = report->saved;
+    turn->state.saver = NULL;
+    rb_turn_end(turn, rb_turn_next(turn), "the job is parked");
+    rb_turn_end(turn, rb_turn_active(turn), NULL);
+    rb_turn_suspect(turn, false);
+    rb_turn_phase(turn, asked ? RB__PHASE__Paused : RB__PHASE__Pending,
+                  asked ? "paused" : "parked: waits for devices");
+    rb_turn_event(turn, NULL, asked ? "paused" : "parked", "step %" PRId64 " is kept at %s on %s",
+                  report->saved->step, report->saved->path, report->saved->node);
+}
+
+/* The saver's report, whatever configuration it served. */
+static const struct rb_fact *find_saver(const struct rb_turn *turn)
+{
+    for (size_t i = 0; i < turn->in->workers.n; i++)
+        if (!strcmp(turn->in->workers.at[i].worker->worker, turn->in->state.state->saver))
+            return &turn->in->workers.at[i];
+    return NULL;
+}
+
+static bool saver_away(const struct rb_turn *turn, const struct rb_roll *roll)
+{
+    for (size_t i = 0; i < roll->n; i++)
+        if (roll->at[i].report && roll->at[i].life == RB_LIFE_AWAY &&
+            !strcmp(roll->at[i].report->worker, turn->in->state.state->saver))
+            return true;
+    return false;
+}
+
+void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll)
+{
+    const struct rb_fact *saver = find_saver(turn);
+    const char *why = turn->in->wish.wish->paused ? "paused" : "it has no device to go to";
+    bool ended = !saver || saver->worker->state == RB__WORKER_REPORT__STATE__DEAD ||
+                 saver->worker->state == RB__WORKER_REPORT__STATE__FAILED;
+    char *old = turn->in->state.state->saver;
+    uint64_t until;
+
+    if (saver && saver->worker->saved) {
+        parked(turn, saver->worker);
+        return;
+    }
+    if (!ended && !saver_away(turn, roll)) {
+        rb_turn_suspect(turn, false);
+        return;
+    }
+    if (!ended) {
+        rb_turn_suspect(turn, true);
+        until = turn->state.suspected + turn->options->patience_ms;
+        if (turn->options->since_ms > turn->state.suspected)
+            until = turn->options->since_ms + turn->options->patience_ms;
+        if (turn->now < until || !roll->holders) {
+            rb_turn_wake(turn, until > turn->now ? until : turn->state.suspected + RB_ABSENCE_MS);
+            if (turn->now < turn->state.suspected + RB_ABSENCE_MS)
+                return;
+        }
+    }
+    rb_turn_event(turn, NULL, "saver-lost", "%s ended before it had saved the state: %s", old,
+                  saver && saver->worker->reason ? saver->worker->reason : "no reason known");
+    turn->state.saver = NULL;
+    turn->state_changed = true;
+    if (!rb_turn_sharded(turn)) /* else it is brought together again */
+        choose(turn, roll, why, old);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One decision about one job: what facts say, and what will have changed.
+ *
+ * facts, share > [turn] > writes
+ *
+ * The rules (decide_*.c) look at `in` and change copies through these verbs; rb_turn_write makes
+ * one guarded transaction of them.  A turn takes one step of the state machine; the driver calls
+ * again when facts have it. */
+#ifndef RB_DAEMON_DECIDE_TURN_H
+#define RB_DAEMON_DECIDE_TURN_H
+
+#include "daemon/decide/allocate.h"
+#include "daemon/decide/decide.h"
+#include "daemon/facts/members.h"
+
+enum {
+    RB_TURN_CHANGES = 8,
+    RB_TURN_EVENTS = 16,
+    RB_KEEP_CONFIGURATIONS = 64, /* of the past */
+    RB_START_TRIES = 3,          /* failed preparations of a start until the job has failed */
+    RB_CRASH_TRIES = 3,          /* of a recovery until those who could not prepare it are left */
+    RB_PREPARE_MS = 120000,      /* longest preparation */
+    RB_ABSENCE_MS = 300000,      /* nodes with all of a job's state are waited for so long */
+};
+
+struct rb_turn {
+    const struct rb_facts *facts;
+    const struct rb_job_facts *in;
+    const struct rb_share *share;
+    const struct rb_decide_options *options;
+    struct rb_arena *arena;
+    uint64_t now, wake;
+
+    Rb__JobState state; /* as it will be */
+    bool state_changed, forget;
+    struct {
+        Rb__Configuration value;
+        int64_t revision; /* RB_ABSENT: a new one */
+    } changes[RB_TURN_CHANGES];
+    size_t n_changes;
+    struct {
+        const char *kind, *text, *node;
+    } events[RB_TURN_EVENTS];
+    size_t n_events;
+};
+
+/* What facts have, or NULL. */
+const Rb__Configuration *rb_turn_active(const struct rb_turn *turn);
+const Rb__Configuration *rb_turn_next(const struct rb_turn *turn);
+
+/* A copy to change, written with the turn. */
+Rb__Configuration *rb_turn_edit(struct rb_turn *turn, const Rb__Configuration *configuration);
+
+/* A new configuration, PREPARING, as the job's next.  Members on a place where a process of the
+ * job's live configurations is, name it.  restore: NULL for none. */
+Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
+                                  const char *cause, uint64_t asked);
+
+/* One that was foreseen (daemon/facts/contingency.h) as the job's next.  Its parts live as long as
+ * the turn. */
+Rb__Configuration *rb_turn_take(struct rb_turn *turn, const Rb__Configuration *foreseen,
+                                uint64_t asked);
+
+/* Move along the table of phases.  Leaves the reason as it is if the phase and the text do not
+ * change; NULL: none. */
+void rb_turn_phase(struct rb_turn *turn, Rb__Phase phase, const char *reason);
+void rb_turn_reason(struct rb_turn *turn, const char *reason);
+
+/* End a live configuration: ABANDONED before it was active, else RETIRED.  NULL is a no-op. */
+void rb_turn_end(struct rb_turn *turn, const Rb__Configuration *configuration, const char *reason);
+
+/* Abandon the next configuration, because its preparation failed or something newer replaces it. */
+void rb_turn_abandon(struct rb_turn *turn, const char *reason, bool failed, const char *blamed);
+
+void rb_turn_suspect(struct rb_turn *turn, bool yes);
+void rb_turn_wake(struct rb_turn *turn, uint64_t at_ms);
+
+void rb_turn_event(struct rb_turn *turn, const char *node, const char *kind, const char *format,
+                   ...) __attribute__((format(printf, 4, 5)));
+const char *rb_turn_text(struct rb_turn *turn, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* spec.devices.min, at least 1; and whether the share has as many. */
+uint32_t rb_turn_min(const struct rb_turn *turn);
+bool rb_turn_enough(const struct rb_turn *turn);
+
+/* "a:0" */
+const char *rb_turn_place(struct rb_turn *turn, const char *node, uint32_t device);
+
+/* Preparations, of recoveries or of all else, that failed since a configuration was last active.
+ * What failed beside a training that is parked now says nothing about a start. */
+unsigned rb_turn_failures(const struct rb_turn *turn, bool crash,
+                          const Rb__Configuration **ret_last);
+
+/* Until when nothing new is tried behind such failures; 0: now. */
+uint64_t rb_turn_hold_off(const struct rb_turn *turn, bool crash, uint64_t first_ms);
+
+/* One transaction of what has changed, if anything has. */
+void rb_turn_write(struct rb_turn *turn, struct rb_writes *writes, unsigned *sequence);
+
+/* ---- The rules ------------------------------------------------------------------------------- */
+
+/* Every process that may hold the job's state: members of the active configuration, and of the next
+ * one if that may have taken over already, each once. */
+struct rb_roll {
+    struct rb_roll_entry {
+        const Rb__Member *member;
+        const Rb__WorkerReport *report;
+        enum rb_life life;
+    } * at;
+    size_t n;
+    size_t gone, away, frozen, holders; /* holders: here, with state */
+    bool whole;                         /* and between them with all of it, as far as is known */
+    size_t unsaid; /* here, and has not said yet whether it took over: it may have the state */
+};
+void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll);
+bool rb_roll_holder(const struct rb_roll_entry *entry);
+
+void rb_decide_job(struct rb_turn *turn); /* job.c */
+/* Is the state of the active configuration in shards, that no member has all of? */
+bool rb_turn_sharded(const struct rb_turn *turn);
+
+void rb_decide_start(struct rb_turn *turn); /* start.c */
+bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next);
+bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next);
+void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next);
+void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active);
+void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next); /* that it took over */
+void rb_decide_resize(struct rb_turn *turn);                              /* resize.c */
+bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* crash.c */
+void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* restart.c */
+void rb_decide_fail(struct rb_turn *turn, const char *reason);
+void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char *why);
+void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll); /* park.c */
+/* Was `next`, which has been flipped to, made for one to gather the state?  That one saves then. */
+bool rb_decide_gathered(struct rb_turn *turn, const Rb__Configuration *next);
+
+#endif

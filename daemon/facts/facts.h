@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Facts: what etcd holds below /rubato/v1/, typed, as one snapshot in memory.
+ *
+ * etcd > store > [facts] > decide, agent rules, RPC methods
+ *
+ * Pure.  A mirror takes keys and JSON values as they come and gives the snapshot; its twin for
+ * tests is rb_mirror_commit, which does to it what etcd would do with the same writes.  Keys are
+ * written without the prefix: "jobs/ab12/wish".  Revisions are etcd's. */
+#ifndef RB_DAEMON_FACTS_FACTS_H
+#define RB_DAEMON_FACTS_FACTS_H
+
+#include "base/error.h"
+#include "facts.pb-c.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct rb_writes;
+
+#define RB_FACTS_PREFIX "/rubato/v1/"
+
+/* One key.  `message` is NULL where there is no such key (then revision is 0). */
+struct rb_fact {
+    const char *key;  /* "nodes/a" */
+    const char *name; /* its last part: "a" */
+    const char *text; /* the value as etcd holds it */
+    int64_t revision; /* of its newest change: what writes are guarded by */
+    int64_t created;  /* revision at which the key came into being */
+    int64_t lease;    /* 0: none */
+    union {
+        const ProtobufCMessage *message;
+        const Rb__Leader *leader;
+        const Rb__Node *node;
+        const Rb__Cordon *cordon;
+        const Rb__Job *job;
+        const Rb__Wish *wish;
+        const Rb__JobState *state;
+        const Rb__Configuration *configuration;
+        const Rb__WorkerReport *worker;
+        const Rb__Progress *progress;
+        const Rb__Checkpoint *checkpoint;
+        const Rb__Event *event;
+    };
+};
+
+/* Sorted by key: configurations by number, checkpoints by step, events by time. */
+struct rb_fact_list {
+    const struct rb_fact *at;
+    size_t n;
+};
+
+struct rb_job_facts {
+    const char *id;
+    struct rb_fact job, wish, state, progress; /* a job without `job` is being deleted: leave it */
+    struct rb_fact_list configurations, workers, checkpoints;
+};
+
+struct rb_facts {
+    int64_t revision; /* everything up to here is in it */
+    struct rb_fact leader;
+    struct rb_fact_list nodes, cordons, events;
+    const struct rb_job_facts *jobs; /* sorted by id */
+    size_t n_jobs;
+};
+
+/* NULL where there is none. */
+const struct rb_fact *rb_fact_find(const struct rb_fact_list *list, const char *name);
+const struct rb_job_facts *rb_facts_job(const struct rb_facts *facts, const char *id);
+const struct rb_job_facts *rb_facts_job_named(const struct rb_facts *facts, const char *name);
+const struct rb_fact *rb_facts_configuration(const struct rb_job_facts *job, uint32_t number);
+
+/* The report on device `device` of `node`, whatever process it speaks of. */
+const struct rb_fact *rb_facts_report(const struct rb_job_facts *job, const char *node,
+                                      uint32_t device);
+
+/* The report of the process that serves as `rank` of a configuration, or NULL: a member that names
+ * a worker is served by that one; a fresh member by the process whose report says spawned_for = the
+ * configuration's number.  NULL for a named one means that another process has its device: it is
+ * gone.  NULL for a fresh one means that it is not spawned yet. */
+const struct rb_fact *rb_facts_member(const struct rb_job_facts *job,
+                                      const Rb__Configuration *configuration, size_t rank);
+
+/* PREPARING, GO or ACTIVE. */
+bool rb_configuration_live(const Rb__Configuration *configuration);
+
+/* ---- The mirror ------------------------------------------------------------------------------ */
+
+struct rb_mirror;
+
+struct rb_mirror *rb_mirror_new(void);
+void rb_mirror_free(struct rb_mirror *mirror);
+
+/* Take a key.  A value that cannot be read, or a key of no known kind, is left out (`why` says so,
+ * for the caller to log); it must not stop the world. */
+int rb_mirror_put(struct rb_mirror *mirror, const char *key, const char *value, size_t size,
+                  int64_t revision, int64_t created, int64_t lease, struct rb_why *why);
+void rb_mirror_delete(struct rb_mirror *mirror, const char *key);
+void rb_mirror_clear(struct rb_mirror *mirror);
+void rb_mirror_set_revision(struct rb_mirror *mirror, int64_t revision);
+
+/* The snapshot; the mirror's, valid until it changes. */
+const struct rb_facts *rb_mirror_facts(struct rb_mirror *mirror);
+
+/* What etcd would do: check the guards of each transaction in `writes`, and apply it whole at the
+ * next revision or not at all.  Returns RB_ESTALE if one was refused (others are applied).  Leased
+ * writes carry `lease`. */
+int rb_mirror_commit(struct rb_mirror *mirror, const struct rb_writes *writes, int64_t lease,
+                     struct rb_why *why);
+
+#endif

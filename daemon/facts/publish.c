@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/facts/publish.h"
+
+#include "daemon/facts/contingency.h"
+
+/* The configuration that trains, or was the last one that did; NULL: none. */
+static const Rb__Configuration *last_active(const struct rb_job_facts *job)
+{
+    for (size_t i = job->configurations.n; i-- > 0;) {
+        const Rb__Configuration *configuration = job->configurations.at[i].configuration;
+        if (configuration->state == RB__CONFIGURATION__STATE__ACTIVE ||
+            configuration->state == RB__CONFIGURATION__STATE__RETIRED)
+            return configuration;
+    }
+    return NULL;
+}
+
+/* Rows are told again to a rubatod that comes back: within a configuration progress only grows. */
+enum rb_publish rb_publish_progress(const struct rb_job_facts *job, const Rb__Progress *progress)
+{
+    const Rb__Progress *known = job->progress.message ? job->progress.progress : NULL;
+    const Rb__Configuration *last = last_active(job);
+    uint32_t number = progress->configuration, active = job->state.state->active;
+
+    if (known && known->configuration == number && known->step >= progress->step)
+        return RB_PUBLISH_NEVER;
+    if (last && last->number == number)
+        return RB_PUBLISH_NOW;
+    return active && active < number ? RB_PUBLISH_LATER : RB_PUBLISH_NEVER;
+}
+
+/* Deaths since then, of which facts heard late, take nothing from a checkpoint. */
+enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
+                                      const Rb__Checkpoint *checkpoint)
+{
+    const Rb__Configuration *last = last_active(job);
+    uint32_t number = checkpoint->configuration;
+
+    if (last && rb_contingency_descends(last, number))
+        return RB_PUBLISH_NOW;
+    return job->state.state->active < number ? RB_PUBLISH_LATER : RB_PUBLISH_NEVER;
+}

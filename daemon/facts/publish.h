@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may publish: anyone may compute, but only the configuration that trains, or was the last one
+ * that did, may put what it made into facts.
+ *
+ * facts, what a worker told > [publish] > agent: write it behind a guard on the job's state
+ *
+ * Pure. */
+#ifndef RB_DAEMON_FACTS_PUBLISH_H
+#define RB_DAEMON_FACTS_PUBLISH_H
+
+#include "daemon/facts/facts.h"
+
+enum rb_publish {
+    RB_PUBLISH_NOW,
+    RB_PUBLISH_LATER, /* its configuration has not taken over in facts */
+    RB_PUBLISH_NEVER, /* another has, or facts know of something newer */
+};
+
+enum rb_publish rb_publish_progress(const struct rb_job_facts *job, const Rb__Progress *progress);
+enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
+                                      const Rb__Checkpoint *checkpoint);
+
+#endif

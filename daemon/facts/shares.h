@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who computes which microbatches in a configuration.
+ *
+ * Configuration in facts > [shares] > plan/schedule, which the coordinator asks behind a crash and
+ *                                     every agent for the plan itself
+ *
+ * Even shares follow from the number of members and are not written down.  Behind a crash members
+ * keep the microbatches that they had, whose sums they still hold, so those are written as runs.
+ * In a pipeline every stage has them all: none are written, not even where one member is left. */
+#ifndef RB_DAEMON_FACTS_SHARES_H
+#define RB_DAEMON_FACTS_SHARES_H
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "facts.pb-c.h"
+
+#include <stdint.h>
+
+/* By microbatch, the rank that computes it (the arena's).  RB_EINVAL: the runs leave one out, or
+ * have one twice. */
+int rb_shares_of(const Rb__Configuration *configuration, uint32_t microbatches,
+                 struct rb_arena *arena, int32_t **ret_owners, struct rb_why *why);
+
+/* What a configuration is called: its plan's summary (the arena's). */
+char *rb_shares_summary(const Rb__Configuration *configuration, const int32_t *owners,
+                        uint32_t microbatches, uint64_t blocks, struct rb_arena *arena);
+
+/* `next` follows a crash of `last`: its members get runs, and it gets its summary. */
+void rb_shares_after(const Rb__Configuration *last, uint32_t microbatches, Rb__Configuration *next,
+                     struct rb_arena *arena);
+
+#endif

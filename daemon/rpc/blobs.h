@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blobs: models and initial weights, as files named by their content.
+ *
+ * submit > [blobs] > agent > worker
+ *
+ * A blob never changes; writing one that is there is nothing.  What a node lacks it fetches from
+ * the node that has it, by the RPC method `blob`. */
+#ifndef RB_DAEMON_RPC_BLOBS_H
+#define RB_DAEMON_RPC_BLOBS_H
+
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct rb_blobs;
+struct rb_server;
+
+int rb_blobs_open(const char *folder, struct rb_blobs **ret_blobs, struct rb_why *why);
+void rb_blobs_close(struct rb_blobs *blobs); /* pending fetches end without their callback */
+
+int rb_blobs_put(struct rb_blobs *blobs, const void *bytes, size_t size, char ret_digest[33],
+                 struct rb_why *why);
+
+/* The same into a folder of blobs, on any thread: large ones take longer than the daemon may. */
+int rb_blobs_write(const char *folder, const void *bytes, size_t size, char ret_digest[33],
+                   struct rb_why *why);
+const char *rb_blobs_folder(const struct rb_blobs *blobs);
+
+/* What is held stays: a job that is being submitted needs blobs that no fact names yet.  Holds are
+ * counted. */
+void rb_blobs_hold(struct rb_blobs *blobs, const char *digest);
+void rb_blobs_release(struct rb_blobs *blobs, const char *digest);
+
+/* Unless it is held. */
+void rb_blobs_remove(struct rb_blobs *blobs, const char *digest);
+
+bool rb_blobs_has(const struct rb_blobs *blobs, const char *digest);
+
+/* Where it is, or would be; the blobs', valid until the next call. */
+const char *rb_blobs_path(struct rb_blobs *blobs, const char *digest);
+
+/* 32 lower-case hex digits?  Anything else is no blob and never becomes a path. */
+bool rb_blobs_digest_valid(const char *digest);
+
+/* Make it be here: from `node` if it is missing.  `done` runs exactly once, later. */
+void rb_blobs_fetch(struct rb_blobs *blobs, struct rb_server *server, const char *node,
+                    const char *digest,
+                    void (*done)(int err, const struct rb_why *why, void *context), void *context);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Methods that list what facts hold: get, events. */
+#include "daemon/rpc/methods_inside.h"
+
+#include "daemon/agent/devices.h"
+#include "daemon/facts/members.h"
+#include "proto/reflect.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+json_t *rb_json_text(const char *value)
+{
+    return value ? json_string(value) : json_null();
+}
+
+/* JSON has no word for what is not finite. */
+json_t *rb_json_real(bool there, double value)
+{
+    return there && isfinite(value) ? json_real(value) : json_null();
+}
+
+static int64_t step_of(const struct rb_job_facts *job)
+{
+    const Rb__JobState *state = job->state.state;
+
+    if (state->phase == RB__PHASE__Succeeded)
+        return job->job.job->steps;
+    if (job->progress.message &&
+        (state->active || !state->parked || job->progress.progress->step > state->parked->step))
+        return job->progress.progress->step;
+    return state->parked ? state->parked->step : job->job.job->resume_step;
+}
+
+json_t *rb_job_row(const struct rb_job_facts *job)
+{
+    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__DevicesSpec *devices = job->job.job->spec->devices;
+
+    return json_pack(
+        "{s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "name", job->job.job->name, "id",
+        job->id, "phase", rb_phase_text(job->state.state->phase), "reason",
+        rb_json_text(job->state.state->reason), "step", (json_int_t)step_of(job), "steps",
+        (json_int_t)job->job.job->steps, "devices", (json_int_t)(active ? active->n_members : 0),
+        "want", (json_int_t)job->wish.wish->want, "min", (json_int_t)(devices ? devices->min : 1),
+        "max", (json_int_t)(devices ? devices->max : 0), "priority",
+        (json_int_t)job->job.job->spec->priority, "created", (json_int_t)job->job.job->created,
+        "loss",
+        rb_json_real(job->progress.message,
+                     job->progress.message ? job->progress.progress->loss : 0));
+}
+
+json_t *rb_receipt_json(const Rb__Receipt *receipt)
+{
+    return json_pack(
+        "{s:I,s:I,s:I,s:I,s:f,s:f,s:I,s:I,s:I,s:I}", "from", (json_int_t)receipt->from, "to",
+        (json_int_t)receipt->to, "configuration", (json_int_t)receipt->configuration, "step",
+        (json_int_t)receipt->step, "stall_ms", receipt->stall_ms, "ready_ms", receipt->ready_ms,
+        "bytes_moved", (json_int_t)receipt->bytes_moved, "steps_lost",
+        (json_int_t)receipt->steps_lost, "samples_repeated", (json_int_t)receipt->samples_repeated,
+        "samples_skipped", (json_int_t)receipt->samples_skipped);
+}
+
+static bool shown(const struct rb_job_facts *job)
+{
+    return job->job.message && job->wish.message && job->state.message &&
+           !job->wish.wish->deleted && job->job.job->spec;
+}
+
+static json_t *get_jobs(const struct rb_facts *facts, const struct rb_job_facts *only)
+{
+    json_t *items = json_array();
+
+    for (size_t i = 0; i < facts->n_jobs; i++)
+        if (shown(&facts->jobs[i]) && (!only || only == &facts->jobs[i]))
+            json_array_append_new(items, rb_job_row(&facts->jobs[i]));
+    return items;
+}
+
+/* A node's state, and until when and why it is to be left. */
+void rb_node_describe(const struct rb_facts *facts, const Rb__Node *node, json_t *row)
+{
+    const struct rb_fact *cordon = rb_fact_find(&facts->cordons, node->name);
+    uint64_t deadline = rb_node_deadline(facts, node->name);
+    const char *state = node->leaving                     ? "leaving"
+                        : cordon && cordon->cordon->drain ? "drained"
+                        : cordon                          ? "cordoned"
+                                                          : "ready";
+
+    json_object_set_new(row, "state", json_string(state));
+    if (deadline != UINT64_MAX)
+        json_object_set_new(row, "deadline", json_integer((json_int_t)deadline));
+    if (cordon && cordon->cordon->reason)
+        json_object_set_new(row, "reason", json_string(cordon->cordon->reason));
+    if (node->missing)
+        json_object_set_new(row, "missing", json_string(node->missing));
+}
+
+static json_t *get_nodes(const struct rb_facts *facts)
+{
+    json_t *items = json_array();
+
+    for (size_t i = 0; i < facts->nodes.n; i++) {
+        const Rb__Node *node = facts->nodes.at[i].node;
+        json_t *row =
+            json_pack("{s:s,s:s,s:I,s:s,s:I}", "name", node->name, "address", node->address,
+                      "devices", (json_int_t)node->n_devices, "numericClass", node->numeric_class,
+                      "started", (json_int_t)node->started);
+
+        rb_node_describe(facts, node, row);
+        json_array_append_new(items, row);
+    }
+    return items;
+}
+
+/* The job that has a device, and what its worker says. */
+static void describe_use(const struct rb_facts *facts, const char *node, uint32_t device,
+                         json_t *row)
+{
+    for (size_t j = 0; j < facts->n_jobs; j++) {
+        const struct rb_fact *report = rb_facts_report(&facts->jobs[j], node, device);
+        const ProtobufCEnumValue *state;
+
+        if (!report || !facts->jobs[j].job.message ||
+            report->worker->state == RB__WORKER_REPORT__STATE__DEAD ||
+            report->worker->state == RB__WORKER_REPORT__STATE__FAILED)
+            continue;
+        state = protobuf_c_enum_descriptor_get_value(&rb__worker_report__state__descriptor,
+                                                     (int)report->worker->state);
+        json_object_set_new(row, "job", json_string(facts->jobs[j].job.job->name));
+        json_object_set_new(row, "worker", json_string(report->worker->worker));
+        json_object_set_new(row, "state", json_string(state ? state->name : "?"));
+        if (report->worker->has_pid)
+            json_object_set_new(row, "pid", json_integer(report->worker->pid));
+    }
+}
+
+static json_t *get_devices(const struct rb_facts *facts)
+{
+    json_t *items = json_array();
+
+    for (size_t i = 0; i < facts->nodes.n; i++) {
+        const Rb__Node *node = facts->nodes.at[i].node;
+
+        for (size_t d = 0; d < node->n_devices; d++) {
+            const Rb__Device *device = node->devices[d];
+            json_t *row = json_pack("{s:s,s:I,s:s,s:o,s:s,s:n}", "node", node->name, "device",
+                                    (json_int_t)device->index, "kind", device->kind, "name",
+                                    rb_json_text(device->name), "numericClass",
+                                    rb_device_class(node, device), "job");
+
+            describe_use(facts, node->name, device->index, row);
+            json_array_append_new(items, row);
+        }
+    }
+    return items;
+}
+
+/* What is not in a list and could be: a sentence each. */
+static json_t *get_notes(const struct rb_facts *facts, const char *kind)
+{
+    json_t *notes = json_array();
+
+    for (size_t i = 0; !strcmp(kind, "devices") && i < facts->nodes.n; i++) {
+        const Rb__Node *node = facts->nodes.at[i].node;
+
+        if (node->missing)
+            json_array_append_new(notes, json_sprintf("node %s: %s", node->name, node->missing));
+    }
+    return notes;
+}
+
+static json_t *get_checkpoints(const struct rb_job_facts *job)
+{
+    json_t *items = json_array();
+
+    for (size_t i = 0; i < job->checkpoints.n; i++)
+        json_array_append_new(items, rb_reflect_to_json(job->checkpoints.at[i].message, true));
+    return items;
+}
+
+static json_t *get_configurations(const struct rb_job_facts *job)
+{
+    json_t *items = json_array();
+
+    for (size_t i = 0; i < job->configurations.n; i++) {
+        const Rb__Configuration *conf = job->configurations.at[i].configuration;
+        json_t *row = rb_reflect_to_json(&conf->base, true);
+
+        json_object_set_new(row, "devices", json_integer((json_int_t)conf->n_members));
+        if (conf->receipt)
+            json_object_set_new(row, "receipt", rb_receipt_json(conf->receipt));
+        json_array_append_new(items, row);
+    }
+    return items;
+}
+
+/* What each job has of a kind, or one of them has, with the job's name beside it. */
+static json_t *of_jobs(const struct rb_facts *facts, const struct rb_job_facts *only,
+                       json_t *(*get)(const struct rb_job_facts *job))
+{
+    json_t *items = json_array(), *own, *row;
+    size_t i;
+
+    for (size_t j = 0; j < facts->n_jobs; j++) {
+        const struct rb_job_facts *job = &facts->jobs[j];
+
+        if (!shown(job) || (only && only != job))
+            continue;
+        own = get(job);
+        json_array_foreach(own, i, row)
+            json_object_set_new(row, "job", json_string(job->job.job->name));
+        json_array_extend(items, own);
+        json_decref(own);
+    }
+    return items;
+}
+
+/* Of the job that has this name (or id) now, if there is one, else of all that had it. */
+static bool speaks_of(const Rb__Event *event, const char *job, const struct rb_job_facts *present)
+{
+    if (present && event->job_id)
+        return !strcmp(event->job_id, present->id);
+    return event->job && !strcmp(event->job, present ? present->job.job->name : job);
+}
+
+static json_t *get_events(const struct rb_facts *facts, const char *job, const char *after)
+{
+    const struct rb_job_facts *present = job ? rb_methods_job_named(facts, job) : NULL;
+    json_t *items = json_array();
+
+    for (size_t i = 0; i < facts->events.n; i++) {
+        const struct rb_fact *fact = &facts->events.at[i];
+        const Rb__Event *event = fact->event;
+
+        if (after && strcmp(fact->name, after) <= 0)
+            continue;
+        if (job && !speaks_of(event, job, present))
+            continue;
+        json_array_append_new(
+            items, json_pack("{s:s,s:I,s:o,s:o,s:s,s:s}", "key", fact->name, "time",
+                             (json_int_t)event->time, "job", rb_json_text(event->job), "node",
+                             rb_json_text(event->node), "kind", event->kind, "text", event->text));
+    }
+    return items;
+}
+
+static void get(struct rb_request *request, void *context)
+{
+    struct rb_methods *methods = context;
+    const struct rb_facts *facts = rb_methods_facts(methods);
+    const struct rb_job_facts *only = NULL;
+    const char *kind;
+    struct rb_why why = {{0}};
+    json_t *items;
+    int err = rb_request_string(request, "kind", &kind, &why);
+
+    if (err) {
+        rb_request_fail(request, err, &why);
+        return;
+    }
+    if (json_is_string(json_object_get(rb_request_body(request), "job"))) {
+        only = rb_methods_job(methods, request);
+        if (!only)
+            return;
+    }
+    if (!strcmp(kind, "jobs"))
+        items = get_jobs(facts, only);
+    else if (!strcmp(kind, "nodes"))
+        items = get_nodes(facts);
+    else if (!strcmp(kind, "devices"))
+        items = get_devices(facts);
+    else if (!strcmp(kind, "configurations"))
+        items = of_jobs(facts, only, get_configurations);
+    else if (!strcmp(kind, "checkpoints"))
+        items = of_jobs(facts, only, get_checkpoints);
+    else if (!strcmp(kind, "events"))
+        items = get_events(facts, only ? only->job.job->name : NULL, NULL);
+    else {
+        rb_request_failf(request, RB_EINVAL,
+                         "there are no %s: say jobs, nodes, devices, configurations, checkpoints "
+                         "or events",
+                         kind);
+        return;
+    }
+    rb_request_reply(request,
+                     json_pack("{s:o,s:o}", "items", items, "notes", get_notes(facts, kind)));
+}
+
+static void events(struct rb_request *request, void *context)
+{
+    const json_t *body = rb_request_body(request);
+    const char *job = json_string_value(json_object_get(body, "job"));
+    const struct rb_facts *facts = rb_methods_facts(context);
+    json_t *items = get_events(facts, job, json_string_value(json_object_get(body, "after")));
+
+    if (job && !json_array_size(items) && !rb_methods_job_named(facts, job)) {
+        json_decref(items);
+        rb_request_failf(request, RB_ENOTFOUND, "there is no job %s", job);
+        return;
+    }
+    rb_request_reply(request, json_pack("{s:o}", "items", items));
+}
+
+const struct rb_server_method rb_methods_get[] = {
+    {"get", true, get},
+    {"events", true, events},
+    {NULL, false, NULL},
+};

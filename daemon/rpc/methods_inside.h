@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of RPC methods share.
+ *
+ * Each method is a function from the request's body and the facts to a reply, or to writes and a
+ * reply once they are committed.  What outlives the call is an `op`: it is on a list until its
+ * callback has run, so that a daemon that ends can let go of it. */
+#ifndef RB_DAEMON_RPC_METHODS_INSIDE_H
+#define RB_DAEMON_RPC_METHODS_INSIDE_H
+
+#include "base/arena.h"
+#include "daemon/coordinator.h"
+#include "daemon/daemon.h"
+#include "daemon/rpc/methods.h"
+
+struct rb_op;
+
+struct rb_methods {
+    struct rb_daemon *daemon;
+    struct rb_op *ops;
+    struct rb_receipts *receipts;
+};
+
+/* Something under way.  `request` is NULL once it is answered, `methods` once the daemon ends. */
+struct rb_op {
+    struct rb_methods *methods;
+    struct rb_request *request;
+    struct rb_op *next, **self;
+    void (*let_go)(
+        struct rb_op *op); /* cancel calls and free; NULL: its callback will come and free */
+};
+void rb_op_add(struct rb_op *op, struct rb_methods *methods, struct rb_request *request);
+void rb_op_remove(struct rb_op *op); /* does not free */
+
+const struct rb_facts *rb_methods_facts(struct rb_methods *methods);
+
+/* The job that the body names under `job`, by name or id; answers the request and returns NULL
+ * where there is none.  A deleted one is none. */
+const struct rb_job_facts *rb_methods_job(struct rb_methods *methods, struct rb_request *request);
+const struct rb_job_facts *rb_methods_job_named(const struct rb_facts *facts, const char *name);
+
+/* The configuration that trains, or NULL. */
+const Rb__Configuration *rb_methods_active(const struct rb_job_facts *job);
+
+/* Answers and returns true if the job is over. */
+bool rb_methods_refuse_final(struct rb_request *request, const struct rb_job_facts *job);
+
+const char *rb_phase_text(Rb__Phase phase);
+
+/* A whole number of the body; `absent` where it is not there; answers and returns false for
+ * nonsense. */
+bool rb_methods_number(struct rb_request *request, const char *key, int64_t absent, int64_t *ret);
+
+/* Commit `writes` (emptied) guarded by leadership, then answer with `body` (reference taken).  When
+ * facts changed meanwhile, `again` is called with the same request: each time means that someone
+ * else got something done. */
+void rb_methods_commit(struct rb_methods *methods, struct rb_request *request,
+                       struct rb_writes *writes, json_t *body,
+                       void (*again)(struct rb_request *request, void *context));
+
+/* Ask all nodes that are there; `done` gets what came: an array of {node, error?, why?, body?}. */
+void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request,
+                          const char *method, json_t *body,
+                          void (*done)(struct rb_methods *methods, struct rb_request *request,
+                                       json_t *answers, void *context),
+                          void *context);
+
+/* Rows of several nodes as one list by step: of a step committed twice the newest configuration's
+ * (`lost`: and behind it the others'), of a row told twice the earliest.  At most `limit` steps,
+ * and none beyond what each node has told. */
+json_t *rb_merge_rows(const json_t *answers, size_t limit, bool lost, json_t **ret_columns);
+int rb_column(const json_t *columns, const char *name); /* -1: none */
+
+/* Rows for people and scripts, shared by get and status. */
+json_t *rb_job_row(const struct rb_job_facts *job);
+json_t *rb_receipt_json(const Rb__Receipt *receipt); /* spelled as scripts rely on */
+void rb_node_describe(const struct rb_facts *facts, const Rb__Node *node, json_t *row);
+json_t *rb_json_text(const char *value);
+json_t *rb_json_real(bool there, double value); /* null for what is not finite */
+
+extern const struct rb_server_method rb_methods_look[];   /* methods_look.c */
+extern const struct rb_server_method rb_methods_get[];    /* methods_get.c */
+extern const struct rb_server_method rb_methods_resize[]; /* methods_resize.c */
+extern const struct rb_server_method rb_methods_change[]; /* methods_change.c */
+extern const struct rb_server_method rb_methods_gather[]; /* methods_gather.c */
+extern const struct rb_server_method rb_methods_state[];  /* methods_state.c */
+extern const struct rb_server_method rb_methods_submit[]; /* submit.c */
+
+struct rb_receipts *rb_receipts_new(struct rb_methods *methods); /* receipts.c */
+void rb_receipts_free(struct rb_receipts *receipts);
+void rb_receipts_look(struct rb_receipts *receipts);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Methods that look at one thing: version, status, describe, receipt. */
+#include "daemon/rpc/methods_inside.h"
+
+#include "daemon/facts/members.h"
+#include "proto/reflect.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void version(struct rb_request *request, void *context)
+{
+    struct rb_methods *methods = context;
+    const struct rb_facts *facts = rb_methods_facts(methods);
+
+    rb_request_reply(
+        request,
+        json_pack("{s:s,s:s,s:o}", "version", RUBATO_VERSION, "node",
+                  methods->daemon->settings->node, "leader",
+                  rb_json_text(facts->leader.message ? facts->leader.leader->node : NULL)));
+}
+
+/* ---- status, describe ---------------------------------------------------------------------------
+ */
+
+static const char *kind_of(const struct rb_facts *facts, const char *node, uint32_t device)
+{
+    const struct rb_fact *fact = rb_fact_find(&facts->nodes, node);
+
+    for (size_t d = 0; fact && d < fact->node->n_devices; d++)
+        if (fact->node->devices[d]->index == device)
+            return fact->node->devices[d]->kind;
+    return "?";
+}
+
+static json_t *devices_of(const struct rb_facts *facts, const struct rb_job_facts *job)
+{
+    const Rb__Configuration *active = rb_methods_active(job);
+    json_t *devices = json_array();
+
+    for (size_t m = 0; active && m < active->n_members; m++) {
+        const Rb__Member *member = active->members[m];
+        const struct rb_fact *report = rb_facts_member(job, active, m);
+        json_t *row =
+            json_pack("{s:s,s:I,s:s}", "node", member->node, "device", (json_int_t)member->device,
+                      "kind", kind_of(facts, member->node, member->device));
+
+        json_object_set_new(row, "pid",
+                            report && report->worker->has_pid ? json_integer(report->worker->pid)
+                                                              : json_null());
+        json_array_append_new(devices, row);
+    }
+    return devices;
+}
+
+/* A job that does not train has no pace, whatever it had before. */
+static double pace_of(const struct rb_job_facts *job)
+{
+    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__Progress *progress = job->progress.progress;
+
+    if (!job->progress.message || !active || job->state.state->phase != RB__PHASE__Running ||
+        job->state.state->saver)
+        return 0;
+    /* It was started anew and has not told of a step. */
+    if (progress->configuration < active->number && progress->time < active->created)
+        return 0;
+    return progress->throughput;
+}
+
+static void add_progress(json_t *body, const struct rb_job_facts *job)
+{
+    static const Rb__Progress none = RB__PROGRESS__INIT;
+    const Rb__Progress *progress = job->progress.message ? job->progress.progress : &none;
+
+    json_object_set_new(body, "samples", json_integer((json_int_t)progress->samples));
+    json_object_set_new(body, "throughput", rb_json_real(true, pace_of(job)));
+    json_object_set_new(body, "evalLoss",
+                        rb_json_real(progress->has_eval_loss, progress->eval_loss));
+    json_object_set_new(body, "evalAccuracy",
+                        rb_json_real(progress->has_eval_accuracy, progress->eval_accuracy));
+}
+
+static void add_plan(json_t *body, const struct rb_job_facts *job)
+{
+    const Rb__Configuration *shown_one = rb_methods_active(job);
+
+    if (!shown_one && job->configurations.n)
+        shown_one = job->configurations.at[job->configurations.n - 1].configuration;
+    json_object_set_new(body, "configuration",
+                        json_integer(shown_one ? (json_int_t)shown_one->number : 0));
+    json_object_set_new(
+        body, "plan",
+        json_pack("{s:o}", "summary", rb_json_text(shown_one ? shown_one->plan : NULL)));
+}
+
+static void status(struct rb_request *request, void *context)
+{
+    const struct rb_facts *facts = rb_methods_facts(context);
+    const struct rb_job_facts *job = rb_methods_job(context, request);
+    json_t *body;
+
+    if (!job)
+        return;
+    body = rb_job_row(job);
+    add_progress(body, job);
+    add_plan(body, job);
+    json_object_set_new(body, "devices", devices_of(facts, job));
+    json_object_set_new(body, "summary", rb_json_text(job->job.job->summary));
+    json_object_set_new(body, "microbatches", json_integer(job->job.job->microbatches));
+    json_object_set_new(
+        body, "checkpoint",
+        job->checkpoints.n
+            ? rb_reflect_to_json(job->checkpoints.at[job->checkpoints.n - 1].message, true)
+            : json_null());
+    rb_request_reply(request, body);
+}
+
+static json_t *list_json(const struct rb_fact_list *list)
+{
+    json_t *items = json_array();
+
+    for (size_t i = 0; i < list->n; i++) {
+        json_t *row = rb_reflect_to_json(list->at[i].message, true);
+
+        json_object_set_new(row, "key", json_string(list->at[i].name));
+        json_array_append_new(items, row);
+    }
+    return items;
+}
+
+/* The nodes that it trains on. */
+static json_t *nodes_of(const struct rb_facts *facts, const struct rb_job_facts *job)
+{
+    const Rb__Configuration *active = rb_methods_active(job);
+    json_t *items = json_array();
+
+    for (size_t i = 0; active && i < facts->nodes.n; i++) {
+        const Rb__Node *node = facts->nodes.at[i].node;
+        bool used = false;
+        json_t *row;
+
+        for (size_t m = 0; m < active->n_members && !used; m++)
+            used = !strcmp(active->members[m]->node, node->name);
+        if (!used)
+            continue;
+        row = json_pack("{s:s}", "name", node->name);
+        rb_node_describe(facts, node, row);
+        json_array_append_new(items, row);
+    }
+    return items;
+}
+
+static void describe(struct rb_request *request, void *context)
+{
+    const struct rb_job_facts *job = rb_methods_job(context, request);
+
+    if (!job)
+        return;
+    rb_request_reply(
+        request,
+        json_pack(
+            "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "nodes", nodes_of(rb_methods_facts(context), job),
+            "job", rb_reflect_to_json(job->job.message, true), "wish",
+            rb_reflect_to_json(job->wish.message, true), "state",
+            rb_reflect_to_json(job->state.message, true), "configurations",
+            list_json(&job->configurations), "workers", list_json(&job->workers), "progress",
+            job->progress.message ? rb_reflect_to_json(job->progress.message, true) : json_null(),
+            "checkpoints", list_json(&job->checkpoints)));
+}
+
+/* ---- receipt ------------------------------------------------------------------------------------
+ */
+
+static bool all_pinned(const Rb__Wish *wish, const Rb__Configuration *conf)
+{
+    char name[320];
+
+    for (size_t m = 0; wish->n_devices && m < conf->n_members; m++) {
+        bool found = false;
+
+        snprintf(name, sizeof(name), "%s:%" PRIu32, conf->members[m]->node,
+                 conf->members[m]->device);
+        for (size_t i = 0; i < wish->n_devices && !found; i++)
+            found = !strcmp(wish->devices[i], name);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* The configuration that answered the wish of that time: the first behind it with as many devices
+ * as are wanted.  A newer wish may have come between; then any one that was asked for exactly then.
+ */
+static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64_t asked)
+{
+    const Rb__Wish *wish = job->wish.wish;
+
+    for (size_t i = 0; i < job->configurations.n; i++) {
+        const Rb__Configuration *conf = job->configurations.at[i].configuration;
+        bool took_over = conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
+                         conf->state == RB__CONFIGURATION__STATE__RETIRED;
+
+        if (!took_over || conf->asked < asked || conf->reason)
+            continue; /* with a reason: it ended before its first step */
+        if (wish->asked > asked ? conf->asked == asked
+                                : conf->n_members == wish->want && all_pinned(wish, conf))
+            return conf;
+    }
+    return NULL;
+}
+
+/* The configuration asked for then takes over any moment, whatever is wished since. */
+static bool flips(const struct rb_job_facts *job, uint64_t asked)
+{
+    for (size_t i = 0; i < job->configurations.n; i++) {
+        const Rb__Configuration *conf = job->configurations.at[i].configuration;
+
+        if (conf->state == RB__CONFIGURATION__STATE__GO && conf->asked == asked)
+            return true;
+    }
+    return false;
+}
+
+static void receipt(struct rb_request *request, void *context)
+{
+    const struct rb_job_facts *job = rb_methods_job(context, request);
+    const Rb__Configuration *conf;
+    const char *reason;
+    int64_t asked;
+    bool replaced;
+    json_t *body;
+
+    if (!job || !rb_methods_number(request, "asked", 0, &asked))
+        return;
+    conf = answer_to(job, (uint64_t)asked);
+    replaced = !conf && job->wish.wish->asked > (uint64_t)asked && !flips(job, (uint64_t)asked);
+    reason = job->state.state->reason;
+    if (replaced)
+        reason = "a newer request has replaced it";
+    else if (!conf && rb_phase_final(job->state.state->phase) && !reason)
+        reason = "the job was over before";
+    body = json_pack("{s:b,s:s,s:o}", "done", replaced || (conf && conf->receipt), "phase",
+                     rb_phase_text(job->state.state->phase), "reason", rb_json_text(reason));
+    if (conf)
+        json_object_set_new(body, "configuration", json_integer(conf->number));
+    if (conf && conf->receipt)
+        json_object_set_new(body, "receipt", rb_receipt_json(conf->receipt));
+    rb_request_reply(request, body);
+}
+
+const struct rb_server_method rb_methods_look[] = {
+    {"version", false, version}, {"status", true, status}, {"describe", true, describe},
+    {"receipt", true, receipt},  {NULL, false, NULL},
+};

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Methods that hand out a job's state: checkpoint, export.
+ *
+ * While it trains, a node that has one of its workers is asked to save (members are asked by rank
+ * until one can); the export is then fetched from that node.  Otherwise what was parked, finished
+ * or checkpointed last is fetched from where it lies. */
+#include "daemon/rpc/methods_inside.h"
+
+#include "daemon/facts/restore.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAVE_MS = 300000 };
+
+struct state_op {
+    struct rb_op op;
+    struct rb_client_call *call;
+    bool exports;
+    char *job, *name;
+    char **nodes; /* still to be asked */
+    size_t n_nodes, asked;
+    int64_t step;
+    uint64_t bytes;
+};
+
+static void state_free(struct rb_op *op)
+{
+    struct state_op *state = (struct state_op *)op;
+
+    rb_op_remove(op);
+    if (state->call)
+        rb_client_cancel(state->call);
+    for (size_t i = 0; i < state->n_nodes; i++)
+        free(state->nodes[i]);
+    free(state->nodes);
+    free(state->job);
+    free(state->name);
+    free(state);
+}
+
+static void fail(struct state_op *state, int err, const struct rb_why *why)
+{
+    struct rb_request *request = state->op.request;
+    struct rb_why told = *why;
+
+    if (err == RB_ENOTFOUND) /* the job is there; its state is not, just now */
+        err = RB_EREFUSED;
+    rb_why_add(&told, err, "job %s", state->name);
+    state_free(&state->op);
+    rb_request_fail(request, err, &told);
+}
+
+/* ---- Fetching a file
+ * ----------------------------------------------------------------------------- */
+
+static void fetch_piece(const void *data, size_t size, void *context)
+{
+    struct state_op *state = context;
+
+    state->bytes += size;
+    rb_request_piece(state->op.request, data, size);
+}
+
+static void fetched(int err, const struct rb_why *why, const json_t *body, void *context)
+{
+    struct state_op *state = context;
+    struct rb_request *request = state->op.request;
+    json_t *reply;
+
+    (void)body;
+    state->call = NULL;
+    if (err) {
+        fail(state, err, why);
+        return;
+    }
+    reply =
+        json_pack("{s:I,s:I}", "step", (json_int_t)state->step, "bytes", (json_int_t)state->bytes);
+    state_free(&state->op);
+    rb_request_reply(request, reply);
+}
+
+static void fetch(struct state_op *state, const char *node, const char *path)
+{
+    struct rb_daemon *daemon = state->op.methods->daemon;
+    struct rb_request *request = state->op.request;
+    const char *tail = strrchr(path, '.');
+    bool whole = tail && !strcmp(tail, ".safetensors");
+    char *file = whole ? rb_string(path) : rb_format("%s/model.safetensors", path);
+
+    if (!strcmp(node, daemon->settings->node)) {
+        json_t *reply = json_pack("{s:I}", "step", (json_int_t)state->step);
+
+        state_free(&state->op);
+        rb_request_file(request, file, reply);
+    } else {
+        state->call = rb_server_call(
+            daemon->server, &(struct rb_client_options){
+                                .method = "node-file",
+                                .body = json_pack("{s:s,s:s}", "job", state->job, "path", file),
+                                .node = node,
+                                .hops = 2,
+                                .piece = fetch_piece,
+                                .done = fetched,
+                                .context = state,
+                            });
+    }
+    free(file);
+}
+
+/* ---- Saving
+ * --------------------------------------------------------------------------------------- */
+
+static void ask_next(struct state_op *state, int err, const struct rb_why *why);
+
+static void saved(int err, const struct rb_why *why, const json_t *body, void *context)
+{
+    struct state_op *state = context;
+    struct rb_request *request = state->op.request;
+    const char *path = json_string_value(json_object_get(body, "path"));
+    struct rb_why own = {{0}};
+
+    state->call = NULL;
+    if (err) {
+        ask_next(state, err, why);
+        return;
+    }
+    state->step = json_integer_value(json_object_get(body, "step"));
+    if (!path) {
+        rb_why_set(&own, RB_EINTERNAL, "its node did not say where the state lies");
+        fail(state, RB_EINTERNAL, &own);
+    } else if (state->step < 1) {
+        rb_why_set(&own, RB_EREFUSED, "it has not done its first step yet");
+        fail(state, RB_EREFUSED, &own);
+    } else if (state->exports) {
+        fetch(state, state->nodes[state->asked - 1], path);
+    } else {
+        json_t *reply = json_pack("{s:I,s:s,s:s}", "step", (json_int_t)state->step, "path", path,
+                                  "node", state->nodes[state->asked - 1]);
+
+        state_free(&state->op);
+        rb_request_reply(request, reply);
+    }
+}
+
+/* The next member's node, or the error of the one asked last. */
+static void ask_next(struct state_op *state, int err, const struct rb_why *why)
+{
+    bool elsewhere = !err || err == RB_ENOTFOUND || err == RB_EUNREACHABLE || err == RB_EPEER;
+
+    if (!elsewhere || state->asked == state->n_nodes) {
+        fail(state, err, why);
+        return;
+    }
+    state->call = rb_server_call(
+        state->op.methods->daemon->server,
+        &(struct rb_client_options){
+            .method = "node-save",
+            .body = json_pack("{s:s,s:b}", "job", state->job, "export", state->exports),
+            .node = state->nodes[state->asked++],
+            .hops = 2,
+            .timeout_ms = SAVE_MS,
+            .done = saved,
+            .context = state,
+        });
+}
+
+static struct state_op *state_new(struct rb_methods *methods, struct rb_request *request,
+                                  const struct rb_job_facts *job, bool exports)
+{
+    struct state_op *state = rb_alloc(sizeof(*state));
+
+    state->op.let_go = state_free;
+    state->exports = exports;
+    state->job = rb_string(job->id);
+    state->name = rb_string(job->job.job->name);
+    rb_op_add(&state->op, methods, request);
+    return state;
+}
+
+static void list_nodes(struct state_op *state, const Rb__Configuration *active)
+{
+    state->nodes = rb_alloc(sizeof(*state->nodes) * (active->n_members + 1));
+    for (size_t m = 0; m < active->n_members; m++) {
+        bool known = false;
+
+        for (size_t i = 0; i < state->n_nodes && !known; i++)
+            known = !strcmp(state->nodes[i], active->members[m]->node);
+        if (!known)
+            state->nodes[state->n_nodes++] = rb_string(active->members[m]->node);
+    }
+}
+
+/* Not training: the state that it would go on from, or ended with. */
+static void export_kept(struct rb_request *request, struct rb_methods *methods,
+                        const struct rb_job_facts *job)
+{
+    struct rb_arena arena = {0};
+    bool local;
+    const Rb__Checkpoint *kept = rb_restore_source(job, &arena, &local);
+    struct state_op *state;
+
+    if (!kept || kept->step < 1) {
+        rb_request_failf(request, RB_EREFUSED,
+                         "job %s has no weights to export: it has not done its first step (%s)",
+                         job->job.job->name, rb_phase_text(job->state.state->phase));
+    } else {
+        state = state_new(methods, request, job, true);
+        state->step = kept->step;
+        fetch(state, kept->node, kept->path);
+    }
+    rb_arena_done(&arena);
+}
+
+static void save(struct rb_request *request, struct rb_methods *methods, bool exports)
+{
+    const struct rb_job_facts *job = rb_methods_job(methods, request);
+    const Rb__Configuration *active;
+    struct state_op *state;
+
+    if (!job)
+        return;
+    active = rb_methods_active(job);
+    if (!active && exports) {
+        export_kept(request, methods, job);
+    } else if (!active) {
+        rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)",
+                         job->job.job->name, rb_phase_text(job->state.state->phase));
+    } else {
+        state = state_new(methods, request, job, exports);
+        list_nodes(state, active);
+        ask_next(state, 0, NULL);
+    }
+}
+
+static void checkpoint(struct rb_request *request, void *context)
+{
+    save(request, context, false);
+}
+
+static void export(struct rb_request *request, void *context)
+{
+    save(request, context, true);
+}
+
+const struct rb_server_method rb_methods_state[] = {
+    {"checkpoint", true, checkpoint},
+    {"export", true, export},
+    {NULL, false, NULL},
+};

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+#include "daemon/rpc/request.h"
+#include "daemon/etcd/store.h"
+#include "proto/frame.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+    PIECE = 256 << 10,
+    QUEUE_MOST = 4 << 20, /* a forwarded stream is held back above this */
+    FORWARD_MS = 600000,
+};
+
+struct rb_request *rb_request_new(struct rb_server *server, Rb__Call *call, struct rb_why *why)
+{
+    json_t *body = NULL;
+    if (call->body && call->body[0])
+        body = json_loads(call->body, JSON_REJECT_DUPLICATES, NULL);
+    else
+        body = json_object();
+    if (!json_is_object(body)) {
+        rb_why_set(why, RB_EINVAL, "the body of a call must be a JSON object");
+        json_decref(body);
+        rb__call__free_unpacked(call, NULL);
+        return NULL;
+    }
+    struct rb_request *request = rb_alloc(sizeof(*request));
+    request->server = server;
+    request->call = call;
+    request->body = body;
+    request->method = rb_string(call->method);
+    request->node = call->node && call->node[0] ? rb_string(call->node) : NULL;
+    request->hops = call->hops;
+    request->file = -1;
+    request->next = server->requests;
+    request->self = &server->requests;
+    if (request->next)
+        request->next->self = &request->next;
+    server->requests = request;
+    return request;
+}
+
+void rb_request_free(struct rb_request *request)
+{
+    *request->self = request->next;
+    if (request->next)
+        request->next->self = request->self;
+    if (request->forward)
+        rb_client_cancel(request->forward);
+    if (request->file >= 0)
+        close(request->file);
+    json_decref(request->file_body);
+    json_decref(request->body);
+    rb__call__free_unpacked(request->call, NULL);
+    free(request->method);
+    free(request->node);
+    free(request);
+}
+
+/* ---- What methods see ------------------------------------------------------------------------ */
+
+const char *rb_request_method(const struct rb_request *request)
+{
+    return request->method;
+}
+
+const json_t *rb_request_body(const struct rb_request *request)
+{
+    return request->body;
+}
+
+const void *rb_request_data(const struct rb_request *request, size_t *ret_size)
+{
+    *ret_size = request->call->has_data ? request->call->data.len : 0;
+    return request->call->data.data;
+}
+
+int rb_request_string(struct rb_request *request, const char *key, const char **ret,
+                      struct rb_why *why)
+{
+    const char *text = json_string_value(json_object_get(request->body, key));
+    if (!text)
+        return rb_why_set(why, RB_EINVAL, "%s: '%s' must be a string", request->method, key);
+    *ret = text;
+    return RB_OK;
+}
+
+bool rb_request_gone(const struct rb_request *request)
+{
+    return !request->connection && !request->local;
+}
+
+/* ---- Replies --------------------------------------------------------------------------------- */
+
+static void send_reply(struct rb_request *request, const Rb__Reply *reply)
+{
+    struct rb_buffer out = {0};
+    if (!request->connection)
+        return;
+    rb_frame_put(&out, RB_FRAME_REPLY, &reply->base);
+    rb_stream_write(request->connection->stream, &out);
+    rb_buffer_done(&out);
+}
+
+static void finish(struct rb_request *request, int err, const struct rb_why *why, json_t *body)
+{
+    Rb__Reply reply = RB__REPLY__INIT;
+    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    reply.error = err;
+    reply.why = err ? (char *)(why && why->text[0] ? why->text : rb_error_text(err)) : NULL;
+    reply.body = text;
+    send_reply(request, &reply);
+    free(text);
+    struct rb_connection *connection = request->connection;
+    if (request->local) {
+        struct rb_client_call *local = request->local;
+        request->local = NULL;
+        rb_client_finish(local, err, why, body);
+    }
+    json_decref(body);
+    rb_request_free(request);
+    if (connection) {
+        connection->request = NULL;
+        rb_connection_next(connection);
+    }
+}
+
+void rb_request_reply(struct rb_request *request, json_t *body)
+{
+    finish(request, RB_OK, NULL, body);
+}
+
+void rb_request_fail(struct rb_request *request, int err, const struct rb_why *why)
+{
+    finish(request, err, why, NULL);
+}
+
+void rb_request_failf(struct rb_request *request, int err, const char *format, ...)
+{
+    struct rb_why why;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why.text, sizeof(why.text), format, args);
+    va_end(args);
+    finish(request, err, &why, NULL);
+}
+
+void rb_request_piece(struct rb_request *request, const void *data, size_t size)
+{
+    Rb__Reply reply = RB__REPLY__INIT;
+    reply.has_data = true;
+    reply.data = (ProtobufCBinaryData){size, (uint8_t *)data};
+    reply.has_last = true;
+    reply.last = false;
+    if (request->local)
+        rb_client_piece(request->local, data, size);
+    else
+        send_reply(request, &reply);
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+/* Send until the connection has enough to do; go on when it is drained. */
+static void send_file(struct rb_request *request)
+{
+    RB_CLEANUP(rb_freep) char *piece = rb_alloc(PIECE);
+    while (!rb_request_gone(request) &&
+           (!request->connection || rb_stream_pending(request->connection->stream) < QUEUE_MOST)) {
+        ssize_t n = read(request->file, piece, PIECE);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            rb_request_failf(request, RB_EIO, "reading the file: %s", strerror(errno));
+            return;
+        }
+        if (!n) {
+            json_t *body = RB_TAKE(request->file_body);
+            json_object_set_new(body, "bytes", json_integer((json_int_t)request->file_bytes));
+            rb_request_reply(request, body);
+            return;
+        }
+        request->file_bytes += (uint64_t)n;
+        rb_request_piece(request, piece, (size_t)n);
+    }
+    if (rb_request_gone(request))
+        rb_request_failf(request, RB_ECANCELED, "the caller has hung up");
+}
+
+void rb_request_file(struct rb_request *request, const char *path, json_t *body)
+{
+    struct stat stat;
+    request->file_body = body ? body : json_object();
+    request->file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (request->file < 0) {
+        rb_request_failf(request, rb_error_from_errno(errno), "%s: %s", path, strerror(errno));
+    } else if (fstat(request->file, &stat) || !S_ISREG(stat.st_mode)) {
+        rb_request_failf(request, RB_EINVAL, "%s is not a file", path);
+    } else {
+        send_file(request);
+    }
+}
+
+void rb_request_drained(struct rb_request *request)
+{
+    if (request->file >= 0)
+        send_file(request);
+    else if (request->forward)
+        rb_client_pause(request->forward, false);
+}
+
+/* ---- Forwarding ------------------------------------------------------------------------------ */
+
+static void on_forward_piece(const void *data, size_t size, void *context)
+{
+    struct rb_request *request = context;
+    rb_request_piece(request, data, size);
+    if (request->connection && rb_stream_pending(request->connection->stream) > QUEUE_MOST)
+        rb_client_pause(request->forward, true);
+}
+
+static void on_forward_done(int err, const struct rb_why *why, const json_t *body, void *context)
+{
+    struct rb_request *request = context;
+    request->forward = NULL;
+    finish(request, err, why, json_incref((json_t *)body));
+}
+
+static const char *address_of(const struct rb_server *server, const char *node)
+{
+    const struct rb_facts *facts = rb_store_facts(server->store);
+    const struct rb_fact *found = rb_fact_find(&facts->nodes, node);
+    if (found)
+        return found->node->address;
+    if (facts->leader.message && !strcmp(facts->leader.leader->node, node))
+        return facts->leader.leader->address;
+    return NULL;
+}
+
+void rb_request_forward(struct rb_request *request, const char *node, const char *method,
+                        json_t *body)
+{
+    struct rb_server *server = request->server;
+    char *target = rb_string(node);
+    if (method) {
+        free(request->method);
+        request->method = rb_string(method);
+    }
+    if (body) {
+        json_decref(request->body);
+        request->body = body;
+    }
+    free(request->node);
+    request->node = target;
+    if (!strcmp(target, server->node) || !strcmp(target, "leader")) {
+        rb_server_dispatch(request);
+        return;
+    }
+    const char *address = address_of(server, target);
+    if (!address) {
+        rb_request_failf(request, RB_EUNREACHABLE, "node %s is not there", target);
+        return;
+    }
+    struct rb_client_options options = {
+        .method = request->method,
+        .body = json_incref(request->body),
+        .node = target,
+        .hops = request->hops + 1,
+        .timeout_ms = FORWARD_MS,
+        .piece = on_forward_piece,
+        .done = on_forward_done,
+        .context = request,
+    };
+    request->forward = rb_client_open(server, address, &options);
+}

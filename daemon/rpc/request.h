@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What server.c, request.c and client.c share: connections, requests and calls. */
+#ifndef RB_DAEMON_RPC_REQUEST_H
+#define RB_DAEMON_RPC_REQUEST_H
+
+#include "daemon/rpc/server.h"
+#include "daemon/rpc/stream.h"
+#include "rpc.pb-c.h"
+
+struct method {
+    const struct rb_server_method *method;
+    void *context;
+    struct method *next;
+};
+
+struct rb_server {
+    uv_loop_t *loop;
+    struct rb_store *store;
+    char *node;
+    uv_timer_t timer; /* looks at requests that wait */
+    uint64_t round;
+    struct rb_listen *listens[4];
+    size_t n_listens;
+    struct method *methods;
+    struct rb_connection *connections;
+    struct rb_request *requests;
+    struct rb_client_call *calls;
+};
+
+struct rb_connection {
+    struct rb_connection *next, **self;
+    struct rb_server *server;
+    struct rb_stream *stream;
+    struct rb_buffer *in;       /* the stream's */
+    struct rb_request *request; /* under way */
+    bool busy, hungry, refused;
+};
+
+struct rb_request {
+    struct rb_request *next, **self;
+    struct rb_server *server;
+    struct rb_connection *connection; /* NULL: hung up, or local */
+    struct rb_client_call *local;     /* the caller, when it is in this process */
+    Rb__Call *call;
+    json_t *body;
+    char *method, *node; /* node: NULL for here */
+    uint32_t hops;
+    bool waiting;
+    uint64_t deadline, looked;
+    struct rb_client_call *forward; /* the call that answers this one */
+    int64_t coordinator; /* revision of its election, where it went there as such; else 0 */
+    int file;            /* being sent; -1: none */
+    uint64_t file_bytes;
+    json_t *file_body;
+};
+
+/* Takes `call`, also on failure (NULL). */
+struct rb_request *rb_request_new(struct rb_server *server, Rb__Call *call, struct rb_why *why);
+void rb_request_free(struct rb_request *request);
+void rb_request_drained(struct rb_request *request); /* its connection has room again */
+
+void rb_server_dispatch(struct rb_request *request);
+void rb_server_wait(struct rb_request *request, uint64_t ms); /* dispatch it again then */
+void rb_connection_next(struct rb_connection *connection);
+
+/* A call on an address.  Takes the reference to options->body. */
+struct rb_client_call *rb_client_open(struct rb_server *server, const char *address,
+                                      const struct rb_client_options *options);
+void rb_client_pause(struct rb_client_call *call, bool paused);
+
+/* From a request whose caller is in this process. */
+void rb_client_piece(struct rb_client_call *call, const void *data, size_t size);
+void rb_client_finish(struct rb_client_call *call, int err, const struct rb_why *why, json_t *body);
+
+#endif

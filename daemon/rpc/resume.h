@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does a checkpoint folder hold something that a new job should go on from?
+ *
+ * checkpoint.path > [resume] > submit
+ *
+ * Looks at FOLDER/step-*\/state.json, newest first. */
+#ifndef RB_DAEMON_RPC_RESUME_H
+#define RB_DAEMON_RPC_RESUME_H
+
+#include "base/error.h"
+
+#include <stdint.h>
+
+/* 0 with *ret_folder (free) and *ret_step, or with NULL where there is no checkpoint (or no
+ * folder). RB_EREFUSED: the newest belongs to another job, with a sentence that says what to do. */
+int rb_resume_find(const char *path, const char *spec_digest, const char *numeric_class,
+                   char **ret_folder, int64_t *ret_step, struct rb_why *why);
+
+#endif

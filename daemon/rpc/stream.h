@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Byte streams on the loop: unix sockets and TCP, seen as one thing.
+ *
+ * server, client calls, worker links > [stream] > libuv
+ *
+ * Addresses are unix:PATH and tcp:HOST:PORT (an IPv6 HOST in brackets).  No callback runs from
+ * within a function of this header, and none after rb_stream_close. */
+#ifndef RB_DAEMON_RPC_STREAM_H
+#define RB_DAEMON_RPC_STREAM_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+#include <uv.h>
+
+struct rb_stream;
+struct rb_listen;
+
+struct rb_stream_events {
+    /* May be NULL. */
+    void (*connected)(struct rb_stream *stream, void *context);
+    /* More bytes are in `in`: take what is whole with rb_buffer_drop. */
+    void (*bytes)(struct rb_stream *stream, struct rb_buffer *in, void *context);
+    /* Everything written is on its way.  May be NULL. */
+    void (*drained)(struct rb_stream *stream, void *context);
+    /* The other side is gone or was never there; close it.  Once, and nothing comes after it. */
+    void (*ended)(struct rb_stream *stream, int err, const struct rb_why *why, void *context);
+};
+
+struct rb_stream *rb_stream_connect(uv_loop_t *loop, const char *address,
+                                    const struct rb_stream_events *events, void *context);
+void rb_stream_close(struct rb_stream *stream);
+
+/* Hand over what `bytes` holds; it is empty behind it.  Before the connection stands it waits. */
+void rb_stream_write(struct rb_stream *stream, struct rb_buffer *bytes);
+size_t rb_stream_pending(const struct rb_stream *stream); /* bytes not yet written */
+
+void rb_stream_pause(struct rb_stream *stream, bool paused); /* stop reading, go on reading */
+
+/* Process id of the other side of a connected unix socket; 0: unknown. */
+pid_t rb_stream_peer(const struct rb_stream *stream);
+
+/* accepted: takes the stream, and gives it events with rb_stream_set.
+ * unix sockets get mode 0600; one whose process is dead is replaced.  RB_EEXISTS: in use.
+ * ret_address: at least 128 bytes; with the port that was chosen for port 0. */
+int rb_stream_listen(uv_loop_t *loop, const char *address,
+                     void (*accepted)(struct rb_stream *stream, void *context), void *context,
+                     char *ret_address, struct rb_listen **ret_listen, struct rb_why *why);
+void rb_stream_set(struct rb_stream *stream, const struct rb_stream_events *events, void *context);
+void rb_listen_close(struct rb_listen *listen);
+
+#endif

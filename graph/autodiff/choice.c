@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients of what chooses elements: the largest, the k largest, those with an index; and running
+ * sums, and the gradient operators that import uses forward. */
+#include "graph/autodiff/autodiff.h"
+
+static struct rb_value *where(struct rb_diff *diff, struct rb_value *c, struct rb_value *a,
+                              struct rb_value *b)
+{
+    return rb_diff_make(diff, RB_OP_WHERE, NULL, 3, (struct rb_value *[]){c, a, b}, 0, NULL);
+}
+
+/* All of dy to the one that was chosen, half to each of two that are equal. */
+void rb_diff_extreme(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    struct rb_value *zero = rb_diff_number(diff, dy[0], 0), *equal, *shared;
+
+    equal = rb_diff_two(diff, RB_OP_EQUAL, node->in[0], node->in[1]);
+    shared = where(diff, equal, rb_diff_scale(diff, dy[0], 0.5), zero);
+    for (int i = 0; i < 2; i++)
+        if (rb_diff_wants(diff, node, i)) {
+            struct rb_value *own = node->in[i], *other = node->in[1 - i], *mine;
+
+            mine =
+                rb_diff_two(diff, node->op == RB_OP_MAX ? RB_OP_GREATER : RB_OP_LESS, own, other);
+            rb_diff_give(diff, node, i,
+                         rb_diff_sum_to(diff, where(diff, mine, dy[0], shared), &own->type));
+        }
+}
+
+/* What is left moves with the dividend. */
+void rb_diff_mod(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    if (rb_diff_wants(diff, node, 1))
+        rb_diff_refuse(diff, node, "its divisor depends on weights");
+    else
+        rb_diff_give(diff, node, 0, rb_diff_sum_to(diff, dy[0], &node->in[0]->type));
+}
+
+/* dy shared equally among all elements that are as large as the largest. */
+void rb_diff_reduce_max(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    const struct rb_graph_attribute *axes = rb_node_attribute(node, "axes");
+    struct rb_value *x = node->in[0], *chosen, *count, *share;
+    struct rb_tensor_type kept = x->type;
+
+    for (int i = 0; axes && i < axes->n_ints; i++)
+        kept.dim[axes->ints[i]] = 1;
+    chosen = rb_diff_two(diff, RB_OP_EQUAL, x, rb_diff_reshape(diff, node->out[0], &kept));
+    chosen = rb_diff_make(diff, RB_OP_CAST, &x->type, 1, &chosen, 0, NULL);
+    count = rb_diff_make(diff, RB_OP_REDUCE_SUM, &kept, 1, &chosen, node->n_attributes,
+                         node->attributes);
+    share = rb_diff_two(diff, RB_OP_DIV, rb_diff_reshape(diff, dy[0], &kept), count);
+    rb_diff_give(diff, node, 0, rb_diff_two(diff, RB_OP_MUL, chosen, share));
+}
+
+static struct rb_value *gathered(struct rb_diff *diff, struct rb_value *dy,
+                                 struct rb_value *indices, const struct rb_node *node)
+{
+    int64_t axis = rb_node_int(node, "axis", 0);
+    struct rb_graph_attribute attribute = rb_attr_ints("axis", &axis, 1);
+
+    return rb_diff_make(diff, RB_OP_GATHER_ELEMENTS, NULL, 2, (struct rb_value *[]){dy, indices}, 1,
+                        &attribute);
+}
+
+/* Into `x`, as 0: instead of what was there, or 1: on top of it. */
+static struct rb_value *scattered(struct rb_diff *diff, struct rb_value *x,
+                                  struct rb_value *indices, struct rb_value *updates,
+                                  const struct rb_node *node, int64_t reduction)
+{
+    int64_t axis = rb_node_int(node, "axis", 0);
+    struct rb_graph_attribute attributes[] = {rb_attr_ints("axis", &axis, 1),
+                                              rb_attr_ints("reduction", &reduction, 1)};
+
+    return rb_diff_make(diff, RB_OP_SCATTER, NULL, 3, (struct rb_value *[]){x, indices, updates}, 2,
+                        attributes);
+}
+
+static struct rb_value *zeros(struct rb_diff *diff, const struct rb_value *like,
+                              const struct rb_tensor_type *type)
+{
+    return rb_diff_expand(diff, rb_diff_number(diff, like, 0), type);
+}
+
+void rb_diff_gather_elements(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    struct rb_value *x = node->in[0];
+
+    rb_diff_give(diff, node, 0,
+                 scattered(diff, zeros(diff, x, &x->type), node->in[1], dy[0], node, 1));
+}
+
+/* Where updates went, x has no say any more; with a sum it has.  Of updates that fell on one place
+ * without a sum the last one counted, and each is given the gradient: ONNX leaves that undefined.
+ */
+void rb_diff_scatter(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    int64_t reduction = rb_node_int(node, "reduction", 0);
+    struct rb_value *updates = node->in[2];
+
+    if (reduction > 1) {
+        rb_diff_refuse(diff, node, "its reduction is neither none nor add");
+        return;
+    }
+    if (rb_diff_wants(diff, node, 0))
+        rb_diff_give(diff, node, 0,
+                     reduction ? dy[0]
+                               : scattered(diff, dy[0], node->in[1],
+                                           zeros(diff, updates, &updates->type), node, 0));
+    if (rb_diff_wants(diff, node, 2))
+        rb_diff_give(diff, node, 2, gathered(diff, dy[0], node->in[1], node));
+}
+
+void rb_diff_top_k(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    struct rb_tensor_type places = node->out[0] ? node->out[0]->type : node->out[1]->type;
+    struct rb_value *x = node->in[0];
+
+    if (!dy[0])
+        return;
+    places.dtype = RB_I64;
+    rb_diff_give(diff, node, 0,
+                 scattered(diff, zeros(diff, x, &x->type), rb_diff_output(diff, node, 1, &places),
+                           dy[0], node, 1));
+}
+
+/* The running sum from the other end. */
+void rb_diff_cum_sum(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    int64_t axis = rb_node_int(node, "axis", 0), exclusive = rb_node_int(node, "exclusive", 0);
+    int64_t reverse = !rb_node_int(node, "reverse", 0);
+    struct rb_graph_attribute attributes[] = {rb_attr_ints("axis", &axis, 1),
+                                              rb_attr_ints("exclusive", &exclusive, 1),
+                                              rb_attr_ints("reverse", &reverse, 1)};
+
+    rb_diff_give(diff, node, 0, rb_diff_make(diff, RB_OP_CUM_SUM, NULL, 1, dy, 3, attributes));
+}
+
+/* Padding: what was put among zeros is cut out again. */
+void rb_diff_slice_grad(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    rb_diff_give(diff, node, 0,
+                 rb_diff_make(diff, RB_OP_SLICE, &node->in[0]->type, 1, dy, node->n_attributes,
+                              node->attributes));
+}
+
+/* A transposed convolution: dx is the convolution of dy, dw that of a convolution whose input is dy
+ * and whose output had the gradient x. */
+void rb_diff_conv_grad_x(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    struct rb_value *x = node->in[0], *w = node->in[1];
+
+    if (rb_diff_wants(diff, node, 0))
+        rb_diff_give(diff, node, 0,
+                     rb_diff_make(diff, RB_OP_CONV, NULL, 2, (struct rb_value *[]){dy[0], w},
+                                  node->n_attributes, node->attributes));
+    if (rb_diff_wants(diff, node, 1))
+        rb_diff_give(diff, node, 1,
+                     rb_diff_make(diff, RB_OP_CONV_GRAD_W, &w->type, 2,
+                                  (struct rb_value *[]){x, dy[0]}, node->n_attributes,
+                                  node->attributes));
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gradients of norms, pools and dropout: operators that bring a grad operator of their own. */
+#include "graph/autodiff/autodiff.h"
+
+/* A norm's grad operator makes dx, dscale, dbias; only those that are wanted are computed. */
+static void norm(struct rb_diff *diff, enum rb_op op, struct rb_node *node,
+                 struct rb_value *const *in)
+{
+    unsigned want = 0;
+    struct rb_node *made;
+    int err;
+
+    for (int i = 0; i < 3; i++)
+        if (rb_diff_wants(diff, node, i))
+            want |= 1u << i;
+    if (diff->err || !want)
+        return;
+    err =
+        rb_graph_node(diff->graph, op, rb_arena_format(&diff->graph->arena, "%s.grad", node->name),
+                      5, in, node->n_attributes, node->attributes, want, NULL, &made, diff->why);
+    if (err) {
+        diff->err = rb_why_add(diff->why, err, "the gradient of node '%s' (%s)", node->name,
+                               rb_op_info(node->op)->name);
+        return;
+    }
+    for (int i = 0; i < made->n_out; i++)
+        if (made->out[i])
+            rb_diff_give(diff, node, i, made->out[i]);
+}
+
+static bool only_first(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    for (int i = 1; i < node->n_out; i++)
+        if (dy[i]) {
+            rb_diff_refuse(diff, node, "its output %d reaches the loss, and has no gradient", i);
+            return false;
+        }
+    return dy[0] != NULL;
+}
+
+void rb_diff_layer_norm(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    struct rb_tensor_type row = node->in[0]->type;
+    struct rb_value *mean, *inverse;
+
+    if (!only_first(diff, node, dy))
+        return;
+    row.dtype = RB_F32;
+    for (int64_t i = rb_node_int(node, "axis", 0); i < row.rank; i++)
+        row.dim[i] = 1;
+    mean = rb_diff_output(diff, node, 1, &row);
+    inverse = rb_diff_output(diff, node, 2, &row);
+    norm(diff, RB_OP_LAYER_NORM_GRAD, node,
+         (struct rb_value *[]){dy[0], node->in[0], node->in[1], mean, inverse});
+}
+
+void rb_diff_batch_norm(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    const struct rb_tensor_type *channel = &node->in[1]->type;
+    struct rb_value *mean, *inverse;
+
+    if (!only_first(diff, node, dy))
+        return;
+    mean = rb_diff_output(diff, node, 1, channel);
+    inverse = rb_diff_output(diff, node, 3, channel);
+    norm(diff, RB_OP_BATCH_NORM_GRAD, node,
+         (struct rb_value *[]){dy[0], node->in[0], node->in[1], mean, inverse});
+}
+
+void rb_diff_max_pool(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    struct rb_tensor_type places = node->out[0]->type;
+    struct rb_value *in[2] = {dy[0]};
+
+    places.dtype = RB_I32;
+    in[1] = rb_diff_output(diff, node, 1, &places);
+    rb_diff_give(diff, node, 0,
+                 rb_diff_make(diff, RB_OP_MAX_POOL_GRAD, &node->in[0]->type, 2, in,
+                              node->n_attributes, node->attributes));
+}
+
+void rb_diff_average_pool(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    rb_diff_give(diff, node, 0,
+                 rb_diff_make(diff, RB_OP_AVERAGE_POOL_GRAD, &node->in[0]->type, 1, dy,
+                              node->n_attributes, node->attributes));
+}
+
+/* The mask is drawn again, under the id of the forward node: lowering gives an instruction the id
+ * of its node, and forward nodes have the same ids in the graphs of every batch size. */
+void rb_diff_dropout(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    int64_t key = node->id;
+    float ratio = rb_node_float(node, "ratio", 0);
+    struct rb_graph_attribute attributes[] = {rb_attr_float("ratio", &ratio),
+                                              rb_attr_ints("key", &key, 1)};
+
+    rb_diff_give(diff, node, 0, rb_diff_make(diff, RB_OP_DROPOUT_GRAD, NULL, 1, dy, 2, attributes));
+}
+
+/* One number a channel, as it stands beside x. */
+static struct rb_value *beside(struct rb_diff *diff, struct rb_value *v, int rank)
+{
+    struct rb_tensor_type type = {.dtype = RB_F32, .rank = rank - 1};
+
+    if (diff->err)
+        return NULL;
+    type.dim[0] = v->type.dim[0];
+    for (int i = 1; i < type.rank; i++)
+        type.dim[i] = 1;
+    return rb_diff_reshape(diff, v, &type);
+}
+
+static struct rb_value *over_channels(struct rb_diff *diff, struct rb_value *x,
+                                      const struct rb_tensor_type *channel)
+{
+    struct rb_graph_attribute attribute;
+    int64_t axes[RB_MAX_RANK];
+    int n = 0;
+
+    if (diff->err)
+        return NULL;
+    for (int i = 0; i < x->type.rank; i++)
+        if (i != 1)
+            axes[n++] = i;
+    attribute = rb_attr_ints("axes", axes, n);
+    return rb_diff_make(diff, RB_OP_REDUCE_SUM, channel, 1, &x, 1, &attribute);
+}
+
+/* With statistics that stand still a batch norm is a scale and a shift a channel. */
+void rb_diff_batch_norm_eval(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    double epsilon = (double)rb_node_float(node, "epsilon", 1e-5F);
+    struct rb_value *x = node->in[0], *inverse, *part;
+    const struct rb_tensor_type *channel = &node->in[1]->type;
+    int rank = x->type.rank;
+
+    if (rb_diff_wants(diff, node, 3) || rb_diff_wants(diff, node, 4)) {
+        rb_diff_refuse(diff, node, "its mean or variance depends on weights");
+        return;
+    }
+    inverse = rb_diff_two(diff, RB_OP_ADD, node->in[4], rb_diff_number(diff, NULL, epsilon));
+    inverse = rb_diff_one(diff, RB_OP_RECIPROCAL, rb_diff_one(diff, RB_OP_SQRT, inverse));
+    if (rb_diff_wants(diff, node, 0)) {
+        part = rb_diff_two(diff, RB_OP_MUL, node->in[1], inverse);
+        rb_diff_give(diff, node, 0, rb_diff_two(diff, RB_OP_MUL, dy[0], beside(diff, part, rank)));
+    }
+    if (rb_diff_wants(diff, node, 1)) {
+        part = rb_diff_two(diff, RB_OP_SUB, x, beside(diff, node->in[3], rank));
+        part = rb_diff_two(diff, RB_OP_MUL, part, beside(diff, inverse, rank));
+        rb_diff_give(diff, node, 1,
+                     over_channels(diff, rb_diff_two(diff, RB_OP_MUL, dy[0], part), channel));
+    }
+    if (rb_diff_wants(diff, node, 2))
+        rb_diff_give(diff, node, 2, over_channels(diff, dy[0], channel));
+}

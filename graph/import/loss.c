@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A loss inside the model, taken apart: the class of each row is picked by comparing its label with
+ * all classes, so that no operator is needed that a model without a loss would not use. */
+#include "graph/import/import.h"
+#include "graph/shapes/shapes.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum { MOST_CLASSES = 1 << 24 }; /* their numbers become a constant of the graph */
+
+struct own_loss {
+    struct rb_value *scores;    /* N C ...: logarithms of probabilities */
+    struct rb_value *labels;    /* N ..., int64 */
+    struct rb_value *is_class;  /* N C ..., bool: this is the row's class */
+    struct rb_value *rows;      /* N ...: what each row loses */
+    struct rb_value *factor;    /* N ...: how much it counts; NULL: 1 */
+    struct rb_tensor_type type; /* of rows */
+};
+
+static int read_inputs(struct rb_import *import, struct own_loss *loss)
+{
+    struct rb_graph *graph = import->graph;
+    char text_s[RB_TENSOR_TEXT], text_l[RB_TENSOR_TEXT];
+    int err = rb_import_need(import, 0, &loss->scores);
+    const struct rb_tensor_type *type;
+
+    if (!err)
+        err = rb_import_need(import, 1, &loss->labels);
+    if (err)
+        return err;
+    type = &loss->scores->type;
+    if (type->rank >= 2) {
+        loss->type = (struct rb_tensor_type){.dtype = RB_F32, .rank = type->rank - 1};
+        loss->type.dim[0] = type->dim[0];
+        memcpy(loss->type.dim + 1, type->dim + 2, sizeof type->dim[0] * (size_t)(type->rank - 2));
+    }
+    if (type->rank < 2 || !rb_tensor_same_shape(&loss->type, &loss->labels->type))
+        return RB_IMPORT_BAD(import, "scores %s do not fit labels %s", rb_tensor_text(type, text_s),
+                             rb_tensor_text(&loss->labels->type, text_l));
+    if (type->dim[1] > MOST_CLASSES)
+        return RB_IMPORT_NO(import, "%" PRId64 " classes; the most is %d", type->dim[1],
+                            MOST_CLASSES);
+    if (loss->labels->role == RB_VALUE_INPUT && loss->labels != graph->features &&
+        !graph->targets && !import->options->given)
+        graph->targets = loss->labels;
+    return rb_import_cast(import, loss->labels, RB_I64, &loss->labels);
+}
+
+/* Compare each label with all classes. */
+static int compare(struct rb_import *import, struct own_loss *loss)
+{
+    int64_t n = loss->scores->type.dim[1], dim[RB_MAX_RANK], classes_dim[RB_MAX_RANK];
+    int64_t *numbers = RB_ARENA_NEW(&import->graph->arena, int64_t, n);
+    int rank = loss->scores->type.rank;
+    struct rb_value *labels, *classes;
+    int err;
+
+    for (int64_t i = 0; i < n; i++)
+        numbers[i] = i;
+    for (int i = 0; i < rank; i++) {
+        dim[i] = i == 1 ? 1 : loss->scores->type.dim[i];
+        classes_dim[i] = i == 1 ? n : 1;
+    }
+    classes = rb_graph_int64s(import->graph, import->name, numbers, (int)n);
+    err = rb_import_reshape(import, classes, rank, classes_dim, &classes);
+    if (!err)
+        err = rb_import_reshape(import, loss->labels, rank, dim, &labels);
+    return err ? err : rb_import_binary(import, RB_OP_EQUAL, labels, classes, &loss->is_class);
+}
+
+/* Of each row what `from` has for its class. */
+static int pick(struct rb_import *import, const struct own_loss *loss, struct rb_value *from,
+                struct rb_value **ret)
+{
+    struct rb_graph_attribute axes = rb_attr_ints("axes", (int64_t[]){1}, 1);
+    struct rb_value *in[3] = {loss->is_class, from, rb_graph_scalar(import->graph, 0)}, *picked;
+    int err = rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, &picked);
+
+    return err ? err
+               : rb_import_emit(import, RB_OP_REDUCE_SUM, 1, &picked, 1, &axes, &loss->type, ret);
+}
+
+/* Class weights, and labels that do not count. */
+static int weigh(struct rb_import *import, struct own_loss *loss)
+{
+    struct rb_value *weights = rb_import_in(import, 2), *ignored;
+    bool ignores = rb_import_attribute(import, "ignore_index") != NULL;
+    int64_t index = 0, dim[RB_MAX_RANK];
+    int rank = loss->scores->type.rank;
+    int err = rb_import_int(import, "ignore_index", &index);
+
+    for (int i = 0; i < rank; i++)
+        dim[i] = i == 1 ? loss->scores->type.dim[1] : 1;
+    if (!err && weights)
+        err = rb_import_reshape(import, weights, rank, dim, &weights);
+    if (!err && weights)
+        err = pick(import, loss, weights, &loss->factor);
+    if (err || !ignores)
+        return err;
+    ignored = rb_graph_int64s(import->graph, import->name, &index, 1);
+    err = rb_import_binary(import, RB_OP_EQUAL, loss->labels, ignored, &ignored);
+    if (!err)
+        err = rb_import_cast(import, ignored, RB_F32, &ignored);
+    if (!err)
+        err = rb_import_binary(import, RB_OP_SUB, rb_graph_scalar(import->graph, 1), ignored,
+                               &ignored);
+    if (err || !loss->factor) {
+        loss->factor = err ? NULL : ignored;
+        return err;
+    }
+    return rb_import_binary(import, RB_OP_MUL, loss->factor, ignored, &loss->factor);
+}
+
+static int reduce(struct rb_import *import, enum rb_op op, struct rb_value *x,
+                  struct rb_value **ret)
+{
+    static const int64_t all[RB_MAX_RANK] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct rb_graph_attribute axes = rb_attr_ints("axes", all, x->type.rank);
+    struct rb_tensor_type scalar = {.dtype = RB_F32};
+
+    return rb_import_emit(import, op, 1, &x, 1, &axes, &scalar, ret);
+}
+
+static int finish(struct rb_import *import, const struct own_loss *loss, const char *reduction,
+                  struct rb_value **ret)
+{
+    struct rb_value *count;
+    int err;
+
+    if (!strcmp(reduction, "none")) {
+        *ret = loss->rows;
+        return 0;
+    }
+    if (!strcmp(reduction, "sum"))
+        return reduce(import, RB_OP_REDUCE_SUM, loss->rows, ret);
+    if (strcmp(reduction, "mean") != 0)
+        return RB_IMPORT_BAD(import, "reduction is not mean, sum or none");
+    if (!loss->factor)
+        return reduce(import, RB_OP_REDUCE_MEAN, loss->rows, ret);
+    err = reduce(import, RB_OP_REDUCE_SUM, loss->rows, ret);
+    if (!err)
+        err = reduce(import, RB_OP_REDUCE_SUM, loss->factor, &count);
+    return err ? err : rb_import_binary(import, RB_OP_DIV, *ret, count, ret);
+}
+
+int rb_import_op_own_loss(struct rb_import *import)
+{
+    struct rb_graph_attribute axis = rb_attr_ints("axis", (int64_t[]){1}, 1);
+    const char *reduction = "mean";
+    struct own_loss loss = {0};
+    struct rb_value *out;
+    int err = read_inputs(import, &loss);
+
+    if (!err)
+        err = rb_import_text(import, "reduction", &reduction);
+    if (!err && import->op->op == RB_OP_LOG_SOFTMAX)
+        err = rb_import_emit(import, RB_OP_LOG_SOFTMAX, 1, &loss.scores, 1, &axis, NULL,
+                             &loss.scores);
+    if (!err && import->op->op == RB_OP_LOG_SOFTMAX)
+        err = rb_import_bind(import, 1, loss.scores);
+    if (!err)
+        err = compare(import, &loss);
+    if (!err)
+        err = pick(import, &loss, loss.scores, &loss.rows);
+    if (!err)
+        err = rb_import_unary(import, RB_OP_NEG, loss.rows, &loss.rows);
+    if (!err)
+        err = weigh(import, &loss);
+    if (!err && loss.factor)
+        err = rb_import_binary(import, RB_OP_MUL, loss.rows, loss.factor, &loss.rows);
+    if (!err)
+        err = finish(import, &loss, reduction, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elementwise operators. */
+#include "graph/import/make.h"
+
+#include <string.h>
+
+/* Before opset 7 the second input said where it belongs: its axes from `axis` on, or the last. */
+static struct rb_value *aligned(struct rb_import *import, const struct rb_value *a,
+                                struct rb_value *b)
+{
+    int64_t axis = rb_make_int(import, "axis", -1);
+    int last = axis < 0 || import->err ? 0 : a->type.rank - (int)axis - b->type.rank;
+
+    for (int i = 0; i < last && b && b->type.rank < a->type.rank; i++)
+        b = rb_make_unsqueeze(import, b, b->type.rank);
+    return b;
+}
+
+static int two(struct rb_import *import, struct rb_value **a, struct rb_value **b)
+{
+    int err = rb_import_need(import, 0, a);
+
+    if (!err)
+        err = rb_import_need(import, 1, b);
+    if (!err && import->opset < 7)
+        *b = aligned(import, *a, *b);
+    return err ? err : import->err;
+}
+
+int rb_import_op_unary(struct rb_import *import)
+{
+    struct rb_value *x, *out = NULL;
+    int err = rb_import_need(import, 0, &x);
+
+    if (!err)
+        err = rb_import_unary(import, import->op->op, x, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
+/* uint64 is computed as int64: alike but for its order and its division. */
+static int check_unsigned(struct rb_import *import)
+{
+    enum rb_op op = import->op->op;
+    bool alike = op == RB_OP_ADD || op == RB_OP_SUB || op == RB_OP_MUL || op == RB_OP_EQUAL;
+
+    return import->narrow == RB_U64 && !alike ? RB_IMPORT_NO(import, "not of uint64") : 0;
+}
+
+int rb_import_op_binary(struct rb_import *import)
+{
+    struct rb_value *a, *b, *out = NULL;
+    int err = two(import, &a, &b);
+
+    if (!err)
+        err = check_unsigned(import);
+    if (!err)
+        err = rb_import_binary(import, import->op->op, a, b, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
+/* And is a product, Or a sum, of zeros and ones. */
+static int logic(struct rb_import *import, enum rb_op op, struct rb_value *a, struct rb_value *b,
+                 struct rb_value **ret_out)
+{
+    struct rb_value *out;
+    int err = 0;
+
+    if (a->type.dtype != RB_BOOL || b->type.dtype != RB_BOOL)
+        err = RB_IMPORT_BAD(import, "the inputs are not bool");
+    if (!err)
+        err = rb_import_cast(import, a, RB_F32, &a);
+    if (!err)
+        err = rb_import_cast(import, b, RB_F32, &b);
+    if (!err)
+        err = rb_import_binary(import, op, a, b, &out);
+    return err ? err : rb_import_cast(import, out, RB_BOOL, ret_out);
+}
+
+/* a >= b is a > b or a == b (and not the opposite of a < b: NaN is neither). */
+int rb_import_op_or_equal(struct rb_import *import)
+{
+    struct rb_value *a, *b, *beyond, *equal, *out = NULL;
+    int err = two(import, &a, &b);
+
+    if (!err)
+        err = check_unsigned(import);
+    if (!err)
+        err = rb_import_binary(import, import->op->op, a, b, &beyond);
+    if (!err)
+        err = rb_import_binary(import, RB_OP_EQUAL, a, b, &equal);
+    if (!err)
+        err = logic(import, RB_OP_ADD, beyond, equal, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
+int rb_import_op_logic(struct rb_import *import)
+{
+    struct rb_value *a, *b, *out = NULL;
+    int err = two(import, &a, &b);
+
+    if (!err)
+        err = logic(import, import->op->op, a, b, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
+/* The larger (GREATER) or smaller (LESS) of two. */
+static int extreme(struct rb_import *import, enum rb_op op, struct rb_value *a, struct rb_value *b,
+                   struct rb_value **ret_out)
+{
+    struct rb_value *in[3] = {NULL, a, b};
+    int err = rb_import_binary(import, op, a, b, &in[0]);
+
+    return err ? err : rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, ret_out);
+}
+
+/* Bounds were attributes before opset 11. */
+static struct rb_value *bound(struct rb_import *import, const char *key, const struct rb_value *x)
+{
+    float value = rb_make_float(import, key, 0);
+
+    return rb_import_attribute(import, key) ? rb_make_like(import, x, (double)value) : NULL;
+}
+
+/* The bound is asked whether it is beyond x, and not x whether it is: a NaN then stays one, to be
+ * seen by the vote, and the gradient passes where x is the bound, as torch.clamp's does. */
+int rb_import_op_clip(struct rb_import *import)
+{
+    struct rb_value *out = NULL, *low, *high;
+    int err = rb_import_need(import, 0, &out);
+
+    if (import->opset < 11) {
+        low = bound(import, "min", out);
+        high = bound(import, "max", out);
+        err = err ? err : import->err;
+    } else {
+        low = rb_import_in(import, 1);
+        high = rb_import_in(import, 2);
+    }
+    if (!err && low)
+        err = extreme(import, RB_OP_GREATER, low, out, &out);
+    if (!err && high)
+        err = extreme(import, RB_OP_LESS, high, out, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
+int rb_import_op_gelu(struct rb_import *import)
+{
+    struct rb_value *x, *out = NULL;
+    const char *approximate = "none";
+    int64_t tanh = 0;
+    struct rb_graph_attribute attribute = rb_attr_ints("tanh", &tanh, 1);
+    int err = rb_import_need(import, 0, &x);
+
+    if (!err)
+        err = rb_import_text(import, "approximate", &approximate);
+    tanh = !strcmp(approximate, "tanh");
+    if (!err && !tanh && strcmp(approximate, "none"))
+        err = RB_IMPORT_NO(import, "approximate is neither none nor tanh");
+    if (!err)
+        err = rb_import_emit(import, RB_OP_GELU, 1, &x, 1, &attribute, NULL, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
+int rb_import_op_where(struct rb_import *import)
+{
+    struct rb_value *in[3], *out = NULL;
+    int err = 0;
+
+    for (int i = 0; !err && i < 3; i++)
+        err = rb_import_need(import, i, &in[i]);
+    if (!err)
+        err = rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
+int rb_import_op_cast(struct rb_import *import)
+{
+    struct rb_value *x, *out = NULL;
+    int64_t to = 0;
+    int err = rb_import_need(import, 0, &x);
+
+    if (!err)
+        err = rb_import_int(import, "to", &to);
+    if (!err && (to < 1 || to > 64 || !rb_dtype_size((enum rb_dtype)to)))
+        err = RB_IMPORT_NO(import, "cast to element type %lld", (long long)to);
+    if (!err)
+        err = rb_import_cast(import, x, (enum rb_dtype)to, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
+int rb_import_op_cast_like(struct rb_import *import)
+{
+    struct rb_value *like = rb_make_need(import, 1);
+
+    return rb_make_bind(
+        import, 0,
+        rb_make_cast(import, rb_make_need(import, 0), like ? like->type.dtype : RB_NONE));
+}

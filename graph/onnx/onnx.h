@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading ONNX: from a file nobody has to trust to a graph.
+ *
+ * model.onnx > [onnx] (depth pre-scan, capped unpack) > [import] > graph
+ *
+ * protobuf-c recurses without a limit and can grow a small file 77-fold, so the wire format is
+ * walked first (64 nested messages) and unpacked under a cap. */
+#ifndef RB_GRAPH_ONNX_ONNX_H
+#define RB_GRAPH_ONNX_ONNX_H
+
+#include "graph/graph.h"
+
+struct rb_onnx; /* an unpacked ModelProto and the folder it came from */
+
+/* Read and unpack.  At most `limit` bytes of file (0: 2 GiB - 1) and four times that of memory. */
+int rb_onnx_open(const char *path, uint64_t limit, struct rb_onnx **ret_model, struct rb_why *why);
+int rb_onnx_open_bytes(const void *bytes, size_t size, struct rb_onnx **ret_model,
+                       struct rb_why *why);
+void rb_onnx_close(struct rb_onnx *model);
+
+/* What the model says of itself, before any batch is bound. */
+struct rb_onnx_info {
+    int64_t ir_version, opset;
+    const char *producer;
+    int n_nodes, n_initializers;
+    const char *input;                /* the features' name */
+    struct rb_tensor_type input_type; /* dim -1: symbolic or unknown */
+    int64_t fixed_batch;              /* > 0: the model was exported for this batch only */
+};
+int rb_onnx_info(const struct rb_onnx *model, struct rb_onnx_info *ret_info, struct rb_why *why);
+
+/* A tensor that came in a file of its own, as the ONNX backend tests keep their data. */
+struct rb_onnx_sample {
+    struct rb_tensor_type type;
+    const void *data;
+};
+
+/* Read a serialised TensorProto; the contents are `arena`'s. */
+int rb_onnx_sample_read(const char *path, struct rb_arena *arena, struct rb_onnx_sample *ret_sample,
+                        struct rb_why *why);
+
+/* Inputs that no initializer stands for. */
+int rb_onnx_inputs(const struct rb_onnx *model);
+/* Element type that the model declares for an input or an output; RB_NONE: it is no tensor. */
+enum rb_dtype rb_onnx_declared_input(const struct rb_onnx *model, int i);
+enum rb_dtype rb_onnx_declared_output(const struct rb_onnx *model, int i);
+int rb_onnx_outputs(const struct rb_onnx *model);
+const char *rb_onnx_input_name(const struct rb_onnx *model, int i);
+
+struct rb_import_options {
+    int64_t batch;             /* bound to the symbolic first axis; 0: the model says it itself */
+    int64_t seq_len;           /* > 0: bound to a symbolic second axis of the input */
+    bool train;                /* BatchNormalization and Dropout act as in training */
+    const char *const *freeze; /* globs over weight names */
+    int n_freeze;
+    const char *const *buffers; /* globs over weight names: never trained */
+    int n_buffers;
+    /* One for each input (NULL: none): types as given, whatever the model declares.  Contents that
+     * import cannot do without (a shape, axes) are taken from here and become part of the graph;
+     * with `know_integers` those of all inputs that are no floats. */
+    const struct rb_onnx_sample *given;
+    bool know_integers;
+};
+
+/* Import, infer shapes and fold constants (graph/fold.c).  The message names the first node that
+ * cannot be imported: "node 'conv1' (Conv, opset 13): ...". */
+int rb_onnx_import(const struct rb_onnx *model, const struct rb_import_options *options,
+                   struct rb_graph **ret_graph, struct rb_why *why);
+
+#endif

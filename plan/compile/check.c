@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/compile/check.h"
+
+#include "graph/shapes/shapes.h"
+
+#include <inttypes.h>
+
+/* What the input takes of one sample: its type without the batch axis. */
+static struct rb_tensor_type sample_of(const struct rb_tensor_type *input)
+{
+    struct rb_tensor_type sample = {.dtype = input->dtype, .rank = input->rank - 1};
+
+    for (int i = 0; i < sample.rank; i++)
+        sample.dim[i] = input->dim[i + 1];
+    return sample;
+}
+
+/* Row-major data may be looked at flattened, but not with axes in another order. */
+static bool fits(const struct rb_tensor_type *wanted, const struct rb_tensor_type *sample)
+{
+    if (rb_shapes_same_but_ones(wanted, sample))
+        return true;
+    return (wanted->rank <= 1 || sample->rank <= 1) &&
+           rb_tensor_elements(wanted) == rb_tensor_elements(sample);
+}
+
+/* The table in which the features are looked up first, or NULL. */
+static const struct rb_value *find_table(const struct rb_graph *graph)
+{
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct rb_node *node = graph->nodes[i];
+        const struct rb_value *index;
+
+        if (node->op != RB_OP_GATHER || rb_node_int(node, "axis", 0) != 0 ||
+            node->in[0]->role != RB_VALUE_WEIGHT)
+            continue;
+        index = node->in[1];
+        while (index->role == RB_VALUE_TEMP && index->maker &&
+               (index->maker->op == RB_OP_RESHAPE || index->maker->op == RB_OP_CAST))
+            index = index->maker->in[0];
+        if (index == graph->features)
+            return node->in[0];
+    }
+    return NULL;
+}
+
+int rb_check_features(const struct rb_graph *graph, const struct rb_source_info *info,
+                      struct rb_why *why)
+{
+    const struct rb_value *input = graph->features, *table;
+    char have[RB_TENSOR_TEXT], want[RB_TENSOR_TEXT];
+    struct rb_tensor_type wanted;
+
+    if (input->type.rank < 1)
+        return rb_why_set(why, RB_EINVAL, "the model's input '%s' has no axis for the batch",
+                          input->name);
+    wanted = sample_of(&input->type);
+    if (!fits(&wanted, &info->features))
+        return rb_why_set(
+            why, RB_EINVAL, "a sample is %s and the model's input '%s' takes %s a sample",
+            rb_tensor_text(&info->features, have), input->name, rb_tensor_text(&wanted, want));
+    if (input->type.dtype != info->features.dtype)
+        return rb_why_set(why, RB_EINVAL,
+                          "the features are %s and the model's input '%s' is %s: convert the file, "
+                          "or export the model with another input type",
+                          rb_dtype_text(info->features.dtype), input->name,
+                          rb_dtype_text(input->type.dtype));
+    table = find_table(graph);
+    if (table && info->largest_feature >= table->type.dim[0])
+        return rb_why_set(why, RB_EINVAL,
+                          "token %" PRId64 " is in the data, but the embedding '%s' has %" PRId64
+                          " rows",
+                          info->largest_feature, table->name, table->type.dim[0]);
+    return 0;
+}
+
+/* Data have features and targets; a model that asks for more cannot be fed. */
+static int check_inputs(const struct rb_graph *graph, struct rb_why *why)
+{
+    for (int i = 0; i < graph->n_values; i++)
+        if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features &&
+            graph->values[i] != graph->targets)
+            return rb_why_set(why, RB_EUNSUPPORTED,
+                              "the model has a further input '%s' that the data cannot fill",
+                              graph->values[i]->name);
+    return 0;
+}
+
+int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
+                     int64_t ignore_index, struct rb_why *why)
+{
+    const struct rb_node *loss = graph->loss->maker;
+    int err = check_inputs(graph, why);
+    int64_t classes;
+
+    if (err)
+        return err;
+    if (loss->op != RB_OP_CROSS_ENTROPY)
+        return 0;
+    classes = loss->in[0]->type.dim[rb_node_int(loss, "axis", 0)];
+    if (info->largest < classes || info->largest == ignore_index)
+        return 0;
+    return rb_why_set(why, RB_EINVAL,
+                      "target %" PRId64 " is in the data, but the model's output has %" PRId64
+                      " classes (0 to %" PRId64 ")",
+                      info->largest, classes, classes - 1);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Do the data fit the model?  Asked once, at submit, so that no step fails for it. */
+#ifndef RB_PLAN_COMPILE_CHECK_H
+#define RB_PLAN_COMPILE_CHECK_H
+
+#include "base/error.h"
+#include "data/source.h"
+#include "graph/graph.h"
+
+/* The features against the model's input: element type, shape (axes of 1 and flattening aside), and
+ * where they are looked up in a table of V rows, that none is V or more. */
+int rb_check_features(const struct rb_graph *graph, const struct rb_source_info *info,
+                      struct rb_why *why);
+
+/* Integer targets against the number of classes, and that the model asks for nothing but features
+ * and targets; graph: after rb_loss_attach. */
+int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
+                     int64_t ignore_index, struct rb_why *why);
+
+#endif

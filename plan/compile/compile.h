@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a job file to the Model that workers run: everything that decides bits, decided once.
+ *
+ * Spec + model.onnx + data headers > [compile] > Model (programs, variables, blocks) + initial
+ * weights
+ *
+ * Pure but for reading the files that the spec names. */
+#ifndef RB_PLAN_COMPILE_COMPILE_H
+#define RB_PLAN_COMPILE_COMPILE_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "plan.pb-c.h"
+#include "spec.pb-c.h"
+
+#include <stdint.h>
+
+struct rb_compiled {
+    Rb__Model *model;         /* free with rb__model__free_unpacked */
+    struct rb_buffer weights; /* safetensors: TRAINED, STATISTIC and FIXED variables */
+    int64_t parameters;       /* trained */
+    uint32_t microbatches;    /* of a step: ceil(global batch / micro batch) */
+    char summary[256];        /* "gpt.onnx: 3.3 M parameters in 53 variables, batch 32 as 8 x 4" */
+};
+
+/* spec: complete (proto/spec.h).  numeric_class: of the devices that will run it.
+ * The message says which key of the job file or which node of the model is at fault. */
+int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compiled *ret_compiled,
+               struct rb_why *why);
+void rb_compiled_done(struct rb_compiled *compiled);
+
+/* Read and compile an ONNX file alone, for `model check` and `model run`: one program of `batch`
+ * samples (0: the one it was exported for, else 1) without a loss. */
+int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
+                       struct rb_why *why);
+
+/* The same for a model that is open, imported as `options` say. */
+struct rb_onnx;
+struct rb_import_options;
+int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options *options,
+                      struct rb_compiled *ret_compiled, struct rb_why *why);
+
+/* Can the model be trained?  Imports it for training and differentiates it under a loss that fits
+ * its output.  The message names the first node that stands in the way, and why. */
+int rb_compile_trainable(const char *onnx_path, struct rb_why *why);
+
+/* The same, as one program of `batch` samples (as above), for `profile`. */
+int rb_compile_training(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
+                        struct rb_why *why);
+
+#endif

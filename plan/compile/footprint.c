@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/compile/footprint.h"
+
+#include "proto/spec.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+uint32_t rb_footprint_moments(const Rb__Model *model)
+{
+    if (model->optimizer->kind == RB__OPTIMIZER__KIND__ADAMW)
+        return 2;
+    return model->optimizer->momentum != 0;
+}
+
+uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks)
+{
+    uint64_t array = model->state_elements * sizeof(float), arena = 0;
+    uint64_t held = (rb_footprint_moments(model) + 1) * array; /* and the reduced sums */
+
+    for (size_t i = 0; i < model->n_programs; i++)
+        if (model->programs[i]->arena_bytes > arena)
+            arena = model->programs[i]->arena_bytes;
+    if (copies && ranks > copies)
+        held = held / ranks * copies;
+    return 2 * array + held + arena + model->fixed_bytes + model->constants.len;
+}
+
+/* What the job file pins; -1: nothing. */
+static int pinned(const Rb__Spec *spec)
+{
+    const char *replicas = spec->state ? spec->state->replicas : NULL;
+
+    if (!replicas || !strcmp(replicas, "auto"))
+        return -1;
+    return !strcmp(replicas, "1") ? 1 : !strcmp(replicas, "2") ? 2 : 0;
+}
+
+uint64_t rb_footprint_least(const Rb__Spec *spec, const Rb__Model *model)
+{
+    int pin = pinned(spec);
+
+    return rb_footprint_bytes(model, pin < 0 ? 2 : (uint32_t)pin, spec->devices->max);
+}
+
+/* NULL: none. */
+static const char *limit_of(const Rb__Spec *spec)
+{
+    const char *text = spec->memory ? spec->memory->limit : NULL;
+
+    return text && strcmp(text, "auto") != 0 ? text : NULL;
+}
+
+static double mib(uint64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+uint64_t rb_footprint_limit(const Rb__Spec *spec)
+{
+    const char *text = limit_of(spec);
+    uint64_t limit = 0;
+
+    return text && !rb_spec_bytes(text, &limit) ? limit : 0;
+}
+
+int rb_footprint_replicas(const Rb__Spec *spec, const Rb__Model *model, uint64_t machine,
+                          uint32_t *ret_replicas, struct rb_why *why)
+{
+    const char *text = limit_of(spec);
+    uint32_t most = spec->devices->max, replicas = 0;
+    uint64_t limit = machine, least;
+    int pin = pinned(spec), err = text ? rb_spec_bytes(text, &limit) : 0;
+
+    if (err)
+        return rb_why_set(why, err, "spec.memory.limit: '%.40s' is no size", text);
+    if (pin >= 0)
+        replicas = (uint32_t)pin;
+    else if (limit && rb_footprint_bytes(model, 0, most) > limit)
+        replicas = 2;
+    least = rb_footprint_bytes(model, replicas, most);
+    if (text && least > limit)
+        return rb_why_set(
+            why, RB_EINVAL,
+            "spec.memory.limit: %.40s is too little: with %s of the state each of %" PRIu32
+            " devices takes %.1f MiB",
+            text,
+            replicas == 0   ? "all"
+            : replicas == 1 ? "1 replica"
+                            : "2 replicas",
+            most, mib(least));
+    *ret_replicas = replicas;
+    return 0;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/compile/job.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static Rb__Optimizer *new_optimizer(const Rb__TrainSpec *train)
+{
+    const Rb__OptimizerSpec *from = train->optimizer;
+    const Rb__ScheduleSpec *schedule = train->schedule;
+    Rb__Optimizer *to = rb_alloc(sizeof(*to));
+    bool sgd = !strcmp(from->type, "sgd");
+
+    rb__optimizer__init(to);
+    to->kind = sgd ? RB__OPTIMIZER__KIND__SGD : RB__OPTIMIZER__KIND__ADAMW;
+    to->lr = from->lr;
+    to->beta1 = from->n_betas > 0 ? from->betas[0] : 0.9;
+    to->beta2 = from->n_betas > 1 ? from->betas[1] : 0.999;
+    to->eps = from->eps;
+    to->weight_decay = from->has_weight_decay ? from->weight_decay : sgd ? 0 : 0.01;
+    to->momentum = from->momentum;
+    to->nesterov = from->nesterov;
+    to->schedule = !strcmp(schedule->type, "linear")   ? RB__OPTIMIZER__SCHEDULE__LINEAR
+                   : !strcmp(schedule->type, "cosine") ? RB__OPTIMIZER__SCHEDULE__COSINE
+                                                       : RB__OPTIMIZER__SCHEDULE__CONSTANT;
+    to->warmup = schedule->warmup;
+    to->min_ratio = schedule->min_ratio;
+    to->clip_norm = train->clip_norm;
+    return to;
+}
+
+void rb_job_fill(const Rb__Spec *spec, int64_t micro_batch, Rb__Model *model)
+{
+    const Rb__TrainSpec *train = spec->train;
+
+    model->format = 1;
+    model->seed = train->seed;
+    model->global_batch = train->global_batch;
+    model->micro_batch = micro_batch;
+    model->optimizer = new_optimizer(train);
+    model->eval_every = train->eval->every;
+    model->stop_on_non_finite = !strcmp(train->on_non_finite->action, "stop");
+    model->non_finite_limit = train->on_non_finite->limit;
+    if (strcmp(train->optimizer->decay, "all"))
+        return;
+    for (size_t i = 0; i < model->n_variables; i++)
+        if (model->variables[i]->role == RB__VARIABLE__ROLE__TRAINED)
+            model->variables[i]->decay = model->variables[i]->has_decay = 1;
+}
+
+Rb__Source *rb_job_source(const Rb__SourceSpec *spec, const struct rb_source_info *info)
+{
+    Rb__Source *source = rb_alloc(sizeof(*source));
+
+    rb__source__init(source);
+    source->path = rb_string(spec->path);
+    source->targets = spec->targets ? rb_string(spec->targets) : NULL;
+    source->format = rb_string(info->format);
+    if (!strcmp(info->format, "text") || !strcmp(info->format, "tokens"))
+        source->seq_len = info->features.dim[0];
+    source->samples = info->samples;
+    return source;
+}
+
+/* ---- Digest ---- */
+
+static void add_globs(json_t *object, const char *key, char *const *globs, size_t n)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, json_string(globs[i]));
+    json_object_set_new(object, key, list);
+}
+
+static json_int_t file_size(const char *path)
+{
+    struct stat status;
+
+    return path && !stat(path, &status) ? (json_int_t)status.st_size : -1;
+}
+
+static json_t *data_part(const Rb__Source *source)
+{
+    return json_pack("{s:s, s:s?, s:s, s:I, s:I, s:I, s:I}", "path", source->path, "targets",
+                     source->targets, "format", source->format, "seqLen",
+                     (json_int_t)source->seq_len, "samples", (json_int_t)source->samples, "bytes",
+                     file_size(source->path), "targetBytes", file_size(source->targets));
+}
+
+static json_t *train_part(const Rb__Spec *spec, const Rb__Model *model)
+{
+    const Rb__TrainSpec *train = spec->train;
+    const Rb__Optimizer *how = model->optimizer;
+    bool constant = how->schedule == RB__OPTIMIZER__SCHEDULE__CONSTANT;
+    json_t *part = json_pack(
+        "{s:I, s:I, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:b, s:s, s:i, s:I, s:f, s:f}",
+        "globalBatch", (json_int_t)model->global_batch, "microBatch",
+        (json_int_t)model->micro_batch, "precision", train->precision, "decay",
+        train->optimizer->decay, "optimizer", (int)how->kind, "lr", how->lr, "beta1", how->beta1,
+        "beta2", how->beta2, "eps", how->eps, "weightDecay", how->weight_decay, "momentum",
+        how->momentum, "nesterov", (int)how->nesterov, "onNonFinite", train->on_non_finite->action,
+        "schedule", (int)how->schedule, "warmup", (json_int_t)how->warmup, "minRatio",
+        how->min_ratio, "clipNorm", how->clip_norm);
+    char seed[32];
+
+    snprintf(seed, sizeof(seed), "%llu", (unsigned long long)model->seed);
+    json_object_set_new(part, "seed", json_string(seed));
+    json_object_set_new(part, "limit", json_integer(model->non_finite_limit));
+    if (!constant)
+        json_object_set_new(part, "steps", json_integer(model->steps));
+    return part;
+}
+
+int rb_job_digest(const Rb__Spec *spec, const Rb__Model *model, const char weights_digest[33],
+                  char ret_digest[33], struct rb_why *why)
+{
+    char onnx_digest[33];
+    struct rb_map file;
+    json_t *all, *part;
+    char *text;
+    int err = rb_map_open(spec->model->onnx, &file, why);
+
+    if (err)
+        return rb_why_add(why, err, "spec.model.onnx");
+    rb_hash_digest(file.data, file.size, onnx_digest);
+    rb_map_close(&file);
+    part = json_pack("{s:s, s:s}", "onnx", onnx_digest, "weights", weights_digest);
+    add_globs(part, "freeze", spec->model->freeze, spec->model->n_freeze);
+    add_globs(part, "buffers", spec->model->buffers, spec->model->n_buffers);
+    all = json_pack("{s:o, s:{s:s, s:I, s:f}, s:o, s:o}", "model", part, "loss", "type",
+                    spec->loss->type, "ignoreIndex", (json_int_t)spec->loss->ignore_index,
+                    "labelSmoothing", spec->loss->label_smoothing, "data", data_part(model->train),
+                    "train", train_part(spec, model));
+    text = json_dumps(all, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17));
+    json_decref(all);
+    if (!text)
+        return rb_why_set(why, RB_EINTERNAL, "the job file cannot be written as JSON");
+    rb_hash_digest(text, strlen(text), ret_digest);
+    free(text);
+    return 0;
+}

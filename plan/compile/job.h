@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the job file says of training, in the form that workers read, and its digest. */
+#ifndef RB_PLAN_COMPILE_JOB_H
+#define RB_PLAN_COMPILE_JOB_H
+
+#include "base/error.h"
+#include "data/source.h"
+#include "plan.pb-c.h"
+#include "spec.pb-c.h"
+
+/* Seed, batch, optimizer, schedule, limits: all of `model` that comes from the job file alone. */
+void rb_job_fill(const Rb__Spec *spec, int64_t micro_batch, Rb__Model *model);
+
+/* A source as a worker must find it again; free with rb__source__free_unpacked. */
+Rb__Source *rb_job_source(const Rb__SourceSpec *spec, const struct rb_source_info *info);
+
+/* The digest of everything in the job file that decides bits.  Not in it: the job's name, devices,
+ * checkpoints, evaluation, and the number of steps unless the schedule depends on it. */
+int rb_job_digest(const Rb__Spec *spec, const Rb__Model *model, const char weights_digest[33],
+                  char ret_digest[33], struct rb_why *why);
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who gets how much: microbatches by speed, bytes by range or by variable.
+ *
+ * speeds, sizes > [balance] > counts, loads, bytes to move > step, search */
+#ifndef RB_PLAN_PARTITION_BALANCE_H
+#define RB_PLAN_PARTITION_BALANCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- Microbatches ---- */
+
+/* Shares of `total` equal microbatches among n devices, such that the last to be done is done as
+ * early as can be; of equal speeds the shares differ by at most one.  Speeds are above 0. */
+void rb_balance_shares(uint32_t total, const double *speeds, uint32_t n, uint32_t *ret_shares);
+
+/* When the last is done, against all being done at once: 1 is ideal. */
+double rb_balance_excess(const uint32_t *shares, const double *speeds, uint32_t n);
+
+/* Standard deviation of the devices' times over their mean. */
+double rb_balance_variation(const uint32_t *shares, const double *speeds, uint32_t n);
+
+/* The rank that computes each microbatch: runs, in rank order (plan/schedule.h). */
+void rb_balance_owners(const uint32_t *shares, uint32_t n, int32_t *ret_owners);
+
+/* ---- Bytes ---- */
+
+enum rb_balance_order {
+    RB_BALANCE_LARGEST_FIRST, /* each to whoever has least, the largest first */
+    RB_BALANCE_DECLARED,      /* the same in the order in which they are declared */
+    RB_BALANCE_ROUND_ROBIN,
+};
+
+/* The largest load over the mean, where whole variables are placed on n devices. */
+double rb_balance_whole(const double *sizes, size_t count, uint32_t n, enum rb_balance_order order);
+
+/* The same where all of it is cut into n ranges at multiples of `unit`. */
+double rb_balance_ranges(uint64_t total, uint64_t unit, uint32_t n);
+
+/* Bytes that change hands where device i of `before` has range i, and `after` have one each: the
+ * newcomers stand behind the others. */
+double rb_balance_moved(double bytes, uint32_t before, uint32_t after);
+
+/* The least that any placement of equal shares can move, its owners having several ranges. */
+double rb_balance_moved_least(double bytes, uint32_t before, uint32_t after);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The filters and neurons of a program, as layers of a hypergraph; and a step in which each of them
+ * is on one of several devices.
+ *
+ * Program > [filters] > hypergraph_model > partition > [filters] > simulate > seconds
+ *
+ * A part computes its filters of a layer when it has what they read, sends what others read, and
+ * the gradients back; weights are never sent. */
+#ifndef RB_PLAN_PARTITION_FILTERS_H
+#define RB_PLAN_PARTITION_FILTERS_H
+
+#include "plan/simulate/cost.h"
+#include "plan/partition/hypergraph_model.h"
+#include "plan/simulate/pipeline.h"
+
+/* Of the first program; the caller frees *ret_layers.  0: a product is not with a weight, or a
+ * layer reads too many others: its filters cannot be told apart. */
+uint32_t rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_layers);
+
+struct rb_filters_how {
+    const struct rb_hypergraph_layer *layers;
+    uint32_t n_layers;
+    const struct rb_hypergraph *graph; /* of the layers */
+    const uint32_t *vertex_layers;     /* by vertex */
+    const uint32_t *parts;             /* by vertex */
+    uint32_t n_parts;
+    uint32_t microbatches, samples; /* samples of a microbatch */
+    double microbatch, update;      /* seconds, of all of it on one device */
+    double bandwidth, latency;      /* of a device's link, each way; 0: no obstacle */
+};
+
+/* lanes are parts; `sent` is of the part that sends most. */
+int rb_filters_step(const struct rb_filters_how *how, struct rb_pipeline_step *ret_step,
+                    struct rb_why *why);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One bisection: shrink, divide what is small, improve on the way back.
+ *
+ * hypergraph > [hypergraph_coarsen, hypergraph_refine] */
+#ifndef RB_PLAN_PARTITION_HYPERGRAPH_INSIDE_H
+#define RB_PLAN_PARTITION_HYPERGRAPH_INSIDE_H
+
+#include "plan/partition/hypergraph.h"
+
+#include <stdbool.h>
+
+/* How much each side may have. */
+struct rb_hypergraph_limits {
+    double work[2], memory[2];
+    double share; /* of side 0 in the whole */
+};
+
+/* The next of a sequence that `state` begins. */
+uint64_t rb_hypergraph_random(uint64_t *state);
+
+/* Pairs of vertices that share most become one, none of more work than `most`.  ret_map: by vertex,
+ * its number in the smaller graph.  False where little would be gained; nothing is returned then.
+ */
+bool rb_hypergraph_coarsen(const struct rb_hypergraph *graph, double most, uint64_t *random,
+                           struct rb_hypergraph *ret_small, uint32_t *ret_map);
+
+/* By how much the sides are above their limits, as a part of them; 0: not at all. */
+double rb_hypergraph_overload(const struct rb_hypergraph *graph, const uint8_t *sides,
+                              const struct rb_hypergraph_limits *limits);
+
+/* Words over the cut. */
+double rb_hypergraph_cut(const struct rb_hypergraph *graph, const uint8_t *sides);
+
+/* Move vertices one after the other, each once, those that gain most first, and keep the best of
+ * what was passed on the way; again while that helps. */
+void rb_hypergraph_refine(const struct rb_hypergraph *graph,
+                          const struct rb_hypergraph_limits *limits, uint8_t *sides);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From layers of filters to a hypergraph.
+ *
+ * layers > [hypergraph_model] > hypergraph
+ *
+ * A vertex is a filter or a neuron with all that follows it element by element (norm, activation,
+ * pool).  Filters of one layer that read the same are alike, so they may be taken together: a net
+ * of k of them costs what their k nets cost. */
+#ifndef RB_PLAN_PARTITION_HYPERGRAPH_MODEL_H
+#define RB_PLAN_PARTITION_HYPERGRAPH_MODEL_H
+
+#include "plan/partition/hypergraph.h"
+
+enum { RB_HYPERGRAPH_INPUTS = 8 };
+
+struct rb_hypergraph_layer {
+    uint32_t filters, groups; /* groups: 0 counts as 1 */
+    double work;              /* of a filter, a sample */
+    double memory;            /* of a filter: parameters and what the optimizer keeps */
+    double words;             /* that a filter gives on, a sample */
+    uint32_t inputs[RB_HYPERGRAPH_INPUTS]; /* layers in front of it, concatenated */
+    uint32_t n_inputs;                     /* 0: it reads the samples, which everyone has */
+};
+
+/* A convolution with k x k kernels, or a dense layer (k = 1, 1 x 1 pixels): forward, and backward
+ * twice as much.  pooled: pixels that it gives on. */
+struct rb_hypergraph_layer rb_hypergraph_convolution(uint32_t filters, uint32_t groups,
+                                                     uint32_t channels, uint32_t kernel,
+                                                     uint32_t pixels, uint32_t pooled);
+
+/* grain: vertices a layer at most, where its groups allow; 0: one a filter.  ret_layers (may be
+ * NULL): by vertex, its layer; freed by the caller. */
+void rb_hypergraph_of_layers(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t grain,
+                             struct rb_hypergraph *ret_graph, uint32_t **ret_layers);
+
+/* The contiguous cut into n parts whose largest has least work, as others do it by layer;
+ * ret_parts: by layer.  Returns its imbalance. */
+double rb_hypergraph_by_layer(const struct rb_hypergraph_layer *layers, uint32_t count, uint32_t n,
+                              uint32_t *ret_parts);
+
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of a search share: one file a way to run a job.
+ *
+ * search > [search_pipeline, search_stages, search_filters] */
+#ifndef RB_PLAN_SEARCH_INSIDE_H
+#define RB_PLAN_SEARCH_INSIDE_H
+
+#include "plan/search/search.h"
+
+/* While one number of devices is looked at. */
+struct rb_search_work {
+    const struct rb_search_how *how;
+    struct rb_search *search;
+    uint32_t devices, total;
+    uint32_t chosen; /* copies of each block that a submit would take */
+    uint32_t pinned; /* stages of the pipeline that it would run; 0: none */
+    struct rb_why *why;
+};
+
+/* A further candidate; good until the next one is added. */
+struct rb_search_candidate *rb_search_add(struct rb_search_work *work,
+                                          enum rb_search_verdict verdict, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void rb_search_say(struct rb_search_candidate *one, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A misfit where it needs more memory than the smallest of the devices has. */
+void rb_search_check_memory(const struct rb_search_work *work, struct rb_search_candidate *one);
+
+/* The slowest link between the devices. */
+struct rb_cluster_link rb_search_link(const struct rb_search_work *work);
+
+/* On devices that are alike, of which there are at least two; nothing is added where the model
+ * cannot be cut so, or where there is too much to play. */
+int rb_search_pipelines(struct rb_search_work *work);
+/* One of so many stages, as a pin makes it; pinned: it is what is run. */
+int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned);
+int rb_search_filters(struct rb_search_work *work);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pipelines as workers run them: the stages of the plan that a pin makes. */
+#include "plan/search/inside.h"
+
+#include "base/arena.h"
+#include "plan/compile/footprint.h"
+#include "plan/simulate/pipeline.h"
+#include "plan/schedule_pipeline.h"
+#include "proto/dtype.h"
+#include "proto/work.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST = 256 }; /* devices, and microbatches, that are played */
+
+/* One stage of the plan's course of the first program; ret_made: bytes that it makes a microbatch.
+ */
+static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
+                                          const Rb__Course *course, uint32_t k, double *ret_made,
+                                          double *ret_elements)
+{
+    const struct rb_search_how *how = work->how;
+    const struct rb_cluster_device *device = &how->cluster->devices[0];
+    const Rb__Program *program = how->model->programs[course->program];
+    struct rb_pipeline_stage stage = {0};
+
+    *ret_made = *ret_elements = 0;
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        const Rb__Instruction *one = program->instructions[i];
+
+        if (!(course->stages[i] >> k & 1))
+            continue;
+        *(i < course->forward ? &stage.forward : &stage.backward) +=
+            rb_cost_instruction(program, i, device, how->profile).seconds;
+        for (size_t o = 0; i < course->forward && o < one->n_outputs; o++)
+            if (one->outputs[o] >= 0)
+                *ret_made +=
+                    rb_work_elements(program->tensors[one->outputs[o]]) *
+                    (double)rb_dtype_size((enum rb_dtype)program->tensors[one->outputs[o]]->dtype);
+    }
+    for (size_t c = 0; c < program->n_contributions; c++)
+        if (course->stages[program->contributions[c]->after - 1] >> k & 1)
+            *ret_elements +=
+                (double)how->model->variables[program->contributions[c]->variable]->elements;
+    stage.backward += rb_cost_bytes(12 * *ret_elements, device, how->profile).seconds;
+    return stage;
+}
+
+/* What goes from stage k to the next ones, or what comes back to it: the larger, a microbatch. */
+static double crossing(const Rb__Model *model, const Rb__Course *course, uint32_t k)
+{
+    const Rb__Program *program = model->programs[course->program];
+    double out = 0, back = 0;
+
+    for (size_t c = 0; c < course->n_crossings; c++) {
+        const Rb__Crossing *one = course->crossings[c];
+        const Rb__Tensor *tensor = program->tensors[one->tensor];
+        double bytes =
+            rb_work_elements(tensor) * (double)rb_dtype_size((enum rb_dtype)tensor->dtype);
+
+        if (one->from == k && one->to > k)
+            out += bytes;
+        if (one->to == k && one->from > k)
+            back += bytes;
+    }
+    return fmax(out, back);
+}
+
+/* In shards each stage sums and updates its own; else all do with all of it. */
+static void add_state(const struct rb_search_work *work, double elements, bool sharded,
+                      struct rb_pipeline_stage *stage)
+{
+    const Rb__Model *model = work->how->model;
+    double held = (double)model->state_elements;
+
+    if (sharded)
+        held = elements * work->chosen / stage->devices;
+    stage->weights = 4 * (sharded ? elements : (double)model->state_elements);
+    stage->update = rb_cost_bytes(rb_cost_update_bytes(model, held),
+                                  &work->how->cluster->devices[0], work->how->profile)
+                        .seconds;
+}
+
+int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
+{
+    RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
+    struct rb_cluster_link link = rb_search_link(work);
+    bool sharded = work->chosen && work->devices > work->chosen;
+    struct rb_pipeline_how how = {shape,          stages,       work->total,
+                                  link.bandwidth, link.latency, !sharded};
+    double most = 0;
+    struct rb_search_candidate *one;
+    struct rb_pipeline_step step;
+    Rb__Plan *plan = NULL;
+    int err;
+
+    if (work->devices > MOST || work->total > MOST)
+        return 0;
+    err = rb_pipeline_plan(work->how->model, work->devices, stages, &plan, work->why);
+    if (err)
+        return err == RB_EUNSUPPORTED && !pinned ? 0 : err;
+    for (uint32_t k = 0; k < stages; k++) {
+        double made, elements;
+
+        shape[k] = new_stage(work, plan->courses[0], k, &made, &elements);
+        shape[k].devices = rb_pipeline_ranks(stages, work->devices, k);
+        shape[k].activations = crossing(work->how->model, plan->courses[0], k);
+        add_state(work, elements, sharded, &shape[k]);
+        most = fmax(most, made);
+    }
+    rb__plan__free_unpacked(plan, NULL);
+    err = rb_pipeline_run(&how, &step, work->why);
+    if (err)
+        return err;
+    one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
+                        "pipeline of %" PRIu32 " stages x%" PRIu32 ", 1F1B", stages, work->devices);
+    one->seconds = step.seconds;
+    one->idle = step.idle;
+    one->sent = step.sent;
+    one->simulate = step.simulate;
+    one->memory = (double)rb_footprint_bytes(work->how->model, work->chosen, work->devices) -
+                  (double)work->how->model->programs[0]->arena_bytes +
+                  most * rb_pipeline_ahead(shape, stages, 0);
+    rb_search_say(one, "pin spec.parallel.pipeline: %" PRIu32 " to have it", stages);
+    rb_search_check_memory(work, one);
+    return 0;
+}

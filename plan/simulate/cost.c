@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/simulate/cost.h"
+
+#include "plan/compile/footprint.h"
+#include "proto/work.h"
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+struct rb_cost rb_cost_instruction(const Rb__Program *program, size_t instruction,
+                                   const struct rb_cluster_device *device,
+                                   const struct rb_cost_profile *profile)
+{
+    bool by_profile = device->flops <= 0;
+    double flops = by_profile ? profile->flops * device->speed : device->flops;
+    double bytes = by_profile ? profile->bytes * device->speed : device->bandwidth;
+    struct rb_cost cost = {.bytes = rb_work_bytes(program, instruction)};
+
+    if (by_profile && profile->seconds)
+        cost.seconds = profile->seconds[instruction] / device->speed;
+    else
+        cost.seconds = larger(rb_work_flops(program, instruction) / flops, cost.bytes / bytes);
+    return cost;
+}
+
+struct rb_cost rb_cost_program(const Rb__Model *model, size_t p,
+                               const struct rb_cluster_device *device,
+                               const struct rb_cost_profile *profile)
+{
+    bool scaled = p && device->flops <= 0 && profile->seconds;
+    const Rb__Program *program = model->programs[scaled ? 0 : p];
+    double scale = (double)model->programs[p]->batch / program->batch;
+    struct rb_cost cost = {0};
+
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        struct rb_cost one = rb_cost_instruction(program, i, device, profile);
+
+        cost.seconds += one.seconds * scale;
+        cost.bytes += one.bytes * scale;
+    }
+    return cost;
+}
+
+struct rb_cost rb_cost_bytes(double bytes, const struct rb_cluster_device *device,
+                             const struct rb_cost_profile *profile)
+{
+    double rate = device->flops > 0 ? device->bandwidth : profile->bytes * device->speed;
+
+    return (struct rb_cost){.seconds = bytes / rate, .bytes = bytes};
+}
+
+double rb_cost_sums_bytes(const Rb__Model *model, size_t p, bool first)
+{
+    const Rb__Program *program = model->programs[p];
+    double elements = 0;
+
+    for (size_t i = 0; i < program->n_contributions; i++)
+        elements += (double)model->variables[program->contributions[i]->variable]->elements;
+    return elements * (first ? 8 : 12);
+}
+
+double rb_cost_update_bytes(const Rb__Model *model, double elements)
+{
+    double squares = model->optimizer->clip_norm > 0 ? 4 : 0; /* else they are taken on the way */
+
+    return elements * (4 + 8 + 8 * rb_footprint_moments(model) + squares);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long a device takes: from a profile where there is one, from FLOPs and bytes otherwise.
+ *
+ * Model + [profile] + device > [cost] > step, stages */
+#ifndef RB_PLAN_SIMULATE_COST_H
+#define RB_PLAN_SIMULATE_COST_H
+
+#include "plan.pb-c.h"
+#include "plan/simulate/cluster.h"
+
+/* What was measured on a core of speed 1: the first program of the model, by instruction. */
+struct rb_cost_profile {
+    const double *seconds; /* by instruction of the first program; NULL: not measured */
+    double flops, bytes;   /* a second, in a large product and in a large copy */
+};
+
+/* What a device does in `seconds` where nobody else is on its node's memory. */
+struct rb_cost {
+    double seconds;
+    double bytes; /* read and written meanwhile */
+};
+
+/* A device of so many FLOPs takes the larger of products and bytes at its speed; others take what
+ * the profile says, divided by their speed.  Without a profile they are cores of `profile`'s FLOPs
+ * and bytes. */
+struct rb_cost rb_cost_instruction(const Rb__Program *program, size_t instruction,
+                                   const struct rb_cluster_device *device,
+                                   const struct rb_cost_profile *profile);
+
+/* Program p of the model, once.  One that was not measured takes as long as the first by its
+ * samples. */
+struct rb_cost rb_cost_program(const Rb__Model *model, size_t p,
+                               const struct rb_cluster_device *device,
+                               const struct rb_cost_profile *profile);
+
+/* Reading and writing so many bytes. */
+struct rb_cost rb_cost_bytes(double bytes, const struct rb_cluster_device *device,
+                             const struct rb_cost_profile *profile);
+
+/* Bytes that fixed-point sums touch in a microbatch: `first` of the step, they are set. */
+double rb_cost_sums_bytes(const Rb__Model *model, size_t p, bool first);
+
+/* Bytes that the optimizer touches for `elements` of the state. */
+double rb_cost_update_bytes(const Rb__Model *model, double elements);
+
+#endif

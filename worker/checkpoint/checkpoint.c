@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/checkpoint/checkpoint.h"
+
+#include "base/arena.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "proto/safetensors.h"
+#include "worker/checkpoint/manifest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Tensors of a file ----------------------------------------------------------------------*/
+
+static struct rb_tensor_type type_of(const Rb__Variable *variable)
+{
+    struct rb_tensor_type type = {(enum rb_dtype)variable->dtype, (int)variable->n_dims, {0}};
+
+    for (size_t i = 0; i < variable->n_dims; i++)
+        type.dim[i] = variable->dims[i];
+    return type;
+}
+
+static void add_tensor(struct rb_safetensor *tensors, int *n, const char *prefix,
+                       const Rb__Variable *variable, const void *data)
+{
+    tensors[(*n)++] = (struct rb_safetensor){
+        .name = rb_format("%s%s", prefix, variable->name),
+        .type = type_of(variable),
+        .data = data,
+    };
+}
+
+int rb_checkpoint_tensors(const Rb__Model *model, const struct rb_state *state,
+                          enum rb_checkpoint_file file, struct rb_safetensor **ret_tensors)
+{
+    struct rb_safetensor *tensors = rb_alloc(2 * model->n_variables * sizeof *tensors);
+    const char *first = state->v ? "exp_avg." : "momentum_buffer.";
+    int n = 0;
+
+    for (size_t i = 0; i < model->n_variables; i++) {
+        const Rb__Variable *variable = model->variables[i];
+        bool fixed = variable->role == RB__VARIABLE__ROLE__FIXED;
+
+        if (file == RB_CHECKPOINT_WEIGHTS)
+            add_tensor(tensors, &n, "", variable,
+                       fixed ? (const void *)(state->fixed + variable->offset)
+                             : (const void *)(state->w + variable->offset));
+        else if (variable->role == RB__VARIABLE__ROLE__TRAINED) {
+            if (state->m)
+                add_tensor(tensors, &n, first, variable, state->m + variable->offset);
+            if (state->v)
+                add_tensor(tensors, &n, "exp_avg_sq.", variable, state->v + variable->offset);
+        }
+    }
+    *ret_tensors = tensors;
+    return n;
+}
+
+void rb_checkpoint_tensors_free(struct rb_safetensor *tensors, int n)
+{
+    for (int i = 0; i < n; i++)
+        free((void *)tensors[i].name);
+    free(tensors);
+}
+
+/* ---- Files ----------------------------------------------------------------------------------*/
+
+static int fail(struct rb_why *why, const char *verb, const char *path)
+{
+    int number = errno;
+
+    return rb_why_set(why, rb_error_from_errno(number), "cannot %s %s: %s", verb, path,
+                      strerror(number));
+}
+
+/* Digest of what the disk gives back, not of what was meant to be written. */
+static int digest_file(const char *path, uint64_t bytes, char ret_digest[33], struct rb_why *why)
+{
+    struct rb_map map;
+    int err = rb_map_open(path, &map, why);
+
+    if (err)
+        return err;
+    if (map.size != bytes)
+        err = rb_why_set(why, RB_EIO, "%s has %zu bytes, %" PRIu64 " were written", path, map.size,
+                         bytes);
+    else
+        rb_hash_digest(map.data, map.size, ret_digest);
+    rb_map_close(&map);
+    return err;
+}
+
+static int write_tensors(const Rb__Model *model, const struct rb_state *state,
+                         enum rb_checkpoint_file file, const char *path, uint64_t *ret_bytes,
+                         struct rb_why *why)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    struct rb_safetensor *tensors;
+    int n, err;
+
+    if (fd < 0)
+        return fail(why, "create", path);
+    n = rb_checkpoint_tensors(model, state, file, &tensors);
+    err = rb_safetensors_write(fd, tensors, n, ret_bytes, why);
+    rb_checkpoint_tensors_free(tensors, n);
+    if (close(fd) < 0 && !err)
+        err = fail(why, "write", path);
+    return err ? rb_why_add(why, err, "%s", path) : 0;
+}
+
+static int write_file(const Rb__Model *model, const struct rb_state *state,
+                      enum rb_checkpoint_file file, const char *folder,
+                      struct rb_manifest_file *ret_file, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *path = NULL;
+    int err;
+
+    ret_file->name = file == RB_CHECKPOINT_WEIGHTS ? RB_CHECKPOINT_MODEL : RB_CHECKPOINT_OPTIMIZER;
+    path = rb_format("%s/%s", folder, ret_file->name);
+    err = write_tensors(model, state, file, path, &ret_file->bytes, why);
+    return err ? err : digest_file(path, ret_file->bytes, ret_file->digest, why);
+}
+
+static int fill_folder(const Rb__Model *model, const struct rb_state *state, const char *folder,
+                       uint64_t *ret_bytes, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep)
+    char *manifest = rb_format("%s/%s", folder, RB_CHECKPOINT_MANIFEST);
+    RB_CLEANUP(rb_freep) char *text = NULL;
+    struct rb_manifest_file files[2];
+    int n = 0, err = write_file(model, state, RB_CHECKPOINT_WEIGHTS, folder, &files[n++], why);
+
+    if (!err && state->m)
+        err = write_file(model, state, RB_CHECKPOINT_MOMENTS, folder, &files[n++], why);
+    if (!err)
+        err = rb_manifest_text(model, state, files, n, &text, why);
+    if (!err)
+        err = rb_file_write(manifest, text, strlen(text), why);
+    if (!err) {
+        *ret_bytes = strlen(text);
+        for (int i = 0; i < n; i++)
+            *ret_bytes += files[i].bytes;
+    }
+    return err ? err : rb_file_sync_folder(folder, why);
+}
+
+/* A checkpoint of this step may be there already, from before a restart: the new one takes its
+ * place. */
+static int put_in_place(const char *temporary, const char *path, struct rb_why *why)
+{
+    if (rename(temporary, path) == 0)
+        return 0;
+    if (errno != ENOTEMPTY && errno != EEXIST)
+        return fail(why, "rename", temporary);
+    if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
+        return rb_file_remove(temporary, why);
+    if (rb_file_remove(path, why) == 0 && rename(temporary, path) == 0)
+        return 0;
+    return fail(why, "replace", path);
+}
+
+int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, const char *folder,
+                        const char *job, const char *worker, char **ret_path, uint64_t *ret_bytes,
+                        struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *name = rb_format("step-%08" PRId64, state->level);
+    RB_CLEANUP(rb_freep) char *temporary = rb_format("%s/.tmp-%s-%s-%s", folder, job, worker, name);
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
+    RB_CLEANUP(rb_freep) char *latest = rb_format("%s/latest", folder);
+    RB_CLEANUP(rb_freep) char *line = rb_format("%s\n", name);
+    uint64_t bytes = 0;
+    int err = rb_file_make_folder(folder, why);
+
+    if (!err)
+        err = rb_file_remove(temporary, why);
+    if (!err && mkdir(temporary, 0755) < 0)
+        err = fail(why, "make folder", temporary);
+    if (err)
+        return rb_why_add(why, err, "checkpoint of step %" PRId64, state->level);
+    err = fill_folder(model, state, temporary, &bytes, why);
+    rb_fault("worker.save.written");
+    if (!err)
+        err = put_in_place(temporary, path, why);
+    rb_fault("worker.save.renamed");
+    if (err)
+        rb_file_remove(temporary, NULL);
+    if (!err)
+        err = rb_file_sync_folder(folder, why);
+    if (!err)
+        err = rb_file_write(latest, line, strlen(line), why);
+    if (err)
+        return rb_why_add(why, err, "checkpoint of step %" PRId64, state->level);
+    *ret_path = RB_TAKE(path);
+    *ret_bytes = bytes;
+    return 0;
+}
+
+int rb_checkpoint_export(const Rb__Model *model, const struct rb_state *state, const char *folder,
+                         uint64_t *ret_bytes, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, RB_CHECKPOINT_MODEL);
+    RB_CLEANUP(rb_freep) char *temporary = rb_format("%s.%d.tmp", path, (int)getpid());
+    int err = rb_file_make_folder(folder, why);
+
+    if (err)
+        return rb_why_add(why, err, "export of step %" PRId64, state->level);
+    err = write_tensors(model, state, RB_CHECKPOINT_WEIGHTS, temporary, ret_bytes, why);
+    if (!err && rename(temporary, path) < 0)
+        err = fail(why, "rename", temporary);
+    if (err)
+        unlink(temporary);
+    else
+        err = rb_file_sync_folder(folder, why);
+    return err ? rb_why_add(why, err, "export of step %" PRId64, state->level) : 0;
+}
+
+/* ---- Pruning --------------------------------------------------------------------------------*/
+
+/* The step of a name written by rb_checkpoint_write, -1 for any other. */
+static int64_t step_of(const char *name)
+{
+    RB_CLEANUP(rb_freep) char *again = NULL;
+    int64_t step;
+
+    if (sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0)
+        return -1;
+    again = rb_format("step-%08" PRId64, step);
+    return strcmp(again, name) == 0 ? step : -1;
+}
+
+static int falling(const void *a, const void *b)
+{
+    const int64_t *left = a, *right = b;
+
+    return (*left < *right) - (*left > *right);
+}
+
+static int remove_in(const char *folder, const char *name, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
+
+    return rb_file_remove(path, why);
+}
+
+int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64_t keep,
+                        struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *half_done = rb_format(".tmp-%s-", job);
+    RB_CLEANUP(rb_freep) int64_t *steps = NULL;
+    DIR *listing = opendir(folder);
+    struct dirent *entry;
+    int64_t n = 0;
+    int err = 0;
+
+    if (!listing)
+        return fail(why, "open", folder);
+    while (!err && (entry = readdir(listing)) != NULL) {
+        int64_t one = step_of(entry->d_name);
+
+        if (strncmp(entry->d_name, half_done, strlen(half_done)) == 0)
+            err = remove_in(folder, entry->d_name, why);
+        if (one < 0 || one > step)
+            continue;
+        steps = rb_realloc(steps, (size_t)(n + 1) * sizeof *steps);
+        steps[n++] = one;
+    }
+    closedir(listing);
+    if (n)
+        qsort(steps, (size_t)n, sizeof *steps, falling);
+    for (int64_t i = keep < 1 ? n : keep; !err && i < n; i++) {
+        RB_CLEANUP(rb_freep) char *name = rb_format("step-%08" PRId64, steps[i]);
+
+        err = remove_in(folder, name, why);
+    }
+    return err;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/control/mailbox.h"
+
+#include "base/fault.h"
+#include "worker/control/mailbox_inside.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct rb_mailbox *rb_mailbox_new(struct rb_reports *reports)
+{
+    struct rb_mailbox *mailbox = rb_alloc(sizeof *mailbox);
+
+    pthread_mutex_init(&mailbox->lock, NULL);
+    pthread_cond_init(&mailbox->changed, NULL);
+    mailbox->reports = reports;
+    mailbox->status.level = -1;
+    return mailbox;
+}
+
+void rb_settings_done(struct rb_settings *settings)
+{
+    free(settings->checkpoint_path);
+    free(settings->final_folder);
+    *settings = (struct rb_settings){0};
+}
+
+void rb_mailbox_free(struct rb_mailbox *mailbox)
+{
+    if (!mailbox)
+        return;
+    while (mailbox->saves) {
+        struct save *save = mailbox->saves;
+
+        mailbox->saves = save->next;
+        free(save->order.folder);
+        free(save);
+    }
+    if (mailbox->wanted)
+        rb__configure__free_unpacked(mailbox->wanted, NULL);
+    rb_configuration_free(mailbox->prepared);
+    rb_settings_done(&mailbox->settings);
+    free(mailbox->leave_folder);
+    pthread_cond_destroy(&mailbox->changed);
+    pthread_mutex_destroy(&mailbox->lock);
+    free(mailbox);
+}
+
+/* What is being prepared is not wanted any more: rb_coll_open looks at this without a lock. */
+static void stop_preparing(struct rb_mailbox *mailbox)
+{
+    __atomic_store_n(&mailbox->unwanted, true, __ATOMIC_RELEASE);
+    if (mailbox->meeting)
+        rb_coll_cancel(mailbox->meeting);
+}
+
+/* ---- Orders ---------------------------------------------------------------------------------*/
+
+bool rb_mailbox_fence(struct rb_mailbox *mailbox, uint64_t fence)
+{
+    bool fresh;
+
+    lock(mailbox);
+    fresh = fence >= mailbox->fence;
+    if (fresh)
+        mailbox->fence = fence;
+    unlock(mailbox);
+    return fresh;
+}
+
+void rb_mailbox_settings(struct rb_mailbox *mailbox, const Rb__Settings *settings)
+{
+    lock(mailbox);
+    rb_settings_done(&mailbox->settings);
+    mailbox->settings = (struct rb_settings){
+        .checkpoint_path = copy_of(settings->checkpoint_path),
+        .checkpoint_every = settings->checkpoint_every,
+        .checkpoint_keep = settings->checkpoint_keep,
+        .final_folder = copy_of(settings->final_folder),
+    };
+    unlock(mailbox);
+    rb_reports_rows_after(mailbox->reports, settings->rows_after);
+}
+
+/* What is left after deaths has a number that was kept for it, lower than that of what was prepared
+ * beside and is abandoned. */
+static bool is_overtaken(const struct rb_mailbox *mailbox, const Rb__Configure *order)
+{
+    if (is_abandoned(mailbox, order->number))
+        return true;
+    if (order->number > mailbox->configured)
+        return false;
+    return !order->recovers || order->number <= mailbox->status.active ||
+           !is_abandoned(mailbox, mailbox->configured);
+}
+
+void rb_mailbox_configure(struct rb_mailbox *mailbox, Rb__Configure *order)
+{
+    struct rb_configuration *replaced = NULL;
+
+    lock(mailbox);
+    if (is_overtaken(mailbox, order)) {
+        unlock(mailbox); /* sent again by an agent that was restarted, or overtaken */
+        rb__configure__free_unpacked(order, NULL);
+        return;
+    }
+    mailbox->configured = order->number;
+    if (mailbox->wanted)
+        rb__configure__free_unpacked(mailbox->wanted, NULL);
+    mailbox->wanted = order;
+    stop_preparing(mailbox);
+    if (mailbox->prepared && mailbox->prepared->number != mailbox->go)
+        replaced = RB_TAKE(mailbox->prepared);
+    if (mailbox->group && mailbox->group_use == RB_GROUP_FOLLOWING &&
+        mailbox->group_number != mailbox->go)
+        rb_coll_cancel(mailbox->group);
+    unlock(mailbox);
+    rb_configuration_free(replaced);
+}
+
+void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number)
+{
+    lock(mailbox);
+    if (number > mailbox->go && !is_abandoned(mailbox, number))
+        mailbox->go = number;
+    unlock(mailbox);
+}
+
+void rb_mailbox_abandon(struct rb_mailbox *mailbox, uint32_t number)
+{
+    struct rb_configuration *dropped = NULL;
+
+    lock(mailbox);
+    if (number != mailbox->status.active && !is_abandoned(mailbox, number))
+        mailbox->abandoned[mailbox->n_abandoned++ % ABANDONED] = number;
+    if (mailbox->wanted && mailbox->wanted->number == number) {
+        rb__configure__free_unpacked(mailbox->wanted, NULL);
+        mailbox->wanted = NULL;
+    }
+    if (mailbox->preparing == number)
+        stop_preparing(mailbox);
+    if (mailbox->prepared && mailbox->prepared->number == number)
+        dropped = RB_TAKE(mailbox->prepared);
+    if (mailbox->group && mailbox->group_use != RB_GROUP_TRAINING &&
+        mailbox->group_number == number)
+        rb_coll_cancel(mailbox->group);
+    unlock(mailbox);
+    rb_configuration_free(dropped);
+}
+
+void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *order)
+{
+    struct save **end, *save;
+
+    lock(mailbox);
+    if (mailbox->n_saves < SAVES_LIMIT) {
+        save = rb_alloc(sizeof *save);
+        save->order = (struct rb_save_order){
+            .request = order->request,
+            .folder = rb_string(order->folder),
+            .export_only = order->export_only != 0,
+        };
+        for (end = &mailbox->saves; *end; end = &(*end)->next)
+            ;
+        *end = save;
+        mailbox->n_saves++;
+    }
+    unlock(mailbox);
+}
+
+void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code)
+{
+    lock(mailbox);
+    if (!atomic_load(&mailbox->stop)) {
+        mailbox->leave_folder = copy_of(folder);
+        mailbox->leave_code = code;
+        atomic_store(&mailbox->stop, true);
+        stop_preparing(mailbox);
+        if (mailbox->group)
+            rb_coll_cancel(mailbox->group);
+    }
+    unlock(mailbox);
+}
+
+void rb_mailbox_status(struct rb_mailbox *mailbox, struct rb_status *ret_status)
+{
+    lock(mailbox);
+    *ret_status = mailbox->status;
+    ret_status->configured = mailbox->configured;
+    ret_status->fence = mailbox->fence;
+    ret_status->in_group = mailbox->group != NULL;
+    unlock(mailbox);
+}
+
+/* ---- Preparing ------------------------------------------------------------------------------*/
+
+Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox)
+{
+    Rb__Configure *order;
+
+    lock(mailbox);
+    mailbox->preparing = 0;
+    while (!mailbox->wanted && !atomic_load(&mailbox->stop))
+        pthread_cond_wait(&mailbox->changed, &mailbox->lock);
+    order = atomic_load(&mailbox->stop) ? NULL : RB_TAKE(mailbox->wanted);
+    if (order) {
+        mailbox->preparing = order->number;
+        __atomic_store_n(&mailbox->unwanted, false, __ATOMIC_RELEASE);
+    }
+    unlock(mailbox);
+    if (order) {
+        rb_fault_rank((int)order->rank);
+        rb_fault("worker.preparing");
+    }
+    return order;
+}
+
+const volatile bool *rb_mailbox_unwanted(const struct rb_mailbox *mailbox)
+{
+    return &mailbox->unwanted;
+}
+
+void rb_mailbox_meet(struct rb_mailbox *mailbox, struct rb_coll *group)
+{
+    lock(mailbox);
+    mailbox->meeting = group;
+    if (group && mailbox->unwanted)
+        rb_coll_cancel(group);
+    unlock(mailbox);
+}
+
+bool rb_mailbox_fresh(struct rb_mailbox *mailbox)
+{
+    bool fresh;
+
+    lock(mailbox);
+    while (mailbox->group && mailbox->group_use == RB_GROUP_FOLLOWING &&
+           mailbox->group_number < mailbox->preparing)
+        pthread_cond_wait(&mailbox->changed, &mailbox->lock);
+    fresh = !mailbox->group && mailbox->status.level < 0;
+    unlock(mailbox);
+    return fresh;
+}
+
+void rb_mailbox_clear(struct rb_mailbox *mailbox)
+{
+    struct rb_configuration *prepared;
+
+    lock(mailbox);
+    prepared = RB_TAKE(mailbox->prepared);
+    unlock(mailbox);
+    rb_configuration_free(prepared);
+}
+
+bool rb_mailbox_prepared(struct rb_mailbox *mailbox, struct rb_configuration *configuration)
+{
+    struct rb_configuration *replaced = NULL;
+    bool wanted;
+
+    lock(mailbox);
+    wanted = !mailbox->unwanted;
+    if (wanted) {
+        replaced = mailbox->prepared;
+        mailbox->prepared = configuration;
+        mailbox->status.ready = configuration->number;
+    }
+    unlock(mailbox);
+    rb_configuration_free(replaced);
+    return wanted;
+}
+
+void rb_mailbox_loaded(struct rb_mailbox *mailbox, struct rb_model *model)
+{
+    lock(mailbox);
+    mailbox->model = model;
+    unlock(mailbox);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The mailbox from inside: for mailbox.c (orders, preparing) and mailbox_step.c alone. */
+#ifndef RB_WORKER_CONTROL_MAILBOX_INSIDE_H
+#define RB_WORKER_CONTROL_MAILBOX_INSIDE_H
+
+#include "base/arena.h"
+#include "worker/control/mailbox.h"
+
+#include <pthread.h>
+
+enum { ABANDONED = 16, SAVES_LIMIT = 256 };
+
+struct save {
+    struct save *next;
+    struct rb_save_order order;
+};
+
+struct rb_mailbox {
+    struct rb_reports *reports;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    atomic_bool stop;
+
+    uint64_t fence;
+    uint32_t configured; /* the newest order to prepare */
+    uint32_t go;         /* the newest configuration to flip to */
+    uint32_t abandoned[ABANDONED];
+    unsigned n_abandoned;
+    struct save *saves;
+    unsigned n_saves;
+    struct rb_settings settings;
+    char *leave_folder;
+    int leave_code;
+
+    Rb__Configure *wanted;   /* to be prepared */
+    uint32_t preparing;      /* is being prepared; 0: none */
+    volatile bool unwanted;  /* what is being prepared */
+    struct rb_coll *meeting; /* the preparing thread may be blocked in */
+    struct rb_configuration *prepared;
+    struct rb_model *model;
+
+    struct rb_coll *group; /* the step thread may be blocked in */
+    uint32_t group_number;
+    enum rb_group_use group_use;
+    struct rb_status status;
+};
+
+static inline void lock(struct rb_mailbox *mailbox)
+{
+    pthread_mutex_lock(&mailbox->lock);
+}
+
+static inline void unlock(struct rb_mailbox *mailbox)
+{
+    pthread_cond_broadcast(&mailbox->changed);
+    pthread_mutex_unlock(&mailbox->lock);
+}
+
+static inline char *copy_of(const char *text)
+{
+    return text ? rb_string(text) : NULL;
+}
+
+static inline bool is_abandoned(const struct rb_mailbox *mailbox, uint32_t number)
+{
+    for (unsigned i = 0; i < ABANDONED; i++)
+        if (mailbox->abandoned[i] == number)
+            return true;
+    return false;
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/control/tell.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+
+void rb_tell_ready(struct rb_reports *reports, uint32_t number)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Ready ready = RB__READY__INIT;
+
+    ready.number = number;
+    message.ready = &ready;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_unready(struct rb_reports *reports, uint32_t number, const char *reason)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Unready unready = RB__UNREADY__INIT;
+
+    unready.number = number;
+    unready.reason = (char *)reason;
+    message.unready = &unready;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_flipped(struct rb_reports *reports, const struct rb_configuration *configuration,
+                     const struct rb_entrance *entrance)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Flipped flipped = RB__FLIPPED__INIT;
+
+    flipped.number = configuration->number;
+    flipped.level = entrance->level;
+    flipped.time = entrance->time;
+    flipped.bytes_moved = entrance->bytes;
+    flipped.rank = configuration->rank;
+    message.flipped = &flipped;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_frozen(struct rb_reports *reports, const struct rb_configuration *configuration,
+                    int64_t level, const char *reason)
+{
+    RB_CLEANUP(rb_freep) uint32_t *lost = rb_alloc(configuration->size * sizeof *lost);
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Frozen frozen = RB__FROZEN__INIT;
+
+    for (uint32_t r = 0; r < configuration->size; r++)
+        if (r != configuration->rank && rb_coll_lost(configuration->coll, (int)r))
+            lost[frozen.n_lost++] = r;
+    frozen.number = configuration->number;
+    frozen.level = level;
+    frozen.reason = (char *)reason;
+    frozen.lost = lost;
+    message.frozen = &frozen;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
+                 struct rb_model *model, const struct rb_step_result *result,
+                 const struct rb_evaluation *evaluation, double step_ms)
+{
+    const struct rb_vote_decision *decision = &result->decision;
+    uint64_t batch = (uint64_t)model->message->global_batch;
+    Rb__Row row = RB__ROW__INIT;
+
+    row.step = model->state.level;
+    row.time = rb_clock_unix_ms();
+    row.loss = decision->count > 0 ? decision->loss / (double)decision->count : 0;
+    row.grad_norm = result->grad_norm;
+    row.lr = result->lr;
+    row.step_ms = step_ms;
+    row.devices = configuration->size;
+    row.configuration = configuration->number;
+    row.first_sample = (uint64_t)(row.step - 1) * batch;
+    row.samples = (uint32_t)batch;
+    row.has_skipped = row.skipped = decision->verdict == RB_VOTE_SKIP;
+    row.has_redone = result->redone != 0;
+    row.redone = result->redone;
+    row.has_kept = result->kept != 0;
+    row.kept = result->kept;
+    if (evaluation) {
+        row.has_eval_loss = 1;
+        row.eval_loss = evaluation->loss;
+        row.has_eval_accuracy = evaluation->counted;
+        row.eval_accuracy = evaluation->accuracy;
+    }
+    rb_reports_row(reports, configuration->rank, &row);
+    if (rb__row__get_packed_size(&row) <= sizeof model->applied.row)
+        model->applied.row_bytes = rb__row__pack(&row, model->applied.row);
+}
+
+void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *configuration,
+                  const struct rb_model *model)
+{
+    Rb__Row *row = NULL;
+
+    if (model->applied.row_bytes)
+        row = rb__row__unpack(NULL, (size_t)model->applied.row_bytes, model->applied.row);
+    if (!row)
+        return;
+    rb_reports_row(reports, configuration->rank, row);
+    rb__row__free_unpacked(row, NULL);
+}
+
+void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_saved *final)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Done done = RB__DONE__INIT;
+    Rb__Saved saved;
+
+    done.level = level;
+    if (final) {
+        rb_saved_message(final, &saved);
+        done.final = &saved;
+    }
+    message.done = &done;
+    rb_reports_post(reports, &message);
+}
+
+void rb_tell_failed(struct rb_reports *reports, const char *reason, bool lost)
+{
+    Rb__FromWorker message = RB__FROM_WORKER__INIT;
+    Rb__Failed failed = RB__FAILED__INIT;
+
+    failed.reason = (char *)reason;
+    failed.has_lost = failed.lost = lost;
+    message.failed = &failed;
+    rb_reports_post(reports, &message);
+}

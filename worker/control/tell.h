@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sentences of a worker: each makes one message and posts it.
+ *
+ * step, preparing and voting code > [tell] > reports > agent */
+#ifndef RB_WORKER_CONTROL_TELL_H
+#define RB_WORKER_CONTROL_TELL_H
+
+#include "worker/configuration.h"
+#include "worker/evaluate.h"
+#include "worker/control/reports.h"
+#include "worker/checkpoint/saver.h"
+#include "worker/step.h"
+
+void rb_tell_ready(struct rb_reports *reports, uint32_t number);
+void rb_tell_unready(struct rb_reports *reports, uint32_t number, const char *reason);
+
+/* How a configuration was entered. */
+struct rb_entrance {
+    int64_t level;
+    uint64_t time;  /* unix ms */
+    uint64_t bytes; /* that came here for it */
+};
+void rb_tell_flipped(struct rb_reports *reports, const struct rb_configuration *configuration,
+                     const struct rb_entrance *entrance);
+
+/* Asks the group which of its links have ended. */
+void rb_tell_frozen(struct rb_reports *reports, const struct rb_configuration *configuration,
+                    int64_t level, const char *reason);
+
+/* One step that `model` has just taken; evaluation: NULL where there was none.  The model keeps it,
+ * for others whom it must tell of the step. */
+void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
+                 struct rb_model *model, const struct rb_step_result *result,
+                 const struct rb_evaluation *evaluation, double step_ms);
+
+/* The same of a step that this rank took because others told it to. */
+void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *configuration,
+                  const struct rb_model *model);
+
+/* final: NULL but for who saved the end of the run. */
+void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_saved *final);
+/* lost: because nobody holds some block of the state any more. */
+void rb_tell_failed(struct rb_reports *reports, const char *reason, bool lost);
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/join/feed_inside.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "worker/control/tell.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 1000 };
+
+/* ---- The thread -----------------------------------------------------------------------------*/
+
+static int check_patience(struct rb_feed *feed, struct rb_why *why)
+{
+    const char *reason = NULL;
+    int err = 0;
+
+    pthread_mutex_lock(&feed->window->lock);
+    if (!feed->halted && atomic_load(&feed->phase) == FEEDING)
+        reason = rb_feed_hopeless(feed);
+    if (reason)
+        rb_feed_halt(feed, reason);
+    if (feed->halted)
+        err = rb_why_set(why, RB_ECANCELED, "%s", feed->why.text);
+    pthread_mutex_unlock(&feed->window->lock);
+    return err;
+}
+
+static bool all_answered(const struct rb_feed *feed)
+{
+    for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
+        if (atomic_load(&feed->takers[i].level) < feed->flip)
+            return false;
+    return true;
+}
+
+/* After the last entry.  Then the links are the steps'. */
+static int wait_for_answers(struct rb_feed *feed, struct rb_why *why)
+{
+    int rank = -1, err = 0;
+
+    while (!err && !all_answered(feed)) {
+        err = rb_coll_wait(feed->coll, feed->from, -1, LOOK_MS, &rank, why);
+        if (!err && rank >= 0)
+            err = rb_feed_hear(feed, (uint32_t)rank, why);
+    }
+    return err;
+}
+
+/* The core of a newcomer on this machine has nothing else to do yet; ours trains.  Where that core
+ * is not ours to use, or there is none, the thread stays. */
+static void leave_core(struct rb_feed *feed)
+{
+    const struct rb_roster *roster = feed->roster;
+
+    sched_getaffinity(0, sizeof feed->home, &feed->home);
+    for (uint32_t i = 0; i < roster->n_newcomers; i++) {
+        uint32_t at = (feed->source + i) % roster->n_newcomers;
+        cpu_set_t set;
+
+        if (!roster->cores[at] || roster->cores[at] > CPU_SETSIZE ||
+            strcmp(rb_coll_link(feed->coll, (int)roster->newcomers[at]), "tcp") == 0)
+            continue;
+        CPU_ZERO(&set);
+        CPU_SET(roster->cores[at] - 1, &set);
+        if (sched_setaffinity(0, sizeof set, &set) == 0)
+            return;
+    }
+}
+
+/* At the flip the newcomer needs its core, and the step waits for us. */
+static void return_home(const struct rb_feed *feed)
+{
+    sched_setaffinity(0, sizeof feed->home, &feed->home);
+}
+
+/* Until the entry of the flip is out and acknowledged. */
+static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
+{
+    bool left = true;
+    int err = 0;
+
+    for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
+        err = rb_feed_tell_start(feed, &feed->takers[i], level, why);
+    while (!err && feed->flip == INT64_MAX) {
+        struct entry *entry = rb_feed_take(feed);
+
+        if (entry) {
+            if (entry->flags & RB_WIRE_FLIP) {
+                feed->flip = entry->level;
+                return_home(feed);
+            }
+            for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
+                err = rb_feed_tell_entry(feed, &feed->takers[i], entry, why);
+            rb_feed_done_with(feed, entry);
+            left = true; /* what we lacked ourselves may be here now */
+        } else {
+            err = left ? rb_feed_tell_some(feed, &left, why) : rb_feed_listen(feed, LOOK_MS, why);
+            if (!err)
+                err = check_patience(feed, why);
+        }
+    }
+    return err ? err : wait_for_answers(feed, why);
+}
+
+static void free_spares(struct rb_feed *feed)
+{
+    while (feed->n_spares)
+        rb_device_free(feed->model->device, feed->spares[--feed->n_spares]);
+}
+
+/* All memory goes; what is left says how it went. */
+static void end(struct rb_feed *feed, int err, struct rb_why *why)
+{
+    struct entry *entry;
+    bool flipped = atomic_load(&feed->phase) == FLIPPING, closing;
+
+    pthread_mutex_lock(&feed->window->lock);
+    if (feed->window->feed == feed)
+        feed->window->feed = NULL;
+    while ((entry = feed->first) != NULL) {
+        feed->first = entry->next;
+        rb_feed_free_entry(feed, entry);
+    }
+    free_spares(feed);
+    if (!feed->halted)
+        feed->why = *why;
+    *why = feed->why;
+    feed->err = err;
+    closing = feed->closing;
+    free(RB_TAKE(feed->staging));
+    atomic_store(&feed->phase, err ? FAILED : DONE);
+    pthread_cond_broadcast(&feed->ended);
+    pthread_mutex_unlock(&feed->window->lock);
+    if (err && !closing && !flipped) {
+        rb_log(RB_LOG_WARN, "configuration %u: newcomers are not fed any more: %s", feed->number,
+               why->text);
+        rb_tell_unready(feed->reports, feed->number, why->text);
+    }
+}
+
+/* Memory for the sums of steps, of what is held here: or the steps would wait for its pages, which
+ * for 85 MB can take as long as the step itself.  Two, as one step's are sent while the next is
+ * taken; made before the first step is told of. */
+static void reserve(struct rb_feed *feed)
+{
+    const struct rb_model *model = feed->model;
+    RB_CLEANUP(rb_freep) uint8_t *held = rb_alloc(model->state.blocks + 1);
+
+    pthread_mutex_lock(&feed->window->lock);
+    memcpy(held, model->state.held, model->state.blocks);
+    pthread_mutex_unlock(&feed->window->lock);
+    while (feed->n_spares < SPARES) {
+        int32_t *spare = rb_device_alloc(model->device, rb_feed_sums_bytes(model));
+
+        for (size_t b = 0; spare && b < model->state.blocks; b++)
+            if (rb_held_follows(held[b]))
+                memset(spare + model->message->blocks[b]->first, 0,
+                       (size_t)model->message->blocks[b]->count * sizeof *spare);
+        if (!spare)
+            return; /* the step that lacks it ends the feed, and says why */
+        feed->spares[feed->n_spares++] = spare;
+    }
+}
+
+static void *run(void *context)
+{
+    struct rb_feed *feed = context;
+    struct rb_why why = {0};
+    int64_t level;
+    int err;
+
+    memcpy(&level, feed->counters, sizeof level); /* the first of the counters */
+    err = feed_all(feed, level, &why);
+    end(feed, err, &why);
+    return NULL;
+}
+
+/* ---- Ends -----------------------------------------------------------------------------------*/
+
+static void free_feed(struct rb_feed *feed)
+{
+    free_spares(feed);
+    if (feed->news >= 0)
+        close(feed->news);
+    pthread_cond_destroy(&feed->ended);
+    free(feed->staging);
+    free(feed->counters);
+    free(feed->takers);
+    free(feed->from);
+    free(feed);
+}
+
+static size_t largest_block(const struct rb_model *model)
+{
+    size_t largest = 1;
+
+    for (size_t b = 0; b < model->message->n_blocks; b++) {
+        size_t bytes = rb_wire_block_bytes(&model->state, model->message->blocks[b]);
+
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
+}
+
+static void get_takers(struct rb_feed *feed, uint32_t rank)
+{
+    const struct rb_roster *roster = feed->roster;
+
+    feed->source = (uint32_t)rb_roster_source(roster, rank);
+    feed->takers = rb_alloc(roster->n_newcomers * sizeof *feed->takers);
+    feed->from = rb_alloc((size_t)rb_coll_size(feed->coll) * sizeof *feed->from);
+    for (uint32_t i = 0; i < roster->n_newcomers; i++) {
+        struct taker *taker = &feed->takers[i];
+
+        taker->rank = roster->newcomers[i];
+        taker->index = i;
+        taker->next = rb_feed_next(feed, taker, 0);
+        if (rb_roster_other(roster, i) != feed->source)
+            taker->fixed = feed->model->state.fixed_bytes;
+        atomic_init(&taker->level, -1);
+        atomic_init(&taker->heard, rb_clock_ns());
+        feed->from[taker->rank] = true;
+    }
+}
+
+/* From this moment on every update is told. */
+static int enter_window(struct rb_feed *feed, uint32_t term, struct rb_why *why)
+{
+    struct rb_window *window = feed->window;
+    int err = 0;
+
+    pthread_mutex_lock(&window->lock);
+    if (window->term != term || window->feed) {
+        err = rb_why_set(why, RB_EAGAIN, "training has changed its configuration meanwhile");
+    } else {
+        rb_state_counters_pack(&feed->model->state, feed->counters);
+        window->feed = feed;
+    }
+    pthread_mutex_unlock(&window->lock);
+    return err;
+}
+
+int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, uint32_t rank,
+                 const struct rb_roster *roster, const struct rb_placement *placement,
+                 uint32_t term, struct rb_reports *reports, struct rb_feed **ret_feed,
+                 struct rb_why *why)
+{
+    struct rb_feed *feed = rb_alloc(sizeof *feed);
+    int err = 0, failed;
+
+    *feed = (struct rb_feed){
+        .model = model,
+        .window = model->state.window,
+        .coll = coll,
+        .number = number,
+        .roster = roster,
+        .placement = placement,
+        .reports = reports,
+        .flip = INT64_MAX,
+        .news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .staging = rb_alloc(largest_block(model)),
+        .counters = rb_alloc(rb_state_counters_size(&model->state)),
+    };
+    pthread_cond_init(&feed->ended, NULL);
+    get_takers(feed, rank);
+    if (feed->news < 0)
+        err = rb_why_set(why, RB_EIO, "cannot make an eventfd: %s", strerror(errno));
+    leave_core(feed);
+    if (!err) {
+        reserve(feed);
+        err = enter_window(feed, term, why);
+    }
+    if (err) {
+        return_home(feed);
+        free_feed(feed);
+        return err;
+    }
+    failed = pthread_create(&feed->thread, NULL, run, feed); /* on the core that this one is on */
+    return_home(feed);
+    if (failed) {
+        feed->closing = true; /* the caller says why */
+        end(feed, RB_EINTERNAL, why);
+        free_feed(feed);
+        return rb_why_set(why, RB_EINTERNAL, "cannot start a thread: %s", strerror(failed));
+    }
+    *ret_feed = feed;
+    return 0;
+}
+
+bool rb_feed_level(struct rb_feed *feed, int64_t level)
+{
+    if (atomic_load(&feed->phase) != FEEDING)
+        return false;
+    for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
+        if (atomic_load(&feed->takers[i].level) != level)
+            return false;
+    return true;
+}
+
+int rb_feed_settle(struct rb_feed *feed, struct rb_why *why)
+{
+    int err;
+
+    if (atomic_load(&feed->phase) == DONE)
+        return 0;
+    pthread_mutex_lock(&feed->window->lock);
+    while (atomic_load(&feed->phase) != DONE && atomic_load(&feed->phase) != FAILED)
+        pthread_cond_wait(&feed->ended, &feed->window->lock);
+    err = feed->err ? rb_why_set(why, feed->err, "%s", feed->why.text) : 0;
+    pthread_mutex_unlock(&feed->window->lock);
+    return err;
+}
+
+void rb_feed_close(struct rb_feed *feed)
+{
+    if (!feed)
+        return;
+    pthread_mutex_lock(&feed->window->lock);
+    feed->closing = true;
+    if (atomic_load(&feed->phase) != DONE && atomic_load(&feed->phase) != FAILED) {
+        if (feed->window->feed == feed)
+            feed->window->feed = NULL;
+        feed->halted = true;
+        rb_coll_cancel(feed->coll);
+        rb_feed_nudge(feed);
+    }
+    pthread_mutex_unlock(&feed->window->lock);
+    pthread_join(feed->thread, NULL);
+    free_feed(feed);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Feeding newcomers while training goes on: blocks, then what each step did to them.
+ *
+ * update (log) > [feed] > the links of a configuration that is prepared > follow, in newcomers
+ *
+ * A feed is a thread of a member that trains.  It copies a block under the window's lock, sends it,
+ * and goes on; the sums of each step go into a queue, and through the links before the next block.
+ * Training never waits for it: a newcomer that is too slow, says nothing or dies ends the feed, and
+ * the agent hears Unready.  Until the flip the links are the feed's; a step that needs them first
+ * waits for the last entry to be out (rb_feed_settle).
+ *
+ * Where the state is in shards, each newcomer is given what it is to hold, by members that hold it.
+ *
+ * A feed begins anew with each configuration. */
+#ifndef RB_WORKER_JOIN_FEED_H
+#define RB_WORKER_JOIN_FEED_H
+
+#include "coll/coll.h"
+#include "worker/model.h"
+#include "worker/placement.h"
+#include "worker/control/reports.h"
+#include "worker/join/roster.h"
+#include "worker/update.h"
+#include "worker/vote.h"
+
+#include <stdbool.h>
+
+struct rb_feed;
+
+enum {
+    RB_FEED_SILENCE_MS = 10000, /* newcomers give a sign of life each second */
+    RB_FEED_QUEUE = 4,          /* entries that may wait in any case, */
+    RB_FEED_BYTES = 128 << 20,  /* and how many bytes of sums beyond */
+};
+
+/* Feed the newcomers of `roster` what they are to hold by `placement` (both must outlive the feed)
+ * as its source `rank`, through `coll`, which belongs to configuration `number`.  RB_EAGAIN: this
+ * member does not train in `term` any more. */
+int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, uint32_t rank,
+                 const struct rb_roster *roster, const struct rb_placement *placement,
+                 uint32_t term, struct rb_reports *reports, struct rb_feed **ret_feed,
+                 struct rb_why *why);
+
+/* Have all its newcomers all there is at `level`?  What a sponsor states in its vote. */
+bool rb_feed_level(struct rb_feed *feed, int64_t level);
+
+/* Wait until the links are free: the newcomers have acknowledged the entry of the step that
+ * flipped.  0, or why they have not. */
+int rb_feed_settle(struct rb_feed *feed, struct rb_why *why);
+
+/* Give it up, without a report, where it still runs.  NULL is fine. */
+void rb_feed_close(struct rb_feed *feed);
+
+/* ---- With the window's lock held --------------------------------------------------------------*/
+
+/* An update has brought the state to a new level: tell the window's feed, if it has one.  terms:
+ * those of a commit, whose sums are in model->reduced (which is another buffer afterwards); NULL: a
+ * skip. */
+void rb_feed_log(struct rb_window *window, struct rb_model *model,
+                 const struct rb_update_terms *terms, const struct rb_vote_decision *decision);
+
+/* Give it up; the agent is told why. */
+void rb_feed_halt(struct rb_feed *feed, const char *reason);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A feed from inside: for feed.c (its life and its thread), feed_log.c (the queue that the step
+ * thread fills) and feed_tell.c (what newcomers are told, and what they say) alone. */
+#ifndef RB_WORKER_JOIN_FEED_INSIDE_H
+#define RB_WORKER_JOIN_FEED_INSIDE_H
+
+#include "worker/join/feed.h"
+#include "worker/join/wire.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+enum { SPARES = 2 };
+
+/* What a step did: one item of the log. */
+struct entry {
+    struct entry *next;
+    int64_t level; /* that it leads to */
+    uint32_t flags;
+    int32_t *sums; /* NULL: a skip */
+    uint8_t *body;
+};
+
+/* A newcomer, as its source sees it. */
+struct taker {
+    uint32_t rank;
+    uint32_t index; /* among the newcomers */
+    size_t next;    /* its blocks in front of this one are given (worker/join/roster.h) */
+    size_t fixed;   /* bytes given, of those that are ours to give */
+    uint64_t headers, answers;
+    _Atomic int64_t level;  /* that it has acknowledged, -1: none */
+    _Atomic uint64_t heard; /* when it last said something */
+};
+
+/*   FEEDING --entry of the flip is queued--> FLIPPING --acknowledged--> DONE
+ *       |                                       |
+ *       +------ halted, lost a newcomer --------+--> FAILED */
+enum phase { FEEDING, FLIPPING, DONE, FAILED };
+
+struct rb_feed {
+    struct rb_model *model;
+    struct rb_window *window;
+    struct rb_coll *coll;
+    uint32_t number;
+    const struct rb_roster *roster;
+    const struct rb_placement *placement; /* of the configuration to come */
+    uint32_t source;                      /* our index */
+    struct rb_reports *reports;
+    pthread_t thread;
+    cpu_set_t home; /* the cores that it may use beside the training */
+    int news;       /* an eventfd: the queue is not empty, or look around */
+    struct taker *takers;
+    bool *from; /* by rank: newcomers that have something to say still */
+    uint8_t *staging, *counters;
+    int64_t flip; /* level of the last entry, once that is being sent; INT64_MAX before */
+
+    atomic_int phase;
+    /* the window's lock guards what is below */
+    pthread_cond_t ended;
+    struct entry *first, *last;
+    unsigned queued; /* entries with sums */
+    int32_t *spares[SPARES];
+    unsigned n_spares;
+    bool halted, closing;
+    int err;
+    struct rb_why why;
+};
+
+/* ---- The log: with the window's lock held, but for the last two ------------------------------*/
+
+size_t rb_feed_sums_bytes(const struct rb_model *model);
+size_t rb_feed_held_bytes(const struct rb_model *model); /* of those, in the blocks that are held */
+void rb_feed_free_entry(struct rb_feed *feed, struct entry *entry);
+void rb_feed_nudge(struct rb_feed *feed);
+
+/* Would one more entry be too many, or has a newcomer fallen silent?  NULL: no. */
+const char *rb_feed_hopeless(const struct rb_feed *feed);
+
+/* The oldest entry, NULL where there is none; and what to do with it afterwards. */
+struct entry *rb_feed_take(struct rb_feed *feed);
+void rb_feed_done_with(struct rb_feed *feed, struct entry *entry);
+
+/* ---- Talking: the feed's thread ---------------------------------------------------------------*/
+
+int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level,
+                       struct rb_why *why);
+int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct entry *entry,
+                       struct rb_why *why);
+
+/* The next block from `from` on that is given to `taker` to be held by it, roster->blocks: none. */
+size_t rb_feed_next(const struct rb_feed *feed, const struct taker *taker, size_t from);
+
+/* One piece to each newcomer that lacks some that we have.  *ret_left: there may be more. */
+int rb_feed_tell_some(struct rb_feed *feed, bool *ret_left, struct rb_why *why);
+
+/* What `rank` has begun to say; all that newcomers have said by now, waiting for a word or for news
+ * at most `ms`. */
+int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why);
+int rb_feed_listen(struct rb_feed *feed, int ms, struct rb_why *why);
+
+#endif

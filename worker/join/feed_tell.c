@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/join/feed_inside.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/hash.h"
+
+int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
+{
+    struct taker *taker = &feed->takers[rb_roster_newcomer(feed->roster, rank)];
+    int64_t level;
+    int err = rb_coll_receive(feed->coll, rb_wire_answer_tag(taker->answers++), (int)rank, &level,
+                              sizeof level, why);
+
+    if (err)
+        return err;
+    atomic_store(&taker->heard, rb_clock_ns());
+    if (level >= 0)
+        atomic_store(&taker->level, level);
+    feed->from[rank] = level < feed->flip; /* what comes then belongs to the next step */
+    return 0;
+}
+
+int rb_feed_listen(struct rb_feed *feed, int ms, struct rb_why *why)
+{
+    int rank = -1, err;
+
+    do {
+        err = rb_coll_wait(feed->coll, feed->from, feed->news, ms, &rank, why);
+        if (!err && rank >= 0)
+            err = rb_feed_hear(feed, (uint32_t)rank, why);
+        ms = 0;
+    } while (!err && rank >= 0);
+    return err;
+}
+
+static int send_payload(struct rb_feed *feed, const struct taker *taker, uint64_t tag,
+                        const void *bytes, size_t size, struct rb_why *why)
+{
+    int err = rb_coll_send(feed->coll, tag, (int)taker->rank, bytes, size, why);
+
+    return err ? err : rb_feed_listen(feed, 0, why);
+}
+
+/* Of the device's side. */
+static int send_pulled(struct rb_feed *feed, const struct taker *taker, uint64_t tag, void *memory,
+                       size_t size, struct rb_why *why)
+{
+    int err;
+
+    rb_device_pull(feed->model->device, memory, size);
+    err = rb_device_check(feed->model->device, why);
+    return err ? err : send_payload(feed, taker, tag, memory, size, why);
+}
+
+static int tell(struct rb_feed *feed, struct taker *taker, const struct rb_wire *header,
+                const void *bytes, struct rb_why *why)
+{
+    int err = rb_coll_send(feed->coll, rb_wire_header_tag(taker->headers++), (int)taker->rank,
+                           header, sizeof *header, why);
+
+    rb_fault("worker.feed");
+    return err ? err
+               : send_payload(feed, taker, rb_wire_payload_tag(header), bytes,
+                              (size_t)header->bytes, why);
+}
+
+int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level, struct rb_why *why)
+{
+    struct rb_wire header = {
+        .kind = RB_WIRE_START,
+        .level = level,
+        .bytes = rb_state_counters_size(&feed->model->state),
+    };
+
+    header.hash = rb_hash64(feed->counters, (size_t)header.bytes);
+    return tell(feed, taker, &header, feed->counters, why);
+}
+
+size_t rb_feed_next(const struct rb_feed *feed, const struct taker *taker, size_t from)
+{
+    while ((from = rb_roster_next(feed->roster, feed->source, taker->index, from)) <
+               feed->roster->blocks &&
+           !rb_placement_holds(feed->placement, taker->rank, from))
+        from++;
+    return from;
+}
+
+static int tell_sums(struct rb_feed *feed, struct taker *taker, const struct entry *entry,
+                     struct rb_why *why)
+{
+    int err = 0;
+
+    for (size_t b = rb_feed_next(feed, taker, 0); !err && b < taker->next;
+         b = rb_feed_next(feed, taker, b + 1)) {
+        const Rb__Block *block = feed->model->message->blocks[b];
+
+        err =
+            send_pulled(feed, taker, rb_wire_sums_tag(entry->level, b), entry->sums + block->first,
+                        (size_t)block->count * sizeof *entry->sums, why);
+    }
+    return err;
+}
+
+/* Of all that it will not hold.  Nobody changes them before the links are the steps'. */
+static int tell_weights(struct rb_feed *feed, struct taker *taker, int64_t level,
+                        struct rb_why *why)
+{
+    const struct rb_roster *roster = feed->roster;
+    int err = 0;
+
+    for (size_t b = 0; !err && b < roster->blocks; b++) {
+        const Rb__Block *block = feed->model->message->blocks[b];
+
+        if (roster->givers[taker->index * roster->blocks + b] == feed->source &&
+            !rb_placement_holds(feed->placement, taker->rank, b))
+            err = send_pulled(feed, taker, rb_wire_weights_tag(level, b),
+                              feed->model->state.w + block->first,
+                              (size_t)block->count * sizeof *feed->model->state.w, why);
+    }
+    return err;
+}
+
+/* An entry, with the sums of all blocks that were given; the last one with weights. */
+int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct entry *entry,
+                       struct rb_why *why)
+{
+    struct rb_wire header = {
+        .kind = RB_WIRE_ENTRY,
+        .flags = entry->flags,
+        .level = entry->level,
+        .bytes = rb_wire_entry_bytes(feed->model),
+    };
+    int err;
+
+    header.hash = rb_hash64(entry->body, (size_t)header.bytes);
+    err = tell(feed, taker, &header, entry->body, why);
+    if (!err && entry->sums)
+        err = tell_sums(feed, taker, entry, why);
+    if (!err && (entry->flags & RB_WIRE_FLIP))
+        err = tell_weights(feed, taker, entry->level, why);
+    return err;
+}
+
+/* Copy a block.  False: an entry is to be sent first, we do not hold it yet, or the feed is given
+ * up. */
+static bool copy_block(struct rb_feed *feed, size_t block, int64_t *ret_level)
+{
+    const struct rb_state *state = &feed->model->state;
+    bool clear;
+
+    pthread_mutex_lock(&feed->window->lock);
+    clear = !feed->first && !feed->halted && rb_held_follows(state->held[block]);
+    if (clear) {
+        rb_wire_block_pack(state, feed->model->message->blocks[block], feed->staging);
+        *ret_level = state->level;
+    }
+    pthread_mutex_unlock(&feed->window->lock);
+    return clear;
+}
+
+static int tell_block(struct rb_feed *feed, struct taker *taker, bool *ret_told, struct rb_why *why)
+{
+    const Rb__Block *block = feed->model->message->blocks[taker->next];
+    struct rb_wire header = {
+        .kind = RB_WIRE_BLOCK,
+        .index = taker->next,
+        .bytes = rb_wire_block_bytes(&feed->model->state, block),
+    };
+    int err;
+
+    if (!copy_block(feed, taker->next, &header.level))
+        return 0;
+    err = rb_device_check(feed->model->device, why);
+    if (err)
+        return err;
+    *ret_told = true;
+    header.hash = rb_hash64(feed->staging, (size_t)header.bytes);
+    taker->next = rb_feed_next(feed, taker, taker->next + 1);
+    return tell(feed, taker, &header, feed->staging, why);
+}
+
+static int tell_fixed(struct rb_feed *feed, struct taker *taker, struct rb_why *why)
+{
+    const struct rb_state *state = &feed->model->state;
+    size_t left = state->fixed_bytes - taker->fixed;
+    struct rb_wire header = {
+        .kind = RB_WIRE_FIXED,
+        .index = taker->fixed,
+        .bytes = left < RB_WIRE_PIECE ? left : RB_WIRE_PIECE,
+    };
+
+    header.hash = rb_hash64(state->fixed + taker->fixed, (size_t)header.bytes);
+    taker->fixed += header.bytes;
+    return tell(feed, taker, &header, state->fixed + header.index, why);
+}
+
+int rb_feed_tell_some(struct rb_feed *feed, bool *ret_left, struct rb_why *why)
+{
+    int err = 0;
+
+    *ret_left = false;
+    for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++) {
+        struct taker *taker = &feed->takers[i];
+
+        if (taker->fixed < feed->model->state.fixed_bytes) {
+            err = tell_fixed(feed, taker, why);
+            *ret_left = true;
+        } else if (taker->next < feed->roster->blocks) {
+            err = tell_block(feed, taker, ret_left, why);
+        }
+    }
+    return err;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/join/recovery.h"
+
+#include "base/arena.h"
+#include "worker/state.h"
+
+#include <stdlib.h>
+
+/* The lowest rank at the level, or of those that can tell what led to it. */
+static int find(const struct rb_testimony *testimonies, uint32_t ranks, int64_t level, bool tells)
+{
+    for (uint32_t r = 0; r < ranks; r++)
+        if (testimonies[r].level == level && (!tells || testimonies[r].entry))
+            return (int)r;
+    return RB_RECOVERY_NOBODY;
+}
+
+static enum rb_fate fate_of(const struct rb_testimony *one, int64_t level, uint32_t entry)
+{
+    if (level < 0)
+        return RB_FATE_VOID;
+    if (one->level == level)
+        return RB_FATE_LEVEL;
+    if (one->level >= 0 && one->level == level - 1 && entry && one->reduced == entry)
+        return RB_FATE_APPLIES;
+    return RB_FATE_VOID;
+}
+
+bool rb_recovery_has(const struct rb_recovery *recovery, const uint8_t *held, uint32_t rank,
+                     size_t block)
+{
+    uint8_t how = held[rank * recovery->blocks + block];
+
+    switch (recovery->fates[rank]) {
+    case RB_FATE_LEVEL:
+        return how != RB_HELD_NOT;
+    case RB_FATE_APPLIES:
+        return rb_held_follows(how);
+    default:
+        return false;
+    }
+}
+
+static int giver_of(const struct rb_recovery *recovery, const uint8_t *held, size_t block)
+{
+    for (uint32_t r = 0; r < recovery->ranks; r++)
+        if (rb_recovery_has(recovery, held, r, block))
+            return (int)r;
+    return RB_RECOVERY_NOBODY;
+}
+
+static void judge_at(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
+                     size_t blocks, int64_t level, struct rb_recovery *ret_recovery)
+{
+    struct rb_recovery recovery = {.level = level, .blocks = blocks, .ranks = ranks, .lost = -1};
+    uint32_t entry;
+
+    recovery.source = find(testimonies, ranks, recovery.level, false);
+    recovery.teller = find(testimonies, ranks, recovery.level, true);
+    entry = recovery.teller >= 0 ? testimonies[recovery.teller].entry : 0;
+    recovery.fates = rb_alloc(ranks * sizeof *recovery.fates);
+    recovery.givers = rb_alloc((blocks + 1) * sizeof *recovery.givers);
+    for (uint32_t r = 0; r < ranks; r++)
+        recovery.fates[r] = fate_of(&testimonies[r], recovery.level, entry);
+    for (size_t b = 0; b < blocks; b++) {
+        recovery.givers[b] = giver_of(&recovery, held, b);
+        if (recovery.givers[b] < 0 && recovery.lost < 0)
+            recovery.lost = (int64_t)b;
+    }
+    *ret_recovery = recovery;
+}
+
+static int64_t highest(const struct rb_testimony *testimonies, uint32_t ranks)
+{
+    int64_t level = -1;
+
+    for (uint32_t r = 0; r < ranks; r++)
+        if (testimonies[r].level > level)
+            level = testimonies[r].level;
+    return level;
+}
+
+/* Did some vote for the step to `level` without hearing what came of it? */
+static bool is_undecided(const struct rb_testimony *testimonies, uint32_t ranks, int64_t level)
+{
+    for (uint32_t r = 0; r < ranks; r++)
+        if (testimonies[r].level >= 0 && testimonies[r].level == level - 1 &&
+            testimonies[r].reduced)
+            return true;
+    return false;
+}
+
+void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
+                       size_t blocks, struct rb_recovery *ret_recovery)
+{
+    int64_t level = highest(testimonies, ranks);
+    struct rb_recovery before;
+
+    judge_at(testimonies, held, ranks, blocks, level, ret_recovery);
+    if (ret_recovery->teller >= 0 || !is_undecided(testimonies, ranks, level))
+        return;
+    judge_at(testimonies, held, ranks, blocks, level - 1, &before);
+    if (before.lost < 0) {
+        rb_recovery_done(ret_recovery);
+        *ret_recovery = before;
+    } else {
+        rb_recovery_done(&before);
+    }
+}
+
+void rb_recovery_done(struct rb_recovery *recovery)
+{
+    free(recovery->fates);
+    free(recovery->givers);
+    *recovery = (struct rb_recovery){.level = -1, .lost = -1};
+}

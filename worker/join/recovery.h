@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the members of a configuration have between them, and what each of them does to come level.
+ *
+ * testimonies of all > [recovery] > opening
+ *
+ * Pure, and all come to the same by themselves.  The state of a run may be torn by a death: in the
+ * middle of a vote some ranks know the decision and commit, others hold the reduced sums of that
+ * step but do not know it.  A rank votes only when it holds its sums, so if one is at a level, each
+ * of those one step behind it either has what it takes to follow or is of no use:
+ *
+ *     the highest level wins
+ *       at it                                          LEVEL: its blocks count
+ *       one behind, with the sums of the attempt that was committed, and somebody has the entry
+ *                                                      APPLIES: told of the entry, then the same
+ *       else                                           VOID: it receives whatever it shall hold
+ *
+ * Whoever was given a level, as a newcomer, does not know what led to it.  If only such are at the
+ * highest, and some hold the sums of that step, then it is as where all have died who committed it:
+ * it is taken again, by those who are one behind, if they have all of the state between them.
+ *
+ * Each block comes from the lowest rank that has it then.  A block that nobody has is lost, and
+ * with it the state. */
+#ifndef RB_WORKER_JOIN_RECOVERY_H
+#define RB_WORKER_JOIN_RECOVERY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a rank says of itself; travels as it lies, followed by a byte a block: enum rb_held. */
+struct rb_testimony {
+    int64_t level;    /* -1: no state */
+    uint32_t reduced; /* 1 + the attempt at the next step whose sums it holds; 0: none */
+    uint32_t entry;   /* 1 + the attempt that led to its level; 0: it cannot say */
+    uint32_t torn;    /* its weights of blocks that it does not hold may be older */
+    uint32_t zero;
+};
+
+enum rb_fate { RB_FATE_VOID, RB_FATE_LEVEL, RB_FATE_APPLIES };
+
+enum { RB_RECOVERY_NOBODY = -1 };
+
+struct rb_recovery {
+    int64_t level; /* that all come to; -1: nobody has any state */
+    int source;    /* the lowest rank at the level */
+    int teller;    /* the lowest rank at it that has the entry, or nobody */
+    size_t blocks;
+    uint32_t ranks;
+    enum rb_fate *fates; /* by rank */
+    int *givers;         /* by block: a rank that has it, or nobody */
+    int64_t lost;        /* the first block that nobody has; -1: none */
+};
+
+/* held: by rank * blocks + block. */
+void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
+                       size_t blocks, struct rb_recovery *ret_recovery);
+void rb_recovery_done(struct rb_recovery *recovery);
+
+/* Does `rank` have the block once all that apply have applied?  What lingered at the level before
+ * is then of no more use. */
+bool rb_recovery_has(const struct rb_recovery *recovery, const uint8_t *held, uint32_t rank,
+                     size_t block);
+
+#endif

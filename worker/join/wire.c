@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/join/wire.h"
+
+#include "worker/step.h"
+
+#include <string.h>
+
+enum {
+    HEADER = 16,
+    ANSWER,
+    SUMS,
+    WEIGHTS,
+    PAYLOAD = 32
+}; /* apart from the parts that an opening moves */
+
+uint64_t rb_wire_header_tag(uint64_t n)
+{
+    return rb_tag(RB_TAG_COPY, 0, HEADER, n);
+}
+
+uint64_t rb_wire_answer_tag(uint64_t n)
+{
+    return rb_tag(RB_TAG_COPY, 0, ANSWER, n);
+}
+
+uint64_t rb_wire_payload_tag(const struct rb_wire *header)
+{
+    return rb_tag(RB_TAG_COPY, header->level, PAYLOAD + header->kind, header->index);
+}
+
+uint64_t rb_wire_sums_tag(int64_t level, size_t block)
+{
+    return rb_tag(RB_TAG_COPY, level, SUMS, block);
+}
+
+uint64_t rb_wire_weights_tag(int64_t level, size_t block)
+{
+    return rb_tag(RB_TAG_COPY, level, WEIGHTS, block);
+}
+
+/* ---- Blocks ---------------------------------------------------------------------------------*/
+
+static size_t range_bytes(const Rb__Block *block)
+{
+    return (size_t)block->count * sizeof(float);
+}
+
+size_t rb_wire_block_bytes(const struct rb_state *state, const Rb__Block *block)
+{
+    size_t parts = 0;
+
+    for (int part = 0; part < RB_STATE_PARTS; part++)
+        parts += rb_state_part(state, part) != NULL;
+    return parts * range_bytes(block);
+}
+
+void rb_wire_block_pack(const struct rb_state *state, const Rb__Block *block, void *bytes)
+{
+    uint8_t *at = bytes;
+
+    rb_state_pull(state, (size_t)block->first, (size_t)block->count);
+    for (int part = 0; part < RB_STATE_PARTS; part++)
+        if (rb_state_part(state, part)) {
+            memcpy(at, rb_state_part(state, part) + block->first, range_bytes(block));
+            at += range_bytes(block);
+        }
+}
+
+void rb_wire_block_unpack(const struct rb_state *state, const Rb__Block *block, const void *bytes)
+{
+    const uint8_t *at = bytes;
+
+    for (int part = 0; part < RB_STATE_PARTS; part++)
+        if (rb_state_part(state, part)) {
+            memcpy(rb_state_part(state, part) + block->first, at, range_bytes(block));
+            at += range_bytes(block);
+        }
+    rb_state_push(state, (size_t)block->first, (size_t)block->count);
+}
+
+/* ---- Entries --------------------------------------------------------------------------------*/
+
+struct terms {
+    double lr;
+    int64_t applied;
+    float scale;
+    uint32_t zero;
+};
+
+size_t rb_wire_entry_bytes(const struct rb_model *model)
+{
+    return sizeof(struct terms) + model->state.variables * sizeof(int32_t) +
+           rb_state_counters_size(&model->state);
+}
+
+void rb_wire_entry_pack(const struct rb_model *model, const struct rb_update_terms *terms,
+                        void *bytes)
+{
+    struct terms travelling = {0};
+    uint8_t *at = bytes;
+
+    if (terms)
+        travelling = (struct terms){terms->lr, terms->applied, terms->scale, 0};
+    memcpy(at, &travelling, sizeof travelling);
+    at += sizeof travelling;
+    for (size_t v = 0; v < model->state.variables; v++, at += sizeof(int32_t))
+        memcpy(at, &model->exponents[v].exponent, sizeof(int32_t));
+    rb_state_counters_pack(&model->state, at);
+}
+
+void rb_wire_entry_unpack(struct rb_model *model, const void *bytes,
+                          struct rb_update_terms *ret_terms, void *ret_counters)
+{
+    struct terms travelling;
+    const uint8_t *at = bytes;
+
+    memcpy(&travelling, at, sizeof travelling);
+    at += sizeof travelling;
+    *ret_terms = (struct rb_update_terms){travelling.lr, travelling.applied, travelling.scale};
+    for (size_t v = 0; v < model->state.variables; v++, at += sizeof(int32_t))
+        memcpy(&model->exponents[v].exponent, at, sizeof(int32_t));
+    memcpy(ret_counters, at, rb_state_counters_size(&model->state));
+}
