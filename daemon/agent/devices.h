@@ -30,10 +30,4 @@ int rb_devices_take(struct rb_devices *devices, const char *line, struct rb_why 
 /* NULL: the node has no such device (any more). */
 const Rb__Device *rb_devices_find(const struct rb_devices *devices, uint32_t index);
 
-/* The class that a device computes in. */
-static inline const char *rb_device_class(const Rb__Node *node, const Rb__Device *device)
-{
-    return device->numeric_class ? device->numeric_class : node->numeric_class;
-}
-
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/decide/allocate_inside.h"
 
-#include "daemon/agent/devices.h"
 #include "daemon/facts/members.h"
 #include "daemon/facts/restore.h"
 
@@ -119,7 +118,7 @@ bool rb_pool_fits(const struct rb_job_facts *job, const struct rb_slot *slot, bo
         return false;
     if (pinned_away(job->wish.wish, slot->node->name, slot->device->index))
         return false;
-    if (strcmp(rb_device_class(slot->node, slot->device), job->job.job->numeric_class) != 0) {
+    if (strcmp(rb_facts_class(slot->node, slot->device), job->job.job->numeric_class) != 0) {
         *ret_foreign = true;
         return false;
     }

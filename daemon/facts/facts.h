@@ -84,6 +84,12 @@ const struct rb_fact *rb_facts_member(const struct rb_job_facts *job,
 /* PREPARING, GO or ACTIVE. */
 bool rb_configuration_live(const Rb__Configuration *configuration);
 
+/* The class that a device computes in. */
+static inline const char *rb_facts_class(const Rb__Node *node, const Rb__Device *device)
+{
+    return device->numeric_class ? device->numeric_class : node->numeric_class;
+}
+
 /* ---- The mirror ------------------------------------------------------------------------------ */
 
 struct rb_mirror;

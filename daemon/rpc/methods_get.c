@@ -148,7 +148,7 @@ static json_t *get_devices(const struct rb_facts *facts)
             json_t *row = json_pack("{s:s,s:I,s:s,s:o,s:s,s:n}", "node", node->name, "device",
                                     (json_int_t)device->index, "kind", device->kind, "name",
                                     rb_json_text(device->name), "numericClass",
-                                    rb_device_class(node, device), "job");
+                                    rb_facts_class(node, device), "job");
 
             describe_use(facts, node->name, device->index, row);
             json_array_append_new(items, row);

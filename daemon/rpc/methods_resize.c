@@ -60,7 +60,7 @@ static int check_device(const struct rb_facts *facts, const struct rb_job_facts 
     for (size_t d = 0; d < node->node->n_devices; d++) {
         if (node->node->devices[d]->index != index)
             continue;
-        class = rb_device_class(node->node, node->node->devices[d]);
+        class = rb_facts_class(node->node, node->node->devices[d]);
         if (strcmp(class, job->job.job->numeric_class) != 0)
             return rb_why_set(why, RB_EREFUSED,
                               "device %s is of numeric class %s and the job of %s: it would give "

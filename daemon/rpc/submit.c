@@ -295,7 +295,7 @@ static int find_class(struct rb_daemon *daemon, const struct rb_facts *facts, co
 
             if ((any || !strcmp(kind, node->devices[d]->kind)) && rank > best) {
                 best = rank;
-                class = rb_device_class(node, node->devices[d]);
+                class = rb_facts_class(node, node->devices[d]);
             }
         }
     }

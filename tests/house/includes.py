@@ -4,7 +4,8 @@
 
 usage: includes.py SOURCE_ROOT
 
-The table is the one of docs/ARCHITECTURE.md, read from there, so that the page cannot go stale.
+The tables are those of docs/ARCHITECTURE.md, read from there, so that the page cannot go stale: one of rooms,
+one of the folders in large rooms.  What lies at the top of a room is for all of its folders.
 """
 import os
 import re
@@ -40,6 +41,34 @@ def allowed_rooms(root):
     return table
 
 
+def allowed_folders(root):
+    """ROOM/FOLDER -> the folders of the room that it may include."""
+    folders = {}
+    row = re.compile(r"^\| `(\w+/\w+)/` \|[^|]*\| ([^|]*) \|$")
+    with open(os.path.join(root, "docs/ARCHITECTURE.md")) as page:
+        for line in page:
+            match = row.match(line.strip())
+            if match:
+                room = match.group(1).split("/")[0]
+                words = [] if match.group(2).strip() == "-" else re.split(r"[ ,]+", match.group(2).strip())
+                folders[match.group(1)] = {f"{room}/{word}" for word in words}
+    return folders
+
+
+def wrong_folder(folders, file, target):
+    """What is wrong with an include between two folders of a room, or None."""
+    here, there = os.path.dirname(file), os.path.dirname(target)
+    if here == there or not here.startswith(there.split("/")[0] + "/") or here.split("/")[0] not in {
+            folder.split("/")[0] for folder in folders}:
+        return None
+    for folder in {here, there} - {here.split("/")[0]}:
+        if folder not in folders:
+            return f"{folder}/ is not in the table of folders"
+    if "/" in there and there not in folders[here]:
+        return f"{here}/ may not include {target}"
+    return None
+
+
 def messages(root, table):
     """Generated header -> the room whose schema it comes from."""
     found = {}
@@ -55,7 +84,7 @@ def main():
     table = allowed_rooms(root)
     if len(table) < 10:
         sys.exit("docs/ARCHITECTURE.md: the table of rooms was not found")
-    generated = messages(root, table)
+    generated, folders = messages(root, table), allowed_folders(root)
     include = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
     wrong, seen = [], 0
     for room, may in table.items():
@@ -74,6 +103,8 @@ def main():
                         other = generated.get(target, target.split("/")[0])
                         if other in table and other != room and other not in may:
                             wrong.append(f"{os.path.relpath(path, root)}:{number}: {room}/ may not include {target}")
+                        elif other == room and (found := wrong_folder(folders, os.path.relpath(path, root), target)):
+                            wrong.append(f"{os.path.relpath(path, root)}:{number}: {found}")
                         elif other not in table and target != "onnx.pb-c.h":
                             wrong.append(f"{os.path.relpath(path, root)}:{number}: {target}: name the room it is in")
     for room in table:  # a cycle in the table itself

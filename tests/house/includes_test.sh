@@ -12,3 +12,7 @@ if "$root/tests/house/includes.py" "$copy" >"$copy/said"; then
     echo "the check did not notice base/ including worker/"; exit 1
 fi
 grep -q 'base/ may not include worker/vote.h' "$copy/said"
+printf '#include "graph/import/import.h"\n' >> "$copy/graph/shapes/shapes.c"
+"$root/tests/house/includes.py" "$copy" >"$copy/said" && exit 1
+grep -q 'graph/shapes/ may not include graph/import/import.h' "$copy/said" ||
+    { echo "the check did not notice graph/shapes/ including graph/import/"; exit 1; }
