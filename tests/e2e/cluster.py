@@ -66,13 +66,14 @@ class Node:
         self.state = os.path.join(cluster.folder, name)
         self.log = os.path.join(cluster.folder, name + ".log")
         self.process = None
+        self.prefix = []  # of its command line
         self.core = None  # that it and its workers keep to
         self.endpoint = f"unix:{self.state}/rubatod.sock"
 
     def start(self, wait=True):
         with open(self.log, "a") as log:
             self.process = subprocess.Popen(
-                [os.path.join(BUILD, "rubatod"), "--state-dir", self.state, *self.arguments],
+                [*self.prefix, os.path.join(BUILD, "rubatod"), "--state-dir", self.state, *self.arguments],
                 stderr=log, stdout=log, stdin=subprocess.DEVNULL,
                 preexec_fn=self.keep_to_core)
         if wait:
@@ -104,6 +105,7 @@ class Node:
 
 
 class Cluster:
+    address = "127.0.0.1"  # of etcd, where there are several nodes
     references = {}  # content of a job: the sha256 of its weights by step, when nothing happens
 
     def __init__(self, nodes=1, devices=3, keep=False, pinned=False, etcds=1):
@@ -130,18 +132,22 @@ class Cluster:
             self.nodes = [Node(self, f"n{i}", ["--node", f"n{i}", "--etcd", url,
                                                "--cpu-devices", str(self.devices)])
                           for i in range(self.count)]
+            self.place_nodes()
         for number, node in enumerate(self.nodes):
             node.core = number % os.cpu_count() if self.pinned else None
             node.start(wait=False)
         for node in self.nodes:
             until(f"{node.name} to answer", node.answers, 30)
 
+    def place_nodes(self):
+        """Before they start; for who has somewhere to put them."""
+
     def start_etcd(self):
         """One etcd, or several that are one; returns their URLs as rubatod takes them."""
         holders = [socket.socket() for _ in range(2 * self.n_etcds)]
         for holder in holders:
-            holder.bind(("127.0.0.1", 0))
-        urls = [f"http://127.0.0.1:{holder.getsockname()[1]}" for holder in holders]
+            holder.bind((self.address, 0))
+        urls = [f"http://{self.address}:{holder.getsockname()[1]}" for holder in holders]
         for holder in holders:
             holder.close()
         clients, peers = urls[:self.n_etcds], urls[self.n_etcds:]

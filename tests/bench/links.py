@@ -1,0 +1,147 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two machines and a slow link: data parallelism beside a pipeline, Markdown on stdout, raw numbers in a file.
+
+usage: links.py [--models mlp,gpt] [--mbit 0,1000,200,50] [--steps N] [--json FILE]     (as root)
+
+Each node is a network namespace, with a host name, on a core of its own; what it sends goes through a token bucket (tc tbf) of
+so many megabits a second, 0: unlimited.  Both ways run with one replica of the state.  Bytes are what a node's
+interface has sent while the steps ran, all of it: frames, headers, rows, etcd.  The weights that come out
+must be the same bits.
+"""
+import argparse
+import statistics
+import subprocess
+import sys
+
+import lab
+from cluster import Failure, check
+
+WARM = 5  # steps that do not count
+NETWORK = "10.77.0"
+BURST_MS = 10
+
+
+def ip(*words):
+    subprocess.run(["ip", *map(str, words)], check=True, capture_output=True)
+
+
+class Linked(lab.Lab):
+    """Nodes in namespaces on one bridge, as far apart as `mbit` says; etcd is on the bridge."""
+
+    address = f"{NETWORK}.1"
+
+    def __init__(self, nodes, mbit):
+        super().__init__(nodes=nodes, devices=1, pinned=True)
+        self.mbit = mbit
+
+    def __enter__(self):
+        self.unlink()
+        ip("link", "add", "rubato-bridge", "type", "bridge")
+        ip("addr", "add", f"{self.address}/24", "dev", "rubato-bridge")
+        ip("link", "set", "rubato-bridge", "up")
+        for i in range(self.count):
+            space, near, far = f"rubato-{i}", f"rubato-near{i}", f"rubato-far{i}"
+            ip("netns", "add", space)
+            ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", space)
+            ip("link", "set", near, "master", "rubato-bridge", "up")
+            ip("-n", space, "addr", "add", f"{NETWORK}.{10 + i}/24", "dev", far)
+            ip("-n", space, "link", "set", far, "up")
+            ip("-n", space, "link", "set", "lo", "up")
+            if self.mbit:
+                subprocess.run(["tc", "-n", space, "qdisc", "add", "dev", far, "root", "tbf", "rate", f"{self.mbit}mbit",
+                                "burst", str(max(16000, self.mbit * 125 * BURST_MS)), "latency", "200ms"], check=True)
+        return super().__enter__()
+
+    def place_nodes(self):
+        for i, node in enumerate(self.nodes):
+            name = f"rubato-{i}"  # another host name, or workers would meet in shared memory
+            node.prefix = ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c",
+                           f'hostname {name} && exec "$@"', "sh"]
+            node.arguments += ["--listen", f"{NETWORK}.{10 + i}:7000"]
+
+    def __exit__(self, *what):
+        try:
+            super().__exit__(*what)
+        finally:
+            self.unlink()
+
+    def unlink(self):
+        for i in range(self.count):
+            subprocess.run(["ip", "netns", "del", f"rubato-{i}"], capture_output=True)
+        subprocess.run(["ip", "link", "del", "rubato-bridge"], capture_output=True)
+
+    def sent(self):
+        """Bytes that all nodes have sent."""
+        total = 0
+        for i in range(self.count):
+            done = subprocess.run(["ip", "netns", "exec", f"rubato-{i}", "cat",
+                                   f"/sys/class/net/rubato-far{i}/statistics/tx_bytes"],
+                                  check=True, capture_output=True, text=True)
+            total += int(done.stdout)
+        return total
+
+
+def spec(c, model, steps, ways):
+    if model == "gpt":
+        made = lab.reference(c, c.count)
+        made["train"]["steps"] = steps
+    else:
+        lab.corpus.classes(c.folder, 2048, (784,), 10)
+        c.model("mlp")
+        made = {
+            "model": {"onnx": "mlp.onnx"},
+            "data": {"train": {"path": "train.npy", "targets": "train-labels.npy"}},
+            "train": {"steps": steps, "globalBatch": 128, "microBatch": 16,
+                      "optimizer": {"type": "sgd", "lr": 1.0e-3, "momentum": 0.9}},
+            "devices": {"min": c.count, "max": c.count, "want": c.count},
+        }
+    return {**made, "state": {"replicas": "1"}, **ways}
+
+
+WAYS = {"data parallel": {}, "pipeline": {"parallel": {"pipeline": 2}}}
+
+
+def one(c, model, way, steps):
+    """(median ms a step, MB sent a step, sha256)"""
+    c.submit("job", spec(c, model, steps + WARM, WAYS[way]))
+    c.wait("job", f"step={WARM}", 120)
+    first, before = c.status("job")["step"], c.sent()
+    c.wait("job", "done", 600)
+    sent = c.sent() - before
+    rows = [row for row in c.metrics("job") if row["step"] > first]
+    took = statistics.median(row["step_ms"] for row in rows)
+    return took, sent / 1e6 / len(rows), c.finish("job")
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n")[0])
+    parser.add_argument("--models", type=lambda text: text.split(","), default=["mlp", "gpt"])
+    parser.add_argument("--mbit", type=lambda text: [int(word) for word in text.split(",")],
+                        default=[0, 1000, 200, 50])
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--json", default="bench-links.json")
+    parser.add_argument("--patience", type=int, default=0, help="seconds to wait for a quiet machine")
+    options = parser.parse_args()
+    print(lab.machine(options.patience) + "\n")
+    found, rows = {}, []
+    for mbit in options.mbit:
+        for model in options.models:
+            lab.say(f"{model} at {mbit or 'unlimited'} Mbit/s")
+            with Linked(2, mbit) as c:
+                got = {way: one(c, model, way, options.steps) for way in WAYS}
+            check(len({sha for _, _, sha in got.values()}) == 1, f"{model}: the ways differ in bits")
+            found[f"{model} {mbit}"] = got
+            (data, data_mb, _), (pipe, pipe_mb, _) = got.values()
+            rows.append([model, mbit or "unlimited", data, data_mb, pipe, pipe_mb, data / pipe])
+    lab.table(["model", "Mbit/s", "data parallel, ms a step", "MB sent", "pipeline of 2, ms", "MB sent",
+               "times as fast"], rows)
+    lab.keep(options.json, found)
+    print(lab.machine())
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"links.py: {failure}")
