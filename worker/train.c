@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WAITS_EVERY = 256 }; /* steps */
+
 enum phase {
     IDLE,
     OPENING,
@@ -285,6 +287,17 @@ static enum phase following(struct train *train)
 
 /* ---- Training -------------------------------------------------------------------------------*/
 
+/* Where steps are shorter than the way to a newcomer and back it is never level when it is asked.
+ * So every so many steps there is a pause, at the same ones everywhere; a change that lacks blocks
+ * still waits for nobody. */
+static bool feeds_level(const struct train *train, struct rb_feed *feed)
+{
+    int64_t level = level_of(train);
+
+    return level % WAITS_EVERY ? rb_feed_level(feed, level)
+                               : rb_feed_wait_level(feed, level, train->stop);
+}
+
 /* Have we what we are to hold there?  Have those that we feed the present level?  Then the entry of
  * this step is all that they lack. */
 static bool is_vouched_for(const struct train *train)
@@ -294,7 +307,7 @@ static bool is_vouched_for(const struct train *train)
     if (rb_configuration_follows(next))
         return false; /* we have come to a state meanwhile: it will be abandoned */
     return rb_taking_complete(&train->model->state, next) &&
-           (!next->feed || rb_feed_level(next->feed, level_of(train)));
+           (!next->feed || feeds_level(train, next->feed));
 }
 
 static void say_ready(struct rb_vote_ready *ret_ready, void *owner)

@@ -11,9 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 1000 };
+enum { LOOK_MS = 1000, CATCH_UP_MS = 20 };
 
 /* ---- The thread -----------------------------------------------------------------------------*/
 
@@ -60,7 +61,8 @@ static void leave_core(struct rb_feed *feed)
 {
     const struct rb_roster *roster = feed->roster;
 
-    sched_getaffinity(0, sizeof feed->home, &feed->home);
+    if (sched_getaffinity(0, sizeof feed->home, &feed->home))
+        return; /* it would not find back */
     for (uint32_t i = 0; i < roster->n_newcomers; i++) {
         uint32_t at = (feed->source + i) % roster->n_newcomers;
         cpu_set_t set;
@@ -146,10 +148,21 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
     }
 }
 
+static bool is_term(struct rb_window *window, uint32_t term)
+{
+    bool is;
+
+    pthread_mutex_lock(&window->lock);
+    is = window->term == term;
+    pthread_mutex_unlock(&window->lock);
+    return is;
+}
+
 /* Memory for the sums of steps, of what is held here: or the steps would wait for its pages, which
  * for 85 MB can take as long as the step itself.  Two, as one step's are sent while the next is
- * taken; made before the first step is told of. */
-static void reserve(struct rb_feed *feed)
+ * taken; made before the first step is told of.  A recovery waits behind this thread: it ends when
+ * training is not in `term` any more, as enter_window will say. */
+static void reserve(struct rb_feed *feed, uint32_t term)
 {
     const struct rb_model *model = feed->model;
     RB_CLEANUP(rb_freep) uint8_t *held = rb_alloc(model->state.blocks + 1);
@@ -157,10 +170,10 @@ static void reserve(struct rb_feed *feed)
     pthread_mutex_lock(&feed->window->lock);
     memcpy(held, model->state.held, model->state.blocks);
     pthread_mutex_unlock(&feed->window->lock);
-    while (feed->n_spares < SPARES) {
+    while (feed->n_spares < SPARES && is_term(feed->window, term)) {
         int32_t *spare = rb_device_alloc(model->device, rb_feed_sums_bytes(model));
 
-        for (size_t b = 0; spare && b < model->state.blocks; b++)
+        for (size_t b = 0; spare && b < model->state.blocks && is_term(feed->window, term); b++)
             if (rb_held_follows(held[b]))
                 memset(spare + model->message->blocks[b]->first, 0,
                        (size_t)model->message->blocks[b]->count * sizeof *spare);
@@ -275,7 +288,7 @@ int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, 
         err = rb_why_set(why, RB_EIO, "cannot make an eventfd: %s", strerror(errno));
     leave_core(feed);
     if (!err) {
-        reserve(feed);
+        reserve(feed, term);
         err = enter_window(feed, term, why);
     }
     if (err) {
@@ -302,6 +315,22 @@ bool rb_feed_level(struct rb_feed *feed, int64_t level)
     for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
         if (atomic_load(&feed->takers[i].level) != level)
             return false;
+    return true;
+}
+
+bool rb_feed_wait_level(struct rb_feed *feed, int64_t level, const atomic_bool *stop)
+{
+    const struct timespec nap = {.tv_nsec = 50000};
+    uint64_t until = rb_clock_ns() + (uint64_t)CATCH_UP_MS * 1000000;
+
+    for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
+        if (atomic_load(&feed->takers[i].level) < 0)
+            return false; /* it lacks blocks still */
+    while (!rb_feed_level(feed, level)) {
+        if (atomic_load(&feed->phase) != FEEDING || atomic_load(stop) || rb_clock_ns() >= until)
+            return false;
+        nanosleep(&nap, NULL);
+    }
     return true;
 }
 

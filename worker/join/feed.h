@@ -23,6 +23,7 @@
 #include "worker/update.h"
 #include "worker/vote.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 struct rb_feed;
@@ -43,6 +44,10 @@ int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, 
 
 /* Have all its newcomers all there is at `level`?  What a sponsor states in its vote. */
 bool rb_feed_level(struct rb_feed *feed, int64_t level);
+
+/* The same, after waiting for newcomers that have all blocks already, 20 ms at most or until
+ * `stop`: a step may be shorter than the way to them and back. */
+bool rb_feed_wait_level(struct rb_feed *feed, int64_t level, const atomic_bool *stop);
 
 /* Wait until the links are free: the newcomers have acknowledged the entry of the step that
  * flipped.  0, or why they have not. */
