@@ -34,7 +34,8 @@ bool rb_saves_ready(void *owner)
 }
 
 static const char *const no_state = "this worker has no state yet";
-static const char *const torn = "its weights are being put together again: try again";
+static const char *const torn =
+    "a part of its weights is older: it can be exported while it trains";
 static const char *const in_shards =
     "its state is in shards: a checkpoint can be made while it trains";
 
@@ -100,6 +101,12 @@ void rb_saves_serve(struct rb_saves *saves, bool trains)
     if (saves->waiting.folder && !trains) {
         refuse_order(saves, &saves->waiting, in_shards);
         free(RB_TAKE(saves->waiting.folder));
+    }
+    if (saves->waiting.folder && !hindrance(saves, saves->waiting.export_only) &&
+        rb_saves_ready(saves)) { /* a recovery has brought it together: nobody collects any more */
+        order = saves->waiting;
+        saves->waiting = (struct rb_save_order){0};
+        serve(saves, &order, trains);
     }
     while (!saves->waiting.folder && rb_mailbox_has_save(saves->mailbox) && rb_saves_ready(saves) &&
            rb_mailbox_take_save(saves->mailbox, &order))
