@@ -90,7 +90,7 @@ const uint64_t *rb_progress_receive(struct rb_coll *coll, int rank, struct rb_fr
 void rb_progress_add(struct rb_coll *coll, int rank, struct rb_frame frame, struct rb_summing *sum,
                      uint64_t size);
 
-/* Behind all that goes to `rank`, from whatever call; copied. */
+/* Behind earlier posts to `rank`, in front of the frames of any later call; copied. */
 void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
                       uint64_t size);
 /* Push what was posted, without waiting.  An error ends the group. */

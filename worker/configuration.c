@@ -17,7 +17,7 @@ enum { PART_ROLES = 100 }; /* of an opening's tags: behind those of worker/join/
 
 /* COMPUTE... (or stages' parts, see worker/stage.h), REDUCE..., VOTE, UPDATE, and GATHER where
  * there are shards: the sums are complete before they are reduced, nothing is applied that was not
- * voted for, and no weight is left old. */
+ * voted for, and no weight is left old that is read. */
 static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint32_t microbatches,
                         const Rb__Plan *plan, uint8_t *taken, struct rb_why *why)
 {

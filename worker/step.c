@@ -438,7 +438,10 @@ static void start_attempt(struct attempt *attempt, uint32_t kept)
     size_t variables = model->message->n_variables;
 
     model->kept = model->pending.level = -1;
-    rb_flights_land(model);
+    if (attempt->step->configuration->stage)
+        rb_flights_land(model);
+    else
+        rb_flights_free(model); /* their memory may be wanted elsewhere */
     if (kept) {
         rb_vote_again(model->record, attempt->step->configuration->rank, model->state.level,
                       attempt->number);

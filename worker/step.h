@@ -33,7 +33,7 @@ struct rb_step {
     void (*ready)(struct rb_vote_ready *ret_ready, void *owner);
     /* The state is about to change. */
     void (*changing)(void *owner);
-    /* Will all of the weights be read at this level? */
+    /* Behind an update: will all of the weights be read at the level that it has led to? */
     bool (*reads_all)(void *owner);
     void *owner;
 };

@@ -111,7 +111,7 @@ void rb_shares_after(const Rb__Configuration *last, uint32_t microbatches, Rb__C
 
     if (!ranks || rb_shares_of(last, microbatches, arena, &owners, NULL))
         return; /* even shares are always right */
-    if (next->pipeline) {
+    if (next->pipeline > 1) {
         rb_schedule_even(microbatches, ranks, owners);
         next->plan = rb_shares_summary(next, owners, microbatches, UINT64_MAX, arena);
         return;

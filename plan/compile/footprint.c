@@ -26,6 +26,30 @@ uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ra
     return 2 * array + held + arena + model->fixed_bytes + model->constants.len;
 }
 
+/* In a pipeline each microbatch under way has an arena, beside that of evaluation: in the first
+ * stage as many as there are stages, and the last microbatch may be of its own size.  A core has
+ * memory for what it touches alone, which is about one arena where stages are alike; a GPU for all.
+ */
+static uint64_t under_way(const Rb__Spec *spec, const Rb__Model *model)
+{
+    uint32_t stages = spec->parallel ? spec->parallel->pipeline : 0;
+    uint64_t arena = 0;
+
+    if (stages > spec->devices->max)
+        stages = spec->devices->max;
+    for (size_t i = 0; i < model->n_programs; i++)
+        if (model->programs[i]->train && model->programs[i]->arena_bytes > arena)
+            arena = model->programs[i]->arena_bytes;
+    if (stages < 2)
+        return 0;
+    return strcmp(spec->devices->kind, "cuda") == 0 ? (stages + 1) * arena : arena;
+}
+
+static uint64_t job_bytes(const Rb__Spec *spec, const Rb__Model *model, uint32_t copies)
+{
+    return rb_footprint_bytes(model, copies, spec->devices->max) + under_way(spec, model);
+}
+
 /* What the job file pins; -1: nothing. */
 static int pinned(const Rb__Spec *spec)
 {
@@ -40,7 +64,7 @@ uint64_t rb_footprint_least(const Rb__Spec *spec, const Rb__Model *model)
 {
     int pin = pinned(spec);
 
-    return rb_footprint_bytes(model, pin < 0 ? 2 : (uint32_t)pin, spec->devices->max);
+    return job_bytes(spec, model, pin < 0 ? 2 : (uint32_t)pin);
 }
 
 /* NULL: none. */
@@ -76,9 +100,9 @@ int rb_footprint_replicas(const Rb__Spec *spec, const Rb__Model *model, uint64_t
         return rb_why_set(why, err, "spec.memory.limit: '%.40s' is no size", text);
     if (pin >= 0)
         replicas = (uint32_t)pin;
-    else if (limit && rb_footprint_bytes(model, 0, most) > limit)
+    else if (limit && job_bytes(spec, model, 0) > limit)
         replicas = 2;
-    least = rb_footprint_bytes(model, replicas, most);
+    least = job_bytes(spec, model, replicas);
     if (text && least > limit)
         return rb_why_set(
             why, RB_EINVAL,

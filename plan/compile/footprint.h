@@ -19,7 +19,8 @@ uint32_t rb_footprint_moments(const Rb__Model *model);
  * library or a checkpoint takes for a while is not in it. */
 uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks);
 
-/* The same with as few copies as `spec` allows, on the most devices that it allows. */
+/* The same with as few copies as `spec` allows, on the most devices that it allows, in the pipeline
+ * that it pins. */
 uint64_t rb_footprint_least(const Rb__Spec *spec, const Rb__Model *model);
 
 /* Of the job file; 0: it says none. */

@@ -23,17 +23,30 @@ static double bytes_of(const Rb__Tensor *tensor)
     return rb_work_elements(tensor) * (double)rb_dtype_size((enum rb_dtype)tensor->dtype);
 }
 
+/* The variable, where the tensor is one that is rounded once a step: each stage rounds what it
+ * reads. */
+static int behind_rounding(const struct chain *chain, int tensor, int reader)
+{
+    int maker = tensor < 0 ? -1 : rb_makers_of(chain->program, chain->makers, tensor, reader);
+
+    if (maker < 0 || (uint32_t)maker >= chain->program->once)
+        return tensor;
+    return chain->program->instructions[maker]->n_inputs
+               ? chain->program->instructions[maker]->inputs[0]
+               : -1;
+}
+
 /* A variable belongs to the layer that uses it first. */
 static void find_variables(struct chain *chain)
 {
     for (size_t v = 0; v < chain->model->n_variables; v++)
         chain->first[v] = -1;
-    for (uint32_t i = 0; i < chain->n; i++) {
+    for (uint32_t i = chain->program->once; i < chain->n; i++) {
         const Rb__Instruction *one = chain->program->instructions[i];
 
         for (size_t k = 0; k < one->n_inputs; k++) {
-            const Rb__Tensor *tensor =
-                one->inputs[k] < 0 ? NULL : chain->program->tensors[one->inputs[k]];
+            int source = behind_rounding(chain, one->inputs[k], (int)i);
+            const Rb__Tensor *tensor = source < 0 ? NULL : chain->program->tensors[source];
 
             if (!tensor || tensor->space != RB__TENSOR__SPACE__VARIABLE ||
                 tensor->offset >= chain->model->n_variables || chain->first[tensor->offset] >= 0)
@@ -72,7 +85,7 @@ static void find_crossings(struct chain *chain)
             }
         }
     }
-    for (uint32_t i = 0; i < chain->n; i++)
+    for (uint32_t i = chain->program->once; i < chain->n; i++)
         for (int cut = (int)i; cut < until[i]; cut++)
             chain->layers[cut].crossing += bytes[i];
 }
