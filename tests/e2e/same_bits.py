@@ -8,7 +8,7 @@ by no device count.  In both precisions.
 import os
 
 import cluster
-from cluster import check
+from cluster import check, until
 from delicate import models
 
 
@@ -58,6 +58,7 @@ def resized_and_resumed():
             c.wait(name, f"step={steps // 2}")
             c.ctl("cancel", name)
             c.wait(name, "devices=0")
+            until("its worker to end what it saves", lambda: not c.processes("rubato-worker"))
             c.ctl("delete", name)
             kept = sorted(f for f in os.listdir(spec["checkpoint"]["path"]) if f.startswith("step-"))
             check(kept and len(kept) <= 2, f"checkpoints kept: {kept}")
