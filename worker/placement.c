@@ -214,7 +214,8 @@ size_t rb_placement_gifts(const struct rb_placement *placement)
     return placement->n_shards * placement->ranks + placement->n_taken;
 }
 
-/* The first of what `rank` took that lies in [from, end); NULL: nothing does. */
+/* The first of what `rank` took that reaches into [from, end); NULL: nothing does.  What is taken
+ * of two shards may be one run. */
 static const struct rb_taken *next_taken(const struct rb_placement *placement, uint32_t rank,
                                          size_t from, size_t end)
 {
@@ -223,7 +224,7 @@ static const struct rb_taken *next_taken(const struct rb_placement *placement, u
     for (size_t i = 0; i < placement->n_taken; i++) {
         const struct rb_taken *taken = &placement->taken[i];
 
-        if (taken->rank == rank && taken->first >= from && taken->first < end &&
+        if (taken->rank == rank && taken->first + taken->count > from && taken->first < end &&
             (!found || taken->first < found->first))
             found = taken;
     }

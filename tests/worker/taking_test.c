@@ -221,6 +221,34 @@ static void test_heirs(void **state)
     close_world(&world);
 }
 
+/* Who took the end of one shard and the start of the next is given the weights of neither. */
+static void test_gifts(void **state)
+{
+    struct world world;
+    struct rb_placement *placement = &world.active.placement;
+    RB_CLEANUP(rb_freep) struct rb_coll_move *moves = NULL;
+    const struct rb_shard *shard;
+    float weights[1];
+    size_t n;
+
+    (void)state;
+    open_world(&world, 1, 0);
+    shard = &placement->shards[1];
+    rb_placement_take(placement, world.message, 0, shard->first_block + shard->n_blocks - 2, 2);
+    rb_placement_take(placement, world.message, 0, shard[1].first_block, 3);
+    assert_int_equal(placement->n_taken, 1);
+    moves = rb_alloc(rb_placement_gifts(placement) * sizeof *moves);
+    n = rb_placement_spread(placement, weights, moves);
+    for (size_t i = 0; i < n; i++) {
+        size_t first = (size_t)((float *)moves[i].bytes - weights);
+
+        if (moves[i].to == 0)
+            assert_true(first + moves[i].size / sizeof *weights <= placement->taken[0].first ||
+                        first >= placement->taken[0].first + placement->taken[0].count);
+    }
+    close_world(&world);
+}
+
 /* Around a flip: what was taken stays, what others hold now lingers, and is of use to others at
  * this level alone. */
 static void test_flip(void **state)
@@ -281,7 +309,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_is_taken), cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_takable),      cmocka_unit_test(test_heirs),
-        cmocka_unit_test(test_flip),         cmocka_unit_test(test_pace),
+        cmocka_unit_test(test_gifts),        cmocka_unit_test(test_flip),
+        cmocka_unit_test(test_pace),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
