@@ -5,9 +5,9 @@
 #ifndef RB_DAEMON_DAEMON_H
 #define RB_DAEMON_DAEMON_H
 
+#include "daemon/etcd/store.h"
 #include "daemon/rpc/blobs.h"
 #include "daemon/rpc/server.h"
-#include "daemon/etcd/store.h"
 #include "settings.pb-c.h"
 
 struct rb_agent;

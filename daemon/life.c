@@ -14,16 +14,16 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "daemon/agent/agent.h"
+#include "daemon/agent/devices.h"
+#include "daemon/agent/notice.h"
+#include "daemon/agent/spawn.h"
 #include "daemon/coordinator.h"
 #include "daemon/daemon.h"
-#include "daemon/agent/devices.h"
 #include "daemon/etcd/etcd.h"
-#include "daemon/rpc/methods.h"
-#include "daemon/agent/notice.h"
-#include "daemon/presence.h"
 #include "daemon/etcd/private_etcd.h"
+#include "daemon/presence.h"
+#include "daemon/rpc/methods.h"
 #include "daemon/settings.h"
-#include "daemon/agent/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>

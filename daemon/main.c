@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rubatod: one a node. */
 #include "base/fault.h"
-#include "daemon/life.h"
-#include "daemon/etcd/private_etcd.h"
-#include "daemon/settings.h"
 #include "daemon/agent/spawn.h"
+#include "daemon/etcd/private_etcd.h"
+#include "daemon/life.h"
+#include "daemon/settings.h"
 
 #include <stdio.h>
 #include <stdlib.h>

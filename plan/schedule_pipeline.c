@@ -5,8 +5,8 @@
 #include "base/buffer.h"
 #include "plan/partition/chain.h"
 #include "plan/partition/course.h"
-#include "plan/simulate/pipeline.h"
 #include "plan/schedule.h"
+#include "plan/simulate/pipeline.h"
 
 #include <inttypes.h>
 #include <math.h>

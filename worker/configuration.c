@@ -2,8 +2,8 @@
 #include "worker/configuration.h"
 
 #include "base/arena.h"
-#include "base/fault.h"
 #include "base/buffer.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "worker/batch.h"

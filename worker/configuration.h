@@ -16,8 +16,8 @@
 #include "control.pb-c.h"
 #include "plan.pb-c.h"
 #include "worker/join/feed.h"
-#include "worker/placement.h"
 #include "worker/join/roster.h"
+#include "worker/placement.h"
 #include "worker/stage.h"
 
 #include <stdint.h>

@@ -4,8 +4,8 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "worker/flight.h"
-#include "worker/vote.h"
 #include "worker/join/wire.h"
+#include "worker/vote.h"
 
 #include <stdlib.h>
 #include <string.h>

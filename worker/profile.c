@@ -43,8 +43,7 @@ double rb_profile_median(double *values, size_t n)
     return (values[n / 2] + values[(n - 1) / 2]) / 2;
 }
 
-/* ---- The core ---------------------------------------------------------------------------------
- */
+/* ---- The core ---------------------------------------------------------------------------------*/
 
 static void race(struct rb_kernel *kernel, void *const memory[3],
                  struct rb_profile_speed *ret_speed)
@@ -106,8 +105,7 @@ double rb_profile_floor(const Rb__Program *program, size_t instruction,
     return products > bytes ? products : bytes;
 }
 
-/* ---- Runs -------------------------------------------------------------------------------------
- */
+/* ---- Runs -------------------------------------------------------------------------------------*/
 
 struct rb_profile *rb_profile_new(const Rb__Program *program)
 {
@@ -160,8 +158,7 @@ double rb_profile_ns(const struct rb_profile *profile, size_t instruction)
     return rb_profile_median(times, profile->runs);
 }
 
-/* ---- Rows -------------------------------------------------------------------------------------
- */
+/* ---- Rows -------------------------------------------------------------------------------------*/
 
 static int by_time(const void *a, const void *b)
 {

@@ -43,8 +43,7 @@ struct build {
     struct rb_why *why;
 };
 
-/* ---- Tensors ----------------------------------------------------------------------------------
- */
+/* ---- Tensors ----------------------------------------------------------------------------------*/
 
 static int tensor_type(const struct build *b, const Rb__Tensor *tensor, int i)
 {
@@ -173,8 +172,7 @@ static int make_tensors(const struct build *b)
     return err;
 }
 
-/* ---- Instructions -----------------------------------------------------------------------------
- */
+/* ---- Instructions -----------------------------------------------------------------------------*/
 
 /* The tensors of a list of indices: types for the call, addresses for running. */
 static int read_arguments(const struct build *b, const int32_t *indices, size_t n, const char *what,
@@ -290,8 +288,7 @@ static int make_steps(const struct build *b)
     return 0;
 }
 
-/* ---- What the program promises ----------------------------------------------------------------
- */
+/* ---- What the program promises ----------------------------------------------------------------*/
 
 /* -1 (no such thing), or one element of this type. */
 static int check_scalar(const struct build *b, int32_t i, enum rb_dtype dtype, const char *what)

@@ -5,13 +5,13 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "worker/checkpoint/saves.h"
+#include "worker/control/tell.h"
 #include "worker/evaluate.h"
 #include "worker/join/follow.h"
 #include "worker/join/opening.h"
-#include "worker/checkpoint/saves.h"
-#include "worker/step.h"
 #include "worker/join/taking.h"
-#include "worker/control/tell.h"
+#include "worker/step.h"
 
 #include <inttypes.h>
 #include <stdio.h>

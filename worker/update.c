@@ -3,11 +3,11 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
-#include "worker/join/feed.h"
-#include "worker/rate.h"
 #include "worker/checkpoint/snapshot.h"
-#include "worker/window.h"
+#include "worker/join/feed.h"
 #include "worker/join/wire.h"
+#include "worker/rate.h"
+#include "worker/window.h"
 
 #include <math.h>
 #include <stdlib.h>

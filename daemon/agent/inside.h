@@ -4,11 +4,11 @@
 #define RB_DAEMON_AGENT_INSIDE_H
 
 #include "daemon/agent/agent.h"
-#include "daemon/agent/rules.h"
-#include "daemon/daemon.h"
 #include "daemon/agent/rows.h"
+#include "daemon/agent/rules.h"
 #include "daemon/agent/spawn.h"
 #include "daemon/agent/worker_link.h"
+#include "daemon/daemon.h"
 
 enum { RB_AGENT_WINDOW = 32, RB_AGENT_PROGRESS_MS = 500, RB_AGENT_RETRY_MS = 500 };
 

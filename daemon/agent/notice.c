@@ -4,8 +4,8 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "daemon/daemon.h"
 #include "daemon/agent/notice_command.h"
+#include "daemon/daemon.h"
 #include "proto/spec.h"
 
 #include <inttypes.h>

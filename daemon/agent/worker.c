@@ -7,8 +7,8 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "daemon/facts/contingency.h"
 #include "daemon/agent/devices.h"
+#include "daemon/facts/contingency.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -11,9 +11,9 @@
  *                                             checkpoint or the start
  *
  * What prepares beside is given up, but a recovery under way is tended like any preparation. */
+#include "daemon/decide/turn.h"
 #include "daemon/facts/contingency.h"
 #include "daemon/facts/shares.h"
-#include "daemon/decide/turn.h"
 
 #include <inttypes.h>
 #include <string.h>

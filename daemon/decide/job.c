@@ -6,8 +6,8 @@
  *     Running    a configuration is active; the next one may be getting ready beside it
  *     Paused     its state is parked, if it had one
  *     the rest   over */
-#include "daemon/facts/holding.h"
 #include "daemon/decide/turn.h"
+#include "daemon/facts/holding.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  *     chosen: saver  --saved-->  parked: Paused (it was asked for) or Pending (devices are missing)
  *        |  ^
  *        +--+ it dies without having saved: the next one that has the state, until there is none */
-#include "daemon/facts/members.h"
 #include "daemon/decide/turn.h"
+#include "daemon/facts/members.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Requests ---------------------------------------------------------------------------------
- */
+/* ---- Requests ---------------------------------------------------------------------------------*/
 
 static void set_bytes(json_t *object, const char *name, const char *bytes)
 {
@@ -140,8 +139,7 @@ char *rb_etcd_lease_text(int64_t lease)
     return finish(body);
 }
 
-/* ---- Answers ----------------------------------------------------------------------------------
- */
+/* ---- Answers ----------------------------------------------------------------------------------*/
 
 /* A 64-bit number that may be a string, a number or absent (0). */
 static int read_number(const json_t *object, const char *name, int64_t *ret, struct rb_why *why)

@@ -18,8 +18,7 @@
 
 struct rb_write;
 
-/* ---- Requests: the caller frees the text ------------------------------------------------------
- */
+/* ---- Requests: the caller frees the text ------------------------------------------------------*/
 
 /* All keys from `key` to before `end` (NULL: this key alone) as of `revision` (0: now), by key. */
 char *rb_etcd_range_text(const char *key, const char *end, int64_t revision, int64_t limit);
@@ -36,8 +35,7 @@ char *rb_etcd_watch_text(const char *key, const char *end, int64_t start_revisio
 char *rb_etcd_grant_text(int64_t ttl_s);
 char *rb_etcd_lease_text(int64_t lease); /* keep alive, revoke */
 
-/* ---- Answers: strings are the arena's ---------------------------------------------------------
- */
+/* ---- Answers: strings are the arena's ---------------------------------------------------------*/
 
 struct rb_etcd_kv {
     const char *key;

@@ -128,8 +128,7 @@ int rb_blobs_put(struct rb_blobs *blobs, const void *bytes, size_t size, char re
     return rb_blobs_write(blobs->folder, bytes, size, ret_digest, why);
 }
 
-/* ---- Keeping ----------------------------------------------------------------------------------
- */
+/* ---- Keeping ----------------------------------------------------------------------------------*/
 
 void rb_blobs_hold(struct rb_blobs *blobs, const char *digest)
 {

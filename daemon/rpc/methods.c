@@ -144,8 +144,7 @@ bool rb_methods_number(struct rb_request *request, const char *key, int64_t abse
     return true;
 }
 
-/* ---- Writes, then an answer -------------------------------------------------------------------
- */
+/* ---- Writes, then an answer -------------------------------------------------------------------*/
 
 struct commit {
     struct rb_op op;
@@ -191,8 +190,7 @@ void rb_methods_commit(struct rb_methods *methods, struct rb_request *request,
     rb_writes_done(writes);
 }
 
-/* ---- Asking all nodes -------------------------------------------------------------------------
- */
+/* ---- Asking all nodes -------------------------------------------------------------------------*/
 
 struct ask {
     struct rb_op op;

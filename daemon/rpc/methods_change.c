@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- pause, resume, cancel, delete --------------------------------------------------------------
- */
+/* ---- pause, resume, cancel, delete ------------------------------------------------------------*/
 
 static void wish_commit(struct rb_request *request, struct rb_methods *methods,
                         const struct rb_job_facts *job, const Rb__Wish *wish,
@@ -76,8 +75,7 @@ static void delete_job(struct rb_request *request, void *context)
     wish_commit(request, context, job, &wish, delete_job);
 }
 
-/* ---- node ---------------------------------------------------------------------------------------
- */
+/* ---- node -------------------------------------------------------------------------------------*/
 
 static bool uses(const struct rb_job_facts *job, const char *node)
 {

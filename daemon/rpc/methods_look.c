@@ -21,8 +21,7 @@ static void version(struct rb_request *request, void *context)
                   rb_json_text(facts->leader.message ? facts->leader.leader->node : NULL)));
 }
 
-/* ---- status, describe ---------------------------------------------------------------------------
- */
+/* ---- status, describe -------------------------------------------------------------------------*/
 
 static const char *kind_of(const struct rb_facts *facts, const char *node, uint32_t device)
 {
@@ -170,8 +169,7 @@ static void describe(struct rb_request *request, void *context)
             "checkpoints", list_json(&job->checkpoints)));
 }
 
-/* ---- receipt ------------------------------------------------------------------------------------
- */
+/* ---- receipt ----------------------------------------------------------------------------------*/
 
 static bool all_pinned(const Rb__Wish *wish, const Rb__Configuration *conf)
 {

@@ -52,8 +52,7 @@ static void fail(struct state_op *state, int err, const struct rb_why *why)
     rb_request_fail(request, err, &told);
 }
 
-/* ---- Fetching a file
- * ----------------------------------------------------------------------------- */
+/* ---- Fetching a file --------------------------------------------------------------------------*/
 
 static void fetch_piece(const void *data, size_t size, void *context)
 {
@@ -109,8 +108,7 @@ static void fetch(struct state_op *state, const char *node, const char *path)
     free(file);
 }
 
-/* ---- Saving
- * --------------------------------------------------------------------------------------- */
+/* ---- Saving -----------------------------------------------------------------------------------*/
 
 static void ask_next(struct state_op *state, int err, const struct rb_why *why);
 

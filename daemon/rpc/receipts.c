@@ -8,8 +8,8 @@
  * One at a time, by the leader; what fails is tried again with the next change of facts. */
 #include "daemon/rpc/methods_inside.h"
 
-#include "daemon/facts/members.h"
 #include "daemon/decide/receipt.h"
+#include "daemon/facts/members.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/arena.h"
-#include "daemon/rpc/request.h"
 #include "daemon/etcd/store.h"
+#include "daemon/rpc/request.h"
 #include "proto/frame.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 #include "daemon/rpc/server.h"
 
 #include "base/arena.h"
-#include "daemon/rpc/request.h"
 #include "daemon/etcd/store.h"
+#include "daemon/rpc/request.h"
 #include "proto/frame.h"
 
 #include <stdlib.h>

@@ -79,8 +79,7 @@ static void fail(struct submit *submit, int err, const struct rb_why *why)
     rb_request_fail(request, err, &told);
 }
 
-/* ---- On the thread
- * --------------------------------------------------------------------------------- */
+/* ---- On the thread ----------------------------------------------------------------------------*/
 
 /* What a device of this machine has: an even part of its memory.  0: unknown. */
 static uint64_t memory_of(size_t devices)
@@ -125,8 +124,7 @@ static void compile(uv_work_t *work)
                                      &submit->why);
 }
 
-/* ---- Writing
- * ----------------------------------------------------------------------------------------- */
+/* ---- Writing ----------------------------------------------------------------------------------*/
 
 static void committed(int err, const struct rb_why *why, void *context)
 {
@@ -257,8 +255,7 @@ static void compiled(uv_work_t *work, int status)
     put_job(submit, &job);
 }
 
-/* ---- Checking
- * ------------------------------------------------------------------------------------------ */
+/* ---- Checking ---------------------------------------------------------------------------------*/
 
 /* How much a device is wanted for a job of any kind: GPUs before cores, then those of this node. */
 static int rank_of(struct rb_daemon *daemon, const Rb__Node *node, const Rb__Device *device)

@@ -2,8 +2,8 @@
 #include "graph/onnx/onnx.h"
 
 #include "graph/onnx/model.h"
-#include "graph/shapes/shapes.h"
 #include "graph/onnx/wire_scan.h"
+#include "graph/shapes/shapes.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -9,8 +9,8 @@
 #ifndef RB_PLAN_PARTITION_FILTERS_H
 #define RB_PLAN_PARTITION_FILTERS_H
 
-#include "plan/simulate/cost.h"
 #include "plan/partition/hypergraph_model.h"
+#include "plan/simulate/cost.h"
 #include "plan/simulate/pipeline.h"
 
 /* Of the first program; the caller frees *ret_layers.  0: a product is not with a weight, or a

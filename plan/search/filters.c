@@ -2,8 +2,8 @@
 #include "plan/search/inside.h"
 
 #include "base/arena.h"
-#include "plan/partition/filters.h"
 #include "plan/compile/footprint.h"
+#include "plan/partition/filters.h"
 
 #include <inttypes.h>
 

@@ -2,10 +2,10 @@
 #include "plan/search/inside.h"
 
 #include "base/arena.h"
-#include "plan/partition/chain.h"
 #include "plan/compile/footprint.h"
-#include "plan/simulate/pipeline.h"
+#include "plan/partition/chain.h"
 #include "plan/partition/stages.h"
+#include "plan/simulate/pipeline.h"
 
 #include <inttypes.h>
 #include <math.h>

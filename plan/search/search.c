@@ -2,9 +2,9 @@
 #include "plan/search/inside.h"
 
 #include "base/arena.h"
+#include "plan/compile/footprint.h"
 #include "plan/partition/balance.h"
 #include "plan/partition/course.h"
-#include "plan/compile/footprint.h"
 #include "plan/schedule.h"
 #include "plan/schedule_pipeline.h"
 

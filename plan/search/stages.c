@@ -4,8 +4,8 @@
 
 #include "base/arena.h"
 #include "plan/compile/footprint.h"
-#include "plan/simulate/pipeline.h"
 #include "plan/schedule_pipeline.h"
+#include "plan/simulate/pipeline.h"
 #include "proto/dtype.h"
 #include "proto/work.h"
 

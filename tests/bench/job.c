@@ -68,8 +68,7 @@ void bench_cpu_print(void)
            rb_device_numeric_class("cpu"), load[0]);
 }
 
-/* ---- Making -----------------------------------------------------------------------------------
- */
+/* ---- Making -----------------------------------------------------------------------------------*/
 
 static void in_folder(const struct bench_job *job, const char *name, char path[128])
 {

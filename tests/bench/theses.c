@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "plan/partition/balance.h"
 #include "plan/partition/hypergraph.h"
-#include "plan/simulate/pipeline.h"
 #include "plan/partition/stages.h"
 #include "plan/partition/versions.h"
+#include "plan/simulate/pipeline.h"
 #include "tests/plan/nets.h"
 
 #include <math.h>

@@ -15,8 +15,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "daemon/facts/facts.h"
-#include "plan.pb-c.h"
 #include "daemon/facts/writes.h"
+#include "plan.pb-c.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -159,8 +159,7 @@ void sim_say(struct sim *sim, const char *who, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void sim_fail(struct sim *sim, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- sim_state.c: blocks, steps, files
- * ---------------------------------------------------------*/
+/* ---- sim_state.c: blocks, steps, files --------------------------------------------------------*/
 
 const struct sim_state *sim_reference(struct sim *sim, struct sim_job *job, int64_t level);
 struct sim_job *sim_job(struct sim *sim, const char *id);
@@ -175,8 +174,7 @@ bool sim_skips(const struct sim_job *job, int64_t level);
 void sim_file_put(struct sim *sim, const char *path, int node, const struct sim_state *state);
 const struct sim_file *sim_file_get(struct sim *sim, const char *path, int node);
 
-/* ---- sim_user.c, sim_fault.c, sim_check.c
- * ------------------------------------------------------*/
+/* ---- sim_user.c, sim_fault.c, sim_check.c -----------------------------------------------------*/
 
 void sim_users_begin(struct sim *sim);
 void sim_users_settle(struct sim *sim); /* nobody wants to wait any more */

@@ -12,8 +12,7 @@
 
 enum { RETRY_US = 500000 };
 
-/* ---- Actions
- * -----------------------------------------------------------------------------------*/
+/* ---- Actions ----------------------------------------------------------------------------------*/
 
 static void spawn(struct sim_rubatod *rubatod, const struct rb_agent_action *action)
 {
@@ -252,8 +251,7 @@ static void act(struct sim_rubatod *rubatod, const struct rb_agent_action *actio
     }
 }
 
-/* ---- A round
- * -----------------------------------------------------------------------------------*/
+/* ---- A round ----------------------------------------------------------------------------------*/
 
 static bool has_blob(const char *digest, void *context)
 {

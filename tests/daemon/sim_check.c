@@ -42,8 +42,7 @@ static void done(void *message)
         protobuf_c_message_free_unpacked(message, NULL);
 }
 
-/* ---- What is published
- * -------------------------------------------------------------------------*/
+/* ---- What is published ------------------------------------------------------------------------*/
 
 /* Only the configuration that trains publishes, or the last one that did; checkpoints of it from
  * before deaths that facts heard of late count too. */
@@ -111,8 +110,7 @@ static void check_checkpoint(struct sim *sim, struct sim_job *job, const struct 
     done(checkpoint);
 }
 
-/* ---- What is said of processes
- * -----------------------------------------------------------------*/
+/* ---- What is said of processes ----------------------------------------------------------------*/
 
 static void check_report(struct sim *sim, const struct rb_write *write)
 {
@@ -178,8 +176,7 @@ static void check_event(struct sim *sim, const struct rb_write *write)
     done(event);
 }
 
-/* ---- What is decided
- * ---------------------------------------------------------------------------*/
+/* ---- What is decided --------------------------------------------------------------------------*/
 
 static void check_configuration(struct sim *sim, struct sim_job *job, const struct rb_write *write)
 {
@@ -243,8 +240,7 @@ void sim_check_txn(struct sim *sim, const struct rb_write *writes, size_t n)
     }
 }
 
-/* ---- Behind a transaction
- * ----------------------------------------------------------------------*/
+/* ---- Behind a transaction ---------------------------------------------------------------------*/
 
 static void check_job(struct sim *sim, const struct rb_job_facts *facts)
 {

@@ -18,8 +18,7 @@ uint64_t sim_client_way(struct sim *sim)
     return sim_chance(sim, 20) ? sim_between(sim, 150, 3000) : sim_between(sim, 3000, 120000);
 }
 
-/* ---- The watch
- * ---------------------------------------------------------------------------------*/
+/* ---- The watch --------------------------------------------------------------------------------*/
 
 static void take(struct sim_client *client, const struct sim_change *change)
 {
@@ -154,8 +153,7 @@ static void on_probe(struct sim *sim, void *who, uint64_t stamp, void *what)
         lost(client);
 }
 
-/* ---- The lease
- * ---------------------------------------------------------------------------------*/
+/* ---- The lease --------------------------------------------------------------------------------*/
 
 static void on_beat(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
@@ -189,8 +187,7 @@ int64_t sim_client_lease(const struct sim_client *client)
     return client->confirmed ? client->lease : 0;
 }
 
-/* ---- Life
- * --------------------------------------------------------------------------------------*/
+/* ---- Life -------------------------------------------------------------------------------------*/
 
 struct sim_client *sim_client_open(struct sim *sim, struct sim_node *node, int64_t lease,
                                    void (*changed)(struct sim *, void *),

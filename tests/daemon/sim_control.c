@@ -89,8 +89,7 @@ void sim_tell_rows(struct sim_process *process)
     say_row(process, process->rows);
 }
 
-/* ---- The connection
- * ----------------------------------------------------------------------------*/
+/* ---- The connection ---------------------------------------------------------------------------*/
 
 struct sim_word sim_hello(const struct sim_process *process)
 {
@@ -158,8 +157,7 @@ void sim_process_hang_up(struct sim_process *process)
     sim_in(process->sim, ALONE_US, on_alone, process, ++process->alone, NULL);
 }
 
-/* ---- Orders
- * ------------------------------------------------------------------------------------*/
+/* ---- Orders -----------------------------------------------------------------------------------*/
 
 static void on_order(struct sim *sim, void *who, uint64_t stamp, void *what)
 {

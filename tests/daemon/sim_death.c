@@ -37,8 +37,7 @@ static const Rb__Configuration *spoken_of(const struct rb_job_facts *job, const 
     return NULL;
 }
 
-/* ---- A call
- * ------------------------------------------------------------------------------------*/
+/* ---- A call -----------------------------------------------------------------------------------*/
 
 struct call {
     struct sim_rubatod *from;
@@ -127,8 +126,7 @@ static void tell(struct sim_rubatod *rubatod, struct sim_death *death, const cha
            on_call, call, 0, NULL);
 }
 
-/* ---- All
- * ---------------------------------------------------------------------------------------*/
+/* ---- All --------------------------------------------------------------------------------------*/
 
 void sim_deaths_tell(struct sim_rubatod *rubatod)
 {

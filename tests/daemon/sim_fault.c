@@ -33,8 +33,7 @@ static struct sim_node *any_node(struct sim *sim)
     return &sim->nodes[sim_chance(sim, sim->n_nodes)];
 }
 
-/* ---- Workers
- * -----------------------------------------------------------------------------------*/
+/* ---- Workers ----------------------------------------------------------------------------------*/
 
 static void on_continue(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
@@ -81,8 +80,7 @@ static void hurt_worker(struct sim *sim)
     }
 }
 
-/* ---- Nodes
- * -------------------------------------------------------------------------------------*/
+/* ---- Nodes ------------------------------------------------------------------------------------*/
 
 void sim_node_stop(struct sim *sim, struct sim_node *node, bool machine)
 {
@@ -161,8 +159,7 @@ static void hurt_node(struct sim *sim)
     sim_in(sim, back, on_node_back, node, 0, NULL);
 }
 
-/* ---- Networks
- * ----------------------------------------------------------------------------------*/
+/* ---- Networks ---------------------------------------------------------------------------------*/
 
 static void on_joined(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
@@ -260,8 +257,7 @@ static void hurt_etcd(struct sim *sim)
     }
 }
 
-/* ---- All
- * ---------------------------------------------------------------------------------------*/
+/* ---- All --------------------------------------------------------------------------------------*/
 
 static void on_fault(struct sim *sim, void *who, uint64_t stamp, void *what)
 {

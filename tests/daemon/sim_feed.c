@@ -38,8 +38,7 @@ struct sim_feed {
     int64_t flip, begun;
 };
 
-/* ---- The window
- * --------------------------------------------------------------------------------*/
+/* ---- The window -------------------------------------------------------------------------------*/
 
 void sim_window_enter(struct sim_process *process, uint32_t term)
 {
@@ -96,8 +95,7 @@ void sim_feed_log(struct sim_process *process, bool skip, uint32_t flip)
     feed->queued++;
 }
 
-/* ---- What it does
- * ------------------------------------------------------------------------------*/
+/* ---- What it does -----------------------------------------------------------------------------*/
 
 static int hear_all(struct sim_feed *feed)
 {
@@ -275,8 +273,7 @@ bool sim_feed_run(struct sim_feed *feed)
     return true;
 }
 
-/* ---- Ends
- * --------------------------------------------------------------------------------------*/
+/* ---- Ends -------------------------------------------------------------------------------------*/
 
 struct sim_feed *sim_feed_open(struct sim_process *process, struct sim_conf *conf, uint32_t term)
 {

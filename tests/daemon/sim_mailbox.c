@@ -49,8 +49,7 @@ void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum 
         cancel(conf);
 }
 
-/* ---- Orders
- * ------------------------------------------------------------------------------------*/
+/* ---- Orders -----------------------------------------------------------------------------------*/
 
 static void stop_preparing(struct sim_process *process)
 {
@@ -142,8 +141,7 @@ void sim_obey(struct sim_process *process, struct sim_order *order)
     }
 }
 
-/* ---- What to say in a vote
- * ---------------------------------------------------------------------*/
+/* ---- What to say in a vote --------------------------------------------------------------------*/
 
 static bool lost_member(const struct sim_conf *conf)
 {

@@ -236,8 +236,7 @@ int sim_receive(struct sim *sim, struct sim_group *group, uint32_t rank, uint32_
     return RB_OK;
 }
 
-/* ---- Ends
- * --------------------------------------------------------------------------------------*/
+/* ---- Ends -------------------------------------------------------------------------------------*/
 
 void sim_seat_close(struct sim *sim, struct sim_group *group, uint32_t rank)
 {

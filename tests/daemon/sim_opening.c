@@ -66,8 +66,7 @@ static void restore(struct sim_process *process)
         process->state = file->state;
 }
 
-/* ---- The entry
- * ---------------------------------------------------------------------------------*/
+/* ---- The entry --------------------------------------------------------------------------------*/
 
 struct told {
     uint32_t skip, number;
@@ -102,8 +101,7 @@ static int tell(struct sim_process *process, const struct rb_recovery *recovery)
     return process->alive ? err : RB_EAGAIN;
 }
 
-/* ---- Blocks
- * ------------------------------------------------------------------------------------*/
+/* ---- Blocks -----------------------------------------------------------------------------------*/
 
 static void add_block(const struct sim_process *process, const struct rb_recovery *recovery,
                       size_t b, uint32_t rank, struct rb_coll_move *moves, size_t *n)

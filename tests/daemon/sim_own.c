@@ -7,8 +7,7 @@
 
 enum { LOOK_US = 100000, LOOKS_A_PING = 10 };
 
-/* ---- Processes
- * ---------------------------------------------------------------------------------*/
+/* ---- Processes --------------------------------------------------------------------------------*/
 
 struct sim_own *sim_own_find(struct sim_rubatod *rubatod, const struct sim_process *process)
 {
@@ -96,8 +95,7 @@ void sim_agent_ended(struct sim *sim, struct sim_process *process)
         sim_in(sim, sim_between(sim, 1500, 5000), on_reaped, process, rubatod->stamp, NULL);
 }
 
-/* ---- What a worker says
- * ------------------------------------------------------------------------*/
+/* ---- What a worker says -----------------------------------------------------------------------*/
 
 static void take_hello(struct sim_own *own, const struct sim_word *word)
 {
@@ -227,8 +225,7 @@ void sim_agent_hear(struct sim *sim, struct sim_process *process, const struct s
     sim_agent_poke(rubatod);
 }
 
-/* ---- A look at the processes
- * -------------------------------------------------------------------*/
+/* ---- A look at the processes ------------------------------------------------------------------*/
 
 static void on_look(struct sim *sim, void *who, uint64_t stamp, void *what)
 {

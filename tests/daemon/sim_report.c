@@ -16,8 +16,7 @@ struct sim_known *sim_known(struct sim_rubatod *rubatod, const char *job)
     return &rubatod->known[sim_job(rubatod->sim, job) - rubatod->sim->jobs];
 }
 
-/* ---- Reports
- * -----------------------------------------------------------------------------------*/
+/* ---- Reports ----------------------------------------------------------------------------------*/
 
 static Rb__WorkerReport__State state_of(const struct sim_own *own)
 {
@@ -115,8 +114,7 @@ static void report(struct sim_rubatod *rubatod, struct sim_own *own)
     sim_client_commit(rubatod->client, &writes, NULL, 0, on_reported, own);
 }
 
-/* ---- Progress
- * ----------------------------------------------------------------------------------*/
+/* ---- Progress ---------------------------------------------------------------------------------*/
 
 void sim_take_row(struct sim_rubatod *rubatod, struct sim_own *own, const struct sim_word *row)
 {
@@ -191,8 +189,7 @@ static void publish_progress(struct sim_rubatod *rubatod, struct sim_known *know
     sim_client_commit(rubatod->client, &writes, NULL, 0, on_progressed, known);
 }
 
-/* ---- Checkpoints
- * -------------------------------------------------------------------------------*/
+/* ---- Checkpoints ------------------------------------------------------------------------------*/
 
 static void describe(struct sim_rubatod *rubatod, const struct sim_own *own,
                      const struct sim_word *word, Rb__Checkpoint *ret)

@@ -65,8 +65,7 @@ void sim_confs_done(struct sim *sim)
     sim->confs = NULL;
 }
 
-/* ---- What is held
- * ------------------------------------------------------------------------------*/
+/* ---- What is held -----------------------------------------------------------------------------*/
 
 void sim_shards_begin(struct sim_process *process)
 {
@@ -125,8 +124,7 @@ bool sim_whole(const struct sim_state *state)
     return true;
 }
 
-/* ---- Moving
- * ------------------------------------------------------------------------------------*/
+/* ---- Moving -----------------------------------------------------------------------------------*/
 
 static uint64_t *place_of(struct sim_state *state, const struct rb_coll_move *move, size_t *ret_n)
 {
@@ -191,8 +189,7 @@ int sim_gather_weights(struct sim_process *process)
     return err;
 }
 
-/* ---- Taking, handing over
- * ----------------------------------------------------------------------*/
+/* ---- Taking, handing over ---------------------------------------------------------------------*/
 
 static void note(struct sim_process *process, uint32_t rank, const struct rb_vote_ready *said)
 {
@@ -285,8 +282,7 @@ int sim_collect(struct sim_process *process, uint32_t to)
     return err;
 }
 
-/* ---- What to say of it
- * -------------------------------------------------------------------------*/
+/* ---- What to say of it ------------------------------------------------------------------------*/
 
 static const struct rb_configuration *next_of(const struct sim_process *process)
 {
@@ -323,8 +319,7 @@ void sim_list_wants(struct sim_conf *conf)
                             conf->roster->heirs[b] == source;
 }
 
-/* ---- What the living have
- * ----------------------------------------------------------------------*/
+/* ---- What the living have ---------------------------------------------------------------------*/
 
 struct rb_testimony sim_testify(const struct sim_process *process)
 {

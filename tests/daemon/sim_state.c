@@ -114,8 +114,7 @@ struct sim_node *sim_node(struct sim *sim, const char *name)
     return NULL;
 }
 
-/* ---- Files: what a checkpoint or a parked state is
- * ---------------------------------------------*/
+/* ---- Files: what a checkpoint or a parked state is --------------------------------------------*/
 
 void sim_file_put(struct sim *sim, const char *path, int node, const struct sim_state *state)
 {

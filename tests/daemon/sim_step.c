@@ -13,8 +13,7 @@ static struct rb_vote_shape shape_of(const struct sim_process *process)
                                   process->active->as.placement.sharded ? SIM_BLOCKS : 0};
 }
 
-/* ---- Attempts
- * ----------------------------------------------------------------------------------*/
+/* ---- Attempts ---------------------------------------------------------------------------------*/
 
 /* Are the sums of the attempt before the crash of use, as rb_step_run's count_kept has it? */
 static bool keeps_sums(const struct sim_process *process)
@@ -59,8 +58,7 @@ void sim_step_start(struct sim_process *process)
     start_attempt(process, keeps_sums(process));
 }
 
-/* ---- Orders of a step
- * --------------------------------------------------------------------------*/
+/* ---- Orders of a step -------------------------------------------------------------------------*/
 
 static void add_microbatch(struct sim_process *process)
 {
@@ -225,8 +223,7 @@ static int exchange(struct sim_process *process)
     return err;
 }
 
-/* ---- The whole
- * ---------------------------------------------------------------------------------*/
+/* ---- The whole --------------------------------------------------------------------------------*/
 
 static int run(struct sim_process *process)
 {

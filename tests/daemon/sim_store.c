@@ -7,8 +7,7 @@
 
 enum { OPERATIONS_MOST = 128 };
 
-/* ---- Keys
- * --------------------------------------------------------------------------------------*/
+/* ---- Keys -------------------------------------------------------------------------------------*/
 
 static size_t lower_bound(const struct sim_store *store, const char *key)
 {
@@ -94,8 +93,7 @@ static void delete_all(struct sim *sim, const char *prefix)
         sim_store_delete_at(sim, i);
 }
 
-/* ---- Transactions
- * ------------------------------------------------------------------------------*/
+/* ---- Transactions -----------------------------------------------------------------------------*/
 
 static bool holds(const struct sim *sim, const struct rb_write *write)
 {
@@ -198,8 +196,7 @@ int sim_store_commit(struct sim *sim, struct rb_writes *writes)
     return err;
 }
 
-/* ---- The rest
- * ----------------------------------------------------------------------------------*/
+/* ---- The rest ---------------------------------------------------------------------------------*/
 
 void sim_store_compact(struct sim *sim)
 {

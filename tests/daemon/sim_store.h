@@ -34,8 +34,7 @@ int64_t sim_store_compacted(const struct sim *sim);
 const struct sim_change *sim_store_changes(const struct sim *sim, int64_t revision, size_t *ret_n);
 const struct sim_change *sim_store_list(const struct sim *sim, size_t *ret_n);
 
-/* ---- A client (sim_client.c)
- * -------------------------------------------------------------------*/
+/* ---- A client (sim_client.c) ------------------------------------------------------------------*/
 
 struct sim_commit;
 typedef void sim_committed(struct sim *sim, int err, void *who, void *what);

@@ -8,8 +8,7 @@
 enum { STAY = -1, COLLECTS = -1 /* a stage of the end */ };
 enum { SAVE_LOW_US = 5000, SAVE_HIGH_US = 60000 };
 
-/* ---- Ways out
- * ----------------------------------------------------------------------------------*/
+/* ---- Ways out ---------------------------------------------------------------------------------*/
 
 static void stand(struct sim_process *process, enum sim_phase phase)
 {
@@ -88,8 +87,7 @@ static int interrupted(struct sim_process *process, int err)
     return SIM_FROZEN;
 }
 
-/* ---- Waiting
- * -----------------------------------------------------------------------------------*/
+/* ---- Waiting ----------------------------------------------------------------------------------*/
 
 static int begin_next(struct sim_process *process)
 {
@@ -131,8 +129,7 @@ static int wait_for_orders(struct sim_process *process)
     }
 }
 
-/* ---- Opening, following
- * ------------------------------------------------------------------------*/
+/* ---- Opening, following -----------------------------------------------------------------------*/
 
 static void advance_configuration(struct sim_process *process)
 {
@@ -222,8 +219,7 @@ static int following(struct sim_process *process)
     return process->leave ? SIM_LEAVING : SIM_IDLE;
 }
 
-/* ---- Training
- * ----------------------------------------------------------------------------------*/
+/* ---- Training ---------------------------------------------------------------------------------*/
 
 struct saving {
     struct sim_state state;
@@ -329,8 +325,7 @@ static int training(struct sim_process *process)
     return err ? interrupted(process, err) : after_step(process);
 }
 
-/* ---- Ends
- * --------------------------------------------------------------------------------------*/
+/* ---- Ends -------------------------------------------------------------------------------------*/
 
 static int done(struct sim_process *process)
 {

@@ -25,8 +25,7 @@ static bool is_over(struct sim *sim, const struct sim_job *job)
     return !facts || rb_phase_final(facts->state.state->phase);
 }
 
-/* ---- Submit
- * ------------------------------------------------------------------------------------*/
+/* ---- Submit -----------------------------------------------------------------------------------*/
 
 static void submit(struct sim *sim, struct sim_job *job)
 {
@@ -85,8 +84,7 @@ static void on_submit(struct sim *sim, void *who, uint64_t stamp, void *what)
         submit(sim, who);
 }
 
-/* ---- Wishes
- * ------------------------------------------------------------------------------------*/
+/* ---- Wishes -----------------------------------------------------------------------------------*/
 
 static void put_wish(struct sim *sim, const struct rb_job_facts *facts, const Rb__Wish *wish)
 {

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Time
- * --------------------------------------------------------------------------------------*/
+/* ---- Time -------------------------------------------------------------------------------------*/
 
 static void on_timer(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
@@ -26,8 +25,7 @@ void sim_wait(struct sim_process *process, uint64_t us)
     sim_in(process->sim, us, on_timer, process, ++process->timer, NULL);
 }
 
-/* ---- The pump
- * ----------------------------------------------------------------------------------*/
+/* ---- The pump ---------------------------------------------------------------------------------*/
 
 static bool pump_feeds(struct sim_process *process)
 {
@@ -58,8 +56,7 @@ void sim_pump(struct sim_process *process)
     process->pumping = false;
 }
 
-/* ---- Life
- * --------------------------------------------------------------------------------------*/
+/* ---- Life -------------------------------------------------------------------------------------*/
 
 struct sim_process *sim_process_named(struct sim *sim, const char *name)
 {

@@ -14,13 +14,12 @@
 
 #include "plan/replicas.h"
 #include "worker/configuration.h"
-#include "worker/model.h"
 #include "worker/join/recovery.h"
 #include "worker/join/roster.h"
+#include "worker/model.h"
 #include "worker/vote.h"
 
-/* ---- Links (sim_net.c)
- * -------------------------------------------------------------------------*/
+/* ---- Links (sim_net.c) ------------------------------------------------------------------------*/
 
 struct sim_message {
     struct sim_message *next;
@@ -72,8 +71,7 @@ void sim_net_died(struct sim *sim, struct sim_process *process, bool heard);
 void sim_net_healed(struct sim *sim);
 void sim_net_gave_up(struct sim *sim, size_t a, size_t b); /* links between two nodes end */
 
-/* ---- Configurations, as one member has them
- * ----------------------------------------------------*/
+/* ---- Configurations, as one member has them ---------------------------------------------------*/
 
 struct sim_feed;
 
@@ -91,8 +89,7 @@ struct sim_conf {
     struct sim_conf *later;
 };
 
-/* ---- Orders and words
- * --------------------------------------------------------------------------*/
+/* ---- Orders and words -------------------------------------------------------------------------*/
 
 enum sim_order_kind { SIM_CONFIGURE, SIM_GO, SIM_ABANDON, SIM_LEAVE, SIM_LEAVE_SAVING };
 
@@ -127,8 +124,7 @@ struct sim_word {
     uint64_t order; /* when it was said; 0: taken back */
 };
 
-/* ---- A process
- * ---------------------------------------------------------------------------------*/
+/* ---- A process --------------------------------------------------------------------------------*/
 
 enum sim_phase {
     SIM_IDLE,

@@ -3,11 +3,11 @@
  * killed. */
 #include "base/arena.h"
 #include "base/file.h"
+#include "daemon/agent/spawn.h"
 #include "daemon/etcd/etcd.h"
 #include "daemon/etcd/json.h"
 #include "daemon/etcd/lease.h"
 #include "daemon/etcd/private_etcd.h"
-#include "daemon/agent/spawn.h"
 #include "daemon/etcd/store.h"
 #include "tests/daemon/until.h"
 

@@ -262,8 +262,7 @@ void world_checkpoint(struct world *world, const char *id, int64_t step, const c
     world_commit(world, &writes);
 }
 
-/* ---- The coordinator, and what it promises ------------------------------------------------------
- */
+/* ---- The coordinator, and what it promises ----------------------------------------------------*/
 
 static void check_job(struct world *world, size_t j)
 {

@@ -13,8 +13,7 @@
 
 #include <cmocka.h>
 
-/* ---- Workers ----------------------------------------------------------------------------------
- */
+/* ---- Workers ----------------------------------------------------------------------------------*/
 
 struct worker *world_worker(struct world *world, const char *job, const char *node, uint32_t device)
 {
@@ -211,8 +210,7 @@ void world_train(struct world *world, const char *id)
     }
 }
 
-/* ---- Agents -----------------------------------------------------------------------------------
- */
+/* ---- Agents -----------------------------------------------------------------------------------*/
 
 /* Which of what was foreseen does it train in? */
 static struct world_left *left_of(struct world *world, const struct worker *w)
@@ -383,8 +381,7 @@ static void tell_go(struct world *world, const struct world_node *node, const ch
     }
 }
 
-/* ---- Deaths -----------------------------------------------------------------------------------
- */
+/* ---- Deaths -----------------------------------------------------------------------------------*/
 
 /* An agent knows of its own at once, and tells the others, one now, one later. */
 static void tell_deaths(struct world *world, size_t n)

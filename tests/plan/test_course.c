@@ -2,9 +2,9 @@
 /* Programs in stages: everything runs somewhere, whatever is read is there by then, and stages do
  * not wait for each other in a circle. */
 #include "base/arena.h"
-#include "plan/partition/course.h"
 #include "plan/compile/lower.h"
 #include "plan/compile/makers.h"
+#include "plan/partition/course.h"
 #include "plan/replicas.h"
 #include "plan/schedule_pipeline.h"
 #include "tests/plan/tiny.h"

@@ -3,8 +3,8 @@
  * hand. */
 #include "base/arena.h"
 #include "graph/train.h"
-#include "plan/partition/chain.h"
 #include "plan/compile/lower.h"
+#include "plan/partition/chain.h"
 #include "plan/simulate/pipeline.h"
 #include "tests/plan/tiny.h"
 

@@ -244,8 +244,7 @@ static void it_stops_between_instructions(void **state)
     rb_program_free(program);
 }
 
-/* ---- One thing wrong ---------------------------------------------------------------------------
- */
+/* ---- One thing wrong --------------------------------------------------------------------------*/
 
 static void tensor_beyond_arena(struct model *m)
 {

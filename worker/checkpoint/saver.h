@@ -9,9 +9,9 @@
 #ifndef RB_WORKER_CHECKPOINT_SAVER_H
 #define RB_WORKER_CHECKPOINT_SAVER_H
 
-#include "worker/model.h"
 #include "worker/control/options.h"
 #include "worker/control/reports.h"
+#include "worker/model.h"
 
 struct rb_saver;
 

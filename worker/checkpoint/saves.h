@@ -10,9 +10,9 @@
 #define RB_WORKER_CHECKPOINT_SAVES_H
 
 #include "worker/checkpoint/collect.h"
+#include "worker/checkpoint/saver.h"
 #include "worker/control/mailbox.h"
 #include "worker/control/options.h"
-#include "worker/checkpoint/saver.h"
 
 /* The step thread's.  `model` and `saver` are NULL before the first configuration. */
 struct rb_saves {

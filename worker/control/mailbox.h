@@ -10,8 +10,8 @@
 #include "coll/coll.h"
 #include "control.pb-c.h"
 #include "worker/configuration.h"
-#include "worker/model.h"
 #include "worker/control/reports.h"
+#include "worker/model.h"
 #include "worker/vote.h"
 
 #include <stdatomic.h>

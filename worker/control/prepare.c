@@ -4,10 +4,10 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "worker/configuration.h"
-#include "worker/join/feed.h"
-#include "worker/model.h"
-#include "worker/join/rehearse.h"
 #include "worker/control/tell.h"
+#include "worker/join/feed.h"
+#include "worker/join/rehearse.h"
+#include "worker/model.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -5,10 +5,10 @@
 #ifndef RB_WORKER_CONTROL_TELL_H
 #define RB_WORKER_CONTROL_TELL_H
 
-#include "worker/configuration.h"
-#include "worker/evaluate.h"
-#include "worker/control/reports.h"
 #include "worker/checkpoint/saver.h"
+#include "worker/configuration.h"
+#include "worker/control/reports.h"
+#include "worker/evaluate.h"
 #include "worker/step.h"
 
 void rb_tell_ready(struct rb_reports *reports, uint32_t number);

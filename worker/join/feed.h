@@ -16,10 +16,10 @@
 #define RB_WORKER_JOIN_FEED_H
 
 #include "coll/coll.h"
-#include "worker/model.h"
-#include "worker/placement.h"
 #include "worker/control/reports.h"
 #include "worker/join/roster.h"
+#include "worker/model.h"
+#include "worker/placement.h"
 #include "worker/update.h"
 #include "worker/vote.h"
 

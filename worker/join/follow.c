@@ -2,8 +2,8 @@
 #include "worker/join/follow.h"
 
 #include "base/arena.h"
-#include "base/fault.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/hash.h"
 #include "worker/join/wire.h"
 

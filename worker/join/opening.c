@@ -4,10 +4,10 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "worker/carry.h"
-#include "worker/join/recovery.h"
 #include "worker/checkpoint/restore.h"
-#include "worker/step.h"
+#include "worker/join/recovery.h"
 #include "worker/join/wire.h"
+#include "worker/step.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "worker/carry.h"
-#include "worker/step.h"
 #include "worker/join/wire.h"
+#include "worker/step.h"
 
 #include <stdlib.h>
 #include <string.h>
