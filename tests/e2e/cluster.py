@@ -35,6 +35,13 @@ def check(condition, text):
         raise Failure(text)
 
 
+LOST = ("steps_lost", "samples_repeated", "samples_skipped")
+
+
+def check_nothing_lost(receipt, what=""):
+    check(all(receipt[key] == 0 for key in LOST), f"{what}: {receipt}")
+
+
 def until(what, predicate, seconds=60):
     """Poll `predicate` until it returns something true; that is returned."""
     end = time.monotonic() + seconds

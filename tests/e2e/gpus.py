@@ -12,7 +12,7 @@ import signal
 
 import cluster
 import delicate
-from cluster import BUILD, check
+from cluster import BUILD, check, check_nothing_lost
 
 MODULE = os.environ.get("RUBATO_TEST_GPUS") or os.path.join(BUILD, "tests/kernels/librubato-cuda-host.so")
 
@@ -125,7 +125,7 @@ def disturbed():
             c.submit("job", make(steps, checkpoint=checkpoint))
             for change in ("grow", 2), ("shrink", 1), ("grow", 1):
                 receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
-                check(receipt["steps_lost"] == 0 and receipt["samples_repeated"] == 0, f"{receipt}")
+                check_nothing_lost(receipt, f"{replicas} replicas")
             os.kill(c.train_on("job", 3, 3)["devices"][1]["pid"], signal.SIGKILL)
             c.train_on("job", 3, 3)
             c.ctl("cancel", "job")

@@ -10,7 +10,7 @@ import signal
 
 import cluster
 import delicate
-from cluster import check, until
+from cluster import check, check_nothing_lost, until
 from delicate import models
 
 
@@ -60,16 +60,13 @@ def resized_and_paused():
     shards."""
     with cluster.Cluster(devices=4) as c:
         models(c)
-        steps = c.steps_for(20, lambda steps: delicate.gpt_spec(c, steps))
-        c.submit("alone", delicate.gpt_spec(c, steps, 2))
-        alone = c.finish("alone")
+        steps, alone = c.undisturbed(20, lambda steps: delicate.gpt_spec(c, steps))
         for replicas in "all", "1":
             c.submit("job", pinned(delicate.gpt_spec, c, steps, 2, 1, state={"replicas": replicas}))
             c.wait("job", "step=5")
             for change in (("grow", 1), ("grow", 2), ("shrink", 3), ("grow", 2), ("shrink", 1)):
                 receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
-                check(receipt["steps_lost"] == 0 and receipt["samples_repeated"] == 0 and
-                      receipt["samples_skipped"] == 0, f"{replicas}: {receipt}")
+                check_nothing_lost(receipt, f"{replicas} replicas")
             c.ctl("grow", "job", 1, "--wait")
             check("pipeline of 2 stages x3: 2 1" in plan_of(c, "job"), plan_of(c, "job"))
             c.ctl("checkpoint", "job", "--wait")
@@ -87,9 +84,7 @@ def killed():
     """A death anywhere in the pipeline: what is left makes a pipeline, or one device does it all."""
     with cluster.Cluster(devices=4) as c:
         models(c)
-        steps = c.steps_for(12, lambda steps: delicate.gpt_spec(c, steps))
-        c.submit("alone", delicate.gpt_spec(c, steps, 2))
-        alone = c.finish("alone")
+        steps, alone = c.undisturbed(12, lambda steps: delicate.gpt_spec(c, steps))
         for replicas, ranks in ("all", (0, 3)), ("2", (1,)):
             c.submit("job", pinned(delicate.gpt_spec, c, steps, 3, 4, state={"replicas": replicas}))
             for rank in ranks:

@@ -7,7 +7,7 @@ import signal
 
 import cluster
 import delicate
-from cluster import check, until
+from cluster import check, check_nothing_lost, until
 from delicate import models
 
 
@@ -54,8 +54,7 @@ def resized_and_paused():
             c.wait("job", "step=5")
             for change in (("grow", 2), ("shrink", 1), ("grow", 2), ("shrink", 4), ("grow", 2), ("shrink", 1)):
                 receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
-                check(receipt["steps_lost"] == 0 and receipt["samples_repeated"] == 0 and
-                      receipt["samples_skipped"] == 0, f"{replicas}: {receipt}")
+                check_nothing_lost(receipt, f"{replicas} replicas")
             c.ctl("resize", "job", "--want", 3, "--wait")
             c.ctl("checkpoint", "job", "--wait")
             c.export("job")

@@ -8,7 +8,7 @@ by no device count.  In both precisions.
 import os
 
 import cluster
-from cluster import check, until
+from cluster import check, check_nothing_lost, until
 from delicate import models
 
 
@@ -48,8 +48,7 @@ def resized_and_resumed():
             c.wait(name, "step=5")
             for change in (("grow", 2), ("shrink", 1), ("grow", 3), ("shrink", 4), ("grow", 1), ("grow", 2), ("shrink", 2)):
                 receipt = c.json(change[0], name, change[1], "--wait", "--timeout", "60")
-                check(receipt["steps_lost"] == 0 and receipt["samples_repeated"] == 0 and
-                      receipt["samples_skipped"] == 0, f"{kind}: {receipt}")
+                check_nothing_lost(receipt, kind)
             check(c.status(name)["phase"] == "Running", f"{kind}: over before the resizes were: raise its steps")
             check(c.finish(name) == alone, f"{kind}: resized seven times and the bits differ")
 

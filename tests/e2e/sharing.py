@@ -3,7 +3,7 @@
 """Several jobs on one node: by priority, then age; what a higher one takes is a planned shrink with the same bits."""
 import cluster
 import corpus
-from cluster import check, until
+from cluster import check, check_nothing_lost, until
 
 
 def spec(c, steps, want, least=1, priority=0):
@@ -25,8 +25,7 @@ def receipts_are_clean(c, job):
     for item in c.json("get", "configurations", job)["items"]:
         receipt = item.get("receipt")
         if receipt:
-            check(not receipt["steps_lost"] and not receipt["samples_repeated"] and not receipt["samples_skipped"],
-                  f"{job}: {item}")
+            check_nothing_lost(receipt, f"{job}: {item}")
 
 
 def three_priorities():

@@ -6,6 +6,7 @@
 #include "kernels/device.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/case.h"
+#include "tests/kernels/setup.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -204,12 +205,6 @@ static void what_the_cpu_refuses_is_refused(void **state)
 
 enum { N = 70001 };
 
-static float draw(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (float)((int32_t)*seed) * 0x1p-31f;
-}
-
 struct sums {
     float *g;
     int32_t *sum, *want;
@@ -267,7 +262,7 @@ static void fixed_sums_are_the_references(void **state)
     for (size_t e = 0; e < RB_COUNT(exponents); e++)
         for (int fresh = 0; fresh < 2; fresh++) {
             for (int i = 0; i < N; i++)
-                s.g[i] = ldexpf(draw(&seed), 28 - exponents[e] + (fresh ? i % 4 : 0));
+                s.g[i] = ldexpf(setup_draw(&seed), 28 - exponents[e] + (fresh ? i % 4 : 0));
             if (e == 4)
                 s.g[N / 2] = NAN;
             if (e == 5)
@@ -289,7 +284,7 @@ static void squares_depend_on_n_alone(void **state)
     uint32_t seed = 5;
 
     for (int i = 0; i < N; i++) {
-        sum[i] = (int32_t)(draw(&seed) * 1e9f);
+        sum[i] = (int32_t)(setup_draw(&seed) * 1e9f);
         want += ldexp((double)sum[i], -20) * 0.25 * ldexp((double)sum[i], -20) * 0.25;
     }
     rb_device_push(device, sum, N * sizeof *sum);

@@ -2,6 +2,7 @@
 /* The door itself: kinds, memory, what is refused and how, and values that have no answer. */
 #include "kernels/device.h"
 #include "tests/kernels/case.h"
+#include "tests/kernels/setup.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -14,17 +15,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static int open_device(void **state)
-{
-    return rb_device_open("cpu", 0, (struct rb_device **)state, NULL);
-}
-
-static int close_device(void **state)
-{
-    rb_device_close(*state);
-    return 0;
-}
 
 static void kinds_are_named(void **state)
 {
@@ -310,5 +300,5 @@ int main(void)
         cmocka_unit_test(nan_is_not_hidden),
     };
 
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, setup_core, setup_done);
 }

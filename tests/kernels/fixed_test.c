@@ -2,6 +2,7 @@
 /* What fixed-point sums promise: order does not matter, and nothing is lost unseen. */
 #include "kernels/device.h"
 #include "kernels/reference/reference.h"
+#include "tests/kernels/setup.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -14,23 +15,6 @@
 #include <cmocka.h>
 
 enum { N = 1003, PARTS = 6 };
-
-static int open_device(void **state)
-{
-    return rb_device_open("cpu", 0, (struct rb_device **)state, NULL);
-}
-
-static int close_device(void **state)
-{
-    rb_device_close(*state);
-    return 0;
-}
-
-static float draw(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (float)((int32_t)*seed) * 0x1p-31f;
-}
 
 struct sum {
     int32_t value[N];
@@ -65,7 +49,7 @@ static void setting_forgets_what_was_there(void **state)
         struct sum added = {{0}, 0, false}, set = {{0}, 0, false};
 
         for (int k = 0; k < N; k++) {
-            g[k] = k % 97 == 5 ? NAN : draw(&seed);
+            g[k] = k % 97 == 5 ? NAN : setup_draw(&seed);
             set.value[k] = 77 * k;
         }
         add(*state, &added, g, N, 0.75f, exponents[i], 1 << 20);
@@ -86,7 +70,7 @@ static void any_order_gives_the_same_sum(void **state)
 
     for (int p = 0; p < PARTS; p++)
         for (int i = 0; i < N; i++)
-            g[p][i] = draw(&seed);
+            g[p][i] = setup_draw(&seed);
     for (int p = 0; p < PARTS; p++) {
         add(*state, &forward, g[p], N, 0.5f, 24, INT32_MAX / PARTS);
         add(*state, &backward, g[PARTS - 1 - p], N, 0.5f, 24, INT32_MAX / PARTS);
@@ -110,7 +94,7 @@ static void agrees_with_the_reference(void **state)
         struct sum got = {{0}, 0, false}, want = {{0}, 0, false};
 
         for (int i = 0; i < N; i++)
-            g[i] = ldexpf(draw(&seed), 30 - exponents[e] + i % 3);
+            g[i] = ldexpf(setup_draw(&seed), 30 - exponents[e] + i % 3);
         add(*state, &got, g, N, 0.75f, exponents[e], 1 << 30);
         rb_reference_fixed_add(want.value, g, N, 0.75f, exponents[e], 1 << 30, &want.largest,
                                &want.overflow);
@@ -176,29 +160,29 @@ static void nan_shows(void **state)
  * denormals, infinities, NaNs; the rest are any bits at all or ordinary. */
 static float edge(uint32_t *seed, int exponent, int32_t limit)
 {
-    const float one = ldexpf(1.0f, -exponent), sign = draw(seed) < 0 ? -1.0f : 1.0f;
+    const float one = ldexpf(1.0f, -exponent), sign = setup_draw(seed) < 0 ? -1.0f : 1.0f;
     float any;
 
-    draw(seed);
+    setup_draw(seed);
     switch (*seed >> 28) {
     case 0:
-        return sign * (floorf(draw(seed) * 1000.0f) + 0.5f) * one;
+        return sign * (floorf(setup_draw(seed) * 1000.0f) + 0.5f) * one;
     case 1:
         return sign * (float)limit * one;
     case 2:
-        return sign * nextafterf((float)limit * one, draw(seed) < 0 ? 0.0f : INFINITY);
+        return sign * nextafterf((float)limit * one, setup_draw(seed) < 0 ? 0.0f : INFINITY);
     case 3:
-        return sign * ((float)limit + (draw(seed) < 0 ? 0.5f : -0.5f)) * one;
+        return sign * ((float)limit + (setup_draw(seed) < 0 ? 0.5f : -0.5f)) * one;
     case 4:
         return sign * 2147483648.0f * one;
     case 5:
-        return sign * (draw(seed) < 0.9f ? 0x1p-149f : INFINITY);
+        return sign * (setup_draw(seed) < 0.9f ? 0x1p-149f : INFINITY);
     case 6:
-        draw(seed);
+        setup_draw(seed);
         memcpy(&any, seed, sizeof(any));
         return any;
     default:
-        return draw(seed) * (float)limit * 0.9f * one;
+        return setup_draw(seed) * (float)limit * 0.9f * one;
     }
 }
 
@@ -217,9 +201,9 @@ static void check_paths(struct rb_device *device, uint32_t *seed, float weight, 
     for (int i = 0; i < LONG; i++) {
         bool calm = tame && i % 4096 != 4000;
 
-        g[i] = calm ? ldexpf(draw(seed) * (float)limit * 0.9f, -exponent) / weight
+        g[i] = calm ? ldexpf(setup_draw(seed) * (float)limit * 0.9f, -exponent) / weight
                     : edge(seed, exponent, limit) / weight;
-        draw(seed);
+        setup_draw(seed);
         start[i] = (int32_t)(*seed) >> 2;
     }
     memcpy(whole, start, sizeof(start));
@@ -272,7 +256,8 @@ static void company_does_not_matter(void **state)
         bool overflow = false;
 
         for (int i = 0; i < LONG; i++)
-            g[i] = floorf(draw(&seed) * 200.0f) * 0.5f; /* ties and the limit, 100, among them */
+            g[i] =
+                floorf(setup_draw(&seed) * 200.0f) * 0.5f; /* ties and the limit, 100, among them */
         memset(alone, 0, sizeof(alone));
         memset(beside, 0, sizeof(beside));
         rb_fixed_add(*state, alone, g, LONG, 1.0f, 0, 100, &largest, &overflow);
@@ -310,7 +295,7 @@ static void squares_depend_on_n_alone(void **state)
     double first, again, want = 0;
 
     for (int i = 0; i < N; i++) {
-        values[i] = (int32_t)(draw(&seed) * 1e9f);
+        values[i] = (int32_t)(setup_draw(&seed) * 1e9f);
         want += ldexp((double)values[i], -20) * 0.25 * ldexp((double)values[i], -20) * 0.25;
     }
     rb_fixed_squares(*state, values, N, 20, 0.25, &first);
@@ -339,5 +324,5 @@ int main(void)
         cmocka_unit_test(squares_depend_on_n_alone),
     };
 
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, setup_core, setup_done);
 }

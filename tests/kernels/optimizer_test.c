@@ -2,6 +2,7 @@
 /* Many optimizer steps against the formulas in double. */
 #include "kernels/device.h"
 #include "kernels/reference/reference.h"
+#include "tests/kernels/setup.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -13,17 +14,6 @@
 #include <cmocka.h>
 
 enum { N = 77, STEPS = 50, EXPONENT = 22 };
-
-static int open_device(void **state)
-{
-    return rb_device_open("cpu", 0, (struct rb_device **)state, NULL);
-}
-
-static int close_device(void **state)
-{
-    rb_device_close(*state);
-    return 0;
-}
 
 struct both {
     float w[N], m[N], v[N];
@@ -117,5 +107,5 @@ int main(void)
         cmocka_unit_test(statistics_decay),
     };
 
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, setup_core, setup_done);
 }

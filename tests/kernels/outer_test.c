@@ -2,6 +2,7 @@
 /* Products that go into fixed-point sums without being written: the same bits as if they had been.
  */
 #include "kernels/device.h"
+#include "tests/kernels/setup.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -25,31 +26,14 @@ static const struct shape shapes[] = {{14, 32, 1},  {28, 64, 16}, {8, 16, 3},   
 
 static float a[80 * 512], b[120 * 512], c[MOST];
 
-static int open_device(void **state)
-{
-    return rb_device_open("cpu", 0, (struct rb_device **)state, NULL);
-}
-
-static int close_device(void **state)
-{
-    rb_device_close(*state);
-    return 0;
-}
-
-static float draw(uint32_t *seed)
-{
-    *seed = *seed * 1664525u + 1013904223u;
-    return (float)((int32_t)*seed) * 0x1p-31f;
-}
-
 static void fill(const struct shape *shape)
 {
     uint32_t seed = 17;
 
     for (int64_t i = 0; i < shape->k * shape->m; i++)
-        a[i] = draw(&seed);
+        a[i] = setup_draw(&seed);
     for (int64_t i = 0; i < shape->k * shape->n; i++)
-        b[i] = draw(&seed);
+        b[i] = setup_draw(&seed);
 }
 
 /* The kernel, or NULL where this processor has none that sums. */
@@ -90,7 +74,7 @@ static void start(struct sums *sums)
     uint32_t seed = 5;
 
     for (int i = 0; i < MOST + 2 * MARGIN; i++) {
-        draw(&seed);
+        setup_draw(&seed);
         sums->value[i] = (int32_t)seed >> 2;
     }
     sums->largest = 1;
@@ -198,5 +182,5 @@ int main(void)
         cmocka_unit_test(elements_are_chains),
     };
 
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, setup_core, setup_done);
 }

@@ -2,6 +2,7 @@
 /* Random words against Random123, and what dropout does with them. */
 #include "kernels/random.h"
 #include "tests/kernels/case.h"
+#include "tests/kernels/setup.h"
 
 #include <Random123/philox.h>
 
@@ -58,17 +59,6 @@ static void words_are_philox(void **state)
             assert_int_equal(words[i], philox4x32(counter, philox_key).v[i % 4]);
         }
     }
-}
-
-static int open_device(void **state)
-{
-    return rb_device_open("cpu", 0, (struct rb_device **)state, NULL);
-}
-
-static int close_device(void **state)
-{
-    rb_device_close(*state);
-    return 0;
 }
 
 static void drop(struct rb_device *device, const char *text, uint32_t id, const struct rb_key *with,
@@ -139,5 +129,5 @@ int main(void)
         cmocka_unit_test(every_part_of_the_key_matters),
     };
 
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return cmocka_run_group_tests(tests, setup_core, setup_done);
 }

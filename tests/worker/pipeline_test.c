@@ -32,17 +32,6 @@ static void open_run(struct run *run, const struct tiny_options *options, uint32
     run_open(run, &staged);
 }
 
-static void finish(struct run *run, const char *alone)
-{
-    char digest[33];
-
-    cluster_finish(&run->cluster, digest);
-    assert_string_equal(digest, alone);
-    for (int64_t s = 1; s <= run->steps; s++)
-        assert_non_null(run->cluster.rows[s]);
-    run_close(run);
-}
-
 static void test_any_count(void **state)
 {
     static const struct {
@@ -57,7 +46,7 @@ static void test_any_count(void **state)
 
             open_run(&run, &job, shapes[i].stages, replicas);
             cluster_start(&run.cluster, shapes[i].workers, run.weights);
-            finish(&run, reference);
+            run_finish(&run, reference);
         }
 }
 
@@ -78,43 +67,20 @@ static void test_resized(void **state)
             cluster_resize(&run.cluster, counts[i]);
         }
         assert_true(run.cluster.n_rows <= longer.steps);
-        finish(&run, longer_reference);
+        run_finish(&run, longer_reference);
     }
 }
 
 /* ---- At a fault point -----------------------------------------------------------------------*/
 
-static bool one_died(struct cluster *cluster, int64_t argument)
-{
-    (void)argument;
-    for (int i = 0; i < cluster->n_members; i++)
-        if (cluster->workers[cluster->members[i]].exited ||
-            cluster->workers[cluster->members[i]].done)
-            return true;
-    return false;
-}
-
 static void die_at(const char *point, int rank, int at, uint32_t replicas)
 {
     RB_CLEANUP(rb_freep) char *fault = rb_format("%s:rank=%d:at=%d:do=kill", point, rank, at);
-    RB_CLEANUP(rb_freep) char *once = NULL;
     struct run run;
-    bool died = false;
 
     open_run(&run, &job, 2, replicas);
-    once = rb_format("%s/fired", run.cluster.folder);
-    setenv("RUBATO_FAULT", fault, 1);
-    setenv("RUBATO_FAULT_ONCE", once, 1);
-    cluster_start(&run.cluster, 4, run.weights);
-    unsetenv("RUBATO_FAULT");
-    unsetenv("RUBATO_FAULT_ONCE");
-    cluster_until(&run.cluster, one_died, 0, "a death at a fault point");
-    for (int i = 0; i < run.cluster.n_members; i++)
-        died |= run.cluster.workers[run.cluster.members[i]].exited;
-    if (!died)
-        fail_msg("nobody passed %s", fault);
-    cluster_recover(&run.cluster);
-    finish(&run, reference);
+    run_with_death(&run, fault, 4);
+    run_finish(&run, reference);
 }
 
 /* With half a microbatch under way, sums of some, votes of some, weights of some. */

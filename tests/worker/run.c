@@ -44,6 +44,57 @@ void run_close(struct run *run)
     cluster_close(&run->cluster);
 }
 
+void run_arm(struct run *run, const char *fault)
+{
+    RB_CLEANUP(rb_freep) char *once = rb_format("%s/fired", run->cluster.folder);
+
+    setenv("RUBATO_FAULT", fault, 1);
+    setenv("RUBATO_FAULT_ONCE", once, 1);
+}
+
+void run_disarm(void)
+{
+    unsetenv("RUBATO_FAULT");
+    unsetenv("RUBATO_FAULT_ONCE");
+}
+
+static bool one_ended(struct cluster *cluster, int64_t argument)
+{
+    (void)argument;
+    for (int i = 0; i < cluster->n_members; i++)
+        if (cluster->workers[cluster->members[i]].exited ||
+            cluster->workers[cluster->members[i]].done)
+            return true;
+    return false;
+}
+
+void run_with_death(struct run *run, const char *fault, int workers)
+{
+    struct cluster *cluster = &run->cluster;
+    bool died = false;
+
+    run_arm(run, fault);
+    cluster_start(cluster, workers, run->weights);
+    run_disarm();
+    cluster_until(cluster, one_ended, 0, "a death at a fault point");
+    for (int i = 0; i < cluster->n_members; i++)
+        died |= cluster->workers[cluster->members[i]].exited;
+    if (!died)
+        fail_msg("nobody passed %s", fault);
+    cluster_recover(cluster);
+}
+
+void run_finish(struct run *run, const char *alone)
+{
+    char digest[33];
+
+    cluster_finish(&run->cluster, digest);
+    assert_string_equal(digest, alone);
+    for (int64_t s = 1; s <= run->steps; s++)
+        assert_non_null(run->cluster.rows[s]);
+    run_close(run);
+}
+
 void run_alone(const struct tiny_options *options, char ret_digest[33])
 {
     struct run run;

@@ -25,6 +25,17 @@ struct run {
 void run_open(struct run *run, const struct tiny_options *options);
 void run_close(struct run *run);
 
+/* Workers that start meanwhile die at this fault point (base/fault.h), the first who passes it
+ * alone. */
+void run_arm(struct run *run, const char *fault);
+void run_disarm(void);
+
+/* Start workers with that, wait for a death of it, and recover. */
+void run_with_death(struct run *run, const char *fault, int workers);
+
+/* Ends the run: that digest, and a row of every step, told by one of them at least. */
+void run_finish(struct run *run, const char *alone);
+
 /* What options come to on one device. */
 void run_alone(const struct tiny_options *options, char ret_digest[33]);
 

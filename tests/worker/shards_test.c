@@ -36,22 +36,6 @@ static void open_run(struct run *run, const struct tiny_options *options, uint32
     run_open(run, &sharded);
 }
 
-static void finish_as(struct run *run, const char *alone)
-{
-    char digest[33];
-
-    cluster_finish(&run->cluster, digest);
-    assert_string_equal(digest, alone);
-    for (int64_t s = 1; s <= run->steps; s++)
-        assert_non_null(run->cluster.rows[s]); /* every step was told of, by one of them at least */
-    run_close(run);
-}
-
-static void finish(struct run *run)
-{
-    finish_as(run, reference);
-}
-
 static void test_any_count(void **state)
 {
     static const int counts[] = {2, 3, 5};
@@ -63,7 +47,7 @@ static void test_any_count(void **state)
 
             open_run(&run, &job, replicas);
             cluster_start(&run.cluster, counts[i], run.weights);
-            finish(&run);
+            run_finish(&run, reference);
         }
 }
 
@@ -96,7 +80,7 @@ static void test_resized(void **state)
             cluster_resize(&run.cluster, counts[i]);
         }
         assert_true(run.cluster.n_rows <= longer.steps);
-        finish_as(&run, longer_reference);
+        run_finish(&run, longer_reference);
         allow_openings();
     }
 }
@@ -117,7 +101,7 @@ static void test_moved(void **state)
     members[1] = run.cluster.members[1];
     members[2] = cluster_newcomer(&run.cluster);
     cluster_move(&run.cluster, members, 3, NULL);
-    finish_as(&run, longer_reference);
+    run_finish(&run, longer_reference);
     allow_openings();
 }
 
@@ -136,43 +120,20 @@ static void test_killed(void **state)
             cluster_recover(&run.cluster);
         }
         assert_int_equal(run.cluster.n_members, 1);
-        finish(&run);
+        run_finish(&run, reference);
     }
 }
 
 /* ---- At a fault point -----------------------------------------------------------------------*/
 
-static bool one_died(struct cluster *cluster, int64_t argument)
-{
-    (void)argument;
-    for (int i = 0; i < cluster->n_members; i++)
-        if (cluster->workers[cluster->members[i]].exited ||
-            cluster->workers[cluster->members[i]].done)
-            return true;
-    return false;
-}
-
 static void die_at(const char *point, int rank, int at, int workers)
 {
     RB_CLEANUP(rb_freep) char *fault = rb_format("%s:rank=%d:at=%d:do=kill", point, rank, at);
-    RB_CLEANUP(rb_freep) char *once = NULL;
     struct run run;
-    bool died = false;
 
     open_run(&run, &job, 2);
-    once = rb_format("%s/fired", run.cluster.folder);
-    setenv("RUBATO_FAULT", fault, 1);
-    setenv("RUBATO_FAULT_ONCE", once, 1);
-    cluster_start(&run.cluster, workers, run.weights);
-    unsetenv("RUBATO_FAULT");
-    unsetenv("RUBATO_FAULT_ONCE");
-    cluster_until(&run.cluster, one_died, 0, "a death at a fault point");
-    for (int i = 0; i < run.cluster.n_members; i++)
-        died |= run.cluster.workers[run.cluster.members[i]].exited;
-    if (!died)
-        fail_msg("nobody passed %s", fault);
-    cluster_recover(&run.cluster);
-    finish(&run);
+    run_with_death(&run, fault, workers);
+    run_finish(&run, reference);
 }
 
 static void test_fault_points(void **state)
@@ -204,7 +165,6 @@ static void test_killed_behind_the_flip(void **state)
 {
     struct run run;
     struct cluster *cluster = &run.cluster;
-    RB_CLEANUP(rb_freep) char *once = NULL;
     int moved[4], rest[3];
     uint32_t number;
 
@@ -213,13 +173,10 @@ static void test_killed_behind_the_flip(void **state)
     skip();
 #endif
     open_run(&run, &longer, 2);
-    once = rb_format("%s/fired", cluster->folder);
-    setenv("RUBATO_FAULT", "worker.entered:rank=0:at=2:do=kill", 1);
-    setenv("RUBATO_FAULT_ONCE", once, 1);
+    run_arm(&run, "worker.entered:rank=0:at=2:do=kill");
     cluster_spare(cluster, 2);
     cluster_start(cluster, 4, run.weights);
-    unsetenv("RUBATO_FAULT");
-    unsetenv("RUBATO_FAULT_ONCE");
+    run_disarm();
     cluster_until_step(cluster, 30);
     moved[0] = cluster->members[0];
     moved[1] = cluster->members[3];
@@ -244,7 +201,7 @@ static void test_killed_behind_the_flip(void **state)
     cluster->recovers = false;
     for (int i = 2; i < 4; i++)
         cluster_leave(cluster, moved[i], NULL, 0);
-    finish_as(&run, longer_reference);
+    run_finish(&run, longer_reference);
 }
 
 /* ---- What cannot be saved by others ---------------------------------------------------------*/
@@ -319,8 +276,8 @@ static void test_checkpoints(void **unused)
     alone.cluster.checkpoint_keep = run.cluster.checkpoint_keep = 0;
     cluster_start(&alone.cluster, 1, alone.weights);
     cluster_start(&run.cluster, 4, run.weights);
-    finish(&run);
-    finish(&alone);
+    run_finish(&run, reference);
+    run_finish(&alone, reference);
     for (int64_t step = 100; step < job.steps; step += 200)
         for (size_t i = 0; i < RB_COUNT(files); i++) {
             RB_CLEANUP(rb_freep)
@@ -361,7 +318,7 @@ static void test_saves(void **unused)
         assert_true(one->saved[at].step >= 0);
     }
     assert_true(run.cluster.n_rows <= longer.steps);
-    finish_as(&run, longer_reference);
+    run_finish(&run, longer_reference);
 }
 
 /* The other optimizers: fewer parts, or none, and SGD's decay needs the weights. */
@@ -387,7 +344,7 @@ static void test_variants(void **unused)
         cluster_resize(&run.cluster, 4);
         cluster_until_step(&run.cluster, 60);
         cluster_resize(&run.cluster, 2);
-        finish_as(&run, alone);
+        run_finish(&run, alone);
     }
 }
 
