@@ -16,14 +16,18 @@ double rb_work_elements(const Rb__Tensor *tensor)
     return n;
 }
 
+double rb_work_tensor_bytes(const Rb__Tensor *tensor)
+{
+    return rb_work_elements(tensor) * (double)rb_dtype_size((enum rb_dtype)tensor->dtype);
+}
+
 static double bytes_of(const Rb__Program *program, const int32_t *tensors, size_t n)
 {
     double bytes = 0;
 
     for (size_t i = 0; i < n; i++)
         if (tensors[i] >= 0 && program->tensors[tensors[i]]->space != RB__TENSOR__SPACE__ABSENT)
-            bytes += rb_work_elements(program->tensors[tensors[i]]) *
-                     (double)rb_dtype_size((enum rb_dtype)program->tensors[tensors[i]]->dtype);
+            bytes += rb_work_tensor_bytes(program->tensors[tensors[i]]);
     return bytes;
 }
 

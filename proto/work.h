@@ -18,6 +18,7 @@ double rb_work_flops(const Rb__Program *program, size_t instruction);
 double rb_work_bytes(const Rb__Program *program, size_t instruction);
 
 double rb_work_elements(const Rb__Tensor *tensor);
+double rb_work_tensor_bytes(const Rb__Tensor *tensor);
 
 /* "MatMul float32[512,256] float32[256,768] > float32[512,768] transB=1" */
 void rb_work_text(const Rb__Program *program, size_t instruction, struct rb_buffer *out);

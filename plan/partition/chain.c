@@ -3,7 +3,6 @@
 
 #include "base/arena.h"
 #include "plan/compile/makers.h"
-#include "proto/dtype.h"
 #include "proto/work.h"
 
 #include <stdlib.h>
@@ -17,11 +16,6 @@ struct chain {
     uint32_t n;  /* forward instructions */
     struct rb_chain_layer *layers;
 };
-
-static double bytes_of(const Rb__Tensor *tensor)
-{
-    return rb_work_elements(tensor) * (double)rb_dtype_size((enum rb_dtype)tensor->dtype);
-}
 
 /* The variable, where the tensor is one that is rounded once a step: each stage rounds what it
  * reads. */
@@ -71,7 +65,7 @@ static void find_crossings(struct chain *chain)
         until[i] = (int)i;
         for (size_t k = 0; k < one->n_outputs; k++)
             if (one->outputs[k] >= 0)
-                bytes[i] += bytes_of(chain->program->tensors[one->outputs[k]]);
+                bytes[i] += rb_work_tensor_bytes(chain->program->tensors[one->outputs[k]]);
         chain->layers[i].made = bytes[i];
         for (size_t k = 0; k < one->n_inputs; k++) {
             int from = one->inputs[k] < 0
@@ -80,8 +74,9 @@ static void find_crossings(struct chain *chain)
 
             if (from >= 0 && from < (int)i) {
                 until[from] = (int)i;
-                if (k == 0 && bytes[from] > bytes_of(chain->program->tensors[one->inputs[k]]))
-                    bytes[from] = bytes_of(chain->program->tensors[one->inputs[k]]);
+                if (k == 0 &&
+                    bytes[from] > rb_work_tensor_bytes(chain->program->tensors[one->inputs[k]]))
+                    bytes[from] = rb_work_tensor_bytes(chain->program->tensors[one->inputs[k]]);
             }
         }
     }

@@ -38,6 +38,18 @@ static int variable_of(const struct course *course, int32_t tensor)
                : -1;
 }
 
+/* The same of a tensor in front of instruction `before`; what runs wherever it is read, such as a
+ * rounded weight, stands for the variable that it is made of. */
+static int weight_of(const struct course *course, int32_t tensor, uint32_t before)
+{
+    int maker = maker_of(course, tensor, before);
+    const Rb__Instruction *one = maker < 0 ? NULL : course->program->instructions[maker];
+
+    if (!one || !course->loose[maker])
+        return variable_of(course, tensor);
+    return one->n_inputs ? variable_of(course, one->inputs[0]) : -1;
+}
+
 static uint32_t latest(uint64_t stages)
 {
     return 63 - (uint32_t)__builtin_clzll(stages);
@@ -115,15 +127,8 @@ static void place_forward(struct course *course)
             continue;
         course->where[i] = UINT64_C(1) << course->parts[i];
         for (size_t k = 0; k < one->n_inputs; k++) {
-            int maker = maker_of(course, one->inputs[k], i);
-            int variable = variable_of(course, one->inputs[k]);
+            int variable = weight_of(course, one->inputs[k], i);
 
-            /* a rounded weight stands for the weight */
-            if (maker >= 0 && course->loose[maker])
-                variable =
-                    course->program->instructions[maker]->n_inputs
-                        ? variable_of(course, course->program->instructions[maker]->inputs[0])
-                        : -1;
             if (variable >= 0)
                 course->uses[variable] |= course->where[i];
         }
@@ -168,13 +173,10 @@ static void place_backward(struct course *course, uint32_t i)
     for (size_t k = 0; k < one->n_inputs; k++) {
         int maker = maker_of(course, one->inputs[k], i);
 
-        add_use(course, variable_of(course, one->inputs[k]), cap, &want);
+        add_use(course, weight_of(course, one->inputs[k], i), cap, &want);
         if (maker >= 0 && maker < (int)course->forward && !course->loose[maker] &&
             (int)latest(course->where[maker]) > want)
             want = (int)latest(course->where[maker]);
-        if (maker >= 0 && course->loose[maker] && course->program->instructions[maker]->n_inputs)
-            add_use(course, variable_of(course, course->program->instructions[maker]->inputs[0]),
-                    cap, &want);
     }
     add_use(course, course->gives[i], cap, &want);
     course->where[i] = UINT64_C(1) << (want >= 0 && want < (int)cap ? (uint32_t)want : cap);

@@ -6,7 +6,6 @@
 #include "plan/compile/footprint.h"
 #include "plan/schedule_pipeline.h"
 #include "plan/simulate/pipeline.h"
-#include "proto/dtype.h"
 #include "proto/work.h"
 
 #include <inttypes.h>
@@ -36,9 +35,7 @@ static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
             rb_cost_instruction(program, i, device, how->profile).seconds;
         for (size_t o = 0; i < course->forward && o < one->n_outputs; o++)
             if (one->outputs[o] >= 0)
-                *ret_made +=
-                    rb_work_elements(program->tensors[one->outputs[o]]) *
-                    (double)rb_dtype_size((enum rb_dtype)program->tensors[one->outputs[o]]->dtype);
+                *ret_made += rb_work_tensor_bytes(program->tensors[one->outputs[o]]);
     }
     for (size_t c = 0; c < program->n_contributions; c++)
         if (course->stages[program->contributions[c]->after - 1] >> k & 1)
@@ -56,9 +53,7 @@ static double crossing(const Rb__Model *model, const Rb__Course *course, uint32_
 
     for (size_t c = 0; c < course->n_crossings; c++) {
         const Rb__Crossing *one = course->crossings[c];
-        const Rb__Tensor *tensor = program->tensors[one->tensor];
-        double bytes =
-            rb_work_elements(tensor) * (double)rb_dtype_size((enum rb_dtype)tensor->dtype);
+        double bytes = rb_work_tensor_bytes(program->tensors[one->tensor]);
 
         if (one->from == k && one->to > k)
             out += bytes;

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of the state by the stages that count for them: who makes summands of it, who reads it. */
+#include "worker/stage.h"
+
+#include "base/arena.h"
+
+/* A part of a range in which the same stages count. */
+struct piece {
+    size_t first, end;
+    uint32_t variable; /* one of those in it */
+};
+
+/* The first block that ends behind `at`. */
+static size_t find_block(const Rb__Model *model, size_t at)
+{
+    size_t low = 0, high = model->n_blocks;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (model->blocks[middle]->first + model->blocks[middle]->count > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* From *block on, inside [first, end); false: there is no further one. */
+static bool next_piece(const Rb__Model *model, const uint64_t *stages, size_t first, size_t end,
+                       size_t *block, struct piece *ret_piece)
+{
+    const Rb__Block *one = *block < model->n_blocks ? model->blocks[*block] : NULL;
+
+    if (!one || one->first >= end)
+        return false;
+    ret_piece->variable = one->variable;
+    ret_piece->first = one->first > first ? (size_t)one->first : first;
+    do {
+        one = model->blocks[(*block)++];
+        ret_piece->end =
+            (size_t)(one->first + one->count) < end ? (size_t)(one->first + one->count) : end;
+    } while (*block < model->n_blocks && model->blocks[*block]->first < end &&
+             stages[model->blocks[*block]->variable] == stages[ret_piece->variable]);
+    return true;
+}
+
+size_t rb_stage_ranges(const struct rb_stage *stage, const Rb__Model *model,
+                       const struct rb_coll_range *ranges, size_t n,
+                       struct rb_coll_range **ret_ranges)
+{
+    struct rb_coll_range *cut = NULL;
+    size_t room = 0, k = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t end = ranges[i].first + ranges[i].count, b = find_block(model, ranges[i].first);
+        struct piece piece;
+
+        while (next_piece(model, stage->gives, ranges[i].first, end, &b, &piece)) {
+            if (k == room)
+                cut = rb_realloc(cut, (room = room * 2 + 8) * sizeof *cut);
+            cut[k++] = (struct rb_coll_range){
+                .rank = ranges[i].rank,
+                .first = piece.first,
+                .count = piece.end - piece.first,
+                .from = stage->senders + (size_t)piece.variable * stage->ranks,
+            };
+        }
+    }
+    *ret_ranges = cut;
+    return k;
+}
+
+size_t rb_stage_moves(const struct rb_stage *stage, const Rb__Model *model, const float *weights,
+                      const struct rb_coll_move *moves, size_t n, struct rb_coll_move **ret_moves)
+{
+    struct rb_coll_move *cut = NULL;
+    size_t room = 0, k = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t first = (size_t)((const float *)moves[i].bytes - weights);
+        size_t end = first + moves[i].size / sizeof *weights, b = find_block(model, first);
+        struct piece piece;
+
+        while (next_piece(model, stage->reads, first, end, &b, &piece)) {
+            if (!(stage->reads[piece.variable] >> stage->of_rank[moves[i].to] & 1))
+                continue;
+            if (k == room)
+                cut = rb_realloc(cut, (room = room * 2 + 8) * sizeof *cut);
+            cut[k++] = (struct rb_coll_move){
+                .from = moves[i].from,
+                .to = moves[i].to,
+                .bytes = (float *)moves[i].bytes + (piece.first - first),
+                .size = (piece.end - piece.first) * sizeof *weights,
+            };
+        }
+    }
+    *ret_moves = cut;
+    return k;
+}
