@@ -407,3 +407,12 @@ void world_rounds(struct world *world, unsigned rounds)
         world->now += 100;
     }
 }
+
+void world_running(struct world *world, uint32_t devices, uint32_t min, uint32_t want)
+{
+    world_begin(world, 1);
+    world_add_node(world, "a", devices);
+    world_add_job(world, WORLD_JOB, min, 8, want, 1000);
+    world_rounds(world, 10);
+    assert_int_equal(world_state(world, WORLD_JOB)->phase, RB__PHASE__Running);
+}

@@ -99,4 +99,8 @@ void world_decide(struct world *world);                /* until there is nothing
 /* Agents, workers, decisions and some time, so many times. */
 void world_rounds(struct world *world, unsigned rounds);
 
+/* A world of one node, "a", with so many devices, on which one job trains. */
+#define WORLD_JOB "j1"
+void world_running(struct world *world, uint32_t devices, uint32_t min, uint32_t want);
+
 #endif

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The coordinator's rules, scene by scene: who goes on when workers die, and what is lost. */
+#include "tests/daemon/world.h"
+
+#include "base/buffer.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define JOB WORLD_JOB
+
+static void compare_runs(const Rb__Member *member, const char *expected)
+{
+    struct rb_buffer text = {0};
+
+    rb_buffer_text(&text, "");
+    for (size_t i = 0; i < member->n_runs; i++)
+        rb_buffer_format(&text, " %u+%u", member->runs[i]->first, member->runs[i]->count);
+    assert_string_equal(text.data, expected);
+    rb_buffer_done(&text);
+}
+
+static void survivors_go_on(void **unused)
+{
+    struct world world;
+    int64_t level;
+
+    (void)unused;
+    world_running(&world, 3, 1, 3);
+    level = world_worker(&world, JOB, "a", 1)->level;
+    world_kill(&world, world_worker(&world, JOB, "a", 0));
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_string_equal(world_next(&world, JOB)->cause, "crash");
+    assert_int_equal(world_next(&world, JOB)->n_members, 2);
+    assert_string_equal(world_next(&world, JOB)->blamed[0], "a:0");
+    /* 0 1 2 were the dead one's: they are handed out, and the others keep 3 4 5 and 6 7 */
+    compare_runs(world_next(&world, JOB)->members[0], " 1+1 3+3");
+    compare_runs(world_next(&world, JOB)->members[1], " 0+1 2+1 6+2");
+    assert_string_equal(world_next(&world, JOB)->plan, "data parallel x2, 8 microbatches: 4 4");
+    world_rounds(&world, 5);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    assert_true(world_worker(&world, JOB, "a", 1)->level >= level);
+    assert_true(world_event(&world, "worker-died") && world_event(&world, "recovered"));
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_rounds(&world, 50); /* the device is tried again a little later */
+    assert_int_equal(world_active(&world, JOB)->n_members, 3);
+    compare_runs(world_active(&world, JOB)->members[0], ""); /* even shares again */
+    world_end(&world);
+}
+
+static void a_recovery_that_loses_another(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 3, 1, 3);
+    world_kill(&world, world_worker(&world, JOB, "a", 0));
+    world_agent(&world, 0);
+    world_decide(&world);
+    world_kill(&world, world_worker(&world, JOB, "a", 2));
+    world_rounds(&world, 12);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_int_equal(world_active(&world, JOB)->members[0]->device, 1);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+/* The coordinator was away: two died, one after the other, and the third has gone on by itself. */
+static void what_agents_did_is_recorded(void **unused)
+{
+    struct world world;
+    struct worker *last;
+    uint32_t number, newest;
+
+    (void)unused;
+    world_running(&world, 3, 1, 3);
+    number = world_active(&world, JOB)->number;
+    newest = world_state(&world, JOB)->newest;
+    assert_int_equal(newest, number + 2);
+    last = world_worker(&world, JOB, "a", 1);
+    for (uint32_t lost = 1; lost < 3; lost++) {
+        world_kill(&world, world_worker(&world, JOB, "a", lost == 1 ? 0 : 2));
+        for (int i = 0; i < 3; i++) {
+            world_agent(&world, 0);
+            world_train(&world, JOB);
+        }
+        assert_int_equal(last->active, number + lost);
+    }
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_int_equal(world_active(&world, JOB)->number, number + 2);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_int_equal(world_active(&world, JOB)->left_of, number);
+    assert_int_equal(world_active(&world, JOB)->n_blamed, 2);
+    assert_true(world_event(&world, "worker-died") && world_event(&world, "recovered"));
+    world_rounds(&world, 50);
+    assert_int_equal(world_active(&world, JOB)->n_members, 3);
+    assert_true(world_active(&world, JOB)->number > newest); /* none of those that were kept */
+    world_end(&world);
+}
+
+static void a_newcomer_that_dies_costs_nothing(void **unused)
+{
+    struct world world;
+    uint32_t active;
+
+    (void)unused;
+    world_running(&world, 2, 1, 1);
+    active = world_active(&world, JOB)->number;
+    world_wish(&world, JOB, world_want, 2);
+    world_decide(&world);
+    world_agent(&world, 0);
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_int_equal(world_active(&world, JOB)->number, active);
+    assert_null(world_next(&world, JOB));
+    assert_true(world_event(&world, "abandoned"));
+    world_rounds(&world, 50);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    world_end(&world);
+}
+
+static void restarts_from_the_newest_checkpoint(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 2, 1, 2);
+    world_checkpoint(&world, JOB, 3, "a");
+    world_checkpoint(&world, JOB, 7, "a");
+    world_kill(&world, world_worker(&world, JOB, "a", 0));
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 1);
+    assert_true(world_event(&world, "restarted"));
+    world_rounds(&world, 40);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+    assert_true(world_worker(&world, JOB, "a", 0)->level >= 7);
+    world_end(&world);
+}
+
+static void too_many_restarts_fail(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 1, 1, 1);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+        world_kill(&world, world_worker(&world, JOB, "a", 0));
+        world_rounds(&world, 60);
+    }
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Failed);
+    assert_non_null(strstr(world_state(&world, JOB)->reason, "failure.maxRestarts"));
+    world_end(&world);
+}
+
+static void own_failure_fails_the_job(void **unused)
+{
+    struct world world;
+    struct worker *worker;
+
+    (void)unused;
+    world_running(&world, 1, 1, 1);
+    worker = world_worker(&world, JOB, "a", 0);
+    world_kill(&world, worker);
+    worker->state = RB__WORKER_REPORT__STATE__FAILED;
+    world_rounds(&world, 2);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Failed);
+    world_end(&world);
+}
+
+static void another_saver_when_the_first_dies(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 2, 1, 2);
+    world_wish(&world, JOB, world_pause, 1);
+    world_decide(&world);
+    assert_string_equal(world_state(&world, JOB)->saver, world_worker(&world, JOB, "a", 0)->name);
+    world_kill(&world, world_worker(&world, JOB, "a", 0));
+    world_rounds(&world, 10);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    assert_non_null(world_state(&world, JOB)->parked);
+    assert_true(world_event(&world, "saver-lost"));
+    world_end(&world);
+}
+
+static void too_few_survivors_park(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 2, 2, 2);
+    world_kill(&world, world_worker(&world, JOB, "a", 0));
+    world_rounds(&world, 8);
+    assert_non_null(world_state(&world, JOB)->parked);
+    world_rounds(&world, 60);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+static void a_broken_link_is_mended(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 2, 1, 2);
+    for (uint32_t d = 0; d < 2; d++) {
+        struct worker *worker = world_worker(&world, JOB, "a", d);
+
+        worker->state = RB__WORKER_REPORT__STATE__FROZEN;
+        worker->dirty = true;
+    }
+    world_rounds(&world, 10);
+    assert_null(world_next(&world, JOB)); /* a report of a death may come */
+    world_rounds(&world, 40);
+    assert_string_equal(world_active(&world, JOB)->cause, "crash");
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    assert_int_equal(world_worker(&world, JOB, "a", 1)->state, RB__WORKER_REPORT__STATE__TRAINING);
+    world_end(&world);
+}
+
+/* ---- State in shards --------------------------------------------------------------------------*/
+
+static void in_shards(struct world *world, uint32_t replicas, uint32_t devices, uint32_t min)
+{
+    world_begin(world, 1);
+    world->replicas = replicas;
+    world_add_node(world, "a", devices);
+    world_add_job(world, JOB, min, 8, devices, 1000);
+    world_rounds(world, 10);
+    assert_int_equal(world_state(world, JOB)->phase, RB__PHASE__Running);
+    assert_int_equal(world_active(world, JOB)->replicas, replicas);
+    assert_non_null(strstr(world_active(world, JOB)->plan, "of each block"));
+}
+
+static void a_lone_replica_is_missed(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    in_shards(&world, 1, 3, 1);
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_true(world_event(&world, "restarted"));
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 1);
+    assert_string_equal(world_next(&world, JOB)->cause, "start"); /* the others have no use */
+    assert_null(world_active(&world, JOB));
+    world_rounds(&world, 20);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+    world_end(&world);
+}
+
+static void a_second_replica_is_enough(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    in_shards(&world, 2, 4, 1);
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_string_equal(world_next(&world, JOB)->cause, "crash");
+    assert_non_null(strstr(world_next(&world, JOB)->plan, "2 replicas of each block"));
+    world_rounds(&world, 5);
+    assert_true(world_event(&world, "recovered"));
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+/* Two at once: those that hold a block together, or two that do not. */
+static void two_deaths_may_be_too_many(void **unused)
+{
+    for (uint32_t second = 2; second <= 3; second++) {
+        struct world world;
+
+        (void)unused;
+        in_shards(&world, 2, 4, 1);
+        world_kill(&world, world_worker(&world, JOB, "a", 1));
+        world_kill(&world, world_worker(&world, JOB, "a", second));
+        world_agent(&world, 0);
+        world_decide(&world);
+        assert_int_equal(world_state(&world, JOB)->n_restarts, second == 2);
+        world_end(&world);
+    }
+}
+
+static void parts_are_brought_together_to_pause(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    in_shards(&world, 2, 3, 1);
+    world_wish(&world, JOB, world_pause, 1);
+    world_decide(&world);
+    assert_null(world_state(&world, JOB)->saver);
+    assert_string_equal(world_next(&world, JOB)->cause, "park");
+    assert_int_equal(world_next(&world, JOB)->n_members, 1);
+    world_rounds(&world, 20);
+    assert_true(world_event(&world, "gathered"));
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    assert_non_null(world_state(&world, JOB)->parked);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+/* Until it is saved the others keep what they gave to the one that gathered it. */
+static void the_gatherer_dies(void **unused)
+{
+    struct world world;
+    struct worker *saver = NULL;
+
+    (void)unused;
+    in_shards(&world, 2, 4, 1);
+    world_wish(&world, JOB, world_pause, 1);
+    for (int round = 0; round < 20 && !world_state(&world, JOB)->saver; round++) {
+        world_agent(&world, 0);
+        world_train(&world, JOB);
+        world_decide(&world);
+    }
+    assert_non_null(world_state(&world, JOB)->saver);
+    assert_true(world_event(&world, "gathered"));
+    for (uint32_t d = 0; d < 4; d++) {
+        struct worker *worker = world_worker(&world, JOB, "a", d);
+
+        assert_non_null(worker);
+        assert_true(worker->alive);
+        if (!strcmp(worker->name, world_state(&world, JOB)->saver))
+            saver = worker;
+    }
+    assert_non_null(saver);
+    world_kill(&world, saver);
+    world_agent(&world, 0);
+    world_rounds(&world, 30);
+    assert_true(world_event(&world, "saver-lost"));
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    assert_non_null(world_state(&world, JOB)->parked);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+/* Who survives is too few to train, and together has all of it: it is parked all the same. */
+static void too_few_parts_park(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    in_shards(&world, 2, 4, 4);
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    world_agent(&world, 0);
+    world.nodes[0].devices = 3;
+    world_node_leaving(&world, 0, false);
+    world_decide(&world);
+    assert_string_equal(world_next(&world, JOB)->cause, "crash");
+    world_rounds(&world, 20);
+    assert_true(world_event(&world, "parked"));
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(survivors_go_on),
+        cmocka_unit_test(a_recovery_that_loses_another),
+        cmocka_unit_test(what_agents_did_is_recorded),
+        cmocka_unit_test(a_newcomer_that_dies_costs_nothing),
+        cmocka_unit_test(restarts_from_the_newest_checkpoint),
+        cmocka_unit_test(too_many_restarts_fail),
+        cmocka_unit_test(own_failure_fails_the_job),
+        cmocka_unit_test(another_saver_when_the_first_dies),
+        cmocka_unit_test(too_few_survivors_park),
+        cmocka_unit_test(a_broken_link_is_mended),
+        cmocka_unit_test(a_lone_replica_is_missed),
+        cmocka_unit_test(a_second_replica_is_enough),
+        cmocka_unit_test(two_deaths_may_be_too_many),
+        cmocka_unit_test(parts_are_brought_together_to_pause),
+        cmocka_unit_test(the_gatherer_dies),
+        cmocka_unit_test(too_few_parts_park),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The coordinator's rules, scene by scene: nodes that are drained, leave and are out of reach. */
+#include "tests/daemon/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define JOB WORLD_JOB
+
+static void drain_moves_through_both(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 1, 1, 1);
+    world_add_node(&world, "b", 1);
+    world_cordon(&world, "a", true, true);
+    world_decide(&world);
+    assert_string_equal(world_next(&world, JOB)->cause, "drain");
+    assert_int_equal(world_next(&world, JOB)->n_members, 2); /* someone has to bring the state */
+    world_rounds(&world, 20);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_string_equal(world_active(&world, JOB)->members[0]->node, "b");
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+/* Runs on a:0 and b:0; c:0 is there, but its agent does nothing. */
+static void drained_with_a_lame_newcomer(struct world *world, uint32_t min)
+{
+    world_begin(world, 1);
+    world_add_node(world, "a", 1);
+    world_add_node(world, "b", 1);
+    world_add_job(world, JOB, min, 8, 2, 1000);
+    world_rounds(world, 10);
+    assert_int_equal(world_active(world, JOB)->n_members, 2);
+    world_add_node(world, "c", 1);
+    world_drain(world, "b", 8000);
+    world_decide(world);
+    assert_string_equal(world_next(world, JOB)->cause, "drain");
+    assert_int_equal(world_next(world, JOB)->n_members, 2);
+    assert_non_null(strstr(world_state(world, JOB)->reason, "leaves node b by 00:16:"));
+    world->now += 5999;
+    world_decide(world);
+    assert_int_equal(world_next(world, JOB)->n_members, 2);
+    assert_true(world->wake == world->now + 1); /* a quarter of the time is left */
+    world->now++;
+    world_decide(world);
+}
+
+static void no_newcomer_is_waited_for_in_a_hurry(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    drained_with_a_lame_newcomer(&world, 1);
+    assert_int_equal(world_next(&world, JOB)->n_members, 1);
+    assert_string_equal(world_next(&world, JOB)->members[0]->node, "a");
+    world.nodes[2].up = false; /* still lame */
+    world_rounds(&world, 5);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_string_equal(world_active(&world, JOB)->members[0]->node, "a");
+    assert_null(world_worker(&world, JOB, "b", 0));
+    world_end(&world);
+}
+
+static void too_few_in_a_hurry_park(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    drained_with_a_lame_newcomer(&world, 2);
+    assert_string_equal(world_state(&world, JOB)->saver, world_worker(&world, JOB, "a", 0)->name);
+    assert_non_null(strstr(world_state(&world, JOB)->reason, "leaves node b by"));
+    world.nodes[2].up = false;
+    world_rounds(&world, 5);
+    assert_true(world_event(&world, "parked"));
+    assert_string_equal(world_state(&world, JOB)->parked->node, "a");
+    assert_null(world_worker(&world, JOB, "b", 0));
+    world_end(&world);
+}
+
+/* Whoever is there still when the time is over is killed; that is a crash and costs no step. */
+static void killed_when_the_time_is_over(void **unused)
+{
+    struct world world;
+    int64_t level;
+
+    (void)unused;
+    drained_with_a_lame_newcomer(&world, 1);
+    level = world_worker(&world, JOB, "a", 0)->level;
+    world.now += 2000; /* nobody heard of the new configuration */
+    world_agent(&world, 1);
+    assert_null(world_worker(&world, JOB, "b", 0));
+    world.nodes[2].up = false;
+    world_rounds(&world, 10);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_true(world_event(&world, "recovered"));
+    assert_true(world_worker(&world, JOB, "a", 0)->level > level);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+static void uncordon_takes_the_time_back(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 2, 1, 2);
+    world_add_node(&world, "b", 2);
+    world_drain(&world, "a", 60000);
+    world_cordon(&world, "a", false, false);
+    world_rounds(&world, 700);
+    assert_int_equal(world_active(&world, JOB)->number, 1);
+    world_end(&world);
+}
+
+static void pin_to_second(Rb__Wish *wish, uint64_t to)
+{
+    static char *pins[] = {(char *)"a:1"};
+
+    wish->devices = pins;
+    wish->n_devices = 1;
+    wish->has_asked = 1;
+    wish->asked = to;
+}
+
+static void a_pinned_move_is_answered_by_its_last_configuration(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 2, 1, 1);
+    world_wish(&world, JOB, pin_to_second, ++world.now);
+    world_decide(&world);
+    assert_string_equal(world_next(&world, JOB)->cause, "move");
+    world_rounds(&world, 20);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_int_equal(world_active(&world, JOB)->members[0]->device, 1);
+    assert_int_equal(world_active(&world, JOB)->asked, world_job(&world, JOB)->wish.wish->asked);
+    world_end(&world);
+}
+
+static void last_node_leaves(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 2, 1, 2);
+    world_node_leaving(&world, 0, true);
+    world_rounds(&world, 8);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Pending);
+    assert_non_null(world_state(&world, JOB)->parked);
+    assert_int_equal(world.n_workers, 0);
+    world_node_up(&world, 0, false);
+    world_rounds(&world, 3);
+    assert_non_null(strstr(world_state(&world, JOB)->reason, "node a, which holds its state"));
+    world_node_up(&world, 0, true);
+    world_rounds(&world, 10);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
+static void cordon_keeps_who_is_there(void **unused)
+{
+    struct world world;
+    uint32_t active;
+
+    (void)unused;
+    world_running(&world, 3, 1, 2);
+    active = world_active(&world, JOB)->number;
+    world_cordon(&world, "a", true, false);
+    world_wish(&world, JOB, world_want, 3);
+    world_rounds(&world, 5);
+    assert_int_equal(world_active(&world, JOB)->number, active);
+    assert_string_equal(world_state(&world, JOB)->reason,
+                        "has 2 and waits for 3 devices: 0 of 3 are free; node a is cordoned");
+    world_cordon(&world, "a", false, false);
+    world_rounds(&world, 10);
+    assert_int_equal(world_active(&world, JOB)->n_members, 3);
+    world_end(&world);
+}
+
+static void lost_lease_is_no_death(void **unused)
+{
+    struct world world;
+    uint32_t active;
+
+    (void)unused;
+    world_running(&world, 1, 1, 1);
+    world_add_node(&world, "b", 1);
+    world_wish(&world, JOB, world_want, 2);
+    world_rounds(&world, 10);
+    active = world_active(&world, JOB)->number;
+    world_node_up(&world, 1, false);
+    world_rounds(&world, 300); /* trains on for half a minute */
+    assert_int_equal(world_active(&world, JOB)->number, active);
+    world_kill(&world, world_worker(&world, JOB, "b", 0));
+    world_rounds(&world, 20);
+    assert_int_equal(world_active(&world, JOB)->number, active); /* frozen, and patient */
+    world_rounds(&world, 120);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_string_equal(world_active(&world, JOB)->cause, "crash");
+    assert_true(world_event(&world, "node-lost"));
+    world_end(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drain_moves_through_both),
+        cmocka_unit_test(no_newcomer_is_waited_for_in_a_hurry),
+        cmocka_unit_test(too_few_in_a_hurry_park),
+        cmocka_unit_test(killed_when_the_time_is_over),
+        cmocka_unit_test(uncordon_takes_the_time_back),
+        cmocka_unit_test(a_pinned_move_is_answered_by_its_last_configuration),
+        cmocka_unit_test(last_node_leaves),
+        cmocka_unit_test(cordon_keeps_who_is_there),
+        cmocka_unit_test(lost_lease_is_no_death),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
