@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parking: one worker saves the state and leaves, the others are dismissed.
  *
- *     in shards: first a configuration of one member, whom the others give what they have; it is
- * not made the active one, so that they are there until it has saved
+ *     in shards: first a configuration of one member, whom the others give what they have;
+ *                it is not made the active one, so that they are there until it has saved
  *
  *     chosen: saver  --saved-->  parked: Paused (it was asked for) or Pending (devices are missing)
  *        |  ^

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The gradient rules: one table from operator to function, and what a rule may call.
  *
- * autodiff.c (driver) > [autodiff] > point.c, _move.c, _product.c, _norm.c, _loss.c
+ * autodiff.c (driver) > [autodiff] > point.c, move.c, product.c, norm.c, loss.c
  *
  * A rule is written as expressions: helpers that fail remember the first error in the rb_diff and
  * return NULL, and with an error set they do nothing, so only the driver looks. */

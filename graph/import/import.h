@@ -2,8 +2,7 @@
 /* Importing, from the inside: the state of one import and what the functions of the operators
  * share.
  *
- * import.c (the walk) > table.c (ONNX operator -> function) > import_*.c > [import.h] >
- * graph
+ * import.c (the walk) > table.c (ONNX operator -> function) > the other files > [import] > graph
  *
  * An import function reads its node's attributes and inputs, emits nodes of proto/operators.h and
  * binds the node's outputs.  Nodes whose inputs are known are folded as they are emitted, so shape

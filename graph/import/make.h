@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Composing: an ONNX operator that is made of others is written as an expression of them.
  *
- * import_*.c > [make] > help.c (emit, fold)
+ * functions of operators > [make] > help.c (emit, fold)
  *
  * A helper that fails remembers the first error in the import and returns NULL; with an error set,
  * or a NULL given, it does nothing.  So only the last line of an import function looks. */
