@@ -69,7 +69,8 @@ class Run:
         died = until("the death to be noticed",
                      lambda: [e["time"] for e in c.json("events", self.job)["items"]
                               if e["kind"] == "worker-died" and e["time"] >= asked - 5])
-        self.note("kill", asked, rank=rank, noticed=died[0] - asked)
+        self.note("kill", asked, rank=rank, noticed=died[0] - asked,
+                  control=lab.control(c, c.status(self.job)["configuration"]))
         c.rest(self.job, stalls.STEPS_AFTER + QUIET)
         c.ctl("node", "uncordon", node)
         c.wait(self.job, "devices=2")
@@ -135,9 +136,10 @@ def reference(options):
                 f["net_excess"], f["ready"] if "checkpoint" not in kind else None, f["lost"]]
                for kind, f in found.items()])
     kill = sorted((change for change in changes if change["kind"] == "kill"), key=lambda one: one["over"])
-    middle_kill = [stalls.statistics.median(one[name] for one in kill) for name in ("gap", "noticed", "over")]
+    middle_kill = [stalls.statistics.median(one[name] for one in kill) for name in ("gap", "noticed", "control", "over")]
     print(f"A kill: the gap is {lab.show(middle_kill[0])} ms, the death is noticed after "
-          f"{lab.show(middle_kill[1])} ms, and the gap is {lab.show(middle_kill[2])} ms "
+          f"{lab.show(middle_kill[1])} ms, the recovery itself takes {lab.show(middle_kill[2])} ms (behind the last freeze, "
+          f"by the logs), and the gap is {lab.show(middle_kill[3])} ms "
           f"({lab.show(kill[0]['over'])} to {lab.show(kill[-1]['over'])}) longer than a step on two workers and the "
           f"dead one's share of a step.\n")
     receipts(changes)

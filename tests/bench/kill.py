@@ -4,20 +4,15 @@
 
     kill.py [WORKERS [KILLS]]            RUBATO_BUILD names the build
 
-control  from the later of the reaping and the last freeze until all survivors are in what is left, by their logs:
-         what the recovery itself takes.  Before that they finish computing what they have begun.
+control  what the recovery itself takes (lab.py)
 over     the gap between the two commits around the death minus the median step of the set that goes on.
 The node is cordoned meanwhile, so that nobody is brought up on the same cores."""
-import datetime
-import glob
 import os
-import re
 import signal
 import statistics
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
-import cluster
+import lab  # first: it knows where the others are
 import corpus
 
 
@@ -31,33 +26,18 @@ def spec(c, want):
     }
 
 
-def times(path, pattern):
-    """Unix ms of the lines of a log that match."""
-    with open(path) as log:
-        return [datetime.datetime.strptime(line.split()[0], "%Y-%m-%dT%H:%M:%S.%fZ").timestamp() * 1000
-                for line in log if re.search(pattern, line)]
-
-
-def control(c, number):
-    logs = glob.glob(c.path("local/jobs/*/logs/*"))
-    reaped = times(c.nodes[0].log, "signal 9")[-1]
-    entered = [time for log in logs for time in times(log, f"configuration {number}: rank")]
-    frozen = [time for log in logs for time in times(log, "frozen at") if time > reaped - 1000]
-    return max(entered) - max([reaped] + frozen)
-
-
 def kill(c, workers, rank):
     node = c.json("get", "nodes")["items"][0]["name"]
     c.wait("gpt", f"devices={workers}")
-    c.wait("gpt", f"step={c.status('gpt')['step'] + 10}")
+    c.rest("gpt", 10)
     c.ctl("node", "cordon", node)
     before = c.status("gpt")
     os.kill(before["devices"][rank]["pid"], signal.SIGKILL)
     c.wait("gpt", f"devices={workers - 1}")
-    c.wait("gpt", f"step={c.status('gpt')['step'] + 12}")
+    c.rest("gpt", 12)
     rows = c.metrics("gpt")
     first = next(i for i, row in enumerate(rows) if row["configuration"] > before["configuration"])
-    took = control(c, int(rows[first]["configuration"]))
+    took = lab.control(c, int(rows[first]["configuration"]))
     gap = rows[first]["time"] - rows[first - 1]["time"]
     old = statistics.median(row["step_ms"] for row in rows[max(0, first - 11):first - 1])
     new = statistics.median(row["step_ms"] for row in rows[first + 1:first + 12])
@@ -69,7 +49,7 @@ def kill(c, workers, rank):
 
 def main():
     workers, kills = (int(word) for word in (sys.argv[1:] + ["3", "10"][len(sys.argv) - 1:]))
-    with cluster.Cluster(devices=workers) as c:
+    with lab.Lab(devices=workers) as c:
         c.model("gpt", layers=2, width=128, heads=2, seq=64, dropout=0.1)
         c.submit("gpt", spec(c, workers))
         found = [kill(c, workers, i % workers) for i in range(kills)]

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the benches share: the machine, the reference job, nodes that keep to a core, tables."""
+import datetime
 import glob
 import json
 import os
+import re
 import sys
 import time
 
@@ -84,6 +86,23 @@ class Lab(cluster.Cluster):
                                          "loss": float(field[2]), "step_ms": float(field[5]),
                                          "devices": int(field[6]), "configuration": int(field[7])})
         return rows
+
+
+def times(path, pattern):
+    """Unix ms of the lines of a log that match."""
+    with open(path) as log:
+        return [datetime.datetime.strptime(f"{line.split()[0][:-1]}+0000", "%Y-%m-%dT%H:%M:%S.%f%z").timestamp() * 1000
+                for line in log if re.search(pattern, line)]
+
+
+def control(c, number):
+    """What the recovery behind a death took itself, ms: from the later of the reaping and the last freeze until all
+    survivors are in configuration `number`.  Before that they finish computing what they have begun."""
+    logs = glob.glob(c.path("local/jobs/*/logs/*"))
+    reaped = times(c.nodes[0].log, "signal 9")[-1]
+    entered = [time for log in logs for time in times(log, f"configuration {number}: rank")]
+    frozen = [time for log in logs for time in times(log, "frozen at") if time > reaped - 1000]
+    return max(entered) - max([reaped] + frozen)
 
 
 def reference(c, want, micro=None, **more):
