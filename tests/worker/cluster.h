@@ -49,7 +49,7 @@ struct cluster {
     int spares[CLUSTER_WORKERS], n_spares;
     int members[CLUSTER_WORKERS], n_members; /* of the active one, by rank */
     uint64_t fence, request;
-    bool recovers; /* what is configured now follows a death */
+    bool recovers;         /* what is configured now follows a death */
     char *checkpoint_path; /* what Settings say */
     int64_t checkpoint_every, checkpoint_keep;
     Rb__Row **rows; /* by step; NULL: nobody spoke of it */
@@ -91,7 +91,8 @@ void cluster_until_frozen(struct cluster *cluster, uint32_t number, const int *m
 void cluster_until_stopped(struct cluster *cluster);
 void cluster_until_flipped(struct cluster *cluster, uint32_t number, const int *members, int n);
 
-/* All of the above: a new configuration with these members; leavers are dismissed. */
+/* All of the above: a new configuration with these members, tried again where it is given up on, as
+ * a coordinator does; leavers are dismissed. */
 void cluster_move(struct cluster *cluster, const int *members, int n, const char *restore);
 /* Spawn `n` workers and start. */
 void cluster_start(struct cluster *cluster, int n, const char *restore);
