@@ -86,7 +86,7 @@ void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll)
         call_members(turn, active, ret_roll);
         ret_roll->whole = holds_whole(turn, active);
     }
-    if (next && next->state == RB__CONFIGURATION__STATE__GO)
+    if (next && (next->state == RB__CONFIGURATION__STATE__GO || !strcmp(next->cause, "crash")))
         call_members(turn, next, ret_roll);
     if (!active || !rb_holding_sharded(turn->in->job.job, active))
         ret_roll->whole = ret_roll->holders > 0;
