@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { ARMED_MOST = 8, PLAN_MOST = 4096, EXIT_FAULT = 86 };
@@ -21,7 +22,8 @@ struct fault {
     const char *point; /* in the table */
     int rank;          /* -1: any */
     long at;
-    enum { KILL, STOP, EXIT } what;
+    enum { KILL, STOP, EXIT, SLEEP } what;
+    long ms;
     atomic_long passages;
 };
 
@@ -64,6 +66,7 @@ static int read_number(const char *text, long *ret_number, struct rb_why *why)
 static int read_word(struct fault *fault, const char *word, struct rb_why *why)
 {
     static const char *const ways[] = {[KILL] = "do=kill", [STOP] = "do=stop", [EXIT] = "do=exit"};
+    char unit[3], more;
     long rank;
     int err;
 
@@ -72,10 +75,16 @@ static int read_word(struct fault *fault, const char *word, struct rb_why *why)
             fault->what = i;
             return 0;
         }
+    if (!strncmp(word, "do=", 3) && sscanf(word + 3, "%ld%2s%c", &fault->ms, unit, &more) == 2 &&
+        fault->ms > 0 && !strcmp(unit, "ms")) {
+        fault->what = SLEEP;
+        return 0;
+    }
     if (!strncmp(word, "at=", 3))
         return read_number(word + 3, &fault->at, why);
     if (strncmp(word, "rank=", 5))
-        return rb_why_set(why, RB_EINVAL, "'%s' is not at=N, rank=R or do=kill|stop|exit", word);
+        return rb_why_set(why, RB_EINVAL, "'%s' is not at=N, rank=R or do=kill|stop|exit|MSms",
+                          word);
     err = read_number(word + 5, &rank, why);
     fault->rank = (int)rank;
     return err;
@@ -160,7 +169,7 @@ static bool is_first(const struct fault *fault)
 
 static void strike(const struct fault *fault)
 {
-    if (!is_first(fault))
+    if (fault->what != SLEEP && !is_first(fault))
         return;
     switch (fault->what) {
     case KILL:
@@ -171,6 +180,8 @@ static void strike(const struct fault *fault)
         break;
     case EXIT:
         _exit(EXIT_FAULT);
+    case SLEEP:
+        nanosleep(&(struct timespec){fault->ms / 1000, fault->ms % 1000 * 1000000}, NULL);
     }
 }
 
@@ -179,9 +190,13 @@ void rb_fault(const char *point)
     for (int i = 0; i < armed.n; i++) {
         struct fault *fault = &armed.faults[i];
 
-        if (!strcmp(fault->point, point) &&
-            (fault->rank < 0 || fault->rank == atomic_load(&armed.rank)) &&
-            atomic_fetch_add(&fault->passages, 1) + 1 == fault->at)
+        long passage;
+
+        if (strcmp(fault->point, point) != 0 ||
+            (fault->rank >= 0 && fault->rank != atomic_load(&armed.rank)))
+            continue;
+        passage = atomic_fetch_add(&fault->passages, 1) + 1;
+        if (passage == fault->at || (fault->what == SLEEP && passage > fault->at))
             strike(fault);
     }
 }

@@ -6,14 +6,15 @@
  * `rb_fault("worker.vote.sent")` is a moment; without the build option `faults` it compiles to
  * nothing.  A program arms itself once, at its start, from its environment:
  *
- *   RUBATO_FAULT=POINT[:rank=R][:at=N][:do=kill|stop|exit][,...]   or @FILE, a file with that text
- *   RUBATO_FAULT_ONCE=PATH
+ *   RUBATO_FAULT=POINT[:rank=R][:at=N][:do=kill|stop|exit|MSms][,...]   or @FILE, which has that
+ * text RUBATO_FAULT_ONCE=PATH
  *
  * At the Nth passage (of the process; N is 1 where it is not said) it sends itself SIGKILL or
- * SIGSTOP, or exits.  `rank` is the rank that the process was last told to prepare for.  With
+ * SIGSTOP, or exits; with do=20ms it sleeps for 20 ms there and at every later passage, as a slower
+ * device would.  `rank` is the rank that the process was last told to prepare for.  With
  * RUBATO_FAULT_ONCE the fault makes the file PATH.I (I: its place in the list, from 0) first and
  * lets the moment pass where that is there already: so it fires once in a whole cluster, and not
- * in the process that takes the dead one's place.
+ * in the process that takes the dead one's place.  Sleeping is not bound to it.
  *
  * This is the one place with global state: what is armed belongs to the process, as death does. */
 #ifndef RB_BASE_FAULT_H

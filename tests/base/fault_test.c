@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fault points: what the environment may say, and that a process dies where it says. */
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 
@@ -60,11 +61,23 @@ static void test_plans(void **state)
     assert_int_equal(life_of("worker.row,worker.voted:at=2:do=exit", NULL), 86);
 }
 
+/* From the second passage on, in this process too. */
+static void test_sleeps(void **state)
+{
+    uint64_t before = rb_clock_ns();
+
+    (void)state;
+    assert_int_equal(life_of("worker.voted:at=2:do=20ms", NULL), 0);
+    assert_true(rb_clock_ns() - before >= 40000000);
+    assert_int_equal(life_of("worker.voted:do=1ms,worker.voted:at=3:do=exit", NULL), 86);
+}
+
 static void test_refused(void **state)
 {
     static const char *const bad[] = {
-        "worker.nowhere",       "worker.voted:at=",   "worker.voted:at=1x",
-        "worker.voted:rank=-1", "worker.voted:do=it", "worker.voted,worker.nowhere"};
+        "worker.nowhere",       "worker.voted:at=",    "worker.voted:at=1x",
+        "worker.voted:rank=-1", "worker.voted:do=it",  "worker.voted,worker.nowhere",
+        "worker.voted:do=5s",   "worker.voted:do=0ms", "worker.voted:do=5msec"};
 
     (void)state;
     for (size_t i = 0; i < RB_COUNT(bad); i++)
@@ -110,10 +123,8 @@ static void test_table(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plans),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_once),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_plans), cmocka_unit_test(test_sleeps), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_once),  cmocka_unit_test(test_table),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
