@@ -10,6 +10,7 @@
 
 #include "data/source.h"
 #include "worker/batch.h"
+#include "worker/pace.h"
 #include "worker/program.h"
 #include "worker/state.h"
 
@@ -53,6 +54,7 @@ struct rb_model {
     bool *fresh; /* by variable: nothing has been added to its local sums, which hold anything */
     double *squares; /* and this: by block, of the reduced sums */
     uint8_t *record; /* of the vote (worker/vote.h): which microbatches the local sums hold */
+    struct rb_pace pace;
     /* The level at which an attempt was given up with its local sums whole, so that the next one
      * need not compute them again (worker/step.c); -1: none was. */
     int64_t kept;

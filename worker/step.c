@@ -28,7 +28,9 @@ struct attempt {
     const struct rb_step *step;
     struct rb_vote_shape shape;
     uint32_t number;
-    bool *stays; /* by rank, where the vote flips: it goes on in the next configuration */
+    uint64_t computed_ns; /* its microbatches, */
+    uint32_t computed;    /* so many; those that were kept are not among them */
+    bool *stays;          /* by rank, where the vote flips: it goes on in the next configuration */
     struct rb_vote_ready *said; /* by rank: what it takes */
     /* of the microbatch that runs */
     uint32_t microbatch;
@@ -112,6 +114,7 @@ static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *
     struct rb_batch batch =
         rb_batch_of(message->global_batch, message->micro_batch, model->state.level, microbatch);
     const struct rb_runner *runner = rb_model_runner(model, microbatch);
+    uint64_t started = rb_clock_ns();
     int err;
 
     if (rb_vote_holds(model->record, microbatch))
@@ -125,7 +128,10 @@ static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *
     if (err)
         return rb_why_set(why, err, "stopped");
     attempt->ran = runner;
-    return say_results(attempt, microbatch, runner, why);
+    err = say_results(attempt, microbatch, runner, why);
+    attempt->computed_ns += rb_clock_ns() - started;
+    attempt->computed++;
+    return err;
 }
 
 /* ---- Stages ---------------------------------------------------------------------------------*/
@@ -287,6 +293,8 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
     if (err)
         return err;
     model->pending = (struct rb_pending){model->state.level, attempt->number};
+    rb_pace_note(&model->pace, attempt->computed_ns, attempt->computed);
+    rb_vote_computed(model->record, attempt->computed_ns);
     step->ready(&ready, step->owner);
     rb_vote_finish(model->record, rb_state_agreement(&model->state), &ready);
     rb_fault("worker.vote");
@@ -438,6 +446,7 @@ static void start_attempt(struct attempt *attempt, uint32_t kept)
     size_t variables = model->message->n_variables;
 
     model->kept = model->pending.level = -1;
+    attempt->computed_ns = attempt->computed = 0;
     if (attempt->step->configuration->stage)
         rb_flights_land(model);
     else

@@ -18,6 +18,7 @@ struct head {
     uint64_t digest;
     uint32_t collects, gives_up;
     uint32_t takes_first, takes;
+    uint64_t computed; /* ns */
 };
 
 struct result {
@@ -93,6 +94,15 @@ void rb_vote_variable(const struct rb_vote_shape *shape, void *record, uint32_t 
     uint32_t word = (largest & ~OVERFLOW_BIT) | (overflow ? OVERFLOW_BIT : 0);
 
     memcpy((uint8_t *)record + word_at(shape, variable), &word, sizeof word);
+}
+
+void rb_vote_computed(void *record, uint64_t ns)
+{
+    struct head head;
+
+    memcpy(&head, record, sizeof head);
+    head.computed = ns;
+    memcpy(record, &head, sizeof head);
 }
 
 void rb_vote_squares(const struct rb_vote_shape *shape, void *record, const double *squares)
@@ -256,6 +266,28 @@ static bool all_flip(const struct rb_vote_shape *shape, const void *records, uin
     return members;
 }
 
+/* For those who look on: no decision depends on it. */
+static struct rb_vote_times times_of(const struct rb_vote_shape *shape, const void *records,
+                                     uint32_t ranks)
+{
+    struct rb_vote_times times = {0};
+    double squares = 0;
+
+    for (uint32_t r = 0; r < ranks; r++) {
+        double ns = (double)head_of(record_of(shape, records, r)).computed;
+
+        times.mean += ns / ranks;
+        times.most = fmax(times.most, ns);
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        double off = (double)head_of(record_of(shape, records, r)).computed - times.mean;
+
+        squares += off * off / ranks;
+    }
+    times.variation = times.mean > 0 ? sqrt(squares) / times.mean : 0;
+    return times;
+}
+
 int rb_vote_decide(const struct rb_vote_shape *shape, const void *records, uint32_t ranks,
                    int64_t level, uint32_t attempt, const struct rb_exponent *exponents,
                    const int32_t *limits, struct rb_vote_decision *ret_decision,
@@ -292,6 +324,7 @@ int rb_vote_decide(const struct rb_vote_shape *shape, const void *records, uint3
         decision.flip = all_flip(shape, records, ranks, &decision.number);
         decision.collector = find_collector(shape, records, ranks);
     }
+    decision.times = times_of(shape, records, ranks);
     *ret_decision = decision;
     return 0;
 }

@@ -10,7 +10,12 @@
 #include "daemon/agent/worker_link.h"
 #include "daemon/daemon.h"
 
-enum { RB_AGENT_WINDOW = 32, RB_AGENT_PROGRESS_MS = 500, RB_AGENT_RETRY_MS = 500 };
+enum {
+    RB_AGENT_WINDOW = 32,
+    RB_AGENT_PROGRESS_MS = 500,
+    RB_AGENT_PACE_MS = 2000,
+    RB_AGENT_RETRY_MS = 500
+};
 
 /* A checkpoint that was written and is not yet in facts. */
 struct rb_agent_checkpoint {
@@ -63,7 +68,9 @@ struct rb_worker {
     uint64_t flipped, bytes_moved;
     uint32_t rank;
     bool has_rank;
-    bool answers; /* pings */
+    uint32_t microbatch_us; /* 0: not measured */
+    uint64_t pace_due;      /* loop time to look at it again */
+    bool answers;           /* pings */
     bool unheard; /* adopted, and it has not said yet how it is: what facts have of it stays */
     char *reason;
     uint64_t ended;    /* unix ms when it was reaped; 0: it lives, or nobody knows */

@@ -55,7 +55,8 @@ static Rb__WorkerReport__State state_of(const struct rb_worker *worker)
                                : RB__WORKER_REPORT__STATE__STARTING;
 }
 
-static char *report_text(const struct rb_worker *worker)
+/* known: what facts have of it, or NULL. */
+static char *report_text(const struct rb_worker *worker, const Rb__WorkerReport *known)
 {
     Rb__WorkerReport report = RB__WORKER_REPORT__INIT;
     report.worker = (char *)worker->told.worker;
@@ -81,6 +82,8 @@ static char *report_text(const struct rb_worker *worker)
     }
     report.has_rank = worker->has_rank;
     report.rank = worker->rank;
+    report.microbatch_us = rb_publish_pace(known, worker->microbatch_us);
+    report.has_microbatch_us = report.microbatch_us != 0;
     report.has_ended = worker->ended != 0;
     report.ended = worker->ended;
     if (worker->foreseen && worker->foreseen == worker->told.active) {
@@ -129,7 +132,8 @@ static void report(struct rb_worker *worker)
         (worker->unheard && !worker->told.gone))
         return;
     const struct rb_fact *known = rb_facts_report(job, agent->node, worker->told.device);
-    RB_CLEANUP(rb_freep) char *text = report_text(worker);
+    bool same = known && !strcmp(known->worker->worker, worker->told.worker);
+    RB_CLEANUP(rb_freep) char *text = report_text(worker, same ? known->worker : NULL);
     if (known && !strcmp(known->text, text))
         return;
     ProtobufCMessage *message = NULL;
@@ -164,6 +168,17 @@ static double throughput(struct rb_agent_job *job, const Rb__Row *row)
     return row->step_ms > 0 ? row->samples * 1000.0 / row->step_ms : 0;
 }
 
+/* There is no hurry, and each change is a write. */
+static void take_pace(struct rb_worker *worker, const Rb__Row *row)
+{
+    uint64_t now = uv_now(worker->agent->daemon->loop);
+    if (!row->has_microbatch_us || now < worker->pace_due)
+        return;
+    worker->pace_due = now + RB_AGENT_PACE_MS;
+    worker->microbatch_us = row->microbatch_us;
+    rb_agent_poke_in(worker->agent, RB_AGENT_PROGRESS_MS);
+}
+
 void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0)
 {
     struct rb_agent_job *job = worker->job;
@@ -178,6 +193,7 @@ void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0
     if (err || new)
         job->rows_failed = err != 0;
     rb_fault("daemon.row");
+    take_pace(worker, row);
     Rb__Progress *progress = &job->progress;
     if (!rank_0 || row->configuration < progress->configuration ||
         (row->configuration == progress->configuration && row->step <= progress->step))

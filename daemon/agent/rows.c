@@ -14,15 +14,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_MOST = 1024, COLUMNS = 14, WAITING_MOST = 64 << 20 };
+enum { LINE_MOST = 1024, COLUMNS = 17, WAITING_MOST = 64 << 20 };
 
 static const int64_t steps_most = (int64_t)1 << 28;
 static const uint64_t file_most = (uint64_t)1 << 38;
 
 const char *const rb_rows_columns[] = {
-    "step",    "time",    "loss",          "grad_norm",     "lr",
-    "step_ms", "devices", "configuration", "first_sample",  "samples",
-    "skipped", "redone",  "eval_loss",     "eval_accuracy", NULL,
+    "step",      "time",          "loss",         "grad_norm",  "lr",        "step_ms",
+    "devices",   "configuration", "first_sample", "samples",    "skipped",   "redone",
+    "eval_loss", "eval_accuracy", "compute_ms",   "slowest_ms", "variation", NULL,
 };
 
 struct place {
@@ -202,6 +202,9 @@ static void add_line(struct rb_buffer *line, const Rb__Row *row)
                      row->first_sample, row->samples, row->skipped, row->redone);
     add_real(line, row->has_eval_loss, row->eval_loss);
     add_real(line, row->has_eval_accuracy, row->eval_accuracy);
+    add_real(line, row->has_compute_ms, row->compute_ms);
+    add_real(line, row->has_slowest_ms, row->slowest_ms);
+    add_real(line, row->has_variation, row->variation);
     rb_buffer_text(line, "\n");
 }
 

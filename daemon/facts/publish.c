@@ -40,3 +40,11 @@ enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
         return RB_PUBLISH_NOW;
     return job->state.state->active < number ? RB_PUBLISH_LATER : RB_PUBLISH_NEVER;
 }
+
+uint32_t rb_publish_pace(const Rb__WorkerReport *known, uint32_t measured)
+{
+    uint32_t said = known ? known->microbatch_us : 0;
+    uint32_t off = measured > said ? measured - said : said - measured;
+
+    return !measured || (said && off <= said / 16) ? said : measured;
+}

@@ -5,6 +5,7 @@
 #include "kernels/device.h"
 #include "worker/batch.h"
 #include "worker/exponent.h"
+#include "worker/pace.h"
 #include "worker/rate.h"
 
 #include <float.h>
@@ -193,12 +194,33 @@ static void test_every_sample_once(void **state)
     }
 }
 
+/* The median of the last steps: one that was held up does not count. */
+static void test_pace(void **state)
+{
+    struct rb_pace pace = {0};
+
+    (void)state;
+    for (int i = 0; i < RB_PACE_LEAST - 1; i++)
+        rb_pace_note(&pace, 4000000, 4);
+    rb_pace_note(&pace, 7, 0); /* it computed nothing */
+    assert_int_equal(rb_pace_us(&pace), 0);
+    rb_pace_note(&pace, 900000000, 4);
+    assert_int_equal(rb_pace_us(&pace), 1000);
+    for (int i = 0; i < RB_PACE_STEPS / 2; i++)
+        rb_pace_note(&pace, 12000000, 4);
+    assert_int_equal(rb_pace_us(&pace), 3000);
+    for (int i = 0; i < RB_PACE_STEPS; i++)
+        rb_pace_note(&pace, 12, 4);
+    assert_int_equal(rb_pace_us(&pace), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exponent_fits), cmocka_unit_test(test_redo_settles),
         cmocka_unit_test(test_history),       cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_rates),         cmocka_unit_test(test_every_sample_once),
+        cmocka_unit_test(test_pace),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -176,6 +176,23 @@ static void test_stages(void **state)
     }
 }
 
+static void test_times(void **state)
+{
+    const uint32_t holder[] = {0, 1};
+    struct box box;
+
+    (void)state;
+    fill(&box, 2, 2, holder);
+    assert_int_equal(decide(&box), 0);
+    assert_true(box.decision.times.mean == 0 && box.decision.times.variation == 0);
+    rb_vote_computed(record(&box, 0), 3000);
+    rb_vote_computed(record(&box, 1), 1000);
+    assert_int_equal(decide(&box), 0);
+    assert_true(box.decision.times.mean == 2000 && box.decision.times.most == 3000);
+    assert_true(box.decision.times.variation == 0.5);
+    free(box.records);
+}
+
 static void test_verdicts(void **state)
 {
     const uint32_t holder[2] = {0, 1};
@@ -279,7 +296,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_partition), cmocka_unit_test(test_contradictions),
         cmocka_unit_test(test_stages),        cmocka_unit_test(test_verdicts),
-        cmocka_unit_test(test_flips),         cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_times),         cmocka_unit_test(test_flips),
+        cmocka_unit_test(test_wishes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

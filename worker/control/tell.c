@@ -58,6 +58,16 @@ void rb_tell_frozen(struct rb_reports *reports, const struct rb_configuration *c
     rb_reports_post(reports, &message);
 }
 
+static void add_times(Rb__Row *row, const struct rb_model *model, const struct rb_vote_times *times)
+{
+    row->microbatch_us = rb_pace_us(&model->pace);
+    row->has_microbatch_us = row->microbatch_us != 0;
+    row->has_compute_ms = row->has_slowest_ms = row->has_variation = times->mean > 0;
+    row->compute_ms = times->mean / 1e6;
+    row->slowest_ms = times->most / 1e6;
+    row->variation = times->variation;
+}
+
 void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
                  struct rb_model *model, const struct rb_step_result *result,
                  const struct rb_evaluation *evaluation, double step_ms)
@@ -81,6 +91,7 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
     row.redone = result->redone;
     row.has_kept = result->kept != 0;
     row.kept = result->kept;
+    add_times(&row, model, &decision->times);
     if (evaluation) {
         row.has_eval_loss = 1;
         row.eval_loss = evaluation->loss;
@@ -101,6 +112,7 @@ void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *con
         row = rb__row__unpack(NULL, (size_t)model->applied.row_bytes, model->applied.row);
     if (!row)
         return;
+    row->has_microbatch_us = 0; /* that was another's */
     rb_reports_row(reports, configuration->rank, row);
     rb__row__free_unpacked(row, NULL);
 }
