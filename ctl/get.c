@@ -20,7 +20,7 @@ struct column {
 
 struct kind {
     const char *name;
-    struct column column[15];
+    struct column column[16];
 };
 
 static const struct kind kinds[] = {
@@ -52,6 +52,7 @@ static const struct kind kinds[] = {
       {"CAUSE", "cause", NULL, TEXT},
       {"FROM", "from", NULL, WHOLE, "receipt"},
       {"DEVICES", "devices", "members", COUNT},
+      {"SHARES", "shares", NULL, TEXT},
       {"STEP", "step", NULL, WHOLE, "receipt"},
       {"STALL", "stall_ms", NULL, MS, "receipt"},
       {"READY", "ready_ms", NULL, MS, "receipt"},

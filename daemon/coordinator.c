@@ -15,6 +15,9 @@
 enum {
     PATIENCE_MS = 8000, /* a lease time plus reconnection */
     RETRY_MS = 200,
+    BALANCE_STEPS = 32,
+    BALANCE_MS = 10000,
+    BALANCE_GAIN_MS = 5000,
 };
 
 struct rb_coordinator {
@@ -89,6 +92,9 @@ static void decide(uv_timer_t *timer)
         .node = daemon->settings->node,
         .since_ms = coordinator->since_ms,
         .patience_ms = PATIENCE_MS,
+        .balance_steps = BALANCE_STEPS,
+        .balance_ms = BALANCE_MS,
+        .balance_gain_ms = BALANCE_GAIN_MS,
         .random = coordinator->random ^ rb_clock_ns() << 20,
     };
     int err = rb_decide(rb_store_facts(daemon->store), now, &options, &writes, &wake, &why);

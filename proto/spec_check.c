@@ -254,6 +254,8 @@ static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
         err = check_word("spec.parallel.schedule", parallel->schedule, "1f1b", why);
     if (!err && parallel->schedule && !parallel->has_pipeline)
         err = rb_why_set(why, RB_EINVAL, "spec.parallel.schedule: needs spec.parallel.pipeline");
+    if (!err)
+        err = check_word("spec.parallel.balance", parallel->balance, "auto | even", why);
     return err;
 }
 
@@ -267,7 +269,7 @@ static bool is_complete(const Rb__Spec *spec)
            train->schedule && train->eval && train->on_non_finite && spec->loss->type &&
            train->precision && train->optimizer->type && train->optimizer->decay &&
            train->schedule->type && train->on_non_finite->action && spec->devices->kind &&
-           spec->failure->window;
+           spec->failure->window && spec->parallel->balance;
 }
 
 int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why)

@@ -34,7 +34,10 @@ struct rb_decide_options {
     uint64_t since_ms;    /* unix: when it took over (or came back to etcd after an outage): absent
                              nodes and silent workers are given `patience_ms` from here on */
     uint64_t patience_ms; /* a lease time plus reconnection */
-    uint64_t random;      /* another number at each call: for keys of events */
+    /* Shares are cut anew for the same members when a configuration has done so many steps and is
+     * so old, and the rest of the job gains so much by it. */
+    uint32_t balance_steps, balance_ms, balance_gain_ms;
+    uint64_t random; /* another number at each call: for keys of events */
 };
 
 /* ret_writes: zeroed by the caller, added to.  *ret_wake_ms: unix time at which to call again even

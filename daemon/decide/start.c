@@ -70,6 +70,7 @@ void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next)
         {"drain", "moved", "left a node and is on"},
         {"crash", "recovered", "goes on without loss on"},
         {"park", "gathered", "has its whole state on"},
+        {"balance", "balanced", "shares by speed on"},
     };
 
     for (size_t i = 0; i < RB_COUNT(words); i++)

@@ -2,7 +2,6 @@
 #include "daemon/decide/turn.h"
 
 #include "daemon/facts/shares.h"
-#include "plan/schedule.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -82,11 +81,10 @@ static char *process_at(struct rb_turn *turn, const struct rb_place *place)
 static char *plan_summary(struct rb_turn *turn, const Rb__Configuration *conf)
 {
     const Rb__Job *job = turn->in->job.job;
-    int32_t *owners = RB_ARENA_NEW(turn->arena, int32_t, job->microbatches + 1);
+    int32_t *owners;
 
-    if (!conf->n_members)
+    if (!conf->n_members || rb_shares_of(conf, job->microbatches, turn->arena, &owners, NULL))
         return NULL;
-    rb_schedule_even(job->microbatches, (uint32_t)conf->n_members, owners);
     return rb_shares_summary(conf, owners, job->microbatches, job->blocks, turn->arena);
 }
 
@@ -157,6 +155,10 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
         member->device = places[i].device;
         member->worker = process_at(turn, &places[i]);
         conf->members[conf->n_members++] = member;
+    }
+    if (strcmp(cause, "crash") != 0) { /* there everyone keeps what it had */
+        rb_decide_speeds(turn, conf);
+        rb_shares_cut(conf, turn->in->job.job->microbatches, turn->arena);
     }
     conf->plan = plan_summary(turn, conf);
     make_next(turn, conf);
@@ -302,7 +304,7 @@ unsigned rb_turn_failures(const struct rb_turn *turn, bool crash,
             conf->state == RB__CONFIGURATION__STATE__RETIRED)
             break;
         if (!conf->has_failed || crash != !strcmp(conf->cause, "crash") ||
-            (!crash && conf->from != turn->state.active))
+            (!crash && (conf->from != turn->state.active || rb_decide_is_balance(conf))))
             continue;
         if (!failures++)
             *ret_last = conf;

@@ -88,7 +88,8 @@ bool rb_turn_enough(const struct rb_turn *turn);
 const char *rb_turn_place(struct rb_turn *turn, const char *node, uint32_t device);
 
 /* Preparations, of recoveries or of all else, that failed since a configuration was last active.
- * What failed beside a training that is parked now says nothing about a start. */
+ * What failed beside a training that is parked now says nothing about a start, nor does what nobody
+ * asked for, which is but balance. */
 unsigned rb_turn_failures(const struct rb_turn *turn, bool crash,
                           const Rb__Configuration **ret_last);
 
@@ -101,7 +102,7 @@ void rb_turn_write(struct rb_turn *turn, struct rb_writes *writes, unsigned *seq
 /* ---- The rules ------------------------------------------------------------------------------- */
 
 /* Every process that may hold the job's state: members of the active configuration, and of the next
- * one if that may have taken over already, each once. */
+ * one if that may have taken over already, or is made of those who were left, each once. */
 struct rb_roll {
     struct rb_roll_entry {
         const Rb__Member *member;
@@ -127,6 +128,9 @@ void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next);
 void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active);
 void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next); /* that it took over */
 void rb_decide_resize(struct rb_turn *turn);                              /* resize.c */
+void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf);     /* balance.c */
+bool rb_decide_is_balance(const Rb__Configuration *conf);
+void rb_decide_balance(struct rb_turn *turn, const Rb__Configuration *active);
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* crash.c */
 void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* restart.c */
 void rb_decide_fail(struct rb_turn *turn, const char *reason);

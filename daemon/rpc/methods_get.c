@@ -2,13 +2,17 @@
 /* Methods that list what facts hold: get, events. */
 #include "daemon/rpc/methods_inside.h"
 
+#include "base/buffer.h"
 #include "daemon/agent/devices.h"
 #include "daemon/facts/members.h"
+#include "daemon/facts/shares.h"
 #include "proto/reflect.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+
+enum { SHARES_LISTED = 16 };
 
 json_t *rb_json_text(const char *value)
 {
@@ -180,6 +184,29 @@ static json_t *get_checkpoints(const struct rb_job_facts *job)
     return items;
 }
 
+/* "8 8 4 2", or of many ranks the largest and the smallest; null: a pipeline. */
+static json_t *shares_text(const struct rb_job_facts *job, const Rb__Configuration *conf)
+{
+    struct rb_arena arena = {0};
+    const uint32_t *shares = rb_shares_counts(conf, job->job.job->microbatches, &arena);
+    uint32_t most = 0, least = UINT32_MAX;
+    struct rb_buffer text = {0};
+    json_t *json = NULL;
+
+    for (size_t m = 0; shares && m < conf->n_members; m++) {
+        most = shares[m] > most ? shares[m] : most;
+        least = shares[m] < least ? shares[m] : least;
+        rb_buffer_format(&text, "%s%" PRIu32, m ? " " : "", shares[m]);
+    }
+    if (shares)
+        json = conf->n_members > SHARES_LISTED
+                   ? json_sprintf("%" PRIu32 " to %" PRIu32, most, least)
+                   : json_string(text.data);
+    rb_buffer_done(&text);
+    rb_arena_done(&arena);
+    return json ? json : json_null();
+}
+
 static json_t *get_configurations(const struct rb_job_facts *job)
 {
     json_t *items = json_array();
@@ -189,6 +216,7 @@ static json_t *get_configurations(const struct rb_job_facts *job)
         json_t *row = rb_reflect_to_json(&conf->base, true);
 
         json_object_set_new(row, "devices", json_integer((json_int_t)conf->n_members));
+        json_object_set_new(row, "shares", shares_text(job, conf));
         if (conf->receipt)
             json_object_set_new(row, "receipt", rb_receipt_json(conf->receipt));
         json_array_append_new(items, row);

@@ -3,6 +3,7 @@
 #include "daemon/rpc/methods_inside.h"
 
 #include "daemon/facts/members.h"
+#include "daemon/facts/shares.h"
 #include "proto/reflect.h"
 
 #include <inttypes.h>
@@ -36,6 +37,9 @@ static const char *kind_of(const struct rb_facts *facts, const char *node, uint3
 static json_t *devices_of(const struct rb_facts *facts, const struct rb_job_facts *job)
 {
     const Rb__Configuration *active = rb_methods_active(job);
+    struct rb_arena arena = {0};
+    const uint32_t *shares =
+        active ? rb_shares_counts(active, job->job.job->microbatches, &arena) : NULL;
     json_t *devices = json_array();
 
     for (size_t m = 0; active && m < active->n_members; m++) {
@@ -48,8 +52,14 @@ static json_t *devices_of(const struct rb_facts *facts, const struct rb_job_fact
         json_object_set_new(row, "pid",
                             report && report->worker->has_pid ? json_integer(report->worker->pid)
                                                               : json_null());
+        if (shares)
+            json_object_set_new(row, "microbatches", json_integer(shares[m]));
+        if (shares && report && report->worker->microbatch_us)
+            json_object_set_new(row, "microbatchMs",
+                                json_real(report->worker->microbatch_us / 1e3));
         json_array_append_new(devices, row);
     }
+    rb_arena_done(&arena);
     return devices;
 }
 

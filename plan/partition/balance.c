@@ -53,6 +53,11 @@ double rb_balance_excess(const uint32_t *shares, const double *speeds, uint32_t 
     return total > 0 ? latest / (total / sum_of(speeds, n)) : 1;
 }
 
+bool rb_balance_worth(double as_it_is, double by_speed)
+{
+    return as_it_is > 1.05 * by_speed;
+}
+
 double rb_balance_variation(const uint32_t *shares, const double *speeds, uint32_t n)
 {
     double mean = 0, squares = 0;

@@ -5,6 +5,7 @@
 #ifndef RB_PLAN_PARTITION_BALANCE_H
 #define RB_PLAN_PARTITION_BALANCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,9 @@ void rb_balance_shares(uint32_t total, const double *speeds, uint32_t n, uint32_
 
 /* When the last is done, against all being done at once: 1 is ideal. */
 double rb_balance_excess(const uint32_t *shares, const double *speeds, uint32_t n);
+
+/* Is a step that takes so much less worth other shares?  Below that it is as likely noise. */
+bool rb_balance_worth(double as_it_is, double by_speed);
 
 /* Standard deviation of the devices' times over their mean. */
 double rb_balance_variation(const uint32_t *shares, const double *speeds, uint32_t n);

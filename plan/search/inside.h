@@ -13,6 +13,7 @@ struct rb_search_work {
     struct rb_search *search;
     uint32_t devices, total;
     uint32_t chosen; /* copies of each block that a submit would take */
+    bool even;       /* shares, whatever the devices' speeds */
     uint32_t pinned; /* stages of the pipeline that it would run; 0: none */
     struct rb_why *why;
 };

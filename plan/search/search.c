@@ -115,11 +115,11 @@ static int try_data(struct rb_search_work *work, const uint32_t *shares, uint32_
     one = rb_search_add(work, RB_SEARCH_RUNS, "data parallel x%" PRIu32 ", %s%s", work->devices,
                         state, even ? "" : ", shares by speed");
     one->memory = (double)rb_footprint_bytes(work->how->model, copies, work->devices);
-    if (!even) {
-        one->verdict = RB_SEARCH_PRICED;
-        rb_search_say(one, "this release hands out even shares");
-    } else if (work->pinned) {
+    if (work->pinned) {
         rb_search_say(one, "spec.parallel.pipeline asks for stages");
+    } else if (even != work->even) {
+        rb_search_say(one, even ? "a job has it as long as it has not measured its devices"
+                                : "spec.parallel.balance asks for even shares");
     } else if (copies == work->chosen || (!sharded && work->devices <= work->chosen)) {
         one->verdict = RB_SEARCH_CHOSEN;
     }
@@ -144,31 +144,44 @@ static void find_even(const struct rb_search_work *work, uint32_t n, uint32_t *r
         ret_shares[r] = work->total / n + (r < work->total % n);
 }
 
-static void find_balanced(const struct rb_search_work *work, uint32_t *ret_shares)
+static double *find_speeds(const struct rb_search_work *work)
 {
-    RB_CLEANUP(rb_freep) double *speeds = rb_alloc(work->devices * sizeof *speeds);
+    double *speeds = rb_alloc(work->devices * sizeof *speeds);
 
     for (uint32_t r = 0; r < work->devices; r++)
         speeds[r] = 1 / rb_predict_microbatch(work->how->model, &work->how->cluster->devices[r],
                                               work->how->profile);
-    rb_balance_shares(work->total, speeds, work->devices, ret_shares);
+    return speeds;
 }
 
+/* With all of the state everywhere, and with less of it. */
+static int try_shares(struct rb_search_work *work, const uint32_t *shares, bool even)
+{
+    int err = try_data(work, shares, 0, even);
+
+    for (uint32_t copies = 2; !err && copies; copies--)
+        if (work->devices > copies)
+            err = try_data(work, shares, copies, even);
+    return err;
+}
+
+/* As the coordinator cuts shares when it knows how quick devices are (daemon/facts/shares.h). */
 static int try_all_data(struct rb_search_work *work)
 {
+    const Rb__ParallelSpec *parallel = work->how->spec->parallel;
     RB_CLEANUP(rb_freep) uint32_t *shares = rb_alloc(work->devices * sizeof *shares);
+    RB_CLEANUP(rb_freep) uint32_t *balanced = rb_alloc(work->devices * sizeof *balanced);
+    RB_CLEANUP(rb_freep) double *speeds = find_speeds(work);
+    bool worth;
     int err;
 
     find_even(work, work->devices, shares);
-    err = try_data(work, shares, 0, true);
-    for (uint32_t copies = 2; !err && copies; copies--)
-        if (work->devices > copies)
-            err = try_data(work, shares, copies, true);
-    if (!err && !alike(work)) {
-        find_balanced(work, shares);
-        err = try_data(work, shares, 0, false);
-    }
-    return err;
+    rb_balance_shares(work->total, speeds, work->devices, balanced);
+    worth = rb_balance_worth(rb_balance_excess(shares, speeds, work->devices),
+                             rb_balance_excess(balanced, speeds, work->devices));
+    work->even = !worth || (parallel && !strcmp(parallel->balance, "even"));
+    err = try_shares(work, shares, true);
+    return err || !worth ? err : try_shares(work, balanced, false);
 }
 
 /* Two stages, and one device a stage. */

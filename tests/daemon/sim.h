@@ -33,6 +33,7 @@ enum {
     SIM_PROCESSES = 1024,
     SIM_FILES = 4096,
     SIM_NUMBERS = 4096, /* of configurations */
+    SIM_KINDS = 17,
 };
 
 /* Rules that can be broken on purpose, to see that it is found. */
@@ -143,7 +144,7 @@ struct sim {
     struct sim_file files[SIM_FILES];
     size_t n_files;
     unsigned faults, changes; /* that there were */
-    unsigned seen[16];        /* kinds of events (sim_check.c) */
+    unsigned seen[SIM_KINDS]; /* of events (sim_check.c) */
     unsigned succeeded, failed_jobs, others, foreseen;
 };
 
@@ -194,6 +195,6 @@ void sim_check_doubled(struct sim *sim, struct sim_job *job, enum sim_moment mom
 bool sim_check_over(struct sim *sim); /* every job has ended, and nobody is left */
 void sim_check_liveness(struct sim *sim);
 void sim_check_ends(struct sim *sim);
-extern const char *const sim_kinds[16]; /* of events, which sim->seen counts */
+extern const char *const sim_kinds[SIM_KINDS]; /* of events, which sim->seen counts */
 
 #endif

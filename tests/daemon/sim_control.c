@@ -79,6 +79,7 @@ static void say_row(struct sim_process *process, int64_t step)
         .number = process->row_number[step],
         .rank = process->row_rank[step],
         .level = step,
+        .microbatch_us = (uint32_t)process->job->step_us / 2 * process->slowness,
     };
 
     say(process, &word);

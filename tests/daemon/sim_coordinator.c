@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { PATIENCE_MS = 8000, RETRY_US = 200000 };
+enum { PATIENCE_MS = 8000, RETRY_US = 200000, BALANCE_STEPS = 4, BALANCE_MS = 300 };
 
 static void decide(struct sim_rubatod *rubatod);
 
@@ -82,6 +82,8 @@ static void decide(struct sim_rubatod *rubatod)
         .node = rubatod->node->name,
         .since_ms = rubatod->since_ms,
         .patience_ms = PATIENCE_MS,
+        .balance_steps = BALANCE_STEPS,
+        .balance_ms = BALANCE_MS,
     };
 
     if (!rubatod->fence || rubatod->committing || !rubatod->client->connected)

@@ -31,8 +31,9 @@ static Rb__WorkerReport__State state_of(const struct sim_own *own)
     return own->has_addresses ? RB__WORKER_REPORT__STATE__IDLE : RB__WORKER_REPORT__STATE__STARTING;
 }
 
-static Rb__WorkerReport report_of(struct sim_own *own, char **address)
+static Rb__WorkerReport report_of(struct sim_own *own, const struct rb_fact *known, char **address)
 {
+    bool same = known && !strcmp(known->worker->worker, own->told.worker);
     Rb__WorkerReport report = RB__WORKER_REPORT__INIT;
 
     *address = (char *)"unix:/nowhere";
@@ -56,6 +57,8 @@ static Rb__WorkerReport report_of(struct sim_own *own, char **address)
     }
     report.has_rank = own->has_rank;
     report.rank = own->rank;
+    report.microbatch_us = rb_publish_pace(same ? known->worker : NULL, own->microbatch_us);
+    report.has_microbatch_us = report.microbatch_us != 0;
     report.saved = own->saved;
     report.has_ended = own->ended != 0;
     report.ended = own->ended;
@@ -101,7 +104,7 @@ static void report(struct sim_rubatod *rubatod, struct sim_own *own)
         (own->unheard && !own->told.gone))
         return;
     known = rb_facts_report(job, rubatod->node->name, own->told.device);
-    value = report_of(own, &address);
+    value = report_of(own, known, &address);
     rb_writes_guard(&writes, job->job.revision, "%s", job->job.key);
     rb_writes_put(&writes, RB_ANY_REVISION, &value.base, "jobs/%s/workers/%s:%u", own->told.job,
                   rubatod->node->name, own->told.device);
@@ -123,6 +126,7 @@ void sim_take_row(struct sim_rubatod *rubatod, struct sim_own *own, const struct
 
     if (row->level == known->rows + 1)
         known->rows++;
+    own->microbatch_us = row->microbatch_us;
     if (row->rank || row->number < progress->configuration ||
         (row->number == progress->configuration && row->level <= progress->step))
         return;

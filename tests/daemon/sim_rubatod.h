@@ -22,7 +22,7 @@ struct sim_own {
     bool frozen, done, failed, lost, reports, has_rank, has_addresses;
     int64_t level, first_step;
     uint64_t flipped;
-    uint32_t rank;
+    uint32_t rank, microbatch_us;
     char *reason;
     Rb__Checkpoint *saved;
     bool unheard;      /* adopted, and has not spoken */

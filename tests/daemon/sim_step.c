@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { SPEED_LASTS = 64 }; /* steps, on average */
+
 static struct rb_vote_shape shape_of(const struct sim_process *process)
 {
     return (struct rb_vote_shape){process->job->microbatches, 1,
@@ -54,6 +56,8 @@ void sim_step_start(struct sim_process *process)
 {
     process->attempt = 0;
     process->committed = false;
+    if (!sim_chance(process->sim, SPEED_LASTS))
+        process->slowness = 2 + (uint32_t)sim_chance(process->sim, 3);
     process->carrying = 0;
     start_attempt(process, keeps_sums(process));
 }
@@ -89,7 +93,8 @@ static int compute(struct sim_process *process)
             continue;
         process->stage = SIM_STAGE_COMPUTES;
         sim_wait(process,
-                 process->job->step_us / 2 + sim_chance(process->sim, process->job->step_us));
+                 (process->job->step_us / 2 + sim_chance(process->sim, process->job->step_us)) *
+                     process->slowness / 2);
         return RB_EAGAIN;
     }
     return RB_OK;

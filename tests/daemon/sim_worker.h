@@ -116,7 +116,7 @@ enum sim_word_kind {
 
 struct sim_word {
     enum sim_word_kind kind;
-    uint32_t number, rank, configured, ready;
+    uint32_t number, rank, configured, ready, microbatch_us;
     uint64_t fence;
     int64_t level;
     bool frozen, done, saved, lost;
@@ -154,6 +154,7 @@ struct sim_process {
     struct sim_job *job;
     struct sim_node *node;
     uint32_t device, spawned_for;
+    uint32_t slowness; /* 2 to 4: twice what it takes, against the quickest */
     bool alive, stopped, hung, greets, pumping, again;
     uint64_t ends_behind; /* so many sends; 0: not */
 

@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "daemon/facts/shares.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,6 +85,57 @@ static void one_two_and_three(void **unused)
     conf.spare = 3;
     members[2].worker = NULL; /* nobody knows who that is */
     assert_null(rb_contingency_make(&conf, b, 1, MICROBATCHES, &arena));
+    rb_arena_done(&arena);
+}
+
+/* Where speeds are known, the dead one's microbatches go where they are done soonest, and who lives
+ * is as quick as it was. */
+static void shares_by_speed(void **unused)
+{
+    static const uint32_t us[MEMBERS] = {10, 10, 20, 40};
+    struct rb_arena arena = {0};
+    Rb__Configuration conf = four();
+    const bool a[] = {1, 0, 0, 0};
+    double as_it_is, by_speed;
+    const Rb__Configuration *left;
+
+    (void)unused;
+    assert_false(rb_shares_price(&conf, 11, &arena, &as_it_is, &by_speed)); /* nobody knows */
+    for (size_t m = 0; m < MEMBERS; m++) {
+        conf.members[m]->has_microbatch_us = 1;
+        conf.members[m]->microbatch_us = us[m];
+    }
+    assert_true(rb_shares_price(&conf, 11, &arena, &as_it_is, &by_speed));
+    assert_int_equal((int)as_it_is, 80); /* even: 3 3 3 2 */
+    assert_int_equal((int)by_speed, 40);
+    rb_shares_cut(&conf, 11, &arena);
+    expect(&conf, "7/3: A 0+4, B 4+4, C 8+2, D 10+1");
+    assert_true(rb_shares_price(&conf, 11, &arena, &as_it_is, &by_speed));
+    assert_int_equal((int)as_it_is, 40);
+    left = rb_contingency_make(&conf, a, 1, 11, &arena);
+    expect(left, "8/2: B 0+2 3+5, C 2+1 8+2, D 10+1");
+    assert_string_equal(left->plan, "data parallel x3, 11 microbatches: 7 3 1");
+    assert_int_equal(left->members[2]->microbatch_us, 40);
+    rb_arena_done(&arena);
+}
+
+/* Alike, or nearly: even shares, which are not written down. */
+static void shares_of_the_alike(void **unused)
+{
+    struct rb_arena arena = {0};
+    Rb__Configuration conf = four();
+
+    (void)unused;
+    for (size_t m = 0; m < MEMBERS; m++) {
+        conf.members[m]->has_microbatch_us = 1;
+        conf.members[m]->microbatch_us = 1000 + 20 * (uint32_t)m;
+    }
+    rb_shares_cut(&conf, 1024, &arena);
+    expect(&conf, "7/3: A, B, C, D");
+    conf.pipeline = 2;
+    conf.members[0]->microbatch_us = 5000;
+    rb_shares_cut(&conf, 1024, &arena);
+    expect(&conf, "7/3: A, B, C, D");
     rb_arena_done(&arena);
 }
 
@@ -251,6 +303,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(one_two_and_three),
+        TEST(shares_by_speed),
+        TEST(shares_of_the_alike),
         TEST(whatever_way_it_is_known),
         TEST(counted_from_what_was_planned),
         TEST(only_with_the_state),

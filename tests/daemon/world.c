@@ -95,6 +95,7 @@ void world_add_job(struct world *world, const char *id, uint32_t min, uint32_t m
     struct rb_writes writes = {0};
     Rb__DevicesSpec devices = RB__DEVICES_SPEC__INIT;
     Rb__FailureSpec failure = RB__FAILURE_SPEC__INIT;
+    Rb__ParallelSpec parallel = RB__PARALLEL_SPEC__INIT;
     Rb__Spec spec = RB__SPEC__INIT;
     Rb__Job job = RB__JOB__INIT;
     Rb__Wish wish = RB__WISH__INIT;
@@ -108,6 +109,8 @@ void world_add_job(struct world *world, const char *id, uint32_t min, uint32_t m
     failure.max_restarts = world->max_restarts;
     spec.devices = &devices;
     spec.failure = &failure;
+    parallel.balance = (char *)(world->even ? "even" : "auto");
+    spec.parallel = &parallel;
     spec.has_priority = 1;
     spec.priority = world->priority;
     job.name = job.id = (char *)id;
@@ -262,6 +265,18 @@ void world_checkpoint(struct world *world, const char *id, int64_t step, const c
     world_commit(world, &writes);
 }
 
+void world_progress(struct world *world, const char *id, int64_t steps)
+{
+    const Rb__Configuration *active = world_active(world, id);
+    struct rb_writes writes = {0};
+    Rb__Progress value = RB__PROGRESS__INIT;
+
+    value.configuration = active->number;
+    value.step = active->level + steps;
+    rb_writes_put(&writes, RB_ANY_REVISION, &value.base, "jobs/%s/progress", id);
+    world_commit(world, &writes);
+}
+
 /* ---- The coordinator, and what it promises ----------------------------------------------------*/
 
 static void check_job(struct world *world, size_t j)
@@ -370,7 +385,11 @@ static void check_numbers(struct world *world, const struct rb_writes *writes)
 
 void world_decide(struct world *world)
 {
-    struct rb_decide_options options = {.node = "a", .patience_ms = WORLD_PATIENCE};
+    struct rb_decide_options options = {.node = "a",
+                                        .patience_ms = WORLD_PATIENCE,
+                                        .balance_steps = WORLD_BALANCE_STEPS,
+                                        .balance_ms = WORLD_BALANCE_MS,
+                                        .balance_gain_ms = WORLD_BALANCE_GAIN_MS};
 
     for (int calls = 0;; calls++) {
         struct rb_writes writes = {0};

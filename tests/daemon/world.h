@@ -13,7 +13,10 @@ enum {
     WORLD_JOBS = 3,
     WORLD_WORKERS = 512,
     WORLD_LEFTS = 256,
-    WORLD_PATIENCE = 10000
+    WORLD_PATIENCE = 10000,
+    WORLD_BALANCE_STEPS = 10,
+    WORLD_BALANCE_MS = 3000,
+    WORLD_BALANCE_GAIN_MS = 100,
 };
 
 struct worker {
@@ -22,6 +25,7 @@ struct worker {
     uint32_t device, spawned_for;
     Rb__WorkerReport__State state; /* DEAD and FAILED: as told by its last words */
     uint32_t ready, go, active, unready, opening;
+    uint32_t microbatch_us;
     int64_t level, first;
     bool saves, has_saved, dirty;
     int64_t saved;
@@ -57,6 +61,7 @@ struct world {
     uint32_t max_restarts;   /* of jobs that are added, */
     int32_t priority;        /* and this */
     uint32_t replicas;       /* of each block of their state; 0: all */
+    bool even;               /* spec.parallel.balance */
     uint64_t random;
 };
 
@@ -86,6 +91,9 @@ void world_drain(struct world *world, const char *node, uint64_t within_ms);
 void world_node_up(struct world *world, size_t node, bool up);
 void world_node_leaving(struct world *world, size_t node, bool leaving);
 void world_checkpoint(struct world *world, const char *id, int64_t step, const char *node);
+
+/* What its configuration has done: as its agent tells facts. */
+void world_progress(struct world *world, const char *id, int64_t steps);
 
 struct worker *world_worker(struct world *world, const char *job, const char *node,
                             uint32_t device);

@@ -249,6 +249,8 @@ static void report(struct world *world, struct worker *w)
     value.first_step = w->first;
     value.has_spawned_for = 1;
     value.spawned_for = w->spawned_for;
+    value.has_microbatch_us = w->microbatch_us != 0;
+    value.microbatch_us = w->microbatch_us;
     value.reason = w->unready ? (char *)"no will" : NULL;
     for (size_t i = 0; left && i < left->n_without; i++)
         without[i] = left->without[i];

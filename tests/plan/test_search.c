@@ -266,9 +266,10 @@ static void test_shared_memory(void **state)
 
 /* ---- The search ------------------------------------------------------------------------------*/
 
-static struct rb_search search(const Rb__Model *model, const struct rb_cluster *cluster,
-                               uint32_t devices, const char *limit)
+static struct rb_search search_with(const Rb__Model *model, const struct rb_cluster *cluster,
+                                    uint32_t devices, const char *limit, const char *balance)
 {
+    Rb__ParallelSpec parallel = RB__PARALLEL_SPEC__INIT;
     static const struct rb_cost_profile none;
     Rb__DevicesSpec asked = RB__DEVICES_SPEC__INIT;
     Rb__MemorySpec memory = RB__MEMORY_SPEC__INIT;
@@ -281,9 +282,26 @@ static struct rb_search search(const Rb__Model *model, const struct rb_cluster *
     spec.devices = &asked;
     memory.limit = (char *)limit;
     spec.memory = &memory;
+    parallel.balance = (char *)balance;
+    spec.parallel = &parallel;
     if (rb_search_run(&how, devices, &found, &why))
         fail_msg("%s", why.text);
     return found;
+}
+
+static struct rb_search search(const Rb__Model *model, const struct rb_cluster *cluster,
+                               uint32_t devices, const char *limit)
+{
+    return search_with(model, cluster, devices, limit, "auto");
+}
+
+static const struct rb_search_candidate *find_named(const struct rb_search *found, const char *name)
+{
+    for (size_t i = 0; i < found->n; i++)
+        if (!strcmp(found->candidates[i].name, name))
+            return &found->candidates[i];
+    fail_msg("there is no '%s'", name);
+    return NULL;
 }
 
 static void test_search(void **state)
@@ -348,7 +366,7 @@ static void test_slow_network(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Where devices differ, shares by speed are priced, and are not what runs. */
+/* Where devices differ enough, shares follow speed, unless the job file wants even ones. */
 static void test_uneven(void **state)
 {
     Rb__Model *model = new_model(44);
@@ -356,15 +374,22 @@ static void test_uneven(void **state)
         parse("nodes: [{devices: [{count: 2, flops: 4e7, bandwidth: 1e12},"
               " {flops: 2e7, bandwidth: 1e12}, {flops: 1e7, bandwidth: 1e12}]}]");
     struct rb_search found = search(model, &cluster, 4, NULL);
-    const struct rb_search_candidate *balanced = &found.candidates[found.n - 1];
+    const struct rb_search_candidate *even =
+        find_named(&found, "data parallel x4, all of the state everywhere");
+    const struct rb_search_candidate *balanced = &found.candidates[0];
 
     (void)state;
-    assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
-    assert_int_equal(balanced->verdict, RB_SEARCH_PRICED);
+    assert_int_equal(balanced->verdict, RB_SEARCH_CHOSEN);
+    assert_int_equal(even->verdict, RB_SEARCH_RUNS);
     assert_non_null(strstr(balanced->name, "by speed"));
+    assert_non_null(strstr(even->reason, "has not measured"));
     assert_true(balanced->seconds < 1.05 * 44 * 0.05 / 2.75);
-    assert_true(found.candidates[0].seconds > 11 * 0.2);
-    assert_true(balanced->idle < 0.01 && found.candidates[0].idle > 0.4);
+    assert_true(even->seconds > 11 * 0.2);
+    assert_true(balanced->idle < 0.01 && even->idle > 0.4);
+    rb_search_done(&found);
+    found = search_with(model, &cluster, 4, NULL, "even");
+    assert_string_equal(found.candidates[0].name, "data parallel x4, all of the state everywhere");
+    assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
     rb_search_done(&found);
     rb_cluster_done(&cluster);
     rb__model__free_unpacked(model, NULL);

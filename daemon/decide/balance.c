@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shares by speed.  What workers have measured is in their reports, and goes into each new
+ * configuration, so that agents, and whoever looks at it later, need nothing else.
+ *
+ *     speeds have changed --worth it, and long enough ago--> PREPARING: the same members, other
+ *                                                            shares; nobody is new, so the next
+ *                                                            vote but one flips
+ *
+ * Behind each one that follows such a one the patience doubles: where speeds come and go, changes
+ * do not. */
+#include "daemon/decide/turn.h"
+#include "daemon/facts/shares.h"
+#include "plan/partition/balance.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    DOUBLINGS = 5,   /* of the patience */
+    FORGET_TIMES = 8 /* patiences, until what is known of a member without a share is doubted */
+};
+
+bool rb_decide_is_balance(const Rb__Configuration *conf)
+{
+    return !strcmp(conf->cause, "balance");
+}
+
+/* Steps that a configuration must have done. */
+static int64_t patience(const struct rb_turn *turn, const Rb__Configuration *active)
+{
+    const Rb__Configuration *conf = active;
+    unsigned doublings = 0;
+
+    while (rb_decide_is_balance(conf) && doublings < DOUBLINGS) {
+        const struct rb_fact *fact = rb_facts_configuration(turn->in, conf->from);
+
+        doublings++;
+        if (!fact)
+            break;
+        conf = fact->configuration;
+    }
+    return (int64_t)turn->options->balance_steps << doublings;
+}
+
+/* ---- Speeds -----------------------------------------------------------------------------------*/
+
+static const char *kind_of(const struct rb_turn *turn, const Rb__Member *member)
+{
+    const struct rb_fact *fact = rb_fact_find(&turn->facts->nodes, member->node);
+
+    for (size_t d = 0; fact && d < fact->node->n_devices; d++)
+        if (fact->node->devices[d]->index == member->device)
+            return fact->node->devices[d]->kind;
+    return "";
+}
+
+/* A member that computes nothing measures nothing either: after a while it is taken for one like
+ * the others, so that whatever slowed it down is not held against it for ever. */
+static bool is_stale(const struct rb_turn *turn, const Rb__Member *member)
+{
+    const Rb__Configuration *active = rb_turn_active(turn);
+    const Rb__Progress *progress = turn->in->progress.message ? turn->in->progress.progress : NULL;
+    bool runs = false, own = true;
+
+    if (!active || !progress || progress->configuration != active->number ||
+        progress->step - active->level < FORGET_TIMES * patience(turn, active))
+        return false;
+    for (size_t m = 0; m < active->n_members; m++) {
+        runs |= active->members[m]->n_runs > 0;
+        if (active->members[m]->worker && !strcmp(active->members[m]->worker, member->worker))
+            own = active->members[m]->n_runs > 0;
+    }
+    return runs && !own;
+}
+
+/* By its own process; 0: not known. */
+static uint32_t measured(const struct rb_turn *turn, const Rb__Member *member)
+{
+    const struct rb_fact *report = rb_facts_report(turn->in, member->node, member->device);
+
+    if (!member->worker || !report || strcmp(report->worker->worker, member->worker) != 0 ||
+        is_stale(turn, member))
+        return 0;
+    return report->worker->microbatch_us;
+}
+
+static int smaller_first(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* The median of what others of its kind have measured; 0: nobody has. */
+static uint32_t guess(const struct rb_turn *turn, const Rb__Configuration *conf,
+                      const Rb__Member *member)
+{
+    uint32_t *known = RB_ARENA_NEW(turn->arena, uint32_t, conf->n_members + 1);
+    size_t n = 0;
+
+    for (size_t m = 0; m < conf->n_members; m++) {
+        uint32_t us = conf->members[m] == member ? 0 : measured(turn, conf->members[m]);
+
+        if (us && !strcmp(kind_of(turn, conf->members[m]), kind_of(turn, member)))
+            known[n++] = us;
+    }
+    qsort(known, n, sizeof(*known), smaller_first);
+    return n ? known[n / 2] : 0;
+}
+
+static bool is_even(const struct rb_turn *turn)
+{
+    const Rb__ParallelSpec *parallel = turn->in->job.job->spec->parallel;
+
+    return parallel && parallel->balance && !strcmp(parallel->balance, "even");
+}
+
+void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf)
+{
+    for (size_t m = 0; m < conf->n_members && !is_even(turn); m++) {
+        Rb__Member *member = conf->members[m];
+        uint32_t us = measured(turn, member);
+
+        member->microbatch_us = us ? us : guess(turn, conf, member);
+        member->has_microbatch_us = member->microbatch_us != 0;
+    }
+}
+
+/* ---- The same members -------------------------------------------------------------------------*/
+
+/* One that could not be prepared is not tried again. */
+static bool has_failed(const struct rb_turn *turn, const Rb__Configuration *active)
+{
+    for (size_t i = 0; i < turn->in->configurations.n; i++) {
+        const Rb__Configuration *conf = turn->in->configurations.at[i].configuration;
+
+        if (conf->from == active->number && rb_decide_is_balance(conf) && conf->has_failed)
+            return true;
+    }
+    return false;
+}
+
+static bool all_train(const struct rb_turn *turn, const Rb__Configuration *active)
+{
+    for (size_t m = 0; m < active->n_members; m++) {
+        const struct rb_fact *fact = rb_facts_member(turn->in, active, m);
+
+        if (!fact || fact->worker->active != active->number ||
+            fact->worker->state != RB__WORKER_REPORT__STATE__TRAINING)
+            return false;
+    }
+    return true;
+}
+
+/* The active configuration with the speeds of now. */
+static Rb__Configuration as_measured(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    Rb__Configuration conf = *active;
+
+    conf.members = RB_ARENA_NEW(turn->arena, Rb__Member *, active->n_members + 1);
+    for (size_t m = 0; m < active->n_members; m++)
+        conf.members[m] = rb_arena_copy(turn->arena, active->members[m], sizeof(Rb__Member));
+    rb_decide_speeds(turn, &conf);
+    return conf;
+}
+
+/* Would other shares pay for the change? */
+static bool pays(struct rb_turn *turn, const Rb__Configuration *active, int64_t steps_left)
+{
+    Rb__Configuration now = as_measured(turn, active);
+    double as_it_is, by_speed;
+
+    return rb_shares_price(&now, turn->in->job.job->microbatches, turn->arena, &as_it_is,
+                           &by_speed) &&
+           rb_balance_worth(as_it_is, by_speed) &&
+           (as_it_is - by_speed) * (double)steps_left >= 1e3 * turn->options->balance_gain_ms;
+}
+
+void rb_decide_balance(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    const Rb__Progress *progress = turn->in->progress.message ? turn->in->progress.progress : NULL;
+    struct rb_place *places = RB_ARENA_NEW(turn->arena, struct rb_place, active->n_members + 1);
+
+    if (!progress || progress->configuration != active->number || active->n_members < 2 ||
+        progress->step - active->level < patience(turn, active) || /* each progress asks again */
+        has_failed(turn, active) || !all_train(turn, active) ||
+        !pays(turn, active, turn->in->job.job->steps - progress->step))
+        return;
+    if (turn->now < active->went + turn->options->balance_ms) {
+        rb_turn_wake(turn, active->went + turn->options->balance_ms);
+        return;
+    }
+    for (size_t m = 0; m < active->n_members; m++)
+        places[m] = (struct rb_place){active->members[m]->node, active->members[m]->device};
+    rb_turn_create(turn, places, active->n_members, "balance", turn->now);
+}
