@@ -39,6 +39,8 @@ struct rb_device_ops {
                         size_t n, int exponent, float scale, const struct rb_adamw *how);
     void (*apply_sgd)(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
                       int exponent, float scale, const struct rb_sgd *how);
+    void (*predict)(struct rb_device *device, float *out, const float *w, const float *m,
+                    const float *v, size_t n, const struct rb_predict *how);
     void (*apply_statistic)(struct rb_device *device, float *w, const int32_t *sum, size_t n,
                             int exponent, float keep);
 };

@@ -171,6 +171,12 @@ void rb_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *s
     device->ops->apply_sgd(device, w, m, sum, n, exponent, scale, how);
 }
 
+void rb_predict(struct rb_device *device, float *out, const float *w, const float *m,
+                const float *v, size_t n, const struct rb_predict *how)
+{
+    device->ops->predict(device, out, w, m, v, n, how);
+}
+
 void rb_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
                         int exponent, float keep)
 {

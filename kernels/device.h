@@ -165,6 +165,16 @@ struct rb_sgd {
 void rb_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
                   int exponent, float scale, const struct rb_sgd *how);
 
+/* Weights as they will be some steps on, should the optimizer go on in the direction of its last
+ * step: out[i] = w[i] - factor * m[i] (v NULL: sgd), or
+ *                w[i] * keep - factor * m[i] / (sqrt(v[i]) * root + eps) (adamw).
+ * m NULL: a copy of w. */
+struct rb_predict {
+    float keep, factor, root, eps;
+};
+void rb_predict(struct rb_device *device, float *out, const float *w, const float *m,
+                const float *v, size_t n, const struct rb_predict *how);
+
 /* A running statistic: w[i] = keep * w[i] + sum[i] * 2^-exponent. */
 void rb_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
                         int exponent, float keep);

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "plan/partition/uses.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -122,22 +123,12 @@ static void add_shard(Rb__Plan *plan, uint64_t first, uint64_t end, uint32_t pri
 /* The stage that makes the gradient of each variable, the first of several; 0 where none does. */
 static void find_stages(const Rb__Model *model, const Rb__Plan *plan, uint32_t *ret_stages)
 {
-    const Rb__Course *course = plan->courses[0];
-    const Rb__Program *program = model->programs[course->program];
+    RB_CLEANUP(rb_freep) uint64_t *gives = rb_alloc((model->n_variables + 1) * sizeof(*gives));
+    RB_CLEANUP(rb_freep) uint64_t *reads = rb_alloc((model->n_variables + 1) * sizeof(*reads));
 
+    rb_uses_find(model, plan->courses[0], gives, reads);
     for (size_t v = 0; v < model->n_variables; v++)
-        ret_stages[v] = UINT32_MAX;
-    for (size_t c = 0; c < program->n_contributions; c++) {
-        const Rb__Contribution *one = program->contributions[c];
-        uint32_t made = one->after ? one->after - 1 : 0;
-        uint32_t stage = (uint32_t)__builtin_ctzll(course->stages[made]);
-
-        if (stage < ret_stages[one->variable])
-            ret_stages[one->variable] = stage;
-    }
-    for (size_t v = 0; v < model->n_variables; v++)
-        if (ret_stages[v] == UINT32_MAX)
-            ret_stages[v] = 0;
+        ret_stages[v] = gives[v] ? (uint32_t)__builtin_ctzll(gives[v]) : 0;
 }
 
 /* By block, its primary: the ranks of a stage share its blocks, in runs of about as many elements.

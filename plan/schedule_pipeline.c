@@ -3,8 +3,11 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "plan/compile/laps.h"
 #include "plan/partition/chain.h"
 #include "plan/partition/course.h"
+#include "plan/partition/uses.h"
+#include "plan/partition/versions.h"
 #include "plan/schedule.h"
 #include "plan/simulate/pipeline.h"
 
@@ -24,13 +27,14 @@ uint32_t rb_pipeline_ranks(uint32_t stages, uint32_t ranks, uint32_t stage)
     return ranks / stages + (stage < ranks % stages);
 }
 
-void rb_pipeline_text(uint32_t stages, uint32_t ranks, uint32_t microbatches, struct rb_buffer *out)
+void rb_pipeline_text(uint32_t stages, uint32_t ranks, uint32_t microbatches, const char *schedule,
+                      struct rb_buffer *out)
 {
     rb_buffer_format(out, "pipeline of %" PRIu32 " stages x%" PRIu32 ":", stages, ranks);
     for (uint32_t k = 0; k < stages && k < 16; k++)
         rb_buffer_format(out, " %" PRIu32, rb_pipeline_ranks(stages, ranks, k));
-    rb_buffer_format(out, "%s, 1F1B, %" PRIu32 " microbatch%s", stages > 16 ? " ..." : "",
-                     microbatches, microbatches == 1 ? "" : "es");
+    rb_buffer_format(out, "%s, %s, %" PRIu32 " microbatch%s", stages > 16 ? " ..." : "",
+                     schedule ? schedule : "1F1B", microbatches, microbatches == 1 ? "" : "es");
 }
 
 /* ---- Where to cut ----------------------------------------------------------------------------*/
@@ -139,6 +143,60 @@ static void add_order(Rb__RankPlan *rank, Rb__Order__Kind kind, uint32_t argumen
     rank->orders[rank->n_orders++] = order;
 }
 
+/* Seconds of a step in each stage of a pipeline that is cut so, as the cost model has them. */
+static void time_stages(const Rb__Model *model, const uint32_t *cuts, uint32_t stages,
+                        double *ret_forward, double *ret_backward)
+{
+    static const struct rb_cost_profile none;
+    struct rb_chain_layer *layers = NULL;
+    uint32_t n = rb_chain_layers(model, &nominal, &none, &layers), stage = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        if (stage + 1 < stages && model->programs[0]->instructions[i]->id == cuts[stage + 1])
+            stage++;
+        ret_forward[stage] += layers[i].forward;
+        ret_backward[stage] +=
+            layers[i].backward +
+            rb_cost_bytes(12 * layers[i].elements, &nominal, &none).seconds;
+    }
+    free(layers);
+}
+
+/* By stage * steps + step of a lap; NULL: weights are not predicted.  The caller frees it. */
+static struct rb_versions *count_ahead(const Rb__Model *model, const uint32_t *cuts,
+                                       uint32_t stages)
+{
+    const Rb__Asynchronous *how = model->asynchronous;
+    RB_CLEANUP(rb_freep) double *times = rb_alloc(2 * (size_t)stages * sizeof *times);
+    struct rb_versions *ahead;
+
+    if (!how || how->kind != RB__ASYNCHRONOUS__KIND__SPECTRAIN)
+        return NULL;
+    ahead = rb_alloc((size_t)stages * how->lap * sizeof *ahead);
+    if (how->formula) {
+        for (uint32_t i = 0; i < stages * how->lap; i++)
+            ahead[i] = rb_versions_paper(stages, i / how->lap);
+        return ahead;
+    }
+    time_stages(model, cuts, stages, times, times + stages);
+    rb_versions_lap(times, times + stages, stages, how->lap, ahead);
+    return ahead;
+}
+
+/* Passes are microbatches of their own: ahead by microbatch. */
+static void set_ahead(Rb__RankPlan *rank, const struct rb_versions *ahead)
+{
+    for (size_t i = 0; i < rank->n_orders; i++) {
+        Rb__Order *order = rank->orders[i];
+
+        if (order->kind == RB__ORDER__KIND__FORWARD)
+            order->ahead = ahead[order->argument].forward;
+        else if (order->kind == RB__ORDER__KIND__BACKWARD)
+            order->ahead = ahead[order->argument].backward;
+        order->has_ahead = order->ahead != 0;
+    }
+}
+
 /* Microbatches replica, replica + replicas, ...: `ahead` of them forward, then in turn. */
 static void add_microbatches(Rb__RankPlan *rank, uint32_t total, uint32_t replica,
                              uint32_t replicas, uint32_t ahead)
@@ -204,7 +262,9 @@ int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb
                      struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) uint32_t *cuts = rb_alloc((stages + 1) * sizeof *cuts);
+    RB_CLEANUP(rb_freep) struct rb_versions *ahead = NULL;
     uint32_t total = rb_schedule_microbatches(model);
+    uint32_t steps = model->asynchronous ? model->asynchronous->lap : 1;
     struct rb_buffer summary = {0};
     Rb__Plan *plan;
     int err = rb_pipeline_cut(model, ranks, stages, cuts, why);
@@ -213,6 +273,10 @@ int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb
         err = rb_why_set(why, RB_EINVAL,
                          "a batch of %" PRId64 " in microbatches of %" PRId64 " cannot be planned",
                          model->global_batch, model->micro_batch);
+    if (!err && model->asynchronous && ranks != stages)
+        err = rb_why_set(why, RB_EUNSUPPORTED,
+                         "%" PRIu32 " devices for %" PRIu32 " stages that run by themselves",
+                         ranks, stages);
     if (err)
         return err;
     plan = rb_alloc(sizeof *plan);
@@ -220,9 +284,12 @@ int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb
     plan->format = 1;
     plan->has_stages = 1;
     plan->stages = stages;
-    rb_pipeline_text(stages, ranks, total, &summary);
+    rb_pipeline_text(stages, ranks, total, rb_laps_word(model->asynchronous), &summary);
     plan->summary = rb_buffer_take(&summary);
-    add_ranks(model, total, ranks, stages, plan);
+    add_ranks(model, total * steps, ranks, stages, plan);
+    ahead = count_ahead(model, cuts, stages);
+    for (uint32_t k = 0; ahead && k < stages; k++)
+        set_ahead(plan->ranks[k], ahead + (size_t)k * steps);
     err = add_courses(model, cuts, plan, why);
     if (err) {
         rb__plan__free_unpacked(plan, NULL);
@@ -232,13 +299,28 @@ int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb
     return 0;
 }
 
+static int check_stages(const Rb__Model *model, uint32_t stages, struct rb_why *why)
+{
+    Rb__Plan *plan = NULL;
+    int err = rb_pipeline_plan(model, stages, stages, &plan, why);
+
+    if (!err && model->asynchronous && model->n_blocks < stages)
+        err = rb_why_set(why, RB_EUNSUPPORTED, "so few weights are not cut into %" PRIu32 " stages",
+                         stages);
+    for (size_t c = 0; !err && model->asynchronous && c < plan->n_courses; c++)
+        err = rb_uses_separate(model, plan->courses[c], why);
+    if (plan)
+        rb__plan__free_unpacked(plan, NULL);
+    return err;
+}
+
+/* An asynchronous one also with fewer stages, as it may come to have. */
 int rb_pipeline_check(const Rb__Spec *spec, const Rb__Model *model, struct rb_why *why)
 {
     uint32_t stages = rb_pipeline_stages(spec->parallel->pipeline, spec->devices->max);
-    Rb__Plan *plan = NULL;
-    int err = stages ? rb_pipeline_plan(model, stages, stages, &plan, why) : 0;
+    int err = stages ? check_stages(model, stages, why) : 0;
 
-    if (plan)
-        rb__plan__free_unpacked(plan, NULL);
+    for (uint32_t n = 2; !err && model->asynchronous && n < stages; n++)
+        err = check_stages(model, n, why);
     return err ? rb_why_add(why, err, "spec.parallel.pipeline") : 0;
 }

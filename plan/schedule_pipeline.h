@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A synchronous pipeline as a Plan: the same step, in stages.
+/* A pipeline as a Plan: the same step, in stages; or a lap of steps.
  *
  * Model + members + stages > [schedule] > Plan (one list of orders a rank) > worker
  *
@@ -8,6 +8,11 @@
  * backward and forward in turn (1F1B).  Every contribution is made by the kernels that make it
  * where one rank runs the whole program, and sums do not depend on their order: so the bits are
  * those of data parallelism.
+ *
+ * An asynchronous pipeline (Model.asynchronous) has orders of a whole lap: the microbatches of one
+ * step behind those of the other, taken ahead in the same way, one rank a stage.  To each pass of
+ * spectrain they say how many updates its weights are to be predicted: counted from the lap as it
+ * is played at the stages' own times (plan/partition/versions.h), or by the paper's formula.
  *
  * Pure, and from the model and the two numbers alone, so that all agents plan alike. */
 #ifndef RB_PLAN_SCHEDULE_PIPELINE_H
@@ -27,8 +32,8 @@ uint32_t rb_pipeline_stages(uint32_t pinned, uint32_t ranks);
 /* Ranks of a stage; stage 0 has the lowest, and so on. */
 uint32_t rb_pipeline_ranks(uint32_t stages, uint32_t ranks, uint32_t stage);
 
-/* "pipeline of 2 stages x3: 2 1, 1F1B, 8 microbatches" */
-void rb_pipeline_text(uint32_t stages, uint32_t ranks, uint32_t microbatches,
+/* "pipeline of 2 stages x3: 2 1, 1F1B, 8 microbatches"; schedule: NULL: 1F1B */
+void rb_pipeline_text(uint32_t stages, uint32_t ranks, uint32_t microbatches, const char *schedule,
                       struct rb_buffer *out);
 
 /* Where the forward part is cut, as rb_course_make wants it, so that the slowest stage is as quick

@@ -242,6 +242,45 @@ static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
     return err;
 }
 
+/* An asynchronous schedule has one device a stage, and steps that are not cut; but 2bw, which has
+ * as many microbatches as stages. */
+static int check_laps(const Rb__Spec *spec, struct rb_why *why)
+{
+    const char *schedule = spec->parallel->schedule ? spec->parallel->schedule : "1f1b";
+    uint32_t stages = spec->parallel->pipeline;
+    const Rb__TrainSpec *train = spec->train;
+    bool cuts = !strcmp(schedule, "2bw");
+
+    if (!strcmp(schedule, "1f1b"))
+        return 0;
+    if (stages < 2)
+        return rb_why_set(why, RB_EINVAL,
+                          "spec.parallel.schedule: '%s' needs a spec.parallel.pipeline of 2 or more",
+                          schedule);
+    if (spec->devices->max > stages)
+        return rb_why_set(why, RB_EINVAL,
+                          "spec.devices.max: %u is above spec.parallel.pipeline, %u: with schedule "
+                          "'%s' each stage has one device",
+                          spec->devices->max, stages, schedule);
+    if (cuts && train->global_batch < stages)
+        return rb_why_set(why, RB_EINVAL,
+                          "spec.train.globalBatch: %lld is less than spec.parallel.pipeline, %u: "
+                          "'2bw' needs as many microbatches as stages",
+                          (long long)train->global_batch, stages);
+    if (!train->has_micro_batch)
+        return 0;
+    if (cuts && (train->global_batch - 1) / train->micro_batch + 1 < stages)
+        return rb_why_set(why, RB_EINVAL,
+                          "spec.train.microBatch: '2bw' needs as many microbatches as stages, %u",
+                          stages);
+    if (!cuts && train->micro_batch != train->global_batch)
+        return rb_why_set(why, RB_EINVAL,
+                          "spec.train.microBatch: with schedule '%s' a step is one microbatch; say "
+                          "%lld, the globalBatch, or nothing",
+                          schedule, (long long)train->global_batch);
+    return 0;
+}
+
 /* Pins of what this release runs. */
 static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
 {
@@ -251,7 +290,8 @@ static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
     if (parallel->has_pipeline)
         err = check_count("spec.parallel.pipeline", parallel->pipeline, 1, MOST_STAGES, why);
     if (!err && parallel->schedule)
-        err = check_word("spec.parallel.schedule", parallel->schedule, "1f1b", why);
+        err = check_word("spec.parallel.schedule", parallel->schedule,
+                         "1f1b | vanilla | stashing | 2bw | spectrain | spectrain-formula", why);
     if (!err && parallel->schedule && !parallel->has_pipeline)
         err = rb_why_set(why, RB_EINVAL, "spec.parallel.schedule: needs spec.parallel.pipeline");
     if (!err)
@@ -293,6 +333,8 @@ int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why)
         err = check_schedule(spec->train->schedule, why);
     if (!err)
         err = check_devices(spec->devices, why);
+    if (!err)
+        err = check_laps(spec, why);
     if (!err && spec->state->replicas)
         err = check_word("spec.state.replicas", spec->state->replicas, "auto | all | 1 | 2", why);
     if (!err)

@@ -107,6 +107,19 @@ static int read_plan(const char *path, Rb__Plan **ret_plan, struct rb_why *why)
     return err;
 }
 
+/* In laps the stage that makes a block's gradient updates it. */
+static int check_makers(const struct rb_configuration *one, const Rb__Model *model,
+                        struct rb_why *why)
+{
+    for (size_t b = 0; one->stage && model->asynchronous && b < model->n_blocks; b++) {
+        uint32_t stage = rb_stage_maker(one->stage, model->blocks[b]->variable);
+
+        if (!rb_placement_holds(&one->placement, rb_stage_owner(one->stage, stage, 0), b))
+            return rb_why_set(why, RB_EINVAL, "plan: block %zu is not held where it is made", b);
+    }
+    return 0;
+}
+
 int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
                           struct rb_configuration **ret_configuration, struct rb_why *why)
 {
@@ -134,6 +147,8 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
         err = rb_placement_make(one->plan, model, &one->placement, why);
     if (!err)
         err = rb_stage_read(one->plan, model, one->rank, &one->stage, why);
+    if (!err)
+        err = check_makers(one, model, why);
     if (err) {
         rb_configuration_free(one);
         return err;

@@ -43,7 +43,7 @@ void rb_flights_land(struct rb_model *model)
         flight->flies = false;
 }
 
-static int new_flight(struct rb_model *model, const struct rb_runner *twin,
+static int new_flight(struct rb_model *model, const struct rb_runner *twin, float *weights,
                       struct rb_flight **ret_flight, struct rb_why *why)
 {
     struct rb_flight *flight = rb_alloc(sizeof *flight);
@@ -51,12 +51,13 @@ static int new_flight(struct rb_model *model, const struct rb_runner *twin,
     int err = 0;
 
     flight->twin = twin;
+    flight->weights = weights;
     flight->runner.message = twin->message;
     flight->arena = rb_device_alloc(model->device, bytes ? bytes : 64);
     if (!flight->arena)
         err = rb_why_set(why, RB_ENOMEM, "no memory for %zu bytes of activations", bytes);
     if (!err)
-        err = rb_runner_prepare(model, &flight->runner, flight->arena, model->train, why);
+        err = rb_runner_prepare(model, &flight->runner, weights, flight->arena, model->train, why);
     if (err) {
         free_flight(model, flight);
         return err;
@@ -68,15 +69,17 @@ static int new_flight(struct rb_model *model, const struct rb_runner *twin,
 }
 
 /* One that is free, or a further one. */
-static int take_flight(struct rb_model *model, const struct rb_runner *twin,
+static int take_flight(const struct rb_pilot *pilot, const struct rb_runner *twin,
                        struct rb_flight **ret_flight, struct rb_why *why)
 {
-    for (struct rb_flight *flight = model->flights; flight; flight = flight->next)
-        if (!flight->flies && flight->twin == twin) {
-            *ret_flight = flight;
-            return 0;
-        }
-    return new_flight(model, twin, ret_flight, why);
+    struct rb_flight *flight = pilot->model->flights;
+
+    while (flight && (flight->flies || flight->twin != twin || flight->weights != pilot->weights))
+        flight = flight->next;
+    if (!flight)
+        return new_flight(pilot->model, twin, pilot->weights, ret_flight, why);
+    *ret_flight = flight;
+    return 0;
 }
 
 static struct rb_flight *find_flight(const struct rb_model *model, uint32_t microbatch)
@@ -114,6 +117,12 @@ static uint64_t tag_of(const struct rb_pilot *pilot, uint32_t microbatch, bool b
                   2 * (uint64_t)microbatch + back);
 }
 
+/* Of a message from a later stage to an earlier one. */
+static size_t count_bytes(const struct rb_pilot *pilot, bool back)
+{
+    return pilot->laps && back ? sizeof(int64_t) : 0;
+}
+
 /* From all stages first .. end - 1 that send something. */
 static int receive(const struct rb_pilot *pilot, struct rb_flight *flight,
                    const struct rb_part *part, uint32_t first, uint32_t end, struct rb_why *why)
@@ -122,13 +131,15 @@ static int receive(const struct rb_pilot *pilot, struct rb_flight *flight,
     int err = 0;
 
     for (uint32_t k = first; !err && k < end; k++) {
+        size_t bytes = part->in_bytes[k] + count_bytes(pilot, k > stage->mine);
+
         if (!part->in_bytes[k])
             continue;
-        make_room(&flight->in[k], part->in_bytes[k]);
+        make_room(&flight->in[k], bytes);
         err = rb_coll_receive(pilot->configuration->coll,
                               tag_of(pilot, flight->microbatch, k > stage->mine),
                               (int)rb_stage_owner(stage, k, flight->microbatch),
-                              flight->in[k].bytes, part->in_bytes[k], why);
+                              flight->in[k].bytes, bytes, why);
     }
     return err;
 }
@@ -144,8 +155,32 @@ static int post(const struct rb_pilot *pilot, const struct rb_flight *flight,
             err = rb_coll_post(pilot->configuration->coll,
                                tag_of(pilot, flight->microbatch, k < stage->mine),
                                (int)rb_stage_owner(stage, k, flight->microbatch),
-                               flight->out[k].bytes, part->out_bytes[k], why);
+                               flight->out[k].bytes,
+                               part->out_bytes[k] + count_bytes(pilot, k < stage->mine), why);
     return err;
+}
+
+/* The last stage knows it, the others are told. */
+static void hear_count(const struct rb_pilot *pilot, struct rb_flight *flight,
+                       const struct rb_part *part)
+{
+    const struct rb_stage *stage = pilot->configuration->stage;
+
+    flight->count = 0;
+    if (stage->mine + 1 == stage->stages)
+        flight->count =
+            *(const int64_t *)rb_program_result(flight->runner.program, part->message->count);
+    for (uint32_t k = stage->mine + 1; k < stage->stages; k++)
+        if (part->in_bytes[k])
+            memcpy(&flight->count, flight->in[k].bytes + part->in_bytes[k], sizeof flight->count);
+}
+
+static void tell_count(const struct rb_pilot *pilot, const struct rb_flight *flight,
+                       const struct rb_part *part)
+{
+    for (uint32_t k = 0; k < pilot->configuration->stage->mine; k++)
+        if (part->out_bytes[k])
+            memcpy(flight->out[k].bytes + part->out_bytes[k], &flight->count, sizeof flight->count);
 }
 
 /* What is read from instruction `at` on. */
@@ -169,7 +204,7 @@ static void take_away(struct rb_flight *flight, const struct rb_part *part, uint
         const struct rb_cargo *cargo = &part->out[flight->next_out];
         struct rb_freight *freight = &flight->out[cargo->peer];
 
-        make_room(freight, part->out_bytes[cargo->peer]);
+        make_room(freight, part->out_bytes[cargo->peer] + sizeof flight->count);
         memcpy(freight->bytes + cargo->offset,
                rb_program_result(flight->runner.program, (int)cargo->tensor), cargo->bytes);
     }
@@ -192,11 +227,33 @@ static void add_contributions(const struct rb_pilot *pilot, struct rb_flight *fl
     }
 }
 
+static int64_t step_of(const struct rb_pilot *pilot, uint32_t microbatch)
+{
+    return pilot->model->state.level + microbatch / pilot->model->microbatches;
+}
+
+static struct rb_key key_of(const struct rb_pilot *pilot, const struct rb_flight *flight)
+{
+    return (struct rb_key){pilot->model->message->seed,
+                           (uint64_t)step_of(pilot, flight->microbatch),
+                           flight->microbatch % pilot->model->microbatches};
+}
+
+/* Backward of a lap may read other weights than forward did: round those. */
+static void round_again(const struct rb_pilot *pilot, const struct rb_flight *flight,
+                        const struct rb_part *part)
+{
+    struct rb_key key = key_of(pilot, flight);
+
+    for (uint32_t i = 0; i < part->message->once; i++)
+        if (part->runs[i])
+            rb_program_step(flight->runner.program, (int)i, &key);
+}
+
 static int run(const struct rb_pilot *pilot, struct rb_flight *flight, const struct rb_part *part,
                uint32_t first, uint32_t end, struct rb_why *why)
 {
-    const Rb__Model *message = pilot->model->message;
-    struct rb_key key = {message->seed, (uint64_t)pilot->model->state.level, flight->microbatch};
+    struct rb_key key = key_of(pilot, flight);
     int err = 0;
 
     for (uint32_t i = first; !err && i < end; i++) {
@@ -222,12 +279,13 @@ int rb_flight_forward(const struct rb_pilot *pilot, uint32_t microbatch, struct 
 {
     struct rb_model *model = pilot->model;
     const struct rb_stage *stage = pilot->configuration->stage;
-    const struct rb_runner *twin = rb_model_runner(model, microbatch);
+    const struct rb_runner *twin = rb_model_runner(model, microbatch % model->microbatches);
     const struct rb_part *part = part_of(pilot, twin);
-    struct rb_batch batch = rb_batch_of(model->message->global_batch, model->message->micro_batch,
-                                        model->state.level, microbatch);
+    struct rb_batch batch =
+        rb_batch_of(model->message->global_batch, model->message->micro_batch,
+                    step_of(pilot, microbatch), microbatch % model->microbatches);
     struct rb_flight *flight = NULL;
-    int err = take_flight(model, twin, &flight, why);
+    int err = take_flight(pilot, twin, &flight, why);
 
     if (err)
         return err;
@@ -258,11 +316,17 @@ int rb_flight_backward(const struct rb_pilot *pilot, uint32_t microbatch,
     part = part_of(pilot, flight->twin);
     end = (uint32_t)part->message->n_instructions;
     err = receive(pilot, flight, part, stage->mine + 1, stage->stages, why);
+    if (!err && pilot->laps) {
+        hear_count(pilot, flight, part);
+        round_again(pilot, flight, part);
+    }
     if (!err)
         err = run(pilot, flight, part, part->forward, end, why);
     if (err)
         return err;
     put_in_place(pilot, flight, part, end);
+    if (pilot->laps)
+        tell_count(pilot, flight, part);
     err = post(pilot, flight, part, 0, stage->mine, why);
     flight->flies = false;
     *ret_flight = flight;

@@ -5,7 +5,11 @@
  *
  * Several are under way at once: forward has run, backward has not come back.  Each has an arena of
  * its own, of which it touches what its stage makes and is given.  Flights belong to the model and
- * are used again, whatever stage this rank has next. */
+ * are used again, whatever stage this rank has next.
+ *
+ * Where steps follow each other without a stop (worker/lap.h), microbatches are counted through the
+ * lap, each pass has weights that the pilot names, and what comes back says how many valid targets
+ * there were, so that each stage can update its own. */
 #ifndef RB_WORKER_FLIGHT_H
 #define RB_WORKER_FLIGHT_H
 
@@ -19,8 +23,10 @@ struct rb_flight {
     struct rb_runner runner;      /* the program in an arena of its own */
     const struct rb_runner *twin; /* that of the model */
     void *arena;
+    float *weights; /* that it reads */
     bool flies;
-    uint32_t microbatch;
+    uint32_t microbatch; /* of the step, or of the lap */
+    int64_t count;       /* of a lap: its valid targets, once it has come back */
     size_t next_in, next_out, next_contribution;
     struct rb_freight {
         uint8_t *bytes;
@@ -33,6 +39,8 @@ struct rb_flight {
 struct rb_pilot {
     struct rb_model *model;
     const struct rb_configuration *configuration;
+    float *weights; /* all stages' in their places, of which this one's count */
+    bool laps;
     uint32_t attempt;
     const atomic_bool *stop;
     /* A contribution of this rank is ready. */

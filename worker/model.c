@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "worker/flight.h"
 #include "worker/join/wire.h"
+#include "worker/lap.h"
 #include "worker/vote.h"
 
 #include <stdlib.h>
@@ -53,12 +54,12 @@ static int by_readiness(const void *a, const void *b)
     return (*left)->variable < (*right)->variable ? -1 : (*left)->variable > (*right)->variable;
 }
 
-int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, void *arena,
+int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
                       const struct rb_source *source, struct rb_why *why)
 {
     const Rb__Program *message = runner->message;
     struct rb_program_memory memory = {
-        .state = model->state.w,
+        .state = weights,
         .fixed = model->state.fixed,
         .constants = model->constants,
         .arena = arena,
@@ -137,19 +138,25 @@ static void cut_evaluation(struct rb_model *model)
     }
 }
 
+static int prepare(struct rb_model *model, struct rb_runner *runner, const struct rb_source *source,
+                   struct rb_why *why)
+{
+    return rb_runner_prepare(model, runner, model->state.w, model->arena, source, why);
+}
+
 static int prepare_programs(struct rb_model *model, struct rb_why *why)
 {
     int err = find_train_runners(model, why);
 
     if (!err)
-        err = rb_runner_prepare(model, model->runner, model->arena, model->train, why);
+        err = prepare(model, model->runner, model->train, why);
     if (!err && model->last_runner != model->runner)
-        err = rb_runner_prepare(model, model->last_runner, model->arena, model->train, why);
+        err = prepare(model, model->last_runner, model->train, why);
     if (!err && model->eval)
         cut_evaluation(model);
     for (uint32_t i = 0; !err && i < model->n_chunks; i++)
         if (!model->chunks[i].runner->program)
-            err = rb_runner_prepare(model, model->chunks[i].runner, model->arena, model->eval, why);
+            err = prepare(model, model->chunks[i].runner, model->eval, why);
     return err;
 }
 
@@ -299,6 +306,7 @@ void rb_model_free(struct rb_model *model)
 {
     if (!model)
         return;
+    rb_lap_free(model);
     rb_flights_free(model);
     for (size_t i = 0; model->runners && i < model->message->n_programs; i++)
         rb_runner_done(&model->runners[i]);

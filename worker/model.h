@@ -31,6 +31,7 @@ struct rb_chunk {
 };
 
 struct rb_flight;
+struct rb_lap;
 
 struct rb_model {
     Rb__Model *message;
@@ -44,6 +45,7 @@ struct rb_model {
     struct rb_chunk *chunks;
     uint32_t n_chunks;
     struct rb_flight *flights; /* of pipelines (worker/flight.h) */
+    struct rb_lap *lap;        /* of asynchronous ones (worker/lap.h); NULL: none was run yet */
 
     /* Of an attempt: all that computing a step writes to. */
     int32_t *local, *reduced;      /* flat, as the state */
@@ -63,6 +65,7 @@ struct rb_model {
     struct rb_pending {
         int64_t level;    /* at which `reduced` was summed up whole; -1: it is not */
         uint32_t attempt; /* that it was summed up in */
+        uint32_t lap;     /* not `reduced`, but a lap of so many steps is whole (worker/lap.h) */
     } pending;
     struct rb_applied {
         uint8_t *entry;   /* what the step to the present level did (worker/join/wire.h) */
@@ -88,8 +91,9 @@ static inline struct rb_runner *rb_model_runner(const struct rb_model *model, ui
     return microbatch + 1 == model->microbatches ? model->last_runner : model->runner;
 }
 
-/* Make runner->message ready to run in `arena`, on samples of `source`. */
-int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, void *arena,
+/* Make runner->message ready to run in `arena` with the state's weights, or others that lie as
+ * those do, on samples of `source`. */
+int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
                       const struct rb_source *source, struct rb_why *why);
 void rb_runner_done(struct rb_runner *runner);
 

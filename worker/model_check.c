@@ -6,6 +6,7 @@
 
 enum {
     MICROBATCHES_LIMIT = 1 << 20,
+    LAP_LIMIT = 1 << 16, /* steps */
     STATE_LIMIT_BITS = 40, /* elements */
 };
 
@@ -110,6 +111,25 @@ static int check_ranges(const Rb__Model *model, struct rb_why *why)
     return 0;
 }
 
+/* Of an asynchronous pipeline: laps that are not too long, of steps that go through it whole. */
+static int check_laps(const Rb__Model *model, struct rb_why *why)
+{
+    const Rb__Asynchronous *how = model->asynchronous;
+    uint32_t microbatches = rb_batch_count(model->global_batch, model->micro_batch);
+
+    if (!how)
+        return 0;
+    if (how->lap < 1 || how->lap > LAP_LIMIT || microbatches > MICROBATCHES_LIMIT / how->lap ||
+        (microbatches > 1 && how->kind != RB__ASYNCHRONOUS__KIND__TWO_BUFFERS))
+        return rb_why_set(why, RB_EINVAL, "impossible laps: of %u steps in %u microbatches",
+                          how->lap, microbatches);
+    for (size_t i = 0; i < how->n_stops; i++)
+        if (how->stops[i] < 1)
+            return rb_why_set(why, RB_EINVAL, "laps cannot stop every %lld steps",
+                              (long long)how->stops[i]);
+    return 0;
+}
+
 int rb_model_check(const Rb__Model *model, struct rb_why *why)
 {
     int err = 0;
@@ -125,6 +145,7 @@ int rb_model_check(const Rb__Model *model, struct rb_why *why)
     if (model->state_elements >> STATE_LIMIT_BITS || model->fixed_bytes >> STATE_LIMIT_BITS ||
         model->trained_elements > model->state_elements)
         return rb_why_set(why, RB_EINVAL, "impossible size of the state");
+    err = check_laps(model, why);
     for (size_t i = 0; !err && i < model->n_variables; i++)
         err = check_variable(model, model->variables[i], why);
     if (!err)

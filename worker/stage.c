@@ -312,12 +312,15 @@ int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
     stage = rb_alloc(sizeof *stage);
     stage->stages = plan->stages;
     stage->ranks = (uint32_t)plan->n_ranks;
-    stage->microbatches = rb_batch_count(model->global_batch, model->micro_batch);
+    stage->microbatches = rb_batch_count(model->global_batch, model->micro_batch) *
+                          (model->asynchronous ? model->asynchronous->lap : 1);
     stage->mine = plan->ranks[rank]->stage;
     err = read_ranks(stage, plan, why);
     err = err ? err : read_courses(stage, plan, model, why);
     if (!err)
         find_senders(stage, plan, model);
+    if (!err && model->asynchronous)
+        err = rb_stage_separate(stage, model, why);
     if (err) {
         rb_stage_free(stage);
         return err;

@@ -38,7 +38,7 @@ struct rb_part {
 
 struct rb_stage {
     uint32_t stages, mine;
-    uint32_t ranks, microbatches;
+    uint32_t ranks, microbatches; /* of a step, or of a lap */
     uint32_t *of_rank;     /* by rank: its stage */
     uint32_t *owners;      /* by stage * microbatches + microbatch: the rank that runs it there */
     struct rb_part *parts; /* by program of the model */
@@ -62,6 +62,16 @@ size_t rb_stage_ranges(const struct rb_stage *stage, const Rb__Model *model,
 /* Of moves of weights: what their receiver reads.  As above. */
 size_t rb_stage_moves(const struct rb_stage *stage, const Rb__Model *model, const float *weights,
                       const struct rb_coll_move *moves, size_t n, struct rb_coll_move **ret_moves);
+
+/* The stage that makes the gradient of a variable, the first of several; 0 where none does. */
+static inline uint32_t rb_stage_maker(const struct rb_stage *stage, uint32_t variable)
+{
+    return stage->gives[variable] ? (uint32_t)__builtin_ctzll(stage->gives[variable]) : 0;
+}
+
+/* Can its stages run on by themselves (worker/lap.h)?  RB_EUNSUPPORTED: two of them need the same
+ * weights, or have several ranks. */
+int rb_stage_separate(const struct rb_stage *stage, const Rb__Model *model, struct rb_why *why);
 
 static inline uint32_t rb_stage_owner(const struct rb_stage *stage, uint32_t one,
                                       uint32_t microbatch)

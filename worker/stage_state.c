@@ -98,3 +98,19 @@ size_t rb_stage_moves(const struct rb_stage *stage, const Rb__Model *model, cons
     *ret_moves = cut;
     return k;
 }
+
+int rb_stage_separate(const struct rb_stage *stage, const Rb__Model *model, struct rb_why *why)
+{
+    if (stage->ranks != stage->stages)
+        return rb_why_set(why, RB_EUNSUPPORTED, "plan: %u ranks in %u stages without steps",
+                          stage->ranks, stage->stages);
+    for (uint32_t v = 0; v < model->n_variables; v++) {
+        uint64_t maker = UINT64_C(1) << rb_stage_maker(stage, v);
+
+        if (model->variables[v]->role != RB__VARIABLE__ROLE__FIXED &&
+            ((stage->gives[v] | stage->reads[v]) & ~maker))
+            return rb_why_set(why, RB_EUNSUPPORTED, "plan: several stages need '%s'",
+                              model->variables[v]->name);
+    }
+    return 0;
+}

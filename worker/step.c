@@ -8,6 +8,7 @@
 #include "worker/carry.h"
 #include "worker/flight.h"
 #include "worker/join/taking.h"
+#include "worker/lap.h"
 #include "worker/update.h"
 
 #include <stdlib.h>
@@ -28,6 +29,7 @@ struct attempt {
     const struct rb_step *step;
     struct rb_vote_shape shape;
     uint32_t number;
+    bool laps;            /* it is one (worker/lap.h) */
     uint64_t computed_ns; /* its microbatches, */
     uint32_t computed;    /* so many; those that were kept are not among them */
     bool *stays;          /* by rank, where the vote flips: it goes on in the next configuration */
@@ -170,18 +172,35 @@ static int backward(struct attempt *attempt, const struct rb_pilot *pilot, uint3
     return 0;
 }
 
+static int run_lap(const struct rb_step *step, const Rb__Order *order, struct rb_why *why)
+{
+    struct rb_lap_run run = {
+        .model = step->model,
+        .configuration = step->configuration,
+        .stop = step->stop,
+        .watch = step->watch,
+        .owner = step->owner,
+    };
+
+    return (order->kind == RB__ORDER__KIND__FORWARD ? rb_lap_forward : rb_lap_backward)(&run, order,
+                                                                                        why);
+}
+
 /* Orders of a stage: the half of a microbatch. */
 static int run_stage(struct attempt *attempt, const Rb__Order *order, struct rb_why *why)
 {
     struct rb_pilot pilot = {
         .model = attempt->step->model,
         .configuration = attempt->step->configuration,
+        .weights = attempt->step->model->state.w,
         .attempt = attempt->number,
         .stop = attempt->step->stop,
         .add = add_of_stage,
         .owner = attempt,
     };
 
+    if (attempt->laps)
+        return run_lap(attempt->step, order, why);
     return (order->kind == RB__ORDER__KIND__FORWARD ? forward : backward)(attempt, &pilot,
                                                                           order->argument, why);
 }
@@ -219,6 +238,8 @@ static int reduce(struct attempt *attempt, uint32_t bucket, struct rb_why *why)
 
     if (err)
         return err;
+    if (attempt->laps)
+        return rb_lap_share(model, configuration, bucket, why);
     rb_fault("worker.reduce");
     clear_fresh(model);
     if (configuration->placement.sharded || configuration->size > 1) {
@@ -253,7 +274,7 @@ static void say_squares(struct attempt *attempt)
     const struct rb_configuration *configuration = attempt->step->configuration;
     struct rb_model *model = attempt->step->model;
 
-    if (!configuration->placement.sharded)
+    if (!attempt->shape.blocks)
         return;
     rb_update_squares(model, configuration->placement.primary, configuration->rank);
     rb_vote_squares(&attempt->shape, model->record, model->squares);
@@ -278,6 +299,8 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
     struct rb_vote_ready ready = {0};
     int err = rb_configuration_settle(step->configuration, why);
 
+    if (!err && attempt->laps)
+        err = rb_lap_report(model, step->configuration, why);
     if (err)
         return err;
     if (step->configuration->size == 1)
@@ -292,7 +315,8 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
     err = rb_device_check(model->device, why);
     if (err)
         return err;
-    model->pending = (struct rb_pending){model->state.level, attempt->number};
+    model->pending = (struct rb_pending){model->state.level, attempt->number,
+                                         attempt->laps ? model->lap->steps : 0};
     rb_pace_note(&model->pace, attempt->computed_ns, attempt->computed);
     rb_vote_computed(model->record, attempt->computed_ns);
     step->ready(&ready, step->owner);
@@ -307,6 +331,8 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
     err = rb_vote_decide(&attempt->shape, records, step->configuration->size, model->state.level,
                          attempt->number, model->exponents, model->limits, ret_decision,
                          model->largest, why);
+    if (!err && attempt->laps)
+        ret_decision->verdict = RB_VOTE_COMMIT; /* each stage has decided, step by step */
     if (!err && ret_decision->verdict == RB_VOTE_COMMIT)
         hear_squares(attempt, records);
     for (uint32_t r = 0; !err && r < step->configuration->size; r++) {
@@ -318,9 +344,14 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
 
 static void update(const struct rb_step *step, struct rb_step_result *result)
 {
-    struct rb_update done;
+    struct rb_update done = {0};
 
     step->changing(step->owner);
+    if (rb_lap_runs(step->model, step->configuration)) {
+        rb_lap_commit(step->model);
+        result->lap = result->committed = true;
+        return;
+    }
     if (result->decision.verdict == RB_VOTE_SKIP)
         done = rb_update_skip(step->model, &result->decision);
     else
@@ -440,7 +471,7 @@ static uint32_t count_kept(const struct rb_step *step)
     return kept;
 }
 
-static void start_attempt(struct attempt *attempt, uint32_t kept)
+static int start_attempt(struct attempt *attempt, uint32_t kept, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
     size_t variables = model->message->n_variables;
@@ -454,7 +485,7 @@ static void start_attempt(struct attempt *attempt, uint32_t kept)
     if (kept) {
         rb_vote_again(model->record, attempt->step->configuration->rank, model->state.level,
                       attempt->number);
-        return;
+        return 0;
     }
 
     memset(model->fresh, true, variables * sizeof *model->fresh);
@@ -462,6 +493,7 @@ static void start_attempt(struct attempt *attempt, uint32_t kept)
     rb_device_discard(model->device, model->overflow, variables * sizeof *model->overflow);
     rb_vote_start(&attempt->shape, model->record, attempt->step->configuration->rank,
                   model->state.level, attempt->number);
+    return attempt->laps ? rb_lap_begin(model, attempt->step->configuration, why) : 0;
 }
 
 /* All orders up to the update; or to the vote, where that says redo. */
@@ -513,6 +545,7 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
     const struct rb_stage *stage = step->configuration->stage;
     struct attempt attempt = {
         .step = step,
+        .laps = rb_lap_runs(model, step->configuration),
         .shape = {model->microbatches, (uint32_t)model->message->n_variables,
                   step->configuration->placement.sharded ? model->message->n_blocks : 0,
                   stage ? stage->stages : 0, stage ? stage->of_rank : NULL},
@@ -527,9 +560,12 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
     attempt.said = said;
     memcpy(model->exponents, model->state.exponents,
            model->state.variables * sizeof *model->exponents);
-    start_attempt(&attempt, result.kept);
-    for (; !err; start_attempt(&attempt, 0)) {
-        err = run_attempt(&attempt, &result, why);
+    if (attempt.laps) /* what came of it is not in the vote */
+        attempt.shape.microbatches = attempt.shape.variables = attempt.shape.blocks = 0;
+    for (uint32_t kept = result.kept; !err; kept = 0) {
+        err = start_attempt(&attempt, kept, why);
+        if (!err)
+            err = run_attempt(&attempt, &result, why);
         if (err || result.decision.verdict != RB_VOTE_REDO)
             break;
         if (++attempt.number == ATTEMPTS_LIMIT)

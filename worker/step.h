@@ -25,6 +25,8 @@
 
 #include <stdatomic.h>
 
+struct rb_lap_pass;
+
 struct rb_step {
     struct rb_model *model;
     struct rb_configuration *configuration;
@@ -35,6 +37,8 @@ struct rb_step {
     void (*changing)(void *owner);
     /* Behind an update: will all of the weights be read at the level that it has led to? */
     bool (*reads_all)(void *owner);
+    /* Of a lap: a pass is about to run.  May be NULL. */
+    void (*watch)(const struct rb_lap_pass *pass, void *owner);
     void *owner;
 };
 
@@ -45,6 +49,7 @@ struct rb_step_result {
     uint32_t kept;      /* microbatches that were taken over from an attempt that was given up */
     size_t taken;       /* bytes of blocks that were taken behind it (worker/join/taking.h), */
     uint64_t taking_ns; /* and how long that took */
+    bool lap;           /* it was one: what came of each step is in model->lap */
     bool committed;     /* the state is at the next level, also where an error is returned */
 };
 

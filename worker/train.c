@@ -11,6 +11,7 @@
 #include "worker/join/follow.h"
 #include "worker/join/opening.h"
 #include "worker/join/taking.h"
+#include "worker/lap.h"
 #include "worker/step.h"
 
 #include <inttypes.h>
@@ -62,7 +63,8 @@ static int64_t level_of(const struct train *train)
 static void enter_term(struct train *train, uint32_t number)
 {
     if (train->model)
-        rb_window_enter(train->model->state.window, number);
+        rb_window_enter(train->model->state.window, number,
+                        number && rb_lap_runs(train->model, train->active));
 }
 
 static void stand(struct train *train, enum phase phase)
@@ -240,9 +242,8 @@ static enum phase opening(struct train *train)
     if (!err) {
         rb_saves_wait_copied(&train->saves);
         err = rb_opening_run(train->model, train->active, &bytes, &why);
-        if (before >= 0 && level_of(train) == before + 1 &&
-            train->model->applied.level == level_of(train))
-            rb_tell_told(train->reports, train->active, train->model);
+        if (before >= 0 && level_of(train) > before)
+            rb_tell_told(train->reports, train->active, train->model, before);
     }
     return err ? interrupted(train, err, &why) : entered(train, bytes);
 }
@@ -318,8 +319,9 @@ static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
     if (train->next && !is_vouched_for(train))
         *ret_ready = (struct rb_vote_ready){0};
     rb_taking_say(train->model, train->active, train->next, train->pace, ret_ready);
-    ret_ready->collects =
-        train->active->placement.sharded && rb_saves_want(&train->saves, train->active->rank);
+    ret_ready->collects = train->active->placement.sharded &&
+                          rb_saves_want(&train->saves, train->active->rank,
+                                        rb_lap_next(train->model, train->active));
 }
 
 /* The update of a whole state copies what a save still lacks itself.  Where it is in shards weights

@@ -57,11 +57,10 @@ static double norm_of(const struct rb_model *model, double mean)
     return sqrt(squares) * mean;
 }
 
-static void apply_adamw(struct rb_model *model, const struct rb_update_terms *terms,
-                        const Rb__Block *block)
+static void apply_adamw(struct rb_model *model, struct rb_state *state, const int32_t *sums,
+                        const struct rb_update_terms *terms, const Rb__Block *block)
 {
     const Rb__Optimizer *optimizer = model->message->optimizer;
-    struct rb_state *state = &model->state;
     uint64_t t = (uint64_t)terms->applied + 1;
     struct rb_adamw how = {
         .lr = (float)terms->lr,
@@ -75,15 +74,14 @@ static void apply_adamw(struct rb_model *model, const struct rb_update_terms *te
     };
 
     rb_apply_adamw(model->device, state->w + block->first, state->m + block->first,
-                   state->v + block->first, model->reduced + block->first, (size_t)block->count,
+                   state->v + block->first, sums + block->first, (size_t)block->count,
                    model->exponents[block->variable].exponent, terms->scale, &how);
 }
 
-static void apply_sgd(struct rb_model *model, const struct rb_update_terms *terms,
-                      const Rb__Block *block)
+static void apply_sgd(struct rb_model *model, struct rb_state *state, const int32_t *sums,
+                      const struct rb_update_terms *terms, const Rb__Block *block)
 {
     const Rb__Optimizer *optimizer = model->message->optimizer;
-    struct rb_state *state = &model->state;
     struct rb_sgd how = {
         .lr = (float)terms->lr,
         .momentum = (float)optimizer->momentum,
@@ -94,25 +92,33 @@ static void apply_sgd(struct rb_model *model, const struct rb_update_terms *term
     };
 
     rb_apply_sgd(model->device, state->w + block->first, state->m ? state->m + block->first : NULL,
-                 model->reduced + block->first, (size_t)block->count,
+                 sums + block->first, (size_t)block->count,
                  model->exponents[block->variable].exponent, terms->scale, &how);
 }
 
-void rb_update_block(struct rb_model *model, const struct rb_update_terms *terms,
-                     const Rb__Block *block)
+void rb_update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
+                     const struct rb_update_terms *terms, const Rb__Block *block)
 {
     const Rb__Variable *variable = variable_of(model->message, block);
 
     if (variable->role == RB__VARIABLE__ROLE__STATISTIC)
-        rb_apply_statistic(model->device, model->state.w + block->first,
-                           model->reduced + block->first, (size_t)block->count,
+        rb_apply_statistic(model->device, state->w + block->first, sums + block->first,
+                           (size_t)block->count,
                            model->exponents[block->variable].exponent,
                            rb_exponent_keep(variable->momentum, model->microbatches));
     else if (model->message->optimizer->kind == RB__OPTIMIZER__KIND__ADAMW)
-        apply_adamw(model, terms, block);
+        apply_adamw(model, state, sums, terms, block);
     else
-        apply_sgd(model, terms, block);
+        apply_sgd(model, state, sums, terms, block);
     rb_fault("worker.update");
+}
+
+double rb_update_clip(const Rb__Optimizer *optimizer, double norm)
+{
+    double clip =
+        optimizer->clip_norm > 0 ? optimizer->clip_norm / (norm + clip_epsilon) : 1;
+
+    return clip < 1 ? clip : 1;
 }
 
 /* Counters and exponents at the next level. */
@@ -141,7 +147,7 @@ static void apply_held(struct rb_model *model, const struct rb_update_terms *ter
         if (snapshot)
             rb_snapshot_keep(snapshot, i);
         if (rb_held_follows(model->state.held[i]))
-            rb_update_block(model, terms, message->blocks[i]);
+            rb_update_block(model, &model->state, model->reduced, terms, message->blocks[i]);
         else
             model->state.torn = true;
     }
@@ -175,9 +181,7 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
     if (!late)
         update.grad_norm = norm_of(model, mean);
     if (clips)
-        clip = message->optimizer->clip_norm / (update.grad_norm + clip_epsilon);
-    if (clip > 1)
-        clip = 1;
+        clip = rb_update_clip(message->optimizer, update.grad_norm);
     terms.scale = (float)(mean * clip);
     pthread_mutex_lock(&state->window->lock);
     rb_model_settle(model);

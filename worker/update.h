@@ -43,8 +43,11 @@ struct rb_update_terms {
  * of a commit or of a skip (worker/join/wire.h). */
 void rb_update_apply(struct rb_model *model, const void *entry, bool commit);
 
-/* One block of model->reduced, at model->exponents. */
-void rb_update_block(struct rb_model *model, const struct rb_update_terms *terms,
-                     const Rb__Block *block);
+/* One block of `state` by `sums`, at model->exponents. */
+void rb_update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
+                     const struct rb_update_terms *terms, const Rb__Block *block);
+
+/* What clipping makes of a gradient of this norm: a factor of it, at most 1. */
+double rb_update_clip(const Rb__Optimizer *optimizer, double norm);
 
 #endif

@@ -22,11 +22,12 @@ void rb_window_free(struct rb_window *window)
     free(window);
 }
 
-void rb_window_enter(struct rb_window *window, uint32_t term)
+void rb_window_enter(struct rb_window *window, uint32_t term, bool laps)
 {
     pthread_mutex_lock(&window->lock);
     if (window->term != term && window->feed)
         rb_feed_halt(window->feed, "training changed its configuration");
     window->term = term;
+    window->laps = laps;
     pthread_mutex_unlock(&window->lock);
 }

@@ -10,6 +10,7 @@
 #define RB_WORKER_WINDOW_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rb_feed;
@@ -19,6 +20,7 @@ struct rb_window {
     pthread_mutex_t lock;
     uint32_t term;        /* the configuration that is trained in; 0: none, the state may change
                              in ways that no log tells */
+    bool laps;            /* in laps (worker/lap.h): none tells what those do either */
     struct rb_feed *feed; /* who is told of updates; NULL: nobody */
     struct rb_snapshot *snapshot; /* the step thread's: who is told before a block changes; NULL:
                                      nobody */
@@ -27,8 +29,8 @@ struct rb_window {
 struct rb_window *rb_window_new(void);
 void rb_window_free(struct rb_window *window); /* NULL is fine */
 
-/* The step thread trains in configuration `term` from now on, 0: in none.  A feed that was begun in
- * another term is given up. */
-void rb_window_enter(struct rb_window *window, uint32_t term);
+/* The step thread trains in configuration `term` from now on, in laps or step by step; 0: in none.
+ * A feed that was begun in another term is given up. */
+void rb_window_enter(struct rb_window *window, uint32_t term, bool laps);
 
 #endif

@@ -125,6 +125,15 @@ static uint32_t pinned_stages(const struct rb_turn *turn)
     return spec && spec->parallel ? spec->parallel->pipeline : 0;
 }
 
+/* NULL: 1f1b, or no pipeline. */
+static char *pinned_schedule(const struct rb_turn *turn)
+{
+    const Rb__Spec *spec = turn->in->job.job->spec;
+    const char *schedule = spec && spec->parallel ? spec->parallel->schedule : NULL;
+
+    return schedule && strcmp(schedule, "1f1b") ? rb_arena_string(turn->arena, schedule) : NULL;
+}
+
 Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
                                   const char *cause, uint64_t asked)
 {
@@ -142,6 +151,7 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
     conf->replicas = turn->in->job.job->replicas;
     conf->has_pipeline = pinned_stages(turn) != 0;
     conf->pipeline = pinned_stages(turn);
+    conf->schedule = pinned_schedule(turn);
     conf->has_from = turn->state.active != 0;
     conf->from = turn->state.active;
     conf->asked = asked;

@@ -36,6 +36,7 @@ static Rb__Configuration *without_rank(const Rb__Configuration *last, size_t ran
     next->replicas = last->replicas;
     next->has_pipeline = last->has_pipeline;
     next->pipeline = last->pipeline;
+    next->schedule = last->schedule;
     next->members = RB_ARENA_NEW(arena, Rb__Member *, last->n_members);
     for (size_t m = 0; m < last->n_members; m++) {
         Rb__Member *member = RB_ARENA_NEW(arena, Rb__Member, 1);

@@ -108,7 +108,7 @@ char *rb_shares_summary(const Rb__Configuration *configuration, const int32_t *o
     char *summary;
 
     if (stages) {
-        rb_pipeline_text(stages, ranks, microbatches, &text);
+        rb_pipeline_text(stages, ranks, microbatches, configuration->schedule, &text);
     } else {
         RB_CLEANUP(rb_freep) char *shares = rb_schedule_summary(microbatches, owners, ranks);
 

@@ -216,5 +216,6 @@ const struct rb_device_ops rb_cpu_ops = {
     .fixed_squares = rb_cpu_fixed_squares,
     .apply_adamw = rb_cpu_apply_adamw,
     .apply_sgd = rb_cpu_apply_sgd,
+    .predict = rb_cpu_predict,
     .apply_statistic = rb_cpu_apply_statistic,
 };

@@ -68,6 +68,35 @@ void rb_cpu_apply_sgd(struct rb_device *device, float *w, float *m, const int32_
         sgd_plain(w, sum, n, factor, how->lr, how->weight_decay);
 }
 
+RB_CLONES static void predict_sgd(float *restrict out, const float *restrict w,
+                                  const float *restrict m, size_t n, float factor)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = w[i] - factor * m[i];
+}
+
+RB_CLONES static void predict_adamw(float *restrict out, const float *restrict w,
+                                    const float *restrict m, const float *restrict v, size_t n,
+                                    const struct rb_predict *how)
+{
+    const float keep = how->keep, factor = how->factor, root = how->root, eps = how->eps;
+
+    for (size_t i = 0; i < n; i++)
+        out[i] = w[i] * keep - factor * m[i] / (sqrtf(v[i]) * root + eps);
+}
+
+void rb_cpu_predict(struct rb_device *device, float *out, const float *w, const float *m,
+                    const float *v, size_t n, const struct rb_predict *how)
+{
+    (void)device;
+    if (!m)
+        memcpy(out, w, n * sizeof *out);
+    else if (v)
+        predict_adamw(out, w, m, v, n, how);
+    else
+        predict_sgd(out, w, m, n, how->factor);
+}
+
 RB_CLONES static void statistic(float *restrict w, const int32_t *restrict sum, size_t n,
                                 double factor, float keep)
 {

@@ -156,6 +156,7 @@ static const struct rb_device_ops cuda_ops = {
     .fixed_squares = rb_cuda_fixed_squares,
     .apply_adamw = rb_cuda_apply_adamw,
     .apply_sgd = rb_cuda_apply_sgd,
+    .predict = rb_cuda_predict,
     .apply_statistic = rb_cuda_apply_statistic,
 };
 

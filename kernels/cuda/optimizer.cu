@@ -43,6 +43,22 @@ struct sgd_body {
     }
 };
 
+struct predict_body {
+    float *out;
+    const float *w, *m, *v; /* m NULL: a copy; v NULL: along m itself */
+    float keep, factor, root, eps;
+
+    RB_GPU void operator()(int64_t i) const
+    {
+        if (!m)
+            out[i] = w[i];
+        else if (v)
+            out[i] = w[i] * keep - factor * m[i] / (sqrtf(v[i]) * root + eps);
+        else
+            out[i] = w[i] - factor * m[i];
+    }
+};
+
 struct statistic_body {
     float *w;
     const int32_t *sum;
@@ -93,6 +109,24 @@ void rb_cuda_apply_sgd(struct rb_device *device, float *w, float *m, const int32
     body.momentum = how->momentum;
     body.nesterov = how->nesterov;
     body.first = how->first;
+    if (rb_gpu_enter(cuda->gpu))
+        rb_each(cuda, (int64_t)n, body);
+}
+
+void rb_cuda_predict(struct rb_device *device, float *out, const float *w, const float *m,
+                     const float *v, size_t n, const struct rb_predict *how)
+{
+    struct rb_cuda *cuda = (struct rb_cuda *)device;
+    struct predict_body body = {};
+
+    body.out = (float *)rb_twins_gpu(cuda, out);
+    body.w = (const float *)rb_twins_gpu(cuda, w);
+    body.m = m ? (const float *)rb_twins_gpu(cuda, m) : NULL;
+    body.v = m && v ? (const float *)rb_twins_gpu(cuda, v) : NULL;
+    body.keep = how->keep;
+    body.factor = how->factor;
+    body.root = how->root;
+    body.eps = how->eps;
     if (rb_gpu_enter(cuda->gpu))
         rb_each(cuda, (int64_t)n, body);
 }

@@ -10,6 +10,7 @@
 #include "plan/compile/footprint.h"
 #include "plan/compile/initial.h"
 #include "plan/compile/job.h"
+#include "plan/compile/laps.h"
 #include "plan/compile/lower.h"
 #include "plan/compile/recompute.h"
 #include "plan/compile/summary.h"
@@ -204,7 +205,14 @@ static int first_micro_batch(const struct compile *compile, int64_t *ret_micro_b
 {
     const Rb__TrainSpec *train = compile->spec->train;
     int64_t fixed = compile->info.fixed_batch, most = compile->spec->devices->max;
+    int64_t lap = rb_laps_micro_batch(compile->spec);
 
+    if (fixed > 0 && lap > 0 && (fixed > lap || (fixed < lap && lap == train->global_batch)))
+        return rb_why_set(compile->why, RB_EINVAL,
+                          "spec.parallel.schedule: '%s' needs microbatches of %" PRId64
+                          ", but the model was exported for batches of %" PRId64
+                          " only; export it with a dynamic first axis",
+                          compile->spec->parallel->schedule, lap, fixed);
     if (fixed > 0) {
         if (train->has_micro_batch && train->micro_batch != fixed)
             return rb_why_set(compile->why, RB_EINVAL,
@@ -223,6 +231,8 @@ static int first_micro_batch(const struct compile *compile, int64_t *ret_micro_b
     *ret_micro_batch = train->global_batch / (most > 0 ? most : 1);
     if (*ret_micro_batch < 1)
         *ret_micro_batch = 1;
+    if (lap > 0)
+        *ret_micro_batch = lap;
     if (train->has_micro_batch)
         *ret_micro_batch = train->micro_batch;
     if (*ret_micro_batch > train->global_batch)
@@ -258,7 +268,8 @@ static int add_first_program(struct compile *compile, int64_t batch)
 
 static int choose_micro_batch(struct compile *compile, int64_t *ret_micro_batch)
 {
-    bool automatic = !compile->spec->train->has_micro_batch && compile->info.fixed_batch <= 0;
+    bool automatic = !compile->spec->train->has_micro_batch && compile->info.fixed_batch <= 0 &&
+                     !rb_laps_micro_batch(compile->spec);
     int64_t batch = 1;
     int err = first_micro_batch(compile, &batch);
 

@@ -45,9 +45,24 @@ static uint64_t under_way(const Rb__Spec *spec, const Rb__Model *model)
     return strcmp(spec->devices->kind, "cuda") == 0 ? (stages + 1) * arena : arena;
 }
 
+/* In laps (worker/lap.h) what is held is there twice, and older or predicted weights of a stage
+ * beside it, all together no more than all weights once. */
+static uint64_t in_laps(const Rb__Model *model, uint32_t copies, uint32_t ranks)
+{
+    uint64_t array = model->state_elements * sizeof(float), held;
+
+    if (!model->asynchronous)
+        return 0;
+    held = (rb_footprint_moments(model) + 1) * array;
+    if (copies && ranks > copies)
+        held = held / ranks * copies;
+    return held + array;
+}
+
 static uint64_t job_bytes(const Rb__Spec *spec, const Rb__Model *model, uint32_t copies)
 {
-    return rb_footprint_bytes(model, copies, spec->devices->max) + under_way(spec, model);
+    return rb_footprint_bytes(model, copies, spec->devices->max) + under_way(spec, model) +
+           in_laps(model, copies, spec->devices->max);
 }
 
 /* What the job file pins; -1: nothing. */

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "plan/compile/laps.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -44,6 +45,7 @@ void rb_job_fill(const Rb__Spec *spec, int64_t micro_batch, Rb__Model *model)
     model->global_batch = train->global_batch;
     model->micro_batch = micro_batch;
     model->optimizer = new_optimizer(train);
+    model->asynchronous = rb_laps_of(spec);
     model->eval_every = train->eval->every;
     model->stop_on_non_finite = !strcmp(train->on_non_finite->action, "stop");
     model->non_finite_limit = train->on_non_finite->limit;
@@ -118,6 +120,17 @@ static json_t *train_part(const Rb__Spec *spec, const Rb__Model *model)
     return part;
 }
 
+/* Of an asynchronous pipeline, whose bits are those of its stages and laps. */
+static json_t *laps_part(const Rb__Spec *spec, const Rb__Asynchronous *how)
+{
+    json_t *stops = json_array();
+
+    for (size_t i = 0; i < how->n_stops; i++)
+        json_array_append_new(stops, json_integer((json_int_t)how->stops[i]));
+    return json_pack("{s:s, s:i, s:i, s:o}", "schedule", rb_laps_word(how), "stages",
+                     (int)spec->parallel->pipeline, "lap", (int)how->lap, "stops", stops);
+}
+
 int rb_job_digest(const Rb__Spec *spec, const Rb__Model *model, const char weights_digest[33],
                   char ret_digest[33], struct rb_why *why)
 {
@@ -138,6 +151,8 @@ int rb_job_digest(const Rb__Spec *spec, const Rb__Model *model, const char weigh
                     spec->loss->type, "ignoreIndex", (json_int_t)spec->loss->ignore_index,
                     "labelSmoothing", spec->loss->label_smoothing, "data", data_part(model->train),
                     "train", train_part(spec, model));
+    if (model->asynchronous)
+        json_object_set_new(all, "pipeline", laps_part(spec, model->asynchronous));
     text = json_dumps(all, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(all);
     if (!text)

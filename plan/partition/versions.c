@@ -2,136 +2,190 @@
 #include "plan/partition/versions.h"
 
 #include "base/arena.h"
-#include "plan/simulate/simulate.h"
+#include "base/error.h"
 
-#include <stdlib.h>
+#include <math.h>
+#include <stdbool.h>
 
-/* While a pipeline is simulated: tasks by stage and minibatch. */
-struct pipeline {
-    uint32_t stages, minibatches;
-    struct rb_simulate *simulate;
-    int *forward, *backward;
+enum { TICKS = 11 }; /* bits of the longest pass */
+
+/* A pass of a minibatch through a stage. */
+struct pass {
+    double start, end;
+    bool done;
 };
 
-static int *at(const struct pipeline *pipeline, int *tasks, uint32_t stage, uint32_t minibatch)
+/* While a lap is played: passes by stage * minibatches + minibatch. */
+struct lap {
+    uint32_t stages, minibatches;
+    struct pass *forward, *backward;
+};
+
+static size_t at(const struct lap *lap, uint32_t stage, uint32_t minibatch)
 {
-    return &tasks[(size_t)stage * pipeline->minibatches + minibatch];
+    return (size_t)stage * lap->minibatches + minibatch;
 }
 
-static double start_of(const struct pipeline *pipeline, int *tasks, uint32_t stage,
-                       uint32_t minibatch)
+/* What the pass must wait for in another stage; NULL: nothing. */
+static const struct pass *source_of(const struct lap *lap, uint32_t stage, uint32_t minibatch,
+                                    bool goes)
 {
-    return rb_simulate_task(pipeline->simulate, (size_t)*at(pipeline, tasks, stage, minibatch))
-        ->start;
+    if (goes)
+        return stage ? &lap->forward[at(lap, stage - 1, minibatch)] : NULL;
+    return stage + 1 < lap->stages ? &lap->backward[at(lap, stage + 1, minibatch)] : NULL;
 }
 
-static double end_of(const struct pipeline *pipeline, int *tasks, uint32_t stage,
-                     uint32_t minibatch)
+/* Where a stage has come to. */
+struct hand {
+    uint32_t f, b; /* minibatches that have gone, and come back */
+    double clock;
+};
+
+/* Its next pass, if what it waits for is done. */
+static bool play_pass(struct lap *lap, uint32_t stage, struct hand *hand, double forward,
+                      double backward)
 {
-    return rb_simulate_task(pipeline->simulate, (size_t)*at(pipeline, tasks, stage, minibatch))
-        ->end;
+    bool goes = hand->f < lap->minibatches && hand->f - hand->b < lap->stages - stage;
+    uint32_t minibatch = goes ? hand->f : hand->b;
+    const struct pass *source = source_of(lap, stage, minibatch, goes);
+    struct pass *pass = &(goes ? lap->forward : lap->backward)[at(lap, stage, minibatch)];
+
+    if (hand->b == lap->minibatches || (source && !source->done))
+        return false;
+    pass->start = source && source->end > hand->clock ? source->end : hand->clock;
+    pass->end = pass->start + (goes ? forward : backward);
+    pass->done = true;
+    hand->clock = pass->end;
+    ++*(goes ? &hand->f : &hand->b);
+    return true;
 }
 
-static void add_stage(struct pipeline *pipeline, uint32_t stage, double forward, double backward)
+static void play(struct lap *lap, const double *forward, const double *backward)
 {
-    int slot = rb_simulate_slot(pipeline->simulate), last = -1;
-    uint32_t ahead = pipeline->stages - stage, f = 0, b = 0;
+    RB_CLEANUP(rb_freep) struct hand *hands = rb_alloc(lap->stages * sizeof *hands);
+    bool moved = true;
 
-    while (b < pipeline->minibatches) {
-        bool goes = f < pipeline->minibatches && f - b < ahead;
-        struct rb_simulate_task task = {.slot = slot, .work = goes ? forward : backward, .rate = 1};
-        int i = rb_simulate_add(pipeline->simulate, &task);
+    while (moved) {
+        moved = false;
+        for (uint32_t k = 0; k < lap->stages; k++)
+            while (play_pass(lap, k, &hands[k], forward[k], backward[k]))
+                moved = true;
+    }
+}
 
-        if (last >= 0)
-            rb_simulate_after(pipeline->simulate, i, last);
-        last = i;
-        if (goes)
-            *at(pipeline, pipeline->forward, stage, f++) = i;
+/* Updates of a stage that have ended by `time`; its backward passes end one behind the other. */
+static uint32_t ended(const struct lap *lap, uint32_t stage, double time)
+{
+    uint32_t low = 0, high = lap->minibatches;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+
+        if (lap->backward[at(lap, stage, middle)].end <= time)
+            low = middle + 1;
         else
-            *at(pipeline, pipeline->backward, stage, b++) = i;
+            high = middle;
     }
+    return low;
 }
 
-static void connect(struct pipeline *pipeline)
+/* Those by others than `minibatch` that ended behind `after`, up to `until`. */
+static uint32_t count(const struct lap *lap, uint32_t stage, uint32_t minibatch, double after,
+                      double until)
 {
-    for (uint32_t k = 0; k < pipeline->stages; k++)
-        for (uint32_t i = 0; i < pipeline->minibatches; i++) {
-            int forward = *at(pipeline, pipeline->forward, k, i);
-            int backward = *at(pipeline, pipeline->backward, k, i);
+    double own = lap->backward[at(lap, stage, minibatch)].end;
 
-            if (k)
-                rb_simulate_after(pipeline->simulate, forward,
-                                  *at(pipeline, pipeline->forward, k - 1, i));
-            rb_simulate_after(pipeline->simulate, backward,
-                              k + 1 < pipeline->stages ? *at(pipeline, pipeline->backward, k + 1, i)
-                                                       : forward);
-        }
+    return ended(lap, stage, until) - ended(lap, stage, after) - (own > after && own <= until);
 }
 
-/* Updates of `stage` by others than `minibatch` that ended behind `after`, up to `until`. */
-static uint32_t count(const struct pipeline *pipeline, uint32_t stage, uint32_t minibatch,
-                      double after, double until)
+static struct rb_versions count_pass(const struct lap *lap, uint32_t stage, uint32_t minibatch)
 {
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < pipeline->minibatches; i++) {
-        double end = end_of(pipeline, pipeline->backward, stage, i);
-
-        n += i != minibatch && end > after && end <= until;
-    }
-    return n;
-}
-
-static struct rb_versions count_stage(const struct pipeline *pipeline, uint32_t stage)
-{
-    uint32_t m = pipeline->minibatches / 2;
-    double forward = start_of(pipeline, pipeline->forward, stage, m);
-    double backward = start_of(pipeline, pipeline->backward, stage, m);
-    double aim = end_of(pipeline, pipeline->backward, 0, m);
+    double forward = lap->forward[at(lap, stage, minibatch)].start;
+    double backward = lap->backward[at(lap, stage, minibatch)].start;
+    double aim = lap->backward[at(lap, 0, minibatch)].end;
 
     return (struct rb_versions){
-        .forward = count(pipeline, stage, m, forward, aim),
-        .backward = count(pipeline, stage, m, backward, aim),
-        .stale = count(pipeline, stage, m, forward, backward),
+        .forward = count(lap, stage, minibatch, forward, aim),
+        .backward = count(lap, stage, minibatch, backward, aim),
+        .stale = count(lap, stage, minibatch, forward, backward),
     };
 }
 
-/* Over the middle third of the minibatches. */
-static double busy(const struct pipeline *pipeline, const double *forward, const double *backward)
+/* In whole ticks, a thousand or two for the longest: stages that are alike end at the same time,
+ * whatever the order in which their times are added up. */
+static void round_times(struct lap *lap, const double *forward, const double *backward,
+                        double *ret_ticks)
 {
-    uint32_t from = pipeline->minibatches / 3, to = 2 * pipeline->minibatches / 3;
-    double most = 0, took = end_of(pipeline, pipeline->backward, 0, to) -
-                            end_of(pipeline, pipeline->backward, 0, from);
+    double most = 0;
+    int exponent;
 
-    for (uint32_t k = 0; k < pipeline->stages; k++)
-        if (forward[k] + backward[k] > most)
-            most = forward[k] + backward[k];
+    for (uint32_t k = 0; k < lap->stages; k++)
+        most = fmax(most, fmax(forward[k], backward[k]));
+    frexp(most, &exponent);
+    for (uint32_t k = 0; k < lap->stages; k++) {
+        ret_ticks[k] = fmax(1, nearbyint(ldexp(forward[k], TICKS - exponent)));
+        ret_ticks[lap->stages + k] = fmax(1, nearbyint(ldexp(backward[k], TICKS - exponent)));
+    }
+}
+
+static void lap_done(struct lap *lap)
+{
+    rb_freep(&lap->forward);
+    rb_freep(&lap->backward);
+}
+
+static struct lap play_new(const double *forward, const double *backward, uint32_t stages,
+                           uint32_t minibatches)
+{
+    size_t passes = (size_t)stages * minibatches;
+    struct lap lap = {
+        .stages = stages,
+        .minibatches = minibatches,
+        .forward = rb_alloc((passes + 1) * sizeof(struct pass)),
+        .backward = rb_alloc((passes + 1) * sizeof(struct pass)),
+    };
+    RB_CLEANUP(rb_freep) double *ticks = rb_alloc(2 * (size_t)stages * sizeof *ticks);
+
+    round_times(&lap, forward, backward, ticks);
+    play(&lap, ticks, ticks + stages);
+    return lap;
+}
+
+void rb_versions_lap(const double *forward, const double *backward, uint32_t stages,
+                     uint32_t minibatches, struct rb_versions *ret)
+{
+    struct lap lap = play_new(forward, backward, stages, minibatches);
+
+    for (uint32_t k = 0; k < stages; k++)
+        for (uint32_t i = 0; i < minibatches; i++)
+            ret[at(&lap, k, i)] = count_pass(&lap, k, i);
+    lap_done(&lap);
+}
+
+/* Over the middle third of the minibatches. */
+static double busy(const struct lap *lap)
+{
+    uint32_t from = lap->minibatches / 3, to = 2 * lap->minibatches / 3;
+    double most = 0,
+           took = lap->backward[at(lap, 0, to)].end - lap->backward[at(lap, 0, from)].end;
+
+    for (uint32_t k = 0; k < lap->stages; k++) {
+        const struct pass *f = &lap->forward[at(lap, k, 0)], *b = &lap->backward[at(lap, k, 0)];
+
+        most = fmax(most, f->end - f->start + b->end - b->start);
+    }
     return most * (to - from) / took;
 }
 
-int rb_versions_count(const double *forward, const double *backward, uint32_t stages,
-                      struct rb_versions *ret, double *ret_busy, struct rb_why *why)
+void rb_versions_count(const double *forward, const double *backward, uint32_t stages,
+                       struct rb_versions *ret, double *ret_busy)
 {
-    struct pipeline pipeline = {.stages = stages, .minibatches = 12 * stages + 12};
-    size_t tasks = (size_t)stages * pipeline.minibatches;
-    double seconds;
-    int err;
+    struct lap lap = play_new(forward, backward, stages, 12 * stages + 12);
 
-    pipeline.simulate = rb_simulate_new();
-    pipeline.forward = rb_alloc(tasks * sizeof(int));
-    pipeline.backward = rb_alloc(tasks * sizeof(int));
     for (uint32_t k = 0; k < stages; k++)
-        add_stage(&pipeline, k, forward[k], backward[k]);
-    connect(&pipeline);
-    err = rb_simulate_run(pipeline.simulate, &seconds, why);
-    for (uint32_t k = 0; !err && k < stages; k++)
-        ret[k] = count_stage(&pipeline, k);
-    if (!err)
-        *ret_busy = busy(&pipeline, forward, backward);
-    rb_simulate_free(pipeline.simulate);
-    free(pipeline.forward);
-    free(pipeline.backward);
-    return err;
+        ret[k] = count_pass(&lap, k, lap.minibatches / 2);
+    *ret_busy = busy(&lap);
+    lap_done(&lap);
 }
 
 struct rb_versions rb_versions_paper(uint32_t stages, uint32_t stage)

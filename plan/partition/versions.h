@@ -10,9 +10,6 @@
 #ifndef RB_PLAN_PARTITION_VERSIONS_H
 #define RB_PLAN_PARTITION_VERSIONS_H
 
-#include "base/error.h"
-
-#include <stdbool.h>
 #include <stdint.h>
 
 struct rb_versions {
@@ -20,10 +17,15 @@ struct rb_versions {
     uint32_t stale;             /* of them, those between its forward and its own backward here */
 };
 
-/* In the steady state; forward, backward: seconds by stage, above 0.  ret_busy: part of the time
- * that the stage which works most works. */
-int rb_versions_count(const double *forward, const double *backward, uint32_t stages,
-                      struct rb_versions *ret, double *ret_busy, struct rb_why *why);
+/* Of a lap of `minibatches`, filling and draining included: ret by stage * minibatches + minibatch.
+ * forward, backward: seconds by stage, above 0. */
+void rb_versions_lap(const double *forward, const double *backward, uint32_t stages,
+                     uint32_t minibatches, struct rb_versions *ret);
+
+/* In the steady state, by stage.  ret_busy: part of the time that the stage which works most works.
+ */
+void rb_versions_count(const double *forward, const double *backward, uint32_t stages,
+                       struct rb_versions *ret, double *ret_busy);
 
 /* The closed formula of the paper, which is exact where forward and backward take the same time. */
 struct rb_versions rb_versions_paper(uint32_t stages, uint32_t stage);

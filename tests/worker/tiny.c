@@ -326,6 +326,20 @@ static Rb__Optimizer *optimizer_of(const struct tiny_options *options)
     return optimizer;
 }
 
+static Rb__Asynchronous *laps_of(const struct tiny_options *options)
+{
+    Rb__Asynchronous *how = rb_alloc(sizeof *how);
+
+    rb__asynchronous__init(how);
+    how->kind = (Rb__Asynchronous__Kind)options->laps;
+    how->lap = options->lap;
+    how->has_formula = how->formula = options->formula;
+    how->stops = rb_alloc(sizeof *how->stops);
+    if (options->eval_every)
+        how->stops[how->n_stops++] = options->eval_every;
+    return how;
+}
+
 Rb__Model *tiny_model(const char *folder, const struct tiny_options *options)
 {
     Rb__Model *model = rb_alloc(sizeof *model);
@@ -352,6 +366,8 @@ Rb__Model *tiny_model(const char *folder, const struct tiny_options *options)
     if (options->eval_samples)
         model->eval = source_of(folder, "eval-", options->eval_samples);
     model->eval_every = options->eval_every;
+    if (options->lap)
+        model->asynchronous = laps_of(options);
     model->non_finite_limit = 3;
     model->numeric_class = rb_string(rb_device_numeric_class("cpu"));
     model->spec_digest = rb_string("tiny");
@@ -523,7 +539,7 @@ void tiny_write(const char *folder, const struct tiny_options *options, uint32_t
         write_data(folder, "eval-", &how, 2);
     write_weights(folder, model);
     tiny_write_message(folder, "model", &model->base);
-    for (uint32_t r = 1; r <= ranks; r++) {
+    for (uint32_t r = 1; r <= ranks && (!options->lap || r <= options->stages); r++) {
         uint32_t stages = rb_pipeline_stages(options->stages, r);
         Rb__Plan *plan = NULL;
         RB_CLEANUP(rb_freep) char *name = rb_format("plan.%u", r);

@@ -21,6 +21,9 @@ struct tiny_options {
     bool no_targets;    /* every target is the ignored one */
     uint32_t replicas;  /* of each block; 0: all ranks hold all */
     uint32_t stages;    /* of a pipeline, where there are as many ranks; 0: none */
+    uint32_t lap;       /* steps that it runs without a stop, on as many ranks at most; 0: none */
+    int laps;           /* enum _Rb__Asynchronous__Kind */
+    bool formula;
 };
 
 enum { TINY_INPUTS = 8, TINY_CLASSES = 4 };

@@ -153,7 +153,7 @@ void rb_saves_periodically(struct rb_saves *saves, uint32_t rank)
 
 /* ---- A state in shards ----------------------------------------------------------------------*/
 
-bool rb_saves_want(const struct rb_saves *saves, uint32_t rank)
+bool rb_saves_want(const struct rb_saves *saves, uint32_t rank, int64_t next)
 {
     struct rb_settings settings;
     bool wants = saves->waiting.folder != NULL;
@@ -161,7 +161,7 @@ bool rb_saves_want(const struct rb_saves *saves, uint32_t rank)
     if (!saves->saver || rb_state_whole(&saves->model->state))
         return false;
     rb_mailbox_copy_settings(saves->mailbox, &settings);
-    wants |= is_due(&settings, rank, saves->model->state.level + 1);
+    wants |= is_due(&settings, rank, next);
     rb_settings_done(&settings);
     return wants;
 }

@@ -36,7 +36,7 @@ bool rb_saves_ready(void *saves);
 void rb_saves_serve(struct rb_saves *saves, bool trains);
 
 /* Does this rank want the whole state of the next level?  What it says in the vote. */
-bool rb_saves_want(const struct rb_saves *saves, uint32_t rank);
+bool rb_saves_want(const struct rb_saves *saves, uint32_t rank, int64_t next);
 
 /* All ranks: the state goes to the `collector`, which begins to save it. */
 int rb_saves_collect(struct rb_saves *saves, const struct rb_configuration *configuration,

@@ -45,12 +45,13 @@ static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, 
 
 /* The configuration that it trains in, and what that has it hold: the same for as long as that is
  * so. */
-static uint32_t look(const struct rb_state *state, uint8_t *ret_held)
+static uint32_t look(const struct rb_state *state, uint8_t *ret_held, uint32_t *ret_laps)
 {
     uint32_t term;
 
     pthread_mutex_lock(&state->window->lock);
     term = state->window->term;
+    *ret_laps = state->window->laps;
     for (size_t b = 0; term && b < state->blocks; b++)
         ret_held[b] = state->held[b] == RB_HELD;
     pthread_mutex_unlock(&state->window->lock);
@@ -68,7 +69,7 @@ static int introduce(struct rb_preparer *preparer, struct rb_configuration *conf
 
     if (recovers)
         return 0;
-    role.term = look(&preparer->model->state, held);
+    role.term = look(&preparer->model->state, held, &role.laps);
     role.fresh = !role.term && rb_mailbox_fresh(preparer->mailbox);
     role.core = preparer->options->cpu < 0 ? 0 : (uint32_t)preparer->options->cpu + 1;
     rb_mailbox_meet(preparer->mailbox, configuration->coll);

@@ -3,6 +3,10 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "worker/lap.h"
+#include "worker/rate.h"
+
+#include <math.h>
 
 void rb_tell_ready(struct rb_reports *reports, uint32_t number)
 {
@@ -68,6 +72,48 @@ static void add_times(Rb__Row *row, const struct rb_model *model, const struct r
     row->variation = times->variation;
 }
 
+static void add_evaluation(Rb__Row *row, const struct rb_evaluation *evaluation)
+{
+    if (!evaluation)
+        return;
+    row->has_eval_loss = 1;
+    row->eval_loss = evaluation->loss;
+    row->has_eval_accuracy = evaluation->counted;
+    row->eval_accuracy = evaluation->accuracy;
+}
+
+/* Steps of a lap are committed together; each says when this rank was done with it, the last one
+ * with the commit in it. */
+static void tell_lap(struct rb_reports *reports, const struct rb_model *model,
+                     const struct rb_evaluation *evaluation)
+{
+    const Rb__Model *message = model->message;
+    const struct rb_lap *lap = model->lap;
+    uint64_t now = rb_clock_ns(), unix_ms = rb_clock_unix_ms(), before = lap->started;
+
+    for (uint32_t s = 0; s < lap->steps; s++) {
+        const struct rb_lap_row *from = &lap->rows[s];
+        uint64_t done = s + 1 < lap->steps ? lap->done[s] : now;
+        Rb__Row row = RB__ROW__INIT;
+
+        row.step = lap->from + 1 + s;
+        row.time = unix_ms - (now - done) / 1000000;
+        row.loss = from->count > 0 ? from->loss / (double)from->count : 0;
+        row.grad_norm = from->count > 0 ? sqrt(from->squares) / (double)from->count : 0;
+        row.lr = rb_rate_at(message->optimizer, message->steps, row.step);
+        row.step_ms = (double)(done - before) / 1e6;
+        row.devices = lap->devices;
+        row.configuration = lap->configuration;
+        row.first_sample = (uint64_t)(row.step - 1) * (uint64_t)message->global_batch;
+        row.samples = (uint32_t)message->global_batch;
+        row.has_skipped = row.skipped = from->wild || from->count <= 0;
+        if (s + 1 == lap->steps)
+            add_evaluation(&row, evaluation);
+        rb_reports_row(reports, lap->rank, &row);
+        before = done;
+    }
+}
+
 void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
                  struct rb_model *model, const struct rb_step_result *result,
                  const struct rb_evaluation *evaluation, double step_ms)
@@ -76,6 +122,10 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
     uint64_t batch = (uint64_t)model->message->global_batch;
     Rb__Row row = RB__ROW__INIT;
 
+    if (result->lap) {
+        tell_lap(reports, model, evaluation);
+        return;
+    }
     row.step = model->state.level;
     row.time = rb_clock_unix_ms();
     row.loss = decision->count > 0 ? decision->loss / (double)decision->count : 0;
@@ -92,23 +142,21 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
     row.has_kept = result->kept != 0;
     row.kept = result->kept;
     add_times(&row, model, &decision->times);
-    if (evaluation) {
-        row.has_eval_loss = 1;
-        row.eval_loss = evaluation->loss;
-        row.has_eval_accuracy = evaluation->counted;
-        row.eval_accuracy = evaluation->accuracy;
-    }
+    add_evaluation(&row, evaluation);
     rb_reports_row(reports, configuration->rank, &row);
     if (rb__row__get_packed_size(&row) <= sizeof model->applied.row)
         model->applied.row_bytes = rb__row__pack(&row, model->applied.row);
 }
 
 void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *configuration,
-                  const struct rb_model *model)
+                  const struct rb_model *model, int64_t before)
 {
     Rb__Row *row = NULL;
 
-    if (model->applied.row_bytes)
+    if (model->lap && model->lap->from == before && model->lap->level == model->state.level)
+        tell_lap(reports, model, NULL);
+    else if (model->applied.level == before + 1 && model->state.level == before + 1 &&
+             model->applied.row_bytes)
         row = rb__row__unpack(NULL, (size_t)model->applied.row_bytes, model->applied.row);
     if (!row)
         return;

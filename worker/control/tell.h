@@ -27,15 +27,16 @@ void rb_tell_flipped(struct rb_reports *reports, const struct rb_configuration *
 void rb_tell_frozen(struct rb_reports *reports, const struct rb_configuration *configuration,
                     int64_t level, const char *reason);
 
-/* One step that `model` has just taken; evaluation: NULL where there was none.  The model keeps it,
- * for others whom it must tell of the step. */
+/* The step that `model` has just taken, or the steps of its lap; evaluation: of the last of them,
+ * NULL where there was none.  The model keeps a step's, for others whom it must tell of it. */
 void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
                  struct rb_model *model, const struct rb_step_result *result,
                  const struct rb_evaluation *evaluation, double step_ms);
 
-/* The same of a step that this rank took because others told it to. */
+/* The same of what this rank did to come from level `before` to its present one when others told it
+ * what became of that; nothing where it was given the level. */
 void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *configuration,
-                  const struct rb_model *model);
+                  const struct rb_model *model, int64_t before);
 
 /* final: NULL but for who saved the end of the run. */
 void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_saved *final);

@@ -200,7 +200,7 @@ static int apply(struct follow *follow, struct source *source, const struct rb_w
             break;
         rb_device_push(model->device, model->reduced + block->first,
                        (size_t)block->count * sizeof *model->reduced);
-        rb_update_block(model, terms, block);
+        rb_update_block(model, &model->state, model->reduced, terms, block);
     }
     return err;
 }

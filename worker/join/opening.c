@@ -7,6 +7,7 @@
 #include "worker/checkpoint/restore.h"
 #include "worker/join/recovery.h"
 #include "worker/join/wire.h"
+#include "worker/lap.h"
 #include "worker/step.h"
 
 #include <stdlib.h>
@@ -43,8 +44,10 @@ static struct rb_testimony testify(const struct rb_model *model)
     const struct rb_state *state = &model->state;
     struct rb_testimony mine = {.level = state->level, .torn = state->torn};
 
-    if (state->level >= 0 && model->pending.level == state->level)
-        mine.reduced = 1 + model->pending.attempt;
+    if (state->level >= 0 && model->pending.level == state->level) {
+        mine.lap = model->pending.lap;
+        mine.reduced = mine.lap ? 0 : 1 + model->pending.attempt;
+    }
     if (state->level >= 0 && model->applied.level == state->level)
         mine.entry = 1 + model->applied.attempt;
     return mine;
@@ -183,13 +186,17 @@ static int tell_entry(struct opening *opening, struct rb_why *why)
     pack_told(model, &told);
     memcpy(entry, model->applied.entry, size);
     for (uint32_t r = 0; r < recovery->ranks; r++)
-        if (recovery->fates[r] == RB_FATE_APPLIES) {
+        if (recovery->fates[r] == RB_FATE_APPLIES && !opening->testimonies[r].lap) {
             add(&moves, recovery->teller, r, &told, sizeof told);
             add(&moves, recovery->teller, r, entry, size);
         }
     err = run(opening, PART_ENTRY, &moves, why);
-    if (!err && recovery->fates[opening->self] == RB_FATE_APPLIES)
-        apply_told(model, &told, entry);
+    if (!err && recovery->fates[opening->self] == RB_FATE_APPLIES) {
+        if (opening->testimonies[opening->self].lap)
+            rb_lap_commit(model);
+        else
+            apply_told(model, &told, entry);
+    }
     free(moves.at);
     return err;
 }

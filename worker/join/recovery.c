@@ -6,11 +6,19 @@
 
 #include <stdlib.h>
 
-/* The lowest rank at the level, or of those that can tell what led to it. */
+/* The level that a rank comes to by itself. */
+static int64_t reach(const struct rb_testimony *one)
+{
+    return one->level < 0 ? -1 : one->level + one->lap;
+}
+
+/* The lowest rank at the level, with a lap that leads to it or without; or of those that can tell
+ * what led to it. */
 static int find(const struct rb_testimony *testimonies, uint32_t ranks, int64_t level, bool tells)
 {
     for (uint32_t r = 0; r < ranks; r++)
-        if (testimonies[r].level == level && (!tells || testimonies[r].entry))
+        if (testimonies[r].level == level ? !tells || testimonies[r].entry
+                                          : !tells && reach(&testimonies[r]) == level)
             return (int)r;
     return RB_RECOVERY_NOBODY;
 }
@@ -21,6 +29,8 @@ static enum rb_fate fate_of(const struct rb_testimony *one, int64_t level, uint3
         return RB_FATE_VOID;
     if (one->level == level)
         return RB_FATE_LEVEL;
+    if (reach(one) == level)
+        return RB_FATE_APPLIES;
     if (one->level >= 0 && one->level == level - 1 && entry && one->reduced == entry)
         return RB_FATE_APPLIES;
     return RB_FATE_VOID;
@@ -70,13 +80,17 @@ static void judge_at(const struct rb_testimony *testimonies, const uint8_t *held
     *ret_recovery = recovery;
 }
 
-static int64_t highest(const struct rb_testimony *testimonies, uint32_t ranks)
+/* That they have come to, with their laps or without. */
+static int64_t highest(const struct rb_testimony *testimonies, uint32_t ranks, bool laps)
 {
     int64_t level = -1;
 
-    for (uint32_t r = 0; r < ranks; r++)
-        if (testimonies[r].level > level)
-            level = testimonies[r].level;
+    for (uint32_t r = 0; r < ranks; r++) {
+        int64_t one = laps ? reach(&testimonies[r]) : testimonies[r].level;
+
+        if (one > level)
+            level = one;
+    }
     return level;
 }
 
@@ -93,13 +107,18 @@ static bool is_undecided(const struct rb_testimony *testimonies, uint32_t ranks,
 void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
                        size_t blocks, struct rb_recovery *ret_recovery)
 {
-    int64_t level = highest(testimonies, ranks);
+    int64_t level = highest(testimonies, ranks, true), lower = level - 1;
     struct rb_recovery before;
 
     judge_at(testimonies, held, ranks, blocks, level, ret_recovery);
-    if (ret_recovery->teller >= 0 || !is_undecided(testimonies, ranks, level))
+    if (highest(testimonies, ranks, false) < level) {
+        if (ret_recovery->lost < 0)
+            return;
+        lower = highest(testimonies, ranks, false);
+    } else if (ret_recovery->teller >= 0 || !is_undecided(testimonies, ranks, level)) {
         return;
-    judge_at(testimonies, held, ranks, blocks, level - 1, &before);
+    }
+    judge_at(testimonies, held, ranks, blocks, lower, &before);
     if (before.lost < 0) {
         rb_recovery_done(ret_recovery);
         *ret_recovery = before;

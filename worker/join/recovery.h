@@ -14,6 +14,10 @@
  *                                                      APPLIES: told of the entry, then the same
  *       else                                           VOID: it receives whatever it shall hold
  *
+ * A lap (worker/lap.h) is whole where a rank has voted on it: it needs no entry, for there was
+ * nothing to decide.  Such a rank counts as one at the level that the lap leads to, and APPLIES; if
+ * that level has lost a block that the lap's beginning has not, all go back to there.
+ *
  * Whoever was given a level, as a newcomer, does not know what led to it.  If only such are at the
  * highest, and some hold the sums of that step, then it is as where all have died who committed it:
  * it is taken again, by those who are one behind, if they have all of the state between them.
@@ -33,7 +37,7 @@ struct rb_testimony {
     uint32_t reduced; /* 1 + the attempt at the next step whose sums it holds; 0: none */
     uint32_t entry;   /* 1 + the attempt that led to its level; 0: it cannot say */
     uint32_t torn;    /* its weights of blocks that it does not hold may be older */
-    uint32_t zero;
+    uint32_t lap;     /* steps of a lap that it has whole beyond its level; 0: none */
 };
 
 enum rb_fate { RB_FATE_VOID, RB_FATE_LEVEL, RB_FATE_APPLIES };

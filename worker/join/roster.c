@@ -8,6 +8,7 @@
 /* Some train, all of these in one configuration, and all others are fresh. */
 static bool is_possible(const struct rb_role *roles, uint32_t size)
 {
+    bool laps = false, fresh = false;
     uint32_t term = 0;
 
     for (uint32_t r = 0; r < size; r++) {
@@ -17,8 +18,10 @@ static bool is_possible(const struct rb_role *roles, uint32_t size)
             return false;
         if (roles[r].term)
             term = roles[r].term;
+        laps |= roles[r].term && roles[r].laps;
+        fresh |= !roles[r].term;
     }
-    return term != 0;
+    return term != 0 && !(laps && fresh);
 }
 
 /* held: by rank * blocks + block. */

@@ -6,8 +6,8 @@
  *
  * Pure.  Where all members that have state train together, and all others are fresh, the fresh ones
  * are fed beside the training and the flip moves nothing.  Any other mixture (a start, a crash) has
- * no roster: its members align when they open it.  Members at once agree about it, for they judge
- * the same gathered roles.
+ * no roster, nor where newcomers come to those that train in laps: its members align when they
+ * open it.  Members at once agree about it, for they judge the same gathered roles.
  *
  * A block comes from a source that holds it.  Where only leavers do, one of the sources, its heir,
  * takes it first (worker/join/taking.h). */
@@ -23,6 +23,7 @@ struct rb_role {
     uint32_t term;  /* the configuration that it trains in; 0: it does not train */
     uint32_t fresh; /* it has no state and waits for some */
     uint32_t core;  /* that it keeps to, counted from 1; 0: none */
+    uint32_t laps;  /* it trains in laps (worker/lap.h), which newcomers cannot follow */
 };
 
 struct rb_roster {
