@@ -156,8 +156,7 @@ static void time_stages(const Rb__Model *model, const uint32_t *cuts, uint32_t s
             stage++;
         ret_forward[stage] += layers[i].forward;
         ret_backward[stage] +=
-            layers[i].backward +
-            rb_cost_bytes(12 * layers[i].elements, &nominal, &none).seconds;
+            layers[i].backward + rb_cost_bytes(12 * layers[i].elements, &nominal, &none).seconds;
     }
     free(layers);
 }
@@ -275,8 +274,8 @@ int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb
                          model->global_batch, model->micro_batch);
     if (!err && model->asynchronous && ranks != stages)
         err = rb_why_set(why, RB_EUNSUPPORTED,
-                         "%" PRIu32 " devices for %" PRIu32 " stages that run by themselves",
-                         ranks, stages);
+                         "%" PRIu32 " devices for %" PRIu32 " stages that run by themselves", ranks,
+                         stages);
     if (err)
         return err;
     plan = rb_alloc(sizeof *plan);

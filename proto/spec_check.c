@@ -254,9 +254,9 @@ static int check_laps(const Rb__Spec *spec, struct rb_why *why)
     if (!strcmp(schedule, "1f1b"))
         return 0;
     if (stages < 2)
-        return rb_why_set(why, RB_EINVAL,
-                          "spec.parallel.schedule: '%s' needs a spec.parallel.pipeline of 2 or more",
-                          schedule);
+        return rb_why_set(
+            why, RB_EINVAL,
+            "spec.parallel.schedule: '%s' needs a spec.parallel.pipeline of 2 or more", schedule);
     if (spec->devices->max > stages)
         return rb_why_set(why, RB_EINVAL,
                           "spec.devices.max: %u is above spec.parallel.pipeline, %u: with schedule "

@@ -136,10 +136,9 @@ static int receive(const struct rb_pilot *pilot, struct rb_flight *flight,
         if (!part->in_bytes[k])
             continue;
         make_room(&flight->in[k], bytes);
-        err = rb_coll_receive(pilot->configuration->coll,
-                              tag_of(pilot, flight->microbatch, k > stage->mine),
-                              (int)rb_stage_owner(stage, k, flight->microbatch),
-                              flight->in[k].bytes, bytes, why);
+        err = rb_coll_receive(
+            pilot->configuration->coll, tag_of(pilot, flight->microbatch, k > stage->mine),
+            (int)rb_stage_owner(stage, k, flight->microbatch), flight->in[k].bytes, bytes, why);
     }
     return err;
 }
@@ -152,11 +151,10 @@ static int post(const struct rb_pilot *pilot, const struct rb_flight *flight,
 
     for (uint32_t k = first; !err && k < end; k++)
         if (part->out_bytes[k])
-            err = rb_coll_post(pilot->configuration->coll,
-                               tag_of(pilot, flight->microbatch, k < stage->mine),
-                               (int)rb_stage_owner(stage, k, flight->microbatch),
-                               flight->out[k].bytes,
-                               part->out_bytes[k] + count_bytes(pilot, k < stage->mine), why);
+            err = rb_coll_post(
+                pilot->configuration->coll, tag_of(pilot, flight->microbatch, k < stage->mine),
+                (int)rb_stage_owner(stage, k, flight->microbatch), flight->out[k].bytes,
+                part->out_bytes[k] + count_bytes(pilot, k < stage->mine), why);
     return err;
 }
 

@@ -42,8 +42,7 @@ int64_t rb_lap_next(const struct rb_model *model, const struct rb_configuration 
 {
     int64_t level = model->state.level;
 
-    return level +
-           (rb_lap_runs(model, configuration) ? rb_lap_length(model->message, level) : 1);
+    return level + (rb_lap_runs(model, configuration) ? rb_lap_length(model->message, level) : 1);
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------*/
@@ -201,8 +200,7 @@ static void add_run(const struct rb_model *model, struct moves *moves, int from,
 static uint32_t maker_of(const struct rb_model *model, const struct rb_configuration *configuration,
                          size_t block)
 {
-    uint32_t stage =
-        rb_stage_maker(configuration->stage, model->message->blocks[block]->variable);
+    uint32_t stage = rb_stage_maker(configuration->stage, model->message->blocks[block]->variable);
 
     return rb_stage_owner(configuration->stage, stage, 0);
 }
@@ -246,14 +244,12 @@ struct travelling {
     uint32_t known;
 };
 
-static void say(const struct rb_model *model, struct rb_lap_row *rows,
-                struct travelling *exponents)
+static void say(const struct rb_model *model, struct rb_lap_row *rows, struct travelling *exponents)
 {
     memcpy(rows, model->lap->rows, model->lap->steps * sizeof *rows);
     for (size_t v = 0; v < model->message->n_variables; v++)
         exponents[v] = (struct travelling){model->exponents[v].history,
-                                           model->exponents[v].exponent,
-                                           model->exponents[v].known};
+                                           model->exponents[v].exponent, model->exponents[v].known};
 }
 
 /* Stage by stage, so that all add in the same order. */

@@ -33,8 +33,8 @@
 struct rb_lap_row {
     double loss;
     int64_t count, correct;
-    double squares;  /* of the gradient, of this stage and then of all */
-    uint32_t wild;   /* loss or gradient is no number: some stage left it out */
+    double squares; /* of the gradient, of this stage and then of all */
+    uint32_t wild;  /* loss or gradient is no number: some stage left it out */
     uint32_t zero;
 };
 
@@ -51,13 +51,13 @@ struct rb_lap_pass {
 struct rb_lap {
     uint32_t steps, updated; /* of this lap; those that this stage is through with */
     struct rb_state work;
-    uint8_t *mine;   /* by block: this stage makes its gradient */
-    float **views;   /* weights of passes, where they are not `work`'s */
+    uint8_t *mine;     /* by block: this stage makes its gradient */
+    float **views;     /* weights of passes, where they are not `work`'s */
     uint32_t *stashed; /* by view: its version */
     uint32_t n_views;
-    uint32_t stages, stage; /* that `mine` and `views` are for */
-    struct rb_lap_row *rows; /* by step */
-    uint64_t *done;          /* by step: when this stage was (rb_clock_ns) */
+    uint32_t stages, stage;        /* that `mine` and `views` are for */
+    struct rb_lap_row *rows;       /* by step */
+    uint64_t *done;                /* by step: when this stage was (rb_clock_ns) */
     struct rb_exponent *exponents; /* by variable, at its end */
     bool wild;                     /* of the step at hand: a gradient is no number */
     int64_t count;                 /* and its valid targets so far, */

@@ -110,8 +110,8 @@ static void shrink(struct rb_model *model, const Rb__Variable *variable, int shi
         return;
     rb_device_pull(model->device, sums, n * sizeof *sums);
     for (size_t i = 0; i < n; i++)
-        sums[i] = shift > 31 ? 0
-                             : (int32_t)(((int64_t)sums[i] + (INT64_C(1) << (shift - 1))) >> shift);
+        sums[i] =
+            shift > 31 ? 0 : (int32_t)(((int64_t)sums[i] + (INT64_C(1) << (shift - 1))) >> shift);
     rb_device_push(model->device, sums, n * sizeof *sums);
 }
 
@@ -209,8 +209,8 @@ static void apply(struct rb_model *model, uint32_t step)
 
     clear_fresh(model);
     lap->rows[step].squares = add_squares(model);
-    terms.scale = (float)(mean * rb_update_clip(message->optimizer,
-                                                sqrt(lap->rows[step].squares) * mean));
+    terms.scale =
+        (float)(mean * rb_update_clip(message->optimizer, sqrt(lap->rows[step].squares) * mean));
     for (size_t b = 0; b < message->n_blocks; b++)
         if (lap->mine[b])
             rb_update_block(model, &lap->work, model->local, &terms, message->blocks[b]);
@@ -235,8 +235,7 @@ static void update(struct rb_model *model, uint32_t step)
     lap->wild = false;
     lap->count = lap->summed = 0;
     memset(model->fresh, true, message->n_variables * sizeof *model->fresh);
-    rb_device_discard(model->device, model->largest,
-                      message->n_variables * sizeof *model->largest);
+    rb_device_discard(model->device, model->largest, message->n_variables * sizeof *model->largest);
     rb_device_discard(model->device, model->overflow,
                       message->n_variables * sizeof *model->overflow);
 }

@@ -6,7 +6,7 @@
 
 enum {
     MICROBATCHES_LIMIT = 1 << 20,
-    LAP_LIMIT = 1 << 16, /* steps */
+    LAP_LIMIT = 1 << 16,   /* steps */
     STATE_LIMIT_BITS = 40, /* elements */
 };
 

@@ -103,8 +103,7 @@ void rb_update_block(struct rb_model *model, struct rb_state *state, const int32
 
     if (variable->role == RB__VARIABLE__ROLE__STATISTIC)
         rb_apply_statistic(model->device, state->w + block->first, sums + block->first,
-                           (size_t)block->count,
-                           model->exponents[block->variable].exponent,
+                           (size_t)block->count, model->exponents[block->variable].exponent,
                            rb_exponent_keep(variable->momentum, model->microbatches));
     else if (model->message->optimizer->kind == RB__OPTIMIZER__KIND__ADAMW)
         apply_adamw(model, state, sums, terms, block);
@@ -115,8 +114,7 @@ void rb_update_block(struct rb_model *model, struct rb_state *state, const int32
 
 double rb_update_clip(const Rb__Optimizer *optimizer, double norm)
 {
-    double clip =
-        optimizer->clip_norm > 0 ? optimizer->clip_norm / (norm + clip_epsilon) : 1;
+    double clip = optimizer->clip_norm > 0 ? optimizer->clip_norm / (norm + clip_epsilon) : 1;
 
     return clip < 1 ? clip : 1;
 }

@@ -53,7 +53,7 @@ void rb_cpu_apply_adamw(struct rb_device *device, float *w, float *m, float *v, 
 void rb_cpu_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
                       int exponent, float scale, const struct rb_sgd *how);
 void rb_cpu_predict(struct rb_device *device, float *out, const float *w, const float *m,
-                   const float *v, size_t n, const struct rb_predict *how);
+                    const float *v, size_t n, const struct rb_predict *how);
 void rb_cpu_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
                             int exponent, float keep);
 

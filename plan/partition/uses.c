@@ -42,8 +42,7 @@ int rb_uses_separate(const Rb__Model *model, const Rb__Course *course, struct rb
             return rb_why_set(why, RB_EUNSUPPORTED,
                               "'%.80s' is needed in %d stages, and each of them would update it by "
                               "itself; schedule 1f1b can run this model",
-                              model->variables[v]->name,
-                              __builtin_popcountll(gives[v] | reads[v]));
+                              model->variables[v]->name, __builtin_popcountll(gives[v] | reads[v]));
     }
     return 0;
 }

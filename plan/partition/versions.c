@@ -166,8 +166,7 @@ void rb_versions_lap(const double *forward, const double *backward, uint32_t sta
 static double busy(const struct lap *lap)
 {
     uint32_t from = lap->minibatches / 3, to = 2 * lap->minibatches / 3;
-    double most = 0,
-           took = lap->backward[at(lap, 0, to)].end - lap->backward[at(lap, 0, from)].end;
+    double most = 0, took = lap->backward[at(lap, 0, to)].end - lap->backward[at(lap, 0, from)].end;
 
     for (uint32_t k = 0; k < lap->stages; k++) {
         const struct pass *f = &lap->forward[at(lap, k, 0)], *b = &lap->backward[at(lap, k, 0)];

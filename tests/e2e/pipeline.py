@@ -104,7 +104,8 @@ def refused():
     with cluster.Cluster(devices=2) as c:
         models(c)
         for parallel, says in (({"pipeline": 0}, "spec.parallel.pipeline"), ({"pipeline": 65}, "spec.parallel.pipeline"),
-                               ({"pipeline": 2, "schedule": "spectrain"}, "spec.parallel.schedule"),
+                               ({"pipeline": 2, "schedule": "gpipe"}, "spec.parallel.schedule"),
+                               ({"pipeline": 2, "schedule": "spectrain"}, "spec.devices.max"),
                                ({"schedule": "1f1b"}, "spec.parallel.schedule")):
             done = c.run("submit", "-f", c.job_file("job", delicate.gpt_spec(c, 4, parallel=parallel)))
             check(done.returncode and says in done.stderr, f"{parallel}: {done.stderr}")

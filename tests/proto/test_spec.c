@@ -148,7 +148,9 @@ static void test_refusals(void **state)
     refused("spec.devices.kind=tpu", RB_EINVAL, "any | cpu | cuda");
     refused("spec.parallel.pipeline=0", RB_EINVAL, "within 1 and 64");
     refused("spec.parallel.schedule=1f1b", RB_EINVAL, "spec.parallel.pipeline");
-    refused("spec.parallel={pipeline: 2, schedule: spectrain}", RB_EINVAL, "1f1b");
+    refused("spec.parallel={pipeline: 2, schedule: gpipe}", RB_EINVAL, "1f1b | vanilla");
+    refused("spec.parallel={pipeline: 2, schedule: spectrain}", RB_EINVAL, "spec.devices.max: 8");
+    refused("spec.parallel={pipeline: 1, schedule: 2bw}", RB_EINVAL, "of 2 or more");
     refused("spec.parallel.data=2", RB_EUNSUPPORTED, "this release");
     refused("spec.parallel.hypergraph=2", RB_EUNSUPPORTED, "this release");
     refused("spec.state.replicas=3", RB_EINVAL, "auto | all | 1 | 2");

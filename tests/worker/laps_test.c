@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asynchronous pipelines on workers: the bits are those of the stages, whoever holds the state; laps
- * are committed whole, whoever comes, goes and dies; what was said of a step stays true. */
+/* Asynchronous pipelines on workers: the bits are those of the stages, whoever holds the state;
+ * laps are committed whole, whoever comes, goes and dies; what was said of a step stays true. */
 #include "tests/worker/run.h"
 
 #include "base/arena.h"
@@ -90,7 +90,7 @@ static void test_resized(void **state)
 
         options.stages = 3;
         options.replicas = replicas;
-        options.steps *= 16;
+        options.steps *= 4;
         options.hidden *= 8; /* so slow that no change is late for it */
         run_open(&run, &options);
         cluster_spare(&run.cluster, 4);
@@ -107,8 +107,8 @@ static void test_resized(void **state)
     }
 }
 
-/* Deaths in the middle of a lap, and while it ends.  The harness compares all that is ever said of a
- * step: so what one has told before it dies, the others come to as well. */
+/* Deaths in the middle of a lap, and while it ends.  The harness compares all that is ever said of
+ * a step: so what one has told before it dies, the others come to as well. */
 static void die_at(const char *point, int rank, int at, uint32_t stages, uint32_t replicas)
 {
     RB_CLEANUP(rb_freep) char *fault = rb_format("%s:rank=%d:at=%d:do=kill", point, rank, at);
@@ -131,8 +131,8 @@ static void test_deaths(void **state)
         const char *point;
         int at;
     } cases[] = {
-        {"worker.computed", 5}, {"worker.computed", 40}, {"worker.reduced", 2},
-        {"worker.vote", 3},     {"worker.voted", 3},     {"worker.update", 20},
+        {"worker.computed", 5},  {"worker.computed", 40}, {"worker.reduced", 2},
+        {"worker.vote", 3},      {"worker.voted", 3},     {"worker.update", 20},
         {"worker.committed", 3}, {"worker.row", 3},
     };
 
