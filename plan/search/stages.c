@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "plan/compile/footprint.h"
+#include "plan/compile/laps.h"
 #include "plan/schedule_pipeline.h"
 #include "plan/simulate/pipeline.h"
 #include "proto/work.h"
@@ -63,14 +64,16 @@ static double crossing(const Rb__Model *model, const Rb__Course *course, uint32_
     return fmax(out, back);
 }
 
-/* In shards each stage sums and updates its own; else all do with all of it. */
+/* In shards each stage sums and updates its own, and in laps; else all do with all of it. */
 static void add_state(const struct rb_search_work *work, double elements, bool sharded,
                       struct rb_pipeline_stage *stage)
 {
     const Rb__Model *model = work->how->model;
     double held = (double)model->state_elements;
 
-    if (sharded)
+    if (model->asynchronous)
+        held = elements;
+    else if (sharded)
         held = elements * work->chosen / stage->devices;
     stage->weights = 4 * (sharded ? elements : (double)model->state_elements);
     stage->update = rb_cost_bytes(rb_cost_update_bytes(model, held),
@@ -78,13 +81,32 @@ static void add_state(const struct rb_search_work *work, double elements, bool s
                         .seconds;
 }
 
+/* Steps that are played: those of a lap, as far as they can be. */
+static uint32_t count_steps(const struct rb_search_work *work)
+{
+    const Rb__Asynchronous *how = work->how->model->asynchronous;
+
+    if (!how)
+        return 1;
+    return how->lap * work->total > MOST ? MOST / work->total : how->lap;
+}
+
+/* In a lap each stage updates its own behind each step, and sends no sums. */
+static void run_on(uint32_t microbatches, struct rb_pipeline_stage *stage)
+{
+    stage->backward += stage->update / microbatches;
+    stage->update = stage->weights = 0;
+}
+
 int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
 {
     RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
     struct rb_cluster_link link = rb_search_link(work);
     bool sharded = work->chosen && work->devices > work->chosen;
-    struct rb_pipeline_how how = {shape,          stages,       work->total,
-                                  link.bandwidth, link.latency, !sharded};
+    const Rb__Asynchronous *laps = work->how->model->asynchronous;
+    uint32_t steps = count_steps(work);
+    struct rb_pipeline_how how = {shape,          stages,       work->total * steps,
+                                  link.bandwidth, link.latency, !sharded && !laps};
     double most = 0;
     struct rb_search_candidate *one;
     struct rb_pipeline_step step;
@@ -103,6 +125,8 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
         shape[k].devices = rb_pipeline_ranks(stages, work->devices, k);
         shape[k].activations = crossing(work->how->model, plan->courses[0], k);
         add_state(work, elements, sharded, &shape[k]);
+        if (laps)
+            run_on(work->total, &shape[k]);
         most = fmax(most, made);
     }
     rb__plan__free_unpacked(plan, NULL);
@@ -110,10 +134,11 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
     if (err)
         return err;
     one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
-                        "pipeline of %" PRIu32 " stages x%" PRIu32 ", 1F1B", stages, work->devices);
-    one->seconds = step.seconds;
+                        "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s", stages, work->devices,
+                        laps ? rb_laps_word(laps) : "1F1B");
+    one->seconds = step.seconds / steps;
     one->idle = step.idle;
-    one->sent = step.sent;
+    one->sent = step.sent / steps;
     one->simulate = step.simulate;
     one->memory = (double)rb_footprint_bytes(work->how->model, work->chosen, work->devices) -
                   (double)work->how->model->programs[0]->arena_bytes +
