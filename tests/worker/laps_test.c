@@ -90,8 +90,7 @@ static void test_resized(void **state)
 
         options.stages = 3;
         options.replicas = replicas;
-        options.steps *= 4;
-        options.hidden *= 8; /* so slow that no change is late for it */
+        options.steps = 1000000; /* no change is late for it */
         run_open(&run, &options);
         cluster_spare(&run.cluster, 4);
         cluster_start(&run.cluster, 1, run.weights);
@@ -99,9 +98,8 @@ static void test_resized(void **state)
             cluster_until_step(&run.cluster, run.cluster.n_rows + LAP);
             cluster_resize(&run.cluster, counts[i]);
         }
-        assert_true(run.cluster.n_rows <= options.steps);
-        cluster_finish(&run.cluster, (char[33]){0});
-        for (int64_t s = 1; s <= run.steps; s++)
+        cluster_until_step(&run.cluster, run.cluster.n_rows + LAP);
+        for (int64_t s = 1; s < run.cluster.n_rows; s++)
             assert_non_null(run.cluster.rows[s]);
         run_close(&run);
     }
