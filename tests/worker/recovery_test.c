@@ -261,12 +261,104 @@ static void test_nobody(void **state)
     rb_recovery_done(&recovery);
 }
 
+/* ---- Laps ------------------------------------------------------------------------------------*/
+
+enum { LAP = 16 };
+
+/* A lap instead of a step: who voted has it whole, and needs nobody to tell it of that. */
+static uint32_t testify_of_lap(const struct world *world, struct rb_testimony *testimonies,
+                               uint8_t *held)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < world->ranks; r++) {
+        if (world->dead[r])
+            continue;
+        testimonies[n] = (struct rb_testimony){
+            .level = world->stage[r] == COMMITTED ? LAP : 0,
+            .lap = world->stage[r] == VOTED ? LAP : 0,
+        };
+        for (uint32_t b = 0; b < world->ranks; b++)
+            held[n * world->ranks + b] = holds(world, r, b);
+        n++;
+    }
+    return n;
+}
+
+/* Do survivors have all of the state, at the lap's end (voted) or at its beginning? */
+static bool have_all(const struct world *world, bool voted)
+{
+    for (uint32_t b = 0; b < world->ranks; b++) {
+        bool found = false;
+
+        for (uint32_t r = 0; r < world->ranks; r++)
+            found |= !world->dead[r] && holds(world, r, b) &&
+                     (voted ? world->stage[r] >= VOTED : world->stage[r] <= VOTED);
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+/* What was told of a lap is never lost, and nothing that survivors have between them. */
+static void check_lap(const struct world *world)
+{
+    struct rb_testimony testimonies[MOST];
+    struct rb_recovery recovery;
+    uint8_t held[MOST * MOST];
+    uint32_t n = testify_of_lap(world, testimonies, held);
+    bool committed = false;
+
+    if (!n)
+        return;
+    rb_recovery_judge(testimonies, held, n, world->ranks, &recovery);
+    for (uint32_t r = 0; r < world->ranks; r++)
+        committed |= world->stage[r] == COMMITTED;
+    if (have_all(world, true))
+        assert_true(recovery.lost < 0 && recovery.level == LAP);
+    else if (have_all(world, false) && !committed)
+        assert_true(recovery.lost < 0 && recovery.level == 0);
+    else
+        assert_true(recovery.lost >= 0);
+    for (uint32_t r = 0; r < n && recovery.lost < 0; r++) {
+        bool at = testimonies[r].level == recovery.level;
+        bool comes = testimonies[r].level + testimonies[r].lap == recovery.level;
+
+        assert_int_equal(recovery.fates[r], at      ? RB_FATE_LEVEL
+                                            : comes ? RB_FATE_APPLIES
+                                                    : RB_FATE_VOID);
+    }
+    for (uint32_t b = 0; b < world->ranks && recovery.lost < 0; b++)
+        assert_true(recovery.givers[b] >= 0 && held[recovery.givers[b] * world->ranks + b] &&
+                    recovery.fates[recovery.givers[b]] != RB_FATE_VOID);
+    rb_recovery_done(&recovery);
+}
+
+static void test_laps(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= MOST; ranks++)
+        for (uint32_t copies = 1; copies <= ranks; copies++)
+            for (uint32_t stages = 0; stages < 81; stages++)
+                for (uint32_t dead = 0; dead < 1u << ranks; dead++) {
+                    struct world world = {.ranks = ranks, .copies = copies};
+                    uint32_t rest = stages;
+
+                    for (uint32_t r = 0; r < ranks; r++, rest /= 3) {
+                        world.stage[r] = (enum stage)(rest % 3);
+                        world.dead[r] = dead >> r & 1;
+                    }
+                    if (!rest && is_possible(&world))
+                        check_lap(&world);
+                }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment),   cmocka_unit_test(test_old_and_fresh),
         cmocka_unit_test(test_other_attempts), cmocka_unit_test(test_given_and_undecided),
-        cmocka_unit_test(test_nobody),
+        cmocka_unit_test(test_nobody),         cmocka_unit_test(test_laps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
