@@ -145,7 +145,7 @@ int rb_lap_begin(struct rb_model *model, const struct rb_configuration *configur
     if (err)
         return err;
     lap->steps = rb_lap_length(message, model->state.level);
-    lap->updated = 0;
+    lap->updated = lap->viewed = 0;
     lap->wild = false;
     lap->count = lap->summed = 0;
     lap->started = rb_clock_ns();

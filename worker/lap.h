@@ -51,9 +51,11 @@ struct rb_lap_pass {
 struct rb_lap {
     uint32_t steps, updated; /* of this lap; those that this stage is through with */
     struct rb_state work;
-    uint8_t *mine;     /* by block: this stage makes its gradient */
-    float **views;     /* weights of passes, where they are not `work`'s */
-    uint32_t *stashed; /* by view: its version */
+    uint8_t *mine;                 /* by block: this stage makes its gradient */
+    float **views;                 /* weights of passes, where they are not `work`'s */
+    uint32_t *stashed;             /* by view: its version */
+    uint32_t viewed, viewed_ahead; /* what the only view of predicted weights is: 1 + version, and
+                                      how far ahead; 0: nothing yet */
     uint32_t n_views;
     uint32_t stages, stage;        /* that `mine` and `views` are for */
     struct rb_lap_row *rows;       /* by step */

@@ -91,7 +91,10 @@ static float *weights_of(struct rb_model *model, struct rb_lap_pass *pass)
         return lap->views[pass->step % 2];
     case RB__ASYNCHRONOUS__KIND__SPECTRAIN:
         pass->ahead = clip_ahead(lap, pass->ahead);
-        look_ahead(model, lap->views[0], pass->ahead);
+        if (lap->viewed != lap->updated + 1 || lap->viewed_ahead != pass->ahead)
+            look_ahead(model, lap->views[0], pass->ahead);
+        lap->viewed = lap->updated + 1;
+        lap->viewed_ahead = pass->ahead;
         return lap->views[0];
     default:
         return lap->work.w;

@@ -448,6 +448,17 @@ static int compile_all(struct compile *compile, const char *numeric_class,
     return err ? err : finish(compile, weights);
 }
 
+/* What they promise is another thing, and said wherever a job is described. */
+static void say_laps(const Rb__Model *model, struct rb_compiled *compiled)
+{
+    size_t size = strlen(compiled->summary);
+
+    if (model->asynchronous)
+        snprintf(compiled->summary + size, sizeof(compiled->summary) - size,
+                 ", %s in laps of %" PRIu32 " steps, whose bits depend on the number of stages",
+                 rb_laps_word(model->asynchronous), model->asynchronous->lap);
+}
+
 int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compiled *ret_compiled,
                struct rb_why *why)
 {
@@ -466,6 +477,7 @@ int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compil
         rb_summary_write(spec->model->onnx, &compiled);
         strncat(compiled.summary, compile.recomputed,
                 sizeof(compiled.summary) - strlen(compiled.summary) - 1);
+        say_laps(compiled.model, &compiled);
         *ret_compiled = compiled;
     }
     done(&compile);

@@ -134,8 +134,8 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
     if (err)
         return err;
     one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
-                        "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s", stages, work->devices,
-                        laps ? rb_laps_word(laps) : "1F1B");
+                        "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s%s", stages, work->devices,
+                        laps ? rb_laps_word(laps) : "1F1B", laps ? ", bits of its own" : "");
     one->seconds = step.seconds / steps;
     one->idle = step.idle;
     one->sent = step.sent / steps;

@@ -135,8 +135,31 @@ def disturbed():
             check(c.finish("job") == alone, f"{replicas} replicas: disturbed, and the bits differ")
 
 
+def laps():
+    """Stages that update their own weights: those of a core, but for rounding, wherever the state is held."""
+    with gpus(2), cluster.Cluster(devices=2) as c:
+        delicate.models(c)
+
+        def make(kind, schedule, **more):
+            spec = on(kind, delicate.gpt_spec(c, 40, 2, parallel={"pipeline": 2, "schedule": schedule}), **more)
+            spec["devices"] |= {"min": 2, "max": 2}
+            del spec["train"]["microBatch"]
+            return spec
+
+        for schedule in "vanilla", "stashing", "2bw", "spectrain":
+            found = {}
+            for kind, replicas in ("cuda", "all"), ("cuda", "1"), ("cpu", "all"):
+                c.submit("job", make(kind, schedule, state={"replicas": replicas}))
+                c.wait("job", "done")
+                losses = [row["loss"] for row in c.metrics("job")]
+                found[kind, replicas] = c.finish("job"), losses
+            check(found["cuda", "all"][0] == found["cuda", "1"][0], f"{schedule}: the bits differ")
+            far = max(abs(a - b) for a, b in zip(found["cuda", "all"][1], found["cpu", "all"][1]))
+            check(far < 5e-3, f"{schedule}: losses differ by {far} from a core's")
+
+
 tests = [without_a_module, the_real_module]
 if os.path.exists(MODULE):
-    tests += [kinds_are_kept_apart, fixed_counts, disturbed]
+    tests += [kinds_are_kept_apart, fixed_counts, disturbed, laps]
     tests += [] if "RUBATO_TEST_GPUS" in os.environ else [without_a_gpu]
 cluster.main(*tests)

@@ -55,21 +55,26 @@ def schedules():
 def resized_and_paused():
     with cluster.Cluster(devices=3) as c:
         start(c)
-        c.submit("job", spec(c, 100000, 3, 2))
-        c.wait("job", "step=5")
-        for change in ("grow", 1), ("shrink", 2), ("grow", 1), ("grow", 1), ("shrink", 1):
-            receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
-            check_nothing_lost(receipt, "resized")
-        c.ctl("checkpoint", "job", "--wait")
-        c.export("job")
-        before = c.status("job")["step"]
-        c.ctl("pause", "job")
-        until("the pause", lambda: c.status("job")["phase"] == "Paused")
-        c.ctl("resume", "job")
-        c.wait("job", f"step={before + 3 * LAP}")
-        whole(c, "job")
-        kinds = [event["kind"] for event in c.json("events", "job")["items"]]
-        check("restarted" not in kinds, "it was restarted")
+        for replicas in "all", "1":
+            c.submit("job", spec(c, 100000, 3, 2, state={"replicas": replicas}))
+            c.wait("job", "step=5")
+            for change in ("grow", 1), ("shrink", 2), ("grow", 1), ("grow", 1), ("shrink", 1):
+                receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
+                check_nothing_lost(receipt, f"{replicas} replicas, resized")
+            c.ctl("checkpoint", "job", "--wait")
+            c.export("job")
+            before = c.status("job")["step"]
+            c.ctl("pause", "job")
+            until("the pause", lambda: c.status("job")["phase"] == "Paused")
+            c.ctl("resume", "job")
+            c.wait("job", f"step={before + 3 * LAP}")
+            whole(c, "job")
+            kinds = [event["kind"] for event in c.json("events", "job")["items"]]
+            check("restarted" not in kinds, "it was restarted")
+            check("in laps of 48 steps" in c.ctl("describe", "job").stdout, "describe does not say what it promises")
+            c.ctl("cancel", "job")
+            c.wait("job", "devices=0")
+            c.ctl("delete", "job")
 
 
 def killed():

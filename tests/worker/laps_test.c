@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/sanitized.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,6 +77,35 @@ static void test_same_bits(void **state)
     for (size_t i = 0; i < RB_COUNT(kinds); i++)
         for (size_t k = 0; k < i; k++)
             assert_string_not_equal(digests[i], digests[k]);
+}
+
+/* A sample that is no number, once an epoch: whoever sees it leaves the step out, and all say so.
+ */
+static void test_not_finite(void **state)
+{
+    char digests[2][33];
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct tiny_options options = job;
+        struct run run;
+        int64_t skipped = 0;
+
+        options.bad_feature = HUGE_VAL;
+        options.bad_once = true;
+        options.replicas = i;
+        run_open(&run, &options);
+        cluster_start(&run.cluster, 2, run.weights);
+        cluster_finish(&run.cluster, digests[i]);
+        for (int64_t s = 1; s <= run.steps; s++) {
+            skipped += run.cluster.rows[s]->skipped;
+            assert_true(run.cluster.rows[s]->skipped || isfinite(run.cluster.rows[s]->loss));
+        }
+        assert_in_range(skipped, run.steps * options.global_batch / options.samples,
+                        run.steps * options.global_batch / options.samples + 1);
+        run_close(&run);
+    }
+    assert_string_equal(digests[0], digests[1]);
 }
 
 /* Between laps, step by step on one device, and laps of another number of stages. */
@@ -151,6 +181,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_resized),
         cmocka_unit_test(test_deaths),
     };

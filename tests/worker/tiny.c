@@ -445,6 +445,7 @@ struct points {
     int64_t samples, inputs, classes;
     const char *shape;
     double bad_feature;
+    bool bad_once;
     bool no_targets;
 };
 
@@ -464,7 +465,7 @@ static void write_data(const char *folder, const char *prefix, const struct poin
         for (int64_t k = 0; k < how->inputs; k++)
             x[i * how->inputs + k] = (float)(draw(&seed) % 1000) / 500.0f - 1.0f +
                                      (k % how->classes == y[i] ? 1.0f : 0.0f);
-        if (how->bad_feature != 0)
+        if (how->bad_feature != 0 && (!i || !how->bad_once))
             x[i * how->inputs] = (float)how->bad_feature;
     }
     write_npy(folder, features, "<f4", rows, x, (size_t)(how->samples * how->inputs) * sizeof *x);
@@ -530,6 +531,7 @@ void tiny_write(const char *folder, const struct tiny_options *options, uint32_t
         .classes = TINY_CLASSES,
         .shape = "8",
         .bad_feature = options->bad_feature,
+        .bad_once = options->bad_once,
         .no_targets = options->no_targets,
     };
 

@@ -17,7 +17,8 @@ struct tiny_options {
     int64_t global_batch, micro_batch, steps, hidden, eval_every;
     bool sgd, no_momentum;
     double clip_norm;
-    double bad_feature; /* not 0: the first sample of the data holds this value */
+    double bad_feature; /* not 0: all samples hold this value, */
+    bool bad_once;      /* or the first alone */
     bool no_targets;    /* every target is the ignored one */
     uint32_t replicas;  /* of each block; 0: all ranks hold all */
     uint32_t stages;    /* of a pipeline, where there are as many ranks; 0: none */
