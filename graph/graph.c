@@ -16,6 +16,7 @@ void rb_graph_free(struct rb_graph *graph)
 {
     if (!graph)
         return;
+    rb_graph_free(graph->whole);
     rb_onnx_close(graph->model);
     rb_arena_done(&graph->arena);
     free(graph);
@@ -93,7 +94,7 @@ static int check_counts(const struct rb_op_info *info, int n_in, struct rb_value
     if (info->outputs >= 0 && n_out > info->outputs)
         return rb_why_set(why, RB_EINVAL, "%d outputs, %s makes at most %d", n_out, info->name,
                           info->outputs);
-    if (n_in < 1 || !in[0])
+    if ((n_in < 1 || !in[0]) && info->kind != RB_KIND_EXCHANGE)
         return rb_why_set(why, RB_EINVAL, "the first input is missing");
     return 0;
 }

@@ -36,6 +36,7 @@ struct rb_value {
     struct rb_node *maker;   /* TEMP */
     int output;              /* which of the maker's outputs */
     bool frozen;             /* WEIGHT that takes no gradient */
+    int64_t first;           /* WEIGHT, BUFFER of a part: its first element in the whole one */
     bool statistic;          /* BUFFER that a training BatchNormalization keeps up to date */
     float momentum;          /* statistic: what is kept of the old value */
     struct rb_value *update; /* statistic, in a training graph: the output of the BATCH_NORM node
@@ -71,8 +72,10 @@ struct rb_onnx;
 
 struct rb_graph {
     struct rb_arena arena;
-    struct rb_onnx *model; /* lends initial contents; given back with the graph */
-    int64_t batch;         /* samples */
+    struct rb_onnx *model;  /* lends initial contents; given back with the graph */
+    struct rb_graph *whole; /* that it is a part of (graph/split.h), and that it owns: the loss may
+                               be in another one; NULL: it is whole itself */
+    int64_t batch;          /* samples */
     bool train;
     struct rb_value **values;
     int n_values;

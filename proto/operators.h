@@ -6,7 +6,7 @@
  * One line an operator: X(NAME, "Name", inputs, outputs, kind, "attributes", "meaning").  Inputs
  * and outputs are the largest counts (-1: any).  Kinds: VIEW moves no bytes (lowering makes it an
  * alias, no kernel sees it); POINT is elementwise with NumPy broadcasting; the others are their
- * own.
+ * own.  EXCHANGE goes between devices: no kernel sees it either (worker/exchange.h).
  *
  * Conventions.  All tensors are row-major and dense.  Axes are counted from 0 (import normalises
  * negative ones).  A grad operator's dy has the type of the forward output, its result that of the
@@ -151,7 +151,15 @@
       "> 0) == (target > 0.5))")                                                                   \
     X(BCE_LOGITS_GRAD, "BceWithLogitsGrad", 2, 1, LOSS, "", "sigmoid(x) - t")                      \
     X(GRAPH_LOSS, "GraphLoss", 1, 2, LOSS, "samples",                                              \
-      "(mean loss F32, one element): loss F64 [1] times samples, valid I64 [1] samples")
+      "(mean loss F32, one element): loss F64 [1] times samples, valid I64 [1] samples")           \
+    /* between devices that have a part of the filters each: axis 1 is that of the filters */      \
+    X(SPREAD, "Spread", 1, 1, EXCHANGE, "net sends receives keeps",                                \
+      "what this device's filters give, to who reads it; what it reads itself comes out.  sends: " \
+      "(part, first, count) of x, receives: (part, first, count) of y, keeps: (first of x, first " \
+      "of y, count); either may be absent")                                                        \
+    X(FOLD, "Fold", 1, 1, EXCHANGE, "net sends receives keeps",                                    \
+      "(dy): the gradient of Spread, with its attributes: what was received goes back, and is "    \
+      "added up where it came from: what it kept, then parts in their order")
 
 enum rb_op {
     RB_OP_NONE = 0,
@@ -172,6 +180,7 @@ enum rb_op_kind {
     RB_KIND_POOL,
     RB_KIND_RANDOM,
     RB_KIND_LOSS,
+    RB_KIND_EXCHANGE,
 };
 
 struct rb_op_info {

@@ -8,9 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char one_release[] = "this release trains data-parallel, or in a pipeline";
-
-enum { MOST_STAGES = 64 };
+enum { MOST_STAGES = 64, MOST_PARTS = 16 };
 
 /* `words` is "a | b | c". */
 static int check_word(const char *path, const char *value, const char *words, struct rb_why *why)
@@ -205,15 +203,11 @@ static int check_devices(const Rb__DevicesSpec *devices, struct rb_why *why)
 /* What the contract has words for and this release has no code for. */
 static int check_unsupported(const Rb__Spec *spec, struct rb_why *why)
 {
-    const char *key = NULL;
-
-    if (spec->parallel->has_data)
-        key = "spec.parallel.data";
-    if (spec->parallel->has_hypergraph)
-        key = "spec.parallel.hypergraph";
-    if (!key)
+    if (!spec->parallel->has_data)
         return 0;
-    return rb_why_set(why, RB_EUNSUPPORTED, "%s: pins are not supported: %s", key, one_release);
+    return rb_why_set(why, RB_EUNSUPPORTED,
+                      "spec.parallel.data: this release has no such pin; what others leave is "
+                      "data-parallel");
 }
 
 static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
@@ -292,6 +286,11 @@ static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
     if (!err && parallel->schedule)
         err = check_word("spec.parallel.schedule", parallel->schedule,
                          "1f1b | vanilla | stashing | 2bw | spectrain | spectrain-formula", why);
+    if (!err && parallel->has_hypergraph)
+        err = check_count("spec.parallel.hypergraph", parallel->hypergraph, 1, MOST_PARTS, why);
+    if (!err && parallel->has_hypergraph && parallel->has_pipeline)
+        err = rb_why_set(why, RB_EUNSUPPORTED,
+                         "spec.parallel.hypergraph: not together with spec.parallel.pipeline");
     if (!err && parallel->schedule && !parallel->has_pipeline)
         err = rb_why_set(why, RB_EINVAL, "spec.parallel.schedule: needs spec.parallel.pipeline");
     if (!err)

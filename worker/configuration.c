@@ -29,14 +29,14 @@ static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint
 
         switch (order->kind) {
         case RB__ORDER__KIND__COMPUTE:
-            if (stage != COMPUTING || plan->stages || order->argument >= microbatches ||
-                taken[order->argument]++)
+            if (stage != COMPUTING || (plan->stages && !plan->split) ||
+                order->argument >= microbatches || (taken[order->argument]++ && !plan->stages))
                 return rb_why_set(why, RB_EINVAL, "microbatch %u is computed too late or twice",
                                   order->argument);
             break;
         case RB__ORDER__KIND__FORWARD:
         case RB__ORDER__KIND__BACKWARD:
-            if (stage != COMPUTING || !plan->stages)
+            if (stage != COMPUTING || !plan->stages || plan->split)
                 return rb_why_set(why, RB_EINVAL, "microbatch %u is computed out of turn",
                                   order->argument);
             break;

@@ -97,7 +97,7 @@ static struct rb_runner *largest_runner(struct rb_model *model, bool train, uint
     for (size_t i = 0; i < model->message->n_programs; i++) {
         const Rb__Program *one = model->message->programs[i];
 
-        if (one->train == train && one->batch <= limit &&
+        if (one->train == train && !one->parts && one->batch <= limit &&
             (!found || one->batch > found->message->batch))
             found = &model->runners[i];
     }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Model file is checked before anything in it becomes an address or a size. */
+#include "worker/exchange.h"
 #include "worker/model.h"
 
 #include <stdint.h>
@@ -57,7 +58,9 @@ static int check_contributions(const Rb__Model *model, const Rb__Program *progra
             if (__builtin_mul_overflow(elements, (uint64_t)program->tensors[one->tensor]->dims[d],
                                        &elements))
                 elements = UINT64_MAX;
-        if (variable->role == RB__VARIABLE__ROLE__FIXED || elements != variable->elements ||
+        if (variable->role == RB__VARIABLE__ROLE__FIXED ||
+            !in_range(one->first, elements, variable->elements) ||
+            (!program->parts && elements != variable->elements) ||
             program->tensors[one->tensor]->dtype != RB_F32)
             return rb_why_set(why, RB_EINVAL, "program %s: contribution %zu does not fit %s",
                               program->name, i, variable->name);
@@ -75,10 +78,29 @@ static bool is_scalar(const Rb__Program *program, int64_t tensor, enum rb_dtype 
     return program->tensors[tensor]->dtype == (int)dtype;
 }
 
+/* The last part has the loss. */
+static int check_part(const Rb__Program *program, struct rb_why *why)
+{
+    if (!program->parts)
+        return 0;
+    if (program->part >= program->parts || !program->train)
+        return rb_why_set(why, RB_EINVAL, "program %s is part %u of %u", program->name,
+                          program->part, program->parts);
+    return rb_exchange_check(program, why);
+}
+
 static int check_program(const Rb__Model *model, const Rb__Program *program, struct rb_why *why)
 {
+    int err;
+
     if (program->batch < 1)
         return rb_why_set(why, RB_EINVAL, "program %s has no samples", program->name);
+    err = check_part(program, why);
+    if (err)
+        return err;
+    if (program->parts && program->part + 1 < program->parts && program->loss < 0 &&
+        program->count < 0 && program->correct < 0)
+        return check_contributions(model, program, why);
     if (!is_scalar(program, program->loss, RB_F64) || !is_scalar(program, program->count, RB_I64) ||
         (program->correct >= 0 && !is_scalar(program, program->correct, RB_I64)))
         return rb_why_set(why, RB_EINVAL, "program %s has no usable loss", program->name);

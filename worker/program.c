@@ -71,9 +71,10 @@ static bool inside(uint64_t offset, uint64_t bytes, uint64_t size)
     return offset <= size && bytes <= size - offset;
 }
 
-static int variable_address(const struct build *b, int i, uint64_t index, void **ret)
+static int variable_address(const struct build *b, int i, const Rb__Tensor *tensor, void **ret)
 {
     const Rb__Variable *variable;
+    uint64_t index = tensor->offset, size = rb_dtype_size(b->types[i].dtype);
     bool fits;
 
     if (index >= b->model->n_variables)
@@ -83,14 +84,15 @@ static int variable_address(const struct build *b, int i, uint64_t index, void *
     if ((int)b->types[i].dtype != variable->dtype)
         return rb_why_set(b->why, RB_EINVAL, "tensor %d has another type than variable '%s'", i,
                           variable->name);
+    fits = inside(tensor->first, b->bytes[i] / size, variable->elements);
     if (variable->role == RB__VARIABLE__ROLE__FIXED) {
-        fits = inside(variable->offset, b->bytes[i], b->model->fixed_bytes) &&
-               variable->offset % rb_dtype_size(b->types[i].dtype) == 0;
-        *ret = (char *)b->memory->fixed + (fits ? variable->offset : 0);
+        fits = fits && inside(variable->offset, variable->elements * size, b->model->fixed_bytes) &&
+               variable->offset % size == 0;
+        *ret = (char *)b->memory->fixed + (fits ? variable->offset + tensor->first * size : 0);
     } else {
-        fits = b->types[i].dtype == RB_F32 &&
-               inside(variable->offset, b->bytes[i] / sizeof(float), b->model->state_elements);
-        *ret = b->memory->state + (fits ? variable->offset : 0);
+        fits = fits && b->types[i].dtype == RB_F32 &&
+               inside(variable->offset, variable->elements, b->model->state_elements);
+        *ret = b->memory->state + (fits ? variable->offset + tensor->first : 0);
     }
     return fits ? 0
                 : rb_why_set(b->why, RB_EINVAL, "tensor %d leaves the memory of variable '%s'", i,
@@ -124,7 +126,7 @@ static int tensor_address(const struct build *b, const Rb__Tensor *tensor, int i
         return plain_address(b, i, tensor->offset, b->memory->constants, b->model->constants.len,
                              "constants", ret);
     case RB__TENSOR__SPACE__VARIABLE:
-        return variable_address(b, i, tensor->offset, ret);
+        return variable_address(b, i, tensor, ret);
     case RB__TENSOR__SPACE__INPUT:
         if (tensor->offset >= b->from->n_inputs)
             break;
@@ -269,8 +271,10 @@ static int make_step(const struct build *b, const Rb__Instruction *from, struct 
     err = read_arguments(b, from->inputs, n_in, "input", in, (void **)step->in);
     err = err ? err : read_arguments(b, from->outputs, n_out, "output", out, step->out);
     err = err ? err : check_outputs(b, from);
-    err = err ? err : read_attributes(b, from, attributes);
-    err = err ? err : rb_kernel_prepare(b->program->device, &call, &step->kernel, b->why);
+    if (!err && !rb_program_exchanges(from)) {
+        err = read_attributes(b, from, attributes);
+        err = err ? err : rb_kernel_prepare(b->program->device, &call, &step->kernel, b->why);
+    }
     rb_arena_done(&scratch);
     return err;
 }
@@ -312,7 +316,8 @@ static int check_contributions(const struct build *b)
             return rb_why_set(b->why, RB_EINVAL, "contribution %zu points outside", k);
         variable = b->model->variables[c->variable];
         if (variable->role == RB__VARIABLE__ROLE__FIXED || b->types[c->tensor].dtype != RB_F32 ||
-            (uint64_t)rb_tensor_elements(&b->types[c->tensor]) != variable->elements ||
+            !inside(c->first, (uint64_t)rb_tensor_elements(&b->types[c->tensor]),
+                    variable->elements) ||
             !inside(variable->offset, variable->elements, b->model->state_elements))
             return rb_why_set(b->why, RB_EINVAL, "contribution %zu does not fit variable '%s'", k,
                               variable->name);
@@ -343,7 +348,8 @@ static void find_gradients(const struct build *b)
     for (int i = 0; i < program->n_steps; i++) {
         struct step *step = &program->steps[i];
 
-        step->gradient = rb_kernel_sums(step->kernel) && rb_reads_gradient(&reads, (size_t)i);
+        step->gradient =
+            step->kernel && rb_kernel_sums(step->kernel) && rb_reads_gradient(&reads, (size_t)i);
         for (size_t k = 0; step->gradient && k < b->from->n_contributions; k++)
             if (b->from->contributions[k]->after == (uint32_t)i + 1 &&
                 rb_reads_overlap(&reads, (int32_t)b->from->contributions[k]->tensor,
@@ -398,7 +404,8 @@ void rb_program_free(struct rb_program *program)
     if (!program)
         return;
     for (int i = 0; i < program->n_steps; i++)
-        rb_kernel_free(program->steps[i].kernel);
+        if (program->steps[i].kernel)
+            rb_kernel_free(program->steps[i].kernel);
     for (int i = 0; i < program->n_inputs; i++)
         rb_device_free(program->device, program->inputs[i]);
     rb_arena_done(&program->arena);
@@ -434,8 +441,15 @@ void rb_program_step(struct rb_program *program, int instruction, const struct r
 {
     struct step *step = &program->steps[instruction];
 
-    if (!program->defers || !step->gradient)
+    if (step->kernel && (!program->defers || !step->gradient))
         rb_kernel_run(step->kernel, step->in, step->out, key);
+}
+
+bool rb_program_exchanges(const Rb__Instruction *instruction)
+{
+    const struct rb_op_info *info = rb_op_info(instruction->operator_);
+
+    return info && info->kind == RB_KIND_EXCHANGE;
 }
 
 void rb_program_defer(struct rb_program *program, bool on)

@@ -28,6 +28,9 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
                        struct rb_why *why);
 void rb_program_free(struct rb_program *program);
 
+/* Does it go between devices?  Such are not run here: worker/exchange.h does that. */
+bool rb_program_exchanges(const Rb__Instruction *instruction);
+
 /* From now on gradients that nothing but their contribution reads are left to rb_program_add, where
  * the device can add them without writing them first: running does not make them. */
 void rb_program_defer(struct rb_program *program, bool on);

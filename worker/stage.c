@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/stage.h"
 
+#include "worker/stage_state.h"
+
 #include "base/arena.h"
 #include "proto/dtype.h"
 #include "worker/batch.h"
@@ -41,6 +43,30 @@ static int read_orders(struct rb_stage *stage, const Rb__RankPlan *plan, uint32_
     if (left)
         return rb_why_set(why, RB_EINVAL, "plan, rank %u: %u microbatches do not come back", rank,
                           left);
+    return 0;
+}
+
+/* Of a part of the filters: each of a microbatch, ascending, so that ranks which are in a
+ * microbatch together come to it without waiting for each other in a circle. */
+static int read_computes(struct rb_stage *stage, const Rb__RankPlan *plan, uint32_t rank,
+                         struct rb_why *why)
+{
+    uint32_t *owners = stage->owners + (size_t)plan->stage * stage->microbatches;
+    int64_t last = -1;
+
+    for (size_t i = 0; i < plan->n_orders; i++) {
+        const Rb__Order *order = plan->orders[i];
+
+        if (order->kind != RB__ORDER__KIND__COMPUTE)
+            continue;
+        if (order->argument >= stage->microbatches || (int64_t)order->argument <= last ||
+            owners[order->argument] != nobody)
+            return rb_why_set(why, RB_EINVAL,
+                              "plan, rank %u: microbatch %u is out of turn in part %u", rank,
+                              order->argument, plan->stage);
+        last = order->argument;
+        owners[order->argument] = rank;
+    }
     return 0;
 }
 
@@ -122,13 +148,13 @@ static int read_ranks(struct rb_stage *stage, const Rb__Plan *plan, struct rb_wh
             return rb_why_set(why, RB_EINVAL, "plan, rank %u: stage %u of %u", r,
                               plan->ranks[r]->stage, stage->stages);
         stage->of_rank[r] = plan->ranks[r]->stage;
-        err = read_orders(stage, plan->ranks[r], r, why);
+        err = (stage->split ? read_computes : read_orders)(stage, plan->ranks[r], r, why);
     }
     for (size_t i = 0; !err && i < cells; i++)
         if (stage->owners[i] == nobody)
             err = rb_why_set(why, RB_EINVAL, "plan: nobody runs microbatch %zu in stage %zu",
                              i % stage->microbatches, i / stage->microbatches);
-    return err ? err : check_waits(stage, plan, why);
+    return err || stage->split ? err : check_waits(stage, plan, why);
 }
 
 /* ---- Courses ---------------------------------------------------------------------------------*/
@@ -257,42 +283,30 @@ static int read_courses(struct rb_stage *stage, const Rb__Plan *plan, const Rb__
     return err;
 }
 
-/* What of each variable the stages read, and make summands of. */
-static void read_variables(struct rb_stage *stage, const Rb__Course *course, const Rb__Model *model)
+/* ---- Programs of parts -----------------------------------------------------------------------*/
+
+static int find_program(const struct rb_stage *stage, const Rb__Model *model, uint32_t part,
+                        uint32_t batch, uint32_t *ret_program, struct rb_why *why)
 {
-    const Rb__Program *program = model->programs[course->program];
-
-    for (size_t i = 0; i < program->n_instructions; i++)
-        for (size_t k = 0; k < program->instructions[i]->n_inputs; k++) {
-            int32_t t = program->instructions[i]->inputs[k];
-            const Rb__Tensor *tensor =
-                t < 0 || (size_t)t >= program->n_tensors ? NULL : program->tensors[t];
-
-            if (tensor && tensor->space == RB__TENSOR__SPACE__VARIABLE &&
-                tensor->offset < model->n_variables)
-                stage->reads[tensor->offset] |= course->stages[i];
+    for (uint32_t p = 0; p < model->n_programs; p++)
+        if (model->programs[p]->train && model->programs[p]->parts == stage->stages &&
+            model->programs[p]->part == part && model->programs[p]->batch == batch) {
+            *ret_program = p;
+            return 0;
         }
-    for (size_t c = 0; c < program->n_contributions; c++) {
-        const Rb__Contribution *one = program->contributions[c];
-        uint32_t made = one->after ? one->after - 1 : 0;
-
-        if (one->variable < model->n_variables && made < course->n_stages)
-            stage->gives[one->variable] |= course->stages[made] & -course->stages[made];
-    }
+    return rb_why_set(why, RB_EINVAL, "plan: the model has no part %u of %u for %u samples", part,
+                      stage->stages, batch);
 }
 
-static void find_senders(struct rb_stage *stage, const Rb__Plan *plan, const Rb__Model *model)
+static int find_programs(struct rb_stage *stage, const Rb__Model *model, struct rb_why *why)
 {
-    size_t n = model->n_variables;
+    uint32_t last =
+        rb_batch_of(model->global_batch, model->micro_batch, 0, stage->microbatches - 1).samples;
+    int err = find_program(stage, model, stage->mine,
+                           rb_batch_of(model->global_batch, model->micro_batch, 0, 0).samples,
+                           &stage->program, why);
 
-    stage->gives = rb_alloc((n + 1) * sizeof *stage->gives);
-    stage->reads = rb_alloc((n + 1) * sizeof *stage->reads);
-    stage->senders = rb_alloc(n * stage->ranks + 1);
-    for (size_t c = 0; c < plan->n_courses; c++)
-        read_variables(stage, plan->courses[c], model);
-    for (size_t v = 0; v < n; v++)
-        for (uint32_t r = 0; r < stage->ranks; r++)
-            stage->senders[v * stage->ranks + r] = stage->gives[v] >> stage->of_rank[r] & 1;
+    return err ? err : find_program(stage, model, stage->mine, last, &stage->last_program, why);
 }
 
 /* ---- The whole -------------------------------------------------------------------------------*/
@@ -315,10 +329,13 @@ int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
     stage->microbatches = rb_batch_count(model->global_batch, model->micro_batch) *
                           (model->asynchronous ? model->asynchronous->lap : 1);
     stage->mine = plan->ranks[rank]->stage;
+    stage->split = plan->split;
     err = read_ranks(stage, plan, why);
-    err = err ? err : read_courses(stage, plan, model, why);
     if (!err)
-        find_senders(stage, plan, model);
+        err =
+            stage->split ? find_programs(stage, model, why) : read_courses(stage, plan, model, why);
+    if (!err)
+        rb_stage_find_blocks(stage, plan, model);
     if (!err && model->asynchronous)
         err = rb_stage_separate(stage, model, why);
     if (err) {

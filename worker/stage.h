@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A pipeline as one of its ranks sees it: what it runs of each program, and who has the rest.
+/* A pipeline as one of its ranks sees it: what it runs of each program, and who has the rest.  Or
+ * filters in parts, which are stages that a microbatch is in at once, each with its own programs.
  *
- * Plan.courses, RankPlan.stage > [stage] > flight, step, vote
+ * Plan.courses, RankPlan.stage > [stage] > flight, exchange, step, vote
  *
  * Immutable.  What crosses between two stages travels as one message a microbatch: all tensors
  * behind each other.  To a later stage it goes behind FORWARD, to an earlier one behind BACKWARD; a
@@ -37,17 +38,20 @@ struct rb_part {
 };
 
 struct rb_stage {
+    bool split; /* stages are parts of the filters */
     uint32_t stages, mine;
     uint32_t ranks, microbatches; /* of a step, or of a lap */
     uint32_t *of_rank;            /* by rank: its stage */
     uint32_t *owners;      /* by stage * microbatches + microbatch: the rank that runs it there */
-    struct rb_part *parts; /* by program of the model */
+    struct rb_part *parts; /* of a pipeline, by program of the model */
     size_t n_parts;
-    uint64_t *gives, *reads; /* by variable: stages that make summands of it, and that read it */
-    bool *senders;           /* by variable * ranks + rank: it is in a stage that gives */
+    uint32_t program,
+        last_program;        /* of a part of the filters: of a microbatch, and the last one */
+    uint64_t *gives, *reads; /* by block: stages that make summands of it, and that read it */
+    bool *senders;           /* by block * ranks + rank: it is in a stage that gives */
 };
 
-/* NULL in *ret_stage: there is no pipeline.  RB_EINVAL: the plan does not run every microbatch once
+/* NULL in *ret_stage: there are no stages.  RB_EINVAL: the plan does not run every microbatch once
  * in every stage, or its ranks would wait for each other.  Borrows from `model`. */
 int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
                   struct rb_stage **ret_stage, struct rb_why *why);

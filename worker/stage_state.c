@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parts of the state by the stages that count for them: who makes summands of it, who reads it. */
-#include "worker/stage.h"
+#include "worker/stage_state.h"
 
 #include "base/arena.h"
 
 /* A part of a range in which the same stages count. */
 struct piece {
     size_t first, end;
-    uint32_t variable; /* one of those in it */
+    size_t block; /* the first of those in it */
 };
 
 /* The first block that ends behind `at`. */
@@ -34,16 +34,81 @@ static bool next_piece(const Rb__Model *model, const uint64_t *stages, size_t fi
 
     if (!one || one->first >= end)
         return false;
-    ret_piece->variable = one->variable;
+    ret_piece->block = *block;
     ret_piece->first = one->first > first ? (size_t)one->first : first;
     do {
         one = model->blocks[(*block)++];
         ret_piece->end =
             (size_t)(one->first + one->count) < end ? (size_t)(one->first + one->count) : end;
     } while (*block < model->n_blocks && model->blocks[*block]->first < end &&
-             stages[model->blocks[*block]->variable] == stages[ret_piece->variable]);
+             stages[*block] == stages[ret_piece->block]);
     return true;
 }
+
+/* ---- Who gives, and who reads ----------------------------------------------------------------*/
+
+/* These stages count for elements first .. of a variable, as many as `tensor` has. */
+static void mark(const Rb__Model *model, uint32_t variable, uint64_t first,
+                 const Rb__Tensor *tensor, uint64_t stages, uint64_t *by_block)
+{
+    uint64_t elements = 1, end;
+
+    if (model->variables[variable]->role == RB__VARIABLE__ROLE__FIXED)
+        return;
+    for (size_t d = 0; d < tensor->n_dims; d++)
+        elements *= (uint64_t)tensor->dims[d];
+    first += model->variables[variable]->offset;
+    end = first + elements;
+    for (size_t b = find_block(model, first); b < model->n_blocks && model->blocks[b]->first < end;
+         b++)
+        by_block[b] |= stages;
+}
+
+/* stages: by instruction; NULL: all of it is run by `part`. */
+static void mark_program(struct rb_stage *stage, const Rb__Model *model, const Rb__Program *program,
+                         const uint64_t *stages, uint64_t part)
+{
+    for (size_t i = 0; i < program->n_instructions; i++)
+        for (size_t k = 0; k < program->instructions[i]->n_inputs; k++) {
+            int32_t t = program->instructions[i]->inputs[k];
+            const Rb__Tensor *tensor =
+                t < 0 || (size_t)t >= program->n_tensors ? NULL : program->tensors[t];
+
+            if (tensor && tensor->space == RB__TENSOR__SPACE__VARIABLE &&
+                tensor->offset < model->n_variables)
+                mark(model, (uint32_t)tensor->offset, tensor->first, tensor,
+                     stages ? stages[i] : part, stage->reads);
+        }
+    for (size_t c = 0; c < program->n_contributions; c++) {
+        const Rb__Contribution *one = program->contributions[c];
+        uint32_t made = one->after ? one->after - 1 : 0;
+
+        if (one->variable < model->n_variables && made < program->n_instructions)
+            mark(model, one->variable, one->first, program->tensors[one->tensor],
+                 stages ? stages[made] & -stages[made] : part, stage->gives);
+    }
+}
+
+void rb_stage_find_blocks(struct rb_stage *stage, const Rb__Plan *plan, const Rb__Model *model)
+{
+    size_t n = model->n_blocks;
+
+    stage->gives = rb_alloc((n + 1) * sizeof *stage->gives);
+    stage->reads = rb_alloc((n + 1) * sizeof *stage->reads);
+    stage->senders = rb_alloc(n * stage->ranks + 1);
+    for (size_t c = 0; !stage->split && c < plan->n_courses; c++)
+        mark_program(stage, model, model->programs[plan->courses[c]->program],
+                     plan->courses[c]->stages, 0);
+    for (size_t p = 0; stage->split && p < model->n_programs; p++)
+        if (model->programs[p]->parts == stage->stages)
+            mark_program(stage, model, model->programs[p], NULL,
+                         UINT64_C(1) << model->programs[p]->part);
+    for (size_t b = 0; b < n; b++)
+        for (uint32_t r = 0; r < stage->ranks; r++)
+            stage->senders[b * stage->ranks + r] = stage->gives[b] >> stage->of_rank[r] & 1;
+}
+
+/* ---- Moving it -------------------------------------------------------------------------------*/
 
 size_t rb_stage_ranges(const struct rb_stage *stage, const Rb__Model *model,
                        const struct rb_coll_range *ranges, size_t n,
@@ -63,7 +128,7 @@ size_t rb_stage_ranges(const struct rb_stage *stage, const Rb__Model *model,
                 .rank = ranges[i].rank,
                 .first = piece.first,
                 .count = piece.end - piece.first,
-                .from = stage->senders + (size_t)piece.variable * stage->ranks,
+                .from = stage->senders + piece.block * stage->ranks,
             };
         }
     }
@@ -83,7 +148,7 @@ size_t rb_stage_moves(const struct rb_stage *stage, const Rb__Model *model, cons
         struct piece piece;
 
         while (next_piece(model, stage->reads, first, end, &b, &piece)) {
-            if (!(stage->reads[piece.variable] >> stage->of_rank[moves[i].to] & 1))
+            if (!(stage->reads[piece.block] >> stage->of_rank[moves[i].to] & 1))
                 continue;
             if (k == room)
                 cut = rb_realloc(cut, (room = room * 2 + 8) * sizeof *cut);

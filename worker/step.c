@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "worker/carry.h"
+#include "worker/exchange.h"
 #include "worker/flight.h"
 #include "worker/join/taking.h"
 #include "worker/lap.h"
@@ -47,7 +48,7 @@ static void add_contribution(struct attempt *attempt, const Rb__Contribution *co
     const Rb__Variable *variable = model->message->variables[contribution->variable];
     uint32_t v = contribution->variable;
     struct rb_fixed into = {
-        .sum = model->local + variable->offset,
+        .sum = model->local + variable->offset + contribution->first,
         .fresh = model->fresh[v],
         .weight = 1,
         .exponent = model->exponents[v].exponent,
@@ -61,6 +62,14 @@ static void add_contribution(struct attempt *attempt, const Rb__Contribution *co
             rb_exponent_statistic(variable->momentum, model->microbatches, attempt->microbatch);
     model->fresh[v] = false;
     rb_program_add(attempt->runner->program, (int)contribution->tensor, &into);
+}
+
+/* Where several contributions are parts of a variable, no single one is its first. */
+static void clear_all(struct rb_model *model)
+{
+    rb_device_discard(model->device, model->local,
+                      (size_t)model->message->state_elements * sizeof *model->local);
+    memset(model->fresh, false, model->message->n_variables * sizeof *model->fresh);
 }
 
 /* Zeros where no microbatch of this rank has added anything. */
@@ -203,6 +212,79 @@ static int run_stage(struct attempt *attempt, const Rb__Order *order, struct rb_
         return run_lap(attempt->step, order, why);
     return (order->kind == RB__ORDER__KIND__FORWARD ? forward : backward)(attempt, &pilot,
                                                                           order->argument, why);
+}
+
+/* ---- Parts of the filters --------------------------------------------------------------------*/
+
+/* The runner of this part, made ready when it is first needed. */
+static int part_runner(struct rb_model *model, const struct rb_stage *stage, uint32_t microbatch,
+                       const struct rb_runner **ret_runner, struct rb_why *why)
+{
+    uint32_t p = microbatch + 1 == model->microbatches ? stage->last_program : stage->program;
+    struct rb_runner *runner = &model->runners[p];
+
+    *ret_runner = runner;
+    if (runner->program)
+        return 0;
+    runner->message = model->message->programs[p];
+    return rb_runner_prepare(model, runner, model->arena, model->train, why);
+}
+
+/* This rank's filters of a microbatch, there and back, with those of others in between. */
+static int run_part(struct attempt *attempt, uint32_t microbatch, const struct rb_runner *runner,
+                    struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    struct rb_key key = {model->message->seed, (uint64_t)model->state.level, microbatch};
+    struct rb_exchange exchange = {
+        .stage = attempt->step->configuration->stage,
+        .coll = attempt->step->configuration->coll,
+        .device = model->device,
+        .message = runner->message,
+        .program = runner->program,
+        .tag = rb_tag(RB_TAG_STAGE, model->state.level, attempt->number, microbatch),
+        .microbatch = microbatch,
+    };
+    int err = 0;
+
+    rb_program_start(runner->program);
+    for (size_t i = 0; !err && i < runner->message->n_instructions; i++) {
+        if (atomic_load_explicit(attempt->step->stop, memory_order_relaxed))
+            return rb_why_set(why, RB_ECANCELED, "stopped");
+        if (rb_program_exchanges(runner->message->instructions[i])) {
+            err = rb_exchange_run(&exchange, i, why);
+            continue;
+        }
+        rb_program_step(runner->program, (int)i, &key);
+        after_instruction((int)i, attempt);
+        err = rb_coll_nudge(exchange.coll, why);
+    }
+    return err;
+}
+
+static int compute_part(struct attempt *attempt, uint32_t microbatch, struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    const struct rb_stage *stage = attempt->step->configuration->stage;
+    struct rb_batch batch = rb_batch_of(model->message->global_batch, model->message->micro_batch,
+                                        model->state.level, microbatch);
+    int err = rb_configuration_settle(attempt->step->configuration, why);
+
+    if (!err)
+        err = part_runner(model, stage, microbatch, &attempt->runner, why);
+    if (err)
+        return err;
+    attempt->microbatch = microbatch;
+    attempt->next = 0;
+    rb_batch_fill(&attempt->runner->slots, model->train, model->message->seed, &batch);
+    err = run_part(attempt, microbatch, attempt->runner, why);
+    if (err)
+        return err;
+    if (stage->mine + 1 == stage->stages)
+        return say_results(attempt, microbatch, attempt->runner, why);
+    rb_vote_microbatch(&attempt->shape, model->record, microbatch, 0, 0, 0);
+    rb_fault("worker.computed");
+    return 0;
 }
 
 /* ---- Sums -----------------------------------------------------------------------------------*/
@@ -491,6 +573,8 @@ static int start_attempt(struct attempt *attempt, uint32_t kept, struct rb_why *
     memset(model->fresh, true, variables * sizeof *model->fresh);
     rb_device_discard(model->device, model->largest, variables * sizeof *model->largest);
     rb_device_discard(model->device, model->overflow, variables * sizeof *model->overflow);
+    if (attempt->step->configuration->stage && attempt->step->configuration->stage->split)
+        clear_all(model);
     rb_vote_start(&attempt->shape, model->record, attempt->step->configuration->rank,
                   model->state.level, attempt->number);
     return attempt->laps ? rb_lap_begin(model, attempt->step->configuration, why) : 0;
@@ -510,7 +594,8 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
             return rb_why_set(why, RB_ECANCELED, "stopped");
         switch (order->kind) {
         case RB__ORDER__KIND__COMPUTE:
-            err = compute(attempt, order->argument, why);
+            err = (attempt->step->configuration->stage ? compute_part
+                                                       : compute)(attempt, order->argument, why);
             break;
         case RB__ORDER__KIND__FORWARD:
         case RB__ORDER__KIND__BACKWARD:

@@ -17,6 +17,7 @@
 #include "daemon/facts/shares.h"
 #include "plan/schedule.h"
 #include "plan/schedule_pipeline.h"
+#include "plan/split.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], s
 
 /* model: read into *model where it is still NULL. */
 static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
-                const struct rb_replicas *how, const int32_t *owners, uint32_t stages,
+                const struct rb_replicas *how, const int32_t *owners, struct rb_shape shape,
                 Rb__Model **model, char ret_digest[33], struct rb_why *why)
 {
     Rb__Plan *plan = NULL;
@@ -94,8 +95,9 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
     if (!err && rb_schedule_microbatches(*model) != facts->job.job->microbatches)
         err = rb_why_set(why, RB_EINVAL, "the model %s is not the job's", facts->job.job->model);
     if (!err)
-        err = stages ? rb_pipeline_plan(*model, how->ranks, stages, &plan, why)
-                     : rb_schedule_plan(*model, how->ranks, owners, &plan, why);
+        err = !shape.stages ? rb_schedule_plan(*model, how->ranks, owners, &plan, why)
+              : shape.split ? rb_split_plan(*model, how->ranks, shape.stages, &plan, why)
+                            : rb_pipeline_plan(*model, how->ranks, shape.stages, &plan, why);
     if (!err)
         rb_replicas_place(how, *model, plan);
     if (!err)
@@ -107,14 +109,15 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
 
 /* All that a plan of this job follows from. */
 static void make_key(const struct rb_replicas *how, const int32_t *owners, uint32_t total,
-                     uint32_t stages, char ret_key[33])
+                     struct rb_shape shape, char ret_key[33])
 {
     struct rb_buffer text = {0};
 
     rb_buffer_add(&text, owners, total * sizeof(*owners));
     rb_buffer_add(&text, &how->ranks, sizeof(how->ranks));
     rb_buffer_add(&text, &how->copies, sizeof(how->copies));
-    rb_buffer_add(&text, &stages, sizeof(stages));
+    rb_buffer_add(&text, &shape.stages, sizeof(shape.stages));
+    rb_buffer_add(&text, &shape.split, sizeof(shape.split));
     rb_buffer_add(&text, how->nodes, how->ranks * sizeof(*how->nodes));
     rb_hash_digest(text.data, text.size, ret_key);
     rb_buffer_done(&text);
@@ -129,15 +132,14 @@ static int find_or_make(struct rb_agent *agent, const struct rb_job_facts *facts
     struct rb_agent_job *job = rb_agent_job(agent, facts->id);
     int32_t *owners;
     char key[33], digest[33];
-    uint32_t stages;
+    struct rb_shape shape = rb_shares_shape(configuration);
     int err = rb_shares_of(configuration, total, arena, &owners, why);
     if (err)
         return err;
-    stages = rb_pipeline_stages(configuration->pipeline, how.ranks);
-    make_key(&how, owners, total, stages, key);
+    make_key(&how, owners, total, shape, key);
     struct rb_agent_plan *plan = find(job, key);
     if (!plan) {
-        err = make(agent, facts, &how, owners, stages, model, digest, why);
+        err = make(agent, facts, &how, owners, shape, model, digest, why);
         if (err)
             return rb_why_add(why, err, "planning for %u workers", how.ranks);
         plan = rb_alloc(sizeof(*plan));

@@ -118,20 +118,19 @@ Rb__Configuration *rb_turn_take(struct rb_turn *turn, const Rb__Configuration *f
     return conf;
 }
 
-static uint32_t pinned_stages(const struct rb_turn *turn)
+/* As the job file pins it. */
+static void set_shape(const struct rb_turn *turn, Rb__Configuration *conf)
 {
     const Rb__Spec *spec = turn->in->job.job->spec;
 
-    return spec && spec->parallel ? spec->parallel->pipeline : 0;
-}
-
-/* NULL: 1f1b, or no pipeline. */
-static char *pinned_schedule(const struct rb_turn *turn)
-{
-    const Rb__Spec *spec = turn->in->job.job->spec;
-    const char *schedule = spec && spec->parallel ? spec->parallel->schedule : NULL;
-
-    return schedule && strcmp(schedule, "1f1b") ? rb_arena_string(turn->arena, schedule) : NULL;
+    if (!spec || !spec->parallel)
+        return;
+    conf->pipeline = spec->parallel->pipeline;
+    conf->has_pipeline = conf->pipeline != 0;
+    if (spec->parallel->schedule && strcmp(spec->parallel->schedule, "1f1b"))
+        conf->schedule = rb_arena_string(turn->arena, spec->parallel->schedule);
+    conf->hypergraph = spec->parallel->hypergraph;
+    conf->has_hypergraph = conf->hypergraph != 0;
 }
 
 Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
@@ -149,9 +148,7 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
     conf->cause = rb_arena_string(turn->arena, cause);
     conf->has_replicas = turn->in->job.job->replicas != 0;
     conf->replicas = turn->in->job.job->replicas;
-    conf->has_pipeline = pinned_stages(turn) != 0;
-    conf->pipeline = pinned_stages(turn);
-    conf->schedule = pinned_schedule(turn);
+    set_shape(turn, conf);
     conf->has_from = turn->state.active != 0;
     conf->from = turn->state.active;
     conf->asked = asked;

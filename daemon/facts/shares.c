@@ -6,6 +6,7 @@
 #include "plan/replicas.h"
 #include "plan/schedule.h"
 #include "plan/schedule_pipeline.h"
+#include "plan/split.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -98,17 +99,29 @@ static int32_t rank_of(const Rb__Member *member, const Rb__Configuration *next)
     return RB_SCHEDULE_LOST;
 }
 
+struct rb_shape rb_shares_shape(const Rb__Configuration *configuration)
+{
+    bool split = configuration->hypergraph > 1;
+    uint32_t stages =
+        rb_pipeline_stages(split ? configuration->hypergraph : configuration->pipeline,
+                           (uint32_t)configuration->n_members);
+
+    return (struct rb_shape){stages, split && stages};
+}
+
 char *rb_shares_summary(const Rb__Configuration *configuration, const int32_t *owners,
                         uint32_t microbatches, uint64_t blocks, struct rb_arena *arena)
 {
     uint32_t ranks = (uint32_t)configuration->n_members;
-    uint32_t stages = rb_pipeline_stages(configuration->pipeline, ranks);
+    struct rb_shape shape = rb_shares_shape(configuration);
     struct rb_replicas how = {.copies = configuration->replicas, .blocks = blocks, .ranks = ranks};
     struct rb_buffer text = {0};
     char *summary;
 
-    if (stages) {
-        rb_pipeline_text(stages, ranks, microbatches, configuration->schedule, &text);
+    if (shape.split) {
+        rb_split_text(shape.stages, ranks, microbatches, &text);
+    } else if (shape.stages) {
+        rb_pipeline_text(shape.stages, ranks, microbatches, configuration->schedule, &text);
     } else {
         RB_CLEANUP(rb_freep) char *shares = rb_schedule_summary(microbatches, owners, ranks);
 
@@ -221,7 +234,7 @@ void rb_shares_after(const Rb__Configuration *last, uint32_t microbatches, Rb__C
     for (size_t r = 0; r < last->n_members; r++)
         became[r] = rank_of(last->members[r], next);
     copy_speeds(last, became, next);
-    if (next->pipeline > 1) {
+    if (next->pipeline > 1 || next->hypergraph > 1) {
         rb_schedule_even(microbatches, ranks, owners);
         next->plan = rb_shares_summary(next, owners, microbatches, UINT64_MAX, arena);
         return;

@@ -7,7 +7,8 @@
  * Even shares follow from the number of members and are not written down.  Where some are quicker
  * (Member.microbatch_us) and it pays, shares follow speed; behind a crash members keep the
  * microbatches that they had, whose sums they still hold, and those of the dead go where they are
- * done soonest.  Such shares are written as runs.  In a pipeline every stage has them all: none are
+ * done soonest.  Such shares are written as runs.  In a pipeline every stage has them all, and so
+ * has every part where filters are split: none are
  * written, not even where one member is left. */
 #ifndef RB_DAEMON_FACTS_SHARES_H
 #define RB_DAEMON_FACTS_SHARES_H
@@ -28,6 +29,12 @@ int rb_shares_of(const Rb__Configuration *configuration, uint32_t microbatches,
  * runs are no shares. */
 uint32_t *rb_shares_counts(const Rb__Configuration *configuration, uint32_t microbatches,
                            struct rb_arena *arena);
+/* Whether each microbatch is one rank's alone, or goes through stages, or is split by filters. */
+struct rb_shape {
+    uint32_t stages; /* or parts; 0: none */
+    bool split;
+};
+struct rb_shape rb_shares_shape(const Rb__Configuration *configuration);
 
 /* What a configuration is called: its plan's summary (the arena's). */
 char *rb_shares_summary(const Rb__Configuration *configuration, const int32_t *owners,

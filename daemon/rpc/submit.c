@@ -12,6 +12,7 @@
 #include "plan/compile/compile.h"
 #include "plan/compile/footprint.h"
 #include "plan/schedule_pipeline.h"
+#include "plan/split.h"
 #include "proto/reflect.h"
 #include "proto/spec.h"
 
@@ -101,6 +102,9 @@ static void compile(uv_work_t *work)
         return;
     submit->has_compiled = true;
     submit->err = rb_pipeline_check(submit->spec, submit->compiled.model, &submit->why);
+    if (!submit->err)
+        submit->err =
+            rb_split_make(submit->spec, submit->numeric_class, &submit->compiled, &submit->why);
     if (submit->err)
         return;
     submit->err =

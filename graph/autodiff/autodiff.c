@@ -221,6 +221,7 @@ static void mark_wanted(struct rb_diff *diff, int n_nodes)
 
         for (int j = 0; j < node->n_in; j++)
             any |= node->in[j] && diff->wanted[node->in[j]->id];
+        any |= node->op == RB_OP_SPREAD; /* of other parts' weights */
         for (int j = 0; any && j < node->n_out; j++)
             if (node->out[j] && is_real(node->out[j]->type.dtype))
                 diff->wanted[node->out[j]->id] = true;
@@ -256,7 +257,7 @@ static struct rb_value *fold(struct rb_diff *diff, const struct rb_value *value)
 static void visit(struct rb_diff *diff, struct rb_node *node, const struct rb_node *loss)
 {
     struct rb_value **dy = RB_ARENA_NEW(&diff->graph->arena, struct rb_value *, node->n_out + 4);
-    bool wanted = false, reached = node == loss;
+    bool wanted = node->op == RB_OP_SPREAD, reached = wanted || node == loss;
 
     diff->node = node;
     for (int i = 0; i < node->n_in; i++)
@@ -288,7 +289,7 @@ static void add_statistics(struct rb_diff *diff)
 
 static int check_loss(const struct rb_graph *graph, struct rb_why *why)
 {
-    if (!graph->loss || !graph->loss->maker)
+    if ((!graph->loss || !graph->loss->maker) && !graph->whole)
         return rb_why_set(why, RB_EINTERNAL, "the graph has no loss to differentiate");
     if (graph->n_contributions)
         return rb_why_set(why, RB_EINTERNAL, "the graph has been differentiated before");
@@ -303,14 +304,14 @@ int rb_autodiff(struct rb_graph *graph, struct rb_why *why)
 
     if (err)
         return err;
-    loss = graph->loss->maker;
+    loss = graph->loss ? graph->loss->maker : NULL;
     diff.wanted = RB_ARENA_NEW(&graph->arena, bool, graph->n_values);
     diff.uses = RB_ARENA_NEW(&graph->arena, struct rb_diff_use *, graph->n_values);
     mark_wanted(&diff, n_nodes);
     add_statistics(&diff);
     for (int i = n_nodes - 1; i >= 0 && !diff.err; i--)
         visit(&diff, graph->nodes[i], loss);
-    if (diff.err)
+    if (diff.err || graph->whole)
         return diff.err;
     for (int i = 0; i < graph->n_contributions; i++)
         if (graph->contributions[i].variable->role == RB_VALUE_WEIGHT)

@@ -79,7 +79,8 @@
     X(CROSS_ENTROPY, cross_entropy)                                                                \
     X(MSE, mse)                                                                                    \
     X(BCE_LOGITS, bce_logits)                                                                      \
-    X(GRAPH_LOSS, graph_loss)
+    X(GRAPH_LOSS, graph_loss)                                                                      \
+    X(SPREAD, spread)
 
 struct rb_diff {
     struct rb_graph *graph;

@@ -212,3 +212,25 @@ int rb_shapes_gather_grad(struct rb_shapes *shapes)
         shapes->out[0] = *shapes->given;
     return err;
 }
+
+/* Other filters of the same samples. */
+int rb_shapes_exchange(struct rb_shapes *shapes)
+{
+    const struct rb_tensor_type *given = shapes->given;
+    const struct rb_tensor_type *x =
+        shapes->node->n_in && shapes->node->in[0] ? &shapes->node->in[0]->type : NULL;
+    int err = shapes->node->n_out ? rb_shapes_want_given(shapes) : 0;
+
+    if (!err && x)
+        err = rb_shapes_want_f32(shapes, 0);
+    if (err || !shapes->node->n_out)
+        return err;
+    if (given->dtype != RB_F32 || given->rank < 2 || (x && x->rank != given->rank))
+        return rb_why_set(shapes->why, RB_EINVAL, "filters are axis 1 of a float32 tensor");
+    for (int i = 0; x && i < x->rank; i++)
+        if (i != 1 && x->dim[i] != given->dim[i])
+            return rb_why_set(shapes->why, RB_EINVAL, "axis %d is %" PRId64 " and %" PRId64, i,
+                              x->dim[i], given->dim[i]);
+    shapes->out[0] = *given;
+    return 0;
+}

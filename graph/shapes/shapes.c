@@ -94,6 +94,8 @@ static rb_shapes_rule *const rules[RB_OP_COUNT] = {
     [RB_OP_BCE_LOGITS] = rb_shapes_elementwise_loss,
     [RB_OP_BCE_LOGITS_GRAD] = rb_shapes_elementwise_loss_grad,
     [RB_OP_GRAPH_LOSS] = rb_shapes_graph_loss,
+    [RB_OP_SPREAD] = rb_shapes_exchange,
+    [RB_OP_FOLD] = rb_shapes_exchange,
 };
 
 int rb_shapes_infer(struct rb_shapes *shapes)

@@ -58,7 +58,7 @@ rb_shapes_rule rb_shapes_point, rb_shapes_compare, rb_shapes_where, rb_shapes_un
 /* move.c */
 rb_shapes_rule rb_shapes_reshape, rb_shapes_transpose, rb_shapes_expand, rb_shapes_concat,
     rb_shapes_split, rb_shapes_slice, rb_shapes_slice_grad, rb_shapes_trilu, rb_shapes_gather,
-    rb_shapes_gather_grad;
+    rb_shapes_gather_grad, rb_shapes_exchange;
 /* index.c */
 rb_shapes_rule rb_shapes_gather_elements, rb_shapes_scatter, rb_shapes_arg_max, rb_shapes_cum_sum,
     rb_shapes_top_k;

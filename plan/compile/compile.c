@@ -39,8 +39,9 @@ struct compile {
     int64_t seq_len;
     bool blocks;            /* activations may be in blocks of channels, which GPUs do not take */
     struct rb_graph *graph; /* the training graph of a whole microbatch, nothing computed again */
-    struct rb_recompute_cuts cuts; /* of what is computed again, in all graphs but that */
-    char recomputed[96];           /* of it, for the summary */
+    struct rb_recompute_cuts cuts;      /* of what is computed again, in all graphs but that */
+    char recomputed[96];                /* of it, for the summary */
+    const struct rb_compile_part *part; /* that is made now; NULL: all of it */
     Rb__Model *model;
     struct rb_why *why;
 };
@@ -164,6 +165,8 @@ static int make_graph(struct compile *compile, int64_t batch, bool train,
     }
     if (!err)
         err = rb_fuse(graph, compile->why);
+    if (!err && compile->part)
+        err = compile->part->change(&graph, compile->part->owner, compile->why);
     if (!err && train) {
         err = rb_autodiff(graph, compile->why);
         if (err)
@@ -480,6 +483,50 @@ int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compil
         say_laps(compiled.model, &compiled);
         *ret_compiled = compiled;
     }
+    done(&compile);
+    return err;
+}
+
+static int add_part(struct compile *compile)
+{
+    const struct rb_compile_part *part = compile->part;
+    const struct rb_source_info *info = rb_source_info(compile->train);
+    struct rb_graph *graph = NULL;
+    char name[64];
+    int err = make_graph(compile, part->batch, true, info, &graph);
+
+    snprintf(name, sizeof(name), "train b=%" PRId64 " part %" PRIu32 " of %" PRIu32, part->batch,
+             part->part + 1, part->parts);
+    if (!err)
+        err = rb_lower_program(graph, name, compile->model, compile->why);
+    if (!err) {
+        Rb__Program *program = compile->model->programs[compile->model->n_programs - 1];
+
+        program->has_parts = program->has_part = 1;
+        program->parts = part->parts;
+        program->part = part->part;
+    }
+    rb_graph_free(graph);
+    return err;
+}
+
+int rb_compile_parts(const Rb__Spec *spec, const char *numeric_class,
+                     const struct rb_compile_part *parts, size_t n, Rb__Model *model,
+                     struct rb_why *why)
+{
+    struct compile compile = {
+        .spec = spec,
+        .why = why,
+        .blocks = strncmp(numeric_class, "cuda", 4) != 0,
+    };
+    int err = open_all(&compile);
+
+    compile.model = model;
+    for (size_t i = 0; !err && i < n; i++) {
+        compile.part = &parts[i];
+        err = add_part(&compile);
+    }
+    compile.model = NULL; /* the caller's */
     done(&compile);
     return err;
 }

@@ -29,6 +29,21 @@ int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compil
                struct rb_why *why);
 void rb_compiled_done(struct rb_compiled *compiled);
 
+/* A program that trains on `batch` samples, whose graph is changed before it is differentiated: a
+ * part of the whole one (graph/split.h).  change: *graph has its loss, and is taken. */
+struct rb_graph;
+struct rb_compile_part {
+    int64_t batch;
+    uint32_t parts, part;
+    int (*change)(struct rb_graph **graph, const void *owner, struct rb_why *why);
+    const void *owner;
+};
+
+/* Append them to the model of a job that has been compiled. */
+int rb_compile_parts(const Rb__Spec *spec, const char *numeric_class,
+                     const struct rb_compile_part *parts, size_t n, Rb__Model *model,
+                     struct rb_why *why);
+
 /* Read and compile an ONNX file alone, for `model check` and `model run`: one program of `batch`
  * samples (0: the one it was exported for, else 1) without a loss. */
 int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,

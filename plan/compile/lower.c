@@ -107,6 +107,8 @@ static Rb__Tensor *new_tensor(struct lower *lower, const struct rb_value *value)
     case RB_VALUE_BUFFER:
         tensor->space = RB__TENSOR__SPACE__VARIABLE;
         tensor->offset = find_variable(lower, root);
+        tensor->has_first = root->first != 0;
+        tensor->first = (uint64_t)root->first;
         break;
     case RB_VALUE_CONST:
         tensor->space = RB__TENSOR__SPACE__CONSTANT;
@@ -236,6 +238,8 @@ static void add_contributions(struct lower *lower)
 
         rb__contribution__init(to);
         to->variable = (uint32_t)find_variable(lower, from->variable);
+        to->has_first = from->variable->first != 0;
+        to->first = (uint64_t)from->variable->first;
         to->after = made < 0 ? 1 : (uint32_t)made + 1;
         to->tensor = (uint32_t)use(lower, from->value, (int)to->after - 1);
         program->contributions[program->n_contributions++] = to;
@@ -321,7 +325,7 @@ static Rb__Program *new_program(const struct rb_graph *graph, const char *name)
 
     rb__program__init(program);
     program->name = rb_string(name);
-    program->train = graph->train && graph->loss;
+    program->train = graph->train && (graph->loss || graph->whole);
     program->batch = (uint32_t)graph->batch;
     program->tensors = rb_alloc(sizeof(*program->tensors) * (size_t)(graph->n_values + 1));
     program->instructions = rb_alloc(sizeof(*program->instructions) * (size_t)(graph->n_nodes + 1));

@@ -7,7 +7,10 @@
 #include "proto/work.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { GRAIN = 64, TRIES = 4 }; /* vertices a layer; partitions that are tried */
 
 /* Layers whose filters a value is made of, one after the other. */
 struct sources {
@@ -81,8 +84,16 @@ static void note_words(struct reading *reading, const struct sources *from, doub
     }
 }
 
-/* A product with a weight is a layer; false: it is one of two activations, or reads too many. */
-static bool add_layer(struct reading *reading, size_t instruction)
+static int refuse(const Rb__Instruction *one, const char *text, struct rb_why *why)
+{
+    const struct rb_op_info *info = rb_op_info(one->operator_);
+
+    return rb_why_set(why, RB_EUNSUPPORTED, "node '%.80s' (%s) cannot be split over devices: %s",
+                      one->name ? one->name : "", info ? info->name : "?", text);
+}
+
+/* A product with a weight is a layer. */
+static int add_layer(struct reading *reading, size_t instruction, struct rb_why *why)
 {
     const Rb__Instruction *one = reading->program->instructions[instruction];
     const Rb__Tensor *read = reading->program->tensors[one->inputs[0]];
@@ -94,9 +105,11 @@ static bool add_layer(struct reading *reading, size_t instruction)
     size_t axis =
         !dense || (attribute(one, "transB", 0) && weight->n_dims > 1) ? 0 : weight->n_dims - 1;
 
-    if (weight->space != RB__TENSOR__SPACE__VARIABLE || from.many ||
-        (dense && weight->n_dims != 2) || weight->dims[axis] < 1)
-        return false;
+    if (weight->space != RB__TENSOR__SPACE__VARIABLE || (dense && weight->n_dims != 2) ||
+        weight->dims[axis] < 1)
+        return refuse(one, "it is no product with a weight", why);
+    if (from.many)
+        return refuse(one, "it reads too many layers", why);
     *layer = (struct rb_hypergraph_layer){
         .filters = (uint32_t)weight->dims[axis],
         .groups = (uint32_t)attribute(one, "group", 1),
@@ -108,28 +121,96 @@ static bool add_layer(struct reading *reading, size_t instruction)
     note_words(reading, &from, rb_work_elements(read) / batch);
     reading->sources[instruction] = (struct sources){.layers = {reading->n}, .n = 1};
     reading->n++;
-    return true;
+    return 0;
 }
 
-uint32_t rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_layers)
+/* As a layer of one filter that reads all of the last ones: the words of a sample that it needs,
+ * and next to no work. */
+static int add_loss(struct reading *reading, size_t instruction, struct rb_why *why)
+{
+    const Rb__Instruction *one = reading->program->instructions[instruction];
+    struct sources from = sources_of(reading, instruction);
+    struct rb_hypergraph_layer *layer = &reading->layers[reading->n];
+
+    if (from.many || !from.n)
+        return refuse(one, "it reads too many layers, or none", why);
+    *layer = (struct rb_hypergraph_layer){.filters = 1, .work = 1, .n_inputs = from.n};
+    memcpy(layer->inputs, from.layers, sizeof layer->inputs);
+    for (uint32_t i = 0; i < from.n; i++)
+        if (!reading->layers[from.layers[i]].words)
+            note_words(reading, &from,
+                       rb_work_elements(reading->program->tensors[one->inputs[0]]) /
+                           reading->program->batch);
+    reading->n++;
+    return 0;
+}
+
+int rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_layers,
+                      uint32_t *ret_n, struct rb_why *why)
 {
     const Rb__Program *program = model->programs[0];
     RB_CLEANUP(rb_freep) int *makers = rb_makers_find(program);
     uint32_t forward = rb_makers_forward(program, makers);
     RB_CLEANUP(rb_freep) struct sources *sources = rb_alloc((forward + 1) * sizeof *sources);
     RB_CLEANUP(rb_freep)
-    struct rb_hypergraph_layer *layers = rb_alloc((forward + 1) * sizeof *layers);
+    struct rb_hypergraph_layer *layers = rb_alloc((forward + 2) * sizeof *layers);
     struct reading reading = {model, program, makers, sources, layers, 0};
+    int err = 0;
 
-    for (uint32_t i = 0; i < forward; i++) {
+    for (uint32_t i = 0; !err && i < forward; i++) {
         uint32_t op = program->instructions[i]->operator_;
 
         if (op != RB_OP_MATMUL && op != RB_OP_CONV)
             sources[i] = sources_of(&reading, i);
-        else if (!add_layer(&reading, i))
-            return 0;
+        else
+            err = add_layer(&reading, i, why);
     }
-    if (reading.n)
-        *ret_layers = RB_TAKE(layers);
-    return reading.n;
+    if (!err && !forward)
+        err = rb_why_set(why, RB_EUNSUPPORTED, "the model has no loss");
+    err = err ? err : add_loss(&reading, forward - 1, why);
+    if (err)
+        return err;
+    *ret_layers = RB_TAKE(layers);
+    *ret_n = reading.n;
+    return 0;
+}
+
+/* ---- Cutting ---------------------------------------------------------------------------------*/
+
+/* Parts have no order: so the loss, the last vertex, is in the last of them. */
+static void put_loss_last(const struct rb_filters_cut *cut)
+{
+    uint32_t of_loss = cut->parts[cut->graph.n_vertices - 1], last = cut->n_parts - 1;
+
+    for (uint32_t v = 0; v < cut->graph.n_vertices; v++)
+        if (cut->parts[v] == of_loss)
+            cut->parts[v] = last;
+        else if (cut->parts[v] == last)
+            cut->parts[v] = of_loss;
+}
+
+int rb_filters_cut(const Rb__Model *model, uint32_t parts, struct rb_filters_cut *ret_cut,
+                   struct rb_why *why)
+{
+    struct rb_hypergraph_how how = {.parts = parts, .epsilon = 0.03, .seed = 1, .tries = TRIES};
+    struct rb_filters_cut cut = {.n_parts = parts};
+    int err = rb_filters_layers(model, &cut.layers, &cut.n_layers, why);
+
+    if (err)
+        return err;
+    rb_hypergraph_of_layers(cut.layers, cut.n_layers, GRAIN, &cut.graph, &cut.bundles);
+    cut.parts = rb_alloc((cut.graph.n_vertices + 1) * sizeof *cut.parts);
+    rb_hypergraph_partition(&cut.graph, &how, cut.parts);
+    put_loss_last(&cut);
+    *ret_cut = cut;
+    return 0;
+}
+
+void rb_filters_cut_done(struct rb_filters_cut *cut)
+{
+    free(cut->layers);
+    free(cut->bundles);
+    free(cut->parts);
+    rb_hypergraph_done(&cut->graph);
+    *cut = (struct rb_filters_cut){0};
 }

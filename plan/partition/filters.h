@@ -13,16 +13,32 @@
 #include "plan/simulate/cost.h"
 #include "plan/simulate/pipeline.h"
 
-/* Of the first program; the caller frees *ret_layers.  0: a product is not with a weight, or a
- * layer reads too many others: its filters cannot be told apart. */
-uint32_t rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_layers);
+/* Of the first program: its products, and as the last layer, of one filter, the loss.  The caller
+ * frees *ret_layers.  RB_EUNSUPPORTED: a product is not with a weight, or a layer reads too many
+ * others: its filters cannot be told apart. */
+int rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_layers,
+                      uint32_t *ret_n, struct rb_why *why);
+
+/* Who has which filters, as a pin makes it: the same for the same model and number of parts. */
+struct rb_filters_cut {
+    struct rb_hypergraph_layer *layers;
+    uint32_t n_layers;
+    struct rb_hypergraph graph;
+    struct rb_hypergraph_bundle *bundles; /* by vertex */
+    uint32_t *parts;                      /* by vertex; the loss is in the last part */
+    uint32_t n_parts;
+};
+
+int rb_filters_cut(const Rb__Model *model, uint32_t parts, struct rb_filters_cut *ret_cut,
+                   struct rb_why *why);
+void rb_filters_cut_done(struct rb_filters_cut *cut);
 
 struct rb_filters_how {
     const struct rb_hypergraph_layer *layers;
     uint32_t n_layers;
-    const struct rb_hypergraph *graph; /* of the layers */
-    const uint32_t *vertex_layers;     /* by vertex */
-    const uint32_t *parts;             /* by vertex */
+    const struct rb_hypergraph *graph;          /* of the layers */
+    const struct rb_hypergraph_bundle *bundles; /* by vertex */
+    const uint32_t *parts;                      /* by vertex */
     uint32_t n_parts;
     uint32_t microbatches, samples; /* samples of a microbatch */
     double microbatch, update;      /* seconds, of all of it on one device */

@@ -37,7 +37,7 @@ static void count_words(struct split *split)
     RB_CLEANUP(rb_freep) uint32_t *seen = rb_alloc(n * sizeof *seen);
 
     for (uint32_t v = 0; v < graph->n_vertices; v++) {
-        split->work[at(split, split->how->vertex_layers[v], split->how->parts[v])] +=
+        split->work[at(split, split->how->bundles[v].layer, split->how->parts[v])] +=
             graph->work[v];
         split->all += graph->work[v];
     }
@@ -49,7 +49,7 @@ static void count_words(struct split *split)
             uint32_t to = split->how->parts[graph->pins[p]];
 
             if (seen[to] != net + 1)
-                *words_of(split, split->how->vertex_layers[maker], from, to) += graph->costs[net];
+                *words_of(split, split->how->bundles[maker].layer, from, to) += graph->costs[net];
             seen[to] = net + 1;
         }
     }

@@ -9,17 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Filters first..end-1 of a layer, taken together. */
-struct bundle {
-    uint32_t layer, first, end;
-};
-
 /* While a hypergraph is made. */
 struct making {
     const struct rb_hypergraph_layer *layers;
     uint32_t n;
-    struct bundle *bundles; /* by vertex */
-    uint32_t *first_bundle; /* by layer, and one behind */
+    struct rb_hypergraph_bundle *bundles; /* by vertex */
+    uint32_t *first_bundle;               /* by layer, and one behind */
     struct rb_hypergraph *graph;
     uint32_t n_pins, room;
 };
@@ -44,48 +39,50 @@ static uint32_t groups_of(const struct rb_hypergraph_layer *layer)
     return layer->groups ? layer->groups : 1;
 }
 
-static uint32_t channels_of(const struct making *making, const struct rb_hypergraph_layer *layer)
+static uint32_t channels_of(const struct rb_hypergraph_layer *layers,
+                            const struct rb_hypergraph_layer *layer)
 {
     uint32_t channels = 0;
 
     for (uint32_t i = 0; i < layer->n_inputs; i++)
-        channels += making->layers[layer->inputs[i]].filters;
+        channels += layers[layer->inputs[i]].filters;
     return channels;
 }
 
 /* Where the channels of `from` begin among those that `to` reads; false: it does not read them. */
-static bool offset_in(const struct making *making, uint32_t from, uint32_t to, uint32_t *ret)
+static bool offset_in(const struct rb_hypergraph_layer *layers, uint32_t from, uint32_t to,
+                      uint32_t *ret)
 {
-    const struct rb_hypergraph_layer *layer = &making->layers[to];
+    const struct rb_hypergraph_layer *layer = &layers[to];
 
     *ret = 0;
     for (uint32_t i = 0; i < layer->n_inputs; i++) {
         if (layer->inputs[i] == from)
             return true;
-        *ret += making->layers[layer->inputs[i]].filters;
+        *ret += layers[layer->inputs[i]].filters;
     }
     return false;
 }
 
-/* Mark where a bundle of this layer must end: at its groups, and at those of its readers. */
-static void mark_borders(const struct making *making, uint32_t layer, bool *borders)
+void rb_hypergraph_borders(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t layer,
+                           bool *ret_borders)
 {
-    const struct rb_hypergraph_layer *own = &making->layers[layer];
+    const struct rb_hypergraph_layer *own = &layers[layer];
     uint32_t offset;
 
     for (uint32_t g = 1; g < groups_of(own); g++)
-        borders[(uint64_t)own->filters * g / groups_of(own)] = true;
-    for (uint32_t to = layer + 1; to < making->n; to++) {
-        const struct rb_hypergraph_layer *reader = &making->layers[to];
-        uint32_t channels = channels_of(making, reader), groups = groups_of(reader);
+        ret_borders[(uint64_t)own->filters * g / groups_of(own)] = true;
+    for (uint32_t to = layer + 1; to < n; to++) {
+        const struct rb_hypergraph_layer *reader = &layers[to];
+        uint32_t channels = channels_of(layers, reader), groups = groups_of(reader);
 
-        if (!offset_in(making, layer, to, &offset))
+        if (!offset_in(layers, layer, to, &offset))
             continue;
         for (uint32_t g = 1; g < groups; g++) {
             uint64_t at = (uint64_t)channels * g / groups;
 
             if (at > offset && at < (uint64_t)offset + own->filters)
-                borders[at - offset] = true;
+                ret_borders[at - offset] = true;
         }
     }
 }
@@ -103,11 +100,11 @@ static void make_bundles(struct making *making, uint32_t grain)
         uint32_t size = grain ? (all + grain - 1) / grain : 1;
         RB_CLEANUP(rb_freep) bool *borders = rb_alloc(all + 1);
 
-        mark_borders(making, l, borders);
+        rb_hypergraph_borders(making->layers, making->n, l, borders);
         making->first_bundle[l] = n;
         for (uint32_t f = 1; f <= all; f++)
             if (f == all || f - first >= size || borders[f]) {
-                making->bundles[n++] = (struct bundle){l, first, f};
+                making->bundles[n++] = (struct rb_hypergraph_bundle){l, first, f};
                 first = f;
             }
     }
@@ -125,11 +122,11 @@ static void add_pin(struct making *making, uint32_t vertex)
 }
 
 /* Does `reader` read any of what `maker` makes, `offset` channels into its input? */
-static bool reads(const struct making *making, const struct bundle *reader,
-                  const struct bundle *maker, uint32_t offset)
+static bool reads(const struct making *making, const struct rb_hypergraph_bundle *reader,
+                  const struct rb_hypergraph_bundle *maker, uint32_t offset)
 {
     const struct rb_hypergraph_layer *layer = &making->layers[reader->layer];
-    uint64_t channels = channels_of(making, layer), groups = groups_of(layer);
+    uint64_t channels = channels_of(making->layers, layer), groups = groups_of(layer);
     uint64_t from = reader->first * groups / layer->filters * channels / groups;
     uint64_t to = ((reader->end - 1) * groups / layer->filters + 1) * channels / groups;
 
@@ -139,12 +136,12 @@ static bool reads(const struct making *making, const struct bundle *reader,
 static void add_net(struct making *making, uint32_t vertex)
 {
     struct rb_hypergraph *graph = making->graph;
-    const struct bundle *maker = &making->bundles[vertex];
+    const struct rb_hypergraph_bundle *maker = &making->bundles[vertex];
     uint32_t first = making->n_pins, offset;
 
     add_pin(making, vertex);
     for (uint32_t to = maker->layer + 1; to < making->n; to++) {
-        if (!offset_in(making, maker->layer, to, &offset))
+        if (!offset_in(making->layers, maker->layer, to, &offset))
             continue;
         for (uint32_t b = making->first_bundle[to]; b < making->first_bundle[to + 1]; b++)
             if (reads(making, &making->bundles[b], maker, offset))
@@ -159,7 +156,8 @@ static void add_net(struct making *making, uint32_t vertex)
 }
 
 void rb_hypergraph_of_layers(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t grain,
-                             struct rb_hypergraph *ret_graph, uint32_t **ret_layers)
+                             struct rb_hypergraph *ret_graph,
+                             struct rb_hypergraph_bundle **ret_bundles)
 {
     struct rb_hypergraph graph = {0};
     struct making making = {.layers = layers, .n = n, .graph = &graph};
@@ -171,20 +169,19 @@ void rb_hypergraph_of_layers(const struct rb_hypergraph_layer *layers, uint32_t 
     graph.memory = rb_alloc(room * sizeof(double));
     graph.costs = rb_alloc(room * sizeof(double));
     graph.first_pin = rb_alloc((room + 1) * sizeof(uint32_t));
-    if (ret_layers)
-        *ret_layers = rb_alloc(room * sizeof **ret_layers);
     for (uint32_t v = 0; v < graph.n_vertices; v++) {
-        const struct bundle *bundle = &making.bundles[v];
+        const struct rb_hypergraph_bundle *bundle = &making.bundles[v];
 
         graph.work[v] = layers[bundle->layer].work * (bundle->end - bundle->first);
         graph.memory[v] = layers[bundle->layer].memory * (bundle->end - bundle->first);
-        if (ret_layers)
-            (*ret_layers)[v] = bundle->layer;
         add_net(&making, v);
     }
     graph.first_pin[graph.n_nets] = making.n_pins;
     rb_hypergraph_index(&graph);
-    free(making.bundles);
+    if (ret_bundles)
+        *ret_bundles = making.bundles;
+    else
+        free(making.bundles);
     free(making.first_bundle);
     *ret_graph = graph;
 }

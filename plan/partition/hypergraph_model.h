@@ -11,6 +11,8 @@
 
 #include "plan/partition/hypergraph.h"
 
+#include <stdbool.h>
+
 enum { RB_HYPERGRAPH_INPUTS = 8 };
 
 struct rb_hypergraph_layer {
@@ -28,10 +30,21 @@ struct rb_hypergraph_layer rb_hypergraph_convolution(uint32_t filters, uint32_t 
                                                      uint32_t channels, uint32_t kernel,
                                                      uint32_t pixels, uint32_t pooled);
 
-/* grain: vertices a layer at most, where its groups allow; 0: one a filter.  ret_layers (may be
- * NULL): by vertex, its layer; freed by the caller. */
+/* Filters first .. end - 1 of a layer, taken together. */
+struct rb_hypergraph_bundle {
+    uint32_t layer, first, end;
+};
+
+/* grain: vertices a layer at most, where its groups allow; 0: one a filter.  ret_bundles (may be
+ * NULL): by vertex, in the order of layers and filters; freed by the caller. */
 void rb_hypergraph_of_layers(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t grain,
-                             struct rb_hypergraph *ret_graph, uint32_t **ret_layers);
+                             struct rb_hypergraph *ret_graph,
+                             struct rb_hypergraph_bundle **ret_bundles);
+
+/* Where filters of a layer cease to be alike, because they read other groups or are read by other
+ * ones: true in front of those filters.  Room for all of them and one more. */
+void rb_hypergraph_borders(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t layer,
+                           bool *ret_borders);
 
 /* The contiguous cut into n parts whose largest has least work, as others do it by layer;
  * ret_parts: by layer.  Returns its imbalance. */

@@ -15,6 +15,7 @@ struct rb_search_work {
     uint32_t chosen; /* copies of each block that a submit would take */
     bool even;       /* shares, whatever the devices' speeds */
     uint32_t pinned; /* stages of the pipeline that it would run; 0: none */
+    uint32_t split;  /* parts of the filters, in the same way */
     struct rb_why *why;
 };
 
@@ -36,6 +37,7 @@ struct rb_cluster_link rb_search_link(const struct rb_search_work *work);
 int rb_search_pipelines(struct rb_search_work *work);
 /* One of so many stages, as a pin makes it; pinned: it is what is run. */
 int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned);
-int rb_search_filters(struct rb_search_work *work);
+/* Filters in so many parts, in the same way. */
+int rb_search_filters(struct rb_search_work *work, uint32_t parts, bool pinned);
 
 #endif

@@ -115,8 +115,9 @@ static int try_data(struct rb_search_work *work, const uint32_t *shares, uint32_
     one = rb_search_add(work, RB_SEARCH_RUNS, "data parallel x%" PRIu32 ", %s%s", work->devices,
                         state, even ? "" : ", shares by speed");
     one->memory = (double)rb_footprint_bytes(work->how->model, copies, work->devices);
-    if (work->pinned) {
-        rb_search_say(one, "spec.parallel.pipeline asks for stages");
+    if (work->pinned || work->split) {
+        rb_search_say(one, "spec.parallel.%s",
+                      work->pinned ? "pipeline asks for stages" : "hypergraph asks for parts");
     } else if (even != work->even) {
         rb_search_say(one, even ? "a job has it as long as it has not measured its devices"
                                 : "spec.parallel.balance asks for even shares");
@@ -265,11 +266,11 @@ static void explain(const struct rb_search_work *work, struct rb_search_candidat
         double quickest = one->seconds;
         uint32_t fewer = find_quicker(work, &quickest);
 
-        if (work->pinned) {
+        if (work->pinned || work->split) {
             rb_search_say(one,
-                          "what a submit runs: parallel.pipeline says so; devices wait %.0f %% of "
-                          "the step",
-                          100 * one->idle);
+                          "what a submit runs: parallel.%s says so; devices wait %.0f %% of the "
+                          "step",
+                          work->pinned ? "pipeline" : "hypergraph", 100 * one->idle);
             return;
         }
         if (fewer)
@@ -318,6 +319,8 @@ int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_s
     work.total = rb_schedule_microbatches(how->model);
     work.pinned =
         rb_pipeline_stages(how->spec->parallel ? how->spec->parallel->pipeline : 0, devices);
+    work.split =
+        rb_pipeline_stages(how->spec->parallel ? how->spec->parallel->hypergraph : 0, devices);
     if (devices < 1 || devices > how->cluster->n_devices)
         return rb_why_set(why, RB_EINVAL, "%" PRIu32 " devices: the cluster has %" PRIu32, devices,
                           how->cluster->n_devices);
@@ -333,8 +336,8 @@ int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_s
         err = try_stages(&work);
     if (!err && devices > 1 && alike(&work))
         err = rb_search_pipelines(&work);
-    if (!err && devices > 1 && alike(&work))
-        err = rb_search_filters(&work);
+    if (!err && devices > 1 && (work.split || alike(&work)))
+        err = rb_search_filters(&work, work.split ? work.split : devices, work.split > 0);
     if (err) {
         rb_search_done(&search);
         return err;

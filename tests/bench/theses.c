@@ -332,25 +332,54 @@ static void print_partition(const char *name, const struct rb_hypergraph *graph,
     fflush(stdout);
 }
 
+/* As other partitioners read it (hMETIS): nets with their costs, vertices with their work. */
+static void write_net(const char *folder, const char *name, const struct rb_hypergraph *graph)
+{
+    char path[512];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/%s.hgr", folder, name);
+    file = fopen(path, "w");
+    if (!file) {
+        perror(path);
+        exit(1);
+    }
+    fprintf(file, "%u %u 11\n", graph->n_nets, graph->n_vertices);
+    for (uint32_t net = 0; net < graph->n_nets; net++) {
+        fprintf(file, "%.0f", graph->costs[net]);
+        for (uint32_t p = graph->first_pin[net]; p < graph->first_pin[net + 1]; p++)
+            fprintf(file, " %u", graph->pins[p] + 1);
+        fprintf(file, "\n");
+    }
+    for (uint32_t v = 0; v < graph->n_vertices; v++)
+        fprintf(file, "%.0f\n", graph->work[v]);
+    fclose(file);
+}
+
+/* Where all nets are to be written; NULL: they are partitioned. */
+static const char *write_to;
+
 static void print_net(const struct net *net, uint32_t grain)
 {
     struct rb_hypergraph graph;
-    uint32_t *layers;
+    struct rb_hypergraph_bundle *bundles;
 
-    rb_hypergraph_of_layers(net->layers, net->n, grain, &graph, &layers);
-    for (uint32_t n = 2; n <= 8; n *= 2) {
+    rb_hypergraph_of_layers(net->layers, net->n, grain, &graph, &bundles);
+    if (write_to)
+        write_net(write_to, net->name, &graph);
+    for (uint32_t n = 2; !write_to && n <= 8; n *= 2) {
         RB_CLEANUP(rb_freep) uint32_t *parts = rb_alloc(graph.n_vertices * sizeof *parts);
         uint32_t by_layer[NETS_LAYERS];
         double imbalance = rb_hypergraph_by_layer(net->layers, net->n, n, by_layer);
         char text[48];
 
         for (uint32_t v = 0; v < graph.n_vertices; v++)
-            parts[v] = by_layer[layers[v]];
+            parts[v] = by_layer[bundles[v].layer];
         snprintf(text, sizeof text, "%.3f, %.1fk", imbalance,
                  rb_hypergraph_volume(&graph, parts, n) / 1e3);
         print_partition(net->name, &graph, net->parameters, n, text);
     }
-    free(layers);
+    free(bundles);
     rb_hypergraph_done(&graph);
 }
 
@@ -360,9 +389,11 @@ static void print_hypergraphs(void)
     double parameters;
     struct net net;
 
-    printf("| net | parts | by layer: imbalance, words | by filter: imbalance, words, messages | "
-           "at random | all split | 93 %% at batch: server, ring | even at: server, ring |\n"
-           "|---|---|---|---|---|---|---|---|\n");
+    if (!write_to)
+        printf(
+            "| net | parts | by layer: imbalance, words | by filter: imbalance, words, messages | "
+            "at random | all split | 93 %% at batch: server, ring | even at: server, ring |\n"
+            "|---|---|---|---|---|---|---|---|\n");
     net_vgg16(&net);
     print_net(&net, 64);
     net_vgg16_cifar(&net);
@@ -376,7 +407,9 @@ static void print_hypergraphs(void)
     net_inception(&net);
     print_net(&net, 0);
     graph = pruned(10, &parameters);
-    for (uint32_t n = 2; n <= 8; n *= 2)
+    if (write_to)
+        write_net(write_to, "MLP, a tenth of the weights", &graph);
+    for (uint32_t n = 2; !write_to && n <= 8; n *= 2)
         print_partition("MLP, a tenth of the weights", &graph, parameters, n, "");
     rb_hypergraph_done(&graph);
 }
@@ -385,6 +418,7 @@ int main(int argc, char **argv)
 {
     const char *only = argc > 1 ? argv[1] : NULL;
 
+    write_to = argc > 2 ? argv[2] : NULL;
     if (!only || !strcmp(only, "balance")) {
         print_shares();
         print_placements();

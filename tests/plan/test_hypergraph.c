@@ -141,7 +141,8 @@ static void test_memory(void **state)
 /* A step of a net: what goes over the links is 8 bytes a word and sample, and no more. */
 static void test_step(void **state)
 {
-    RB_CLEANUP(rb_freep) uint32_t *layers = NULL, *parts = NULL;
+    RB_CLEANUP(rb_freep) struct rb_hypergraph_bundle *bundles = NULL;
+    RB_CLEANUP(rb_freep) uint32_t *parts = NULL;
     struct rb_hypergraph_how how = {.parts = 4, .epsilon = 0.03, .seed = 1};
     struct rb_filters_how step = {.n_parts = 4, .microbatches = 3, .samples = 5, .microbatch = 2};
     struct rb_hypergraph graph;
@@ -151,13 +152,13 @@ static void test_step(void **state)
 
     (void)state;
     net_inception(&net);
-    rb_hypergraph_of_layers(net.layers, net.n, 0, &graph, &layers);
+    rb_hypergraph_of_layers(net.layers, net.n, 0, &graph, &bundles);
     parts = rb_alloc(graph.n_vertices * sizeof *parts);
     rb_hypergraph_partition(&graph, &how, parts);
     step.layers = net.layers;
     step.n_layers = net.n;
     step.graph = &graph;
-    step.vertex_layers = layers;
+    step.bundles = bundles;
     step.parts = parts;
     if (rb_filters_step(&step, &found, &why))
         fail_msg("%s", why.text);
@@ -182,31 +183,32 @@ struct row {
 };
 
 /* Words where each layer is in the part of `parts`. */
-static double layer_words(const struct net *net, const uint32_t *layers, const uint32_t *parts,
-                          const struct rb_hypergraph *graph, uint32_t n)
+static double layer_words(const struct net *net, const struct rb_hypergraph_bundle *bundles,
+                          const uint32_t *parts, const struct rb_hypergraph *graph, uint32_t n)
 {
     RB_CLEANUP(rb_freep) uint32_t *by_vertex = rb_alloc(graph->n_vertices * sizeof *by_vertex);
 
     (void)net;
     for (uint32_t v = 0; v < graph->n_vertices; v++)
-        by_vertex[v] = parts[layers[v]];
+        by_vertex[v] = parts[bundles[v].layer];
     return rb_hypergraph_volume(graph, by_vertex, n);
 }
 
 static void check(const struct net *net, uint32_t grain, const struct row *row)
 {
     struct rb_hypergraph_how how = {.parts = row->parts, .epsilon = 0.03, .seed = 1, .tries = 10};
-    RB_CLEANUP(rb_freep) uint32_t *layers = NULL, *parts = NULL;
+    RB_CLEANUP(rb_freep) struct rb_hypergraph_bundle *bundles = NULL;
+    RB_CLEANUP(rb_freep) uint32_t *parts = NULL;
     uint32_t by_layer[NETS_LAYERS];
     struct rb_hypergraph graph;
     double imbalance, words, split = 0;
     clock_t start = clock(); /* of this process alone */
 
-    rb_hypergraph_of_layers(net->layers, net->n, grain, &graph, &layers);
+    rb_hypergraph_of_layers(net->layers, net->n, grain, &graph, &bundles);
     parts = rb_alloc(graph.n_vertices * sizeof *parts);
     rb_hypergraph_partition(&graph, &how, parts);
     imbalance = rb_hypergraph_by_layer(net->layers, net->n, row->parts, by_layer);
-    words = layer_words(net, layers, by_layer, &graph, row->parts);
+    words = layer_words(net, bundles, by_layer, &graph, row->parts);
     for (uint32_t l = 0; l + 1 < net->n; l++)
         split += net->layers[l].words * net->layers[l].filters * (row->parts - 1);
     print_message("%s, %u parts: by layer %.3f, %.1fk; by filter %.3f, %.1fk; all split %.0fk "

@@ -152,7 +152,8 @@ static void test_refusals(void **state)
     refused("spec.parallel={pipeline: 2, schedule: spectrain}", RB_EINVAL, "spec.devices.max: 8");
     refused("spec.parallel={pipeline: 1, schedule: 2bw}", RB_EINVAL, "of 2 or more");
     refused("spec.parallel.data=2", RB_EUNSUPPORTED, "this release");
-    refused("spec.parallel.hypergraph=2", RB_EUNSUPPORTED, "this release");
+    refused("spec.parallel.hypergraph=0", RB_EINVAL, "spec.parallel.hypergraph");
+    refused("spec.parallel.hypergraph=17", RB_EINVAL, "spec.parallel.hypergraph");
     refused("spec.state.replicas=3", RB_EINVAL, "auto | all | 1 | 2");
     refused("spec.memory.limit=4GiB", RB_EINVAL, "is no size");
     refused("spec.checkpoint.every=5", RB_EINVAL, "needs spec.checkpoint.path");

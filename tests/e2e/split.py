@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Filters split over workers: losses and weights agree with one device to 1e-5, and the state outlives whoever comes,
+goes and dies."""
+import json
+import os
+import signal
+import struct
+
+import cluster
+import corpus
+from cluster import check, check_nothing_lost, until
+
+TOLERANCE = 1e-5
+
+
+def weights_of(path):
+    """name -> floats, of a safetensors file."""
+    with open(path, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        header, data = json.loads(file.read(size)), file.read()
+    header.pop("__metadata__", None)
+    return {name: struct.unpack(f"<{(end - begin) // 4}f", data[begin:end])
+            for name, part in header.items() if part["dtype"] == "F32"
+            for begin, end in [part["data_offsets"]]}
+
+
+def distance(a, b):
+    """The largest difference of a weight over the largest weight of its variable."""
+    check(a.keys() == b.keys(), f"{a.keys()} and {b.keys()}")
+    return max(max(abs(x - y) for x, y in zip(a[name], b[name])) / max(1e-3, max(map(abs, a[name]))) for name in a)
+
+
+def take(c, job):
+    """Losses and weights of a job that ends."""
+    c.wait(job, "done")
+    losses = [row["loss"] for row in c.metrics(job)]
+    c.export(job)
+    weights = weights_of(c.path(job + ".safetensors"))
+    c.ctl("delete", job)
+    return losses, weights
+
+
+def compare(what, found, alone):
+    check(len(found[0]) == len(alone[0]), f"{what}: {len(found[0])} rows")
+    loss = max(abs(a - b) / max(abs(b), 1e-3) for a, b in zip(found[0], alone[0]))
+    weight = distance(found[1], alone[1])
+    print(f"{what}: losses differ by {loss:.1e}, weights by {weight:.1e}", flush=True)
+    check(loss < TOLERANCE and weight < TOLERANCE, f"{what}: {loss} and {weight}: {found[0]} and {alone[0]}")
+
+
+def spec_of(c, model, shape, steps, parts=None, want=1, replicas="1", **train):
+    name = "x".join(map(str, shape))
+    features, targets = corpus.classes(c.folder, 131, shape, 10, name=name)
+    spec = {
+        "model": {"onnx": model + ".onnx"},
+        "data": {"train": {"path": features, "targets": targets}},
+        "train": {"steps": steps, "globalBatch": 22, "microBatch": 4, "seed": 3,
+                  "optimizer": {"type": "sgd", "lr": 0.01, "momentum": 0.9, "weightDecay": 1.0e-4}, **train},
+        "devices": {"min": 1, "max": 4, "want": want},
+    }
+    if parts:
+        spec["parallel"] = {"hypergraph": parts}
+        spec["state"] = {"replicas": replicas}
+        spec["devices"]["min"] = want
+    return spec
+
+
+def plan_of(c, job):
+    return c.status(job)["plan"]["summary"]
+
+
+def agree(c, model, shape, steps, counts, **train):
+    c.submit("alone", spec_of(c, model, shape, steps, **train))
+    alone = take(c, "alone")
+    for parts, want, replicas in counts:
+        c.submit("split", spec_of(c, model, shape, steps, parts, want, replicas, **train))
+        says = f"filters split in {parts} parts x{want}, 6 microbatches"
+        c.wait("split", "running")
+        check(says in plan_of(c, "split"), plan_of(c, "split"))
+        compare(f"{model}: {parts} parts on {want}, replicas {replicas}", take(c, "split"), alone)
+
+
+def neurons():
+    with cluster.Cluster(devices=4) as c:
+        c.model("mlp", inputs=48, hidden=64, depth=2, classes=10)
+        agree(c, "mlp", (48,), 40, ((2, 2, "1"), (2, 2, "all"), (4, 4, "1"), (2, 4, "2"), (2, 3, "1")))
+
+
+if __name__ == "__main__":
+    cluster.main(neurons)
