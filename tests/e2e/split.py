@@ -9,6 +9,7 @@ import struct
 
 import cluster
 import corpus
+import nets
 from cluster import check, check_nothing_lost, until
 
 TOLERANCE = 1e-5
@@ -87,5 +88,14 @@ def neurons():
         agree(c, "mlp", (48,), 40, ((2, 2, "1"), (2, 2, "all"), (4, 4, "1"), (2, 4, "2"), (2, 3, "1")))
 
 
+def filters():
+    """VGG's shape, AlexNet's with its groups, and an Inception block; where filters of a norm keep statistics too."""
+    with cluster.Cluster(devices=4) as c:
+        for name, counts in (("vgg", ((2, 2, "1"), (4, 4, "1"))), ("alexnet", ((2, 2, "1"), (3, 3, "1"), (4, 4, "all"))),
+                             ("inception", ((2, 2, "1"), (4, 4, "2")))):
+            getattr(nets, name)(c.path(name + ".onnx"))
+            agree(c, name, (3, 16, 16), 20, counts)
+
+
 if __name__ == "__main__":
-    cluster.main(neurons)
+    cluster.main(neurons, filters)
