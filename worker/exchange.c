@@ -193,6 +193,7 @@ static int post(struct rb_exchange *exchange, const Rb__Instruction *one, struct
         carry(TAKE, message, runs, part, from);
         err = rb_coll_post(exchange->coll, tag_of(exchange, one), rank_of(exchange, part), message,
                            n * sizeof *message, why);
+        exchange->messages++;
         exchange->bytes += n * sizeof *message;
     }
     return err;

@@ -24,7 +24,7 @@ struct rb_exchange {
     struct rb_program *program;
     uint64_t tag; /* of the step, the attempt and the microbatch */
     uint32_t microbatch;
-    uint64_t bytes; /* sent so far, without frames' heads */
+    uint64_t messages, bytes; /* sent so far, without frames' heads */
 };
 
 /* Every exchange of a program: what it sends and receives is inside its tensors, and of parts that

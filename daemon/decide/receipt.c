@@ -84,17 +84,26 @@ static double stall(const struct rb_receipt_row *rows, size_t begin, size_t end,
     return over > 0 ? over : 0;
 }
 
-/* Samples that no committed step holds although steps around them are committed. */
-static int64_t skipped(const struct rb_receipt_row *rows, size_t n)
+/* Samples that no committed step holds although steps around them are committed, among the steps of
+ * rows begin .. end - 1.  A step's row may lie outside of those: who told of it had the time of its
+ * own commit, when others were ahead. */
+static int64_t skipped(const struct rb_receipt_row *rows, size_t n, size_t begin, size_t end)
 {
     struct rb_receipt_row *sorted = rb_alloc((n + 1) * sizeof(*sorted));
+    int64_t lowest = rows[begin].step, highest = lowest, lost = 0;
     uint64_t next;
-    int64_t lost = 0;
+    size_t kept = 0;
 
-    memcpy(sorted, rows, n * sizeof(*sorted));
-    qsort(sorted, n, sizeof(*sorted), by_step);
+    for (size_t i = begin; i < end; i++) {
+        lowest = rows[i].step < lowest ? rows[i].step : lowest;
+        highest = rows[i].step > highest ? rows[i].step : highest;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].step >= lowest && rows[i].step <= highest)
+            sorted[kept++] = rows[i];
+    qsort(sorted, kept, sizeof(*sorted), by_step);
     next = sorted[0].first_sample;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < kept; i++) {
         if (sorted[i].first_sample > next)
             lost += (int64_t)(sorted[i].first_sample - next);
         if (sorted[i].first_sample + sorted[i].samples > next)
@@ -169,7 +178,7 @@ int rb_receipt_compute(const struct rb_receipt_input *input, Rb__Receipt *ret_re
     ret_receipt->bytes_moved = input->bytes_moved;
     count_repeats(rows, first, end, input->configuration, &ret_receipt->steps_lost,
                   &ret_receipt->samples_repeated);
-    ret_receipt->samples_skipped = skipped(rows + begin, end - begin);
+    ret_receipt->samples_skipped = skipped(rows, n, begin, end);
     free(rows);
     return 0;
 }
