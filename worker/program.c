@@ -310,14 +310,16 @@ static int check_contributions(const struct build *b)
     for (size_t k = 0; k < b->from->n_contributions; k++) {
         const Rb__Contribution *c = b->from->contributions[k];
         const Rb__Variable *variable;
+        uint64_t elements;
 
         if (c->variable >= b->model->n_variables || c->tensor >= b->from->n_tensors ||
             c->after > b->from->n_instructions)
             return rb_why_set(b->why, RB_EINVAL, "contribution %zu points outside", k);
         variable = b->model->variables[c->variable];
+        elements = (uint64_t)rb_tensor_elements(&b->types[c->tensor]);
         if (variable->role == RB__VARIABLE__ROLE__FIXED || b->types[c->tensor].dtype != RB_F32 ||
-            !inside(c->first, (uint64_t)rb_tensor_elements(&b->types[c->tensor]),
-                    variable->elements) ||
+            !inside(c->first, elements, variable->elements) ||
+            (!b->from->parts && elements != variable->elements) ||
             !inside(variable->offset, variable->elements, b->model->state_elements))
             return rb_why_set(b->why, RB_EINVAL, "contribution %zu does not fit variable '%s'", k,
                               variable->name);

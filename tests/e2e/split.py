@@ -101,7 +101,7 @@ def resized(replicas, kind):
     """Between one device and parts, and between parts, while it trains: the state is moved and never torn."""
     with cluster.Cluster(devices=4) as c:
         c.model("mlp", inputs=48, hidden=96, depth=2, classes=10)
-        steps = c.steps_for(14, lambda steps: spec_of(c, "mlp", (48,), steps))
+        steps = c.steps_for(5, lambda steps: spec_of(c, "mlp", (48,), steps))
         more = {"optimizer": {"type": kind, "lr": 1.0e-3}, "steps": steps}
         c.submit("alone", spec_of(c, "mlp", (48,), **more))
         alone = take(c, "alone")
@@ -137,7 +137,7 @@ def killed():
     """kill -9 of a part, with a second replica of the state or all of it everywhere: nothing is lost."""
     with cluster.Cluster(devices=4) as c:
         c.model("mlp", inputs=48, hidden=96, depth=2, classes=10)
-        steps = c.steps_for(12, lambda steps: spec_of(c, "mlp", (48,), steps))
+        steps = c.steps_for(4, lambda steps: spec_of(c, "mlp", (48,), steps))
         for replicas, ranks in ("2", (1,)), ("all", (0, 2)):
             spec = spec_of(c, "mlp", (48,), steps, parts=3, want=4, replicas=replicas)
             spec["devices"]["min"] = 1
@@ -153,5 +153,38 @@ def killed():
             check(len(losses) == steps and losses[-1] < losses[0], f"{len(losses)} rows")
 
 
+def refused():
+    """What cannot be split, by key, or by node and operator."""
+    with cluster.Cluster(devices=2) as c:
+        c.model("cnn", name="dropped", image=16, dropout=0.1)
+        c.model("gpt", layers=1, width=32, heads=2, seq=16)
+        c.model("mlp", inputs=48, hidden=64, depth=1, classes=10)
+        corpus.text(c.path("corpus.txt"), 4000)
+        gpt = {**spec_of(c, "gpt", (48,), 4, 2), "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 16}}}
+        both = spec_of(c, "mlp", (48,), 4, 2)
+        both["parallel"]["pipeline"] = 2
+        for name, spec, says in (("dropout", spec_of(c, "dropped", (3, 16, 16), 4, 2), "(Dropout) cannot be split"),
+                                 ("attention", gpt, "cannot be split over devices"),
+                                 ("both", both, "spec.parallel.hypergraph"),
+                                 ("bf16", spec_of(c, "mlp", (48,), 4, 2, precision="bf16"), "fp32")):
+            done = c.run("submit", "-f", c.job_file("job", spec))
+            print(done.stderr.strip(), flush=True)
+            check(done.returncode and says in done.stderr, f"{name}: {done.stderr}")
+
+
+def planned():
+    """What would run, and that it is what runs."""
+    with cluster.Cluster(devices=2) as c:
+        c.model("mlp", inputs=48, hidden=64, depth=2, classes=10)
+        spec = spec_of(c, "mlp", (48,), 10, 2, 2)
+        plan = c.json("plan", "-f", c.job_file("job", spec), "--devices", "1,2")
+        check("filters split over 2" in json.dumps(plan), plan)
+        print(c.ctl("plan", "-f", c.path("job.yaml"), "--devices", "2"), flush=True)
+        c.submit("job", spec)
+        c.wait("job", "done")
+        check("filters split in 2 parts x2" in plan_of(c, "job"), plan_of(c, "job"))
+        check("filters split in 2 parts x2" in c.ctl("describe", "job"), c.ctl("describe", "job"))
+
+
 if __name__ == "__main__":
-    cluster.main(neurons, filters, resizes, killed)
+    cluster.main(neurons, filters, resizes, killed, refused, planned)

@@ -211,7 +211,7 @@ static void every_operator_has_a_case(void **state)
         seen[c.call.op] = true;
     }
     for (unsigned op = 1; op < RB_OP_COUNT; op++)
-        if (!seen[op])
+        if (!seen[op] && rb_op_info(op)->kind != RB_KIND_EXCHANGE)
             fail_msg("no case of %s", rb_op_info(op)->name);
 }
 
