@@ -130,7 +130,7 @@ def changed(c, steps, spec, alone):
     # rounding grows with the steps; a block that was lost or torn is far beyond that
     worst = distance(weights, alone)
     print(f"after {steps} steps and all changes: weights differ by {worst:.1e}", flush=True)
-    check(worst < 1e-2, f"weights differ by {worst}")
+    check(worst < 1e-3, f"weights differ by {worst}")
 
 
 def resized():
