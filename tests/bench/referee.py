@@ -7,7 +7,6 @@ Wants the package mtkahypar (pip install mtkahypar); Rubato itself does not.
 usage: referee.py [--build FOLDER] [--seeds N] [--preset default|quality|highest_quality]
 """
 import argparse
-import glob
 import os
 import re
 import subprocess
@@ -61,8 +60,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([os.path.join(options.build, "tests/bench/bench-theses"), "hypergraph", folder], check=True)
         for (net, parts), (imbalance, best, median) in mine.items():
-            path = os.path.join(glob.escape(folder), net + ".hgr")
-            over, words, middle = theirs(library, path.replace("[[]", "["), parts, options.preset, options.seeds)
+            path = os.path.join(folder, net + ".hgr")
+            over, words, middle = theirs(library, path, parts, options.preset, options.seeds)
             print(f"| {net} | {parts} | {imbalance:.3f}, {best:.1f}k, {median:.1f}k | "
                   f"{over:.3f}, {words:.1f}k, {middle:.1f}k | {best / words:.3f} |", flush=True)
 

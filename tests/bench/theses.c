@@ -335,6 +335,7 @@ static void print_partition(const char *name, const struct rb_hypergraph *graph,
 /* As other partitioners read it (hMETIS): nets with their costs, vertices with their work. */
 static void write_net(const char *folder, const char *name, const struct rb_hypergraph *graph)
 {
+    double all = 0;
     char path[512];
     FILE *file;
 
@@ -352,7 +353,9 @@ static void write_net(const char *folder, const char *name, const struct rb_hype
         fprintf(file, "\n");
     }
     for (uint32_t v = 0; v < graph->n_vertices; v++)
-        fprintf(file, "%.0f\n", graph->work[v]);
+        all += graph->work[v];
+    for (uint32_t v = 0; v < graph->n_vertices; v++) /* their sum fits 32 bits */
+        fprintf(file, "%.0f\n", fmax(1, graph->work[v] / fmax(1, all / 1e9)));
     fclose(file);
 }
 

@@ -102,13 +102,14 @@ class Net:
             out.write(field(1, 8) + field(7, graph) + field(8, field(1, "") + field(2, 17)))
 
 
-def vgg(path):
+def vgg(path, shape=(3, 16, 16), widths=(16, 32, 32), dense=48):
     """Pairs of convolutions between pools, and a dense end."""
-    net = Net((3, 16, 16))
+    net = Net(shape)
     x = "features"
-    for filters in 16, 32, 32:
+    for filters in widths:
         x = net.pool(net.conv(net.conv(x, filters), filters))
-    net.write(path, net.dense(net.dense(net.flat(x, 4), 48), CLASSES, relu=False))
+    x = net.flat(x, (shape[1] >> len(widths)) * (shape[2] >> len(widths)))
+    net.write(path, net.dense(net.dense(x, dense), CLASSES, relu=False))
 
 
 def alexnet(path):
