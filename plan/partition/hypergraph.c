@@ -157,6 +157,19 @@ static void divide(const struct rb_hypergraph *graph, const struct rb_hypergraph
     }
 }
 
+/* The better of what is there and another way, improved. */
+static void take_better(const struct rb_hypergraph *graph,
+                        const struct rb_hypergraph_limits *limits, uint8_t *sides, uint8_t *best)
+{
+    double over, least = rb_hypergraph_overload(graph, best, limits);
+
+    rb_hypergraph_refine(graph, limits, sides);
+    over = rb_hypergraph_overload(graph, sides, limits);
+    if (over < least ||
+        (over <= least && rb_hypergraph_cut(graph, sides) < rb_hypergraph_cut(graph, best)))
+        memcpy(best, sides, graph->n_vertices);
+}
+
 /* Shrink, divide, and improve on the way back. */
 static void bisect(const struct rb_hypergraph *graph, const struct rb_hypergraph_limits *limits,
                    uint64_t *random, int depth, uint8_t *ret_sides)
@@ -224,6 +237,7 @@ static void split(const struct rb_hypergraph *graph, const uint8_t *sides, int s
 /* Everything of a partition that stays the same on the way down. */
 struct work {
     double part_work, part_memory; /* that a part may have at most */
+    bool ordered; /* cuts in the vertices' order are tried too */
     uint64_t random;
     uint32_t *parts;
 };
@@ -256,6 +270,12 @@ static void recurse(struct work *work, const struct rb_hypergraph *graph, const 
         }
     sides = rb_alloc(graph->n_vertices + 1);
     bisect(graph, &limits, &work->random, 0, sides);
+    for (int last = 0; work->ordered && last < 2; last++) {
+        RB_CLEANUP(rb_freep) uint8_t *others = rb_alloc(graph->n_vertices + 1);
+
+        rb_hypergraph_cut_in_order(graph, &limits, last, others);
+        take_better(graph, &limits, others, sides);
+    }
     for (int side = 0; side < 2; side++) {
         RB_CLEANUP(rb_freep) uint32_t *inner = rb_alloc((graph->n_vertices + 1) * sizeof *inner);
         struct rb_hypergraph half;
@@ -297,9 +317,11 @@ void rb_hypergraph_partition(const struct rb_hypergraph *graph, const struct rb_
         if (how->memory_slack > 0)
             work.part_memory += graph->memory[v] / how->parts * (1 + how->memory_slack);
     }
-    for (uint32_t i = 0; i < how->tries || !i; i++) {
+    /* the best of two is not always the best for what is cut further */
+    for (uint32_t i = 0; i < 2 * (how->tries ? how->tries : 1); i++) {
         double over, words;
 
+        work.ordered = i % 2;
         recurse(&work, graph, vertices, 0, how->parts);
         over = excess(graph, how, parts);
         words = rb_hypergraph_volume(graph, parts, how->parts);

@@ -36,4 +36,10 @@ double rb_hypergraph_cut(const struct rb_hypergraph *graph, const uint8_t *sides
 void rb_hypergraph_refine(const struct rb_hypergraph *graph,
                           const struct rb_hypergraph_limits *limits, uint8_t *sides);
 
+/* The best cut between vertices v and v + 1 that keeps to the limits, or overloads least; those in
+ * front of it are on side 0, or where first_last on side 1. */
+void rb_hypergraph_cut_in_order(const struct rb_hypergraph *graph,
+                                const struct rb_hypergraph_limits *limits, bool first_last,
+                                uint8_t *ret_sides);
+
 #endif

@@ -32,6 +32,24 @@ def ours(build):
     return found
 
 
+def read(path):
+    """(pins and cost of each net, weight of each vertex)"""
+    with open(path) as file:
+        n, _, _ = map(int, file.readline().split())
+        nets = [(int(line[0]), [int(word) - 1 for word in line[1:]]) for line in (file.readline().split() for _ in range(n))]
+        return nets, [int(line) for line in file]
+
+
+def judge(path, blocks, parts):
+    """(words, imbalance) of a partition, counted here."""
+    nets, weights = read(path)
+    loads = [0] * parts
+    for weight, block in zip(weights, blocks):
+        loads[block] += weight
+    return (sum(cost * (len({blocks[pin] for pin in pins}) - 1) for cost, pins in nets) / 1e3,
+            max(loads) * parts / sum(loads) - 1)
+
+
 def theirs(library, path, parts, preset, seeds):
     """The best and the median of some seeds: (imbalance, best, median) words."""
     found = []
@@ -41,7 +59,7 @@ def theirs(library, path, parts, preset, seeds):
         mtkahypar.set_seed(seed + 1)
         graph = library.hypergraph_from_file(path, context, mtkahypar.FileFormat.HMETIS)
         made = graph.partition(context)
-        found.append((made.km1() / 1e3, made.imbalance(context)))
+        found.append(judge(path, [made.block_id(v) for v in range(graph.num_nodes())], parts))
     found.sort()
     return found[0][1], found[0][0], found[len(found) // 2][0]
 
