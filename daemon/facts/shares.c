@@ -61,7 +61,7 @@ uint32_t *rb_shares_counts(const Rb__Configuration *configuration, uint32_t micr
     uint32_t *counts = RB_ARENA_NEW(arena, uint32_t, configuration->n_members + 1);
     int32_t *owners;
 
-    if (configuration->pipeline > 1 || !configuration->n_members ||
+    if (configuration->pipeline > 1 || configuration->hypergraph > 1 || !configuration->n_members ||
         rb_shares_of(configuration, microbatches, arena, &owners, NULL))
         return NULL;
     for (uint32_t m = 0; m < microbatches; m++)
