@@ -227,7 +227,7 @@ static int part_runner(struct rb_model *model, const struct rb_stage *stage, uin
     if (runner->program)
         return 0;
     runner->message = model->message->programs[p];
-    return rb_runner_prepare(model, runner, model->arena, model->train, why);
+    return rb_runner_prepare(model, runner, model->state.w, model->arena, model->train, why);
 }
 
 /* This rank's filters of a microbatch, there and back, with those of others in between. */
