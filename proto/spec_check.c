@@ -294,7 +294,7 @@ static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
     if (!err && parallel->schedule && !parallel->has_pipeline)
         err = rb_why_set(why, RB_EINVAL, "spec.parallel.schedule: needs spec.parallel.pipeline");
     if (!err)
-        err = check_word("spec.parallel.balance", parallel->balance, "auto | even", why);
+        err = check_word("spec.parallel.balance", parallel->balance, "auto | shares | even", why);
     return err;
 }
 

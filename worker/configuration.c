@@ -120,6 +120,20 @@ static int check_makers(const struct rb_configuration *one, const Rb__Model *mod
     return 0;
 }
 
+static struct rb_steal *new_steal(const struct rb_configuration *one, uint32_t microbatches)
+{
+    RB_CLEANUP(rb_freep) int32_t *owners = rb_alloc(microbatches * sizeof *owners);
+
+    for (size_t r = 0; r < one->plan->n_ranks; r++)
+        for (size_t i = 0; i < one->plan->ranks[r]->n_orders; i++) {
+            const Rb__Order *order = one->plan->ranks[r]->orders[i];
+
+            if (order->kind == RB__ORDER__KIND__COMPUTE)
+                owners[order->argument] = (int32_t)r;
+        }
+    return rb_steal_new(one->rank, one->size, owners, microbatches);
+}
+
 int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
                           struct rb_configuration **ret_configuration, struct rb_why *why)
 {
@@ -154,6 +168,8 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
         return err;
     }
     one->orders = one->plan->ranks[one->rank];
+    if (one->plan->steals && !one->stage && one->size > 1)
+        one->steal = new_steal(one, rb_batch_count(model->global_batch, model->micro_batch));
     *ret_configuration = one;
     return 0;
 }
@@ -257,6 +273,7 @@ void rb_configuration_free(struct rb_configuration *configuration)
         rb_coll_close(configuration->coll);
     rb_placement_done(&configuration->placement);
     rb_stage_free(configuration->stage);
+    rb_steal_free(configuration->steal);
     if (configuration->plan)
         rb__plan__free_unpacked(configuration->plan, NULL);
     free(configuration->restore);

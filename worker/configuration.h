@@ -3,7 +3,7 @@
  *
  * Configure > prepare > [configuration] > step thread
  *
- * Immutable once prepared; owned by the mailbox, then by the step thread.
+ * Immutable once prepared, but for `steal`; owned by the mailbox, then by the step thread.
  *
  * How its members get the same state is decided while it is prepared.  With a roster: newcomers are
  * fed beside the training, and it is entered by the flip of a vote or not at all.  Without one:
@@ -19,6 +19,7 @@
 #include "worker/join/roster.h"
 #include "worker/placement.h"
 #include "worker/stage.h"
+#include "worker/steal.h"
 
 #include <stdint.h>
 
@@ -32,6 +33,7 @@ struct rb_configuration {
     const Rb__RankPlan *orders; /* this rank's, in `plan` */
     struct rb_placement placement;
     struct rb_stage *stage; /* NULL: each microbatch is one rank's alone */
+    struct rb_steal *steal; /* NULL: who computes what is as planned */
     struct rb_coll *coll;
     struct rb_roster *roster; /* NULL: it is opened by all at once */
     uint8_t *wants; /* by block: to be held before it is entered; NULL: nothing, or it is fed */

@@ -10,6 +10,7 @@
 #include "worker/flight.h"
 #include "worker/join/taking.h"
 #include "worker/lap.h"
+#include "worker/stealing.h"
 #include "worker/update.h"
 
 #include <stdlib.h>
@@ -117,8 +118,9 @@ static int say_results(struct attempt *attempt, uint32_t microbatch, const struc
     return 0;
 }
 
-static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *why)
+static int compute(uint32_t microbatch, void *owner, struct rb_why *why)
 {
+    struct attempt *attempt = owner;
     struct rb_model *model = attempt->step->model;
     const Rb__Model *message = model->message;
     struct rb_key key = {message->seed, (uint64_t)model->state.level, microbatch};
@@ -143,6 +145,25 @@ static int compute(struct attempt *attempt, uint32_t microbatch, struct rb_why *
     attempt->computed_ns += rb_clock_ns() - started;
     attempt->computed++;
     return err;
+}
+
+/* Not only what is planned for this rank: see worker/steal.h. */
+static int compute_shared(struct attempt *attempt, struct rb_why *why)
+{
+    struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_stealing stealing = {
+        .steal = configuration->steal,
+        .coll = configuration->coll,
+        .tag = rb_tag(RB_TAG_STEAL, attempt->step->model->state.level, attempt->number, 0),
+        .began_ns = rb_clock_ns(),
+        .stop = attempt->step->stop,
+        .compute = compute,
+        .owner = attempt,
+    };
+    int err = rb_configuration_settle(configuration, why);
+
+    rb_steal_begin(configuration->steal);
+    return err ? err : rb_stealing_run(&stealing, why);
 }
 
 /* ---- Stages ---------------------------------------------------------------------------------*/
@@ -372,6 +393,20 @@ static void hear_squares(struct attempt *attempt, const void *records)
             rb_vote_square(&attempt->shape, records, configuration->placement.primary[b], b);
 }
 
+/* All come to the same, from the same records. */
+static void judge_stealing(struct attempt *attempt, const void *records,
+                           struct rb_vote_decision *decision)
+{
+    struct rb_steal *steal = attempt->step->configuration->steal;
+
+    if (!steal)
+        return;
+    for (uint32_t r = 0; r < steal->ranks; r++)
+        steal->paces[r] = rb_vote_pace(&attempt->shape, records, r);
+    decision->moved = rb_vote_moved(&attempt->shape, records, steal->owners);
+    rb_steal_judge(steal, decision->times.mean, decision->times.most, decision->moved);
+}
+
 static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, struct rb_why *why)
 {
     const struct rb_step *step = attempt->step;
@@ -400,7 +435,7 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
     model->pending = (struct rb_pending){model->state.level, attempt->number,
                                          attempt->laps ? model->lap->steps : 0};
     rb_pace_note(&model->pace, attempt->computed_ns, attempt->computed);
-    rb_vote_computed(model->record, attempt->computed_ns);
+    rb_vote_computed(model->record, attempt->computed_ns, rb_pace_us(&model->pace));
     step->ready(&ready, step->owner);
     rb_vote_finish(model->record, rb_state_agreement(&model->state), &ready);
     rb_fault("worker.vote");
@@ -413,6 +448,8 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
     err = rb_vote_decide(&attempt->shape, records, step->configuration->size, model->state.level,
                          attempt->number, model->exponents, model->limits, ret_decision,
                          model->largest, why);
+    if (!err)
+        judge_stealing(attempt, records, ret_decision);
     if (!err && attempt->laps)
         ret_decision->verdict = RB_VOTE_COMMIT; /* each stage has decided, step by step */
     if (!err && ret_decision->verdict == RB_VOTE_COMMIT)
@@ -584,7 +621,9 @@ static int start_attempt(struct attempt *attempt, uint32_t kept, struct rb_why *
 static int run_attempt(struct attempt *attempt, struct rb_step_result *result, struct rb_why *why)
 {
     const Rb__RankPlan *orders = attempt->step->configuration->orders;
-    int err = 0;
+    const struct rb_steal *steal = attempt->step->configuration->steal;
+    bool shared = steal && steal->on; /* before the vote, which judges anew */
+    int err = shared ? compute_shared(attempt, why) : 0;
 
     for (size_t i = 0; !err && i < orders->n_orders; i++) {
         const Rb__Order *order = orders->orders[i];
@@ -594,8 +633,10 @@ static int run_attempt(struct attempt *attempt, struct rb_step_result *result, s
             return rb_why_set(why, RB_ECANCELED, "stopped");
         switch (order->kind) {
         case RB__ORDER__KIND__COMPUTE:
-            err = (attempt->step->configuration->stage ? compute_part
-                                                       : compute)(attempt, order->argument, why);
+            if (attempt->step->configuration->stage)
+                err = compute_part(attempt, order->argument, why);
+            else if (!shared)
+                err = compute(order->argument, attempt, why);
             break;
         case RB__ORDER__KIND__FORWARD:
         case RB__ORDER__KIND__BACKWARD:
@@ -660,7 +701,7 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
             rb_exponent_redo(&model->exponents[v], model->largest[v], model->limits[v]);
     }
     if (err == RB_EPEER && !result.committed && !stage)
-        model->kept = model->state.level; /* it came from a call behind all that is computed */
+        model->kept = model->state.level; /* no microbatch is in them in part */
     *ret_result = result;
     return err ? rb_why_add(why, err, "step %lld",
                             (long long)model->state.level + !result.committed)

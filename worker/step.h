@@ -12,6 +12,9 @@
  * them behind the step; there too the state is torn.  The rank runs its stage of each microbatch,
  * in two orders (worker/flight.h); what it had of an attempt that was given up is dropped.
  *
+ * Where the plan lets microbatches change hands (worker/steal.h) and the vote before found that it
+ * pays, COMPUTE orders say with whom each begins, not who computes it.
+ *
  * Reducing is out of place, but for a rank alone, whose sums are the whole.  An attempt that is
  * given up because a peer is lost leaves its local sums in the model; the first attempt of the next
  * configuration computes only what they lack, where its orders cover them and the exponents are the
@@ -65,7 +68,8 @@ enum rb_tag {
     RB_TAG_OPENING,
     RB_TAG_COPY,
     RB_TAG_GATHER,
-    RB_TAG_STAGE
+    RB_TAG_STAGE,
+    RB_TAG_STEAL
 };
 uint64_t rb_tag(enum rb_tag purpose, int64_t level, uint32_t attempt, uint64_t part);
 

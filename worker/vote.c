@@ -18,7 +18,8 @@ struct head {
     uint64_t digest;
     uint32_t collects, gives_up;
     uint32_t takes_first, takes;
-    uint64_t computed; /* ns */
+    uint64_t computed;   /* ns */
+    uint32_t pace, zero; /* us */
 };
 
 struct result {
@@ -96,12 +97,13 @@ void rb_vote_variable(const struct rb_vote_shape *shape, void *record, uint32_t 
     memcpy((uint8_t *)record + word_at(shape, variable), &word, sizeof word);
 }
 
-void rb_vote_computed(void *record, uint64_t ns)
+void rb_vote_computed(void *record, uint64_t ns, uint32_t microbatch_us)
 {
     struct head head;
 
     memcpy(&head, record, sizeof head);
     head.computed = ns;
+    head.pace = microbatch_us;
     memcpy(record, &head, sizeof head);
 }
 
@@ -163,6 +165,21 @@ void rb_vote_takes(const struct rb_vote_shape *shape, const void *records, uint3
 bool rb_vote_stays(const struct rb_vote_shape *shape, const void *records, uint32_t rank)
 {
     return head_of(record_of(shape, records, rank)).member != 0;
+}
+
+uint32_t rb_vote_pace(const struct rb_vote_shape *shape, const void *records, uint32_t rank)
+{
+    return head_of(record_of(shape, records, rank)).pace;
+}
+
+uint32_t rb_vote_moved(const struct rb_vote_shape *shape, const void *records,
+                       const int32_t *owners)
+{
+    uint32_t moved = 0;
+
+    for (uint32_t i = 0; i < shape->microbatches; i++)
+        moved += !holds(record_of(shape, records, (uint32_t)owners[i]), i);
+    return moved;
 }
 
 /* The lowest rank that asks for it. */

@@ -48,8 +48,13 @@ void rb_vote_microbatch(const struct rb_vote_shape *shape, void *record, uint32_
                         double loss, int64_t count, int64_t correct);
 void rb_vote_variable(const struct rb_vote_shape *shape, void *record, uint32_t variable,
                       uint32_t largest, bool overflow);
-/* What it took this rank to compute its microbatches, waits left out; 0: not measured. */
-void rb_vote_computed(void *record, uint64_t ns);
+/* What it took this rank to compute its microbatches, waits left out, and what a microbatch takes
+ * it of late; 0: not measured. */
+void rb_vote_computed(void *record, uint64_t ns, uint32_t microbatch_us);
+uint32_t rb_vote_pace(const struct rb_vote_shape *shape, const void *records, uint32_t rank);
+/* The microbatches that are not with their owner (by microbatch, a rank). */
+uint32_t rb_vote_moved(const struct rb_vote_shape *shape, const void *records,
+                       const int32_t *owners);
 /* Of each block that this rank is the primary of, the sum of squares of its reduced sums. */
 void rb_vote_squares(const struct rb_vote_shape *shape, void *record, const double *squares);
 /* What rank `rank` said of a block. */
@@ -75,6 +80,7 @@ struct rb_vote_decision {
     int collector;   /* the rank that is given the whole state, -1: none; never with REDO */
     double loss;     /* sum over microbatches in index order */
     int64_t count, correct;
+    uint32_t moved; /* microbatches that changed hands; who knows the plan fills it in */
     struct rb_vote_times {
         double mean, most; /* of what each rank took to compute, ns; 0: it was not measured */
         double variation;  /* standard deviation over mean */

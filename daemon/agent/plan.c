@@ -88,7 +88,7 @@ static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], s
 /* model: read into *model where it is still NULL. */
 static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
                 const struct rb_replicas *how, const int32_t *owners, struct rb_shape shape,
-                Rb__Model **model, char ret_digest[33], struct rb_why *why)
+                bool steals, Rb__Model **model, char ret_digest[33], struct rb_why *why)
 {
     Rb__Plan *plan = NULL;
     int err = *model ? RB_OK : read_model(agent, facts->job.job->model, model, why);
@@ -101,6 +101,8 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
     if (!err)
         rb_replicas_place(how, *model, plan);
     if (!err)
+        plan->has_steals = plan->steals = steals;
+    if (!err)
         err = keep(rb_agent_job(agent, facts->id)->folder, plan, ret_digest, why);
     if (plan)
         rb__plan__free_unpacked(plan, NULL);
@@ -109,7 +111,7 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
 
 /* All that a plan of this job follows from. */
 static void make_key(const struct rb_replicas *how, const int32_t *owners, uint32_t total,
-                     struct rb_shape shape, char ret_key[33])
+                     struct rb_shape shape, bool steals, char ret_key[33])
 {
     struct rb_buffer text = {0};
 
@@ -118,6 +120,7 @@ static void make_key(const struct rb_replicas *how, const int32_t *owners, uint3
     rb_buffer_add(&text, &how->copies, sizeof(how->copies));
     rb_buffer_add(&text, &shape.stages, sizeof(shape.stages));
     rb_buffer_add(&text, &shape.split, sizeof(shape.split));
+    rb_buffer_add(&text, &steals, sizeof(steals));
     rb_buffer_add(&text, how->nodes, how->ranks * sizeof(*how->nodes));
     rb_hash_digest(text.data, text.size, ret_key);
     rb_buffer_done(&text);
@@ -136,10 +139,10 @@ static int find_or_make(struct rb_agent *agent, const struct rb_job_facts *facts
     int err = rb_shares_of(configuration, total, arena, &owners, why);
     if (err)
         return err;
-    make_key(&how, owners, total, shape, key);
+    make_key(&how, owners, total, shape, configuration->steals, key);
     struct rb_agent_plan *plan = find(job, key);
     if (!plan) {
-        err = make(agent, facts, &how, owners, shape, model, digest, why);
+        err = make(agent, facts, &how, owners, shape, configuration->steals, model, digest, why);
         if (err)
             return rb_why_add(why, err, "planning for %u workers", how.ranks);
         plan = rb_alloc(sizeof(*plan));

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { LINE_MOST = 1024, COLUMNS = 17, WAITING_MOST = 64 << 20 };
+enum { LINE_MOST = 1024, COLUMNS = 18, WAITING_MOST = 64 << 20 };
 
 static const int64_t steps_most = (int64_t)1 << 28;
 static const uint64_t file_most = (uint64_t)1 << 38;
@@ -22,7 +22,8 @@ static const uint64_t file_most = (uint64_t)1 << 38;
 const char *const rb_rows_columns[] = {
     "step",      "time",          "loss",         "grad_norm",  "lr",        "step_ms",
     "devices",   "configuration", "first_sample", "samples",    "skipped",   "redone",
-    "eval_loss", "eval_accuracy", "compute_ms",   "slowest_ms", "variation", NULL,
+    "eval_loss", "eval_accuracy", "compute_ms",   "slowest_ms", "variation", "stolen",
+    NULL,
 };
 
 struct place {
@@ -205,6 +206,7 @@ static void add_line(struct rb_buffer *line, const Rb__Row *row)
     add_real(line, row->has_compute_ms, row->compute_ms);
     add_real(line, row->has_slowest_ms, row->slowest_ms);
     add_real(line, row->has_variation, row->variation);
+    rb_buffer_format(line, " %u", row->stolen);
     rb_buffer_text(line, "\n");
 }
 
@@ -243,7 +245,7 @@ int64_t rb_rows_unbroken(const struct rb_rows *rows)
 
 static json_t *read_field(const char *text, size_t column)
 {
-    bool whole = column < 2 || (column >= 6 && column < 12);
+    bool whole = column < 2 || (column >= 6 && column < 12) || column == 17;
     if (!strcmp(text, "-"))
         return json_null();
     if (whole)

@@ -108,16 +108,21 @@ static uint32_t guess(const struct rb_turn *turn, const Rb__Configuration *conf,
     return n ? known[n / 2] : 0;
 }
 
-static bool is_even(const struct rb_turn *turn)
+static bool is_pinned(const struct rb_turn *turn, const char *word)
 {
     const Rb__ParallelSpec *parallel = turn->in->job.job->spec->parallel;
 
-    return parallel && parallel->balance && !strcmp(parallel->balance, "even");
+    return parallel && parallel->balance && !strcmp(parallel->balance, word);
+}
+
+bool rb_decide_steals(const struct rb_turn *turn)
+{
+    return is_pinned(turn, "auto");
 }
 
 void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf)
 {
-    for (size_t m = 0; m < conf->n_members && !is_even(turn); m++) {
+    for (size_t m = 0; m < conf->n_members && !is_pinned(turn, "even"); m++) {
         Rb__Member *member = conf->members[m];
         uint32_t us = measured(turn, member);
 

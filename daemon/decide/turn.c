@@ -163,6 +163,7 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
         member->worker = process_at(turn, &places[i]);
         conf->members[conf->n_members++] = member;
     }
+    conf->has_steals = conf->steals = rb_decide_steals(turn) && n > 1 && conf->pipeline < 2;
     if (strcmp(cause, "crash") != 0) { /* there everyone keeps what it had */
         rb_decide_speeds(turn, conf);
         rb_shares_cut(conf, turn->in->job.job->microbatches, turn->arena);

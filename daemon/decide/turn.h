@@ -129,6 +129,7 @@ void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active)
 void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next); /* that it took over */
 void rb_decide_resize(struct rb_turn *turn);                              /* resize.c */
 void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf);     /* balance.c */
+bool rb_decide_steals(const struct rb_turn *turn);
 bool rb_decide_is_balance(const Rb__Configuration *conf);
 void rb_decide_balance(struct rb_turn *turn, const Rb__Configuration *active);
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* crash.c */

@@ -39,6 +39,8 @@ static Rb__Configuration *without_rank(const Rb__Configuration *last, size_t ran
     next->schedule = last->schedule;
     next->has_hypergraph = last->has_hypergraph;
     next->hypergraph = last->hypergraph;
+    next->has_steals = last->has_steals;
+    next->steals = last->steals;
     next->members = RB_ARENA_NEW(arena, Rb__Member *, last->n_members);
     for (size_t m = 0; m < last->n_members; m++) {
         Rb__Member *member = RB_ARENA_NEW(arena, Rb__Member, 1);

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Devices of speed 1, 1, 0.5 and 0.25: even shares against shares by measured speed.
+"""Devices of speed 1, 1, 0.5 and 0.25: even shares, shares by measured speed, and stealing on top.
 
-    balance.py [--microbatches 16,44,64] [--steps 60] [--sleep 10]
+    balance.py [--microbatches 16,44] [--steps 80] [--sleep 40]
 
 Speeds are emulated: behind each microbatch of a tiny model a worker sleeps, so that its device seems to need `--sleep`
 ms (speed 1) to four times as much (0.25).  So the clock says what it would say of such devices, whatever the cores are
@@ -20,7 +20,11 @@ import lab  # noqa: E402
 from cluster import check, until  # noqa: E402
 
 SPEEDS = (1, 1, 0.5, 0.25)
-ARMS = {"even shares": "even", "shares by speed": "auto"}
+ARMS = {"even": "even", "by speed": "shares", "by speed, stealing": "auto"}
+
+
+HEAD = ["microbatches", "arm", "shares", "ideal ms", "step ms", "over ideal", "variation", "5 to 95 % of steps",
+        "stolen a step", "steps"]
 
 
 def spec(c, microbatches, steps, want, balance):
@@ -50,47 +54,91 @@ def settled(c, balance):
     return c.status("gpt")["configuration"]
 
 
+def slow(sleep, more=()):
+    """For the workers to come."""
+    os.environ["RUBATO_FAULT"] = ",".join([f"worker.computed:rank={rank}:do={sleep / speed:.0f}ms"
+                                           for rank, speed in enumerate(SPEEDS)] + list(more))
+
+
+def describe(rows, microbatches, name, shares, ideal):
+    took = statistics.median(row["step_ms"] for row in rows)
+    spread = sorted(row["step_ms"] for row in rows)
+    return [microbatches, name, shares, ideal, took, f"{100 * (took / ideal - 1):+.1f} %",
+            f"{statistics.median(row['variation'] for row in rows):.3f}",
+            f"{spread[len(spread) // 20]:.0f} to {spread[-1 - len(spread) // 20]:.0f}",
+            statistics.mean(row["stolen"] for row in rows), len(rows)]
+
+
+def shares_of(c):
+    return " ".join(str(device["microbatches"]) for device in c.status("gpt")["devices"])
+
+
+def ideal_of(c, microbatches):
+    return microbatches / sum(1 / device["microbatchMs"] for device in c.status("gpt")["devices"])
+
+
 def run(name, microbatches, steps, sleep):
-    """A row of the table, and the sha256."""
-    os.environ["RUBATO_FAULT"] = ",".join(f"worker.computed:rank={rank}:do={sleep / speed:.0f}ms"
-                                          for rank, speed in enumerate(SPEEDS))
+    """Rows of the first table, and the sha256."""
+    slow(sleep)
+    with cluster.Cluster(devices=4) as c:
+        c.model("gpt", layers=1, width=32, heads=2, seq=16)
+        c.submit("gpt", spec(c, microbatches, steps, 4, ARMS[name]))
+        c.wait("gpt", "step=8")
+        first, even = c.status("gpt")["configuration"], shares_of(c)
+        number = settled(c, ARMS[name])
+        c.wait("gpt", f"step={steps - 5}", 600)
+        check(c.status("gpt")["configuration"] == number, "it has changed again")
+        shares, ideal, rows = shares_of(c), ideal_of(c, microbatches), c.metrics("gpt")
+        found = [describe([row for row in rows if row["configuration"] == number][2:], microbatches, name, shares,
+                          ideal)]
+        if name.endswith("stealing"):  # until the speeds are known it has even shares
+            found.insert(0, describe([row for row in rows if row["configuration"] == first][10:], microbatches,
+                                     "even, stealing", even, ideal))
+        return found, c.finish("gpt", 600)
+
+
+def slow_down(name, microbatches, sleep):
+    """A row of the second table: the first device becomes half as fast."""
+    steps, at = 75, 16 * microbatches
+    slow(sleep, [f"worker.computed:rank=0:at={at}:do={sleep}ms"])
     with cluster.Cluster(devices=4) as c:
         c.model("gpt", layers=1, width=32, heads=2, seq=16)
         c.submit("gpt", spec(c, microbatches, steps, 4, ARMS[name]))
         c.wait("gpt", "step=8")
         number = settled(c, ARMS[name])
-        c.wait("gpt", f"step={steps - 5}", 600)
-        status = c.status("gpt")
-        devices = status["devices"]
-        check(status["configuration"] == number, f"it has changed again: {status['plan']}")
-        rows = [row for row in c.metrics("gpt") if row["configuration"] == number][2:]
-        ideal = microbatches / sum(1 / device["microbatchMs"] for device in devices)
-        took = statistics.median(row["step_ms"] for row in rows)
-        spread = sorted(row["step_ms"] for row in rows)
-        sha = c.finish("gpt", 600)
-    return [microbatches, name, " ".join(str(device["microbatches"]) for device in devices), ideal, took,
-            f"{100 * (took / ideal - 1):+.1f} %", f"{statistics.median(row['variation'] for row in rows):.3f}",
-            f"{spread[len(spread) // 20]:.0f} to {spread[-1 - len(spread) // 20]:.0f}", len(rows)], sha
+        c.wait("gpt", f"step={steps - 2}", 600)
+        check(c.status("gpt")["configuration"] == number, "it has changed again")
+        row = describe([row for row in c.metrics("gpt") if row["step"] > 60], microbatches, name, shares_of(c),
+                       ideal_of(c, microbatches))
+        return row, c.finish("gpt", 600)
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--microbatches", default="16,44,64")
-    options.add_argument("--steps", type=int, default=100)
-    options.add_argument("--sleep", type=int, default=10)
+    options.add_argument("--microbatches", default="16,44")
+    options.add_argument("--steps", type=int, default=80)
+    options.add_argument("--sleep", type=int, default=40)
     options = options.parse_args()
-    rows = []
+    counts, rows, slowed = list(map(int, options.microbatches.split(","))), [], []
     print(lab.machine() + "\n")
-    for microbatches in map(int, options.microbatches.split(",")):
+    for microbatches in counts:
         alone = reference(microbatches, options.steps)
         for name in ARMS:
-            row, sha = run(name, microbatches, options.steps, options.sleep)
+            found, sha = run(name, microbatches, options.steps, options.sleep)
             check(sha == alone, f"{name}, {microbatches} microbatches: the bits differ")
-            rows.append(row)
-            lab.say(str(row))
-    lab.table(["microbatches", "arm", "shares", "ideal ms", "step ms", "over ideal", "variation", "5 to 95 % of steps",
-               "steps"], rows)
-    print("The sha256 of the weights is that of one device in every run.")
+            rows += found
+            lab.say(str(found))
+    lab.table(HEAD, rows)
+    print("The first device becomes half as fast; the steps until shares follow:\n")
+    digests = set()
+    for name in list(ARMS)[1:]:
+        row, sha = slow_down(name, counts[-1], options.sleep)
+        slowed.append(row)
+        digests.add(sha)
+        lab.say(str(row))
+    check(len(digests) == 1, "the bits differ")
+    lab.table(HEAD, slowed)
+    print("The sha256 is that of one device in every run of the first table, and the same in the second.")
 
 
 main()

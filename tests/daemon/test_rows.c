@@ -205,7 +205,7 @@ static void full_disk_loses_nothing(void **state)
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
     small = usual;
-    small.rlim_cur = 115;
+    small.rlim_cur = 120;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     for (row.step = 1; row.step <= 20; row.step++) {
         int err = rb_rows_add(world->rows, &row, &new, &why);

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Devices that differ: shares follow the speeds that workers measure, and the sha256 is that of one device.
+"""Devices that differ: microbatches change hands, shares follow the speeds that workers measure, and the sha256 is
+that of one device.
 
 Speeds are emulated: a worker of rank r sleeps behind each microbatch (base/fault.h), many times as long as its tiny
 model computes, so that a step takes what its largest sleep takes, whatever the two cores are busy with."""
@@ -76,7 +77,10 @@ def by_speed():
         check(shares(c, "gpt") == SHARES, f"{c.status('gpt')}")
         before, after = step_ms(c, "gpt", first), step_ms(c, "gpt", item["number"])
         print(f"a step took {before:.1f} ms, now {after:.1f}; ideal: {SLEEPS[0] * SHARES[0]}")
-        check(after < 0.6 * before, "a step is hardly quicker")
+        even = max(sleep * share for sleep, share in zip(SLEEPS, (6, 6, 5, 5)))
+        check(after < 0.6 * even, "a step is hardly quicker than with even shares")
+        stolen = [row["stolen"] for row in c.metrics("gpt") if row["configuration"] == first]
+        check(sum(stolen) > len(stolen), f"with even shares hardly anything changed hands: {stolen}")
         check("microbatches of" in c.ctl("status", "gpt"), "the status says nothing of shares")
         check("8 8 4 2" in c.ctl("get", "configurations", "gpt"), "nor do configurations")
         os.kill(c.status("gpt")["devices"][3]["pid"], signal.SIGKILL)

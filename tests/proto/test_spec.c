@@ -151,6 +151,7 @@ static void test_refusals(void **state)
     refused("spec.parallel={pipeline: 2, schedule: gpipe}", RB_EINVAL, "1f1b | vanilla");
     refused("spec.parallel={pipeline: 2, schedule: spectrain}", RB_EINVAL, "spec.devices.max: 8");
     refused("spec.parallel={pipeline: 1, schedule: 2bw}", RB_EINVAL, "of 2 or more");
+    refused("spec.parallel.balance=odd", RB_EINVAL, "auto | shares | even");
     refused("spec.parallel.data=2", RB_EUNSUPPORTED, "this release");
     refused("spec.parallel.hypergraph=0", RB_EINVAL, "spec.parallel.hypergraph");
     refused("spec.parallel.hypergraph=17", RB_EINVAL, "spec.parallel.hypergraph");

@@ -552,6 +552,7 @@ void tiny_write(const char *folder, const struct tiny_options *options, uint32_t
             abort();
         rb_replicas_place(&(struct rb_replicas){options->replicas, model->n_blocks, r, NULL}, model,
                           plan);
+        plan->has_steals = plan->steals = options->steals;
         tiny_write_message(folder, name, &plan->base);
         rb__plan__free_unpacked(plan, NULL);
     }

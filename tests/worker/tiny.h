@@ -25,6 +25,7 @@ struct tiny_options {
     uint32_t lap;       /* steps that it runs without a stop, on as many ranks at most; 0: none */
     int laps;           /* enum _Rb__Asynchronous__Kind */
     bool formula;
+    bool steals;        /* microbatches may change hands */
 };
 
 enum { TINY_INPUTS = 8, TINY_CLASSES = 4 };

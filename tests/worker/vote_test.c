@@ -179,15 +179,19 @@ static void test_stages(void **state)
 static void test_times(void **state)
 {
     const uint32_t holder[] = {0, 1};
+    const int32_t owners[] = {0, 1};
     struct box box;
 
     (void)state;
     fill(&box, 2, 2, holder);
     assert_int_equal(decide(&box), 0);
     assert_true(box.decision.times.mean == 0 && box.decision.times.variation == 0);
-    rb_vote_computed(record(&box, 0), 3000);
-    rb_vote_computed(record(&box, 1), 1000);
+    rb_vote_computed(record(&box, 0), 3000, 7);
+    rb_vote_computed(record(&box, 1), 1000, 8);
     assert_int_equal(decide(&box), 0);
+    assert_int_equal(rb_vote_pace(&box.shape, box.records, 1), 8);
+    assert_int_equal(rb_vote_moved(&box.shape, box.records, owners), 0);
+    assert_int_equal(rb_vote_moved(&box.shape, box.records, (int32_t[]){1, 1}), 1);
     assert_true(box.decision.times.mean == 2000 && box.decision.times.most == 3000);
     assert_true(box.decision.times.variation == 0.5);
     free(box.records);

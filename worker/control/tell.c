@@ -142,6 +142,8 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
     row.has_kept = result->kept != 0;
     row.kept = result->kept;
     add_times(&row, model, &decision->times);
+    row.has_stolen = decision->moved != 0;
+    row.stolen = decision->moved;
     add_evaluation(&row, evaluation);
     rb_reports_row(reports, configuration->rank, &row);
     if (rb__row__get_packed_size(&row) <= sizeof model->applied.row)
