@@ -46,5 +46,5 @@ uint32_t rb_publish_pace(const Rb__WorkerReport *known, uint32_t measured)
     uint32_t said = known ? known->microbatch_us : 0;
     uint32_t off = measured > said ? measured - said : said - measured;
 
-    return !measured || (said && off <= said / 16) ? said : measured;
+    return !measured || (said && off <= said / 32) ? said : measured;
 }

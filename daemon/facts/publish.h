@@ -21,7 +21,7 @@ enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
                                       const Rb__Checkpoint *checkpoint);
 
 /* What facts are to say of a process's microbatch_us, where they say `known` (NULL: they do not
- * speak of it) and it measures `measured` (0: not yet): the same, unless it is a sixteenth off. */
+ * speak of it) and it measures `measured` (0: not yet): the same, unless it is a part in 32 off. */
 uint32_t rb_publish_pace(const Rb__WorkerReport *known, uint32_t measured);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The coordinator's rules, scene by scene: shares by speed. */
+#include "daemon/facts/publish.h"
 #include "tests/daemon/world.h"
 
 #include <setjmp.h>
@@ -183,12 +184,30 @@ static void the_idle_get_another_chance(void **unused)
     world_end(&world);
 }
 
+/* Facts do not flutter. */
+static void what_is_published(void **unused)
+{
+    Rb__WorkerReport known = RB__WORKER_REPORT__INIT;
+
+    (void)unused;
+    assert_int_equal(rb_publish_pace(NULL, 0), 0);
+    assert_int_equal(rb_publish_pace(NULL, 3200), 3200);
+    assert_int_equal(rb_publish_pace(&known, 3200), 3200);
+    known.microbatch_us = 3200;
+    assert_int_equal(rb_publish_pace(&known, 0), 3200); /* rubatod is new and has not heard */
+    assert_int_equal(rb_publish_pace(&known, 3300), 3200);
+    assert_int_equal(rb_publish_pace(&known, 3100), 3200);
+    assert_int_equal(rb_publish_pace(&known, 3301), 3301);
+    assert_int_equal(rb_publish_pace(&known, 3099), 3099);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_members_other_shares), cmocka_unit_test(not_before_its_time),
         cmocka_unit_test(none_where_none_is_due),    cmocka_unit_test(wishes_go_first),
         cmocka_unit_test(answers_no_wish),           cmocka_unit_test(the_idle_get_another_chance),
+        cmocka_unit_test(what_is_published),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
