@@ -48,8 +48,14 @@ def teacher(folder):
 
 
 def images(folder):
-    corpus.classes(folder, 2048, (3, 8, 8), 10)
-    os.rename(os.path.join(folder, "train-labels.npy"), os.path.join(folder, "labels.npy"))
+    """A faint picture a class in much noise."""
+    chance, size, samples = random.Random(11), 3 * 8 * 8, 8192
+    centres = [[chance.gauss(0, 0.12) for _ in range(size)] for _ in range(10)]
+    labels = [chance.randrange(10) for _ in range(samples)]
+    features = b"".join(struct.pack(f"<{size}f", *(v + chance.gauss(0, 0.6) for v in centres[label]))
+                        for label in labels)
+    corpus.npy(os.path.join(folder, "train.npy"), "<f4", (samples, 3, 8, 8), features)
+    corpus.npy(os.path.join(folder, "labels.npy"), "<i8", (samples,), struct.pack(f"<{samples}q", *labels))
 
 
 def language(folder):
@@ -71,11 +77,11 @@ NETS = {
     "mlp": dict(make=teacher, data=CLASSES, batch=32, steps=1500, rates=(0.01, 0.02, 0.03, 0.045),
                 optimizer="type: sgd, momentum: 0.9",
                 model=("mlp", "inputs=16", "hidden=64", "depth=8", "classes=10")),
-    "cnn": dict(make=images, data=CLASSES, batch=16, steps=600, rates=(0.003, 0.01, 0.02, 0.03),
+    "cnn": dict(make=images, data=CLASSES, batch=16, steps=600, rates=(0.02, 0.03, 0.05),
                 optimizer="type: sgd, momentum: 0.9", model=("cnn", "image=8", "channels=3", "classes=10")),
     "gpt": dict(make=language, data="{path: train.txt, format: text, seqLen: 16}", batch=16, steps=600,
-                rates=(0.001, 0.002, 0.004, 0.008), optimizer="type: adamw",
-                model=("gpt", "vocab=128", "layers=4", "width=32", "heads=2", "seq=16")),
+                rates=(0.0005, 0.001, 0.002), optimizer="type: adamw",
+                model=("gpt", "layers=4", "width=32", "heads=2", "seq=16")),
 }
 
 

@@ -71,7 +71,7 @@ def resized_and_paused():
             whole(c, "job")
             kinds = [event["kind"] for event in c.json("events", "job")["items"]]
             check("restarted" not in kinds, "it was restarted")
-            check("in laps of 48 steps" in c.ctl("describe", "job").stdout, "describe does not say what it promises")
+            check("in laps of 48 steps" in c.ctl("describe", "job"), "describe does not say what it promises")
             c.ctl("cancel", "job")
             c.wait("job", "devices=0")
             c.ctl("delete", "job")
@@ -106,6 +106,7 @@ def refused():
             job = {**made, "train": {**made["train"], **change}}
             done = c.run("submit", "-f", c.job_file("job", job))
             check(bool(done.returncode) == bool(says) and (not says or says in done.stderr), f"{change}: {done.stderr}")
+        c.finish("job")
 
 
 if __name__ == "__main__":
