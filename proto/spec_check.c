@@ -256,6 +256,11 @@ static int check_laps(const Rb__Spec *spec, struct rb_why *why)
                           "spec.devices.max: %u is above spec.parallel.pipeline, %u: with schedule "
                           "'%s' each stage has one device",
                           spec->devices->max, stages, schedule);
+    if (spec->memory->recompute && !strcmp(spec->memory->recompute, "always"))
+        return rb_why_set(why, RB_EINVAL,
+                          "spec.memory.recompute: with schedule '%s' weights have changed when "
+                          "activations would be computed again",
+                          schedule);
     if (cuts && train->global_batch < stages)
         return rb_why_set(why, RB_EINVAL,
                           "spec.train.globalBatch: %lld is less than spec.parallel.pipeline, %u: "

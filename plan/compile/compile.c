@@ -373,7 +373,7 @@ static int choose_recompute(struct compile *compile, int64_t batch)
     double flops, more;
     int err;
 
-    if (!strcmp(word, "never") || (!always && !limit) ||
+    if (compile->model->asynchronous || !strcmp(word, "never") || (!always && !limit) ||
         (limit && rb_footprint_least(compile->spec, compile->model) <= limit))
         return 0;
     measure_programs(compile->model, &before, &flops);

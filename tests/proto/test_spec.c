@@ -107,6 +107,34 @@ static void refused(const char *override, int code, const char *expected)
         fail_msg("%s: %d '%s'", override, err, why.text);
 }
 
+/* Asynchronous schedules: pins that contradict each other. */
+static void test_laps(void **state)
+{
+    static const struct {
+        const char *key, *says;
+    } cases[] = {
+        {"spec.devices.max=3", "spec.devices.max: 3"},
+        {"spec.train.microBatch=8", "spec.train.microBatch"},
+        {"spec.memory.recompute=always", "spec.memory.recompute"},
+        {"spec.train.globalBatch=16", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        const char *const overrides[] = {"spec.parallel={pipeline: 2, schedule: spectrain}",
+                                         "spec.devices.max=2", cases[i].key};
+        Rb__JobFile *job = NULL;
+        struct rb_why why = {0};
+        int err =
+            rb_spec_parse("job.yaml", "/", smallest, sizeof smallest - 1, overrides, 3, &job, &why);
+
+        if (cases[i].says ? err != RB_EINVAL || !strstr(why.text, cases[i].says) : err)
+            fail_msg("%s: %d '%s'", cases[i].key, err, why.text);
+        if (job)
+            rb__job_file__free_unpacked(job, NULL);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -286,11 +314,12 @@ static void test_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_complete_in_json),
-        cmocka_unit_test(test_overrides),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_position),         cmocka_unit_test(test_read),
-        cmocka_unit_test(test_check_incomplete), cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_durations),        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_complete_in_json),
+        cmocka_unit_test(test_overrides), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_laps),      cmocka_unit_test(test_position),
+        cmocka_unit_test(test_read),      cmocka_unit_test(test_check_incomplete),
+        cmocka_unit_test(test_steps),     cmocka_unit_test(test_durations),
+        cmocka_unit_test(test_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
