@@ -278,7 +278,9 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
     if (node->op == RB_OP_DROPOUT)
         return refuse(splitting, node, "its random numbers are those of a whole layer");
     if (!from && !last)
-        return trained ? refuse(splitting, node, "it reads a weight, and no filters") : 0;
+        return trained || node->op == RB_OP_BATCH_NORM
+                   ? refuse(splitting, node, "it has weights, and reads no filters")
+                   : 0;
     if (!last && view_follows(node))
         place_like(splitting, node, from, view_follows(node));
     else if (!last && follows(splitting, node, from))

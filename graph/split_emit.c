@@ -232,6 +232,13 @@ static void keep_statistic(struct emit *emit, const struct rb_node *node,
     struct rb_tensor_type type = made->type;
     int64_t first, end, place = 0, step = 1;
 
+    if (piece->kind == RB_PIECE_LAST) {
+        struct rb_value *all = take_rows(emit, statistic, 0, type.dim[0]);
+
+        all->statistic = true;
+        all->update = made;
+        return;
+    }
     for (int at = 0; next_run(emit, piece, 0, &at, &first, &end); place += end - first) {
         struct rb_value *mine = take_rows(emit, statistic, first, end - first);
         struct rb_graph_attribute cut[] = {rb_attr_ints("starts", &place, 1),
@@ -325,6 +332,8 @@ static void add_whole(struct emit *emit, const struct rb_node *node)
     for (int i = 0; made && i < node->n_out; i++)
         if (node->out[i])
             emit->local[node->out[i]->id] = made->out[i];
+    if (made)
+        keep_statistics(emit, node, made);
 }
 
 /* ---- Spreading -------------------------------------------------------------------------------*/

@@ -237,7 +237,7 @@ static void split(const struct rb_hypergraph *graph, const uint8_t *sides, int s
 /* Everything of a partition that stays the same on the way down. */
 struct work {
     double part_work, part_memory; /* that a part may have at most */
-    bool ordered; /* cuts in the vertices' order are tried too */
+    bool ordered;                  /* cuts in the vertices' order are tried too */
     uint64_t random;
     uint32_t *parts;
 };

@@ -181,6 +181,62 @@ static void test_state(void **state)
     }
 }
 
+/* ---- What comes from outside -----------------------------------------------------------------*/
+
+static int64_t *numbers_of(Rb__Program *program, const char *key, size_t *ret_n)
+{
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        Rb__Instruction *one = program->instructions[i];
+
+        for (size_t k = 0; k < one->n_attributes; k++)
+            if (rb_program_exchanges(one) && !strcmp(one->attributes[k]->key, key) &&
+                one->attributes[k]->n_ints) {
+                *ret_n = one->attributes[k]->n_ints;
+                return one->attributes[k]->ints;
+            }
+    }
+    fail_msg("nothing %s", key);
+    return NULL;
+}
+
+/* A model file whose exchanges, contributions or parts lead outside is refused. */
+static void test_hostile(void **state)
+{
+    static const char *const keys[] = {"sends", "receives", "keeps"};
+    static const int64_t wrong[] = {-1, 1 << 20, INT64_MAX, INT64_MIN};
+    struct made made;
+    Rb__Program *program;
+
+    (void)state;
+    make(&kinds[1], &made);
+    program = made.model->programs[rb_split_program(made.model, 2, 0, 4)];
+    assert_int_equal(rb_model_check(made.model, NULL), 0);
+    for (size_t k = 0; k < RB_COUNT(keys); k++) {
+        size_t n;
+        int64_t *numbers = numbers_of(program, keys[k], &n);
+
+        for (size_t i = 0; i < 3; i++)
+            for (size_t w = 0; w < RB_COUNT(wrong); w++) {
+                int64_t was = numbers[i];
+
+                numbers[i] = wrong[w];
+                assert_int_equal(rb_model_check(made.model, NULL), RB_EINVAL);
+                numbers[i] = was;
+            }
+    }
+    program->contributions[0]->first += 1 << 20;
+    assert_int_equal(rb_model_check(made.model, NULL), RB_EINVAL);
+    program->contributions[0]->first -= 1 << 20;
+    program->part = 2;
+    assert_int_equal(rb_model_check(made.model, NULL), RB_EINVAL);
+    program->part = 0;
+    program->parts = 0; /* one of the whole has a loss, and all of each variable */
+    assert_int_equal(rb_model_check(made.model, NULL), RB_EINVAL);
+    program->parts = 2;
+    assert_int_equal(rb_model_check(made.model, NULL), 0);
+    done(&made);
+}
+
 /* ---- Parts against the whole, over links -----------------------------------------------------*/
 
 static struct rb_model *load(struct crew *crew, const struct made *made)
@@ -398,6 +454,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_state),
+        cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_exchange),
     };
 
