@@ -313,7 +313,9 @@ static double run_part(struct crew *crew, struct rb_model *model, struct rb_exch
     struct rb_why why = {0};
     double loss = 0;
 
-    CREW_OK(crew, rb_runner_prepare(model, &runner, model->arena, model->train, &why), &why);
+    CREW_OK(crew,
+            rb_runner_prepare(model, &runner, model->state.w, model->arena, model->train, &why),
+            &why);
     rb_program_defer(runner.program, false);
     taking->runner = &runner;
     taking->next = 0;
