@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asynchronous pipelines: how well weights are predicted, and what each schedule learns.  Markdown on stdout.
 
-usage: spectrain.py [--only errors,arms] [--nets mlp,cnn,gpt] [--stages 2,4,8] [--seeds N] [--json FILE]
+usage: spectrain.py [--only errors,arms] [--nets mlp,cnn,gpt,gpt-sgd] [--stages 2,4,8] [--seeds N] [--json FILE]
 
 Small nets on data that is made here; each run is one process with a thread a stage (bench-spectrain), which runs what
 workers run.  A seed is one of initial weights and of the order of samples.  The loss of a run is the mean over its last
@@ -83,6 +83,9 @@ NETS = {
                 rates=(0.0005, 0.001, 0.002), optimizer="type: adamw",
                 model=("gpt", "layers=4", "width=32", "heads=2", "seq=16")),
 }
+
+
+NETS["gpt-sgd"] = {**NETS["gpt"], "rates": (0.03, 0.1, 0.3), "optimizer": "type: sgd, momentum: 0.9"}
 
 
 class Net:
