@@ -74,7 +74,7 @@ static void test_deaths(void **state)
 {
     static const char *const deaths[] = {
         "worker.computed:rank=1:at=77:do=kill", "worker.computed:rank=0:at=40:do=kill",
-        "worker.frame:rank=2:at=400:do=kill",  "worker.reduce:rank=1:at=60:do=kill",
+        "worker.frame:rank=2:at=400:do=kill",   "worker.reduce:rank=1:at=60:do=kill",
         "worker.vote:rank=0:at=31:do=kill",
     };
 
