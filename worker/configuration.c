@@ -112,7 +112,7 @@ static int check_makers(const struct rb_configuration *one, const Rb__Model *mod
                         struct rb_why *why)
 {
     for (size_t b = 0; one->stage && model->asynchronous && b < model->n_blocks; b++) {
-        uint32_t stage = rb_stage_maker(one->stage, model->blocks[b]->variable);
+        uint32_t stage = rb_stage_maker(one->stage, b);
 
         if (!rb_placement_holds(&one->placement, rb_stage_owner(one->stage, stage, 0), b))
             return rb_why_set(why, RB_EINVAL, "plan: block %zu is not held where it is made", b);

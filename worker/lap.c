@@ -127,7 +127,7 @@ static int fit(struct rb_model *model, const struct rb_stage *stage, struct rb_w
             return rb_why_set(why, RB_ENOMEM, "no memory for %zu bytes of older weights", bytes);
     }
     for (size_t b = 0; b < message->n_blocks; b++)
-        lap->mine[b] = rb_stage_maker(stage, message->blocks[b]->variable) == stage->mine;
+        lap->mine[b] = rb_stage_maker(stage, b) == stage->mine;
     lap->stages = stage->stages;
     lap->stage = stage->mine;
     return 0;
@@ -200,7 +200,7 @@ static void add_run(const struct rb_model *model, struct moves *moves, int from,
 static uint32_t maker_of(const struct rb_model *model, const struct rb_configuration *configuration,
                          size_t block)
 {
-    uint32_t stage = rb_stage_maker(configuration->stage, model->message->blocks[block]->variable);
+    uint32_t stage = rb_stage_maker(configuration->stage, block);
 
     return rb_stage_owner(configuration->stage, stage, 0);
 }
@@ -273,8 +273,9 @@ static void hear(struct rb_model *model, const struct rb_configuration *configur
             lap->rows[s] = row; /* the last stage has the results */
         }
     }
-    for (size_t v = 0; v < model->message->n_variables; v++) {
-        uint32_t maker = rb_stage_owner(stage, rb_stage_maker(stage, (uint32_t)v), 0);
+    for (size_t b = 0; b < model->message->n_blocks; b++) { /* all of a variable say the same */
+        uint32_t v = model->message->blocks[b]->variable;
+        uint32_t maker = rb_stage_owner(stage, rb_stage_maker(stage, b), 0);
         struct travelling one;
 
         memcpy(&one, all + maker * bytes + rows + v * sizeof one, sizeof one);

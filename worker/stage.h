@@ -67,10 +67,10 @@ size_t rb_stage_ranges(const struct rb_stage *stage, const Rb__Model *model,
 size_t rb_stage_moves(const struct rb_stage *stage, const Rb__Model *model, const float *weights,
                       const struct rb_coll_move *moves, size_t n, struct rb_coll_move **ret_moves);
 
-/* The stage that makes the gradient of a variable, the first of several; 0 where none does. */
-static inline uint32_t rb_stage_maker(const struct rb_stage *stage, uint32_t variable)
+/* The stage that makes the gradient of a block, the first of several; 0 where none does. */
+static inline uint32_t rb_stage_maker(const struct rb_stage *stage, size_t block)
 {
-    return stage->gives[variable] ? (uint32_t)__builtin_ctzll(stage->gives[variable]) : 0;
+    return stage->gives[block] ? (uint32_t)__builtin_ctzll(stage->gives[block]) : 0;
 }
 
 /* Can its stages run on by themselves (worker/lap.h)?  RB_EUNSUPPORTED: two of them need the same

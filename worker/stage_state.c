@@ -169,13 +169,9 @@ int rb_stage_separate(const struct rb_stage *stage, const Rb__Model *model, stru
     if (stage->ranks != stage->stages)
         return rb_why_set(why, RB_EUNSUPPORTED, "plan: %u ranks in %u stages without steps",
                           stage->ranks, stage->stages);
-    for (uint32_t v = 0; v < model->n_variables; v++) {
-        uint64_t maker = UINT64_C(1) << rb_stage_maker(stage, v);
-
-        if (model->variables[v]->role != RB__VARIABLE__ROLE__FIXED &&
-            ((stage->gives[v] | stage->reads[v]) & ~maker))
+    for (size_t b = 0; b < model->n_blocks; b++)
+        if ((stage->gives[b] | stage->reads[b]) & ~(UINT64_C(1) << rb_stage_maker(stage, b)))
             return rb_why_set(why, RB_EUNSUPPORTED, "plan: several stages need '%s'",
-                              model->variables[v]->name);
-    }
+                              model->variables[model->blocks[b]->variable]->name);
     return 0;
 }
