@@ -37,6 +37,7 @@ static const struct kind kinds[] = {
       {"STATE", "state", NULL, TEXT},
       {"LEFT BY", "deadline", NULL, TIME},
       {"DEVICES", "devices", NULL, COUNT},
+      {"NETWORK/S", "networkBandwidth", NULL, BYTES},
       {"ADDRESS", "address", NULL, TEXT},
       {"UP", "started", NULL, AGE}}},
     {"devices",

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What-if: how a job would run on so many devices, and what going there would cost.
  *
- * The job is compiled as at submit.  Devices and links come from a cluster file; without one, and
- * for devices that it gives only a speed, a microbatch is timed here, on one core.  The report is
+ * The job is compiled as at submit.  Devices and links come from a cluster file, or are those that
+ * nodes have measured where the job is one that they have; without either, and for devices of which
+ * only a speed is known, a microbatch is timed here, on one core.  The report is
  * one JSON value, the table is made from it. */
 #include "base/arena.h"
 #include "base/file.h"
@@ -22,18 +23,14 @@
 
 enum { MOST_COUNTS = 64, MOST_DEVICES = 65536 };
 
-/* Through shared memory a byte is copied in, read, and added to another: five bytes of its core's
- * memory traffic by count, and six and a half as measured (docs/theses.md), for it changes cores.
- */
-static const double touched = 6.5;
-static const double shared_latency = 10e-6;
-
 /* Everything open while a job is planned. */
 struct plan {
     const char *cluster_path;
     uint32_t counts[MOST_COUNTS];
     size_t n_counts;
-    Rb__JobFile *job;
+    const char *name;  /* of the job */
+    Rb__JobFile *file; /* where it is from */
+    Rb__Spec *spec;    /* the file's, or what was submitted */
     struct rb_device *device;
     struct rb_forward forward;
     struct rb_cluster cluster;
@@ -56,8 +53,10 @@ static void done(struct plan *plan)
     } else {
         rb_compiled_done(&plan->forward.compiled);
     }
-    if (plan->job)
-        rb__job_file__free_unpacked(plan->job, NULL);
+    if (plan->file)
+        rb__job_file__free_unpacked(plan->file, NULL);
+    else if (plan->spec)
+        rb__spec__free_unpacked(plan->spec, NULL);
 }
 
 /* ---- What is asked ---- */
@@ -83,7 +82,7 @@ static int read_counts(const char *text, struct plan *plan, struct rb_why *why)
 
 static uint32_t largest_count(const struct plan *plan)
 {
-    uint32_t largest = plan->job->spec->devices->want;
+    uint32_t largest = plan->spec->devices->want;
 
     for (size_t i = 0; i < plan->n_counts; i++)
         if (plan->counts[i] > largest)
@@ -101,7 +100,7 @@ static int time_here(struct plan *plan, struct rb_why *why)
     int err = rb_device_open("cpu", 0, &plan->device, why);
 
     if (!err)
-        err = rb_timing_take(plan->device, &plan->forward, &speed, &profile, why);
+        err = rb_timing_take(plan->device, &plan->forward, true, &speed, &profile, why);
     if (err)
         return err;
     plan->seconds = rb_alloc((program->n_instructions + 1) * sizeof *plan->seconds);
@@ -116,7 +115,7 @@ static int time_here(struct plan *plan, struct rb_why *why)
 static void assume_here(struct plan *plan)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
-    struct rb_cluster_link inside = {plan->profile.bytes / touched, shared_latency};
+    struct rb_cluster_link inside = rb_cluster_inside(plan->profile.bytes);
     uint32_t asked = largest_count(plan);
 
     cores = cores > 0 ? cores : 1;
@@ -126,19 +125,53 @@ static void assume_here(struct plan *plan)
                     &plan->cluster);
 }
 
-static int look(struct plan *plan, const char *path, const char *const *overrides, int n,
-                struct rb_why *why)
+/* A JSON value is YAML. */
+static int ask_cluster(const struct rb_session *session, struct plan *plan, struct rb_why *why)
 {
-    int err = rb_spec_read(path, overrides, n, &plan->job, why);
+    RB_CLEANUP(rb_freep) char *text = NULL;
+    json_t *reply = NULL;
+    int err =
+        rb_session_call(session, "cluster", json_pack("{s:s}", "job", plan->name), 0, &reply, why);
 
-    if (!err)
-        err = rb_compile(plan->job->spec, rb_device_numeric_class("cpu"), &plan->forward.compiled,
-                         why);
+    if (err)
+        return err;
+    text = json_dumps(reply, 0);
+    json_decref(reply);
+    return rb_cluster_parse("what nodes have measured", text, strlen(text), &plan->cluster, why);
+}
+
+/* The job, and its devices where they are known. */
+static int look_at_file(struct plan *plan, const char *path, const char *const *overrides, int n,
+                        struct rb_why *why)
+{
+    int err = rb_spec_read(path, overrides, n, &plan->file, why);
+
+    if (err)
+        return err;
+    plan->name = plan->file->metadata->name;
+    plan->spec = plan->file->spec;
+    return 0;
+}
+
+static int look_at_job(const struct rb_session *session, struct plan *plan, const char *name,
+                       struct rb_why *why)
+{
+    int err = rb_session_spec(session, name, &plan->spec, why);
+
+    plan->name = name;
+    return err || plan->cluster_path ? err : ask_cluster(session, plan, why);
+}
+
+static int look(struct plan *plan, struct rb_why *why)
+{
+    int err = rb_compile(plan->spec, rb_device_numeric_class("cpu"), &plan->forward.compiled, why);
+    bool known = plan->cluster.n_devices || plan->cluster_path;
+
     if (!err && plan->cluster_path)
         err = rb_cluster_read(plan->cluster_path, &plan->cluster, why);
-    if (!err && (!plan->cluster_path || rb_cluster_unmeasured(&plan->cluster)))
+    if (!err && (!known || rb_cluster_unmeasured(&plan->cluster)))
         err = time_here(plan, why);
-    if (!err && !plan->cluster_path)
+    if (!err && !known)
         assume_here(plan);
     return err;
 }
@@ -146,11 +179,11 @@ static int look(struct plan *plan, const char *path, const char *const *override
 static int search(struct plan *plan, struct rb_why *why)
 {
     const struct rb_search_how how = {
-        .spec = plan->job->spec,
+        .spec = plan->spec,
         .model = plan->forward.compiled.model,
         .cluster = &plan->cluster,
         .profile = &plan->profile,
-        .from = plan->job->spec->devices->want,
+        .from = plan->spec->devices->want,
         .machine = plan->memory,
     };
     int err = 0;
@@ -202,9 +235,9 @@ static json_t *report(const struct plan *plan)
                               json_pack("{s:i,s:o}", "devices", (int)plan->searches[i].devices,
                                         "candidates", candidates));
     }
-    return json_pack("{s:s,s:s,s:b,s:i,s:{s:i,s:i},s:o}", "job", plan->job->metadata->name, "model",
+    return json_pack("{s:s,s:s,s:b,s:i,s:{s:i,s:i},s:o}", "job", plan->name, "model",
                      plan->forward.compiled.summary, "timedHere", plan->seconds != NULL, "from",
-                     (int)plan->job->spec->devices->want, "cluster", "devices",
+                     (int)plan->spec->devices->want, "cluster", "devices",
                      (int)plan->cluster.n_devices, "nodes", (int)plan->cluster.n_nodes, "plans",
                      plans);
 }
@@ -294,8 +327,7 @@ static int draw(const struct plan *plan, const char *path, struct rb_why *why)
     const struct rb_search_candidate *one = plan->searches[plan->n_searches - 1].candidates;
     RB_CLEANUP(rb_buffer_done) struct rb_buffer svg = {0};
     RB_CLEANUP(rb_freep)
-    char *title = rb_format("%s: %s, a step of %.4g ms", plan->job->metadata->name, one->name,
-                            1e3 * one->seconds);
+    char *title = rb_format("%s: %s, a step of %.4g ms", plan->name, one->name, 1e3 * one->seconds);
 
     rb_timeline_svg(one->simulate, title, &svg);
     return rb_file_write_lightly(path, svg.data, svg.size, why);
@@ -313,11 +345,16 @@ int rb_plan(struct rb_session *session, const struct rb_arguments *arguments)
     struct rb_why why = {0};
     json_t *all;
 
-    if (!path)
-        return rb_session_usage(session, "-f says which job file");
+    if (!path && !arguments->n_words)
+        return rb_session_usage(session, "-f says which job file, or a word which job");
+    if (path ? arguments->n_words : n)
+        return rb_session_usage(session, "a job that was submitted is planned as it is");
     if (counts && read_counts(counts, &plan, &why))
         return rb_session_usage(session, "--devices %s", why.text);
-    err = look(&plan, path, overrides, n, &why);
+    err = path ? look_at_file(&plan, path, overrides, n, &why)
+               : look_at_job(session, &plan, arguments->word[0], &why);
+    if (!err)
+        err = look(&plan, &why);
     if (!err)
         err = search(&plan, &why);
     if (!err && svg)

@@ -9,8 +9,6 @@
 #include "ctl/timing.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
-#include "proto/reflect.h"
-#include "proto/spec.h"
 #include "proto/work.h"
 
 #include <inttypes.h>
@@ -24,20 +22,13 @@ enum { SLOWEST = 10 };
 static int compile_job(struct rb_session *session, const char *name,
                        struct rb_compiled *ret_compiled, struct rb_why *why)
 {
-    json_t *reply = NULL;
-    ProtobufCMessage *spec = NULL;
-    int err = rb_session_call(session, "describe", json_pack("{s:s}", "job", name), 0, &reply, why);
+    Rb__Spec *spec = NULL;
+    int err = rb_session_spec(session, name, &spec, why);
 
     if (!err)
-        err = rb_reflect_from_json(json_object_get(json_object_get(reply, "job"), "spec"),
-                                   &rb__spec__descriptor, &spec, why);
-    if (!err)
-        err = rb_spec_check(name, (const Rb__Spec *)spec, why);
-    if (!err)
-        err = rb_compile((const Rb__Spec *)spec, rb_device_numeric_class("cpu"), ret_compiled, why);
+        err = rb_compile(spec, rb_device_numeric_class("cpu"), ret_compiled, why);
     if (spec)
-        protobuf_c_message_free_unpacked(spec, NULL);
-    json_decref(reply);
+        rb__spec__free_unpacked(spec, NULL);
     return err;
 }
 
@@ -175,7 +166,7 @@ static int run(struct rb_device *device, struct rb_forward *forward, json_t **re
 {
     struct rb_profile_speed speed;
     struct rb_profile *profile;
-    int err = rb_timing_take(device, forward, &speed, &profile, why);
+    int err = rb_timing_take(device, forward, false, &speed, &profile, why);
 
     if (err)
         return err;

@@ -43,6 +43,18 @@ static json_t *spell_receipt(const json_t *fact)
     return receipt;
 }
 
+/* How the new set runs, and why so where the planner chose it. */
+static void add_plan(json_t *receipt, const json_t *plan)
+{
+    const char *summary = rb_value_text(plan, "summary", NULL);
+    const char *chosen = rb_value_text(plan, "chosen", NULL);
+
+    if (summary)
+        json_object_set_new(receipt, "plan", json_string(summary));
+    if (chosen)
+        json_object_set_new(receipt, "chosen", json_string(chosen));
+}
+
 static void print_receipt(const struct rb_session *session, const json_t *receipt)
 {
     struct rb_table page = RB_PAGE;
@@ -55,6 +67,10 @@ static void print_receipt(const struct rb_session *session, const json_t *receip
     rb_page_add(&page, "devices", "%" PRId64 " -> %" PRId64, rb_value_integer(receipt, "from", 0),
                 rb_value_integer(receipt, "to", 0));
     rb_page_add(&page, "configuration", "%" PRId64, rb_value_integer(receipt, "configuration", 0));
+    if (rb_value_text(receipt, "plan", NULL))
+        rb_page_add(&page, "plan", "%s", rb_value_text(receipt, "plan", ""));
+    if (rb_value_text(receipt, "chosen", NULL))
+        rb_page_add(&page, "planner", "%s", rb_value_text(receipt, "chosen", ""));
     rb_page_add(&page, "first step", "%" PRId64, rb_value_integer(receipt, "step", 0));
     rb_page_add(&page, "stall", "%.0f ms", rb_value_real(receipt, "stall_ms", 0));
     rb_page_add(&page, "ready after", "%.0f ms", rb_value_real(receipt, "ready_ms", 0));
@@ -122,6 +138,7 @@ static int await_receipt(const struct rb_session *session, const char *job, cons
         if (done && json_is_object(fact)) {
             json_t *receipt = spell_receipt(fact);
 
+            add_plan(receipt, json_object_get(answer, "plan"));
             print_receipt(session, receipt);
             json_decref(receipt);
             json_decref(answer);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "ctl/write.h"
+#include "proto/reflect.h"
 #include "proto/spec.h"
 
 #include <errno.h>
@@ -91,6 +92,26 @@ int rb_session_call(const struct rb_session *session, const char *method, json_t
     } while (err == RB_EAGAIN && rb_clock_ns() - start < (uint64_t)GRACE_MS * 1000000 &&
              !(err = rb_session_sleep(session, RETRY_MS, deadline, why)));
     json_decref(body);
+    return err;
+}
+
+int rb_session_spec(const struct rb_session *session, const char *job, Rb__Spec **ret_spec,
+                    struct rb_why *why)
+{
+    json_t *reply = NULL;
+    ProtobufCMessage *spec = NULL;
+    int err = rb_session_call(session, "describe", json_pack("{s:s}", "job", job), 0, &reply, why);
+
+    if (!err)
+        err = rb_reflect_from_json(json_object_get(json_object_get(reply, "job"), "spec"),
+                                   &rb__spec__descriptor, &spec, why);
+    if (!err)
+        err = rb_spec_check(job, (const Rb__Spec *)spec, why);
+    json_decref(reply);
+    if (!err)
+        *ret_spec = (Rb__Spec *)spec;
+    else if (spec)
+        protobuf_c_message_free_unpacked(spec, NULL);
     return err;
 }
 

@@ -88,6 +88,7 @@ static void add_checkpoint(struct rb_table *page, const json_t *status)
 static void print_status(const struct rb_session *session, const json_t *status)
 {
     const char *reason = rb_value_text(status, "reason", NULL);
+    const json_t *plan = json_object_get(status, "plan");
     int64_t configuration = rb_value_integer(status, "configuration", 0);
     struct rb_table page = RB_PAGE;
 
@@ -98,7 +99,9 @@ static void print_status(const struct rb_session *session, const json_t *status)
     add_progress(&page, status);
     if (configuration)
         rb_page_add(&page, "configuration", "%" PRId64 ": %s", configuration,
-                    rb_value_text(json_object_get(status, "plan"), "summary", "-"));
+                    rb_value_text(plan, "summary", "-"));
+    if (rb_value_text(plan, "chosen", NULL))
+        rb_page_add(&page, "planner", "%s", rb_value_text(plan, "chosen", ""));
     add_devices(&page, status);
     add_checkpoint(&page, status);
     rb_page_print(session, &page);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/decide/decide.h"
+#include "daemon/planner.h"
 #include "daemon/rpc/methods.h"
 
 #include <stdlib.h>
@@ -95,6 +96,7 @@ static void decide(uv_timer_t *timer)
         .balance_steps = BALANCE_STEPS,
         .balance_ms = BALANCE_MS,
         .balance_gain_ms = BALANCE_GAIN_MS,
+        .planner = rb_planner_ask(daemon->planner),
         .random = coordinator->random ^ rb_clock_ns() << 20,
     };
     int err = rb_decide(rb_store_facts(daemon->store), now, &options, &writes, &wake, &why);

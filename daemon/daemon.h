@@ -13,7 +13,9 @@
 struct rb_agent;
 struct rb_coordinator;
 struct rb_devices;
+struct rb_links;
 struct rb_methods;
+struct rb_planner;
 
 struct rb_daemon {
     uv_loop_t *loop;
@@ -24,6 +26,8 @@ struct rb_daemon {
     struct rb_server *server;
     struct rb_blobs *blobs;
     struct rb_agent *agent;
+    struct rb_links *links;     /* to other nodes */
+    struct rb_planner *planner; /* the coordinator asks it */
     struct rb_coordinator *coordinator;
     struct rb_methods *methods;
 };

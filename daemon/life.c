@@ -15,12 +15,14 @@
 #include "base/log.h"
 #include "daemon/agent/agent.h"
 #include "daemon/agent/devices.h"
+#include "daemon/agent/links.h"
 #include "daemon/agent/notice.h"
 #include "daemon/agent/spawn.h"
 #include "daemon/coordinator.h"
 #include "daemon/daemon.h"
 #include "daemon/etcd/etcd.h"
 #include "daemon/etcd/private_etcd.h"
+#include "daemon/planner.h"
 #include "daemon/presence.h"
 #include "daemon/rpc/methods.h"
 #include "daemon/settings.h"
@@ -78,11 +80,13 @@ static void free_parts(uv_timer_t *timer)
     struct life *life = timer->data;
     rb_store_free(life->daemon.store);
     rb_coordinator_free(life->daemon.coordinator);
+    rb_planner_free(life->daemon.planner);
     rb_methods_free(life->daemon.methods);
     rb_agent_free(life->daemon.agent);
     rb_blobs_close(life->daemon.blobs);
     rb_server_free(life->daemon.server);
     rb_notice_free(life->notice);
+    rb_links_free(life->daemon.links);
     rb_presence_free(life->presence);
     rb_etcd_free(life->etcd);
     if (life->private_etcd)
@@ -253,6 +257,12 @@ static int listen_all(struct life *life, char *ret_address, struct rb_why *why)
     return err;
 }
 
+static void on_link_measured(void *context)
+{
+    struct life *life = context;
+    rb_presence_look(life->presence);
+}
+
 static int make_parts(struct life *life, struct rb_why *why)
 {
     struct rb_daemon *daemon = &life->daemon;
@@ -265,6 +275,7 @@ static int make_parts(struct life *life, struct rb_why *why)
     int err = rb_blobs_open(blobs, &daemon->blobs, why);
     if (err)
         return err;
+    daemon->planner = rb_planner_new(daemon);
     daemon->coordinator = rb_coordinator_new(daemon);
     daemon->agent = rb_agent_new(daemon);
     daemon->methods = rb_methods_new(daemon);
@@ -272,6 +283,7 @@ static int make_parts(struct life *life, struct rb_why *why)
     if (err)
         return err;
     life->presence = rb_presence_new(daemon, life->etcd, address);
+    daemon->links = rb_links_new(daemon, on_link_measured, life);
     rb_presence_on_taken(life->presence, on_taken, life);
     rb_store_watch(daemon->store, on_facts, life);
     life->notice = rb_notice_new(daemon);

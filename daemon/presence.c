@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "daemon/agent/devices.h"
+#include "daemon/agent/links.h"
 #include "daemon/coordinator.h"
 #include "daemon/daemon.h"
 #include "daemon/election.h"
@@ -66,6 +67,10 @@ static char *node_text(struct rb_presence *presence, ProtobufCMessage **ret_mess
     node.devices = presence->daemon->devices->at;
     node.n_devices = presence->daemon->devices->n;
     node.missing = presence->daemon->devices->missing;
+    node.has_memory = presence->daemon->devices->memory != 0;
+    node.memory = presence->daemon->devices->memory;
+    if (presence->daemon->links)
+        rb_links_tell(presence->daemon->links, &node);
     char *text = rb_reflect_to_text(&node.base);
     rb_reflect_from_text(text, strlen(text), &rb__node__descriptor, ret_message, &why);
     return text;
@@ -299,6 +304,11 @@ static void on_closed(uv_handle_t *handle)
     free(presence->host);
     free(presence->lease_path);
     free(presence);
+}
+
+void rb_presence_look(struct rb_presence *presence)
+{
+    look_in(presence, 0);
 }
 
 void rb_presence_free(struct rb_presence *presence)

@@ -29,6 +29,9 @@ void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms);
 void rb_presence_end(struct rb_presence *presence, uint64_t timeout_ms, void (*done)(void *context),
                      void *context);
 
+/* Something that the node's key says may have changed. */
+void rb_presence_look(struct rb_presence *presence);
+
 void rb_presence_free(struct rb_presence *presence);
 
 #endif

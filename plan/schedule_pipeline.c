@@ -22,6 +22,13 @@ uint32_t rb_pipeline_stages(uint32_t pinned, uint32_t ranks)
     return stages > 1 ? stages : 0;
 }
 
+bool rb_pipeline_pinned(const Rb__Spec *spec)
+{
+    const Rb__ParallelSpec *parallel = spec->parallel;
+
+    return parallel && (parallel->has_pipeline || parallel->has_hypergraph || parallel->schedule);
+}
+
 uint32_t rb_pipeline_ranks(uint32_t stages, uint32_t ranks, uint32_t stage)
 {
     return ranks / stages + (stage < ranks % stages);
@@ -60,9 +67,11 @@ static double stage_seconds(const struct cut *cut, uint32_t stage, uint32_t firs
            rb_pipeline_ranks(cut->stages, cut->ranks, stage);
 }
 
-/* The first `end` layers in stages 0 .. stage. */
+/* The first `end` layers in stages 0 .. stage.  The last stage grows from the end: once its layers
+ * alone take longer than the best so far, no longer one can be better. */
 static void find_best(struct cut *cut, uint32_t stage, uint32_t end)
 {
+    uint32_t ranks = rb_pipeline_ranks(cut->stages, cut->ranks, stage);
     size_t row = cut->n + 1, at = stage * row + end;
 
     if (!stage) {
@@ -70,10 +79,12 @@ static void find_best(struct cut *cut, uint32_t stage, uint32_t end)
         return;
     }
     cut->best[at] = INFINITY;
-    for (uint32_t first = stage; first < end; first++) {
+    for (uint32_t first = end; first-- > stage;) {
         double one = fmax(cut->best[at - row - end + first], stage_seconds(cut, stage, first, end));
 
-        if (one < cut->best[at]) {
+        if ((cut->seconds[end] - cut->seconds[first]) / ranks > cut->best[at])
+            break;
+        if (one <= cut->best[at]) {
             cut->best[at] = one;
             cut->from[at] = first;
         }

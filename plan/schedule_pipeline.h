@@ -22,6 +22,7 @@
 #include "plan.pb-c.h"
 #include "spec.pb-c.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct rb_buffer;
@@ -35,6 +36,9 @@ uint32_t rb_pipeline_ranks(uint32_t stages, uint32_t ranks, uint32_t stage);
 /* "pipeline of 2 stages x3: 2 1, 1F1B, 8 microbatches"; schedule: NULL: 1F1B */
 void rb_pipeline_text(uint32_t stages, uint32_t ranks, uint32_t microbatches, const char *schedule,
                       struct rb_buffer *out);
+
+/* Does the job file say how the job runs?  Else the planner may. */
+bool rb_pipeline_pinned(const Rb__Spec *spec);
 
 /* Where the forward part is cut, as rb_course_make wants it, so that the slowest stage is as quick
  * as can be.  RB_EUNSUPPORTED: there are fewer instructions than stages. */

@@ -11,6 +11,7 @@
 #include "worker/control/options.h"
 #include "worker/control/prepare.h"
 #include "worker/control/reports.h"
+#include "worker/timing.h"
 #include "worker/train.h"
 
 #include <errno.h>
@@ -63,6 +64,22 @@ static int print_class(const char *kind)
     return RB_EXIT_OK;
 }
 
+/* Of a core, which all of a node are taken to be like; without it plans are not priced. */
+static void add_speed(Rb__Device *message)
+{
+    struct rb_profile_speed speed;
+    struct rb_device *device;
+
+    if (rb_device_open(message->kind, 0, &device, NULL))
+        return;
+    if (!rb_profile_core(device, &speed, NULL)) {
+        message->has_flops = message->has_bandwidth = 1;
+        message->flops = 1e9 * speed.flops;
+        message->bandwidth = 1e9 * speed.bytes;
+    }
+    rb_device_close(device);
+}
+
 /* One line, a Devices message: what there is, and in a sentence why not more. */
 static int print_devices(const char *kind)
 {
@@ -87,6 +104,8 @@ static int print_devices(const char *kind)
         device->numeric_class = rb_arena_string(&arena, about.numeric_class);
         device->has_bytes = about.bytes != 0;
         device->bytes = about.bytes;
+        if (strcmp(kind, "cpu") == 0)
+            add_speed(device);
         list.devices[list.n_devices++] = device;
     }
     if (err)
@@ -95,6 +114,26 @@ static int print_devices(const char *kind)
     puts(text);
     rb_arena_done(&arena);
     return RB_EXIT_OK;
+}
+
+/* A Profile message as it is: there is one number an instruction. */
+static int print_profile(const struct rb_worker_options *options)
+{
+    struct rb_why why = {0};
+    Rb__Profile *profile = NULL;
+    RB_CLEANUP(rb_freep) uint8_t *bytes = NULL;
+    size_t size;
+
+    if (rb_timing_of_file(options->kind, options->profile, &profile, &why)) {
+        fprintf(stderr, "rubato-worker: %s\n", why.text);
+        return RB_EXIT_INTERNAL;
+    }
+    size = rb__profile__get_packed_size(profile);
+    bytes = rb_alloc(size + 1);
+    rb__profile__pack(profile, bytes);
+    rb__profile__free_unpacked(profile, NULL);
+    return fwrite(bytes, 1, size, stdout) == size && !fflush(stdout) ? RB_EXIT_OK
+                                                                     : RB_EXIT_INTERNAL;
 }
 
 static int print_faults(void)
@@ -144,6 +183,8 @@ int main(int argc, char **argv)
         return print_class(options.numeric_class);
     if (options.devices)
         return print_devices(options.devices);
+    if (options.profile)
+        return print_profile(&options);
     if (options.faults)
         return print_faults();
     if (rb_fault_arm(getenv("RUBATO_FAULT"), getenv("RUBATO_FAULT_ONCE"), &why)) {

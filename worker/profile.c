@@ -9,7 +9,15 @@
 #include <string.h>
 #include <time.h>
 
-enum { WIDTH = 1024, COPIED = 4 << 20, ROUNDS = 15 };
+enum { COPIED = 4 << 20, MOST_ROUNDS = 15 };
+
+/* What is raced: products of so many rows and columns, at most as large as what is copied. */
+struct race {
+    enum rb_dtype dtype; /* of the factors */
+    int64_t width;
+    int rounds;
+    double (*of)(double *ns, size_t n); /* what counts of the rounds */
+};
 
 struct rb_profile {
     const Rb__Program *program;
@@ -26,6 +34,15 @@ static uint64_t core_ns(void)
 
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static double least(double *values, size_t n)
+{
+    double found = values[0];
+
+    for (size_t i = 1; i < n; i++)
+        found = values[i] < found ? values[i] : found;
+    return found;
 }
 
 static int by_value(const void *a, const void *b)
@@ -45,12 +62,12 @@ double rb_profile_median(double *values, size_t n)
 
 /* ---- The core ---------------------------------------------------------------------------------*/
 
-static void race(struct rb_kernel *kernel, void *const memory[3],
-                 struct rb_profile_speed *ret_speed)
+static void run_race(const struct race *race, struct rb_kernel *kernel, void *const memory[3],
+                     struct rb_profile_speed *ret_speed)
 {
-    double product[ROUNDS], copy[ROUNDS];
+    double product[MOST_ROUNDS], copy[MOST_ROUNDS], width = (double)race->width;
 
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < race->rounds; i++) {
         uint64_t at[2] = {core_ns()};
 
         rb_kernel_run(kernel, (const void *const *)memory, &memory[2], &(struct rb_key){0});
@@ -59,8 +76,8 @@ static void race(struct rb_kernel *kernel, void *const memory[3],
         product[i] = (double)(at[1] - at[0]);
         copy[i] = (double)(core_ns() - at[1]);
     }
-    ret_speed->flops = 2.0 * WIDTH * WIDTH * WIDTH / rb_profile_median(product, ROUNDS);
-    ret_speed->bytes = 2.0 * COPIED / rb_profile_median(copy, ROUNDS);
+    ret_speed->flops = 2 * width * width * width / race->of(product, (size_t)race->rounds);
+    ret_speed->bytes = 2.0 * COPIED / race->of(copy, (size_t)race->rounds);
 }
 
 /* Precision is the whole program's. */
@@ -72,11 +89,12 @@ static enum rb_dtype factors_of(const Rb__Program *program)
     return RB_F32;
 }
 
-int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
-                       struct rb_profile_speed *ret_speed, struct rb_why *why)
+static int hold_race(struct rb_device *device, const struct race *race,
+                     struct rb_profile_speed *ret_speed, struct rb_why *why)
 {
-    const struct rb_tensor_type factor = {factors_of(program), 2, {WIDTH, WIDTH}};
-    const struct rb_tensor_type types[2] = {factor, factor}, product = {RB_F32, 2, {WIDTH, WIDTH}};
+    const struct rb_tensor_type factor = {race->dtype, 2, {race->width, race->width}};
+    const struct rb_tensor_type types[2] = {factor, factor};
+    const struct rb_tensor_type product = {RB_F32, 2, {race->width, race->width}};
     const struct rb_call call = {RB_OP_MATMUL, 0, 2, 1, types, &product, NULL, 0};
     struct rb_kernel *kernel = NULL;
     void *memory[3];
@@ -87,13 +105,29 @@ int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
     for (int i = 0; i < 3; i++)
         memory[i] = rb_device_alloc(device, COPIED);
     if (memory[0] && memory[1] && memory[2])
-        race(kernel, memory, ret_speed);
+        run_race(race, kernel, memory, ret_speed);
     else
         err = rb_why_set(why, RB_ENOMEM, "no memory to measure the speed of this core with");
     rb_kernel_free(kernel);
     for (int i = 0; i < 3; i++)
         rb_device_free(device, memory[i]);
     return err;
+}
+
+int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
+                       struct rb_profile_speed *ret_speed, struct rb_why *why)
+{
+    const struct race race = {factors_of(program), 1024, MOST_ROUNDS, rb_profile_median};
+
+    return hold_race(device, &race, ret_speed, why);
+}
+
+int rb_profile_core(struct rb_device *device, struct rb_profile_speed *ret_speed,
+                    struct rb_why *why)
+{
+    static const struct race race = {RB_F32, 512, 7, least};
+
+    return hold_race(device, &race, ret_speed, why);
 }
 
 double rb_profile_floor(const Rb__Program *program, size_t instruction,

@@ -24,6 +24,10 @@ struct rb_profile_speed {
 int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
                        struct rb_profile_speed *ret_speed, struct rb_why *why);
 
+/* The best of a twentieth of a second, of fp32: what a rubatod that starts has time for. */
+int rb_profile_core(struct rb_device *device, struct rb_profile_speed *ret_speed,
+                    struct rb_why *why);
+
 /* ns: the larger of its products at that speed and its bytes at that. */
 double rb_profile_floor(const Rb__Program *program, size_t instruction,
                         const struct rb_profile_speed *speed);

@@ -76,14 +76,20 @@ static void job_free(struct rb_agent_job *job)
     free(job->folder);
     free(job->model);
     free(job->weights);
+    free(job->profile);
     free(job);
+}
+
+static bool names_blob(const Rb__Job *job, const char *digest)
+{
+    return !strcmp(job->model, digest) || !strcmp(job->weights, digest) ||
+           (job->profile && !strcmp(job->profile, digest));
 }
 
 static bool blob_used(const struct rb_facts *facts, const char *digest)
 {
     for (size_t i = 0; i < facts->n_jobs; i++)
-        if (facts->jobs[i].job.message && (!strcmp(facts->jobs[i].job.job->model, digest) ||
-                                           !strcmp(facts->jobs[i].job.job->weights, digest)))
+        if (facts->jobs[i].job.message && names_blob(facts->jobs[i].job.job, digest))
             return true;
     return false;
 }
@@ -93,7 +99,7 @@ static void remove_job(struct rb_agent *agent, struct rb_agent_job *job,
                        const struct rb_facts *facts)
 {
     struct rb_why why = {0};
-    const char *blobs[] = {job->model, job->weights};
+    const char *blobs[] = {job->model, job->weights, job->profile};
     if (rb_file_remove(job->folder, &why))
         rb_log(RB_LOG_WARN, "job %s: its folder stays: %s", job->id, why.text);
     for (size_t i = 0; i < RB_COUNT(blobs); i++)
@@ -130,6 +136,8 @@ static void follow_jobs(struct rb_agent *agent)
         struct rb_agent_job *job = rb_agent_job(agent, found->id);
         keep_text(&job->model, found->job.job->model);
         keep_text(&job->weights, found->job.job->weights);
+        if (found->job.job->profile)
+            keep_text(&job->profile, found->job.job->profile);
         job->deleted = found->wish.message && found->wish.wish->deleted;
     }
     for (struct rb_agent_job *job = agent->jobs, *next; job; job = next) {

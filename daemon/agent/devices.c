@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static Rb__Device *add(struct rb_devices *devices, uint32_t index, const char *kind)
 {
@@ -61,6 +62,34 @@ int rb_devices_take(struct rb_devices *devices, const char *line, struct rb_why 
     return 0;
 }
 
+/* What a core does, and so all of them.  Where it cannot be said, plans are not priced: no more. */
+static void measure_cores(struct rb_devices *devices, const char *worker)
+{
+    const char *arguments[] = {worker, "--devices", "cpu", NULL};
+    RB_CLEANUP(rb_freep) char *line = NULL;
+    ProtobufCMessage *message = NULL;
+    const Rb__Devices *list;
+
+    if (rb_program_line(worker, arguments, &line, NULL) ||
+        rb_reflect_from_text(line, strlen(line), &rb__devices__descriptor, &message, NULL))
+        return;
+    list = (const Rb__Devices *)message;
+    for (size_t i = 0; list->n_devices && i < devices->n; i++) {
+        devices->at[i]->has_flops = list->devices[0]->has_flops;
+        devices->at[i]->flops = list->devices[0]->flops;
+        devices->at[i]->has_bandwidth = list->devices[0]->has_bandwidth;
+        devices->at[i]->bandwidth = list->devices[0]->bandwidth;
+    }
+    protobuf_c_message_free_unpacked(message, NULL);
+}
+
+static uint64_t memory_here(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
 static void look_for_gpus(struct rb_devices *devices, const char *worker)
 {
     const char *arguments[] = {worker, "--devices", "cuda", NULL};
@@ -78,7 +107,10 @@ struct rb_devices *rb_devices_new(const char *worker, unsigned cpu_devices)
 {
     struct rb_devices *devices = rb_alloc(sizeof *devices);
 
+    devices->memory = memory_here();
     add_cores(devices, cpu_devices);
+    if (devices->n)
+        measure_cores(devices, worker);
     look_for_gpus(devices, worker);
     return devices;
 }

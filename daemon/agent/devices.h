@@ -17,7 +17,8 @@ struct rb_devices {
     Rb__Device **at;
     size_t n;
     size_t gpus;
-    char *missing; /* a sentence: why there is no GPU, or not more; NULL: nothing is */
+    uint64_t memory; /* bytes, of the machine; 0: unknown */
+    char *missing;   /* a sentence: why there is no GPU, or not more; NULL: nothing is */
 };
 
 /* worker: the program to ask.  Cannot fail: what is wrong with GPUs is in `missing`. */

@@ -9,6 +9,7 @@
 #include "daemon/agent/spawn.h"
 #include "daemon/agent/worker_link.h"
 #include "daemon/daemon.h"
+#include "plan.pb-c.h"
 
 enum {
     RB_AGENT_WINDOW = 32,
@@ -29,11 +30,11 @@ struct rb_agent_job {
     struct rb_agent_job *next;
     struct rb_agent *agent;
     char *id;
-    char *folder;          /* STATE/jobs/ID */
-    char *model, *weights; /* digests, to be removed with the job */
-    bool deleted;          /* its wish said so */
-    struct rb_rows *rows;  /* NULL until needed */
-    bool rows_failed;      /* the last one could not be written */
+    char *folder;                    /* STATE/jobs/ID */
+    char *model, *weights, *profile; /* digests, to be removed with the job; no profile: NULL */
+    bool deleted;                    /* its wish said so */
+    struct rb_rows *rows;            /* NULL until needed */
+    bool rows_failed;                /* the last one could not be written */
 
     /* What rank 0 told: throughput is over the last rows. */
     Rb__Progress progress;
@@ -47,7 +48,9 @@ struct rb_agent_job {
     struct rb_agent_checkpoint *checkpoints;
 
     struct rb_agent_plan *plans; /* by the shares that they are for */
-    uint32_t planned_ahead;      /* the configuration whose next loss is among them */
+    uint32_t planned_ahead;      /* the configuration whose next loss is among them, */
+    size_t planned_ranks;        /* for the first so many of its ranks */
+    Rb__Model *planned_model;    /* while there are more to plan for */
 };
 
 struct rb_worker {

@@ -5,7 +5,7 @@
  *
  * A plan follows from the model and from who computes and holds what, so it is made once for each
  * distribution of shares and known by that; and what follows a death of the active configuration is
- * made ahead, that nobody waits for it then. */
+ * made ahead, that nobody waits for it then: one a turn of the loop, which has a lease to keep. */
 #include "daemon/agent/inside.h"
 
 #include "base/buffer.h"
@@ -29,8 +29,16 @@ struct rb_agent_plan {
     char key[33], digest[33];
 };
 
+static void free_model(Rb__Model **model)
+{
+    if (*model)
+        rb__model__free_unpacked(*model, NULL);
+    *model = NULL;
+}
+
 void rb_agent_plans_free(struct rb_agent_job *job)
 {
+    free_model(&job->planned_model);
     for (struct rb_agent_plan *plan; (plan = job->plans);) {
         job->plans = plan->next;
         free(plan);
@@ -162,8 +170,7 @@ int rb_agent_plan(struct rb_agent *agent, const struct rb_job_facts *facts,
     const struct rb_agent_plan *plan;
     Rb__Model *model = NULL;
     int err = find_or_make(agent, facts, configuration, arena, &model, &plan, why);
-    if (model)
-        rb__model__free_unpacked(model, NULL);
+    free_model(&model);
     if (err)
         return err;
     *ret_digest = rb_arena_string(arena, plan->digest);
@@ -203,15 +210,19 @@ void rb_agent_plan_ahead(struct rb_agent *agent, const struct rb_job_facts *fact
         facts->state.message ? rb_facts_configuration(facts, facts->state.state->active) : NULL;
     const Rb__Configuration *active = fact ? fact->configuration : NULL;
     struct rb_agent_job *job = rb_agent_job_known(agent, facts->id);
-    Rb__Model *model = NULL;
-    if (!active || !job || !facts->job.message || job->planned_ahead == active->number ||
-        !has_member_here(agent, active) ||
+    if (!active || !job || !facts->job.message || !has_member_here(agent, active) ||
         !rb_blobs_has(agent->daemon->blobs, facts->job.job->model))
         return;
-    job->planned_ahead = active->number;
-    rb_agent_plans_free(job);
-    for (size_t rank = 0; rank < active->n_members && rank < AHEAD_MOST; rank++)
-        plan_without(agent, facts, active, rank, &model);
-    if (model)
-        rb__model__free_unpacked(model, NULL);
+    if (job->planned_ahead != active->number) {
+        job->planned_ahead = active->number;
+        job->planned_ranks = 0;
+        rb_agent_plans_free(job);
+    } else if (job->planned_ranks == active->n_members || job->planned_ranks == AHEAD_MOST) {
+        return;
+    }
+    plan_without(agent, facts, active, job->planned_ranks++, &job->planned_model);
+    if (job->planned_ranks == active->n_members || job->planned_ranks == AHEAD_MOST)
+        free_model(&job->planned_model);
+    else
+        rb_agent_poke(agent);
 }

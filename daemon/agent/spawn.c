@@ -17,7 +17,7 @@
 
 extern char **environ;
 
-enum { LOOK_MS = 50, LINE_MOST = 16384 };
+enum { LOOK_MS = 50, OUTPUT_MOST = 64 << 20 };
 
 struct rb_process {
     union {
@@ -257,10 +257,11 @@ char *rb_program_beside(const char *name)
     return rb_format("%.*s%s", slash ? (int)(slash - self) + 1 : 0, self, name);
 }
 
-int rb_program_line(const char *program, const char *const *arguments, char **ret,
-                    struct rb_why *why)
+int rb_program_output(const char *program, const char *const *arguments, struct rb_buffer *out,
+                      struct rb_why *why)
 {
     int pipe_ends[2], status = 0;
+    char bytes[4096];
     if (access(program, X_OK))
         return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", program, strerror(errno));
     if (pipe2(pipe_ends, O_CLOEXEC))
@@ -272,23 +273,30 @@ int rb_program_line(const char *program, const char *const *arguments, char **re
         _exit(127);
     }
     close(pipe_ends[1]);
-    char line[LINE_MOST];
-    size_t used = 0;
-    for (ssize_t n; pid > 0 && used < sizeof(line) - 1; used += (size_t)n) {
-        n = read(pipe_ends[0], line + used, sizeof(line) - 1 - used);
+    for (ssize_t n; pid > 0 && out->size < OUTPUT_MOST;) {
+        n = read(pipe_ends[0], bytes, sizeof(bytes));
         if (n < 0 && errno == EINTR)
-            n = 0;
-        else if (n <= 0)
+            continue;
+        if (n <= 0)
             break;
+        rb_buffer_add(out, bytes, (size_t)n);
     }
     close(pipe_ends[0]);
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         ;
-    line[used] = 0;
-    line[strcspn(line, "\n")] = 0;
-    if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) || !line[0])
+    if (pid < 0 || !WIFEXITED(status) || WEXITSTATUS(status) || !out->size)
         return rb_why_set(why, RB_EIO, "%s %s did not say what it should", program,
                           arguments[1] ? arguments[1] : "");
-    *ret = rb_string(line);
+    return RB_OK;
+}
+
+int rb_program_line(const char *program, const char *const *arguments, char **ret,
+                    struct rb_why *why)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer text = {0};
+    int err = rb_program_output(program, arguments, &text, why);
+    if (err)
+        return err;
+    *ret = rb_format("%.*s", (int)strcspn(text.data, "\n"), text.data);
     return RB_OK;
 }

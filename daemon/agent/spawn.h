@@ -5,6 +5,7 @@
 #ifndef RB_DAEMON_AGENT_SPAWN_H
 #define RB_DAEMON_AGENT_SPAWN_H
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 #include <stdbool.h>
@@ -49,7 +50,12 @@ unsigned rb_cores(int **ret_cores);
 char *rb_program_beside(const char *name);
 char *rb_program_self(void);
 
-/* One line that a program prints before it ends well, waited for: at start only. */
+/* What a program writes to its standard output before it ends well, added to `out`.  It is waited
+ * for: at start, or on a thread. */
+int rb_program_output(const char *program, const char *const *arguments, struct rb_buffer *out,
+                      struct rb_why *why);
+
+/* One line of that; the caller frees it. */
 int rb_program_line(const char *program, const char *const *arguments, char **ret,
                     struct rb_why *why);
 

@@ -26,14 +26,32 @@
 #ifndef RB_DAEMON_DECIDE_DECIDE_H
 #define RB_DAEMON_DECIDE_DECIDE_H
 
+#include "base/arena.h"
 #include "daemon/facts/facts.h"
 #include "daemon/facts/writes.h"
+
+/* What the planner says of a configuration. */
+struct rb_decide_plan {
+    uint32_t stages; /* of a pipeline; 0: data parallel */
+    double seconds;  /* of a step */
+    const char *why; /* a clause; the arena's */
+};
+
+/* How a configuration whose members are known is run quickest.  Pure: the same facts, the same
+ * plan.  running: the stages of what trains; NULL: nothing does.  false: it cannot say. */
+struct rb_decide_planner {
+    bool (*choose)(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
+                   const Rb__Configuration *configuration, const uint32_t *running,
+                   struct rb_arena *arena, struct rb_decide_plan *ret);
+    void *context;
+};
 
 struct rb_decide_options {
     const char *node;     /* this coordinator's */
     uint64_t since_ms;    /* unix: when it took over (or came back to etcd after an outage): absent
                              nodes and silent workers are given `patience_ms` from here on */
     uint64_t patience_ms; /* a lease time plus reconnection */
+    struct rb_decide_planner planner; /* choose NULL: there is none */
     /* Shares are cut anew for the same members when a configuration has done so many steps and is
      * so old, and the rest of the job gains so much by it. */
     uint32_t balance_steps, balance_ms, balance_gain_ms;

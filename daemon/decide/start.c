@@ -69,6 +69,7 @@ void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next)
         {"move", "moved", "moved and is on"},
         {"drain", "moved", "left a node and is on"},
         {"crash", "recovered", "goes on without loss on"},
+        {"replan", "replanned", "runs in another way on"},
         {"park", "gathered", "has its whole state on"},
         {"balance", "balanced", "shares by speed on"},
     };

@@ -2,6 +2,7 @@
 #include "daemon/decide/turn.h"
 
 #include "daemon/facts/shares.h"
+#include "plan/schedule_pipeline.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -118,19 +119,52 @@ Rb__Configuration *rb_turn_take(struct rb_turn *turn, const Rb__Configuration *f
     return conf;
 }
 
-/* As the job file pins it. */
-static void set_shape(const struct rb_turn *turn, Rb__Configuration *conf)
+/* Stages of what trains on several devices; NULL: nothing does. */
+static const uint32_t *running(const struct rb_turn *turn)
+{
+    const Rb__Configuration *active = rb_turn_active(turn);
+
+    return active && active->n_members > 1 ? &active->pipeline : NULL;
+}
+
+bool rb_turn_ask(struct rb_turn *turn, const Rb__Configuration *conf, struct rb_decide_plan *ret)
+{
+    const struct rb_decide_planner *planner = &turn->options->planner;
+
+    return turn->in->job.job->profile && planner->choose && conf->n_members > 1 &&
+           planner->choose(planner->context, turn->facts, turn->in, conf, running(turn),
+                           turn->arena, ret);
+}
+
+static void set_pinned(const struct rb_turn *turn, Rb__Configuration *conf)
+{
+    const Rb__ParallelSpec *parallel = turn->in->job.job->spec->parallel;
+
+    conf->pipeline = parallel->pipeline;
+    if (parallel->schedule && strcmp(parallel->schedule, "1f1b"))
+        conf->schedule = rb_arena_string(turn->arena, parallel->schedule);
+    conf->hypergraph = parallel->hypergraph;
+    conf->has_hypergraph = conf->hypergraph != 0;
+}
+
+/* Data parallel or a pipeline: as the job file pins it, else as the planner says; where it cannot
+ * say, as what trains. */
+static void choose_kind(struct rb_turn *turn, Rb__Configuration *conf)
 {
     const Rb__Spec *spec = turn->in->job.job->spec;
+    struct rb_decide_plan plan = {0};
 
-    if (!spec || !spec->parallel)
-        return;
-    conf->pipeline = spec->parallel->pipeline;
+    if (rb_pipeline_pinned(spec)) {
+        set_pinned(turn, conf);
+    } else if (rb_turn_ask(turn, conf, &plan)) {
+        conf->pipeline = plan.stages;
+        conf->chosen = (char *)plan.why;
+        conf->has_expected_ms = 1;
+        conf->expected_ms = 1e3 * plan.seconds;
+    } else if (running(turn)) {
+        conf->pipeline = *running(turn);
+    }
     conf->has_pipeline = conf->pipeline != 0;
-    if (spec->parallel->schedule && strcmp(spec->parallel->schedule, "1f1b"))
-        conf->schedule = rb_arena_string(turn->arena, spec->parallel->schedule);
-    conf->hypergraph = spec->parallel->hypergraph;
-    conf->has_hypergraph = conf->hypergraph != 0;
 }
 
 Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
@@ -148,7 +182,6 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
     conf->cause = rb_arena_string(turn->arena, cause);
     conf->has_replicas = turn->in->job.job->replicas != 0;
     conf->replicas = turn->in->job.job->replicas;
-    set_shape(turn, conf);
     conf->has_from = turn->state.active != 0;
     conf->from = turn->state.active;
     conf->asked = asked;
@@ -163,6 +196,7 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
         member->worker = process_at(turn, &places[i]);
         conf->members[conf->n_members++] = member;
     }
+    choose_kind(turn, conf);
     conf->has_steals = conf->steals = rb_decide_steals(turn) && n > 1 && conf->pipeline < 2;
     if (strcmp(cause, "crash") != 0) { /* there everyone keeps what it had */
         rb_decide_speeds(turn, conf);

@@ -56,6 +56,9 @@ Rb__Configuration *rb_turn_edit(struct rb_turn *turn, const Rb__Configuration *c
 Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
                                   const char *cause, uint64_t asked);
 
+/* What the planner says of a configuration whose members are known; false: nothing. */
+bool rb_turn_ask(struct rb_turn *turn, const Rb__Configuration *conf, struct rb_decide_plan *ret);
+
 /* One that was foreseen (daemon/facts/contingency.h) as the job's next.  Its parts live as long as
  * the turn. */
 Rb__Configuration *rb_turn_take(struct rb_turn *turn, const Rb__Configuration *foreseen,
@@ -132,6 +135,8 @@ void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf);     /* bal
 bool rb_decide_steals(const struct rb_turn *turn);
 bool rb_decide_is_balance(const Rb__Configuration *conf);
 void rb_decide_balance(struct rb_turn *turn, const Rb__Configuration *active);
+bool rb_decide_replan(struct rb_turn *turn, const Rb__Configuration *active); /* replan.c */
+bool rb_decide_is_replan(const Rb__Configuration *conf);
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* crash.c */
 void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* restart.c */
 void rb_decide_fail(struct rb_turn *turn, const char *reason);

@@ -37,6 +37,7 @@ struct rb_methods *rb_methods_new(struct rb_daemon *daemon)
     rb_server_add(daemon->server, rb_methods_look, methods);
     rb_server_add(daemon->server, rb_methods_change, methods);
     rb_server_add(daemon->server, rb_methods_get, methods);
+    rb_server_add(daemon->server, rb_methods_cluster, methods);
     rb_server_add(daemon->server, rb_methods_resize, methods);
     rb_server_add(daemon->server, rb_methods_gather, methods);
     rb_server_add(daemon->server, rb_methods_state, methods);

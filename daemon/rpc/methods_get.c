@@ -101,6 +101,17 @@ void rb_node_describe(const struct rb_facts *facts, const Rb__Node *node, json_t
         json_object_set_new(row, "missing", json_string(node->missing));
 }
 
+/* What the planner goes by. */
+static void describe_measured(const Rb__Node *node, json_t *row)
+{
+    if (node->has_memory)
+        json_object_set_new(row, "memory", json_integer((json_int_t)node->memory));
+    if (node->has_network_bandwidth) {
+        json_object_set_new(row, "networkBandwidth", json_real(node->network_bandwidth));
+        json_object_set_new(row, "networkLatency", json_real(node->network_latency));
+    }
+}
+
 static json_t *get_nodes(const struct rb_facts *facts)
 {
     json_t *items = json_array();
@@ -112,6 +123,7 @@ static json_t *get_nodes(const struct rb_facts *facts)
                       "devices", (json_int_t)node->n_devices, "numericClass", node->numeric_class,
                       "started", (json_int_t)node->started);
 
+        describe_measured(node, row);
         rb_node_describe(facts, node, row);
         json_array_append_new(items, row);
     }
@@ -154,6 +166,10 @@ static json_t *get_devices(const struct rb_facts *facts)
                                     rb_json_text(device->name), "numericClass",
                                     rb_facts_class(node, device), "job");
 
+            if (device->has_flops) {
+                json_object_set_new(row, "flops", json_real(device->flops));
+                json_object_set_new(row, "bandwidth", json_real(device->bandwidth));
+            }
             describe_use(facts, node->name, device->index, row);
             json_array_append_new(items, row);
         }

@@ -77,13 +77,14 @@ void rb_node_describe(const struct rb_facts *facts, const Rb__Node *node, json_t
 json_t *rb_json_text(const char *value);
 json_t *rb_json_real(bool there, double value); /* null for what is not finite */
 
-extern const struct rb_server_method rb_methods_look[];   /* methods_look.c */
-extern const struct rb_server_method rb_methods_get[];    /* methods_get.c */
-extern const struct rb_server_method rb_methods_resize[]; /* methods_resize.c */
-extern const struct rb_server_method rb_methods_change[]; /* methods_change.c */
-extern const struct rb_server_method rb_methods_gather[]; /* methods_gather.c */
-extern const struct rb_server_method rb_methods_state[];  /* methods_state.c */
-extern const struct rb_server_method rb_methods_submit[]; /* submit.c */
+extern const struct rb_server_method rb_methods_look[];    /* methods_look.c */
+extern const struct rb_server_method rb_methods_get[];     /* methods_get.c */
+extern const struct rb_server_method rb_methods_cluster[]; /* methods_cluster.c */
+extern const struct rb_server_method rb_methods_resize[];  /* methods_resize.c */
+extern const struct rb_server_method rb_methods_change[];  /* methods_change.c */
+extern const struct rb_server_method rb_methods_gather[];  /* methods_gather.c */
+extern const struct rb_server_method rb_methods_state[];   /* methods_state.c */
+extern const struct rb_server_method rb_methods_submit[];  /* submit.c */
 
 struct rb_receipts *rb_receipts_new(struct rb_methods *methods); /* receipts.c */
 void rb_receipts_free(struct rb_receipts *receipts);

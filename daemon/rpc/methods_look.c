@@ -99,9 +99,12 @@ static void add_plan(json_t *body, const struct rb_job_facts *job)
         shown_one = job->configurations.at[job->configurations.n - 1].configuration;
     json_object_set_new(body, "configuration",
                         json_integer(shown_one ? (json_int_t)shown_one->number : 0));
-    json_object_set_new(
-        body, "plan",
-        json_pack("{s:o}", "summary", rb_json_text(shown_one ? shown_one->plan : NULL)));
+    json_object_set_new(body, "plan",
+                        json_pack("{s:o,s:o,s:o}", "summary",
+                                  rb_json_text(shown_one ? shown_one->plan : NULL), "chosen",
+                                  rb_json_text(shown_one ? shown_one->chosen : NULL), "expectedMs",
+                                  rb_json_real(shown_one && shown_one->has_expected_ms,
+                                               shown_one ? shown_one->expected_ms : 0)));
 }
 
 static void status(struct rb_request *request, void *context)
@@ -255,6 +258,10 @@ static void receipt(struct rb_request *request, void *context)
         json_object_set_new(body, "configuration", json_integer(conf->number));
     if (conf && conf->receipt)
         json_object_set_new(body, "receipt", rb_receipt_json(conf->receipt));
+    if (conf && conf->receipt)
+        json_object_set_new(body, "plan",
+                            json_pack("{s:o,s:o}", "summary", rb_json_text(conf->plan), "chosen",
+                                      rb_json_text(conf->chosen)));
     rb_request_reply(request, body);
 }
 

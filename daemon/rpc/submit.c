@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The method `submit`: a job file becomes a job.
  *
- *     checked on the loop -> compiled on a thread -> blobs -> job, wish, state in one transaction
+ *     checked on the loop -> compiled, and timed, on a thread -> blobs -> job, wish, state in one
+ * transaction
  *
  * What compiling says about the model or the data is the answer. */
 #include "daemon/rpc/methods_inside.h"
 
 #include "base/clock.h"
 #include "daemon/agent/devices.h"
+#include "daemon/agent/spawn.h"
 #include "daemon/rpc/resume.h"
 #include "plan/compile/compile.h"
 #include "plan/compile/footprint.h"
@@ -28,6 +30,7 @@ struct submit {
     uv_work_t work;
     char *name, *numeric_class;
     char *folder;   /* of blobs */
+    char *worker;   /* the program that times models; NULL: it cannot time them for this job */
     size_t devices; /* of this node */
     Rb__Spec *spec;
 
@@ -36,12 +39,12 @@ struct submit {
     struct rb_compiled compiled;
     bool has_compiled;
     uint32_t replicas;
-    struct rb_buffer model;
+    struct rb_buffer model, profile; /* messages; no profile: empty */
     char *resume;
     int64_t resume_step;
-    char written[2][33]; /* model, weights: blobs */
+    char written[3][33]; /* model, weights, profile: blobs */
 
-    char blobs[2][33]; /* the same, held until the job is in facts: empty before */
+    char blobs[3][33]; /* the same, held until the job is in facts: empty before */
     json_t *reply;
 };
 
@@ -55,11 +58,13 @@ static void submit_free(struct submit *submit)
     if (submit->spec)
         rb__spec__free_unpacked(submit->spec, NULL);
     rb_buffer_done(&submit->model);
+    rb_buffer_done(&submit->profile);
     json_decref(submit->reply);
     free(submit->resume);
     free(submit->name);
     free(submit->numeric_class);
     free(submit->folder);
+    free(submit->worker);
     free(submit);
 }
 
@@ -88,6 +93,27 @@ static uint64_t memory_of(size_t devices)
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
     return pages > 0 && page > 0 && devices ? (uint64_t)pages * (uint64_t)page / devices : 0;
+}
+
+/* With the state in shards the planner may choose how the job runs, if it knows what a microbatch
+ * takes.  Without that the job is data parallel. */
+static void take_profile(struct submit *submit)
+{
+    const Rb__Spec *spec = submit->spec;
+    RB_CLEANUP(rb_freep) char *model = rb_format("%s/%s", submit->folder, submit->written[0]);
+    const char *arguments[] = {submit->worker, "--profile", model, "--kind", "cpu", NULL};
+    struct rb_why why = {0};
+    int err;
+
+    if (!submit->worker || rb_pipeline_pinned(spec) || !submit->replicas ||
+        spec->devices->max <= submit->replicas)
+        return;
+    err = rb_program_output(submit->worker, arguments, &submit->profile, &why);
+    if (!err)
+        err = rb_blobs_write(submit->folder, submit->profile.data, submit->profile.size,
+                             submit->written[2], &why);
+    if (err)
+        submit->profile.size = 0;
 }
 
 static void compile(uv_work_t *work)
@@ -122,6 +148,8 @@ static void compile(uv_work_t *work)
         submit->err =
             rb_blobs_write(submit->folder, submit->compiled.weights.data,
                            submit->compiled.weights.size, submit->written[1], &submit->why);
+    if (!submit->err)
+        take_profile(submit);
     if (!submit->err && checkpoint && checkpoint->path)
         submit->err = rb_resume_find(checkpoint->path, submit->compiled.model->spec_digest,
                                      submit->numeric_class, &submit->resume, &submit->resume_step,
@@ -233,6 +261,8 @@ static void compiled(uv_work_t *work, int status)
         err = keep_blob(submit, 0, submit->model.data, submit->model.size);
     if (!err)
         err = keep_blob(submit, 1, submit->compiled.weights.data, submit->compiled.weights.size);
+    if (!err && submit->profile.size)
+        err = keep_blob(submit, 2, submit->profile.data, submit->profile.size);
     if (!err)
         err = new_id(id);
     if (err) {
@@ -245,6 +275,7 @@ static void compiled(uv_work_t *work, int status)
     job.spec = submit->spec;
     job.model = submit->blobs[0];
     job.weights = submit->blobs[1];
+    job.profile = submit->profile.size ? submit->blobs[2] : NULL;
     job.node = methods->daemon->settings->node;
     job.steps = submit->compiled.model->steps;
     job.microbatches = submit->compiled.microbatches;
@@ -377,6 +408,8 @@ static void submit_job(struct rb_request *request, void *context)
     submit->numeric_class = rb_string(class);
     submit->folder = rb_string(rb_blobs_folder(methods->daemon->blobs));
     submit->devices = devices_here(methods->daemon, facts);
+    if (!strcmp(class, methods->daemon->numeric_class))
+        submit->worker = rb_program_beside("rubato-worker");
     rb_op_add(&submit->op, methods, request);
     err = uv_queue_work(methods->daemon->loop, &submit->work, compile, compiled);
     if (err) {

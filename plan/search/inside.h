@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of a search share: one file a way to run a job.
  *
- * search > [search_pipeline, search_stages, search_filters] */
+ * search > [choose, pipeline, stages, filters] */
 #ifndef RB_PLAN_SEARCH_INSIDE_H
 #define RB_PLAN_SEARCH_INSIDE_H
 
@@ -12,10 +12,13 @@ struct rb_search_work {
     const struct rb_search_how *how;
     struct rb_search *search;
     uint32_t devices, total;
-    uint32_t chosen; /* copies of each block that a submit would take */
-    bool even;       /* shares, whatever the devices' speeds */
-    uint32_t pinned; /* stages of the pipeline that it would run; 0: none */
+    const struct rb_cluster_device *slowest; /* of the devices */
+    uint32_t chosen;                         /* copies of each block that a submit would take */
+    bool even;                               /* shares, whatever the devices' speeds */
+    uint32_t pinned; /* stages of the pipeline that the job file asks for; 0: none */
     uint32_t split;  /* parts of the filters, in the same way */
+    bool open;       /* data parallelism or a pipeline is for the planner to say */
+    size_t data;     /* the candidate that is data parallel as a submit would have it */
     struct rb_why *why;
 };
 
@@ -25,6 +28,10 @@ struct rb_search_candidate *rb_search_add(struct rb_search_work *work,
     __attribute__((format(printf, 3, 4)));
 void rb_search_say(struct rb_search_candidate *one, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* Mark the candidate that is run where no pipeline is pinned: the quickest of those that fit if the
+ * choice is open, else the data-parallel one. */
+void rb_search_choose(const struct rb_search_work *work);
 
 /* A misfit where it needs more memory than the smallest of the devices has. */
 void rb_search_check_memory(const struct rb_search_work *work, struct rb_search_candidate *one);

@@ -29,7 +29,7 @@ static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
         elements += layers[i].elements;
         made += layers[i].made;
     }
-    stage.backward += rb_cost_bytes(12 * elements, &how->cluster->devices[0], how->profile).seconds;
+    stage.backward += rb_cost_sums(12 * elements, &how->cluster->devices[0], how->profile).seconds;
     stage.activations = layers[part->first + part->count - 1].crossing;
     stage.weights = 4 * elements;
     stage.update = rb_cost_bytes(rb_cost_update_bytes(how->model, elements),

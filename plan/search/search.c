@@ -122,7 +122,7 @@ static int try_data(struct rb_search_work *work, const uint32_t *shares, uint32_
         rb_search_say(one, even ? "a job has it as long as it has not measured its devices"
                                 : "spec.parallel.balance asks for even shares");
     } else if (copies == work->chosen || (!sharded && work->devices <= work->chosen)) {
-        one->verdict = RB_SEARCH_CHOSEN;
+        work->data = work->search->n - 1;
     }
     rb_search_check_memory(work, one);
     return price(work, one, shares, copies);
@@ -137,6 +137,17 @@ static bool alike(const struct rb_search_work *work)
             rb_predict_microbatch(work->how->model, &devices[0], work->how->profile))
             return false;
     return true;
+}
+
+static const struct rb_cluster_device *find_slowest(const struct rb_search_work *work)
+{
+    const struct rb_cluster_device *devices = work->how->cluster->devices, *slowest = devices;
+
+    for (uint32_t r = 1; r < work->devices; r++)
+        if (rb_predict_microbatch(work->how->model, &devices[r], work->how->profile) >
+            rb_predict_microbatch(work->how->model, slowest, work->how->profile))
+            slowest = &devices[r];
+    return slowest;
 }
 
 static void find_even(const struct rb_search_work *work, uint32_t n, uint32_t *ret_shares)
@@ -181,18 +192,29 @@ static int try_all_data(struct rb_search_work *work)
     worth = rb_balance_worth(rb_balance_excess(shares, speeds, work->devices),
                              rb_balance_excess(balanced, speeds, work->devices));
     work->even = !worth || (parallel && !strcmp(parallel->balance, "even"));
+    if (work->how->brief)
+        return try_data(work, work->even ? shares : balanced, work->chosen, work->even);
     err = try_shares(work, shares, true);
     return err || !worth ? err : try_shares(work, balanced, false);
 }
 
-/* Two stages, and one device a stage. */
+/* 2, 4, 8, ... stages, one device a stage, and as many as there are now. */
 static int try_stages(struct rb_search_work *work)
 {
-    int err = rb_search_stages(work, 2, false);
+    uint32_t most = work->devices < RB_COURSE_STAGES ? work->devices : RB_COURSE_STAGES;
+    uint32_t now = work->how->running ? *work->how->running : 0;
+    int err = 0;
 
-    if (!err && work->devices > 2 && work->devices <= RB_COURSE_STAGES)
-        err = rb_search_stages(work, work->devices, false);
-    return err;
+    for (uint32_t stages = 2; !err && stages < most; stages++)
+        if (!(stages & (stages - 1)) || stages == now)
+            err = rb_search_stages(work, stages, false);
+    return err ? err : rb_search_stages(work, most, false);
+}
+
+static void narrow(struct rb_cluster_link *link, double bandwidth)
+{
+    if (bandwidth > 0 && (link->bandwidth <= 0 || bandwidth < link->bandwidth))
+        link->bandwidth = bandwidth;
 }
 
 /* The slowest link between the devices. */
@@ -200,15 +222,17 @@ struct rb_cluster_link rb_search_link(const struct rb_search_work *work)
 {
     const struct rb_cluster *cluster = work->how->cluster;
     const struct rb_cluster_node *first = &cluster->nodes[cluster->devices[0].node];
-    struct rb_cluster_link link = {first->inside.bandwidth,
-                                   rb_cluster_latency(cluster, work->devices)};
+    struct rb_cluster_link link = {0, rb_cluster_latency(cluster, work->devices)};
 
     for (uint32_t r = 1; r < work->devices; r++) {
         const struct rb_cluster_node *node = &cluster->nodes[cluster->devices[r].node];
-        double bandwidth = node == first ? node->inside.bandwidth : node->network.bandwidth;
 
-        if (bandwidth > 0 && (link.bandwidth <= 0 || bandwidth < link.bandwidth))
-            link.bandwidth = bandwidth;
+        if (node == first) {
+            narrow(&link, node->inside.bandwidth);
+        } else {
+            narrow(&link, node->network.bandwidth);
+            narrow(&link, first->network.bandwidth);
+        }
     }
     return link;
 }
@@ -257,22 +281,32 @@ static void compare(double seconds, double chosen, char *text, size_t room)
         snprintf(text, room, "%.1f %% %s", 100 * fabs(ratio - 1), ratio > 1 ? "slower" : "faster");
 }
 
+/* Of a pipeline that is chosen. */
+static void explain_stages(const struct rb_search_work *work, struct rb_search_candidate *one)
+{
+    char speed[32] = "", rest[64] = "parallel.pipeline says so";
+
+    if (!work->pinned) {
+        compare(work->search->candidates[work->data].seconds, one->seconds, speed, sizeof speed);
+        snprintf(rest, sizeof rest, "data parallelism is %s", speed);
+    }
+    rb_search_say(one, "what a submit runs: %s; devices wait %.0f %% of the step", rest,
+                  100 * one->idle);
+}
+
 static void explain(const struct rb_search_work *work, struct rb_search_candidate *one,
                     const struct rb_search_candidate *chosen)
 {
     char speed[32] = "", rest[sizeof one->reason] = "";
 
+    if (one->verdict == RB_SEARCH_CHOSEN && one->stages) {
+        explain_stages(work, one);
+        return;
+    }
     if (one->verdict == RB_SEARCH_CHOSEN) {
         double quickest = one->seconds;
         uint32_t fewer = find_quicker(work, &quickest);
 
-        if (work->pinned || work->split) {
-            rb_search_say(one,
-                          "what a submit runs: parallel.%s says so; devices wait %.0f %% of the "
-                          "step",
-                          work->pinned ? "pipeline" : "hypergraph", 100 * one->idle);
-            return;
-        }
         if (fewer)
             snprintf(rest, sizeof rest, "; %" PRIu32 " device%s would take %.4g ms", fewer,
                      fewer == 1 ? "" : "s", 1e3 * quickest);
@@ -309,40 +343,54 @@ static int by_verdict(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
+static int try_all(struct rb_search_work *work)
+{
+    bool several = work->devices > 1 && alike(work);
+    int err = try_all_data(work);
+
+    if (!err && work->pinned)
+        err = rb_search_stages(work, work->pinned, true);
+    else if (!err && work->devices > 1 && (work->open || !work->how->brief))
+        err = try_stages(work);
+    if (!err && several && !work->how->brief)
+        err = rb_search_pipelines(work);
+    if (!err && (work->split ? work->devices > 1 : several) && !work->how->brief)
+        err = rb_search_filters(work, work->split ? work->split : work->devices, work->split > 0);
+    return err;
+}
+
 int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_search *ret,
                   struct rb_why *why)
 {
+    const Rb__ParallelSpec *parallel = how->spec->parallel;
     struct rb_search search = {.devices = devices};
     struct rb_search_work work = {.how = how, .search = &search, .devices = devices, .why = why};
     int err = 0;
 
     work.total = rb_schedule_microbatches(how->model);
-    work.pinned =
-        rb_pipeline_stages(how->spec->parallel ? how->spec->parallel->pipeline : 0, devices);
-    work.split =
-        rb_pipeline_stages(how->spec->parallel ? how->spec->parallel->hypergraph : 0, devices);
+    work.pinned = rb_pipeline_stages(parallel ? parallel->pipeline : 0, devices);
+    work.split = rb_pipeline_stages(parallel ? parallel->hypergraph : 0, devices);
     if (devices < 1 || devices > how->cluster->n_devices)
         return rb_why_set(why, RB_EINVAL, "%" PRIu32 " devices: the cluster has %" PRIu32, devices,
                           how->cluster->n_devices);
     if (devices > how->spec->devices->max)
         return rb_why_set(why, RB_EINVAL, "%" PRIu32 " devices: spec.devices.max is %" PRIu32,
                           devices, how->spec->devices->max);
-    err = rb_footprint_replicas(how->spec, how->model, memory_limit(&work), &work.chosen, why);
+    if (how->replicas)
+        work.chosen = *how->replicas;
+    else
+        err = rb_footprint_replicas(how->spec, how->model, memory_limit(&work), &work.chosen, why);
+    work.slowest = find_slowest(&work);
+    work.open = !rb_pipeline_pinned(how->spec) && work.chosen && devices > work.chosen;
     if (!err)
-        err = try_all_data(&work);
-    if (!err && work.pinned)
-        err = rb_search_stages(&work, work.pinned, true);
-    else if (!err && devices > 1 && alike(&work))
-        err = try_stages(&work);
-    if (!err && devices > 1 && alike(&work))
-        err = rb_search_pipelines(&work);
-    if (!err && devices > 1 && (work.split || alike(&work)))
-        err = rb_search_filters(&work, work.split ? work.split : devices, work.split > 0);
+        err = try_all(&work);
     if (err) {
         rb_search_done(&search);
         return err;
     }
-    for (size_t i = 0; i < search.n; i++)
+    if (!work.pinned && !work.split)
+        rb_search_choose(&work);
+    for (size_t i = 0; !how->brief && i < search.n; i++)
         explain(&work, &search.candidates[i], find_chosen(&search));
     qsort(search.candidates, search.n, sizeof *search.candidates, by_verdict);
     *ret = search;

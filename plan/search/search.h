@@ -3,8 +3,9 @@
  *
  * Model + spec + cluster > [search] > candidates, the chosen one first
  *
- * Chosen is what a submit would run today; candidates that Rubato cannot run yet are priced, and
- * say so. */
+ * Chosen is what is run: what the job file pins, else, where the state is in shards, the quickest
+ * of data parallelism and pipelines that fits.  With all of the state everywhere a pipeline sums as
+ * much and waits more.  What changes the bits, or cannot be run yet, is priced and never chosen. */
 #ifndef RB_PLAN_SEARCH_SEARCH_H
 #define RB_PLAN_SEARCH_SEARCH_H
 
@@ -19,8 +20,12 @@ struct rb_search_how {
     const Rb__Model *model;
     const struct rb_cluster *cluster;
     const struct rb_cost_profile *profile;
-    uint32_t from;    /* devices that the job has, for the price of the move */
-    uint64_t machine; /* memory of a device where the cluster does not say; 0: unknown */
+    uint32_t from;            /* devices that the job has, for the price of the move */
+    uint64_t machine;         /* memory of a device where the cluster does not say; 0: unknown */
+    const uint32_t *replicas; /* of each block, as the job has it; NULL: as a submit would decide */
+    bool brief;               /* what may be chosen, and nothing else */
+    const uint32_t *running; /* stages of the pipeline that trains, 0: data parallel; it is left for
+                                a clear gain only.  NULL: nothing trains */
 };
 
 enum rb_search_verdict {
@@ -35,6 +40,7 @@ const char *rb_search_verdict_text(enum rb_search_verdict verdict);
 struct rb_search_candidate {
     char name[96]; /* "data parallel x4, 2 replicas" */
     enum rb_search_verdict verdict;
+    uint32_t stages; /* of a pipeline that runs; 0: it is none */
     char reason[256];
     double seconds; /* of a step */
     double memory;  /* bytes, of the device that needs most */

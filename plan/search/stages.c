@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines as workers run them: the stages of the plan that a pin makes. */
+/* Pipelines as workers run them: the stages of the plan that a pin makes.  A stage goes at the pace
+ * of the slowest device, whoever has it. */
 #include "plan/search/inside.h"
 
 #include "base/arena.h"
@@ -22,7 +23,7 @@ static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
                                           double *ret_elements)
 {
     const struct rb_search_how *how = work->how;
-    const struct rb_cluster_device *device = &how->cluster->devices[0];
+    const struct rb_cluster_device *device = work->slowest;
     const Rb__Program *program = how->model->programs[course->program];
     struct rb_pipeline_stage stage = {0};
 
@@ -42,7 +43,7 @@ static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
         if (course->stages[program->contributions[c]->after - 1] >> k & 1)
             *ret_elements +=
                 (double)how->model->variables[program->contributions[c]->variable]->elements;
-    stage.backward += rb_cost_bytes(12 * *ret_elements, device, how->profile).seconds;
+    stage.backward += rb_cost_sums(12 * *ret_elements, device, how->profile).seconds;
     return stage;
 }
 
@@ -76,9 +77,8 @@ static void add_state(const struct rb_search_work *work, double elements, bool s
     else if (sharded)
         held = elements * work->chosen / stage->devices;
     stage->weights = 4 * (sharded ? elements : (double)model->state_elements);
-    stage->update = rb_cost_bytes(rb_cost_update_bytes(model, held),
-                                  &work->how->cluster->devices[0], work->how->profile)
-                        .seconds;
+    stage->update =
+        rb_cost_bytes(rb_cost_update_bytes(model, held), work->slowest, work->how->profile).seconds;
 }
 
 /* Steps that are played: those of a lap, as far as they can be. */
@@ -136,6 +136,7 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
     one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
                         "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s%s", stages, work->devices,
                         laps ? rb_laps_word(laps) : "1F1B", laps ? ", bits of its own" : "");
+    one->stages = stages;
     one->seconds = step.seconds / steps;
     one->idle = step.idle;
     one->sent = step.sent / steps;

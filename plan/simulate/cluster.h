@@ -56,6 +56,9 @@ int rb_cluster_read(const char *path, struct rb_cluster *ret, struct rb_why *why
 void rb_cluster_here(uint32_t cores, struct rb_cluster_link inside, uint64_t memory,
                      struct rb_cluster *ret);
 
+/* Between the devices of a machine, one of which copies so many bytes a second: what is assumed. */
+struct rb_cluster_link rb_cluster_inside(double copied);
+
 /* Is there a device that only a profile can cost? */
 bool rb_cluster_unmeasured(const struct rb_cluster *cluster);
 

@@ -51,6 +51,14 @@ struct rb_cost rb_cost_bytes(double bytes, const struct rb_cluster_device *devic
     return (struct rb_cost){.seconds = bytes / rate, .bytes = bytes};
 }
 
+struct rb_cost rb_cost_sums(double bytes, const struct rb_cluster_device *device,
+                            const struct rb_cost_profile *profile)
+{
+    bool measured = device->flops <= 0 && profile->seconds;
+
+    return measured ? (struct rb_cost){.bytes = bytes} : rb_cost_bytes(bytes, device, profile);
+}
+
 double rb_cost_sums_bytes(const Rb__Model *model, size_t p, bool first)
 {
     const Rb__Program *program = model->programs[p];

@@ -10,7 +10,8 @@
 
 /* What was measured on a core of speed 1: the first program of the model, by instruction. */
 struct rb_cost_profile {
-    const double *seconds; /* by instruction of the first program; NULL: not measured */
+    const double *seconds; /* by instruction of the first program, with the sums of what it
+                              contributes; NULL: not measured */
     double flops, bytes;   /* a second, in a large product and in a large copy */
 };
 
@@ -36,6 +37,10 @@ struct rb_cost rb_cost_program(const Rb__Model *model, size_t p,
 /* Reading and writing so many bytes. */
 struct rb_cost rb_cost_bytes(double bytes, const struct rb_cluster_device *device,
                              const struct rb_cost_profile *profile);
+
+/* Adding to sums that touch so many bytes: nothing where the profile has it. */
+struct rb_cost rb_cost_sums(double bytes, const struct rb_cluster_device *device,
+                            const struct rb_cost_profile *profile);
 
 /* Bytes that fixed-point sums touch in a microbatch: `first` of the step, they are set. */
 double rb_cost_sums_bytes(const Rb__Model *model, size_t p, bool first);

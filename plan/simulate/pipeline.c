@@ -13,7 +13,8 @@ struct pipeline {
     const struct rb_pipeline_how *how;
     struct rb_simulate *simulate;
     int *forward, *backward;
-    int *links[2]; /* by device, for activations and for gradients; -1: no obstacle */
+    int *links[2]; /* slots by device, for activations and for gradients: what is sent first arrives
+                      first; RB_SIMULATE_NO_SLOT: no obstacle */
     int *slots, *last;
     double *sent;
     uint32_t devices;
@@ -86,15 +87,13 @@ static void add_replica(struct pipeline *pipeline, uint32_t k, uint32_t replica)
 static void send(struct pipeline *pipeline, int task, int before, uint32_t from, int way,
                  double bytes)
 {
-    struct rb_simulate_task transfer = {.slot = RB_SIMULATE_NO_SLOT,
+    struct rb_simulate_task transfer = {.slot = pipeline->links[way][from],
                                         .latency = pipeline->how->latency,
                                         .work = bytes,
+                                        .rate = pipeline->how->bandwidth,
                                         .kind = RB_PREDICT_MEET};
-    int i;
+    int i = rb_simulate_add(pipeline->simulate, &transfer);
 
-    if (pipeline->links[way][from] >= 0)
-        rb_simulate_use(&transfer, pipeline->links[way][from], 1);
-    i = rb_simulate_add(pipeline->simulate, &transfer);
     rb_simulate_after(pipeline->simulate, i, before);
     rb_simulate_after(pipeline->simulate, task, i);
     pipeline->sent[from] += bytes;
@@ -137,11 +136,10 @@ static void finish(struct pipeline *pipeline, const struct rb_pipeline_stage *st
         struct rb_simulate_task sum = {.slot = pipeline->slots[d],
                                        .latency = r > 1 ? 2 * pipeline->how->latency : 0,
                                        .work = bytes,
+                                       .rate = pipeline->how->bandwidth,
                                        .kind = RB_PREDICT_SUM,
                                        .lane = d};
 
-        if (pipeline->links[0][d] >= 0)
-            rb_simulate_use(&sum, pipeline->links[0][d], 1);
         pipeline->last[d] = rb_simulate_add(pipeline->simulate, &sum);
         rb_simulate_after(pipeline->simulate, pipeline->last[d], all);
         pipeline->sent[d] += bytes;
@@ -170,7 +168,7 @@ static void open_pipeline(struct pipeline *pipeline)
         pipeline->last[d] = -1;
         for (int way = 0; way < 2; way++)
             pipeline->links[way][d] =
-                how->bandwidth > 0 ? rb_simulate_resource(pipeline->simulate, how->bandwidth) : -1;
+                how->bandwidth > 0 ? rb_simulate_slot(pipeline->simulate) : RB_SIMULATE_NO_SLOT;
     }
 }
 
@@ -206,7 +204,7 @@ int rb_pipeline_run(const struct rb_pipeline_how *how, struct rb_pipeline_step *
     for (size_t i = 0; i < rb_simulate_count(pipeline.simulate); i++) {
         const struct rb_simulate_task *task = rb_simulate_task(pipeline.simulate, i);
 
-        if (task->slot >= 0)
+        if (task->slot >= 0 && task->kind != RB_PREDICT_MEET)
             busy += task->end - task->start;
     }
     for (uint32_t d = 0; d < pipeline.devices; d++) {

@@ -5,7 +5,8 @@
  *
  * Microbatch i of a stage goes to its replica i mod r.  A replica takes as many microbatches ahead
  * as there are devices behind it, by its part of the stage, then backward and forward in turn.
- * Activations and their gradients go over a link of the sender's own, beside what it computes. */
+ * Activations and their gradients go over a link of the sender's own, one behind the other, beside
+ * what it computes. */
 #ifndef RB_PLAN_SIMULATE_PIPELINE_H
 #define RB_PLAN_SIMULATE_PIPELINE_H
 

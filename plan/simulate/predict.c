@@ -2,6 +2,7 @@
 #include "plan/simulate/predict.h"
 
 #include "base/arena.h"
+#include "plan/replicas.h"
 #include "plan/schedule.h"
 
 #include <inttypes.h>
@@ -40,6 +41,8 @@ struct step {
     int *last;        /* by rank, its newest task; -1: none */
     double latency;
     double *sent; /* by rank */
+    double *out,
+        *busy; /* by rank, bytes of an exchange: sent; sent or received, whichever is more */
 };
 
 /* ---- The cluster ------------------------------------------------------------------------------*/
@@ -86,6 +89,8 @@ static void open_cluster(struct step *step)
     step->last = rb_alloc(ranks * sizeof(int));
     step->ways = rb_alloc(ranks * sizeof *step->ways);
     step->sent = rb_alloc(ranks * sizeof *step->sent);
+    step->out = rb_alloc(ranks * sizeof *step->out);
+    step->busy = rb_alloc(ranks * sizeof *step->busy);
     step->network = rb_alloc(cluster->n_nodes * sizeof(int));
     step->memory = rb_alloc(cluster->n_nodes * sizeof(int));
     step->racks = rb_alloc((cluster->n_racks + 1) * sizeof(int));
@@ -114,6 +119,8 @@ static void close_cluster(struct step *step)
     free(step->last);
     free(step->ways);
     free(step->sent);
+    free(step->out);
+    free(step->busy);
     free(step->network);
     free(step->memory);
     free(step->racks);
@@ -154,8 +161,15 @@ static void add_work(struct step *step, uint32_t rank, int kind, uint32_t number
     add(step, rank, &task);
 }
 
-/* Everyone waits for everyone; then each sends so many bytes, evenly to all others. */
-static void add_exchange(struct step *step, int kind, uint32_t number, double bytes, int crossings)
+/* All ranks send and receive as much. */
+static void fill_bytes(struct step *step, double bytes)
+{
+    for (uint32_t r = 0; r < step->how->ranks; r++)
+        step->out[r] = step->busy[r] = bytes;
+}
+
+/* Everyone waits for everyone; then each sends its bytes, evenly to all others. */
+static void add_exchange(struct step *step, int kind, uint32_t number, int crossings)
 {
     const struct rb_cluster *cluster = step->how->cluster;
     struct rb_simulate_task meet = {.slot = RB_SIMULATE_NO_SLOT, .kind = RB_PREDICT_MEET};
@@ -169,7 +183,7 @@ static void add_exchange(struct step *step, int kind, uint32_t number, double by
         struct rb_simulate_task task = {
             .slot = step->slots[r],
             .latency = crossings * step->latency,
-            .work = bytes,
+            .work = step->busy[r],
             .kind = kind,
             .lane = r,
             .number = number,
@@ -181,7 +195,7 @@ static void add_exchange(struct step *step, int kind, uint32_t number, double by
             use(&task, step->racks[rack], step->ways[r].rack);
         step->last[r] = all;
         add(step, r, &task);
-        step->sent[r] += bytes;
+        step->sent[r] += step->out[r];
     }
 }
 
@@ -209,7 +223,7 @@ static struct rb_cost microbatch(const struct rb_predict_how *how, uint32_t rank
     const struct rb_cluster_device *device = &how->cluster->devices[rank];
 
     return plus(rb_cost_program(how->model, p, device, how->profile),
-                rb_cost_bytes(rb_cost_sums_bytes(how->model, p, first), device, how->profile));
+                rb_cost_sums(rb_cost_sums_bytes(how->model, p, first), device, how->profile));
 }
 
 static void add_microbatches(struct step *step, uint32_t rank, uint32_t first, uint32_t total)
@@ -237,24 +251,79 @@ static double sum_bytes(const struct rb_predict_how *how, double bytes, int *ret
     double n = how->ranks;
 
     *ret_crossings = 1;
-    if (how->copies && how->ranks > how->copies) /* to whoever holds it, and not back */
-        return how->copies * (n - 1) / n * bytes;
     if (how->ranks == 2 || bytes <= SMALL)
         return (n - 1) * bytes;
     *ret_crossings = 2;
     return 2 * (n - 1) / n * bytes;
 }
 
+static bool sharded(const struct rb_predict_how *how)
+{
+    return how->copies && how->ranks > how->copies && how->model->n_blocks;
+}
+
+/* Who holds which blocks; NULL: the model's sizes make no sense. */
+static Rb__Plan *new_shards(const struct rb_predict_how *how)
+{
+    RB_CLEANUP(rb_freep) uint32_t *nodes = rb_alloc(how->ranks * sizeof *nodes);
+    struct rb_replicas where = {
+        .copies = how->copies, .blocks = how->model->n_blocks, .ranks = how->ranks, .nodes = nodes};
+    Rb__Plan *plan = NULL;
+
+    for (uint32_t r = 0; r < how->ranks; r++)
+        nodes[r] = how->cluster->devices[r].node;
+    if (rb_schedule_data(how->model, how->ranks, &plan, NULL))
+        return NULL;
+    rb_replicas_place(&where, how->model, plan);
+    return plan;
+}
+
+/* Of a bucket, each part goes from everyone to those who hold it.  Shards are long: mostly they are
+ * one or two ranks, to whom all others send while they send nothing. */
+static void find_flows(struct step *step, const Rb__Plan *plan, const Rb__Bucket *bucket)
+{
+    Rb__Block *const *blocks = step->how->model->blocks;
+    double all = 0;
+
+    fill_bytes(step, 0);
+    for (size_t i = 0; i < plan->n_shards; i++) {
+        const Rb__Shard *shard = plan->shards[i];
+        const Rb__Block *last = blocks[shard->first_block + shard->n_blocks - 1];
+        uint64_t from = blocks[shard->first_block]->first, end = last->first + last->count;
+        double bytes;
+
+        from = from > bucket->first ? from : bucket->first;
+        end = end < bucket->first + bucket->count ? end : bucket->first + bucket->count;
+        bytes = end > from ? 4.0 * (double)(end - from) : 0;
+        all += bytes * (double)shard->n_ranks;
+        for (size_t r = 0; r < shard->n_ranks; r++)
+            step->out[shard->ranks[r]] += bytes; /* held, for now */
+    }
+    for (uint32_t r = 0; r < step->how->ranks; r++) {
+        double received = step->out[r] * (step->how->ranks - 1);
+
+        step->out[r] = all - step->out[r];
+        step->busy[r] = fmax(step->out[r], received);
+    }
+}
+
 static void add_sums(struct step *step)
 {
     const Rb__Model *model = step->how->model;
+    Rb__Plan *plan = sharded(step->how) ? new_shards(step->how) : NULL;
 
     for (size_t b = 0; b < model->n_buckets && step->how->ranks > 1; b++) {
-        int crossings;
-        double bytes = sum_bytes(step->how, 4.0 * (double)model->buckets[b]->count, &crossings);
+        int crossings = 1;
 
-        add_exchange(step, RB_PREDICT_SUM, (uint32_t)b, bytes, crossings);
+        if (plan)
+            find_flows(step, plan, model->buckets[b]);
+        else
+            fill_bytes(step,
+                       sum_bytes(step->how, 4.0 * (double)model->buckets[b]->count, &crossings));
+        add_exchange(step, RB_PREDICT_SUM, (uint32_t)b, crossings);
     }
+    if (plan)
+        rb__plan__free_unpacked(plan, NULL);
 }
 
 static void add_vote(struct step *step, uint32_t total)
@@ -263,8 +332,10 @@ static void add_vote(struct step *step, uint32_t total)
     double record =
         PER_MICROBATCH * (double)total + PER_VARIABLE * (double)step->how->model->n_variables;
 
-    if (step->how->ranks > 1)
-        add_exchange(step, RB_PREDICT_VOTE, 0, record * (step->how->ranks - 1), 1);
+    if (step->how->ranks < 2)
+        return;
+    fill_bytes(step, record * (step->how->ranks - 1));
+    add_exchange(step, RB_PREDICT_VOTE, 0, 1);
 }
 
 /* Elements of the state that a rank holds. */
@@ -272,7 +343,7 @@ static double held(const struct rb_predict_how *how)
 {
     double all = (double)how->model->state_elements;
 
-    return how->copies && how->ranks > how->copies ? all * how->copies / how->ranks : all;
+    return sharded(how) ? all * how->copies / how->ranks : all;
 }
 
 static void add_update(struct step *step)
@@ -284,8 +355,11 @@ static void add_update(struct step *step)
     for (uint32_t r = 0; r < how->ranks; r++)
         add_work(step, r, RB_PREDICT_UPDATE, 0,
                  rb_cost_bytes(bytes, &how->cluster->devices[r], how->profile));
-    if (how->copies && how->ranks > how->copies) /* each primary sends to those who do not hold */
-        add_exchange(step, RB_PREDICT_GATHER, 0, 4 * elements * (n - how->copies) / n, 1);
+    if (!sharded(how))
+        return;
+    fill_bytes(step,
+               4 * elements * (n - how->copies) / n); /* primaries, to those who do not hold */
+    add_exchange(step, RB_PREDICT_GATHER, 0, 1);
 }
 
 /* ---- What comes out --------------------------------------------------------------------------*/
@@ -360,7 +434,7 @@ double rb_predict_microbatch(const Rb__Model *model, const struct rb_cluster_dev
                              const struct rb_cost_profile *profile)
 {
     struct rb_cost program = rb_cost_program(model, 0, device, profile);
-    struct rb_cost sums = rb_cost_bytes(rb_cost_sums_bytes(model, 0, false), device, profile);
+    struct rb_cost sums = rb_cost_sums(rb_cost_sums_bytes(model, 0, false), device, profile);
 
     return program.seconds + sums.seconds;
 }

@@ -41,7 +41,7 @@ struct rb_simulate {
     double now;
     int *active; /* latent and flowing ones, in the order in which they began */
     size_t n_active, ended;
-    double *rates; /* by task */
+    double *rates, *weights; /* by task, while it is run */
 };
 
 struct rb_simulate *rb_simulate_new(void)
@@ -60,6 +60,7 @@ void rb_simulate_free(struct rb_simulate *simulate)
     free(simulate->slots);
     free(simulate->active);
     free(simulate->rates);
+    free(simulate->weights);
     free(simulate);
 }
 
@@ -197,7 +198,7 @@ static void find_rates(struct rb_simulate *simulate)
         if (simulate->progress[simulate->active[i]].state == FLOWING)
             flowing[n++] = simulate->active[i];
     rb_simulate_rates(simulate->tasks, flowing, n, simulate->resources, simulate->n_resources,
-                      simulate->rates);
+                      simulate->weights, simulate->rates);
 }
 
 /* Seconds until the next of the active ones changes its state. */
@@ -251,6 +252,7 @@ int rb_simulate_run(struct rb_simulate *simulate, double *ret_seconds, struct rb
 
     simulate->active = rb_alloc((n + 1) * sizeof *simulate->active);
     simulate->rates = rb_alloc((n + 1) * sizeof *simulate->rates);
+    simulate->weights = rb_alloc((n + 1) * sizeof *simulate->weights);
     for (size_t i = 0; i < n; i++)
         if (!simulate->progress[i].before)
             offer(simulate, (int)i);

@@ -12,10 +12,12 @@ struct rb_simulate_resource {
     double free, wanted; /* while rates are found */
 };
 
-/* Max-min: all rates rise together, each in the units of the resource that it uses most of, until
+/* weights: room, by task.
+ *
+ * Max-min: all rates rise together, each in the units of the resource that it uses most of, until
  * it reaches its own limit or a resource is used up. */
 void rb_simulate_rates(const struct rb_simulate_task *tasks, const int *flowing, size_t n,
-                       struct rb_simulate_resource *resources, size_t n_resources,
+                       struct rb_simulate_resource *resources, size_t n_resources, double *weights,
                        double *ret_rates);
 
 #endif

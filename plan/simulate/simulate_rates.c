@@ -82,20 +82,16 @@ static void take(const struct rb_simulate_task *tasks, const int *rising, size_t
     }
 }
 
-/* ret_rates: by task; only those of `flowing` are written. */
+/* weights, ret_rates: by task; only those of `flowing` are written. */
 void rb_simulate_rates(const struct rb_simulate_task *tasks, const int *flowing, size_t n,
-                       struct rb_simulate_resource *resources, size_t n_resources,
+                       struct rb_simulate_resource *resources, size_t n_resources, double *weights,
                        double *ret_rates)
 {
     RB_CLEANUP(rb_freep) int *rising = rb_alloc((n + 1) * sizeof *rising);
-    RB_CLEANUP(rb_freep) double *weights = NULL;
-    size_t left = 0, most = 0;
+    size_t left = 0;
 
     for (size_t i = 0; i < n_resources; i++)
         resources[i].free = resources[i].capacity;
-    for (size_t i = 0; i < n; i++)
-        most = (size_t)flowing[i] > most ? (size_t)flowing[i] : most;
-    weights = rb_alloc((most + 1) * sizeof *weights);
     for (size_t i = 0; i < n; i++) {
         const struct rb_simulate_task *task = &tasks[flowing[i]];
 

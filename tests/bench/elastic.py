@@ -176,6 +176,7 @@ def mlp(c, width, batch, want, replicas="all"):
                   "optimizer": {"type": "adamw", "lr": 1.0e-4}},
         "devices": {"min": 1, "max": 8, "want": want},
         "state": {"replicas": replicas},
+        "parallel": {"pipeline": 1},
     }
 
 

@@ -124,7 +124,7 @@ def replicas(options):
                     lab.say(f"replicas of {model} on {workers}: round {i + 1} of {options.rounds}")
                     for kind, times in cells.items():
                         what = spec(c, model, BATCH[model], BATCH[model] // 8, workers, WARM + options.steps,
-                                    state={"replicas": kind})
+                                    state={"replicas": kind}, parallel={"pipeline": 1})
                         try:
                             times += run(c, {"job": what})
                         except lab.cluster.Failure as failure:

@@ -12,6 +12,7 @@ parallelism and of the synchronous pipeline must be the same bits.  Spectrain, w
 runs whole laps, and its time is their mean; the others' are medians.
 """
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from cluster import Failure, check
 
 WARM = 5  # steps that do not count
 SHORT = 8  # steps whose bits are compared
-NETWORK = "10.77.0"
+TAG = f"rb{os.getpid() % 10000}"  # of namespaces and interfaces: benches may run side by side
+NETWORK = f"10.77.{os.getpid() % 254 + 1}"
 BURST_MS = 10
 
 
@@ -41,14 +43,14 @@ class Linked(lab.Lab):
 
     def __enter__(self):
         self.unlink()
-        ip("link", "add", "rubato-bridge", "type", "bridge")
-        ip("addr", "add", f"{self.address}/24", "dev", "rubato-bridge")
-        ip("link", "set", "rubato-bridge", "up")
+        ip("link", "add", f"{TAG}-bridge", "type", "bridge")
+        ip("addr", "add", f"{self.address}/24", "dev", f"{TAG}-bridge")
+        ip("link", "set", f"{TAG}-bridge", "up")
         for i in range(self.count):
-            space, near, far = f"rubato-{i}", f"rubato-near{i}", f"rubato-far{i}"
+            space, near, far = f"{TAG}-{i}", f"{TAG}-near{i}", f"{TAG}-far{i}"
             ip("netns", "add", space)
             ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", space)
-            ip("link", "set", near, "master", "rubato-bridge", "up")
+            ip("link", "set", near, "master", f"{TAG}-bridge", "up")
             ip("-n", space, "addr", "add", f"{NETWORK}.{10 + i}/24", "dev", far)
             ip("-n", space, "link", "set", far, "up")
             ip("-n", space, "link", "set", "lo", "up")
@@ -59,7 +61,7 @@ class Linked(lab.Lab):
 
     def place_nodes(self):
         for i, node in enumerate(self.nodes):
-            name = f"rubato-{i}"  # another host name, or workers would meet in shared memory
+            name = f"{TAG}-{i}"  # another host name, or workers would meet in shared memory
             node.prefix = ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c",
                            f'hostname {name} && exec "$@"', "sh"]
             node.arguments += ["--listen", f"{NETWORK}.{10 + i}:7000"]
@@ -72,16 +74,16 @@ class Linked(lab.Lab):
 
     def unlink(self):
         for i in range(self.count):
-            subprocess.run(["ip", "link", "del", f"rubato-near{i}"], capture_output=True)  # at once, unlike with its space
-            subprocess.run(["ip", "netns", "del", f"rubato-{i}"], capture_output=True)
-        subprocess.run(["ip", "link", "del", "rubato-bridge"], capture_output=True)
+            subprocess.run(["ip", "link", "del", f"{TAG}-near{i}"], capture_output=True)  # at once, unlike with its space
+            subprocess.run(["ip", "netns", "del", f"{TAG}-{i}"], capture_output=True)
+        subprocess.run(["ip", "link", "del", f"{TAG}-bridge"], capture_output=True)
 
     def sent(self):
         """Bytes that all nodes have sent."""
         total = 0
         for i in range(self.count):
-            done = subprocess.run(["ip", "netns", "exec", f"rubato-{i}", "cat",
-                                   f"/sys/class/net/rubato-far{i}/statistics/tx_bytes"],
+            done = subprocess.run(["ip", "netns", "exec", f"{TAG}-{i}", "cat",
+                                   f"/sys/class/net/{TAG}-far{i}/statistics/tx_bytes"],
                                   check=True, capture_output=True, text=True)
             total += int(done.stdout)
         return total
@@ -110,7 +112,7 @@ def spec(c, model, steps, ways):
 
 
 SHAPES = {"mlp": (784,), "vgg": (3, 16, 16)}
-WAYS = {"data parallel": {}, "pipeline": {"parallel": {"pipeline": 2}},
+WAYS = {"data parallel": {"parallel": {"pipeline": 1}}, "pipeline": {"parallel": {"pipeline": 2}},
         "spectrain": {"parallel": {"pipeline": 2, "schedule": "spectrain"}},
         "filters split": {"parallel": {"hypergraph": 2}}}
 SAME_BITS = 2  # of these ways

@@ -88,6 +88,99 @@ static void grows_and_shrinks_in_place(void **unused)
     world_end(&world);
 }
 
+/* Always another way than at first. */
+static bool plan_anew(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
+                      const Rb__Configuration *configuration, const uint32_t *running,
+                      struct rb_arena *arena, struct rb_decide_plan *ret)
+{
+    uint32_t *stages = context;
+
+    (void)facts;
+    (void)job;
+    (void)configuration;
+    (void)running;
+    (void)arena;
+    *ret = (struct rb_decide_plan){.stages = *stages, .seconds = 0.5, .why = "so it is"};
+    return true;
+}
+
+static void same_members_in_another_way(void **unused)
+{
+    struct world world;
+    uint32_t stages = 0, number;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world.planner = (struct rb_decide_planner){plan_anew, &stages};
+    world_add_node(&world, "a", 2);
+    world_add_job(&world, JOB, 1, 8, 2, 100000);
+    world_rounds(&world, 10);
+    number = world_active(&world, JOB)->number;
+    world_rounds(&world, 100);
+    assert_int_equal(world_active(&world, JOB)->number, number); /* nothing has changed */
+    stages = 2;
+    world_rounds(&world, 100);
+    assert_true(world_event(&world, "replanned"));
+    assert_int_equal(world_active(&world, JOB)->pipeline, 2);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    assert_string_equal(world_active(&world, JOB)->cause, "replan");
+    number = world_active(&world, JOB)->number;
+    world_rounds(&world, 100);
+    assert_int_equal(world_active(&world, JOB)->number, number);
+    world_end(&world);
+}
+
+/* Pipelines of two on two and on four devices; of three it cannot say anything. */
+static bool plan_pairs(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
+                       const Rb__Configuration *configuration, const uint32_t *running,
+                       struct rb_arena *arena, struct rb_decide_plan *ret)
+{
+    int64_t *ran = context; /* what it was told trains; -1: nothing */
+
+    (void)facts;
+    (void)job;
+    (void)arena;
+    *ran = running ? (int64_t)*running : -1;
+    *ret = (struct rb_decide_plan){
+        .stages = configuration->n_members % 2 ? 0 : 2, .seconds = 0.5, .why = "so it is"};
+    return configuration->n_members != 3;
+}
+
+static void runs_as_the_planner_says(void **unused)
+{
+    struct world world;
+    int64_t ran = -2;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world.planner = (struct rb_decide_planner){plan_pairs, &ran};
+    world_add_node(&world, "a", 5);
+    world_add_job(&world, JOB, 1, 8, 2, 1000);
+    world_rounds(&world, 10);
+    assert_int_equal(ran, -1);
+    assert_int_equal(world_active(&world, JOB)->pipeline, 2);
+    assert_string_equal(world_active(&world, JOB)->chosen, "so it is");
+    assert_true(world_active(&world, JOB)->expected_ms == 500);
+    world_wish(&world, JOB, world_want, 3); /* as before, then */
+    world_rounds(&world, 10);
+    assert_int_equal(ran, 2);
+    assert_int_equal(world_active(&world, JOB)->pipeline, 2);
+    assert_null(world_active(&world, JOB)->chosen);
+    world_wish(&world, JOB, world_want, 5);
+    world_rounds(&world, 10);
+    assert_int_equal(world_active(&world, JOB)->pipeline, 0);
+    world_wish(&world, JOB, world_want, 4);
+    world_rounds(&world, 10);
+    assert_int_equal(ran, 0);
+    assert_string_equal(world_active(&world, JOB)->plan,
+                        "pipeline of 2 stages x4: 2 2, 1F1B, 8 microbatches");
+    world_kill(&world, world_worker(&world, JOB, "a", 1)); /* nobody is asked */
+    world_rounds(&world, 10);
+    assert_int_equal(world_active(&world, JOB)->n_members, 4); /* and a fresh one in its place */
+    assert_int_equal(world_active(&world, JOB)->pipeline, 2);
+    world_end(&world);
+}
+
 static void newer_wish_supersedes_and_keeps_processes(void **unused)
 {
     struct world world;
@@ -182,6 +275,8 @@ int main(void)
         cmocka_unit_test(names_members_at_go),
         cmocka_unit_test(waits_for_devices),
         cmocka_unit_test(grows_and_shrinks_in_place),
+        cmocka_unit_test(runs_as_the_planner_says),
+        cmocka_unit_test(same_members_in_another_way),
         cmocka_unit_test(newer_wish_supersedes_and_keeps_processes),
         cmocka_unit_test(pauses_and_goes_on),
         cmocka_unit_test(failed_growth_is_no_failed_start),

@@ -120,6 +120,7 @@ void world_add_job(struct world *world, const char *id, uint32_t min, uint32_t m
     job.node = world->nodes[0].name;
     job.steps = steps;
     job.microbatches = 8;
+    job.profile = world->planner.choose ? job.model : NULL;
     job.has_blocks = job.has_replicas = 1;
     job.blocks = 100;
     job.replicas = world->replicas;
@@ -389,7 +390,8 @@ void world_decide(struct world *world)
                                         .patience_ms = WORLD_PATIENCE,
                                         .balance_steps = WORLD_BALANCE_STEPS,
                                         .balance_ms = WORLD_BALANCE_MS,
-                                        .balance_gain_ms = WORLD_BALANCE_GAIN_MS};
+                                        .balance_gain_ms = WORLD_BALANCE_GAIN_MS,
+                                        .planner = world->planner};
 
     for (int calls = 0;; calls++) {
         struct rb_writes writes = {0};

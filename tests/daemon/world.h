@@ -56,12 +56,13 @@ struct world {
     size_t n_lefts, n_entered;        /* ever; and gone to before facts had it */
     uint32_t highest[WORLD_JOBS + 1]; /* configuration numbers taken */
     size_t n_jobs;
-    bool slow;               /* reports of deaths may reach facts late */
-    unsigned unready_one_in; /* 0: never */
-    uint32_t max_restarts;   /* of jobs that are added, */
-    int32_t priority;        /* and this */
-    uint32_t replicas;       /* of each block of their state; 0: all */
-    bool even;               /* spec.parallel.balance */
+    bool slow;                        /* reports of deaths may reach facts late */
+    unsigned unready_one_in;          /* 0: never */
+    uint32_t max_restarts;            /* of jobs that are added, */
+    int32_t priority;                 /* and this */
+    uint32_t replicas;                /* of each block of their state; 0: all */
+    bool even;                        /* spec.parallel.balance */
+    struct rb_decide_planner planner; /* asked about them */
     uint64_t random;
 };
 

@@ -52,6 +52,27 @@ def what_if(c, job):
         check(part in table, f"'{part}' is not in:\n{table}")
 
 
+FAR = """
+nodes:
+- {name: a, count: 2, devices: [{flops: 1e11, bandwidth: 2e10, memory: 4Gi}],
+   inside: {bandwidth: 5e9, latency: 1e-5}, network: {bandwidth: BANDWIDTH, latency: 1e-5}}
+"""
+
+
+def by_the_link(c, job):
+    """With the state in shards it is the link that decides; a pin is left as it is."""
+    for bandwidth, name in ("1e6", "pipeline of 2 stages x2, 1F1B"), ("1e12", "data parallel x2, 1 replica of the state"):
+        with open(c.path("far.yaml"), "w") as file:
+            file.write(FAR.replace("BANDWIDTH", bandwidth))
+        words = ["-f", job, "--cluster", c.path("far.yaml"), "--devices", "2", "-o", "json", "--set"]
+        best = chosen(json.loads(plan(0, *words, "spec.state.replicas=1")))
+        check(best[2]["name"] == name, f"{bandwidth} bytes a second: {best}")
+        best = chosen(json.loads(plan(0, *words, "spec.state.replicas=1", "--set", "spec.parallel.pipeline=1")))
+        check(best[2]["name"].startswith("data parallel x2, 1 replica"), f"pinned: {best}")
+        best = chosen(json.loads(plan(0, *words, "spec.state.replicas=all")))
+        check(best[2]["name"].startswith("data parallel x2, all"), f"all of the state everywhere: {best}")
+
+
 def refused(c, job):
     with open(c.path("bad.yaml"), "w") as file:
         file.write("nodes: [{devises: []}]\n")
@@ -84,6 +105,10 @@ def as_it_happens(c, job):
     for n in (1, 2):
         steps = sorted(row["step_ms"] for row in c.metrics("gpt") if row["devices"] == n)
         print(f"{n} devices: predicted {best[n]['stepMs']:.2f} ms, median {steps[len(steps) // 2]:.2f} ms")
+    there = c.json("plan", "gpt", "--devices", "1,2")
+    check(there["from"] == 1 and there["cluster"]["devices"] == 2 and there["timedHere"], f"of the job: {there}")
+    check(chosen(there)[2]["name"] == best[2]["name"], f"{chosen(there)} is not {best}")
+    check("as it is" in c.run("plan", "gpt", "--set", "spec.devices.want=2").stderr, "--set of a job")
     c.run("delete", "gpt")
 
 
@@ -92,6 +117,7 @@ def main():
         cases.make("gpt", c.folder)
         job = c.job_file("gpt", cases.spec("gpt", c.folder, 100))
         what_if(c, job)
+        by_the_link(c, job)
         refused(c, job)
         as_it_happens(c, job)
 

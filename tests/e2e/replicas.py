@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """State in shards, with one and with two replicas of each block: the sha256 is that of a run that holds
-everything everywhere, at any device count, resized, paused, killed; and what one replica loses is said."""
+everything everywhere, at any device count, resized, paused, killed; and what one replica loses is said.  All of it data
+parallel: auto.py has what the planner makes of such jobs."""
 import os
 import signal
 
@@ -12,7 +13,8 @@ from delicate import models
 
 
 def sharded(make):
-    return lambda c, steps, replicas, want=1, **more: make(c, steps, want, state={"replicas": replicas}, **more)
+    return lambda c, steps, replicas, want=1, **more: make(c, steps, want, state={"replicas": replicas},
+                                                           parallel={"pipeline": 1}, **more)
 
 
 cnn_spec, gpt_spec = sharded(delicate.cnn_spec), sharded(delicate.gpt_spec)

@@ -162,6 +162,7 @@ class Sweep:
             "train": {"steps": case.steps, "globalBatch": 20, "microBatch": 3, "clipNorm": 1.0},
             "devices": {"min": 1, "max": 4, "want": case.start},
             "state": {"replicas": self.replicas or case.replicas},
+            "parallel": {"pipeline": 1},
             "checkpoint": {"path": self.c.path(f"ckpt{self.number}"), "every": case.every} if case.every else {},
         }
 

@@ -2,7 +2,7 @@
 /* Clusters read, steps predicted, ways to run a job compared: against what can be worked out by
  * hand for a model of one product. */
 #include "base/arena.h"
-#include "plan/search/search.h"
+#include "plan/search/inside.h"
 #include "plan/simulate/timeline.h"
 #include "proto/operators.h"
 
@@ -351,6 +351,45 @@ static void test_limit(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+/* Of data parallelism, two stages and four: which is run, by what they take and what trains. */
+static void test_choice(void **state)
+{
+    enum { DATA, TWO, FOUR, NONE, FITS };
+    static const uint32_t running[] = {[DATA] = 0, [TWO] = 2, [FOUR] = 4};
+    static const struct {
+        double seconds[3];
+        int misfit, trains, chosen; /* NONE: none does */
+        bool closed;
+    } cases[] = {
+        {{10, 9, 11}, FITS, NONE, TWO, false},     {{10, 9.6, 11}, FITS, NONE, DATA, false},
+        {{10, 9, 8}, FITS, NONE, FOUR, false},     {{10, 9, 8}, FOUR, NONE, TWO, false},
+        {{10, 9, 8}, FITS, NONE, DATA, true},      {{10, 9, 8.7}, FITS, TWO, TWO, false},
+        {{10, 10.4, 11}, FITS, TWO, TWO, false},   {{10, 10.6, 11}, FITS, TWO, DATA, false},
+        {{10, 9.6, 9.7}, FITS, DATA, DATA, false}, {{10, 20, 30}, DATA, NONE, TWO, false},
+        {{10, 20, 30}, FOUR, FOUR, DATA, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        struct rb_search_candidate candidates[3] = {{.stages = 0}, {.stages = 2}, {.stages = 4}};
+        struct rb_search search = {4, candidates, 3};
+        struct rb_search_how how = {0};
+        struct rb_search_work work = {.how = &how, .search = &search, .devices = 4, .data = DATA};
+
+        for (int c = DATA; c <= FOUR; c++) {
+            candidates[c].seconds = cases[i].seconds[c];
+            candidates[c].verdict = cases[i].misfit == c ? RB_SEARCH_MISFIT : RB_SEARCH_RUNS;
+        }
+        if (cases[i].trains != NONE)
+            how.running = &running[cases[i].trains];
+        work.open = !cases[i].closed;
+        rb_search_choose(&work);
+        for (int c = DATA; c <= FOUR; c++)
+            if ((candidates[c].verdict == RB_SEARCH_CHOSEN) != (c == cases[i].chosen))
+                fail_msg("case %zu: %d is %s", i, c, rb_search_verdict_text(candidates[c].verdict));
+    }
+}
+
 /* Over a network of 1 MB/s one device is quicker than four, and the choice says so. */
 static void test_slow_network(void **state)
 {
@@ -422,7 +461,8 @@ int main(void)
         cmocka_unit_test(test_step),          cmocka_unit_test(test_network),
         cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_search),
         cmocka_unit_test(test_limit),         cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_slow_network),  cmocka_unit_test(test_many),
+        cmocka_unit_test(test_slow_network),  cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_many),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

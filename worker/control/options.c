@@ -12,6 +12,7 @@ const char rb_worker_usage[] =
     "                     [--cpu CORE] [--log FILE]\n"
     "       rubato-worker --numeric-class KIND\n"
     "       rubato-worker --devices KIND\n"
+    "       rubato-worker --profile MODEL --kind KIND\n"
     "       rubato-worker --faults\n"
     "\n"
     "One worker on one device.  rubatod starts it and speaks to it on DIR/NAME.sock.\n";
@@ -62,6 +63,7 @@ int rb_worker_options_read(int argc, char **argv, struct rb_worker_options *ret_
         {"log", required_argument, NULL, 'l'},
         {"numeric-class", required_argument, NULL, 'n'},
         {"devices", required_argument, NULL, 'D'},
+        {"profile", required_argument, NULL, 'p'},
         {"faults", no_argument, NULL, 'f'},
         {NULL, 0, NULL, 0},
     };
@@ -99,6 +101,9 @@ int rb_worker_options_read(int argc, char **argv, struct rb_worker_options *ret_
         case 'D':
             options.devices = optarg;
             break;
+        case 'p':
+            options.profile = optarg;
+            break;
         case 'f':
             options.faults = true;
             break;
@@ -111,7 +116,7 @@ int rb_worker_options_read(int argc, char **argv, struct rb_worker_options *ret_
     }
     if (!err && optind < argc)
         err = rb_why_set(why, RB_EINVAL, "unexpected '%s'", argv[optind]);
-    if (!err && !options.numeric_class && !options.devices && !options.faults)
+    if (!err && !options.numeric_class && !options.devices && !options.profile && !options.faults)
         err = check(&options, why);
     if (err)
         return err;

@@ -21,6 +21,7 @@ struct rb_worker_options {
     const char
         *numeric_class;  /* print that of devices of this kind, and nothing else; NULL: work */
     const char *devices; /* print the devices of this kind, and nothing else */
+    const char *profile; /* print what the program of this Model takes, and nothing else */
     bool faults;         /* print the fault points, and nothing else */
 };
 

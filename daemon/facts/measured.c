@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/facts/measured.h"
+
+#include <string.h>
+
+/* Speeds beside this are one. */
+static const double alike = 1.25;
+
+static const Rb__Device *find_device(const Rb__Node *node, uint32_t index)
+{
+    for (size_t d = 0; d < node->n_devices; d++)
+        if (node->devices[d]->index == index)
+            return node->devices[d];
+    return NULL;
+}
+
+/* Flops of the cores of a node; 0: not measured. */
+static double cores_of(const struct rb_facts *facts, const char *name)
+{
+    const struct rb_fact *fact = rb_fact_find(&facts->nodes, name);
+
+    for (size_t d = 0; fact && d < fact->node->n_devices; d++)
+        if (fact->node->devices[d]->has_flops)
+            return fact->node->devices[d]->flops;
+    return 0;
+}
+
+static bool same_host(const Rb__Node *a, const Rb__Node *b)
+{
+    return !strcmp(a->name, b->name) || (a->host && b->host && !strcmp(a->host, b->host));
+}
+
+/* An even part of what the node has, or its own. */
+static uint64_t memory_of(const Rb__Node *node, const Rb__Device *device)
+{
+    return device->has_bytes ? device->bytes : node->n_devices ? node->memory / node->n_devices : 0;
+}
+
+static int add_device(const Rb__Node *node, uint32_t index, double reference,
+                      struct rb_cluster *cluster, struct rb_why *why)
+{
+    const Rb__Device *device = find_device(node, index);
+    double speed;
+
+    if (!device || !device->has_flops)
+        return rb_why_set(why, RB_ENOTFOUND, "the speed of %.60s:%u is not known", node->name,
+                          index);
+    speed = reference > 0 ? device->flops / reference : 1;
+    cluster->devices[cluster->n_devices++] = (struct rb_cluster_device){
+        .node = cluster->n_nodes - 1,
+        .kind = rb_arena_string(&cluster->arena, device->kind),
+        .speed = speed < alike && speed > 1 / alike ? 1 : speed,
+        .memory = memory_of(node, device),
+    };
+    return 0;
+}
+
+/* The place of a node in `known`, which are those of the cluster; a new one at the end. */
+static uint32_t place_node(const Rb__Node *node, struct rb_cluster_link inside,
+                           const Rb__Node **known, struct rb_cluster *cluster)
+{
+    uint32_t at = 0;
+
+    while (at < cluster->n_nodes && !same_host(known[at], node))
+        at++;
+    if (at == cluster->n_nodes) {
+        known[cluster->n_nodes++] = node;
+        cluster->nodes[at] = (struct rb_cluster_node){
+            .name = rb_arena_string(&cluster->arena, node->name),
+            .rack = RB_CLUSTER_NO_RACK,
+            .inside = inside,
+            .network = {node->network_bandwidth, node->network_latency},
+        };
+    }
+    return at;
+}
+
+static int fill(const struct rb_facts *facts, const Rb__Configuration *configuration,
+                const char *profiled_on, double bytes, struct rb_cluster *cluster,
+                struct rb_why *why)
+{
+    size_t n = configuration->n_members;
+    const Rb__Node **known = RB_ARENA_NEW(&cluster->arena, const Rb__Node *, n);
+    double reference = cores_of(facts, profiled_on);
+
+    if (reference <= 0 && n)
+        reference = cores_of(facts, configuration->members[0]->node);
+
+    cluster->nodes = RB_ARENA_NEW(&cluster->arena, struct rb_cluster_node, n);
+    cluster->devices = RB_ARENA_NEW(&cluster->arena, struct rb_cluster_device, n);
+    for (size_t m = 0; m < n; m++) {
+        const Rb__Member *member = configuration->members[m];
+        const struct rb_fact *fact = rb_fact_find(&facts->nodes, member->node);
+        uint32_t place;
+        int err;
+
+        if (!fact)
+            return rb_why_set(why, RB_ENOTFOUND, "node %.60s is out of reach", member->node);
+        place = place_node(fact->node, rb_cluster_inside(bytes), known, cluster);
+        err = add_device(fact->node, member->device, reference, cluster, why);
+        if (err)
+            return err;
+        cluster->devices[m].node = place;
+    }
+    for (uint32_t i = 0; cluster->n_nodes > 1 && i < cluster->n_nodes; i++)
+        if (cluster->nodes[i].network.bandwidth <= 0)
+            return rb_why_set(why, RB_ENOTFOUND, "the link of node %.60s was not measured",
+                              known[i]->name);
+    return 0;
+}
+
+int rb_measured_cluster(const struct rb_facts *facts, const Rb__Configuration *configuration,
+                        const char *profiled_on, double bytes, struct rb_cluster *ret,
+                        struct rb_why *why)
+{
+    struct rb_cluster cluster = {0};
+    int err = fill(facts, configuration, profiled_on, bytes, &cluster, why);
+
+    if (err)
+        rb_cluster_done(&cluster);
+    else
+        *ret = cluster;
+    return err;
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/planner.h"
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "daemon/daemon.h"
+#include "daemon/facts/measured.h"
+#include "plan/search/search.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MODELS = 4, ANSWERS = 32, PROFILE_MOST = 64 << 20 };
+
+/* A job's model, and what a core took for it. */
+struct subject {
+    char digest[33]; /* of the profile; empty: none */
+    Rb__Model *model;
+    Rb__Profile *profile;
+    double *seconds;
+    uint64_t used;
+};
+
+struct answer {
+    char key[33]; /* all that it follows from */
+    bool known;
+    struct rb_decide_plan plan;
+    char why[200];
+};
+
+struct rb_planner {
+    struct rb_daemon *daemon;
+    struct subject subjects[MODELS];
+    struct answer answers[ANSWERS]; /* the oldest is overwritten */
+    unsigned next;
+    uint64_t uses;
+};
+
+/* ---- Models ---------------------------------------------------------------------------------- */
+
+static void forget(struct subject *subject)
+{
+    if (subject->model)
+        rb__model__free_unpacked(subject->model, NULL);
+    if (subject->profile)
+        rb__profile__free_unpacked(subject->profile, NULL);
+    free(subject->seconds);
+    *subject = (struct subject){0};
+}
+
+static void on_fetched(int err, const struct rb_why *why, void *context)
+{
+    (void)context;
+    if (err)
+        rb_log(RB_LOG_WARN, "the planner lacks what it needs: %s", why->text);
+}
+
+/* Here, or on its way for the next time. */
+static bool has_blob(struct rb_planner *planner, const Rb__Job *job, const char *digest)
+{
+    struct rb_daemon *daemon = planner->daemon;
+
+    if (rb_blobs_has(daemon->blobs, digest))
+        return true;
+    if (strcmp(job->node, daemon->settings->node))
+        rb_blobs_fetch(daemon->blobs, daemon->server, job->node, digest, on_fetched, NULL);
+    return false;
+}
+
+static int read_blob(struct rb_planner *planner, const char *digest,
+                     const ProtobufCMessageDescriptor *type, void *ret, struct rb_why *why)
+{
+    struct rb_map map;
+    int err = rb_map_open(rb_blobs_path(planner->daemon->blobs, digest), &map, why);
+
+    if (err)
+        return err;
+    *(ProtobufCMessage **)ret = protobuf_c_message_unpack(type, NULL, map.size, map.data);
+    rb_map_close(&map);
+    return *(ProtobufCMessage **)ret
+               ? 0
+               : rb_why_set(why, RB_EINVAL, "the blob %s cannot be read", digest);
+}
+
+static int load(struct rb_planner *planner, const Rb__Job *job, struct subject *subject,
+                struct rb_why *why)
+{
+    int err = read_blob(planner, job->model, &rb__model__descriptor, &subject->model, why);
+
+    if (!err)
+        err = read_blob(planner, job->profile, &rb__profile__descriptor, &subject->profile, why);
+    if (!err && (!subject->model->n_programs ||
+                 subject->profile->n_seconds != subject->model->programs[0]->n_instructions))
+        err = rb_why_set(why, RB_EINVAL, "the profile %s is of another model", job->profile);
+    if (err)
+        return err;
+    subject->seconds = rb_alloc((subject->profile->n_seconds + 1) * sizeof(*subject->seconds));
+    for (size_t i = 0; i < subject->profile->n_seconds; i++)
+        subject->seconds[i] = subject->profile->seconds[i];
+    memcpy(subject->digest, job->profile, sizeof(subject->digest));
+    return 0;
+}
+
+/* NULL: it is not here. */
+static struct subject *find_subject(struct rb_planner *planner, const Rb__Job *job)
+{
+    struct subject *oldest = &planner->subjects[0];
+    struct rb_why why = {0};
+
+    for (size_t i = 0; i < MODELS; i++) {
+        struct subject *one = &planner->subjects[i];
+
+        if (!strcmp(one->digest, job->profile)) {
+            one->used = ++planner->uses;
+            return one;
+        }
+        if (one->used < oldest->used)
+            oldest = one;
+    }
+    if (!has_blob(planner, job, job->model) || !has_blob(planner, job, job->profile))
+        return NULL;
+    forget(oldest);
+    if (load(planner, job, oldest, &why)) {
+        rb_log(RB_LOG_WARN, "job %s: not planned: %s", job->name, why.text);
+        forget(oldest);
+        return NULL;
+    }
+    oldest->used = ++planner->uses;
+    return oldest;
+}
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+/* All that an answer follows from. */
+static void make_key(const Rb__Job *job, const Rb__Configuration *configuration,
+                     const uint32_t *running, const struct rb_cluster *cluster, char ret_key[33])
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer text = {0};
+
+    rb_buffer_format(&text, "%s %" PRIu32 " %" PRId64, job->profile, configuration->replicas,
+                     running ? (int64_t)*running : -1);
+    for (uint32_t n = 0; n < cluster->n_nodes; n++)
+        rb_buffer_format(&text, " %a/%a", cluster->nodes[n].network.bandwidth,
+                         cluster->nodes[n].network.latency);
+    for (uint32_t d = 0; d < cluster->n_devices; d++)
+        rb_buffer_format(&text, " %" PRIu32 ":%a:%" PRIu64, cluster->devices[d].node,
+                         cluster->devices[d].speed, cluster->devices[d].memory);
+    rb_hash_digest(text.data, text.size, ret_key);
+}
+
+/* "a step of 21.9 ms is expected, data parallel x2 would take 433 ms" */
+static void explain(const struct rb_search *found, struct answer *answer)
+{
+    const struct rb_search_candidate *other = NULL;
+    int used = snprintf(answer->why, sizeof(answer->why), "a step of %.4g ms is expected",
+                        1e3 * found->candidates[0].seconds);
+
+    for (size_t i = 1; i < found->n; i++)
+        if (found->candidates[i].verdict == RB_SEARCH_RUNS &&
+            (!other || found->candidates[i].seconds < other->seconds))
+            other = &found->candidates[i];
+    if (other)
+        snprintf(answer->why + used, sizeof(answer->why) - (size_t)used, ", of a %.80s %.4g ms",
+                 other->name, 1e3 * other->seconds);
+}
+
+static void search(const struct rb_job_facts *job, const struct subject *subject,
+                   const Rb__Configuration *configuration, const uint32_t *running,
+                   const struct rb_cluster *cluster, struct answer *answer)
+{
+    const struct rb_cost_profile profile = {subject->seconds, subject->profile->flops,
+                                            subject->profile->bytes};
+    const struct rb_search_how how = {
+        .spec = job->job.job->spec,
+        .model = subject->model,
+        .cluster = cluster,
+        .profile = &profile,
+        .replicas = &configuration->replicas,
+        .brief = true,
+        .running = running,
+    };
+    struct rb_search found;
+    struct rb_why why = {0};
+    uint64_t begun = rb_clock_ns();
+
+    if (rb_search_run(&how, (uint32_t)configuration->n_members, &found, &why)) {
+        rb_log(RB_LOG_WARN, "job %s: not planned: %s", job->job.job->name, why.text);
+        return;
+    }
+    answer->known = found.n && found.candidates[0].verdict == RB_SEARCH_CHOSEN;
+    if (answer->known) {
+        answer->plan.stages = found.candidates[0].stages;
+        answer->plan.seconds = found.candidates[0].seconds;
+        explain(&found, answer);
+    }
+    rb_log(RB_LOG_DEBUG, "job %s: planned for %zu devices in %.1f ms", job->job.job->name,
+           configuration->n_members, (double)(rb_clock_ns() - begun) / 1e6);
+    rb_search_done(&found);
+}
+
+static const struct answer *find_answer(struct rb_planner *planner, const struct rb_job_facts *job,
+                                        const struct subject *subject,
+                                        const Rb__Configuration *configuration,
+                                        const uint32_t *running, const struct rb_cluster *cluster)
+{
+    struct answer *answer;
+    char key[33];
+
+    make_key(job->job.job, configuration, running, cluster, key);
+    for (size_t i = 0; i < ANSWERS; i++)
+        if (!strcmp(planner->answers[i].key, key))
+            return &planner->answers[i];
+    answer = &planner->answers[planner->next++ % ANSWERS];
+    *answer = (struct answer){0};
+    memcpy(answer->key, key, sizeof(key));
+    search(job, subject, configuration, running, cluster, answer);
+    return answer;
+}
+
+static bool choose(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
+                   const Rb__Configuration *configuration, const uint32_t *running,
+                   struct rb_arena *arena, struct rb_decide_plan *ret)
+{
+    struct rb_planner *planner = context;
+    const Rb__Job *what = job->job.job;
+    const struct subject *subject;
+    const struct answer *answer;
+    struct rb_cluster cluster;
+    struct rb_why why = {0};
+
+    if (!what->profile || !rb_blobs_digest_valid(what->profile))
+        return false;
+    subject = find_subject(planner, what);
+    if (!subject)
+        return false;
+    if (rb_measured_cluster(facts, configuration, what->node, subject->profile->bytes, &cluster,
+                            &why)) {
+        rb_log(RB_LOG_INFO, "job %s: not planned: %s", what->name, why.text);
+        return false;
+    }
+    answer = find_answer(planner, job, subject, configuration, running, &cluster);
+    rb_cluster_done(&cluster);
+    *ret = answer->plan;
+    ret->why = rb_arena_string(arena, answer->why);
+    return answer->known;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+struct rb_decide_planner rb_planner_ask(struct rb_planner *planner)
+{
+    return (struct rb_decide_planner){choose, planner};
+}
+
+struct rb_planner *rb_planner_new(struct rb_daemon *daemon)
+{
+    struct rb_planner *planner = rb_alloc(sizeof(*planner));
+
+    planner->daemon = daemon;
+    return planner;
+}
+
+void rb_planner_free(struct rb_planner *planner)
+{
+    if (!planner)
+        return;
+    for (size_t i = 0; i < MODELS; i++)
+        forget(&planner->subjects[i]);
+    free(planner);
+}

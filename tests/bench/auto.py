@@ -1,0 +1,152 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the planner chooses, beside the same job pinned to data parallelism and to a pipeline: Markdown on stdout.
+
+usage: auto.py [--models gpt,mlp,cnn,deep] [--mbit 0,1000,200,50] [--rounds N] [--steps N] [--json FILE]     (as root)
+
+Two workers, each on a core and in a network namespace of its own (links.py), one replica of the state.  In each round
+the three ways train one after the other, in an order that turns; a way's step is the median (--quantile) of all of its
+steps.  "over the quicker pin": the job that was left to the planner.  It runs the plan of one of the pins, so on a machine
+that others use "the chosen plan's pin over it" says more.  Expected is what the planner says of a step, of the way that it
+chose and of the other; the error is expected over measured, less 1.
+"""
+import argparse
+import re
+import statistics
+import sys
+import time
+
+import lab
+import links
+from cluster import Failure, check, until
+
+WARM = 4  # steps that do not count
+WAYS = {"auto": {}, "data": {"parallel": {"pipeline": 1}}, "pipeline": {"parallel": {"pipeline": 2}}}
+SECONDS = 4  # of a way, where steps are long
+LEAST = 5  # steps
+links.BURST_MS = 2  # a token bucket that holds more hides the link from a small model
+
+
+def spec(c, model, ways):
+    """A job of two workers; microbatches are few, so that neither way has it easy."""
+    if model == "gpt":
+        made = lab.reference(c, 2)
+        made["train"]["steps"] = lab.ENDLESS
+    else:
+        shape, batch, micro, settings = {
+            "mlp": ((784,), 128, 16, {}),
+            "deep": ((784,), 64, 8, {"depth": 8, "hidden": 512}),
+            "cnn": ((3, 32, 32), 64, 8, {}),
+        }[model]
+        name = f"{model}-train"
+        lab.corpus.classes(c.folder, 2048, shape, 10, name=name)
+        c.model("cnn" if model == "cnn" else "mlp", model, **settings)
+        made = {"model": {"onnx": f"{model}.onnx"},
+                "data": {"train": {"path": f"{name}.npy", "targets": f"{name}-labels.npy"}},
+                "train": {"steps": lab.ENDLESS, "globalBatch": batch, "microBatch": micro,
+                          "optimizer": {"type": "sgd", "lr": 1.0e-4, "momentum": 0.9}}}
+    made["devices"] = {"min": 2, "max": 2, "want": 2}
+    return {**made, "state": {"replicas": "1"}, **ways}
+
+
+def run(c, model, way, options):
+    """(ms of each step, what the planner says of the configuration)"""
+    c.submit("job", spec(c, model, WAYS[way]))
+    c.wait("job", f"step={WARM}", 300)
+    begun, first = time.monotonic(), c.status("job")["step"]
+    while True:
+        time.sleep(0.1)
+        done = c.status("job")["step"] - first
+        if done >= options.steps or (done >= LEAST and time.monotonic() - begun > SECONDS):
+            break
+    plan = c.status("job")["plan"]
+    took = [row["step_ms"] for row in c.metrics("job") if row["step"] > first]
+    c.ctl("cancel", "job")
+    c.wait("job", "devices=0")
+    c.ctl("delete", "job")
+    return took, plan
+
+
+def kind_of(plan):
+    return "pipeline" if "pipeline" in plan["summary"] else "data"
+
+
+def quantile(values, part):
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+
+
+def expected(plan):
+    """What the planner says of a step by way, or nothing."""
+    if plan["expectedMs"] is None:
+        return {}
+    mine = kind_of(plan)
+    other = re.search(r" of a .* ([0-9.e+]+) ms", plan["chosen"])
+    said = {mine: plan["expectedMs"]}
+    if other:
+        said["data" if mine == "pipeline" else "pipeline"] = float(other[1])
+    return said
+
+
+def pair(c, model, options):
+    """Steps by way, how much slower the choice is, and what was expected."""
+    rounds, plans = [], []
+    for i in range(options.rounds):
+        order = list(WAYS)
+        order = order[i % 3:] + order[:i % 3]
+        got = {way: run(c, model, way, options) for way in order}
+        rounds.append({way: took for way, (took, _) in got.items()})
+        plans.append(got["auto"][1])
+    ms = {way: quantile([took for one in rounds for took in one[way]], options.quantile) for way in WAYS}
+    kinds = [kind_of(plan) for plan in plans]
+    each = [ms[kind] / min(ms["data"], ms["pipeline"]) - 1 for kind in kinds]  # the same plan as that pin's
+    said = {way: statistics.median(values) for way in ("data", "pipeline")
+            if (values := [expected(plan)[way] for plan in plans if way in expected(plan)])}
+    return {"rounds": rounds, "ms": ms, "slower": ms["auto"] / min(ms["data"], ms["pipeline"]) - 1,
+            "chosen": kinds, "lost": max(each), "expected": said, "why": plans[-1]["chosen"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("usage: ")[1].split("\n")[0])
+    parser.add_argument("--models", type=lambda text: text.split(","), default=["gpt", "mlp", "cnn", "deep"])
+    parser.add_argument("--mbit", type=lambda text: [int(word) for word in text.split(",")],
+                        default=[0, 1000, 200, 50])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--quantile", type=float, default=0.5, help="of the steps; less on a busy machine")
+    parser.add_argument("--json", default="bench-auto.json")
+    parser.add_argument("--patience", type=int, default=0, help="seconds to wait for a quiet machine")
+    options = parser.parse_args()
+    print(lab.machine(options.patience) + "\n", flush=True)
+    found, rows, errors = {}, [], []
+    for mbit in options.mbit:
+        with links.Linked(2, mbit) as c:
+            until("the links to be measured",
+                  lambda: all(node.get("networkBandwidth") for node in c.json("get", "nodes")["items"]))
+            for model in options.models:
+                lab.say(f"{model} at {mbit or 'unlimited'} Mbit/s")
+                one = found[f"{model} {mbit}"] = pair(c, model, options)
+                wrong = {way: one["expected"][way] / one["ms"][way] - 1 for way in one["expected"]}
+                errors += wrong.values()
+                lab.say(f"  {one['chosen']}, {100 * one['slower']:+.1f} %, by plan {100 * one['lost']:+.1f} %; "
+                        f"{one['ms']}; {one['why']}")
+                rows.append([model, mbit or "unlimited", one["ms"]["data"], one["ms"]["pipeline"],
+                             " ".join(sorted(set(one["chosen"]))), one["ms"]["auto"], f"{100 * one['slower']:+.1f} %",
+                             f"{100 * one['lost']:+.1f} %",
+                             *(f"{100 * wrong[way]:+.0f} %" if way in wrong else "-" for way in ("data", "pipeline"))])
+                lab.keep(options.json, found)
+    lab.table(["model", "Mbit/s", "data parallel, ms", "pipeline of 2, ms", "chosen", "ms", "over the quicker pin",
+               "the chosen plan's pin over it", "error of the expected step: data", "pipeline"], rows)
+    errors = sorted(abs(error) for error in errors)
+    if errors:
+        print(f"\nexpected steps: median error {100 * statistics.median(errors):.1f} %, largest {100 * errors[-1]:.1f} %; "
+              f"{sum(error <= 0.15 for error in errors)} of {len(errors)} within 15 %")
+    print(lab.machine())
+    worst = max(one["lost"] for one in found.values())
+    check(worst <= 0.05, f"what was chosen is {100 * worst:.1f} % slower than the other pin")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except Failure as failure:
+        sys.exit(f"auto.py: {failure}")
