@@ -197,8 +197,7 @@ static void add_run(const struct rb_model *model, struct moves *moves, int from,
                      (size_t)(last->first + last->count - one->first));
 }
 
-static uint32_t maker_of(const struct rb_model *model, const struct rb_configuration *configuration,
-                         size_t block)
+static uint32_t maker_of(const struct rb_configuration *configuration, size_t block)
 {
     uint32_t stage = rb_stage_maker(configuration->stage, block);
 
@@ -215,7 +214,7 @@ int rb_lap_share(struct rb_model *model, const struct rb_configuration *configur
 
     for (uint32_t r = 0; r < configuration->size; r++)
         for (size_t b = 0, end; b < message->n_blocks; b = end) {
-            uint32_t maker = maker_of(model, configuration, b);
+            uint32_t maker = maker_of(configuration, b);
             bool in = message->blocks[b]->first >= range->first &&
                       message->blocks[b]->first < range->first + range->count;
 
@@ -224,7 +223,7 @@ int rb_lap_share(struct rb_model *model, const struct rb_configuration *configur
                 continue;
             while (end < message->n_blocks &&
                    message->blocks[end]->first < range->first + range->count &&
-                   maker_of(model, configuration, end) == maker &&
+                   maker_of(configuration, end) == maker &&
                    holds(&configuration->placement, r, end))
                 end++;
             add_run(model, &moves, (int)maker, r, b, end);
