@@ -168,7 +168,7 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
         return err;
     }
     one->orders = one->plan->ranks[one->rank];
-    if (one->plan->steals && !one->stage && one->size > 1)
+    if (one->plan->steals && !one->stage && !one->plan->stages && one->size > 1)
         one->steal = new_steal(one, rb_batch_count(model->global_batch, model->micro_batch));
     *ret_configuration = one;
     return 0;

@@ -197,7 +197,8 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
         conf->members[conf->n_members++] = member;
     }
     choose_kind(turn, conf);
-    conf->has_steals = conf->steals = rb_decide_steals(turn) && n > 1 && conf->pipeline < 2;
+    conf->has_steals = conf->steals =
+        rb_decide_steals(turn) && n > 1 && conf->pipeline < 2 && conf->hypergraph < 2;
     if (strcmp(cause, "crash") != 0) { /* there everyone keeps what it had */
         rb_decide_speeds(turn, conf);
         rb_shares_cut(conf, turn->in->job.job->microbatches, turn->arena);
