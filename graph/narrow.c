@@ -29,10 +29,15 @@ struct narrow {
     enum taste *tastes; /* by place of a node */
 };
 
+static bool is_attention(const struct rb_node *node)
+{
+    return node->op == RB_OP_ATTENTION || node->op == RB_OP_ATTENTION_GRAD;
+}
+
 static bool is_product(const struct rb_node *node)
 {
     return node->op == RB_OP_MATMUL || node->op == RB_OP_CONV || node->op == RB_OP_CONV_GRAD_X ||
-           node->op == RB_OP_CONV_GRAD_W;
+           node->op == RB_OP_CONV_GRAD_W || is_attention(node);
 }
 
 /* Rounding before it is rounding behind it. */
@@ -99,6 +104,8 @@ static enum taste taste_of(const struct narrow *narrow, const struct rb_node *no
 /* Which inputs are the factors, or what is moved. */
 static int n_taken(const struct rb_node *node)
 {
+    if (is_attention(node))
+        return node->op == RB_OP_ATTENTION ? 3 : 5;
     return is_product(node) && node->n_in > 2 ? 2 : node->n_in;
 }
 

@@ -25,6 +25,10 @@ int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options
 /* Merge nodes that one kernel does better (MatMul + Add of a row); drop what nobody reads. */
 int rb_fuse(struct rb_graph *graph, struct rb_why *why);
 
+/* Behind that, where devices have a kernel that gains by it: attention becomes one node, which
+ * never makes the scores. */
+void rb_fuse_attention(struct rb_graph *graph);
+
 /* Append the gradient of the loss with respect to every weight that is not frozen; fill
  * graph->contributions (statistics of BatchNormalization included).  Gradients that meet at an
  * activation are added as a left fold in the order of the forward nodes that use it.  The message

@@ -30,6 +30,13 @@ struct rb_device_ops {
     /* All that may fail.  The kernel's run and free are set by it. */
     int (*prepare)(struct rb_device *device, const struct rb_call *call,
                    struct rb_kernel **ret_kernel, struct rb_why *why);
+    /* As rb_tape_*; NULL where nothing is gained by tapes. */
+    int (*tape_start)(struct rb_device *device, size_t sums, struct rb_tape **ret_tape,
+                      struct rb_why *why);
+    int (*tape_end)(struct rb_tape *tape, struct rb_why *why);
+    bool (*tape_play)(struct rb_tape *tape, const struct rb_key *key, const struct rb_fixed *sums,
+                      size_t n_sums);
+    void (*tape_free)(struct rb_tape *tape);
     /* As in device.h. */
     void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
@@ -58,6 +65,11 @@ struct rb_kernel {
     void (*free)(struct rb_kernel *kernel);
     /* As rb_kernel_sum; NULL where there is no shorter way. */
     void (*sum)(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into);
+};
+
+/* The first member of a backend's own tape. */
+struct rb_tape {
+    const struct rb_device_ops *ops;
 };
 
 extern const struct rb_device_ops rb_cpu_ops;

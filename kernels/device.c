@@ -141,6 +141,36 @@ void rb_kernel_free(struct rb_kernel *kernel)
         kernel->free(kernel);
 }
 
+bool rb_device_tapes(const struct rb_device *device)
+{
+    return device->ops->tape_start != NULL;
+}
+
+int rb_tape_start(struct rb_device *device, size_t sums, struct rb_tape **ret_tape,
+                  struct rb_why *why)
+{
+    if (!rb_device_tapes(device))
+        return rb_why_set(why, RB_EUNSUPPORTED, "a %s keeps no tapes", device->ops->kind);
+    return device->ops->tape_start(device, sums, ret_tape, why);
+}
+
+int rb_tape_end(struct rb_tape *tape, struct rb_why *why)
+{
+    return tape->ops->tape_end(tape, why);
+}
+
+bool rb_tape_play(struct rb_tape *tape, const struct rb_key *key, const struct rb_fixed *sums,
+                  size_t n_sums)
+{
+    return tape->ops->tape_play(tape, key, sums, n_sums);
+}
+
+void rb_tape_free(struct rb_tape *tape)
+{
+    if (tape)
+        tape->ops->tape_free(tape);
+}
+
 void rb_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
                   int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {

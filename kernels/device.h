@@ -57,6 +57,7 @@ struct rb_device_about {
      * onednn-2.6.3 libc-2.36 threads=1 rubato-0.3.0". */
     char numeric_class[192];
     uint64_t bytes; /* of its memory; 0: the host's */
+    char bus[32];   /* a GPU's PCI address, "0000:1b:00.0"; empty: it has none */
 };
 
 /* How many devices of `kind` ("cpu", "cuda") are here, at least one; a sentence where there is
@@ -111,6 +112,32 @@ int rb_kernel_prepare(struct rb_device *device, const struct rb_call *call,
 void rb_kernel_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
                    const struct rb_key *key);
 void rb_kernel_free(struct rb_kernel *kernel);
+
+/* ---- Tapes ----
+ *
+ * A GPU is told of each kernel by this process, which may take longer than the kernel.  So what is
+ * done again and again can be told once: between rb_tape_start and rb_tape_end the kernels and the
+ * rb_fixed_add that the calling thread asks for are not done but kept, and rb_tape_play does them
+ * all with one word.  Addresses and sizes are as they were.  What differs from one time to the next
+ * is given each time: the key, and for each rb_fixed_add, in their order, where its sums go and
+ * how.  The bits are those of asking for each. */
+struct rb_tape;
+struct rb_fixed;
+
+/* Is anything gained by them here?  On a CPU nothing is. */
+bool rb_device_tapes(const struct rb_device *device);
+
+/* `sums`: at most so many rb_fixed_add will be kept. */
+int rb_tape_start(struct rb_device *device, size_t sums, struct rb_tape **ret_tape,
+                  struct rb_why *why);
+/* RB_EUNSUPPORTED: something cannot be kept; the tape is worth nothing, and the device is as it was
+ * before the start. */
+int rb_tape_end(struct rb_tape *tape, struct rb_why *why);
+/* false, and nothing is done: there are not as many sums as were kept, or memory of the device's
+ * own has moved since; a new tape is needed. */
+bool rb_tape_play(struct rb_tape *tape, const struct rb_key *key, const struct rb_fixed *sums,
+                  size_t n_sums);
+void rb_tape_free(struct rb_tape *tape);
 
 /* ---- Arithmetic on the flat state ----
  *

@@ -108,6 +108,11 @@
     X(MATMUL, "MatMul", 3, 1, PRODUCT, "transA transB",                                            \
       "batched, NumPy broadcasting of leading axes; trans: the last two axes of that input are "   \
       "swapped; third input: a bias [N] for every row")                                            \
+    X(ATTENTION, "FusedAttention", 3, 2, ROW, "scale causal ratio",                                \
+      "(q [.. S D], k [.. T D], v [.. T E]): softmax of scale q k' (causal=1: of the keys up to "  \
+      "the query), dropped out, times v; F32 log-sum-exp of each row")                             \
+    X(ATTENTION_GRAD, "FusedAttentionGrad", 6, 3, ROW, "scale causal ratio key",                   \
+      "(dy, q, k, v, y, log-sum-exp): dq, dk, dv; key: the forward instruction's id")              \
     X(CONV, "Conv", 3, 1, PRODUCT, "strides pads dilations group",                                 \
       "(x N C spatial, w M C/group k, b M?); pads: begins then ends")                              \
     X(CONV_GRAD_X, "ConvGradX", 2, 1, PRODUCT, "strides pads dilations group", "(dy, w)")          \

@@ -39,6 +39,28 @@ double rb_work_bytes(const Rb__Program *program, size_t instruction)
            bytes_of(program, one->outputs, one->n_outputs);
 }
 
+static bool has_flag(const Rb__Instruction *one, const char *key)
+{
+    for (size_t i = 0; i < one->n_attributes; i++)
+        if (strcmp(one->attributes[i]->key, key) == 0 && one->attributes[i]->n_ints)
+            return one->attributes[i]->ints[0] != 0;
+    return false;
+}
+
+/* Two products of all queries with all keys, or the five of the gradient; half of them where later
+ * keys are hidden. */
+static double attention_flops(const Rb__Program *program, const Rb__Instruction *one)
+{
+    bool grad = one->operator_ == RB_OP_ATTENTION_GRAD;
+    const Rb__Tensor *q = program->tensors[one->inputs[grad]];
+    const Rb__Tensor *v = program->tensors[one->inputs[grad + 2]];
+    double keys = (double)v->dims[v->n_dims - 2], depth = (double)q->dims[q->n_dims - 1];
+    double width = (double)v->dims[v->n_dims - 1], pairs = rb_work_elements(q) / depth * keys;
+    double flops = pairs * (grad ? 6 * depth + 4 * width : 2 * depth + 2 * width);
+
+    return has_flag(one, "causal") ? flops / 2 : flops;
+}
+
 /* Every output element of a product is a sum over what the weight, or the other factor, has for it.
  */
 double rb_work_flops(const Rb__Program *program, size_t instruction)
@@ -47,6 +69,8 @@ double rb_work_flops(const Rb__Program *program, size_t instruction)
     const Rb__Tensor *a, *b, *y;
     size_t inner;
 
+    if (one->operator_ == RB_OP_ATTENTION || one->operator_ == RB_OP_ATTENTION_GRAD)
+        return attention_flops(program, one);
     if (one->operator_ != RB_OP_MATMUL && one->operator_ != RB_OP_CONV &&
         one->operator_ != RB_OP_CONV_GRAD_X && one->operator_ != RB_OP_CONV_GRAD_W)
         return 0;

@@ -69,6 +69,7 @@ int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *w
 
     if (!err) {
         rb_program_defer(runner->program, true);
+        rb_program_keep(runner->program);
         err = rb_batch_slots(message, runner->program, rb_source_info(source), &runner->slots, why);
     }
     if (err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker/program.h"
+#include "worker/program_inside.h"
 
 #include "base/arena.h"
 #include "kernels/call.h"
@@ -9,28 +9,6 @@
 #include <string.h>
 
 enum { ALIGNMENT = 64, MAX_ARGUMENTS = 4096, MAX_NUMBERS = 4096 };
-
-struct step {
-    struct rb_kernel *kernel;
-    bool gradient; /* what comes out is a contribution, which may be added without being written */
-    const void **in;
-    void **out;
-};
-
-struct rb_program {
-    struct rb_device *device;
-    struct rb_arena arena; /* all the tables */
-    int n_steps, once;
-    bool defers; /* such steps are left to rb_program_add */
-    struct step *steps;
-    int n_tensors;
-    void **addresses; /* of tensors; NULL for absent ones */
-    size_t *bytes;    /* of tensors */
-    int *makers;      /* of tensors: the step that is left to rb_program_add; -1: none */
-    int n_inputs;
-    void **inputs; /* the device's memory, filled by the caller */
-    size_t *input_bytes;
-};
 
 /* What preparing needs at hand. */
 struct build {
@@ -383,6 +361,9 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
     made->inputs = RB_ARENA_NEW(&made->arena, void *, program->n_inputs + 1);
     made->input_bytes = RB_ARENA_NEW(&made->arena, size_t, program->n_inputs + 1);
     made->bytes = RB_ARENA_NEW(&made->arena, size_t, program->n_tensors + 1);
+    made->most_sums = program->n_contributions;
+    made->sums = RB_ARENA_NEW(&made->arena, struct sum, program->n_contributions + 1);
+    made->into = RB_ARENA_NEW(&made->arena, struct rb_fixed, program->n_contributions + 1);
     made->makers = RB_ARENA_NEW(&made->arena, int, program->n_tensors + 1);
     b.program = made;
     b.types = RB_ARENA_NEW(&scratch, struct rb_tensor_type, program->n_tensors + 1);
@@ -410,41 +391,10 @@ void rb_program_free(struct rb_program *program)
             rb_kernel_free(program->steps[i].kernel);
     for (int i = 0; i < program->n_inputs; i++)
         rb_device_free(program->device, program->inputs[i]);
+    for (int i = 0; i < 2; i++)
+        rb_tape_free(program->replays[i].tape);
     rb_arena_done(&program->arena);
     free(program);
-}
-
-void *rb_program_input(struct rb_program *program, int slot)
-{
-    return slot >= 0 && slot < program->n_inputs ? program->inputs[slot] : NULL;
-}
-
-void *rb_program_tensor(struct rb_program *program, int tensor)
-{
-    return tensor >= 0 && tensor < program->n_tensors ? program->addresses[tensor] : NULL;
-}
-
-const void *rb_program_result(struct rb_program *program, int tensor)
-{
-    void *address = rb_program_tensor(program, tensor);
-
-    if (address)
-        rb_device_pull(program->device, address, program->bytes[tensor]);
-    return address;
-}
-
-void rb_program_start(struct rb_program *program)
-{
-    for (int i = 0; i < program->n_inputs; i++)
-        rb_device_push(program->device, program->inputs[i], program->input_bytes[i]);
-}
-
-void rb_program_step(struct rb_program *program, int instruction, const struct rb_key *key)
-{
-    struct step *step = &program->steps[instruction];
-
-    if (step->kernel && (!program->defers || !step->gradient))
-        rb_kernel_run(step->kernel, step->in, step->out, key);
 }
 
 bool rb_program_exchanges(const Rb__Instruction *instruction)
@@ -452,52 +402,4 @@ bool rb_program_exchanges(const Rb__Instruction *instruction)
     const struct rb_op_info *info = rb_op_info(instruction->operator_);
 
     return info && info->kind == RB_KIND_EXCHANGE;
-}
-
-void rb_program_defer(struct rb_program *program, bool on)
-{
-    program->defers = on;
-}
-
-void rb_program_add(struct rb_program *program, int tensor, const struct rb_fixed *into)
-{
-    int maker = program->defers ? program->makers[tensor] : -1;
-
-    if (maker >= 0)
-        rb_kernel_sum(program->steps[maker].kernel, program->steps[maker].in, into);
-    else if (into->fresh)
-        rb_fixed_set(program->device, into->sum, program->addresses[tensor],
-                     program->bytes[tensor] / sizeof(float), into->weight, into->exponent,
-                     into->limit, into->largest, into->overflow);
-    else
-        rb_fixed_add(program->device, into->sum, program->addresses[tensor],
-                     program->bytes[tensor] / sizeof(float), into->weight, into->exponent,
-                     into->limit, into->largest, into->overflow);
-}
-
-static int run_from(struct rb_program *program, int first, const struct rb_key *key,
-                    const atomic_bool *stop, void (*after)(int instruction, void *context),
-                    void *context)
-{
-    rb_program_start(program);
-    for (int i = first; i < program->n_steps; i++) {
-        if (stop && atomic_load_explicit(stop, memory_order_relaxed))
-            return RB_ECANCELED;
-        rb_program_step(program, i, key);
-        if (after)
-            after(i, context);
-    }
-    return 0;
-}
-
-int rb_program_run(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
-                   void (*after)(int instruction, void *context), void *context)
-{
-    return run_from(program, 0, key, stop, after, context);
-}
-
-int rb_program_again(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
-                     void (*after)(int instruction, void *context), void *context)
-{
-    return run_from(program, program->once, key, stop, after, context);
 }

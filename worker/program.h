@@ -35,6 +35,14 @@ bool rb_program_exchanges(const Rb__Instruction *instruction);
  * the device can add them without writing them first: running does not make them. */
 void rb_program_defer(struct rb_program *program, bool on);
 
+/* From now on runs may be told to the device once and played (kernels/device.h), from the second
+ * run on.  `after` may then only call rb_program_add, with what it knows before the run; it is
+ * called for all instructions before any is done.  Nothing where the device has no tapes. */
+void rb_program_keep(struct rb_program *program);
+
+/* Why runs are not played although they might be; NULL: nothing is wrong. */
+const char *rb_program_refused(const struct rb_program *program);
+
 /* Contribution `tensor` into fixed-point sums: in `after` of the instruction that it is ready
  * behind. */
 void rb_program_add(struct rb_program *program, int tensor, const struct rb_fixed *into);

@@ -51,6 +51,7 @@ struct train {
     struct rb_entrance entrance;      /* into `active` */
     size_t pace;                      /* bytes to take behind a step */
     uint64_t taken;                   /* of the configuration to come, by now */
+    bool slow_said;
     int code;
 };
 
@@ -419,6 +420,16 @@ static void note_taken(struct train *train, const struct rb_step_result *result,
         train->pace = rb_taking_pace(train->pace, result->taking_ns, step_ns);
 }
 
+/* A GPU that has to be told of each kernel computes the same, more slowly. */
+static void say_slow(struct train *train)
+{
+    const char *why = rb_program_refused(train->model->runner->program);
+
+    if (why && !train->slow_said)
+        rb_log(RB_LOG_WARN, "kernels are launched one by one: %s", why);
+    train->slow_said |= why != NULL;
+}
+
 static enum phase training(struct train *train)
 {
     struct rb_step step = {
@@ -450,6 +461,7 @@ static enum phase training(struct train *train)
         if (err && result.committed)
             tell_row(train, &result, NULL, started);
         note_taken(train, &result, rb_clock_ns() - started);
+        say_slow(train);
         phase = err ? interrupted(train, err, &why) : after_step(train, &result, started);
     }
     return phase;

@@ -68,6 +68,7 @@
     X(SOFTMAX, softmax)                                                                            \
     X(LOG_SOFTMAX, log_softmax)                                                                    \
     X(MATMUL, matmul)                                                                              \
+    X(ATTENTION, attention)                                                                        \
     X(CONV, conv)                                                                                  \
     X(CONV_GRAD_X, conv_grad_x)                                                                    \
     X(LAYER_NORM, layer_norm)                                                                      \

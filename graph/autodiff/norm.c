@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of norms, pools and dropout: operators that bring a grad operator of their own. */
+/* Gradients of norms, attention, pools and dropout: operators that bring a grad operator of their
+ * own. */
 #include "graph/autodiff/autodiff.h"
 
-/* A norm's grad operator makes dx, dscale, dbias; only those that are wanted are computed. */
-static void norm(struct rb_diff *diff, enum rb_op op, struct rb_node *node,
-                 struct rb_value *const *in)
+/* A grad operator that makes the gradients of all three inputs: only those that are wanted are
+ * computed. */
+static void grads(struct rb_diff *diff, enum rb_op op, struct rb_node *node, int n_in,
+                  struct rb_value *const *in)
 {
     unsigned want = 0;
     struct rb_node *made;
@@ -17,7 +19,7 @@ static void norm(struct rb_diff *diff, enum rb_op op, struct rb_node *node,
         return;
     err =
         rb_graph_node(diff->graph, op, rb_arena_format(&diff->graph->arena, "%s.grad", node->name),
-                      5, in, node->n_attributes, node->attributes, want, NULL, &made, diff->why);
+                      n_in, in, node->n_attributes, node->attributes, want, NULL, &made, diff->why);
     if (err) {
         diff->err = rb_why_add(diff->why, err, "the gradient of node '%s' (%s)", node->name,
                                rb_op_info(node->op)->name);
@@ -50,8 +52,29 @@ void rb_diff_layer_norm(struct rb_diff *diff, struct rb_node *node, struct rb_va
         row.dim[i] = 1;
     mean = rb_diff_output(diff, node, 1, &row);
     inverse = rb_diff_output(diff, node, 2, &row);
-    norm(diff, RB_OP_LAYER_NORM_GRAD, node,
-         (struct rb_value *[]){dy[0], node->in[0], node->in[1], mean, inverse});
+    grads(diff, RB_OP_LAYER_NORM_GRAD, node, 5,
+          (struct rb_value *[]){dy[0], node->in[0], node->in[1], mean, inverse});
+}
+
+void rb_diff_attention(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    struct rb_graph_attribute *attributes =
+        RB_ARENA_NEW(&diff->graph->arena, struct rb_graph_attribute, node->n_attributes + 1);
+    struct rb_node keyed = *node;
+    struct rb_tensor_type row = node->in[0]->type;
+    int64_t id = node->id;
+    struct rb_value *l;
+
+    if (!only_first(diff, node, dy))
+        return;
+    row.dim[row.rank - 1] = 1;
+    l = rb_diff_output(diff, node, 1, &row);
+    for (int i = 0; i < node->n_attributes; i++)
+        attributes[i] = node->attributes[i];
+    attributes[keyed.n_attributes++] = rb_attr_ints("key", &id, 1);
+    keyed.attributes = attributes;
+    grads(diff, RB_OP_ATTENTION_GRAD, &keyed, 6,
+          (struct rb_value *[]){dy[0], node->in[0], node->in[1], node->in[2], node->out[0], l});
 }
 
 void rb_diff_batch_norm(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
@@ -63,8 +86,8 @@ void rb_diff_batch_norm(struct rb_diff *diff, struct rb_node *node, struct rb_va
         return;
     mean = rb_diff_output(diff, node, 1, channel);
     inverse = rb_diff_output(diff, node, 3, channel);
-    norm(diff, RB_OP_BATCH_NORM_GRAD, node,
-         (struct rb_value *[]){dy[0], node->in[0], node->in[1], mean, inverse});
+    grads(diff, RB_OP_BATCH_NORM_GRAD, node, 5,
+          (struct rb_value *[]){dy[0], node->in[0], node->in[1], mean, inverse});
 }
 
 void rb_diff_max_pool(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)

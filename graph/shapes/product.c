@@ -46,6 +46,54 @@ int rb_shapes_matmul(struct rb_shapes *shapes)
     return check_bias(shapes, out->dim[leading + 1]);
 }
 
+/* q, k and v from input `first` on; ret_y, ret_l: of the result and of its logarithms. */
+static int attended(struct rb_shapes *shapes, int first, struct rb_tensor_type *ret_y,
+                    struct rb_tensor_type *ret_l)
+{
+    const struct rb_tensor_type *q = rb_shapes_in(shapes, first);
+    const struct rb_tensor_type *k = rb_shapes_in(shapes, first + 1);
+    const struct rb_tensor_type *v = rb_shapes_in(shapes, first + 2);
+    float ratio = rb_node_float(shapes->node, "ratio", 0);
+    int rank = q ? q->rank : 0;
+    bool fit = q && k && v && rank >= 2 && k->rank == rank && v->rank == rank;
+
+    for (int i = 0; fit && i < rank - 2; i++)
+        fit = k->dim[i] == q->dim[i] && v->dim[i] == q->dim[i];
+    for (int i = first; fit && i < first + 3; i++)
+        fit = !rb_shapes_want_f32(shapes, i);
+    if (!fit || k->dim[rank - 1] != q->dim[rank - 1] || v->dim[rank - 2] != k->dim[rank - 2] ||
+        !(ratio >= 0 && ratio < 1) ||
+        (rb_node_int(shapes->node, "causal", 0) && k->dim[rank - 2] != q->dim[rank - 2]))
+        return rb_why_set(shapes->why, RB_EINVAL, "queries, keys and values do not fit");
+    *ret_y = *ret_l = *q;
+    ret_y->dim[rank - 1] = v->dim[rank - 1];
+    ret_l->dim[rank - 1] = 1;
+    return 0;
+}
+
+int rb_shapes_attention(struct rb_shapes *shapes)
+{
+    return attended(shapes, 0, &shapes->out[0], &shapes->out[1]);
+}
+
+int rb_shapes_attention_grad(struct rb_shapes *shapes)
+{
+    struct rb_tensor_type y, l;
+    int err = attended(shapes, 1, &y, &l);
+
+    for (int i = 0; !err && i < 6; i++)
+        err = rb_shapes_want_f32(shapes, i);
+    if (err)
+        return err;
+    if (!rb_tensor_same(&shapes->node->in[0]->type, &y) ||
+        !rb_tensor_same(&shapes->node->in[4]->type, &y) ||
+        !rb_tensor_same(&shapes->node->in[5]->type, &l))
+        return rb_why_set(shapes->why, RB_EINVAL, "dy, y or the logarithms do not fit");
+    for (int i = 0; i < 3; i++)
+        shapes->out[i] = shapes->node->in[1 + i]->type;
+    return 0;
+}
+
 int rb_shapes_window(struct rb_shapes *shapes, const struct rb_tensor_type *x,
                      const int64_t *kernel, bool ceil, int64_t *ret_spatial)
 {

@@ -63,7 +63,8 @@ rb_shapes_rule rb_shapes_reshape, rb_shapes_transpose, rb_shapes_expand, rb_shap
 rb_shapes_rule rb_shapes_gather_elements, rb_shapes_scatter, rb_shapes_arg_max, rb_shapes_cum_sum,
     rb_shapes_top_k;
 /* product.c */
-rb_shapes_rule rb_shapes_matmul, rb_shapes_conv, rb_shapes_conv_grad_x, rb_shapes_conv_grad_w;
+rb_shapes_rule rb_shapes_attention, rb_shapes_attention_grad, rb_shapes_matmul, rb_shapes_conv,
+    rb_shapes_conv_grad_x, rb_shapes_conv_grad_w;
 /* norm.c */
 rb_shapes_rule rb_shapes_reduce, rb_shapes_layer_norm, rb_shapes_layer_norm_grad,
     rb_shapes_batch_norm, rb_shapes_batch_norm_eval, rb_shapes_batch_norm_grad;

@@ -36,7 +36,7 @@ rb_cpu_prepare rb_cpu_gather, rb_cpu_gather_grad;
 rb_cpu_prepare rb_cpu_gather_elements, rb_cpu_scatter;
 rb_cpu_prepare rb_cpu_arg_max, rb_cpu_cum_sum, rb_cpu_top_k;
 rb_cpu_prepare rb_cpu_reduce, rb_cpu_softmax, rb_cpu_softmax_grad;
-rb_cpu_prepare rb_cpu_matmul, rb_cpu_conv;
+rb_cpu_prepare rb_cpu_matmul, rb_cpu_conv, rb_cpu_attention;
 rb_cpu_prepare rb_cpu_layer_norm, rb_cpu_layer_norm_grad;
 rb_cpu_prepare rb_cpu_batch_norm, rb_cpu_batch_norm_eval, rb_cpu_batch_norm_grad;
 rb_cpu_prepare rb_cpu_max_pool, rb_cpu_max_pool_grad, rb_cpu_average_pool, rb_cpu_average_pool_grad;

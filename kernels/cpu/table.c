@@ -75,6 +75,8 @@ rb_cpu_prepare *const rb_cpu_table[RB_OP_COUNT] = {
     /* products */
     [RB_OP_MATMUL] = rb_cpu_matmul,
     [RB_OP_CONV] = rb_cpu_conv,
+    [RB_OP_ATTENTION] = rb_cpu_attention,
+    [RB_OP_ATTENTION_GRAD] = rb_cpu_attention,
     [RB_OP_CONV_GRAD_X] = rb_cpu_conv,
     [RB_OP_CONV_GRAD_W] = rb_cpu_conv,
     /* norms */

@@ -30,13 +30,42 @@ struct rb_twins {
     size_t n, room;
 };
 
+/* What tapes are told anew with each play (kernels/device.h): kernels get it by value, or read it
+ * from the GPU's memory where they are kept on a tape. */
+struct rb_cuda_key {
+    uint32_t k0, k1, microbatch;
+};
+
+struct rb_cuda_sum {
+    int32_t *sum;
+    uint32_t *largest;
+    bool *overflow;
+    float weight, first, second; /* 2^exponent is first times second */
+    int32_t limit;
+    bool fresh;
+};
+
+struct rb_cuda_tape;
+
 struct rb_cuda {
     struct rb_device base;
     struct rb_gpu *gpu;
     struct rb_twins twins;
+    struct rb_cuda_tape *tape; /* that is being kept; NULL: none */
+    uint64_t moves;            /* how often scratch has moved */
     void *partial; /* RB_CUDA_PARTS numbers of 8 bytes, for sums that are made in two passes */
     void *scratch; /* of whichever kernel runs */
     size_t scratch_bytes;
+    void *spare; /* of a kernel around another (rounded.cu) */
+    size_t spare_bytes;
+};
+
+/* What each kernel of the backend begins with: run takes the host's names of memory, launch the
+ * GPU's own addresses. */
+struct rb_cuda_kernel {
+    struct rb_kernel base;
+    void (*launch)(struct rb_cuda_kernel *kernel, const void *const *in, void *const *out,
+                   const struct rb_key *key);
 };
 
 enum { RB_CUDA_PARTS = 1024 };
@@ -54,6 +83,23 @@ void *rb_twins_gpu(struct rb_cuda *cuda, const void *host);
 
 /* A kernel that is being prepared will need so much scratch: it is cuda->scratch when it runs. */
 int rb_cuda_need(struct rb_cuda *cuda, size_t bytes, struct rb_why *why);
+/* The same of cuda->spare. */
+int rb_cuda_need_spare(struct rb_cuda *cuda, size_t bytes, struct rb_why *why);
+
+/* Where a kernel that is launched now is to read these; NULL: what it was given is right. */
+const struct rb_cuda_key *rb_cuda_tape_key(struct rb_cuda *cuda);
+const struct rb_cuda_sum *rb_cuda_tape_sum(struct rb_cuda *cuda);
+
+/* From the host's words. */
+struct rb_cuda_key rb_cuda_key_of(const struct rb_key *key);
+struct rb_cuda_sum rb_cuda_sum_of(struct rb_cuda *cuda, const struct rb_fixed *into);
+
+int rb_cuda_tape_start(struct rb_device *device, size_t sums, struct rb_tape **ret_tape,
+                       struct rb_why *why);
+int rb_cuda_tape_end(struct rb_tape *tape, struct rb_why *why);
+bool rb_cuda_tape_play(struct rb_tape *tape, const struct rb_key *key, const struct rb_fixed *sums,
+                       size_t n_sums);
+void rb_cuda_tape_free(struct rb_tape *tape);
 
 typedef int rb_cuda_prepare(struct rb_cuda *cuda, const struct rb_call *call,
                             struct rb_kernel **ret_kernel, struct rb_why *why);
@@ -67,12 +113,14 @@ rb_cuda_prepare rb_cuda_copy, rb_cuda_parts, rb_cuda_move, rb_cuda_slice_grad;
 rb_cuda_prepare rb_cuda_gather, rb_cuda_gather_grad, rb_cuda_gather_elements, rb_cuda_scatter;
 rb_cuda_prepare rb_cuda_arg_max, rb_cuda_cum_sum, rb_cuda_top_k;
 rb_cuda_prepare rb_cuda_reduce, rb_cuda_softmax;
-rb_cuda_prepare rb_cuda_matmul, rb_cuda_conv;
+rb_cuda_prepare rb_cuda_matmul, rb_cuda_conv, rb_cuda_attention;
 rb_cuda_prepare rb_cuda_layer_norm, rb_cuda_layer_norm_grad;
 rb_cuda_prepare rb_cuda_batch_norm, rb_cuda_batch_norm_eval, rb_cuda_batch_norm_grad;
 rb_cuda_prepare rb_cuda_max_pool, rb_cuda_max_pool_grad, rb_cuda_average_pool,
     rb_cuda_average_pool_grad;
 rb_cuda_prepare rb_cuda_dropout;
+/* Another kernel on whole floats, with what is bfloat16 made so before it and rounded behind it. */
+rb_cuda_prepare rb_cuda_rounded;
 rb_cuda_prepare rb_cuda_cross_entropy, rb_cuda_cross_entropy_grad, rb_cuda_loss, rb_cuda_loss_grad,
     rb_cuda_graph_loss;
 

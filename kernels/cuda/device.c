@@ -31,14 +31,25 @@ static int cuda_open(int index, struct rb_device **ret_device, struct rb_why *wh
     return 0;
 }
 
+static int need(struct rb_cuda *cuda, void **memory, size_t *room, size_t bytes, struct rb_why *why)
+{
+    if (bytes <= *room)
+        return 0;
+    rb_gpu_free(cuda->gpu, *memory);
+    cuda->moves++;
+    *memory = rb_gpu_alloc(cuda->gpu, bytes);
+    *room = *memory ? bytes : 0;
+    return *memory ? 0 : rb_why_set(why, RB_ENOMEM, "the GPU has no memory left");
+}
+
 int rb_cuda_need(struct rb_cuda *cuda, size_t bytes, struct rb_why *why)
 {
-    if (bytes <= cuda->scratch_bytes)
-        return 0;
-    rb_gpu_free(cuda->gpu, cuda->scratch);
-    cuda->scratch = rb_gpu_alloc(cuda->gpu, bytes);
-    cuda->scratch_bytes = cuda->scratch ? bytes : 0;
-    return cuda->scratch ? 0 : rb_why_set(why, RB_ENOMEM, "the GPU has no memory left");
+    return need(cuda, &cuda->scratch, &cuda->scratch_bytes, bytes, why);
+}
+
+int rb_cuda_need_spare(struct rb_cuda *cuda, size_t bytes, struct rb_why *why)
+{
+    return need(cuda, &cuda->spare, &cuda->spare_bytes, bytes, why);
 }
 
 static void cuda_close(struct rb_device *device)
@@ -48,6 +59,7 @@ static void cuda_close(struct rb_device *device)
     while (cuda->twins.n)
         rb_twins_release(cuda, cuda->twins.at[0].host);
     rb_gpu_free(cuda->gpu, cuda->scratch);
+    rb_gpu_free(cuda->gpu, cuda->spare);
     rb_gpu_free(cuda->gpu, cuda->partial);
     rb_gpu_close(cuda->gpu);
     pthread_mutex_destroy(&cuda->twins.lock);
@@ -85,27 +97,29 @@ static int cuda_check(struct rb_device *device, struct rb_why *why)
     return rb_gpu_check(((struct rb_cuda *)device)->gpu, why);
 }
 
-static bool is_short(const struct rb_tensor_type *type)
+static bool has(const struct rb_call *call, enum rb_dtype dtype)
 {
-    return type->dtype == RB_BF16 || type->dtype == RB_F16;
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i].dtype == dtype)
+            return true;
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i].dtype == dtype)
+            return true;
+    return false;
 }
 
-/* Numbers of 16 bits are cast and moved, and nothing else yet: all others keep to whole floats. */
-static bool takes_types(const struct rb_call *call)
+/* Products take bfloat16 as it is, and so does what only moves. */
+static bool takes_short(const struct rb_call *call)
 {
     enum rb_op_kind kind = rb_op_info(call->op)->kind;
-    bool any = false, alike = true;
+    bool alike = true;
 
-    for (int i = 0; i < call->n_in; i++)
-        any |= is_short(&call->in[i]);
-    for (int i = 0; i < call->n_out; i++) {
-        any |= is_short(&call->out[i]);
+    for (int i = 0; i < call->n_out; i++)
         alike &= call->out[i].dtype == RB_NONE || call->out[i].dtype == call->in[0].dtype;
-    }
-    if (!any || call->op == RB_OP_CAST)
-        return true;
-    return (kind == RB_KIND_VIEW || kind == RB_KIND_MOVE) && alike &&
-           call->op != RB_OP_GATHER_GRAD && call->op != RB_OP_SCATTER;
+    return call->op == RB_OP_CAST || call->op == RB_OP_MATMUL || call->op == RB_OP_ATTENTION ||
+           call->op == RB_OP_ATTENTION_GRAD ||
+           ((kind == RB_KIND_VIEW || kind == RB_KIND_MOVE) && alike &&
+            call->op != RB_OP_GATHER_GRAD && call->op != RB_OP_SCATTER);
 }
 
 static int cuda_prepare(struct rb_device *device, const struct rb_call *call,
@@ -115,8 +129,10 @@ static int cuda_prepare(struct rb_device *device, const struct rb_call *call,
 
     if (!prepare)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "a GPU has no kernel for it");
-    if (!takes_types(call))
+    if (has(call, RB_F16) && !takes_short(call))
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "a GPU has no kernel for these types");
+    if (has(call, RB_BF16) && !takes_short(call))
+        prepare = rb_cuda_rounded;
     return prepare((struct rb_cuda *)device, call, ret_kernel, why);
 }
 
@@ -135,6 +151,7 @@ static int describe(int index, struct rb_device_about *ret_about, struct rb_why 
     memset(ret_about, 0, sizeof *ret_about);
     memcpy(ret_about->name, gpu.name, sizeof ret_about->name);
     memcpy(ret_about->numeric_class, gpu.numeric_class, sizeof ret_about->numeric_class);
+    memcpy(ret_about->bus, gpu.bus, sizeof ret_about->bus);
     ret_about->bytes = gpu.bytes;
     return 0;
 }
@@ -152,6 +169,10 @@ static const struct rb_device_ops cuda_ops = {
     .push = cuda_push,
     .check = cuda_check,
     .prepare = cuda_prepare,
+    .tape_start = rb_cuda_tape_start,
+    .tape_end = rb_cuda_tape_end,
+    .tape_play = rb_cuda_tape_play,
+    .tape_free = rb_cuda_tape_free,
     .fixed_add = rb_cuda_fixed_add,
     .fixed_squares = rb_cuda_fixed_squares,
     .apply_adamw = rb_cuda_apply_adamw,

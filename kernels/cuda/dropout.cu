@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Dropout with the words of kernels/random.h: a block of four to a thread. */
-#include "kernels/cuda/launch.h"
-
-extern "C" {
-#include "base/hash.h"
-#include "kernels/random.h"
-}
+#include "kernels/cuda/random.h"
 
 namespace
 {
 
-enum { ROUNDS = 10 };
-
 struct body {
     int64_t n;
-    uint32_t id, microbatch, k0, k1;
+    uint32_t id;
+    struct rb_cuda_key key;
+    const struct rb_cuda_key *kept; /* instead of `key`, on a tape */
     uint64_t least; /* the smallest word that keeps */
     float factor;
     const float *x;
@@ -22,20 +17,9 @@ struct body {
 
     RB_GPU void operator()(int64_t block) const
     {
-        uint32_t w[4] = {(uint32_t)block, (uint32_t)((uint64_t)block >> 32), id, microbatch};
-        uint32_t a = k0, b = k1;
+        uint32_t w[4];
 
-        for (int round = 0; round < ROUNDS; round++) {
-            uint64_t p = (uint64_t)w[0] * 0xd2511f53u, q = (uint64_t)w[2] * 0xcd9e8d57u;
-            uint32_t w0 = (uint32_t)(q >> 32) ^ w[1] ^ a, w2 = (uint32_t)(p >> 32) ^ w[3] ^ b;
-
-            w[0] = w0;
-            w[1] = (uint32_t)q;
-            w[2] = w2;
-            w[3] = (uint32_t)p;
-            a += 0x9e3779b9u;
-            b += 0xbb67ae85u;
-        }
+        rb_random_block(kept ? *kept : key, id, (uint64_t)block, w);
         for (int k = 0; k < 4 && 4 * block + k < n; k++)
             y[4 * block + k] = w[k] >= least ? x[4 * block + k] * factor : 0;
     }
@@ -50,10 +34,8 @@ struct dropout : rb_work {
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out,
              const struct rb_key *key)
     {
-        uint64_t k = rb_hash_mix(key->seed + rb_hash_mix(key->step));
-        struct body body = {
-            n,     id,     key->microbatch,      (uint32_t)k,    (uint32_t)(k >> 32),
-            least, factor, (const float *)in[0], (float *)out[0]};
+        struct body body = {n,     id,     rb_cuda_key_of(key), rb_cuda_tape_key(cuda),
+                            least, factor, (const float *)in[0], (float *)out[0]};
 
         rb_each(cuda, (n + 3) / 4, body);
     }

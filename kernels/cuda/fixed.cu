@@ -7,14 +7,6 @@ namespace
 
 const int64_t CHUNK = 8192;
 
-/* 2^exponent as two factors in a float's range, as on the CPU (kernels/cpu/fixed.c). */
-void split_power(int exponent, float *ret_first, float *ret_second)
-{
-    exponent = exponent > 252 ? 252 : exponent < -252 ? -252 : exponent;
-    *ret_first = ldexpf(1.0f, exponent / 2);
-    *ret_second = ldexpf(1.0f, exponent - exponent / 2);
-}
-
 /* Low half: the largest bits; high half: not 0, a summand was beyond the limit. */
 struct seen_of {
     RB_GPU uint64_t operator()(uint64_t a, uint64_t b) const
@@ -38,19 +30,15 @@ RB_GPU void raise(uint32_t *to, uint32_t value)
 }
 
 struct add_body {
-    int32_t *sum;
     const float *g;
     int64_t n;
-    bool fresh;
-    float weight, first, second;
-    int32_t limit;
-    uint32_t *largest;
-    bool *overflow;
+    struct rb_cuda_sum into;
+    const struct rb_cuda_sum *kept; /* instead of `into`, on a tape */
 
-    RB_GPU uint64_t add(int64_t i) const
+    RB_GPU uint64_t add(const struct rb_cuda_sum &to, int64_t i) const
     {
         const float end = 2147483648.0f, inside = 2147483520.0f;
-        float x = g[i] * weight, t = x * first * second, size = fabsf(t);
+        float x = g[i] * to.weight, t = x * to.first * to.second, size = fabsf(t);
         uint64_t bits = rb_bits_of(x) & 0x7fffffffu;
         int32_t integer;
         bool beyond;
@@ -59,25 +47,26 @@ struct add_body {
         t = t < -inside ? -inside : t;
         t = t == t ? t : 0.0f;
         integer = (int32_t)rintf(t);
-        beyond = size >= end || (integer < 0 ? -integer : integer) > limit;
+        beyond = size >= end || (integer < 0 ? -integer : integer) > to.limit;
         if (beyond)
-            integer = t < 0 ? -limit : limit;
-        sum[i] = (int32_t)((fresh ? 0 : (uint32_t)sum[i]) + (uint32_t)integer);
+            integer = t < 0 ? -to.limit : to.limit;
+        to.sum[i] = (int32_t)((to.fresh ? 0 : (uint32_t)to.sum[i]) + (uint32_t)integer);
         return bits | (uint64_t)beyond << 32;
     }
 
     template <class L> RB_GPU void operator()(int64_t chunk, L &lanes) const
     {
         int64_t from = chunk * CHUNK, count = n - from < CHUNK ? n - from : CHUNK;
+        const struct rb_cuda_sum to = kept ? *kept : into;
         const struct add_body *self = this;
         uint64_t seen = lanes.fold(count, (uint64_t)0, seen_of(),
-                                   [&](int64_t i) { return self->add(from + i); });
+                                   [&](int64_t i) { return self->add(to, from + i); });
 
         if (!lanes.first())
             return;
-        raise(largest, (uint32_t)seen);
+        raise(to.largest, (uint32_t)seen);
         if (seen >> 32)
-            *overflow = true;
+            *to.overflow = true;
     }
 };
 
@@ -122,17 +111,10 @@ void rb_cuda_fixed_add(struct rb_device *device, int32_t *sum, const float *g, s
                        float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {
     struct rb_cuda *cuda = (struct rb_cuda *)device;
-    struct add_body body = {};
+    struct rb_fixed into = {sum, fresh, weight, exponent, limit, largest, overflow};
+    struct add_body body = {(const float *)rb_twins_gpu(cuda, g), (int64_t)n,
+                            rb_cuda_sum_of(cuda, &into), rb_cuda_tape_sum(cuda)};
 
-    body.sum = (int32_t *)rb_twins_gpu(cuda, sum);
-    body.g = (const float *)rb_twins_gpu(cuda, g);
-    body.n = (int64_t)n;
-    body.fresh = fresh;
-    body.weight = weight;
-    split_power(exponent, &body.first, &body.second);
-    body.limit = limit;
-    body.largest = (uint32_t *)rb_twins_gpu(cuda, largest);
-    body.overflow = (bool *)rb_twins_gpu(cuda, overflow);
     if (rb_gpu_enter(cuda->gpu))
         rb_rows_of<RB_BLOCK_THREADS>(cuda, (body.n + CHUNK - 1) / CHUNK, body);
 }

@@ -46,13 +46,15 @@ int rb_gpu_count(int *ret_count, struct rb_why *why)
 
 int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *why)
 {
-    struct rb_gpu_about about;
+    struct rb_gpu_about about = {0};
     struct cudaDeviceProp properties;
     int runtime = 0, gpus = 0, shares;
     cudaError_t err = count_gpus(&gpus, &shares);
 
     if (err == cudaSuccess)
         err = cudaGetDeviceProperties(&properties, index / shares);
+    if (err == cudaSuccess)
+        err = cudaDeviceGetPCIBusId(about.bus, sizeof about.bus, index / shares);
     if (err == cudaSuccess)
         err = cudaRuntimeGetVersion(&runtime);
     if (err != cudaSuccess)
@@ -75,6 +77,10 @@ static int open_all(struct rb_gpu *gpu, struct rb_why *why)
     if (err == cudaSuccess)
         err = cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking);
     if (err == cudaSuccess)
+        err = rb_gpu_lane_open(&gpu->in);
+    if (err == cudaSuccess)
+        err = rb_gpu_lane_open(&gpu->out);
+    if (err == cudaSuccess)
         err = cudaMalloc(&gpu->workspace, RB_GPU_WORKSPACE);
     if (err != cudaSuccess)
         return rb_why_set(why, RB_ENOTFOUND, "cannot open it: %s", reason(err));
@@ -96,6 +102,8 @@ int rb_gpu_open(int index, struct rb_gpu **ret_gpu, struct rb_why *why)
     (void)count_gpus(&gpus, &shares);
     gpu->index = index / shares;
     pthread_mutex_init(&gpu->lock, NULL);
+    pthread_mutex_init(&gpu->in.lock, NULL);
+    pthread_mutex_init(&gpu->out.lock, NULL);
     err = open_all(gpu, why);
     if (err) {
         rb_gpu_close(gpu);
@@ -111,9 +119,15 @@ void rb_gpu_close(struct rb_gpu *gpu)
         if (gpu->blas)
             cublasLtDestroy(gpu->blas);
         cudaFree(gpu->workspace);
+        rb_gpu_lane_close(&gpu->in);
+        rb_gpu_lane_close(&gpu->out);
+        if (gpu->tape)
+            cudaStreamDestroy(gpu->tape);
         if (gpu->stream)
             cudaStreamDestroy(gpu->stream);
     }
+    pthread_mutex_destroy(&gpu->in.lock);
+    pthread_mutex_destroy(&gpu->out.lock);
     pthread_mutex_destroy(&gpu->lock);
     free(gpu);
 }
@@ -122,6 +136,11 @@ void rb_gpu_close(struct rb_gpu *gpu)
 
 void rb_gpu_fail(struct rb_gpu *gpu, const char *what)
 {
+    if (rb_gpu_keeps(gpu)) { /* nothing was done yet */
+        if (!gpu->lost.text[0])
+            rb_why_set(&gpu->lost, RB_EUNSUPPORTED, "%s", what);
+        return;
+    }
     pthread_mutex_lock(&gpu->lock);
     if (!atomic_load(&gpu->failed))
         rb_why_set(&gpu->why, RB_EINTERNAL, "GPU %d: %s", gpu->index, what);
@@ -161,7 +180,7 @@ bool rb_gpu_enter(struct rb_gpu *gpu)
 
 void *rb_gpu_stream(struct rb_gpu *gpu)
 {
-    return gpu->stream;
+    return rb_gpu_queue(gpu);
 }
 
 void rb_gpu_launched(struct rb_gpu *gpu)
@@ -193,33 +212,17 @@ void rb_gpu_free(struct rb_gpu *gpu, void *memory)
         rb_gpu_note(gpu, cudaFree(memory), "memory was not given back");
 }
 
-void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
-{
-    if (!bytes || !rb_gpu_enter(gpu))
-        return;
-    rb_gpu_note(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, gpu->stream),
-                "a copy to it failed");
-    rb_gpu_wait(gpu); /* some systems read the host's memory late */
-}
-
-void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
-{
-    if (!bytes || !rb_gpu_enter(gpu))
-        return;
-    rb_gpu_note(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, gpu->stream),
-                "a copy from it failed");
-    rb_gpu_wait(gpu);
-}
-
 void rb_gpu_zero(struct rb_gpu *gpu, void *at, size_t bytes)
 {
     if (!bytes || !rb_gpu_enter(gpu))
         return;
-    rb_gpu_note(gpu, cudaMemsetAsync(at, 0, bytes, gpu->stream), "memory was not cleared");
+    rb_gpu_note(gpu, cudaMemsetAsync(at, 0, bytes, rb_gpu_queue(gpu)), "memory was not cleared");
 }
 
 void rb_gpu_wait(struct rb_gpu *gpu)
 {
-    if (rb_gpu_enter(gpu))
+    if (rb_gpu_keeps(gpu))
+        rb_gpu_fail(gpu, "a tape cannot wait");
+    else if (rb_gpu_enter(gpu))
         rb_gpu_note(gpu, cudaStreamSynchronize(gpu->stream), "its work failed");
 }

@@ -7,8 +7,9 @@
  * run as plain loops in memory that the host's programs have no other way to; that one is for
  * tests.
  *
- * Work is queued on one stream; nothing here waits for it but copies and rb_gpu_wait.  The first
- * error stays: whatever follows it does nothing, and rb_gpu_check says what it was. */
+ * Work is queued on one stream; nothing here waits for it but copies and rb_gpu_wait.  Copies have
+ * a stream for each way, so that what is queued behind them does not wait.  The first error stays:
+ * whatever follows it does nothing, and rb_gpu_check says what it was. */
 #ifndef RB_KERNELS_CUDA_GPU_H
 #define RB_KERNELS_CUDA_GPU_H
 
@@ -28,6 +29,7 @@ struct rb_gpu_about {
     char name[128];
     uint64_t bytes;
     char numeric_class[192];
+    char bus[32]; /* PCI */
 };
 
 /* RB_ENOTFOUND and a sentence where there is no driver or no GPU. */
@@ -51,30 +53,50 @@ int rb_gpu_check(struct rb_gpu *gpu, struct rb_why *why);
 /* Say that something went wrong outside. */
 void rb_gpu_fail(struct rb_gpu *gpu, const char *what);
 
-/* Make the calling thread's calls go to this GPU; NULL: it has failed, launch nothing.  The stream
+/* Make the calling thread's calls go to this GPU; false: it has failed, launch nothing.  The stream
  * for launches. */
 bool rb_gpu_enter(struct rb_gpu *gpu);
 void *rb_gpu_stream(struct rb_gpu *gpu);
 /* Behind a launch: was it accepted? */
 void rb_gpu_launched(struct rb_gpu *gpu);
 
-/* c = a b (+ bias for every row), all row-major float32; `more`: c += a b.  Strides are in
- * elements, from one matrix of a batch to the next. */
+/* ---- Tapes ----
+ *
+ * Between start and end what the calling thread launches, multiplies and clears is kept instead of
+ * done, and may not be copied; other threads' copies are as always.  Errors in between are the
+ * tape's, not the GPU's. */
+struct rb_gpu_tape;
+
+/* `bytes`: of values on the GPU that the tape's kernels may read, set with each play. */
+int rb_gpu_tape_start(struct rb_gpu *gpu, size_t bytes, struct rb_gpu_tape **ret_tape,
+                      struct rb_why *why);
+void *rb_gpu_tape_values(struct rb_gpu_tape *tape);
+int rb_gpu_tape_end(struct rb_gpu_tape *tape, struct rb_why *why);
+/* Queues it behind what is queued; `values` are taken before it returns. */
+void rb_gpu_tape_play(struct rb_gpu_tape *tape, const void *values);
+void rb_gpu_tape_free(struct rb_gpu_tape *tape);
+
+/* ---- Products ---- */
+
+/* c = a b (+ bias for every row), all row-major; `more`: c += a b.  Sums are float32 whatever the
+ * factors are.  Strides are in elements, from one matrix of a batch to the next. */
 struct rb_gpu_product_shape {
     int64_t m, n, k, batch;
     int64_t a_stride, b_stride, c_stride;
     int64_t a_row, b_row, c_row; /* elements from one row to the next */
     bool swap_a, swap_b;         /* a is stored [k, m], b [n, k] */
     bool bias, more;
-    bool aligned; /* every matrix starts at a multiple of 16 bytes */
+    bool short_in, short_out; /* factors, and the product, are bfloat16; else float32 */
+    bool aligned;             /* every matrix starts at a multiple of 16 bytes */
 };
 
 struct rb_gpu_product;
 
 int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *shape,
                        struct rb_gpu_product **ret_product, struct rb_why *why);
-void rb_gpu_product_run(struct rb_gpu_product *product, const float *a, const float *b,
-                        const float *bias, float *c);
+/* A bias is float32; a product of bfloat16 has none. */
+void rb_gpu_product_run(struct rb_gpu_product *product, const void *a, const void *b,
+                        const float *bias, void *c);
 void rb_gpu_product_free(struct rb_gpu_product *product);
 
 #ifdef __cplusplus

@@ -1,18 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU that is this processor: the same operators as plain loops, at once, in memory of its own.
- * For tests on machines without a GPU: arithmetic, and that every copy between host and device that
- * a program needs is there. */
-#include "kernels/cuda/gpu.h"
+ * For tests on machines without a GPU: arithmetic, that every copy between host and device that a
+ * program needs is there, and that what is told anew with each play of a tape is not kept on it. */
+#include "kernels/cuda/gpu_host.h"
 
 #include "base/arena.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct rb_gpu {
     struct rb_why why; /* empty: nothing has gone wrong */
+    /* The tape that is kept, and the thread; NULL: none. */
+    struct rb_gpu_tape *_Atomic tape;
+    pthread_t keeper;
 };
+
+struct kept {
+    void (*run)(void *what);
+    void *what;
+};
+
+struct rb_gpu_tape {
+    struct rb_gpu *gpu;
+    size_t bytes;
+    void *values;
+    struct rb_why lost; /* why it cannot be played */
+    struct kept *kept;
+    size_t n, room;
+};
+
+/* The tape that the calling thread's work goes to; NULL: it is done. */
+static struct rb_gpu_tape *tape_of(struct rb_gpu *gpu)
+{
+    struct rb_gpu_tape *tape = gpu->tape;
+
+    return tape && pthread_equal(gpu->keeper, pthread_self()) ? tape : NULL;
+}
 
 /* RUBATO_HOST_GPUS: how many there are. */
 int rb_gpu_count(int *ret_count, struct rb_why *why)
@@ -30,8 +57,8 @@ int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *wh
 {
     struct rb_gpu_about about = {.name = "host", .bytes = (uint64_t)1 << 30};
 
-    (void)index;
     (void)why;
+    snprintf(about.bus, sizeof about.bus, "0000:%02x:00.0", (unsigned)index);
     snprintf(about.numeric_class, sizeof about.numeric_class, "cuda host rubato-%s",
              RUBATO_VERSION);
     *ret_about = about;
@@ -73,25 +100,40 @@ void rb_gpu_free(struct rb_gpu *gpu, void *memory)
 
 void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
 {
-    (void)gpu;
-    memcpy(to, from, bytes);
+    if (tape_of(gpu))
+        rb_gpu_fail(gpu, "a copy cannot be kept on a tape");
+    else
+        memcpy(to, from, bytes);
 }
 
 void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
 {
-    (void)gpu;
-    memcpy(to, from, bytes);
+    rb_gpu_in(gpu, to, from, bytes);
+}
+
+struct clearing {
+    void *at;
+    size_t bytes;
+};
+
+static void clear(void *what)
+{
+    const struct clearing *clearing = what;
+
+    memset(clearing->at, 0, clearing->bytes);
 }
 
 void rb_gpu_zero(struct rb_gpu *gpu, void *at, size_t bytes)
 {
-    (void)gpu;
-    memset(at, 0, bytes);
+    struct clearing clearing = {at, bytes};
+
+    rb_gpu_host_run(gpu, clear, &clearing, sizeof clearing);
 }
 
 void rb_gpu_wait(struct rb_gpu *gpu)
 {
-    (void)gpu;
+    if (tape_of(gpu))
+        rb_gpu_fail(gpu, "a tape cannot wait");
 }
 
 int rb_gpu_check(struct rb_gpu *gpu, struct rb_why *why)
@@ -101,7 +143,9 @@ int rb_gpu_check(struct rb_gpu *gpu, struct rb_why *why)
 
 void rb_gpu_fail(struct rb_gpu *gpu, const char *what)
 {
-    rb_why_set(&gpu->why, RB_EINTERNAL, "%s", what);
+    struct rb_gpu_tape *tape = tape_of(gpu);
+
+    rb_why_set(tape ? &tape->lost : &gpu->why, RB_EINTERNAL, "%s", what);
 }
 
 bool rb_gpu_enter(struct rb_gpu *gpu)
@@ -120,9 +164,84 @@ void rb_gpu_launched(struct rb_gpu *gpu)
     (void)gpu;
 }
 
+/* ---- Tapes ------------------------------------------------------------------------------------*/
+
+void rb_gpu_host_run(struct rb_gpu *gpu, void (*run)(void *what), const void *what, size_t bytes)
+{
+    struct rb_gpu_tape *tape = tape_of(gpu);
+    struct kept *kept;
+
+    if (!tape) {
+        run((void *)(uintptr_t)what);
+        return;
+    }
+    if (tape->n == tape->room) {
+        tape->room = tape->room ? 2 * tape->room : 64;
+        tape->kept = rb_realloc(tape->kept, tape->room * sizeof *tape->kept);
+    }
+    kept = &tape->kept[tape->n++];
+    kept->run = run;
+    kept->what = memcpy(rb_alloc(bytes), what, bytes);
+}
+
+/* RUBATO_HOST_TAPES=0: as where CUDA refuses to capture. */
+int rb_gpu_tape_start(struct rb_gpu *gpu, size_t bytes, struct rb_gpu_tape **ret_tape,
+                      struct rb_why *why)
+{
+    const char *text = getenv("RUBATO_HOST_TAPES");
+    struct rb_gpu_tape *tape;
+
+    if (gpu->why.text[0])
+        return rb_gpu_check(gpu, why);
+    tape = rb_alloc(sizeof *tape);
+    tape->gpu = gpu;
+    tape->bytes = bytes;
+    tape->values = rb_alloc(bytes + 1);
+    memset(tape->values, 0xff, bytes);
+    gpu->keeper = pthread_self();
+    gpu->tape = tape;
+    if (text && strcmp(text, "0") == 0)
+        rb_gpu_fail(gpu, "this stand-in was told to make none");
+    *ret_tape = tape;
+    return 0;
+}
+
+void *rb_gpu_tape_values(struct rb_gpu_tape *tape)
+{
+    return tape->values;
+}
+
+int rb_gpu_tape_end(struct rb_gpu_tape *tape, struct rb_why *why)
+{
+    tape->gpu->tape = NULL;
+    if (!tape->lost.text[0])
+        return 0;
+    return rb_why_set(why, RB_EUNSUPPORTED, "no graph is made of it: %s", tape->lost.text);
+}
+
+void rb_gpu_tape_play(struct rb_gpu_tape *tape, const void *values)
+{
+    memcpy(tape->values, values, tape->bytes);
+    for (size_t i = 0; i < tape->n; i++)
+        tape->kept[i].run(tape->kept[i].what);
+    memset(tape->values, 0xff, tape->bytes);
+}
+
+void rb_gpu_tape_free(struct rb_gpu_tape *tape)
+{
+    if (!tape)
+        return;
+    for (size_t i = 0; i < tape->n; i++)
+        free(tape->kept[i].what);
+    free(tape->kept);
+    free(tape->values);
+    free(tape);
+}
+
 /* ---- Products ---------------------------------------------------------------------------------*/
 
 struct rb_gpu_product {
+    struct rb_gpu *gpu;
     struct rb_gpu_product_shape shape;
     double *sums; /* a row of c */
     float *b;     /* [k, n], whichever way it is stored */
@@ -133,8 +252,8 @@ int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *sh
 {
     struct rb_gpu_product *product = rb_alloc(sizeof *product);
 
-    (void)gpu;
     (void)why;
+    product->gpu = gpu;
     product->shape = *shape;
     product->sums = rb_alloc((size_t)shape->n * sizeof *product->sums);
     product->b = rb_alloc((size_t)(shape->k * shape->n) * sizeof *product->b);
@@ -142,17 +261,45 @@ int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *sh
     return 0;
 }
 
-static void take_b(const struct rb_gpu_product *product, const float *b)
+static float get(bool is_short, const void *from, int64_t i)
+{
+    uint32_t bits;
+    float x;
+
+    if (!is_short)
+        return ((const float *)from)[i];
+    bits = (uint32_t)((const uint16_t *)from)[i] << 16;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* To nearest even; a NaN stays one. */
+static void put(bool is_short, void *to, int64_t i, float x)
+{
+    uint32_t bits;
+
+    if (!is_short) {
+        ((float *)to)[i] = x;
+        return;
+    }
+    memcpy(&bits, &x, sizeof bits);
+    ((uint16_t *)to)[i] = x != x ? (uint16_t)(bits >> 16 | 0x40)
+                                 : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Of the matrices that start at these elements. */
+static void take_b(const struct rb_gpu_product *product, const void *b, int64_t from)
 {
     const struct rb_gpu_product_shape *s = &product->shape;
 
     for (int64_t i = 0; i < s->k; i++)
         for (int64_t j = 0; j < s->n; j++)
-            product->b[i * s->n + j] = s->swap_b ? b[j * s->b_row + i] : b[i * s->b_row + j];
+            product->b[i * s->n + j] =
+                get(s->short_in, b, from + (s->swap_b ? j * s->b_row + i : i * s->b_row + j));
 }
 
-static void make_row(const struct rb_gpu_product *product, const float *a, const float *bias,
-                     float *c)
+static void make_row(const struct rb_gpu_product *product, const void *a, int64_t from_a,
+                     const float *bias, void *c, int64_t from_c)
 {
     const struct rb_gpu_product_shape *s = &product->shape;
     double *sums = product->sums;
@@ -160,27 +307,44 @@ static void make_row(const struct rb_gpu_product *product, const float *a, const
     memset(sums, 0, (size_t)s->n * sizeof *sums);
     for (int64_t i = 0; i < s->k; i++) {
         const float *row = product->b + i * s->n;
-        double factor = (double)a[s->swap_a ? i * s->a_row : i];
+        double factor = (double)get(s->short_in, a, from_a + (s->swap_a ? i * s->a_row : i));
 
         for (int64_t j = 0; j < s->n; j++)
             sums[j] += factor * (double)row[j];
     }
     for (int64_t j = 0; j < s->n; j++)
-        c[j] = (float)sums[j] + (s->more ? c[j] : 0) + (s->bias ? bias[j] : 0);
+        put(s->short_out, c, from_c + j,
+            (float)sums[j] + (s->more ? get(s->short_out, c, from_c + j) : 0) +
+                (s->bias ? bias[j] : 0));
 }
 
-void rb_gpu_product_run(struct rb_gpu_product *product, const float *a, const float *b,
-                        const float *bias, float *c)
+struct run {
+    struct rb_gpu_product *product;
+    const void *a, *b;
+    const float *bias;
+    void *c;
+};
+
+static void multiply(void *what)
 {
-    const struct rb_gpu_product_shape *s = &product->shape;
+    const struct run *run = what;
+    const struct rb_gpu_product_shape *s = &run->product->shape;
 
     for (int64_t i = 0; i < s->batch; i++) {
         if (i == 0 || s->b_stride)
-            take_b(product, b + i * s->b_stride);
+            take_b(run->product, run->b, i * s->b_stride);
         for (int64_t row = 0; row < s->m; row++)
-            make_row(product, a + i * s->a_stride + (s->swap_a ? row : row * s->a_row), bias,
-                     c + i * s->c_stride + row * s->c_row);
+            make_row(run->product, run->a, i * s->a_stride + (s->swap_a ? row : row * s->a_row),
+                     run->bias, run->c, i * s->c_stride + row * s->c_row);
     }
+}
+
+void rb_gpu_product_run(struct rb_gpu_product *product, const void *a, const void *b,
+                        const float *bias, void *c)
+{
+    struct run run = {product, a, b, bias, c};
+
+    rb_gpu_host_run(product->gpu, multiply, &run, sizeof run);
 }
 
 void rb_gpu_product_free(struct rb_gpu_product *product)

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU from inside: for gpu.c and product.c alone. */
+/* A GPU from inside: for gpu.c, gpu_copy.c, gpu_tape.c and product.c alone.
+ *
+ *     compute   kernels, products, tapes, clearing         ──────●──────────────●─────▶
+ *     out       what was queued, to the host                     └─▶ copy       │
+ *     in        from the host, before what is queued next                copy ──┘ */
 #ifndef RB_KERNELS_CUDA_GPU_INSIDE_H
 #define RB_KERNELS_CUDA_GPU_INSIDE_H
 
@@ -10,19 +14,45 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { RB_GPU_WORKSPACE = 32 << 20 };
+enum { RB_GPU_WORKSPACE = 32 << 20, RB_GPU_LANE_ROOM = 4 << 20 };
+
+/* One way of copies, through two rooms that the GPU can reach by itself: while one is copied the
+ * other is filled or emptied. */
+struct rb_gpu_lane {
+    pthread_mutex_t lock;
+    cudaStream_t stream;
+    cudaEvent_t behind;  /* of what was queued for computing when a copy began */
+    cudaEvent_t done[2]; /* by room */
+    char *room[2];
+};
 
 struct rb_gpu {
     int index;
     cudaStream_t stream;
+    struct rb_gpu_lane in, out;
     cublasLtHandle_t blas;
     void *workspace; /* of products: they run one after the other */
     atomic_bool failed;
     pthread_mutex_t lock; /* guards `why` */
     struct rb_why why;
+
+    /* While a tape is kept; the thread is that of launches. */
+    atomic_bool keeps;
+    pthread_t keeper;
+    cudaStream_t tape; /* NULL until it is needed */
+    struct rb_why lost;
 };
 
 /* Note an error, where it is one. */
 void rb_gpu_note(struct rb_gpu *gpu, cudaError_t err, const char *what);
+
+/* Is what the calling thread launches kept? */
+bool rb_gpu_keeps(struct rb_gpu *gpu);
+
+/* Where the calling thread's work goes. */
+cudaStream_t rb_gpu_queue(struct rb_gpu *gpu);
+
+cudaError_t rb_gpu_lane_open(struct rb_gpu_lane *lane);
+void rb_gpu_lane_close(struct rb_gpu_lane *lane);
 
 #endif

@@ -32,6 +32,9 @@ extern "C" {
 #include "kernels/window.h"
 }
 #include "kernels/cuda/cuda.h"
+#ifndef __CUDACC__
+#include "kernels/cuda/gpu_host.h"
+#endif
 
 /* ---- Launching --------------------------------------------------------------------------------*/
 
@@ -178,20 +181,43 @@ template <int LANES> struct rb_lanes {
     }
 };
 
+template <class F> struct rb_loop {
+    F body;
+    int64_t n;
+
+    static void each(void *what)
+    {
+        struct rb_loop *loop = (struct rb_loop *)what;
+
+        for (int64_t i = 0; i < loop->n; i++)
+            loop->body(i);
+    }
+    template <int LANES> static void rows(void *what)
+    {
+        struct rb_loop *loop = (struct rb_loop *)what;
+        struct rb_lanes<LANES> lanes;
+
+        for (int64_t row = 0; row < loop->n; row++)
+            loop->body(row, lanes);
+    }
+};
+
 template <class F> static void rb_each(struct rb_cuda *cuda, int64_t n, F body)
 {
-    (void)cuda;
-    for (int64_t i = 0; i < n; i++)
-        body(i);
+    struct rb_loop<F> loop = {
+        body, n
+    };
+
+    rb_gpu_host_run(cuda->gpu, rb_loop<F>::each, &loop, sizeof(loop));
 }
 
 template <int LANES, class F> static void rb_rows_of(struct rb_cuda *cuda, int64_t n, F body)
 {
-    struct rb_lanes<LANES> lanes;
+    struct rb_loop<F> loop = {
+        body, n
+    };
 
-    (void)cuda;
-    for (int64_t row = 0; row < n; row++)
-        body(row, lanes);
+    rb_gpu_host_run(cuda->gpu, rb_loop<F>::template rows<LANES>, &loop, sizeof(loop));
 }
 
 #endif
@@ -217,7 +243,7 @@ struct rb_work {
 };
 
 template <class W> struct rb_made {
-    struct rb_kernel base;
+    struct rb_cuda_kernel base;
     struct rb_cuda *cuda;
     int n_in, n_out;
     const void **in;
@@ -239,6 +265,15 @@ static void rb_made_run(struct rb_kernel *kernel, const void *const *in, void *c
         made->work.run(made->cuda, made->in, made->out, key);
 }
 
+template <class W>
+static void rb_made_launch(struct rb_cuda_kernel *kernel, const void *const *in, void *const *out,
+                           const struct rb_key *key)
+{
+    struct rb_made<W> *made = (struct rb_made<W> *)kernel;
+
+    made->work.run(made->cuda, in, out, key);
+}
+
 template <class W> static void rb_made_free(struct rb_kernel *kernel)
 {
     struct rb_made<W> *made = (struct rb_made<W> *)kernel;
@@ -255,15 +290,16 @@ static int rb_make(struct rb_cuda *cuda, const struct rb_call *call, const W &wo
 {
     struct rb_made<W> *made = (struct rb_made<W> *)rb_alloc(sizeof(*made));
 
-    made->base.run = rb_made_run<W>;
-    made->base.free = rb_made_free<W>;
+    made->base.base.run = rb_made_run<W>;
+    made->base.base.free = rb_made_free<W>;
+    made->base.launch = rb_made_launch<W>;
     made->cuda = cuda;
     made->n_in = call->n_in;
     made->n_out = call->n_out;
     made->in = (const void **)rb_alloc(sizeof(void *) * (size_t)(call->n_in + 1));
     made->out = (void **)rb_alloc(sizeof(void *) * (size_t)(call->n_out + 1));
     made->work = work;
-    *ret_kernel = &made->base;
+    *ret_kernel = &made->base.base;
     return 0;
 }
 

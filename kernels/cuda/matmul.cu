@@ -2,7 +2,7 @@
 /* Matrix products, with as few batch axes as the shapes allow: a stack of matrices times one matrix
  * is one taller matrix times it, axes that are alike in both operands are one, the innermost is the
  * library's and the others are a loop. */
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/number.h"
 
 extern "C" {
 #include "kernels/matrices.h"
@@ -11,20 +11,29 @@ extern "C" {
 namespace
 {
 
-struct fill_body {
+/* Products that are rounded behind their bias, or that there is nothing to multiply for. */
+struct finish_body {
     int64_t n;
+    const float *x;    /* NULL: zeros */
     const float *bias; /* NULL: zeros */
     float *y;
+    uint16_t *rounded; /* instead of y, or NULL */
 
     RB_GPU void operator()(int64_t i) const
     {
-        y[i] = bias ? bias[i % n] : 0;
+        float sum = (x ? x[i] : 0) + (bias ? bias[i % n] : 0);
+
+        if (rounded)
+            rounded[i] = rb_bfloat_put(sum);
+        else
+            y[i] = sum;
     }
 };
 
 struct matmul : rb_work {
     struct rb_matrices s;
-    bool bias;
+    bool bias, short_in, short_out;
+    bool late; /* the library does not round behind a bias: it is added in a pass of its own */
     int64_t elements;
     struct rb_gpu_product *product; /* NULL: nothing to multiply */
 
@@ -32,19 +41,22 @@ struct matmul : rb_work {
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
     {
         const float *row = bias ? (const float *)in[2] : NULL;
-        struct fill_body fill = {s.n, row, (float *)out[0]};
+        struct finish_body finish = {s.n, late ? (const float *)cuda->scratch : NULL, row,
+                                     short_out ? NULL : (float *)out[0],
+                                     short_out ? (uint16_t *)out[0] : NULL};
+        char *to = late ? (char *)cuda->scratch : (char *)out[0];
         int64_t outer = 1, inner = s.batch ? s.c[s.batch - 1] : 1;
+        int64_t factor = short_in ? sizeof(uint16_t) : sizeof(float);
+        int64_t made = short_out && !late ? sizeof(uint16_t) : sizeof(float);
 
-        if (!product) {
-            rb_each(cuda, elements, fill);
-            return;
-        }
         for (int i = 0; i < s.batch - 1; i++)
             outer *= s.c[i];
-        for (int64_t o = 0; o < outer; o++)
-            rb_gpu_product_run(product, (const float *)in[0] + offset(s.a, s.m * s.k, o),
-                               (const float *)in[1] + offset(s.b, s.k * s.n, o), row,
-                               (float *)out[0] + o * inner * s.m * s.n);
+        for (int64_t o = 0; product && o < outer; o++)
+            rb_gpu_product_run(product, (const char *)in[0] + offset(s.a, s.m * s.k, o) * factor,
+                               (const char *)in[1] + offset(s.b, s.k * s.n, o) * factor,
+                               late ? NULL : row, to + o * inner * s.m * s.n * made);
+        if (late || !product)
+            rb_each(cuda, elements, finish);
     }
 
     int64_t offset(const int64_t *dim, int64_t size, int64_t o) const
@@ -74,15 +86,18 @@ int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
 {
     struct rb_gpu_product_shape how = {};
     struct matmul work = {};
+    int64_t even;
     int last, err;
 
-    for (int i = 0; i < call->n_in; i++)
-        if (call->in[i].dtype != RB_NONE && call->in[i].dtype != RB_F32)
-            return rb_no_kernel(call, why);
+    err = rb_call_product(call, why);
+    if (err)
+        return err;
     err = rb_matrices_read(call, &work.s, why);
     if (err)
         return err;
     work.bias = rb_call_has_in(call, 2);
+    work.short_in = call->in[0].dtype == RB_BF16;
+    work.short_out = call->out[0].dtype == RB_BF16;
     work.elements = rb_tensor_elements(&call->out[0]);
     if (work.elements == 0 || work.s.k == 0)
         return rb_make(cuda, call, work, ret_kernel);
@@ -100,9 +115,19 @@ int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
     how.a_row = how.swap_a ? how.m : how.k;
     how.b_row = how.swap_b ? how.k : how.n;
     how.c_row = how.n;
-    how.bias = work.bias;
+    work.late = work.short_out && work.bias;
+    how.bias = work.bias && !work.late;
+    how.short_in = work.short_in;
+    how.short_out = work.short_out && !work.late;
     /* Tensors start at multiples of 64 bytes; the matrices in them where these are even. */
-    how.aligned = how.m * how.k % 4 == 0 && how.k * how.n % 4 == 0 && how.m * how.n % 4 == 0;
+    even = how.short_in || how.short_out ? 8 : 4;
+    how.aligned =
+        how.m * how.k % even == 0 && how.k * how.n % even == 0 && how.m * how.n % even == 0;
+    if (work.late) {
+        err = rb_cuda_need(cuda, (size_t)work.elements * sizeof(float), why);
+        if (err)
+            return err;
+    }
     err = rb_gpu_product_new(cuda->gpu, &how, &work.product, why);
     if (err)
         return rb_why_add(why, err, "MatMul");

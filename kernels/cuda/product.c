@@ -31,11 +31,12 @@ static cublasStatus_t set_batch(cublasLtMatrixLayout_t layout, int64_t batch, in
 }
 
 /* `rows` x `columns` as it is stored, row-major. */
-static cublasStatus_t layout(cublasLtMatrixLayout_t *ret, int64_t rows, int64_t columns,
-                             int64_t row, int64_t batch, int64_t stride)
+static cublasStatus_t layout(cublasLtMatrixLayout_t *ret, bool is_short, int64_t rows,
+                             int64_t columns, int64_t row, int64_t batch, int64_t stride)
 {
+    cudaDataType_t type = is_short ? CUDA_R_16BF : CUDA_R_32F;
     cublasStatus_t err =
-        cublasLtMatrixLayoutCreate(ret, CUDA_R_32F, (uint64_t)columns, (uint64_t)rows, row);
+        cublasLtMatrixLayoutCreate(ret, type, (uint64_t)columns, (uint64_t)rows, row);
 
     return err == CUBLAS_STATUS_SUCCESS ? set_batch(*ret, batch, stride) : err;
 }
@@ -57,17 +58,18 @@ static cublasStatus_t describe(struct rb_gpu_product *p, const struct rb_gpu_pro
         err = cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                                              sizeof epilogue);
     if (err == CUBLAS_STATUS_SUCCESS)
-        err = layout(&p->a, s->swap_a ? s->k : s->m, s->swap_a ? s->m : s->k, s->a_row, s->batch,
-                     s->a_stride);
+        err = layout(&p->a, s->short_in, s->swap_a ? s->k : s->m, s->swap_a ? s->m : s->k, s->a_row,
+                     s->batch, s->a_stride);
     if (err == CUBLAS_STATUS_SUCCESS)
-        err = layout(&p->b, s->swap_b ? s->n : s->k, s->swap_b ? s->k : s->n, s->b_row, s->batch,
-                     s->b_stride);
+        err = layout(&p->b, s->short_in, s->swap_b ? s->n : s->k, s->swap_b ? s->k : s->n, s->b_row,
+                     s->batch, s->b_stride);
     if (err == CUBLAS_STATUS_SUCCESS)
-        err = layout(&p->c, s->m, s->n, s->c_row, s->batch, s->c_stride);
+        err = layout(&p->c, s->short_out, s->m, s->n, s->c_row, s->batch, s->c_stride);
     return err;
 }
 
-static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, bool aligned)
+static cublasStatus_t prefer(cublasLtMatmulPreference_t preference,
+                             const struct rb_gpu_product_shape *s)
 {
     static const cublasLtMatmulPreferenceAttributes_t starts[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -75,7 +77,8 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, bool aligned
     uint64_t workspace = RB_GPU_WORKSPACE;
     uint32_t reductions =
         CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
-    uint32_t alignment = aligned ? 16 : sizeof(float);
+    uint32_t least = s->short_in || s->short_out ? sizeof(uint16_t) : sizeof(float);
+    uint32_t alignment = s->aligned ? 16 : least;
     cublasStatus_t err = cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
 
@@ -88,7 +91,7 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, bool aligned
     return err;
 }
 
-static cublasStatus_t choose(struct rb_gpu_product *p, bool aligned)
+static cublasStatus_t choose(struct rb_gpu_product *p, const struct rb_gpu_product_shape *s)
 {
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t found;
@@ -96,7 +99,7 @@ static cublasStatus_t choose(struct rb_gpu_product *p, bool aligned)
     cublasStatus_t err = cublasLtMatmulPreferenceCreate(&preference);
 
     if (err == CUBLAS_STATUS_SUCCESS)
-        err = prefer(preference, aligned);
+        err = prefer(preference, s);
     if (err == CUBLAS_STATUS_SUCCESS)
         err = cublasLtMatmulAlgoGetHeuristic(p->gpu->blas, p->how, p->b, p->a, p->c, p->c,
                                              preference, 1, &found, &n);
@@ -124,7 +127,7 @@ int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *sh
     }
     err = describe(product, shape);
     if (err == CUBLAS_STATUS_SUCCESS)
-        err = choose(product, shape->aligned);
+        err = choose(product, shape);
     if (err != CUBLAS_STATUS_SUCCESS) {
         rb_gpu_product_free(product);
         return rb_why_set(why, RB_EUNSUPPORTED, "cuBLASLt has no way to multiply this: %s",
@@ -134,8 +137,8 @@ int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *sh
     return 0;
 }
 
-void rb_gpu_product_run(struct rb_gpu_product *product, const float *a, const float *b,
-                        const float *bias, float *c)
+void rb_gpu_product_run(struct rb_gpu_product *product, const void *a, const void *b,
+                        const float *bias, void *c)
 {
     struct rb_gpu *gpu = product->gpu;
     const float one = 1, more = product->more ? 1 : 0;
@@ -149,7 +152,7 @@ void rb_gpu_product_run(struct rb_gpu_product *product, const float *a, const fl
     if (err == CUBLAS_STATUS_SUCCESS)
         err = cublasLtMatmul(gpu->blas, product->how, &one, b, product->b, a, product->a, &more, c,
                              product->c, c, product->c, &product->algorithm, gpu->workspace,
-                             RB_GPU_WORKSPACE, gpu->stream);
+                             RB_GPU_WORKSPACE, rb_gpu_queue(gpu));
     if (err != CUBLAS_STATUS_SUCCESS)
         rb_gpu_fail(gpu, cublasLtGetStatusString(err));
 }

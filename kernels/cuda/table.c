@@ -31,6 +31,8 @@ rb_cuda_prepare *const rb_cuda_table[RB_OP_COUNT] = {
     [RB_OP_SOFTMAX... RB_OP_LOG_SOFTMAX_GRAD] = rb_cuda_softmax,
     /* products */
     [RB_OP_MATMUL] = rb_cuda_matmul,
+    [RB_OP_ATTENTION] = rb_cuda_attention,
+    [RB_OP_ATTENTION_GRAD] = rb_cuda_attention,
     [RB_OP_CONV... RB_OP_CONV_GRAD_W] = rb_cuda_conv,
     /* norms */
     [RB_OP_LAYER_NORM] = rb_cuda_layer_norm,

@@ -165,6 +165,8 @@ static int make_graph(struct compile *compile, int64_t batch, bool train,
     }
     if (!err)
         err = rb_fuse(graph, compile->why);
+    if (!err && !compile->blocks)
+        rb_fuse_attention(graph);
     if (!err && compile->part)
         err = compile->part->change(&graph, compile->part->owner, compile->why);
     if (!err && train) {
@@ -434,10 +436,6 @@ static int compile_all(struct compile *compile, const char *numeric_class,
     int64_t micro_batch = 0;
     int err = check_complete(compile->spec, compile->why);
 
-    if (!err && !compile->blocks && !strcmp(compile->spec->train->precision, "bf16"))
-        err = rb_why_set(compile->why, RB_EUNSUPPORTED,
-                         "spec.train.precision: GPUs compute in fp32 alone yet; "
-                         "spec.devices.kind: cpu has bf16");
     if (!err)
         err = open_all(compile);
     if (!err)

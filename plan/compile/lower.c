@@ -293,6 +293,11 @@ static void place_tensors(struct lower *lower)
     free(life_of);
 }
 
+static bool is_random(const Rb__Instruction *instruction)
+{
+    return instruction->operator_ == RB_OP_DROPOUT || instruction->operator_ == RB_OP_ATTENTION;
+}
+
 /* Random instructions are keyed by their id: programs that train must agree on them. */
 static int check_random(const struct lower *lower)
 {
@@ -305,9 +310,9 @@ static int check_random(const struct lower *lower)
     if (!first || !program->train)
         return 0;
     for (size_t i = 0; i < program->n_instructions; i++) {
-        if (program->instructions[i]->operator_ != RB_OP_DROPOUT)
+        if (!is_random(program->instructions[i]))
             continue;
-        while (j < first->n_instructions && first->instructions[j]->operator_ != RB_OP_DROPOUT)
+        while (j < first->n_instructions && !is_random(first->instructions[j]))
             j++;
         if (j == first->n_instructions ||
             first->instructions[j]->id != program->instructions[i]->id)

@@ -336,6 +336,22 @@ const char *const rb_cases[] = {
     "AveragePoolGrad f32[2,3,4,4] > f32[2,3,8,8] kernel=2,2 strides=2,2",
     "AveragePoolGrad f32[1,2,5,5] > f32[1,2,9,9] kernel=3,3 strides=2,2 pads=1,1,1,1",
     "AveragePoolGrad f32[1,2,5,5] > f32[1,2,9,9] kernel=3,3 strides=2,2 pads=1,1,1,1 countPad=1",
+    /* attention */
+    "FusedAttention f32[2,3,37,20] f32[2,3,70,20] f32[2,3,70,24] > f32[2,3,37,24] f32[2,3,37,1] "
+    "scale=0.25",
+    "FusedAttention f32[3,70,16] f32[3,70,16] f32[3,70,16] > f32[3,70,16] - scale=0.3 causal=1",
+    "FusedAttention f32[2,2,130,12] f32[2,2,130,12] f32[2,2,130,12] > f32[2,2,130,12] "
+    "f32[2,2,130,1] scale=0.3 causal=1 ratio=0.25",
+    "FusedAttention f32[2,65,100] f32[2,65,100] f32[2,65,128] > f32[2,65,128] f32[2,65,1] "
+    "scale=0.1",
+    "FusedAttention bf16[2,2,70,20] bf16[2,2,70,20] bf16[2,2,70,20] > bf16[2,2,70,20] "
+    "f32[2,2,70,1] scale=0.25 causal=1 ratio=0.5",
+    "FusedAttentionGrad f32[2,3,37,24] f32[2,3,37,20] f32[2,3,70,20] f32[2,3,70,24] "
+    "f32[2,3,37,24] f32[2,3,37,1] > f32[2,3,37,20] f32[2,3,70,20] f32[2,3,70,24] scale=0.25 key=9",
+    "FusedAttentionGrad f32[2,130,12] f32[2,130,12] f32[2,130,12] f32[2,130,12] f32[2,130,12] "
+    "f32[2,130,1] > f32[2,130,12] f32[2,130,12] - scale=0.3 causal=1 ratio=0.25 key=9",
+    "FusedAttentionGrad bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] "
+    "f32[2,70,1] > bf16[2,70,20] f32[2,70,20] f32[2,70,20] scale=0.25 causal=1 key=9",
     /* randomness */
     "Dropout f32[3,1001] > f32[3,1001] ratio=0.25",
     "Dropout f32[5] > f32[5] ratio=0.0",

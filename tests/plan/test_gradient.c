@@ -408,6 +408,28 @@ static void dropout(void **state)
           tiny_node(&tiny, RB_OP_DROPOUT, "drop", 1, NULL, 1, &attribute, 1, &w)->out[0]);
 }
 
+static void attention(void **state)
+{
+    const float scale = 0.7f, ratio = 0.25f;
+    const int64_t causal = 1;
+    struct rb_graph_attribute attributes[] = {rb_attr_float("scale", &scale),
+                                              rb_attr_float("ratio", &ratio),
+                                              rb_attr_ints("causal", &causal, 1)};
+
+    (void)state;
+    for (int n = 1; n <= 3; n++) {
+        struct tiny tiny = tiny_new(1, true);
+        struct rb_value *in[] = {tiny_weight(&tiny, "q", TYPE(2, 4, 3), 0, 1),
+                                 tiny_weight(&tiny, "k", TYPE(2, 4, 3), 0, 1),
+                                 tiny_weight(&tiny, "v", TYPE(2, 4, 2), 0, 1)};
+
+        tiny_features(&tiny, RB_F32, TYPE(1, 1));
+        check(
+            "attention", &tiny,
+            tiny_node(&tiny, RB_OP_ATTENTION, "attention", 1, NULL, n, attributes, 3, in)->out[0]);
+    }
+}
+
 static void losses(void **state)
 {
     static const char *const names[] = {"mse", "bce_with_logits", "cross_entropy", "cross_entropy"};
@@ -514,6 +536,7 @@ int main(void)
         cmocka_unit_test(frozen_norm),
         cmocka_unit_test(pools),
         cmocka_unit_test(dropout),
+        cmocka_unit_test(attention),
         cmocka_unit_test(losses),
         cmocka_unit_test(whole_models),
         cmocka_unit_test(layouts),

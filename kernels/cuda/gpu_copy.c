@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Copies between host and GPU.  The host's memory is any, so it goes through rooms of pinned
+ * memory; a way is used by one thread at a time. */
+#include "kernels/cuda/gpu_inside.h"
+
+#include <string.h>
+
+cudaError_t rb_gpu_lane_open(struct rb_gpu_lane *lane)
+{
+    cudaError_t err = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
+
+    if (err == cudaSuccess)
+        err = cudaEventCreateWithFlags(&lane->behind, cudaEventDisableTiming);
+    for (int k = 0; k < 2 && err == cudaSuccess; k++) {
+        err = cudaEventCreateWithFlags(&lane->done[k], cudaEventDisableTiming);
+        if (err == cudaSuccess)
+            err = cudaMallocHost((void **)&lane->room[k], RB_GPU_LANE_ROOM);
+    }
+    return err;
+}
+
+void rb_gpu_lane_close(struct rb_gpu_lane *lane)
+{
+    for (int k = 0; k < 2; k++) {
+        if (lane->room[k])
+            cudaFreeHost(lane->room[k]);
+        if (lane->done[k])
+            cudaEventDestroy(lane->done[k]);
+    }
+    if (lane->behind)
+        cudaEventDestroy(lane->behind);
+    if (lane->stream)
+        cudaStreamDestroy(lane->stream);
+}
+
+/* false: do not copy. */
+static bool begin(struct rb_gpu *gpu, struct rb_gpu_lane *lane)
+{
+    if (rb_gpu_keeps(gpu)) {
+        rb_gpu_fail(gpu, "a copy cannot be kept on a tape");
+        return false;
+    }
+    rb_gpu_note(gpu, cudaEventRecord(lane->behind, gpu->stream), "a copy could not begin");
+    rb_gpu_note(gpu, cudaStreamWaitEvent(lane->stream, lane->behind, 0), "a copy could not begin");
+    return rb_gpu_enter(gpu);
+}
+
+static size_t part_of(size_t bytes, size_t at)
+{
+    return bytes - at < RB_GPU_LANE_ROOM ? bytes - at : RB_GPU_LANE_ROOM;
+}
+
+/* Room k, of which a copy was queued. */
+static bool wait_for(struct rb_gpu *gpu, struct rb_gpu_lane *lane, int k)
+{
+    rb_gpu_note(gpu, cudaEventSynchronize(lane->done[k]), "its work failed");
+    return rb_gpu_enter(gpu);
+}
+
+static bool queue(struct rb_gpu *gpu, struct rb_gpu_lane *lane, int k, void *to, const void *from,
+                  size_t bytes, enum cudaMemcpyKind way)
+{
+    rb_gpu_note(gpu, cudaMemcpyAsync(to, from, bytes, way, lane->stream), "a copy failed");
+    rb_gpu_note(gpu, cudaEventRecord(lane->done[k], lane->stream), "a copy failed");
+    return rb_gpu_enter(gpu);
+}
+
+void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    struct rb_gpu_lane *lane = &gpu->in;
+    size_t at = 0;
+    bool going;
+    int k = 0;
+
+    if (!bytes || !rb_gpu_enter(gpu))
+        return;
+    pthread_mutex_lock(&lane->lock);
+    going = begin(gpu, lane);
+    for (; going && at < bytes; at += RB_GPU_LANE_ROOM, k ^= 1) {
+        size_t n = part_of(bytes, at);
+
+        if (at >= 2 * (size_t)RB_GPU_LANE_ROOM && !wait_for(gpu, lane, k))
+            break;
+        memcpy(lane->room[k], (const char *)from + at, n);
+        going = queue(gpu, lane, k, (char *)to + at, lane->room[k], n, cudaMemcpyHostToDevice);
+    }
+    if (going)
+        rb_gpu_note(gpu, cudaStreamSynchronize(lane->stream), "its work failed");
+    pthread_mutex_unlock(&lane->lock);
+}
+
+void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    struct rb_gpu_lane *lane = &gpu->out;
+    size_t at = 0, taken = 0;
+    bool going;
+
+    if (!bytes || !rb_gpu_enter(gpu))
+        return;
+    pthread_mutex_lock(&lane->lock);
+    going = begin(gpu, lane);
+    while (going && taken < bytes) {
+        int k = (int)(taken / RB_GPU_LANE_ROOM % 2);
+
+        /* Both rooms are on their way, as far as there is so much. */
+        while (going && at < bytes && at < taken + 2 * (size_t)RB_GPU_LANE_ROOM) {
+            int next = (int)(at / RB_GPU_LANE_ROOM % 2);
+
+            going = queue(gpu, lane, next, lane->room[next], (const char *)from + at,
+                          part_of(bytes, at), cudaMemcpyDeviceToHost);
+            at += RB_GPU_LANE_ROOM;
+        }
+        going = going && wait_for(gpu, lane, k);
+        if (going)
+            memcpy((char *)to + taken, lane->room[k], part_of(bytes, taken));
+        taken += RB_GPU_LANE_ROOM;
+    }
+    pthread_mutex_unlock(&lane->lock);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The words of kernels/random.h, a block of four at a time. */
+#ifndef RB_KERNELS_CUDA_RANDOM_H
+#define RB_KERNELS_CUDA_RANDOM_H
+
+#include "kernels/cuda/launch.h"
+
+static inline RB_GPU void rb_random_block(const struct rb_cuda_key &key, uint32_t id,
+                                          uint64_t block, uint32_t w[4])
+{
+    uint32_t a = key.k0, b = key.k1;
+
+    w[0] = (uint32_t)block;
+    w[1] = (uint32_t)(block >> 32);
+    w[2] = id;
+    w[3] = key.microbatch;
+    for (int round = 0; round < 10; round++) {
+        uint64_t p = (uint64_t)w[0] * 0xd2511f53u, q = (uint64_t)w[2] * 0xcd9e8d57u;
+        uint32_t w0 = (uint32_t)(q >> 32) ^ w[1] ^ a, w2 = (uint32_t)(p >> 32) ^ w[3] ^ b;
+
+        w[0] = w0;
+        w[1] = (uint32_t)q;
+        w[2] = w2;
+        w[3] = (uint32_t)p;
+        a += 0x9e3779b9u;
+        b += 0xbb67ae85u;
+    }
+}
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program from inside: for program.c, which prepares, and program_run.c alone. */
+#ifndef RB_WORKER_PROGRAM_INSIDE_H
+#define RB_WORKER_PROGRAM_INSIDE_H
+
+#include "worker/program.h"
+
+#include "base/arena.h"
+
+struct step {
+    struct rb_kernel *kernel;
+    bool gradient; /* what comes out is a contribution, which may be added without being written */
+    const void **in;
+    void **out;
+};
+
+/* A gradient to be added behind an instruction. */
+struct sum {
+    int instruction, tensor;
+};
+
+/* What is told to the device once. */
+struct replay {
+    struct rb_tape *tape;
+    bool seen; /* it was run before: kernels are loaded, which no tape may do */
+};
+
+struct rb_program {
+    struct rb_device *device;
+    struct rb_arena arena; /* all the tables */
+    int n_steps, once;
+    bool defers; /* such steps are left to rb_program_add */
+    struct step *steps;
+    int n_tensors;
+    void **addresses; /* of tensors; NULL for absent ones */
+    size_t *bytes;    /* of tensors */
+    int *makers;      /* of tensors: the step that is left to rb_program_add; -1: none */
+    int n_inputs;
+    void **inputs; /* the device's memory, filled by the caller */
+    size_t *input_bytes;
+
+    /* Tapes (rb_program_keep).  Of a run that is played, what `after` asked for. */
+    bool keeps;
+    struct replay replays[2]; /* of whole runs; of those without the instructions run once */
+    struct rb_why refused;    /* why there are no tapes; empty: there may be */
+    bool collects;
+    int instruction; /* behind which it is asked */
+    struct sum *sums;
+    struct rb_fixed *into; /* of the sums alone, as tapes want them */
+    size_t n_sums, most_sums;
+};
+
+#endif
