@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "daemon/agent/agent.h"
 #include "daemon/agent/devices.h"
+#include "daemon/agent/health.h"
 #include "daemon/agent/links.h"
 #include "daemon/agent/notice.h"
 #include "daemon/agent/spawn.h"
@@ -52,6 +53,7 @@ struct life {
     struct rb_etcd *etcd;
     struct rb_presence *presence;
     struct rb_notice *notice;
+    struct rb_health *health;
     uv_timer_t timer; /* of the stage */
     uv_signal_t signals[3];
     char *numeric_class;
@@ -87,6 +89,7 @@ static void free_parts(uv_timer_t *timer)
     rb_server_free(life->daemon.server);
     rb_notice_free(life->notice);
     rb_links_free(life->daemon.links);
+    rb_health_free(life->health);
     rb_presence_free(life->presence);
     rb_etcd_free(life->etcd);
     if (life->private_etcd)
@@ -287,6 +290,7 @@ static int make_parts(struct life *life, struct rb_why *why)
     rb_presence_on_taken(life->presence, on_taken, life);
     rb_store_watch(daemon->store, on_facts, life);
     life->notice = rb_notice_new(daemon);
+    life->health = rb_health_new(&life->loop, life->devices, life->presence);
     return RB_OK;
 }
 

@@ -106,6 +106,8 @@ static int print_devices(const char *kind)
         device->bytes = about.bytes;
         if (strcmp(kind, "cpu") == 0)
             add_speed(device);
+        if (about.bus[0])
+            device->bus = rb_arena_string(&arena, about.bus);
         list.devices[list.n_devices++] = device;
     }
     if (err)

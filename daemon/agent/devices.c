@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { USED_PARTS = 16 }; /* memory in use is said anew when it differs by so much of it */
+
 static Rb__Device *add(struct rb_devices *devices, uint32_t index, const char *kind)
 {
     Rb__Device *device = rb_alloc(sizeof *device);
@@ -54,6 +56,7 @@ int rb_devices_take(struct rb_devices *devices, const char *line, struct rb_why 
         device->ordinal = from->index;
         device->has_bytes = from->has_bytes;
         device->bytes = from->bytes;
+        device->bus = from->bus ? rb_string(from->bus) : NULL;
         devices->gpus++;
     }
     if (list->missing)
@@ -123,11 +126,43 @@ void rb_devices_free(struct rb_devices *devices)
         free(devices->at[i]->kind);
         free(devices->at[i]->name);
         free(devices->at[i]->numeric_class);
+        free(devices->at[i]->bus);
+        free(devices->at[i]->sick);
+        free(devices->at[i]->slow);
         free(devices->at[i]);
     }
     free(devices->at);
     free(devices->missing);
     free(devices);
+}
+
+/* `text` into *at, NULL for an empty one; true: that is something else than it was. */
+static bool say(char **at, const char *text)
+{
+    const char *before = *at ? *at : "";
+
+    if (strcmp(before, text) == 0)
+        return false;
+    free(*at);
+    *at = *text ? rb_string(text) : NULL;
+    return true;
+}
+
+bool rb_devices_note(struct rb_devices *devices, size_t i, const char *sick, const char *slow,
+                     uint64_t used)
+{
+    Rb__Device *device = devices->at[i];
+    uint64_t coarse = device->bytes / USED_PARTS, far;
+    bool changed = say(&device->sick, sick);
+
+    changed |= say(&device->slow, slow);
+    far = used > device->used ? used - device->used : device->used - used;
+    if (far > coarse) {
+        device->has_used = true;
+        device->used = used;
+        changed = true;
+    }
+    return changed;
 }
 
 const Rb__Device *rb_devices_find(const struct rb_devices *devices, uint32_t index)

@@ -10,6 +10,8 @@
 #include "base/error.h"
 #include "facts.pb-c.h"
 
+#include <stdbool.h>
+
 /* GPU k of a node is its device 2000 + k, so that no number changes with the number of cores. */
 enum { RB_DEVICES_GPU = 2000 };
 
@@ -27,6 +29,10 @@ void rb_devices_free(struct rb_devices *devices);
 
 /* What a line of `rubato-worker --devices` says, added to `devices`. */
 int rb_devices_take(struct rb_devices *devices, const char *line, struct rb_why *why);
+
+/* What is known of the health of devices->at[i] (empty: nothing); true: others should be told. */
+bool rb_devices_note(struct rb_devices *devices, size_t i, const char *sick, const char *slow,
+                     uint64_t used);
 
 /* NULL: the node has no such device (any more). */
 const Rb__Device *rb_devices_find(const struct rb_devices *devices, uint32_t index);

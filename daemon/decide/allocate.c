@@ -72,8 +72,9 @@ static void fill_pool(struct rb_pool *pool)
         bool closed = node->leaving || rb_fact_find(&facts->cordons, node->name);
 
         for (size_t d = 0; d < node->n_devices; d++)
-            pool->slots[pool->n++] =
-                (struct rb_slot){.node = node, .device = node->devices[d], .closed = closed};
+            pool->slots[pool->n++] = (struct rb_slot){.node = node,
+                                                      .device = node->devices[d],
+                                                      .closed = closed || node->devices[d]->sick};
     }
     hold_what_jobs_have(pool);
 }
@@ -160,7 +161,7 @@ static void keep_members(struct rb_pool *pool, const struct rb_job_facts *job,
         if (rb_member_life(pool->facts, job, conf, m, &report) == RB_LIFE_GONE ||
             rb_share_has(share, member->node, member->device))
             continue;
-        if (rb_node_must_be_left(pool->facts, member->node))
+        if (rb_device_must_be_left(pool->facts, member->node, member->device))
             share->leaving++;
         else if (!pinned_away(job->wish.wish, member->node, member->device) &&
                  share->n < rb_share_want(job))

@@ -44,6 +44,11 @@ static void tell_closed(struct rb_pool *pool, const struct rb_job_facts *job,
 
         if (!slot->closed || slot->node == last || !rb_pool_fits(job, slot, &foreign))
             continue;
+        if (!slot->node->leaving && !cordon) {
+            rb_buffer_format(text, "; %s:%" PRIu32 " is sick", slot->node->name,
+                             slot->device->index);
+            continue;
+        }
         last = slot->node;
         rb_buffer_format(text, "; node %s is %s", last->name,
                          last->leaving                     ? "leaving"

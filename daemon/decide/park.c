@@ -26,7 +26,7 @@ static const struct rb_roll_entry *choose_saver(struct rb_turn *turn, const stru
 
         if (!rb_roll_holder(entry) || (not_this && !strcmp(entry->report->worker, not_this)))
             continue;
-        stays = !rb_node_must_be_left(turn->facts, entry->member->node);
+        stays = !rb_device_must_be_left(turn->facts, entry->member->node, entry->member->device);
         if (!best || (stays && !best_stays)) {
             best = entry;
             best_stays = stays;

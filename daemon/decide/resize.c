@@ -111,12 +111,16 @@ static const char *leaving_text(struct rb_turn *turn, const Rb__Configuration *a
 
     for (size_t m = 0; m < active->n_members; m++) {
         const char *node = active->members[m]->node;
+        const char *sick = rb_device_sick(turn->facts, node, active->members[m]->device);
         uint64_t deadline = rb_node_deadline(turn->facts, node);
 
         if (rb_node_must_be_left(turn->facts, node) && deadline != UINT64_MAX)
             return rb_turn_text(turn, "leaves node %s by %s", node, rb_clock_text(deadline, by));
         if (rb_node_must_be_left(turn->facts, node))
             return rb_turn_text(turn, "leaves node %s", node);
+        if (sick)
+            return rb_turn_text(turn, "leaves %s:%" PRIu32 ", which is sick: %s", node,
+                                active->members[m]->device, sick);
     }
     return NULL;
 }

@@ -45,6 +45,21 @@ bool rb_node_must_be_left(const struct rb_facts *facts, const char *node)
     return (there && there->node->leaving) || (cordon && cordon->cordon->drain);
 }
 
+const char *rb_device_sick(const struct rb_facts *facts, const char *node, uint32_t device)
+{
+    const struct rb_fact *there = rb_fact_find(&facts->nodes, node);
+
+    for (size_t d = 0; there && d < there->node->n_devices; d++)
+        if (there->node->devices[d]->index == device)
+            return there->node->devices[d]->sick;
+    return NULL;
+}
+
+bool rb_device_must_be_left(const struct rb_facts *facts, const char *node, uint32_t device)
+{
+    return rb_node_must_be_left(facts, node) || rb_device_sick(facts, node, device);
+}
+
 /* Of the drain and of the node's own end, whichever comes first. */
 static void find_deadline(const struct rb_facts *facts, const char *node, uint64_t *ret_since,
                           uint64_t *ret_deadline)
@@ -92,7 +107,8 @@ uint32_t rb_members_staying(const struct rb_facts *facts, const struct rb_job_fa
     for (size_t m = 0; m < configuration->n_members; m++) {
         const Rb__WorkerReport *report;
 
-        staying += !rb_node_must_be_left(facts, configuration->members[m]->node) &&
+        staying += !rb_device_must_be_left(facts, configuration->members[m]->node,
+                                           configuration->members[m]->device) &&
                    rb_member_life(facts, job, configuration, m, &report) == RB_LIFE_HERE &&
                    rb_report_holds_state(report);
     }

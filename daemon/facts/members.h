@@ -29,6 +29,12 @@ bool rb_report_holds_state(const Rb__WorkerReport *report);
 /* May the node be used no longer, also by those who are there: leaving, or drained? */
 bool rb_node_must_be_left(const struct rb_facts *facts, const char *node);
 
+/* The same of one of its devices: also where that is sick. */
+bool rb_device_must_be_left(const struct rb_facts *facts, const char *node, uint32_t device);
+
+/* What is wrong with it; NULL: nothing that is known of. */
+const char *rb_device_sick(const struct rb_facts *facts, const char *node, uint32_t device);
+
 /* When the node must have been left, unix ms; UINT64_MAX: whenever it is. */
 uint64_t rb_node_deadline(const struct rb_facts *facts, const char *node);
 

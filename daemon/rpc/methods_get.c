@@ -170,6 +170,12 @@ static json_t *get_devices(const struct rb_facts *facts)
                 json_object_set_new(row, "flops", json_real(device->flops));
                 json_object_set_new(row, "bandwidth", json_real(device->bandwidth));
             }
+            if (device->sick)
+                json_object_set_new(row, "sick", json_string(device->sick));
+            if (device->slow)
+                json_object_set_new(row, "slow", json_string(device->slow));
+            if (device->has_used)
+                json_object_set_new(row, "used", json_integer((json_int_t)device->used));
             describe_use(facts, node->name, device->index, row);
             json_array_append_new(items, row);
         }

@@ -82,9 +82,6 @@ def kinds_are_kept_apart():
             c.train_on(kind, 2)
             check(kinds(c, kind) == {expected}, f"{kind} trains on {kinds(c, kind)}")
         node = rows["cpu:0"]["node"]
-        done = c.run("submit", "-f", c.job_file("short", on("cuda", delicate.gpt_spec(c, 5))), "--set",
-                     "spec.train.precision=bf16")
-        check(done.returncode != 0 and "GPUs compute in fp32" in done.stderr, f"{done.returncode}: {done.stderr}")
         done = c.run("grow", "any", 1, "--devices", f"{node}:0")
         check(done.returncode == 4 and "other bits" in done.stderr, f"{done.returncode}: {done.stderr}")
         for job in "any", "cpu":
@@ -106,8 +103,97 @@ def fixed_counts():
             c.submit("cpu", on("cpu", make(c, 8)))
             c.wait("cpu", "done")
             far = max(abs(a - row["loss"]) for a, row in zip(losses, c.metrics("cpu")))
-            check(far < 2e-3, f"{name}: losses differ by {far} from a core's")
+            # A graph for GPUs has attention in one node, so what is dropped out is not what a core drops.
+            check(far < (2e-2 if name == "gpt" else 2e-3), f"{name}: losses differ by {far} from a core's")
             c.ctl("delete", "cpu")
+
+
+def attention_in_one_node():
+    """Without dropout it comes to what a core computes in parts."""
+    with gpus(1), cluster.Cluster(devices=1) as c:
+        delicate.models(c)
+        c.model("gpt", layers=2, width=64, heads=2, seq=80)
+        losses = {}
+        for kind in "cuda", "cpu":
+            spec = on(kind, delicate.gpt_spec(c, 8))
+            spec["data"]["train"]["seqLen"] = 80
+            c.submit(kind, spec)
+            c.wait(kind, "done")
+            losses[kind] = [row["loss"] for row in c.metrics(kind)]
+        far = max(abs(a - b) for a, b in zip(losses["cuda"], losses["cpu"]))
+        check(far < 2e-5, f"losses differ by {far} from a core's")
+
+
+def in_bfloat16():
+    """The same bits at any count, and losses near a core's in the same precision."""
+    with gpus(3), cluster.Cluster(devices=1) as c:
+        for name, make in delicate.models(c).items():
+            shas, losses = set(), {}
+            for kind, devices in ("cuda", 1), ("cuda", 3), ("cpu", 1):
+                spec = on(kind, make(c, 8, devices))
+                spec["train"] = spec["train"] | {"precision": "bf16"}
+                c.submit("job", spec)
+                c.wait("job", "done")
+                losses[kind] = [row["loss"] for row in c.metrics("job")]
+                shas |= {c.finish("job")} if kind == "cuda" else set()
+                c.run("delete", "job")
+            check(len(shas) == 1, f"{name}: {shas}")
+            far = max(abs(a - b) for a, b in zip(losses["cuda"], losses["cpu"]))
+            check(far < 2e-2, f"{name}: losses differ by {far} from a core's")
+
+
+def without_tapes():
+    """Kernels that are launched one by one give the same bits, and the log says once that they are."""
+    shas = set()
+    for tapes in "1", "0":
+        with gpus(1):
+            os.environ["RUBATO_HOST_TAPES"] = tapes
+            with cluster.Cluster(devices=1) as c:
+                delicate.models(c)
+                c.submit("job", on("cuda", delicate.gpt_spec(c, 8)))
+                c.wait("job", "done")
+                said = c.ctl("logs", "job").count("kernels are launched one by one: ")
+                check(said == 1 - int(tapes), f"tapes {tapes}: said {said} times")
+                shas.add(c.finish("job"))
+    check(len(shas) == 1, f"{shas}")
+
+
+def a_sick_gpu_is_left():
+    """Without a step lost; nobody new comes to it; what is slow is said."""
+    with gpus(2):
+        os.environ["RUBATO_NVML"] = os.path.join(BUILD, "tests/daemon/libfake-nvml.so")
+        with cluster.Cluster(devices=1) as c:
+            told = os.environ["FAKE_NVML"] = c.path("nvml")
+            delicate.models(c)
+
+            def make(steps):
+                return on("cuda", delicate.gpt_spec(c, steps))
+
+            def tell(text):
+                with open(told + ".new", "w") as file:
+                    file.write(text)
+                os.rename(told + ".new", told)
+
+            def row(device):
+                return next(r for r in c.json("get", "devices")["items"] if r["device"] == device)
+
+            tell("")
+            c.nodes[0].stop()
+            c.nodes[0].start()
+            steps = c.steps_for(6, make)
+            c.submit("job", make(steps))
+            alone = c.finish("job")
+            c.submit("job", make(steps))
+            sick = c.train_on("job", 1)["devices"][0]["device"]
+            tell(f"0000:{sick - 2000:02x}:00.0 xid 79\n0000:{2001 - sick:02x}:00.0 clocks 64\n")
+            other = 4001 - sick
+            cluster.until("the sick GPU to be left", lambda: {d["device"] for d in c.status("job")["devices"]} == {other})
+            check(row(sick)["sick"].startswith("Xid 79") and row(other)["slow"] == "it is too hot", f"{row(sick)}, {row(other)}")
+            check("Xid 79" in c.ctl("get", "devices"), "the table of devices")
+            c.ctl("grow", "job", 1)
+            reason = cluster.until("a reason", lambda: c.status("job")["reason"])
+            check("is sick" in reason, reason)
+            check(c.finish("job") == alone, "the bits differ")
 
 
 def disturbed():
@@ -138,7 +224,7 @@ def disturbed():
 def laps():
     """Stages that update their own weights: those of a core, but for rounding, wherever the state is held."""
     with gpus(2), cluster.Cluster(devices=2) as c:
-        delicate.models(c)
+        c.model("gpt", layers=2, width=64, heads=2, seq=32)  # without dropout, which attention in one node draws alone
 
         def make(kind, schedule, **more):
             spec = on(kind, delicate.gpt_spec(c, 40, 2, parallel={"pipeline": 2, "schedule": schedule}), **more)
@@ -160,6 +246,6 @@ def laps():
 
 tests = [without_a_module, the_real_module]
 if os.path.exists(MODULE):
-    tests += [kinds_are_kept_apart, fixed_counts, disturbed, laps]
-    tests += [] if "RUBATO_TEST_GPUS" in os.environ else [without_a_gpu]
+    tests += [kinds_are_kept_apart, fixed_counts, attention_in_one_node, in_bfloat16, disturbed, laps]
+    tests += [] if "RUBATO_TEST_GPUS" in os.environ else [without_a_gpu, without_tapes, a_sick_gpu_is_left]
 cluster.main(*tests)
