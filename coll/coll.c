@@ -113,6 +113,15 @@ bool rb_coll_lost(struct rb_coll *coll, int rank)
     return atomic_load(&coll->link[rank]->ended) || poll(&now, 1, 0) > 0;
 }
 
+bool rb_coll_over(struct rb_coll *coll)
+{
+    bool over = atomic_load(&coll->canceled) || atomic_load(&coll->broken);
+
+    for (int r = 0; r < coll->size && !over; r++)
+        over = coll->link[r] && rb_coll_lost(coll, r);
+    return over;
+}
+
 const char *rb_coll_link(const struct rb_coll *coll, int rank)
 {
     if (rank < 0 || rank >= coll->size || !coll->link[rank])

@@ -134,6 +134,10 @@ void rb_coll_cancel(struct rb_coll *coll);
  * a dead process shows behind what it sent: soon after a call has failed, perhaps not before. */
 bool rb_coll_lost(struct rb_coll *coll, int rank);
 
+/* Was it canceled, or is the link to anyone ended?  For who waits for the others in another way
+ * than by these calls; by the thread that makes them. */
+bool rb_coll_over(struct rb_coll *coll);
+
 uint64_t rb_coll_bytes_sent(const struct rb_coll *coll);
 void rb_coll_close(struct rb_coll *coll);
 

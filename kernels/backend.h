@@ -37,6 +37,14 @@ struct rb_device_ops {
     bool (*tape_play)(struct rb_tape *tape, const struct rb_key *key, const struct rb_fixed *sums,
                       size_t n_sums);
     void (*tape_free)(struct rb_tape *tape);
+    /* As rb_circle_*; NULL where devices have no way to each other. */
+    int (*circle_ticket)(struct rb_device *device, void *ret_ticket, struct rb_why *why);
+    int (*circle_enter)(struct rb_device *device, const void *ticket, int rank, int size,
+                        struct rb_circle **ret_circle, struct rb_why *why);
+    int (*circle_ready)(struct rb_circle *circle, bool *ret_ready, struct rb_why *why);
+    int (*circle_sum)(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
+                      bool (*over)(void *context), void *context, struct rb_why *why);
+    void (*circle_leave)(struct rb_circle *circle);
     /* As in device.h. */
     void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
@@ -69,6 +77,11 @@ struct rb_kernel {
 
 /* The first member of a backend's own tape. */
 struct rb_tape {
+    const struct rb_device_ops *ops;
+};
+
+/* And of its circle. */
+struct rb_circle {
     const struct rb_device_ops *ops;
 };
 

@@ -171,6 +171,41 @@ void rb_tape_free(struct rb_tape *tape)
         tape->ops->tape_free(tape);
 }
 
+bool rb_device_circles(const struct rb_device *device)
+{
+    return device->ops->circle_ticket != NULL;
+}
+
+int rb_circle_ticket(struct rb_device *device, void *ret_ticket, struct rb_why *why)
+{
+    if (!rb_device_circles(device))
+        return rb_why_set(why, RB_EUNSUPPORTED, "a %s has no way to others", device->ops->kind);
+    return device->ops->circle_ticket(device, ret_ticket, why);
+}
+
+int rb_circle_enter(struct rb_device *device, const void *ticket, int rank, int size,
+                    struct rb_circle **ret_circle, struct rb_why *why)
+{
+    return device->ops->circle_enter(device, ticket, rank, size, ret_circle, why);
+}
+
+int rb_circle_ready(struct rb_circle *circle, bool *ret_ready, struct rb_why *why)
+{
+    return circle->ops->circle_ready(circle, ret_ready, why);
+}
+
+int rb_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
+                  bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    return circle->ops->circle_sum(circle, in, out, n, over, context, why);
+}
+
+void rb_circle_leave(struct rb_circle *circle)
+{
+    if (circle)
+        circle->ops->circle_leave(circle);
+}
+
 void rb_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
                   int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {

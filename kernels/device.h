@@ -103,6 +103,34 @@ void rb_device_push(struct rb_device *device, void *memory, size_t bytes);
  * is worth anything.  To be asked before results are told to anyone. */
 int rb_device_check(struct rb_device *device, struct rb_why *why);
 
+/* ---- Circles ----
+ *
+ * GPUs of several processes that add up their memory without their hosts.  A rank writes a ticket,
+ * all enter with it, each by itself and beside whatever its device does; once everyone is in, sums
+ * are a call.  Which GPU sums with which does not show in the bits: they are integers.
+ *
+ * None of these waits for others but rb_circle_sum, and that only as long as over() is false. */
+enum { RB_CIRCLE_TICKET = 128 };
+struct rb_circle;
+
+/* Have devices of this kind ways to each other? */
+bool rb_device_circles(const struct rb_device *device);
+
+/* Can this one be in one?  RB_EUNSUPPORTED and a sentence: it cannot. */
+int rb_circle_ticket(struct rb_device *device, void *ret_ticket, struct rb_why *why);
+int rb_circle_enter(struct rb_device *device, const void *ticket, int rank, int size,
+                    struct rb_circle **ret_circle, struct rb_why *why);
+/* Is everyone in?  An error: they will never be. */
+int rb_circle_ready(struct rb_circle *circle, bool *ret_ready, struct rb_why *why);
+
+/* out[i] = sum over ranks of in[i], in memory of the device, behind what is queued.  RB_EPEER: it
+ * was over, or went wrong, before all were through; the circle is of no further use. */
+int rb_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
+                  bool (*over)(void *context), void *context, struct rb_why *why);
+
+/* Others that still need it hear nothing of this: their over() is to say so. */
+void rb_circle_leave(struct rb_circle *circle);
+
 /* Make `call` ready to run.  RB_EUNSUPPORTED (and a sentence naming operator, types and what is
  * missing) where the device cannot. */
 int rb_kernel_prepare(struct rb_device *device, const struct rb_call *call,

@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 
-enum { RB_MODULE_ABI = 3 };
+enum { RB_MODULE_ABI = 4 };
 
 struct rb_module {
     unsigned abi;

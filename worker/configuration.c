@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "worker/circle.h"
 #include "worker/batch.h"
 #include "worker/step.h"
 
@@ -13,7 +14,9 @@
 #include <string.h>
 
 enum { PLAN_LIMIT = 64 << 20, MEMBERS_LIMIT = 4096 };
-enum { PART_ROLES = 100 }; /* of an opening's tags: behind those of worker/join/opening.c */
+/* Of an opening's tags: behind those of worker/join/opening.c. */
+enum { PART_ROLES = 100, PART_CIRCLE };
+enum { CIRCLE_MS = 20000 };
 
 /* COMPUTE... (or stages' parts, see worker/stage.h), REDUCE..., VOTE, UPDATE, and GATHER where
  * there are shards: the sums are complete before they are reduced, nothing is applied that was not
@@ -249,6 +252,18 @@ int rb_configuration_introduce(struct rb_configuration *configuration, const str
     return 0;
 }
 
+/* Every member comes to the same by the plan and the model's class. */
+int rb_configuration_circle(struct rb_configuration *configuration, struct rb_device *device,
+                            struct rb_why *ret_none, struct rb_why *why)
+{
+    if (configuration->size < 2 || configuration->placement.sharded || configuration->stage ||
+        !rb_device_circles(device))
+        return 0;
+    return rb_circle_agree(configuration->coll,
+                           rb_tag(RB_TAG_OPENING, configuration->number, 0, PART_CIRCLE), device,
+                           CIRCLE_MS, &configuration->circle, ret_none, why);
+}
+
 bool rb_configuration_follows(const struct rb_configuration *configuration)
 {
     return configuration->roster &&
@@ -269,6 +284,7 @@ void rb_configuration_free(struct rb_configuration *configuration)
         rb_roster_done(configuration->roster);
     free(configuration->roster);
     free(configuration->wants);
+    rb_circle_leave(configuration->circle);
     if (configuration->coll)
         rb_coll_close(configuration->coll);
     rb_placement_done(&configuration->placement);

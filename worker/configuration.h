@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "coll/coll.h"
+#include "kernels/device.h"
 #include "control.pb-c.h"
 #include "plan.pb-c.h"
 #include "worker/join/feed.h"
@@ -35,6 +36,7 @@ struct rb_configuration {
     struct rb_stage *stage; /* NULL: each microbatch is one rank's alone */
     struct rb_steal *steal; /* NULL: who computes what is as planned */
     struct rb_coll *coll;
+    struct rb_circle *circle; /* sums go from GPU to GPU; NULL: by `coll` */
     struct rb_roster *roster; /* NULL: it is opened by all at once */
     uint8_t *wants; /* by block: to be held before it is entered; NULL: nothing, or it is fed */
     struct rb_feed *feed; /* that uses `coll` until the flip; NULL: nobody to feed here */
@@ -54,6 +56,11 @@ int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Conf
  * the roster, where there can be one. */
 int rb_configuration_introduce(struct rb_configuration *configuration, const struct rb_role *role,
                                const uint8_t *held, struct rb_why *why);
+
+/* Where sums are everyone's: see whether they can go from GPU to GPU.  ret_none: why they do not,
+ * empty where nobody expects it.  An error is one of the links. */
+int rb_configuration_circle(struct rb_configuration *configuration, struct rb_device *device,
+                            struct rb_why *ret_none, struct rb_why *why);
 
 /* Is this member one that must be fed? */
 bool rb_configuration_follows(const struct rb_configuration *configuration);

@@ -331,6 +331,35 @@ static int sum_shards(struct attempt *attempt, uint64_t tag, const Rb__Bucket *b
     return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, cut, n, why);
 }
 
+static bool is_over(void *context)
+{
+    const struct rb_step *step = context;
+
+    return atomic_load(step->stop) || rb_coll_over(step->configuration->coll);
+}
+
+/* Through the host, to everyone or to whoever holds them. */
+static int sum_by_links(struct attempt *attempt, uint64_t tag, const Rb__Bucket *range,
+                        struct rb_why *why)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+    int err;
+
+    rb_device_pull(model->device, model->local + range->first,
+                   (size_t)range->count * sizeof *model->local);
+    err = rb_device_check(model->device, why);
+    if (!err && configuration->placement.sharded)
+        err = sum_shards(attempt, tag, range, why);
+    else if (!err)
+        err = rb_coll_sum(configuration->coll, tag, model->local + range->first,
+                          model->reduced + range->first, (size_t)range->count, why);
+    if (!err)
+        rb_device_push(model->device, model->reduced + range->first,
+                       (size_t)range->count * sizeof *model->reduced);
+    return err;
+}
+
 static int reduce(struct attempt *attempt, uint32_t bucket, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
@@ -345,19 +374,13 @@ static int reduce(struct attempt *attempt, uint32_t bucket, struct rb_why *why)
         return rb_lap_share(model, configuration, bucket, why);
     rb_fault("worker.reduce");
     clear_fresh(model);
-    if (configuration->placement.sharded || configuration->size > 1) {
-        rb_device_pull(model->device, model->local + range->first,
-                       (size_t)range->count * sizeof *model->local);
-        err = rb_device_check(model->device, why);
-    } /* else they are complete: see take_alone */
-    if (!err && configuration->placement.sharded)
-        err = sum_shards(attempt, tag, range, why);
-    else if (!err && configuration->size > 1)
-        err = rb_coll_sum(configuration->coll, tag, model->local + range->first,
-                          model->reduced + range->first, (size_t)range->count, why);
-    if (!err && (configuration->placement.sharded || configuration->size > 1))
-        rb_device_push(model->device, model->reduced + range->first,
-                       (size_t)range->count * sizeof *model->reduced);
+    /* A rank alone has complete sums: see take_alone. */
+    if (configuration->circle)
+        err = rb_circle_sum(configuration->circle, model->local + range->first,
+                            model->reduced + range->first, (size_t)range->count, is_over,
+                            (void *)(uintptr_t)attempt->step, why);
+    else if (configuration->placement.sharded || configuration->size > 1)
+        err = sum_by_links(attempt, tag, range, why);
     rb_fault("worker.reduced");
     return err;
 }

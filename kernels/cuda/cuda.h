@@ -101,6 +101,14 @@ bool rb_cuda_tape_play(struct rb_tape *tape, const struct rb_key *key, const str
                        size_t n_sums);
 void rb_cuda_tape_free(struct rb_tape *tape);
 
+int rb_cuda_circle_ticket(struct rb_device *device, void *ret_ticket, struct rb_why *why);
+int rb_cuda_circle_enter(struct rb_device *device, const void *ticket, int rank, int size,
+                         struct rb_circle **ret_circle, struct rb_why *why);
+int rb_cuda_circle_ready(struct rb_circle *circle, bool *ret_ready, struct rb_why *why);
+int rb_cuda_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
+                       bool (*over)(void *context), void *context, struct rb_why *why);
+void rb_cuda_circle_leave(struct rb_circle *circle);
+
 typedef int rb_cuda_prepare(struct rb_cuda *cuda, const struct rb_call *call,
                             struct rb_kernel **ret_kernel, struct rb_why *why);
 

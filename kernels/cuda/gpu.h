@@ -76,6 +76,17 @@ int rb_gpu_tape_end(struct rb_gpu_tape *tape, struct rb_why *why);
 void rb_gpu_tape_play(struct rb_gpu_tape *tape, const void *values);
 void rb_gpu_tape_free(struct rb_gpu_tape *tape);
 
+/* ---- Circles ---- as in kernels/device.h, of the GPU's own addresses */
+struct rb_gpu_circle;
+
+int rb_gpu_circle_ticket(struct rb_gpu *gpu, void *ret_ticket, struct rb_why *why);
+int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int size,
+                        struct rb_gpu_circle **ret_circle, struct rb_why *why);
+int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb_why *why);
+int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out, size_t n,
+                      bool (*over)(void *context), void *context, struct rb_why *why);
+void rb_gpu_circle_leave(struct rb_gpu_circle *circle);
+
 /* ---- Products ---- */
 
 /* c = a b (+ bias for every row), all row-major; `more`: c += a b.  Sums are float32 whatever the

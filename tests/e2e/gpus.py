@@ -142,18 +142,24 @@ def in_bfloat16():
             check(far < 2e-2, f"{name}: losses differ by {far} from a core's")
 
 
-def without_tapes():
-    """Kernels that are launched one by one give the same bits, and the log says once that they are."""
+def without_what_is_fast():
+    """Kernels that are launched one by one, and sums through the hosts, give the same bits; the log says so."""
     shas = set()
-    for tapes in "1", "0":
-        with gpus(1):
-            os.environ["RUBATO_HOST_TAPES"] = tapes
+    for name, value, one, sums in (("", "", 0, "sums go from GPU to GPU"),
+                                   ("RUBATO_HOST_TAPES", "0", 2, "sums go from GPU to GPU"),
+                                   ("RUBATO_NCCL", "", 0, "sums go through the hosts: NCCL is not wanted")):
+        with gpus(2):
+            os.environ |= {name: value} if name else {}
             with cluster.Cluster(devices=1) as c:
                 delicate.models(c)
-                c.submit("job", on("cuda", delicate.gpt_spec(c, 8)))
+                spec = on("cuda", delicate.gpt_spec(c, 8, 2))
+                spec["devices"]["min"] = 2
+                c.submit("job", spec)
                 c.wait("job", "done")
-                said = c.ctl("logs", "job").count("kernels are launched one by one: ")
-                check(said == 1 - int(tapes), f"tapes {tapes}: said {said} times")
+                log = c.ctl("logs", "job")
+                said = log.count("kernels are launched one by one: ")
+                check(said == one, f"{name}: said {said} times")
+                check(log.count(sums) == 2, f"{name}: {log}")
                 shas.add(c.finish("job"))
     check(len(shas) == 1, f"{shas}")
 
@@ -247,5 +253,5 @@ def laps():
 tests = [without_a_module, the_real_module]
 if os.path.exists(MODULE):
     tests += [kinds_are_kept_apart, fixed_counts, attention_in_one_node, in_bfloat16, disturbed, laps]
-    tests += [] if "RUBATO_TEST_GPUS" in os.environ else [without_a_gpu, without_tapes, a_sick_gpu_is_left]
+    tests += [] if "RUBATO_TEST_GPUS" in os.environ else [without_a_gpu, without_what_is_fast, a_sick_gpu_is_left]
 cluster.main(*tests)

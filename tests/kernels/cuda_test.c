@@ -9,9 +9,11 @@
 #include "tests/kernels/setup.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -571,6 +573,94 @@ static void large_copies_are_whole(void **state)
     rb_device_free(device, x);
 }
 
+/* ---- Circles ----------------------------------------------------------------------------------*/
+
+enum { SUMMED = 150000 };
+
+struct member {
+    struct rb_device *device;
+    const uint8_t *ticket;
+    int rank;
+    atomic_bool *over;
+    int32_t *in, *out;
+    int err;
+};
+
+static bool is_over(void *context)
+{
+    return atomic_load((atomic_bool *)context);
+}
+
+/* Enters, and sums twice; rank 1 says before a third that it is over. */
+static void *sum_up(void *context)
+{
+    struct member *m = context;
+    struct rb_circle *circle = NULL;
+    struct rb_why why = {{0}};
+    bool ready = false;
+
+    m->err = rb_circle_enter(m->device, m->ticket, m->rank, 2, &circle, &why);
+    while (!m->err && !ready)
+        m->err = rb_circle_ready(circle, &ready, &why);
+    for (int k = 0; k < 2 && !m->err; k++)
+        m->err = rb_circle_sum(circle, k ? m->out : m->in, k ? m->in : m->out, SUMMED, is_over,
+                               m->over, &why);
+    if (!m->err && m->rank == 0)
+        m->err = rb_circle_sum(circle, m->in, m->out, SUMMED, is_over, m->over, &why) == RB_EPEER
+                     ? 0
+                     : RB_EINTERNAL;
+    else
+        atomic_store(m->over, true);
+    rb_circle_leave(circle);
+    return NULL;
+}
+
+/* Two ranks of this process; where they would share a GPU, only on the stand-in. */
+static void circles_sum_and_end(void **state)
+{
+    uint8_t ticket[RB_CIRCLE_TICKET];
+    struct member members[2] = {{.rank = 0}, {.rank = 1}};
+    atomic_bool over = false;
+    struct rb_why why = {{0}};
+    pthread_t threads[2];
+
+    if (!strstr(getenv("RUBATO_CUDA_MODULE") ? getenv("RUBATO_CUDA_MODULE") : "", "cuda-host"))
+        skip();
+    assert_true(rb_device_circles(*state));
+    if (rb_circle_ticket(*state, ticket, &why))
+        fail_msg("%s", why.text);
+    for (int r = 0; r < 2; r++) {
+        struct member *m = &members[r];
+
+        assert_int_equal(rb_device_open("cuda", 0, &m->device, &why), 0);
+        m->ticket = ticket;
+        m->over = &over;
+        m->in = get(m->device, SUMMED * sizeof *m->in);
+        m->out = get(m->device, SUMMED * sizeof *m->out);
+        for (int i = 0; i < SUMMED; i++)
+            m->in[i] = (int32_t)(0x7fffff00u + (uint32_t)(i * (r + 1)));
+        rb_device_push(m->device, m->in, SUMMED * sizeof *m->in);
+    }
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(pthread_create(&threads[r], NULL, sum_up, &members[r]), 0);
+    for (int r = 0; r < 2; r++) {
+        struct member *m = &members[r];
+
+        pthread_join(threads[r], NULL);
+        assert_int_equal(m->err, 0);
+        memset(m->in, 0, SUMMED * sizeof *m->in);
+        rb_device_pull(m->device, m->in, SUMMED * sizeof *m->in);
+        for (int i = 0; i < SUMMED; i++)
+            if ((uint32_t)m->in[i] != 2 * (2 * 0x7fffff00u + (uint32_t)(3 * i)))
+                fail_msg("rank %d: element %d is %d", r, i, m->in[i]);
+    }
+    for (int r = 0; r < 2; r++) {
+        rb_device_free(members[r].device, members[r].in);
+        rb_device_free(members[r].device, members[r].out);
+        rb_device_close(members[r].device);
+    }
+}
+
 /* ---- Memory -----------------------------------------------------------------------------------*/
 
 static void memory_has_two_sides(void **state)
@@ -630,6 +720,7 @@ int main(void)
         cmocka_unit_test(a_tape_does_what_asking_does),
         cmocka_unit_test(a_copy_is_not_kept),
         cmocka_unit_test(large_copies_are_whole),
+        cmocka_unit_test(circles_sum_and_end),
         cmocka_unit_test(every_case_agrees),
         cmocka_unit_test(what_goes_wrong_is_kept),
     };

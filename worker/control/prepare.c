@@ -58,6 +58,20 @@ static uint32_t look(const struct rb_state *state, uint8_t *ret_held, uint32_t *
     return term;
 }
 
+static int find_circle(struct rb_preparer *preparer, struct rb_configuration *configuration,
+                       struct rb_why *why)
+{
+    struct rb_why none = {0};
+    int err = rb_configuration_circle(configuration, preparer->model->device, &none, why);
+
+    if (configuration->circle)
+        rb_log(RB_LOG_INFO, "configuration %u: sums go from GPU to GPU", configuration->number);
+    else if (none.text[0])
+        rb_log(RB_LOG_INFO, "configuration %u: sums go through the hosts: %s",
+               configuration->number, none.text);
+    return err;
+}
+
 /* Who of its members has state and who must be fed?  `ret_role`: what we said.  Behind a death
  * nobody is fed: all align when they open it. */
 static int introduce(struct rb_preparer *preparer, struct rb_configuration *configuration,
@@ -74,6 +88,8 @@ static int introduce(struct rb_preparer *preparer, struct rb_configuration *conf
     role.core = preparer->options->cpu < 0 ? 0 : (uint32_t)preparer->options->cpu + 1;
     rb_mailbox_meet(preparer->mailbox, configuration->coll);
     err = rb_configuration_introduce(configuration, &role, held, why);
+    if (!err)
+        err = find_circle(preparer, configuration, why);
     rb_mailbox_meet(preparer->mailbox, NULL);
     *ret_role = role;
     return err ? rb_why_add(why, err, "configuration %u", configuration->number) : 0;

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Circles of processors in GPUs' place, through a file that all map: what a rank gives lies there
+ * while the others add it.  The ticket is the file's name.
+ *
+ * Ranks come to each line together, or one of them says that it is over:
+ *
+ *     give a part | all have given | add the parts of all | all have added | give the next ... */
+#include "kernels/cuda/gpu.h"
+
+#include "base/arena.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PART = 1 << 16, RANKS = 64 };
+
+struct shared {
+    atomic_uint in;
+    atomic_ullong lines; /* that ranks have come to, all together */
+    int32_t parts[RANKS][PART];
+};
+
+struct rb_gpu_circle {
+    struct rb_gpu *gpu;
+    struct shared *shared;
+    char path[128];
+    int rank, size;
+    unsigned long long lines; /* this rank's */
+};
+
+int rb_gpu_circle_ticket(struct rb_gpu *gpu, void *ret_ticket, struct rb_why *why)
+{
+    const char *wanted = getenv("RUBATO_NCCL");
+    struct timespec now;
+
+    (void)gpu;
+    if (wanted && !*wanted)
+        return rb_why_set(why, RB_EUNSUPPORTED, "NCCL is not wanted");
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    memset(ret_ticket, 0, 128);
+    snprintf(ret_ticket, 128, "/dev/shm/rubato-circle-%ld-%lld.%09ld", (long)getpid(),
+             (long long)now.tv_sec, now.tv_nsec);
+    return 0;
+}
+
+int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int size,
+                        struct rb_gpu_circle **ret_circle, struct rb_why *why)
+{
+    struct rb_gpu_circle *circle;
+    int fd;
+
+    if (size > RANKS)
+        return rb_why_set(why, RB_EUNSUPPORTED, "more than %d ranks", RANKS);
+    circle = rb_alloc(sizeof *circle);
+    *circle = (struct rb_gpu_circle){.gpu = gpu, .rank = rank, .size = size};
+    snprintf(circle->path, sizeof circle->path, "%.127s", (const char *)ticket);
+    fd = open(circle->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    circle->shared = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, sizeof *circle->shared) == 0)
+        circle->shared =
+            mmap(NULL, sizeof *circle->shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (circle->shared == MAP_FAILED) {
+        free(circle);
+        return rb_why_set(why, RB_EIO, "%s: %s", (const char *)ticket, strerror(errno));
+    }
+    atomic_fetch_add(&circle->shared->in, 1);
+    *ret_circle = circle;
+    return 0;
+}
+
+/* Whoever sees all in takes the file's name away: nobody else will look for it. */
+int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb_why *why)
+{
+    (void)why;
+    *ret_ready = atomic_load(&circle->shared->in) >= (unsigned)circle->size;
+    if (*ret_ready)
+        unlink(circle->path);
+    return 0;
+}
+
+/* The next line: true when all have come to it. */
+static bool meet(struct rb_gpu_circle *circle, bool (*over)(void *context), void *context)
+{
+    const struct timespec moment = {0, 20000};
+
+    circle->lines += (unsigned long long)circle->size;
+    atomic_fetch_add(&circle->shared->lines, 1);
+    while (atomic_load(&circle->shared->lines) < circle->lines) {
+        if (over(context))
+            return false;
+        nanosleep(&moment, NULL);
+    }
+    return true;
+}
+
+static void add_parts(const struct rb_gpu_circle *circle, int32_t *out, size_t n)
+{
+    memset(out, 0, n * sizeof *out);
+    for (int r = 0; r < circle->size; r++)
+        for (size_t i = 0; i < n; i++)
+            out[i] = (int32_t)((uint32_t)out[i] + (uint32_t)circle->shared->parts[r][i]);
+}
+
+int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out, size_t n,
+                      bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    for (size_t at = 0; at < n; at += PART) {
+        size_t count = n - at < PART ? n - at : PART;
+
+        memcpy(circle->shared->parts[circle->rank], in + at, count * sizeof *in);
+        if (!meet(circle, over, context))
+            return rb_why_set(why, RB_EPEER, "another rank is gone");
+        add_parts(circle, out + at, count);
+        if (!meet(circle, over, context))
+            return rb_why_set(why, RB_EPEER, "another rank is gone");
+    }
+    return 0;
+}
+
+void rb_gpu_circle_leave(struct rb_gpu_circle *circle)
+{
+    if (!circle)
+        return;
+    unlink(circle->path);
+    munmap(circle->shared, sizeof *circle->shared);
+    free(circle);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Circles by NCCL, which is opened when the first is asked for: a machine may have none.
+ *
+ *     entering --the communicator is made--> in --a sum--> in
+ *        |                                   |
+ *        +------- an error, or it is over ---+--> aborted: kernels that wait for others end
+ *
+ * Communicators do not block: each call may say that it is under way, and is asked again.  Nothing
+ * here waits for a peer by itself.  A circle ends by being aborted, however well it was: that needs
+ * nobody else. */
+#include "kernels/cuda/gpu_inside.h"
+
+#include "base/arena.h"
+
+#include <dlfcn.h>
+#include <nccl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(ncclUniqueId) == NCCL_UNIQUE_ID_BYTES && NCCL_UNIQUE_ID_BYTES == 128,
+               "a ticket is an id of NCCL");
+
+struct calls {
+    ncclResult_t (*id)(ncclUniqueId *);
+    ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
+    ncclResult_t (*state)(ncclComm_t, ncclResult_t *);
+    ncclResult_t (*all_reduce)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
+                               ncclComm_t, cudaStream_t);
+    ncclResult_t (*abort)(ncclComm_t);
+    const char *(*error)(ncclResult_t);
+};
+
+/* Written once and never changed, as a library that is loaded is. */
+static struct {
+    pthread_once_t once;
+    bool there;
+    struct calls calls;
+    struct rb_why why;
+} nccl = {.once = PTHREAD_ONCE_INIT};
+
+struct rb_gpu_circle {
+    struct rb_gpu *gpu;
+    ncclComm_t comm;
+    cudaStream_t stream;
+    cudaEvent_t behind, done; /* of what is queued before a sum; of the sum */
+};
+
+static bool find(void *library, void *ret, const char *name)
+{
+    void *found = dlsym(library, name);
+
+    memcpy(ret, &found, sizeof found);
+    if (!found)
+        rb_why_set(&nccl.why, RB_EUNSUPPORTED, "NCCL lacks %s", name);
+    return found != NULL;
+}
+
+/* Several ranks on one GPU are for tests: NCCL takes them if they say that they are of different
+ * hosts. */
+static void name_host(void)
+{
+    const char *shares = getenv("RUBATO_GPU_SHARES");
+    char name[32];
+
+    if (!shares || atoi(shares) < 2)
+        return;
+    snprintf(name, sizeof name, "rubato-%ld", (long)getpid());
+    setenv("NCCL_HOSTID", name, 0);
+}
+
+/* RUBATO_NCCL: another library, or "" for none. */
+static void open_library(void)
+{
+    const char *path = getenv("RUBATO_NCCL");
+    struct calls *calls = &nccl.calls;
+    void *library;
+
+    if (path && !*path) {
+        rb_why_set(&nccl.why, RB_EUNSUPPORTED, "NCCL is not wanted");
+        return;
+    }
+    library = dlopen(path ? path : "libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        rb_why_set(&nccl.why, RB_EUNSUPPORTED, "no NCCL: %s", dlerror());
+        return;
+    }
+    name_host();
+    nccl.there = find(library, &calls->id, "ncclGetUniqueId") &&
+                 find(library, &calls->init, "ncclCommInitRankConfig") &&
+                 find(library, &calls->state, "ncclCommGetAsyncError") &&
+                 find(library, &calls->all_reduce, "ncclAllReduce") &&
+                 find(library, &calls->abort, "ncclCommAbort") &&
+                 find(library, &calls->error, "ncclGetErrorString");
+}
+
+static int refuse(ncclResult_t status, const char *what, struct rb_why *why)
+{
+    return rb_why_set(why, RB_EPEER, "NCCL: %s: %s", what, nccl.calls.error(status));
+}
+
+int rb_gpu_circle_ticket(struct rb_gpu *gpu, void *ret_ticket, struct rb_why *why)
+{
+    ncclUniqueId id;
+    ncclResult_t status;
+
+    pthread_once(&nccl.once, open_library);
+    if (!nccl.there)
+        return rb_why_set(why, RB_EUNSUPPORTED, "%s", nccl.why.text);
+    if (!rb_gpu_enter(gpu))
+        return rb_gpu_check(gpu, why);
+    status = nccl.calls.id(&id);
+    if (status != ncclSuccess)
+        return refuse(status, "no id", why);
+    memcpy(ret_ticket, &id, sizeof id);
+    return 0;
+}
+
+static cudaError_t open_stream(struct rb_gpu_circle *circle)
+{
+    cudaError_t err = cudaStreamCreateWithFlags(&circle->stream, cudaStreamNonBlocking);
+
+    if (err == cudaSuccess)
+        err = cudaEventCreateWithFlags(&circle->behind, cudaEventDisableTiming);
+    if (err == cudaSuccess)
+        err = cudaEventCreateWithFlags(&circle->done, cudaEventDisableTiming);
+    return err;
+}
+
+int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int size,
+                        struct rb_gpu_circle **ret_circle, struct rb_why *why)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    struct rb_gpu_circle *circle;
+    ncclResult_t status;
+    ncclUniqueId id;
+
+    if (!rb_gpu_enter(gpu))
+        return rb_gpu_check(gpu, why);
+    config.blocking = 0;
+    memcpy(&id, ticket, sizeof id);
+    circle = rb_alloc(sizeof *circle);
+    circle->gpu = gpu;
+    if (open_stream(circle) != cudaSuccess) {
+        (void)cudaGetLastError();
+        rb_gpu_circle_leave(circle);
+        return rb_why_set(why, RB_EUNSUPPORTED, "the GPU has no stream left");
+    }
+    status = nccl.calls.init(&circle->comm, size, id, rank, &config);
+    if (status != ncclSuccess && status != ncclInProgress) {
+        rb_gpu_circle_leave(circle);
+        return refuse(status, "no communicator", why);
+    }
+    *ret_circle = circle;
+    return 0;
+}
+
+int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb_why *why)
+{
+    ncclResult_t state = ncclSuccess, status = nccl.calls.state(circle->comm, &state);
+
+    if (status != ncclSuccess)
+        return refuse(status, "no state", why);
+    if (state != ncclSuccess && state != ncclInProgress)
+        return refuse(state, "the communicator failed", why);
+    *ret_ready = state == ncclSuccess;
+    return 0;
+}
+
+/* At once first: most waits are short. */
+static void rest(int *turns)
+{
+    const struct timespec moment = {0, 20000};
+
+    if (++*turns > 200)
+        nanosleep(&moment, NULL);
+}
+
+static int give_up(struct rb_gpu_circle *circle, struct rb_why *why)
+{
+    nccl.calls.abort(RB_TAKE(circle->comm));
+    return rb_why_set(why, RB_EPEER, "NCCL: another rank is gone");
+}
+
+/* Until what was called is under way on the GPU. */
+static int settle(struct rb_gpu_circle *circle, bool (*over)(void *context), void *context,
+                  struct rb_why *why)
+{
+    bool ready = false;
+    int turns = 0, err;
+
+    for (;;) {
+        err = rb_gpu_circle_ready(circle, &ready, why);
+        if (err || ready)
+            return err;
+        if (over(context))
+            return give_up(circle, why);
+        rest(&turns);
+    }
+}
+
+/* Until the GPU has done it.  A peer's death shows as an error of the communicator or in over(). */
+static int wait_done(struct rb_gpu_circle *circle, bool (*over)(void *context), void *context,
+                     struct rb_why *why)
+{
+    bool ready;
+    int turns = 0, err;
+
+    for (;;) {
+        cudaError_t done = cudaEventQuery(circle->done);
+
+        if (done == cudaSuccess)
+            return 0;
+        if (done != cudaErrorNotReady) {
+            rb_gpu_note(circle->gpu, done, "a sum failed");
+            return rb_gpu_check(circle->gpu, why);
+        }
+        err = rb_gpu_circle_ready(circle, &ready, why);
+        if (err)
+            return err;
+        if (over(context))
+            return give_up(circle, why);
+        rest(&turns);
+    }
+}
+
+int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out, size_t n,
+                      bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    struct rb_gpu *gpu = circle->gpu;
+    ncclResult_t status;
+    int err;
+
+    if (!circle->comm)
+        return rb_why_set(why, RB_EPEER, "NCCL: the communicator was given up");
+    if (!rb_gpu_enter(gpu))
+        return rb_gpu_check(gpu, why);
+    rb_gpu_note(gpu, cudaEventRecord(circle->behind, gpu->stream), "a sum could not begin");
+    rb_gpu_note(gpu, cudaStreamWaitEvent(circle->stream, circle->behind, 0),
+                "a sum could not begin");
+    status = nccl.calls.all_reduce(in, out, n, ncclInt32, ncclSum, circle->comm, circle->stream);
+    if (status != ncclSuccess && status != ncclInProgress)
+        return refuse(status, "a sum could not begin", why);
+    err = settle(circle, over, context, why);
+    if (err)
+        return err;
+    rb_gpu_note(gpu, cudaEventRecord(circle->done, circle->stream), "a sum failed");
+    err = rb_gpu_check(gpu, why);
+    return err ? err : wait_done(circle, over, context, why);
+}
+
+void rb_gpu_circle_leave(struct rb_gpu_circle *circle)
+{
+    if (!circle)
+        return;
+    if (cudaSetDevice(circle->gpu->index) == cudaSuccess) {
+        if (circle->comm)
+            nccl.calls.abort(circle->comm);
+        if (circle->behind)
+            cudaEventDestroy(circle->behind);
+        if (circle->done)
+            cudaEventDestroy(circle->done);
+        if (circle->stream)
+            cudaStreamDestroy(circle->stream);
+    }
+    free(circle);
+}
