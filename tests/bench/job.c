@@ -129,6 +129,7 @@ static void compile(struct bench_job *job, const struct bench_case *from, int64_
                     const char *data)
 {
     struct rb_buffer text = {0};
+    struct rb_device_about about;
     struct rb_compiled compiled;
     struct rb_why why;
     Rb__JobFile *file;
@@ -150,7 +151,8 @@ static void compile(struct bench_job *job, const struct bench_case *from, int64_
                      from->precision ? from->precision : "fp32", from->optimizer);
     bench_check(rb_spec_parse("bench", job->folder, text.data, text.size, NULL, 0, &file, &why),
                 &why);
-    bench_check(rb_compile(file->spec, rb_device_numeric_class("cpu"), &compiled, &why), &why);
+    bench_check(rb_device_describe(job->device, 0, &about, &why), &why);
+    bench_check(rb_compile(file->spec, about.numeric_class, &compiled, &why), &why);
     snprintf(job->summary, sizeof job->summary, "%s", compiled.summary);
     size = rb__model__get_packed_size(compiled.model);
     packed = rb_alloc(size);
@@ -240,7 +242,8 @@ void bench_job_reset(struct bench_job *job)
 
 void bench_job_make(const struct bench_case *from, int64_t micro_batch, struct bench_job *ret_job)
 {
-    struct bench_job job = {.folder = "/tmp/rubato-bench-XXXXXX"};
+    struct bench_job job = {.folder = "/tmp/rubato-bench-XXXXXX",
+                            .device = from->device ? from->device : "cpu"};
 
     if (!mkdtemp(job.folder)) {
         perror("bench: mkdtemp");
@@ -256,7 +259,7 @@ void bench_job_load(struct bench_job *job, int rank, int size)
     char path[128];
 
     in_folder(job, "model", path);
-    bench_check(rb_model_load(path, "cpu", 0, &job->model, &why), &why);
+    bench_check(rb_model_load(path, job->device, 0, &job->model, &why), &why);
     bench_job_reset(job);
     meet(job, rank, size);
 }

@@ -24,6 +24,7 @@ struct bench_case {
     int64_t batch, steps;
     const char *optimizer; /* as in the job file */
     const char *precision; /* the same; NULL: fp32 */
+    const char *device;    /* NULL: cpu; else the first of this kind */
 };
 
 struct bench_job {
@@ -32,6 +33,7 @@ struct bench_job {
     struct rb_listener *listener;
     struct rb_configuration configuration; /* this process alone, or with others */
     char summary[256];
+    const char *device;
 };
 
 /* Make the data, compile and load.  Ends the process with a sentence where anything fails. */

@@ -1,41 +1,46 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a step of GPT-2 124M (sequence 1024) takes on one GPU, and beside it PyTorch where it is installed.
+"""What training steps take on one GPU, where the time goes, and beside it PyTorch where it is installed.
 
-Prints lines of the table of tests/gpu/run.  Rubato's is float32 in full precision; PyTorch is timed so, and
-compiled in bfloat16 with flash attention, which is what is to be reached."""
+usage: speed.py gpt | resnet | resizes
+
+Prints lines of the table of tests/gpu/run.  gpt: GPT-2 124M at sequence 1024, steps of two microbatches of 8.
+resnet: ResNet-50 on 64 x 64 pixels, of two of 128; from RUBATO_RESNET, which tests/gpu/resnet.py has made.
+resizes: changes of devices of a GPT, with two ranks on the one GPU."""
 import os
+import re
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 import cluster  # noqa: E402
 
-SEQUENCE, VOCABULARY, LAYERS, HEADS, WIDTH, BATCH, STEPS = 1024, 50257, 12, 12, 768, 4, 12
+SEQUENCE, VOCABULARY, LAYERS, HEADS, WIDTH, BATCH = 1024, 50257, 12, 12, 768, 8
 FLOPS = 6 * 124.4e6 + 12 * LAYERS * WIDTH * SEQUENCE  # a token, forward and backward
+TIMES = os.path.join(cluster.BUILD, "tests/gpu/gpu-times")
 
 
-def table(name, rate, note=""):
-    print(f"TABLE {name:34} {rate:8.0f} tokens/s, {rate * FLOPS / 1e12:.1f} TFLOP/s{note}", flush=True)
+def times(case, precision, limit):
+    """The program's own lines; returns samples a second."""
+    done = subprocess.run([TIMES, case, precision], capture_output=True, text=True, timeout=limit)
+    print(done.stdout, end="")
+    if done.returncode:
+        print("TABLE   " + (done.stderr.strip().splitlines() or ["?"])[-1][:160])
+        sys.exit(1)
+    return float(re.search(r"samples, (\d+) a second", done.stdout).group(1))
 
 
-def rubato():
-    with cluster.Cluster(devices=0) as c:
-        c.model("gpt", layers=LAYERS, width=WIDTH, heads=HEADS, seq=SEQUENCE, vocab=VOCABULARY)
-        with open(c.path("corpus.txt"), "w") as file:
-            for i in range(40000):
-                file.write(f"{i * i % 9973} is what {i} squared leaves. ")
-        c.submit("gpt", {
-            "model": {"onnx": "gpt.onnx"},
-            "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": SEQUENCE}},
-            "train": {"steps": STEPS, "globalBatch": 2 * BATCH, "microBatch": BATCH,
-                      "optimizer": {"type": "adamw", "lr": 1.0e-4}},
-            "devices": {"min": 1, "max": 1, "want": 1, "kind": "cuda"}})
-        c.wait("gpt", "done", 120)
-        took = sorted(row["step_ms"] for row in c.metrics("gpt")[3:])[(STEPS - 3) // 2]
-        table("Rubato float32", 2 * BATCH * SEQUENCE / took * 1000, f", {took:.1f} ms a step")
+def run_python(text, arguments, limit):
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+        file.write(text)
+        file.flush()
+        environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
+        done = subprocess.run(["python3", file.name, *map(str, arguments)], capture_output=True, text=True,
+                              timeout=limit, env=environment)
+    print(done.stdout, end="")
+    if done.returncode:
+        print("TABLE PyTorch: " + (done.stderr.strip().splitlines() or ["?"])[-1][:120])
 
 
 PYTORCH = """
@@ -75,7 +80,7 @@ def time_of(bf16, compiled):
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     x, t = (torch.randint(256, (batch, sequence), device="cuda") for _ in range(2))
     def step():
-        for _ in range(2):
+        for _ in range(2):  # microbatches
             with torch.autocast("cuda", torch.bfloat16, enabled=bf16):
                 loss = run(x, t) / 2
             loss.backward()
@@ -92,23 +97,83 @@ def time_of(bf16, compiled):
 
 for name, bf16, compiled in ("PyTorch float32", False, False), ("PyTorch bfloat16, compiled", True, True):
     rate = time_of(bf16, compiled)
-    print(f"TABLE {name:34} {rate:8.0f} tokens/s, {rate * flops / 1e12:.1f} TFLOP/s", flush=True)
+    print(f"TABLE {name:34} {rate:8.0f} tokens/s, {rate * flops / 1e12:.1f} TFLOP/s, "
+          f"{torch.cuda.max_memory_allocated() / 1e9:.1f} GB at most", flush=True)
 """
 
 
-def pytorch():
-    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-        file.write(PYTORCH)
-        file.flush()
-        environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
-        done = subprocess.run(["python3", file.name, *map(str, (SEQUENCE, VOCABULARY, LAYERS, HEADS, WIDTH, BATCH, FLOPS))],
-                              capture_output=True, text=True, timeout=100, env=environment)
-    print(done.stdout, end="")
-    if done.returncode:
-        print("TABLE PyTorch: " + (done.stderr.strip().splitlines() or ["?"])[-1][:120])
+
+RESNET = """
+import sys, time, torch
+sys.path.insert(0, sys.argv[1])
+import vision
+torch.backends.cudnn.benchmark = True
+module = vision.ResNet(vision.Bottleneck, (3, 4, 6, 3), width=64).cuda().to(memory_format=torch.channels_last)
+optimizer = torch.optim.SGD(module.parameters(), lr=1e-4, momentum=0.9, fused=True)
+x = torch.randn(128, 3, 64, 64, device="cuda").to(memory_format=torch.channels_last)
+t = torch.randint(10, (128,), device="cuda")
+def step():
+    for _ in range(2):
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(module(x), t) / 2
+        loss.backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+for _ in range(10):
+    step()
+torch.cuda.synchronize()
+start = time.perf_counter()
+for _ in range(20):
+    step()
+torch.cuda.synchronize()
+print(f"TABLE PyTorch bfloat16, channels_last    {20 * 256 / (time.perf_counter() - start):8.0f} images/s", flush=True)
+"""
 
 
-start = time.monotonic()
-rubato()
-pytorch()
-print(f"{time.monotonic() - start:.0f} s")
+def gpt():
+    for precision in "bf16", "fp32":
+        print(f"TABLE Rubato {precision}")
+        rate = times("gpt", precision, 100) * SEQUENCE
+        print(f"TABLE Rubato {precision:27} {rate:8.0f} tokens/s, {rate * FLOPS / 1e12:.1f} TFLOP/s, "
+              f"MFU {rate * FLOPS / 989e10:.1f} % of 989 TFLOP/s", flush=True)
+    run_python(PYTORCH, (SEQUENCE, VOCABULARY, LAYERS, HEADS, WIDTH, BATCH, FLOPS), 120)
+
+
+def resnet():
+    model = os.environ.get("RUBATO_RESNET")
+    if model and os.path.exists(model):
+        print("TABLE Rubato ResNet-50 bf16")
+        print(f"TABLE Rubato bf16                        {times('resnet=' + model, 'bf16', 100):8.0f} images/s")
+    else:
+        print("TABLE Rubato ResNet-50: no model came along (tests/gpu/resnet.py makes it, with PyTorch and onnx)")
+    models = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models")
+    run_python(RESNET, (models,), 90)
+
+
+def resizes():
+    os.environ["RUBATO_GPU_SHARES"] = "2"
+    with cluster.Cluster(devices=0) as c:
+        c.model("gpt", layers=6, width=512, heads=8, seq=256)
+        with open(c.path("corpus.txt"), "w") as file:
+            for i in range(40000):
+                file.write(f"{i * i % 9973} is what {i} squared leaves. ")
+        c.submit("gpt", {
+            "model": {"onnx": "gpt.onnx"},
+            "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 256}},
+            "train": {"steps": 100000, "globalBatch": 32, "microBatch": 8, "precision": "bf16"},
+            "devices": {"min": 1, "max": 2, "want": 1, "kind": "cuda"}})
+        c.train_on("gpt", 1, 50)
+        for verb in "grow", "shrink", "grow":
+            receipt = c.json(verb, "gpt", 1, "--wait", "--timeout", "60")
+            took = sorted(row["step_ms"] for row in c.metrics("gpt")[-20:])[10]
+            print(f"TABLE {verb:34} stall {receipt['stall_ms']:.1f} ms, ready in {receipt['ready_ms']:.0f} ms, "
+                  f"lost {receipt['steps_lost']}, repeated {receipt['samples_repeated']}, skipped "
+                  f"{receipt['samples_skipped']}; a step {took:.1f} ms", flush=True)
+        log = c.ctl("logs", "gpt")
+        for line in log.splitlines():
+            if "sums go" in line:
+                print("TABLE   " + line.split("configuration", 1)[-1][:110])
+        c.ctl("cancel", "gpt")
+
+
+{"gpt": gpt, "resnet": resnet, "resizes": resizes}[sys.argv[1]]()
