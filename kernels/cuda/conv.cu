@@ -4,7 +4,11 @@
  *
  *     y[M, places] = w[M, depth] columns[depth, places]          depth: channels x kernel elements
  *     columns = w' dy, and each input sums what its windows hold of it
- *     dw += dy columns', sample after sample */
+ *     dw += dy columns', sample after sample
+ *
+ * Factors are float32 or bfloat16, and so are the columns that are copied from one; those that are a
+ * product are sums still, and float32.  Where cuDNN is there it may do all of it. */
+#include "kernels/cuda/number.h"
 #include "kernels/cuda/window.h"
 
 namespace
@@ -19,10 +23,10 @@ struct shape {
 };
 
 /* Element [sample, depth, place] of the columns. */
-struct columns_body {
+template <class T> struct columns_body {
     struct shape s;
-    const float *x; /* the group's channels of the first sample */
-    float *columns;
+    const T *x; /* the group's channels of the first sample */
+    T *columns;
 
     RB_GPU void operator()(int64_t i) const
     {
@@ -42,11 +46,20 @@ struct columns_body {
     }
 };
 
+RB_GPU void write(void *to, bool is_short, int64_t i, float x)
+{
+    if (is_short)
+        ((uint16_t *)to)[i] = rb_bfloat_put(x);
+    else
+        ((float *)to)[i] = x;
+}
+
 /* Element [sample, channel, place] of the group's inputs: the sum of its places in the columns. */
 struct inputs_body {
     struct shape s;
     const float *columns;
-    float *x;
+    void *x;
+    bool is_short;
 
     RB_GPU void operator()(int64_t i) const
     {
@@ -73,26 +86,30 @@ struct inputs_body {
                                            s.out +
                                        (o[0] * w.out[1] + o[1]) * w.out[2] + o[2]];
                 }
-        x[(sample * s.c * s.group + c) * s.in + i % s.in] = sum;
+        write(x, is_short, (sample * s.c * s.group + c) * s.in + i % s.in, sum);
     }
 };
 
 struct bias_body {
     int64_t channels, out;
     const float *bias;
-    float *y;
+    void *y;
+    bool is_short;
 
     RB_GPU void operator()(int64_t i) const
     {
-        y[i] += bias[i / out % channels];
+        float x = is_short ? rb_bfloat_get(((const uint16_t *)y)[i]) : ((const float *)y)[i];
+
+        write(y, is_short, i, x + bias[i / out % channels]);
     }
 };
 
 struct conv : rb_work {
     struct shape s;
     int op;
-    bool bias;
+    bool bias, short_in, short_out;
     size_t out_bytes;
+    struct rb_gpu_conv *whole; /* all at once, by the library; or NULL */
     int64_t chunk; /* samples at a time; 0: there is nothing to do */
     /* Of a chunk, and of the last one; for dw: the first sample's, and the others'. */
     struct rb_gpu_product *product, *last;
@@ -102,47 +119,65 @@ struct conv : rb_work {
         return s.w.n;
     }
 
-    void columns_of(struct rb_cuda *cuda, const float *x, int64_t group, int64_t first, int64_t n)
+    /* Element i of a factor, or of the result. */
+    const char *in_at(const void *from, int64_t i) const
     {
-        struct columns_body body = {s, x + (first * s.group + group) * s.c * s.in,
-                                    (float *)cuda->scratch};
+        return (const char *)from + i * (short_in ? sizeof(uint16_t) : sizeof(float));
+    }
+
+    char *out_at(void *to, int64_t i) const
+    {
+        return (char *)to + i * (short_out ? sizeof(uint16_t) : sizeof(float));
+    }
+
+    template <class T>
+    void columns_as(struct rb_cuda *cuda, const void *x, int64_t group, int64_t first, int64_t n)
+    {
+        struct columns_body<T> body = {s, (const T *)x + (first * s.group + group) * s.c * s.in,
+                                       (T *)cuda->scratch};
 
         rb_each(cuda, n * s.depth * s.out, body);
     }
 
-    void forward(struct rb_cuda *cuda, const float *x, const float *w, float *y)
+    void columns_of(struct rb_cuda *cuda, const void *x, int64_t group, int64_t first, int64_t n)
     {
-        float *columns = (float *)cuda->scratch;
+        if (short_in)
+            columns_as<uint16_t>(cuda, x, group, first, n);
+        else
+            columns_as<float>(cuda, x, group, first, n);
+    }
 
+    void forward(struct rb_cuda *cuda, const void *x, const void *w, void *y)
+    {
         for (int64_t g = 0; g < s.group; g++)
             for (int64_t at = 0; at < samples(); at += chunk) {
                 int64_t n = samples() - at < chunk ? samples() - at : chunk;
 
                 columns_of(cuda, x, g, at, n);
-                rb_gpu_product_run(n == chunk ? product : last, w + g * s.m * s.depth, columns,
-                                   NULL, y + (at * s.group + g) * s.m * s.out);
+                rb_gpu_product_run(n == chunk ? product : last, in_at(w, g * s.m * s.depth),
+                                   cuda->scratch, NULL,
+                                   out_at(y, (at * s.group + g) * s.m * s.out));
             }
     }
 
-    void grad_x(struct rb_cuda *cuda, const float *dy, const float *w, float *dx)
+    void grad_x(struct rb_cuda *cuda, const void *dy, const void *w, void *dx)
     {
         float *columns = (float *)cuda->scratch;
 
         for (int64_t g = 0; g < s.group; g++)
             for (int64_t at = 0; at < samples(); at += chunk) {
                 int64_t n = samples() - at < chunk ? samples() - at : chunk;
-                struct inputs_body body = {s, columns, dx + (at * s.group + g) * s.c * s.in};
+                struct inputs_body body = {
+                    s, columns, out_at(dx, (at * s.group + g) * s.c * s.in), short_out};
 
-                rb_gpu_product_run(n == chunk ? product : last, w + g * s.m * s.depth,
-                                   dy + (at * s.group + g) * s.m * s.out, NULL, columns);
+                rb_gpu_product_run(n == chunk ? product : last, in_at(w, g * s.m * s.depth),
+                                   in_at(dy, (at * s.group + g) * s.m * s.out), NULL, columns);
                 rb_each(cuda, n * s.c * s.in, body);
             }
     }
 
-    void grad_w(struct rb_cuda *cuda, const float *dy, const float *x, float *dw)
+    void grad_w(struct rb_cuda *cuda, const void *dy, const void *x, float *dw)
     {
-        float *columns = (float *)cuda->scratch;
-
         for (int64_t g = 0; g < s.group; g++)
             for (int64_t at = 0; at < samples(); at += chunk) {
                 int64_t n = samples() - at < chunk ? samples() - at : chunk;
@@ -150,26 +185,28 @@ struct conv : rb_work {
                 columns_of(cuda, x, g, at, n);
                 for (int64_t i = 0; i < n; i++)
                     rb_gpu_product_run(at + i == 0 ? product : last,
-                                       dy + ((at + i) * s.group + g) * s.m * s.out,
-                                       columns + i * s.depth * s.out, NULL, dw + g * s.m * s.depth);
+                                       in_at(dy, ((at + i) * s.group + g) * s.m * s.out),
+                                       in_at(cuda->scratch, i * s.depth * s.out), NULL,
+                                       dw + g * s.m * s.depth);
             }
     }
 
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
     {
-        const float *a = (const float *)in[0], *b = (const float *)in[1];
-        float *to = (float *)out[0];
+        void *to = out[0];
 
-        if (!chunk)
+        if (whole)
+            rb_gpu_conv_run(whole, in[0], in[1], to, cuda->scratch);
+        else if (!chunk)
             rb_gpu_zero(cuda->gpu, to, out_bytes);
         else if (op == RB_OP_CONV)
-            forward(cuda, a, b, to);
+            forward(cuda, in[0], in[1], to);
         else if (op == RB_OP_CONV_GRAD_X)
-            grad_x(cuda, a, b, to);
+            grad_x(cuda, in[0], in[1], to);
         else
-            grad_w(cuda, a, b, to);
+            grad_w(cuda, in[0], in[1], (float *)to);
         if (bias) {
-            struct bias_body body = {s.m * s.group, s.out, (const float *)in[2], to};
+            struct bias_body body = {s.m * s.group, s.out, (const float *)in[2], to, short_out};
 
             rb_each(cuda, samples() * s.m * s.group * s.out, body);
         }
@@ -177,6 +214,7 @@ struct conv : rb_work {
 
     void done()
     {
+        rb_gpu_conv_free(whole);
         rb_gpu_product_free(product);
         rb_gpu_product_free(last);
     }
@@ -191,7 +229,10 @@ int read_shape(const struct rb_call *call, struct conv *work, struct rb_why *why
     struct shape *s = &work->s;
     int err;
 
-    if (x->dtype != RB_F32 || x->rank != w->rank || y->rank != w->rank)
+    err = rb_call_product(call, why);
+    if (err)
+        return err;
+    if (x->rank != w->rank || y->rank != w->rank) /* in blocks of channels */
         return rb_no_kernel(call, why);
     err = rb_window_read(call, x, w, y, &s->w, why);
     if (err)
@@ -205,7 +246,10 @@ int read_shape(const struct rb_call *call, struct conv *work, struct rb_why *why
     s->depth = s->c * s->kernel;
     work->op = call->op;
     work->bias = forward && rb_call_has_in(call, 2);
-    work->out_bytes = (size_t)rb_tensor_elements(&call->out[0]) * sizeof(float);
+    work->short_in = call->in[0].dtype == RB_BF16;
+    work->short_out = call->out[0].dtype == RB_BF16;
+    work->out_bytes =
+        (size_t)rb_tensor_elements(&call->out[0]) * rb_dtype_size(call->out[0].dtype);
     return 0;
 }
 
@@ -214,9 +258,12 @@ struct rb_gpu_product_shape product_of(const struct conv *work, int64_t batch, b
 {
     const struct shape *s = &work->s;
     struct rb_gpu_product_shape how = {};
+    int64_t even = work->short_in ? 8 : 4;
 
     how.batch = batch;
     how.more = more;
+    how.short_in = work->short_in;
+    how.short_out = work->short_out && work->op == RB_OP_CONV;
     if (work->op == RB_OP_CONV) {
         how.m = s->m;
         how.k = s->depth;
@@ -239,7 +286,8 @@ struct rb_gpu_product_shape product_of(const struct conv *work, int64_t batch, b
     how.a_row = how.swap_a ? how.m : how.k;
     how.b_row = how.swap_b ? how.k : how.n;
     how.c_row = how.n;
-    how.aligned = s->m * s->depth % 4 == 0 && s->m * s->out % 4 == 0 && s->depth * s->out % 4 == 0;
+    how.aligned = s->m * s->depth % even == 0 && s->m * s->out % even == 0 &&
+                  s->depth * s->out % even == 0;
     return how;
 }
 
@@ -257,6 +305,39 @@ int get_products(struct rb_cuda *cuda, struct conv *work, struct rb_why *why)
     return err;
 }
 
+/* The library's way, where it has one for this. */
+int get_whole(struct rb_cuda *cuda, struct conv *work)
+{
+    const struct rb_window *w = &work->s.w;
+    struct rb_gpu_conv_shape how = {};
+    struct rb_why none = {};
+    size_t bytes = 0;
+
+    if (work->short_in != work->short_out || memcmp(w->begin, w->end, sizeof(w->begin)) != 0)
+        return RB_EUNSUPPORTED;
+    how.way = work->op == RB_OP_CONV          ? RB_GPU_CONV
+              : work->op == RB_OP_CONV_GRAD_X ? RB_GPU_CONV_GRAD_X
+                                              : RB_GPU_CONV_GRAD_W;
+    how.is_short = work->short_in;
+    how.samples = w->n;
+    how.inputs = work->s.c * work->s.group;
+    how.outputs = work->s.m * work->s.group;
+    how.group = work->s.group;
+    memcpy(how.in, w->in, sizeof(how.in));
+    memcpy(how.out, w->out, sizeof(how.out));
+    memcpy(how.kernel, w->kernel, sizeof(how.kernel));
+    memcpy(how.stride, w->stride, sizeof(how.stride));
+    memcpy(how.dilation, w->dilation, sizeof(how.dilation));
+    memcpy(how.begin, w->begin, sizeof(how.begin));
+    if (rb_gpu_conv_new(cuda->gpu, &how, &work->whole, &bytes, &none))
+        return RB_EUNSUPPORTED;
+    if (bytes <= SCRATCH && !rb_cuda_need(cuda, bytes, &none))
+        return 0;
+    rb_gpu_conv_free(work->whole);
+    work->whole = NULL;
+    return RB_EUNSUPPORTED;
+}
+
 } // namespace
 
 int rb_cuda_conv(struct rb_cuda *cuda, const struct rb_call *call, struct rb_kernel **ret_kernel,
@@ -270,6 +351,8 @@ int rb_cuda_conv(struct rb_cuda *cuda, const struct rb_call *call, struct rb_ker
         return err;
     sample = work.s.depth * work.s.out * (int64_t)sizeof(float);
     if (sample == 0 || work.samples() == 0 || work.s.m == 0 || work.out_bytes == 0)
+        return rb_make(cuda, call, work, ret_kernel);
+    if (!get_whole(cuda, &work))
         return rb_make(cuda, call, work, ret_kernel);
     most = SCRATCH / sample;
     work.chunk = most < 1 ? 1 : most > work.samples() ? work.samples() : most;

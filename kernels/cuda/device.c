@@ -117,7 +117,8 @@ static bool takes_short(const struct rb_call *call)
     for (int i = 0; i < call->n_out; i++)
         alike &= call->out[i].dtype == RB_NONE || call->out[i].dtype == call->in[0].dtype;
     return call->op == RB_OP_CAST || call->op == RB_OP_MATMUL || call->op == RB_OP_ATTENTION ||
-           call->op == RB_OP_ATTENTION_GRAD ||
+           call->op == RB_OP_ATTENTION_GRAD || call->op == RB_OP_CONV ||
+           call->op == RB_OP_CONV_GRAD_X || call->op == RB_OP_CONV_GRAD_W ||
            ((kind == RB_KIND_VIEW || kind == RB_KIND_MOVE) && alike &&
             call->op != RB_OP_GATHER_GRAD && call->op != RB_OP_SCATTER);
 }

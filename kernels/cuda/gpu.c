@@ -63,9 +63,9 @@ int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *wh
     about.bytes = properties.totalGlobalMem / (size_t)shares;
     /* How cuBLASLt cuts a product depends on the number of multiprocessors too. */
     snprintf(about.numeric_class, sizeof about.numeric_class,
-             "cuda sm_%d%d x%d %.60s runtime-%d cublaslt-%zu rubato-%s", properties.major,
+             "cuda sm_%d%d x%d %.60s runtime-%d cublaslt-%zu cudnn-%zu rubato-%s", properties.major,
              properties.minor, properties.multiProcessorCount, properties.name, runtime,
-             cublasLtGetVersion(), RUBATO_VERSION);
+             cublasLtGetVersion(), rb_gpu_conv_version(), RUBATO_VERSION);
     *ret_about = about;
     return 0;
 }
@@ -118,6 +118,7 @@ void rb_gpu_close(struct rb_gpu *gpu)
     if (cudaSetDevice(gpu->index) == cudaSuccess) {
         if (gpu->blas)
             cublasLtDestroy(gpu->blas);
+        rb_gpu_conv_close(gpu);
         cudaFree(gpu->workspace);
         rb_gpu_lane_close(&gpu->in);
         rb_gpu_lane_close(&gpu->out);

@@ -101,6 +101,27 @@ struct rb_gpu_product_shape {
     bool aligned;             /* every matrix starts at a multiple of 16 bytes */
 };
 
+/* A convolution by a library, in one call and an order that is the same each time.  Axes that there
+ * are not have size and stride 1.  (x, w): y; (dy, w): dx; (dy, x): dw; all float32, or bfloat16.
+ */
+enum rb_gpu_conv_way { RB_GPU_CONV, RB_GPU_CONV_GRAD_X, RB_GPU_CONV_GRAD_W };
+struct rb_gpu_conv_shape {
+    enum rb_gpu_conv_way way;
+    bool is_short;
+    int64_t samples, inputs, outputs, group; /* channels of all groups */
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], begin[3];
+};
+
+struct rb_gpu_conv;
+
+/* RB_EUNSUPPORTED: there is no library, or it has no way for this.  ret_bytes: of memory that it
+ * needs while it runs. */
+int rb_gpu_conv_new(struct rb_gpu *gpu, const struct rb_gpu_conv_shape *shape,
+                    struct rb_gpu_conv **ret_conv, size_t *ret_bytes, struct rb_why *why);
+void rb_gpu_conv_run(struct rb_gpu_conv *conv, const void *a, const void *b, void *to,
+                     void *memory);
+void rb_gpu_conv_free(struct rb_gpu_conv *conv);
+
 struct rb_gpu_product;
 
 int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *shape,

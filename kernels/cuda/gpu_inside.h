@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU from inside: for gpu.c, gpu_copy.c, gpu_tape.c and product.c alone.
+/* A GPU from inside: for gpu*.c and product.c alone.
  *
  *     compute   kernels, products, tapes, clearing         ──────●──────────────●─────▶
  *     out       what was queued, to the host                     └─▶ copy       │
@@ -31,6 +31,7 @@ struct rb_gpu {
     cudaStream_t stream;
     struct rb_gpu_lane in, out;
     cublasLtHandle_t blas;
+    void *dnn;       /* a handle of cuDNN, from the first convolution on */
     void *workspace; /* of products: they run one after the other */
     atomic_bool failed;
     pthread_mutex_t lock; /* guards `why` */
@@ -42,6 +43,10 @@ struct rb_gpu {
     cudaStream_t tape; /* NULL until it is needed */
     struct rb_why lost;
 };
+
+/* Of cuDNN as it is found; 0: there is none.  And give back what the GPU has of it. */
+size_t rb_gpu_conv_version(void);
+void rb_gpu_conv_close(struct rb_gpu *gpu);
 
 /* Note an error, where it is one. */
 void rb_gpu_note(struct rb_gpu *gpu, cudaError_t err, const char *what);

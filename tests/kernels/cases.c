@@ -336,6 +336,12 @@ const char *const rb_cases[] = {
     "AveragePoolGrad f32[2,3,4,4] > f32[2,3,8,8] kernel=2,2 strides=2,2",
     "AveragePoolGrad f32[1,2,5,5] > f32[1,2,9,9] kernel=3,3 strides=2,2 pads=1,1,1,1",
     "AveragePoolGrad f32[1,2,5,5] > f32[1,2,9,9] kernel=3,3 strides=2,2 pads=1,1,1,1 countPad=1",
+    /* of bfloat16 */
+    "Conv bf16[2,3,9,8] bf16[4,3,3,3] f32[4] > bf16[2,4,9,8] pads=1,1,1,1",
+    "Conv bf16[3,4,7,7] bf16[6,2,3,3] > f32[3,6,5,5] group=2",
+    "ConvGradX bf16[2,4,9,8] bf16[4,3,3,3] > bf16[2,3,9,8] pads=1,1,1,1",
+    "ConvGradX bf16[2,4,5,4] bf16[4,3,3,3] > f32[2,3,9,8] strides=2,2 pads=1,1,1,1",
+    "ConvGradW bf16[2,4,9,8] bf16[2,3,9,8] > f32[4,3,3,3] pads=1,1,1,1",
     /* attention */
     "FusedAttention f32[2,3,37,20] f32[2,3,70,20] f32[2,3,70,24] > f32[2,3,37,24] f32[2,3,37,1] "
     "scale=0.25",
