@@ -57,11 +57,9 @@ struct rb_gpu_conv {
     size_t bytes;
 };
 
-enum {
-    FORWARD = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM,
-    GRAD_X = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1,
-    GRAD_W = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1,
-};
+static const cudnnConvolutionFwdAlgo_t forward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+static const cudnnConvolutionBwdDataAlgo_t grad_x = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+static const cudnnConvolutionBwdFilterAlgo_t grad_w = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
 
 /* RUBATO_CUDNN: another library, or "" for none. */
 static void open_library(void)
@@ -211,13 +209,13 @@ static cudnnStatus_t find_bytes(struct rb_gpu_conv *conv)
     switch (conv->way) {
     case RB_GPU_CONV:
         return dnn.cudnnGetConvolutionForwardWorkspaceSize(handle, conv->x, conv->w, conv->how,
-                                                           conv->y, FORWARD, &conv->bytes);
+                                                           conv->y, forward, &conv->bytes);
     case RB_GPU_CONV_GRAD_X:
         return dnn.cudnnGetConvolutionBackwardDataWorkspaceSize(handle, conv->w, conv->y, conv->how,
-                                                                conv->x, GRAD_X, &conv->bytes);
+                                                                conv->x, grad_x, &conv->bytes);
     default:
         return dnn.cudnnGetConvolutionBackwardFilterWorkspaceSize(
-            handle, conv->x, conv->y, conv->how, conv->w, GRAD_W, &conv->bytes);
+            handle, conv->x, conv->y, conv->how, conv->w, grad_w, &conv->bytes);
     }
 }
 
@@ -265,14 +263,14 @@ void rb_gpu_conv_run(struct rb_gpu_conv *conv, const void *a, const void *b, voi
     status = dnn.cudnnSetStream(gpu->dnn, rb_gpu_queue(gpu));
     if (status == CUDNN_STATUS_SUCCESS && conv->way == RB_GPU_CONV)
         status = dnn.cudnnConvolutionForward(gpu->dnn, &one, conv->x, a, conv->w, b, conv->how,
-                                             FORWARD, memory, conv->bytes, &zero, conv->y, to);
+                                             forward, memory, conv->bytes, &zero, conv->y, to);
     else if (status == CUDNN_STATUS_SUCCESS && conv->way == RB_GPU_CONV_GRAD_X)
         status = dnn.cudnnConvolutionBackwardData(gpu->dnn, &one, conv->w, b, conv->y, a, conv->how,
-                                                  GRAD_X, memory, conv->bytes, &zero, conv->x, to);
+                                                  grad_x, memory, conv->bytes, &zero, conv->x, to);
     else if (status == CUDNN_STATUS_SUCCESS)
         status =
             dnn.cudnnConvolutionBackwardFilter(gpu->dnn, &one, conv->x, b, conv->y, a, conv->how,
-                                               GRAD_W, memory, conv->bytes, &zero, conv->w, to);
+                                               grad_w, memory, conv->bytes, &zero, conv->w, to);
     if (status != CUDNN_STATUS_SUCCESS)
         rb_gpu_fail(gpu, dnn.cudnnGetErrorString(status));
 }
