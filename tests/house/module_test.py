@@ -1,16 +1,35 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA module asks the loader for no driver, and shows one symbol.
+"""The CUDA module asks the loader for no driver, and shows one symbol; what it asks NCCL and cuDNN for, they have.
 
 usage: module_test.py MODULE
 """
+import os
 import re
 import subprocess
 import sys
 
 
 def lines(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    return subprocess.run(command, check=True, capture_output=True, text=True, errors="replace").stdout.splitlines()
+
+
+def asked_for(module, prefix):
+    """Functions that it looks up by name when it runs: texts in it, perhaps the ends of others."""
+    found = (re.search(r"\b(" + prefix + r"[A-Z]\w+)$", line) for line in lines("readelf", "-p", ".rodata", module))
+    return {match.group(1) for match in found if match}
+
+
+def lacking(module):
+    """Functions that libraries beside cuBLASLt do not have; those that are not here are not asked."""
+    wrong = []
+    found = re.search(r"libcublasLt\S* => (\S+)/", "\n".join(lines("ldd", module)))
+    for prefix, name in ("nccl", "libnccl.so.2"), ("cudnn", "libcudnn.so.9"):
+        library = os.path.join(found.group(1), name) if found else name
+        if os.path.exists(library):
+            has = {line.split()[-1].split("@")[0] for line in lines("nm", "-D", "--defined-only", library)}
+            wrong += [f"{name} has no {one}" for one in sorted(asked_for(module, prefix) - has)]
+    return wrong
 
 
 def main():
@@ -25,6 +44,7 @@ def main():
     shown = [line.split()[-1] for line in lines("nm", "-D", "--defined-only", module)]
     if shown != ["rb_module_entry"]:
         wrong.append(f"shows {shown}")
+    wrong += lacking(module)
     print("\n".join(wrong) or "ok")
     return 1 if wrong else 0
 
