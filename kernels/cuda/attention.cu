@@ -19,7 +19,7 @@ namespace
 
 /* Places of the matrices of a tile in shared memory, in bytes; rows and columns as they are padded.
  * Forward: `own` are queries, `sum` results.  Backward: rows that a block stays with, and their
- * gradients; `other` are those that it goes through. */
+ * gradients; `other` are those that it goes through.  What a way does not use is not there. */
 struct layout {
     int rows, depth, width;
     size_t own[2], other[2]; /* [rows, depth] and [rows, width] */
@@ -38,7 +38,7 @@ size_t take(struct layout *at, size_t rows, size_t columns, size_t size)
     return place;
 }
 
-struct layout layout_of(const struct rb_attention *s, size_t size, int rows)
+struct layout layout_of(const struct rb_attention *s, size_t size, int rows, bool grad)
 {
     struct layout at = {};
 
@@ -46,27 +46,29 @@ struct layout layout_of(const struct rb_attention *s, size_t size, int rows)
     at.depth = (int)((s->depth + RB_TILE_STEP - 1) / RB_TILE_STEP * RB_TILE_STEP);
     at.width = (int)((s->width + RB_TILE_STEP - 1) / RB_TILE_STEP * RB_TILE_STEP);
     at.own[0] = take(&at, rows, at.depth, size);
-    at.own[1] = take(&at, rows, at.width, size);
+    at.own[1] = grad ? take(&at, rows, at.width, size) : 0;
     at.other[0] = take(&at, rows, at.depth, size);
     at.other[1] = take(&at, rows, at.width, size);
     at.score = take(&at, rows, rows, sizeof(float));
-    at.gradient = take(&at, rows, rows, sizeof(float));
     at.p = size == sizeof(float) ? at.score : take(&at, rows, rows, size);
-    at.d = size == sizeof(float) ? at.gradient : take(&at, rows, rows, size);
-    at.sum[0] = take(&at, rows, at.depth, sizeof(float));
     at.sum[1] = take(&at, rows, at.width, sizeof(float));
+    if (grad) {
+        at.gradient = take(&at, rows, rows, sizeof(float));
+        at.d = size == sizeof(float) ? at.gradient : take(&at, rows, rows, size);
+        at.sum[0] = take(&at, rows, at.depth, sizeof(float));
+    }
     at.most = take(&at, rows, 1, sizeof(float));
     at.total = take(&at, rows, 1, sizeof(float));
     return at;
 }
 
 /* As many rows at a time as there is memory for. */
-struct layout choose_layout(const struct rb_attention *s, size_t size)
+struct layout choose_layout(const struct rb_attention *s, size_t size, bool grad)
 {
-    struct layout at = layout_of(s, size, 64);
+    struct layout at = layout_of(s, size, 64, grad);
 
     for (int rows = 32; at.bytes > RB_TILE_MOST && rows >= RB_TILE_STEP; rows /= 2)
-        at = layout_of(s, size, rows);
+        at = layout_of(s, size, rows, grad);
     return at;
 }
 
@@ -125,14 +127,6 @@ template <class T> struct common {
         return w[e % 4] >= s.least ? s.factor : 0;
     }
 };
-
-RB_GPU void write(void *to, bool is_short, int64_t i, float x)
-{
-    if (is_short)
-        ((uint16_t *)to)[i] = rb_bfloat_put(x);
-    else
-        ((float *)to)[i] = x;
-}
 
 /* ---- Forward ----------------------------------------------------------------------------------*/
 
@@ -209,7 +203,7 @@ template <class T> struct forward_body : common<T> {
             if (i0 + i >= my.s.queries)
                 return;
             lanes.each(my.s.width, [&](int64_t e) {
-                write(my.y, my.short_y, row * my.s.width + e, sum(i, e) / total[i]);
+                rb_real_put(my.y, my.short_y, row * my.s.width + e, sum(i, e) / total[i]);
             });
             if (my.l && lanes.first())
                 my.l[row] = most[i] + logf(total[i]);
@@ -285,7 +279,7 @@ template <class T> struct backward_body : common<T> {
                 int64_t i = e / size, j = e % size;
 
                 if (first + i < n)
-                    write(to, is_short, (matrix * n + first + i) * size + j, from(i, j));
+                    rb_real_put(to, is_short, (matrix * n + first + i) * size + j, from(i, j));
             });
     }
 
@@ -416,13 +410,15 @@ int make(struct rb_cuda *cuda, const struct rb_call *call, const struct rb_atten
     int err = 0;
 
     work.s = *s;
-    work.at = choose_layout(s, sizeof(T));
     work.grad = call->op == RB_OP_ATTENTION_GRAD;
+    work.at = choose_layout(s, sizeof(T), work.grad);
     for (int i = 0; i < call->n_out && i < 3; i++)
         work.short_out[i] = call->out[i].dtype == RB_BF16;
     if (work.at.bytes > RB_TILE_MOST || work.tiles(s->queries) > INT32_MAX ||
         work.tiles(s->keys) > INT32_MAX)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "a GPU has no room for such rows");
+    if (!rb_gpu_enter(cuda->gpu)) /* what is allowed below is of the thread's GPU */
+        return rb_gpu_check(cuda->gpu, why);
     if (work.grad)
         err = rb_cuda_need(cuda, (size_t)(s->batch * s->queries + 1) * sizeof(float), why);
     if (err)

@@ -46,14 +46,6 @@ template <class T> struct columns_body {
     }
 };
 
-RB_GPU void write(void *to, bool is_short, int64_t i, float x)
-{
-    if (is_short)
-        ((uint16_t *)to)[i] = rb_bfloat_put(x);
-    else
-        ((float *)to)[i] = x;
-}
-
 /* Element [sample, channel, place] of the group's inputs: the sum of its places in the columns. */
 struct inputs_body {
     struct shape s;
@@ -86,7 +78,7 @@ struct inputs_body {
                                            s.out +
                                        (o[0] * w.out[1] + o[1]) * w.out[2] + o[2]];
                 }
-        write(x, is_short, (sample * s.c * s.group + c) * s.in + i % s.in, sum);
+        rb_real_put(x, is_short, (sample * s.c * s.group + c) * s.in + i % s.in, sum);
     }
 };
 
@@ -98,9 +90,7 @@ struct bias_body {
 
     RB_GPU void operator()(int64_t i) const
     {
-        float x = is_short ? rb_bfloat_get(((const uint16_t *)y)[i]) : ((const float *)y)[i];
-
-        write(y, is_short, i, x + bias[i / out % channels]);
+        rb_real_put(y, is_short, i, rb_real_get(y, is_short, i) + bias[i / out % channels]);
     }
 };
 

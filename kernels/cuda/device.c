@@ -108,7 +108,31 @@ static bool has(const struct rb_call *call, enum rb_dtype dtype)
     return false;
 }
 
-/* Products take bfloat16 as it is, and so does what only moves. */
+static bool computes_mixed(const struct rb_call *call)
+{
+    switch (call->op) {
+    case RB_OP_CAST:
+    case RB_OP_MATMUL:
+    case RB_OP_ATTENTION:
+    case RB_OP_ATTENTION_GRAD:
+    case RB_OP_CONV:
+    case RB_OP_CONV_GRAD_X:
+    case RB_OP_CONV_GRAD_W:
+        return true;
+    case RB_OP_LAYER_NORM: /* rounds */
+        return call->in[0].dtype == RB_F32;
+    case RB_OP_WHERE:
+    case RB_OP_EQUAL:
+    case RB_OP_LESS:
+    case RB_OP_GREATER:
+    case RB_OP_MOD:
+        return false;
+    default:
+        return rb_op_info(call->op)->kind == RB_KIND_POINT;
+    }
+}
+
+/* What takes numbers of 16 bits as they are: some operators bfloat16, and what only moves. */
 static bool takes_short(const struct rb_call *call)
 {
     enum rb_op_kind kind = rb_op_info(call->op)->kind;
@@ -116,11 +140,10 @@ static bool takes_short(const struct rb_call *call)
 
     for (int i = 0; i < call->n_out; i++)
         alike &= call->out[i].dtype == RB_NONE || call->out[i].dtype == call->in[0].dtype;
-    return call->op == RB_OP_CAST || call->op == RB_OP_MATMUL || call->op == RB_OP_ATTENTION ||
-           call->op == RB_OP_ATTENTION_GRAD || call->op == RB_OP_CONV ||
-           call->op == RB_OP_CONV_GRAD_X || call->op == RB_OP_CONV_GRAD_W ||
-           ((kind == RB_KIND_VIEW || kind == RB_KIND_MOVE) && alike &&
-            call->op != RB_OP_GATHER_GRAD && call->op != RB_OP_SCATTER);
+    if ((kind == RB_KIND_VIEW || kind == RB_KIND_MOVE) && alike && call->op != RB_OP_GATHER_GRAD &&
+        call->op != RB_OP_SCATTER)
+        return true;
+    return call->op == RB_OP_CAST || (!has(call, RB_F16) && computes_mixed(call));
 }
 
 static int cuda_prepare(struct rb_device *device, const struct rb_call *call,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Layer norms: a row each, and for the gradients of scale and bias a column each. */
-#include "kernels/cuda/launch.h"
+#include "kernels/cuda/number.h"
 
 namespace
 {
@@ -9,12 +9,17 @@ struct forward_body {
     int64_t n;
     float epsilon;
     const float *x, *scale, *bias;
-    float *y, *means, *deviations;
+    void *y;
+    bool short_y;
+    float *means, *deviations;
 
     template <class L> RB_GPU void operator()(int64_t row, L &lanes) const
     {
         const float *from = x + row * n, *s = scale, *b = bias;
-        float *to = y + row * n, mean, deviation;
+        const bool is_short = short_y;
+        const int64_t first = row * n;
+        void *to = y;
+        float mean, deviation;
 
         mean = lanes.fold(n, 0.0f, rb_sum_of(), [&](int64_t i) { return from[i]; }) / (float)n;
         deviation = lanes.fold(n, 0.0f, rb_sum_of(),
@@ -22,7 +27,8 @@ struct forward_body {
         deviation = 1 / sqrtf(deviation / (float)n + epsilon);
         if (to)
             lanes.each(n, [&](int64_t i) {
-                to[i] = (from[i] - mean) * deviation * s[i] + (b ? b[i] : 0);
+                rb_real_put(to, is_short, first + i,
+                            (from[i] - mean) * deviation * s[i] + (b ? b[i] : 0));
             });
         if (lanes.first() && means)
             means[row] = mean;
@@ -83,6 +89,7 @@ struct norm : rb_work {
     int64_t rows, n;
     float epsilon;
     int n_in, n_out;
+    bool short_y; /* the first output is bfloat16 */
 
     const float *in_of(const void *const *in, int i) const
     {
@@ -103,6 +110,7 @@ struct forward : norm {
                                     in_of(in, 1),
                                     in_of(in, 2),
                                     out_of(out, 0),
+                                    short_y,
                                     out_of(out, 1),
                                     out_of(out, 2)};
 
@@ -139,6 +147,7 @@ int make_norm(struct rb_cuda *cuda, const struct rb_call *call, W work, int x,
     work.epsilon = rb_call_float(call, "epsilon", 1e-5f);
     work.n_in = call->n_in;
     work.n_out = call->n_out;
+    work.short_y = call->out[0].dtype == RB_BF16;
     return rb_make(cuda, call, work, ret_kernel);
 }
 

@@ -70,6 +70,20 @@ static inline RB_GPU uint16_t rb_bfloat_put(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* Element i of float32, or of bfloat16. */
+static inline RB_GPU float rb_real_get(const void *from, bool is_short, int64_t i)
+{
+    return is_short ? rb_bfloat_get(((const uint16_t *)from)[i]) : ((const float *)from)[i];
+}
+
+static inline RB_GPU void rb_real_put(void *to, bool is_short, int64_t i, float x)
+{
+    if (is_short)
+        ((uint16_t *)to)[i] = rb_bfloat_put(x);
+    else
+        ((float *)to)[i] = x;
+}
+
 static inline RB_GPU float rb_half_get(uint16_t half)
 {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 0x1f;

@@ -312,6 +312,45 @@ template <int OP> struct grad_body {
     }
 };
 
+/* ---- Of bfloat16 ------------------------------------------------------------------------------*/
+
+/* Any of these where some tensors are bfloat16 and the others float32: computed in the latter.
+ * `b` NULL: of one number. */
+struct mixed_body {
+    struct operands operands;
+    const void *a, *b;
+    void *y;
+    bool short_a, short_b, short_y;
+    int op;
+    bool tanh_form;
+
+    RB_GPU float value(float x, float z) const
+    {
+        switch (op) {
+        case RB_OP_RELU_GRAD: /* (dy, y) */
+            return z > 0 ? x : 0;
+        case RB_OP_GELU_GRAD:
+            return x * slope<RB_OP_GELU_GRAD>(z, tanh_form);
+        case RB_OP_TANH_GRAD:
+            return x * slope<RB_OP_TANH_GRAD>(z, tanh_form);
+        case RB_OP_SIGMOID_GRAD:
+            return x * slope<RB_OP_SIGMOID_GRAD>(z, tanh_form);
+        case RB_OP_ERF_GRAD:
+            return x * slope<RB_OP_ERF_GRAD>(z, tanh_form);
+        default:
+            return b ? two<float>(op, x, z) : one<float>(op, x, tanh_form);
+        }
+    }
+
+    RB_GPU void operator()(int64_t i) const
+    {
+        float x = rb_real_get(a, short_a, operands.at(0, i));
+        float z = b ? rb_real_get(b, short_b, operands.at(1, i)) : 0;
+
+        rb_real_put(y, short_y, i, value(x, z));
+    }
+};
+
 /* ---- Kernels ----------------------------------------------------------------------------------*/
 
 struct point : rb_work {
@@ -441,6 +480,28 @@ template <class T> struct where : point {
     }
 };
 
+struct mixed : point {
+    bool shorts[3]; /* of the inputs, and of the output */
+
+    void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
+    {
+        bool pair = rb_op_info((unsigned)op)->inputs == 2;
+        struct mixed_body body = {operands,  in[0],     pair ? in[1] : NULL, out[0],   shorts[0],
+                                  shorts[1], shorts[2], op,                  tanh_form};
+
+        rb_each(cuda, n, body);
+    }
+};
+
+bool is_mixed(const struct rb_call *call)
+{
+    bool any = call->out[0].dtype == RB_BF16;
+
+    for (int i = 0; i < call->n_in; i++)
+        any |= call->in[i].dtype == RB_BF16;
+    return any;
+}
+
 bool all_alike(const struct rb_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
@@ -469,6 +530,22 @@ int make_point(struct rb_cuda *cuda, const struct rb_call *call, W work,
     return rb_make(cuda, call, work, ret_kernel);
 }
 
+int make_mixed(struct rb_cuda *cuda, const struct rb_call *call, struct rb_kernel **ret_kernel,
+               struct rb_why *why)
+{
+    struct mixed work = {};
+
+    for (int i = 0; i < call->n_in; i++) {
+        if (call->in[i].dtype != RB_F32 && call->in[i].dtype != RB_BF16)
+            return rb_no_kernel(call, why);
+        work.shorts[i] = call->in[i].dtype == RB_BF16;
+    }
+    work.shorts[2] = call->out[0].dtype == RB_BF16;
+    if (call->op == RB_OP_MOD || (!work.shorts[2] && call->out[0].dtype != RB_F32))
+        return rb_no_kernel(call, why);
+    return make_point(cuda, call, work, ret_kernel, why);
+}
+
 } // namespace
 
 int rb_cuda_binary(struct rb_cuda *cuda, const struct rb_call *call, struct rb_kernel **ret_kernel,
@@ -482,6 +559,8 @@ int rb_cuda_binary(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
             return rb_no_kernel(call, why);
         return make_point(cuda, call, compare{}, ret_kernel, why);
     }
+    if (is_mixed(call))
+        return make_mixed(cuda, call, ret_kernel, why);
     if (!rb_is_number(dtype))
         return rb_no_kernel(call, why);
     int err = make_point(cuda, call, work, ret_kernel, why);
@@ -494,6 +573,8 @@ int rb_cuda_binary(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
 int rb_cuda_unary(struct rb_cuda *cuda, const struct rb_call *call, struct rb_kernel **ret_kernel,
                   struct rb_why *why)
 {
+    if (is_mixed(call))
+        return make_mixed(cuda, call, ret_kernel, why);
     if (!rb_is_number(call->in[0].dtype))
         return rb_no_kernel(call, why);
     return make_point(cuda, call, unary{}, ret_kernel, why);
@@ -502,6 +583,8 @@ int rb_cuda_unary(struct rb_cuda *cuda, const struct rb_call *call, struct rb_ke
 int rb_cuda_point_grad(struct rb_cuda *cuda, const struct rb_call *call,
                        struct rb_kernel **ret_kernel, struct rb_why *why)
 {
+    if (is_mixed(call))
+        return make_mixed(cuda, call, ret_kernel, why);
     if (call->in[0].dtype != RB_F32)
         return rb_no_kernel(call, why);
     return make_point(cuda, call, grad{}, ret_kernel, why);
