@@ -120,7 +120,13 @@ static bool same_runs(const struct rb_split_piece *a, const struct rb_split_piec
     return true;
 }
 
-/* Inputs of an elementwise node: activations whose filters are in the same places, and numbers. */
+static bool is_trained(const struct rb_value *value)
+{
+    return value->role == RB_VALUE_WEIGHT && !value->frozen;
+}
+
+/* Inputs of an elementwise node: activations whose filters are in the same places, and numbers
+ * that nobody trains: each part would add to the gradient of one. */
 static bool point_follows(const struct rb_splitting *splitting, const struct rb_node *node,
                           const struct rb_split_piece *from)
 {
@@ -132,7 +138,7 @@ static bool point_follows(const struct rb_splitting *splitting, const struct rb_
         if (piece->kind == RB_PIECE_SPLIT
                 ? !same_runs(piece, from) ||
                       !rb_tensor_same_shape(&node->in[i]->type, &node->out[0]->type)
-                : rb_tensor_elements(&node->in[i]->type) != 1)
+                : rb_tensor_elements(&node->in[i]->type) != 1 || is_trained(node->in[i]))
             return false;
     }
     return true;
@@ -273,7 +279,7 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
             from = piece;
         if (piece->kind == RB_PIECE_LAST && !last)
             last = piece->why;
-        trained |= node->in[i]->role == RB_VALUE_WEIGHT && !node->in[i]->frozen;
+        trained |= is_trained(node->in[i]);
     }
     if (node->op == RB_OP_DROPOUT)
         return refuse(splitting, node, "its random numbers are those of a whole layer");

@@ -38,6 +38,7 @@ struct rb_call {
     const struct rb_tensor_type *in, *out;
     const struct rb_attribute *attributes;
     int n_attributes;
+    bool slices; /* some may start anywhere, at a multiple of their elements' size; else of 64 */
 };
 
 /* An attribute's first value, or `otherwise` where it is absent. */

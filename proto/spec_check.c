@@ -296,6 +296,10 @@ static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
     if (!err && parallel->has_hypergraph && parallel->has_pipeline)
         err = rb_why_set(why, RB_EUNSUPPORTED,
                          "spec.parallel.hypergraph: not together with spec.parallel.pipeline");
+    if (!err && parallel->hypergraph > 1 && spec->memory->recompute &&
+        !strcmp(spec->memory->recompute, "always"))
+        err = rb_why_set(why, RB_EUNSUPPORTED,
+                         "spec.memory.recompute: parts of the filters compute nothing again");
     if (!err && parallel->schedule && !parallel->has_pipeline)
         err = rb_why_set(why, RB_EINVAL, "spec.parallel.schedule: needs spec.parallel.pipeline");
     if (!err)

@@ -219,6 +219,15 @@ static int read_attributes(const struct build *b, const Rb__Instruction *from,
     return 0;
 }
 
+/* A part of the filters has rows of a weight (graph/split.h). */
+static bool reads_slice(const struct build *b, const Rb__Instruction *from)
+{
+    for (size_t i = 0; i < from->n_inputs; i++)
+        if (from->inputs[i] >= 0 && b->from->tensors[from->inputs[i]]->first)
+            return true;
+    return false;
+}
+
 static int make_step(const struct build *b, const Rb__Instruction *from, struct step *step)
 {
     struct rb_arena *arena = &b->program->arena;
@@ -248,6 +257,7 @@ static int make_step(const struct build *b, const Rb__Instruction *from, struct 
     };
     err = read_arguments(b, from->inputs, n_in, "input", in, (void **)step->in);
     err = err ? err : read_arguments(b, from->outputs, n_out, "output", out, step->out);
+    call.slices = !err && reads_slice(b, from);
     err = err ? err : check_outputs(b, from);
     if (!err && !rb_program_exchanges(from)) {
         err = read_attributes(b, from, attributes);

@@ -98,6 +98,7 @@ struct conv : rb_work {
     struct shape s;
     int op;
     bool bias, short_in, short_out;
+    bool slices; /* call->slices */
     size_t out_bytes;
     struct rb_gpu_conv *whole; /* all at once, by the library; or NULL */
     int64_t chunk; /* samples at a time; 0: there is nothing to do */
@@ -236,6 +237,7 @@ int read_shape(const struct rb_call *call, struct conv *work, struct rb_why *why
     s->depth = s->c * s->kernel;
     work->op = call->op;
     work->bias = forward && rb_call_has_in(call, 2);
+    work->slices = call->slices;
     work->short_in = call->in[0].dtype == RB_BF16;
     work->short_out = call->out[0].dtype == RB_BF16;
     work->out_bytes =
@@ -276,7 +278,7 @@ struct rb_gpu_product_shape product_of(const struct conv *work, int64_t batch, b
     how.a_row = how.swap_a ? how.m : how.k;
     how.b_row = how.swap_b ? how.k : how.n;
     how.c_row = how.n;
-    how.aligned = s->m * s->depth % even == 0 && s->m * s->out % even == 0 &&
+    how.aligned = !work->slices && s->m * s->depth % even == 0 && s->m * s->out % even == 0 &&
                   s->depth * s->out % even == 0;
     return how;
 }

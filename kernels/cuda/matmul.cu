@@ -122,7 +122,7 @@ int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
     /* Tensors start at multiples of 64 bytes; the matrices in them where these are even. */
     even = how.short_in || how.short_out ? 8 : 4;
     how.aligned =
-        how.m * how.k % even == 0 && how.k * how.n % even == 0 && how.m * how.n % even == 0;
+        !call->slices && how.m * how.k % even == 0 && how.k * how.n % even == 0 && how.m * how.n % even == 0;
     if (work.late) {
         err = rb_cuda_need(cuda, (size_t)work.elements * sizeof(float), why);
         if (err)

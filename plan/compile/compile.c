@@ -375,7 +375,8 @@ static int choose_recompute(struct compile *compile, int64_t batch)
     double flops, more;
     int err;
 
-    if (compile->model->asynchronous || !strcmp(word, "never") || (!always && !limit) ||
+    if (compile->model->asynchronous || compile->spec->parallel->hypergraph > 1 ||
+        !strcmp(word, "never") || (!always && !limit) ||
         (limit && rb_footprint_least(compile->spec, compile->model) <= limit))
         return 0;
     measure_programs(compile->model, &before, &flops);

@@ -151,6 +151,8 @@ int rb_job_digest(const Rb__Spec *spec, const Rb__Model *model, const char weigh
                     spec->loss->type, "ignoreIndex", (json_int_t)spec->loss->ignore_index,
                     "labelSmoothing", spec->loss->label_smoothing, "data", data_part(model->train),
                     "train", train_part(spec, model));
+    if (spec->parallel->hypergraph > 1) /* its bits are those of its parts */
+        json_object_set_new(all, "hypergraph", json_integer(spec->parallel->hypergraph));
     if (model->asynchronous)
         json_object_set_new(all, "pipeline", laps_part(spec, model->asynchronous));
     text = json_dumps(all, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17));

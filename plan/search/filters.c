@@ -15,7 +15,8 @@ enum {
 static int price_filters(struct rb_search_work *work, const struct rb_filters_cut *cut, bool pinned)
 {
     const struct rb_search_how *how = work->how;
-    const struct rb_cluster_device *device = &how->cluster->devices[0];
+    const struct rb_cluster_device *device = work->slowest;
+    uint32_t sets = work->devices / cut->n_parts; /* that a step's microbatches are shared by */
     struct rb_cluster_link link = rb_search_link(work);
     double elements = (double)how->model->state_elements;
     struct rb_filters_how step = {
@@ -25,7 +26,7 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
         .bundles = cut->bundles,
         .parts = cut->parts,
         .n_parts = cut->n_parts,
-        .microbatches = work->total,
+        .microbatches = (work->total + sets - 1) / sets,
         .samples = how->model->programs[0]->batch,
         .microbatch = rb_predict_microbatch(how->model, device, how->profile),
         .update =
@@ -45,8 +46,7 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
     one->idle = found.idle;
     one->sent = found.sent;
     one->simulate = found.simulate;
-    one->memory = 4 * (3 + rb_footprint_moments(how->model)) * elements / cut->n_parts +
-                  (double)how->model->programs[0]->arena_bytes;
+    one->memory = (double)rb_footprint_bytes(how->model, work->chosen, work->devices);
     rb_search_say(
         one,
         "pin spec.parallel.hypergraph: %" PRIu32
@@ -68,7 +68,7 @@ int rb_search_filters(struct rb_search_work *work, uint32_t parts, bool pinned)
     err = rb_filters_cut(work->how->model, parts, &cut, pinned ? work->why : NULL);
     if (err)
         return pinned ? err : 0;
-    if (cut.n_layers > 2)
+    if (pinned || cut.n_layers > 2)
         err = price_filters(work, &cut, pinned);
     rb_filters_cut_done(&cut);
     return err;

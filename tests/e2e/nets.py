@@ -131,3 +131,10 @@ def inception(path):
     x = net.norm(net.conv(net.join(parts), 24, 1, relu=False))
     x = net.pool(net.node("Relu", [x]), "AveragePool", kernel=4, stride=4)
     net.write(path, net.dense(net.flat(x, 4), CLASSES, relu=False))
+
+
+def sloped(path):
+    """An MLP whose activation has one slope, which is trained."""
+    net = Net((48,))
+    x = net.dense("features", 64, relu=False)
+    net.write(path, net.dense(net.node("PRelu", [x, net.weight("slope", (1,), 0.25)]), CLASSES, relu=False))

@@ -76,6 +76,7 @@ def trains(c, devices, beyond=None):
 def change(c):
     """What can happen to a job, once each; returns the causes that must have been seen."""
     c.wait("gpt", "devices=1")
+    c.wait("gpt", "step=3")  # or no row says that it had one device
     c.json("grow", "gpt", 2, "--wait")
     c.json("shrink", "gpt", 1, "--wait")
     os.kill(trains(c, 2)["devices"][1]["pid"], signal.SIGKILL)

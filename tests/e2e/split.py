@@ -172,11 +172,13 @@ def refused():
         c.model("cnn", name="dropped", image=16, dropout=0.1)
         c.model("gpt", layers=1, width=32, heads=2, seq=16)
         c.model("mlp", inputs=48, hidden=64, depth=1, classes=10)
+        nets.sloped(c.path("sloped.onnx"))
         corpus.text(c.path("corpus.txt"), 4000)
         gpt = {**spec_of(c, "gpt", (48,), 4, 2), "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 16}}}
         both = spec_of(c, "mlp", (48,), 4, 2)
         both["parallel"]["pipeline"] = 2
         for name, spec, says in (("dropout", spec_of(c, "dropped", (3, 16, 16), 4, 2), "(Dropout) cannot be split"),
+                                 ("a trained number", spec_of(c, "sloped", (48,), 4, 2), "node 'prelu1'"),
                                  ("attention", gpt, "cannot be split over devices"),
                                  ("both", both, "spec.parallel.hypergraph"),
                                  ("bf16", spec_of(c, "mlp", (48,), 4, 2, precision="bf16"), "fp32")):
