@@ -323,6 +323,8 @@ int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
     if (plan->stages > MOST_STAGES || rank >= plan->n_ranks)
         return rb_why_set(why, RB_EINVAL, "a pipeline of %u stages: at most %d are possible",
                           plan->stages, MOST_STAGES);
+    if (plan->split && model->asynchronous)
+        return rb_why_set(why, RB_EINVAL, "parts of the filters do not run by themselves");
     stage = rb_alloc(sizeof *stage);
     stage->stages = plan->stages;
     stage->ranks = (uint32_t)plan->n_ranks;

@@ -166,6 +166,27 @@ static void test_broken(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+/* Laps are of stages, and a part of the filters is none. */
+static void test_split_laps(void **state)
+{
+    Rb__Model *model = tiny_model("/tmp", &job);
+    Rb__Asynchronous how = RB__ASYNCHRONOUS__INIT;
+    Rb__Plan *plan = new_plan(model, 2, 2);
+    struct rb_stage *stage = NULL;
+    struct rb_why why = {0};
+
+    (void)state;
+    how.lap = 1;
+    model->asynchronous = &how;
+    plan->has_split = plan->split = 1;
+    assert_int_equal(rb_stage_read(plan, model, 0, &stage, &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "by themselves"));
+    assert_null(stage);
+    model->asynchronous = NULL;
+    rb__plan__free_unpacked(plan, NULL);
+    rb__model__free_unpacked(model, NULL);
+}
+
 /* Without stages there is nothing to read. */
 static void test_none(void **state)
 {
@@ -185,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_size),
         cmocka_unit_test(test_broken),
+        cmocka_unit_test(test_split_laps),
         cmocka_unit_test(test_none),
     };
 
