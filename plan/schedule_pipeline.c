@@ -15,6 +15,11 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum {
+    LAP_LIMIT = 1 << 16,    /* steps */
+    ORDERS_LIMIT = 1 << 20, /* microbatches of a lap */
+};
+
 uint32_t rb_pipeline_stages(uint32_t pinned, uint32_t ranks)
 {
     uint32_t stages = pinned < ranks ? pinned : ranks;
@@ -193,7 +198,7 @@ static struct rb_versions *count_ahead(const Rb__Model *model, const uint32_t *c
     return ahead;
 }
 
-/* Passes are microbatches of their own: ahead by microbatch. */
+/* Steps of such a lap are of one microbatch each: ahead by microbatch. */
 static void set_ahead(Rb__RankPlan *rank, const struct rb_versions *ahead)
 {
     for (size_t i = 0; i < rank->n_orders; i++) {
@@ -268,6 +273,17 @@ static int add_courses(const Rb__Model *model, const uint32_t *cuts, Rb__Plan *p
     return err;
 }
 
+/* As workers check it (worker/model_check.c): the model is a blob, and may be anything. */
+static int check_laps(const Rb__Asynchronous *how, uint32_t microbatches, struct rb_why *why)
+{
+    if (how && (how->lap < 1 || how->lap > LAP_LIMIT || microbatches > ORDERS_LIMIT / how->lap ||
+                (microbatches > 1 && how->kind != RB__ASYNCHRONOUS__KIND__TWO_BUFFERS)))
+        return rb_why_set(why, RB_EINVAL,
+                          "impossible laps: of %" PRIu32 " steps in %" PRIu32 " microbatches",
+                          how->lap, microbatches);
+    return 0;
+}
+
 int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb__Plan **ret_plan,
                      struct rb_why *why)
 {
@@ -283,6 +299,8 @@ int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb
         err = rb_why_set(why, RB_EINVAL,
                          "a batch of %" PRId64 " in microbatches of %" PRId64 " cannot be planned",
                          model->global_batch, model->micro_batch);
+    if (!err)
+        err = check_laps(model->asynchronous, total, why);
     if (!err && model->asynchronous && ranks != stages)
         err = rb_why_set(why, RB_EUNSUPPORTED,
                          "%" PRIu32 " devices for %" PRIu32 " stages that run by themselves", ranks,

@@ -210,13 +210,48 @@ static void test_refused(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+/* Several microbatches are for two buffers alone: the rest counts versions by step. */
+static void test_laps(void **state)
+{
+    static const struct {
+        int kind;
+        uint32_t lap;
+        int64_t micro_batch;
+        bool fits;
+    } cases[] = {
+        {RB__ASYNCHRONOUS__KIND__SPECTRAIN, 32, 14, true},
+        {RB__ASYNCHRONOUS__KIND__SPECTRAIN, 32, 2, false},
+        {RB__ASYNCHRONOUS__KIND__STASHING, 32, 2, false},
+        {RB__ASYNCHRONOUS__KIND__TWO_BUFFERS, 32, 2, true},
+        {RB__ASYNCHRONOUS__KIND__SPECTRAIN, 0, 14, false},
+        {RB__ASYNCHRONOUS__KIND__SPECTRAIN, 1 << 30, 14, false},
+        {RB__ASYNCHRONOUS__KIND__TWO_BUFFERS, 1 << 30, 2, false},
+    };
+    Rb__Model *model = new_model(tiny_mlp(2, true));
+    Rb__Asynchronous how = RB__ASYNCHRONOUS__INIT;
+
+    (void)state;
+    model->asynchronous = &how;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        Rb__Plan *plan = NULL;
+
+        how.kind = cases[i].kind;
+        how.lap = cases[i].lap;
+        model->micro_batch = cases[i].micro_batch;
+        assert_int_equal(rb_pipeline_plan(model, 2, 2, &plan, NULL), cases[i].fits ? 0 : RB_EINVAL);
+        assert_int_equal(plan != NULL, cases[i].fits);
+        if (plan)
+            rb__plan__free_unpacked(plan, NULL);
+    }
+    model->asynchronous = NULL;
+    rb__model__free_unpacked(model, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models),
-        cmocka_unit_test(test_tied),
-        cmocka_unit_test(test_state),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_models),  cmocka_unit_test(test_tied), cmocka_unit_test(test_state),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_laps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
