@@ -151,7 +151,6 @@ int rb_lap_begin(struct rb_model *model, const struct rb_configuration *configur
     lap->started = rb_clock_ns();
     lap->configuration = configuration->number;
     lap->devices = configuration->size;
-    lap->rank = configuration->rank;
     memset(lap->rows, 0, lap->steps * sizeof *lap->rows);
     for (size_t b = 0; b < message->n_blocks; b++)
         if (lap->mine[b])

@@ -66,7 +66,7 @@ struct rb_lap {
     uint32_t summed;               /* of so many microbatches */
     /* The newest that was committed here, for rows. */
     int64_t from, level;
-    uint32_t configuration, devices, rank;
+    uint32_t configuration, devices;
     uint64_t started;
 };
 

@@ -84,7 +84,7 @@ static void add_evaluation(Rb__Row *row, const struct rb_evaluation *evaluation)
 
 /* Steps of a lap are committed together; each says when this rank was done with it, the last one
  * with the commit in it. */
-static void tell_lap(struct rb_reports *reports, const struct rb_model *model,
+static void tell_lap(struct rb_reports *reports, uint32_t rank, const struct rb_model *model,
                      const struct rb_evaluation *evaluation)
 {
     const Rb__Model *message = model->message;
@@ -109,7 +109,7 @@ static void tell_lap(struct rb_reports *reports, const struct rb_model *model,
         row.has_skipped = row.skipped = from->wild || from->count <= 0;
         if (s + 1 == lap->steps)
             add_evaluation(&row, evaluation);
-        rb_reports_row(reports, lap->rank, &row);
+        rb_reports_row(reports, rank, &row);
         before = done;
     }
 }
@@ -123,7 +123,7 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
     Rb__Row row = RB__ROW__INIT;
 
     if (result->lap) {
-        tell_lap(reports, model, evaluation);
+        tell_lap(reports, configuration->rank, model, evaluation);
         return;
     }
     row.step = model->state.level;
@@ -156,7 +156,7 @@ void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *con
     Rb__Row *row = NULL;
 
     if (model->lap && model->lap->from == before && model->lap->level == model->state.level)
-        tell_lap(reports, model, NULL);
+        tell_lap(reports, configuration->rank, model, NULL);
     else if (model->applied.level == before + 1 && model->state.level == before + 1 &&
              model->applied.row_bytes)
         row = rb__row__unpack(NULL, (size_t)model->applied.row_bytes, model->applied.row);
