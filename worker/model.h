@@ -67,6 +67,7 @@ struct rb_model {
         uint32_t attempt; /* that it was summed up in */
         uint32_t lap;     /* not `reduced`, but a lap of so many steps is whole (worker/lap.h) */
     } pending;
+    uint32_t opened; /* the last configuration that it came level in by an opening; 0: none */
     struct rb_applied {
         uint8_t *entry;   /* what the step to the present level did (worker/join/wire.h) */
         int64_t level;    /* the present one; -1: the state came in another way */

@@ -353,12 +353,68 @@ static void test_laps(void **state)
                 }
 }
 
+/* Rank 0 has a lap of configuration 1 whole, and was out of reach while rank 1 opened configuration
+ * 2 and went on in another way: nothing that was committed there is thrown away. */
+static void test_stale_laps(void **state)
+{
+    struct rb_testimony two[] = {{.level = LAP, .lap = 8, .ran = 1, .opened = 1},
+                                 {.level = LAP, .opened = 2}};
+    uint8_t held[] = {RB_HELD, RB_HELD};
+    struct rb_recovery recovery;
+
+    (void)state;
+    for (int64_t level = LAP; level <= LAP + 16; level++) {
+        two[1].level = level; /* also where the lap would have led: those bits are others */
+        recovery = judge(two, 2, held);
+        assert_int_equal(recovery.level, level);
+        assert_int_equal(recovery.lost, -1);
+        assert_int_equal(recovery.fates[0], level == LAP ? RB_FATE_LEVEL : RB_FATE_VOID);
+        assert_int_equal(recovery.fates[1], RB_FATE_LEVEL);
+        rb_recovery_done(&recovery);
+    }
+    two[1] = (struct rb_testimony){.level = LAP, .lap = 8, .ran = 2, .opened = 2};
+    two[0].level = LAP; /* both have one */
+    recovery = judge(two, 2, held);
+    assert_int_equal(recovery.level, LAP + 8);
+    assert_int_equal(recovery.source, 1);
+    assert_int_equal(recovery.fates[0], RB_FATE_VOID);
+    assert_int_equal(recovery.fates[1], RB_FATE_APPLIES);
+    rb_recovery_done(&recovery);
+}
+
+/* Those who entered by flips have opened an older configuration, or none at all; and who has no
+ * state has gone on from nothing. */
+static void test_laps_that_count(void **state)
+{
+    struct rb_testimony three[] = {{.level = LAP + 8, .opened = 1},
+                                   {.level = LAP, .lap = 8, .ran = 1, .opened = 1},
+                                   {.level = LAP, .lap = 8, .ran = 2}};
+    uint8_t held[] = {RB_HELD, RB_HELD, RB_HELD};
+    struct rb_recovery recovery = judge(three, 3, held);
+
+    (void)state;
+    assert_int_equal(recovery.level, LAP + 8);
+    assert_int_equal(recovery.fates[0], RB_FATE_LEVEL);
+    assert_int_equal(recovery.fates[1], RB_FATE_APPLIES);
+    assert_int_equal(recovery.fates[2], RB_FATE_APPLIES);
+    rb_recovery_done(&recovery);
+    three[0] = (struct rb_testimony){.level = -1, .opened = 9};
+    held[0] = RB_HELD_NOT;
+    recovery = judge(three, 3, held);
+    assert_int_equal(recovery.level, LAP + 8);
+    assert_int_equal(recovery.fates[0], RB_FATE_VOID);
+    assert_int_equal(recovery.fates[1], RB_FATE_APPLIES);
+    assert_int_equal(recovery.fates[2], RB_FATE_APPLIES);
+    rb_recovery_done(&recovery);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_moment),   cmocka_unit_test(test_old_and_fresh),
         cmocka_unit_test(test_other_attempts), cmocka_unit_test(test_given_and_undecided),
         cmocka_unit_test(test_nobody),         cmocka_unit_test(test_laps),
+        cmocka_unit_test(test_stale_laps),     cmocka_unit_test(test_laps_that_count),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,10 +42,12 @@ static uint64_t tag_of(const struct opening *opening, enum part part)
 static struct rb_testimony testify(const struct rb_model *model)
 {
     const struct rb_state *state = &model->state;
-    struct rb_testimony mine = {.level = state->level, .torn = state->torn};
+    struct rb_testimony mine = {
+        .level = state->level, .torn = state->torn, .opened = model->opened};
 
     if (state->level >= 0 && model->pending.level == state->level) {
         mine.lap = model->pending.lap;
+        mine.ran = mine.lap ? model->lap->configuration : 0;
         mine.reduced = mine.lap ? 0 : 1 + model->pending.attempt;
     }
     if (state->level >= 0 && model->applied.level == state->level)
@@ -190,6 +192,8 @@ static int tell_entry(struct opening *opening, struct rb_why *why)
             add(&moves, recovery->teller, r, &told, sizeof told);
             add(&moves, recovery->teller, r, entry, size);
         }
+    for (uint32_t r = 0; r < recovery->ranks; r++) /* what a lap came to was never compared */
+        opening->moved |= recovery->fates[r] == RB_FATE_APPLIES && opening->testimonies[r].lap;
     err = run(opening, PART_ENTRY, &moves, why);
     if (!err && recovery->fates[opening->self] == RB_FATE_APPLIES) {
         if (opening->testimonies[opening->self].lap)
@@ -380,8 +384,10 @@ int rb_opening_run(struct rb_model *model, const struct rb_configuration *config
     rb_fault("worker.opening");
     err = open_all(&opening, why);
     rb_fault("worker.opening.hashed");
-    if (!err)
+    if (!err) {
         let_go(&opening);
+        model->opened = configuration->number;
+    }
     *ret_bytes = opening.bytes;
     rb_recovery_done(&opening.recovery);
     free(opening.testimonies);

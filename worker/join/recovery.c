@@ -6,30 +6,46 @@
 
 #include <stdlib.h>
 
-/* The level that a rank comes to by itself. */
-static int64_t reach(const struct rb_testimony *one)
+/* The last configuration that anyone with state has opened. */
+static uint32_t last_opened(const struct rb_testimony *testimonies, uint32_t ranks)
 {
-    return one->level < 0 ? -1 : one->level + one->lap;
+    uint32_t last = 0;
+
+    for (uint32_t r = 0; r < ranks; r++)
+        if (testimonies[r].level >= 0 && testimonies[r].opened > last)
+            last = testimonies[r].opened;
+    return last;
+}
+
+/* The level that a rank comes to by itself. */
+static int64_t reach(const struct rb_testimony *one, uint32_t opened)
+{
+    if (one->level < 0)
+        return -1;
+    return one->ran >= opened ? one->level + one->lap : one->level;
 }
 
 /* The lowest rank at the level, with a lap that leads to it or without; or of those that can tell
  * what led to it. */
 static int find(const struct rb_testimony *testimonies, uint32_t ranks, int64_t level, bool tells)
 {
+    uint32_t opened = last_opened(testimonies, ranks);
+
     for (uint32_t r = 0; r < ranks; r++)
         if (testimonies[r].level == level ? !tells || testimonies[r].entry
-                                          : !tells && reach(&testimonies[r]) == level)
+                                          : !tells && reach(&testimonies[r], opened) == level)
             return (int)r;
     return RB_RECOVERY_NOBODY;
 }
 
-static enum rb_fate fate_of(const struct rb_testimony *one, int64_t level, uint32_t entry)
+static enum rb_fate fate_of(const struct rb_testimony *one, int64_t level, uint32_t entry,
+                            uint32_t opened)
 {
     if (level < 0)
         return RB_FATE_VOID;
     if (one->level == level)
         return RB_FATE_LEVEL;
-    if (reach(one) == level)
+    if (reach(one, opened) == level)
         return RB_FATE_APPLIES;
     if (one->level >= 0 && one->level == level - 1 && entry && one->reduced == entry)
         return RB_FATE_APPLIES;
@@ -63,7 +79,7 @@ static void judge_at(const struct rb_testimony *testimonies, const uint8_t *held
                      size_t blocks, int64_t level, struct rb_recovery *ret_recovery)
 {
     struct rb_recovery recovery = {.level = level, .blocks = blocks, .ranks = ranks, .lost = -1};
-    uint32_t entry;
+    uint32_t entry, opened = last_opened(testimonies, ranks);
 
     recovery.source = find(testimonies, ranks, recovery.level, false);
     recovery.teller = find(testimonies, ranks, recovery.level, true);
@@ -71,7 +87,7 @@ static void judge_at(const struct rb_testimony *testimonies, const uint8_t *held
     recovery.fates = rb_alloc(ranks * sizeof *recovery.fates);
     recovery.givers = rb_alloc((blocks + 1) * sizeof *recovery.givers);
     for (uint32_t r = 0; r < ranks; r++)
-        recovery.fates[r] = fate_of(&testimonies[r], recovery.level, entry);
+        recovery.fates[r] = fate_of(&testimonies[r], recovery.level, entry, opened);
     for (size_t b = 0; b < blocks; b++) {
         recovery.givers[b] = giver_of(&recovery, held, b);
         if (recovery.givers[b] < 0 && recovery.lost < 0)
@@ -83,10 +99,11 @@ static void judge_at(const struct rb_testimony *testimonies, const uint8_t *held
 /* That they have come to, with their laps or without. */
 static int64_t highest(const struct rb_testimony *testimonies, uint32_t ranks, bool laps)
 {
+    uint32_t opened = last_opened(testimonies, ranks);
     int64_t level = -1;
 
     for (uint32_t r = 0; r < ranks; r++) {
-        int64_t one = laps ? reach(&testimonies[r]) : testimonies[r].level;
+        int64_t one = laps ? reach(&testimonies[r], opened) : testimonies[r].level;
 
         if (one > level)
             level = one;

@@ -16,7 +16,10 @@
  *
  * A lap (worker/lap.h) is whole where a rank has voted on it: it needs no entry, for there was
  * nothing to decide.  Such a rank counts as one at the level that the lap leads to, and APPLIES; if
- * that level has lost a block that the lap's beginning has not, all go back to there.
+ * that level has lost a block that the lap's beginning has not, all go back to there.  But others
+ * may have opened a configuration without such a rank, and gone on from the lap's beginning in
+ * another way: a lap counts only if nobody with state has opened a later configuration than the
+ * one in which it ran.  (A flip goes on from the commit of the lap, so it takes nothing from it.)
  *
  * Whoever was given a level, as a newcomer, does not know what led to it.  If only such are at the
  * highest, and some hold the sums of that step, then it is as where all have died who committed it:
@@ -38,6 +41,8 @@ struct rb_testimony {
     uint32_t entry;   /* 1 + the attempt that led to its level; 0: it cannot say */
     uint32_t torn;    /* its weights of blocks that it does not hold may be older */
     uint32_t lap;     /* steps of a lap that it has whole beyond its level; 0: none */
+    uint32_t ran;     /* the configuration in which that lap ran */
+    uint32_t opened;  /* the last configuration that it came level in by an opening; 0: none */
 };
 
 enum rb_fate { RB_FATE_VOID, RB_FATE_LEVEL, RB_FATE_APPLIES };
