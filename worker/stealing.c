@@ -52,7 +52,8 @@ static int hear_one(const struct rb_stealing *stealing, int rank, struct rb_why 
     return err || !answers ? err : post(stealing, (uint32_t)rank, answer, why);
 }
 
-/* All that has come; with a timeout, wait for the first. */
+/* All that has come; with a timeout, wait for the first.  Waiting sends nothing, and what is heard
+ * may be the answer to something that a full link has kept: so posts are pushed first. */
 static int hear(const struct rb_stealing *stealing, int timeout_ms, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) bool *from = rb_alloc(stealing->steal->ranks * sizeof *from);
@@ -61,7 +62,9 @@ static int hear(const struct rb_stealing *stealing, int timeout_ms, struct rb_wh
     while (!err && rank >= 0) {
         for (uint32_t r = 0; r < stealing->steal->ranks; r++)
             from[r] = !stealing->steal->over[r];
-        err = rb_coll_wait(stealing->coll, from, -1, timeout_ms, &rank, why);
+        err = rb_coll_nudge(stealing->coll, why);
+        if (!err)
+            err = rb_coll_wait(stealing->coll, from, -1, timeout_ms, &rank, why);
         if (!err && rank >= 0)
             err = hear_one(stealing, rank, why);
         timeout_ms = 0;
