@@ -27,7 +27,8 @@ enum rb_steal_kind { RB_STEAL_ASK, RB_STEAL_GIVE, RB_STEAL_NONE, RB_STEAL_EMPTY,
 
 struct rb_steal_message {
     uint32_t kind;
-    uint32_t value; /* ASK: when the asker is done with what it has; GIVE: the first microbatch, */
+    uint32_t value; /* ASK: when the asker is done with what it has, us behind the vote before;
+                     * GIVE: the first microbatch, */
     uint32_t count; /* GIVE: and so many of the giver's from there on */
     uint32_t zero;
 };
@@ -39,11 +40,12 @@ struct rb_steal_list {
 
 struct rb_steal {
     uint32_t rank, ranks, microbatches;
-    bool on;         /* in this attempt; decided by the vote before, alike everywhere */
-    unsigned score;  /* of what spoke for it lately */
-    bool spare;      /* somebody has more than one microbatch */
-    int32_t *owners; /* by microbatch, the rank that has it in the plan */
-    uint32_t *paces; /* by rank, us a microbatch takes it, at least 1 where it is on */
+    bool on;            /* in this attempt; decided by the vote before, alike everywhere */
+    unsigned score;     /* of what spoke for it lately */
+    uint64_t judged_ns; /* when that vote was in, by this rank's clock: the same moment for all */
+    bool spare;         /* somebody has more than one microbatch */
+    int32_t *owners;    /* by microbatch, the rank that has it in the plan */
+    uint32_t *paces;    /* by rank, us a microbatch takes it, at least 1 where it is on */
     struct rb_steal_list mine, taken;
     uint64_t spent;    /* us in this attempt, */
     uint32_t computed; /* on so many */
@@ -71,7 +73,8 @@ bool rb_steal_next(struct rb_steal *steal, uint32_t *ret_microbatch);
 /* It took so long: who is slower than usual gives more. */
 void rb_steal_took(struct rb_steal *steal, uint64_t us);
 
-/* What `from` said.  now: us since the attempt began, about the same moment everywhere.
+/* What `from` said.  now: us since the vote before was in, which is about the same moment
+ * everywhere; an attempt begins later where a rank saves or evaluates first.
  * *ret_answers: `ret_answer` goes back to it.  RB_EINTERNAL: it cannot say so. */
 int rb_steal_hear(struct rb_steal *steal, uint32_t from, struct rb_steal_message said, uint64_t now,
                   bool *ret_answers, struct rb_steal_message *ret_answer, struct rb_why *why);

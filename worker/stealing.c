@@ -8,7 +8,7 @@ enum { SLICE_MS = 50 };
 
 static uint64_t since(const struct rb_stealing *stealing)
 {
-    return (rb_clock_ns() - stealing->began_ns) / 1000;
+    return (rb_clock_ns() - stealing->steal->judged_ns) / 1000;
 }
 
 static int post(const struct rb_stealing *stealing, uint32_t to, struct rb_steal_message message,

@@ -14,7 +14,6 @@ struct rb_stealing {
     struct rb_steal *steal; /* begun */
     struct rb_coll *coll;
     uint64_t tag;
-    uint64_t began_ns; /* the attempt, by rb_clock_ns */
     const atomic_bool *stop;
     int (*compute)(uint32_t microbatch, void *owner, struct rb_why *why);
     void *owner;

@@ -155,7 +155,6 @@ static int compute_shared(struct attempt *attempt, struct rb_why *why)
         .steal = configuration->steal,
         .coll = configuration->coll,
         .tag = rb_tag(RB_TAG_STEAL, attempt->step->model->state.level, attempt->number, 0),
-        .began_ns = rb_clock_ns(),
         .stop = attempt->step->stop,
         .compute = compute,
         .owner = attempt,
@@ -417,7 +416,7 @@ static void hear_squares(struct attempt *attempt, const void *records)
 }
 
 /* All come to the same, from the same records. */
-static void judge_stealing(struct attempt *attempt, const void *records,
+static void judge_stealing(struct attempt *attempt, const void *records, uint64_t voted_ns,
                            struct rb_vote_decision *decision)
 {
     struct rb_steal *steal = attempt->step->configuration->steal;
@@ -427,6 +426,7 @@ static void judge_stealing(struct attempt *attempt, const void *records,
     for (uint32_t r = 0; r < steal->ranks; r++)
         steal->paces[r] = rb_vote_pace(&attempt->shape, records, r);
     decision->moved = rb_vote_moved(&attempt->shape, records, steal->owners);
+    steal->judged_ns = voted_ns;
     rb_steal_judge(steal, decision->times.mean, decision->times.most, decision->moved);
 }
 
@@ -437,6 +437,7 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
     size_t bytes = rb_vote_bytes(&attempt->shape);
     RB_CLEANUP(rb_freep) uint8_t *records = rb_alloc(bytes * step->configuration->size);
     struct rb_vote_ready ready = {0};
+    uint64_t voted_ns;
     int err = rb_configuration_settle(step->configuration, why);
 
     if (!err && attempt->laps)
@@ -467,12 +468,13 @@ static int vote(struct attempt *attempt, struct rb_vote_decision *ret_decision, 
                          records, bytes, why);
     if (err)
         return err;
+    voted_ns = rb_clock_ns();
     rb_fault("worker.voted");
     err = rb_vote_decide(&attempt->shape, records, step->configuration->size, model->state.level,
                          attempt->number, model->exponents, model->limits, ret_decision,
                          model->largest, why);
     if (!err)
-        judge_stealing(attempt, records, ret_decision);
+        judge_stealing(attempt, records, voted_ns, ret_decision);
     if (!err && attempt->laps)
         ret_decision->verdict = RB_VOTE_COMMIT; /* each stage has decided, step by step */
     if (!err && ret_decision->verdict == RB_VOTE_COMMIT)
