@@ -24,13 +24,14 @@ struct rb_steal *rb_steal_new(uint32_t rank, uint32_t ranks, const int32_t *owne
     steal->microbatches = microbatches;
     steal->owners = rb_alloc(microbatches * sizeof *steal->owners);
     memcpy(steal->owners, owners, microbatches * sizeof *steal->owners);
+    steal->shares = rb_alloc(ranks * sizeof *steal->shares);
     steal->paces = rb_alloc(ranks * sizeof *steal->paces);
     steal->mine.at = rb_alloc(microbatches * sizeof *steal->mine.at);
     steal->taken.at = rb_alloc(microbatches * sizeof *steal->taken.at);
     steal->left = rb_alloc(ranks * sizeof *steal->left);
     steal->over = rb_alloc(ranks * sizeof *steal->over);
     for (uint32_t m = 0; m < microbatches; m++)
-        steal->spare |= ++steal->left[owners[m]] > 1;
+        steal->spare |= ++steal->shares[owners[m]] > 1;
     return steal;
 }
 
@@ -39,6 +40,7 @@ void rb_steal_free(struct rb_steal *steal)
     if (!steal)
         return;
     free(steal->owners);
+    free(steal->shares);
     free(steal->paces);
     free(steal->mine.at);
     free(steal->taken.at);
@@ -47,13 +49,28 @@ void rb_steal_free(struct rb_steal *steal)
     free(steal);
 }
 
-void rb_steal_judge(struct rb_steal *steal, double mean_ns, double most_ns, uint32_t moved)
+/* Who has nothing to compute cannot have been measured: it counts as the slowest until it has taken
+ * something.  Whether all paces are known then. */
+static bool know_paces(struct rb_steal *steal)
 {
-    bool pays = steal->on ? moved > 0 : most_ns > spread * mean_ns && most_ns - mean_ns > GAIN_NS;
+    uint32_t slowest = 0;
     bool known = true;
 
     for (uint32_t r = 0; r < steal->ranks; r++)
+        slowest = steal->paces[r] > slowest ? steal->paces[r] : slowest;
+    for (uint32_t r = 0; r < steal->ranks; r++) {
+        if (!steal->paces[r] && !steal->shares[r])
+            steal->paces[r] = slowest;
         known = known && steal->paces[r];
+    }
+    return known;
+}
+
+void rb_steal_judge(struct rb_steal *steal, double mean_ns, double most_ns, uint32_t moved)
+{
+    bool pays = steal->on ? moved > 0 : most_ns > spread * mean_ns && most_ns - mean_ns > GAIN_NS;
+    bool known = know_paces(steal);
+
     if (pays && steal->score < SCORE_MOST)
         steal->score++;
     else if (!pays && steal->score)
@@ -68,14 +85,12 @@ void rb_steal_begin(struct rb_steal *steal)
     steal->asked = -1;
     steal->said_empty = steal->said_over = false;
     for (uint32_t r = 0; r < steal->ranks; r++) {
-        steal->left[r] = 0;
+        steal->left[r] = steal->shares[r];
         steal->over[r] = false;
     }
-    for (uint32_t m = 0; m < steal->microbatches; m++) {
-        steal->left[steal->owners[m]]++;
+    for (uint32_t m = 0; m < steal->microbatches; m++)
         if (steal->owners[m] == (int32_t)steal->rank)
             steal->mine.at[steal->mine.end++] = m;
-    }
 }
 
 static uint32_t size_of(const struct rb_steal_list *list)

@@ -45,6 +45,7 @@ struct rb_steal {
     uint64_t judged_ns; /* when that vote was in, by this rank's clock: the same moment for all */
     bool spare;         /* somebody has more than one microbatch */
     int32_t *owners;    /* by microbatch, the rank that has it in the plan */
+    uint32_t *shares;   /* by rank, how many it has in the plan */
     uint32_t *paces;    /* by rank, us a microbatch takes it, at least 1 where it is on */
     struct rb_steal_list mine, taken;
     uint64_t spent;    /* us in this attempt, */
@@ -61,8 +62,8 @@ struct rb_steal *rb_steal_new(uint32_t rank, uint32_t ranks, const int32_t *owne
 void rb_steal_free(struct rb_steal *steal);
 
 /* Behind a vote: shall the next attempt have it?  Where ranks are not done at once, and as long as
- * microbatches change hands.  paces are what the records say; most_ns, mean_ns: what ranks
- * computed; moved: how many microbatches have changed hands. */
+ * microbatches change hands.  paces are what the records say, 0: not measured; most_ns, mean_ns:
+ * what ranks computed; moved: how many microbatches have changed hands. */
 void rb_steal_judge(struct rb_steal *steal, double mean_ns, double most_ns, uint32_t moved);
 
 /* An attempt begins. */

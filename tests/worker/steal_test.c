@@ -275,6 +275,34 @@ static void test_judge(void **state)
     rb_steal_free(steal);
 }
 
+/* Who owns nothing has nothing to measure: that must not keep the others from it, and it takes too.
+ */
+static void test_unmeasured(void **state)
+{
+    const int32_t owners[] = {0, 0, 0, 1};
+    struct rb_steal *steal = rb_steal_new(0, 3, owners, 4);
+
+    (void)state;
+    steal->paces[0] = 1000;
+    for (int i = 0; i < 4; i++)
+        rb_steal_judge(steal, 1e7, 2e7, 0);
+    assert_false(steal->on); /* rank 1 has something, and is not measured yet */
+    for (int i = 0; i < 4; i++) {
+        steal->paces[1] = 3000;
+        steal->paces[2] = 0;
+        rb_steal_judge(steal, 1e7, 2e7, 0);
+        if (steal->on)
+            break;
+    }
+    assert_true(steal->on);
+    assert_int_equal(steal->paces[0], 1000);
+    assert_int_equal(steal->paces[2], 3000);
+    steal->paces[2] = 500;
+    rb_steal_judge(steal, 1e7, 1e7, 1);
+    assert_int_equal(steal->paces[2], 500); /* its own, as soon as there is one */
+    rb_steal_free(steal);
+}
+
 /* A peer that is broken, or worse. */
 static void test_refused(void **state)
 {
@@ -309,7 +337,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_once), cmocka_unit_test(test_evens_out),
         cmocka_unit_test(test_hiccup),    cmocka_unit_test(test_late),
-        cmocka_unit_test(test_judge),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_judge),     cmocka_unit_test(test_unmeasured),
+        cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
