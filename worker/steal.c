@@ -9,6 +9,7 @@
 enum {
     SCORE_ON = 2,
     SCORE_MOST = 4,
+    NEEDED_MOST = 64,
     GAIN_NS = 100000, /* least that the last one must be behind the mean: messages take time too */
 };
 
@@ -22,6 +23,7 @@ struct rb_steal *rb_steal_new(uint32_t rank, uint32_t ranks, const int32_t *owne
     steal->rank = rank;
     steal->ranks = ranks;
     steal->microbatches = microbatches;
+    steal->needed = SCORE_ON;
     steal->owners = rb_alloc(microbatches * sizeof *steal->owners);
     memcpy(steal->owners, owners, microbatches * sizeof *steal->owners);
     steal->shares = rb_alloc(ranks * sizeof *steal->shares);
@@ -32,6 +34,8 @@ struct rb_steal *rb_steal_new(uint32_t rank, uint32_t ranks, const int32_t *owne
     steal->over = rb_alloc(ranks * sizeof *steal->over);
     for (uint32_t m = 0; m < microbatches; m++)
         steal->spare |= ++steal->shares[owners[m]] > 1;
+    for (uint32_t r = 0; r < ranks; r++)
+        steal->owning += steal->shares[r] > 0;
     return steal;
 }
 
@@ -66,16 +70,30 @@ static bool know_paces(struct rb_steal *steal)
     return known;
 }
 
+/* While it is off, who owns nothing computes nothing: such ranks are left out of the mean. */
+static bool uneven(const struct rb_steal *steal, double mean_ns, double most_ns)
+{
+    double mean = mean_ns * steal->ranks / steal->owning;
+
+    return most_ns > spread * mean && most_ns - mean > GAIN_NS;
+}
+
 void rb_steal_judge(struct rb_steal *steal, double mean_ns, double most_ns, uint32_t moved)
 {
-    bool pays = steal->on ? moved > 0 : most_ns > spread * mean_ns && most_ns - mean_ns > GAIN_NS;
-    bool known = know_paces(steal);
+    bool was = steal->on, known = know_paces(steal);
+    bool pays = was ? moved > 0 : uneven(steal, mean_ns, most_ns);
 
-    if (pays && steal->score < SCORE_MOST)
+    if (pays && steal->score < (was ? SCORE_MOST : steal->needed))
         steal->score++;
     else if (!pays && steal->score)
         steal->score--;
-    steal->on = known && steal->spare && steal->score >= (steal->on ? 1 : SCORE_ON);
+    if (was && pays)
+        steal->needed = SCORE_ON / 2; /* doubled when it ends */
+    steal->on = known && steal->spare && steal->score >= (was ? 1 : steal->needed);
+    if (steal->on && !was)
+        steal->score = SCORE_ON;
+    if (was && !steal->on && steal->needed < NEEDED_MOST)
+        steal->needed *= 2;
 }
 
 void rb_steal_begin(struct rb_steal *steal)

@@ -41,7 +41,9 @@ struct rb_steal_list {
 struct rb_steal {
     uint32_t rank, ranks, microbatches;
     bool on;            /* in this attempt; decided by the vote before, alike everywhere */
-    unsigned score;     /* of what spoke for it lately */
+    unsigned score;     /* of what spoke for it lately, */
+    unsigned needed;    /* and so much switches it on */
+    uint32_t owning;    /* ranks that have something in the plan */
     uint64_t judged_ns; /* when that vote was in, by this rank's clock: the same moment for all */
     bool spare;         /* somebody has more than one microbatch */
     int32_t *owners;    /* by microbatch, the rank that has it in the plan */
@@ -61,9 +63,11 @@ struct rb_steal *rb_steal_new(uint32_t rank, uint32_t ranks, const int32_t *owne
                               uint32_t microbatches);
 void rb_steal_free(struct rb_steal *steal);
 
-/* Behind a vote: shall the next attempt have it?  Where ranks are not done at once, and as long as
- * microbatches change hands.  paces are what the records say, 0: not measured; most_ns, mean_ns:
- * what ranks computed; moved: how many microbatches have changed hands. */
+/* Behind a vote: shall the next attempt have it?  Where ranks that own something are not done
+ * at once, and as long as microbatches change hands.  Each time that it ends and none did it takes
+ * twice as many votes to begin again: what is uneven may not be divisible.  paces are what the
+ * records say, 0: not measured; most_ns, mean_ns: what ranks computed; moved: how many microbatches
+ * have changed hands. */
 void rb_steal_judge(struct rb_steal *steal, double mean_ns, double most_ns, uint32_t moved);
 
 /* An attempt begins. */

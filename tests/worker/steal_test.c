@@ -303,6 +303,56 @@ static void test_unmeasured(void **state)
     rb_steal_free(steal);
 }
 
+/* Uneven and not to be divided, three on two ranks: it is tried less and less often, and as often
+ * as at first once something has moved. */
+static void test_in_vain(void **state)
+{
+    const int32_t owners[] = {0, 0, 1};
+    struct rb_steal *steal = rb_steal_new(0, 2, owners, 3);
+
+    (void)state;
+    steal->paces[0] = steal->paces[1] = 1000;
+    for (int i = 0; i < 8; i++) {
+        int votes = 0;
+
+        for (; !steal->on; votes++)
+            rb_steal_judge(steal, 1.5e7, 2e7, 0);
+        assert_int_equal(votes, i < 5 ? 2 << i : 64);
+        rb_steal_judge(steal, 1.5e7, 2e7, 0);
+        assert_true(steal->on);
+        rb_steal_judge(steal, 1.5e7, 2e7, 0);
+        assert_false(steal->on);
+    }
+    while (!steal->on)
+        rb_steal_judge(steal, 1.5e7, 2e7, 0);
+    rb_steal_judge(steal, 1.5e7, 1.5e7, 1);
+    while (steal->on)
+        rb_steal_judge(steal, 1.5e7, 1.5e7, 0);
+    for (int i = 0; i < 2; i++)
+        rb_steal_judge(steal, 1.5e7, 2e7, 0);
+    assert_true(steal->on);
+    rb_steal_free(steal);
+}
+
+/* Two of three own something and are done at once: that the third is done before them is planned.
+ */
+static void test_no_share(void **state)
+{
+    const int32_t owners[] = {0, 0, 1, 1};
+    struct rb_steal *steal = rb_steal_new(0, 3, owners, 4);
+
+    (void)state;
+    steal->paces[0] = steal->paces[1] = steal->paces[2] = 1000;
+    for (int i = 0; i < 8; i++) {
+        rb_steal_judge(steal, 2e7 * 2 / 3, 2e7, 0);
+        assert_false(steal->on);
+    }
+    for (int i = 0; i < 2; i++)
+        rb_steal_judge(steal, 3e7 * 2 / 3, 4e7, 0);
+    assert_true(steal->on);
+    rb_steal_free(steal);
+}
+
 /* A peer that is broken, or worse. */
 static void test_refused(void **state)
 {
@@ -338,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_each_once), cmocka_unit_test(test_evens_out),
         cmocka_unit_test(test_hiccup),    cmocka_unit_test(test_late),
         cmocka_unit_test(test_judge),     cmocka_unit_test(test_unmeasured),
+        cmocka_unit_test(test_in_vain),   cmocka_unit_test(test_no_share),
         cmocka_unit_test(test_refused),
     };
 
