@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One step: the orders of this rank, as often as the vote asks for.
  *
- * orders > [step] > program, rb_fixed_add, rb_coll_sum, vote, update
+ * orders > [step] > attempt (program, rb_fixed_add, rb_coll_sum, vote, update)
  *
  * An attempt changes sums and nothing else; the state changes at UPDATE, which cannot fail or be
  * stopped.  So whatever interrupts a step before it leaves the state whole at its level.  Where the

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An attempt at a step: what the orders of a rank do, one by one.
+ *
+ * step (the orders) > [attempt_compute] a microbatch > [attempt_vote] sums, the vote >
+ * [attempt_state] update, weights
+ *
+ * All of it runs on the step thread.  Up to the update nothing but sums and the record changes. */
+#ifndef RB_WORKER_ATTEMPT_H
+#define RB_WORKER_ATTEMPT_H
+
+#include "worker/step.h"
+
+/* An attempt under way. */
+struct rb_attempt {
+    const struct rb_step *step;
+    struct rb_vote_shape shape;
+    uint32_t number;
+    bool laps;            /* it is one (worker/lap.h) */
+    uint64_t computed_ns; /* its microbatches, */
+    uint32_t computed;    /* so many; those that were kept are not among them */
+    bool *stays;          /* by rank, where the vote flips: it goes on in the next configuration */
+    struct rb_vote_ready *said; /* by rank: what it takes */
+    /* of the microbatch that runs */
+    uint32_t microbatch;
+    const struct rb_runner *runner;
+    size_t next;                 /* contribution to add next */
+    const struct rb_runner *ran; /* the last one of this step: weights are as it left them */
+};
+
+/* ---- attempt_compute.c: a microbatch, into sums and the record
+ * ---------------------------------*/
+
+/* All of it (owner: the attempt), if it is not in the sums already. */
+int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why);
+/* Whatever this rank comes to compute, where microbatches may change hands (worker/steal.h). */
+int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why);
+/* This rank's stage of one, there or back; of a lap where it is one. */
+int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct rb_why *why);
+/* This rank's filters of one. */
+int rb_attempt_part(struct rb_attempt *attempt, uint32_t microbatch, struct rb_why *why);
+
+/* ---- attempt_vote.c: what all have, and what comes of it
+ * ---------------------------------------*/
+
+int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why *why);
+int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_decision,
+                    struct rb_why *why);
+
+/* ---- attempt_state.c: the state goes on, and to who needs it
+ * -----------------------------------*/
+
+void rb_attempt_update(const struct rb_step *step, struct rb_step_result *result);
+/* Weights of the blocks that are held elsewhere. */
+int rb_attempt_gather(struct rb_attempt *attempt, const struct rb_step_result *result,
+                      struct rb_why *why);
+/* Blocks of those who are to hold them (worker/join/taking.h). */
+int rb_attempt_take(struct rb_attempt *attempt, struct rb_step_result *result, struct rb_why *why);
+/* Who leaves gives what only leavers have to those who stay: where it was not taken before. */
+int rb_attempt_hand_over(struct rb_attempt *attempt, struct rb_why *why);
+
+#endif

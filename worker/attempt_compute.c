@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A microbatch of this rank: all of it, its stage, or its filters. */
+#include "worker/attempt.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "worker/exchange.h"
+#include "worker/flight.h"
+#include "worker/lap.h"
+#include "worker/stealing.h"
+
+/* ---- All of it ------------------------------------------------------------------------------*/
+
+static void add_contribution(struct rb_attempt *attempt, const Rb__Contribution *contribution)
+{
+    struct rb_model *model = attempt->step->model;
+    const Rb__Variable *variable = model->message->variables[contribution->variable];
+    uint32_t v = contribution->variable;
+    struct rb_fixed into = {
+        .sum = model->local + variable->offset + contribution->first,
+        .fresh = model->fresh[v],
+        .weight = 1,
+        .exponent = model->exponents[v].exponent,
+        .limit = model->limits[v],
+        .largest = &model->largest[v],
+        .overflow = &model->overflow[v],
+    };
+
+    if (variable->role == RB__VARIABLE__ROLE__STATISTIC)
+        into.weight =
+            rb_exponent_statistic(variable->momentum, model->microbatches, attempt->microbatch);
+    model->fresh[v] = false;
+    rb_program_add(attempt->runner->program, (int)contribution->tensor, &into);
+}
+
+/* Behind each instruction: what is ready is added at once, its memory may be used again. */
+static void after_instruction(int instruction, void *context)
+{
+    struct rb_attempt *attempt = context;
+    const struct rb_runner *runner = attempt->runner;
+
+    while (attempt->next < runner->message->n_contributions &&
+           runner->contributions[attempt->next]->after <= (uint32_t)instruction + 1)
+        add_contribution(attempt, runner->contributions[attempt->next++]);
+}
+
+/* What the program of a microbatch has come to, into the record. */
+static int say_results(struct rb_attempt *attempt, uint32_t microbatch,
+                       const struct rb_runner *runner, struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    const double *loss = rb_program_result(runner->program, runner->message->loss);
+    const int64_t *count = rb_program_result(runner->program, runner->message->count);
+    const int64_t *correct = NULL;
+    int err;
+
+    if (runner->message->correct >= 0)
+        correct = rb_program_result(runner->program, runner->message->correct);
+    err = rb_device_check(model->device, why);
+    if (err)
+        return err;
+    rb_vote_microbatch(&attempt->shape, model->record, microbatch, *loss, *count,
+                       correct ? *correct : 0);
+    rb_fault("worker.computed");
+    return 0;
+}
+
+int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why)
+{
+    struct rb_attempt *attempt = owner;
+    struct rb_model *model = attempt->step->model;
+    const Rb__Model *message = model->message;
+    struct rb_key key = {message->seed, (uint64_t)model->state.level, microbatch};
+    struct rb_batch batch =
+        rb_batch_of(message->global_batch, message->micro_batch, model->state.level, microbatch);
+    const struct rb_runner *runner = rb_model_runner(model, microbatch);
+    uint64_t started = rb_clock_ns();
+    int err;
+
+    if (rb_vote_holds(model->record, microbatch))
+        return 0; /* kept from the attempt before */
+    attempt->runner = runner;
+    attempt->microbatch = microbatch;
+    attempt->next = 0;
+    rb_batch_fill(&runner->slots, model->train, message->seed, &batch);
+    err = (attempt->ran == runner ? rb_program_again : rb_program_run)(
+        runner->program, &key, attempt->step->stop, after_instruction, attempt);
+    if (err)
+        return rb_why_set(why, err, "stopped");
+    attempt->ran = runner;
+    err = say_results(attempt, microbatch, runner, why);
+    attempt->computed_ns += rb_clock_ns() - started;
+    attempt->computed++;
+    return err;
+}
+
+/* Not only what is planned for this rank: see worker/steal.h. */
+int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why)
+{
+    struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_stealing stealing = {
+        .steal = configuration->steal,
+        .coll = configuration->coll,
+        .tag = rb_tag(RB_TAG_STEAL, attempt->step->model->state.level, attempt->number, 0),
+        .stop = attempt->step->stop,
+        .compute = rb_attempt_compute,
+        .owner = attempt,
+    };
+    int err = rb_configuration_settle(configuration, why);
+
+    rb_steal_begin(configuration->steal);
+    return err ? err : rb_stealing_run(&stealing, why);
+}
+
+/* ---- Stages ---------------------------------------------------------------------------------*/
+
+static void add_of_stage(const struct rb_flight *flight, const Rb__Contribution *contribution,
+                         void *owner)
+{
+    struct rb_attempt *attempt = owner;
+
+    attempt->runner = &flight->runner;
+    attempt->microbatch = flight->microbatch;
+    add_contribution(attempt, contribution);
+}
+
+static int forward(struct rb_attempt *attempt, const struct rb_pilot *pilot, uint32_t microbatch,
+                   struct rb_why *why)
+{
+    int err = rb_configuration_settle(attempt->step->configuration, why);
+
+    return err ? err : rb_flight_forward(pilot, microbatch, why);
+}
+
+static int backward(struct rb_attempt *attempt, const struct rb_pilot *pilot, uint32_t microbatch,
+                    struct rb_why *why)
+{
+    const struct rb_stage *stage = pilot->configuration->stage;
+    const struct rb_flight *flight;
+    int err = rb_flight_backward(pilot, microbatch, &flight, why);
+
+    if (err)
+        return err;
+    if (stage->mine + 1 == stage->stages)
+        return say_results(attempt, microbatch, &flight->runner, why);
+    rb_vote_microbatch(&attempt->shape, attempt->step->model->record, microbatch, 0, 0, 0);
+    rb_fault("worker.computed");
+    return 0;
+}
+
+static int run_lap(const struct rb_step *step, const Rb__Order *order, struct rb_why *why)
+{
+    struct rb_lap_run run = {
+        .model = step->model,
+        .configuration = step->configuration,
+        .stop = step->stop,
+        .watch = step->watch,
+        .owner = step->owner,
+    };
+
+    return (order->kind == RB__ORDER__KIND__FORWARD ? rb_lap_forward : rb_lap_backward)(&run, order,
+                                                                                        why);
+}
+
+/* Orders of a stage: the half of a microbatch. */
+int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct rb_why *why)
+{
+    struct rb_pilot pilot = {
+        .model = attempt->step->model,
+        .configuration = attempt->step->configuration,
+        .weights = attempt->step->model->state.w,
+        .attempt = attempt->number,
+        .stop = attempt->step->stop,
+        .add = add_of_stage,
+        .owner = attempt,
+    };
+
+    if (attempt->laps)
+        return run_lap(attempt->step, order, why);
+    return (order->kind == RB__ORDER__KIND__FORWARD ? forward : backward)(attempt, &pilot,
+                                                                          order->argument, why);
+}
+
+/* ---- Parts of the filters --------------------------------------------------------------------*/
+
+/* The runner of this part, made ready when it is first needed. */
+static int part_runner(struct rb_model *model, const struct rb_stage *stage, uint32_t microbatch,
+                       const struct rb_runner **ret_runner, struct rb_why *why)
+{
+    uint32_t p = microbatch + 1 == model->microbatches ? stage->last_program : stage->program;
+    struct rb_runner *runner = &model->runners[p];
+
+    *ret_runner = runner;
+    if (runner->program)
+        return 0;
+    runner->message = model->message->programs[p];
+    return rb_runner_prepare(model, runner, model->state.w, model->arena, model->train, why);
+}
+
+/* This rank's filters of a microbatch, there and back, with those of others in between. */
+static int run_part(struct rb_attempt *attempt, uint32_t microbatch, const struct rb_runner *runner,
+                    struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    struct rb_key key = {model->message->seed, (uint64_t)model->state.level, microbatch};
+    struct rb_exchange exchange = {
+        .stage = attempt->step->configuration->stage,
+        .coll = attempt->step->configuration->coll,
+        .device = model->device,
+        .message = runner->message,
+        .program = runner->program,
+        .tag = rb_tag(RB_TAG_STAGE, model->state.level, attempt->number, microbatch),
+        .microbatch = microbatch,
+    };
+    int err = 0;
+
+    rb_program_start(runner->program);
+    for (size_t i = 0; !err && i < runner->message->n_instructions; i++) {
+        if (atomic_load_explicit(attempt->step->stop, memory_order_relaxed))
+            return rb_why_set(why, RB_ECANCELED, "stopped");
+        if (rb_program_exchanges(runner->message->instructions[i])) {
+            err = rb_exchange_run(&exchange, i, why);
+            continue;
+        }
+        rb_program_step(runner->program, (int)i, &key);
+        after_instruction((int)i, attempt);
+        err = rb_coll_nudge(exchange.coll, why);
+    }
+    return err;
+}
+
+int rb_attempt_part(struct rb_attempt *attempt, uint32_t microbatch, struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    const struct rb_stage *stage = attempt->step->configuration->stage;
+    struct rb_batch batch = rb_batch_of(model->message->global_batch, model->message->micro_batch,
+                                        model->state.level, microbatch);
+    int err = rb_configuration_settle(attempt->step->configuration, why);
+
+    if (!err)
+        err = part_runner(model, stage, microbatch, &attempt->runner, why);
+    if (err)
+        return err;
+    attempt->microbatch = microbatch;
+    attempt->next = 0;
+    rb_batch_fill(&attempt->runner->slots, model->train, model->message->seed, &batch);
+    err = run_part(attempt, microbatch, attempt->runner, why);
+    if (err)
+        return err;
+    if (stage->mine + 1 == stage->stages)
+        return say_results(attempt, microbatch, attempt->runner, why);
+    rb_vote_microbatch(&attempt->shape, model->record, microbatch, 0, 0, 0);
+    rb_fault("worker.computed");
+    return 0;
+}

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all ranks have of a step, and what they decide from it. */
+#include "worker/attempt.h"
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "worker/lap.h"
+#include "worker/update.h"
+
+/* ---- Sums -----------------------------------------------------------------------------------*/
+
+/* To whoever holds them: each rank's `reduced` is whole in the blocks that it holds. */
+static int sum_shards(struct rb_attempt *attempt, uint64_t tag, const Rb__Bucket *bucket,
+                      struct rb_why *why)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+    RB_CLEANUP(rb_freep)
+    struct rb_coll_range *ranges =
+        rb_alloc(rb_placement_most(&configuration->placement) * sizeof *ranges);
+    size_t n = rb_placement_ranges(&configuration->placement, (size_t)bucket->first,
+                                   (size_t)bucket->count, ranges);
+
+    if (!configuration->stage)
+        return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, ranges, n,
+                                  why);
+    RB_CLEANUP(rb_freep) struct rb_coll_range *cut = NULL;
+
+    n = rb_stage_ranges(configuration->stage, model->message, ranges, n, &cut);
+    return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, cut, n, why);
+}
+
+static bool is_over(void *context)
+{
+    const struct rb_step *step = context;
+
+    return atomic_load(step->stop) || rb_coll_over(step->configuration->coll);
+}
+
+/* Through the host, to everyone or to whoever holds them. */
+static int sum_by_links(struct rb_attempt *attempt, uint64_t tag, const Rb__Bucket *range,
+                        struct rb_why *why)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+    int err;
+
+    rb_device_pull(model->device, model->local + range->first,
+                   (size_t)range->count * sizeof *model->local);
+    err = rb_device_check(model->device, why);
+    if (!err && configuration->placement.sharded)
+        err = sum_shards(attempt, tag, range, why);
+    else if (!err)
+        err = rb_coll_sum(configuration->coll, tag, model->local + range->first,
+                          model->reduced + range->first, (size_t)range->count, why);
+    if (!err)
+        rb_device_push(model->device, model->reduced + range->first,
+                       (size_t)range->count * sizeof *model->reduced);
+    return err;
+}
+
+/* Zeros where no microbatch of this rank has added anything. */
+static void clear_fresh(struct rb_model *model)
+{
+    for (size_t v = 0; v < model->message->n_variables; v++) {
+        const Rb__Variable *variable = model->message->variables[v];
+
+        if (model->fresh[v] && variable->role != RB__VARIABLE__ROLE__FIXED)
+            rb_device_discard(model->device, model->local + variable->offset,
+                              (size_t)variable->elements * sizeof *model->local);
+        model->fresh[v] = false;
+    }
+}
+int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    const Rb__Bucket *range = model->message->buckets[bucket];
+    uint64_t tag = rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket);
+    int err = rb_configuration_settle(configuration, why);
+
+    if (err)
+        return err;
+    if (attempt->laps)
+        return rb_lap_share(model, configuration, bucket, why);
+    rb_fault("worker.reduce");
+    clear_fresh(model);
+    /* A rank alone has complete sums: see take_alone. */
+    if (configuration->circle)
+        err = rb_circle_sum(configuration->circle, model->local + range->first,
+                            model->reduced + range->first, (size_t)range->count, is_over,
+                            (void *)(uintptr_t)attempt->step, why);
+    else if (configuration->placement.sharded || configuration->size > 1)
+        err = sum_by_links(attempt, tag, range, why);
+    rb_fault("worker.reduced");
+    return err;
+}
+
+/* ---- The vote -------------------------------------------------------------------------------*/
+
+/* A rank alone has nothing to keep its local sums for. */
+static void take_alone(struct rb_model *model)
+{
+    int32_t *sums = model->local;
+
+    model->local = model->reduced;
+    model->reduced = sums;
+}
+
+/* The squares that all need for the norm: what this rank says of its blocks. */
+static void say_squares(struct rb_attempt *attempt)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+
+    if (!attempt->shape.blocks)
+        return;
+    rb_update_squares(model, configuration->placement.primary, configuration->rank);
+    rb_vote_squares(&attempt->shape, model->record, model->squares);
+}
+
+static void hear_squares(struct rb_attempt *attempt, const void *records)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+
+    for (size_t b = 0; b < attempt->shape.blocks; b++)
+        model->squares[b] =
+            rb_vote_square(&attempt->shape, records, configuration->placement.primary[b], b);
+}
+
+/* All come to the same, from the same records. */
+static void judge_stealing(struct rb_attempt *attempt, const void *records, uint64_t voted_ns,
+                           struct rb_vote_decision *decision)
+{
+    struct rb_steal *steal = attempt->step->configuration->steal;
+
+    if (!steal)
+        return;
+    for (uint32_t r = 0; r < steal->ranks; r++)
+        steal->paces[r] = rb_vote_pace(&attempt->shape, records, r);
+    decision->moved = rb_vote_moved(&attempt->shape, records, steal->owners);
+    steal->judged_ns = voted_ns;
+    rb_steal_judge(steal, decision->times.mean, decision->times.most, decision->moved);
+}
+
+int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_decision,
+                    struct rb_why *why)
+{
+    const struct rb_step *step = attempt->step;
+    struct rb_model *model = step->model;
+    size_t bytes = rb_vote_bytes(&attempt->shape);
+    RB_CLEANUP(rb_freep) uint8_t *records = rb_alloc(bytes * step->configuration->size);
+    struct rb_vote_ready ready = {0};
+    uint64_t voted_ns;
+    int err = rb_configuration_settle(step->configuration, why);
+
+    if (!err && attempt->laps)
+        err = rb_lap_report(model, step->configuration, why);
+    if (err)
+        return err;
+    if (step->configuration->size == 1)
+        take_alone(model);
+    rb_device_pull(model->device, model->largest,
+                   attempt->shape.variables * sizeof *model->largest);
+    rb_device_pull(model->device, model->overflow,
+                   attempt->shape.variables * sizeof *model->overflow);
+    for (uint32_t v = 0; v < attempt->shape.variables; v++)
+        rb_vote_variable(&attempt->shape, model->record, v, model->largest[v], model->overflow[v]);
+    say_squares(attempt);
+    err = rb_device_check(model->device, why);
+    if (err)
+        return err;
+    model->pending = (struct rb_pending){model->state.level, attempt->number,
+                                         attempt->laps ? model->lap->steps : 0};
+    rb_pace_note(&model->pace, attempt->computed_ns, attempt->computed);
+    rb_vote_computed(model->record, attempt->computed_ns, rb_pace_us(&model->pace));
+    step->ready(&ready, step->owner);
+    rb_vote_finish(model->record, rb_state_agreement(&model->state), &ready);
+    rb_fault("worker.vote");
+    err = rb_coll_gather(step->configuration->coll,
+                         rb_tag(RB_TAG_VOTE, model->state.level, attempt->number, 0), model->record,
+                         records, bytes, why);
+    if (err)
+        return err;
+    voted_ns = rb_clock_ns();
+    rb_fault("worker.voted");
+    err = rb_vote_decide(&attempt->shape, records, step->configuration->size, model->state.level,
+                         attempt->number, model->exponents, model->limits, ret_decision,
+                         model->largest, why);
+    if (!err)
+        judge_stealing(attempt, records, voted_ns, ret_decision);
+    if (!err && attempt->laps)
+        ret_decision->verdict = RB_VOTE_COMMIT; /* each stage has decided, step by step */
+    if (!err && ret_decision->verdict == RB_VOTE_COMMIT)
+        hear_squares(attempt, records);
+    for (uint32_t r = 0; !err && r < step->configuration->size; r++) {
+        rb_vote_takes(&attempt->shape, records, r, &attempt->said[r]);
+        attempt->stays[r] = ret_decision->flip && rb_vote_stays(&attempt->shape, records, r);
+    }
+    return err;
+}
