@@ -53,7 +53,9 @@ static int join(struct crew_rank *one)
     order.model_path = model;
     order.plan_path = plan;
     order.restore = weights;
+    pthread_mutex_lock(&one->crew->loading); /* oneDNN's own locks are not seen by sanitizers */
     err = rb_model_load(model, "cpu", 0, &one->model, &one->why);
+    pthread_mutex_unlock(&one->crew->loading);
     err = err ? err : meet(one, &order);
     return err ? err : rb_opening_run(one->model, one->configuration, &bytes, &one->why);
 }
@@ -118,6 +120,7 @@ int crew_run(struct crew *crew, struct rb_why *why)
     char path[160];
     int err = 0;
 
+    pthread_mutex_init(&crew->loading, NULL);
     for (uint32_t r = 0; !err && r < crew->size; r++) {
         crew->ranks[r] = (struct crew_rank){.crew = crew, .rank = r, .own = crew->ranks[r].own};
         path_of(&crew->ranks[r], r, path);
@@ -128,6 +131,7 @@ int crew_run(struct crew *crew, struct rb_why *why)
             return rb_why_set(why, RB_EINTERNAL, "no thread for rank %u", r);
     for (uint32_t r = 0; !err && r < crew->size; r++)
         pthread_join(threads[r], NULL);
+    pthread_mutex_destroy(&crew->loading);
     for (uint32_t r = 0; !err && r < crew->size; r++)
         if (crew->ranks[r].err && crew->ranks[r].err != RB_EPEER)
             err = rb_why_set(why, crew->ranks[r].err, "rank %u: %s", r, crew->ranks[r].why.text);

@@ -8,6 +8,7 @@
 #include "worker/lap.h"
 #include "worker/step.h"
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,6 +33,7 @@ struct crew {
     void (*stepped)(struct crew_rank *rank, const struct rb_step_result *result);
     void *owner;
     struct crew_rank ranks[CREW_MOST];
+    pthread_mutex_t loading;
 };
 
 /* From the initial weights to the last step.  0, or the first error of a rank, whose links the

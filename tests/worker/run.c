@@ -74,7 +74,9 @@ void run_with_death(struct run *run, const char *fault, int workers)
     bool died = false;
 
     run_arm(run, fault);
+    cluster->mortal = true;
     cluster_start(cluster, workers, run->weights);
+    cluster->mortal = false;
     run_disarm();
     cluster_until(cluster, one_ended, 0, "a death at a fault point");
     for (int i = 0; i < cluster->n_members; i++)
