@@ -46,9 +46,11 @@ def derive(rows, number, asked):
         if row["configuration"] == number and row["step"] in seen:
             repeated += row["samples"]
         seen.add(row["step"])
+    low, high = (pick(row["step"] for row in rows[begin:end]) for pick in (min, max))
     held = set()
-    for row in rows[begin:end]:
-        held |= set(range(int(row["first_sample"]), int(row["first_sample"] + row["samples"])))
+    for row in rows:
+        if low <= row["step"] <= high:
+            held |= set(range(int(row["first_sample"]), int(row["first_sample"] + row["samples"])))
     return {
         "from": rows[begin]["devices"] if rows[begin]["time"] < asked else 0,
         "to": rows[first]["devices"],
@@ -76,7 +78,6 @@ def trains(c, devices, beyond=None):
 def change(c):
     """What can happen to a job, once each; returns the causes that must have been seen."""
     c.wait("gpt", "devices=1")
-    c.wait("gpt", "step=3")  # or no row says that it had one device
     c.json("grow", "gpt", 2, "--wait")
     c.json("shrink", "gpt", 1, "--wait")
     os.kill(trains(c, 2)["devices"][1]["pid"], signal.SIGKILL)
@@ -124,6 +125,8 @@ def every_change():
             if mine is None:
                 check(item.get("reason") and "receipt" not in item, f"a receipt without a step: {item}")
                 continue
+            if not any(row["configuration"] == item["from"] and row["time"] < item["asked"] for row in all_rows):
+                del mine["from"]  # that set had committed nothing yet: what it was, no row says
             receipt = item["receipt"]
             seen.add(item["cause"])
             lost += receipt["steps_lost"]
