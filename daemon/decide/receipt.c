@@ -126,8 +126,8 @@ static void count_repeats(const struct rb_receipt_row *rows, size_t first, size_
             *ret_lost = highest - rows[first].step + 1;
         if (rows[i].configuration == configuration && rows[i].step <= highest)
             *ret_samples += rows[i].samples;
-        if (rows[i].step > highest)
-            highest = rows[i].step;
+        if (rows[i].configuration != configuration && rows[i].step > highest)
+            highest = rows[i].step; /* steps of a lap may be told of in another order */
     }
 }
 

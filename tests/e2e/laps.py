@@ -84,8 +84,10 @@ def killed():
         for replicas, stages in ("all", 2), ("all", 3), ("1", 2):
             c.submit("job", spec(c, 100000, stages, stages, state={"replicas": replicas}))
             for rank in range(2):
-                status = c.train_on("job", stages, LAP)
-                os.kill(status["devices"][rank]["pid"], signal.SIGKILL)
+                c.train_on("job", stages, LAP)
+                devices = until("all devices", lambda: (lambda found: found if len(found) == stages else None)(
+                    c.status("job")["devices"]))
+                os.kill(devices[rank]["pid"], signal.SIGKILL)
                 until("the job to go on", lambda: c.status("job")["step"] > LAP)
                 c.wait("job", "running")
             c.train_on("job", stages, LAP)
