@@ -20,7 +20,7 @@ enum {
     FORGET_TIMES = 8 /* patiences, until what is known of a member without a share is doubted */
 };
 
-bool rb_decide_is_balance(const Rb__Configuration *conf)
+static bool is_balance(const Rb__Configuration *conf)
 {
     return !strcmp(conf->cause, "balance");
 }
@@ -31,7 +31,7 @@ static int64_t patience(const struct rb_turn *turn, const Rb__Configuration *act
     const Rb__Configuration *conf = active;
     unsigned doublings = 0;
 
-    while (rb_decide_is_balance(conf) && doublings < DOUBLINGS) {
+    while (is_balance(conf) && doublings < DOUBLINGS) {
         const struct rb_fact *fact = rb_facts_configuration(turn->in, conf->from);
 
         doublings++;
@@ -133,30 +133,6 @@ void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf)
 
 /* ---- The same members -------------------------------------------------------------------------*/
 
-/* One that could not be prepared is not tried again. */
-static bool has_failed(const struct rb_turn *turn, const Rb__Configuration *active)
-{
-    for (size_t i = 0; i < turn->in->configurations.n; i++) {
-        const Rb__Configuration *conf = turn->in->configurations.at[i].configuration;
-
-        if (conf->from == active->number && rb_decide_is_balance(conf) && conf->has_failed)
-            return true;
-    }
-    return false;
-}
-
-static bool all_train(const struct rb_turn *turn, const Rb__Configuration *active)
-{
-    for (size_t m = 0; m < active->n_members; m++) {
-        const struct rb_fact *fact = rb_facts_member(turn->in, active, m);
-
-        if (!fact || fact->worker->active != active->number ||
-            fact->worker->state != RB__WORKER_REPORT__STATE__TRAINING)
-            return false;
-    }
-    return true;
-}
-
 /* The active configuration with the speeds of now. */
 static Rb__Configuration as_measured(struct rb_turn *turn, const Rb__Configuration *active)
 {
@@ -184,18 +160,12 @@ static bool pays(struct rb_turn *turn, const Rb__Configuration *active, int64_t 
 void rb_decide_balance(struct rb_turn *turn, const Rb__Configuration *active)
 {
     const Rb__Progress *progress = turn->in->progress.message ? turn->in->progress.progress : NULL;
-    struct rb_place *places = RB_ARENA_NEW(turn->arena, struct rb_place, active->n_members + 1);
 
-    if (!progress || progress->configuration != active->number || active->n_members < 2 ||
+    if (!progress || progress->configuration != active->number ||
         progress->step - active->level < patience(turn, active) || /* each progress asks again */
-        has_failed(turn, active) || !all_train(turn, active) ||
-        !pays(turn, active, turn->in->job.job->steps - progress->step))
+        !rb_decide_may_follow(turn, active, "balance") ||
+        !pays(turn, active, turn->in->job.job->steps - progress->step) ||
+        rb_decide_is_young(turn, active, turn->options->balance_ms))
         return;
-    if (turn->now < active->went + turn->options->balance_ms) {
-        rb_turn_wake(turn, active->went + turn->options->balance_ms);
-        return;
-    }
-    for (size_t m = 0; m < active->n_members; m++)
-        places[m] = (struct rb_place){active->members[m]->node, active->members[m]->device};
-    rb_turn_create(turn, places, active->n_members, "balance", turn->now);
+    rb_decide_follow(turn, active, "balance");
 }

@@ -67,12 +67,6 @@ static bool out_of_reach(struct rb_turn *turn, const Rb__Configuration *active)
     return false;
 }
 
-/* Nobody asked for it: the same members, in another way or with other shares. */
-static bool is_own(const Rb__Configuration *conf)
-{
-    return rb_decide_is_balance(conf) || rb_decide_is_replan(conf);
-}
-
 /* When it was asked for: by the user, if no configuration has answered the wish yet, else now.  One
  * that was only on the way there ("move", "drain"), or that nobody asked for, is no answer. */
 static uint64_t asked_of(const struct rb_turn *turn)
@@ -84,7 +78,7 @@ static uint64_t asked_of(const struct rb_turn *turn)
         const Rb__Configuration *conf = past->at[i].configuration;
 
         if (conf->asked >= asked && strcmp(conf->cause, "move") != 0 &&
-            strcmp(conf->cause, "drain") != 0 && !is_own(conf) &&
+            strcmp(conf->cause, "drain") != 0 && !rb_decide_is_own(conf) &&
             (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
              conf->state == RB__CONFIGURATION__STATE__RETIRED))
             return turn->now;
@@ -208,7 +202,7 @@ void rb_decide_resize(struct rb_turn *turn)
     }
     target = aim(turn, active);
     if (!rb_turn_enough(turn) || same_places(&target, active)) {
-        if (next && !(is_own(next) && same_places(&target, next)))
+        if (next && !(rb_decide_is_own(next) && same_places(&target, next)))
             rb_turn_abandon(turn, "it is not wanted any more", false, NULL);
         rb_turn_reason(turn, shortage(turn, active));
         if (!next && !rb_decide_replan(turn, active))

@@ -197,8 +197,7 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
         conf->members[conf->n_members++] = member;
     }
     choose_kind(turn, conf);
-    conf->has_steals = conf->steals =
-        rb_decide_steals(turn) && n > 1 && conf->pipeline < 2 && conf->hypergraph < 2;
+    conf->has_steals = conf->steals = rb_decide_steals(turn) && n > 1 && rb_shares_has(conf);
     if (strcmp(cause, "crash") != 0) { /* there everyone keeps what it had */
         rb_decide_speeds(turn, conf);
         rb_shares_cut(conf, turn->in->job.job->microbatches, turn->arena);
@@ -347,7 +346,7 @@ unsigned rb_turn_failures(const struct rb_turn *turn, bool crash,
             conf->state == RB__CONFIGURATION__STATE__RETIRED)
             break;
         if (!conf->has_failed || crash != !strcmp(conf->cause, "crash") ||
-            (!crash && (conf->from != turn->state.active || rb_decide_is_balance(conf))))
+            (!crash && (conf->from != turn->state.active || rb_decide_is_own(conf))))
             continue;
         if (!failures++)
             *ret_last = conf;

@@ -133,10 +133,18 @@ void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next); /* tha
 void rb_decide_resize(struct rb_turn *turn);                              /* resize.c */
 void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf);     /* balance.c */
 bool rb_decide_steals(const struct rb_turn *turn);
-bool rb_decide_is_balance(const Rb__Configuration *conf);
 void rb_decide_balance(struct rb_turn *turn, const Rb__Configuration *active);
+/* Returns true where a configuration follows. */
 bool rb_decide_replan(struct rb_turn *turn, const Rb__Configuration *active); /* replan.c */
-bool rb_decide_is_replan(const Rb__Configuration *conf);
+bool rb_decide_is_own(const Rb__Configuration *conf);                         /* own.c */
+/* Do all of several members train in the active one, and has none behind it failed that had this
+ * cause? */
+bool rb_decide_may_follow(const struct rb_turn *turn, const Rb__Configuration *active,
+                          const char *cause);
+/* Is it not so old yet?  Then it is thought over when it is. */
+bool rb_decide_is_young(struct rb_turn *turn, const Rb__Configuration *active, uint64_t ms);
+/* The same members. */
+void rb_decide_follow(struct rb_turn *turn, const Rb__Configuration *active, const char *cause);
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* crash.c */
 void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* restart.c */
 void rb_decide_fail(struct rb_turn *turn, const char *reason);

@@ -61,7 +61,7 @@ uint32_t *rb_shares_counts(const Rb__Configuration *configuration, uint32_t micr
     uint32_t *counts = RB_ARENA_NEW(arena, uint32_t, configuration->n_members + 1);
     int32_t *owners;
 
-    if (configuration->pipeline > 1 || configuration->hypergraph > 1 || !configuration->n_members ||
+    if (!rb_shares_has(configuration) || !configuration->n_members ||
         rb_shares_of(configuration, microbatches, arena, &owners, NULL))
         return NULL;
     for (uint32_t m = 0; m < microbatches; m++)
@@ -97,6 +97,11 @@ static int32_t rank_of(const Rb__Member *member, const Rb__Configuration *next)
         if (next->members[r]->worker && !strcmp(next->members[r]->worker, member->worker))
             return (int32_t)r;
     return RB_SCHEDULE_LOST;
+}
+
+bool rb_shares_has(const Rb__Configuration *configuration)
+{
+    return configuration->pipeline < 2 && configuration->hypergraph < 2;
 }
 
 struct rb_shape rb_shares_shape(const Rb__Configuration *configuration)
@@ -234,7 +239,7 @@ void rb_shares_after(const Rb__Configuration *last, uint32_t microbatches, Rb__C
     for (size_t r = 0; r < last->n_members; r++)
         became[r] = rank_of(last->members[r], next);
     copy_speeds(last, became, next);
-    if (next->pipeline > 1 || next->hypergraph > 1) {
+    if (!rb_shares_has(next)) {
         rb_schedule_even(microbatches, ranks, owners);
         next->plan = rb_shares_summary(next, owners, microbatches, UINT64_MAX, arena);
         return;

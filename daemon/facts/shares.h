@@ -29,6 +29,9 @@ int rb_shares_of(const Rb__Configuration *configuration, uint32_t microbatches,
  * runs are no shares. */
 uint32_t *rb_shares_counts(const Rb__Configuration *configuration, uint32_t microbatches,
                            struct rb_arena *arena);
+/* Is it to be data parallel at any number of members?  Only then microbatches have owners. */
+bool rb_shares_has(const Rb__Configuration *configuration);
+
 /* Whether each microbatch is one rank's alone, or goes through stages, or is split by filters. */
 struct rb_shape {
     uint32_t stages; /* or parts; 0: none */
