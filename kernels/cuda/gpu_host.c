@@ -355,30 +355,3 @@ void rb_gpu_product_free(struct rb_gpu_product *product)
     free(product->b);
     free(product);
 }
-
-/* ---- Convolutions -----------------------------------------------------------------------------*/
-
-/* No library is played here: the backend's own way is what runs. */
-int rb_gpu_conv_new(struct rb_gpu *gpu, const struct rb_gpu_conv_shape *shape,
-                    struct rb_gpu_conv **ret_conv, size_t *ret_bytes, struct rb_why *why)
-{
-    (void)gpu;
-    (void)shape;
-    (void)ret_conv;
-    (void)ret_bytes;
-    return rb_why_set(why, RB_EUNSUPPORTED, "the host has no library of convolutions");
-}
-
-void rb_gpu_conv_run(struct rb_gpu_conv *conv, const void *a, const void *b, void *to, void *memory)
-{
-    (void)conv;
-    (void)a;
-    (void)b;
-    (void)to;
-    (void)memory;
-}
-
-void rb_gpu_conv_free(struct rb_gpu_conv *conv)
-{
-    (void)conv;
-}

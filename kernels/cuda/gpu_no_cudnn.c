@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions where the toolkit has no cuDNN: the backend's own way is taken. */
+/* A toolkit without cuDNN (convolutions: gpu_no_conv.c). */
 #include "kernels/cuda/gpu_inside.h"
 
 size_t rb_gpu_conv_version(void)
@@ -10,28 +10,4 @@ size_t rb_gpu_conv_version(void)
 void rb_gpu_conv_close(struct rb_gpu *gpu)
 {
     (void)gpu;
-}
-
-int rb_gpu_conv_new(struct rb_gpu *gpu, const struct rb_gpu_conv_shape *shape,
-                    struct rb_gpu_conv **ret_conv, size_t *ret_bytes, struct rb_why *why)
-{
-    (void)gpu;
-    (void)shape;
-    (void)ret_conv;
-    (void)ret_bytes;
-    return rb_why_set(why, RB_EUNSUPPORTED, "no cuDNN: this build was made without it");
-}
-
-void rb_gpu_conv_run(struct rb_gpu_conv *conv, const void *a, const void *b, void *to, void *memory)
-{
-    (void)conv;
-    (void)a;
-    (void)b;
-    (void)to;
-    (void)memory;
-}
-
-void rb_gpu_conv_free(struct rb_gpu_conv *conv)
-{
-    (void)conv;
 }
