@@ -14,22 +14,9 @@
 static void add_contribution(struct rb_attempt *attempt, const Rb__Contribution *contribution)
 {
     struct rb_model *model = attempt->step->model;
-    const Rb__Variable *variable = model->message->variables[contribution->variable];
-    uint32_t v = contribution->variable;
-    struct rb_fixed into = {
-        .sum = model->local + variable->offset + contribution->first,
-        .fresh = model->fresh[v],
-        .weight = 1,
-        .exponent = model->exponents[v].exponent,
-        .limit = model->limits[v],
-        .largest = &model->largest[v],
-        .overflow = &model->overflow[v],
-    };
+    struct rb_fixed into = rb_model_summand(model, contribution, attempt->microbatch);
 
-    if (variable->role == RB__VARIABLE__ROLE__STATISTIC)
-        into.weight =
-            rb_exponent_statistic(variable->momentum, model->microbatches, attempt->microbatch);
-    model->fresh[v] = false;
+    model->fresh[contribution->variable] = false;
     rb_program_add(attempt->runner->program, (int)contribution->tensor, &into);
 }
 

@@ -134,19 +134,9 @@ static void add(const struct rb_flight *flight, const Rb__Contribution *contribu
     uint32_t v = contribution->variable;
     const Rb__Variable *variable = model->message->variables[v];
     struct rb_program *program = flight->runner.program;
-    struct rb_fixed into = {
-        .sum = model->local + variable->offset,
-        .fresh = model->fresh[v],
-        .weight = 1,
-        .exponent = model->exponents[v].exponent,
-        .limit = model->limits[v],
-        .largest = &model->largest[v],
-        .overflow = &model->overflow[v],
-    };
+    struct rb_fixed into =
+        rb_model_summand(model, contribution, flight->microbatch % model->microbatches);
 
-    if (variable->role == RB__VARIABLE__ROLE__STATISTIC)
-        into.weight = rb_exponent_statistic(variable->momentum, model->microbatches,
-                                            flight->microbatch % model->microbatches);
     rb_program_add(program, (int)contribution->tensor, &into);
     if (!fits(model, v)) {
         into.weight = -into.weight; /* what was added is taken back, to the bit */

@@ -54,6 +54,26 @@ static int by_readiness(const void *a, const void *b)
     return (*left)->variable < (*right)->variable ? -1 : (*left)->variable > (*right)->variable;
 }
 
+struct rb_fixed rb_model_summand(struct rb_model *model, const Rb__Contribution *contribution,
+                                 uint32_t microbatch)
+{
+    uint32_t v = contribution->variable;
+    const Rb__Variable *variable = model->message->variables[v];
+    bool statistic = variable->role == RB__VARIABLE__ROLE__STATISTIC;
+
+    return (struct rb_fixed){
+        .sum = model->local + variable->offset + contribution->first,
+        .fresh = model->fresh[v],
+        .weight = statistic
+                      ? rb_exponent_statistic(variable->momentum, model->microbatches, microbatch)
+                      : 1,
+        .exponent = model->exponents[v].exponent,
+        .limit = model->limits[v],
+        .largest = &model->largest[v],
+        .overflow = &model->overflow[v],
+    };
+}
+
 int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
                       const struct rb_source *source, struct rb_why *why)
 {

@@ -92,6 +92,10 @@ static inline struct rb_runner *rb_model_runner(const struct rb_model *model, ui
     return microbatch + 1 == model->microbatches ? model->last_runner : model->runner;
 }
 
+/* How the gradient of a microbatch goes into this rank's sums of a variable, or of a slice. */
+struct rb_fixed rb_model_summand(struct rb_model *model, const Rb__Contribution *contribution,
+                                 uint32_t microbatch);
+
 /* Make runner->message ready to run in `arena` with the state's weights, or others that lie as
  * those do, on samples of `source`. */
 int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
