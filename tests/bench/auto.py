@@ -61,9 +61,7 @@ def run(c, model, way, options):
             break
     plan = c.status("job")["plan"]
     took = [row["step_ms"] for row in c.metrics("job") if row["step"] > first]
-    c.ctl("cancel", "job")
-    c.wait("job", "devices=0")
-    c.ctl("delete", "job")
+    c.drop("job")
     return took, plan
 
 

@@ -129,9 +129,7 @@ def one(c, model, way, steps):
     last, sent = c.status("job")["step"], c.sent() - before
     middle = statistics.fmean if way == "spectrain" else statistics.median
     took = middle(row["step_ms"] for row in c.metrics("job") if first < row["step"] <= last)
-    c.ctl("cancel", "job")
-    c.wait("job", "devices=0")
-    c.ctl("delete", "job")
+    c.drop("job")
     return took, sent / 1e6 / (last - first), sha
 
 

@@ -331,6 +331,12 @@ class Cluster:
         files = [path for path in map(self.path, re.findall(r'"([^"]*)"', text)) if os.path.isfile(path)]
         return text.replace(self.folder, ""), *map(digest, files)
 
+    def drop(self, job):
+        """Of a job that has not ended: nothing is left of it."""
+        self.ctl("cancel", job)
+        self.wait(job, "devices=0")
+        self.ctl("delete", job)
+
     def finish(self, job, timeout=200):
         """Wait for the end, export, delete; returns the sha256."""
         self.wait(job, "done", timeout)

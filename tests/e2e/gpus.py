@@ -221,9 +221,7 @@ def disturbed():
                 check_nothing_lost(receipt, f"{replicas} replicas")
             os.kill(c.train_on("job", 3, 3)["devices"][1]["pid"], signal.SIGKILL)
             c.train_on("job", 3, 3)
-            c.ctl("cancel", "job")
-            c.wait("job", "devices=0")
-            c.ctl("delete", "job")
+            c.drop("job")
             check(c.submit("job", make(steps, checkpoint=checkpoint))["resumeStep"] > 0, "no checkpoint to go on from")
             check(c.finish("job") == alone, f"{replicas} replicas: disturbed, and the bits differ")
 

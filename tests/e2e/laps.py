@@ -72,9 +72,7 @@ def resized_and_paused():
             kinds = [event["kind"] for event in c.json("events", "job")["items"]]
             check("restarted" not in kinds, "it was restarted")
             check("in laps of 48 steps" in c.ctl("describe", "job"), "describe does not say what it promises")
-            c.ctl("cancel", "job")
-            c.wait("job", "devices=0")
-            c.ctl("delete", "job")
+            c.drop("job")
 
 
 def killed():
@@ -94,9 +92,7 @@ def killed():
             whole(c, "job")
             kinds = [event["kind"] for event in c.json("events", "job")["items"]]
             check(("restarted" in kinds) == (replicas == "1"), f"{replicas} replicas: {kinds}")
-            c.ctl("cancel", "job")
-            c.wait("job", "devices=0")
-            c.ctl("delete", "job")
+            c.drop("job")
 
 
 def refused():
