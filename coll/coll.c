@@ -149,6 +149,7 @@ void rb_coll_close(struct rb_coll *coll)
     free(coll->workers);
     free(coll->link);
     free(coll->lane);
+    free(coll->fetched);
     free(coll->polls);
     free(coll->polled);
     free(coll);

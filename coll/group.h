@@ -15,6 +15,7 @@ struct rb_coll {
     char **workers;        /* names by rank */
     struct rb_link **link; /* by rank; NULL for our own */
     struct rb_lane *lane;  /* by rank: what the call under way moves */
+    uint8_t *fetched;      /* room for a piece of a peer's memory; NULL until there is one */
     struct pollfd *polls;  /* room for everyone, `wake`, and what a caller waits for beside */
     int *polled;           /* whose link each of `polls` is */
 

@@ -43,6 +43,27 @@ struct rb_link_ops {
     void (*disarm)(struct rb_link *link, short revents);
 
     void (*close)(struct rb_link *link); /* frees it too */
+
+    const struct rb_reach_ops *reach; /* NULL: the peer's memory is out of reach */
+};
+
+/* Large pieces of memory need not go through a link between two processes of one host: one side
+ * offers, saying in its stream where they lie, the other fetches them and says that they are taken.
+ * Until then the offering side leaves them as they are, or withdraws. */
+struct rb_reach_ops {
+    /* Has the peer found that it can fetch from us?  It tries by itself, soon. */
+    bool (*reached)(struct rb_link *link);
+
+    void (*offer)(struct rb_link *link); /* once said; one at a time */
+    bool (*taken)(struct rb_link *link); /* what was offered; until then arm's `out` is this */
+    void (*take)(struct rb_link *link);  /* the other side: all of it was fetched */
+
+    /* Copy the peer's `size` bytes at `from`: 0; RB_EPEER when it is gone, or has withdrawn and
+     * may have changed them since; RB_EINTERNAL where it has no such memory. */
+    int (*fetch)(struct rb_link *link, void *to, uint64_t from, size_t size);
+
+    /* Whatever is fetched from us from now on counts for nothing. */
+    void (*withdraw)(struct rb_link *link);
 };
 
 /* A connected, non-blocking socket, which the link owns from now on. */

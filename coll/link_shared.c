@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "coll/reach.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +35,11 @@ static const size_t total = CONTROL + 2 * (size_t)RING;
 /* One cache line for each who writes it. */
 struct ring {
     _Alignas(64) _Atomic uint64_t head; /* written by the writer */
+    _Atomic uint32_t withdrawn;
+    struct rb_reach_sign sign;          /* for trying to fetch from the writer */
     _Alignas(64) _Atomic uint64_t tail; /* written by the reader */
+    _Atomic uint64_t taken;             /* offers */
+    _Atomic uint32_t reached;           /* the reader can fetch from the writer */
     _Alignas(64) _Atomic uint32_t reader_sleeps;
     _Alignas(64) _Atomic uint32_t writer_sleeps;
 };
@@ -48,6 +53,9 @@ struct shared {
     const uint8_t *in_bytes;
     uint64_t head, tail; /* our own counters, which the other side cannot touch */
     uint64_t seen_head, seen_tail;
+    struct rb_reach peer;
+    uint64_t offered, took; /* as many; the other side's count is in its ring */
+    bool tried;             /* whether the peer can be reached */
 };
 
 /* After a counter was stored.  That store and this load, and the sleeper's store and load in arm,
@@ -72,10 +80,20 @@ static int64_t room(struct shared *s)
     return (int64_t)(RING - (s->head - s->seen_tail));
 }
 
+/* It shows its sign before its first bytes, or with its welcome. */
+static void try_reach(struct shared *s)
+{
+    s->tried = true;
+    if (rb_reach_try(&s->peer, &s->in->sign))
+        atomic_store(&s->in->reached, 1);
+}
+
 static int64_t waiting(struct shared *s)
 {
     if (s->seen_head - s->tail < 8)
         s->seen_head = atomic_load(&s->in->head);
+    if (!s->tried && s->seen_head)
+        try_reach(s);
     if (s->seen_head - s->tail > RING)
         return -1;
     return (int64_t)(s->seen_head - s->tail);
@@ -171,6 +189,64 @@ static int64_t shared_receive(struct rb_link *link, void *to, size_t size)
     return (int64_t)size;
 }
 
+/* ---- Reaching the peer's own memory ---- */
+
+static bool shared_reached(struct rb_link *link)
+{
+    return atomic_load(&((struct shared *)link)->out->reached) != 0;
+}
+
+static void shared_offer(struct rb_link *link)
+{
+    ((struct shared *)link)->offered++;
+}
+
+static bool shared_taken(struct rb_link *link)
+{
+    struct shared *s = (struct shared *)link;
+
+    return atomic_load(&s->out->taken) >= s->offered;
+}
+
+static void shared_take(struct rb_link *link)
+{
+    struct shared *s = (struct shared *)link;
+
+    atomic_store(&s->in->taken, ++s->took);
+    ring_bell(s, &s->in->writer_sleeps);
+}
+
+static int shared_fetch(struct rb_link *link, void *to, uint64_t from, size_t size)
+{
+    struct shared *s = (struct shared *)link;
+    int err = rb_reach_read(&s->peer, to, from, size);
+
+    atomic_thread_fence(memory_order_seq_cst);
+    return atomic_load(&s->in->withdrawn) ? RB_EPEER : err;
+}
+
+static void shared_withdraw(struct rb_link *link)
+{
+    atomic_store(&((struct shared *)link)->out->withdrawn, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+static const struct rb_reach_ops reach_ops = {
+    .reached = shared_reached,
+    .offer = shared_offer,
+    .taken = shared_taken,
+    .take = shared_take,
+    .fetch = shared_fetch,
+    .withdraw = shared_withdraw,
+};
+
+/* ---- Sleeping and ending ---- */
+
+static bool has_room(struct shared *s)
+{
+    return shared_taken(&s->link) && room(s) != 0;
+}
+
 static bool shared_arm(struct rb_link *link, bool in, bool out, short *ret_events)
 {
     struct shared *s = (struct shared *)link;
@@ -180,7 +256,7 @@ static bool shared_arm(struct rb_link *link, bool in, bool out, short *ret_event
         atomic_store(&s->in->reader_sleeps, 1);
     if (out)
         atomic_store(&s->out->writer_sleeps, 1);
-    return atomic_load(&link->ended) || (in && waiting(s) != 0) || (out && room(s) != 0);
+    return atomic_load(&link->ended) || (in && waiting(s) != 0) || (out && has_room(s));
 }
 
 static void shared_disarm(struct rb_link *link, short revents)
@@ -217,6 +293,7 @@ static const struct rb_link_ops shared_ops = {
     .arm = shared_arm,
     .disarm = shared_disarm,
     .close = shared_close,
+    .reach = &reach_ops,
 };
 
 int rb_link_shared_create(void)
@@ -258,5 +335,7 @@ struct rb_link *rb_link_shared_new(int fd, int memory, int side)
     s->in = (struct ring *)map + !side;
     s->out_bytes = map + CONTROL + (size_t)side * RING;
     s->in_bytes = map + CONTROL + (size_t)!side * RING;
+    rb_reach_sign(&s->out->sign);
+    rb_reach_open(&s->peer, fd);
     return &s->link;
 }

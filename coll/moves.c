@@ -54,7 +54,7 @@ static void add_move(struct rb_coll *coll, uint64_t tag, const struct rb_coll_mo
     if (move->from == move->to)
         return;
     if (move->from == coll->rank)
-        rb_progress_send(coll, move->to, frame, move->bytes, move->size, NULL);
+        rb_progress_offer(coll, move->to, frame, move->bytes, move->size, NULL);
     else if (move->to == coll->rank)
         rb_progress_receive(coll, move->from, frame, move->bytes, move->size);
 }
@@ -94,7 +94,7 @@ static void add_range(struct rb_coll *coll, uint64_t tag, const int32_t *in, int
 
     if (range->rank != coll->rank) {
         if (!range->from || range->from[coll->rank])
-            rb_progress_send(coll, range->rank, frame, in + range->first, frame.total, NULL);
+            rb_progress_offer(coll, range->rank, frame, in + range->first, frame.total, NULL);
         return;
     }
     *sum = (struct rb_summing){.in = in + range->first, .out = out + range->first};

@@ -15,6 +15,7 @@
 enum {
     PIECE = 256 * 1024,    /* most that one link moves before the next has its turn */
     ADD_PIECE = 32 * 1024, /* added before the sender hears that there is room */
+    OFFER = 256 * 1024,    /* worth being fetched; and how much of it is fetched at once */
     SLICE_MS = 50,         /* longest sleep without a look around */
 };
 static const uint32_t magic = 0x31464252; /* "RBF1" */
@@ -49,6 +50,8 @@ static void start_outgoing(struct rb_outgoing *out, struct rb_frame frame, const
     out->size = size;
     out->ready = ready;
     out->sent = 0;
+    out->may_offer = false;
+    out->offered = 0;
 }
 
 void rb_progress_send(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
@@ -57,6 +60,15 @@ void rb_progress_send(struct rb_coll *coll, int rank, struct rb_frame frame, con
     struct rb_lane *lane = &coll->lane[rank];
 
     start_outgoing(&lane->out[lane->n_out++], frame, bytes, size, ready);
+}
+
+void rb_progress_offer(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
+                       uint64_t size, const uint64_t *ready)
+{
+    struct rb_lane *lane = &coll->lane[rank];
+
+    rb_progress_send(coll, rank, frame, bytes, size, ready);
+    lane->out[lane->n_out - 1].may_offer = size >= OFFER;
 }
 
 void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
@@ -91,6 +103,7 @@ const uint64_t *rb_progress_receive(struct rb_coll *coll, int rank, struct rb_fr
     in->size = size;
     in->had = in->got = 0;
     in->sum = NULL;
+    in->offered = false;
     return &in->had;
 }
 
@@ -148,28 +161,75 @@ static void end_outgoing(struct rb_lane *lane)
     free(post);
 }
 
+/* A payload becomes an offer if it may; false: it may later. */
+static bool prepare(struct rb_link *link, struct rb_outgoing *out)
+{
+    uint32_t kind;
+
+    if (!out->may_offer || out->offered || out->sent || !link->ops->reach ||
+        !link->ops->reach->reached(link))
+        return true;
+    if (out->ready && *out->ready < out->size)
+        return false;
+    memcpy(&kind, out->header + 4, 4);
+    kind |= RB_FRAME_OFFER;
+    memcpy(out->header + 4, &kind, 4);
+    out->offered = out->size;
+    out->address = (uintptr_t)out->bytes;
+    out->bytes = (const uint8_t *)&out->address;
+    out->size = sizeof out->address;
+    out->ready = NULL;
+    link->ops->reach->offer(link);
+    return true;
+}
+
+static bool is_sent(const struct rb_outgoing *out)
+{
+    return out->sent == padded(RB_FRAME_HEADER + out->size);
+}
+
+/* An offer that was said waits until it is taken: 1; 0: not yet; or an error. */
+static int is_taken(struct rb_link *link)
+{
+    bool ended = atomic_load(&link->ended);
+
+    return link->ops->reach->taken(link) ? 1 : ended ? RB_EPEER : 0;
+}
+
+/* Bytes that the link took, or an error. */
+static int64_t say(struct rb_link *link, struct rb_outgoing *out)
+{
+    struct iovec pieces[3];
+    int n = cut(out, pieces);
+    int64_t put = n ? link->ops->send(link, pieces, n) : 0;
+
+    out->sent += put > 0 ? (uint64_t)put : 0;
+    return put;
+}
+
 /* Bytes moved, or an error. */
 static int64_t push(struct rb_coll *coll, struct rb_link *link, struct rb_lane *lane,
                     struct rb_outgoing *out)
 {
-    struct iovec pieces[3];
-    int n = cut(out, pieces);
     int64_t put;
+    int taken = 1;
 
     lane->blocked = false;
-    if (!n)
+    if (!prepare(link, out))
         return 0;
-    put = link->ops->send(link, pieces, n);
-    if (put <= 0) {
-        lane->blocked = put == 0;
-        return put;
-    }
-    atomic_fetch_add_explicit(&coll->bytes_sent, (uint64_t)put, memory_order_relaxed);
-    out->sent += (uint64_t)put;
-    if (out->sent == padded(RB_FRAME_HEADER + out->size)) {
+    put = say(link, out);
+    if (put >= 0 && is_sent(out) && out->offered)
+        taken = is_taken(link);
+    if (put < 0 || taken < 0)
+        return put < 0 ? put : taken;
+    if (is_sent(out) && taken) {
+        put += (int64_t)out->offered;
         end_outgoing(lane);
         rb_fault("worker.frame");
+    } else {
+        lane->blocked = put == 0;
     }
+    atomic_fetch_add_explicit(&coll->bytes_sent, (uint64_t)put, memory_order_relaxed);
     return put;
 }
 
@@ -193,8 +253,7 @@ static const char *kind_text(uint32_t kind)
     }
 }
 
-static int check_header(struct rb_coll *coll, int rank, const struct rb_incoming *in,
-                        struct rb_why *why)
+static int check_header(struct rb_coll *coll, int rank, struct rb_incoming *in, struct rb_why *why)
 {
     uint32_t is_magic, kind;
     struct rb_frame found;
@@ -205,6 +264,11 @@ static int check_header(struct rb_coll *coll, int rank, const struct rb_incoming
     memcpy(&found.total, in->header + 16, 8);
     if (is_magic != magic)
         return rb_why_set(why, RB_EINTERNAL, "rank %d (%s) sent bytes that are no frame", rank,
+                          coll->workers[rank]);
+    in->offered = kind & RB_FRAME_OFFER;
+    kind &= ~(uint32_t)RB_FRAME_OFFER;
+    if (in->offered && (!coll->link[rank]->ops->reach || !in->size))
+        return rb_why_set(why, RB_EINTERNAL, "rank %d (%s) offers what cannot be fetched", rank,
                           coll->workers[rank]);
     if (kind == in->frame.kind && found.tag == in->frame.tag && found.total == in->frame.total)
         return 0;
@@ -230,29 +294,62 @@ static void update_complete(struct rb_coll *coll, struct rb_summing *sum)
     sum->complete = least;
 }
 
-/* Add what has arrived: bytes, or an error. */
-static int64_t pull_sum(struct rb_coll *coll, struct rb_link *link, struct rb_incoming *in)
+/* The first to reach an element adds it to ours, the others to what is there. */
+static void add(struct rb_coll *coll, struct rb_incoming *in, const uint8_t *bytes, size_t n)
 {
     struct rb_summing *sum = in->sum;
-    size_t at = in->had / 4, n, fresh;
-    const uint8_t *bytes;
-    int64_t have = link->ops->peek(link, &bytes);
+    size_t at = in->had / 4, fresh = at < sum->started ? sum->started - at : 0;
 
-    if (have < 4)
-        return have > 0 && atomic_load(&link->ended) ? RB_EPEER : have < 0 ? have : 0;
-    n = (size_t)((uint64_t)have < in->size - in->had ? (uint64_t)have : in->size - in->had);
-    n = (n < ADD_PIECE ? n : ADD_PIECE) / 4;
-    /* The first to reach an element adds it to ours, the others to what is there. */
-    fresh = at < sum->started ? sum->started - at : 0;
     fresh = fresh < n ? fresh : n;
     rb_add(sum->out + at, sum->out + at, bytes, fresh);
     rb_add(sum->out + at + fresh, sum->in + at + fresh, bytes + 4 * fresh, n - fresh);
     if (at + n > sum->started)
         sum->started = at + n;
-    link->ops->consume(link, 4 * n);
     in->had += 4 * n;
     update_complete(coll, sum);
+}
+
+/* Add what has arrived: bytes, or an error. */
+static int64_t pull_sum(struct rb_coll *coll, struct rb_link *link, struct rb_incoming *in)
+{
+    const uint8_t *bytes;
+    int64_t have = link->ops->peek(link, &bytes);
+    size_t n;
+
+    if (have < 4)
+        return have > 0 && atomic_load(&link->ended) ? RB_EPEER : have < 0 ? have : 0;
+    n = (size_t)((uint64_t)have < in->size - in->had ? (uint64_t)have : in->size - in->had);
+    n = (n < ADD_PIECE ? n : ADD_PIECE) / 4;
+    add(coll, in, bytes, n);
+    link->ops->consume(link, 4 * n);
     return (int64_t)(4 * n);
+}
+
+/* Some of what is offered: bytes, or an error. */
+static int64_t fetch(struct rb_coll *coll, struct rb_link *link, struct rb_incoming *in)
+{
+    uint64_t left = in->size - in->had, size = left < OFFER ? left : OFFER;
+    uint8_t *to = in->sum ? coll->fetched : in->to + in->had;
+    int err;
+
+    if (in->sum && !to)
+        to = coll->fetched = rb_alloc(OFFER);
+    err = link->ops->reach->fetch(link, to, in->address + in->had, size);
+    if (err)
+        return err;
+    if (in->sum)
+        add(coll, in, to, size / 4);
+    else
+        in->had += size;
+    if (in->had == in->size)
+        link->ops->reach->take(link);
+    return (int64_t)size;
+}
+
+static bool is_through(const struct rb_incoming *in)
+{
+    return in->got == padded(RB_FRAME_HEADER + (in->offered ? sizeof in->address : in->size)) &&
+           in->had == in->size;
 }
 
 /* One step of a frame: bytes, or an error. */
@@ -260,15 +357,22 @@ static int64_t pull_some(struct rb_coll *coll, int rank, struct rb_incoming *in,
 {
     struct rb_link *link = coll->link[rank];
     uint64_t end = RB_FRAME_HEADER + in->size;
+    size_t address = in->got - RB_FRAME_HEADER;
     uint8_t padding[8];
     int64_t got;
     int err;
+
+    if (in->offered && address == sizeof in->address)
+        return fetch(coll, link, in);
 
     if (in->got < RB_FRAME_HEADER) {
         got = link->ops->receive(link, in->header + in->got, RB_FRAME_HEADER - in->got);
         if (got > 0 && in->got + (uint64_t)got == RB_FRAME_HEADER)
             if ((err = check_header(coll, rank, in, why)))
                 return err;
+    } else if (in->offered) {
+        got = link->ops->receive(link, (uint8_t *)&in->address + address,
+                                 sizeof in->address - address);
     } else if (in->got >= end) {
         got = link->ops->receive(link, padding, padded(end) - in->got);
     } else if (in->sum) {
@@ -295,7 +399,7 @@ static int64_t pull(struct rb_coll *coll, int rank, struct rb_lane *lane, struct
 
         if (got < 0)
             return got;
-        if (in->got == padded(RB_FRAME_HEADER + in->size))
+        if (is_through(in))
             lane->at_in++;
         else if (got == 0)
             break;
@@ -431,6 +535,9 @@ static int run(struct rb_coll *coll, struct rb_why *why)
 /* An error ends the group. */
 static int ended(struct rb_coll *coll, int err, const struct rb_why *local, struct rb_why *why)
 {
+    for (int r = 0; err && r < coll->size; r++)
+        if (coll->link[r] && coll->link[r]->ops->reach)
+            coll->link[r]->ops->reach->withdraw(coll->link[r]);
     if (err) {
         coll->why = *local;
         atomic_store(&coll->broken, err);

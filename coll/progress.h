@@ -6,7 +6,9 @@
  * A call says which frames go to and come from each rank, in order, and runs them.  Links are
  * served in turn, a piece at a time, so that full buffers cannot lock ranks up, and so that adding
  * overlaps with sending.  A frame is a header of 24 bytes (kind, tag, size of the whole call), the
- * payload, and zeros up to a multiple of 8. */
+ * payload, and zeros up to a multiple of 8.  A large payload may be offered instead, where the
+ * receiver can fetch it (coll/link.h): the address of it stands in its place, and RB_FRAME_OFFER
+ * beside the kind. */
 #ifndef RB_COLL_PROGRESS_H
 #define RB_COLL_PROGRESS_H
 
@@ -27,6 +29,7 @@ enum rb_frame_kind {
     RB_FRAME_GATHER,
     RB_FRAME_BROADCAST,
     RB_FRAME_MESSAGE,
+    RB_FRAME_OFFER = 1u << 31,
 };
 
 /* Which call a frame belongs to. */
@@ -50,6 +53,9 @@ struct rb_outgoing {
     uint64_t size;
     const uint64_t *ready; /* bytes that may go by now; NULL: all */
     uint64_t sent;         /* header, payload and padding */
+    bool may_offer;
+    uint64_t offered; /* bytes that are fetched; 0: it is no offer */
+    uint64_t address; /* where they lie: the payload of an offer */
 };
 
 struct rb_incoming {
@@ -60,6 +66,8 @@ struct rb_incoming {
     uint64_t had;           /* payload that is in place */
     uint64_t got;           /* header, payload and padding */
     struct rb_summing *sum; /* add there, instead of copying */
+    bool offered;
+    uint64_t address; /* over there, if offered */
 };
 
 /* A message that goes whenever its link takes some of it. */
@@ -84,6 +92,11 @@ int rb_progress_begin(struct rb_coll *coll, struct rb_why *why);
 
 void rb_progress_send(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
                       uint64_t size, const uint64_t *ready);
+/* The same, in calls that every receiver is in and needs all of: it may have to be fetched, and
+ * then goes when all of it is ready. */
+void rb_progress_offer(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
+                       uint64_t size, const uint64_t *ready);
+
 /* Returns how many bytes of it are in place, for who passes them on. */
 const uint64_t *rb_progress_receive(struct rb_coll *coll, int rank, struct rb_frame frame, void *to,
                                     uint64_t size);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums.  Two ranks, or little to add: everyone sends everything to everyone and adds for itself,
  * one crossing.  Else everyone adds one segment of all vectors and sends it on while it grows: two
- * crossings, but only twice the vector through each rank's links whatever the size of the group. */
+ * crossings, but only twice the vector through each rank's links whatever the size of the group.
+ * Two ranks that fetch from each other do the same, as each adds half as much. */
 #include "coll/group.h"
 
 #include <string.h>
 
-enum { SMALL = 8 * 1024 };
+enum { SMALL = 8 * 1024, LARGE = 256 * 1024 };
 
 static void exchange(struct rb_coll *coll, uint64_t tag, struct rb_summing *sum, size_t n)
 {
@@ -15,7 +16,7 @@ static void exchange(struct rb_coll *coll, uint64_t tag, struct rb_summing *sum,
     for (int r = 0; r < coll->size; r++) {
         if (r == coll->rank)
             continue;
-        rb_progress_send(coll, r, frame, sum->in, frame.total, NULL);
+        rb_progress_offer(coll, r, frame, sum->in, frame.total, NULL);
         rb_progress_add(coll, r, frame, sum, frame.total);
     }
 }
@@ -44,11 +45,18 @@ static void scatter(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32
 
         if (r == coll->rank)
             continue;
-        rb_progress_send(coll, r, part, in + theirs, size, NULL);
-        rb_progress_send(coll, r, total, out + mine, 4 * count, &sum->complete);
+        rb_progress_offer(coll, r, part, in + theirs, size, NULL);
+        rb_progress_offer(coll, r, total, out + mine, 4 * count, &sum->complete);
         rb_progress_add(coll, r, part, sum, 4 * count);
         rb_progress_receive(coll, r, total, out + theirs, size);
     }
+}
+
+static bool is_exchanged(const struct rb_coll *coll, size_t bytes)
+{
+    if (coll->size == 2) /* the kind of a link is the same at both ends */
+        return bytes < LARGE || !coll->link[!coll->rank]->ops->reach;
+    return bytes <= SMALL;
 }
 
 int rb_coll_sum(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out, size_t n,
@@ -63,7 +71,7 @@ int rb_coll_sum(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *
         return rb_why_set(why, RB_EINVAL, "a sum of %zu integers", n);
     if (coll->size == 1 && n)
         memcpy(out, in, 4 * n);
-    else if (coll->size == 2 || 4 * n <= SMALL)
+    else if (is_exchanged(coll, 4 * n))
         exchange(coll, tag, &sum, n);
     else
         scatter(coll, tag, in, out, n, &sum);

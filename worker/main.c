@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "coll/reach.h"
 #include "facts.pb-c.h"
 #include "kernels/device.h"
 #include "proto/reflect.h"
@@ -195,6 +196,7 @@ int main(int argc, char **argv)
     }
     if (open_log(options.log) < 0)
         return RB_EXIT_USAGE;
+    rb_reach_allow();
     pin(&options);
     rb_control_block_signals();
     path = rb_format("%s/%s.peer", options.run_dir, options.worker);
