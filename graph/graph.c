@@ -206,6 +206,20 @@ void rb_graph_sweep(struct rb_graph *graph, bool *ret_live)
     graph->n_nodes = kept;
 }
 
+int rb_graph_forward_end(const struct rb_graph *graph)
+{
+    int end = 0;
+
+    for (int i = 0; i < graph->n_nodes; i++)
+        for (int j = 0; j < graph->nodes[i]->n_out; j++) {
+            const struct rb_value *value = graph->nodes[i]->out[j];
+
+            if (value && (value == graph->loss || value == graph->count || value == graph->correct))
+                end = i + 1;
+        }
+    return end;
+}
+
 void rb_graph_weave(struct rb_graph *graph, int n, const int *before)
 {
     struct rb_node **order = RB_ARENA_NEW(&graph->arena, struct rb_node *, graph->n_nodes);

@@ -121,6 +121,9 @@ struct rb_value *rb_graph_scalar(struct rb_graph *graph, float x);
  * ret_live: by value, all false; becomes true for what the nodes that stay read and make. */
 void rb_graph_sweep(struct rb_graph *graph, bool *ret_live);
 
+/* The forward part ends with the last node that makes a result; the place behind it. */
+int rb_graph_forward_end(const struct rb_graph *graph);
+
 /* Nodes that were appended while the first n were gone through move to where they are wanted: those
  * from before[i] to before[i + 1] right in front of node i, the others to the end.  before[0] is n,
  * and before[n + 1] how many there are.  Ids stay: they are names from here on. */

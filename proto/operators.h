@@ -164,7 +164,9 @@
       "of y, count); either may be absent")                                                        \
     X(FOLD, "Fold", 1, 1, EXCHANGE, "net sends receives keeps",                                    \
       "(dy): the gradient of Spread, with its attributes: what was received goes back, and is "    \
-      "added up where it came from: what it kept, then parts in their order")
+      "added up where it came from: what it kept, then parts in their order")                      \
+    /* several of the elementwise ones, see proto/fused.h */                                       \
+    X(FUSED, "Fused", 8, 1, POINT, "steps", "elementwise operators, one on what the others make")
 
 enum rb_op {
     RB_OP_NONE = 0,

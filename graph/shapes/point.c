@@ -37,6 +37,30 @@ int rb_shapes_point(struct rb_shapes *shapes)
     return err;
 }
 
+/* To the given shape. */
+int rb_shapes_fused(struct rb_shapes *shapes)
+{
+    int err = rb_shapes_want_given(shapes);
+    struct rb_tensor_type out = {0};
+    char text[RB_TENSOR_TEXT];
+
+    if (err)
+        return err;
+    out = *shapes->given;
+    for (int i = 0; i < shapes->node->n_in; i++) {
+        const struct rb_tensor_type *in = rb_shapes_in(shapes, i);
+
+        if (!in)
+            return RB_EINVAL;
+        if (!rb_shapes_broadcast_dims(out.dim, &out.rank, in->dim, in->rank) ||
+            !rb_tensor_same(&out, shapes->given))
+            return rb_why_set(shapes->why, RB_EINVAL, "an input %s does not broadcast",
+                              rb_tensor_text(in, text));
+    }
+    shapes->out[0] = out;
+    return 0;
+}
+
 int rb_shapes_compare(struct rb_shapes *shapes)
 {
     int err = broadcast(shapes, 0, 2);

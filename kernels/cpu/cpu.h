@@ -29,7 +29,8 @@ typedef int rb_cpu_prepare(struct rb_cpu *cpu, const struct rb_call *call,
 /* By operator; NULL where there is no kernel. */
 extern rb_cpu_prepare *const rb_cpu_table[RB_OP_COUNT];
 
-rb_cpu_prepare rb_cpu_binary, rb_cpu_unary, rb_cpu_where, rb_cpu_cast, rb_cpu_point_grad;
+rb_cpu_prepare rb_cpu_binary, rb_cpu_unary, rb_cpu_where, rb_cpu_cast, rb_cpu_point_grad,
+    rb_cpu_fused;
 rb_cpu_prepare rb_cpu_reshape, rb_cpu_transpose, rb_cpu_expand, rb_cpu_concat, rb_cpu_split,
     rb_cpu_slice, rb_cpu_slice_grad, rb_cpu_trilu;
 rb_cpu_prepare rb_cpu_gather, rb_cpu_gather_grad;

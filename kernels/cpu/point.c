@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elementwise operators: a loop a row, chosen by operator and type when the kernel is prepared.
  * What is kept as bfloat16 goes through pieces of float32 that stay in the nearest cache. */
+#include "kernels/cpu/point.h"
+
 #include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/math.h"
 #include "kernels/cpu/walk.h"
 
 #include <stdlib.h>
 
-/* n elements; step[k] is 1, or 0 where operand k is one number for the whole row. */
-typedef void row_fn(const void *const *in, const int64_t *step, void *out, int64_t n);
-
 enum { PIECE = 512 };
 
 struct point {
     struct rb_kernel base;
     struct rb_walk walk;
-    row_fn *row;
+    rb_point_row *row;
     int64_t size[RB_WALK_OPERANDS]; /* of an element */
     bool narrow[RB_WALK_OPERANDS];  /* kept as bfloat16, computed in float32 */
     bool any_narrow;
@@ -80,7 +79,7 @@ static enum rb_dtype computed(enum rb_dtype dtype)
 }
 
 /* `row` computes in `in_dtype`. */
-static int point_new(const struct rb_call *call, row_fn *row, enum rb_dtype in_dtype,
+static int point_new(const struct rb_call *call, rb_point_row *row, enum rb_dtype in_dtype,
                      struct rb_kernel **ret_kernel, struct rb_why *why)
 {
     struct rb_walk walk;
@@ -215,7 +214,7 @@ INTEGERS(i32, int32_t, uint32_t)
 INTEGERS(i64, int64_t, uint64_t)
 BINARY(equal_u8, uint8_t, uint8_t, , a == b)
 
-static row_fn *binary_row(enum rb_op op, enum rb_dtype dtype, bool fmod)
+static rb_point_row *binary_row(enum rb_op op, enum rb_dtype dtype, bool fmod)
 {
     enum { FMOD = 11 };
     int column;
@@ -226,7 +225,7 @@ static row_fn *binary_row(enum rb_op op, enum rb_dtype dtype, bool fmod)
             less_##suffix, greater_##suffix, max_##suffix, min_##suffix, mod_##suffix,             \
             fmod_##suffix                                                                          \
     }
-    static row_fn *const rows[4][FMOD + 1] = {ROWS(f32), ROWS(f64), ROWS(i32), ROWS(i64)};
+    static rb_point_row *const rows[4][FMOD + 1] = {ROWS(f32), ROWS(f64), ROWS(i32), ROWS(i64)};
 #undef ROWS
     static const uint8_t columns[RB_OP_COUNT] = {
         [RB_OP_ADD] = 0, [RB_OP_SUB] = 1,   [RB_OP_MUL] = 2,  [RB_OP_DIV] = 3,
@@ -258,7 +257,7 @@ int rb_cpu_binary(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
 {
     bool compares = call->op == RB_OP_EQUAL || call->op == RB_OP_LESS || call->op == RB_OP_GREATER;
     enum rb_dtype dtype = computed(rb_call_in(call, 0)->dtype);
-    row_fn *row = binary_row(call->op, dtype, rb_call_int(call, "fmod", 0) != 0);
+    rb_point_row *row = binary_row(call->op, dtype, rb_call_int(call, "fmod", 0) != 0);
 
     (void)cpu;
     if (call->n_in != 2 || call->n_out != 1 || computed(rb_call_in(call, 1)->dtype) != dtype)
@@ -270,25 +269,28 @@ int rb_cpu_binary(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     return point_new(call, row, dtype, ret_kernel, why);
 }
 
-int rb_cpu_point_grad(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
-                      struct rb_why *why)
+static rb_point_row *grad_row(enum rb_op op, bool tanh_form)
 {
-    static row_fn *const rows[RB_OP_COUNT] = {
+    static rb_point_row *const rows[RB_OP_COUNT] = {
         [RB_OP_RELU_GRAD] = relu_grad_f32,       [RB_OP_GELU_GRAD] = gelu_grad_f32,
         [RB_OP_TANH_GRAD] = tanh_grad_f32,       [RB_OP_ERF_GRAD] = erf_grad_f32,
         [RB_OP_SIGMOID_GRAD] = sigmoid_grad_f32,
     };
-    row_fn *row = rows[call->op];
 
+    return op == RB_OP_GELU_GRAD && tanh_form ? gelu_tanh_grad_f32 : rows[op];
+}
+
+int rb_cpu_point_grad(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
+                      struct rb_why *why)
+{
     (void)cpu;
     if (call->n_in != 2 || call->n_out != 1)
         return rb_call_refuse(call, RB_EINVAL, why, "two inputs are needed");
     if (computed(call->in[0].dtype) != RB_F32 || computed(call->in[1].dtype) != RB_F32 ||
         computed(call->out[0].dtype) != RB_F32)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "not for this type");
-    if (call->op == RB_OP_GELU_GRAD && rb_call_int(call, "tanh", 0))
-        row = gelu_tanh_grad_f32;
-    return point_new(call, row, RB_F32, ret_kernel, why);
+    return point_new(call, grad_row(call->op, rb_call_int(call, "tanh", 0) != 0), RB_F32,
+                     ret_kernel, why);
 }
 
 /* A row of one input; a broadcast one is computed once and copied. */
@@ -372,7 +374,7 @@ UNARY(sign_i64, int64_t, , SIGN(int64_t))
 UNARY(relu_i64, int64_t, , x < 0 ? 0 : x)
 
 struct unary_rows {
-    row_fn *f32, *f64, *i32, *i64;
+    rb_point_row *f32, *f64, *i32, *i64;
 };
 static const struct unary_rows unary_rows[RB_OP_COUNT] = {
     [RB_OP_NEG] = {neg_f32, neg_f64, neg_i32, neg_i64},
@@ -409,11 +411,11 @@ int rb_cpu_unary(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kerne
 {
     const struct unary_rows *rows = &unary_rows[call->op];
     enum rb_dtype dtype = computed(rb_call_in(call, 0)->dtype);
-    row_fn *row = dtype == RB_F32   ? rows->f32
-                  : dtype == RB_F64 ? rows->f64
-                  : dtype == RB_I32 ? rows->i32
-                  : dtype == RB_I64 ? rows->i64
-                                    : NULL;
+    rb_point_row *row = dtype == RB_F32   ? rows->f32
+                        : dtype == RB_F64 ? rows->f64
+                        : dtype == RB_I32 ? rows->i32
+                        : dtype == RB_I64 ? rows->i64
+                                          : NULL;
 
     (void)cpu;
     if (call->n_in != 1 || call->n_out != 1 || computed(call->out[0].dtype) != dtype)
@@ -474,4 +476,17 @@ int rb_cpu_where(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kerne
                      : size == 4 ? where_4
                                  : where_8,
                      dtype, ret_kernel, why);
+}
+
+rb_point_row *rb_point_float_row(enum rb_op op, bool tanh_form)
+{
+    if (op == RB_OP_WHERE)
+        return where_4;
+    if (op == RB_OP_GELU && tanh_form)
+        return gelu_tanh_f32;
+    if (unary_rows[op].f32)
+        return unary_rows[op].f32;
+    if (op >= RB_OP_ADD && op < RB_OP_WHERE)
+        return binary_row(op, RB_F32, false);
+    return grad_row(op, tanh_form);
 }

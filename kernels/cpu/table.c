@@ -101,4 +101,6 @@ rb_cpu_prepare *const rb_cpu_table[RB_OP_COUNT] = {
     [RB_OP_BCE_LOGITS] = rb_cpu_bce,
     [RB_OP_BCE_LOGITS_GRAD] = rb_cpu_bce_grad,
     [RB_OP_GRAPH_LOSS] = rb_cpu_graph_loss,
+    /* several in one */
+    [RB_OP_FUSED] = rb_cpu_fused,
 };

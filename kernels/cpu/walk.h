@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-enum { RB_WALK_OPERANDS = 4 };
+enum { RB_WALK_OPERANDS = 9 };
 
 struct rb_walk {
     int rank; /* at least 1 once merged; the last axis is the row */

@@ -116,7 +116,8 @@ typedef int rb_cuda_prepare(struct rb_cuda *cuda, const struct rb_call *call,
  * it comes here: types and shapes fit each other. */
 extern rb_cuda_prepare *const rb_cuda_table[RB_OP_COUNT];
 
-rb_cuda_prepare rb_cuda_binary, rb_cuda_unary, rb_cuda_where, rb_cuda_cast, rb_cuda_point_grad;
+rb_cuda_prepare rb_cuda_binary, rb_cuda_unary, rb_cuda_where, rb_cuda_cast, rb_cuda_point_grad,
+    rb_cuda_fused;
 rb_cuda_prepare rb_cuda_copy, rb_cuda_parts, rb_cuda_move, rb_cuda_slice_grad;
 rb_cuda_prepare rb_cuda_gather, rb_cuda_gather_grad, rb_cuda_gather_elements, rb_cuda_scatter;
 rb_cuda_prepare rb_cuda_arg_max, rb_cuda_cum_sum, rb_cuda_top_k;

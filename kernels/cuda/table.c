@@ -56,4 +56,6 @@ rb_cuda_prepare *const rb_cuda_table[RB_OP_COUNT] = {
     [RB_OP_BCE_LOGITS] = rb_cuda_loss,
     [RB_OP_BCE_LOGITS_GRAD] = rb_cuda_loss_grad,
     [RB_OP_GRAPH_LOSS] = rb_cuda_graph_loss,
+    /* several in one */
+    [RB_OP_FUSED] = rb_cuda_fused,
 };

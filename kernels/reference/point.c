@@ -39,7 +39,7 @@ static double cast(double x, enum rb_dtype to)
     return to == RB_BOOL ? x != 0 : is_real(to) ? x : trunc(x);
 }
 
-static double value(const struct rb_call *call, const double *v)
+double rb_reference_value(const struct rb_call *call, const double *v)
 {
     bool integer = !is_real(call->out[0].dtype);
     bool tanh_form = rb_call_int(call, "tanh", 0) != 0;
@@ -155,6 +155,6 @@ void rb_reference_point(const struct rb_call *call, const void *const *in, void 
         for (int k = 0; k < call->n_in; k++)
             v[k] = rb_reference_get(&call->in[k], in[k],
                                     rb_reference_broadcast(&call->in[k], index, y->rank));
-        rb_reference_set(y, out[0], i, value(call, v));
+        rb_reference_set(y, out[0], i, rb_reference_value(call, v));
     }
 }

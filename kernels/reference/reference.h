@@ -25,11 +25,14 @@ typedef void rb_reference(const struct rb_call *call, const void *const *in, voi
 /* By operator; NULL for views. */
 extern rb_reference *const rb_reference_table[RB_OP_COUNT];
 
-rb_reference rb_reference_point, rb_reference_move, rb_reference_gather,
+rb_reference rb_reference_point, rb_reference_fused, rb_reference_move, rb_reference_gather,
     rb_reference_index_elements, rb_reference_order, rb_reference_reduce, rb_reference_softmax,
     rb_reference_matmul, rb_reference_attention, rb_reference_conv, rb_reference_layer_norm,
     rb_reference_batch_norm, rb_reference_max_pool, rb_reference_average_pool, rb_reference_dropout,
     rb_reference_loss;
+
+/* An elementwise operator on numbers. */
+double rb_reference_value(const struct rb_call *call, const double *v);
 
 /* Element i as a double, whatever its type (integers up to 2^53). */
 double rb_reference_get(const struct rb_tensor_type *type, const void *data, int64_t i);

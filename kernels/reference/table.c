@@ -93,4 +93,5 @@ rb_reference *const rb_reference_table[RB_OP_COUNT] = {
     [RB_OP_BCE_LOGITS] = rb_reference_loss,
     [RB_OP_BCE_LOGITS_GRAD] = rb_reference_loss,
     [RB_OP_GRAPH_LOSS] = rb_reference_loss,
+    [RB_OP_FUSED] = rb_reference_fused,
 };

@@ -178,6 +178,8 @@ static int make_graph(struct compile *compile, int64_t batch, bool train,
         err = rb_layout(graph, compile->why);
     if (!err && !strcmp(spec->train->precision, "bf16"))
         err = rb_narrow(graph, compile->why);
+    if (!err && !compile->blocks && !compile->part && spec->parallel->hypergraph <= 1)
+        rb_fuse_points(graph);
     if (!err && train && compile->cuts.n)
         rb_recompute(graph, &compile->cuts);
     if (err) {

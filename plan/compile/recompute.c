@@ -4,21 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The forward part ends with the last node that makes a result. */
-static int forward_end(const struct rb_graph *graph)
-{
-    int end = 0;
-
-    for (int i = 0; i < graph->n_nodes; i++)
-        for (int j = 0; j < graph->nodes[i]->n_out; j++) {
-            const struct rb_value *value = graph->nodes[i]->out[j];
-
-            if (value && (value == graph->loss || value == graph->count || value == graph->correct))
-                end = i + 1;
-        }
-    return end;
-}
-
 static bool is_view(const struct rb_node *node)
 {
     return rb_op_info(node->op)->kind == RB_KIND_VIEW;
@@ -100,7 +85,7 @@ static void weigh(const struct rb_graph *graph, int end, int64_t *ret_stash, int
 void rb_recompute_cut(const struct rb_graph *graph, int segments,
                       struct rb_recompute_cuts *ret_cuts)
 {
-    int end = forward_end(graph);
+    int end = rb_graph_forward_end(graph);
     int64_t *stash = rb_alloc(sizeof(*stash) * (size_t)(end + 1));
     int64_t *crossing = rb_alloc(sizeof(*crossing) * (size_t)(end + 1));
     int64_t whole, half;
@@ -272,7 +257,7 @@ void rb_recompute(struct rb_graph *graph, const struct rb_recompute_cuts *cuts)
     struct recompute recompute = {
         .graph = graph,
         .cuts = cuts,
-        .end = forward_end(graph),
+        .end = rb_graph_forward_end(graph),
         .n_values = graph->n_values,
         .place = RB_ARENA_NEW(arena, int, graph->n_values),
         .kept = RB_ARENA_NEW(arena, bool, graph->n_values),

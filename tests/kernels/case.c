@@ -4,6 +4,7 @@
 #include "kernels/call.h"
 #include "kernels/reference/reference.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,12 +61,26 @@ static void read_type(const char *word, struct rb_tensor_type *type)
     }
 }
 
+/* "7", "Add" or "f32", up to a comma. */
+static int64_t read_number(char **at)
+{
+    size_t n = strcspn(*at, ",");
+    char word[24] = "";
+    bool names_type = islower((unsigned char)**at);
+
+    if (!isalpha((unsigned char)**at) || n >= sizeof(word))
+        return strtoll(*at, at, 10);
+    memcpy(word, *at, n);
+    *at += n;
+    return names_type ? (int64_t)find_dtype(word) : (int64_t)find_op(word);
+}
+
 static void read_attribute(struct rb_case *c, int k, const char *word)
 {
     size_t n = strcspn(word, "=");
     struct rb_attribute *attribute = &c->attributes[k];
     char *at = (char *)(uintptr_t)word + n + 1;
-    bool is_float = strpbrk(at, ".e") != NULL;
+    bool is_float = !isalpha((unsigned char)*at) && strpbrk(at, ".e") != NULL;
 
     memcpy(c->keys[k], word, n);
     *attribute = (struct rb_attribute){c->keys[k], c->ints[k], 0, c->floats[k], 0};
@@ -73,7 +88,7 @@ static void read_attribute(struct rb_case *c, int k, const char *word)
         if (is_float)
             c->floats[k][attribute->n_floats++] = strtof(at, &at);
         else
-            c->ints[k][attribute->n_ints++] = strtoll(at, &at, 10);
+            c->ints[k][attribute->n_ints++] = read_number(&at);
         if (*at && *at != ',')
             bad(word, at);
         at += *at == ',';
@@ -82,7 +97,7 @@ static void read_attribute(struct rb_case *c, int k, const char *word)
 
 void rb_case_read(const char *text, struct rb_case *c)
 {
-    char copy[512], *save = NULL, *word;
+    char copy[1024], *save = NULL, *word;
     bool outputs = false;
 
     memset(c, 0, sizeof(*c));

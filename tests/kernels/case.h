@@ -3,13 +3,14 @@
  *
  *     Conv f32[2,3,8,8] f32[4,3,3,3] - > f32[2,4,8,8] pads=1,1,1,1 epsilon=1e-5
  *
- * "-" is an absent input or output; a number with a point or an exponent is a float. */
+ * "-" is an absent input or output; a number with a point or an exponent is a float.  Among whole
+ * numbers the name of an operator or of a type stands for its number. */
 #ifndef RB_TESTS_KERNELS_CASE_H
 #define RB_TESTS_KERNELS_CASE_H
 
 #include "kernels/device.h"
 
-enum { CASE_TENSORS = 8, CASE_ATTRIBUTES = 8, CASE_NUMBERS = 16 };
+enum { CASE_TENSORS = 8, CASE_ATTRIBUTES = 8, CASE_NUMBERS = 96 };
 
 struct rb_case {
     struct rb_call call;

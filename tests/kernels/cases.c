@@ -375,6 +375,16 @@ const char *const rb_cases[] = {
     "BceWithLogits f32[3,7] f32[3,7] > f64[1] i64[1] i64[1]",
     "BceWithLogitsGrad f32[3,7] f32[3,7] > f32[3,7]",
     "GraphLoss f32[] > f64[1] i64[1] samples=5",
+    /* several elementwise ones in one */
+    "Fused f32[3,5] f32[5] > f32[3,5] steps=Add,f32,0,0,1,-1,Relu,f32,0,2,-1,-1",
+    "Fused f32[64] f32[64] f32[] > f32[64] "
+    "steps=Mul,f32,0,0,2,-1,Sub,f32,0,3,1,-1,Gelu,f32,1,4,-1,-1,Mul,f32,0,5,3,-1",
+    "Fused bool[1,9,8] f32[4,9,8] f32[9,1] > f32[4,9,8] "
+    "steps=Exp,f32,0,1,-1,-1,Where,f32,0,0,3,2,Neg,f32,0,4,-1,-1",
+    "Fused f32[2,3,4] f32[3,1] > bool[2,3,4] steps=Abs,f32,0,0,-1,-1,Less,bool,0,2,1,-1",
+    "Fused bf16[4,8] f32[8] > bf16[4,8] "
+    "steps=Cast,f32,0,0,-1,-1,Add,f32,0,2,1,-1,Tanh,bf16,0,3,-1,-1",
+    "Fused f32[7,4] bf16[7,4] > f32[7,4] steps=ReluGrad,f32,0,0,1,-1,Cast,f32,0,2,-1,-1",
 };
 
 const size_t rb_cases_count = RB_COUNT(rb_cases);

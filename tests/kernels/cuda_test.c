@@ -6,6 +6,7 @@
 #include "kernels/device.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/case.h"
+#include "tests/kernels/chain.h"
 #include "tests/kernels/setup.h"
 
 #include <math.h>
@@ -196,6 +197,13 @@ static void every_case_agrees(void **state)
 {
     for (size_t i = 0; i < rb_cases_count; i++)
         run_case(*state, rb_cases[i], i + 1);
+}
+
+static void fused_is_one_by_one(void **state)
+{
+    rb_chain_check_each(*state);
+    rb_chain_check_many(*state, 400);
+    rb_chain_check_refusals(*state);
 }
 
 static void what_the_cpu_refuses_is_refused(void **state)
@@ -722,6 +730,7 @@ int main(void)
         cmocka_unit_test(large_copies_are_whole),
         cmocka_unit_test(circles_sum_and_end),
         cmocka_unit_test(every_case_agrees),
+        cmocka_unit_test(fused_is_one_by_one),
         cmocka_unit_test(what_goes_wrong_is_kept),
     };
     struct rb_why why = {{0}};

@@ -2,6 +2,7 @@
 /* Every operator of the table, on several shapes, against the reference; and again elsewhere in
  * memory and after other work, for the same bits. */
 #include "tests/kernels/case.h"
+#include "tests/kernels/chain.h"
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/onednn.h"
@@ -200,6 +201,19 @@ static void bfloat_of_all_kinds(void **state)
     rb_device_close(device);
 }
 
+static void fused_is_one_by_one(void **state)
+{
+    struct rb_device *device;
+    struct rb_why why;
+
+    (void)state;
+    assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);
+    rb_chain_check_each(device);
+    rb_chain_check_many(device, 400);
+    rb_chain_check_refusals(device);
+    rb_device_close(device);
+}
+
 static void every_operator_has_a_case(void **state)
 {
     bool seen[RB_OP_COUNT] = {false};
@@ -218,10 +232,9 @@ static void every_operator_has_a_case(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operator_has_a_case),
-        cmocka_unit_test(every_case_agrees),
-        cmocka_unit_test(products_of_bfloat),
-        cmocka_unit_test(bfloat_of_all_kinds),
+        cmocka_unit_test(every_operator_has_a_case), cmocka_unit_test(every_case_agrees),
+        cmocka_unit_test(products_of_bfloat),        cmocka_unit_test(bfloat_of_all_kinds),
+        cmocka_unit_test(fused_is_one_by_one),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
