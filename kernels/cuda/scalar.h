@@ -24,30 +24,30 @@ template <> struct wide<int64_t> {
     typedef uint64_t type;
 };
 
-RB_GPU float divide(float a, float b)
+inline RB_GPU float divide(float a, float b)
 {
     return a / b;
 }
-RB_GPU double divide(double a, double b)
+inline RB_GPU double divide(double a, double b)
 {
     return a / b;
 }
-template <class T> RB_GPU T divide(T a, T b)
+template <class T> inline RB_GPU T divide(T a, T b)
 {
     typedef typename wide<T>::type U;
 
     return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : a / b;
 }
 
-RB_GPU float power(float a, float b)
+inline RB_GPU float power(float a, float b)
 {
     return (float)pow((double)a, (double)b);
 }
-RB_GPU double power(double a, double b)
+inline RB_GPU double power(double a, double b)
 {
     return pow(a, b);
 }
-template <class T> RB_GPU T power(T a, T b)
+template <class T> inline RB_GPU T power(T a, T b)
 {
     typedef typename wide<T>::type U;
     U base = (U)a, result = 1;
@@ -60,27 +60,27 @@ template <class T> RB_GPU T power(T a, T b)
     return (T)result;
 }
 
-RB_GPU float left_over(float a, float b)
+inline RB_GPU float left_over(float a, float b)
 {
     return fmodf(a, b);
 }
-RB_GPU double left_over(double a, double b)
+inline RB_GPU double left_over(double a, double b)
 {
     return fmod(a, b);
 }
-template <class T> RB_GPU T left_over(T a, T b)
+template <class T> inline RB_GPU T left_over(T a, T b)
 {
     return b == 0 || b == -1 ? 0 : a % b;
 }
 
-template <class T> RB_GPU T modulo(T a, T b, bool like_a)
+template <class T> inline RB_GPU T modulo(T a, T b, bool like_a)
 {
     T left = left_over(a, b);
 
     return !like_a && left != 0 && (left < 0) != (b < 0) ? left + b : left;
 }
 
-template <class T> RB_GPU T two(int op, T a, T b)
+template <class T> inline RB_GPU T two(int op, T a, T b)
 {
     typedef typename wide<T>::type U;
 
@@ -106,14 +106,14 @@ template <class T> RB_GPU T two(int op, T a, T b)
     }
 }
 
-template <class T> RB_GPU bool holds(int op, T a, T b)
+template <class T> inline RB_GPU bool holds(int op, T a, T b)
 {
     return op == RB_OP_EQUAL ? a == b : op == RB_OP_LESS ? a < b : a > b;
 }
 
 /* ---- One number -------------------------------------------------------------------------------*/
 
-template <class T> RB_GPU T gelu(T x, bool approximate)
+template <class T> inline RB_GPU T gelu(T x, bool approximate)
 {
     const T root = (T)0.79788456080286535588; /* sqrt(2 / pi) */
 
@@ -122,7 +122,7 @@ template <class T> RB_GPU T gelu(T x, bool approximate)
     return (T)0.5 * x * (1 + rb_erf(x * (T)0.70710678118654752440));
 }
 
-template <class T> RB_GPU T gelu_slope(T x, bool approximate)
+template <class T> inline RB_GPU T gelu_slope(T x, bool approximate)
 {
     const T root = (T)0.79788456080286535588;
 
@@ -134,14 +134,14 @@ template <class T> RB_GPU T gelu_slope(T x, bool approximate)
     return (T)0.5 * (1 + rb_erf(x * (T)0.70710678118654752440)) + x * root / 2 * rb_exp(-x * x / 2);
 }
 
-template <class T> RB_GPU T sigmoid(T x)
+template <class T> inline RB_GPU T sigmoid(T x)
 {
     T e = rb_exp(-rb_fabs(x));
 
     return x < 0 ? e / (1 + e) : 1 / (1 + e);
 }
 
-template <class T> RB_GPU T one(int op, T x, bool tanh_form)
+template <class T> inline RB_GPU T one(int op, T x, bool tanh_form)
 {
     switch (op) {
     case RB_OP_NEG:
@@ -201,7 +201,7 @@ template <class T> RB_GPU T one(int op, T x, bool tanh_form)
     }
 }
 
-template <class T> RB_GPU T whole(int op, T x)
+template <class T> inline RB_GPU T whole(int op, T x)
 {
     typedef typename wide<T>::type U;
 
@@ -216,18 +216,18 @@ template <class T> RB_GPU T whole(int op, T x)
         return x > 0 ? x : 0;
     }
 }
-template <> RB_GPU float whole(int op, float x)
+template <> inline RB_GPU float whole(int op, float x)
 {
     return one(op, x, false);
 }
-template <> RB_GPU double whole(int op, double x)
+template <> inline RB_GPU double whole(int op, double x)
 {
     return one(op, x, false);
 }
 
 /* ---- Gradients --------------------------------------------------------------------------------*/
 
-template <int OP> RB_GPU float slope(float x, bool tanh_form)
+template <int OP> inline RB_GPU float slope(float x, bool tanh_form)
 {
     switch (OP) {
     case RB_OP_RELU_GRAD:
@@ -244,7 +244,7 @@ template <int OP> RB_GPU float slope(float x, bool tanh_form)
 }
 
 /* Of (dy, y) or (dy, x). */
-template <int OP> RB_GPU float back(float dy, float x, bool tanh_form)
+template <int OP> inline RB_GPU float back(float dy, float x, bool tanh_form)
 {
     if (OP == RB_OP_RELU_GRAD)
         return x > 0 ? dy : 0;
@@ -252,7 +252,7 @@ template <int OP> RB_GPU float back(float dy, float x, bool tanh_form)
 }
 
 /* Any operator of one or two floats, gradients included: `z` is not looked at where it has one. */
-RB_GPU float of_floats(int op, float x, float z, bool pair, bool tanh_form)
+inline RB_GPU float of_floats(int op, float x, float z, bool pair, bool tanh_form)
 {
     switch (op) {
     case RB_OP_RELU_GRAD:
