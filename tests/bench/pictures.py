@@ -14,6 +14,10 @@ def table(read, name):
     return [row for row in read("computed") if row["table"] == name]
 
 
+def percent(*values):
+    return [(value, f"{100 * value:g} %") for value in values]
+
+
 def by(rows, key):
     """Rows by value, in their order."""
     found = {}
@@ -60,22 +64,24 @@ def planning(read):
 def auto(read):
     rows = read("auto")
     best = [min(row["ms"]["data"], row["ms"]["pipeline"]) for row in rows]
-    over = [100 * (row["ms"]["auto"] / least - 1) for row, least in zip(rows, best)]
+
+    def over_best(way):
+        return [(i, row["ms"][way] / least) for i, (row, least) in enumerate(zip(rows, best))]
+
     names = [f"{NAMES[row['model']]}\n{row['mbit'] or 'none'}" for row in rows]
-    worst = max(max(row["ms"]["data"], row["ms"]["pipeline"]) / least for row, least in zip(rows, best))
-    picture = Picture(f"Left to the planner, a step takes at most {max(over):.1f} % more than with the quicker pin; "
+    most = max(times for _, times in over_best("auto"))
+    worst = max(times for way in ("data", "pipeline") for _, times in over_best(way))
+    picture = Picture(f"Left to the planner, a step takes at most {100 * (most - 1):.1f} % more than with the quicker pin; "
                       f"with the other, up to {worst:.0f} times as long",
                       "two workers; a step's median over that of the quicker pin; below each model the link's Mbit/s", 240)
     axis = Axis("model, Mbit/s", 0, 0, names=names)
     panel = picture.panel(axis, Axis("step over the quicker pin's", 0.8, 100, log=True,
-                                     ticks=((1, "1"), (2, "2"), (5, "5"), (10, "10"), (20, "20"), (50, "50"), (100, "100"))))
+                                     ticks=(1, 2, 5, 10, 20, 50, 100)))
     ends = axis.low, axis.high
     panel.band([(x, 0.95) for x in ends], [(x, 1.05) for x in ends], "5 %")
     for series, way, name in (1, "data", "pinned to data parallelism"), (2, "pipeline", "pinned to a pipeline"):
-        panel.points([(i, row["ms"][way] / least) for i, (row, least) in enumerate(zip(rows, best))], series, name, hollow=True,
-                     size=5)
-    panel.points([(i, row["ms"]["auto"] / least) for i, (row, least) in enumerate(zip(rows, best))], 0,
-                 "left to the planner", size=3)
+        panel.points(over_best(way), series, name, hollow=True, size=5)
+    panel.points(over_best("auto"), 0, "left to the planner", size=3)
     return picture
 
 
@@ -83,7 +89,8 @@ def auto(read):
 
 def balance(read):
     rows, measured = table(read, "shares"), read("balance")
-    picture = Picture("With shares by speed a step is within 5 % of the ideal from 80 microbatches on; with even ones up to 2.75 times it",
+    picture = Picture("With shares by speed a step is within 5 % of the ideal from 80 microbatches on; with even ones up to "
+                      "2.75 times it",
                       "devices of speed 1, 1, 0.5 and 0.25: lines are computed, points are medians of steps of four workers")
     panel = picture.panel(Axis("microbatches a step", 4, 256, log=True, ticks=(4, 8, 16, 32, 64, 128, 256)),
                           Axis("step over the ideal", 0.9, 3, ticks=(1, 1.5, 2, 2.5, 3)))
@@ -103,8 +110,10 @@ def devices(read):
     measured = {row["arm"]: row for row in read("balance") if row["microbatches"] == 44 and not row["slowed"]}
     before, after = (100 * measured[arm]["variation"] for arm in ("even", "by speed"))
     picture = Picture(f"With even shares the devices' times vary by {before:.0f} %, with shares by speed by {after:.0f} %",
-                      "44 microbatches, 40 ms each at speed 1: bars are shares over speed, lines the measured medians of a step", 240)
-    panel = picture.panel(Axis("device, its speed", 0, 0, names=[f"device {i}, speed {speed:g}" for i, speed in enumerate(speeds)]),
+                      "44 microbatches, 40 ms each at speed 1: bars are shares over speed, lines medians of measured steps",
+                      240)
+    names = [f"device {i}, speed {speed:g}" for i, speed in enumerate(speeds)]
+    panel = picture.panel(Axis("device, its speed", 0, 0, names=names),
                           Axis("computing in a step, ms", 0, 2000))
     for series, arm, share, side in (1, "even", (11,) * 4, -0.19), (0, "by speed", shares, 0.19):
         panel.bars([(i + side, 40 * n / speed) for i, (n, speed) in enumerate(zip(share, speeds))], series, 0.34,
@@ -167,29 +176,35 @@ def of_law(rows, way):
 
 def links(read):
     first, second = by(read("links"), "model"), by(read("split-links"), "model")
-    picture = Picture("Behind a slow link a pipeline of two is up to 20 times as fast as data parallelism; split filters only if bytes are many fewer",
-                      "two workers, measured; lines: by bytes alone, each way's step without a limit and what a node sends, not hidden")
-    for title, some, ways in ("a pipeline", {"MLP": first["mlp"], "GPT": first["gpt"], "VGG's shape": second["vgg"]}, "pipeline"), \
-            ("filters split", {"MLP": second["mlp"], "VGG's shape": second["vgg"]}, "filters split"):
+    picture = Picture("Behind a slow link a pipeline of two is up to 20 times as fast as data parallelism; split filters "
+                      "only if bytes are many fewer",
+                      "two workers, measured; lines: by bytes alone, each way's step without a limit and what a node sends, "
+                      "not hidden")
+    shown = (("a pipeline", "pipeline", {"MLP": first["mlp"], "GPT": first["gpt"], "VGG's shape": second["vgg"]}),
+             ("filters split", "filters split", {"MLP": second["mlp"], "VGG's shape": second["vgg"]}))
+    for title, way, some in shown:
         panel = picture.panel(links_axis(), Axis("times as fast", 0.4, 40, log=True,
-                                                 ticks=((0.5, "0.5"), (1, "1"), (2, "2"), (5, "5"), (10, "10"), (20, "20"))), title)
+                                                 ticks=(0.5, 1, 2, 5, 10, 20)), title)
         panel.level(1, dash="2 3")
         for name, rows in some.items():
             series = ("MLP", "GPT", "VGG's shape").index(name)
-            panel.line(of_law(rows, ways), series, dash=(None, "6 3", "2 3")[series], thick=1.3)
-            panel.points(factor(rows, ways), series, name)
+            panel.line(of_law(rows, way), series, dash=(None, "6 3", "2 3")[series], thick=1.3)
+            panel.points(factor(rows, way), series, name)
+        if way == "pipeline":
+            panel.points(factor(read("spectrain-links"), "spectrain"), 0, "MLP, spectrain (on a busy machine)", hollow=True)
     return picture
 
 
 def prediction(read):
     momenta = 1e-6, 0.5, 0.9, 0.99
     rows = read("errors")
-    picture = Picture("Predicted weights are nearer than stale ones for every pass at momentum 0.9 and 0.99, and lose without it",
-                      "distance from the weights that come, predicted over stale: a point a stage and pass, sorted; medians over steps")
+    picture = Picture("Predicted weights are nearer than stale ones in every pass at momentum 0.9 and 0.99, and lose "
+                      "without it",
+                      "distance from the weights that come, predicted over stale: a point a stage and pass, sorted; "
+                      "medians over steps")
     panel = picture.panel(Axis("momentum", 0, 0, names=["0 (the last gradient)", "0.5", "0.9", "0.99"]),
                           Axis("predicted over stale", 0.02, 30, log=True,
-                               ticks=((0.05, "0.05"), (0.1, "0.1"), (0.2, "0.2"), (0.5, "0.5"), (1, "1"), (2, "2"), (5, "5"),
-                                      (10, "10"), (20, "20"))))
+                               ticks=(0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)))
     panel.level(1, "as far as stale")
     for i, stages in enumerate((2, 4, 8)):
         points = []
@@ -218,14 +233,16 @@ def convergence(read):
     runs = {row["run"]: row["losses"] for row in read("arms")}
     groups = [("mlp", 2), ("mlp", 4), ("mlp", 8), ("cnn", 2), ("cnn", 4), ("gpt-sgd", 4), ("gpt", 4)]
     names = {"mlp": "MLP, SGD", "cnn": "CNN, SGD", "gpt-sgd": "GPT, SGD", "gpt": "GPT, AdamW"}
-    picture = Picture("spectrain learns as well as synchronous runs, within the noise, for MLP and CNN up to 4 stages; not with 8, nor the small GPT",
-                      "loss less that of the synchronous run of the same seed, at its best rate: mean and 95 % interval of five "
-                      "seeds; a cross at the edge: a seed diverged")
+    picture = Picture("spectrain learns as well as synchronous runs, within the noise, for MLP and CNN up to 4 stages; "
+                      "not with 8, nor the small GPT",
+                      "loss less that of the synchronous run of the same seed, at its best rate: mean and 95 % interval of "
+                      "five seeds; a cross at the edge: a seed diverged")
     axis = Axis("net, optimizer, stages", 0, 0, names=[f"{names[name]}\n{stages} stages" for name, stages in groups])
     panel = picture.panel(axis, Axis("loss less the synchronous one", -0.1, 1.5, ticks=(0, 0.25, 0.5, 0.75, 1, 1.25, 1.5)))
     panel.level(0, dash=None)
     for i, arm in enumerate(ARMS):
-        panel.intervals([(x + 0.15 * (i - 2), *gap(runs, name, stages, arm)) for x, (name, stages) in enumerate(groups)], i, arm)
+        gaps = [gap(runs, name, stages, arm) for name, stages in groups]
+        panel.intervals([(x + 0.15 * (i - 2), *one) for x, one in enumerate(gaps)], i, arm)
     return picture
 
 
@@ -250,10 +267,11 @@ def in_groups(picture, rows, y, kinds):
 def words(read):
     rows = [{**row, **{key: row[key] / row["split"] for key in ("layerWords", "words", "random") if key in row}}
             for row in table(read, "hypergraph")]
-    picture = Picture("By filter far fewer words move than with all split; fewer than by layer only for groups in 4 and branches in 2 parts",
+    picture = Picture("By filter far fewer words move than with all split; fewer than by layer only for groups in 4 and "
+                      "branches in 2 parts",
                       "words of a sample over those with every layer's filters on all parts")
     in_groups(picture, rows, Axis("words over all split", 0.03, 1.2, log=True,
-                                  ticks=((0.05, "0.05"), (0.1, "0.1"), (0.2, "0.2"), (0.5, "0.5"), (1, "1"))),
+                                  ticks=(0.05, 0.1, 0.2, 0.5, 1)),
               [("random", 2, "at random", True), ("layerWords", 1, "by layer, at its own balance", True),
                ("words", 0, "by filter", False)])
     return picture
@@ -262,12 +280,12 @@ def words(read):
 def imbalance(read):
     rows = table(read, "hypergraph")
     over, worst = sum(row["imbalance"] > 0.0305 for row in rows), max(row.get("layerImbalance", 0) for row in rows)
-    picture = Picture(f"By filter {len(rows) - over} of {len(rows)} are within 3 % of balance; by layer they are up to {100 * worst:.0f} % off",
+    picture = Picture(f"By filter {len(rows) - over} of {len(rows)} are within 3 % of balance; by layer they are up to "
+                      f"{100 * worst:.0f} % off",
                       "the largest part's work over the mean, less 1")
     panel = in_groups(picture, rows,
                       Axis("imbalance", 0.003, 10, log=True,
-                           ticks=((0.003, "0.3 %"), (0.01, "1 %"), (0.03, "3 %"), (0.1, "10 %"), (0.3, "30 %"), (1, "100 %"), (3, "300 %"),
-                                  (10, "1000 %"))),
+                           ticks=percent(0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10)),
                       [("layerImbalance", 1, "by layer", True), ("imbalance", 0, "by filter", False)])
     panel.level(0.03, "the limit")
     return picture
@@ -280,7 +298,7 @@ def batch(read):
                       f"{most['VGG-16, 224']} for VGG-16 at 224" + ("" if most["Inception 3a"] else ", never for Inception"),
                       "four parts, 1 - b V / (P K) beside a parameter server; below 0 data parallelism sends less")
     panel = picture.panel(Axis("batch", 1, 4096, log=True, ticks=(1, 4, 16, 64, 256, 1024, 4096)),
-                          Axis("bytes saved", 0, 1, ticks=((0, "0 %"), (0.2, "20 %"), (0.4, "40 %"), (0.6, "60 %"), (0.8, "80 %"), (1, "100 %"))))
+                          Axis("bytes saved", 0, 1, ticks=percent(0, 0.2, 0.4, 0.6, 0.8, 1)))
     panel.level(0.93, "93 %")
     for i, row in enumerate(rows):
         even = row["parameters"] * 4 / row["words"]

@@ -107,8 +107,8 @@ def take_arms(raw):
             for key, runs in raw.items() if not key.startswith("errors")]
 
 
-TAKE = {"links": take_links, "split-links": take_links, "auto": take_auto, "balance": take_balance, "planning": take_planning,
-        "predict": take_predict, "errors": take_errors, "arms": take_arms}
+TAKE = {"links": take_links, "split-links": take_links, "spectrain-links": take_links, "auto": take_auto,
+        "balance": take_balance, "planning": take_planning, "predict": take_predict, "errors": take_errors, "arms": take_arms}
 
 
 # ---- Checks -----------------------------------------------------------------------------------------
@@ -144,7 +144,8 @@ def check(drawn, bench):
         kept = [row for row in read("computed") if row["table"] in tables]
         if len(now) != len(kept):
             bad.append(f"docs/plots/data/computed.json has {len(kept)} rows where bench-theses gives {len(now)}")
-        bad += [f"computed.json has {one}, bench-theses gives {other}" for one, other in zip(kept, now) if not same(one, other)]
+        bad += [f"computed.json has {one}, bench-theses gives {other}" for one, other in zip(kept, now)
+                if not same(one, other)]
     return bad
 
 

@@ -80,7 +80,8 @@ class Axis:
         self.ticks = [tick if isinstance(tick, tuple) else (tick, form.format(tick)) for tick in ticks]
 
     def decades(self):
-        return [10.0 ** k for k in range(math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9) + 1)]
+        first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+        return [10.0 ** k for k in range(first, last + 1)]
 
     def steps(self):
         step = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
@@ -157,7 +158,8 @@ class Panel:
             return (f'<rect x="{number(a)}" y="{number(top)}" width="{number(b - a)}" '
                     f'height="{number(bottom - top)}" fill="{colour}"/>')
         self.drawn.append(lambda: "\n".join(one(*point) for point in points))
-        self.note(name, lambda x, y: f'<rect x="{number(x - 6)}" y="{number(y - 5)}" width="12" height="10" fill="{colour}"/>')
+        self.note(name, lambda x, y: (f'<rect x="{number(x - 6)}" y="{number(y - 5)}" width="12" height="10" '
+                                      f'fill="{colour}"/>'))
 
     def text(self, x, y, words, anchor="start", over=6):
         """Beside a point, so many pixels above it."""
@@ -176,7 +178,8 @@ class Panel:
             out += [label(x, bottom + 15 + 12 * i, line, 10, "middle", PALE) for i, line in enumerate(words.split("\n"))]
         for value, words in self.y.ticks:
             _, y = self.at(self.x.low, value)
-            out += [rule(self.left, y, self.left + self.across, y, GRID), label(self.left - 6, y + 3.5, words, 10, "end", PALE)]
+            out += [rule(self.left, y, self.left + self.across, y, GRID),
+                    label(self.left - 6, y + 3.5, words, 10, "end", PALE)]
         return out
 
     def edges(self):
