@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices of speed 1, 1, 0.5 and 0.25: even shares, shares by measured speed, and stealing on top.
 
-    balance.py [--microbatches 16,44] [--steps 80] [--sleep 40]
+    balance.py [--microbatches 16,44] [--steps 80] [--sleep 40] [--json FILE]
 
 Speeds are emulated: behind each microbatch of a tiny model a worker sleeps, so that its device seems to need `--sleep`
 ms (speed 1) to four times as much (0.25).  So the clock says what it would say of such devices, whatever the cores are
@@ -118,6 +118,7 @@ def main():
     options.add_argument("--microbatches", default="16,44")
     options.add_argument("--steps", type=int, default=80)
     options.add_argument("--sleep", type=int, default=40)
+    options.add_argument("--json")
     options = options.parse_args()
     counts, rows, slowed = list(map(int, options.microbatches.split(","))), [], []
     print(lab.machine() + "\n")
@@ -138,6 +139,8 @@ def main():
         lab.say(str(row))
     check(len(digests) == 1, "the bits differ")
     lab.table(HEAD, slowed)
+    if options.json:
+        lab.keep(options.json, [dict(zip([*HEAD, "slowed"], [*row, row in slowed])) for row in rows + slowed])
     print("The sha256 is that of one device in every run of the first table, and the same in the second.")
 
 

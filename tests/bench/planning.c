@@ -2,7 +2,7 @@
 /* How long planning takes, in the time of one core: what a coordinator and an agent do on their
  * loop.
  *
- * usage: planning JOB.yaml
+ * usage: planning [--json] JOB.yaml
  *
  * The job is compiled as at a submit, for 1,024 devices of 8 a node.  A plan is what an agent makes
  * for a configuration, and up to 16 times more for what deaths may leave of it, one a turn of its
@@ -16,6 +16,8 @@
 #include "proto/spec.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,14 +45,29 @@ static void check(int err, const struct rb_why *why)
     exit(1);
 }
 
+/* For plots.py. */
+static void __attribute__((format(printf, 3, 4)))
+print_json(uint32_t ranks, double ms, const char *what, ...)
+{
+    va_list words;
+
+    printf("{\"what\": \"");
+    va_start(words, what);
+    vprintf(what, words);
+    va_end(words);
+    printf("\", \"devices\": %" PRIu32 ", \"ms\": %.4g}\n", ranks, ms);
+}
+
 /* What an agent does but for writing the file. */
-static void time_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, uint32_t copies)
+static void time_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, uint32_t copies,
+                      bool json)
 {
     uint32_t nodes[MOST];
     struct rb_replicas how = {copies, model->n_blocks, ranks, nodes};
     double begun = core_seconds();
     struct rb_why why = {0};
     Rb__Plan *plan = NULL;
+    double ms;
     size_t size;
 
     for (uint32_t r = 0; r < ranks; r++)
@@ -62,13 +79,20 @@ static void time_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, u
     size = rb__plan__get_packed_size(plan);
     RB_CLEANUP(rb_freep) uint8_t *bytes = rb_alloc(size);
     rb__plan__pack(plan, bytes);
-    printf("| plan: %.60s | %" PRIu32 " | %.1f | %.1f kB |\n", plan->summary, ranks,
-           1e3 * (core_seconds() - begun), (double)size / 1e3);
+    ms = 1e3 * (core_seconds() - begun);
+    if (!json)
+        printf("| plan: %.60s | %" PRIu32 " | %.1f | %.1f kB |\n", plan->summary, ranks, ms,
+               (double)size / 1e3);
+    else if (stages)
+        print_json(ranks, ms, "plan, pipeline of %" PRIu32 " stages", stages);
+    else
+        print_json(ranks, ms, "plan, data parallel");
     rb__plan__free_unpacked(plan, NULL);
 }
 
 static void time_choice(const Rb__JobFile *job, const Rb__Model *model,
-                        const struct rb_cluster *cluster, uint32_t ranks, uint32_t copies)
+                        const struct rb_cluster *cluster, uint32_t ranks, uint32_t copies,
+                        bool json)
 {
     static const struct rb_cost_profile none;
     struct rb_search_how how = {.spec = job->spec,
@@ -80,10 +104,15 @@ static void time_choice(const Rb__JobFile *job, const Rb__Model *model,
     double begun = core_seconds();
     struct rb_search found;
     struct rb_why why = {0};
+    double ms;
 
     check(rb_search_run(&how, ranks, &found, &why), &why);
-    printf("| choice of %zu: %s | %" PRIu32 " | %.1f | |\n", found.n, found.candidates[0].name,
-           ranks, 1e3 * (core_seconds() - begun));
+    ms = 1e3 * (core_seconds() - begun);
+    if (json)
+        print_json(ranks, ms, "choice of how to run");
+    else
+        printf("| choice of %zu: %s | %" PRIu32 " | %.1f | |\n", found.n, found.candidates[0].name,
+               ranks, ms);
     rb_search_done(&found);
 }
 
@@ -94,24 +123,27 @@ int main(int argc, char **argv)
     struct rb_cluster cluster;
     struct rb_why why = {0};
     Rb__JobFile *job;
+    bool json = argc > 1 && !strcmp(argv[1], "--json");
 
-    if (argc != 2) {
-        fprintf(stderr, "usage: planning JOB.yaml\n");
+    if (argc != 2 + json) {
+        fprintf(stderr, "usage: planning [--json] JOB.yaml\n");
         return 2;
     }
-    check(rb_spec_read(argv[1], NULL, 0, &job, &why), &why);
+    check(rb_spec_read(argv[1 + json], NULL, 0, &job, &why), &why);
     check(rb_compile(job->spec, "any", &compiled, &why), &why);
     check(rb_cluster_parse("cluster", devices, strlen(devices), &cluster, &why), &why);
     job->spec->devices->max = MOST;
-    printf("%s; %zu instructions\n\n| what | devices | ms of a core | size |\n|---|---|---|---|\n",
-           compiled.summary, compiled.model->programs[0]->n_instructions);
+    if (!json)
+        printf(
+            "%s; %zu instructions\n\n| what | devices | ms of a core | size |\n|---|---|---|---|\n",
+            compiled.summary, compiled.model->programs[0]->n_instructions);
     for (size_t i = 0; i < RB_COUNT(sizes); i++)
-        time_plan(compiled.model, sizes[i], 0, 2);
-    time_plan(compiled.model, 64, 2, 2);
-    time_plan(compiled.model, 64, 64, 2);
-    time_plan(compiled.model, MOST, 64, 2);
+        time_plan(compiled.model, sizes[i], 0, 2, json);
+    time_plan(compiled.model, 64, 2, 2, json);
+    time_plan(compiled.model, 64, 64, 2, json);
+    time_plan(compiled.model, MOST, 64, 2, json);
     for (size_t i = 0; i < RB_COUNT(sizes); i++)
-        time_choice(job, compiled.model, &cluster, sizes[i], 1);
+        time_choice(job, compiled.model, &cluster, sizes[i], 1, json);
     rb_cluster_done(&cluster);
     rb_compiled_done(&compiled);
     rb__job_file__free_unpacked(job, NULL);
