@@ -196,13 +196,14 @@ static int is_taken(struct rb_link *link)
     return link->ops->reach->taken(link) ? 1 : ended ? RB_EPEER : 0;
 }
 
-/* Bytes that the link took, or an error. */
-static int64_t say(struct rb_link *link, struct rb_outgoing *out)
+/* Bytes that the link took, or an error.  What is not ready yet is no reason to wait for it. */
+static int64_t say(struct rb_link *link, struct rb_lane *lane, struct rb_outgoing *out)
 {
     struct iovec pieces[3];
     int n = cut(out, pieces);
     int64_t put = n ? link->ops->send(link, pieces, n) : 0;
 
+    lane->blocked = n && put == 0;
     out->sent += put > 0 ? (uint64_t)put : 0;
     return put;
 }
@@ -217,17 +218,16 @@ static int64_t push(struct rb_coll *coll, struct rb_link *link, struct rb_lane *
     lane->blocked = false;
     if (!prepare(link, out))
         return 0;
-    put = say(link, out);
+    put = say(link, lane, out);
     if (put >= 0 && is_sent(out) && out->offered)
         taken = is_taken(link);
     if (put < 0 || taken < 0)
         return put < 0 ? put : taken;
+    lane->blocked |= !taken;
     if (is_sent(out) && taken) {
         put += (int64_t)out->offered;
         end_outgoing(lane);
         rb_fault("worker.frame");
-    } else {
-        lane->blocked = put == 0;
     }
     atomic_fetch_add_explicit(&coll->bytes_sent, (uint64_t)put, memory_order_relaxed);
     return put;
