@@ -196,13 +196,15 @@ static int is_taken(struct rb_link *link)
     return link->ops->reach->taken(link) ? 1 : ended ? RB_EPEER : 0;
 }
 
-/* Bytes that the link took, or an error. */
-static int64_t say(struct rb_link *link, struct rb_outgoing *out)
+/* Bytes that the link took, or an error.  Nothing may be there to be said before other links have
+ * brought it: then *ret_waits. */
+static int64_t say(struct rb_link *link, struct rb_outgoing *out, bool *ret_waits)
 {
     struct iovec pieces[3];
     int n = cut(out, pieces);
     int64_t put = n ? link->ops->send(link, pieces, n) : 0;
 
+    *ret_waits = !n && !is_sent(out);
     out->sent += put > 0 ? (uint64_t)put : 0;
     return put;
 }
@@ -213,11 +215,14 @@ static int64_t push(struct rb_coll *coll, struct rb_link *link, struct rb_lane *
 {
     int64_t put;
     int taken = 1;
+    bool waits;
 
     lane->blocked = false;
     if (!prepare(link, out))
         return 0;
-    put = say(link, out);
+    put = say(link, out, &waits);
+    if (waits) /* not for this link: to sleep until it has room would be never to sleep */
+        return 0;
     if (put >= 0 && is_sent(out) && out->offered)
         taken = is_taken(link);
     if (put < 0 || taken < 0)
