@@ -45,6 +45,9 @@ struct rb_device_ops {
     int (*circle_sum)(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
                       bool (*over)(void *context), void *context, struct rb_why *why);
     void (*circle_leave)(struct rb_circle *circle);
+    void (*circle_stop)(struct rb_circle *circle);
+    int (*circle_shrink)(struct rb_circle *circle, const int *gone, int n,
+                         struct rb_circle **ret_circle, struct rb_why *why);
     /* As in device.h. */
     void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);

@@ -206,6 +206,17 @@ void rb_circle_leave(struct rb_circle *circle)
         circle->ops->circle_leave(circle);
 }
 
+void rb_circle_stop(struct rb_circle *circle)
+{
+    circle->ops->circle_stop(circle);
+}
+
+int rb_circle_shrink(struct rb_circle *circle, const int *gone, int n,
+                     struct rb_circle **ret_circle, struct rb_why *why)
+{
+    return circle->ops->circle_shrink(circle, gone, n, ret_circle, why);
+}
+
 void rb_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
                   int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {

@@ -132,6 +132,17 @@ int rb_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out, siz
 /* Others that still need it hear nothing of this: their over() is to say so. */
 void rb_circle_leave(struct rb_circle *circle);
 
+/* When it is over: nothing of it is under way on the device any more, and there are no sums but
+ * with those who are left.  Waits for nobody. */
+void rb_circle_stop(struct rb_circle *circle);
+
+/* What is left of one that was stopped, without `gone`, n > 0 ascending ranks of it: those who are
+ * left all call this, with the same, and keep their order.  It is to be asked whether it is ready
+ * as one that was entered.  `circle` is this one's from here on, or has been left where it fails.
+ * RB_EUNSUPPORTED and a sentence: there is no such way. */
+int rb_circle_shrink(struct rb_circle *circle, const int *gone, int n,
+                     struct rb_circle **ret_circle, struct rb_why *why);
+
 /* Make `call` ready to run.  RB_EUNSUPPORTED (and a sentence naming operator, types and what is
  * missing) where the device cannot. */
 int rb_kernel_prepare(struct rb_device *device, const struct rb_call *call,

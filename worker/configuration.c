@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "worker/circle.h"
+#include "base/log.h"
 #include "worker/batch.h"
 #include "worker/step.h"
 
@@ -15,7 +15,7 @@
 
 enum { PLAN_LIMIT = 64 << 20, MEMBERS_LIMIT = 4096 };
 /* Of an opening's tags: behind those of worker/join/opening.c. */
-enum { PART_ROLES = 100, PART_CIRCLE };
+enum { PART_ROLES = 100, PART_CIRCLE, PART_INHERIT = 110, PART_ARRIVE };
 enum { CIRCLE_MS = 20000 };
 
 /* COMPUTE... (or stages' parts, see worker/stage.h), REDUCE..., VOTE, UPDATE, and GATHER where
@@ -253,15 +253,62 @@ int rb_configuration_introduce(struct rb_configuration *configuration, const str
 }
 
 /* Every member comes to the same by the plan and the model's class. */
+static bool sums_everything(const struct rb_configuration *configuration,
+                            const struct rb_device *device)
+{
+    return configuration->size >= 2 && !configuration->placement.sharded && !configuration->stage &&
+           rb_device_circles(device);
+}
+
 int rb_configuration_circle(struct rb_configuration *configuration, struct rb_device *device,
                             struct rb_why *ret_none, struct rb_why *why)
 {
-    if (configuration->size < 2 || configuration->placement.sharded || configuration->stage ||
-        !rb_device_circles(device))
+    if (!sums_everything(configuration, device))
         return 0;
     return rb_circle_agree(configuration->coll,
                            rb_tag(RB_TAG_OPENING, configuration->number, 0, PART_CIRCLE), device,
                            CIRCLE_MS, &configuration->circle, ret_none, why);
+}
+
+static void say_none(const struct rb_configuration *configuration, const struct rb_why *none)
+{
+    if (!configuration->coming.on && !configuration->circle && none->text[0])
+        rb_log(RB_LOG_INFO, "configuration %u: sums go through the hosts: %s",
+               configuration->number, none->text);
+}
+
+int rb_configuration_inherit(struct rb_configuration *configuration, struct rb_device *device,
+                             struct rb_circle_past *past, struct rb_why *why)
+{
+    struct rb_why none = {0};
+    int err;
+
+    if (!configuration->recovers || !sums_everything(configuration, device))
+        return 0;
+    err = rb_circle_inherit(configuration->coll,
+                            rb_tag(RB_TAG_OPENING, configuration->number, 0, PART_INHERIT), past,
+                            CIRCLE_MS, &configuration->coming, &none, why);
+    if (!err)
+        say_none(configuration, &none);
+    return err;
+}
+
+int rb_configuration_arrive(struct rb_configuration *configuration, int64_t level,
+                            struct rb_why *why)
+{
+    struct rb_why none = {0};
+    int err;
+
+    if (!configuration->coming.on)
+        return 0;
+    err = rb_circle_arrive(configuration->coll, rb_tag(RB_TAG_OPENING, level, 0, PART_ARRIVE),
+                           &configuration->coming, &configuration->circle, &none, why);
+    if (!err && configuration->circle)
+        rb_log(RB_LOG_INFO, "configuration %u: sums go from GPU to GPU again",
+               configuration->number);
+    if (!err)
+        say_none(configuration, &none);
+    return err;
 }
 
 bool rb_configuration_follows(const struct rb_configuration *configuration)
@@ -285,6 +332,7 @@ void rb_configuration_free(struct rb_configuration *configuration)
     free(configuration->roster);
     free(configuration->wants);
     rb_circle_leave(configuration->circle);
+    rb_circle_leave(configuration->coming.circle);
     if (configuration->coll)
         rb_coll_close(configuration->coll);
     rb_placement_done(&configuration->placement);

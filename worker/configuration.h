@@ -16,6 +16,7 @@
 #include "kernels/device.h"
 #include "control.pb-c.h"
 #include "plan.pb-c.h"
+#include "worker/circle.h"
 #include "worker/join/feed.h"
 #include "worker/join/roster.h"
 #include "worker/placement.h"
@@ -36,8 +37,9 @@ struct rb_configuration {
     struct rb_stage *stage; /* NULL: each microbatch is one rank's alone */
     struct rb_steal *steal; /* NULL: who computes what is as planned */
     struct rb_coll *coll;
-    struct rb_circle *circle; /* sums go from GPU to GPU; NULL: by `coll` */
-    struct rb_roster *roster; /* NULL: it is opened by all at once */
+    struct rb_circle *circle;       /* sums go from GPU to GPU; NULL: by `coll` */
+    struct rb_circle_coming coming; /* such a circle, behind a death */
+    struct rb_roster *roster;       /* NULL: it is opened by all at once */
     uint8_t *wants; /* by block: to be held before it is entered; NULL: nothing, or it is fed */
     struct rb_feed *feed; /* that uses `coll` until the flip; NULL: nobody to feed here */
 };
@@ -61,6 +63,14 @@ int rb_configuration_introduce(struct rb_configuration *configuration, const str
  * empty where nobody expects it.  An error is one of the links. */
 int rb_configuration_circle(struct rb_configuration *configuration, struct rb_device *device,
                             struct rb_why *ret_none, struct rb_why *why);
+
+/* Behind a death: begin to make one out of what is left of `past`, which is empty behind it; ask
+ * behind each step whether it is there.  Where sums change their way because of it, or will not,
+ * that is logged. */
+int rb_configuration_inherit(struct rb_configuration *configuration, struct rb_device *device,
+                             struct rb_circle_past *past, struct rb_why *why);
+int rb_configuration_arrive(struct rb_configuration *configuration, int64_t level,
+                            struct rb_why *why);
 
 /* Is this member one that must be fed? */
 bool rb_configuration_follows(const struct rb_configuration *configuration);

@@ -49,6 +49,7 @@ struct train {
     uint32_t number;                  /* of the newest configuration entered */
     uint32_t said;                    /* the newest of them that others were told of */
     struct rb_entrance entrance;      /* into `active` */
+    struct rb_circle_past past;       /* the circle that a death has stopped, if there was one */
     size_t pace;                      /* bytes to take behind a step */
     uint64_t taken;                   /* of the configuration to come, by now */
     bool slow_said;
@@ -89,6 +90,25 @@ static void leave_groups(struct train *train)
     rb_configuration_free(RB_TAKE(train->retired));
 }
 
+static void forget_circle(struct train *train)
+{
+    rb_circle_leave(train->past.circle);
+    train->past = (struct rb_circle_past){0};
+}
+
+/* Those who are left may make theirs out of it. */
+static void keep_circle(struct train *train)
+{
+    struct rb_configuration *active = train->active;
+
+    forget_circle(train);
+    if (!active->circle)
+        return;
+    rb_circle_stop(active->circle);
+    train->past = (struct rb_circle_past){RB_TAKE(active->circle), active->number,
+                                          (int)active->rank, (int)active->size};
+}
+
 /* ---- Ways out -------------------------------------------------------------------------------*/
 
 static bool is_data_error(int err)
@@ -118,6 +138,7 @@ static enum phase interrupted(struct train *train, int err, struct rb_why *why)
         rb_tell_frozen(train->reports, train->active, level_of(train), why->text);
         rb_fault_rank((int)train->active->rank); /* whatever is being prepared by now */
         rb_fault("worker.frozen");
+        keep_circle(train);
     } else {
         phase = fail(train, err, why->text);
     }
@@ -406,8 +427,10 @@ static enum phase after_step(struct train *train, const struct rb_step_result *r
         return give_up(train);
     if (level_of(train) >= train->model->message->steps)
         return DONE;
-    if (!result->decision.flip)
-        return TRAINING;
+    if (!result->decision.flip) {
+        err = rb_configuration_arrive(train->active, level_of(train), &why);
+        return err ? interrupted(train, err, &why) : TRAINING;
+    }
     if (!train->next || train->next->number != result->decision.number)
         return LEFT;
     return train->next->roster ? FLIPPING : OPENING;
@@ -442,7 +465,12 @@ static enum phase training(struct train *train)
         .owner = train,
     };
     enum phase phase = TRAINING;
-    struct rb_why unsettled;
+    struct rb_why unsettled, lost = {0};
+    int err = rb_configuration_inherit(train->active, train->model->device, &train->past, &lost);
+
+    forget_circle(train);
+    if (err)
+        return interrupted(train, err, &lost);
 
     /* Newcomers may lack the last entry still.  Until they have it nothing is gained by computing
      * on a core that the feed needs.  Should it fail, it shows again where the step needs the
@@ -452,7 +480,6 @@ static enum phase training(struct train *train)
         uint64_t started = rb_clock_ns();
         struct rb_step_result result = {0};
         struct rb_why why = {0};
-        int err;
 
         rb_saves_serve(&train->saves, true);
         err = rb_step_run(&step, &result, &why);
@@ -541,6 +568,7 @@ int rb_train_run(const struct rb_worker_options *options, struct rb_mailbox *mai
         phase = run[phase](&train);
     rb_saves_close(&train.saves);
     leave_groups(&train);
+    forget_circle(&train);
     rb_configuration_free(train.next);
     return train.code;
 }

@@ -56,3 +56,22 @@ void rb_cuda_circle_leave(struct rb_circle *base)
     rb_gpu_circle_leave(circle->gpu);
     free(circle);
 }
+
+void rb_cuda_circle_stop(struct rb_circle *base)
+{
+    rb_gpu_circle_stop(((struct circle *)base)->gpu);
+}
+
+/* It is the same one, with another inside. */
+int rb_cuda_circle_shrink(struct rb_circle *base, const int *gone, int n,
+                          struct rb_circle **ret_circle, struct rb_why *why)
+{
+    struct circle *circle = (struct circle *)base;
+    int err = rb_gpu_circle_shrink(circle->gpu, gone, n, &circle->gpu, why);
+
+    if (err)
+        free(circle);
+    else
+        *ret_circle = base;
+    return err;
+}

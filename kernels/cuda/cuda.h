@@ -108,6 +108,9 @@ int rb_cuda_circle_ready(struct rb_circle *circle, bool *ret_ready, struct rb_wh
 int rb_cuda_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
                        bool (*over)(void *context), void *context, struct rb_why *why);
 void rb_cuda_circle_leave(struct rb_circle *circle);
+void rb_cuda_circle_stop(struct rb_circle *circle);
+int rb_cuda_circle_shrink(struct rb_circle *circle, const int *gone, int n,
+                          struct rb_circle **ret_circle, struct rb_why *why);
 
 typedef int rb_cuda_prepare(struct rb_cuda *cuda, const struct rb_call *call,
                             struct rb_kernel **ret_kernel, struct rb_why *why);

@@ -86,6 +86,9 @@ int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb
 int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out, size_t n,
                       bool (*over)(void *context), void *context, struct rb_why *why);
 void rb_gpu_circle_leave(struct rb_gpu_circle *circle);
+void rb_gpu_circle_stop(struct rb_gpu_circle *circle);
+int rb_gpu_circle_shrink(struct rb_gpu_circle *circle, const int *gone, int n,
+                         struct rb_gpu_circle **ret_circle, struct rb_why *why);
 
 /* ---- Products ---- */
 

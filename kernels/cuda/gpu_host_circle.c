@@ -50,8 +50,8 @@ int rb_gpu_circle_ticket(struct rb_gpu *gpu, void *ret_ticket, struct rb_why *wh
     return 0;
 }
 
-int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int size,
-                        struct rb_gpu_circle **ret_circle, struct rb_why *why)
+static int enter(struct rb_gpu *gpu, const char *path, int rank, int size,
+                 struct rb_gpu_circle **ret_circle, struct rb_why *why)
 {
     struct rb_gpu_circle *circle;
     int fd;
@@ -60,7 +60,7 @@ int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int si
         return rb_why_set(why, RB_EUNSUPPORTED, "more than %d ranks", RANKS);
     circle = rb_alloc(sizeof *circle);
     *circle = (struct rb_gpu_circle){.gpu = gpu, .rank = rank, .size = size};
-    snprintf(circle->path, sizeof circle->path, "%.127s", (const char *)ticket);
+    snprintf(circle->path, sizeof circle->path, "%s", path);
     fd = open(circle->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     circle->shared = MAP_FAILED;
     if (fd >= 0 && ftruncate(fd, sizeof *circle->shared) == 0)
@@ -70,11 +70,20 @@ int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int si
         close(fd);
     if (circle->shared == MAP_FAILED) {
         free(circle);
-        return rb_why_set(why, RB_EIO, "%s: %s", (const char *)ticket, strerror(errno));
+        return rb_why_set(why, RB_EIO, "%s: %s", path, strerror(errno));
     }
     atomic_fetch_add(&circle->shared->in, 1);
     *ret_circle = circle;
     return 0;
+}
+
+int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int size,
+                        struct rb_gpu_circle **ret_circle, struct rb_why *why)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "%.127s", (const char *)ticket);
+    return enter(gpu, path, rank, size, ret_circle, why);
 }
 
 /* Whoever sees all in takes the file's name away: nobody else will look for it. */
@@ -133,4 +142,31 @@ void rb_gpu_circle_leave(struct rb_gpu_circle *circle)
     unlink(circle->path);
     munmap(circle->shared, sizeof *circle->shared);
     free(circle);
+}
+
+/* Nothing of it is under way but while it sums. */
+void rb_gpu_circle_stop(struct rb_gpu_circle *circle)
+{
+    (void)circle;
+}
+
+/* All know the old file's name: theirs is a little longer.  RUBATO_HOST_SHRINKS=0: as an NCCL that
+ * cannot. */
+int rb_gpu_circle_shrink(struct rb_gpu_circle *circle, const int *gone, int n,
+                         struct rb_gpu_circle **ret_circle, struct rb_why *why)
+{
+    const char *text = getenv("RUBATO_HOST_SHRINKS");
+    size_t length = strlen(circle->path);
+    char path[128];
+    int rank = circle->rank, err;
+
+    for (int i = 0; i < n; i++)
+        rank -= gone[i] < circle->rank;
+    snprintf(path, sizeof path, "%.126s+", circle->path);
+    if ((text && strcmp(text, "0") == 0) || length + 2 > sizeof path)
+        err = rb_why_set(why, RB_EUNSUPPORTED, "this stand-in was told not to");
+    else
+        err = enter(circle->gpu, path, rank, circle->size - n, ret_circle, why);
+    rb_gpu_circle_leave(circle);
+    return err;
 }

@@ -3,7 +3,12 @@
  *
  *     entering --the communicator is made--> in --a sum--> in
  *        |                                   |
- *        +------- an error, or it is over ---+--> aborted: kernels that wait for others end
+ *        |                                   +-- it is over --> revoked --shrunk--> entering
+ *        |                                   |                     |
+ *        +------- an error ------------------+---------------------+--> aborted
+ *
+ * Either way kernels that wait for others end.  What is revoked keeps its ways to those who are
+ * left, so that they need not find each other anew; NCCL can since 2.28.
  *
  * Communicators do not block: each call may say that it is under way, and is asked again.  Nothing
  * here waits for a peer by itself.  A circle ends by being aborted, however well it was: that needs
@@ -30,6 +35,8 @@ struct calls {
     ncclResult_t (*all_reduce)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
                                ncclComm_t, cudaStream_t);
     ncclResult_t (*abort)(ncclComm_t);
+    ncclResult_t (*revoke)(ncclComm_t, int); /* NULL, both of these: too old to shrink */
+    ncclResult_t (*shrink)(ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int);
     const char *(*error)(ncclResult_t);
 };
 
@@ -43,10 +50,15 @@ static struct {
 
 struct rb_gpu_circle {
     struct rb_gpu *gpu;
-    ncclComm_t comm;
+    ncclComm_t comm;   /* NULL while it is shrunk out of: */
+    ncclComm_t parent; /* given up as soon as there is one; NULL: entered, not shrunk */
+    bool stopped;
     cudaStream_t stream;
     cudaEvent_t behind, done; /* of what is queued before a sum; of the sum */
 };
+
+/* Flags of NCCL, by their numbers: headers may be older. */
+enum { STOP_MS = 2000, REVOKE_DEFAULT = 0, SHRINK_ABORT = 1 };
 
 static bool find(void *library, void *ret, const char *name)
 {
@@ -94,6 +106,9 @@ static void open_library(void)
                  find(library, &calls->all_reduce, "ncclAllReduce") &&
                  find(library, &calls->abort, "ncclCommAbort") &&
                  find(library, &calls->error, "ncclGetErrorString");
+    if (nccl.there && !(find(library, &calls->revoke, "ncclCommRevoke") &&
+                        find(library, &calls->shrink, "ncclCommShrink")))
+        calls->revoke = NULL;
 }
 
 static int refuse(ncclResult_t status, const char *what, struct rb_why *why)
@@ -157,16 +172,33 @@ int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int si
     return 0;
 }
 
-int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb_why *why)
+static int is_settled(ncclComm_t comm, bool *ret_settled, struct rb_why *why)
 {
-    ncclResult_t state = ncclSuccess, status = nccl.calls.state(circle->comm, &state);
+    ncclResult_t state = ncclSuccess, status = nccl.calls.state(comm, &state);
 
     if (status != ncclSuccess)
         return refuse(status, "no state", why);
     if (state != ncclSuccess && state != ncclInProgress)
         return refuse(state, "the communicator failed", why);
-    *ret_ready = state == ncclSuccess;
+    *ret_settled = state == ncclSuccess;
     return 0;
+}
+
+/* While it is shrunk it is the parent that is under way; then there is another communicator. */
+int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb_why *why)
+{
+    bool settled = true;
+    int err = circle->parent ? is_settled(circle->parent, &settled, why) : 0;
+
+    if (err || !settled) {
+        *ret_ready = false;
+        return err;
+    }
+    if (!circle->comm)
+        return rb_why_set(why, RB_EPEER, "NCCL: the communicator was given up");
+    if (circle->parent)
+        nccl.calls.abort(RB_TAKE(circle->parent));
+    return is_settled(circle->comm, ret_ready, why);
 }
 
 /* At once first: most waits are short. */
@@ -178,10 +210,74 @@ static void rest(int *turns)
         nanosleep(&moment, NULL);
 }
 
+/* Revoked, so that nothing of it runs: 2 s is far more than kernels take to see it. */
+static bool revoke_comm(struct rb_gpu_circle *circle)
+{
+    const struct timespec moment = {0, 200000};
+    struct rb_why unsaid;
+    bool settled = false;
+    ncclResult_t status = nccl.calls.revoke(circle->comm, REVOKE_DEFAULT);
+
+    if (status != ncclSuccess && status != ncclInProgress)
+        return false;
+    for (int turns = 0; turns < STOP_MS * 5; turns++) {
+        if (is_settled(circle->comm, &settled, &unsaid))
+            return false;
+        if (settled && cudaStreamQuery(circle->stream) == cudaSuccess)
+            return true;
+        nanosleep(&moment, NULL);
+    }
+    return false;
+}
+
+void rb_gpu_circle_stop(struct rb_gpu_circle *circle)
+{
+    if (circle->stopped || !circle->comm || cudaSetDevice(circle->gpu->index) != cudaSuccess)
+        return;
+    circle->stopped = true;
+    if (circle->parent || !nccl.calls.revoke || !revoke_comm(circle))
+        nccl.calls.abort(RB_TAKE(circle->comm));
+}
+
 static int give_up(struct rb_gpu_circle *circle, struct rb_why *why)
 {
-    nccl.calls.abort(RB_TAKE(circle->comm));
+    rb_gpu_circle_stop(circle);
     return rb_why_set(why, RB_EPEER, "NCCL: another rank is gone");
+}
+
+/* NCCL sorts what it is given, and writes the communicator when it has made it. */
+static ncclResult_t shrink_comm(struct rb_gpu_circle *circle, const int *gone, int n)
+{
+    RB_CLEANUP(rb_freep) int *ranks = rb_alloc((size_t)n * sizeof *ranks);
+
+    memcpy(ranks, gone, (size_t)n * sizeof *ranks);
+    circle->parent = RB_TAKE(circle->comm);
+    circle->stopped = false;
+    return nccl.calls.shrink(circle->parent, ranks, n, &circle->comm, NULL, SHRINK_ABORT);
+}
+
+int rb_gpu_circle_shrink(struct rb_gpu_circle *circle, const int *gone, int n,
+                         struct rb_gpu_circle **ret_circle, struct rb_why *why)
+{
+    ncclResult_t status;
+    int err = 0;
+
+    if (!rb_gpu_enter(circle->gpu))
+        err = rb_gpu_check(circle->gpu, why);
+    else if (!nccl.calls.revoke)
+        err = rb_why_set(why, RB_EUNSUPPORTED, "this NCCL cannot shrink");
+    else if (!circle->comm)
+        err = rb_why_set(why, RB_EUNSUPPORTED, "NCCL: the communicator could not be kept");
+    if (!err) {
+        status = shrink_comm(circle, gone, n);
+        if (status != ncclSuccess && status != ncclInProgress)
+            err = refuse(status, "it does not shrink", why);
+    }
+    if (err)
+        rb_gpu_circle_leave(circle);
+    else
+        *ret_circle = circle;
+    return err;
 }
 
 /* Until what was called is under way on the GPU. */
@@ -233,7 +329,7 @@ int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *
     ncclResult_t status;
     int err;
 
-    if (!circle->comm)
+    if (!circle->comm || circle->stopped)
         return rb_why_set(why, RB_EPEER, "NCCL: the communicator was given up");
     if (!rb_gpu_enter(gpu))
         return rb_gpu_check(gpu, why);
@@ -256,6 +352,8 @@ void rb_gpu_circle_leave(struct rb_gpu_circle *circle)
     if (!circle)
         return;
     if (cudaSetDevice(circle->gpu->index) == cudaSuccess) {
+        if (circle->parent) /* what it makes still ends with it, or is there */
+            nccl.calls.abort(circle->parent);
         if (circle->comm)
             nccl.calls.abort(circle->comm);
         if (circle->behind)

@@ -42,3 +42,18 @@ void rb_gpu_circle_leave(struct rb_gpu_circle *circle)
 {
     (void)circle;
 }
+
+void rb_gpu_circle_stop(struct rb_gpu_circle *circle)
+{
+    (void)circle;
+}
+
+int rb_gpu_circle_shrink(struct rb_gpu_circle *circle, const int *gone, int n,
+                         struct rb_gpu_circle **ret_circle, struct rb_why *why)
+{
+    (void)circle;
+    (void)gone;
+    (void)n;
+    (void)ret_circle;
+    return rb_gpu_circle_ticket(NULL, NULL, why);
+}

@@ -226,6 +226,24 @@ def disturbed():
             check(c.finish("job") == alone, f"{replicas} replicas: disturbed, and the bits differ")
 
 
+def sums_behind_a_death():
+    """Those who are left make their circle out of the old one, or go on by the links; the bits are the same."""
+    shas = set()
+    for shrinks, sentence in ("1", "sums go from GPU to GPU again"), ("0", "through the hosts: this stand-in was told not to"):
+        with gpus(3):
+            os.environ["RUBATO_HOST_SHRINKS"] = shrinks
+            with cluster.Cluster(devices=1) as c:
+                delicate.models(c)
+                if not shas:
+                    c.submit("job", on("cuda", delicate.gpt_spec(c, 100)))
+                    shas.add(c.finish("job"))
+                c.submit("job", on("cuda", delicate.gpt_spec(c, 100, 3)))
+                os.kill(c.train_on("job", 3)["devices"][1]["pid"], signal.SIGKILL)
+                cluster.until(sentence, lambda: c.ctl("logs", "job").count(sentence) == 2)
+                shas.add(c.finish("job"))
+    check(len(shas) == 1, f"a death, and the bits differ: {shas}")
+
+
 def laps():
     """Stages that update their own weights: those of a core, but for rounding, wherever the state is held."""
     with gpus(2), cluster.Cluster(devices=2) as c:
@@ -253,6 +271,6 @@ tests = [without_a_module, the_real_module]
 if "RUBATO_TEST_GPUS" in os.environ:
     tests = [attention_in_one_node, in_bfloat16, without_what_is_fast, disturbed]
 elif os.path.exists(MODULE):
-    tests += [kinds_are_kept_apart, fixed_counts, attention_in_one_node, in_bfloat16, disturbed, laps, without_a_gpu,
+    tests += [kinds_are_kept_apart, fixed_counts, attention_in_one_node, in_bfloat16, disturbed, sums_behind_a_death, laps, without_a_gpu,
               without_what_is_fast, a_sick_gpu_is_left]
 cluster.main(*tests)

@@ -599,6 +599,12 @@ static bool is_over(void *context)
     return atomic_load((atomic_bool *)context);
 }
 
+static bool is_never(void *context)
+{
+    (void)context;
+    return false;
+}
+
 /* Enters, and sums twice; rank 1 says before a third that it is over. */
 static void *sum_up(void *context)
 {
@@ -669,6 +675,81 @@ static void circles_sum_and_end(void **state)
     }
 }
 
+enum { CREW = 3 };
+
+/* Of three, rank 1 dies instead of summing; the others go on without it, from what they had. */
+static void *shrink_and_sum(void *context)
+{
+    struct member *m = context;
+    struct rb_circle *circle = NULL;
+    struct rb_why why = {{0}};
+    bool ready = false;
+
+    m->err = rb_circle_enter(m->device, m->ticket, m->rank, CREW, &circle, &why);
+    while (!m->err && !ready)
+        m->err = rb_circle_ready(circle, &ready, &why);
+    if (m->rank == 1 || m->err) {
+        atomic_store(m->over, true);
+        rb_circle_leave(circle);
+        return NULL;
+    }
+    if (rb_circle_sum(circle, m->in, m->out, SUMMED, is_over, m->over, &why) != RB_EPEER)
+        m->err = RB_EINTERNAL;
+    rb_circle_stop(circle);
+    rb_circle_stop(circle);
+    if (m->err || rb_circle_shrink(circle, (const int[]){1}, 1, &circle, &why)) {
+        m->err = RB_EINTERNAL;
+        return NULL;
+    }
+    for (ready = false; !m->err && !ready;)
+        m->err = rb_circle_ready(circle, &ready, &why);
+    if (!m->err)
+        m->err = rb_circle_sum(circle, m->in, m->out, SUMMED, is_never, NULL, &why);
+    rb_circle_leave(circle);
+    return NULL;
+}
+
+static void circles_shrink(void **state)
+{
+    uint8_t ticket[RB_CIRCLE_TICKET];
+    struct member members[CREW] = {{0}};
+    atomic_bool over = false;
+    struct rb_why why = {{0}};
+    pthread_t threads[CREW];
+
+    if (!strstr(getenv("RUBATO_CUDA_MODULE") ? getenv("RUBATO_CUDA_MODULE") : "", "cuda-host"))
+        skip();
+    assert_int_equal(rb_circle_ticket(*state, ticket, &why), 0);
+    for (int r = 0; r < CREW; r++) {
+        struct member *m = &members[r];
+
+        *m = (struct member){.ticket = ticket, .rank = r, .over = &over};
+        assert_int_equal(rb_device_open("cuda", 0, &m->device, &why), 0);
+        m->in = get(m->device, SUMMED * sizeof *m->in);
+        m->out = get(m->device, SUMMED * sizeof *m->out);
+        for (int i = 0; i < SUMMED; i++)
+            m->in[i] = i * (r + 1);
+        rb_device_push(m->device, m->in, SUMMED * sizeof *m->in);
+    }
+    for (int r = 0; r < CREW; r++)
+        assert_int_equal(pthread_create(&threads[r], NULL, shrink_and_sum, &members[r]), 0);
+    for (int r = 0; r < CREW; r++) {
+        struct member *m = &members[r];
+
+        pthread_join(threads[r], NULL);
+        assert_int_equal(m->err, 0);
+        rb_device_pull(m->device, m->out, SUMMED * sizeof *m->out);
+        for (int i = 0; r != 1 && i < SUMMED; i++)
+            if (m->out[i] != 4 * i)
+                fail_msg("rank %d: element %d is %d", r, i, m->out[i]);
+    }
+    for (int r = 0; r < CREW; r++) {
+        rb_device_free(members[r].device, members[r].in);
+        rb_device_free(members[r].device, members[r].out);
+        rb_device_close(members[r].device);
+    }
+}
+
 /* ---- Memory -----------------------------------------------------------------------------------*/
 
 static void memory_has_two_sides(void **state)
@@ -729,6 +810,7 @@ int main(void)
         cmocka_unit_test(a_copy_is_not_kept),
         cmocka_unit_test(large_copies_are_whole),
         cmocka_unit_test(circles_sum_and_end),
+        cmocka_unit_test(circles_shrink),
         cmocka_unit_test(every_case_agrees),
         cmocka_unit_test(fused_is_one_by_one),
         cmocka_unit_test(what_goes_wrong_is_kept),
