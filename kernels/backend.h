@@ -76,6 +76,12 @@ struct rb_kernel {
     void (*free)(struct rb_kernel *kernel);
     /* As rb_kernel_sum; NULL where there is no shorter way. */
     void (*sum)(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into);
+    /* As rb_kernel_run_each and rb_kernel_sum_each, for runs that share all but their first input,
+     * or their sums; NULL where nothing is gained. */
+    void (*each)(struct rb_kernel *kernel, int n, const void *const *const *in,
+                 void *const *const *out, const struct rb_key *keys);
+    void (*sum_each)(struct rb_kernel *kernel, int n, const void *const *const *in,
+                     const struct rb_fixed *into);
 };
 
 /* The first member of a backend's own tape. */

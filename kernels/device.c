@@ -135,6 +135,33 @@ void rb_kernel_sum(struct rb_kernel *kernel, const void *const *in, const struct
     kernel->sum(kernel, in, into);
 }
 
+bool rb_kernel_gathers(const struct rb_kernel *kernel)
+{
+    return kernel->each || kernel->sum_each;
+}
+
+void rb_kernel_run_each(struct rb_kernel *kernel, int n, const void *const *const *in,
+                        void *const *const *out, const struct rb_key *keys)
+{
+    if (kernel->each && n > 1) {
+        kernel->each(kernel, n, in, out, keys);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        kernel->run(kernel, in[i], out[i], &keys[i]);
+}
+
+void rb_kernel_sum_each(struct rb_kernel *kernel, int n, const void *const *const *in,
+                        const struct rb_fixed *into)
+{
+    if (kernel->sum_each && n > 1) {
+        kernel->sum_each(kernel, n, in, into);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        kernel->sum(kernel, in[i], &into[i]);
+}
+
 void rb_kernel_free(struct rb_kernel *kernel)
 {
     if (kernel)

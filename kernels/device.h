@@ -55,7 +55,7 @@ struct rb_key {
 struct rb_device_about {
     char name[128]; /* "NVIDIA H200"; empty: a core */
     /* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 bf16-as-fp32
-     * onednn-2.6.3 libc-2.36 threads=1 rubato-0.4.0". */
+     * onednn-2.6.3 libc-2.36 threads=1 rubato-0.5.0". */
     char numeric_class[192];
     uint64_t bytes; /* of its memory; 0: the host's */
     char bus[32];   /* a GPU's PCI address, "0000:1b:00.0"; empty: it has none */
@@ -211,6 +211,20 @@ bool rb_kernel_sums(const struct rb_kernel *kernel);
 
 /* The bits that running it and adding its output would give: for kernels that may. */
 void rb_kernel_sum(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into);
+
+/* ---- Several runs at once ----
+ *
+ * Runs of one kernel on inputs of their own, RB_KERNEL_EACH at most.  The bits are those of one
+ * after the other; what all of them read or add to may be gone through once. */
+enum { RB_KERNEL_EACH = 4 };
+
+/* Is anything gained by them? */
+bool rb_kernel_gathers(const struct rb_kernel *kernel);
+
+void rb_kernel_run_each(struct rb_kernel *kernel, int n, const void *const *const *in,
+                        void *const *const *out, const struct rb_key *keys);
+void rb_kernel_sum_each(struct rb_kernel *kernel, int n, const void *const *const *in,
+                        const struct rb_fixed *into);
 
 /* Sum of squares of sum[i] * 2^-exponent * scale, in double, in a fixed order that depends on n
  * alone. */

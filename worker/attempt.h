@@ -32,6 +32,8 @@ struct rb_attempt {
 
 /* All of it (owner: the attempt), if it is not in the sums already. */
 int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why);
+/* What order *at says, and as many behind it as go together; *at becomes the last of them. */
+int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *why);
 /* Whatever this rank comes to compute, where microbatches may change hands (worker/steal.h). */
 int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why);
 /* This rank's stage of one, there or back; of a lap where it is one. */

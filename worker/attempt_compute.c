@@ -81,6 +81,89 @@ int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why)
     return err;
 }
 
+/* ---- Several at once (worker/lanes.h) -------------------------------------------------------*/
+
+struct together {
+    struct rb_model *model;
+    int n;
+    const uint32_t *microbatches;
+    struct rb_program *programs[RB_KERNEL_EACH];
+    size_t next; /* contribution to add next */
+};
+
+static void add_together(struct together *together, const Rb__Contribution *contribution)
+{
+    struct rb_fixed into[RB_KERNEL_EACH];
+
+    for (int e = 0; e < together->n; e++) {
+        into[e] = rb_model_summand(together->model, contribution, together->microbatches[e]);
+        together->model->fresh[contribution->variable] = false;
+    }
+    rb_program_add_each(together->programs, together->n, (int)contribution->tensor, into);
+}
+
+static void after_together(int instruction, void *context)
+{
+    struct together *together = context;
+    const struct rb_runner *runner = together->model->runner;
+
+    while (together->next < runner->message->n_contributions &&
+           runner->contributions[together->next]->after <= (uint32_t)instruction + 1)
+        add_together(together, runner->contributions[together->next++]);
+}
+
+static int compute_together(struct rb_attempt *attempt, const uint32_t *microbatches, uint32_t n,
+                            struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    const Rb__Model *message = model->message;
+    struct together together = {.model = model, .n = (int)n, .microbatches = microbatches};
+    struct rb_key keys[RB_KERNEL_EACH];
+    uint64_t started = rb_clock_ns();
+    int err;
+
+    for (uint32_t e = 0; e < n; e++) {
+        struct rb_batch batch = rb_batch_of(message->global_batch, message->micro_batch,
+                                            model->state.level, microbatches[e]);
+
+        keys[e] = (struct rb_key){message->seed, (uint64_t)model->state.level, microbatches[e]};
+        together.programs[e] = model->lanes[e].runner.program;
+        rb_batch_fill(&model->lanes[e].runner.slots, model->train, message->seed, &batch);
+    }
+    err = rb_program_run_each(together.programs, (int)n, keys, attempt->step->stop, after_together,
+                              &together);
+    if (err)
+        return rb_why_set(why, err, "stopped");
+    for (uint32_t e = 0; !err && e < n; e++)
+        err = say_results(attempt, microbatches[e], &model->lanes[e].runner, why);
+    attempt->computed_ns += rb_clock_ns() - started;
+    attempt->computed += n;
+    return err;
+}
+
+int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *why)
+{
+    const Rb__RankPlan *orders = attempt->step->configuration->orders;
+    const struct rb_model *model = attempt->step->model;
+    uint32_t microbatches[RB_KERNEL_EACH], n = 0, first = orders->orders[*at]->argument;
+
+    if (model->n_lanes < 2 || rb_model_runner(model, first) != model->runner)
+        return rb_attempt_compute(first, attempt, why);
+    for (; n < model->n_lanes && *at < orders->n_orders; ++*at) {
+        uint32_t microbatch = orders->orders[*at]->argument;
+
+        if (orders->orders[*at]->kind != RB__ORDER__KIND__COMPUTE ||
+            rb_model_runner(model, microbatch) != model->runner)
+            break;
+        if (!rb_vote_holds(model->record, microbatch))
+            microbatches[n++] = microbatch;
+    }
+    --*at;
+    if (n > 1)
+        return compute_together(attempt, microbatches, n, why);
+    return n ? rb_attempt_compute(microbatches[0], attempt, why) : 0;
+}
+
 /* Not only what is planned for this rank: see worker/steal.h. */
 int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why)
 {

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "worker/flight.h"
 #include "worker/join/wire.h"
+#include "worker/lanes.h"
 #include "worker/lap.h"
 #include "worker/vote.h"
 
@@ -74,18 +75,13 @@ struct rb_fixed rb_model_summand(struct rb_model *model, const Rb__Contribution 
     };
 }
 
-int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
-                      const struct rb_source *source, struct rb_why *why)
+static int prepare_in(struct rb_model *model, struct rb_runner *runner,
+                      const struct rb_program_memory *memory, const struct rb_source *source,
+                      struct rb_why *why)
 {
     const Rb__Program *message = runner->message;
-    struct rb_program_memory memory = {
-        .state = weights,
-        .fixed = model->state.fixed,
-        .constants = model->constants,
-        .arena = arena,
-    };
     int err =
-        rb_program_prepare(model->device, model->message, message, &memory, &runner->program, why);
+        rb_program_prepare(model->device, model->message, message, memory, &runner->program, why);
 
     if (!err) {
         rb_program_defer(runner->program, true);
@@ -101,6 +97,33 @@ int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *w
         qsort(runner->contributions, message->n_contributions, sizeof *runner->contributions,
               by_readiness);
     return 0;
+}
+
+int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
+                      const struct rb_source *source, struct rb_why *why)
+{
+    struct rb_program_memory memory = {
+        .state = weights,
+        .fixed = model->state.fixed,
+        .constants = model->constants,
+        .arena = arena,
+    };
+
+    return prepare_in(model, runner, &memory, source, why);
+}
+
+int rb_runner_prepare_twin(struct rb_model *model, struct rb_runner *runner,
+                           const struct rb_runner *of, void *arena, struct rb_why *why)
+{
+    struct rb_program_memory memory = {
+        .state = model->state.w,
+        .fixed = model->state.fixed,
+        .constants = model->constants,
+        .arena = arena,
+        .twin = of->program,
+    };
+
+    return prepare_in(model, runner, &memory, model->train, why);
 }
 
 void rb_runner_done(struct rb_runner *runner)
@@ -171,6 +194,7 @@ static int prepare_programs(struct rb_model *model, struct rb_why *why)
 
     if (!err)
         err = prepare(model, model->runner, model->train, why);
+    err = err ? err : rb_lanes_open(model, why);
     if (!err && model->last_runner != model->runner)
         err = prepare(model, model->last_runner, model->train, why);
     if (!err && model->eval)
@@ -329,6 +353,7 @@ void rb_model_free(struct rb_model *model)
         return;
     rb_lap_free(model);
     rb_flights_free(model);
+    rb_lanes_close(model);
     for (size_t i = 0; model->runners && i < model->message->n_programs; i++)
         rb_runner_done(&model->runners[i]);
     free(model->runners);

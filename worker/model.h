@@ -24,6 +24,12 @@ struct rb_runner {
     const Rb__Contribution **contributions; /* by when they are ready */
 };
 
+/* One of the microbatches that are computed at once (worker/lanes.h). */
+struct rb_lane {
+    struct rb_runner runner;
+    void *arena; /* NULL: the model's */
+};
+
 /* A part of the evaluation: as many samples as one program takes. */
 struct rb_chunk {
     struct rb_batch batch;
@@ -42,6 +48,8 @@ struct rb_model {
     struct rb_runner *runners;              /* by index in message->programs */
     uint32_t microbatches;                  /* of a step */
     struct rb_runner *runner, *last_runner; /* of a microbatch, and of the last one */
+    struct rb_lane lanes[RB_KERNEL_EACH];   /* the first one's runner is `runner` */
+    uint32_t n_lanes;
     struct rb_chunk *chunks;
     uint32_t n_chunks;
     struct rb_flight *flights; /* of pipelines (worker/flight.h) */
@@ -100,6 +108,10 @@ struct rb_fixed rb_model_summand(struct rb_model *model, const Rb__Contribution 
  * those do, on samples of `source`. */
 int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
                       const struct rb_source *source, struct rb_why *why);
+/* The same for training, with the state's weights and the kernels of `of`, which is of the same
+ * program and lives longer. */
+int rb_runner_prepare_twin(struct rb_model *model, struct rb_runner *runner,
+                           const struct rb_runner *of, void *arena, struct rb_why *why);
 void rb_runner_done(struct rb_runner *runner);
 
 /* Hold the blocks of `holds` alone, of the state and of reduced sums. */

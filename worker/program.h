@@ -21,6 +21,8 @@ struct rb_program_memory {
     void *fixed;  /* FIXED variables, at their byte offsets */
     const void *constants;
     void *arena; /* the largest arena_bytes of the programs that use it */
+    /* One of the same Program, whose kernels this one runs and which lives longer; or NULL. */
+    const struct rb_program *twin;
 };
 
 int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const Rb__Program *program,
@@ -66,6 +68,23 @@ int rb_program_run(struct rb_program *program, const struct rb_key *key, const a
  * not changed. */
 int rb_program_again(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
                      void (*after)(int instruction, void *context), void *context);
+
+/* ---- Several at once: a program and twins of it, each with its inputs, on a device without tapes
+ */
+
+/* Is anything gained by that? */
+bool rb_program_gathers(const struct rb_program *program);
+/* The bytes that a run has to itself: its inputs, and what it writes of its arena.  For a program
+ * that leaves gradients to rb_program_add. */
+uint64_t rb_program_working(const struct rb_program *program);
+
+/* As rb_program_run of one after the other; `after` is called when all have done an instruction. */
+int rb_program_run_each(struct rb_program *const *programs, int n, const struct rb_key *keys,
+                        const atomic_bool *stop, void (*after)(int instruction, void *context),
+                        void *context);
+/* As rb_program_add of one after the other. */
+void rb_program_add_each(struct rb_program *const *programs, int n, int tensor,
+                         const struct rb_fixed *into);
 
 /* In parts: what was filled into the inputs goes to the device; then instructions, in ascending
  * order, each when what it reads is in place. */

@@ -29,6 +29,7 @@ struct rb_program {
     struct rb_device *device;
     struct rb_arena arena; /* all the tables */
     int n_steps, once;
+    bool borrows; /* kernels are a twin's */
     bool defers; /* such steps are left to rb_program_add */
     struct step *steps;
     int n_tensors;
@@ -38,6 +39,7 @@ struct rb_program {
     int n_inputs;
     void **inputs; /* the device's memory, filled by the caller */
     size_t *input_bytes;
+    uint64_t working; /* rb_program_working */
 
     /* Tapes (rb_program_keep).  Of a run that is played, what `after` asked for. */
     bool keeps;

@@ -67,6 +67,67 @@ void rb_program_add(struct rb_program *program, int tensor, const struct rb_fixe
     }
 }
 
+/* ---- Several at once -------------------------------------------------------------------------*/
+
+bool rb_program_gathers(const struct rb_program *program)
+{
+    for (int i = 0; i < program->n_steps; i++)
+        if (program->steps[i].kernel && rb_kernel_gathers(program->steps[i].kernel))
+            return true;
+    return false;
+}
+
+uint64_t rb_program_working(const struct rb_program *program)
+{
+    return program->working;
+}
+
+static void step_each(struct rb_program *const *programs, int n, int instruction,
+                      const struct rb_key *keys)
+{
+    const struct step *first = &programs[0]->steps[instruction];
+    const void *const *in[RB_KERNEL_EACH];
+    void *const *out[RB_KERNEL_EACH];
+
+    if (!first->kernel || (programs[0]->defers && first->gradient))
+        return;
+    for (int e = 0; e < n; e++) {
+        in[e] = programs[e]->steps[instruction].in;
+        out[e] = programs[e]->steps[instruction].out;
+    }
+    rb_kernel_run_each(first->kernel, n, in, out, keys);
+}
+
+int rb_program_run_each(struct rb_program *const *programs, int n, const struct rb_key *keys,
+                        const atomic_bool *stop, void (*after)(int instruction, void *context),
+                        void *context)
+{
+    for (int e = 0; e < n; e++)
+        rb_program_start(programs[e]);
+    for (int i = 0; i < programs[0]->n_steps; i++) {
+        if (stop && atomic_load_explicit(stop, memory_order_relaxed))
+            return RB_ECANCELED;
+        step_each(programs, n, i, keys);
+        if (after)
+            after(i, context);
+    }
+    return 0;
+}
+
+void rb_program_add_each(struct rb_program *const *programs, int n, int tensor,
+                         const struct rb_fixed *into)
+{
+    int maker = programs[0]->defers ? programs[0]->makers[tensor] : -1;
+    const void *const *in[RB_KERNEL_EACH];
+
+    for (int e = 0; e < n && maker >= 0; e++)
+        in[e] = programs[e]->steps[maker].in;
+    if (maker >= 0)
+        rb_kernel_sum_each(programs[0]->steps[maker].kernel, n, in, into);
+    for (int e = 0; e < n && maker < 0; e++)
+        add(programs[e], tensor, &into[e]);
+}
+
 /* ---- Tapes ------------------------------------------------------------------------------------*/
 
 void rb_program_keep(struct rb_program *program)

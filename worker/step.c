@@ -105,7 +105,7 @@ static int run_attempt(struct rb_attempt *attempt, struct rb_step_result *result
             if (attempt->step->configuration->stage)
                 err = rb_attempt_part(attempt, order->argument, why);
             else if (!shared)
-                err = rb_attempt_compute(order->argument, attempt, why);
+                err = rb_attempt_planned(attempt, &i, why);
             break;
         case RB__ORDER__KIND__FORWARD:
         case RB__ORDER__KIND__BACKWARD:

@@ -6,6 +6,7 @@
  * outer.c's where it can be.  Where
  * bfloat16 is not the faster one, or oneDNN lacks it, its product is one of float32 copies. */
 #include "kernels/cpu/bfloat.h"
+#include "kernels/cpu/mix.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/outer.h"
 #include "kernels/cpu/rows.h"
@@ -111,6 +112,10 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     }
     if (how.factors == RB_F32 && elements > 0 && rb_cpu_rows_suits(&s)) {
         *ret_kernel = rb_cpu_rows(&s, how.bias);
+        return 0;
+    }
+    if (how.factors == RB_F32 && elements > 0 && rb_cpu_mix_suits(&s)) {
+        *ret_kernel = rb_cpu_mix(&s, how.bias);
         return 0;
     }
     matmul = rb_cpu_kernel(sizeof(*matmul), matmul_run);

@@ -15,6 +15,9 @@ enum { ROWS = 14, HALF = 16, COLUMNS = 2 * HALF };
 /* Deeper sums are large products, which oneDNN cuts up in all directions. */
 enum { DEEPEST = 512, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
 
+/* Several at once: their strips have the place of one, and their panels (bytes) stay in cache. */
+enum { DEEPEST_EACH = DEEPEST / RB_KERNEL_EACH, MOST_EACH = 256 << 10 };
+
 struct outer {
     struct rb_kernel base;
     const struct rb_cpu *cpu;
@@ -96,22 +99,24 @@ RB_WIDE static RB_INLINE void store(const __m512 c[ROWS][2], float *to, const st
 #undef STORE
 }
 
-/* Bits of the largest |g * weight| of a tile. */
-RB_WIDE static RB_INLINE uint32_t largest_of(const __m512 c[ROWS][2], const struct place *place)
+/* By lane, bits of the largest |g * weight| of a tile. */
+RB_WIDE static RB_INLINE __m512i largest_of(const __m512 c[ROWS][2], const struct place *place,
+                                            bool whole)
 {
     const __m512i size = _mm512_set1_epi32(0x7fffffff);
-    __m512i most = _mm512_setzero_si512();
+    const __m512i left_size = whole ? size : _mm512_maskz_mov_epi32(place->left, size);
+    const __m512i right_size = whole ? size : _mm512_maskz_mov_epi32(place->right, size);
+    __m512i left = _mm512_setzero_si512(), right = left;
 
 #define LARGER(r)                                                                                  \
-    if (r < place->rows) {                                                                         \
-        most = _mm512_max_epu32(                                                                   \
-            most, _mm512_maskz_and_epi32(place->left, size, _mm512_castps_si512(c[r][0])));        \
-        most = _mm512_max_epu32(                                                                   \
-            most, _mm512_maskz_and_epi32(place->right, size, _mm512_castps_si512(c[r][1])));       \
+    if (whole || r < place->rows) {                                                                \
+        left = _mm512_max_epu32(left, _mm512_and_epi32(left_size, _mm512_castps_si512(c[r][0])));  \
+        right =                                                                                    \
+            _mm512_max_epu32(right, _mm512_and_epi32(right_size, _mm512_castps_si512(c[r][1])));   \
     }
     EACH_ROW(LARGER)
 #undef LARGER
-    return _mm512_reduce_max_epu32(most);
+    return _mm512_max_epu32(left, right);
 }
 
 /* Some summand is beyond the limit, or no number: row by row, as if the tile had been in memory. */
@@ -133,15 +138,16 @@ RB_WIDE static RB_INLINE __m512i summand(__m512 g, const struct rb_fixed_scale *
 
 RB_WIDE static RB_INLINE void add_inside(const __m512 c[ROWS][2], int32_t *sum,
                                          const struct place *place,
-                                         const struct rb_fixed_scale *scale, bool fresh)
+                                         const struct rb_fixed_scale *scale, bool fresh, bool whole)
 {
 #define ADD(at_, mask_, g_)                                                                        \
     {                                                                                              \
-        __m512i old_ = fresh ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi32(mask_, (at_));    \
-        _mm512_mask_storeu_epi32((at_), mask_, _mm512_add_epi32(old_, summand(g_, scale)));        \
+        const __mmask16 m_ = whole ? 0xffff : mask_;                                               \
+        __m512i old_ = fresh ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi32(m_, (at_));       \
+        _mm512_mask_storeu_epi32((at_), m_, _mm512_add_epi32(old_, summand(g_, scale)));           \
     }
 #define ADD_ROW(r)                                                                                 \
-    if (r < place->rows) {                                                                         \
+    if (whole || r < place->rows) {                                                                \
         ADD(sum + r * place->step, place->left, c[r][0])                                           \
         ADD(sum + r * place->step + HALF, place->right, c[r][1])                                   \
     }
@@ -150,30 +156,44 @@ RB_WIDE static RB_INLINE void add_inside(const __m512 c[ROWS][2], int32_t *sum,
 #undef ADD
 }
 
-/* Returns the largest, which is not yet in into->largest. */
-RB_WIDE static RB_INLINE uint32_t add(__m512 c[ROWS][2], const struct rb_fixed *into,
-                                      const struct place *place, const struct rb_fixed_scale *scale,
-                                      bool fresh)
+/* Returns the largest by lane, which is not yet in into->largest.  bound: of those that are within
+ * the limit, the last. */
+RB_WIDE static RB_INLINE __m512i add(__m512 c[ROWS][2], const struct rb_fixed *into,
+                                     const struct place *place, const struct rb_fixed_scale *scale,
+                                     uint32_t bound, bool fresh, bool whole)
 {
     const __m512 weight = _mm512_set1_ps(scale->weight);
-    uint32_t largest;
+    __m512i largest;
 
 #define WEIGH(r)                                                                                   \
     c[r][0] = _mm512_mul_ps(c[r][0], weight);                                                      \
     c[r][1] = _mm512_mul_ps(c[r][1], weight);
     EACH_ROW(WEIGH)
 #undef WEIGH
-    largest = largest_of(c, place);
-    if (__builtin_expect(rb_fixed_inside(largest, scale), true)) {
-        add_inside(c, into->sum + place->at, place, scale, fresh);
+    largest = largest_of(c, place, whole);
+    if (__builtin_expect(!_mm512_cmpgt_epu32_mask(largest, _mm512_set1_epi32((int)bound)), true)) {
+        add_inside(c, into->sum + place->at, place, scale, fresh, whole);
     } else {
-        const struct place whole = {0, COLUMNS, place->rows, COLUMNS, 0xffff, 0xffff};
+        const struct place all = {0, COLUMNS, place->rows, COLUMNS, 0xffff, 0xffff};
         float tile[ROWS * COLUMNS];
 
-        store(c, tile, &whole);
+        store(c, tile, &all);
         add_clamped(tile, into, place);
     }
     return largest;
+}
+
+/* Bits of the largest summand that is within the limit. */
+static uint32_t bound_of(const struct rb_fixed_scale *scale)
+{
+    uint32_t within = 0, beyond = 0x7f800000;
+
+    while (beyond - within > 1) {
+        uint32_t middle = within + (beyond - within) / 2;
+
+        *(rb_fixed_inside(middle, scale) ? &within : &beyond) = middle;
+    }
+    return within;
 }
 
 /* The lines of c that the next tile will want. */
@@ -186,69 +206,115 @@ static RB_INLINE void fetch(const void *c, int64_t at, int64_t step)
 #undef FETCH
 }
 
+/* Where tiles go: into c, or added to sums, the first run's perhaps onto nothing. */
 enum what { STORE, ADD, SET };
 
-/* Tile by tile along the rows of c; into the sums of `into`, or into c where there are none. */
-RB_WIDE static RB_INLINE void go_through(const struct outer *outer, const float *a, const float *b,
-                                         float *c, const struct rb_fixed *into, enum what what)
-{
-    float *panels = outer->cpu->panels.memory, strip[ROWS * DEEPEST];
-    struct rb_fixed_scale scale = {0};
-    const void *to = c;
-    uint32_t largest = 0;
+/* Runs that go the same way: of each the factors, and of sums what each is told. */
+struct runs {
+    int n;
+    const float *a[RB_KERNEL_EACH], *b[RB_KERNEL_EACH];
+    float *c;
+    const struct rb_fixed *into;
+    struct rb_fixed_scale scale[RB_KERNEL_EACH];
+    uint32_t bound[RB_KERNEL_EACH];
+    __m512i largest[RB_KERNEL_EACH]; /* by lane */
+};
 
-    if (what != STORE) {
-        scale = rb_fixed_scale(into->weight, into->exponent, into->limit);
-        to = into->sum;
+/* A tile of run e. */
+RB_WIDE static RB_INLINE void one_tile(struct runs *runs, int e, const float *strip,
+                                       const float *panel, int64_t depth, const struct place *place,
+                                       enum what what)
+{
+    __m512 tile[ROWS][2];
+    __m512i most;
+
+    multiply(tile, strip, panel, depth);
+    if (what == STORE) {
+        store(tile, runs->c + place->at, place);
+        return;
     }
-    pack_columns(outer, b, panels);
+    if (place->rows == ROWS && place->columns == COLUMNS)
+        most = add(tile, &runs->into[e], place, &runs->scale[e], runs->bound[e], what == SET, true);
+    else
+        most =
+            add(tile, &runs->into[e], place, &runs->scale[e], runs->bound[e], what == SET, false);
+    runs->largest[e] = _mm512_max_epu32(runs->largest[e], most);
+}
+
+/* Tile by tile along the rows of c, and each of them for all runs. */
+RB_WIDE static RB_INLINE void go_through(const struct outer *outer, struct runs *runs,
+                                         enum what what)
+{
+    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->k;
+    float *panels = outer->cpu->panels.memory, strips[ROWS * DEEPEST];
+    const void *to = what == STORE ? (const void *)runs->c : (const void *)runs->into->sum;
+
+    for (int e = 0; e < runs->n; e++)
+        pack_columns(outer, runs->b[e], panels + e * wide);
     for (int64_t i = 0; i < outer->m; i += ROWS) {
         int rows = (int)(outer->m - i < ROWS ? outer->m - i : ROWS);
 
-        pack_rows(outer, a, i, rows, strip);
+        for (int e = 0; e < runs->n; e++)
+            pack_rows(outer, runs->a[e], i, rows, strips + e * ROWS * outer->k);
         for (int64_t j = 0; j < outer->n; j += COLUMNS) {
             int columns = (int)(outer->n - j < COLUMNS ? outer->n - j : COLUMNS);
-            uint32_t mask = (uint32_t)((1ull << columns) - 1), most;
+            uint32_t mask = (uint32_t)((1ull << columns) - 1);
             struct place place = {i * outer->n + j, outer->n,        rows,
                                   columns,          (__mmask16)mask, (__mmask16)(mask >> HALF)};
-            __m512 tile[ROWS][2];
+            const float *panel = panels + j * outer->k;
 
             fetch(to, place.at + COLUMNS, outer->n);
-            multiply(tile, strip, panels + j * outer->k, outer->k);
-            if (what == STORE) {
-                store(tile, c + place.at, &place);
-                continue;
-            }
-            most = add(tile, into, &place, &scale, what == SET);
-            largest = most > largest ? most : largest;
+            one_tile(runs, 0, strips, panel, outer->k, &place, what);
+            for (int e = 1; what != STORE && e < runs->n; e++)
+                one_tile(runs, e, strips + e * ROWS * outer->k, panel + e * wide, outer->k, &place,
+                         ADD);
         }
     }
-    if (what != STORE && largest > *into->largest)
-        *into->largest = largest;
 }
 
 RB_WIDE static void outer_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
                               const struct rb_key *key)
 {
+    struct runs runs = {.n = 1, .a = {in[0]}, .b = {in[1]}, .c = out[0]};
+
     (void)key;
-    go_through((const struct outer *)kernel, in[0], in[1], out[0], NULL, STORE);
+    go_through((const struct outer *)kernel, &runs, STORE);
 }
 
-RB_WIDE static void outer_add(const struct outer *outer, const float *a, const float *b,
-                              const struct rb_fixed *into)
+RB_WIDE static void outer_add(const struct outer *outer, struct runs *runs)
 {
-    go_through(outer, a, b, NULL, into, ADD);
+    go_through(outer, runs, ADD);
 }
 
-RB_WIDE static void outer_set(const struct outer *outer, const float *a, const float *b,
-                              const struct rb_fixed *into)
+RB_WIDE static void outer_set(const struct outer *outer, struct runs *runs)
 {
-    go_through(outer, a, b, NULL, into, SET);
+    go_through(outer, runs, SET);
+}
+
+/* Runs behind the first are onto what that has left. */
+RB_WIDE static void outer_sum_each(struct rb_kernel *kernel, int n, const void *const *const *in,
+                                   const struct rb_fixed *into)
+{
+    struct runs runs = {.n = n, .into = into};
+
+    for (int e = 0; e < n; e++) {
+        runs.a[e] = in[e][0];
+        runs.b[e] = in[e][1];
+        runs.scale[e] = rb_fixed_scale(into[e].weight, into[e].exponent, into[e].limit);
+        runs.bound[e] = bound_of(&runs.scale[e]);
+    }
+    (into->fresh ? outer_set : outer_add)((const struct outer *)kernel, &runs);
+    for (int e = 0; e < n; e++) {
+        uint32_t largest = _mm512_reduce_max_epu32(runs.largest[e]);
+
+        if (largest > *into[e].largest)
+            *into[e].largest = largest;
+    }
 }
 
 static void outer_sum(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into)
 {
-    (into->fresh ? outer_set : outer_add)((const struct outer *)kernel, in[0], in[1], into);
+    outer_sum_each(kernel, 1, &in, into);
 }
 
 bool rb_cpu_outer_suits(const struct rb_matrices *s)
@@ -259,13 +325,15 @@ bool rb_cpu_outer_suits(const struct rb_matrices *s)
 
 int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kernel **ret_kernel)
 {
-    size_t wide = (size_t)(s->n + COLUMNS - 1) / COLUMNS * COLUMNS;
+    size_t panels = (size_t)(s->n + COLUMNS - 1) / COLUMNS * COLUMNS * (size_t)s->k * sizeof(float);
+    bool together = s->k <= DEEPEST_EACH && panels <= MOST_EACH;
     struct outer *outer;
 
-    if (rb_cpu_need(&cpu->panels, wide * (size_t)s->k * sizeof(float)))
+    if (rb_cpu_need(&cpu->panels, together ? RB_KERNEL_EACH * panels : panels))
         return RB_ENOMEM;
     outer = rb_cpu_kernel(sizeof *outer, outer_run);
     outer->base.sum = outer_sum;
+    outer->base.sum_each = together ? outer_sum_each : NULL;
     outer->cpu = cpu;
     outer->m = s->m;
     outer->n = s->n;

@@ -89,34 +89,47 @@ RB_WIDE static RB_INLINE void multiply(const float *const x[ROWS], const float *
 #undef JOIN
 }
 
+/* All rows of x of one run times a few weights, and what is fetched meanwhile. */
+RB_WIDE static void few_weights(const struct rows *rows, const float *x, const float *w, int64_t j,
+                                const float *bias, const float *ahead, const float *end, float *y)
+{
+    const float *weights[WEIGHTS];
+
+    for (int64_t c = 0; c < WEIGHTS; c++) /* behind the last row it is the last once more */
+        weights[c] = w + (j + c < rows->n ? j + c : rows->n - 1) * rows->k;
+    for (int64_t i = 0; i < rows->m; i += ROWS) {
+        const float *samples[ROWS];
+        float tile[WEIGHTS][ROWS];
+
+        for (int64_t r = 0; r < ROWS; r++)
+            samples[r] = x + (i + r < rows->m ? i + r : rows->m - 1) * rows->k;
+        multiply(samples, weights, rows->k, ahead, end, tile);
+        ahead += rows->k / LANES * 2 * LANES;
+        for (int64_t c = 0; c < WEIGHTS && j + c < rows->n; c++)
+            for (int64_t r = 0; r < ROWS && i + r < rows->m; r++)
+                y[(i + r) * rows->n + j + c] = tile[c][r] + (bias ? bias[j + c] : 0);
+    }
+}
+
 /* Weights are gone through once: each few of them times all rows of x, which stay in cache. */
-RB_WIDE static void rows_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
-                             const struct rb_key *key)
+static void rows_each(struct rb_kernel *kernel, int n, const void *const *const *in,
+                      void *const *const *out, const struct rb_key *keys)
 {
     const struct rows *rows = (const struct rows *)kernel;
-    const float *x = in[0], *w = in[1], *bias = rows->bias ? in[2] : NULL;
+    const float *w = in[0][1], *bias = rows->bias ? in[0][2] : NULL;
     const float *end = w + rows->n * rows->k;
-    float *y = out[0];
 
-    (void)key;
-    for (int64_t j = 0; j < rows->n; j += WEIGHTS) {
-        const float *weights[WEIGHTS], *ahead = w + (j + WEIGHTS) * rows->k;
+    (void)keys;
+    for (int64_t j = 0; j < rows->n; j += WEIGHTS)
+        for (int e = 0; e < n; e++)
+            few_weights(rows, in[e][0], w, j, bias, e ? end : w + (j + WEIGHTS) * rows->k, end,
+                        out[e][0]);
+}
 
-        for (int64_t c = 0; c < WEIGHTS; c++) /* behind the last row it is the last once more */
-            weights[c] = w + (j + c < rows->n ? j + c : rows->n - 1) * rows->k;
-        for (int64_t i = 0; i < rows->m; i += ROWS) {
-            const float *samples[ROWS];
-            float tile[WEIGHTS][ROWS];
-
-            for (int64_t r = 0; r < ROWS; r++)
-                samples[r] = x + (i + r < rows->m ? i + r : rows->m - 1) * rows->k;
-            multiply(samples, weights, rows->k, ahead, end, tile);
-            ahead += rows->k / LANES * 2 * LANES;
-            for (int64_t c = 0; c < WEIGHTS && j + c < rows->n; c++)
-                for (int64_t r = 0; r < ROWS && i + r < rows->m; r++)
-                    y[(i + r) * rows->n + j + c] = tile[c][r] + (bias ? bias[j + c] : 0);
-        }
-    }
+static void rows_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                     const struct rb_key *key)
+{
+    rows_each(kernel, 1, &in, &out, key);
 }
 
 bool rb_cpu_rows_suits(const struct rb_matrices *s)
@@ -129,6 +142,7 @@ struct rb_kernel *rb_cpu_rows(const struct rb_matrices *s, bool bias)
 {
     struct rows *rows = rb_cpu_kernel(sizeof *rows, rows_run);
 
+    rows->base.each = rows_each;
     rows->m = s->m;
     rows->n = s->n;
     rows->k = s->k;

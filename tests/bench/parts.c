@@ -58,6 +58,12 @@ int __real_rb_program_again(struct rb_program *program, const struct rb_key *key
 int __wrap_rb_program_again(struct rb_program *program, const struct rb_key *key,
                             const atomic_bool *stop_at,
                             void (*after)(int instruction, void *context), void *context);
+int __real_rb_program_run_each(struct rb_program *const *programs, int n, const struct rb_key *keys,
+                               const atomic_bool *stop_at,
+                               void (*after)(int instruction, void *context), void *context);
+int __wrap_rb_program_run_each(struct rb_program *const *programs, int n, const struct rb_key *keys,
+                               const atomic_bool *stop_at,
+                               void (*after)(int instruction, void *context), void *context);
 void __real_rb_fixed_add(struct rb_device *device, int32_t *sums, const float *values, size_t n,
                          float weight, int exponent, int32_t limit, uint32_t *largest,
                          bool *overflow);
@@ -110,6 +116,16 @@ int __wrap_rb_program_again(struct rb_program *program, const struct rb_key *key
     struct span from = start(), added = spent[ADD];
 
     return computed(from, added, __real_rb_program_again(program, key, stop_at, after, context));
+}
+
+int __wrap_rb_program_run_each(struct rb_program *const *programs, int n, const struct rb_key *keys,
+                               const atomic_bool *stop_at,
+                               void (*after)(int instruction, void *context), void *context)
+{
+    struct span from = start(), added = spent[ADD];
+
+    return computed(from, added,
+                    __real_rb_program_run_each(programs, n, keys, stop_at, after, context));
 }
 
 void __wrap_rb_fixed_add(struct rb_device *device, int32_t *sums, const float *values, size_t n,

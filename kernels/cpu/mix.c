@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cpu/mix.h"
+
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/vector.h"
+
+#include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* A tile of y: 24 registers of sums, 3 of factors. */
+enum { ROWS = 8, LANES = 16, VECTORS = 3, COLUMNS = VECTORS * LANES };
+
+/* So many rows of w, and so many of its columns at a time stay in cache while all rows of x go
+ * through them. */
+enum { DEPTH = 64, WIDTH = 22 * COLUMNS };
+
+/* More rows than this are a product that pays for packing its factors. */
+enum { MOST_ROWS = 64, LEAST_ROWS = 8, LEAST_DEPTH = 64, LEAST_COLUMNS = 64 };
+
+/* What stays in cache is oneDNN's: it multiplies faster, and only memory is slow here. */
+enum { LEAST_ELEMENTS = 1 << 19 };
+
+struct mix {
+    struct rb_kernel base;
+    int64_t m, n, k;
+    bool bias;
+};
+
+#if defined(__x86_64__)
+
+#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
+
+#define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+
+/* Rows of the runs, one list. */
+struct list {
+    int64_t n;
+    const float *x[RB_KERNEL_EACH * MOST_ROWS];
+    float *y[RB_KERNEL_EACH * MOST_ROWS];
+};
+
+/* Up to ROWS rows times a block of w: from row k on, and from column j on. */
+struct block {
+    const float *const *x;
+    float *const *y;
+    const float *w;
+    const float *bias;  /* NULL: there is none, or the sums are not whole yet */
+    int64_t rows, step; /* step: from row to row of w */
+    int64_t k, depth, j;
+    bool first;
+    __mmask16 mask[VECTORS];
+};
+
+RB_WIDE static RB_INLINE void multiply(const struct block *b, bool whole)
+{
+    const float *x[ROWS], *w = b->w;
+    const __mmask16 m0 = whole ? 0xffff : b->mask[0], m1 = whole ? 0xffff : b->mask[1];
+    const __mmask16 m2 = whole ? 0xffff : b->mask[2];
+    __m512 c[ROWS][VECTORS];
+
+#define BEGIN(r)                                                                                   \
+    x[r] = b->x[r < b->rows ? r : 0] + b->k;                                                       \
+    if (b->first || r >= b->rows) {                                                                \
+        c[r][0] = c[r][1] = c[r][2] = _mm512_setzero_ps();                                         \
+    } else {                                                                                       \
+        c[r][0] = _mm512_maskz_loadu_ps(m0, b->y[r] + b->j);                                       \
+        c[r][1] = _mm512_maskz_loadu_ps(m1, b->y[r] + b->j + LANES);                               \
+        c[r][2] = _mm512_maskz_loadu_ps(m2, b->y[r] + b->j + 2 * LANES);                           \
+    }
+#define STEP(r)                                                                                    \
+    {                                                                                              \
+        const __m512 x_ = _mm512_set1_ps(x[r][k]);                                                 \
+        c[r][0] = _mm512_fmadd_ps(x_, w0, c[r][0]);                                                \
+        c[r][1] = _mm512_fmadd_ps(x_, w1, c[r][1]);                                                \
+        c[r][2] = _mm512_fmadd_ps(x_, w2, c[r][2]);                                                \
+    }
+#define END(r)                                                                                     \
+    if (r < b->rows) {                                                                             \
+        if (b->bias) {                                                                             \
+            c[r][0] = _mm512_add_ps(c[r][0], _mm512_maskz_loadu_ps(m0, b->bias + b->j));           \
+            c[r][1] = _mm512_add_ps(c[r][1], _mm512_maskz_loadu_ps(m1, b->bias + b->j + LANES));   \
+            c[r][2] =                                                                              \
+                _mm512_add_ps(c[r][2], _mm512_maskz_loadu_ps(m2, b->bias + b->j + 2 * LANES));     \
+        }                                                                                          \
+        _mm512_mask_storeu_ps(b->y[r] + b->j, m0, c[r][0]);                                        \
+        _mm512_mask_storeu_ps(b->y[r] + b->j + LANES, m1, c[r][1]);                                \
+        _mm512_mask_storeu_ps(b->y[r] + b->j + 2 * LANES, m2, c[r][2]);                            \
+    }
+    EACH_ROW(BEGIN)
+    for (int64_t k = 0; k < b->depth; k++, w += b->step) {
+        const __m512 w0 = _mm512_maskz_loadu_ps(m0, w), w1 = _mm512_maskz_loadu_ps(m1, w + LANES);
+        const __m512 w2 = _mm512_maskz_loadu_ps(m2, w + 2 * LANES);
+
+        EACH_ROW(STEP)
+    }
+    EACH_ROW(END)
+#undef BEGIN
+#undef STEP
+#undef END
+}
+
+RB_WIDE static void multiply_whole(const struct block *b)
+{
+    multiply(b, true);
+}
+
+RB_WIDE static void multiply_part(const struct block *b)
+{
+    multiply(b, false);
+}
+
+static void set_mask(struct block *b, int64_t columns)
+{
+    const uint64_t mask = columns >= COLUMNS ? ~0ull : (1ull << columns) - 1;
+
+    for (int i = 0; i < VECTORS; i++)
+        b->mask[i] = (__mmask16)(mask >> (i * LANES));
+}
+
+/* All rows times a block of w. */
+static void go_through(const struct mix *mix, const struct list *list, const float *w,
+                       const float *bias, int64_t k, int64_t first, int64_t end)
+{
+    struct block b = {.step = mix->n, .k = k, .first = k == 0};
+
+    b.depth = mix->k - k < DEPTH ? mix->k - k : DEPTH;
+    b.bias = k + b.depth == mix->k ? bias : NULL;
+    for (b.j = first; b.j < end; b.j += COLUMNS) {
+        set_mask(&b, end - b.j);
+        b.w = w + k * mix->n + b.j;
+        for (int64_t i = 0; i < list->n; i += ROWS) {
+            b.rows = list->n - i < ROWS ? list->n - i : ROWS;
+            b.x = list->x + i;
+            b.y = list->y + i;
+            (end - b.j >= COLUMNS ? multiply_whole : multiply_part)(&b);
+        }
+    }
+}
+
+static void mix_each(struct rb_kernel *kernel, int n, const void *const *const *in,
+                     void *const *const *out, const struct rb_key *keys)
+{
+    const struct mix *mix = (const struct mix *)kernel;
+    const float *w = in[0][1], *bias = mix->bias ? in[0][2] : NULL;
+    struct list list = {0};
+
+    (void)keys;
+    for (int e = 0; e < n; e++)
+        for (int64_t i = 0; i < mix->m; i++, list.n++) {
+            list.x[list.n] = (const float *)in[e][0] + i * mix->k;
+            list.y[list.n] = (float *)out[e][0] + i * mix->n;
+        }
+    for (int64_t j = 0; j < mix->n; j += WIDTH)
+        for (int64_t k = 0; k < mix->k; k += DEPTH)
+            go_through(mix, &list, w, bias, k, j, mix->n - j < WIDTH ? mix->n : j + WIDTH);
+}
+
+static void mix_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                    const struct rb_key *key)
+{
+    mix_each(kernel, 1, &in, &out, key);
+}
+
+bool rb_cpu_mix_suits(const struct rb_matrices *s)
+{
+    return s->batch == 0 && !s->swap_a && !s->swap_b && s->m >= LEAST_ROWS && s->m <= MOST_ROWS &&
+           s->n >= LEAST_COLUMNS && s->k >= LEAST_DEPTH && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
+}
+
+struct rb_kernel *rb_cpu_mix(const struct rb_matrices *s, bool bias)
+{
+    struct mix *mix = rb_cpu_kernel(sizeof *mix, mix_run);
+
+    mix->base.each = mix_each;
+    mix->m = s->m;
+    mix->n = s->n;
+    mix->k = s->k;
+    mix->bias = bias;
+    return &mix->base;
+}
+
+#else
+
+bool rb_cpu_mix_suits(const struct rb_matrices *s)
+{
+    (void)s;
+    return false;
+}
+
+struct rb_kernel *rb_cpu_mix(const struct rb_matrices *s, bool bias)
+{
+    (void)s;
+    (void)bias;
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of a few rows with a large factor that is not turned: what a layer hands back of a small
+ * microbatch.
+ *
+ * matmul > [mix]
+ *
+ * y [m, n] = x [m, k] times w [k, n], + bias: each row of y is a mixture of rows of w.  The memory
+ * of w is what costs: it is gone through once, as it lies, for all rows of all runs that share it.
+ * Each element is one chain of fused multiply-adds in the order of k, and then the bias: its bits
+ * depend on its row of x and its column of w alone. */
+#ifndef RB_KERNELS_CPU_MIX_H
+#define RB_KERNELS_CPU_MIX_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/matrices.h"
+
+/* Is this product such a one, and quicker here than elsewhere?  Shapes and the numeric class alone
+ * decide. */
+bool rb_cpu_mix_suits(const struct rb_matrices *s);
+
+/* For a product that suits. */
+struct rb_kernel *rb_cpu_mix(const struct rb_matrices *s, bool bias);
+
+#endif

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Microbatches that are computed at once: the bits of one after the other. */
+#include "base/hash.h"
+#include "tests/bench/cases.h"
+#include "worker/lanes.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 3, MICROBATCHES = 7 };
+
+/* What a few steps come to with so many lanes; the first step is redone, and the last microbatch is
+ * a smaller one. */
+static uint64_t train(const struct bench_case *from, int64_t micro_batch, uint32_t lanes,
+                      double *ret_loss)
+{
+    struct rb_step_result result = {0};
+    struct bench_job job;
+    struct rb_why why;
+    uint64_t hash;
+
+    bench_job_open(from, micro_batch, &job);
+    rb_lanes_close(job.model);
+    bench_check(rb_lanes_make(job.model, lanes, &why), &why);
+    assert_int_equal(job.model->n_lanes, lanes);
+    for (int i = 0; i < STEPS; i++)
+        bench_job_step(&job, &result);
+    hash = rb_hash64(job.model->state.w,
+                     (size_t)job.model->message->state_elements * sizeof *job.model->state.w);
+    *ret_loss = result.decision.loss;
+    bench_job_close(&job);
+    return hash;
+}
+
+static void check(const char *name, int64_t micro_batch, int64_t batch)
+{
+    struct bench_case one = {0};
+    double alone, loss;
+    uint64_t hash;
+
+    for (size_t i = 0; i < bench_n_sums_cases; i++)
+        if (strcmp(bench_sums_cases[i].name, name) == 0)
+            one = bench_sums_cases[i];
+    assert_non_null(one.name);
+    one.batch = batch;
+    hash = train(&one, micro_batch, 1, &alone);
+    for (uint32_t lanes = 2; lanes <= RB_KERNEL_EACH; lanes++) {
+        assert_int_equal(train(&one, micro_batch, lanes, &loss), hash);
+        assert_memory_equal(&loss, &alone, sizeof loss);
+    }
+}
+
+static void test_mlp(void **state)
+{
+    (void)state;
+    check("mlp", 8, 8 * MICROBATCHES - 3);
+}
+
+static void test_cnn(void **state)
+{
+    (void)state;
+    check("cnn", 4, 4 * MICROBATCHES - 1);
+}
+
+static void test_gpt(void **state)
+{
+    (void)state;
+    check("gpt", 1, MICROBATCHES);
+}
+
+/* As many as the cache holds; none where weights stay in it, or where something is done once. */
+static void test_count(void **state)
+{
+    Rb__Variable weight = RB__VARIABLE__INIT, frozen = RB__VARIABLE__INIT;
+    Rb__Variable *variables[] = {&weight, &frozen};
+    Rb__Model model = RB__MODEL__INIT;
+    Rb__Program program = RB__PROGRAM__INIT;
+
+    (void)state;
+    model.variables = variables;
+    model.n_variables = 2;
+    weight.role = RB__VARIABLE__ROLE__TRAINED;
+    weight.elements = 300;
+    frozen.role = RB__VARIABLE__ROLE__FIXED;
+    frozen.elements = 1000;
+    assert_int_equal(rb_lanes_count(&model, &program, 334, 1000), 2);
+    assert_int_equal(rb_lanes_count(&model, &program, 333, 1000), 3);
+    assert_int_equal(rb_lanes_count(&model, &program, 1, 1000), RB_KERNEL_EACH);
+    assert_int_equal(rb_lanes_count(&model, &program, 2000, 1000), 1);
+    assert_int_equal(rb_lanes_count(&model, &program, 0, 1000), 1);
+    assert_int_equal(rb_lanes_count(&model, &program, 1, 1200), 1);
+    program.once = 1;
+    assert_int_equal(rb_lanes_count(&model, &program, 1, 1000), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mlp),
+        cmocka_unit_test(test_cnn),
+        cmocka_unit_test(test_gpt),
+        cmocka_unit_test(test_count),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "worker/lanes.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Instructions that are run once a step would have to be run once in each lane. */
+uint32_t rb_lanes_count(const Rb__Model *model, const Rb__Program *program, uint64_t working,
+                        uint64_t cache)
+{
+    uint64_t weights = 0, count;
+
+    for (size_t v = 0; v < model->n_variables; v++)
+        if (model->variables[v]->role == RB__VARIABLE__ROLE__TRAINED)
+            weights += model->variables[v]->elements * sizeof(float);
+    if (weights <= cache || program->once || !working)
+        return 1;
+    count = cache / working;
+    return count < 1 ? 1 : count < RB_KERNEL_EACH ? (uint32_t)count : RB_KERNEL_EACH;
+}
+
+static uint64_t cache_bytes(void)
+{
+    enum { USUAL = 1 << 20 };
+    long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+
+    return bytes > 0 ? (uint64_t)bytes : USUAL;
+}
+
+/* Small pages: gradients that go into the sums unwritten have their places in an arena too, and
+ * what is not written shall take no memory.  Only CPUs' kernels gain from lanes, and they take any
+ * memory. */
+static void *map_arena(size_t bytes)
+{
+    void *arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (arena == MAP_FAILED)
+        return NULL;
+    madvise(arena, bytes, MADV_NOHUGEPAGE);
+    return arena;
+}
+
+static size_t arena_bytes(const struct rb_model *model)
+{
+    return (size_t)model->runner->message->arena_bytes + 64;
+}
+
+static int open_one(struct rb_model *model, struct rb_lane *lane, struct rb_why *why)
+{
+    const Rb__Program *message = model->runner->message;
+
+    lane->runner.message = message;
+    lane->arena = map_arena(arena_bytes(model));
+    if (!lane->arena)
+        return rb_why_set(why, RB_ENOMEM, "no memory for %llu bytes of a further microbatch",
+                          (unsigned long long)message->arena_bytes);
+    return rb_runner_prepare_twin(model, &lane->runner, model->runner, lane->arena, why);
+}
+
+int rb_lanes_make(struct rb_model *model, uint32_t count, struct rb_why *why)
+{
+    int err = 0;
+
+    model->lanes[0].runner = *model->runner;
+    model->n_lanes = 1;
+    while (!err && model->n_lanes < count && model->n_lanes < model->microbatches)
+        err = open_one(model, &model->lanes[model->n_lanes++], why);
+    return err;
+}
+
+int rb_lanes_open(struct rb_model *model, struct rb_why *why)
+{
+    const struct rb_runner *runner = model->runner;
+    uint32_t count = rb_program_gathers(runner->program)
+                         ? rb_lanes_count(model->message, runner->message,
+                                          rb_program_working(runner->program), cache_bytes())
+                         : 1;
+
+    return rb_lanes_make(model, count, why);
+}
+
+void rb_lanes_close(struct rb_model *model)
+{
+    for (uint32_t i = 1; i < model->n_lanes; i++) {
+        rb_runner_done(&model->lanes[i].runner);
+        if (model->lanes[i].arena)
+            munmap(model->lanes[i].arena, arena_bytes(model));
+    }
+    model->n_lanes = 0;
+}
