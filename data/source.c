@@ -5,13 +5,22 @@
 #include "data/column.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+/* A mapped file, kept open to see whether it stays as long. */
+struct file {
+    struct rb_map map; /* empty: there is none */
+    char *path;
+    int fd;
+};
 
 struct rb_source {
     struct rb_source_info info;
-    struct rb_map features_map, targets_map; /* the second only for a file of its own */
+    struct file features_file, targets_file; /* the second only for a file of its own */
     struct rb_column features, targets;
 };
 
@@ -60,8 +69,32 @@ static int guess_format(const struct rb_map *map, const char *path, enum format 
     return 0;
 }
 
+static int check_file(const struct file *file, struct rb_why *why)
+{
+    struct stat status;
+
+    if (!file->path)
+        return 0;
+    if (file->fd < 0 || fstat(file->fd, &status) < 0)
+        return rb_why_set(why, RB_EIO, "cannot look at %s any more", file->path);
+    if ((uint64_t)status.st_size >= file->map.size)
+        return 0;
+    return rb_why_set(why, RB_EINVAL,
+                      "%s has %llu bytes, and had %zu when it was opened; expected data that does "
+                      "not change while it is read",
+                      file->path, (unsigned long long)status.st_size, file->map.size);
+}
+
+static void close_file(struct file *file)
+{
+    rb_map_close(&file->map);
+    if (file->path && file->fd >= 0)
+        close(file->fd);
+    free(file->path);
+}
+
 /* Map a file that must be there, be a plain file and have bytes. */
-static int open_map(const char *path, struct rb_map *ret, struct rb_why *why)
+static int open_file(const char *path, struct file *ret, struct rb_why *why)
 {
     struct stat status;
     int err;
@@ -77,10 +110,14 @@ static int open_map(const char *path, struct rb_map *ret, struct rb_why *why)
     if (!S_ISREG(status.st_mode))
         return rb_why_set(why, RB_EINVAL, "%s is %s; expected a data file", path,
                           S_ISDIR(status.st_mode) ? "a folder" : "no regular file");
-    err = rb_map_open(path, ret, why);
-    if (!err && !ret->size)
+    err = rb_map_open(path, &ret->map, why);
+    if (!err && !ret->map.size)
         err = rb_why_set(why, RB_EINVAL, "%s is empty; expected data", path);
-    return err;
+    if (err)
+        return err;
+    ret->path = rb_string(path);
+    ret->fd = open(path, O_RDONLY | O_CLOEXEC);
+    return check_file(ret, why);
 }
 
 static int open_features(const struct rb_source_options *options, struct rb_source *source,
@@ -88,12 +125,12 @@ static int open_features(const struct rb_source_options *options, struct rb_sour
 {
     const char *path = options->path;
     enum format format;
-    int err = open_map(path, &source->features_map, why);
+    int err = open_file(path, &source->features_file, why);
 
     if (err)
         return err;
     if (!options->format || !strcmp(options->format, "auto"))
-        err = guess_format(&source->features_map, path, &format, why);
+        err = guess_format(&source->features_file.map, path, &format, why);
     else if ((format = find_format(options->format)) == UNKNOWN)
         err = rb_why_set(why, RB_EINVAL,
                          "data format %s is unknown; expected auto, text, tokens, npy or idx",
@@ -103,17 +140,18 @@ static int open_features(const struct rb_source_options *options, struct rb_sour
     *ret_format = format;
     switch (format) {
     case TEXT:
-        return rb_text_open(&source->features_map, path, options->seq_len, &source->features, why);
+        return rb_text_open(&source->features_file.map, path, options->seq_len, &source->features,
+                            why);
     case TOKENS:
-        return rb_tokens_open(&source->features_map, path, options->seq_len, &source->features,
+        return rb_tokens_open(&source->features_file.map, path, options->seq_len, &source->features,
                               why);
     case NPY:
-        return rb_npy_open(&source->features_map, path, RB_FEATURES, &source->features, why);
+        return rb_npy_open(&source->features_file.map, path, RB_FEATURES, &source->features, why);
     case IDX:
     case UNKNOWN:
         break;
     }
-    return rb_idx_open(&source->features_map, path, RB_FEATURES, &source->features, why);
+    return rb_idx_open(&source->features_file.map, path, RB_FEATURES, &source->features, why);
 }
 
 /* The next element of each: the same samples, one element later. */
@@ -139,15 +177,15 @@ static int open_targets(const struct rb_source_options *options, struct rb_sourc
 
     if (!path || !*path)
         return 0;
-    err = open_map(path, &source->targets_map, why);
+    err = open_file(path, &source->targets_file, why);
     if (!err)
-        err = guess_format(&source->targets_map, path, &format, why);
+        err = guess_format(&source->targets_file.map, path, &format, why);
     if (err)
         return rb_why_add(why, err, "targets");
     if (format == NPY)
-        err = rb_npy_open(&source->targets_map, path, RB_TARGETS, &source->targets, why);
+        err = rb_npy_open(&source->targets_file.map, path, RB_TARGETS, &source->targets, why);
     else if (format == IDX)
-        err = rb_idx_open(&source->targets_map, path, RB_TARGETS, &source->targets, why);
+        err = rb_idx_open(&source->targets_file.map, path, RB_TARGETS, &source->targets, why);
     else
         err = rb_why_set(why, RB_EUNSUPPORTED, "%s looks like %s; expected .npy or IDX", path,
                          formats[format]);
@@ -223,9 +261,16 @@ void rb_source_close(struct rb_source *source)
 {
     if (!source)
         return;
-    rb_map_close(&source->features_map);
-    rb_map_close(&source->targets_map);
+    close_file(&source->features_file);
+    close_file(&source->targets_file);
     free(source);
+}
+
+int rb_source_check(const struct rb_source *source, struct rb_why *why)
+{
+    int err = check_file(&source->features_file, why);
+
+    return err ? err : check_file(&source->targets_file, why);
 }
 
 static void read_sample(const struct rb_column *column, int64_t i, void *to)

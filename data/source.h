@@ -50,12 +50,15 @@ struct rb_source_info {
  * A targets file is npy or idx, found by its content, whatever the features are.  Sequences (text,
  * tokens) have no targets file.
  *
- * Messages name the file, what was found and what was expected.  A file that shrinks while it is
- * mapped ends the process that reads it (SIGBUS), like any other death of a worker. */
+ * Messages name the file, what was found and what was expected. */
 int rb_source_open(const struct rb_source_options *options, struct rb_source **ret_source,
                    struct rb_why *why);
 const struct rb_source_info *rb_source_info(const struct rb_source *source);
 void rb_source_close(struct rb_source *source);
+
+/* Are the files as long as they were?  To be asked before each step: reading behind the end of one
+ * that was cut off since ends the process (SIGBUS). */
+int rb_source_check(const struct rb_source *source, struct rb_why *why);
 
 /* Copy sample `i` (0 <= i < samples), converted to the slot's dtype in `info`.  NULL: that slot is
  * not wanted. */

@@ -40,7 +40,7 @@ int rb_evaluate(struct rb_model *model, const struct rb_configuration *configura
     RB_CLEANUP(rb_freep) struct outcome *mine = rb_alloc(each * sizeof *mine);
     RB_CLEANUP(rb_freep) struct outcome *all = rb_alloc((size_t)each * size * sizeof *all);
     struct outcome sum = {0};
-    int err = 0;
+    int err = rb_source_check(model->eval, why);
 
     for (uint32_t c = configuration->rank; !err && c < model->n_chunks; c += size)
         err = run_chunk(model, c, stop, &mine[c / size]);

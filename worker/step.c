@@ -158,7 +158,8 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
     if (attempt.laps) /* what came of it is not in the vote */
         attempt.shape.microbatches = attempt.shape.variables = attempt.shape.blocks = 0;
     for (uint32_t kept = result.kept; !err; kept = 0) {
-        err = start_attempt(&attempt, kept, why);
+        err = rb_source_check(model->train, why);
+        err = err ? err : start_attempt(&attempt, kept, why);
         if (!err)
             err = run_attempt(&attempt, &result, why);
         if (err || result.decision.verdict != RB_VOTE_REDO)

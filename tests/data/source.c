@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct files {
     char folder[64];
@@ -485,6 +486,23 @@ static void no_data(void **state)
     must_fail(f, RB_EINVAL, "empty.npy", "is empty");
 }
 
+static void cut_off(void **state)
+{
+    struct files *f = *state;
+
+    f->options.seq_len = 2;
+    put(f, 0, "shrinks.txt", "abcdefghij", 10);
+    must_open(f);
+    assert_int_equal(rb_source_check(f->source, &f->why), 0);
+    assert_int_equal(truncate(f->path[0], 9), 0);
+    assert_int_equal(rb_source_check(f->source, &f->why), RB_EINVAL);
+    assert_non_null(strstr(f->why.text, "shrinks.txt has 9 bytes, and had 10"));
+    assert_int_equal(truncate(f->path[0], 11), 0); /* what was mapped is there */
+    assert_int_equal(rb_source_check(f->source, &f->why), 0);
+    put(f, 0, "shrinks.txt", "abcde", 5); /* another file of that name changes nothing */
+    assert_int_equal(rb_source_check(f->source, &f->why), 0);
+}
+
 static void formats(void **state)
 {
     struct files *f = *state;
@@ -513,9 +531,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(text),      TEST(broken_text), TEST(tokens),     TEST(broken_tokens),
-        TEST(npy_kinds), TEST(npy_shapes),  TEST(broken_npy), TEST(cut_npy),
-        TEST(idx),       TEST(broken_idx),  TEST(no_data),    TEST(formats),
+        TEST(text),       TEST(broken_text), TEST(tokens),  TEST(broken_tokens), TEST(npy_kinds),
+        TEST(npy_shapes), TEST(broken_npy),  TEST(cut_npy), TEST(idx),           TEST(broken_idx),
+        TEST(no_data),    TEST(formats),     TEST(cut_off),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@ import subprocess
 
 import cluster
 import corpus
-from cluster import BUILD, check
+from cluster import BUILD, check, until
 
 
 def good(c):
@@ -108,6 +108,23 @@ def full_disk():
             subprocess.run(["umount", small], check=False)
 
 
+def data_cut_off():
+    """A data file that becomes shorter while it is read: the job fails and says which, and by how much."""
+    with cluster.Cluster(devices=2) as c:
+        c.model("cnn", image=8)
+        spec = good(c)
+        spec["train"]["steps"] = 100000
+        spec["devices"]["want"] = 2
+        c.submit("cut", spec)
+        c.wait("cut", "step=5")
+        path = spec["data"]["train"]["path"]
+        size = os.path.getsize(path)
+        os.truncate(path, size - 1)
+        until("the job to fail", lambda: c.status("cut")["phase"] == "Failed")
+        said = c.ctl("describe", "cut")
+        check(f"has {size - 1} bytes, and had {size}" in said, said)
+
+
 def daemons():
     """No etcd, a port in use, a state folder in use."""
     with cluster.Cluster(devices=1) as c:
@@ -128,4 +145,4 @@ def daemons():
         check(done.returncode == 64, f"usage: {done.returncode}")
 
 
-cluster.main(job_files, full_disk, daemons)
+cluster.main(job_files, full_disk, data_cut_off, daemons)
