@@ -58,8 +58,8 @@ struct rb_reach_ops {
     bool (*taken)(struct rb_link *link); /* what was offered; until then arm's `out` is this */
     void (*take)(struct rb_link *link);  /* the other side: all of it was fetched */
 
-    /* Copy the peer's `size` bytes at `from`: 0; RB_EPEER when it is gone, or has withdrawn and
-     * may have changed them since; RB_EINTERNAL where it has no such memory. */
+    /* Copy the peer's `size` bytes at `from`: 0; RB_EPEER when it is gone, has withdrawn and may
+     * have changed them since, or has no such memory. */
     int (*fetch)(struct rb_link *link, void *to, uint64_t from, size_t size);
 
     /* Whatever is fetched from us from now on counts for nothing. */

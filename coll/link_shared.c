@@ -335,7 +335,7 @@ struct rb_link *rb_link_shared_new(int fd, int memory, int side)
     s->in = (struct ring *)map + !side;
     s->out_bytes = map + CONTROL + (size_t)side * RING;
     s->in_bytes = map + CONTROL + (size_t)!side * RING;
-    rb_reach_sign(&s->out->sign);
     rb_reach_open(&s->peer, fd);
+    rb_reach_sign(&s->peer, &s->out->sign);
     return &s->link;
 }

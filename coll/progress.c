@@ -179,13 +179,7 @@ static bool prepare(struct rb_link *link, struct rb_outgoing *out)
     out->bytes = (const uint8_t *)&out->address;
     out->size = sizeof out->address;
     out->ready = NULL;
-    link->ops->reach->offer(link);
     return true;
-}
-
-static bool is_sent(const struct rb_outgoing *out)
-{
-    return out->sent == padded(RB_FRAME_HEADER + out->size);
 }
 
 /* An offer that was said waits until it is taken: 1; 0: not yet; or an error. */
@@ -194,6 +188,11 @@ static int is_taken(struct rb_link *link)
     bool ended = atomic_load(&link->ended);
 
     return link->ops->reach->taken(link) ? 1 : ended ? RB_EPEER : 0;
+}
+
+static bool is_sent(const struct rb_outgoing *out)
+{
+    return out->sent == padded(RB_FRAME_HEADER + out->size);
 }
 
 /* Bytes that the link took, or an error.  What is not ready yet is no reason to wait for it. */
@@ -205,6 +204,8 @@ static int64_t say(struct rb_link *link, struct rb_lane *lane, struct rb_outgoin
 
     lane->blocked = n && put == 0;
     out->sent += put > 0 ? (uint64_t)put : 0;
+    if (put > 0 && out->offered && is_sent(out))
+        link->ops->reach->offer(link);
     return put;
 }
 
@@ -417,6 +418,9 @@ static bool is_pending(const struct rb_lane *lane)
 
 static int describe(struct rb_coll *coll, int rank, int err, struct rb_why *why)
 {
+    if (err == RB_EPEER && !atomic_load(&coll->link[rank]->ended))
+        return rb_why_set(why, err, "rank %d (%s) is gone from this call", rank,
+                          coll->workers[rank]);
     if (err == RB_EPEER)
         return rb_why_set(why, err, "rank %d (%s) is gone: its %s link ended", rank,
                           coll->workers[rank], coll->link[rank]->ops->name);

@@ -16,10 +16,12 @@
 #include <sys/types.h>
 
 struct rb_reach {
-    pid_t pid; /* 0: nobody whom this process can see */
+    pid_t pid;     /* 0: nobody whom this process can see */
+    int fd;        /* the socket, which ends before its maker's number can be another's */
+    uint64_t word; /* our own, for the other side to find */
 };
 
-/* Where a word of a process lies, and what it says there. */
+/* Where a word of a process lies, and what it says there: some random number. */
 struct rb_reach_sign {
     uint64_t at, word;
 };
@@ -30,10 +32,11 @@ void rb_reach_allow(void);
 /* Whoever made the other end of a unix socket. */
 void rb_reach_open(struct rb_reach *reach, int fd);
 
-void rb_reach_sign(struct rb_reach_sign *ret);
+/* `reach` stays where it is. */
+void rb_reach_sign(struct rb_reach *reach, struct rb_reach_sign *ret);
 bool rb_reach_try(const struct rb_reach *reach, const struct rb_reach_sign *sign);
 
-/* 0, RB_EPEER when the process is gone, RB_EINTERNAL when it has no such memory. */
+/* 0; RB_EPEER: it cannot be read, for the process is gone, or ends, or never had such memory. */
 int rb_reach_read(const struct rb_reach *reach, void *to, uint64_t from, size_t size);
 
 #endif

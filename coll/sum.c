@@ -2,7 +2,8 @@
 /* Sums.  Two ranks, or little to add: everyone sends everything to everyone and adds for itself,
  * one crossing.  Else everyone adds one segment of all vectors and sends it on while it grows: two
  * crossings, but only twice the vector through each rank's links whatever the size of the group.
- * Two ranks that fetch from each other do the same, as each adds half as much. */
+ * Two ranks of one host do the same with much, as each adds half of it: they fetch from each other,
+ * or should. */
 #include "coll/group.h"
 
 #include <string.h>

@@ -76,8 +76,9 @@ struct rb_kernel {
     void (*free)(struct rb_kernel *kernel);
     /* As rb_kernel_sum; NULL where there is no shorter way. */
     void (*sum)(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into);
-    /* As rb_kernel_run_each and rb_kernel_sum_each, for runs that share all but their first input,
-     * or their sums; NULL where nothing is gained. */
+    /* As rb_kernel_run_each and rb_kernel_sum_each; NULL where nothing is gained.  `each` is called
+     * for runs that share the inputs 1 to `shared`. */
+    int shared;
     void (*each)(struct rb_kernel *kernel, int n, const void *const *const *in,
                  void *const *const *out, const struct rb_key *keys);
     void (*sum_each)(struct rb_kernel *kernel, int n, const void *const *const *in,

@@ -140,10 +140,20 @@ bool rb_kernel_gathers(const struct rb_kernel *kernel)
     return kernel->each || kernel->sum_each;
 }
 
+/* Weights are the same memory for all; what is made from samples is not. */
+static bool is_shared(const struct rb_kernel *kernel, int n, const void *const *const *in)
+{
+    for (int e = 1; e < n; e++)
+        for (int i = 1; i <= kernel->shared; i++)
+            if (in[e][i] != in[0][i])
+                return false;
+    return true;
+}
+
 void rb_kernel_run_each(struct rb_kernel *kernel, int n, const void *const *const *in,
                         void *const *const *out, const struct rb_key *keys)
 {
-    if (kernel->each && n > 1) {
+    if (kernel->each && n > 1 && is_shared(kernel, n, in)) {
         kernel->each(kernel, n, in, out, keys);
         return;
     }

@@ -166,7 +166,8 @@ static void mix_run(struct rb_kernel *kernel, const void *const *in, void *const
 bool rb_cpu_mix_suits(const struct rb_matrices *s)
 {
     return s->batch == 0 && !s->swap_a && !s->swap_b && s->m >= LEAST_ROWS && s->m <= MOST_ROWS &&
-           s->n >= LEAST_COLUMNS && s->k >= LEAST_DEPTH && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
+           s->n >= LEAST_COLUMNS && s->k >= LEAST_DEPTH && s->n * s->k >= LEAST_ELEMENTS &&
+           strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
 struct rb_kernel *rb_cpu_mix(const struct rb_matrices *s, bool bias)
@@ -174,6 +175,7 @@ struct rb_kernel *rb_cpu_mix(const struct rb_matrices *s, bool bias)
     struct mix *mix = rb_cpu_kernel(sizeof *mix, mix_run);
 
     mix->base.each = mix_each;
+    mix->base.shared = bias ? 2 : 1;
     mix->m = s->m;
     mix->n = s->n;
     mix->k = s->k;

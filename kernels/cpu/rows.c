@@ -143,6 +143,7 @@ struct rb_kernel *rb_cpu_rows(const struct rb_matrices *s, bool bias)
     struct rows *rows = rb_cpu_kernel(sizeof *rows, rows_run);
 
     rows->base.each = rows_each;
+    rows->base.shared = bias ? 2 : 1;
     rows->m = s->m;
     rows->n = s->n;
     rows->k = s->k;

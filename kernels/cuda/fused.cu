@@ -44,6 +44,15 @@ RB_GPU float plus(float a, float b)
 #endif
 }
 
+RB_GPU float minus(float a, float b)
+{
+#ifdef __CUDACC__
+    return __fsub_rn(a, b);
+#else
+    return a - b;
+#endif
+}
+
 RB_GPU float times(float a, float b)
 {
 #ifdef __CUDACC__
@@ -113,7 +122,7 @@ template <int V> struct fused_body {
             break;
         case RB_OP_SUB:
             for (int j = 0; j < V; j++)
-                r[j] = plus(a[j], -b[j]);
+                r[j] = minus(a[j], b[j]);
             break;
         case RB_OP_MUL:
             for (int j = 0; j < V; j++)

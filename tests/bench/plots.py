@@ -114,6 +114,8 @@ TAKE = {"links": take_links, "split-links": take_links, "spectrain-links": take_
 # ---- Checks -----------------------------------------------------------------------------------------
 
 def same(a, b):
+    if a is None or b is None:
+        return a is b
     if isinstance(a, float) or isinstance(b, float):
         return abs(a - b) <= CLOSE * max(abs(a), abs(b))
     if isinstance(a, list):

@@ -72,14 +72,16 @@ static struct rb_kernel *product(struct rb_device *device, const struct shape *s
     return prepare(device, &call);
 }
 
-static void products_at_once(void **state)
+/* Of weights that all share; or of a second factor and a bias of each run's own, as where those are
+ * made from samples. */
+static void products_at_once(void **state, bool own)
 {
     for (size_t i = 0; i < RB_COUNT(shapes); i++) {
         const struct shape *s = &shapes[i];
         struct rb_kernel *kernel = product(*state, s);
         size_t bytes = (size_t)(s->m * s->n) * sizeof(float);
         uint32_t seed = 3;
-        float *w = numbers(*state, s->n * s->k, &seed), *bias = numbers(*state, s->n, &seed);
+        float *w[RB_KERNEL_EACH], *bias[RB_KERNEL_EACH];
         const void *in[RB_KERNEL_EACH][3];
         void *out[RB_KERNEL_EACH][1];
         const void *const *ins[RB_KERNEL_EACH];
@@ -90,10 +92,12 @@ static void products_at_once(void **state)
         for (int e = 0; e < RB_KERNEL_EACH; e++) {
             void *alone[1];
 
+            w[e] = e && !own ? w[0] : numbers(*state, s->n * s->k, &seed);
+            bias[e] = e && !own ? bias[0] : numbers(*state, s->n, &seed);
             runs[e].x = numbers(*state, s->m * s->k, &seed);
             runs[e].y = numbers(*state, s->m * s->n, &seed);
             runs[e].alone = numbers(*state, s->m * s->n, &seed);
-            memcpy(in[e], (const void *[]){runs[e].x, w, bias}, sizeof in[e]);
+            memcpy(in[e], (const void *[]){runs[e].x, w[e], bias[e]}, sizeof in[e]);
             out[e][0] = runs[e].y;
             alone[0] = runs[e].alone;
             ins[e] = in[e];
@@ -113,11 +117,23 @@ static void products_at_once(void **state)
             rb_device_free(*state, runs[e].x);
             rb_device_free(*state, runs[e].y);
             rb_device_free(*state, runs[e].alone);
+            if (own || !e) {
+                rb_device_free(*state, w[e]);
+                rb_device_free(*state, bias[e]);
+            }
         }
-        rb_device_free(*state, w);
-        rb_device_free(*state, bias);
         rb_kernel_free(kernel);
     }
+}
+
+static void products_of_weights(void **state)
+{
+    products_at_once(state, false);
+}
+
+static void products_of_samples(void **state)
+{
+    products_at_once(state, true);
 }
 
 /* An element of a mixture is one chain in the order of k, then the bias. */
@@ -244,7 +260,8 @@ static void sums_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_at_once),
+        cmocka_unit_test(products_of_weights),
+        cmocka_unit_test(products_of_samples),
         cmocka_unit_test(mixtures_are_chains),
         cmocka_unit_test(sums_at_once),
     };
