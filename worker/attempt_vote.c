@@ -182,6 +182,7 @@ int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_dec
     err = rb_coll_gather(step->configuration->coll,
                          rb_tag(RB_TAG_VOTE, model->state.level, attempt->number, 0), model->record,
                          records, bytes, why);
+    step->voted(step->owner);
     if (err)
         return err;
     voted_ns = rb_clock_ns();

@@ -36,6 +36,8 @@ struct rb_step {
     const atomic_bool *stop; /* set by another thread: RB_ECANCELED between two instructions */
     /* What this rank says of configurations to come; asked at each vote. */
     void (*ready)(struct rb_vote_ready *ret_ready, void *owner);
+    /* The vote that was asked for is over, whatever came of it. */
+    void (*voted)(void *owner);
     /* The state is about to change. */
     void (*changing)(void *owner);
     /* Behind an update: will all of the weights be read at the level that it has led to? */

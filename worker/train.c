@@ -346,6 +346,13 @@ static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
         rb_saves_want(&train->saves, train->active->rank, rb_lap_next(train->model, train->active));
 }
 
+static void heard_all(void *owner)
+{
+    const struct train *train = owner;
+
+    rb_mailbox_voted(train->mailbox);
+}
+
 /* The update of a whole state copies what a save still lacks itself.  Where it is in shards weights
  * change that are not this rank's too. */
 static void wait_copied(void *owner)
@@ -460,6 +467,7 @@ static enum phase training(struct train *train)
         .configuration = train->active,
         .stop = train->stop,
         .ready = say_ready,
+        .voted = heard_all,
         .changing = wait_copied,
         .reads_all = reads_all,
         .owner = train,

@@ -295,7 +295,7 @@ static void not_ready(struct rb_vote_ready *ret_ready, void *owner)
     *ret_ready = (struct rb_vote_ready){0};
 }
 
-static void no_change(void *owner)
+static void no_matter(void *owner)
 {
     (void)owner;
 }
@@ -308,7 +308,8 @@ void bench_job_step(struct bench_job *job, struct rb_step_result *ret_result)
         .configuration = &job->configuration,
         .stop = &never,
         .ready = not_ready,
-        .changing = no_change,
+        .voted = no_matter,
+        .changing = no_matter,
     };
     struct rb_why why;
 

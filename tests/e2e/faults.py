@@ -169,6 +169,27 @@ def pause_resume_cancel():
         until("the workers to leave", lambda: not c.processes("rubato-worker"))
 
 
+def parked_in_a_vote():
+    """Who saves has said yes and waits for the others' words: a step that one of them commits is in what it saves."""
+    os.environ["RUBATO_FAULT"] = "worker.vote:rank=1:do=60ms"
+    try:
+        with cluster.Cluster(devices=2) as c:
+            start(c)
+            c.submit("gpt", spec(c, 100, 2))
+            for step in (10, 25, 40):
+                c.wait("gpt", f"step={step}")
+                c.ctl("pause", "gpt")
+                until("the pause", lambda: c.status("gpt")["phase"] == "Paused" and not c.processes("rubato-worker"))
+                c.ctl("resume", "gpt")
+            c.ctl("wait", "gpt", "--for", "done", "--timeout", "60")
+            steps = [row["step"] for row in c.metrics("gpt")]
+            check(steps == list(range(1, 101)), f"a step was lost or done twice: {steps}")
+            lost = [each["receipt"]["steps_lost"] for each in c.json("get", "configurations", "gpt")["items"]]
+            check(not any(lost), f"steps lost: {lost}")
+    finally:
+        del os.environ["RUBATO_FAULT"]
+
+
 def resized_before_it_ran():
     """A resize of a job that waits for devices is answered by its start."""
     with cluster.Cluster(devices=2) as c:
@@ -186,4 +207,4 @@ def resized_before_it_ran():
 
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away, kill_the_only_worker,
              restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
-             resized_before_it_ran)
+             parked_in_a_vote, resized_before_it_ran)

@@ -66,7 +66,7 @@ static void not_ready(struct rb_vote_ready *ret_ready, void *owner)
     *ret_ready = (struct rb_vote_ready){0};
 }
 
-static void no_change(void *owner)
+static void no_matter(void *owner)
 {
     (void)owner;
 }
@@ -93,7 +93,8 @@ static void *run(void *context)
     struct rb_step step = {
         .stop = &never,
         .ready = not_ready,
-        .changing = no_change,
+        .voted = no_matter,
+        .changing = no_matter,
         .reads_all = reads_all,
         .watch = watch,
         .owner = one,

@@ -176,7 +176,7 @@ void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code)
         mailbox->leave_code = code;
         atomic_store(&mailbox->stop, true);
         stop_preparing(mailbox);
-        if (mailbox->group)
+        if (mailbox->group && !(folder && mailbox->voting))
             rb_coll_cancel(mailbox->group);
     }
     unlock(mailbox);

@@ -84,6 +84,9 @@ struct rb_configuration *rb_mailbox_take(struct rb_mailbox *mailbox);
  * it is told to go; freed and NULL again when it was abandoned, replaced, or lost a member. */
 void rb_mailbox_ready(struct rb_mailbox *mailbox, struct rb_configuration **next,
                       struct rb_vote_ready *ret_ready);
+/* From there to here whoever is to save and leave waits for what comes of the vote: others may
+ * commit by what it has said, and what it saves must not lack that step. */
+void rb_mailbox_voted(struct rb_mailbox *mailbox);
 
 /* The group that blocking calls may be in, so that others can cancel them; NULL before it is
  * closed. */

@@ -42,6 +42,7 @@ struct rb_mailbox {
     struct rb_coll *group; /* the step thread may be blocked in */
     uint32_t group_number;
     enum rb_group_use group_use;
+    bool voting; /* what it says may have been heard: see rb_mailbox_ready */
     struct rb_status status;
 };
 

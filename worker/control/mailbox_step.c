@@ -85,6 +85,7 @@ void rb_mailbox_ready(struct rb_mailbox *mailbox, struct rb_configuration **next
     int lost = -1;
 
     lock(mailbox);
+    mailbox->voting = true;
     if (*next && ((*next)->number != mailbox->go || is_abandoned(mailbox, (*next)->number)))
         dropped = RB_TAKE(*next);
     if (!*next && can_open(mailbox))
@@ -105,6 +106,15 @@ void rb_mailbox_ready(struct rb_mailbox *mailbox, struct rb_configuration **next
         ready = (struct rb_vote_ready){0};
     }
     *ret_ready = ready;
+}
+
+void rb_mailbox_voted(struct rb_mailbox *mailbox)
+{
+    lock(mailbox);
+    mailbox->voting = false;
+    if (mailbox->group && atomic_load(&mailbox->stop))
+        rb_coll_cancel(mailbox->group);
+    unlock(mailbox);
 }
 
 void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration *configuration,
