@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WAITS_EVERY = 256 }; /* steps */
+enum { WAITS_EVERY = 32 }; /* steps */
 
 enum phase {
     IDLE,
