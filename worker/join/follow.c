@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/hash.h"
+#include "base/log.h"
+#include "worker/join/parcels.h"
 #include "worker/join/wire.h"
 
 #include <inttypes.h>
@@ -20,7 +22,8 @@ struct source {
     size_t fixed; /* bytes that have come, of those that this source gives */
     uint64_t headers, answers;
     bool flipped;
-    uint8_t *counters; /* at the stream's level */
+    uint8_t *counters;         /* at the stream's level */
+    struct rb_parcels parcels; /* where it has any for us */
 };
 
 struct follow {
@@ -35,10 +38,15 @@ struct follow {
     bool *from; /* by rank: sources that have something to say still */
     uint8_t *bytes;
     size_t room;
-    uint64_t received;
-    int64_t answered; /* level */
+    uint64_t received, parcelled; /* bytes: all, and those that came as parcels */
+    int64_t answered;             /* level */
     uint64_t answered_at;
 };
+
+static uint32_t index_of(const struct follow *follow, const struct source *source)
+{
+    return (uint32_t)(source - follow->sources);
+}
 
 /* The next block from `from` on that a source gives us to be held, roster->blocks: none. */
 static size_t next_block(const struct follow *follow, uint32_t source, size_t from)
@@ -52,16 +60,19 @@ static size_t next_block(const struct follow *follow, uint32_t source, size_t fr
 
 /* ---- Answers --------------------------------------------------------------------------------*/
 
+static int answer_one(struct follow *follow, struct source *source, int64_t answer,
+                      struct rb_why *why)
+{
+    return rb_coll_send(follow->coll, rb_wire_answer_tag(source->answers++), (int)source->rank,
+                        &answer, sizeof answer, why);
+}
+
 static int answer(struct follow *follow, int64_t level, struct rb_why *why)
 {
     int err = 0;
 
-    for (uint32_t s = 0; !err && s < follow->roster->n_sources; s++) {
-        struct source *source = &follow->sources[s];
-
-        err = rb_coll_send(follow->coll, rb_wire_answer_tag(source->answers++), (int)source->rank,
-                           &level, sizeof level, why);
-    }
+    for (uint32_t s = 0; !err && s < follow->roster->n_sources; s++)
+        err = answer_one(follow, &follow->sources[s], level, why);
     follow->answered_at = rb_clock_ns();
     return err;
 }
@@ -85,7 +96,7 @@ static int answer_if_due(struct follow *follow, struct rb_why *why)
     }
     if (rb_clock_ns() - follow->answered_at < (uint64_t)ALIVE_MS * 1000000)
         return 0;
-    return answer(follow, -1, why);
+    return answer(follow, RB_WIRE_ALIVE, why);
 }
 
 /* ---- What comes -----------------------------------------------------------------------------*/
@@ -127,6 +138,62 @@ static int receive_payload(struct follow *follow, const struct source *source,
     return err;
 }
 
+/* The next of its parcels, to memory of the device.  There it is; `n` is its number by its source.
+ */
+static int take_parcel(struct follow *follow, struct source *source, uint64_t n,
+                       const struct iovec *pieces, int n_pieces, struct rb_why *why)
+{
+    int err;
+
+    if (n != source->parcels.n)
+        return rb_why_set(why, RB_EINTERNAL, "rank %u spoke of parcel %" PRIu64 " for %" PRIu64,
+                          source->rank, n, source->parcels.n);
+    rb_parcels_take(&source->parcels, pieces, n_pieces);
+    for (int i = 0; i < n_pieces; i++)
+        follow->parcelled += pieces[i].iov_len;
+    err = rb_device_check(follow->model->device, why);
+    if (!err)
+        err = answer_one(follow, source, RB_WIRE_TAKEN, why);
+    return err ? err : answer_if_due(follow, why);
+}
+
+/* Memory of the device, sums or weights, either way. */
+static int receive_memory(struct follow *follow, struct source *source, uint64_t tag, void *memory,
+                          size_t size, struct rb_why *why)
+{
+    struct iovec piece = {memory, size};
+    uint64_t n;
+    int err;
+
+    if (!source->parcels.shelf) {
+        err = receive(follow, source, tag, memory, size, why);
+        if (!err)
+            rb_device_push(follow->model->device, memory, size);
+        return err;
+    }
+    err = rb_coll_receive(follow->coll, tag, (int)source->rank, &n, sizeof n, why);
+    return err ? err : take_parcel(follow, source, n, &piece, 1, why);
+}
+
+/* Can this device take from the other by itself? */
+static int take_shelf(struct follow *follow, struct source *source, const struct rb_wire *header,
+                      struct rb_why *why)
+{
+    struct rb_why reason = {0};
+    int failed, err;
+
+    if (source->parcels.shelf || source->next != next_block(follow, index_of(follow, source), 0))
+        return nonsense(source, header, why);
+    err = receive_payload(follow, source, header, RB_SHELF_ADDRESS, why);
+    if (err)
+        return err;
+    failed = rb_parcels_find(follow->model, follow->bytes, &source->parcels, &reason);
+    if (failed)
+        rb_log(RB_LOG_INFO, "the state comes from rank %u through the hosts: %s", source->rank,
+               reason.text);
+    return answer_one(follow, source, failed ? RB_WIRE_NOT_FOUND : RB_WIRE_FOUND, why);
+}
+
 static int take_start(struct follow *follow, struct source *source, struct rb_stream *stream,
                       const struct rb_wire *header, struct rb_why *why)
 {
@@ -147,6 +214,7 @@ static int take_block(struct follow *follow, struct source *source, struct rb_st
                       const struct rb_wire *header, struct rb_why *why)
 {
     struct rb_model *model = follow->model;
+    struct iovec pieces[RB_STATE_PARTS];
     const Rb__Block *block;
     int err;
 
@@ -154,11 +222,19 @@ static int take_block(struct follow *follow, struct source *source, struct rb_st
         source->next >= model->message->n_blocks)
         return nonsense(source, header, why);
     block = model->message->blocks[header->index];
-    err = receive_payload(follow, source, header, rb_wire_block_bytes(&model->state, block), why);
+    if (source->parcels.shelf) {
+        int n = rb_wire_block_pieces(&model->state, block, pieces);
+
+        err = take_parcel(follow, source, header->hash, pieces, n, why);
+    } else {
+        err =
+            receive_payload(follow, source, header, rb_wire_block_bytes(&model->state, block), why);
+        if (!err)
+            rb_wire_block_unpack(&model->state, block, follow->bytes);
+    }
     if (err)
         return err;
-    rb_wire_block_unpack(&model->state, block, follow->bytes);
-    source->next = next_block(follow, (uint32_t)(source - follow->sources), source->next + 1);
+    source->next = next_block(follow, index_of(follow, source), source->next + 1);
     stream->missing--;
     return 0;
 }
@@ -187,20 +263,18 @@ static int apply(struct follow *follow, struct source *source, const struct rb_w
                  const struct rb_update_terms *terms, struct rb_why *why)
 {
     struct rb_model *model = follow->model;
-    uint32_t s = (uint32_t)(source - follow->sources);
+    uint32_t s = index_of(follow, source);
     int err = 0;
 
     for (size_t b = next_block(follow, s, 0); !err && b < source->next;
          b = next_block(follow, s, b + 1)) {
         const Rb__Block *block = model->message->blocks[b];
 
-        err = receive(follow, source, rb_wire_sums_tag(header->level, b),
-                      model->reduced + block->first, (size_t)block->count * sizeof(int32_t), why);
-        if (err)
-            break;
-        rb_device_push(model->device, model->reduced + block->first,
-                       (size_t)block->count * sizeof *model->reduced);
-        rb_update_block(model, &model->state, model->reduced, terms, block);
+        err = receive_memory(follow, source, rb_wire_sums_tag(header->level, b),
+                             model->reduced + block->first,
+                             (size_t)block->count * sizeof *model->reduced, why);
+        if (!err)
+            rb_update_block(model, &model->state, model->reduced, terms, block);
     }
     return err;
 }
@@ -215,16 +289,12 @@ static int take_weights(struct follow *follow, struct source *source, int64_t le
 
     for (size_t b = 0; !err && b < roster->blocks; b++) {
         const Rb__Block *block = model->message->blocks[b];
-        float *weights = model->state.w + block->first;
-        size_t bytes = (size_t)block->count * sizeof *weights;
 
-        if (roster->givers[follow->index * roster->blocks + b] !=
-                (uint32_t)(source - follow->sources) ||
-            rb_placement_holds(follow->placement, follow->rank, b))
-            continue;
-        err = receive(follow, source, rb_wire_weights_tag(level, b), weights, bytes, why);
-        if (!err)
-            rb_device_push(model->device, weights, bytes);
+        if (roster->givers[follow->index * roster->blocks + b] == index_of(follow, source) &&
+            !rb_placement_holds(follow->placement, follow->rank, b))
+            err = receive_memory(follow, source, rb_wire_weights_tag(level, b),
+                                 model->state.w + block->first,
+                                 (size_t)block->count * sizeof *model->state.w, why);
     }
     return err;
 }
@@ -276,6 +346,8 @@ static int take_message(struct follow *follow, uint32_t rank, struct rb_why *why
         return take_fixed(follow, source, stream, &header, why);
     case RB_WIRE_ENTRY:
         return take_entry(follow, source, stream, &header, why);
+    case RB_WIRE_SHELF:
+        return take_shelf(follow, source, &header, why);
     default:
         return nonsense(source, &header, why);
     }
@@ -318,8 +390,10 @@ static void open_follow(struct follow *follow, const struct rb_configuration *co
 
 static void close_follow(struct follow *follow)
 {
-    for (uint32_t s = 0; s < follow->roster->n_sources; s++)
+    for (uint32_t s = 0; s < follow->roster->n_sources; s++) {
+        rb_parcels_close(&follow->sources[s].parcels);
         free(follow->sources[s].counters);
+    }
     free(follow->sources);
     free(follow->streams);
     free(follow->from);
@@ -370,7 +444,12 @@ int rb_follow_run(struct rb_model *model, const struct rb_configuration *configu
         model->state.level = -1;
         rb_state_clear_moments(&model->state);
     }
-    *ret_bytes = follow.received;
+    *ret_bytes = follow.received + follow.parcelled;
+    if (follow.parcelled)
+        rb_log(RB_LOG_INFO,
+               "configuration %u: of the state %" PRIu64 " bytes came from GPU to GPU, %" PRIu64
+               " through the hosts",
+               configuration->number, follow.parcelled, follow.received);
     close_follow(&follow);
     return err ? rb_why_add(why, err, "following into configuration %u", configuration->number) : 0;
 }
