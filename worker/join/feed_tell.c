@@ -33,6 +33,8 @@ int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
 
     if (err)
         return err;
+    if (answer == RB_WIRE_TAKEN && taker->taken == taker->parcels.n)
+        return rb_why_set(why, RB_EINTERNAL, "rank %u took more parcels than there were", rank);
     atomic_store(&taker->heard, rb_clock_ns());
     note_answer(taker, answer);
     feed->from[rank] = answer < feed->flip; /* what comes then belongs to the next step */
