@@ -5,6 +5,8 @@
 #include "base/fault.h"
 #include "base/hash.h"
 
+/* ---- What newcomers say ---------------------------------------------------------------------*/
+
 static void note_answer(struct taker *taker, int64_t answer)
 {
     switch (answer) {
@@ -104,7 +106,7 @@ static int send_parcel(struct rb_feed *feed, struct taker *taker, uint64_t tag, 
     return err ? err : send_payload(feed, taker, tag, &n, sizeof n, why);
 }
 
-/* ---------------------------------------------------------------------------------------------*/
+/* ---- What they are told ---------------------------------------------------------------------*/
 
 /* Of the device's side. */
 static int send_memory(struct rb_feed *feed, struct taker *taker, uint64_t tag, void *memory,
