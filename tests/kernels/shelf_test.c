@@ -150,8 +150,11 @@ static struct rb_shelf *find(struct rb_device *device, const uint8_t *address)
     struct rb_shelf *shelf = NULL;
     struct rb_why why = {{0}};
 
-    if (rb_shelf_find(device, address, AT + BYTES, &shelf, &why))
+    if (rb_shelf_find(device, address, AT + BYTES, &shelf, &why)) {
+        if (strstr(why.text, "this GPU cannot reach")) /* two that have no way to each other */
+            skip();
         fail_msg("%s", why.text);
+    }
     return shelf;
 }
 

@@ -131,7 +131,6 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
     struct entry *entry;
     bool flipped = atomic_load(&feed->phase) == FLIPPING, closing;
 
-    close_parcels(feed);
     pthread_mutex_lock(&feed->window->lock);
     if (feed->window->feed == feed)
         feed->window->feed = NULL;
@@ -154,6 +153,7 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
                why->text);
         rb_tell_unready(feed->reports, feed->number, why->text);
     }
+    close_parcels(feed); /* nobody waits for that */
 }
 
 static bool is_term(struct rb_window *window, uint32_t term)
