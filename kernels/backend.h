@@ -48,6 +48,15 @@ struct rb_device_ops {
     void (*circle_stop)(struct rb_circle *circle);
     int (*circle_shrink)(struct rb_circle *circle, const int *gone, int n,
                          struct rb_circle **ret_circle, struct rb_why *why);
+    /* As rb_shelf_*; NULL where devices cannot take from each other.  put and take get ranges that
+     * lie on the shelf. */
+    int (*shelf_open)(struct rb_device *device, size_t bytes, void *ret_address,
+                      struct rb_shelf **ret_shelf, struct rb_why *why);
+    int (*shelf_find)(struct rb_device *device, const void *address, size_t bytes,
+                      struct rb_shelf **ret_shelf, struct rb_why *why);
+    void (*shelf_put)(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n);
+    void (*shelf_take)(struct rb_shelf *shelf, size_t at, const struct iovec *to, int n);
+    void (*shelf_close)(struct rb_shelf *shelf);
     /* As in device.h. */
     void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
@@ -90,8 +99,12 @@ struct rb_tape {
     const struct rb_device_ops *ops;
 };
 
-/* And of its circle. */
+/* And of its circle, and its shelf. */
 struct rb_circle {
+    const struct rb_device_ops *ops;
+};
+
+struct rb_shelf {
     const struct rb_device_ops *ops;
 };
 

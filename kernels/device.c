@@ -254,6 +254,48 @@ int rb_circle_shrink(struct rb_circle *circle, const int *gone, int n,
     return circle->ops->circle_shrink(circle, gone, n, ret_circle, why);
 }
 
+bool rb_device_shelves(const struct rb_device *device)
+{
+    return device->ops->shelf_open != NULL;
+}
+
+static int refuse_shelf(const struct rb_device *device, struct rb_why *why)
+{
+    return rb_why_set(why, RB_EUNSUPPORTED, "a %s takes nothing from others", device->ops->kind);
+}
+
+int rb_shelf_open(struct rb_device *device, size_t bytes, void *ret_address,
+                  struct rb_shelf **ret_shelf, struct rb_why *why)
+{
+    if (!rb_device_shelves(device))
+        return refuse_shelf(device, why);
+    return device->ops->shelf_open(device, bytes, ret_address, ret_shelf, why);
+}
+
+int rb_shelf_find(struct rb_device *device, const void *address, size_t bytes,
+                  struct rb_shelf **ret_shelf, struct rb_why *why)
+{
+    if (!rb_device_shelves(device))
+        return refuse_shelf(device, why);
+    return device->ops->shelf_find(device, address, bytes, ret_shelf, why);
+}
+
+void rb_shelf_put(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n)
+{
+    shelf->ops->shelf_put(shelf, at, from, n);
+}
+
+void rb_shelf_take(struct rb_shelf *shelf, size_t at, const struct iovec *to, int n)
+{
+    shelf->ops->shelf_take(shelf, at, to, n);
+}
+
+void rb_shelf_close(struct rb_shelf *shelf)
+{
+    if (shelf)
+        shelf->ops->shelf_close(shelf);
+}
+
 void rb_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
                   int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 struct rb_device;
 struct rb_kernel;
@@ -142,6 +143,36 @@ void rb_circle_stop(struct rb_circle *circle);
  * RB_EUNSUPPORTED and a sentence: there is no such way. */
 int rb_circle_shrink(struct rb_circle *circle, const int *gone, int n,
                      struct rb_circle **ret_circle, struct rb_why *why);
+
+/* ---- Shelves ----
+ *
+ * Memory of a device from which devices of other processes of this host take by themselves: what
+ * goes that way passes no host's memory.  Its owner puts things there; whoever was told its address
+ * takes them.  What lies there stays as it is until its owner puts something else in its place, or
+ * all who have the shelf have closed it or died, in whatever order. */
+enum { RB_SHELF_ADDRESS = 64 };
+struct rb_shelf;
+
+/* Has this kind of device any? */
+bool rb_device_shelves(const struct rb_device *device);
+
+/* One of our own, and what others need to find it while it is open.  RB_EUNSUPPORTED and a
+ * sentence: there is no such way here; RB_ENOMEM. */
+int rb_shelf_open(struct rb_device *device, size_t bytes, void *ret_address,
+                  struct rb_shelf **ret_shelf, struct rb_why *why);
+
+/* That of another process, which has `bytes` too.  RB_EUNSUPPORTED and a sentence: it is on another
+ * host, out of this device's reach, or closed. */
+int rb_shelf_find(struct rb_device *device, const void *address, size_t bytes,
+                  struct rb_shelf **ret_shelf, struct rb_why *why);
+
+/* From memory of the device, piece after piece, to the shelf's bytes from `at` on, and the other
+ * way: behind what is queued, and done when they return, as far as rb_device_check finds nothing.
+ */
+void rb_shelf_put(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n);
+void rb_shelf_take(struct rb_shelf *shelf, size_t at, const struct iovec *to, int n);
+
+void rb_shelf_close(struct rb_shelf *shelf); /* NULL is fine */
 
 /* Make `call` ready to run.  RB_EUNSUPPORTED (and a sentence naming operator, types and what is
  * missing) where the device cannot. */

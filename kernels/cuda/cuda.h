@@ -112,6 +112,14 @@ void rb_cuda_circle_stop(struct rb_circle *circle);
 int rb_cuda_circle_shrink(struct rb_circle *circle, const int *gone, int n,
                           struct rb_circle **ret_circle, struct rb_why *why);
 
+int rb_cuda_shelf_open(struct rb_device *device, size_t bytes, void *ret_address,
+                       struct rb_shelf **ret_shelf, struct rb_why *why);
+int rb_cuda_shelf_find(struct rb_device *device, const void *address, size_t bytes,
+                       struct rb_shelf **ret_shelf, struct rb_why *why);
+void rb_cuda_shelf_put(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n);
+void rb_cuda_shelf_take(struct rb_shelf *shelf, size_t at, const struct iovec *to, int n);
+void rb_cuda_shelf_close(struct rb_shelf *shelf);
+
 typedef int rb_cuda_prepare(struct rb_cuda *cuda, const struct rb_call *call,
                             struct rb_kernel **ret_kernel, struct rb_why *why);
 

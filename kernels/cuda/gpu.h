@@ -46,6 +46,9 @@ void rb_gpu_free(struct rb_gpu *gpu, void *memory);
 /* Host to GPU and GPU to host, behind what is queued; done when they return. */
 void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
 void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
+/* From one place of GPUs to another, behind what is queued; and wait for all of these. */
+void rb_gpu_copy(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
+void rb_gpu_copied(struct rb_gpu *gpu);
 void rb_gpu_zero(struct rb_gpu *gpu, void *at, size_t bytes);
 void rb_gpu_wait(struct rb_gpu *gpu);
 
@@ -89,6 +92,21 @@ void rb_gpu_circle_leave(struct rb_gpu_circle *circle);
 void rb_gpu_circle_stop(struct rb_gpu_circle *circle);
 int rb_gpu_circle_shrink(struct rb_gpu_circle *circle, const int *gone, int n,
                          struct rb_gpu_circle **ret_circle, struct rb_why *why);
+
+/* ---- Shelves ----
+ *
+ * Memory of a GPU that a file descriptor names.  It is there until nobody has it mapped and nobody
+ * has the descriptor, whoever made it. */
+struct rb_gpu_shelf;
+
+/* At least `bytes`; *ret_bytes: how many.  The descriptor is the caller's. */
+int rb_gpu_shelf_new(struct rb_gpu *gpu, size_t bytes, struct rb_gpu_shelf **ret_shelf, int *ret_fd,
+                     size_t *ret_bytes, struct rb_why *why);
+/* As many bytes as it has. */
+int rb_gpu_shelf_map(struct rb_gpu *gpu, int fd, size_t bytes, struct rb_gpu_shelf **ret_shelf,
+                     struct rb_why *why);
+void *rb_gpu_shelf_memory(const struct rb_gpu_shelf *shelf);
+void rb_gpu_shelf_free(struct rb_gpu_shelf *shelf);
 
 /* ---- Products ---- */
 

@@ -89,6 +89,25 @@ void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
     pthread_mutex_unlock(&lane->lock);
 }
 
+void rb_gpu_copy(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    struct rb_gpu_lane *lane = &gpu->out;
+
+    if (!bytes || !rb_gpu_enter(gpu))
+        return;
+    pthread_mutex_lock(&lane->lock);
+    if (begin(gpu, lane))
+        rb_gpu_note(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, lane->stream),
+                    "a copy failed");
+    pthread_mutex_unlock(&lane->lock);
+}
+
+void rb_gpu_copied(struct rb_gpu *gpu)
+{
+    if (rb_gpu_enter(gpu))
+        rb_gpu_note(gpu, cudaStreamSynchronize(gpu->out.stream), "its work failed");
+}
+
 void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
 {
     struct rb_gpu_lane *lane = &gpu->out;

@@ -111,6 +111,16 @@ void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
     rb_gpu_in(gpu, to, from, bytes);
 }
 
+void rb_gpu_copy(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    rb_gpu_in(gpu, to, from, bytes);
+}
+
+void rb_gpu_copied(struct rb_gpu *gpu)
+{
+    (void)gpu;
+}
+
 struct clearing {
     void *at;
     size_t bytes;

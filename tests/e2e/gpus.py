@@ -9,6 +9,8 @@ and device shows as other bits.  RUBATO_TEST_GPUS names another module, of real 
 import contextlib
 import os
 import signal
+import subprocess
+import tempfile
 
 import cluster
 import delicate
@@ -226,6 +228,43 @@ def disturbed():
             check(c.finish("job") == alone, f"{replicas} replicas: disturbed, and the bits differ")
 
 
+def state_between_gpus():
+    """Newcomers take the state from the others' GPUs, or through the hosts where they are told to; whoever dies
+    over it, the bits are the same."""
+    real = "RUBATO_TEST_GPUS" in os.environ
+    faults = subprocess.run([os.path.join(BUILD, "rubato-worker"), "--faults"], capture_output=True).stdout
+    ways = ["by shelves", "through the hosts"]
+    for replicas in "all", "2":
+        shas, steps = set(), 0
+        for way in ways + ["worker.feed:at=6", "worker.follow:at=6"] * bool(faults and replicas == "2"):
+            dies = "worker." in way
+            with tempfile.TemporaryDirectory() as folder, gpus(3):
+                os.environ |= {"RUBATO_SHELVES": "" if way == ways[1] else "1"}
+                os.environ |= {"RUBATO_FAULT": way, "RUBATO_FAULT_ONCE": folder + "/fired"} if dies else {}
+                with cluster.Cluster(devices=1) as c:
+                    delicate.models(c)
+
+                    def make(steps):
+                        return on("cuda", delicate.gpt_spec(c, steps, 2), state={"replicas": replicas})
+
+                    if not shas:
+                        steps = c.steps_for(6, make)
+                        c.submit("job", make(steps))
+                        shas.add(c.finish("job"))
+                    c.submit("job", make(steps))
+                    c.train_on("job", 2)
+                    receipt = c.json("grow", "job", 1, "--wait", "--timeout", "100")
+                    check(os.path.exists(folder + "/fired.0") == dies, f"{way}: did anybody die?")
+                    check(dies or receipt["steps_lost"] == 0, f"{way}: {receipt}")
+                    log = c.ctl("logs", "job")
+                    check(("bytes came from GPU to GPU" in log) == (way != ways[1]), f"{way}: {log}")
+                    check(("through the hosts: shelves are not wanted" in log) == (way == ways[1]), f"{way}: {log}")
+                    if real and not dies:
+                        print(f"TABLE   {'state ' + way:32} {receipt['bytes_moved']} bytes, ready in {receipt['ready_ms']:.0f} ms")
+                    shas.add(c.finish("job"))
+        check(len(shas) == 1, f"{replicas} replicas: {shas}")
+
+
 def sums_behind_a_death():
     """Those who are left make their circle out of the old one, or go on by the links; the bits are the same."""
     shas = set()
@@ -269,8 +308,8 @@ def laps():
 
 tests = [without_a_module, the_real_module]
 if "RUBATO_TEST_GPUS" in os.environ:
-    tests = [attention_in_one_node, in_bfloat16, without_what_is_fast, disturbed]
+    tests = [attention_in_one_node, in_bfloat16, without_what_is_fast, disturbed, state_between_gpus]
 elif os.path.exists(MODULE):
-    tests += [kinds_are_kept_apart, fixed_counts, attention_in_one_node, in_bfloat16, disturbed, sums_behind_a_death, laps, without_a_gpu,
+    tests += [kinds_are_kept_apart, fixed_counts, attention_in_one_node, in_bfloat16, disturbed, state_between_gpus, sums_behind_a_death, laps, without_a_gpu,
               without_what_is_fast, a_sick_gpu_is_left]
 cluster.main(*tests)

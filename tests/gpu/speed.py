@@ -150,8 +150,10 @@ def resnet():
     run_python(RESNET, (models,), 90)
 
 
-def resizes():
-    os.environ["RUBATO_GPU_SHARES"] = "2"
+def resizes(shelves="1"):
+    os.environ |= {"RUBATO_GPU_SHARES": "2", "RUBATO_SHELVES": shelves}
+    if not shelves:
+        print("TABLE the same, state through the hosts")
     with cluster.Cluster(devices=0) as c:
         c.model("gpt", layers=6, width=512, heads=8, seq=256)
         with open(c.path("corpus.txt"), "w") as file:
@@ -168,12 +170,14 @@ def resizes():
             took = sorted(row["step_ms"] for row in c.metrics("gpt")[-20:])[10]
             print(f"TABLE {verb:34} stall {receipt['stall_ms']:.1f} ms, ready in {receipt['ready_ms']:.0f} ms, "
                   f"lost {receipt['steps_lost']}, repeated {receipt['samples_repeated']}, skipped "
-                  f"{receipt['samples_skipped']}; a step {took:.1f} ms", flush=True)
+                  f"{receipt['samples_skipped']}; {receipt['bytes_moved'] / 1e6:.0f} MB moved; a step {took:.1f} ms", flush=True)
         log = c.ctl("logs", "gpt")
         for line in log.splitlines():
-            if "sums go" in line:
+            if "sums go" in line or "through the hosts" in line:
                 print("TABLE   " + line.split("configuration", 1)[-1][:110])
         c.ctl("cancel", "gpt")
+    if shelves:
+        resizes("")
 
 
 {"gpt": gpt, "resnet": resnet, "resizes": resizes}[sys.argv[1]]()

@@ -301,6 +301,7 @@ int cluster_spawn(struct cluster *cluster)
 {
     int index = cluster->n++;
     struct cluster_worker *one = &cluster->workers[index];
+    const char *wanted = getenv("RUBATO_TEST_KIND"), *kind = wanted ? wanted : "cpu";
     pid_t parent = getpid();
 
     assert_true(index < CLUSTER_WORKERS);
@@ -317,7 +318,7 @@ int cluster_spawn(struct cluster *cluster)
                              "--device",
                              "0",
                              "--kind",
-                             "cpu",
+                             (char *)kind,
                              "--run-dir",
                              cluster->folder,
                              "--host",

@@ -63,6 +63,7 @@ void cluster_open(struct cluster *cluster, const char *program);
 /* Kills what is left and removes the folder. */
 void cluster_close(struct cluster *cluster);
 
+/* RUBATO_TEST_KIND: of its device; a core. */
 int cluster_spawn(struct cluster *cluster);
 /* Have `n` workers started and connected that nobody needs yet. */
 void cluster_spare(struct cluster *cluster, int n);

@@ -340,6 +340,16 @@ static Rb__Asynchronous *laps_of(const struct tiny_options *options)
     return how;
 }
 
+/* Of the devices that the workers are told to use (tests/worker/cluster.c). */
+static char *class_of(const char *kind)
+{
+    struct rb_device_about about;
+
+    if (!kind || rb_device_describe(kind, 0, &about, NULL))
+        return rb_string(rb_device_numeric_class("cpu"));
+    return rb_string(about.numeric_class);
+}
+
 Rb__Model *tiny_model(const char *folder, const struct tiny_options *options)
 {
     Rb__Model *model = rb_alloc(sizeof *model);
@@ -369,7 +379,7 @@ Rb__Model *tiny_model(const char *folder, const struct tiny_options *options)
     if (options->lap)
         model->asynchronous = laps_of(options);
     model->non_finite_limit = 3;
-    model->numeric_class = rb_string(rb_device_numeric_class("cpu"));
+    model->numeric_class = class_of(getenv("RUBATO_TEST_KIND"));
     model->spec_digest = rb_string("tiny");
     return model;
 }

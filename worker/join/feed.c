@@ -14,11 +14,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 1000, CATCH_UP_MS = 20 };
+enum { CATCH_UP_MS = 20 };
 
 /* ---- The thread -----------------------------------------------------------------------------*/
 
-static int check_patience(struct rb_feed *feed, struct rb_why *why)
+int rb_feed_check_patience(struct rb_feed *feed, struct rb_why *why)
 {
     const char *reason = NULL;
     int err = 0;
@@ -48,7 +48,7 @@ static int wait_for_answers(struct rb_feed *feed, struct rb_why *why)
     int rank = -1, err = 0;
 
     while (!err && !all_answered(feed)) {
-        err = rb_coll_wait(feed->coll, feed->from, -1, LOOK_MS, &rank, why);
+        err = rb_coll_wait(feed->coll, feed->from, -1, RB_FEED_LOOK_MS, &rank, why);
         if (!err && rank >= 0)
             err = rb_feed_hear(feed, (uint32_t)rank, why);
     }
@@ -104,12 +104,19 @@ static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
             rb_feed_done_with(feed, entry);
             left = true; /* what we lacked ourselves may be here now */
         } else {
-            err = left ? rb_feed_tell_some(feed, &left, why) : rb_feed_listen(feed, LOOK_MS, why);
+            err = left ? rb_feed_tell_some(feed, &left, why)
+                       : rb_feed_listen(feed, RB_FEED_LOOK_MS, why);
             if (!err)
-                err = check_patience(feed, why);
+                err = rb_feed_check_patience(feed, why);
         }
     }
     return err ? err : wait_for_answers(feed, why);
+}
+
+static void close_parcels(struct rb_feed *feed)
+{
+    for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
+        rb_parcels_close(&feed->takers[i].parcels);
 }
 
 static void free_spares(struct rb_feed *feed)
@@ -146,6 +153,7 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
                why->text);
         rb_tell_unready(feed->reports, feed->number, why->text);
     }
+    close_parcels(feed); /* nobody waits for that */
 }
 
 static bool is_term(struct rb_window *window, uint32_t term)
@@ -200,6 +208,7 @@ static void *run(void *context)
 
 static void free_feed(struct rb_feed *feed)
 {
+    close_parcels(feed);
     free_spares(feed);
     if (feed->news >= 0)
         close(feed->news);
@@ -211,16 +220,18 @@ static void free_feed(struct rb_feed *feed)
     free(feed);
 }
 
-static size_t largest_block(const struct rb_model *model)
+/* To newcomers of this host; who cannot be given any is fed by the link. */
+static void open_parcels(struct rb_feed *feed, struct taker *taker)
 {
-    size_t largest = 1;
+    struct rb_why why = {0};
 
-    for (size_t b = 0; b < model->message->n_blocks; b++) {
-        size_t bytes = rb_wire_block_bytes(&model->state, model->message->blocks[b]);
-
-        largest = bytes > largest ? bytes : largest;
-    }
-    return largest;
+    if (!rb_device_shelves(feed->model->device) ||
+        strcmp(rb_coll_link(feed->coll, (int)taker->rank), "tcp") == 0)
+        return;
+    taker->asked = !rb_parcels_open(feed->model, taker->address, &taker->parcels, &why);
+    if (!taker->asked)
+        rb_log(RB_LOG_INFO, "configuration %u: the state goes to rank %u through the hosts: %s",
+               feed->number, taker->rank, why.text);
 }
 
 static void get_takers(struct rb_feed *feed, uint32_t rank)
@@ -238,6 +249,7 @@ static void get_takers(struct rb_feed *feed, uint32_t rank)
         taker->next = rb_feed_next(feed, taker, 0);
         if (rb_roster_other(roster, i) != feed->source)
             taker->fixed = feed->model->state.fixed_bytes;
+        open_parcels(feed, taker);
         atomic_init(&taker->level, -1);
         atomic_init(&taker->heard, rb_clock_ns());
         feed->from[taker->rank] = true;
@@ -279,7 +291,7 @@ int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, 
         .reports = reports,
         .flip = INT64_MAX,
         .news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-        .staging = rb_alloc(largest_block(model)),
+        .staging = rb_alloc(rb_wire_largest_bytes(model)),
         .counters = rb_alloc(rb_state_counters_size(&model->state)),
     };
     pthread_cond_init(&feed->ended, NULL);

@@ -5,6 +5,7 @@
 #define RB_WORKER_JOIN_FEED_INSIDE_H
 
 #include "worker/join/feed.h"
+#include "worker/join/parcels.h"
 #include "worker/join/wire.h"
 
 #include <pthread.h>
@@ -29,8 +30,12 @@ struct taker {
     size_t next;    /* its blocks in front of this one are given (worker/join/roster.h) */
     size_t fixed;   /* bytes given, of those that are ours to give */
     uint64_t headers, answers;
-    _Atomic int64_t level;  /* that it has acknowledged, -1: none */
-    _Atomic uint64_t heard; /* when it last said something */
+    struct rb_parcels parcels;         /* from here to there, where it has found them */
+    uint8_t address[RB_SHELF_ADDRESS]; /* of their shelf, */
+    bool asked;                        /* whether it finds that, without an answer yet */
+    uint64_t taken;                    /* of the parcels */
+    _Atomic int64_t level;             /* that it has acknowledged, -1: none */
+    _Atomic uint64_t heard;            /* when it last said something */
 };
 
 /*   FEEDING --entry of the flip is queued--> FLIPPING --acknowledged--> DONE
@@ -81,7 +86,13 @@ const char *rb_feed_hopeless(const struct rb_feed *feed);
 struct entry *rb_feed_take(struct rb_feed *feed);
 void rb_feed_done_with(struct rb_feed *feed, struct entry *entry);
 
+/* Is it worth going on?  An error and why where it is not, or nobody wants it. */
+int rb_feed_check_patience(struct rb_feed *feed, struct rb_why *why);
+
 /* ---- Talking: the feed's thread ---------------------------------------------------------------*/
+
+/* How many ms to listen between two looks at what else there is. */
+enum { RB_FEED_LOOK_MS = 1000 };
 
 int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level,
                        struct rb_why *why);

@@ -5,19 +5,41 @@
 #include "base/fault.h"
 #include "base/hash.h"
 
+/* ---- What newcomers say ---------------------------------------------------------------------*/
+
+static void note_answer(struct taker *taker, int64_t answer)
+{
+    switch (answer) {
+    case RB_WIRE_TAKEN:
+        taker->taken++;
+        break;
+    case RB_WIRE_NOT_FOUND:
+        rb_parcels_close(&taker->parcels);
+        taker->asked = false;
+        break;
+    case RB_WIRE_FOUND:
+        taker->asked = false;
+        break;
+    default:
+        if (answer >= 0)
+            atomic_store(&taker->level, answer);
+    }
+}
+
 int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
 {
     struct taker *taker = &feed->takers[rb_roster_newcomer(feed->roster, rank)];
-    int64_t level;
-    int err = rb_coll_receive(feed->coll, rb_wire_answer_tag(taker->answers++), (int)rank, &level,
-                              sizeof level, why);
+    int64_t answer;
+    int err = rb_coll_receive(feed->coll, rb_wire_answer_tag(taker->answers++), (int)rank, &answer,
+                              sizeof answer, why);
 
     if (err)
         return err;
+    if (answer == RB_WIRE_TAKEN && taker->taken == taker->parcels.n)
+        return rb_why_set(why, RB_EINTERNAL, "rank %u took more parcels than there were", rank);
     atomic_store(&taker->heard, rb_clock_ns());
-    if (level >= 0)
-        atomic_store(&taker->level, level);
-    feed->from[rank] = level < feed->flip; /* what comes then belongs to the next step */
+    note_answer(taker, answer);
+    feed->from[rank] = answer < feed->flip; /* what comes then belongs to the next step */
     return 0;
 }
 
@@ -42,27 +64,94 @@ static int send_payload(struct rb_feed *feed, const struct taker *taker, uint64_
     return err ? err : rb_feed_listen(feed, 0, why);
 }
 
+/* ---- Parcels --------------------------------------------------------------------------------*/
+
+static bool is_asked(const struct taker *taker)
+{
+    return taker->asked;
+}
+
+static bool is_full(const struct taker *taker)
+{
+    return taker->parcels.n - taker->taken >= RB_PARCELS;
+}
+
+/* Nothing else is done meanwhile: neither is anything without an answer. */
+static int wait_while(struct rb_feed *feed, const struct taker *taker,
+                      bool (*is_so)(const struct taker *taker), struct rb_why *why)
+{
+    int rank = -1, err = 0;
+
+    while (!err && is_so(taker)) {
+        err = rb_coll_wait(feed->coll, feed->from, -1, RB_FEED_LOOK_MS, &rank, why);
+        if (!err && rank >= 0)
+            err = rb_feed_hear(feed, (uint32_t)rank, why);
+        if (!err)
+            err = rb_feed_check_patience(feed, why);
+    }
+    return err;
+}
+
+static int send_parcel(struct rb_feed *feed, struct taker *taker, uint64_t tag, void *memory,
+                       size_t size, struct rb_why *why)
+{
+    struct iovec piece = {memory, size};
+    uint64_t n = taker->parcels.n;
+    int err = wait_while(feed, taker, is_full, why);
+
+    if (err)
+        return err;
+    rb_parcels_put(&taker->parcels, &piece, 1);
+    err = rb_device_check(feed->model->device, why);
+    return err ? err : send_payload(feed, taker, tag, &n, sizeof n, why);
+}
+
+/* ---- What they are told ---------------------------------------------------------------------*/
+
 /* Of the device's side. */
-static int send_pulled(struct rb_feed *feed, const struct taker *taker, uint64_t tag, void *memory,
+static int send_memory(struct rb_feed *feed, struct taker *taker, uint64_t tag, void *memory,
                        size_t size, struct rb_why *why)
 {
     int err;
 
+    if (taker->parcels.shelf)
+        return send_parcel(feed, taker, tag, memory, size, why);
     rb_device_pull(feed->model->device, memory, size);
     err = rb_device_check(feed->model->device, why);
     return err ? err : send_payload(feed, taker, tag, memory, size, why);
 }
 
-static int tell(struct rb_feed *feed, struct taker *taker, const struct rb_wire *header,
-                const void *bytes, struct rb_why *why)
+static int tell_header(struct rb_feed *feed, struct taker *taker, const struct rb_wire *header,
+                       struct rb_why *why)
 {
     int err = rb_coll_send(feed->coll, rb_wire_header_tag(taker->headers++), (int)taker->rank,
                            header, sizeof *header, why);
 
     rb_fault("worker.feed");
+    return err;
+}
+
+static int tell(struct rb_feed *feed, struct taker *taker, const struct rb_wire *header,
+                const void *bytes, struct rb_why *why)
+{
+    int err = tell_header(feed, taker, header, why);
+
     return err ? err
                : send_payload(feed, taker, rb_wire_payload_tag(header), bytes,
                               (size_t)header->bytes, why);
+}
+
+/* And wait for what it says: all blocks then go one way. */
+static int tell_shelf(struct rb_feed *feed, struct taker *taker, struct rb_why *why)
+{
+    struct rb_wire header = {
+        .kind = RB_WIRE_SHELF,
+        .bytes = sizeof taker->address,
+        .hash = rb_hash64(taker->address, sizeof taker->address),
+    };
+    int err = tell(feed, taker, &header, taker->address, why);
+
+    return err ? err : wait_while(feed, taker, is_asked, why);
 }
 
 int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level, struct rb_why *why)
@@ -73,8 +162,11 @@ int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level,
         .bytes = rb_state_counters_size(&feed->model->state),
     };
 
+    int err;
+
     header.hash = rb_hash64(feed->counters, (size_t)header.bytes);
-    return tell(feed, taker, &header, feed->counters, why);
+    err = tell(feed, taker, &header, feed->counters, why);
+    return err || !taker->asked ? err : tell_shelf(feed, taker, why);
 }
 
 size_t rb_feed_next(const struct rb_feed *feed, const struct taker *taker, size_t from)
@@ -96,7 +188,7 @@ static int tell_sums(struct rb_feed *feed, struct taker *taker, const struct ent
         const Rb__Block *block = feed->model->message->blocks[b];
 
         err =
-            send_pulled(feed, taker, rb_wire_sums_tag(entry->level, b), entry->sums + block->first,
+            send_memory(feed, taker, rb_wire_sums_tag(entry->level, b), entry->sums + block->first,
                         (size_t)block->count * sizeof *entry->sums, why);
     }
     return err;
@@ -114,7 +206,7 @@ static int tell_weights(struct rb_feed *feed, struct taker *taker, int64_t level
 
         if (roster->givers[taker->index * roster->blocks + b] == feed->source &&
             !rb_placement_holds(feed->placement, taker->rank, b))
-            err = send_pulled(feed, taker, rb_wire_weights_tag(level, b),
+            err = send_memory(feed, taker, rb_wire_weights_tag(level, b),
                               feed->model->state.w + block->first,
                               (size_t)block->count * sizeof *feed->model->state.w, why);
     }
@@ -142,17 +234,29 @@ int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct e
     return err;
 }
 
+/* To where it lies until it is sent, or taken. */
+static void copy_to(struct rb_feed *feed, struct taker *taker, const Rb__Block *block)
+{
+    struct iovec pieces[RB_STATE_PARTS];
+    const struct rb_state *state = &feed->model->state;
+
+    if (taker->parcels.shelf)
+        rb_parcels_put(&taker->parcels, pieces, rb_wire_block_pieces(state, block, pieces));
+    else
+        rb_wire_block_pack(state, block, feed->staging);
+}
+
 /* Copy a block.  False: an entry is to be sent first, we do not hold it yet, or the feed is given
  * up. */
-static bool copy_block(struct rb_feed *feed, size_t block, int64_t *ret_level)
+static bool copy_block(struct rb_feed *feed, struct taker *taker, int64_t *ret_level)
 {
     const struct rb_state *state = &feed->model->state;
     bool clear;
 
     pthread_mutex_lock(&feed->window->lock);
-    clear = !feed->first && !feed->halted && rb_held_follows(state->held[block]);
+    clear = !feed->first && !feed->halted && rb_held_follows(state->held[taker->next]);
     if (clear) {
-        rb_wire_block_pack(state, feed->model->message->blocks[block], feed->staging);
+        copy_to(feed, taker, feed->model->message->blocks[taker->next]);
         *ret_level = state->level;
     }
     pthread_mutex_unlock(&feed->window->lock);
@@ -166,17 +270,22 @@ static int tell_block(struct rb_feed *feed, struct taker *taker, bool *ret_told,
         .kind = RB_WIRE_BLOCK,
         .index = taker->next,
         .bytes = rb_wire_block_bytes(&feed->model->state, block),
+        .hash = taker->parcels.n,
     };
-    int err;
+    int err = wait_while(feed, taker, is_full, why);
 
-    if (!copy_block(feed, taker->next, &header.level))
-        return 0;
+    if (err || !copy_block(feed, taker, &header.level))
+        return err;
     err = rb_device_check(feed->model->device, why);
     if (err)
         return err;
     *ret_told = true;
-    header.hash = rb_hash64(feed->staging, (size_t)header.bytes);
     taker->next = rb_feed_next(feed, taker, taker->next + 1);
+    if (taker->parcels.shelf) {
+        err = tell_header(feed, taker, &header, why);
+        return err ? err : rb_feed_listen(feed, 0, why);
+    }
+    header.hash = rb_hash64(feed->staging, (size_t)header.bytes);
     return tell(feed, taker, &header, feed->staging, why);
 }
 

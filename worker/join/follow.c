@@ -1,287 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker/join/follow.h"
+#include "worker/join/follow_inside.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/hash.h"
+#include "base/log.h"
 #include "worker/join/wire.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { ALIVE_MS = 1000 }; /* between signs of life */
-
-/* What comes from one source; its state is the stream of the same index. */
-struct source {
-    uint32_t rank;
-    size_t next;  /* its blocks in front of this one have come */
-    size_t fixed; /* bytes that have come, of those that this source gives */
-    uint64_t headers, answers;
-    bool flipped;
-    uint8_t *counters; /* at the stream's level */
-};
-
-struct follow {
-    struct rb_model *model;
-    struct rb_coll *coll;
-    const struct rb_roster *roster;
-    const struct rb_placement *placement;
-    uint32_t rank;
-    uint32_t index; /* among the newcomers */
-    struct source *sources;
-    struct rb_stream *streams;
-    bool *from; /* by rank: sources that have something to say still */
-    uint8_t *bytes;
-    size_t room;
-    uint64_t received;
-    int64_t answered; /* level */
-    uint64_t answered_at;
-};
-
-/* The next block from `from` on that a source gives us to be held, roster->blocks: none. */
-static size_t next_block(const struct follow *follow, uint32_t source, size_t from)
-{
-    while ((from = rb_roster_next(follow->roster, source, follow->index, from)) <
-               follow->roster->blocks &&
-           !rb_placement_holds(follow->placement, follow->rank, from))
-        from++;
-    return from;
-}
-
-/* ---- Answers --------------------------------------------------------------------------------*/
-
-static int answer(struct follow *follow, int64_t level, struct rb_why *why)
-{
-    int err = 0;
-
-    for (uint32_t s = 0; !err && s < follow->roster->n_sources; s++) {
-        struct source *source = &follow->sources[s];
-
-        err = rb_coll_send(follow->coll, rb_wire_answer_tag(source->answers++), (int)source->rank,
-                           &level, sizeof level, why);
-    }
-    follow->answered_at = rb_clock_ns();
-    return err;
-}
-
-static bool all_flipped(const struct follow *follow)
-{
-    for (uint32_t s = 0; s < follow->roster->n_sources; s++)
-        if (!follow->sources[s].flipped)
-            return false;
-    return true;
-}
-
-/* A level that is complete is said at once; else that we are alive, now and then. */
-static int answer_if_due(struct follow *follow, struct rb_why *why)
-{
-    int64_t level = rb_stream_level(follow->streams, follow->roster->n_sources);
-
-    if (level > follow->answered) {
-        follow->answered = level;
-        return answer(follow, level, why);
-    }
-    if (rb_clock_ns() - follow->answered_at < (uint64_t)ALIVE_MS * 1000000)
-        return 0;
-    return answer(follow, -1, why);
-}
-
-/* ---- What comes -----------------------------------------------------------------------------*/
-
-static int nonsense(const struct source *source, const struct rb_wire *header, struct rb_why *why)
-{
-    return rb_why_set(why, RB_EINTERNAL,
-                      "rank %u sent kind %u, index %" PRIu64 ", level %" PRId64 " out of turn",
-                      source->rank, header->kind, header->index, header->level);
-}
-
-static int receive(struct follow *follow, const struct source *source, uint64_t tag, void *bytes,
-                   size_t size, struct rb_why *why)
-{
-    int err = rb_coll_receive(follow->coll, tag, (int)source->rank, bytes, size, why);
-
-    follow->received += size;
-    return err ? err : answer_if_due(follow, why);
-}
-
-/* The payload of a header, which must have `size` bytes, into follow->bytes. */
-static int receive_payload(struct follow *follow, const struct source *source,
-                           const struct rb_wire *header, size_t size, struct rb_why *why)
-{
-    int err;
-
-    if (header->bytes != size)
-        return nonsense(source, header, why);
-    if (size > follow->room) {
-        free(follow->bytes);
-        follow->bytes = rb_alloc(size);
-        follow->room = size;
-    }
-    err = receive(follow, source, rb_wire_payload_tag(header), follow->bytes, size, why);
-    if (!err && rb_hash64(follow->bytes, size) != header->hash)
-        err =
-            rb_why_set(why, RB_EIO, "kind %u, index %" PRIu64 " from rank %u came with other bits",
-                       header->kind, header->index, source->rank);
-    return err;
-}
-
-static int take_start(struct follow *follow, struct source *source, struct rb_stream *stream,
-                      const struct rb_wire *header, struct rb_why *why)
-{
-    size_t size = rb_state_counters_size(&follow->model->state);
-    int err;
-
-    if (stream->level >= 0 || header->level < 0)
-        return nonsense(source, header, why);
-    err = receive_payload(follow, source, header, size, why);
-    if (err)
-        return err;
-    memcpy(source->counters, follow->bytes, size);
-    stream->level = header->level;
-    return 0;
-}
-
-static int take_block(struct follow *follow, struct source *source, struct rb_stream *stream,
-                      const struct rb_wire *header, struct rb_why *why)
-{
-    struct rb_model *model = follow->model;
-    const Rb__Block *block;
-    int err;
-
-    if (stream->level < 0 || header->level != stream->level || header->index != source->next ||
-        source->next >= model->message->n_blocks)
-        return nonsense(source, header, why);
-    block = model->message->blocks[header->index];
-    err = receive_payload(follow, source, header, rb_wire_block_bytes(&model->state, block), why);
-    if (err)
-        return err;
-    rb_wire_block_unpack(&model->state, block, follow->bytes);
-    source->next = next_block(follow, (uint32_t)(source - follow->sources), source->next + 1);
-    stream->missing--;
-    return 0;
-}
-
-static int take_fixed(struct follow *follow, struct source *source, struct rb_stream *stream,
-                      const struct rb_wire *header, struct rb_why *why)
-{
-    struct rb_state *state = &follow->model->state;
-    size_t left = state->fixed_bytes - source->fixed;
-    int err;
-
-    if (!left || header->index != source->fixed)
-        return nonsense(source, header, why);
-    err = receive_payload(follow, source, header, left < RB_WIRE_PIECE ? left : RB_WIRE_PIECE, why);
-    if (err)
-        return err;
-    memcpy(state->fixed + source->fixed, follow->bytes, (size_t)header->bytes);
-    rb_device_push(state->device, state->fixed + source->fixed, (size_t)header->bytes);
-    source->fixed += (size_t)header->bytes;
-    stream->missing--;
-    return 0;
-}
-
-/* The sums of each block that has come, and what the step did with them. */
-static int apply(struct follow *follow, struct source *source, const struct rb_wire *header,
-                 const struct rb_update_terms *terms, struct rb_why *why)
-{
-    struct rb_model *model = follow->model;
-    uint32_t s = (uint32_t)(source - follow->sources);
-    int err = 0;
-
-    for (size_t b = next_block(follow, s, 0); !err && b < source->next;
-         b = next_block(follow, s, b + 1)) {
-        const Rb__Block *block = model->message->blocks[b];
-
-        err = receive(follow, source, rb_wire_sums_tag(header->level, b),
-                      model->reduced + block->first, (size_t)block->count * sizeof(int32_t), why);
-        if (err)
-            break;
-        rb_device_push(model->device, model->reduced + block->first,
-                       (size_t)block->count * sizeof *model->reduced);
-        rb_update_block(model, &model->state, model->reduced, terms, block);
-    }
-    return err;
-}
-
-/* Of all that is not held here. */
-static int take_weights(struct follow *follow, struct source *source, int64_t level,
-                        struct rb_why *why)
-{
-    const struct rb_roster *roster = follow->roster;
-    struct rb_model *model = follow->model;
-    int err = 0;
-
-    for (size_t b = 0; !err && b < roster->blocks; b++) {
-        const Rb__Block *block = model->message->blocks[b];
-        float *weights = model->state.w + block->first;
-        size_t bytes = (size_t)block->count * sizeof *weights;
-
-        if (roster->givers[follow->index * roster->blocks + b] !=
-                (uint32_t)(source - follow->sources) ||
-            rb_placement_holds(follow->placement, follow->rank, b))
-            continue;
-        err = receive(follow, source, rb_wire_weights_tag(level, b), weights, bytes, why);
-        if (!err)
-            rb_device_push(model->device, weights, bytes);
-    }
-    return err;
-}
-
-static int take_entry(struct follow *follow, struct source *source, struct rb_stream *stream,
-                      const struct rb_wire *header, struct rb_why *why)
-{
-    struct rb_update_terms terms;
-    int err;
-
-    if (stream->level < 0 || header->level != stream->level + 1)
-        return nonsense(source, header, why);
-    err = receive_payload(follow, source, header, rb_wire_entry_bytes(follow->model), why);
-    if (err)
-        return err;
-    rb_wire_entry_unpack(follow->model, follow->bytes, &terms, source->counters);
-    if (header->flags & RB_WIRE_COMMIT)
-        err = apply(follow, source, header, &terms, why);
-    if (!err && (header->flags & RB_WIRE_FLIP))
-        err = take_weights(follow, source, header->level, why);
-    if (err)
-        return err;
-    stream->level++;
-    if (header->flags & RB_WIRE_FLIP) {
-        source->flipped = true;
-        follow->from[source->rank] = false;
-    }
-    return 0;
-}
-
-static int take_message(struct follow *follow, uint32_t rank, struct rb_why *why)
-{
-    uint32_t s = (uint32_t)rb_roster_source(follow->roster, rank);
-    struct source *source = &follow->sources[s];
-    struct rb_stream *stream = &follow->streams[s];
-    struct rb_wire header;
-    int err = rb_coll_receive(follow->coll, rb_wire_header_tag(source->headers++), (int)rank,
-                              &header, sizeof header, why);
-
-    if (err)
-        return err;
-    rb_fault("worker.follow");
-    switch (header.kind) {
-    case RB_WIRE_START:
-        return take_start(follow, source, stream, &header, why);
-    case RB_WIRE_BLOCK:
-        return take_block(follow, source, stream, &header, why);
-    case RB_WIRE_FIXED:
-        return take_fixed(follow, source, stream, &header, why);
-    case RB_WIRE_ENTRY:
-        return take_entry(follow, source, stream, &header, why);
-    default:
-        return nonsense(source, &header, why);
-    }
-}
-
-/* ---- The whole ------------------------------------------------------------------------------*/
 
 static void open_follow(struct follow *follow, const struct rb_configuration *configuration)
 {
@@ -302,12 +30,12 @@ static void open_follow(struct follow *follow, const struct rb_configuration *co
         struct source *source = &follow->sources[s];
 
         source->rank = roster->sources[s];
-        source->next = next_block(follow, s, 0);
+        source->next = rb_follow_next(follow, s, 0);
         source->counters = rb_alloc(rb_state_counters_size(state));
         source->fixed = state->fixed_bytes;
         follow->from[source->rank] = true;
         follow->streams[s].level = -1;
-        for (size_t b = source->next; b < roster->blocks; b = next_block(follow, s, b + 1))
+        for (size_t b = source->next; b < roster->blocks; b = rb_follow_next(follow, s, b + 1))
             follow->streams[s].missing++;
         if (rb_roster_other(roster, follow->index) == s) {
             source->fixed = 0;
@@ -318,8 +46,10 @@ static void open_follow(struct follow *follow, const struct rb_configuration *co
 
 static void close_follow(struct follow *follow)
 {
-    for (uint32_t s = 0; s < follow->roster->n_sources; s++)
+    for (uint32_t s = 0; s < follow->roster->n_sources; s++) {
+        rb_parcels_close(&follow->sources[s].parcels);
         free(follow->sources[s].counters);
+    }
     free(follow->sources);
     free(follow->streams);
     free(follow->from);
@@ -347,6 +77,14 @@ static int agree(struct follow *follow, struct rb_why *why)
                       follow->streams[0].level, follow->model->state.level);
 }
 
+static bool all_flipped(const struct follow *follow)
+{
+    for (uint32_t s = 0; s < follow->roster->n_sources; s++)
+        if (!follow->sources[s].flipped)
+            return false;
+    return true;
+}
+
 int rb_follow_run(struct rb_model *model, const struct rb_configuration *configuration,
                   uint64_t *ret_bytes, struct rb_why *why)
 {
@@ -355,11 +93,11 @@ int rb_follow_run(struct rb_model *model, const struct rb_configuration *configu
 
     open_follow(&follow, configuration);
     while (!err && !all_flipped(&follow)) {
-        err = rb_coll_wait(follow.coll, follow.from, -1, ALIVE_MS, &rank, why);
+        err = rb_coll_wait(follow.coll, follow.from, -1, RB_FOLLOW_ALIVE_MS, &rank, why);
         if (!err && rank >= 0)
-            err = take_message(&follow, (uint32_t)rank, why);
+            err = rb_follow_take(&follow, (uint32_t)rank, why);
         if (!err)
-            err = answer_if_due(&follow, why);
+            err = rb_follow_answer_if_due(&follow, why);
     }
     rb_fault("worker.followed");
     if (!err)
@@ -370,7 +108,12 @@ int rb_follow_run(struct rb_model *model, const struct rb_configuration *configu
         model->state.level = -1;
         rb_state_clear_moments(&model->state);
     }
-    *ret_bytes = follow.received;
+    *ret_bytes = follow.received + follow.parcelled;
+    if (follow.parcelled)
+        rb_log(RB_LOG_INFO,
+               "configuration %u: of the state %" PRIu64 " bytes came from GPU to GPU, %" PRIu64
+               " through the hosts",
+               configuration->number, follow.parcelled, follow.received);
     close_follow(&follow);
     return err ? rb_why_add(why, err, "following into configuration %u", configuration->number) : 0;
 }

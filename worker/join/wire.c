@@ -45,36 +45,56 @@ static size_t range_bytes(const Rb__Block *block)
     return (size_t)block->count * sizeof(float);
 }
 
-size_t rb_wire_block_bytes(const struct rb_state *state, const Rb__Block *block)
+int rb_wire_block_pieces(const struct rb_state *state, const Rb__Block *block,
+                         struct iovec ret_pieces[RB_STATE_PARTS])
 {
-    size_t parts = 0;
+    int n = 0;
 
     for (int part = 0; part < RB_STATE_PARTS; part++)
-        parts += rb_state_part(state, part) != NULL;
-    return parts * range_bytes(block);
+        if (rb_state_part(state, part))
+            ret_pieces[n++] =
+                (struct iovec){rb_state_part(state, part) + block->first, range_bytes(block)};
+    return n;
+}
+
+size_t rb_wire_block_bytes(const struct rb_state *state, const Rb__Block *block)
+{
+    struct iovec pieces[RB_STATE_PARTS];
+
+    return (size_t)rb_wire_block_pieces(state, block, pieces) * range_bytes(block);
+}
+
+size_t rb_wire_largest_bytes(const struct rb_model *model)
+{
+    size_t largest = 1;
+
+    for (size_t b = 0; b < model->message->n_blocks; b++) {
+        size_t bytes = rb_wire_block_bytes(&model->state, model->message->blocks[b]);
+
+        largest = bytes > largest ? bytes : largest;
+    }
+    return largest;
 }
 
 void rb_wire_block_pack(const struct rb_state *state, const Rb__Block *block, void *bytes)
 {
+    struct iovec pieces[RB_STATE_PARTS];
+    int n = rb_wire_block_pieces(state, block, pieces);
     uint8_t *at = bytes;
 
     rb_state_pull(state, (size_t)block->first, (size_t)block->count);
-    for (int part = 0; part < RB_STATE_PARTS; part++)
-        if (rb_state_part(state, part)) {
-            memcpy(at, rb_state_part(state, part) + block->first, range_bytes(block));
-            at += range_bytes(block);
-        }
+    for (int i = 0; i < n; at += pieces[i++].iov_len)
+        memcpy(at, pieces[i].iov_base, pieces[i].iov_len);
 }
 
 void rb_wire_block_unpack(const struct rb_state *state, const Rb__Block *block, const void *bytes)
 {
+    struct iovec pieces[RB_STATE_PARTS];
+    int n = rb_wire_block_pieces(state, block, pieces);
     const uint8_t *at = bytes;
 
-    for (int part = 0; part < RB_STATE_PARTS; part++)
-        if (rb_state_part(state, part)) {
-            memcpy(rb_state_part(state, part) + block->first, at, range_bytes(block));
-            at += range_bytes(block);
-        }
+    for (int i = 0; i < n; at += pieces[i++].iov_len)
+        memcpy(pieces[i].iov_base, at, pieces[i].iov_len);
     rb_state_push(state, (size_t)block->first, (size_t)block->count);
 }
 

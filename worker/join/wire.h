@@ -7,19 +7,37 @@
  *   BLOCK b         a copy of it (w, m, v) at the level that the stream has reached, and its hash
  *   FIXED offset    a piece of the fixed bytes, and its hash
  *   ENTRY           terms, exponents as used, counters after it; then the sums of all blocks given
+ *   SHELF           where a newcomer of this host finds parcels (worker/join/parcels.h).  Where it
+ *                   finds them, the bytes of blocks, sums and weights come as such from then on,
+ * and the link has the number of the parcel in their place
  *
  * Of a block that the newcomer will not hold it is given the weights alone, and those once: behind
  * the sums of the last entry.
  *
- * The newcomer acknowledges: the level at which it has everything, or -1 while it has not, which is
- * a sign of life. */
+ * The newcomer answers with the level at which it has everything, or with another word. */
 #ifndef RB_WORKER_JOIN_WIRE_H
 #define RB_WORKER_JOIN_WIRE_H
 
 #include "worker/model.h"
 #include "worker/update.h"
 
-enum rb_wire_kind { RB_WIRE_START = 1, RB_WIRE_BLOCK, RB_WIRE_FIXED, RB_WIRE_ENTRY };
+#include <sys/uio.h>
+
+enum rb_wire_kind {
+    RB_WIRE_START = 1,
+    RB_WIRE_BLOCK,
+    RB_WIRE_FIXED,
+    RB_WIRE_ENTRY,
+    RB_WIRE_SHELF,
+};
+
+/* Answers that are no levels. */
+enum rb_wire_answer {
+    RB_WIRE_ALIVE = -1, /* a sign of life */
+    RB_WIRE_TAKEN = -2, /* the oldest parcel that was not taken */
+    RB_WIRE_FOUND = -3, /* the shelf */
+    RB_WIRE_NOT_FOUND = -4,
+};
 
 enum rb_wire_flag {
     RB_WIRE_COMMIT = 1, /* sums follow; else the step was skipped */
@@ -33,7 +51,7 @@ struct rb_wire {
     uint32_t kind, flags;
     uint64_t index; /* of a block; offset of a piece */
     int64_t level;
-    uint64_t bytes, hash; /* of the payload */
+    uint64_t bytes, hash; /* of the payload; of a parcel, its number */
 };
 
 /* Tags: of the nth header and the nth acknowledgement of a stream; of a payload; of the sums of a
@@ -46,6 +64,9 @@ uint64_t rb_wire_weights_tag(int64_t level, size_t block);
 
 /* A block's payload: its range of each part that there is. */
 size_t rb_wire_block_bytes(const struct rb_state *state, const Rb__Block *block);
+size_t rb_wire_largest_bytes(const struct rb_model *model); /* of any block */
+int rb_wire_block_pieces(const struct rb_state *state, const Rb__Block *block,
+                         struct iovec ret_pieces[RB_STATE_PARTS]);
 void rb_wire_block_pack(const struct rb_state *state, const Rb__Block *block, void *bytes);
 void rb_wire_block_unpack(const struct rb_state *state, const Rb__Block *block, const void *bytes);
 

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shelves by the host's names of memory, and how another process comes to one.
+ *
+ * The address says which descriptor of which process names the memory.  Whoever is told it takes
+ * that descriptor over from there (the kernel allows it where it allows reading memory), maps what
+ * it names, and looks for the word that the address says lies there: numbers of processes mean
+ * something else in other namespaces. */
+#include "base/arena.h"
+#include "kernels/cuda/cuda.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+struct address {
+    int64_t pid, fd;
+    uint64_t bytes; /* mapped */
+    uint64_t word;  /* some random number, in the last of them */
+};
+
+_Static_assert(sizeof(struct address) <= RB_SHELF_ADDRESS, "an address has room for it");
+
+struct shelf {
+    struct rb_shelf base;
+    struct rb_cuda *cuda;
+    struct rb_gpu_shelf *gpu;
+    int fd; /* that others take over; -1: it is another's */
+};
+
+/* RUBATO_SHELVES: "" for none. */
+static bool are_wanted(void)
+{
+    const char *wanted = getenv("RUBATO_SHELVES");
+
+    return !wanted || *wanted;
+}
+
+static struct shelf *make(struct rb_device *device)
+{
+    struct shelf *shelf = rb_alloc(sizeof *shelf);
+
+    *shelf = (struct shelf){{device->ops}, (struct rb_cuda *)device, NULL, -1};
+    return shelf;
+}
+
+static void *word_of(const struct shelf *shelf, uint64_t bytes)
+{
+    return (char *)rb_gpu_shelf_memory(shelf->gpu) + bytes - sizeof(uint64_t);
+}
+
+/* ---- Its owner --------------------------------------------------------------------------------*/
+
+int rb_cuda_shelf_open(struct rb_device *device, size_t bytes, void *ret_address,
+                       struct rb_shelf **ret_shelf, struct rb_why *why)
+{
+    struct address address = {.pid = getpid()};
+    struct shelf *shelf = make(device);
+    size_t mapped = 0;
+    int err;
+
+    if (!are_wanted())
+        err = rb_why_set(why, RB_EUNSUPPORTED, "shelves are not wanted");
+    else
+        err = rb_gpu_shelf_new(shelf->cuda->gpu, bytes + sizeof address.word, &shelf->gpu,
+                               &shelf->fd, &mapped, why);
+    if (err) {
+        free(shelf);
+        return err;
+    }
+    if (getrandom(&address.word, sizeof address.word, 0) != sizeof address.word)
+        address.word = 0; /* which nobody takes for a sign */
+    rb_gpu_in(shelf->cuda->gpu, word_of(shelf, mapped), &address.word, sizeof address.word);
+    address.fd = shelf->fd;
+    address.bytes = mapped;
+    memset(ret_address, 0, RB_SHELF_ADDRESS);
+    memcpy(ret_address, &address, sizeof address);
+    *ret_shelf = &shelf->base;
+    return 0;
+}
+
+/* ---- Others -----------------------------------------------------------------------------------*/
+
+static int take_over(const struct address *address, int *ret_fd, struct rb_why *why)
+{
+    int process = pidfd_open((pid_t)address->pid, 0), failed = errno;
+
+    *ret_fd = -1;
+    if (process >= 0) {
+        *ret_fd = pidfd_getfd(process, (int)address->fd, 0);
+        failed = errno;
+        close(process);
+    }
+    if (*ret_fd >= 0)
+        return 0;
+    return rb_why_set(why, RB_EUNSUPPORTED, "its memory cannot be taken over: %s",
+                      strerror(failed));
+}
+
+static int look_for_word(const struct shelf *shelf, const struct address *address,
+                         struct rb_why *why)
+{
+    uint64_t word = 0;
+
+    rb_gpu_out(shelf->cuda->gpu, &word, word_of(shelf, address->bytes), sizeof word);
+    if (word && word == address->word)
+        return 0;
+    return rb_why_set(why, RB_EUNSUPPORTED, "another's memory lies where it is said to be");
+}
+
+int rb_cuda_shelf_find(struct rb_device *device, const void *told, size_t bytes,
+                       struct rb_shelf **ret_shelf, struct rb_why *why)
+{
+    struct shelf *shelf;
+    struct address address;
+    int fd, err;
+
+    memcpy(&address, told, sizeof address);
+    if (!are_wanted())
+        return rb_why_set(why, RB_EUNSUPPORTED, "shelves are not wanted");
+    if (address.bytes < sizeof address.word || address.bytes - sizeof address.word < bytes)
+        return rb_why_set(why, RB_EUNSUPPORTED, "it is too small");
+    err = take_over(&address, &fd, why);
+    if (err)
+        return err;
+    shelf = make(device);
+    err = rb_gpu_shelf_map(shelf->cuda->gpu, fd, address.bytes, &shelf->gpu, why);
+    close(fd);
+    if (!err)
+        err = look_for_word(shelf, &address, why);
+    if (err) {
+        rb_cuda_shelf_close(&shelf->base);
+        return err;
+    }
+    *ret_shelf = &shelf->base;
+    return 0;
+}
+
+/* ---- Both -------------------------------------------------------------------------------------*/
+
+static void copy(const struct shelf *shelf, size_t at, const struct iovec *pieces, int n, bool put)
+{
+    struct rb_gpu *gpu = shelf->cuda->gpu;
+    char *there = (char *)rb_gpu_shelf_memory(shelf->gpu) + at;
+
+    for (int i = 0; i < n; there += pieces[i++].iov_len) {
+        char *here = rb_twins_gpu(shelf->cuda, pieces[i].iov_base);
+
+        if (here)
+            rb_gpu_copy(gpu, put ? there : here, put ? here : there, pieces[i].iov_len);
+    }
+    rb_gpu_copied(gpu);
+}
+
+void rb_cuda_shelf_put(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n)
+{
+    copy((struct shelf *)shelf, at, from, n, true);
+}
+
+void rb_cuda_shelf_take(struct rb_shelf *shelf, size_t at, const struct iovec *to, int n)
+{
+    copy((struct shelf *)shelf, at, to, n, false);
+}
+
+void rb_cuda_shelf_close(struct rb_shelf *base)
+{
+    struct shelf *shelf = (struct shelf *)base;
+
+    rb_gpu_shelf_free(shelf->gpu);
+    if (shelf->fd >= 0)
+        close(shelf->fd);
+    free(shelf);
+}
