@@ -48,6 +48,12 @@ struct rb_device_ops {
     void (*circle_stop)(struct rb_circle *circle);
     int (*circle_shrink)(struct rb_circle *circle, const int *gone, int n,
                          struct rb_circle **ret_circle, struct rb_why *why);
+    /* As rb_marks_*. */
+    int (*marks_new)(struct rb_device *device, size_t n, struct rb_marks **ret_marks,
+                     struct rb_why *why);
+    void (*marks_set)(struct rb_marks *marks, size_t i);
+    double (*marks_between)(struct rb_marks *marks, size_t from, size_t to);
+    void (*marks_free)(struct rb_marks *marks);
     /* As in device.h. */
     void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
@@ -92,6 +98,11 @@ struct rb_tape {
 
 /* And of its circle. */
 struct rb_circle {
+    const struct rb_device_ops *ops;
+};
+
+/* And of its marks. */
+struct rb_marks {
     const struct rb_device_ops *ops;
 };
 

@@ -112,6 +112,12 @@ void rb_cuda_circle_stop(struct rb_circle *circle);
 int rb_cuda_circle_shrink(struct rb_circle *circle, const int *gone, int n,
                           struct rb_circle **ret_circle, struct rb_why *why);
 
+int rb_cuda_marks_new(struct rb_device *device, size_t n, struct rb_marks **ret_marks,
+                      struct rb_why *why);
+void rb_cuda_marks_set(struct rb_marks *marks, size_t i);
+double rb_cuda_marks_between(struct rb_marks *marks, size_t from, size_t to);
+void rb_cuda_marks_free(struct rb_marks *marks);
+
 typedef int rb_cuda_prepare(struct rb_cuda *cuda, const struct rb_call *call,
                             struct rb_kernel **ret_kernel, struct rb_why *why);
 
