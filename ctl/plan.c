@@ -172,8 +172,8 @@ static int look_at_file(struct plan *plan, const char *path, const char *const *
     return 0;
 }
 
-/* For a job file that only GPUs may train, one of these; where there is none here, it is compiled
- * for one all the same, and a cluster file has to say what it does. */
+/* For a job file that only GPUs may train, one of these.  Where there is none here, a job is
+ * compiled for one all the same, and a cluster file has to say what it does. */
 static int look_for_place(struct plan *plan, struct rb_why *why)
 {
     const char *kind = plan->spec->devices ? plan->spec->devices->kind : NULL;
@@ -193,8 +193,8 @@ static int look_at_job(const struct rb_session *session, struct plan *plan, cons
     int err = rb_session_spec(session, name, &plan->spec, &class, why);
 
     plan->name = name;
-    if (!err)
-        err = rb_timing_find(class, &plan->place, why);
+    if (!err && rb_timing_find(class, &plan->place, &plan->nowhere))
+        snprintf(plan->place.numeric_class, sizeof plan->place.numeric_class, "%s", class);
     return err || plan->cluster_path ? err : ask_cluster(session, plan, why);
 }
 
@@ -209,7 +209,7 @@ static int look(struct plan *plan, struct rb_why *why)
         err = time_here(plan, why);
     if (!err && !known)
         assume_here(plan);
-    if (!err)
+    if (!err && !plan->cluster_path)
         fill_inside(plan);
     return err;
 }

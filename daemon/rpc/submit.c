@@ -29,9 +29,9 @@ struct submit {
     struct rb_op op; /* request NULL: let go, the thread ends by itself */
     uv_work_t work;
     char *name, *numeric_class;
-    char *folder; /* of blobs */
-    char *worker; /* the program that times models; NULL: no device here is of the job's class */
-    char *kind;   /* of the device here that times */
+    char *folder;     /* of blobs */
+    char *worker;     /* the program that times models; NULL: nothing here is of the job's class */
+    char *kind;       /* of the device here that times */
     uint32_t ordinal; /* and which of its kind it is */
     uint64_t memory;  /* of a device of the class, the smallest; 0: unknown */
     Rb__Spec *spec;
@@ -382,11 +382,10 @@ static void look_around(struct rb_methods *methods, const struct rb_facts *facts
     const Rb__Device *device = find_device(here, submit->numeric_class);
 
     submit->memory = memory_of(facts, here, submit->numeric_class);
-    if (!device)
-        return;
-    submit->worker = rb_program_beside("rubato-worker");
-    submit->kind = rb_string(device->kind);
-    submit->ordinal = device->has_ordinal ? device->ordinal : device->index;
+    if (device || !strcmp(submit->numeric_class, methods->daemon->numeric_class))
+        submit->worker = rb_program_beside("rubato-worker");
+    submit->kind = rb_string(device ? device->kind : "cpu");
+    submit->ordinal = device && device->has_ordinal ? device->ordinal : 0;
 }
 
 static bool name_taken(struct rb_methods *methods, const char *name)
