@@ -2,6 +2,7 @@
 /* Clusters read, steps predicted, ways to run a job compared: against what can be worked out by
  * hand for a model of one product. */
 #include "base/arena.h"
+#include "plan/compile/footprint.h"
 #include "plan/search/inside.h"
 #include "plan/simulate/timeline.h"
 #include "proto/operators.h"
@@ -489,10 +490,17 @@ static void test_many(void **state)
 
 static void test_gpus(void **state)
 {
+    Rb__DevicesSpec devices = RB__DEVICES_SPEC__INIT;
+    Rb__Spec spec = RB__SPEC__INIT;
     Rb__Model *model = new_model(4);
     struct rb_search found = search_gpus(model, "1Gi");
 
     (void)state;
+    spec.devices = &devices;
+    assert_int_equal(rb_footprint_flights(&spec, model, 4), 0);
+    model->numeric_class = rb_string("cuda sm_90");
+    assert_int_equal(rb_footprint_flights(&spec, model, 4), 5 << 20);
+    assert_int_equal(rb_footprint_flights(&spec, model, 1), 0);
     assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
     assert_near(found.candidates[0].computing, 2 * 3e-3);
     assert_near(found.candidates[0].updating, 28e-6);
