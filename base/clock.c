@@ -22,6 +22,11 @@ uint64_t rb_clock_unix_ms(void)
     return read_ns(CLOCK_REALTIME) / 1000000u;
 }
 
+uint64_t rb_clock_thread_ns(void)
+{
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 char *rb_clock_text(uint64_t unix_ms, char ret[RB_CLOCK_TEXT])
 {
     unsigned second = (unsigned)(unix_ms / 1000 % 86400);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two clocks.  Pure parts never read them: they are given the time. */
+/* The clocks.  Pure parts never read them: they are given the time. */
 #ifndef RB_BASE_CLOCK_H
 #define RB_BASE_CLOCK_H
 
@@ -7,6 +7,9 @@
 
 uint64_t rb_clock_ns(void);      /* monotonic */
 uint64_t rb_clock_unix_ms(void); /* wall */
+
+/* What the calling thread has had a core for: others on the machine do not count. */
+uint64_t rb_clock_thread_ns(void);
 
 /* The time of day that a wall clock showed then: "14:30:05 UTC".  Returns `ret`. */
 enum { RB_CLOCK_TEXT = 16 };

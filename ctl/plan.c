@@ -3,8 +3,8 @@
  *
  * The job is compiled as at submit.  Devices and links come from a cluster file, or are those that
  * nodes have measured where the job is one that they have; without either, and for devices of which
- * only a speed is known, a microbatch is timed here, on one core.  The report is
- * one JSON value, the table is made from it. */
+ * only a speed is known, a microbatch is timed here, on one device of the job's kind.  The report
+ * is one JSON value, the table is made from it. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "ctl/human.h"
@@ -12,11 +12,13 @@
 #include "ctl/timing.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
+#include "plan/compile/compile.h"
 #include "plan/search/search.h"
 #include "plan/simulate/timeline.h"
 #include "proto/spec.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,15 +30,17 @@ struct plan {
     const char *cluster_path;
     uint32_t counts[MOST_COUNTS];
     size_t n_counts;
-    const char *name;  /* of the job */
-    Rb__JobFile *file; /* where it is from */
-    Rb__Spec *spec;    /* the file's, or what was submitted */
-    struct rb_device *device;
-    struct rb_forward forward;
+    const char *name;             /* of the job */
+    Rb__JobFile *file;            /* where it is from */
+    Rb__Spec *spec;               /* the file's, or what was submitted */
+    struct rb_timing_place place; /* a device of the kind that the job wants */
+    struct rb_why nowhere;        /* why there is none here; empty: there is */
+    struct rb_compiled compiled;
     struct rb_cluster cluster;
     struct rb_cost_profile profile;
-    double *seconds; /* by instruction of the first program */
-    uint64_t memory; /* of a device here */
+    struct rb_cluster_link inside; /* this machine's devices, as timed */
+    double *seconds;               /* by instruction of the first program */
+    uint64_t memory;               /* of a device here */
     struct rb_search searches[MOST_COUNTS];
     size_t n_searches;
 };
@@ -47,12 +51,7 @@ static void done(struct plan *plan)
         rb_search_done(&plan->searches[i]);
     rb_cluster_done(&plan->cluster);
     free(plan->seconds);
-    if (plan->device) {
-        rb_forward_done(plan->device, &plan->forward);
-        rb_device_close(plan->device);
-    } else {
-        rb_compiled_done(&plan->forward.compiled);
-    }
+    rb_compiled_done(&plan->compiled);
     if (plan->file)
         rb__job_file__free_unpacked(plan->file, NULL);
     else if (plan->spec)
@@ -94,35 +93,55 @@ static uint32_t largest_count(const struct plan *plan)
 
 static int time_here(struct plan *plan, struct rb_why *why)
 {
-    const Rb__Program *program = plan->forward.compiled.model->programs[0];
-    struct rb_profile_speed speed;
-    struct rb_profile *profile;
-    int err = rb_device_open("cpu", 0, &plan->device, why);
+    const Rb__Program *program = plan->compiled.model->programs[0];
+    struct rb_timing_taken taken;
+    int err;
 
-    if (!err)
-        err = rb_timing_take(plan->device, &plan->forward, true, &speed, &profile, why);
+    if (plan->nowhere.text[0]) {
+        *why = plan->nowhere;
+        return RB_ENOTFOUND;
+    }
+    err = rb_timing_take(&plan->place, plan->compiled.model, true, &taken, why);
     if (err)
         return err;
     plan->seconds = rb_alloc((program->n_instructions + 1) * sizeof *plan->seconds);
     for (size_t i = 0; i < program->n_instructions; i++)
-        plan->seconds[i] = rb_profile_ns(profile, i) / 1e9;
-    plan->profile = (struct rb_cost_profile){plan->seconds, speed.flops * 1e9, speed.bytes * 1e9};
-    rb_profile_free(profile);
+        plan->seconds[i] = rb_profile_ns(taken.profile, i) / 1e9;
+    plan->profile =
+        (struct rb_cost_profile){plan->seconds, taken.speed.flops * 1e9, taken.speed.bytes * 1e9};
+    plan->inside = taken.ways.host > 0 ? rb_cluster_inside(taken.ways.host, taken.ways.crossing)
+                                       : rb_cluster_inside(plan->profile.bytes, 0);
+    rb_profile_free(taken.profile);
     return 0;
 }
 
-/* As many cores as are asked about, all like the one that was timed. */
+/* Nobody but a profile knows what is between GPUs. */
+static void fill_inside(struct plan *plan)
+{
+    for (uint32_t d = 0; d < plan->cluster.n_devices; d++) {
+        struct rb_cluster_node *node = &plan->cluster.nodes[plan->cluster.devices[d].node];
+
+        if (strcmp(plan->cluster.devices[d].kind, "cpu") && node->inside.bandwidth <= 0)
+            node->inside = plan->inside;
+    }
+}
+
+/* As many devices as are asked about, all like the one that was timed. */
 static void assume_here(struct plan *plan)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
-    struct rb_cluster_link inside = rb_cluster_inside(plan->profile.bytes);
     uint32_t asked = largest_count(plan);
 
     cores = cores > 0 ? cores : 1;
+    if (plan->place.bytes) {
+        plan->memory = plan->place.bytes;
+        rb_cluster_here(plan->place.kind, asked, plan->inside, plan->memory, &plan->cluster);
+        return;
+    }
     if (pages > 0)
         plan->memory = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE) / (uint64_t)cores;
-    rb_cluster_here(asked > (uint32_t)cores ? asked : (uint32_t)cores, inside, plan->memory,
-                    &plan->cluster);
+    rb_cluster_here("cpu", asked > (uint32_t)cores ? asked : (uint32_t)cores, plan->inside,
+                    plan->memory, &plan->cluster);
 }
 
 /* A JSON value is YAML. */
@@ -153,18 +172,35 @@ static int look_at_file(struct plan *plan, const char *path, const char *const *
     return 0;
 }
 
+/* For a job file that only GPUs may train, one of these.  Where there is none here, a job is
+ * compiled for one all the same, and a cluster file has to say what it does. */
+static int look_for_place(struct plan *plan, struct rb_why *why)
+{
+    const char *kind = plan->spec->devices ? plan->spec->devices->kind : NULL;
+    bool other = kind && strcmp(kind, "any") && strcmp(kind, "cpu");
+
+    if (!other)
+        return rb_timing_first("cpu", &plan->place, why);
+    if (rb_timing_first(kind, &plan->place, &plan->nowhere))
+        snprintf(plan->place.numeric_class, sizeof plan->place.numeric_class, "%s", kind);
+    return 0;
+}
+
 static int look_at_job(const struct rb_session *session, struct plan *plan, const char *name,
                        struct rb_why *why)
 {
-    int err = rb_session_spec(session, name, &plan->spec, why);
+    RB_CLEANUP(rb_freep) char *class = NULL;
+    int err = rb_session_spec(session, name, &plan->spec, &class, why);
 
     plan->name = name;
+    if (!err && rb_timing_find(class, &plan->place, &plan->nowhere))
+        snprintf(plan->place.numeric_class, sizeof plan->place.numeric_class, "%s", class);
     return err || plan->cluster_path ? err : ask_cluster(session, plan, why);
 }
 
 static int look(struct plan *plan, struct rb_why *why)
 {
-    int err = rb_compile(plan->spec, rb_device_numeric_class("cpu"), &plan->forward.compiled, why);
+    int err = rb_compile(plan->spec, plan->place.numeric_class, &plan->compiled, why);
     bool known = plan->cluster.n_devices || plan->cluster_path;
 
     if (!err && plan->cluster_path)
@@ -173,6 +209,8 @@ static int look(struct plan *plan, struct rb_why *why)
         err = time_here(plan, why);
     if (!err && !known)
         assume_here(plan);
+    if (!err && !plan->cluster_path)
+        fill_inside(plan);
     return err;
 }
 
@@ -180,7 +218,7 @@ static int search(struct plan *plan, struct rb_why *why)
 {
     const struct rb_search_how how = {
         .spec = plan->spec,
-        .model = plan->forward.compiled.model,
+        .model = plan->compiled.model,
         .cluster = &plan->cluster,
         .profile = &plan->profile,
         .from = plan->spec->devices->want,
@@ -209,7 +247,7 @@ static json_t *move_json(const struct rb_search_candidate *one)
 
 static json_t *candidate_json(const struct plan *plan, const struct rb_search_candidate *one)
 {
-    double batch = (double)plan->forward.compiled.model->global_batch;
+    double batch = (double)plan->compiled.model->global_batch;
 
     return json_pack("{s:s,s:s,s:b,s:s,s:f,s:f,s:I,s:I,s:f,s:f,s:f,s:f,s:f,s:o}", "name", one->name,
                      "verdict", rb_search_verdict_text(one->verdict), "runs",
@@ -236,7 +274,7 @@ static json_t *report(const struct plan *plan)
                                         "candidates", candidates));
     }
     return json_pack("{s:s,s:s,s:b,s:i,s:{s:i,s:i},s:o}", "job", plan->name, "model",
-                     plan->forward.compiled.summary, "timedHere", plan->seconds != NULL, "from",
+                     plan->compiled.summary, "timedHere", plan->seconds != NULL, "from",
                      (int)plan->spec->devices->want, "cluster", "devices",
                      (int)plan->cluster.n_devices, "nodes", (int)plan->cluster.n_nodes, "plans",
                      plans);
@@ -294,7 +332,7 @@ static void print_page(const struct rb_session *session, const json_t *report)
     rb_page_add(&page, "model", "%s", rb_value_text(report, "model", "?"));
     rb_page_add(&page, "cluster", "%" PRId64 " device%s on %" PRId64 " node%s%s", devices,
                 devices == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s",
-                rb_value_true(report, "timedHere") ? ", a microbatch timed here on one core" : "");
+                rb_value_true(report, "timedHere") ? ", a microbatch timed here" : "");
     rb_page_add(&page, "moves from", "%" PRId64 " device%s", from, from == 1 ? "" : "s");
     rb_page_print(session, &page);
     for (i = 0; i < RB_COUNT(head); i++)
@@ -353,6 +391,8 @@ int rb_plan(struct rb_session *session, const struct rb_arguments *arguments)
         return rb_session_usage(session, "--devices %s", why.text);
     err = path ? look_at_file(&plan, path, overrides, n, &why)
                : look_at_job(session, &plan, arguments->word[0], &why);
+    if (!err && path)
+        err = look_for_place(&plan, &why);
     if (!err)
         err = look(&plan, &why);
     if (!err)

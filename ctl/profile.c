@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the time of a training step goes: the program of a microbatch, run here on one core.
+/* Where the time of a training step goes: the program of a microbatch, run here on one device.
  *
  * A model or a job is compiled as for training and run with made-up samples.  The report is one
  * JSON value, the table is made from it. */
@@ -9,6 +9,7 @@
 #include "ctl/timing.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
+#include "plan/compile/compile.h"
 #include "proto/work.h"
 
 #include <inttypes.h>
@@ -19,17 +20,31 @@ enum { SLOWEST = 10 };
 
 /* ---- What to run ---- */
 
+/* On a device of the kind that it trains on. */
 static int compile_job(struct rb_session *session, const char *name,
-                       struct rb_compiled *ret_compiled, struct rb_why *why)
+                       struct rb_timing_place *ret_place, struct rb_compiled *ret_compiled,
+                       struct rb_why *why)
 {
+    RB_CLEANUP(rb_freep) char *class = NULL;
     Rb__Spec *spec = NULL;
-    int err = rb_session_spec(session, name, &spec, why);
+    int err = rb_session_spec(session, name, &spec, &class, why);
 
     if (!err)
-        err = rb_compile(spec, rb_device_numeric_class("cpu"), ret_compiled, why);
+        err = rb_timing_find(class, ret_place, why);
+    if (!err)
+        err = rb_compile(spec, ret_place->numeric_class, ret_compiled, why);
     if (spec)
         rb__spec__free_unpacked(spec, NULL);
     return err;
+}
+
+/* A model alone: as on a core. */
+static int compile_model(const char *path, int64_t batch, struct rb_timing_place *ret_place,
+                         struct rb_compiled *ret_compiled, struct rb_why *why)
+{
+    int err = rb_timing_first("cpu", ret_place, why);
+
+    return err ? err : rb_compile_training(path, batch, ret_compiled, why);
 }
 
 static bool is_model(const char *word)
@@ -71,10 +86,10 @@ static json_t *slowest(const struct rb_profile *profile, const Rb__Program *prog
     return list;
 }
 
-static json_t *report(const struct rb_forward *forward, const struct rb_profile *profile,
-                      const struct rb_profile_speed *speed)
+static json_t *report(const struct rb_timing_place *place, const struct rb_compiled *compiled,
+                      const struct rb_profile *profile, const struct rb_profile_speed *speed)
 {
-    const Rb__Program *program = forward->compiled.model->programs[0];
+    const Rb__Program *program = compiled->model->programs[0];
     double ns = 0, flops = 0, bytes = 0, floors = 0;
     json_t *rows = json_array();
     size_t n;
@@ -88,13 +103,14 @@ static json_t *report(const struct rb_forward *forward, const struct rb_profile 
         json_array_append_new(rows, row_json(&row[i]));
     }
     free(row);
-    return json_pack("{s:s,s:i,s:i,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:{s:f,s:f},s:o,s:o}", "summary",
-                     forward->compiled.summary, "batch", (int)program->batch, "microbatches",
-                     (int)(forward->compiled.microbatches ? forward->compiled.microbatches : 1),
-                     "numericClass", rb_device_numeric_class("cpu"), "ms", ns / 1e6, "floorMs",
-                     floors / 1e6, "flops", flops, "bytes", bytes, "gflops", flops / ns, "memoryMB",
-                     (double)program->arena_bytes / 1e6, "peak", "gflops", speed->flops, "gbs",
-                     speed->bytes, "operators", rows, "slowest", slowest(profile, program, speed));
+    return json_pack("{s:s,s:i,s:i,s:s,s:s,s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:{s:f,s:f},s:o,s:o}",
+                     "summary", compiled->summary, "batch", (int)program->batch, "microbatches",
+                     (int)(compiled->microbatches ? compiled->microbatches : 1), "kind",
+                     place->kind, "device", place->name, "numericClass", place->numeric_class, "ms",
+                     ns / 1e6, "floorMs", floors / 1e6, "flops", flops, "bytes", bytes, "gflops",
+                     flops / ns, "memoryMB", (double)program->arena_bytes / 1e6, "peak", "gflops",
+                     speed->flops, "gbs", speed->bytes, "operators", rows, "slowest",
+                     slowest(profile, program, speed));
 }
 
 /* ---- As text ---- */
@@ -129,13 +145,15 @@ static void print_page(const struct rb_session *session, const json_t *report)
     struct rb_table table = {.columns = RB_COUNT(head)}, page = RB_PAGE;
     const json_t *peak = json_object_get(report, "peak"), *row;
     double whole = rb_value_real(report, "ms", 0), gflops = rb_value_real(peak, "gflops", 1);
+    const char *device = rb_value_text(report, "device", "");
     struct rb_buffer text = {0};
     size_t i;
 
     rb_page_add(&page, "model", "%s", rb_value_text(report, "summary", "?"));
-    rb_page_add(&page, "profiled", "forward and backward of %" PRId64 " samples, one core",
-                rb_value_integer(report, "batch", 0));
-    rb_page_add(&page, "this core", "%.1f GFLOP/s in products, %.1f GB/s in copies", gflops,
+    rb_page_add(&page, "profiled", "forward and backward of %" PRId64 " samples, %s",
+                rb_value_integer(report, "batch", 0), *device ? device : "one core");
+    rb_page_add(&page, *device ? "this device" : "this core",
+                "%.1f GFLOP/s in products, %.1f GB/s in copies", gflops,
                 rb_value_real(peak, "gbs", 0));
     rb_page_add(&page, "activations", "%.1f MB", rb_value_real(report, "memoryMB", 0));
     rb_page_print(session, &page);
@@ -150,7 +168,7 @@ static void print_page(const struct rb_session *session, const json_t *report)
     rb_table_print(&table, "lrrrrrrrr", &text);
     rb_table_done(&table);
     rb_buffer_text(&text, "\nmost over their floors (TIMES: how often the larger of products and "
-                          "bytes at this core's speed):\n");
+                          "bytes at this device's speed):\n");
     json_array_foreach(json_object_get(report, "slowest"), i, row)
     {
         rb_buffer_format(&text, "%9.3f ms, floor %.3f: %s\n", rb_value_real(row, "ms", 0),
@@ -161,25 +179,24 @@ static void print_page(const struct rb_session *session, const json_t *report)
 
 /* ---- The verb ---- */
 
-static int run(struct rb_device *device, struct rb_forward *forward, json_t **ret_report,
-               struct rb_why *why)
+static int run(const struct rb_timing_place *place, const struct rb_compiled *compiled,
+               json_t **ret_report, struct rb_why *why)
 {
-    struct rb_profile_speed speed;
-    struct rb_profile *profile;
-    int err = rb_timing_take(device, forward, false, &speed, &profile, why);
+    struct rb_timing_taken taken;
+    int err = rb_timing_take(place, compiled->model, false, &taken, why);
 
     if (err)
         return err;
-    *ret_report = report(forward, profile, &speed);
-    rb_profile_free(profile);
+    *ret_report = report(place, compiled, taken.profile, &taken.speed);
+    rb_profile_free(taken.profile);
     return 0;
 }
 
 int rb_profile(struct rb_session *session, const struct rb_arguments *arguments)
 {
     const char *word = arguments->word[0], *asked = rb_arguments_value(arguments, "batch");
-    struct rb_forward forward = {0};
-    struct rb_device *device = NULL;
+    struct rb_compiled compiled = {0};
+    struct rb_timing_place place;
     json_t *report = NULL;
     struct rb_why why = {0};
     int64_t batch = 0;
@@ -189,22 +206,15 @@ int rb_profile(struct rb_session *session, const struct rb_arguments *arguments)
         return rb_session_usage(session, "--batch goes with a model; a job has its own");
     if (asked && rb_arguments_count(asked, 1, INT32_MAX, &batch, &why))
         return rb_session_usage(session, "--batch %s", why.text);
-    err = is_model(word) ? rb_compile_training(word, batch, &forward.compiled, &why)
-                         : compile_job(session, word, &forward.compiled, &why);
+    err = is_model(word) ? compile_model(word, batch, &place, &compiled, &why)
+                         : compile_job(session, word, &place, &compiled, &why);
     if (!err)
-        err = rb_device_open("cpu", 0, &device, &why);
-    if (!err)
-        err = run(device, &forward, &report, &why);
+        err = run(&place, &compiled, &report, &why);
     if (!err && session->format == RB_FORMAT_TABLE)
         print_page(session, report);
     else if (!err)
         rb_session_print(session, report);
-    if (device) {
-        rb_forward_done(device, &forward);
-        rb_device_close(device);
-    } else {
-        rb_compiled_done(&forward.compiled);
-    }
+    rb_compiled_done(&compiled);
     json_decref(report);
     return err ? rb_session_fail(session, err, &why) : RB_EXIT_DONE;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ctl/session.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
+#include "ctl/value.h"
 #include "ctl/write.h"
 #include "proto/reflect.h"
 #include "proto/spec.h"
@@ -96,10 +98,11 @@ int rb_session_call(const struct rb_session *session, const char *method, json_t
 }
 
 int rb_session_spec(const struct rb_session *session, const char *job, Rb__Spec **ret_spec,
-                    struct rb_why *why)
+                    char **ret_class, struct rb_why *why)
 {
     json_t *reply = NULL;
     ProtobufCMessage *spec = NULL;
+    RB_CLEANUP(rb_freep) char *class = NULL;
     int err = rb_session_call(session, "describe", json_pack("{s:s}", "job", job), 0, &reply, why);
 
     if (!err)
@@ -107,11 +110,15 @@ int rb_session_spec(const struct rb_session *session, const char *job, Rb__Spec 
                                    &rb__spec__descriptor, &spec, why);
     if (!err)
         err = rb_spec_check(job, (const Rb__Spec *)spec, why);
-    json_decref(reply);
     if (!err)
+        class = rb_string(rb_value_text(json_object_get(reply, "job"), "numericClass", "cpu"));
+    json_decref(reply);
+    if (!err) {
         *ret_spec = (Rb__Spec *)spec;
-    else if (spec)
+        *ret_class = RB_TAKE(class);
+    } else if (spec) {
         protobuf_c_message_free_unpacked(spec, NULL);
+    }
     return err;
 }
 

@@ -50,9 +50,10 @@ int rb_session_usage(const struct rb_session *session, const char *format, ...)
 int rb_session_call(const struct rb_session *session, const char *method, json_t *body,
                     uint64_t deadline, json_t **ret_body, struct rb_why *why);
 
-/* A job's spec, complete, as its submit left it; free with rb__spec__free_unpacked. */
+/* A job's spec, complete, as its submit left it; free with rb__spec__free_unpacked.  ret_class: the
+ * class that it computes in; free. */
 int rb_session_spec(const struct rb_session *session, const char *job, Rb__Spec **ret_spec,
-                    struct rb_why *why);
+                    char **ret_class, struct rb_why *why);
 
 /* The same within a longer wait: a rubatod that is being restarted gets half a minute to come back.
  */

@@ -1,17 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled job's training program timed on this core.
+/* A compiled job's training program timed on a device of this machine.
  *
  * profile, plan > [timing] > worker/timing */
 #ifndef RB_CTL_TIMING_H
 #define RB_CTL_TIMING_H
 
-#include "ctl/forward.h"
-#include "worker/profile.h"
+#include "worker/timing.h"
 
-/* Open the first program of forward->compiled, run it a few times, and measure what the core can do
- * beside.  `sums`: with adding what it contributes, as when training (worker/timing.h). */
-int rb_timing_take(struct rb_device *device, struct rb_forward *forward, bool sums,
-                   struct rb_profile_speed *ret_speed, struct rb_profile **ret_profile,
+/* Where a job is timed. */
+struct rb_timing_place {
+    char kind[32];
+    char numeric_class[192];
+    char name[128]; /* of a GPU; empty: a core */
+    uint64_t bytes; /* of its memory; 0: the host's */
+    int index;
+};
+
+/* The first device here that computes in this class; of cores, whatever their class.
+ * RB_ENOTFOUND: there is none. */
+int rb_timing_find(const char *numeric_class, struct rb_timing_place *ret_place,
                    struct rb_why *why);
+
+/* The first of this kind.  RB_ENOTFOUND: there is none. */
+int rb_timing_first(const char *kind, struct rb_timing_place *ret_place, struct rb_why *why);
+
+/* What was found out there. */
+struct rb_timing_taken {
+    struct rb_profile *profile; /* free with rb_profile_free */
+    struct rb_profile_speed speed;
+    struct rb_timing_ways ways;
+};
+
+/* `sums`: with adding what the program contributes, as when training. */
+int rb_timing_take(const struct rb_timing_place *place, const Rb__Model *model, bool sums,
+                   struct rb_timing_taken *ret_taken, struct rb_why *why);
 
 #endif

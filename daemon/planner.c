@@ -17,7 +17,7 @@
 
 enum { MODELS = 4, ANSWERS = 32, PROFILE_MOST = 64 << 20 };
 
-/* A job's model, and what a core took for it. */
+/* A job's model, and what a device took for it. */
 struct subject {
     char digest[33]; /* of the profile; empty: none */
     Rb__Model *model;
@@ -222,6 +222,16 @@ static const struct answer *find_answer(struct rb_planner *planner, const struct
     return answer;
 }
 
+static struct rb_measured_by measured_by(const char *node, const Rb__Profile *profile)
+{
+    return (struct rb_measured_by){
+        .node = node,
+        .kind = profile->kind,
+        .copied = profile->has_host_bytes ? profile->host_bytes : profile->bytes,
+        .crossing = profile->crossing,
+    };
+}
+
 static bool choose(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
                    const Rb__Configuration *configuration, const uint32_t *running,
                    struct rb_arena *arena, struct rb_decide_plan *ret)
@@ -230,6 +240,7 @@ static bool choose(void *context, const struct rb_facts *facts, const struct rb_
     const Rb__Job *what = job->job.job;
     const struct subject *subject;
     const struct answer *answer;
+    struct rb_measured_by by;
     struct rb_cluster cluster;
     struct rb_why why = {0};
 
@@ -238,8 +249,8 @@ static bool choose(void *context, const struct rb_facts *facts, const struct rb_
     subject = find_subject(planner, what);
     if (!subject)
         return false;
-    if (rb_measured_cluster(facts, configuration, what->node, subject->profile->bytes, &cluster,
-                            &why)) {
+    by = measured_by(what->node, subject->profile);
+    if (rb_measured_cluster(facts, configuration, &by, &cluster, &why)) {
         rb_log(RB_LOG_INFO, "job %s: not planned: %s", what->name, why.text);
         return false;
     }

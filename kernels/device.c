@@ -296,6 +296,28 @@ void rb_shelf_close(struct rb_shelf *shelf)
         shelf->ops->shelf_close(shelf);
 }
 
+int rb_marks_new(struct rb_device *device, size_t n, struct rb_marks **ret_marks,
+                 struct rb_why *why)
+{
+    return device->ops->marks_new(device, n, ret_marks, why);
+}
+
+void rb_marks_set(struct rb_marks *marks, size_t i)
+{
+    marks->ops->marks_set(marks, i);
+}
+
+double rb_marks_between(struct rb_marks *marks, size_t from, size_t to)
+{
+    return marks->ops->marks_between(marks, from, to);
+}
+
+void rb_marks_free(struct rb_marks *marks)
+{
+    if (marks)
+        marks->ops->marks_free(marks);
+}
+
 void rb_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, float weight,
                   int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {

@@ -210,6 +210,22 @@ bool rb_tape_play(struct rb_tape *tape, const struct rb_key *key, const struct r
                   size_t n_sums);
 void rb_tape_free(struct rb_tape *tape);
 
+/* ---- Marks ----
+ *
+ * Places in what is asked of a device, and when it came to them by its own clock: the time that the
+ * calling thread has had a core for, so that others on the machine do not count, or a GPU's.  Not
+ * while a tape is kept. */
+struct rb_marks;
+
+int rb_marks_new(struct rb_device *device, size_t n, struct rb_marks **ret_marks,
+                 struct rb_why *why);
+/* Behind what was asked for so far; one that was set before is moved. */
+void rb_marks_set(struct rb_marks *marks, size_t i);
+/* ns from one mark that was set to another; waits until the device has come to both.  0 where
+ * rb_device_check has an error. */
+double rb_marks_between(struct rb_marks *marks, size_t from, size_t to);
+void rb_marks_free(struct rb_marks *marks);
+
 /* ---- Arithmetic on the flat state ----
  *
  * Ranges of equal length `n`; exponents are powers of two: value = integer * 2^-exponent. */

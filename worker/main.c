@@ -73,7 +73,7 @@ static void add_speed(Rb__Device *message)
 
     if (rb_device_open(message->kind, 0, &device, NULL))
         return;
-    if (!rb_profile_core(device, &speed, NULL)) {
+    if (!rb_profile_quickly(device, &speed, NULL)) {
         message->has_flops = message->has_bandwidth = 1;
         message->flops = 1e9 * speed.flops;
         message->bandwidth = 1e9 * speed.bytes;
@@ -127,7 +127,7 @@ static int print_profile(const struct rb_worker_options *options)
     RB_CLEANUP(rb_freep) uint8_t *bytes = NULL;
     size_t size;
 
-    if (rb_timing_of_file(options->kind, options->profile, &profile, &why)) {
+    if (rb_timing_of_file(options->kind, options->device, options->profile, &profile, &why)) {
         fprintf(stderr, "rubato-worker: %s\n", why.text);
         return RB_EXIT_INTERNAL;
     }

@@ -2,19 +2,22 @@
 #include "worker/profile.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "proto/operators.h"
 #include "proto/work.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { COPIED = 4 << 20, MOST_ROUNDS = 15 };
+enum { MOST_ROUNDS = 15, MOST_WIDTH = 4096, COPIED = 4 << 20, MOST_COPIED = 256 << 20 };
 
-/* What is raced: products of so many rows and columns, at most as large as what is copied. */
+/* What keeps a GPU busy for so long is as large as it needs to be. */
+static const double busy_ns = 1e5;
+
+/* How a device is raced. */
 struct race {
     enum rb_dtype dtype; /* of the factors */
-    int64_t width;
+    int64_t width;       /* of the product, on a core */
     int rounds;
     double (*of)(double *ns, size_t n); /* what counts of the rounds */
 };
@@ -26,15 +29,6 @@ struct rb_profile {
     double *before; /* of the runs that have ended, one behind the other */
     size_t runs;
 };
-
-/* Time this thread has had a core for: others on a shared machine do not count. */
-static uint64_t core_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static double least(double *values, size_t n)
 {
@@ -60,24 +54,89 @@ double rb_profile_median(double *values, size_t n)
     return (values[n / 2] + values[(n - 1) / 2]) / 2;
 }
 
-/* ---- The core ---------------------------------------------------------------------------------*/
+/* ---- The device -------------------------------------------------------------------------------*/
 
-static void run_race(const struct race *race, struct rb_kernel *kernel, void *const memory[3],
-                     struct rb_profile_speed *ret_speed)
+/* ns of one run; 0 where it was not to be measured. */
+static double time_rounds(const struct race *race, struct rb_kernel *kernel, void *const memory[3],
+                          struct rb_marks *marks)
 {
-    double product[MOST_ROUNDS], copy[MOST_ROUNDS], width = (double)race->width;
+    double ns[MOST_ROUNDS];
 
+    rb_kernel_run(kernel, (const void *const *)memory, &memory[2], &(struct rb_key){0});
     for (int i = 0; i < race->rounds; i++) {
-        uint64_t at[2] = {core_ns()};
-
+        rb_marks_set(marks, 0);
         rb_kernel_run(kernel, (const void *const *)memory, &memory[2], &(struct rb_key){0});
-        at[1] = core_ns();
-        memcpy(memory[0], memory[1], COPIED);
-        product[i] = (double)(at[1] - at[0]);
-        copy[i] = (double)(core_ns() - at[1]);
+        rb_marks_set(marks, 1);
+        ns[i] = rb_marks_between(marks, 0, 1);
     }
-    ret_speed->flops = 2 * width * width * width / race->of(product, (size_t)race->rounds);
-    ret_speed->bytes = 2.0 * COPIED / race->of(copy, (size_t)race->rounds);
+    return race->of(ns, (size_t)race->rounds);
+}
+
+/* A call of one or two inputs like `factor`, and its output. */
+static int time_call(struct rb_device *device, const struct race *race, enum rb_op op,
+                     const struct rb_tensor_type *factor, const struct rb_tensor_type *product,
+                     struct rb_marks *marks, double *ret_ns, struct rb_why *why)
+{
+    const struct rb_tensor_type in[2] = {*factor, *factor};
+    const struct rb_call call = {op, 0, op == RB_OP_MATMUL ? 2 : 1, 1, in, product, NULL, 0};
+    size_t bytes = (size_t)rb_tensor_elements(product) * sizeof(float);
+    struct rb_kernel *kernel = NULL;
+    void *memory[3];
+    int err = rb_kernel_prepare(device, &call, &kernel, why);
+
+    if (err)
+        return err;
+    for (int i = 0; i < 3; i++)
+        memory[i] = rb_device_alloc(device, bytes);
+    if (memory[0] && memory[1] && memory[2])
+        *ret_ns = time_rounds(race, kernel, memory, marks);
+    else
+        err = rb_why_set(why, RB_ENOMEM, "no memory to measure the speed of this device with");
+    rb_kernel_free(kernel);
+    for (int i = 0; i < 3; i++)
+        rb_device_free(device, memory[i]);
+    if (!err)
+        err = rb_device_check(device, why);
+    return err || *ret_ns > 0 ? err : rb_why_set(why, RB_EINTERNAL, "its clock stands still");
+}
+
+static int race_product(struct rb_device *device, const struct race *race, struct rb_marks *marks,
+                        double *ret_flops, struct rb_why *why)
+{
+    int64_t width = rb_device_tapes(device) ? 256 : race->width;
+    double ns = 0;
+
+    for (;; width *= 2) {
+        const struct rb_tensor_type factor = {race->dtype, 2, {width, width}};
+        const struct rb_tensor_type product = {RB_F32, 2, {width, width}};
+        int err = time_call(device, race, RB_OP_MATMUL, &factor, &product, marks, &ns, why);
+
+        if (err)
+            return err;
+        if (!rb_device_tapes(device) || ns >= busy_ns || width >= MOST_WIDTH)
+            break;
+    }
+    *ret_flops = 2 * (double)width * (double)width * (double)width / ns;
+    return 0;
+}
+
+static int race_copy(struct rb_device *device, const struct race *race, struct rb_marks *marks,
+                     double *ret_bytes, struct rb_why *why)
+{
+    int64_t copied = COPIED;
+    double ns = 0;
+
+    for (;; copied *= 2) {
+        const struct rb_tensor_type row = {RB_F32, 1, {copied / (int64_t)sizeof(float)}};
+        int err = time_call(device, race, RB_OP_RESHAPE, &row, &row, marks, &ns, why);
+
+        if (err)
+            return err;
+        if (!rb_device_tapes(device) || ns >= busy_ns || copied >= MOST_COPIED)
+            break;
+    }
+    *ret_bytes = 2 * (double)copied / ns;
+    return 0;
 }
 
 /* Precision is the whole program's. */
@@ -92,25 +151,17 @@ static enum rb_dtype factors_of(const Rb__Program *program)
 static int hold_race(struct rb_device *device, const struct race *race,
                      struct rb_profile_speed *ret_speed, struct rb_why *why)
 {
-    const struct rb_tensor_type factor = {race->dtype, 2, {race->width, race->width}};
-    const struct rb_tensor_type types[2] = {factor, factor};
-    const struct rb_tensor_type product = {RB_F32, 2, {race->width, race->width}};
-    const struct rb_call call = {RB_OP_MATMUL, 0, 2, 1, types, &product, NULL, 0};
-    struct rb_kernel *kernel = NULL;
-    void *memory[3];
-    int err = rb_kernel_prepare(device, &call, &kernel, why);
+    struct rb_profile_speed speed = {0};
+    struct rb_marks *marks = NULL;
+    int err = rb_marks_new(device, 2, &marks, why);
 
-    if (err)
-        return err;
-    for (int i = 0; i < 3; i++)
-        memory[i] = rb_device_alloc(device, COPIED);
-    if (memory[0] && memory[1] && memory[2])
-        run_race(race, kernel, memory, ret_speed);
-    else
-        err = rb_why_set(why, RB_ENOMEM, "no memory to measure the speed of this core with");
-    rb_kernel_free(kernel);
-    for (int i = 0; i < 3; i++)
-        rb_device_free(device, memory[i]);
+    if (!err)
+        err = race_product(device, race, marks, &speed.flops, why);
+    if (!err)
+        err = race_copy(device, race, marks, &speed.bytes, why);
+    rb_marks_free(marks);
+    if (!err)
+        *ret_speed = speed;
     return err;
 }
 
@@ -122,8 +173,8 @@ int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
     return hold_race(device, &race, ret_speed, why);
 }
 
-int rb_profile_core(struct rb_device *device, struct rb_profile_speed *ret_speed,
-                    struct rb_why *why)
+int rb_profile_quickly(struct rb_device *device, struct rb_profile_speed *ret_speed,
+                       struct rb_why *why)
 {
     static const struct race race = {RB_F32, 512, 7, least};
 
@@ -147,7 +198,7 @@ struct rb_profile *rb_profile_new(const Rb__Program *program)
 
     profile->program = program;
     profile->now = rb_alloc((program->n_instructions + 1) * sizeof *profile->now);
-    profile->at = core_ns();
+    profile->at = rb_clock_thread_ns();
     return profile;
 }
 
@@ -164,13 +215,18 @@ double rb_profile_pass(struct rb_profile *profile)
 {
     uint64_t before = profile->at;
 
-    profile->at = core_ns();
+    profile->at = rb_clock_thread_ns();
     return (double)(profile->at - before);
 }
 
 void rb_profile_instruction(struct rb_profile *profile, int instruction)
 {
     profile->now[instruction] += rb_profile_pass(profile);
+}
+
+void rb_profile_add(struct rb_profile *profile, size_t instruction, double ns)
+{
+    profile->now[instruction] += ns;
 }
 
 void rb_profile_end(struct rb_profile *profile)

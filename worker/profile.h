@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the time of a program goes: by instruction, by operator, and against what the core could
+/* Where the time of a program goes: by instruction, by operator, and against what the device could
  * do.
  *
- * rb_program_run > [profile] > rubatoctl profile, tests/bench
+ * timing > [profile] > rubatoctl profile, plan, tests/bench
  *
- * Times are those that the thread had a core for, and medians over runs, so that others on the
- * machine do not count. */
+ * Times are those of the device's own clock (rb_marks_between), and medians over runs. */
 #ifndef RB_WORKER_PROFILE_H
 #define RB_WORKER_PROFILE_H
 
@@ -13,20 +12,21 @@
 #include "kernels/device.h"
 #include "plan.pb-c.h"
 
-/* ---- What this core can do, in units a nanosecond ---- */
+/* ---- What a device can do, in units a nanosecond ---- */
 
 struct rb_profile_speed {
     double flops; /* of a matrix product of 1,024 each way, of factors as the program's */
     double bytes; /* of a copy of 4 MB: read and written */
 };
 
-/* RB_ENOMEM, or what the device says. */
+/* On a GPU products and copies are as much larger as it takes to keep it busy, up to 4,096 each way
+ * and 256 MB.  RB_ENOMEM, or what the device says. */
 int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
                        struct rb_profile_speed *ret_speed, struct rb_why *why);
 
 /* The best of a twentieth of a second, of fp32: what a rubatod that starts has time for. */
-int rb_profile_core(struct rb_device *device, struct rb_profile_speed *ret_speed,
-                    struct rb_why *why);
+int rb_profile_quickly(struct rb_device *device, struct rb_profile_speed *ret_speed,
+                       struct rb_why *why);
 
 /* ns: the larger of its products at that speed and its bytes at that. */
 double rb_profile_floor(const Rb__Program *program, size_t instruction,
@@ -39,11 +39,14 @@ struct rb_profile;
 struct rb_profile *rb_profile_new(const Rb__Program *program);
 void rb_profile_free(struct rb_profile *profile);
 
-/* ns on the core since the last call of this or the next: nobody's. */
+/* ns of the thread since the last call of this or the next: nobody's. */
 double rb_profile_pass(struct rb_profile *profile);
 
 /* All since then was this instruction's; what it took before in this run is added to. */
 void rb_profile_instruction(struct rb_profile *profile, int instruction);
+
+/* The same with ns that somebody else has measured. */
+void rb_profile_add(struct rb_profile *profile, size_t instruction, double ns);
 
 /* A run has ended: one execution, or several that belong together. */
 void rb_profile_end(struct rb_profile *profile);

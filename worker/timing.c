@@ -5,11 +5,13 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "worker/model.h"
+#include "worker/program.h"
 
 #include <string.h>
 
 /* At a submit somebody waits for it. */
-static const struct rb_timing quick = {.warm = 1, .runs = 7, .least = 1, .most_ns = 700000000};
+static const struct rb_timing quick = {
+    .warm = 1, .runs = 7, .least = 1, .most_ns = 700000000, .sums = true};
 
 static uint32_t next_random(uint32_t *seed)
 {
@@ -35,71 +37,197 @@ static void fill_inputs(const Rb__Program *program, struct rb_program *ready)
     }
 }
 
-/* While a program is run. */
-struct run {
-    const Rb__Model *model;
-    const Rb__Program *program;
-    struct rb_program *ready;
+/* As large as weights are: no kernel meets numbers that are too small to be quick. */
+static void fill_weights(const Rb__Model *model, float *state)
+{
+    uint32_t seed = 1;
+
+    for (uint64_t i = 0; i < model->state_elements; i++)
+        state[i] = (float)(next_random(&seed) >> 8) * 0x1p-28f;
+}
+
+/* ---- Memory -----------------------------------------------------------------------------------*/
+
+/* All that a program needs, on a device. */
+struct place {
+    struct rb_device *device;
+    struct rb_program_memory memory;
+    void *constants;
     int32_t *sums;
-    struct rb_profile *profile; /* NULL: it warms up */
-    size_t next;                /* contribution */
-    uint32_t largest;
-    bool overflow;
+    uint32_t *largest;
+    bool *overflow;
+    struct rb_program *ready;
+    struct rb_marks *marks; /* one in front of all, and one behind each instruction */
 };
 
-static void add_contribution(struct run *run, const Rb__Contribution *contribution)
+static int open_memory(struct place *place, const Rb__Model *model, struct rb_why *why)
 {
-    const Rb__Variable *variable = run->model->variables[contribution->variable];
+    struct rb_program_memory *memory = &place->memory;
+    struct rb_device *device = place->device;
+    size_t state = (size_t)model->state_elements * sizeof(float) + 64;
+
+    place->sums = rb_device_alloc(device, state);
+    place->largest = rb_device_alloc(device, sizeof *place->largest);
+    place->overflow = rb_device_alloc(device, sizeof *place->overflow);
+    place->constants = rb_device_alloc(device, model->constants.len + 64);
+    memory->constants = place->constants;
+    memory->state = rb_device_alloc(device, state);
+    memory->fixed = rb_device_alloc(device, (size_t)model->fixed_bytes + 64);
+    memory->arena = rb_device_alloc(device, (size_t)model->programs[0]->arena_bytes + 64);
+    if (!memory->state || !memory->fixed || !memory->arena || !place->constants || !place->sums ||
+        !place->largest || !place->overflow)
+        return rb_why_set(why, RB_ENOMEM, "no memory for a batch of %u", model->programs[0]->batch);
+    fill_weights(model, memory->state);
+    rb_device_push(device, memory->state, state);
+    if (model->constants.len)
+        memcpy(place->constants, model->constants.data, model->constants.len);
+    rb_device_push(device, place->constants, model->constants.len);
+    return 0;
+}
+
+static int open_place(struct place *place, const Rb__Model *model, struct rb_why *why)
+{
+    const Rb__Program *program = model->programs[0];
+    int err = open_memory(place, model, why);
+
+    if (!err)
+        err = rb_program_prepare(place->device, model, program, &place->memory, &place->ready, why);
+    if (!err)
+        err = rb_marks_new(place->device, program->n_instructions + 1, &place->marks, why);
+    return err;
+}
+
+static void close_place(struct place *place)
+{
+    void *const memory[] = {place->memory.state, place->memory.fixed, place->memory.arena,
+                            place->constants,    place->sums,         place->largest,
+                            place->overflow};
+
+    rb_marks_free(place->marks);
+    rb_program_free(place->ready);
+    for (size_t i = 0; i < RB_COUNT(memory); i++)
+        rb_device_free(place->device, memory[i]);
+}
+
+/* ---- Runs -------------------------------------------------------------------------------------*/
+
+static void add_contribution(const struct place *place, const Rb__Model *model,
+                             const Rb__Contribution *contribution)
+{
+    const Rb__Variable *variable = model->variables[contribution->variable];
     struct rb_fixed into = {
-        .sum = run->sums + variable->offset,
+        .sum = place->sums + variable->offset,
         .weight = 1,
         .exponent = 8, /* made-up gradients stay far from the limit */
         .limit = INT32_MAX,
-        .largest = &run->largest,
-        .overflow = &run->overflow,
+        .largest = place->largest,
+        .overflow = place->overflow,
     };
 
-    rb_program_add(run->ready, (int)contribution->tensor, &into);
+    rb_program_add(place->ready, (int)contribution->tensor, &into);
 }
 
-static void after_instruction(int instruction, void *context)
+static void run_once(const struct place *place, const Rb__Model *model, bool sums, bool marked)
 {
-    struct run *run = context;
-    Rb__Contribution *const *all = run->program->contributions;
-
-    while (run->sums && run->next < run->program->n_contributions &&
-           all[run->next]->after <= (uint32_t)instruction + 1)
-        add_contribution(run, all[run->next++]);
-    if (run->profile)
-        rb_profile_instruction(run->profile, instruction);
-}
-
-static void run_once(struct run *run)
-{
+    const Rb__Program *program = model->programs[0];
     const struct rb_key key = {1, 1, 0};
+    size_t next = 0;
 
-    run->next = 0;
-    rb_program_run(run->ready, &key, NULL, after_instruction, run);
+    if (marked)
+        rb_marks_set(place->marks, 0);
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        rb_program_step(place->ready, (int)i, &key);
+        while (sums && next < program->n_contributions &&
+               program->contributions[next]->after <= i + 1)
+            add_contribution(place, model, program->contributions[next++]);
+        if (marked)
+            rb_marks_set(place->marks, i + 1);
+    }
 }
 
-struct rb_profile *rb_timing_run(const Rb__Model *model, const Rb__Program *program,
-                                 struct rb_program *ready, int32_t *sums,
-                                 const struct rb_timing *how)
+static void take(const struct place *place, size_t instructions, struct rb_profile *profile)
 {
-    struct run run = {.model = model, .program = program, .ready = ready, .sums = sums};
+    for (size_t i = 0; i < instructions; i++)
+        rb_profile_add(profile, i, rb_marks_between(place->marks, i, i + 1));
+    rb_profile_end(profile);
+}
+
+static struct rb_profile *run_all(const struct place *place, const Rb__Model *model,
+                                  const struct rb_timing *how)
+{
+    const Rb__Program *program = model->programs[0];
+    struct rb_profile *profile = rb_profile_new(program);
     uint64_t end = rb_clock_ns() + how->most_ns;
 
-    fill_inputs(program, ready);
-    rb_program_defer(ready, sums != NULL);
+    fill_inputs(program, place->ready);
+    rb_program_start(place->ready);
+    rb_program_defer(place->ready, how->sums);
     for (int i = 0; i < how->warm; i++)
-        run_once(&run);
-    run.profile = rb_profile_new(program);
+        run_once(place, model, how->sums, false);
     for (int i = 0; i < how->runs && (i < how->least || rb_clock_ns() < end); i++) {
-        rb_profile_pass(run.profile);
-        run_once(&run);
-        rb_profile_end(run.profile);
+        if (rb_device_tapes(place->device))
+            run_once(place, model, how->sums, false);
+        run_once(place, model, how->sums, true);
+        take(place, program->n_instructions, profile);
     }
-    return run.profile;
+    return profile;
+}
+
+int rb_timing_model(struct rb_device *device, const Rb__Model *model, const struct rb_timing *how,
+                    struct rb_profile **ret_profile, struct rb_why *why)
+{
+    struct place place = {.device = device};
+    struct rb_profile *profile = NULL;
+    int err = open_place(&place, model, why);
+
+    if (!err) {
+        profile = run_all(&place, model, how);
+        err = rb_device_check(device, why);
+    }
+    close_place(&place);
+    if (err)
+        rb_profile_free(profile);
+    else
+        *ret_profile = profile;
+    return err;
+}
+
+/* ---- Between host and device ------------------------------------------------------------------*/
+
+static void keep_best(uint64_t start, double *best)
+{
+    double ns = (double)(rb_clock_ns() - start);
+
+    *best = *best > 0 && *best < ns ? *best : ns;
+}
+
+int rb_timing_ways(struct rb_device *device, struct rb_timing_ways *ret_ways, struct rb_why *why)
+{
+    enum { BYTES = 16 << 20, ROUNDS = 5 };
+    char *memory = rb_device_alloc(device, 2 * (size_t)BYTES);
+    double in = 0, out = 0, copy = 0;
+
+    *ret_ways = (struct rb_timing_ways){0};
+    if (!memory)
+        return rb_why_set(why, RB_ENOMEM, "no memory to measure copies with");
+    memset(memory, 1, 2 * (size_t)BYTES);
+    for (int i = 0; rb_device_tapes(device) && i < ROUNDS; i++) {
+        uint64_t start = rb_clock_ns();
+
+        rb_device_push(device, memory, BYTES);
+        keep_best(start, &in);
+        start = rb_clock_ns();
+        rb_device_pull(device, memory, BYTES);
+        keep_best(start, &out);
+        start = rb_clock_ns();
+        memcpy(memory + BYTES, memory, BYTES);
+        keep_best(start, &copy);
+    }
+    if (copy > 0)
+        *ret_ways =
+            (struct rb_timing_ways){1e9 * 2.0 * BYTES / copy, 1e9 * BYTES / (in > out ? in : out)};
+    rb_device_free(device, memory);
+    return rb_device_check(device, why);
 }
 
 /* ---- A file ----------------------------------------------------------------------------------*/
@@ -118,86 +246,56 @@ static int read_model(const char *path, Rb__Model **ret, struct rb_why *why)
     return rb_model_check(*ret, why);
 }
 
-/* As large as weights are: no kernel meets numbers that are too small to be quick. */
-static void fill_weights(const Rb__Model *model, float *state)
-{
-    uint32_t seed = 1;
-
-    for (uint64_t i = 0; i < model->state_elements; i++)
-        state[i] = (float)(next_random(&seed) >> 8) * 0x1p-28f;
-}
-
-static int open_memory(struct rb_device *device, const Rb__Model *model,
-                       struct rb_program_memory *memory, int32_t **ret_sums, struct rb_why *why)
-{
-    *ret_sums = rb_device_alloc(device, (size_t)model->state_elements * sizeof(int32_t) + 64);
-    memory->state = rb_device_alloc(device, (size_t)model->state_elements * sizeof(float) + 64);
-    memory->fixed = rb_device_alloc(device, (size_t)model->fixed_bytes + 64);
-    memory->arena = rb_device_alloc(device, (size_t)model->programs[0]->arena_bytes + 64);
-    memory->constants = model->constants.data;
-    if (!memory->state || !memory->fixed || !memory->arena || !*ret_sums)
-        return rb_why_set(why, RB_ENOMEM, "no memory for a batch of %u", model->programs[0]->batch);
-    fill_weights(model, memory->state);
-    return 0;
-}
-
-static Rb__Profile *new_message(const Rb__Program *program, const struct rb_profile *profile,
-                                const struct rb_profile_speed *speed)
+static Rb__Profile *new_message(const char *kind, const Rb__Program *program,
+                                const struct rb_profile *profile,
+                                const struct rb_profile_speed *speed,
+                                const struct rb_timing_ways *ways)
 {
     Rb__Profile *message = rb_alloc(sizeof *message);
 
     rb__profile__init(message);
+    message->kind = rb_string(kind);
     message->flops = 1e9 * speed->flops;
     message->bytes = 1e9 * speed->bytes;
+    message->has_host_bytes = message->has_crossing = ways->host > 0;
+    message->host_bytes = ways->host;
+    message->crossing = ways->crossing;
     message->seconds = rb_alloc((program->n_instructions + 1) * sizeof *message->seconds);
     for (size_t i = 0; i < program->n_instructions; i++)
         message->seconds[message->n_seconds++] = (float)(rb_profile_ns(profile, i) / 1e9);
     return message;
 }
 
-static int time_model(struct rb_device *device, const Rb__Model *model, Rb__Profile **ret,
-                      struct rb_why *why)
+static int time_model(struct rb_device *device, const char *kind, const Rb__Model *model,
+                      Rb__Profile **ret, struct rb_why *why)
 {
-    const Rb__Program *program = model->programs[0];
-    struct rb_program_memory memory = {0};
-    struct rb_program *ready = NULL;
+    struct rb_profile *profile = NULL;
     struct rb_profile_speed speed;
-    int32_t *sums = NULL;
-    int err = open_memory(device, model, &memory, &sums, why);
+    struct rb_timing_ways ways;
+    int err = rb_profile_quickly(device, &speed, why);
 
     if (!err)
-        err = rb_program_prepare(device, model, program, &memory, &ready, why);
+        err = rb_timing_ways(device, &ways, why);
     if (!err)
-        err = rb_profile_core(device, &speed, why);
-    if (!err) {
-        struct rb_profile *profile = rb_timing_run(model, program, ready, sums, &quick);
-
-        *ret = new_message(program, profile, &speed);
-        rb_profile_free(profile);
-    }
-    rb_program_free(ready);
-    rb_device_free(device, memory.state);
-    rb_device_free(device, memory.fixed);
-    rb_device_free(device, memory.arena);
-    rb_device_free(device, sums);
+        err = rb_timing_model(device, model, &quick, &profile, why);
+    if (!err)
+        *ret = new_message(kind, model->programs[0], profile, &speed, &ways);
+    rb_profile_free(profile);
     return err;
 }
 
-int rb_timing_of_file(const char *kind, const char *path, Rb__Profile **ret_profile,
+int rb_timing_of_file(const char *kind, int index, const char *path, Rb__Profile **ret_profile,
                       struct rb_why *why)
 {
     struct rb_device *device = NULL;
     Rb__Model *model = NULL;
-    int err = strcmp(kind, "cpu") == 0
-                  ? read_model(path, &model, why)
-                  : rb_why_set(why, RB_EUNSUPPORTED, "programs are timed on cores alone");
+    int err = read_model(path, &model, why);
 
     if (!err)
-        err = rb_device_open(kind, 0, &device, why);
+        err = rb_device_open(kind, index, &device, why);
     if (!err)
-        err = time_model(device, model, ret_profile, why);
-    if (device)
-        rb_device_close(device);
+        err = time_model(device, kind, model, ret_profile, why);
+    rb_device_close(device);
     if (model)
         rb__model__free_unpacked(model, NULL);
     return err;

@@ -36,16 +36,27 @@ static uint64_t memory_of(const Rb__Node *node, const Rb__Device *device)
     return device->has_bytes ? device->bytes : node->n_devices ? node->memory / node->n_devices : 0;
 }
 
-static int add_device(const Rb__Node *node, uint32_t index, double reference,
+/* Times the device that was profiled; 0: not known. */
+static double speed_of(const Rb__Device *device, const char *kind, double reference)
+{
+    if (!device || strcmp(device->kind, kind))
+        return 0;
+    if (strcmp(kind, "cpu"))
+        return 1;
+    return !device->has_flops ? 0 : reference > 0 ? device->flops / reference : 1;
+}
+
+static int add_device(const Rb__Node *node, uint32_t index, const char *kind, double reference,
                       struct rb_cluster *cluster, struct rb_why *why)
 {
     const Rb__Device *device = find_device(node, index);
-    double speed;
+    double speed = speed_of(device, kind, reference);
 
-    if (!device || !device->has_flops)
-        return rb_why_set(why, RB_ENOTFOUND, "the speed of %.60s:%u is not known", node->name,
-                          index);
-    speed = reference > 0 ? device->flops / reference : 1;
+    if (speed <= 0)
+        return rb_why_set(why, RB_ENOTFOUND,
+                          "the speed of %.60s:%u beside a profile of kind %.20s "
+                          "is not known",
+                          node->name, index, kind);
     cluster->devices[cluster->n_devices++] = (struct rb_cluster_device){
         .node = cluster->n_nodes - 1,
         .kind = rb_arena_string(&cluster->arena, device->kind),
@@ -76,12 +87,11 @@ static uint32_t place_node(const Rb__Node *node, struct rb_cluster_link inside,
 }
 
 static int fill(const struct rb_facts *facts, const Rb__Configuration *configuration,
-                const char *profiled_on, double bytes, struct rb_cluster *cluster,
-                struct rb_why *why)
+                const struct rb_measured_by *by, struct rb_cluster *cluster, struct rb_why *why)
 {
     size_t n = configuration->n_members;
     const Rb__Node **known = RB_ARENA_NEW(&cluster->arena, const Rb__Node *, n);
-    double reference = cores_of(facts, profiled_on);
+    double reference = cores_of(facts, by->node);
 
     if (reference <= 0 && n)
         reference = cores_of(facts, configuration->members[0]->node);
@@ -96,8 +106,8 @@ static int fill(const struct rb_facts *facts, const Rb__Configuration *configura
 
         if (!fact)
             return rb_why_set(why, RB_ENOTFOUND, "node %.60s is out of reach", member->node);
-        place = place_node(fact->node, rb_cluster_inside(bytes), known, cluster);
-        err = add_device(fact->node, member->device, reference, cluster, why);
+        place = place_node(fact->node, rb_cluster_inside(by->copied, by->crossing), known, cluster);
+        err = add_device(fact->node, member->device, by->kind, reference, cluster, why);
         if (err)
             return err;
         cluster->devices[m].node = place;
@@ -110,11 +120,10 @@ static int fill(const struct rb_facts *facts, const Rb__Configuration *configura
 }
 
 int rb_measured_cluster(const struct rb_facts *facts, const Rb__Configuration *configuration,
-                        const char *profiled_on, double bytes, struct rb_cluster *ret,
-                        struct rb_why *why)
+                        const struct rb_measured_by *by, struct rb_cluster *ret, struct rb_why *why)
 {
     struct rb_cluster cluster = {0};
-    int err = fill(facts, configuration, profiled_on, bytes, &cluster, why);
+    int err = fill(facts, configuration, by, &cluster, why);
 
     if (err)
         rb_cluster_done(&cluster);

@@ -8,12 +8,19 @@
 #include "daemon/facts/facts.h"
 #include "plan/simulate/cluster.h"
 
+/* Whom a profile was taken on. */
+struct rb_measured_by {
+    const char *node;
+    const char *kind;        /* of the device */
+    double copied, crossing; /* for rb_cluster_inside */
+};
+
 /* By rank.  Nodes of one host are one: they share its memory.  Speeds are those beside the node
  * that the profile was taken on (or the first member, where that is gone); cores that differ by
- * less than a quarter are taken to be alike.  `bytes`: what a core of that node copies a second.
- * RB_ENOTFOUND: something was not measured. */
+ * less than a quarter are taken to be alike, and so are GPUs: a job's are of one class, which names
+ * the model.  RB_ENOTFOUND: something was not measured, or not on such a device. */
 int rb_measured_cluster(const struct rb_facts *facts, const Rb__Configuration *configuration,
-                        const char *profiled_on, double bytes, struct rb_cluster *ret,
+                        const struct rb_measured_by *by, struct rb_cluster *ret,
                         struct rb_why *why);
 
 #endif

@@ -22,10 +22,34 @@ static void add_member(Rb__Configuration *all, const char *node, uint32_t device
     all->members[all->n_members++] = member;
 }
 
-/* Cores alone: nothing is known of what GPUs do. */
-static void gather(const struct rb_facts *facts, const Rb__Configuration *first,
+/* Of the devices that it may have; cores where there is no job. */
+static const char *kind_of(const struct rb_facts *facts, const struct rb_job_facts *job)
+{
+    for (size_t i = 0; job && i < facts->nodes.n; i++) {
+        const Rb__Node *node = facts->nodes.at[i].node;
+
+        for (size_t d = 0; d < node->n_devices; d++)
+            if (!strcmp(rb_facts_class(node, node->devices[d]), job->job.job->numeric_class))
+                return node->devices[d]->kind;
+    }
+    return "cpu";
+}
+
+/* Cores of any class are priced by what they have measured, GPUs of the job's by its profile. */
+static bool belongs(const struct rb_job_facts *job, const char *kind, const Rb__Node *node,
+                    const Rb__Device *device)
+{
+    if (strcmp(device->kind, kind))
+        return false;
+    if (!strcmp(kind, "cpu"))
+        return device->has_flops;
+    return !device->sick && !strcmp(rb_facts_class(node, device), job->job.job->numeric_class);
+}
+
+static void gather(const struct rb_facts *facts, const struct rb_job_facts *job, const char *kind,
                    Rb__Configuration *all, struct rb_arena *arena)
 {
+    const Rb__Configuration *first = job ? rb_methods_active(job) : NULL;
     size_t n = first ? first->n_members : 0;
 
     for (size_t i = 0; i < facts->nodes.n; i++)
@@ -38,7 +62,7 @@ static void gather(const struct rb_facts *facts, const Rb__Configuration *first,
         const Rb__Node *node = facts->nodes.at[i].node;
 
         for (size_t d = 0; d < node->n_devices; d++)
-            if (node->devices[d]->has_flops)
+            if (belongs(job, kind, node, node->devices[d]))
                 add_member(all, node->name, node->devices[d]->index, arena);
     }
 }
@@ -74,13 +98,14 @@ static json_t *cluster_json(const struct rb_cluster *cluster)
     return json_pack("{s:o}", "nodes", nodes);
 }
 
-/* What the first core copies a second; 0: there is none that was measured. */
-static double copied(const struct rb_facts *facts, const Rb__Configuration *all)
+/* What the first core copies a second; 0: there is none that was measured, or it is not between
+ * cores. */
+static double copied(const struct rb_facts *facts, const Rb__Configuration *all, const char *kind)
 {
     const struct rb_fact *fact =
         all->n_members ? rb_fact_find(&facts->nodes, all->members[0]->node) : NULL;
 
-    for (size_t d = 0; fact && d < fact->node->n_devices; d++)
+    for (size_t d = 0; fact && !strcmp(kind, "cpu") && d < fact->node->n_devices; d++)
         if (fact->node->devices[d]->has_bandwidth)
             return fact->node->devices[d]->bandwidth;
     return 0;
@@ -93,7 +118,9 @@ static void cluster(struct rb_request *request, void *context)
     struct rb_arena arena = {0};
     struct rb_cluster found;
     struct rb_why why = {{0}};
+    struct rb_measured_by by;
     Rb__Configuration all;
+    const char *kind;
     int err;
 
     if (json_object_get(rb_request_body(request), "job")) {
@@ -101,10 +128,12 @@ static void cluster(struct rb_request *request, void *context)
         if (!job)
             return;
     }
-    gather(facts, job ? rb_methods_active(job) : NULL, &all, &arena);
-    err = all.n_members ? rb_measured_cluster(facts, &all, all.members[0]->node,
-                                              copied(facts, &all), &found, &why)
-                        : rb_why_set(&why, RB_ENOTFOUND, "no core here was measured");
+    kind = kind_of(facts, job);
+    gather(facts, job, kind, &all, &arena);
+    by = (struct rb_measured_by){.kind = kind, .copied = copied(facts, &all, kind)};
+    by.node = all.n_members ? all.members[0]->node : "";
+    err = all.n_members ? rb_measured_cluster(facts, &all, &by, &found, &why)
+                        : rb_why_set(&why, RB_ENOTFOUND, "no device here was measured");
     if (err) {
         rb_request_fail(request, err, &why);
     } else {

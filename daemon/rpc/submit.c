@@ -29,9 +29,11 @@ struct submit {
     struct rb_op op; /* request NULL: let go, the thread ends by itself */
     uv_work_t work;
     char *name, *numeric_class;
-    char *folder;   /* of blobs */
-    char *worker;   /* the program that times models; NULL: it cannot time them for this job */
-    size_t devices; /* of this node */
+    char *folder;     /* of blobs */
+    char *worker;     /* the program that times models; NULL: nothing here is of the job's class */
+    char *kind;       /* of the device here that times */
+    uint32_t ordinal; /* and which of its kind it is */
+    uint64_t memory;  /* of a device of the class, the smallest; 0: unknown */
     Rb__Spec *spec;
 
     int err; /* written by the thread */
@@ -65,6 +67,7 @@ static void submit_free(struct submit *submit)
     free(submit->numeric_class);
     free(submit->folder);
     free(submit->worker);
+    free(submit->kind);
     free(submit);
 }
 
@@ -87,21 +90,15 @@ static void fail(struct submit *submit, int err, const struct rb_why *why)
 
 /* ---- On the thread ----------------------------------------------------------------------------*/
 
-/* What a device of this machine has: an even part of its memory.  0: unknown. */
-static uint64_t memory_of(size_t devices)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-
-    return pages > 0 && page > 0 && devices ? (uint64_t)pages * (uint64_t)page / devices : 0;
-}
-
 /* With the state in shards the planner may choose how the job runs, if it knows what a microbatch
  * takes.  Without that the job is data parallel. */
 static void take_profile(struct submit *submit)
 {
     const Rb__Spec *spec = submit->spec;
     RB_CLEANUP(rb_freep) char *model = rb_format("%s/%s", submit->folder, submit->written[0]);
-    const char *arguments[] = {submit->worker, "--profile", model, "--kind", "cpu", NULL};
+    RB_CLEANUP(rb_freep) char *ordinal = rb_format("%" PRIu32, submit->ordinal);
+    const char *arguments[] = {submit->worker, "--profile", model,   "--kind",
+                               submit->kind,   "--device",  ordinal, NULL};
     struct rb_why why = {0};
     int err;
 
@@ -133,9 +130,8 @@ static void compile(uv_work_t *work)
             rb_split_make(submit->spec, submit->numeric_class, &submit->compiled, &submit->why);
     if (submit->err)
         return;
-    submit->err =
-        rb_footprint_replicas(submit->spec, submit->compiled.model, memory_of(submit->devices),
-                              &submit->replicas, &submit->why);
+    submit->err = rb_footprint_replicas(submit->spec, submit->compiled.model, submit->memory,
+                                        &submit->replicas, &submit->why);
     if (submit->err)
         return;
     submit->model.size = rb__model__get_packed_size(submit->compiled.model);
@@ -337,11 +333,59 @@ static int find_class(struct rb_daemon *daemon, const struct rb_facts *facts, co
     return 0;
 }
 
-static size_t devices_here(struct rb_daemon *daemon, const struct rb_facts *facts)
+/* A device of this node that the job can be timed on, the one whose memory is least in use; NULL:
+ * there is none. */
+static const Rb__Device *find_device(const Rb__Node *here, const char *class)
 {
-    const struct rb_fact *here = rb_fact_find(&facts->nodes, daemon->settings->node);
+    const Rb__Device *best = NULL;
 
-    return here ? here->node->n_devices : 0;
+    for (size_t d = 0; here && d < here->n_devices; d++) {
+        const Rb__Device *device = here->devices[d];
+
+        if (!strcmp(rb_facts_class(here, device), class) && !device->sick &&
+            (!best || device->used < best->used))
+            best = device;
+    }
+    return best;
+}
+
+/* What a device of the class has: of cores an even part of this machine's memory.  0: unknown. */
+static uint64_t memory_of(const struct rb_facts *facts, const Rb__Node *here, const char *class)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t least = 0;
+
+    for (size_t i = 0; i < facts->nodes.n; i++) {
+        const Rb__Node *node = facts->nodes.at[i].node;
+
+        for (size_t d = 0; d < node->n_devices; d++) {
+            const Rb__Device *device = node->devices[d];
+
+            if (device->has_bytes && !strcmp(rb_facts_class(node, device), class) &&
+                (!least || device->bytes < least))
+                least = device->bytes;
+        }
+    }
+    if (least)
+        return least;
+    return pages > 0 && page > 0 && here && here->n_devices
+               ? (uint64_t)pages * (uint64_t)page / here->n_devices
+               : 0;
+}
+
+/* Where it will be timed, and what it may take. */
+static void look_around(struct rb_methods *methods, const struct rb_facts *facts,
+                        struct submit *submit)
+{
+    const struct rb_fact *fact = rb_fact_find(&facts->nodes, methods->daemon->settings->node);
+    const Rb__Node *here = fact ? fact->node : NULL;
+    const Rb__Device *device = find_device(here, submit->numeric_class);
+
+    submit->memory = memory_of(facts, here, submit->numeric_class);
+    if (device || !strcmp(submit->numeric_class, methods->daemon->numeric_class))
+        submit->worker = rb_program_beside("rubato-worker");
+    submit->kind = rb_string(device ? device->kind : "cpu");
+    submit->ordinal = device && device->has_ordinal ? device->ordinal : 0;
 }
 
 static bool name_taken(struct rb_methods *methods, const char *name)
@@ -407,9 +451,7 @@ static void submit_job(struct rb_request *request, void *context)
     submit->spec = spec;
     submit->numeric_class = rb_string(class);
     submit->folder = rb_string(rb_blobs_folder(methods->daemon->blobs));
-    submit->devices = devices_here(methods->daemon, facts);
-    if (!strcmp(class, methods->daemon->numeric_class))
-        submit->worker = rb_program_beside("rubato-worker");
+    look_around(methods, facts, submit);
     rb_op_add(&submit->op, methods, request);
     err = uv_queue_work(methods->daemon->loop, &submit->work, compile, compiled);
     if (err) {

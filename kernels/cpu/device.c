@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU as a device: one thread, memory from the heap, arithmetic from the operator table. */
+#include "base/clock.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/onednn.h"
 
@@ -202,6 +203,41 @@ static int cpu_prepare(struct rb_device *device, const struct rb_call *call,
     return prepare((struct rb_cpu *)device, call, ret_kernel, why);
 }
 
+/* ---- Marks ------------------------------------------------------------------------------------*/
+
+struct marks {
+    struct rb_marks base;
+    uint64_t at[]; /* ns of the thread */
+};
+
+static int cpu_marks_new(struct rb_device *device, size_t n, struct rb_marks **ret_marks,
+                         struct rb_why *why)
+{
+    struct marks *marks = rb_alloc(sizeof(*marks) + n * sizeof(*marks->at));
+
+    (void)why;
+    marks->base.ops = device->ops;
+    *ret_marks = &marks->base;
+    return 0;
+}
+
+static void cpu_marks_set(struct rb_marks *marks, size_t i)
+{
+    ((struct marks *)marks)->at[i] = rb_clock_thread_ns();
+}
+
+static double cpu_marks_between(struct rb_marks *marks, size_t from, size_t to)
+{
+    const uint64_t *at = ((struct marks *)marks)->at;
+
+    return (double)at[to] - (double)at[from];
+}
+
+static void cpu_marks_free(struct rb_marks *marks)
+{
+    free(marks);
+}
+
 const struct rb_device_ops rb_cpu_ops = {
     .kind = "cpu",
     .count = cpu_count,
@@ -212,6 +248,10 @@ const struct rb_device_ops rb_cpu_ops = {
     .release = cpu_release,
     .discard = cpu_discard,
     .prepare = cpu_prepare,
+    .marks_new = cpu_marks_new,
+    .marks_set = cpu_marks_set,
+    .marks_between = cpu_marks_between,
+    .marks_free = cpu_marks_free,
     .fixed_add = rb_cpu_fixed_add,
     .fixed_squares = rb_cpu_fixed_squares,
     .apply_adamw = rb_cpu_apply_adamw,

@@ -120,6 +120,12 @@ void rb_cuda_shelf_put(struct rb_shelf *shelf, size_t at, const struct iovec *fr
 void rb_cuda_shelf_take(struct rb_shelf *shelf, size_t at, const struct iovec *to, int n);
 void rb_cuda_shelf_close(struct rb_shelf *shelf);
 
+int rb_cuda_marks_new(struct rb_device *device, size_t n, struct rb_marks **ret_marks,
+                      struct rb_why *why);
+void rb_cuda_marks_set(struct rb_marks *marks, size_t i);
+double rb_cuda_marks_between(struct rb_marks *marks, size_t from, size_t to);
+void rb_cuda_marks_free(struct rb_marks *marks);
+
 typedef int rb_cuda_prepare(struct rb_cuda *cuda, const struct rb_call *call,
                             struct rb_kernel **ret_kernel, struct rb_why *why);
 

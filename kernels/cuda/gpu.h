@@ -79,6 +79,15 @@ int rb_gpu_tape_end(struct rb_gpu_tape *tape, struct rb_why *why);
 void rb_gpu_tape_play(struct rb_gpu_tape *tape, const void *values);
 void rb_gpu_tape_free(struct rb_gpu_tape *tape);
 
+/* ---- Marks ---- as in kernels/device.h */
+struct rb_gpu_marks;
+
+int rb_gpu_marks_new(struct rb_gpu *gpu, size_t n, struct rb_gpu_marks **ret_marks,
+                     struct rb_why *why);
+void rb_gpu_marks_set(struct rb_gpu_marks *marks, size_t i);
+double rb_gpu_marks_between(struct rb_gpu_marks *marks, size_t from, size_t to);
+void rb_gpu_marks_free(struct rb_gpu_marks *marks);
+
 /* ---- Circles ---- as in kernels/device.h, of the GPU's own addresses */
 struct rb_gpu_circle;
 

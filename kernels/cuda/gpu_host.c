@@ -5,6 +5,7 @@
 #include "kernels/cuda/gpu_host.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -246,6 +247,40 @@ void rb_gpu_tape_free(struct rb_gpu_tape *tape)
     free(tape->kept);
     free(tape->values);
     free(tape);
+}
+
+/* ---- Marks ------------------------------------------------------------------------------------*/
+
+struct rb_gpu_marks {
+    struct rb_gpu *gpu;
+    uint64_t at[]; /* all is done at once, by the calling thread: its ns */
+};
+
+int rb_gpu_marks_new(struct rb_gpu *gpu, size_t n, struct rb_gpu_marks **ret_marks,
+                     struct rb_why *why)
+{
+    (void)why;
+    *ret_marks = rb_alloc(sizeof **ret_marks + n * sizeof *(*ret_marks)->at);
+    (*ret_marks)->gpu = gpu;
+    return 0;
+}
+
+void rb_gpu_marks_set(struct rb_gpu_marks *marks, size_t i)
+{
+    if (tape_of(marks->gpu))
+        rb_gpu_fail(marks->gpu, "a mark cannot be kept on a tape");
+    else
+        marks->at[i] = rb_clock_thread_ns();
+}
+
+double rb_gpu_marks_between(struct rb_gpu_marks *marks, size_t from, size_t to)
+{
+    return rb_gpu_enter(marks->gpu) ? (double)marks->at[to] - (double)marks->at[from] : 0;
+}
+
+void rb_gpu_marks_free(struct rb_gpu_marks *marks)
+{
+    free(marks);
 }
 
 /* ---- Products ---------------------------------------------------------------------------------*/

@@ -26,23 +26,34 @@ uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ra
     return 2 * array + held + arena + model->fixed_bytes + model->constants.len;
 }
 
-/* In a pipeline each microbatch under way has an arena, beside that of evaluation: in the first
- * stage as many as there are stages, and the last microbatch may be of its own size.  A core has
- * memory for what it touches alone, which is about one arena where stages are alike; a GPU for all.
- */
-static uint64_t under_way(const Rb__Spec *spec, const Rb__Model *model)
+static uint64_t largest_arena(const Rb__Model *model)
 {
-    uint32_t stages = spec->parallel ? spec->parallel->pipeline : 0;
     uint64_t arena = 0;
 
-    if (stages > spec->devices->max)
-        stages = spec->devices->max;
     for (size_t i = 0; i < model->n_programs; i++)
         if (model->programs[i]->train && model->programs[i]->arena_bytes > arena)
             arena = model->programs[i]->arena_bytes;
-    if (stages < 2)
-        return 0;
-    return strcmp(spec->devices->kind, "cuda") == 0 ? (stages + 1) * arena : arena;
+    return arena;
+}
+
+uint64_t rb_footprint_flights(const Rb__Spec *spec, const Rb__Model *model, uint32_t stages)
+{
+    const char *class = model->numeric_class ? model->numeric_class : "";
+    bool gpu = strcmp(spec->devices->kind, "cuda") == 0 || strncmp(class, "cuda", 4) == 0;
+
+    return gpu && stages > 1 ? (stages + 1) * largest_arena(model) : 0;
+}
+
+/* Of the pipeline that is pinned.  On cores it is about one arena where stages are alike. */
+static uint64_t under_way(const Rb__Spec *spec, const Rb__Model *model)
+{
+    uint32_t stages = spec->parallel ? spec->parallel->pipeline : 0;
+    uint64_t flights;
+
+    if (stages > spec->devices->max)
+        stages = spec->devices->max;
+    flights = rb_footprint_flights(spec, model, stages);
+    return flights || stages < 2 ? flights : largest_arena(model);
 }
 
 /* In laps (worker/lap.h) what is held is there twice, and older or predicted weights of a stage

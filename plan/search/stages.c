@@ -98,6 +98,17 @@ static void run_on(uint32_t microbatches, struct rb_pipeline_stage *stage)
     stage->update = stage->weights = 0;
 }
 
+/* Cores take what the stage that makes most has `made` of its microbatches under way, GPUs a whole
+ * arena for each. */
+static double memory_of(const struct rb_search_work *work, uint32_t stages, double made)
+{
+    const Rb__Model *model = work->how->model;
+    uint64_t flights = rb_footprint_flights(work->how->spec, model, stages);
+    double all = (double)rb_footprint_bytes(model, work->chosen, work->devices);
+
+    return flights ? all + (double)flights : all - (double)model->programs[0]->arena_bytes + made;
+}
+
 int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
 {
     RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
@@ -141,9 +152,7 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
     one->idle = step.idle;
     one->sent = step.sent / steps;
     one->simulate = step.simulate;
-    one->memory = (double)rb_footprint_bytes(work->how->model, work->chosen, work->devices) -
-                  (double)work->how->model->programs[0]->arena_bytes +
-                  most * rb_pipeline_ahead(shape, stages, 0);
+    one->memory = memory_of(work, stages, most * rb_pipeline_ahead(shape, stages, 0));
     rb_search_say(one, "pin spec.parallel.pipeline: %" PRIu32 " to have it", stages);
     rb_search_check_memory(work, one);
     return 0;

@@ -194,29 +194,30 @@ int rb_cluster_read(const char *path, struct rb_cluster *ret, struct rb_why *why
     return err ? err : rb_cluster_parse(path, text.data, text.size, ret, why);
 }
 
-void rb_cluster_here(uint32_t cores, struct rb_cluster_link inside, uint64_t memory,
-                     struct rb_cluster *ret)
+void rb_cluster_here(const char *kind, uint32_t devices, struct rb_cluster_link inside,
+                     uint64_t memory, struct rb_cluster *ret)
 {
-    struct rb_cluster cluster = {.n_devices = cores, .n_nodes = 1};
+    struct rb_cluster cluster = {.n_devices = devices, .n_nodes = 1};
 
     cluster.nodes = RB_ARENA_NEW(&cluster.arena, struct rb_cluster_node, 1);
     cluster.nodes[0] =
         (struct rb_cluster_node){.name = "here", .rack = RB_CLUSTER_NO_RACK, .inside = inside};
-    cluster.devices = RB_ARENA_NEW(&cluster.arena, struct rb_cluster_device, cores);
-    for (uint32_t i = 0; i < cores; i++)
-        cluster.devices[i] =
-            (struct rb_cluster_device){.kind = "cpu", .speed = 1, .memory = memory};
+    cluster.devices = RB_ARENA_NEW(&cluster.arena, struct rb_cluster_device, devices);
+    for (uint32_t i = 0; i < devices; i++)
+        cluster.devices[i] = (struct rb_cluster_device){
+            .kind = rb_arena_string(&cluster.arena, kind), .speed = 1, .memory = memory};
     *ret = cluster;
 }
 
 /* Through shared memory a byte is copied in, read, and added to another: five bytes of its core's
  * memory traffic by count, and six and a half as measured (docs/theses.md), for it changes cores.
- */
-struct rb_cluster_link rb_cluster_inside(double copied)
+ * What is in memory of a device's own comes out of it first, and goes into the other's last. */
+struct rb_cluster_link rb_cluster_inside(double copied, double crossing)
 {
     static const double touched = 6.5, latency = 10e-6;
+    double seconds = touched / copied + (crossing > 0 ? 2 / crossing : 0); /* a byte */
 
-    return (struct rb_cluster_link){copied / touched, latency};
+    return (struct rb_cluster_link){1 / seconds, latency};
 }
 
 /* ---- Asking ----------------------------------------------------------------------------------*/

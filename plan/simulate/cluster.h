@@ -52,12 +52,13 @@ int rb_cluster_parse(const char *file, const char *text, size_t size, struct rb_
                      struct rb_why *why);
 int rb_cluster_read(const char *path, struct rb_cluster *ret, struct rb_why *why);
 
-/* One node of so many cores that are all like the one that a profile was taken on. */
-void rb_cluster_here(uint32_t cores, struct rb_cluster_link inside, uint64_t memory,
-                     struct rb_cluster *ret);
+/* One node of so many devices that are all like the one that a profile was taken on. */
+void rb_cluster_here(const char *kind, uint32_t devices, struct rb_cluster_link inside,
+                     uint64_t memory, struct rb_cluster *ret);
 
-/* Between the devices of a machine, one of which copies so many bytes a second: what is assumed. */
-struct rb_cluster_link rb_cluster_inside(double copied);
+/* Between the devices of a machine, a core of which copies so many bytes a second: what is assumed.
+ * crossing: bytes a second between a device's own memory and the host's; 0: it has none. */
+struct rb_cluster_link rb_cluster_inside(double copied, double crossing);
 
 /* Is there a device that only a profile can cost? */
 bool rb_cluster_unmeasured(const struct rb_cluster *cluster);

@@ -306,10 +306,44 @@ def laps():
             check(far < 5e-3, f"{schedule}: losses differ by {far} from a core's")
 
 
+def profiled_and_planned():
+    """A job of GPUs is timed on one of them, and how it runs is chosen by that."""
+    with gpus(2), cluster.Cluster(devices=1) as c:
+        delicate.models(c)
+
+        def make(want):
+            spec = on("cuda", delicate.gpt_spec(c, 8, want), state={"replicas": "1"})
+            spec["devices"] |= {"min": want, "max": 2}
+            return spec
+
+        c.submit("job", make(1))
+        alone = c.finish("job")
+        c.submit("job", make(2))
+        c.wait("job", "done")
+        said = c.status("job")["plan"]
+        check(said["expectedMs"] > 0 and "is expected" in (said["chosen"] or ""), f"not planned: {said}")
+        seen = c.json("profile", "job")
+        rows = {row["operator"]: row for row in seen["operators"]}
+        check(seen["kind"] == "cuda" and seen["device"] and seen["numericClass"].startswith("cuda "), f"{seen}")
+        check(rows["MatMul"]["flops"] > 0 and rows["MatMul"]["ms"] > 0 and "FusedAttention" in rows, f"{sorted(rows)}")
+        check(abs(sum(row["ms"] for row in rows.values()) - seen["ms"]) < 1e-6 * seen["ms"], "rows do not add up")
+        check(seen["peak"]["gflops"] > 0 and seen["peak"]["gbs"] > 0, f"{seen['peak']}")
+        planned = c.json("plan", "job", "--devices", "1,2")
+        check(planned["timedHere"] and planned["cluster"]["devices"] == 2, f"{planned['cluster']}")
+        check([plan["candidates"][0]["verdict"] for plan in planned["plans"]] == ["chosen", "chosen"], f"{planned}")
+        if "RUBATO_TEST_GPUS" not in os.environ:
+            os.environ["RUBATO_HOST_GPUS"] = "0"
+            for verb in "profile", "plan":
+                refused = c.run(verb, "job")
+                check(refused.returncode == 3 and "no GPU" in refused.stderr, f"{refused.returncode}: {refused.stderr}")
+        check(c.finish("job") == alone, "the bits differ")
+
+
 tests = [without_a_module, the_real_module]
 if "RUBATO_TEST_GPUS" in os.environ:
-    tests = [attention_in_one_node, in_bfloat16, without_what_is_fast, disturbed, state_between_gpus]
+    tests = [attention_in_one_node, in_bfloat16, without_what_is_fast, disturbed, state_between_gpus, profiled_and_planned]
 elif os.path.exists(MODULE):
-    tests += [kinds_are_kept_apart, fixed_counts, attention_in_one_node, in_bfloat16, disturbed, state_between_gpus, sums_behind_a_death, laps, without_a_gpu,
+    tests += [kinds_are_kept_apart, profiled_and_planned, fixed_counts, attention_in_one_node, in_bfloat16, disturbed,
+              state_between_gpus, sums_behind_a_death, laps, without_a_gpu,
               without_what_is_fast, a_sick_gpu_is_left]
 cluster.main(*tests)

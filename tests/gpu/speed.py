@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What training steps take on one GPU, where the time goes, and beside it PyTorch where it is installed.
 
-usage: speed.py gpt | resnet | resizes
+usage: speed.py gpt | resnet | resizes | plan
 
 Prints lines of the table of tests/gpu/run.  gpt: GPT-2 124M at sequence 1024, steps of two microbatches of 8.
 resnet: ResNet-50 on 64 x 64 pixels, of two of 128; from RUBATO_RESNET, which tests/gpu/resnet.py has made.
-resizes: changes of devices of a GPT, with two ranks on the one GPU."""
+resizes: changes of devices of a GPT, with two ranks on the one GPU.
+plan: what `profile` and `plan` say of a GPT on one GPU, beside the step that it had."""
 import os
 import re
 import subprocess
@@ -180,4 +181,29 @@ def resizes(shelves="1"):
         resizes("")
 
 
-{"gpt": gpt, "resnet": resnet, "resizes": resizes}[sys.argv[1]]()
+def plan():
+    with cluster.Cluster(devices=0) as c:
+        c.model("gpt", layers=6, width=512, heads=8, seq=256)
+        with open(c.path("corpus.txt"), "w") as file:
+            for i in range(40000):
+                file.write(f"{i * i % 9973} is what {i} squared leaves. ")
+        c.submit("gpt", {
+            "model": {"onnx": "gpt.onnx"},
+            "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 256}},
+            "train": {"steps": 60, "globalBatch": 32, "microBatch": 8, "precision": "bf16"},
+            "devices": {"min": 1, "max": 2, "want": 1, "kind": "cuda"}, "state": {"replicas": "1"}})
+        c.wait("gpt", "done")
+        took = sorted(row["step_ms"] for row in c.metrics("gpt")[-40:])[20]
+        seen = c.json("profile", "gpt")
+        print(f"TABLE peak {seen['peak']['gflops'] / 1e3:.1f} TFLOP/s, {seen['peak']['gbs']:.0f} GB/s; a microbatch "
+              f"{seen['ms']:.3f} ms, {seen['gflops'] / 1e3:.1f} TFLOP/s", flush=True)
+        for row in seen["operators"][:6]:
+            print(f"TABLE   {row['operator']:24} {row['calls']:4} {row['ms']:9.3f} ms, {row['gflops'] / 1e3:.1f} TFLOP/s, "
+                  f"{row['gbs']:.0f} GB/s", flush=True)
+        one = c.json("plan", "gpt", "--devices", "1")["plans"][0]["candidates"][0]
+        print(f"TABLE a step planned {one['stepMs']:.2f} ms, {one['memoryBytes'] / 2**20:.0f} MiB; taken {took:.2f} ms",
+              flush=True)
+        cluster.check(0.3 < one["stepMs"] / took < 3, "the plan is far from what a step took")
+
+
+{"gpt": gpt, "resnet": resnet, "resizes": resizes, "plan": plan}[sys.argv[1]]()

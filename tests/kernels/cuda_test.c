@@ -563,6 +563,41 @@ static void a_copy_is_not_kept(void **state)
     rb_device_free(device, x);
 }
 
+/* A mark says when what was asked for before it was done; on a tape there is none. */
+static void marks_have_times(void **state)
+{
+    struct rb_device *device = *state;
+    int32_t *sum = get(device, (1 << 20) * sizeof *sum);
+    float *x = get(device, (1 << 20) * sizeof *x);
+    uint32_t *largest = get(device, sizeof *largest);
+    bool *overflow = get(device, sizeof *overflow);
+    struct rb_marks *marks;
+    struct rb_tape *tape = NULL;
+    struct rb_why why = {{0}};
+
+    assert_int_equal(rb_marks_new(device, 3, &marks, &why), 0);
+    rb_marks_set(marks, 0);
+    rb_fixed_add(device, sum, x, 1 << 20, 1, 0, 1, largest, overflow);
+    rb_marks_set(marks, 1);
+    rb_fixed_add(device, sum, x, 1 << 20, 1, 0, 1, largest, overflow);
+    rb_marks_set(marks, 2);
+    assert_true(rb_marks_between(marks, 0, 1) > 0);
+    assert_true(rb_marks_between(marks, 1, 2) > 0);
+    assert_true(rb_marks_between(marks, 0, 2) > rb_marks_between(marks, 1, 2));
+    assert_int_equal(rb_device_check(device, &why), 0);
+    assert_int_equal(rb_tape_start(device, 0, &tape, &why), 0);
+    rb_marks_set(marks, 0);
+    assert_int_equal(rb_tape_end(tape, &why), RB_EUNSUPPORTED);
+    assert_non_null(strstr(why.text, "mark"));
+    rb_tape_free(tape);
+    assert_int_equal(rb_device_check(device, &why), 0);
+    rb_marks_free(marks);
+    rb_device_free(device, sum);
+    rb_device_free(device, x);
+    rb_device_free(device, largest);
+    rb_device_free(device, overflow);
+}
+
 /* Copies that take more than a room, at odd places. */
 static void large_copies_are_whole(void **state)
 {
@@ -808,6 +843,7 @@ int main(void)
         cmocka_unit_test(statistics_decay),
         cmocka_unit_test(a_tape_does_what_asking_does),
         cmocka_unit_test(a_copy_is_not_kept),
+        cmocka_unit_test(marks_have_times),
         cmocka_unit_test(large_copies_are_whole),
         cmocka_unit_test(circles_sum_and_end),
         cmocka_unit_test(circles_shrink),

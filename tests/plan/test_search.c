@@ -2,6 +2,7 @@
 /* Clusters read, steps predicted, ways to run a job compared: against what can be worked out by
  * hand for a model of one product. */
 #include "base/arena.h"
+#include "plan/compile/footprint.h"
 #include "plan/search/inside.h"
 #include "plan/simulate/timeline.h"
 #include "proto/operators.h"
@@ -289,6 +290,39 @@ static struct rb_search search_with(const Rb__Model *model, const struct rb_clus
     return found;
 }
 
+/* GPUs: what an instruction takes is the profile's, whatever a core would take, and what fits is
+ * what their own memory has. */
+static struct rb_search search_gpus(const Rb__Model *model, const char *memory)
+{
+    static const double seconds[1] = {3e-3};
+    static const struct rb_cost_profile profile = {seconds, 1e15, 1e12};
+    RB_CLEANUP(rb_freep)
+    char *text = rb_format("nodes: [{inside: {bandwidth: 1e12, latency: 1e-6}, devices:"
+                           " [{kind: cuda, count: 2, memory: %s}]}]",
+                           memory);
+    struct rb_cluster cluster = parse(text);
+    Rb__DevicesSpec asked = RB__DEVICES_SPEC__INIT;
+    Rb__ParallelSpec parallel = RB__PARALLEL_SPEC__INIT;
+    Rb__Spec spec = RB__SPEC__INIT;
+    uint32_t copies = 0;
+    struct rb_search_how how = {.spec = &spec,
+                                .model = model,
+                                .cluster = &cluster,
+                                .profile = &profile,
+                                .replicas = &copies};
+    struct rb_search found;
+    struct rb_why why;
+
+    asked.max = 2;
+    asked.kind = (char *)"cuda";
+    spec.devices = &asked;
+    spec.parallel = &parallel;
+    if (rb_search_run(&how, 2, &found, &why))
+        fail_msg("%s", why.text);
+    rb_cluster_done(&cluster);
+    return found;
+}
+
 static struct rb_search search(const Rb__Model *model, const struct rb_cluster *cluster,
                                uint32_t devices, const char *limit)
 {
@@ -454,6 +488,32 @@ static void test_many(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+static void test_gpus(void **state)
+{
+    Rb__DevicesSpec devices = RB__DEVICES_SPEC__INIT;
+    Rb__Spec spec = RB__SPEC__INIT;
+    Rb__Model *model = new_model(4);
+    struct rb_search found = search_gpus(model, "1Gi");
+
+    (void)state;
+    spec.devices = &devices;
+    assert_int_equal(rb_footprint_flights(&spec, model, 4), 0);
+    model->numeric_class = rb_string("cuda sm_90");
+    assert_int_equal(rb_footprint_flights(&spec, model, 4), 5 << 20);
+    assert_int_equal(rb_footprint_flights(&spec, model, 1), 0);
+    assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
+    assert_near(found.candidates[0].computing, 2 * 3e-3);
+    assert_near(found.candidates[0].updating, 28e-6);
+    rb_search_done(&found);
+    found = search_gpus(model, "8Mi");
+    assert_true(found.n > 0);
+    for (size_t i = 0; i < found.n; i++)
+        if (!strncmp(found.candidates[i].name, "data parallel", 13))
+            assert_int_equal(found.candidates[i].verdict, RB_SEARCH_MISFIT);
+    rb_search_done(&found);
+    rb__model__free_unpacked(model, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,7 +522,7 @@ int main(void)
         cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_search),
         cmocka_unit_test(test_limit),         cmocka_unit_test(test_uneven),
         cmocka_unit_test(test_slow_network),  cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_many),          cmocka_unit_test(test_gpus),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

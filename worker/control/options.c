@@ -12,7 +12,7 @@ const char rb_worker_usage[] =
     "                     [--cpu CORE] [--log FILE]\n"
     "       rubato-worker --numeric-class KIND\n"
     "       rubato-worker --devices KIND\n"
-    "       rubato-worker --profile MODEL --kind KIND\n"
+    "       rubato-worker --profile MODEL --kind KIND [--device INDEX]\n"
     "       rubato-worker --faults\n"
     "\n"
     "One worker on one device.  rubatod starts it and speaks to it on DIR/NAME.sock.\n";
