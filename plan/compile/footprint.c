@@ -4,6 +4,7 @@
 #include "proto/spec.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <string.h>
 
 uint32_t rb_footprint_moments(const Rb__Model *model)

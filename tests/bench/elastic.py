@@ -60,9 +60,10 @@ class Run:
         c = self.c
         node = c.status(self.job)["devices"][rank]["node"]
         c.ctl("node", "cordon", node)
-        c.rest(self.job, QUIET)
         pid = c.status(self.job)["devices"][rank]["pid"]
-        time.sleep(self.random.random() * c.metrics(self.job)[-1]["step_ms"] / 1000)
+        delay = self.random.random() * c.metrics(self.job)[-1]["step_ms"] / 1000
+        c.rest(self.job, QUIET)  # behind what was asked: the steps share their cores with the answers
+        time.sleep(delay)
         asked = lab.now()
         os.kill(pid, signal.SIGKILL)
         c.wait(self.job, "devices=1")
@@ -127,7 +128,7 @@ def reference(options):
     for change in changes:
         if change["kind"] == "kill":  # the share of the dead is computed again, on the one that is left
             lost = microbatches // 2 + (microbatches % 2 if change["rank"] == 0 else 0)
-            change["over"] = change["gap"] - two - one * lost / microbatches
+            change["over"] = change["gap"] - change["step_before"] - change["step_after"] * lost / microbatches
     print(f"### The reference GPT\n\n{summary}. A step takes {lab.show(one)} ms on one worker, {lab.show(two)} ms "
           f"on two. All in ms, medians of {options.count}.\n")
     lab.table(["change", "stall", "quiet", "difference", "excess", "quiet", "difference",
@@ -140,8 +141,8 @@ def reference(options):
     print(f"A kill: the gap is {lab.show(middle_kill[0])} ms, the death is noticed after "
           f"{lab.show(middle_kill[1])} ms, the recovery itself takes {lab.show(middle_kill[2])} ms (behind the last freeze, "
           f"by the logs), and the gap is {lab.show(middle_kill[3])} ms "
-          f"({lab.show(kill[0]['over'])} to {lab.show(kill[-1]['over'])}) longer than a step on two workers and the "
-          f"dead one's share of a step.\n")
+          f"({lab.show(kill[0]['over'])} to {lab.show(kill[-1]['over'])}) longer than the steps before it and the dead "
+          f"one's share of those behind it.\n")
     receipts(changes)
     return {"summary": summary, "found": found, "changes": changes, "rows": rows}
 
