@@ -172,14 +172,18 @@ static int look_at_file(struct plan *plan, const char *path, const char *const *
     return 0;
 }
 
-/* For a job file that only GPUs may train, one of these.  Where there is none here, a job is
- * compiled for one all the same, and a cluster file has to say what it does. */
+/* As submit chooses: a GPU before a core where both may train it.  Where only GPUs may, and there
+ * is none here, a job is compiled for one all the same, and a cluster file has to say what it does.
+ */
 static int look_for_place(struct plan *plan, struct rb_why *why)
 {
     const char *kind = plan->spec->devices ? plan->spec->devices->kind : NULL;
-    bool other = kind && strcmp(kind, "any") && strcmp(kind, "cpu");
+    bool any = !kind || !strcmp(kind, "any");
+    struct rb_why no_gpu;
 
-    if (!other)
+    if (any && !rb_timing_first("cuda", &plan->place, &no_gpu))
+        return 0;
+    if (any || !strcmp(kind, "cpu"))
         return rb_timing_first("cpu", &plan->place, why);
     if (rb_timing_first(kind, &plan->place, &plan->nowhere))
         snprintf(plan->place.numeric_class, sizeof plan->place.numeric_class, "%s", kind);

@@ -3,9 +3,11 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,7 +19,7 @@
 
 extern char **environ;
 
-enum { LOOK_MS = 50, OUTPUT_MOST = 64 << 20 };
+enum { LOOK_MS = 50, OUTPUT_MOST = 64 << 20, OUTPUT_MS = 300000 };
 
 struct rb_process {
     union {
@@ -257,9 +259,22 @@ char *rb_program_beside(const char *name)
     return rb_format("%.*s%s", slash ? (int)(slash - self) + 1 : 0, self, name);
 }
 
+/* Has it said something, or ended, in time? */
+static bool readable(int fd, uint64_t until)
+{
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    uint64_t now;
+    int n = 0;
+    while (!n && (now = rb_clock_ns()) < until)
+        if ((n = poll(&one, 1, (int)((until - now) / 1000000) + 1)) < 0)
+            n = errno == EINTR ? 0 : 1;
+    return n != 0;
+}
+
 int rb_program_output(const char *program, const char *const *arguments, struct rb_buffer *out,
                       struct rb_why *why)
 {
+    uint64_t until = rb_clock_ns() + (uint64_t)OUTPUT_MS * 1000000;
     int pipe_ends[2], status = 0;
     char bytes[4096];
     if (access(program, X_OK))
@@ -274,6 +289,10 @@ int rb_program_output(const char *program, const char *const *arguments, struct 
     }
     close(pipe_ends[1]);
     for (ssize_t n; pid > 0 && out->size < OUTPUT_MOST;) {
+        if (!readable(pipe_ends[0], until)) {
+            kill(pid, SIGKILL);
+            break;
+        }
         n = read(pipe_ends[0], bytes, sizeof(bytes));
         if (n < 0 && errno == EINTR)
             continue;

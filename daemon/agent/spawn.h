@@ -51,7 +51,7 @@ char *rb_program_beside(const char *name);
 char *rb_program_self(void);
 
 /* What a program writes to its standard output before it ends well, added to `out`.  It is waited
- * for: at start, or on a thread. */
+ * for, 5 minutes at most: at start, or on a thread. */
 int rb_program_output(const char *program, const char *const *arguments, struct rb_buffer *out,
                       struct rb_why *why);
 

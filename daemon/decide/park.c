@@ -13,7 +13,28 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The lowest rank with the state, on a node that stays if there is one. */
+enum { FREEZE_MS = 500 }; /* from a death until all that are left have frozen, at most */
+
+/* Of those who have frozen only the level is known: behind a death in a vote some may be one step
+ * ahead. */
+static bool is_ahead(const Rb__WorkerReport *report, const Rb__WorkerReport *of)
+{
+    return report->state == RB__WORKER_REPORT__STATE__FROZEN &&
+           of->state == RB__WORKER_REPORT__STATE__FROZEN && report->level > of->level;
+}
+
+/* Is somebody gone, and others have not all come to a stand for it? */
+static bool are_freezing(const struct rb_roll *roll)
+{
+    for (size_t i = 0; roll->gone && i < roll->n; i++)
+        if (rb_roll_holder(&roll->at[i]) &&
+            roll->at[i].report->state == RB__WORKER_REPORT__STATE__TRAINING)
+            return true;
+    return false;
+}
+
+/* Who has come farthest; else the lowest rank with the state, on a node that stays if there is one.
+ */
 static const struct rb_roll_entry *choose_saver(struct rb_turn *turn, const struct rb_roll *roll,
                                                 const char *not_this)
 {
@@ -27,7 +48,9 @@ static const struct rb_roll_entry *choose_saver(struct rb_turn *turn, const stru
         if (!rb_roll_holder(entry) || (not_this && !strcmp(entry->report->worker, not_this)))
             continue;
         stays = !rb_device_must_be_left(turn->facts, entry->member->node, entry->member->device);
-        if (!best || (stays && !best_stays)) {
+        if (best && is_ahead(best->report, entry->report))
+            continue;
+        if (!best || is_ahead(entry->report, best->report) || (stays && !best_stays)) {
             best = entry;
             best_stays = stays;
         }
@@ -42,6 +65,12 @@ static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char 
     const Rb__Configuration *next = rb_turn_next(turn);
     uint64_t patience = roll->away ? RB_ABSENCE_MS : roll->unsaid ? turn->options->patience_ms : 0;
 
+    if (saver && are_freezing(roll) &&
+        (!turn->state.suspected || turn->now < turn->state.suspected + FREEZE_MS)) {
+        rb_turn_suspect(turn, true);
+        rb_turn_wake(turn, turn->state.suspected + FREEZE_MS);
+        return;
+    }
     if (saver) {
         if (next && next->state == RB__CONFIGURATION__STATE__PREPARING)
             rb_turn_abandon(turn, "the job is being parked", false, NULL);

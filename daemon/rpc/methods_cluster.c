@@ -22,17 +22,10 @@ static void add_member(Rb__Configuration *all, const char *node, uint32_t device
     all->members[all->n_members++] = member;
 }
 
-/* Of the devices that it may have; cores where there is no job. */
-static const char *kind_of(const struct rb_facts *facts, const struct rb_job_facts *job)
+/* Of the devices that it may have, whose class begins with it; cores where there is no job. */
+static const char *kind_of(const struct rb_job_facts *job)
 {
-    for (size_t i = 0; job && i < facts->nodes.n; i++) {
-        const Rb__Node *node = facts->nodes.at[i].node;
-
-        for (size_t d = 0; d < node->n_devices; d++)
-            if (!strcmp(rb_facts_class(node, node->devices[d]), job->job.job->numeric_class))
-                return node->devices[d]->kind;
-    }
-    return "cpu";
+    return job && strncmp(job->job.job->numeric_class, "cuda ", 5) == 0 ? "cuda" : "cpu";
 }
 
 /* Cores of any class are priced by what they have measured, GPUs of the job's by its profile. */
@@ -128,7 +121,7 @@ static void cluster(struct rb_request *request, void *context)
         if (!job)
             return;
     }
-    kind = kind_of(facts, job);
+    kind = kind_of(job);
     gather(facts, job, kind, &all, &arena);
     by = (struct rb_measured_by){.kind = kind, .copied = copied(facts, &all, kind)};
     by.node = all.n_members ? all.members[0]->node : "";

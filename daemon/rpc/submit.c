@@ -8,6 +8,7 @@
 #include "daemon/rpc/methods_inside.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "daemon/agent/devices.h"
 #include "daemon/agent/spawn.h"
 #include "daemon/rpc/resume.h"
@@ -109,8 +110,11 @@ static void take_profile(struct submit *submit)
     if (!err)
         err = rb_blobs_write(submit->folder, submit->profile.data, submit->profile.size,
                              submit->written[2], &why);
-    if (err)
-        submit->profile.size = 0;
+    if (!err)
+        return;
+    submit->profile.size = 0;
+    rb_log(RB_LOG_WARN, "job %s is not profiled, and stays data parallel: %s", submit->name,
+           why.text);
 }
 
 static void compile(uv_work_t *work)

@@ -219,13 +219,17 @@ static void take_signal(struct rb_control *control)
     rb_mailbox_leave(control->mailbox, NULL, 0);
 }
 
-/* How long a worker without agent may still wait, in ms; -1: as long as it takes. */
+/* How long a worker without agent, or one that is to save, may still wait, in ms; -1: as long as it
+ * takes. */
 static int patience(struct rb_control *control)
 {
+    int hears = rb_mailbox_hears_out(control->mailbox);
     uint64_t waited = (rb_clock_ns() - control->alone_since) / 1000000;
     uint64_t limit = control->agent_came ? LEFT_ALONE_MS : NEVER_CAME_MS;
     struct rb_status status;
 
+    if (hears >= 0)
+        return hears + 1;
     rb_mailbox_status(control->mailbox, &status);
     if (control->agent >= 0 || status.level >= 0 || status.in_group ||
         atomic_load(rb_mailbox_stop(control->mailbox)))

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/control/mailbox.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "worker/control/mailbox_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { HEARS_OUT_MS = 30000 }; /* a step of those who are well is over by then */
 
 struct rb_mailbox *rb_mailbox_new(struct rb_reports *reports)
 {
@@ -174,12 +177,30 @@ void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code)
     if (!atomic_load(&mailbox->stop)) {
         mailbox->leave_folder = copy_of(folder);
         mailbox->leave_code = code;
+        mailbox->left_ns = rb_clock_ns();
         atomic_store(&mailbox->stop, true);
         stop_preparing(mailbox);
         if (mailbox->group && !(folder && mailbox->voting))
             rb_coll_cancel(mailbox->group);
     }
     unlock(mailbox);
+}
+
+int rb_mailbox_hears_out(struct rb_mailbox *mailbox)
+{
+    uint64_t waited;
+    int left = -1;
+
+    lock(mailbox);
+    if (mailbox->voting && mailbox->group && atomic_load(&mailbox->stop)) {
+        waited = (rb_clock_ns() - mailbox->left_ns) / 1000000;
+        if (waited < HEARS_OUT_MS)
+            left = (int)(HEARS_OUT_MS - waited);
+        else
+            rb_coll_cancel(mailbox->group);
+    }
+    unlock(mailbox);
+    return left;
 }
 
 void rb_mailbox_status(struct rb_mailbox *mailbox, struct rb_status *ret_status)

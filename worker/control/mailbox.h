@@ -35,6 +35,9 @@ void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *save);
 /* folder: where to save first, or NULL.  code: what the process exits with.  The first call counts.
  */
 void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code);
+/* How many ms it still hears out a vote before it saves and leaves, -1: it does not.  When the time
+ * is over the vote is given up: somebody may be out of reach, and no link has ended. */
+int rb_mailbox_hears_out(struct rb_mailbox *mailbox);
 
 struct rb_status {
     uint32_t configured, ready, active;

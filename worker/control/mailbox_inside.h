@@ -31,6 +31,7 @@ struct rb_mailbox {
     struct rb_settings settings;
     char *leave_folder;
     int leave_code;
+    uint64_t left_ns; /* when it was told */
 
     Rb__Configure *wanted;   /* to be prepared */
     uint32_t preparing;      /* is being prepared; 0: none */

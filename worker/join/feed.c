@@ -91,6 +91,8 @@ static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
 
     for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
         err = rb_feed_tell_start(feed, &feed->takers[i], level, why);
+    for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
+        err = rb_feed_hear_of_shelf(feed, &feed->takers[i], why);
     while (!err && feed->flip == INT64_MAX) {
         struct entry *entry = rb_feed_take(feed);
 
@@ -246,6 +248,7 @@ static void get_takers(struct rb_feed *feed, uint32_t rank)
 
         taker->rank = roster->newcomers[i];
         taker->index = i;
+        taker->waited_at = -1;
         taker->next = rb_feed_next(feed, taker, 0);
         if (rb_roster_other(roster, i) != feed->source)
             taker->fixed = feed->model->state.fixed_bytes;
@@ -335,12 +338,20 @@ bool rb_feed_wait_level(struct rb_feed *feed, int64_t level, const atomic_bool *
     const struct timespec nap = {.tv_nsec = 50000};
     uint64_t until = rb_clock_ns() + (uint64_t)CATCH_UP_MS * 1000000;
 
-    for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
-        if (atomic_load(&feed->takers[i].level) < 0)
-            return false; /* it lacks blocks still */
+    for (uint32_t i = 0; i < feed->roster->n_newcomers; i++) {
+        int64_t has = atomic_load(&feed->takers[i].level);
+
+        if (has < 0 || has == feed->takers[i].waited_at)
+            return false; /* it lacks blocks still, or nothing has come of the last pause */
+    }
     while (!rb_feed_level(feed, level)) {
-        if (atomic_load(&feed->phase) != FEEDING || atomic_load(stop) || rb_clock_ns() >= until)
+        if (atomic_load(&feed->phase) != FEEDING || atomic_load(stop))
             return false;
+        if (rb_clock_ns() >= until) {
+            for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
+                feed->takers[i].waited_at = atomic_load(&feed->takers[i].level);
+            return false;
+        }
         nanosleep(&nap, NULL);
     }
     return true;

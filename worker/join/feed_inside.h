@@ -35,7 +35,8 @@ struct taker {
     bool asked;                        /* whether it finds that, without an answer yet */
     uint64_t taken;                    /* of the parcels */
     _Atomic int64_t level;             /* that it has acknowledged, -1: none */
-    _Atomic uint64_t heard;            /* when it last said something */
+    int64_t waited_at;      /* that, when the step thread last waited for it in vain; -1: never */
+    _Atomic uint64_t heard; /* when it last said something */
 };
 
 /*   FEEDING --entry of the flip is queued--> FLIPPING --acknowledged--> DONE
@@ -96,6 +97,8 @@ enum { RB_FEED_LOOK_MS = 1000 };
 
 int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level,
                        struct rb_why *why);
+/* And wait for what it says of the shelf, if it was told of one: all blocks then go one way. */
+int rb_feed_hear_of_shelf(struct rb_feed *feed, struct taker *taker, struct rb_why *why);
 int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct entry *entry,
                        struct rb_why *why);
 

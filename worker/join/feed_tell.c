@@ -141,7 +141,6 @@ static int tell(struct rb_feed *feed, struct taker *taker, const struct rb_wire 
                               (size_t)header->bytes, why);
 }
 
-/* And wait for what it says: all blocks then go one way. */
 static int tell_shelf(struct rb_feed *feed, struct taker *taker, struct rb_why *why)
 {
     struct rb_wire header = {
@@ -149,9 +148,13 @@ static int tell_shelf(struct rb_feed *feed, struct taker *taker, struct rb_why *
         .bytes = sizeof taker->address,
         .hash = rb_hash64(taker->address, sizeof taker->address),
     };
-    int err = tell(feed, taker, &header, taker->address, why);
 
-    return err ? err : wait_while(feed, taker, is_asked, why);
+    return tell(feed, taker, &header, taker->address, why);
+}
+
+int rb_feed_hear_of_shelf(struct rb_feed *feed, struct taker *taker, struct rb_why *why)
+{
+    return wait_while(feed, taker, is_asked, why);
 }
 
 int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level, struct rb_why *why)
