@@ -209,6 +209,29 @@ static void too_few_survivors_park(void **unused)
     world_end(&world);
 }
 
+/* Who died in a vote may have spoken to some and not to others: whoever heard all is a step ahead.
+ */
+static void who_is_ahead_saves(void **unused)
+{
+    struct world world;
+    struct worker *behind, *ahead;
+
+    (void)unused;
+    world_running(&world, 3, 3, 3);
+    behind = world_worker(&world, JOB, "a", 0);
+    ahead = world_worker(&world, JOB, "a", 2);
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    world_decide(&world);
+    assert_null(world_state(&world, JOB)->saver); /* they train on, as far as is known */
+    ahead->level = behind->level + 1;
+    ahead->state = behind->state = RB__WORKER_REPORT__STATE__FROZEN;
+    ahead->dirty = behind->dirty = true;
+    for (int i = 0; i < 10 && !world_state(&world, JOB)->saver; i++)
+        world_rounds(&world, 1);
+    assert_string_equal(world_state(&world, JOB)->saver, ahead->name);
+    world_end(&world);
+}
+
 static void a_broken_link_is_mended(void **unused)
 {
     struct world world;
@@ -381,6 +404,7 @@ int main(void)
         cmocka_unit_test(own_failure_fails_the_job),
         cmocka_unit_test(another_saver_when_the_first_dies),
         cmocka_unit_test(too_few_survivors_park),
+        cmocka_unit_test(who_is_ahead_saves),
         cmocka_unit_test(a_broken_link_is_mended),
         cmocka_unit_test(a_lone_replica_is_missed),
         cmocka_unit_test(a_second_replica_is_enough),
