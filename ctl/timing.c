@@ -47,8 +47,10 @@ int rb_timing_find(const char *numeric_class, struct rb_timing_place *ret_place,
             *ret_place = place;
             return 0;
         }
-    return rb_why_set(why, RB_ENOTFOUND, "the job computes as '%s' does, and no device here does",
-                      numeric_class);
+    return rb_why_set(
+        why, RB_ENOTFOUND,
+        "the job computes as '%s' does, and no device here does: ask on a node that has one",
+        numeric_class);
 }
 
 int rb_timing_take(const struct rb_timing_place *place, const Rb__Model *model, bool sums,

@@ -3,9 +3,11 @@
  *
  * The address says which descriptor of which process names the memory.  Whoever is told it takes
  * that descriptor over from there (the kernel allows it where it allows reading memory), maps what
- * it names, and looks for the word that the address says lies there: numbers of processes mean
- * something else in other namespaces. */
+ * it names, takes all of it to its own device, and compares that with what the address says lies
+ * there: numbers of processes mean something else in other namespaces, and there are machines on
+ * which devices read one another wrongly without a word. */
 #include "base/arena.h"
+#include "base/clock.h"
 #include "kernels/cuda/cuda.h"
 
 #include <errno.h>
@@ -18,7 +20,7 @@
 struct address {
     int64_t pid, fd;
     uint64_t bytes; /* mapped */
-    uint64_t word;  /* some random number, in the last of them */
+    uint64_t word;  /* some random number: what lies there follows from it until something is put */
 };
 
 _Static_assert(sizeof(struct address) <= RB_SHELF_ADDRESS, "an address has room for it");
@@ -46,9 +48,14 @@ static struct shelf *make(struct rb_device *device)
     return shelf;
 }
 
-static void *word_of(const struct shelf *shelf, uint64_t bytes)
+/* What lies on a shelf at first.  Mapped memory is whole pages. */
+static uint64_t *sign(const struct address *address)
 {
-    return (char *)rb_gpu_shelf_memory(shelf->gpu) + bytes - sizeof(uint64_t);
+    uint64_t *words = rb_alloc(address->bytes);
+
+    for (uint64_t i = 0; i < address->bytes / sizeof *words; i++)
+        words[i] = (address->word + i) * UINT64_C(0x9e3779b97f4a7c15);
+    return words;
 }
 
 /* ---- Its owner --------------------------------------------------------------------------------*/
@@ -59,22 +66,24 @@ int rb_cuda_shelf_open(struct rb_device *device, size_t bytes, void *ret_address
     struct address address = {.pid = getpid()};
     struct shelf *shelf = make(device);
     size_t mapped = 0;
+    uint64_t *words;
     int err;
 
     if (!are_wanted())
         err = rb_why_set(why, RB_EUNSUPPORTED, "shelves are not wanted");
     else
-        err = rb_gpu_shelf_new(shelf->cuda->gpu, bytes + sizeof address.word, &shelf->gpu,
-                               &shelf->fd, &mapped, why);
+        err = rb_gpu_shelf_new(shelf->cuda->gpu, bytes, &shelf->gpu, &shelf->fd, &mapped, why);
     if (err) {
         free(shelf);
         return err;
     }
     if (getrandom(&address.word, sizeof address.word, 0) != sizeof address.word)
-        address.word = 0; /* which nobody takes for a sign */
-    rb_gpu_in(shelf->cuda->gpu, word_of(shelf, mapped), &address.word, sizeof address.word);
+        address.word = rb_clock_ns();
     address.fd = shelf->fd;
     address.bytes = mapped;
+    words = sign(&address);
+    rb_gpu_in(shelf->cuda->gpu, rb_gpu_shelf_memory(shelf->gpu), words, mapped);
+    free(words);
     memset(ret_address, 0, RB_SHELF_ADDRESS);
     memcpy(ret_address, &address, sizeof address);
     *ret_shelf = &shelf->base;
@@ -99,15 +108,25 @@ static int take_over(const struct address *address, int *ret_fd, struct rb_why *
                       strerror(failed));
 }
 
-static int look_for_word(const struct shelf *shelf, const struct address *address,
+/* By the way that parcels go: from its device to ours. */
+static int look_for_sign(const struct shelf *shelf, const struct address *address,
                          struct rb_why *why)
 {
-    uint64_t word = 0;
+    struct rb_gpu *gpu = shelf->cuda->gpu;
+    void *here = rb_gpu_alloc(gpu, address->bytes);
+    RB_CLEANUP(rb_freep) uint64_t *words = sign(address);
+    RB_CLEANUP(rb_freep) uint64_t *seen = rb_alloc(address->bytes);
 
-    rb_gpu_out(shelf->cuda->gpu, &word, word_of(shelf, address->bytes), sizeof word);
-    if (word && word == address->word)
+    if (!here)
+        return rb_why_set(why, RB_ENOMEM, "no memory to take what lies there");
+    rb_gpu_copy(gpu, here, rb_gpu_shelf_memory(shelf->gpu), address->bytes);
+    rb_gpu_copied(gpu);
+    rb_gpu_out(gpu, seen, here, address->bytes);
+    rb_gpu_free(gpu, here);
+    if (memcmp(seen, words, address->bytes) == 0)
         return 0;
-    return rb_why_set(why, RB_EUNSUPPORTED, "another's memory lies where it is said to be");
+    return rb_why_set(why, RB_EUNSUPPORTED,
+                      "another's memory lies where it is said to be, or it is read wrongly");
 }
 
 int rb_cuda_shelf_find(struct rb_device *device, const void *told, size_t bytes,
@@ -120,7 +139,7 @@ int rb_cuda_shelf_find(struct rb_device *device, const void *told, size_t bytes,
     memcpy(&address, told, sizeof address);
     if (!are_wanted())
         return rb_why_set(why, RB_EUNSUPPORTED, "shelves are not wanted");
-    if (address.bytes < sizeof address.word || address.bytes - sizeof address.word < bytes)
+    if (address.bytes < bytes)
         return rb_why_set(why, RB_EUNSUPPORTED, "it is too small");
     err = take_over(&address, &fd, why);
     if (err)
@@ -129,7 +148,7 @@ int rb_cuda_shelf_find(struct rb_device *device, const void *told, size_t bytes,
     err = rb_gpu_shelf_map(shelf->cuda->gpu, fd, address.bytes, &shelf->gpu, why);
     close(fd);
     if (!err)
-        err = look_for_word(shelf, &address, why);
+        err = look_for_sign(shelf, &address, why);
     if (err) {
         rb_cuda_shelf_close(&shelf->base);
         return err;
