@@ -37,20 +37,19 @@ int rb_timing_find(const char *numeric_class, struct rb_timing_place *ret_place,
 
     snprintf(kind, sizeof kind, "%.*s", (int)strcspn(numeric_class, " "), numeric_class);
     err = rb_timing_first(kind, &place, why);
-    if (err || strcmp(kind, "cpu") == 0 || rb_device_count(kind, &count, why)) {
-        if (!err)
-            *ret_place = place;
-        return err;
-    }
-    for (int i = 0; i < count; i++)
-        if (!describe(kind, i, &place, NULL) && !strcmp(place.numeric_class, numeric_class)) {
-            *ret_place = place;
-            return 0;
-        }
-    return rb_why_set(
-        why, RB_ENOTFOUND,
-        "the job computes as '%s' does, and no device here does: ask on a node that has one",
-        numeric_class);
+    if (!err)
+        err = rb_device_count(kind, &count, why);
+    for (int i = 1; !err && strcmp(kind, "cpu") && strcmp(place.numeric_class, numeric_class); i++)
+        if (i < count)
+            (void)describe(kind, i, &place, NULL); /* one that cannot be described is no match */
+        else
+            err = rb_why_set(why, RB_ENOTFOUND,
+                             "the job computes as '%s' does, and no device here does: ask on a "
+                             "node that has one",
+                             numeric_class);
+    if (!err)
+        *ret_place = place;
+    return err;
 }
 
 int rb_timing_take(const struct rb_timing_place *place, const Rb__Model *model, bool sums,

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "spec.pb-c.h"
 
+#include <stdbool.h>
+
 /* Read `path`, apply n overrides "spec.key=value", check and complete: defaults filled in, paths
  * made absolute (from the job file's folder), name taken from metadata.  Every message carries
  * file, line and column where there are any.  Free with rb__job_file__free_unpacked. */
@@ -20,6 +22,9 @@ int rb_spec_parse(const char *file, const char *folder, const char *text, size_t
 
 /* Ranges and words of a complete spec; called by both of the above and by the daemon. */
 int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why);
+
+/* Is a numeric class one of this kind of device, whose name it begins with?  NULL is of none. */
+bool rb_spec_class_is(const char *numeric_class, const char *kind);
 
 /* Steps in all, given how many samples an epoch has and how many tokens a sample (0: none).  At
  * least so many epochs or tokens are trained: a part of a step counts as a step.  0: the job file

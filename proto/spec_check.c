@@ -349,3 +349,11 @@ int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why)
         err = check_keeping(spec, why);
     return err;
 }
+
+bool rb_spec_class_is(const char *numeric_class, const char *kind)
+{
+    size_t n = strlen(kind);
+
+    return numeric_class && !strncmp(numeric_class, kind, n) &&
+           (numeric_class[n] == ' ' || !numeric_class[n]);
+}

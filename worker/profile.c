@@ -72,14 +72,16 @@ static double time_rounds(const struct race *race, struct rb_kernel *kernel, voi
     return race->of(ns, (size_t)race->rounds);
 }
 
-/* A call of one or two inputs like `factor`, and its output. */
-static int time_call(struct rb_device *device, const struct race *race, enum rb_op op,
-                     const struct rb_tensor_type *factor, const struct rb_tensor_type *product,
+/* One product of so many rows and columns, or a copy of so many numbers. */
+static int time_call(struct rb_device *device, const struct race *race, enum rb_op op, int64_t size,
                      struct rb_marks *marks, double *ret_ns, struct rb_why *why)
 {
-    const struct rb_tensor_type in[2] = {*factor, *factor};
-    const struct rb_call call = {op, 0, op == RB_OP_MATMUL ? 2 : 1, 1, in, product, NULL, 0};
-    size_t bytes = (size_t)rb_tensor_elements(product) * sizeof(float);
+    bool product = op == RB_OP_MATMUL;
+    const struct rb_tensor_type factor = {race->dtype, 2, {size, size}}, row = {RB_F32, 1, {size}};
+    const struct rb_tensor_type in[2] = {product ? factor : row, factor};
+    const struct rb_tensor_type out = {RB_F32, in->rank, {size, size}};
+    const struct rb_call call = {op, 0, product ? 2 : 1, 1, in, &out, NULL, 0};
+    size_t bytes = (size_t)rb_tensor_elements(&out) * sizeof(float);
     struct rb_kernel *kernel = NULL;
     void *memory[3];
     int err = rb_kernel_prepare(device, &call, &kernel, why);
@@ -100,43 +102,18 @@ static int time_call(struct rb_device *device, const struct race *race, enum rb_
     return err || *ret_ns > 0 ? err : rb_why_set(why, RB_EINTERNAL, "its clock stands still");
 }
 
-static int race_product(struct rb_device *device, const struct race *race, struct rb_marks *marks,
-                        double *ret_flops, struct rb_why *why)
+/* *size: at first, and at which it was timed: on a GPU it doubles up to `most` to keep it busy. */
+static int time_busy(struct rb_device *device, const struct race *race, enum rb_op op,
+                     int64_t *size, int64_t most, struct rb_marks *marks, double *ret_ns,
+                     struct rb_why *why)
 {
-    int64_t width = rb_device_tapes(device) ? 256 : race->width;
-    double ns = 0;
+    int err = time_call(device, race, op, *size, marks, ret_ns, why);
 
-    for (;; width *= 2) {
-        const struct rb_tensor_type factor = {race->dtype, 2, {width, width}};
-        const struct rb_tensor_type product = {RB_F32, 2, {width, width}};
-        int err = time_call(device, race, RB_OP_MATMUL, &factor, &product, marks, &ns, why);
-
-        if (err)
-            return err;
-        if (!rb_device_tapes(device) || ns >= busy_ns || width >= MOST_WIDTH)
-            break;
+    while (!err && rb_device_tapes(device) && *ret_ns < busy_ns && *size < most) {
+        *size *= 2;
+        err = time_call(device, race, op, *size, marks, ret_ns, why);
     }
-    *ret_flops = 2 * (double)width * (double)width * (double)width / ns;
-    return 0;
-}
-
-static int race_copy(struct rb_device *device, const struct race *race, struct rb_marks *marks,
-                     double *ret_bytes, struct rb_why *why)
-{
-    int64_t copied = COPIED;
-    double ns = 0;
-
-    for (;; copied *= 2) {
-        const struct rb_tensor_type row = {RB_F32, 1, {copied / (int64_t)sizeof(float)}};
-        int err = time_call(device, race, RB_OP_RESHAPE, &row, &row, marks, &ns, why);
-
-        if (err)
-            return err;
-        if (!rb_device_tapes(device) || ns >= busy_ns || copied >= MOST_COPIED)
-            break;
-    }
-    *ret_bytes = 2 * (double)copied / ns;
-    return 0;
+    return err;
 }
 
 /* Precision is the whole program's. */
@@ -151,18 +128,23 @@ static enum rb_dtype factors_of(const Rb__Program *program)
 static int hold_race(struct rb_device *device, const struct race *race,
                      struct rb_profile_speed *ret_speed, struct rb_why *why)
 {
-    struct rb_profile_speed speed = {0};
+    int64_t width = rb_device_tapes(device) ? 256 : race->width, copied = COPIED / sizeof(float);
+    double product = 0, copy = 0, each;
     struct rb_marks *marks = NULL;
     int err = rb_marks_new(device, 2, &marks, why);
 
     if (!err)
-        err = race_product(device, race, marks, &speed.flops, why);
+        err = time_busy(device, race, RB_OP_MATMUL, &width, MOST_WIDTH, marks, &product, why);
     if (!err)
-        err = race_copy(device, race, marks, &speed.bytes, why);
+        err = time_busy(device, race, RB_OP_RESHAPE, &copied, MOST_COPIED / (int64_t)sizeof(float),
+                        marks, &copy, why);
     rb_marks_free(marks);
-    if (!err)
-        *ret_speed = speed;
-    return err;
+    if (err)
+        return err;
+    each = (double)width;
+    ret_speed->flops = 2 * each * each * each / product;
+    ret_speed->bytes = 2 * (double)copied * sizeof(float) / copy;
+    return 0;
 }
 
 int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
@@ -246,6 +228,15 @@ double rb_profile_ns(const struct rb_profile *profile, size_t instruction)
     for (size_t r = 0; r < profile->runs; r++)
         times[r] = profile->before[r * n + instruction];
     return rb_profile_median(times, profile->runs);
+}
+
+double rb_profile_whole(const struct rb_profile *profile)
+{
+    double ns = 0;
+
+    for (size_t i = 0; i < profile->program->n_instructions; i++)
+        ns += rb_profile_ns(profile, i);
+    return ns;
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------*/

@@ -56,6 +56,7 @@ double rb_profile_median(double *values, size_t n);
 
 /* The median over runs. */
 double rb_profile_ns(const struct rb_profile *profile, size_t instruction);
+double rb_profile_whole(const struct rb_profile *profile); /* of all together */
 
 /* All instructions of one operator. */
 struct rb_profile_row {

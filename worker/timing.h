@@ -11,8 +11,7 @@
 struct rb_timing {
     int warm, runs, least; /* runs: at most; once `most_ns` are over, `least` are enough */
     uint64_t most_ns;
-    bool
-        sums; /* what instructions contribute is added up, as when training, and counts as theirs */
+    bool sums; /* what instructions contribute is added up as in training, and counts as theirs */
 };
 
 /* The first program of the model, instruction by instruction, between marks.  A GPU has work queued

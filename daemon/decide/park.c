@@ -58,39 +58,44 @@ static const struct rb_roll_entry *choose_saver(struct rb_turn *turn, const stru
     return best;
 }
 
+/* How long it is worth waiting for reports before `saver`, who may be nobody, is taken at its word.
+ */
+static uint64_t patience_of(const struct rb_turn *turn, const struct rb_roll *roll,
+                            const struct rb_roll_entry *saver)
+{
+    if (saver)
+        return are_freezing(roll) ? FREEZE_MS : 0;
+    return roll->away ? RB_ABSENCE_MS : roll->unsaid ? turn->options->patience_ms : 0;
+}
+
 static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char *why,
                    const char *not_this)
 {
     const struct rb_roll_entry *saver = choose_saver(turn, roll, not_this);
     const Rb__Configuration *next = rb_turn_next(turn);
-    uint64_t patience = roll->away ? RB_ABSENCE_MS : roll->unsaid ? turn->options->patience_ms : 0;
+    uint64_t patience = patience_of(turn, roll, saver);
 
-    if (saver && are_freezing(roll) &&
-        (!turn->state.suspected || turn->now < turn->state.suspected + FREEZE_MS)) {
-        rb_turn_suspect(turn, true);
-        rb_turn_wake(turn, turn->state.suspected + FREEZE_MS);
-        return;
-    }
-    if (saver) {
-        if (next && next->state == RB__CONFIGURATION__STATE__PREPARING)
-            rb_turn_abandon(turn, "the job is being parked", false, NULL);
-        turn->state.saver = saver->report->worker;
-        turn->state_changed = true;
-        rb_turn_reason(
-            turn, rb_turn_text(turn, "%s: %s saves the state", why,
-                               rb_turn_place(turn, saver->member->node, saver->member->device)));
-        return;
-    }
     if (patience && (!turn->state.suspected || turn->now < turn->state.suspected + patience)) {
         rb_turn_suspect(turn, true);
         rb_turn_wake(turn, turn->state.suspected + patience);
-        rb_turn_reason(turn,
-                       rb_turn_text(turn, "%s: %s", why,
-                                    roll->away ? "the nodes that have its state are out of reach"
-                                               : "nobody has said yet that it has the state"));
+        if (!saver)
+            rb_turn_reason(turn, rb_turn_text(turn, "%s: %s", why,
+                                              roll->away
+                                                  ? "the nodes that have its state are out of reach"
+                                                  : "nobody has said yet that it has the state"));
         return;
     }
-    rb_decide_restart(turn, roll);
+    if (!saver) {
+        rb_decide_restart(turn, roll);
+        return;
+    }
+    if (next && next->state == RB__CONFIGURATION__STATE__PREPARING)
+        rb_turn_abandon(turn, "the job is being parked", false, NULL);
+    turn->state.saver = saver->report->worker;
+    turn->state_changed = true;
+    rb_turn_reason(turn,
+                   rb_turn_text(turn, "%s: %s saves the state", why,
+                                rb_turn_place(turn, saver->member->node, saver->member->device)));
 }
 
 /* A configuration of one, which takes what it lacks from the others. */

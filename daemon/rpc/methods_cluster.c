@@ -4,6 +4,7 @@
 #include "daemon/rpc/methods_inside.h"
 
 #include "daemon/facts/measured.h"
+#include "proto/spec.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static void add_member(Rb__Configuration *all, const char *node, uint32_t device
 /* Of the devices that it may have, whose class begins with it; cores where there is no job. */
 static const char *kind_of(const struct rb_job_facts *job)
 {
-    return job && strncmp(job->job.job->numeric_class, "cuda ", 5) == 0 ? "cuda" : "cpu";
+    return job && rb_spec_class_is(job->job.job->numeric_class, "cuda") ? "cuda" : "cpu";
 }
 
 /* Cores of any class are priced by what they have measured, GPUs of the job's by its profile. */

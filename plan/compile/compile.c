@@ -469,7 +469,7 @@ int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compil
     struct compile compile = {
         .spec = spec,
         .why = why,
-        .blocks = strncmp(numeric_class, "cuda", 4) != 0,
+        .blocks = !rb_spec_class_is(numeric_class, "cuda"),
     };
     struct rb_compiled compiled = {0};
     int err = compile_all(&compile, numeric_class, &compiled.weights);
@@ -518,7 +518,7 @@ int rb_compile_parts(const Rb__Spec *spec, const char *numeric_class,
     struct compile compile = {
         .spec = spec,
         .why = why,
-        .blocks = strncmp(numeric_class, "cuda", 4) != 0,
+        .blocks = !rb_spec_class_is(numeric_class, "cuda"),
     };
     int err = open_all(&compile);
 

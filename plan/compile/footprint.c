@@ -39,8 +39,8 @@ static uint64_t largest_arena(const Rb__Model *model)
 
 uint64_t rb_footprint_flights(const Rb__Spec *spec, const Rb__Model *model, uint32_t stages)
 {
-    const char *class = model->numeric_class ? model->numeric_class : "";
-    bool gpu = strcmp(spec->devices->kind, "cuda") == 0 || strncmp(class, "cuda", 4) == 0;
+    bool gpu =
+        strcmp(spec->devices->kind, "cuda") == 0 || rb_spec_class_is(model->numeric_class, "cuda");
 
     return gpu && stages > 1 ? (stages + 1) * largest_arena(model) : 0;
 }

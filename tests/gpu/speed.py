@@ -151,20 +151,25 @@ def resnet():
     run_python(RESNET, (models,), 90)
 
 
+def small_gpt(c, steps, **more):
+    """A job of one or two ranks."""
+    c.model("gpt", layers=6, width=512, heads=8, seq=256)
+    with open(c.path("corpus.txt"), "w") as file:
+        for i in range(40000):
+            file.write(f"{i * i % 9973} is what {i} squared leaves. ")
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 256}},
+        "train": {"steps": steps, "globalBatch": 32, "microBatch": 8, "precision": "bf16"},
+        "devices": {"min": 1, "max": 2, "want": 1, "kind": "cuda"}, **more}
+
+
 def resizes(shelves="1"):
     os.environ |= {"RUBATO_GPU_SHARES": "2", "RUBATO_SHELVES": shelves}
     if not shelves:
         print("TABLE the same, state through the hosts")
     with cluster.Cluster(devices=0) as c:
-        c.model("gpt", layers=6, width=512, heads=8, seq=256)
-        with open(c.path("corpus.txt"), "w") as file:
-            for i in range(40000):
-                file.write(f"{i * i % 9973} is what {i} squared leaves. ")
-        c.submit("gpt", {
-            "model": {"onnx": "gpt.onnx"},
-            "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 256}},
-            "train": {"steps": 100000, "globalBatch": 32, "microBatch": 8, "precision": "bf16"},
-            "devices": {"min": 1, "max": 2, "want": 1, "kind": "cuda"}})
+        c.submit("gpt", small_gpt(c, 100000))
         c.train_on("gpt", 1, 50)
         for verb in "grow", "shrink", "grow":
             receipt = c.json(verb, "gpt", 1, "--wait", "--timeout", "60")
@@ -183,15 +188,7 @@ def resizes(shelves="1"):
 
 def plan():
     with cluster.Cluster(devices=0) as c:
-        c.model("gpt", layers=6, width=512, heads=8, seq=256)
-        with open(c.path("corpus.txt"), "w") as file:
-            for i in range(40000):
-                file.write(f"{i * i % 9973} is what {i} squared leaves. ")
-        c.submit("gpt", {
-            "model": {"onnx": "gpt.onnx"},
-            "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 256}},
-            "train": {"steps": 60, "globalBatch": 32, "microBatch": 8, "precision": "bf16"},
-            "devices": {"min": 1, "max": 2, "want": 1, "kind": "cuda"}, "state": {"replicas": "1"}})
+        c.submit("gpt", small_gpt(c, 60, state={"replicas": "1"}))
         c.wait("gpt", "done")
         took = sorted(row["step_ms"] for row in c.metrics("gpt")[-40:])[20]
         seen = c.json("profile", "gpt")

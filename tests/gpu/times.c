@@ -70,20 +70,10 @@ static struct rb_profile *time_program(const struct bench_job *job, bool sums)
     return profile;
 }
 
-static double whole(const struct rb_profile *profile, const Rb__Program *program)
-{
-    double ns = 0;
-
-    for (size_t i = 0; i < program->n_instructions; i++)
-        ns += rb_profile_ns(profile, i);
-    return ns;
-}
-
 static void print_operators(const struct bench_job *job, const struct rb_profile_speed *speed)
 {
-    const Rb__Program *program = job->model->message->programs[0];
     struct rb_profile *parts = time_program(job, false), *sums = time_program(job, true);
-    double all = whole(parts, program), floors = 0;
+    double all = rb_profile_whole(parts), floors = 0;
     size_t n;
     struct rb_profile_row *rows = rb_profile_rows(parts, speed, &n);
 
@@ -96,7 +86,8 @@ static void print_operators(const struct bench_job *job, const struct rb_profile
     }
     printf("TABLE   %-24s        %8.3f ms         floor %8.3f ms\n", "a microbatch in parts",
            all / 1e6, floors / 1e6);
-    printf("TABLE   %-24s        %8.3f ms\n", "with fixed-point sums", whole(sums, program) / 1e6);
+    printf("TABLE   %-24s        %8.3f ms\n", "with fixed-point sums",
+           rb_profile_whole(sums) / 1e6);
     free(rows);
     rb_profile_free(parts);
     rb_profile_free(sums);

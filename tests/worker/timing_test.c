@@ -44,15 +44,6 @@ static struct rb_profile *take(struct rb_device *device, const Rb__Model *model,
     return profile;
 }
 
-static double whole(const struct rb_profile *profile, const Rb__Program *program)
-{
-    double ns = 0;
-
-    for (size_t i = 0; i < program->n_instructions; i++)
-        ns += rb_profile_ns(profile, i);
-    return ns;
-}
-
 /* Each product takes some time, and no less than it would at the best. */
 static void products_take_time(void **state)
 {
@@ -69,7 +60,7 @@ static void products_take_time(void **state)
             products++;
         }
     assert_true(products >= 4);
-    assert_true(whole(profile, program) > 0);
+    assert_true(rb_profile_whole(profile) > 0);
     rb_profile_free(profile);
     rb_device_close(device);
     rb__model__free_unpacked(model, NULL);
@@ -86,7 +77,7 @@ static void sums_go_with_it(void **state)
 
     (void)state;
     assert_true(program->n_contributions > 0);
-    assert_true(whole(with, program) > 0);
+    assert_true(rb_profile_whole(with) > 0);
     assert_int_equal(rb_device_check(device, &why), 0);
     rb_profile_free(with);
     rb_device_close(device);

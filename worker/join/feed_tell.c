@@ -164,7 +164,6 @@ int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level,
         .level = level,
         .bytes = rb_state_counters_size(&feed->model->state),
     };
-
     int err;
 
     header.hash = rb_hash64(feed->counters, (size_t)header.bytes);

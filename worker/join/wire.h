@@ -7,9 +7,10 @@
  *   BLOCK b         a copy of it (w, m, v) at the level that the stream has reached, and its hash
  *   FIXED offset    a piece of the fixed bytes, and its hash
  *   ENTRY           terms, exponents as used, counters after it; then the sums of all blocks given
- *   SHELF           where a newcomer of this host finds parcels (worker/join/parcels.h).  Where it
- *                   finds them, the bytes of blocks, sums and weights come as such from then on,
- * and the link has the number of the parcel in their place
+ *   SHELF           where a newcomer of this host finds parcels (worker/join/parcels.h)
+ *
+ * Where it finds them, the bytes of blocks, sums and weights come as such from then on, and the
+ * link has the number of the parcel in their place.
  *
  * Of a block that the newcomer will not hold it is given the weights alone, and those once: behind
  * the sums of the last entry.
