@@ -42,8 +42,11 @@ struct rb_device_ops {
     int (*circle_enter)(struct rb_device *device, const void *ticket, int rank, int size,
                         struct rb_circle **ret_circle, struct rb_why *why);
     int (*circle_ready)(struct rb_circle *circle, bool *ret_ready, struct rb_why *why);
-    int (*circle_sum)(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
-                      bool (*over)(void *context), void *context, struct rb_why *why);
+    int (*circle_sum)(struct rb_circle *circle, const int32_t *in, int32_t *out,
+                      const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                      void *context, struct rb_why *why);
+    int (*circle_move)(struct rb_circle *circle, const struct rb_circle_move *moves, size_t n,
+                       bool (*over)(void *context), void *context, struct rb_why *why);
     void (*circle_leave)(struct rb_circle *circle);
     void (*circle_stop)(struct rb_circle *circle);
     int (*circle_shrink)(struct rb_circle *circle, const int *gone, int n,

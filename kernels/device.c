@@ -231,10 +231,17 @@ int rb_circle_ready(struct rb_circle *circle, bool *ret_ready, struct rb_why *wh
     return circle->ops->circle_ready(circle, ret_ready, why);
 }
 
-int rb_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
-                  bool (*over)(void *context), void *context, struct rb_why *why)
+int rb_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out,
+                  const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                  void *context, struct rb_why *why)
 {
-    return circle->ops->circle_sum(circle, in, out, n, over, context, why);
+    return circle->ops->circle_sum(circle, in, out, ranges, n, over, context, why);
+}
+
+int rb_circle_move(struct rb_circle *circle, const struct rb_circle_move *moves, size_t n,
+                   bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    return circle->ops->circle_move(circle, moves, n, over, context, why);
 }
 
 void rb_circle_leave(struct rb_circle *circle)

@@ -107,11 +107,13 @@ int rb_device_check(struct rb_device *device, struct rb_why *why);
 
 /* ---- Circles ----
  *
- * GPUs of several processes that add up their memory without their hosts.  A rank writes a ticket,
- * all enter with it, each by itself and beside whatever its device does; once everyone is in, sums
- * are a call.  Which GPU sums with which does not show in the bits: they are integers.
+ * GPUs of several processes that add up their memory, and give each other parts of it, without
+ * their hosts.  A rank writes a ticket, all enter with it, each by itself and beside whatever its
+ * device does; once everyone is in, sums and moves are a call.  Which GPU sums with which does not
+ * show in the bits: they are integers.
  *
- * None of these waits for others but rb_circle_sum, and that only as long as over() is false. */
+ * None of these waits for others but rb_circle_sum and rb_circle_move, and those only as long as
+ * over() is false. */
 enum { RB_CIRCLE_TICKET = 128 };
 struct rb_circle;
 
@@ -125,10 +127,29 @@ int rb_circle_enter(struct rb_device *device, const void *ticket, int rank, int 
 /* Is everyone in?  An error: they will never be. */
 int rb_circle_ready(struct rb_circle *circle, bool *ret_ready, struct rb_why *why);
 
-/* out[i] = sum over ranks of in[i], in memory of the device, behind what is queued.  RB_EPEER: it
- * was over, or went wrong, before all were through; the circle is of no further use. */
-int rb_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
-                  bool (*over)(void *context), void *context, struct rb_why *why);
+/* out[i] = sum over ranks of in[i] for i in the ranges, in memory of the device, behind what is
+ * queued; everyone gives the same list.  Ranges may overlap where their ranks differ, and `out` is
+ * touched only where this rank is to have the sum.  RB_EPEER: it was over, or went wrong, before
+ * all were through; the circle is of no further use. */
+enum { RB_CIRCLE_ALL = -1 };
+struct rb_circle_range {
+    int to; /* a rank, or RB_CIRCLE_ALL */
+    size_t first, count;
+};
+int rb_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out,
+                  const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                  void *context, struct rb_why *why);
+
+/* From some ranks to others, in memory of the device, all at once and behind what is queued.
+ * Everyone gives the same list, in which `memory` is where it lies here, NULL for who has nothing
+ * to do with the move.  Errors as above. */
+struct rb_circle_move {
+    int from, to;
+    void *memory;
+    size_t bytes;
+};
+int rb_circle_move(struct rb_circle *circle, const struct rb_circle_move *moves, size_t n,
+                   bool (*over)(void *context), void *context, struct rb_why *why);
 
 /* Others that still need it hear nothing of this: their over() is to say so. */
 void rb_circle_leave(struct rb_circle *circle);

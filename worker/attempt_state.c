@@ -61,8 +61,8 @@ int rb_attempt_gather(struct rb_attempt *attempt, const struct rb_step_result *r
     if (part)
         n = rb_stage_moves(configuration->stage, attempt->step->model->message, state->w, moves, n,
                            &cut);
-    err = rb_carry(state->device, configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 0, 0),
-                   part ? cut : moves, n, why);
+    err = rb_carry(state->device, configuration->coll, configuration->circle,
+                   rb_tag(RB_TAG_GATHER, state->level, 0, 0), part ? cut : moves, n, why);
     if (!err)
         state->torn = part;
     rb_fault("worker.gathered");
@@ -87,8 +87,8 @@ int rb_attempt_hand_over(struct rb_attempt *attempt, struct rb_why *why)
             n += rb_placement_move(state, shard->first, shard->count, shard->ranks[0],
                                    (uint32_t)heir, moves + n);
     }
-    err = rb_carry(state->device, configuration->coll, rb_tag(RB_TAG_GATHER, state->level, 1, 0),
-                   moves, n, why);
+    err = rb_carry(state->device, configuration->coll, configuration->circle,
+                   rb_tag(RB_TAG_GATHER, state->level, 1, 0), moves, n, why);
     pthread_mutex_lock(&state->window->lock);
     for (size_t i = 0; !err && i < placement->n_shards; i++)
         if (rb_placement_heir(placement, attempt->stays, i) == (int)configuration->rank)

@@ -60,6 +60,26 @@ static int sum_by_links(struct rb_attempt *attempt, uint64_t tag, const Rb__Buck
     return err;
 }
 
+/* From device to device, to the same. */
+static int sum_by_circle(struct rb_attempt *attempt, const Rb__Bucket *range, struct rb_why *why)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    const struct rb_placement *placement = &configuration->placement;
+    struct rb_model *model = attempt->step->model;
+    size_t n = 1, most = placement->sharded ? rb_placement_most(placement) : 1;
+    RB_CLEANUP(rb_freep) struct rb_coll_range *held = rb_alloc(most * sizeof *held);
+    RB_CLEANUP(rb_freep) struct rb_circle_range *ranges = rb_alloc(most * sizeof *ranges);
+
+    held[0] =
+        (struct rb_coll_range){RB_CIRCLE_ALL, (size_t)range->first, (size_t)range->count, NULL};
+    if (placement->sharded)
+        n = rb_placement_ranges(placement, (size_t)range->first, (size_t)range->count, held);
+    for (size_t i = 0; i < n; i++)
+        ranges[i] = (struct rb_circle_range){held[i].rank, held[i].first, held[i].count};
+    return rb_circle_sum(configuration->circle, model->local, model->reduced, ranges, n, is_over,
+                         (void *)(uintptr_t)attempt->step, why);
+}
+
 /* Zeros where no microbatch of this rank has added anything. */
 static void clear_fresh(struct rb_model *model)
 {
@@ -72,6 +92,7 @@ static void clear_fresh(struct rb_model *model)
         model->fresh[v] = false;
     }
 }
+
 int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
@@ -88,9 +109,7 @@ int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why
     clear_fresh(model);
     /* A rank alone has complete sums: see take_alone. */
     if (configuration->circle)
-        err = rb_circle_sum(configuration->circle, model->local + range->first,
-                            model->reduced + range->first, (size_t)range->count, is_over,
-                            (void *)(uintptr_t)attempt->step, why);
+        err = sum_by_circle(attempt, range, why);
     else if (configuration->placement.sharded || configuration->size > 1)
         err = sum_by_links(attempt, tag, range, why);
     rb_fault("worker.reduced");

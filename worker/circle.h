@@ -4,7 +4,7 @@
  * prepare > [circle] > links (coll), devices
  *
  * It is made beside the training, each time anew: a circle is of one configuration.  The links stay
- * for everything else, and for sums where there is none: shards of sums have their own ways.
+ * for everything else, and for sums and moves (worker/carry.h) where there is none.
  *
  * Behind a death nobody waits for one to be made.  Those who are left make theirs out of the old
  * one while they train by the links, and ask each other behind each step whether it is there. */

@@ -252,18 +252,17 @@ int rb_configuration_introduce(struct rb_configuration *configuration, const str
     return 0;
 }
 
-/* Every member comes to the same by the plan and the model's class. */
-static bool sums_everything(const struct rb_configuration *configuration,
-                            const struct rb_device *device)
+/* Every member comes to the same by the plan and the model's class.  What stages sum is between few
+ * of them. */
+static bool may_circle(const struct rb_configuration *configuration, const struct rb_device *device)
 {
-    return configuration->size >= 2 && !configuration->placement.sharded && !configuration->stage &&
-           rb_device_circles(device);
+    return configuration->size >= 2 && !configuration->stage && rb_device_circles(device);
 }
 
 int rb_configuration_circle(struct rb_configuration *configuration, struct rb_device *device,
                             struct rb_why *ret_none, struct rb_why *why)
 {
-    if (!sums_everything(configuration, device))
+    if (!may_circle(configuration, device))
         return 0;
     return rb_circle_agree(configuration->coll,
                            rb_tag(RB_TAG_OPENING, configuration->number, 0, PART_CIRCLE), device,
@@ -283,7 +282,7 @@ int rb_configuration_inherit(struct rb_configuration *configuration, struct rb_d
     struct rb_why none = {0};
     int err;
 
-    if (!configuration->recovers || !sums_everything(configuration, device))
+    if (!configuration->recovers || !may_circle(configuration, device))
         return 0;
     err = rb_circle_inherit(configuration->coll,
                             rb_tag(RB_TAG_OPENING, configuration->number, 0, PART_INHERIT), past,

@@ -38,15 +38,32 @@ int rb_cuda_circle_ready(struct rb_circle *base, bool *ret_ready, struct rb_why 
     return rb_gpu_circle_ready(((struct circle *)base)->gpu, ret_ready, why);
 }
 
-int rb_cuda_circle_sum(struct rb_circle *base, const int32_t *in, int32_t *out, size_t n,
-                       bool (*over)(void *context), void *context, struct rb_why *why)
+int rb_cuda_circle_sum(struct rb_circle *base, const int32_t *in, int32_t *out,
+                       const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                       void *context, struct rb_why *why)
 {
     struct circle *circle = (struct circle *)base;
     const int32_t *from = rb_twins_gpu(circle->cuda, in);
     int32_t *to = rb_twins_gpu(circle->cuda, out);
     int err = rb_gpu_check(circle->cuda->gpu, why);
 
-    return err ? err : rb_gpu_circle_sum(circle->gpu, from, to, n, over, context, why);
+    return err ? err : rb_gpu_circle_sum(circle->gpu, from, to, ranges, n, over, context, why);
+}
+
+int rb_cuda_circle_move(struct rb_circle *base, const struct rb_circle_move *moves, size_t n,
+                        bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    struct circle *circle = (struct circle *)base;
+    RB_CLEANUP(rb_freep) struct rb_circle_move *there = rb_alloc(n * sizeof *there + 1);
+    int err;
+
+    for (size_t i = 0; i < n; i++) {
+        there[i] = moves[i];
+        if (moves[i].memory)
+            there[i].memory = rb_twins_gpu(circle->cuda, moves[i].memory);
+    }
+    err = rb_gpu_check(circle->cuda->gpu, why);
+    return err ? err : rb_gpu_circle_move(circle->gpu, there, n, over, context, why);
 }
 
 void rb_cuda_circle_leave(struct rb_circle *base)

@@ -105,8 +105,11 @@ int rb_cuda_circle_ticket(struct rb_device *device, void *ret_ticket, struct rb_
 int rb_cuda_circle_enter(struct rb_device *device, const void *ticket, int rank, int size,
                          struct rb_circle **ret_circle, struct rb_why *why);
 int rb_cuda_circle_ready(struct rb_circle *circle, bool *ret_ready, struct rb_why *why);
-int rb_cuda_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out, size_t n,
-                       bool (*over)(void *context), void *context, struct rb_why *why);
+int rb_cuda_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out,
+                       const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                       void *context, struct rb_why *why);
+int rb_cuda_circle_move(struct rb_circle *circle, const struct rb_circle_move *moves, size_t n,
+                        bool (*over)(void *context), void *context, struct rb_why *why);
 void rb_cuda_circle_leave(struct rb_circle *circle);
 void rb_cuda_circle_stop(struct rb_circle *circle);
 int rb_cuda_circle_shrink(struct rb_circle *circle, const int *gone, int n,

@@ -201,6 +201,7 @@ static const struct rb_device_ops cuda_ops = {
     .circle_enter = rb_cuda_circle_enter,
     .circle_ready = rb_cuda_circle_ready,
     .circle_sum = rb_cuda_circle_sum,
+    .circle_move = rb_cuda_circle_move,
     .circle_leave = rb_cuda_circle_leave,
     .circle_stop = rb_cuda_circle_stop,
     .circle_shrink = rb_cuda_circle_shrink,

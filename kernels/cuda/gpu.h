@@ -14,6 +14,7 @@
 #define RB_KERNELS_CUDA_GPU_H
 
 #include "base/error.h"
+#include "kernels/device.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -95,8 +96,11 @@ int rb_gpu_circle_ticket(struct rb_gpu *gpu, void *ret_ticket, struct rb_why *wh
 int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int size,
                         struct rb_gpu_circle **ret_circle, struct rb_why *why);
 int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb_why *why);
-int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out, size_t n,
-                      bool (*over)(void *context), void *context, struct rb_why *why);
+int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
+                      const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                      void *context, struct rb_why *why);
+int rb_gpu_circle_move(struct rb_gpu_circle *circle, const struct rb_circle_move *moves, size_t n,
+                       bool (*over)(void *context), void *context, struct rb_why *why);
 void rb_gpu_circle_leave(struct rb_gpu_circle *circle);
 void rb_gpu_circle_stop(struct rb_gpu_circle *circle);
 int rb_gpu_circle_shrink(struct rb_gpu_circle *circle, const int *gone, int n,

@@ -119,20 +119,68 @@ static void add_parts(const struct rb_gpu_circle *circle, int32_t *out, size_t n
             out[i] = (int32_t)((uint32_t)out[i] + (uint32_t)circle->shared->parts[r][i]);
 }
 
-int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out, size_t n,
-                      bool (*over)(void *context), void *context, struct rb_why *why)
+static int sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
+               const struct rb_circle_range *range, bool (*over)(void *context), void *context,
+               struct rb_why *why)
 {
-    for (size_t at = 0; at < n; at += PART) {
-        size_t count = n - at < PART ? n - at : PART;
+    size_t end = range->first + range->count;
+
+    for (size_t at = range->first; at < end; at += PART) {
+        size_t count = end - at < PART ? end - at : PART;
 
         memcpy(circle->shared->parts[circle->rank], in + at, count * sizeof *in);
         if (!meet(circle, over, context))
             return rb_why_set(why, RB_EPEER, "another rank is gone");
-        add_parts(circle, out + at, count);
+        if (range->to == RB_CIRCLE_ALL || range->to == circle->rank)
+            add_parts(circle, out + at, count);
         if (!meet(circle, over, context))
             return rb_why_set(why, RB_EPEER, "another rank is gone");
     }
     return 0;
+}
+
+int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
+                      const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                      void *context, struct rb_why *why)
+{
+    int err = 0;
+
+    for (size_t i = 0; !err && i < n; i++)
+        err = sum(circle, in, out, &ranges[i], over, context, why);
+    return err;
+}
+
+/* One after the other: what the first gives lies in its part while the second takes it. */
+static int move(struct rb_gpu_circle *circle, const struct rb_circle_move *m,
+                bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    size_t room = sizeof circle->shared->parts[0];
+    char *memory = m->memory;
+
+    for (size_t at = 0; at < m->bytes; at += room) {
+        size_t bytes = m->bytes - at < room ? m->bytes - at : room;
+
+        if (m->from == circle->rank)
+            memcpy(circle->shared->parts[m->from], memory + at, bytes);
+        if (!meet(circle, over, context))
+            return rb_why_set(why, RB_EPEER, "another rank is gone");
+        if (m->to == circle->rank)
+            memcpy(memory + at, circle->shared->parts[m->from], bytes);
+        if (!meet(circle, over, context))
+            return rb_why_set(why, RB_EPEER, "another rank is gone");
+    }
+    return 0;
+}
+
+int rb_gpu_circle_move(struct rb_gpu_circle *circle, const struct rb_circle_move *moves, size_t n,
+                       bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    int err = 0;
+
+    for (size_t i = 0; !err && i < n; i++)
+        if (moves[i].from != moves[i].to)
+            err = move(circle, &moves[i], over, context, why);
+    return err;
 }
 
 void rb_gpu_circle_leave(struct rb_gpu_circle *circle)

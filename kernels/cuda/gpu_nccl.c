@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Circles by NCCL, which is opened when the first is asked for: a machine may have none.
  *
- *     entering --the communicator is made--> in --a sum--> in
+ *     entering --the communicator is made--> in --a sum, moves--> in
  *        |                                   |
  *        |                                   +-- it is over --> revoked --shrunk--> entering
  *        |                                   |                     |
@@ -34,6 +34,12 @@ struct calls {
     ncclResult_t (*state)(ncclComm_t, ncclResult_t *);
     ncclResult_t (*all_reduce)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t,
                                ncclComm_t, cudaStream_t);
+    ncclResult_t (*reduce)(const void *, void *, size_t, ncclDataType_t, ncclRedOp_t, int,
+                           ncclComm_t, cudaStream_t);
+    ncclResult_t (*send)(const void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+    ncclResult_t (*receive)(void *, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t);
+    ncclResult_t (*group_start)(void);
+    ncclResult_t (*group_end)(void);
     ncclResult_t (*abort)(ncclComm_t);
     ncclResult_t (*revoke)(ncclComm_t, int); /* NULL, both of these: too old to shrink */
     ncclResult_t (*shrink)(ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int);
@@ -52,9 +58,10 @@ struct rb_gpu_circle {
     struct rb_gpu *gpu;
     ncclComm_t comm;   /* NULL while it is shrunk out of: */
     ncclComm_t parent; /* given up as soon as there is one; NULL: entered, not shrunk */
+    int rank;
     bool stopped;
     cudaStream_t stream;
-    cudaEvent_t behind, done; /* of what is queued before a sum; of the sum */
+    cudaEvent_t behind, done; /* of what is queued before a sum or move; of that */
 };
 
 /* Flags of NCCL, by their numbers: headers may be older. */
@@ -104,6 +111,11 @@ static void open_library(void)
                  find(library, &calls->init, "ncclCommInitRankConfig") &&
                  find(library, &calls->state, "ncclCommGetAsyncError") &&
                  find(library, &calls->all_reduce, "ncclAllReduce") &&
+                 find(library, &calls->reduce, "ncclReduce") &&
+                 find(library, &calls->send, "ncclSend") &&
+                 find(library, &calls->receive, "ncclRecv") &&
+                 find(library, &calls->group_start, "ncclGroupStart") &&
+                 find(library, &calls->group_end, "ncclGroupEnd") &&
                  find(library, &calls->abort, "ncclCommAbort") &&
                  find(library, &calls->error, "ncclGetErrorString");
     if (nccl.there && !(find(library, &calls->revoke, "ncclCommRevoke") &&
@@ -158,6 +170,7 @@ int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int si
     memcpy(&id, ticket, sizeof id);
     circle = rb_alloc(sizeof *circle);
     circle->gpu = gpu;
+    circle->rank = rank;
     if (open_stream(circle) != cudaSuccess) {
         (void)cudaGetLastError();
         rb_gpu_circle_leave(circle);
@@ -253,6 +266,8 @@ static ncclResult_t shrink_comm(struct rb_gpu_circle *circle, const int *gone, i
     memcpy(ranks, gone, (size_t)n * sizeof *ranks);
     circle->parent = RB_TAKE(circle->comm);
     circle->stopped = false;
+    for (int i = 0, was = circle->rank; i < n; i++)
+        circle->rank -= gone[i] < was;
     return nccl.calls.shrink(circle->parent, ranks, n, &circle->comm, NULL, SHRINK_ABORT);
 }
 
@@ -310,7 +325,7 @@ static int wait_done(struct rb_gpu_circle *circle, bool (*over)(void *context), 
         if (done == cudaSuccess)
             return 0;
         if (done != cudaErrorNotReady) {
-            rb_gpu_note(circle->gpu, done, "a sum failed");
+            rb_gpu_note(circle->gpu, done, "a sum or move failed");
             return rb_gpu_check(circle->gpu, why);
         }
         err = rb_gpu_circle_ready(circle, &ready, why);
@@ -322,29 +337,104 @@ static int wait_done(struct rb_gpu_circle *circle, bool (*over)(void *context), 
     }
 }
 
-int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out, size_t n,
-                      bool (*over)(void *context), void *context, struct rb_why *why)
+/* Behind what is queued on the GPU. */
+static int begin(struct rb_gpu_circle *circle, struct rb_why *why)
 {
     struct rb_gpu *gpu = circle->gpu;
-    ncclResult_t status;
-    int err;
 
     if (!circle->comm || circle->stopped)
         return rb_why_set(why, RB_EPEER, "NCCL: the communicator was given up");
     if (!rb_gpu_enter(gpu))
         return rb_gpu_check(gpu, why);
-    rb_gpu_note(gpu, cudaEventRecord(circle->behind, gpu->stream), "a sum could not begin");
+    rb_gpu_note(gpu, cudaEventRecord(circle->behind, gpu->stream), "a sum or move could not begin");
     rb_gpu_note(gpu, cudaStreamWaitEvent(circle->stream, circle->behind, 0),
-                "a sum could not begin");
-    status = nccl.calls.all_reduce(in, out, n, ncclInt32, ncclSum, circle->comm, circle->stream);
+                "a sum or move could not begin");
+    return rb_gpu_check(gpu, why);
+}
+
+/* What was called, and came to `status`, until the GPU has done it. */
+static int finish(struct rb_gpu_circle *circle, ncclResult_t status, bool (*over)(void *context),
+                  void *context, struct rb_why *why)
+{
+    struct rb_gpu *gpu = circle->gpu;
+    int err;
+
     if (status != ncclSuccess && status != ncclInProgress)
-        return refuse(status, "a sum could not begin", why);
+        return refuse(status, "a sum or move could not begin", why);
     err = settle(circle, over, context, why);
     if (err)
         return err;
-    rb_gpu_note(gpu, cudaEventRecord(circle->done, circle->stream), "a sum failed");
+    rb_gpu_note(gpu, cudaEventRecord(circle->done, circle->stream), "a sum or move failed");
     err = rb_gpu_check(gpu, why);
     return err ? err : wait_done(circle, over, context, why);
+}
+
+/* All in one group, so that NCCL may run them together. */
+static ncclResult_t sum_all(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
+                            const struct rb_circle_range *ranges, size_t n)
+{
+    ncclResult_t status = nccl.calls.group_start(), ended;
+
+    if (status != ncclSuccess)
+        return status;
+    for (size_t i = 0; i < n; i++) {
+        const struct rb_circle_range *r = &ranges[i];
+        ncclResult_t said =
+            r->to == RB_CIRCLE_ALL
+                ? nccl.calls.all_reduce(in + r->first, out + r->first, r->count, ncclInt32, ncclSum,
+                                        circle->comm, circle->stream)
+                : nccl.calls.reduce(in + r->first, out + r->first, r->count, ncclInt32, ncclSum,
+                                    r->to, circle->comm, circle->stream);
+
+        if (said != ncclSuccess && said != ncclInProgress)
+            status = said;
+    }
+    ended = nccl.calls.group_end();
+    return status == ncclSuccess ? ended : status;
+}
+
+int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
+                      const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                      void *context, struct rb_why *why)
+{
+    int err = begin(circle, why);
+
+    return err ? err : finish(circle, sum_all(circle, in, out, ranges, n), over, context, why);
+}
+
+/* NCCL pairs what two ranks send and receive by the order in a group. */
+static ncclResult_t move_all(struct rb_gpu_circle *circle, const struct rb_circle_move *moves,
+                             size_t n)
+{
+    ncclResult_t status = nccl.calls.group_start(), ended;
+
+    if (status != ncclSuccess)
+        return status;
+    for (size_t i = 0; i < n; i++) {
+        const struct rb_circle_move *m = &moves[i];
+        ncclResult_t said = ncclSuccess;
+
+        if (m->from == m->to)
+            continue;
+        if (m->from == circle->rank)
+            said = nccl.calls.send(m->memory, m->bytes, ncclUint8, m->to, circle->comm,
+                                   circle->stream);
+        if (m->to == circle->rank)
+            said = nccl.calls.receive(m->memory, m->bytes, ncclUint8, m->from, circle->comm,
+                                      circle->stream);
+        if (said != ncclSuccess && said != ncclInProgress)
+            status = said;
+    }
+    ended = nccl.calls.group_end();
+    return status == ncclSuccess ? ended : status;
+}
+
+int rb_gpu_circle_move(struct rb_gpu_circle *circle, const struct rb_circle_move *moves, size_t n,
+                       bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    int err = begin(circle, why);
+
+    return err ? err : finish(circle, move_all(circle, moves, n), over, context, why);
 }
 
 void rb_gpu_circle_leave(struct rb_gpu_circle *circle)

@@ -26,12 +26,25 @@ int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb
     return rb_gpu_circle_ticket(NULL, NULL, why);
 }
 
-int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out, size_t n,
-                      bool (*over)(void *context), void *context, struct rb_why *why)
+int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
+                      const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                      void *context, struct rb_why *why)
 {
     (void)circle;
     (void)in;
     (void)out;
+    (void)ranges;
+    (void)n;
+    (void)over;
+    (void)context;
+    return rb_gpu_circle_ticket(NULL, NULL, why);
+}
+
+int rb_gpu_circle_move(struct rb_gpu_circle *circle, const struct rb_circle_move *moves, size_t n,
+                       bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    (void)circle;
+    (void)moves;
     (void)n;
     (void)over;
     (void)context;

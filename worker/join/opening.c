@@ -138,7 +138,7 @@ static int run(struct opening *opening, enum part part, const struct moves *move
         size_t n = moves->n - i < AT_ONCE ? moves->n - i : AT_ONCE;
         bool ours = false;
 
-        err = rb_carry(opening->model->device, opening->configuration->coll,
+        err = rb_carry(opening->model->device, opening->configuration->coll, NULL,
                        tag_of(opening, part) + i, moves->at + i, n, why);
         for (size_t k = i; !err && k < i + n; k++) {
             ours |= moves->at[k].from == self || moves->at[k].to == self;

@@ -129,8 +129,8 @@ int rb_taking_run(struct rb_model *model, struct rb_configuration *active,
         if (said[r].takes)
             err = add_moves(model, &active->placement, r, &said[r], moves, &n, why);
     if (!err && n)
-        err = rb_carry(model->device, active->coll, rb_tag(RB_TAG_GATHER, model->state.level, 3, 0),
-                       moves, n, why);
+        err = rb_carry(model->device, active->coll, active->circle,
+                       rb_tag(RB_TAG_GATHER, model->state.level, 3, 0), moves, n, why);
     if (err)
         return err;
     for (uint32_t r = 0; r < active->size; r++)

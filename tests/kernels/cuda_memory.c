@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two sides of memory of the CUDA backend, and what comes of memory that is not its own. */
+#include "tests/kernels/cuda_tests.h"
+
+#include "tests/kernels/case.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+void memory_has_two_sides(void **state)
+{
+    struct rb_device *device = *state;
+    int32_t *memory = cuda_get(device, 100000 * sizeof *memory);
+
+    assert_int_equal(memory[99999], 0);
+    memory[5] = 1;
+    rb_device_pull(device, memory, 100000 * sizeof *memory);
+    assert_int_equal(memory[5], 0);
+    memory[5] = 2;
+    memory[6] = 3;
+    rb_device_push(device, &memory[6], sizeof *memory);
+    rb_device_pull(device, &memory[5], 2 * sizeof *memory);
+    assert_int_equal(memory[5], 0);
+    assert_int_equal(memory[6], 3);
+    rb_device_discard(device, memory, 100000 * sizeof *memory);
+    assert_int_equal(memory[6], 0);
+    memory[6] = 4;
+    rb_device_pull(device, memory, 100000 * sizeof *memory);
+    assert_int_equal(memory[6], 0);
+    rb_device_free(device, memory);
+}
+
+/* A kernel that is given memory of something else says so, and everything after it. */
+void what_goes_wrong_is_kept(void **state)
+{
+    struct rb_device *device;
+    struct rb_kernel *kernel;
+    struct rb_why why = {{0}};
+    struct rb_case c;
+    float x[4] = {1, 2, 3, 4}, y[4] = {0};
+
+    (void)state;
+    assert_int_equal(rb_device_open("cuda", 0, &device, &why), 0);
+    rb_case_read("Neg f32[4] > f32[4]", &c);
+    assert_int_equal(rb_kernel_prepare(device, &c.call, &kernel, &why), 0);
+    assert_int_equal(rb_device_check(device, &why), 0);
+    rb_kernel_run(kernel, (const void *const[]){x}, (void *const[]){y}, &(struct rb_key){42, 7, 3});
+    assert_int_equal(rb_device_check(device, &why), RB_EINTERNAL);
+    assert_non_null(strstr(why.text, "not its own"));
+    rb_kernel_free(kernel);
+    rb_device_close(device);
+}
+
+/* Copies that take more than a room, at odd places. */
+void large_copies_are_whole(void **state)
+{
+    struct rb_device *device = *state;
+    size_t n = (size_t)5 << 21;
+    uint16_t *x = cuda_get(device, n * sizeof *x);
+
+    for (size_t i = 0; i < n; i++)
+        x[i] = (uint16_t)(i * 7919);
+    rb_device_push(device, x + 3, (n - 5) * sizeof *x);
+    memset(x, 0xff, n * sizeof *x);
+    rb_device_pull(device, x, n * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        if (x[i] != (i < 3 || i >= n - 2 ? 0 : (uint16_t)(i * 7919)))
+            fail_msg("element %zu is %d", i, x[i]);
+    rb_device_free(device, x);
+}

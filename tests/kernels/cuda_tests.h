@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tests of the CUDA backend by subject; cuda_test.c runs them.  *state is an open device. */
+#ifndef RB_TESTS_KERNELS_CUDA_TESTS_H
+#define RB_TESTS_KERNELS_CUDA_TESTS_H
+
+#include "kernels/device.h"
+
+void *cuda_get(struct rb_device *device, size_t bytes); /* or the test has failed */
+
+/* cuda_memory.c */
+void memory_has_two_sides(void **state);
+void what_goes_wrong_is_kept(void **state);
+void large_copies_are_whole(void **state);
+
+/* cuda_sums.c */
+void fixed_sums_are_the_references(void **state);
+void squares_depend_on_n_alone(void **state);
+void adamw_is_pytorchs(void **state);
+void sgd_is_pytorchs(void **state);
+void statistics_decay(void **state);
+
+/* cuda_tapes.c */
+void a_tape_does_what_asking_does(void **state);
+void a_copy_is_not_kept(void **state);
+void marks_have_times(void **state);
+
+/* cuda_circles.c */
+void circles_sum_and_end(void **state);
+void circles_sum_for_some(void **state);
+void circles_move(void **state);
+void circles_shrink(void **state);
+
+#endif
