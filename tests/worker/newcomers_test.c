@@ -177,8 +177,24 @@ static void test_source_killed(void **state)
     }
 }
 
+/* Of a worker, in bytes. */
+static int64_t resident(const struct run *run, int worker)
+{
+    char path[64], text[128] = "";
+    long long all, there;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)run->cluster.workers[worker].pid);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(text, sizeof text, file));
+    fclose(file);
+    assert_int_equal(sscanf(text, "%lld %lld", &all, &there), 2);
+    return there * sysconf(_SC_PAGESIZE);
+}
+
 /* A newcomer that neither dies nor takes what it is sent is given up, for all that waits for it or
- * for its silence, whatever comes first; training does not notice. */
+ * for its silence, whatever comes first; training does not notice, and keeps no memory of it. */
 static void test_newcomer_silent(void **state)
 {
     static const int64_t hidden[] = {4096, 64},
@@ -191,7 +207,7 @@ static void test_newcomer_silent(void **state)
         struct run run;
         int members[2];
         uint32_t number;
-        int64_t before;
+        int64_t before, memory;
 
         options.steps = 1000000;
         options.eval_samples = 0;
@@ -200,6 +216,7 @@ static void test_newcomer_silent(void **state)
         run_open(&run, &options);
         cluster_start(&run.cluster, 1, run.weights);
         number = feed(&run, members, 2);
+        memory = resident(&run, members[0]);
         kill(run.cluster.workers[members[1]].pid, SIGSTOP);
         before = run.cluster.n_rows;
         cluster_until_step(&run.cluster, before + 5); /* no level that it said is the present one */
@@ -209,6 +226,10 @@ static void test_newcomer_silent(void **state)
         assert_true(strstr(run.cluster.workers[members[0]].reason, reasons[i]) ||
                     strstr(run.cluster.workers[members[0]].reason, reasons[1]));
         assert_true(run.cluster.n_rows > before + (RB_SANITIZED ? 20 : 100));
+        cluster_until_step(&run.cluster, run.cluster.n_rows + 10);
+        if (!RB_SANITIZED && resident(&run, members[0]) > memory + (32 << 20))
+            fail_msg("%lld bytes more than before",
+                     (long long)(resident(&run, members[0]) - memory));
         cluster_abandon(&run.cluster, members[0], number);
         cluster_kill(&run.cluster, members[1]);
         cluster_resize(&run.cluster, 2);

@@ -8,13 +8,14 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { CATCH_UP_MS = 20 };
+enum { CATCH_UP_MS = 20, MUCH = 16 << 20 };
 
 /* ---- The thread -----------------------------------------------------------------------------*/
 
@@ -155,7 +156,9 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
                why->text);
         rb_tell_unready(feed->reports, feed->number, why->text);
     }
-    close_parcels(feed); /* nobody waits for that */
+    close_parcels(feed); /* nobody waits for that, */
+    if (feed->most * rb_feed_sums_bytes(feed->model) >= MUCH)
+        malloc_trim(0); /* nor for this: the heap would keep what many steps took */
 }
 
 static bool is_term(struct rb_window *window, uint32_t term)

@@ -65,7 +65,7 @@ struct rb_feed {
     /* the window's lock guards what is below */
     pthread_cond_t ended;
     struct entry *first, *last;
-    unsigned queued; /* entries with sums */
+    unsigned queued, most; /* entries with sums: that wait, and ever waited at once */
     int32_t *spares[SPARES];
     unsigned n_spares;
     bool halted, closing;

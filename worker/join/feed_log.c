@@ -74,6 +74,8 @@ static bool swap_sums(struct rb_feed *feed, struct rb_model *model, struct entry
     entry->sums = model->reduced;
     model->reduced = fresh;
     feed->queued++;
+    if (feed->queued > feed->most)
+        feed->most = feed->queued;
     return true;
 }
 
