@@ -35,18 +35,22 @@ static void add_progress(struct rb_table *page, const json_t *status)
         rb_page_add(page, "throughput", "%s samples/s", rb_human_count(rate, text));
 }
 
-/* ", 16 microbatches of 20.5 ms" */
+/* ", 16 microbatches of 20.5 ms", and of a straggler what the others take */
 static void say_share(const json_t *device, char *text, size_t room)
 {
     int64_t share = rb_value_integer(device, "microbatches", -1);
     double ms = rb_value_real(device, "microbatchMs", NAN);
+    const json_t *straggler = json_object_get(device, "straggler");
     int n;
 
     if (share < 0)
         return;
     n = snprintf(text, room, ", %" PRId64 " microbatch%s", share, share == 1 ? "" : "es");
     if (!isnan(ms) && n > 0 && (size_t)n < room)
-        snprintf(text + n, room - (size_t)n, " of %.3g ms", ms);
+        n += snprintf(text + n, room - (size_t)n, " of %.3g ms", ms);
+    if (straggler && n > 0 && (size_t)n < room)
+        snprintf(text + n, room - (size_t)n, ", a straggler: the others %.3g ms",
+                 rb_value_real(straggler, "othersMs", NAN));
 }
 
 static void add_devices(struct rb_table *page, const json_t *status)
@@ -60,7 +64,7 @@ static void add_devices(struct rb_table *page, const json_t *status)
     json_array_foreach(devices, i, device)
     {
         int64_t pid = rb_value_integer(device, "pid", 0);
-        char text[RB_HUMAN_SIZE] = "", share[2 * RB_HUMAN_SIZE] = "";
+        char text[RB_HUMAN_SIZE] = "", share[4 * RB_HUMAN_SIZE] = "";
 
         say_share(device, share, sizeof share);
         if (pid)

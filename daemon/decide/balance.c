@@ -44,7 +44,7 @@ static int64_t patience(const struct rb_turn *turn, const Rb__Configuration *act
 
 /* ---- Speeds -----------------------------------------------------------------------------------*/
 
-static const char *kind_of(const struct rb_turn *turn, const Rb__Member *member)
+const char *rb_decide_kind(const struct rb_turn *turn, const Rb__Member *member)
 {
     const struct rb_fact *fact = rb_fact_find(&turn->facts->nodes, member->node);
 
@@ -73,8 +73,7 @@ static bool is_stale(const struct rb_turn *turn, const Rb__Member *member)
     return runs && !own;
 }
 
-/* By its own process; 0: not known. */
-static uint32_t measured(const struct rb_turn *turn, const Rb__Member *member)
+uint32_t rb_decide_pace(const struct rb_turn *turn, const Rb__Member *member)
 {
     const struct rb_fact *report = rb_facts_report(turn->in, member->node, member->device);
 
@@ -99,9 +98,9 @@ static uint32_t guess(const struct rb_turn *turn, const Rb__Configuration *conf,
     size_t n = 0;
 
     for (size_t m = 0; m < conf->n_members; m++) {
-        uint32_t us = conf->members[m] == member ? 0 : measured(turn, conf->members[m]);
+        uint32_t us = conf->members[m] == member ? 0 : rb_decide_pace(turn, conf->members[m]);
 
-        if (us && !strcmp(kind_of(turn, conf->members[m]), kind_of(turn, member)))
+        if (us && !strcmp(rb_decide_kind(turn, conf->members[m]), rb_decide_kind(turn, member)))
             known[n++] = us;
     }
     qsort(known, n, sizeof(*known), smaller_first);
@@ -124,7 +123,7 @@ void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf)
 {
     for (size_t m = 0; m < conf->n_members && !is_pinned(turn, "even"); m++) {
         Rb__Member *member = conf->members[m];
-        uint32_t us = measured(turn, member);
+        uint32_t us = rb_decide_pace(turn, member);
 
         member->microbatch_us = us ? us : guess(turn, conf, member);
         member->has_microbatch_us = member->microbatch_us != 0;

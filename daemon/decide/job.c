@@ -224,6 +224,7 @@ void rb_decide_job(struct rb_turn *turn)
         cancel(turn);
         return;
     }
+    rb_decide_stragglers(turn);
     switch (phase) {
     case RB__PHASE__Pending:
     case RB__PHASE__Preparing:

@@ -227,6 +227,7 @@ void rb_turn_phase(struct rb_turn *turn, Rb__Phase phase, const char *reason)
         if (rb_phase_final(phase)) {
             turn->state.has_finished = 1;
             turn->state.finished = turn->now;
+            turn->state.n_stragglers = 0;
         }
     }
     rb_turn_reason(turn, reason);

@@ -134,6 +134,10 @@ void rb_decide_resize(struct rb_turn *turn);                              /* res
 void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf);     /* balance.c */
 bool rb_decide_steals(const struct rb_turn *turn);
 void rb_decide_balance(struct rb_turn *turn, const Rb__Configuration *active);
+/* What a microbatch takes a member by its own measure, us; 0: not known, or not believed. */
+uint32_t rb_decide_pace(const struct rb_turn *turn, const Rb__Member *member);
+const char *rb_decide_kind(const struct rb_turn *turn, const Rb__Member *member); /* "cpu" */
+void rb_decide_stragglers(struct rb_turn *turn);                                  /* straggler.c */
 /* Returns true where a configuration follows. */
 bool rb_decide_replan(struct rb_turn *turn, const Rb__Configuration *active); /* replan.c */
 bool rb_decide_is_own(const Rb__Configuration *conf);                         /* own.c */

@@ -66,6 +66,17 @@ const struct rb_fact *rb_facts_member(const struct rb_job_facts *job,
     return same ? report : NULL;
 }
 
+const Rb__Straggler *rb_straggler_told(const Rb__JobState *state, const char *node, uint32_t device)
+{
+    for (size_t i = 0; i < state->n_stragglers; i++) {
+        const Rb__Straggler *one = state->stragglers[i];
+
+        if (one->has_told && one->device == device && !strcmp(one->node, node))
+            return one;
+    }
+    return NULL;
+}
+
 bool rb_configuration_live(const Rb__Configuration *configuration)
 {
     return configuration->state == RB__CONFIGURATION__STATE__PREPARING ||

@@ -81,6 +81,10 @@ const struct rb_fact *rb_facts_report(const struct rb_job_facts *job, const char
 const struct rb_fact *rb_facts_member(const struct rb_job_facts *job,
                                       const Rb__Configuration *configuration, size_t rank);
 
+/* The straggler there that users were told of, or NULL. */
+const Rb__Straggler *rb_straggler_told(const Rb__JobState *state, const char *node,
+                                       uint32_t device);
+
 /* PREPARING, GO or ACTIVE. */
 bool rb_configuration_live(const Rb__Configuration *configuration);
 

@@ -130,6 +130,19 @@ static json_t *get_nodes(const struct rb_facts *facts)
     return items;
 }
 
+/* Where the device itself does not say that it is slow, the others of its job do. */
+static void describe_pace(const struct rb_job_facts *job, const char *node, uint32_t device,
+                          json_t *row)
+{
+    const Rb__Straggler *one =
+        job->state.message ? rb_straggler_told(job->state.state, node, device) : NULL;
+
+    if (one && !json_object_get(row, "slow"))
+        json_object_set_new(row, "slow",
+                            json_sprintf("%.3g ms for a microbatch, the others of its kind %.3g ms",
+                                         one->microbatch_us / 1e3, one->others_us / 1e3));
+}
+
 /* The job that has a device, and what its worker says. */
 static void describe_use(const struct rb_facts *facts, const char *node, uint32_t device,
                          json_t *row)
@@ -149,6 +162,7 @@ static void describe_use(const struct rb_facts *facts, const char *node, uint32_
         json_object_set_new(row, "state", json_string(state ? state->name : "?"));
         if (report->worker->has_pid)
             json_object_set_new(row, "pid", json_integer(report->worker->pid));
+        describe_pace(&facts->jobs[j], node, device, row);
     }
 }
 

@@ -34,6 +34,18 @@ static const char *kind_of(const struct rb_facts *facts, const char *node, uint3
     return "?";
 }
 
+/* A straggler that users were told of says how the others do. */
+static void add_straggler(json_t *row, const Rb__JobState *state, const Rb__Member *member)
+{
+    const Rb__Straggler *one = rb_straggler_told(state, member->node, member->device);
+
+    if (one)
+        json_object_set_new(row, "straggler",
+                            json_pack("{s:I,s:f,s:f}", "since", (json_int_t)one->since,
+                                      "microbatchMs", one->microbatch_us / 1e3, "othersMs",
+                                      one->others_us / 1e3));
+}
+
 static json_t *devices_of(const struct rb_facts *facts, const struct rb_job_facts *job)
 {
     const Rb__Configuration *active = rb_methods_active(job);
@@ -57,6 +69,7 @@ static json_t *devices_of(const struct rb_facts *facts, const struct rb_job_fact
         if (shares && report && report->worker->microbatch_us)
             json_object_set_new(row, "microbatchMs",
                                 json_real(report->worker->microbatch_us / 1e3));
+        add_straggler(row, job->state.state, member);
         json_array_append_new(devices, row);
     }
     rb_arena_done(&arena);

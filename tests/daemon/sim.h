@@ -33,7 +33,7 @@ enum {
     SIM_PROCESSES = 1024,
     SIM_FILES = 4096,
     SIM_NUMBERS = 4096, /* of configurations */
-    SIM_KINDS = 17,
+    SIM_KINDS = 19,
 };
 
 /* Rules that can be broken on purpose, to see that it is found. */
@@ -186,6 +186,8 @@ void sim_node_start(struct sim *sim, struct sim_node *node);
 
 /* Before and behind a transaction of etcd. */
 void sim_check_txn(struct sim *sim, const struct rb_write *writes, size_t n);
+void sim_check_stragglers(struct sim *sim, const Rb__JobState *before, const Rb__JobState *after,
+                          const struct rb_write *writes, size_t n);
 void sim_check_facts(struct sim *sim);
 void sim_check_commit(struct sim *sim, struct sim_process *process);
 void sim_check_once(struct sim *sim, const struct sim_process *process);

@@ -15,9 +15,10 @@
 enum { CAME_BACK_US = 20000000 }; /* for the orders to a trainer that was replaced */
 
 const char *const sim_kinds[SIM_KINDS] = {
-    "started", "grown",      "shrunk",    "moved",     "recovered",   "restarted",
-    "parked",  "paused",     "resumed",   "abandoned", "worker-died", "node-lost",
-    "failed",  "saver-lost", "succeeded", "cancelled", "balanced",
+    "started",     "grown",     "shrunk",    "moved",          "recovered",
+    "restarted",   "parked",    "paused",    "resumed",        "abandoned",
+    "worker-died", "node-lost", "failed",    "saver-lost",     "succeeded",
+    "cancelled",   "balanced",  "straggler", "straggler-over",
 };
 
 static const struct rb_facts *truth(struct sim *sim)
@@ -192,7 +193,7 @@ static void check_configuration(struct sim *sim, struct sim_job *job, const stru
 }
 
 static void check_state(struct sim *sim, struct sim_job *job, const struct rb_job_facts *facts,
-                        const struct rb_write *write)
+                        const struct rb_write *write, const struct rb_write *writes, size_t n)
 {
     Rb__JobState *state = parse(sim, write, &rb__job_state__descriptor);
     const Rb__JobState *before = facts && facts->state.message ? facts->state.state : NULL;
@@ -207,6 +208,8 @@ static void check_state(struct sim *sim, struct sim_job *job, const struct rb_jo
     if (state && state->phase == RB__PHASE__Succeeded &&
         (!state->parked || state->parked->step != job->steps))
         sim_fail(sim, "%s has succeeded without its last step", job->id);
+    if (state && before)
+        sim_check_stragglers(sim, before, state, writes, n);
     done(state);
 }
 
@@ -236,7 +239,7 @@ void sim_check_txn(struct sim *sim, const struct rb_write *writes, size_t n)
         else if (!strncmp(rest, "configurations/", 15))
             check_configuration(sim, job, &writes[i]);
         else if (!strcmp(rest, "state"))
-            check_state(sim, job, facts, &writes[i]);
+            check_state(sim, job, facts, &writes[i], writes, n);
     }
 }
 

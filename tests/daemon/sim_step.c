@@ -56,7 +56,7 @@ void sim_step_start(struct sim_process *process)
 {
     process->attempt = 0;
     process->committed = false;
-    if (!sim_chance(process->sim, SPEED_LASTS))
+    if (!process->steady && !sim_chance(process->sim, SPEED_LASTS))
         process->slowness = 2 + (uint32_t)sim_chance(process->sim, 3);
     process->carrying = 0;
     start_attempt(process, keeps_sums(process));

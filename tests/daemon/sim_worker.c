@@ -91,7 +91,8 @@ struct sim_process *sim_process_spawn(struct sim *sim, struct sim_node *node, st
     process->job = job;
     process->device = device;
     process->spawned_for = spawned_for;
-    process->slowness = 2 + (uint32_t)sim_chance(sim, 3);
+    process->steady = !sim_chance(sim, 4);
+    process->slowness = 2 + (uint32_t)sim_chance(sim, process->steady ? 6 : 3);
     process->alive = true;
     process->state.level = process->stands_level = process->kept = -1;
     process->pending = process->applied = -1;

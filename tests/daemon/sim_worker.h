@@ -154,7 +154,8 @@ struct sim_process {
     struct sim_job *job;
     struct sim_node *node;
     uint32_t device, spawned_for;
-    uint32_t slowness; /* 2 to 4: twice what it takes, against the quickest */
+    uint32_t slowness; /* 2 to 4: twice what it takes, against the quickest; */
+    bool steady;       /* it stays so, and may be 7 */
     bool alive, stopped, hung, greets, pumping, again;
     uint64_t ends_behind; /* so many sends; 0: not */
 

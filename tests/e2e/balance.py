@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import statistics
+import time
 
 import cluster
 import corpus
@@ -28,9 +29,9 @@ def spec(c, steps, want, **more):
     }
 
 
-def slowed():
-    os.environ["RUBATO_FAULT"] = ",".join(f"worker.computed:rank={r}:do={ms}ms" for r, ms in enumerate(SLEEPS))
-    return cluster.Cluster(devices=4)
+def slowed(sleeps):
+    os.environ["RUBATO_FAULT"] = ",".join(f"worker.computed:rank={r}:do={ms}ms" for r, ms in enumerate(sleeps))
+    return cluster.Cluster(devices=len(sleeps))
 
 
 def new_model(c):
@@ -74,7 +75,7 @@ def step_ms(c, job, number):
 def by_speed():
     """Even, then by speed; a death, whose share goes on by speed; back to four; all of it without a bit's change."""
     alone = undisturbed(140)
-    with slowed() as c:
+    with slowed(SLEEPS) as c:
         new_model(c)
         c.submit("gpt", spec(c, 140, 4))
         c.wait("gpt", "step=10")
@@ -100,5 +101,37 @@ def by_speed():
         check(c.finish("gpt") == alone, "the bits differ")
 
 
+def straggler():
+    """One of three takes three times as long: that is told of when it has lasted, once, though shares even it out; and
+    it is over when it is gone."""
+    def told(kind):
+        return [event["text"] for event in c.json("events", "gpt")["items"] if event["kind"] == kind]
+
+    def row():
+        """Of the slow one: it is not always the same device."""
+        return next((device for device in c.status("gpt")["devices"] if "straggler" in device), None)
+
+    with slowed((20, 20, 60)) as c:
+        new_model(c)
+        c.submit("gpt", spec(c, 100000, 3))
+        balanced(c, "gpt")
+        began = time.monotonic()
+        slow = until("a straggler", row, 60)
+        check(time.monotonic() - began > 5, "it was told of at once")
+        place = f"{slow['node']}:{slow['device']}"
+        check(slow == c.status("gpt")["devices"][2], f"{c.status('gpt')['devices']}")
+        check(slow["straggler"]["microbatchMs"] > 2 * slow["straggler"]["othersMs"], f"{slow}")
+        check(len(told("straggler")) == 1 and told("straggler")[0].startswith(f"{place} takes "), f"{told('straggler')}")
+        check("a straggler: the others" in c.ctl("status", "gpt"), "the status does not say so")
+        health = {item["device"]: item.get("slow", "") for item in c.json("get", "devices")["items"]}
+        check("for a microbatch" in health[slow["device"]] and sum(map(bool, health.values())) == 1, f"{health}")
+        known = c.json("describe", "gpt")["state"]["stragglers"]
+        check([item["device"] for item in known if "told" in item] == [slow["device"]], f"{known}")
+        os.kill(slow["pid"], signal.SIGKILL)
+        until("its end", lambda: told("straggler-over"), 30)
+        check(len(told("straggler")) == len(told("straggler-over")) == 1, f"{told('straggler')}")
+        c.ctl("cancel", "gpt")
+
+
 if __name__ == "__main__":
-    cluster.main(by_speed)
+    cluster.main(by_speed, straggler)
