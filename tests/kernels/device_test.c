@@ -29,6 +29,18 @@ static void kinds_are_named(void **state)
     assert_ptr_equal(rb_device_numeric_class("cpu"), rb_device_numeric_class("cpu"));
 }
 
+/* Beside this program there is none, in whatever build. */
+static void without_a_module(void **state)
+{
+    struct rb_device *device;
+    struct rb_why why;
+
+    (void)state;
+    unsetenv("RUBATO_CUDA_MODULE");
+    assert_int_equal(rb_device_open("cuda", 0, &device, &why), RB_EUNSUPPORTED);
+    assert_string_equal(why.text, "no GPU: this build of Rubato has no CUDA module");
+}
+
 static void memory_is_zeroed_and_aligned(void **state)
 {
     static const size_t sizes[] = {0, 1, 100, 4096, 5000000};
@@ -290,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds_are_named),
+        cmocka_unit_test(without_a_module),
         cmocka_unit_test(memory_is_zeroed_and_aligned),
         cmocka_unit_test(memory_takes_room_where_it_is_written),
         cmocka_unit_test(malformed_calls_are_refused),
