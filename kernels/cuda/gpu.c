@@ -37,7 +37,7 @@ int rb_gpu_count(int *ret_count, struct rb_why *why)
     cudaError_t err = count_gpus(&gpus, &shares);
 
     if (err != cudaSuccess) {
-        (void)cudaGetLastError(); /* or later calls report it as theirs */
+        rb_gpu_forget();
         return rb_why_set(why, RB_ENOTFOUND, "no GPU: %s", reason(err));
     }
     *ret_count = gpus * shares;
@@ -57,8 +57,10 @@ int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *wh
         err = cudaDeviceGetPCIBusId(about.bus, sizeof about.bus, index / shares);
     if (err == cudaSuccess)
         err = cudaRuntimeGetVersion(&runtime);
-    if (err != cudaSuccess)
+    if (err != cudaSuccess) {
+        rb_gpu_forget();
         return rb_why_set(why, RB_ENOTFOUND, "GPU %d: %s", index, reason(err));
+    }
     snprintf(about.name, sizeof about.name, "%.127s", properties.name);
     about.bytes = properties.totalGlobalMem / (size_t)shares;
     /* How cuBLASLt cuts a product depends on the number of multiprocessors too. */
@@ -127,6 +129,7 @@ void rb_gpu_close(struct rb_gpu *gpu)
         if (gpu->stream)
             cudaStreamDestroy(gpu->stream);
     }
+    rb_gpu_forget();
     pthread_mutex_destroy(&gpu->in.lock);
     pthread_mutex_destroy(&gpu->out.lock);
     pthread_mutex_destroy(&gpu->lock);
@@ -134,6 +137,11 @@ void rb_gpu_close(struct rb_gpu *gpu)
 }
 
 /* ---- Errors -----------------------------------------------------------------------------------*/
+
+void rb_gpu_forget(void)
+{
+    (void)cudaGetLastError();
+}
 
 void rb_gpu_fail(struct rb_gpu *gpu, const char *what)
 {
@@ -155,6 +163,7 @@ void rb_gpu_note(struct rb_gpu *gpu, cudaError_t err, const char *what)
 
     if (err == cudaSuccess)
         return;
+    rb_gpu_forget();
     snprintf(text, sizeof text, "%s: %s", what, cudaGetErrorString(err));
     rb_gpu_fail(gpu, text);
 }
@@ -198,7 +207,7 @@ void *rb_gpu_alloc(struct rb_gpu *gpu, size_t bytes)
     if (!rb_gpu_enter(gpu))
         return NULL;
     if (cudaMalloc(&memory, bytes ? bytes : 1) != cudaSuccess) {
-        (void)cudaGetLastError(); /* no memory is the caller's to tell, and harms nothing */
+        rb_gpu_forget(); /* no memory is the caller's to tell, and harms nothing */
         return NULL;
     }
     rb_gpu_zero(gpu, memory, bytes);

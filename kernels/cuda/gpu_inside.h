@@ -48,6 +48,10 @@ struct rb_gpu {
 size_t rb_gpu_conv_version(void);
 void rb_gpu_conv_close(struct rb_gpu *gpu);
 
+/* An error of CUDA's stays with the thread until it is asked for.  Where one was told or harms
+ * nobody: the next launch is not to take it for its own. */
+void rb_gpu_forget(void);
+
 /* Note an error, where it is one. */
 void rb_gpu_note(struct rb_gpu *gpu, cudaError_t err, const char *what);
 

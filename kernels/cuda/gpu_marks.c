@@ -27,8 +27,7 @@ int rb_gpu_marks_new(struct rb_gpu *gpu, size_t n, struct rb_gpu_marks **ret_mar
         marks->n += err == cudaSuccess;
     }
     if (err != cudaSuccess) {
-        (void)cudaGetLastError(); /* the caller's to tell: it harms nothing */
-        rb_gpu_marks_free(marks);
+        rb_gpu_marks_free(marks); /* the caller's to tell: it harms nothing */
         return rb_why_set(why, RB_ENOMEM, "GPU %d: %zu events are not to be had: %s", gpu->index, n,
                           cudaGetErrorString(err));
     }
@@ -68,5 +67,6 @@ void rb_gpu_marks_free(struct rb_gpu_marks *marks)
         return;
     for (size_t i = 0; i < marks->n; i++)
         (void)cudaEventDestroy(marks->at[i]);
+    rb_gpu_forget();
     free(marks);
 }

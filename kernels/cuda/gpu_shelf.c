@@ -52,7 +52,7 @@ static bool find(const char *name, void *ret)
     if (cudaGetDriverEntryPointByVersion(name, &function, SINCE, cudaEnableDefault, &found) !=
             cudaSuccess ||
         found != cudaDriverEntryPointSuccess || !function) {
-        (void)cudaGetLastError();
+        rb_gpu_forget();
         return false;
     }
     *(void **)ret = function;

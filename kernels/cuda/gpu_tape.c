@@ -46,7 +46,7 @@ static cudaError_t make_room(struct rb_gpu_tape *tape)
 
 static int refuse(cudaError_t err, struct rb_why *why)
 {
-    (void)cudaGetLastError(); /* it harms nobody else */
+    rb_gpu_forget();
     return rb_why_set(why, RB_EUNSUPPORTED, "CUDA makes no graph of it: %s",
                       cudaGetErrorString(err));
 }
@@ -94,7 +94,7 @@ int rb_gpu_tape_end(struct rb_gpu_tape *tape, struct rb_why *why)
     if (graph)
         cudaGraphDestroy(graph);
     if (gpu->lost.text[0]) {
-        (void)cudaGetLastError();
+        rb_gpu_forget();
         return rb_why_set(why, RB_EUNSUPPORTED, "CUDA makes no graph of it: %s", gpu->lost.text);
     }
     return err == cudaSuccess ? 0 : refuse(err, why);
@@ -129,5 +129,6 @@ void rb_gpu_tape_free(struct rb_gpu_tape *tape)
         cudaFreeHost(tape->room);
         cudaFree(tape->values);
     }
+    rb_gpu_forget();
     free(tape);
 }
