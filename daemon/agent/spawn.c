@@ -72,20 +72,32 @@ static void on_ended(uv_process_t *handle, int64_t status, int signal)
     tell(process, how);
 }
 
-/* Our environment with one compute thread that does not spin.  The strings live as long as ours. */
-static char **worker_environment(void)
+/* Several ranks on one GPU are for tests: NCCL takes them if they say that they are of different
+ * hosts.  To be said from outside, since a process that has threads cannot change what it is. */
+static bool is_to_name_host(const char *kind)
+{
+    const char *shares = getenv("RUBATO_GPU_SHARES");
+
+    return strcmp(kind, "cuda") == 0 && shares && atoi(shares) > 1 && !getenv("NCCL_HOSTID");
+}
+
+/* Our environment with one compute thread that does not spin, and `name` where it is to name its
+ * host.  The strings live as long as ours and `name`. */
+static char **worker_environment(char *name)
 {
     static char *const own[] = {"OMP_NUM_THREADS=1", "OMP_WAIT_POLICY=passive"};
     size_t n = 0, used = 0;
     while (environ[n])
         n++;
-    char **all = rb_alloc((n + RB_COUNT(own) + 1) * sizeof(*all));
+    char **all = rb_alloc((n + RB_COUNT(own) + 2) * sizeof(*all));
     for (size_t i = 0; i < n; i++)
         if (strncmp(environ[i], "OMP_NUM_THREADS=", 16) &&
             strncmp(environ[i], "OMP_WAIT_POLICY=", 16))
             all[used++] = environ[i];
     for (size_t i = 0; i < RB_COUNT(own); i++)
         all[used++] = own[i];
+    if (name)
+        all[used++] = name;
     return all;
 }
 
@@ -106,7 +118,10 @@ int rb_process_spawn(uv_loop_t *loop, const struct rb_spawn *spawn, rb_process_e
     if (log < 0)
         return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", spawn->log_path,
                           strerror(errno));
-    RB_CLEANUP(rb_freep) char **environment = worker_environment();
+    RB_CLEANUP(rb_freep)
+    char *name =
+        is_to_name_host(spawn->kind) ? rb_format("NCCL_HOSTID=rubato-%s", spawn->worker) : NULL;
+    RB_CLEANUP(rb_freep) char **environment = worker_environment(name);
     uv_stdio_container_t stdio[3] = {
         {.flags = UV_IGNORE},
         {.flags = UV_INHERIT_FD, .data.fd = log},

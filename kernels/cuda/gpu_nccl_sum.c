@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums and moves of a circle that NCCL has made: each is called, is then under way, and is then
+ * done; until that is so, over() and the communicator are asked whether it still can be. */
+#include "kernels/cuda/gpu_inside.h"
+#include "kernels/cuda/gpu_nccl.h"
+
+#include <time.h>
+
+/* At once first: most waits are short. */
+static void rest(int *turns)
+{
+    const struct timespec moment = {0, 20000};
+
+    if (++*turns > 200)
+        nanosleep(&moment, NULL);
+}
+
+static int give_up(struct rb_gpu_circle *circle, struct rb_why *why)
+{
+    rb_gpu_circle_stop(circle);
+    return rb_why_set(why, RB_EPEER, "NCCL: another rank is gone");
+}
+
+/* Until what was called is under way on the GPU. */
+static int settle(struct rb_gpu_circle *circle, bool (*over)(void *context), void *context,
+                  struct rb_why *why)
+{
+    bool ready = false;
+    int turns = 0, err;
+
+    for (;;) {
+        err = rb_gpu_circle_ready(circle, &ready, why);
+        if (err || ready)
+            return err;
+        if (over(context))
+            return give_up(circle, why);
+        rest(&turns);
+    }
+}
+
+/* Until the GPU has done it.  A peer's death shows as an error of the communicator or in over(). */
+static int wait_done(struct rb_gpu_circle *circle, bool (*over)(void *context), void *context,
+                     struct rb_why *why)
+{
+    bool ready;
+    int turns = 0, err;
+
+    for (;;) {
+        cudaError_t done = cudaEventQuery(circle->done);
+
+        if (done == cudaSuccess)
+            return 0;
+        rb_gpu_forget();
+        if (done != cudaErrorNotReady) {
+            rb_gpu_note(circle->gpu, done, "a sum or move failed");
+            return rb_gpu_check(circle->gpu, why);
+        }
+        err = rb_gpu_circle_ready(circle, &ready, why);
+        if (err)
+            return err;
+        if (over(context))
+            return give_up(circle, why);
+        rest(&turns);
+    }
+}
+
+/* Behind what is queued on the GPU. */
+static int begin(struct rb_gpu_circle *circle, struct rb_why *why)
+{
+    struct rb_gpu *gpu = circle->gpu;
+
+    if (!circle->comm || circle->stopped)
+        return rb_why_set(why, RB_EPEER, "NCCL: the communicator was given up");
+    if (!rb_gpu_enter(gpu))
+        return rb_gpu_check(gpu, why);
+    rb_gpu_note(gpu, cudaEventRecord(circle->behind, gpu->stream), "a sum or move could not begin");
+    rb_gpu_note(gpu, cudaStreamWaitEvent(circle->stream, circle->behind, 0),
+                "a sum or move could not begin");
+    return rb_gpu_check(gpu, why);
+}
+
+/* What was called, and came to `status`, until the GPU has done it. */
+static int finish(struct rb_gpu_circle *circle, ncclResult_t status, bool (*over)(void *context),
+                  void *context, struct rb_why *why)
+{
+    struct rb_gpu *gpu = circle->gpu;
+    int err;
+
+    if (status != ncclSuccess && status != ncclInProgress)
+        return rb_nccl_refuse(circle->nccl, status, "a sum or move could not begin", why);
+    err = settle(circle, over, context, why);
+    if (err)
+        return err;
+    rb_gpu_note(gpu, cudaEventRecord(circle->done, circle->stream), "a sum or move failed");
+    err = rb_gpu_check(gpu, why);
+    return err ? err : wait_done(circle, over, context, why);
+}
+
+/* All in one group, so that NCCL may run them together. */
+static ncclResult_t sum_all(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
+                            const struct rb_circle_range *ranges, size_t n)
+{
+    const struct rb_nccl *nccl = circle->nccl;
+    ncclResult_t status = nccl->group_start(), ended;
+
+    if (status != ncclSuccess)
+        return status;
+    for (size_t i = 0; i < n; i++) {
+        const struct rb_circle_range *r = &ranges[i];
+        ncclResult_t said = r->to == RB_CIRCLE_ALL
+                                ? nccl->all_reduce(in + r->first, out + r->first, r->count,
+                                                   ncclInt32, ncclSum, circle->comm, circle->stream)
+                                : nccl->reduce(in + r->first, out + r->first, r->count, ncclInt32,
+                                               ncclSum, r->to, circle->comm, circle->stream);
+
+        if (said != ncclSuccess && said != ncclInProgress)
+            status = said;
+    }
+    ended = nccl->group_end();
+    return status == ncclSuccess ? ended : status;
+}
+
+int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
+                      const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
+                      void *context, struct rb_why *why)
+{
+    int err = begin(circle, why);
+
+    return err ? err : finish(circle, sum_all(circle, in, out, ranges, n), over, context, why);
+}
+
+/* NCCL pairs what two ranks send and receive by the order in a group. */
+static ncclResult_t move_all(struct rb_gpu_circle *circle, const struct rb_circle_move *moves,
+                             size_t n)
+{
+    const struct rb_nccl *nccl = circle->nccl;
+    ncclResult_t status = nccl->group_start(), ended;
+
+    if (status != ncclSuccess)
+        return status;
+    for (size_t i = 0; i < n; i++) {
+        const struct rb_circle_move *m = &moves[i];
+        ncclResult_t said = ncclSuccess;
+
+        if (m->from == m->to)
+            continue;
+        if (m->from == circle->rank)
+            said = nccl->send(m->memory, m->bytes, ncclUint8, m->to, circle->comm, circle->stream);
+        if (m->to == circle->rank)
+            said = nccl->receive(m->memory, m->bytes, ncclUint8, m->from, circle->comm,
+                                 circle->stream);
+        if (said != ncclSuccess && said != ncclInProgress)
+            status = said;
+    }
+    ended = nccl->group_end();
+    return status == ncclSuccess ? ended : status;
+}
+
+int rb_gpu_circle_move(struct rb_gpu_circle *circle, const struct rb_circle_move *moves, size_t n,
+                       bool (*over)(void *context), void *context, struct rb_why *why)
+{
+    int err = begin(circle, why);
+
+    return err ? err : finish(circle, move_all(circle, moves, n), over, context, why);
+}
