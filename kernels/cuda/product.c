@@ -68,6 +68,23 @@ static cublasStatus_t describe(struct rb_gpu_product *p, const struct rb_gpu_pro
     return err;
 }
 
+/* Where a matrix may start, in bytes. */
+static uint32_t alignment_of(const struct rb_gpu_product_shape *s, bool is_short)
+{
+    return s->aligned ? 16 : is_short ? sizeof(uint16_t) : sizeof(float);
+}
+
+/* The heuristic takes from the bias's address how well it will be aligned; there is none yet, so
+ * it is shown the worst. */
+static cublasStatus_t show_bias(struct rb_gpu_product *p, const struct rb_gpu_product_shape *s)
+{
+    const void *bias = (const void *)(uintptr_t)alignment_of(s, false);
+
+    return s->bias ? cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                    &bias, sizeof bias)
+                   : CUBLAS_STATUS_SUCCESS;
+}
+
 static cublasStatus_t prefer(cublasLtMatmulPreference_t preference,
                              const struct rb_gpu_product_shape *s)
 {
@@ -77,17 +94,18 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t preference,
     uint64_t workspace = RB_GPU_WORKSPACE;
     uint32_t reductions =
         CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
-    uint32_t least = s->short_in || s->short_out ? sizeof(uint16_t) : sizeof(float);
-    uint32_t alignment = s->aligned ? 16 : least;
     cublasStatus_t err = cublasLtMatmulPreferenceSetAttribute(
         preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
 
     if (err == CUBLAS_STATUS_SUCCESS)
         err = cublasLtMatmulPreferenceSetAttribute(
             preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions);
-    for (size_t i = 0; i < RB_COUNT(starts) && err == CUBLAS_STATUS_SUCCESS; i++)
+    for (size_t i = 0; i < RB_COUNT(starts) && err == CUBLAS_STATUS_SUCCESS; i++) {
+        uint32_t alignment = alignment_of(s, i < 2 ? s->short_in : s->short_out);
+
         err = cublasLtMatmulPreferenceSetAttribute(preference, starts[i], &alignment,
                                                    sizeof alignment);
+    }
     return err;
 }
 
@@ -99,14 +117,16 @@ static cublasStatus_t choose(struct rb_gpu_product *p, const struct rb_gpu_produ
     cublasStatus_t err = cublasLtMatmulPreferenceCreate(&preference);
 
     if (err == CUBLAS_STATUS_SUCCESS)
+        err = show_bias(p, s);
+    if (err == CUBLAS_STATUS_SUCCESS)
         err = prefer(preference, s);
     if (err == CUBLAS_STATUS_SUCCESS)
         err = cublasLtMatmulAlgoGetHeuristic(p->gpu->blas, p->how, p->b, p->a, p->c, p->c,
                                              preference, 1, &found, &n);
     if (preference)
         cublasLtMatmulPreferenceDestroy(preference);
-    if (err == CUBLAS_STATUS_SUCCESS && n < 1)
-        err = CUBLAS_STATUS_NOT_SUPPORTED;
+    if (err == CUBLAS_STATUS_SUCCESS)
+        err = n < 1 ? CUBLAS_STATUS_NOT_SUPPORTED : found.state;
     if (err == CUBLAS_STATUS_SUCCESS)
         p->algorithm = found.algo;
     return err;
@@ -115,9 +135,13 @@ static cublasStatus_t choose(struct rb_gpu_product *p, const struct rb_gpu_produ
 int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *shape,
                        struct rb_gpu_product **ret_product, struct rb_why *why)
 {
-    struct rb_gpu_product *product = rb_alloc(sizeof *product);
+    struct rb_gpu_product *product;
     cublasStatus_t err;
 
+    if (shape->batch > INT32_MAX) /* as cuBLASLt counts them */
+        return rb_why_set(why, RB_EUNSUPPORTED, "%lld products at once are too many",
+                          (long long)shape->batch);
+    product = rb_alloc(sizeof *product);
     product->gpu = gpu;
     product->bias = shape->bias;
     product->more = shape->more;
