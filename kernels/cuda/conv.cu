@@ -1,86 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Convolutions as matrix products: the windows of some samples are written out as columns, and
- * multiplied.  How many samples at a time depends on the shape alone.
+ * multiplied.  How many samples at a time, and which part of one that is too large for the memory
+ * that there is to be for it, depends on the shape alone.
  *
  *     y[M, places] = w[M, depth] columns[depth, places]          depth: channels x kernel elements
  *     columns = w' dy, and each input sums what its windows hold of it
- *     dw += dy columns', sample after sample
+ *     dw += dy[M, samples x places] columns[depth, samples x places]'
  *
- * Factors are float32 or bfloat16, and so are the columns that are copied from one; those that are a
- * product are sums still, and float32.  Where cuDNN is there it may do all of it. */
-#include "kernels/cuda/number.h"
-#include "kernels/cuda/window.h"
+ * Factors are float32 or bfloat16, and so are the columns that are copied from one; those that are
+ * a product are sums still, and float32.  Where cuDNN is there it may do all of it; not for
+ * gradients of weights from bfloat16, which it would round to that, and these are summed once more.
+ */
+#include "kernels/cuda/columns.h"
 
 namespace
 {
 
+/* Of memory for columns.  On the host so little that tests come to every way. */
+#ifdef __CUDACC__
 enum { SCRATCH = 256 << 20 };
+#else
+enum { SCRATCH = 64 << 10 };
+#endif
 
-struct shape {
-    struct rb_window w;
-    int64_t group, m, c; /* of a group: outputs and inputs */
-    int64_t in, out, kernel, depth;
-};
+/* Rows of what is the kernel's own start at multiples of 16 bytes. */
+static const int64_t EVEN = 8;
 
-/* Element [sample, depth, place] of the columns. */
-template <class T> struct columns_body {
-    struct shape s;
-    const T *x; /* the group's channels of the first sample */
-    T *columns;
-
-    RB_GPU void operator()(int64_t i) const
-    {
-        const struct rb_window &w = s.w;
-        int64_t d = i / s.out % s.depth, sample = i / s.out / s.depth, o[3], k[3], place = 0;
-        bool inside = true;
-
-        rb_plane_index(w.out, i % s.out, o);
-        rb_plane_index(w.kernel, d % s.kernel, k);
-        for (int a = 0; a < 3; a++) {
-            int64_t at = o[a] * w.stride[a] + k[a] * w.dilation[a] - w.begin[a];
-
-            inside = inside && at >= 0 && at < w.in[a];
-            place = place * w.in[a] + at;
-        }
-        columns[i] = inside ? x[(sample * s.c * s.group + d / s.kernel) * s.in + place] : 0;
-    }
-};
-
-/* Element [sample, channel, place] of the group's inputs: the sum of its places in the columns. */
-struct inputs_body {
-    struct shape s;
-    const float *columns;
-    void *x;
-    bool is_short;
-
-    RB_GPU void operator()(int64_t i) const
-    {
-        const struct rb_window &w = s.w;
-        int64_t c = i / s.in % s.c, sample = i / s.in / s.c, index[3], o[3], k[3];
-        struct rb_span span[3];
-        float sum = 0;
-
-        rb_plane_index(w.in, i % s.in, index);
-        for (int a = 0; a < 3; a++)
-            span[a] = rb_seeing(w, a, index[a]);
-        for (o[0] = span[0].first; o[0] < span[0].end; o[0]++)
-            for (o[1] = span[1].first; o[1] < span[1].end; o[1]++)
-                for (o[2] = span[2].first; o[2] < span[2].end; o[2]++) {
-                    bool sees = true;
-
-                    for (int a = 0; a < 3; a++) {
-                        k[a] = rb_element_of(w, a, o[a], index[a]);
-                        sees = sees && k[a] >= 0;
-                    }
-                    if (sees)
-                        sum += columns[((sample * s.c + c) * s.kernel +
-                                        (k[0] * w.kernel[1] + k[1]) * w.kernel[2] + k[2]) *
-                                           s.out +
-                                       (o[0] * w.out[1] + o[1]) * w.out[2] + o[2]];
-                }
-        rb_real_put(x, is_short, (sample * s.c * s.group + c) * s.in + i % s.in, sum);
-    }
-};
+int64_t even(int64_t elements)
+{
+    return (elements + EVEN - 1) / EVEN * EVEN;
+}
 
 struct bias_body {
     int64_t channels, out;
@@ -95,91 +44,131 @@ struct bias_body {
 };
 
 struct conv : rb_work {
-    struct shape s;
+    struct rb_conv_shape s;
     int op;
     bool bias, short_in, short_out;
     bool slices; /* call->slices */
     size_t out_bytes;
     struct rb_gpu_conv *whole; /* all at once, by the library; or NULL */
-    int64_t chunk; /* samples at a time; 0: there is nothing to do */
-    /* Of a chunk, and of the last one; for dw: the first sample's, and the others'. */
-    struct rb_gpu_product *product, *last;
+    /* A tile: so many samples, and of each so many places, or channels where inputs are made.  One
+     * of both is all there are, or the other is 1.  0: there is nothing to do. */
+    int64_t chunk, part;
+    int64_t row; /* of the columns, in elements */
+    /* Of a tile; of all but the first where they are added up; of a last one that is smaller. */
+    struct rb_gpu_product *product, *more, *last;
 
     int64_t samples() const
     {
         return s.w.n;
     }
 
+    int64_t parts() const
+    {
+        return op == RB_OP_CONV_GRAD_X ? s.c : s.out;
+    }
+
+    int64_t factor() const
+    {
+        return short_in ? sizeof(uint16_t) : sizeof(float);
+    }
+
     /* Element i of a factor, or of the result. */
     const char *in_at(const void *from, int64_t i) const
     {
-        return (const char *)from + i * (short_in ? sizeof(uint16_t) : sizeof(float));
+        return (const char *)from + i * factor();
     }
 
     char *out_at(void *to, int64_t i) const
     {
-        return (char *)to + i * (short_out ? sizeof(uint16_t) : sizeof(float));
+        return (char *)to + i * (int64_t)(short_out ? sizeof(uint16_t) : sizeof(float));
+    }
+
+    struct rb_gpu_product *product_of(const struct rb_conv_tile &tile) const
+    {
+        if (tile.n != chunk || tile.len != part)
+            return last;
+        return more && tile.first + tile.from > 0 ? more : product;
+    }
+
+    template <class F> void each_tile(F body) const
+    {
+        for (int64_t g = 0; g < s.group; g++)
+            for (int64_t at = 0; at < samples(); at += chunk)
+                for (int64_t from = 0; from < parts(); from += part) {
+                    struct rb_conv_tile tile = {
+                        g, at, samples() - at < chunk ? samples() - at : chunk, from,
+                        parts() - from < part ? parts() - from : part};
+
+                    body(tile);
+                }
     }
 
     template <class T>
-    void columns_as(struct rb_cuda *cuda, const void *x, int64_t group, int64_t first, int64_t n)
+    void columns_as(struct rb_cuda *cuda, const struct rb_conv_tile &tile, const void *x)
     {
-        struct columns_body<T> body = {s, (const T *)x + (first * s.group + group) * s.c * s.in,
-                                       (T *)cuda->scratch};
+        bool flat = op == RB_OP_CONV_GRAD_W; /* samples side by side */
+        struct rb_columns_body<T> body = {
+            s, tile, flat ? tile.len : s.depth *row, row, (const T *)x, (T *)cuda->scratch
+        };
 
-        rb_each(cuda, n * s.depth * s.out, body);
+        rb_each(cuda, tile.n * s.depth * tile.len, body);
     }
 
-    void columns_of(struct rb_cuda *cuda, const void *x, int64_t group, int64_t first, int64_t n)
+    void columns_of(struct rb_cuda *cuda, const struct rb_conv_tile &tile, const void *x)
     {
         if (short_in)
-            columns_as<uint16_t>(cuda, x, group, first, n);
+            columns_as<uint16_t>(cuda, tile, x);
         else
-            columns_as<float>(cuda, x, group, first, n);
+            columns_as<float>(cuda, tile, x);
+    }
+
+    /* Behind the columns. */
+    template <class T>
+    const void *rows_as(struct rb_cuda *cuda, const struct rb_conv_tile &tile, const void *dy)
+    {
+        struct rb_gradient_rows_body<T> body = {
+            s, tile, row, (const T *)dy, (T *)cuda->scratch + s.depth *row
+        };
+
+        rb_each(cuda, s.m * tile.n * tile.len, body);
+        return body.rows;
     }
 
     void forward(struct rb_cuda *cuda, const void *x, const void *w, void *y)
     {
-        for (int64_t g = 0; g < s.group; g++)
-            for (int64_t at = 0; at < samples(); at += chunk) {
-                int64_t n = samples() - at < chunk ? samples() - at : chunk;
+        each_tile([&](const struct rb_conv_tile &tile) {
+            int64_t to = (tile.first * s.group + tile.group) * s.m * s.out + tile.from;
 
-                columns_of(cuda, x, g, at, n);
-                rb_gpu_product_run(n == chunk ? product : last, in_at(w, g * s.m * s.depth),
-                                   cuda->scratch, NULL,
-                                   out_at(y, (at * s.group + g) * s.m * s.out));
-            }
+            columns_of(cuda, tile, x);
+            rb_gpu_product_run(product_of(tile), in_at(w, tile.group * s.m * s.depth),
+                               cuda->scratch, NULL, out_at(y, to));
+        });
     }
 
     void grad_x(struct rb_cuda *cuda, const void *dy, const void *w, void *dx)
     {
         float *columns = (float *)cuda->scratch;
 
-        for (int64_t g = 0; g < s.group; g++)
-            for (int64_t at = 0; at < samples(); at += chunk) {
-                int64_t n = samples() - at < chunk ? samples() - at : chunk;
-                struct inputs_body body = {
-                    s, columns, out_at(dx, (at * s.group + g) * s.c * s.in), short_out};
+        each_tile([&](const struct rb_conv_tile &tile) {
+            struct rb_inputs_body body = {s, tile, row, columns, dx, short_out};
+            int64_t weights = tile.group * s.m * s.depth + tile.from * s.kernel;
+            int64_t from = (tile.first * s.group + tile.group) * s.m * s.out;
 
-                rb_gpu_product_run(n == chunk ? product : last, in_at(w, g * s.m * s.depth),
-                                   in_at(dy, (at * s.group + g) * s.m * s.out), NULL, columns);
-                rb_each(cuda, n * s.c * s.in, body);
-            }
+            rb_gpu_product_run(product_of(tile), in_at(w, weights), in_at(dy, from), NULL, columns);
+            rb_each(cuda, tile.n * tile.len * s.in, body);
+        });
     }
 
     void grad_w(struct rb_cuda *cuda, const void *dy, const void *x, float *dw)
     {
-        for (int64_t g = 0; g < s.group; g++)
-            for (int64_t at = 0; at < samples(); at += chunk) {
-                int64_t n = samples() - at < chunk ? samples() - at : chunk;
+        each_tile([&](const struct rb_conv_tile &tile) {
+            const void *rows =
+                short_in ? rows_as<uint16_t>(cuda, tile, dy) : rows_as<float>(cuda, tile, dy);
 
-                columns_of(cuda, x, g, at, n);
-                for (int64_t i = 0; i < n; i++)
-                    rb_gpu_product_run(at + i == 0 ? product : last,
-                                       in_at(dy, ((at + i) * s.group + g) * s.m * s.out),
-                                       in_at(cuda->scratch, i * s.depth * s.out), NULL,
-                                       dw + g * s.m * s.depth);
-            }
+            columns_of(cuda, tile, x);
+            rb_gpu_product_run(product_of(tile), rows, cuda->scratch, NULL,
+                               dw + tile.group * s.m * s.depth);
+        });
     }
 
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
@@ -207,6 +196,7 @@ struct conv : rb_work {
     {
         rb_gpu_conv_free(whole);
         rb_gpu_product_free(product);
+        rb_gpu_product_free(more);
         rb_gpu_product_free(last);
     }
 };
@@ -217,7 +207,7 @@ int read_shape(const struct rb_call *call, struct conv *work, struct rb_why *why
     const struct rb_tensor_type *x = forward ? &call->in[0] : grad_x ? &call->out[0] : &call->in[1];
     const struct rb_tensor_type *w = forward || grad_x ? &call->in[1] : &call->out[0];
     const struct rb_tensor_type *y = forward ? &call->out[0] : &call->in[0];
-    struct shape *s = &work->s;
+    struct rb_conv_shape *s = &work->s;
     int err;
 
     err = rb_call_product(call, why);
@@ -240,60 +230,98 @@ int read_shape(const struct rb_call *call, struct conv *work, struct rb_why *why
     work->slices = call->slices;
     work->short_in = call->in[0].dtype == RB_BF16;
     work->short_out = call->out[0].dtype == RB_BF16;
-    work->out_bytes =
-        (size_t)rb_tensor_elements(&call->out[0]) * rb_dtype_size(call->out[0].dtype);
+    work->out_bytes = (size_t)rb_tensor_elements(&call->out[0]) * rb_dtype_size(call->out[0].dtype);
     return 0;
 }
 
-/* The product of `batch` samples; `more` adds to what is there. */
-struct rb_gpu_product_shape product_of(const struct conv *work, int64_t batch, bool more)
+/* As many samples as there is to be memory for, or as much of one; returns what that takes. */
+size_t fit(struct conv *work)
 {
-    const struct shape *s = &work->s;
-    struct rb_gpu_product_shape how = {};
-    int64_t even = work->short_in ? 8 : 4;
+    const struct rb_conv_shape *s = &work->s;
+    bool grad_x = work->op == RB_OP_CONV_GRAD_X, grad_w = work->op == RB_OP_CONV_GRAD_W;
+    int64_t all = work->parts(), size = work->factor(), one, sample;
 
-    how.batch = batch;
+    one = grad_x   ? s->kernel * even(s->out) * (int64_t)sizeof(float)
+          : grad_w ? (s->depth + s->m) * size
+                   : s->depth * size;
+    sample = one * all;
+    work->chunk = sample > SCRATCH                     ? 1
+                  : SCRATCH / sample < work->samples() ? SCRATCH / sample
+                                                       : work->samples();
+    work->part = all;
+    if (sample > SCRATCH)
+        work->part = grad_x ? SCRATCH / one : SCRATCH / one / EVEN * EVEN;
+    if (work->part < 1)
+        work->part = grad_x ? 1 : EVEN < all ? EVEN : all;
+    work->row = even(grad_x ? s->out : grad_w ? work->chunk * work->part : work->part);
+    if (grad_x)
+        return (size_t)(work->chunk * work->part * one);
+    return (size_t)((grad_w ? s->depth + s->m : work->chunk * s->depth) * work->row * size);
+}
+
+/* The product of a tile; `more` adds to what is there. */
+struct rb_gpu_product_shape product_of(const struct conv *work, int64_t n, int64_t len, bool more)
+{
+    const struct rb_conv_shape *s = &work->s;
+    struct rb_gpu_product_shape how = {};
+    int64_t unit = work->short_in ? 8 : 4;
+
+    how.batch = n;
     how.more = more;
     how.short_in = work->short_in;
     how.short_out = work->short_out && work->op == RB_OP_CONV;
     if (work->op == RB_OP_CONV) {
         how.m = s->m;
-        how.k = s->depth;
-        how.n = s->out;
-        how.b_stride = s->depth * s->out;
+        how.k = how.a_row = s->depth;
+        how.n = len;
+        how.b_row = work->row;
+        how.b_stride = s->depth * work->row;
+        how.c_row = s->out;
         how.c_stride = s->group * s->m * s->out;
     } else if (work->op == RB_OP_CONV_GRAD_X) {
-        how.m = s->depth;
+        how.m = len * s->kernel;
         how.k = s->m;
-        how.n = s->out;
+        how.n = how.b_row = s->out;
         how.swap_a = true;
+        how.a_row = s->depth;
         how.b_stride = s->group * s->m * s->out;
-        how.c_stride = s->depth * s->out;
+        how.c_row = work->row;
+        how.c_stride = how.m * work->row;
     } else {
+        how.batch = 1;
         how.m = s->m;
-        how.k = s->out;
-        how.n = s->depth;
+        how.k = n * len;
+        how.n = how.c_row = s->depth;
         how.swap_b = true;
+        how.a_row = how.b_row = work->row;
     }
-    how.a_row = how.swap_a ? how.m : how.k;
-    how.b_row = how.swap_b ? how.k : how.n;
-    how.c_row = how.n;
-    how.aligned = !work->slices && s->m * s->depth % even == 0 && s->m * s->out % even == 0 &&
-                  s->depth * s->out % even == 0;
+    /* Where the groups' weights, the samples' results and the tiles' weights start. */
+    how.aligned = !work->slices && s->m * s->depth % unit == 0 && s->m * s->out % unit == 0 &&
+                  (work->part == work->parts() || work->op != RB_OP_CONV_GRAD_X ||
+                   work->part * s->kernel % unit == 0);
     return how;
+}
+
+int get_product(struct rb_cuda *cuda, const struct conv *work, int64_t n, int64_t len, bool more,
+                struct rb_gpu_product **ret_product, struct rb_why *why)
+{
+    struct rb_gpu_product_shape how = product_of(work, n, len, more);
+
+    return rb_gpu_product_new(cuda->gpu, &how, ret_product, why);
 }
 
 int get_products(struct rb_cuda *cuda, struct conv *work, struct rb_why *why)
 {
-    bool grad_w = work->op == RB_OP_CONV_GRAD_W;
-    int64_t rest = work->samples() % work->chunk;
-    struct rb_gpu_product_shape how = product_of(work, grad_w ? 1 : work->chunk, false);
-    int err = rb_gpu_product_new(cuda->gpu, &how, &work->product, why);
+    bool adds = work->op == RB_OP_CONV_GRAD_W;
+    int64_t n = work->samples() % work->chunk, len = work->parts() % work->part;
+    bool several = work->chunk < work->samples() || work->part < work->parts();
+    int err = get_product(cuda, work, work->chunk, work->part, false, &work->product, why);
 
-    if (!err && (grad_w || rest)) {
-        how = product_of(work, grad_w ? 1 : rest, grad_w);
-        err = rb_gpu_product_new(cuda->gpu, &how, &work->last, why);
-    }
+    if (!err && adds && several)
+        err = get_product(cuda, work, work->chunk, work->part, true, &work->more, why);
+    if (!err && (n || len))
+        err = get_product(cuda, work, n ? n : work->chunk, len ? len : work->part, adds,
+                          &work->last, why);
     return err;
 }
 
@@ -336,19 +364,16 @@ int rb_cuda_conv(struct rb_cuda *cuda, const struct rb_call *call, struct rb_ker
                  struct rb_why *why)
 {
     struct conv work = {};
-    int64_t sample, most;
     int err = read_shape(call, &work, why);
 
     if (err)
         return err;
-    sample = work.s.depth * work.s.out * (int64_t)sizeof(float);
-    if (sample == 0 || work.samples() == 0 || work.s.m == 0 || work.out_bytes == 0)
+    if (work.s.depth * work.s.out == 0 || work.samples() == 0 || work.s.m == 0 ||
+        work.out_bytes == 0)
         return rb_make(cuda, call, work, ret_kernel);
     if (!get_whole(cuda, &work))
         return rb_make(cuda, call, work, ret_kernel);
-    most = SCRATCH / sample;
-    work.chunk = most < 1 ? 1 : most > work.samples() ? work.samples() : most;
-    err = rb_cuda_need(cuda, (size_t)(work.chunk * sample), why);
+    err = rb_cuda_need(cuda, fit(&work), why);
     err = err ? err : get_products(cuda, &work, why);
     if (err) {
         work.done();

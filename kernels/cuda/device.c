@@ -31,15 +31,22 @@ static int cuda_open(int index, struct rb_device **ret_device, struct rb_why *wh
     return 0;
 }
 
+/* Kernels that were prepared before have what there was until there is more. */
 static int need(struct rb_cuda *cuda, void **memory, size_t *room, size_t bytes, struct rb_why *why)
 {
+    void *more;
+
     if (bytes <= *room)
         return 0;
+    more = rb_gpu_alloc(cuda->gpu, bytes);
+    if (!more)
+        return rb_why_set(why, RB_ENOMEM, "the GPU has no %zu bytes left, which a kernel needs",
+                          bytes);
     rb_gpu_free(cuda->gpu, *memory);
     cuda->moves++;
-    *memory = rb_gpu_alloc(cuda->gpu, bytes);
-    *room = *memory ? bytes : 0;
-    return *memory ? 0 : rb_why_set(why, RB_ENOMEM, "the GPU has no memory left");
+    *memory = more;
+    *room = bytes;
+    return 0;
 }
 
 int rb_cuda_need(struct rb_cuda *cuda, size_t bytes, struct rb_why *why)

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct values {
     struct rb_cuda_key key;
@@ -73,14 +74,26 @@ const struct rb_cuda_sum *rb_cuda_tape_sum(struct rb_cuda *cuda)
     return &there->sums[cuda->tape->n++];
 }
 
+/* RUBATO_TAPES=0: none is kept, to compare what is played with what is asked for one by one. */
+static bool is_wanted(void)
+{
+    const char *text = getenv("RUBATO_TAPES");
+
+    return !text || strcmp(text, "0") != 0;
+}
+
 int rb_cuda_tape_start(struct rb_device *device, size_t sums, struct rb_tape **ret_tape,
                        struct rb_why *why)
 {
     struct rb_cuda *cuda = (struct rb_cuda *)device;
-    struct rb_cuda_tape *tape = rb_alloc(sizeof *tape);
+    struct rb_cuda_tape *tape;
     size_t bytes = sizeof *tape->values + sums * sizeof *tape->values->sums;
-    int err = rb_gpu_tape_start(cuda->gpu, bytes, &tape->gpu, why);
+    int err;
 
+    if (!is_wanted())
+        return rb_why_set(why, RB_EUNSUPPORTED, "tapes are not wanted");
+    tape = rb_alloc(sizeof *tape);
+    err = rb_gpu_tape_start(cuda->gpu, bytes, &tape->gpu, why);
     if (err) {
         free(tape);
         return err;

@@ -13,6 +13,8 @@
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <mma.h>
+#else
+#include <atomic>
 #endif
 
 /* Sizes of matrices in tiles are multiples of RB_TILE_STEP; a row has RB_TILE_GAP elements more, so
@@ -82,13 +84,26 @@ template <class F> __global__ void __launch_bounds__(RB_TILE_THREADS) rb_tiles_k
     body((int64_t)blockIdx.x, tile);
 }
 
-/* While a kernel is prepared: it will be launched with so much memory to share. */
-template <class F> static int rb_tiles_allow(const F &, size_t bytes)
+/* What a block may share at most, on the GPU that the thread has entered; 0: it does not say. */
+static inline size_t rb_tiles_most(void)
 {
-    return cudaFuncSetAttribute(rb_tiles_kernel<F>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                (int)bytes) == cudaSuccess
-               ? 0
-               : RB_EUNSUPPORTED;
+    int device = 0, bytes = 0;
+
+    if (cudaGetDevice(&device) == cudaSuccess &&
+        cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) ==
+            cudaSuccess)
+        return (size_t)bytes;
+    (void)cudaGetLastError();
+    return 0;
+}
+
+template <class F> static bool rb_tiles_set(size_t bytes)
+{
+    if (cudaFuncSetAttribute(rb_tiles_kernel<F>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)bytes) == cudaSuccess)
+        return true;
+    (void)cudaGetLastError(); /* the caller's to tell: the next launch is not to find it */
+    return false;
 }
 
 /* body(i, tile) for n tiles. */
@@ -138,9 +153,24 @@ template <class F> struct rb_tiles_loop {
     }
 };
 
-template <class F> static int rb_tiles_allow(const F &, size_t)
+/* As on a GPU each instantiation has one limit, whoever launches it. */
+enum { RB_TILE_FIRST = 48 << 10 };
+
+static inline size_t rb_tiles_most(void)
 {
-    return 0;
+    return RB_TILE_MOST;
+}
+
+template <class F> struct rb_tiles_limit {
+    static std::atomic<size_t> bytes;
+};
+
+template <class F> std::atomic<size_t> rb_tiles_limit<F>::bytes{RB_TILE_FIRST};
+
+template <class F> static bool rb_tiles_set(size_t bytes)
+{
+    rb_tiles_limit<F>::bytes = bytes;
+    return true;
 }
 
 template <class F> static void rb_tiles(struct rb_cuda *cuda, int64_t n, size_t bytes, F body)
@@ -149,10 +179,23 @@ template <class F> static void rb_tiles(struct rb_cuda *cuda, int64_t n, size_t 
         body, n, bytes
     };
 
-    rb_gpu_host_run(cuda->gpu, rb_tiles_loop<F>::run, &loop, sizeof(loop));
+    if (bytes > rb_tiles_limit<F>::bytes)
+        rb_gpu_fail(cuda->gpu, "a kernel shares more memory than it is allowed");
+    else
+        rb_gpu_host_run(cuda->gpu, rb_tiles_loop<F>::run, &loop, sizeof(loop));
 }
 
 #endif
+
+/* While a kernel is prepared: it will be launched with so much memory to share.  The limit is the
+ * instantiation's, which other kernels have in common with this one, and they may want more: it is
+ * always the most. */
+template <class F> static int rb_tiles_allow(const F &, size_t bytes)
+{
+    size_t room = rb_tiles_most(), most = room < RB_TILE_MOST ? room : (size_t)RB_TILE_MOST;
+
+    return bytes <= most && rb_tiles_set<F>(most) ? 0 : RB_EUNSUPPORTED;
+}
 
 /* ---- Products ---------------------------------------------------------------------------------*/
 

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -159,6 +160,20 @@ void a_copy_is_not_kept(void **state)
     rb_device_pull(device, x, sizeof *x);
     assert_true(*x == 3);
     rb_device_free(device, x);
+}
+
+/* The switch that runs are compared by. */
+void tapes_can_be_unwanted(void **state)
+{
+    struct rb_tape *tape = NULL;
+    struct rb_why why = {{0}};
+
+    setenv("RUBATO_TAPES", "0", 1);
+    assert_int_equal(rb_tape_start(*state, 0, &tape, &why), RB_EUNSUPPORTED);
+    unsetenv("RUBATO_TAPES");
+    assert_non_null(strstr(why.text, "not wanted"));
+    assert_int_equal(rb_device_check(*state, &why), 0);
+    a_tape_does_what_asking_does(state);
 }
 
 /* A mark says when what was asked for before it was done; on a tape there is none. */

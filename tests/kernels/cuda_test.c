@@ -162,18 +162,24 @@ static bool is_blocked(const struct rb_case *c)
     return c->out[0].rank >= 4 && c->out[0].dim[c->out[0].rank - 1] == 16;
 }
 
-static void run_case(struct rb_device *device, const char *text, uint64_t seed)
+struct rb_kernel *cuda_prepare(struct rb_device *device, const char *text)
 {
     struct rb_case c;
     struct rb_kernel *kernel = NULL;
-    struct memory got, again, want;
     struct rb_why why = {{0}};
 
     rb_case_read(text, &c);
-    if ((is_blocked(&c) || is_short(&c)) && is_refused(device, &c))
-        return;
     if (rb_kernel_prepare(device, &c.call, &kernel, &why) != 0)
         fail_msg("%s: %s", text, why.text);
+    return kernel;
+}
+
+void cuda_check(struct rb_device *device, struct rb_kernel *kernel, const char *text, uint64_t seed)
+{
+    struct rb_case c;
+    struct memory got, again, want;
+
+    rb_case_read(text, &c);
     fill(device, &c, seed, 0, &got);
     fill(device, &c, seed, 64 * (1 + seed % 5), &again);
     fill(device, &c, seed, 0, &want);
@@ -195,10 +201,22 @@ static void run_case(struct rb_device *device, const char *text, uint64_t seed)
     }
     check_margin(text, &got, &c);
     check_margin(text, &again, &c);
-    rb_kernel_free(kernel);
     done(device, &got);
     done(device, &again);
     done(device, &want);
+}
+
+static void run_case(struct rb_device *device, const char *text, uint64_t seed)
+{
+    struct rb_case c;
+    struct rb_kernel *kernel;
+
+    rb_case_read(text, &c);
+    if ((is_blocked(&c) || is_short(&c)) && is_refused(device, &c))
+        return;
+    kernel = cuda_prepare(device, text);
+    cuda_check(device, kernel, text, seed);
+    rb_kernel_free(kernel);
 }
 
 static void every_case_agrees(void **state)
@@ -237,6 +255,7 @@ int main(void)
         cmocka_unit_test(statistics_decay),
         cmocka_unit_test(a_tape_does_what_asking_does),
         cmocka_unit_test(a_copy_is_not_kept),
+        cmocka_unit_test(tapes_can_be_unwanted),
         cmocka_unit_test(marks_have_times),
         cmocka_unit_test(large_copies_are_whole),
         cmocka_unit_test(circles_sum_and_end),
@@ -244,6 +263,9 @@ int main(void)
         cmocka_unit_test(circles_move),
         cmocka_unit_test(circles_shrink),
         cmocka_unit_test(every_case_agrees),
+        cmocka_unit_test(convolutions_come_in_tiles),
+        cmocka_unit_test(limits_are_kept),
+        cmocka_unit_test(scratch_is_kept),
         cmocka_unit_test(fused_is_one_by_one),
         cmocka_unit_test(what_goes_wrong_is_kept),
     };

@@ -7,6 +7,17 @@
 
 void *cuda_get(struct rb_device *device, size_t bytes); /* or the test has failed */
 
+/* A kernel by its case (case.h), which is not one that is refused; and is what it makes the
+ * reference's, wherever it lies? */
+struct rb_kernel *cuda_prepare(struct rb_device *device, const char *text);
+void cuda_check(struct rb_device *device, struct rb_kernel *kernel, const char *text,
+                uint64_t seed);
+
+/* cuda_kernels.c */
+void convolutions_come_in_tiles(void **state);
+void limits_are_kept(void **state);
+void scratch_is_kept(void **state);
+
 /* cuda_memory.c */
 void memory_has_two_sides(void **state);
 void what_goes_wrong_is_kept(void **state);
@@ -22,6 +33,7 @@ void statistics_decay(void **state);
 /* cuda_tapes.c */
 void a_tape_does_what_asking_does(void **state);
 void a_copy_is_not_kept(void **state);
+void tapes_can_be_unwanted(void **state);
 void marks_have_times(void **state);
 
 /* cuda_circles.c */

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels of the CUDA backend have in common, and none may take from another; and convolutions
+ * that the memory for their columns does not hold. */
+#include "tests/kernels/cuda_tests.h"
+
+#include "tests/kernels/case.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* On the stand-in 64 KiB of columns are too many: some samples at a time, with fewer in the end;
+ * one, of which some places or channels; both of groups and of bfloat16. */
+void convolutions_come_in_tiles(void **state)
+{
+    static const char *const cases[] = {
+        "Conv f32[20,2,12,12] f32[3,2,3,3] f32[3] > f32[20,3,10,10]",
+        "Conv f32[2,8,21,20] f32[4,8,3,3] > f32[2,4,21,20] pads=1,1,1,1",
+        "Conv f32[2,32,9,9] f32[6,16,5,5] > f32[2,6,9,9] pads=2,2,2,2 group=2",
+        "Conv bf16[3,16,17,17] bf16[4,16,3,3] f32[4] > bf16[3,4,17,17] pads=1,1,1,1",
+        "ConvGradX f32[20,3,10,10] f32[3,2,3,3] > f32[20,2,12,12]",
+        "ConvGradX f32[2,4,21,20] f32[4,8,3,3] > f32[2,8,21,20] pads=1,1,1,1",
+        "ConvGradX f32[2,6,9,9] f32[6,16,5,5] > f32[2,32,9,9] pads=2,2,2,2 group=2",
+        "ConvGradX bf16[3,4,17,17] bf16[4,16,3,3] > bf16[3,16,17,17] pads=1,1,1,1",
+        "ConvGradW f32[20,3,10,10] f32[20,2,12,12] > f32[3,2,3,3]",
+        "ConvGradW f32[2,4,21,20] f32[2,8,21,20] > f32[4,8,3,3] pads=1,1,1,1",
+        "ConvGradW f32[2,6,9,9] f32[2,32,9,9] > f32[6,16,5,5] pads=2,2,2,2 group=2",
+        "ConvGradW bf16[5,4,17,17] bf16[5,16,17,17] > f32[4,16,3,3] pads=1,1,1,1",
+        "ConvGradW bf16[40,3,10,10] bf16[40,2,12,12] > f32[3,2,3,3]",
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rb_kernel *kernel = cuda_prepare(*state, cases[i]);
+
+        cuda_check(*state, kernel, cases[i], i + 1);
+        rb_kernel_free(kernel);
+    }
+}
+
+/* How much memory a block may share is said once for all kernels of an instantiation. */
+void limits_are_kept(void **state)
+{
+    static const char *const large =
+        "FusedAttention f32[1,65,128] f32[1,65,128] f32[1,65,128] > f32[1,65,128] - scale=0.1";
+    static const char *const small =
+        "FusedAttention f32[1,20,16] f32[1,20,16] f32[1,20,16] > f32[1,20,16] - scale=0.3";
+    struct rb_kernel *first = cuda_prepare(*state, large), *second = cuda_prepare(*state, small);
+
+    cuda_check(*state, first, large, 1);
+    cuda_check(*state, second, small, 2);
+    rb_kernel_free(first);
+    rb_kernel_free(second);
+}
+
+/* A kernel that asks for more than there is leaves the others what they have. */
+void scratch_is_kept(void **state)
+{
+    static const char *const text = "Conv f32[2,3,8,8] f32[4,3,3,3] > f32[2,4,6,6]";
+    struct rb_device *device = *state;
+    struct rb_kernel *kernel = cuda_prepare(device, text), *none = NULL;
+    struct rb_why why = {{0}};
+    struct rb_case c;
+
+    rb_case_read("MatMul bf16[20000,1] bf16[1,20000] f32[20000] > bf16[20000,20000]", &c);
+    assert_int_equal(rb_kernel_prepare(device, &c.call, &none, &why), RB_ENOMEM);
+    assert_non_null(strstr(why.text, "bytes left"));
+    cuda_check(device, kernel, text, 3);
+    rb_kernel_free(kernel);
+}
