@@ -31,17 +31,23 @@ static cudaError_t count_gpus(int *ret_gpus, int *ret_shares)
     return err == cudaSuccess && *ret_gpus == 0 ? cudaErrorNoDevice : err;
 }
 
+static int find_gpus(int *ret_gpus, int *ret_shares, struct rb_why *why)
+{
+    cudaError_t err = count_gpus(ret_gpus, ret_shares);
+
+    if (err == cudaSuccess)
+        return 0;
+    rb_gpu_forget();
+    return rb_why_set(why, RB_ENOTFOUND, "no GPU: %s", reason(err));
+}
+
 int rb_gpu_count(int *ret_count, struct rb_why *why)
 {
-    int gpus = 0, shares;
-    cudaError_t err = count_gpus(&gpus, &shares);
+    int gpus = 0, shares = 1, err = find_gpus(&gpus, &shares, why);
 
-    if (err != cudaSuccess) {
-        rb_gpu_forget();
-        return rb_why_set(why, RB_ENOTFOUND, "no GPU: %s", reason(err));
-    }
-    *ret_count = gpus * shares;
-    return 0;
+    if (!err)
+        *ret_count = gpus * shares;
+    return err;
 }
 
 int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *why)
@@ -94,14 +100,14 @@ static int open_all(struct rb_gpu *gpu, struct rb_why *why)
 int rb_gpu_open(int index, struct rb_gpu **ret_gpu, struct rb_why *why)
 {
     struct rb_gpu *gpu;
-    int count = 0, gpus = 0, shares = 1, err = rb_gpu_count(&count, why);
+    int gpus = 0, shares = 1, err = find_gpus(&gpus, &shares, why);
 
     if (err)
         return err;
-    if (index < 0 || index >= count)
-        return rb_why_set(why, RB_ENOTFOUND, "there is no GPU %d: %d are here", index, count);
+    if (index < 0 || index >= gpus * shares)
+        return rb_why_set(why, RB_ENOTFOUND, "there is no GPU %d: %d are here", index,
+                          gpus * shares);
     gpu = rb_alloc(sizeof *gpu);
-    (void)count_gpus(&gpus, &shares);
     gpu->index = index / shares;
     pthread_mutex_init(&gpu->lock, NULL);
     pthread_mutex_init(&gpu->in.lock, NULL);

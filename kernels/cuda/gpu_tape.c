@@ -93,10 +93,9 @@ int rb_gpu_tape_end(struct rb_gpu_tape *tape, struct rb_why *why)
         err = cudaGraphInstantiate(&tape->graph, graph, 0);
     if (graph)
         cudaGraphDestroy(graph);
-    if (gpu->lost.text[0]) {
-        rb_gpu_forget();
+    rb_gpu_forget();
+    if (gpu->lost.text[0])
         return rb_why_set(why, RB_EUNSUPPORTED, "CUDA makes no graph of it: %s", gpu->lost.text);
-    }
     return err == cudaSuccess ? 0 : refuse(err, why);
 }
 
