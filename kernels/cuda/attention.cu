@@ -27,6 +27,7 @@ struct layout {
     size_t p, d;             /* the same as factors: in their place where these are floats */
     size_t sum[2];           /* float [rows, depth] and [rows, width] */
     size_t most, total;      /* a float a row */
+    size_t kept;             /* a byte for each score: does dropout keep it? */
     size_t bytes;
 };
 
@@ -59,6 +60,7 @@ struct layout layout_of(const struct rb_attention *s, size_t size, int rows, boo
     }
     at.most = take(&at, rows, 1, sizeof(float));
     at.total = take(&at, rows, 1, sizeof(float));
+    at.kept = s->drops ? take(&at, rows, rows, 1) : 0;
     return at;
 }
 
@@ -77,11 +79,16 @@ struct words {
     const struct rb_cuda_key *kept; /* instead of `key`, on a tape */
 };
 
+struct __attribute__((aligned(16), may_alias)) piece {
+    uint32_t words[4];
+};
+
 /* What both ways need: T is what factors are kept as. */
 template <class T> struct common {
     struct rb_attention s;
     struct layout at;
     struct words words;
+    bool together; /* rows start at multiples of 16 bytes */
     const T *q, *k, *v;
 
     RB_GPU rb_tile_matrix<T> factors(const struct rb_tile &tile, size_t place, int columns) const
@@ -97,6 +104,30 @@ template <class T> struct common {
     /* Rows from `first` on of `n` rows of `size` elements; zeros beyond both ends. */
     RB_GPU void load(struct rb_tile &tile, const rb_tile_matrix<T> &to, int columns, const T *from,
                      int64_t first, int64_t n, int64_t size) const
+    {
+        if (together)
+            load_together(tile, to, columns, from, first, n, size);
+        else
+            load_each(tile, to, columns, from, first, n, size);
+    }
+
+    /* 16 bytes at a time. */
+    RB_GPU void load_together(struct rb_tile &tile, const rb_tile_matrix<T> &to, int columns,
+                              const T *from, int64_t first, int64_t n, int64_t size) const
+    {
+        const int some = sizeof(struct piece) / sizeof(T), pieces = columns / some;
+
+        tile.each(at.rows * pieces, [&](int e) {
+            int i = e / pieces, j = e % pieces * some;
+
+            *(struct piece *)&to(i, j) = first + i < n && j < size
+                                             ? *(const struct piece *)&from[(first + i) * size + j]
+                                             : piece{};
+        });
+    }
+
+    RB_GPU void load_each(struct rb_tile &tile, const rb_tile_matrix<T> &to, int columns,
+                          const T *from, int64_t first, int64_t n, int64_t size) const
     {
         tile.each(at.rows * columns, [&](int e) {
             int64_t i = e / columns, j = e % columns;
@@ -115,16 +146,44 @@ template <class T> struct common {
         return i < s.queries && j < s.keys && (!s.causal || j <= i);
     }
 
-    /* What dropout makes of a probability: its factor. */
-    RB_GPU float factor(int64_t matrix, int64_t i, int64_t j) const
+    /* Which of four numbers, whose random words are block `block`, dropout keeps: a bit each. */
+    RB_GPU unsigned kept_of(uint64_t block) const
     {
-        uint64_t e = (uint64_t)((matrix * s.queries + i) * s.keys + j);
+        unsigned bits = 0;
         uint32_t w[4];
 
+        rb_random_block(words.kept ? *words.kept : words.key, s.id, block, w);
+        for (int n = 0; n < 4; n++)
+            bits |= (unsigned)(w[n] >= s.least) << n;
+        return bits;
+    }
+
+    /* What dropout keeps of the probabilities of queries from i0 and keys from j0. */
+    RB_GPU void drop(struct rb_tile &tile, int64_t matrix, int64_t i0, int64_t j0) const
+    {
+        const int fours = at.rows / 4;
+        uint8_t *kept = tile.room + at.kept;
+
+        if (!s.drops)
+            return;
+        tile.each(at.rows * fours, [&](int e) {
+            int i = e / fours, j = e % fours * 4;
+            uint64_t first = (uint64_t)((matrix * s.queries + i0 + i) * s.keys + j0 + j);
+            unsigned bits = kept_of(first / 4) >> first % 4;
+
+            if (first % 4)
+                bits |= kept_of(first / 4 + 1) << (4 - first % 4);
+            for (int n = 0; n < 4; n++)
+                kept[i * (at.rows + RB_TILE_GAP) + j + n] = bits >> n & 1;
+        });
+    }
+
+    /* What that makes of a probability of the tile: its factor. */
+    RB_GPU float factor(const struct rb_tile &tile, int64_t i, int64_t j) const
+    {
         if (!s.drops)
             return 1;
-        rb_random_block(words.kept ? *words.kept : words.key, s.id, e / 4, w);
-        return w[e % 4] >= s.least ? s.factor : 0;
+        return tile.room[at.kept + (size_t)(i * (at.rows + RB_TILE_GAP) + j)] ? s.factor : 0;
     }
 };
 
@@ -145,6 +204,7 @@ template <class T> struct forward_body : common<T> {
         float *most = (float *)(tile.room + my.at.most);
         float *total = (float *)(tile.room + my.at.total);
 
+        my.drop(tile, matrix, i0, j0);
         tile.rows(rows, [&](int i, auto &lanes) {
             float before = most[i];
             float top = lanes.fold(rows, before, rb_larger_of(), [&](int64_t j) {
@@ -155,7 +215,7 @@ template <class T> struct forward_body : common<T> {
                 bool seen = my.sees(i0 + i, j0 + j);
                 float e = seen ? expf(my.s.scale * score(i, j) - base) : 0;
 
-                rb_tile_put(&p(i, j), seen ? e * my.factor(matrix, i0 + i, j0 + j) : 0);
+                rb_tile_put(&p(i, j), seen ? e * my.factor(tile, i, j) : 0);
                 return e;
             });
 
@@ -222,9 +282,8 @@ template <class T> struct inner_body {
     template <class L> RB_GPU void operator()(int64_t row, L &lanes) const
     {
         const T *a = dy + row * width, *b = y + row * width;
-        float sum = lanes.fold(width, 0.0f, rb_sum_of(), [&](int64_t e) {
-            return rb_tile_get(a[e]) * rb_tile_get(b[e]);
-        });
+        float sum = lanes.fold(width, 0.0f, rb_sum_of(),
+                               [&](int64_t e) { return rb_tile_get(a[e]) * rb_tile_get(b[e]); });
 
         if (lanes.first())
             inner[row] = sum;
@@ -248,6 +307,7 @@ template <class T> struct backward_body : common<T> {
         auto score = my.floats(tile, my.at.score, rows), dp = my.floats(tile, my.at.gradient, rows);
         auto p = my.factors(tile, my.at.p, rows), d = my.factors(tile, my.at.d, rows);
 
+        my.drop(tile, matrix, i0, j0);
         my.clear(tile, score, rows);
         my.clear(tile, dp, rows);
         rb_tile_multiply<false, true>(tile, rows, rows, my.at.depth, q, k, score);
@@ -260,7 +320,7 @@ template <class T> struct backward_body : common<T> {
 
                 if (my.sees(i0 + i, j0 + j)) {
                     float e = expf(my.s.scale * score(i, j) - my.l[row]);
-                    float factor = my.factor(matrix, i0 + i, j0 + j);
+                    float factor = my.factor(tile, i, j);
 
                     kept = e * factor;
                     from = e * (dp(i, j) * factor - my.inner[row]) * my.s.scale;
@@ -336,7 +396,7 @@ template <class T> struct backward_body : common<T> {
 template <class T> struct attention : rb_work {
     struct rb_attention s;
     struct layout at;
-    bool grad, short_out[3];
+    bool grad, together, short_out[3];
 
     int64_t tiles(int64_t rows) const
     {
@@ -348,6 +408,7 @@ template <class T> struct attention : rb_work {
     {
         body->s = s;
         body->at = at;
+        body->together = together;
         body->words = {rb_cuda_key_of(key), rb_cuda_tape_key(cuda)};
         body->q = (const T *)in[grad];
         body->k = (const T *)in[grad + 1];
@@ -369,8 +430,9 @@ template <class T> struct attention : rb_work {
     void backward(struct rb_cuda *cuda, const void *const *in, void *const *out,
                   const struct rb_key *key) const
     {
-        struct inner_body<T> inner = {s.width, (const T *)in[0], (const T *)in[4],
-                                      (float *)cuda->scratch};
+        struct inner_body<T> inner = {
+            s.width, (const T *)in[0], (const T *)in[4], (float *)cuda->scratch
+        };
         struct backward_body<T> body;
 
         set(cuda, &body, in, key);
@@ -404,7 +466,8 @@ template <class T>
 int make(struct rb_cuda *cuda, const struct rb_call *call, const struct rb_attention *s,
          struct rb_kernel **ret_kernel, struct rb_why *why)
 {
-    struct attention<T> work = {};
+    struct attention<T> work = {
+    };
     struct forward_body<T> forward;
     struct backward_body<T> backward;
     int err = 0;
@@ -412,6 +475,8 @@ int make(struct rb_cuda *cuda, const struct rb_call *call, const struct rb_atten
     work.s = *s;
     work.grad = call->op == RB_OP_ATTENTION_GRAD;
     work.at = choose_layout(s, sizeof(T), work.grad);
+    work.together = !call->slices && s->depth * sizeof(T) % sizeof(struct piece) == 0 &&
+                    s->width * sizeof(T) % sizeof(struct piece) == 0;
     for (int i = 0; i < call->n_out && i < 3; i++)
         work.short_out[i] = call->out[i].dtype == RB_BF16;
     if (work.at.bytes > RB_TILE_MOST || work.tiles(s->queries) > INT32_MAX ||

@@ -13,7 +13,7 @@ namespace
 
 /* Products that are rounded behind their bias, or that there is nothing to multiply for. */
 struct finish_body {
-    int64_t n;
+    int64_t n, row;    /* elements of y's rows; from one row of x to the next */
     const float *x;    /* NULL: zeros */
     const float *bias; /* NULL: zeros */
     float *y;
@@ -21,7 +21,7 @@ struct finish_body {
 
     RB_GPU void operator()(int64_t i) const
     {
-        float sum = (x ? x[i] : 0) + (bias ? bias[i % n] : 0);
+        float sum = (x ? x[i / n * row + i % n] : 0) + (bias ? bias[i % n] : 0);
 
         if (rounded)
             rounded[i] = rb_bfloat_put(sum);
@@ -33,15 +33,21 @@ struct finish_body {
 struct matmul : rb_work {
     struct rb_matrices s;
     bool bias, short_in, short_out;
-    bool late; /* the library does not round behind a bias: it is added in a pass of its own */
+    /* The library adds a bias of the type that it rounds to, and this one is float32: it is added
+     * in a pass of its own, from rows that start at multiples of 16 bytes. */
+    bool late;
+    int64_t row;
     int64_t elements;
     struct rb_gpu_product *product; /* NULL: nothing to multiply */
 
     /* One product for each element of the outer batch axes. */
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
     {
-        const float *row = bias ? (const float *)in[2] : NULL;
-        struct finish_body finish = {s.n, late ? (const float *)cuda->scratch : NULL, row,
+        const float *added = bias ? (const float *)in[2] : NULL;
+        struct finish_body finish = {s.n,
+                                     row,
+                                     late ? (const float *)cuda->scratch : NULL,
+                                     added,
                                      short_out ? NULL : (float *)out[0],
                                      short_out ? (uint16_t *)out[0] : NULL};
         char *to = late ? (char *)cuda->scratch : (char *)out[0];
@@ -54,7 +60,7 @@ struct matmul : rb_work {
         for (int64_t o = 0; product && o < outer; o++)
             rb_gpu_product_run(product, (const char *)in[0] + offset(s.a, s.m * s.k, o) * factor,
                                (const char *)in[1] + offset(s.b, s.k * s.n, o) * factor,
-                               late ? NULL : row, to + o * inner * s.m * s.n * made);
+                               late ? NULL : added, to + o * inner * s.m * row * made);
         if (late || !product)
             rb_each(cuda, elements, finish);
     }
@@ -109,22 +115,23 @@ int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
     how.batch = last < 0 ? 1 : work.s.c[last];
     how.a_stride = last < 0 || work.s.a[last] == 1 ? 0 : how.m * how.k;
     how.b_stride = last < 0 || work.s.b[last] == 1 ? 0 : how.k * how.n;
-    how.c_stride = how.m * how.n;
     how.swap_a = work.s.swap_a;
     how.swap_b = work.s.swap_b;
     how.a_row = how.swap_a ? how.m : how.k;
     how.b_row = how.swap_b ? how.k : how.n;
-    how.c_row = how.n;
     work.late = work.short_out && work.bias;
+    work.row = work.late ? (how.n + 7) / 8 * 8 : how.n;
+    how.c_row = work.row;
+    how.c_stride = how.m * work.row;
     how.bias = work.bias && !work.late;
     how.short_in = work.short_in;
     how.short_out = work.short_out && !work.late;
     /* Tensors start at multiples of 64 bytes; the matrices in them where these are even. */
     even = how.short_in || how.short_out ? 8 : 4;
-    how.aligned =
-        !call->slices && how.m * how.k % even == 0 && how.k * how.n % even == 0 && how.m * how.n % even == 0;
+    how.aligned = !call->slices && how.m * how.k % even == 0 && how.k * how.n % even == 0 &&
+                  how.m * work.row % even == 0;
     if (work.late) {
-        err = rb_cuda_need(cuda, (size_t)work.elements * sizeof(float), why);
+        err = rb_cuda_need(cuda, (size_t)(work.elements / how.n * work.row) * sizeof(float), why);
         if (err)
             return err;
     }

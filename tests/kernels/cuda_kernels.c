@@ -13,6 +13,16 @@
 
 #include <cmocka.h>
 
+static void check_each(struct rb_device *device, const char *const *cases, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct rb_kernel *kernel = cuda_prepare(device, cases[i]);
+
+        cuda_check(device, kernel, cases[i], i + 1);
+        rb_kernel_free(kernel);
+    }
+}
+
 /* On the stand-in 64 KiB of columns are too many: some samples at a time, with fewer in the end;
  * one, of which some places or channels; both of groups and of bfloat16. */
 void convolutions_come_in_tiles(void **state)
@@ -33,12 +43,23 @@ void convolutions_come_in_tiles(void **state)
         "ConvGradW bf16[40,3,10,10] bf16[40,2,12,12] > f32[3,2,3,3]",
     };
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct rb_kernel *kernel = cuda_prepare(*state, cases[i]);
+    check_each(*state, cases, sizeof cases / sizeof *cases);
+}
 
-        cuda_check(*state, kernel, cases[i], i + 1);
-        rb_kernel_free(kernel);
-    }
+/* Rounded behind their bias, which rows that are not theirs go before; one by one where batches do
+ * not merge. */
+void products_round_behind_a_bias(void **state)
+{
+    static const char *const cases[] = {
+        "MatMul bf16[5,9] bf16[9,13] f32[13] > bf16[5,13]",
+        "MatMul bf16[9,5] bf16[13,9] f32[13] > bf16[5,13] transA=1 transB=1",
+        "MatMul bf16[2,1,5,8] bf16[3,8,6] f32[6] > bf16[2,3,5,6]",
+        "MatMul bf16[4,3,5,8] bf16[4,3,8,16] f32[16] > bf16[4,3,5,16]",
+        "MatMul bf16[5,9] bf16[9,13] f32[13] > f32[5,13]",
+        "MatMul bf16[5,9] bf16[9,13] > bf16[5,13]",
+    };
+
+    check_each(*state, cases, sizeof cases / sizeof *cases);
 }
 
 /* How much memory a block may share is said once for all kernels of an instantiation. */
