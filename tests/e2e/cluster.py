@@ -23,6 +23,8 @@ import time
 
 BUILD = os.environ.get("RUBATO_BUILD") or os.path.join(os.path.dirname(__file__), "../../build")
 BUILD = os.path.abspath(BUILD)
+if os.environ.get("RUBATO_LIBRARIES"):  # folders that our programs need, and that python3 better did without
+    os.environ["LD_LIBRARY_PATH"] = os.environ["RUBATO_LIBRARIES"] + os.environ.get("LD_LIBRARY_PATH", "")
 GRAIN = 20  # steps between checkpoints of an undisturbed run
 
 
@@ -190,7 +192,10 @@ class Cluster:
             os.kill(pid, number)
 
     def __exit__(self, kind, error, trace):
+        ended = error is not None and not isinstance(error, Exception)
         if error is not None:
+            with contextlib.suppress(OSError):
+                self.keep_logs()
             for node in self.nodes:
                 if os.path.exists(node.log):
                     print(f"--- {node.log}")
@@ -206,7 +211,7 @@ class Cluster:
         for node in self.nodes:
             if node.process and node.process.poll() is None:
                 with contextlib.suppress(Failure):
-                    node.stop()
+                    node.stop(signal.SIGKILL if ended else signal.SIGTERM)
         for etcd in self.etcds:
             etcd.kill()
             etcd.wait()
@@ -220,6 +225,17 @@ class Cluster:
             shutil.rmtree(self.folder, ignore_errors=True)
         if error is None:
             check(not left, f"processes were left behind: {left}")
+
+    def keep_logs(self):
+        """Whole, below RUBATO_LOGS, where anybody wants them."""
+        kept = os.environ.get("RUBATO_LOGS")
+        for folder, _, names in os.walk(self.folder) if kept else ():
+            for name in names:
+                if name.endswith(".log") or folder.endswith("/logs"):
+                    path = os.path.join(folder, name)
+                    to = os.path.join(kept, os.path.relpath(path, os.path.dirname(self.folder)))
+                    os.makedirs(os.path.dirname(to), exist_ok=True)
+                    shutil.copyfile(path, to)
 
     def processes(self, name=None):
         """Pids of living processes that have our folder in their command line, or work in it."""
@@ -345,13 +361,34 @@ class Cluster:
         return sha
 
 
-def main(*tests):
-    """Run test functions; the exit status is meson's: 0, 1 or 77 for a skip."""
+def unwind_when_told_to_end():
+    """SIGTERM raises, so that what runs in a `with` is not left behind."""
+    def unwind(number, frame):
+        signal.signal(number, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, unwind)
+
+
+def main(*tests, go_on=False):
+    """Run test functions; the exit status is meson's: 0, 1 or 77 for a skip.  go_on: what fails does not keep the
+    others from running."""
+    unwind_when_told_to_end()
+    failed = []
     for test in tests:
         start = time.monotonic()
         try:
             test()
         except Failure as failure:
-            print(f"FAILED {test.__name__}: {failure}", flush=True)
-            sys.exit(1)
-        print(f"ok {test.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
+            failed.append(f"FAILED {test.__name__}: {failure}")
+        except Exception as error:
+            if not go_on:
+                raise
+            failed.append(f"FAILED {test.__name__}: {type(error).__name__}: {error}")
+        else:
+            print(f"ok {test.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
+            continue
+        print(failed[-1], flush=True)
+        if not go_on:
+            break
+    sys.exit(1 if failed else 0)

@@ -3,7 +3,7 @@
 import os
 import struct
 
-LICENCES = "/usr/share/common-licenses"
+LICENCES = os.environ.get("RUBATO_LICENCES", "/usr/share/common-licenses")
 
 
 def text(path, size=None):
