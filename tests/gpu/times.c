@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Where the time of a training step goes on a GPU: lines of the table of tests/gpu/run.
  *
- * usage: times gpt|resnet=MODEL.onnx fp32|bf16
+ * usage: times gpt|small|resnet=MODEL.onnx fp32|bf16
+ *        times communicator RANKS
  *
- * Pieces of a cold start, whole steps, and what each operator takes beside its floor: the larger of
- * its products at the speed of a large product and its bytes at that of a large copy, both measured
- * here.  An operator's time is that between two events (worker/timing.h). */
+ * Pieces of a cold start, whole steps, and what each operator takes beside its two floors: its
+ * products at the speed of a large product and its bytes at that of a large copy, both measured
+ * here.  An operator's time is that between two events (worker/timing.h).  Lines are told as they
+ * come: whoever ends this in the middle has what was known by then. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "tests/bench/job.h"
+#include "tests/gpu/communicator.h"
 #include "worker/timing.h"
 
 #include <stdio.h>
@@ -25,6 +28,17 @@ static const struct bench_case cases[] = {
         .data = "text",
         .seq = 1024,
         .batch = 16,
+        .steps = 1000000,
+        .optimizer = "type: adamw, lr: 1.0e-4",
+        .device = "cuda",
+    },
+    {
+        .name = "small", /* of which a step is mostly asking for kernels */
+        .kind = "gpt",
+        .settings = {"vocab=256", "layers=6", "width=384", "heads=6", "seq=256"},
+        .data = "text",
+        .seq = 256,
+        .batch = 8,
         .steps = 1000000,
         .optimizer = "type: adamw, lr: 1.0e-4",
         .device = "cuda",
@@ -70,24 +84,43 @@ static struct rb_profile *time_program(const struct bench_job *job, bool sums)
     return profile;
 }
 
+/* What its products would take alone, and its bytes. */
+static double product_floor(const struct rb_profile_row *row, const struct rb_profile_speed *speed)
+{
+    return row->flops / speed->flops;
+}
+
+static double byte_floor(const struct rb_profile_row *row, const struct rb_profile_speed *speed)
+{
+    return row->bytes / speed->bytes;
+}
+
+static void print_operator(const struct rb_profile_row *row, double all,
+                           const struct rb_profile_speed *speed)
+{
+    printf(
+        "TABLE   %-24s %5u  %8.3f ms %5.1f %%  floors: products %8.3f ms, bytes %8.3f ms;  times "
+        "%.1f\n",
+        row->name, row->calls, row->ns / 1e6, 100 * row->ns / all, product_floor(row, speed) / 1e6,
+        byte_floor(row, speed) / 1e6, row->floor > 0 ? row->ns / row->floor : 0);
+}
+
 static void print_operators(const struct bench_job *job, const struct rb_profile_speed *speed)
 {
     struct rb_profile *parts = time_program(job, false), *sums = time_program(job, true);
-    double all = rb_profile_whole(parts), floors = 0;
+    double all = rb_profile_whole(parts), summed = rb_profile_whole(sums), floors = 0;
     size_t n;
     struct rb_profile_row *rows = rb_profile_rows(parts, speed, &n);
 
     for (size_t i = 0; i < n; i++) {
         floors += rows[i].floor;
         if (i < SHOWN)
-            printf("TABLE   %-24s %5u  %8.3f ms %5.1f %%  floor %8.3f ms  times %.1f\n",
-                   rows[i].name, rows[i].calls, rows[i].ns / 1e6, 100 * rows[i].ns / all,
-                   rows[i].floor / 1e6, rows[i].floor > 0 ? rows[i].ns / rows[i].floor : 0);
+            print_operator(&rows[i], all, speed);
     }
     printf("TABLE   %-24s        %8.3f ms         floor %8.3f ms\n", "a microbatch in parts",
            all / 1e6, floors / 1e6);
-    printf("TABLE   %-24s        %8.3f ms\n", "with fixed-point sums",
-           rb_profile_whole(sums) / 1e6);
+    printf("TABLE   %-24s        %8.3f ms         of which the sums %.1f %%\n",
+           "with fixed-point sums", summed / 1e6, 100 * (summed - all) / summed);
     free(rows);
     rb_profile_free(parts);
     rb_profile_free(sums);
@@ -139,7 +172,7 @@ static void time_steps(struct bench_job *job, const struct bench_case *of)
     }
     refused = rb_program_refused(job->model->runner->program);
     printf(
-        "TABLE   steps: first %.1f ms, then %.1f and %.1f; %.2f ms a step of %lld samples, %.0f a "
+        "TABLE   steps: first %.1f ms, then %.1f and %.1f; %.2f ms a step of %lld samples, %.1f a "
         "second%s%s\n",
         first[0], first[1], first[2], bench_median(took, STEPS), (long long)of->batch,
         1000 * (double)of->batch / bench_median(took, STEPS), refused ? "; NO GRAPHS: " : "",
@@ -168,8 +201,12 @@ int main(int argc, char **argv)
     struct rb_why why;
     uint64_t start;
 
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc == 3 && strcmp(argv[1], "communicator") == 0)
+        return communicator_times(atoi(argv[2]));
     if (argc != 3 || !find_case(argv[1], argv[2], &of)) {
-        fprintf(stderr, "usage: times gpt|resnet=MODEL.onnx fp32|bf16\n");
+        fprintf(stderr, "usage: times gpt|small|resnet=MODEL.onnx fp32|bf16\n"
+                        "       times communicator RANKS\n");
         return 2;
     }
     bench_job_make(&of, of.batch / 2, &job);
