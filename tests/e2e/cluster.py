@@ -370,14 +370,20 @@ def unwind_when_told_to_end():
     signal.signal(signal.SIGTERM, unwind)
 
 
-def main(*tests, go_on=False):
-    """Run test functions; the exit status is meson's: 0, 1 or 77 for a skip.  go_on: what fails does not keep the
-    others from running."""
+def end_test(number, frame):
+    raise Failure("it takes too long")
+
+
+def main(*tests, go_on=0):
+    """Run test functions; the exit status is meson's: 0, 1 or 77 for a skip.  go_on: neither what fails nor what takes
+    more than so many seconds keeps the others from running."""
     unwind_when_told_to_end()
-    failed = []
+    signal.signal(signal.SIGALRM, end_test)
+    failed, mark = [], "TABLE   " if go_on else ""
     for test in tests:
         start = time.monotonic()
         try:
+            signal.alarm(go_on)
             test()
         except Failure as failure:
             failed.append(f"FAILED {test.__name__}: {failure}")
@@ -386,9 +392,13 @@ def main(*tests, go_on=False):
                 raise
             failed.append(f"FAILED {test.__name__}: {type(error).__name__}: {error}")
         else:
-            print(f"ok {test.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
+            print(f"{mark}ok {test.__name__} ({time.monotonic() - start:.1f} s)", flush=True)
             continue
+        finally:
+            signal.alarm(0)
         print(failed[-1], flush=True)
+        if go_on:
+            print(mark + failed[-1].splitlines()[0][:180], flush=True)
         if not go_on:
             break
     sys.exit(1 if failed else 0)
