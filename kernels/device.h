@@ -92,13 +92,15 @@ void rb_device_discard(struct rb_device *device, void *memory, size_t bytes);
  * by these calls, which any thread may make.  On a CPU the sides are one, and they cost nothing.
  *
  * All pointers that kernels and the arithmetic below are given, results included, are to memory of
- * the device.  Work is queued; a pull waits for what was queued before it. */
+ * the device.  Work is queued, and pushes with it; a pull waits for what was queued before it. */
 
 /* The device's side to the host's, before the host reads what the device has written. */
 void rb_device_pull(struct rb_device *device, void *memory, size_t bytes);
 
-/* The host's side to the device's, after the host has written what the device will read.  Memory
- * that is not the device's is left alone, by both. */
+/* The host's side to the device's, after the host has written what the device will read: what was
+ * queued before still reads what was there, what is queued from here on reads this.  The host may
+ * write its side again at once; a GPU need not have come so far (not so for very much memory).
+ * Memory that is not the device's is left alone, by both. */
 void rb_device_push(struct rb_device *device, void *memory, size_t bytes);
 
 /* 0, or what has gone wrong on the device since it was opened; nothing that was pulled since then

@@ -215,6 +215,7 @@ int rb_timing_ways(struct rb_device *device, struct rb_timing_ways *ret_ways, st
         uint64_t start = rb_clock_ns();
 
         rb_device_push(device, memory, BYTES);
+        rb_device_pull(device, memory, 1); /* it may have been queued only */
         keep_best(start, &in);
         start = rb_clock_ns();
         rb_device_pull(device, memory, BYTES);

@@ -89,6 +89,8 @@ static int open_all(struct rb_gpu *gpu, struct rb_why *why)
     if (err == cudaSuccess)
         err = rb_gpu_lane_open(&gpu->out);
     if (err == cudaSuccess)
+        err = rb_gpu_sends_open(&gpu->sends);
+    if (err == cudaSuccess)
         err = cudaMalloc(&gpu->workspace, RB_GPU_WORKSPACE);
     if (err != cudaSuccess)
         return rb_why_set(why, RB_ENOTFOUND, "cannot open it: %s", reason(err));
@@ -112,6 +114,7 @@ int rb_gpu_open(int index, struct rb_gpu **ret_gpu, struct rb_why *why)
     pthread_mutex_init(&gpu->lock, NULL);
     pthread_mutex_init(&gpu->in.lock, NULL);
     pthread_mutex_init(&gpu->out.lock, NULL);
+    pthread_mutex_init(&gpu->sends.lock, NULL);
     err = open_all(gpu, why);
     if (err) {
         rb_gpu_close(gpu);
@@ -128,6 +131,9 @@ void rb_gpu_close(struct rb_gpu *gpu)
             cublasLtDestroy(gpu->blas);
         rb_gpu_conv_close(gpu);
         cudaFree(gpu->workspace);
+        if (gpu->stream)
+            cudaStreamSynchronize(gpu->stream);
+        rb_gpu_sends_close(&gpu->sends);
         rb_gpu_lane_close(&gpu->in);
         rb_gpu_lane_close(&gpu->out);
         if (gpu->tape)
@@ -136,6 +142,7 @@ void rb_gpu_close(struct rb_gpu *gpu)
             cudaStreamDestroy(gpu->stream);
     }
     rb_gpu_forget();
+    pthread_mutex_destroy(&gpu->sends.lock);
     pthread_mutex_destroy(&gpu->in.lock);
     pthread_mutex_destroy(&gpu->out.lock);
     pthread_mutex_destroy(&gpu->lock);

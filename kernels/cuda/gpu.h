@@ -7,9 +7,10 @@
  * run as plain loops in memory that the host's programs have no other way to; that one is for
  * tests.
  *
- * Work is queued on one stream; nothing here waits for it but copies and rb_gpu_wait.  Copies have
- * a stream for each way, so that what is queued behind them does not wait.  The first error stays:
- * whatever follows it does nothing, and rb_gpu_check says what it was. */
+ * Work is queued on one stream, and so is what is sent; nothing here waits for it but other copies
+ * and rb_gpu_wait.  Those have a stream for each way, so that what is queued behind them does not
+ * wait.  The first error stays: whatever follows it does nothing, and rb_gpu_check says what it
+ * was. */
 #ifndef RB_KERNELS_CUDA_GPU_H
 #define RB_KERNELS_CUDA_GPU_H
 
@@ -44,6 +45,9 @@ void rb_gpu_close(struct rb_gpu *gpu);
 void *rb_gpu_alloc(struct rb_gpu *gpu, size_t bytes);
 void rb_gpu_free(struct rb_gpu *gpu, void *memory);
 
+/* Host to GPU, behind what is queued and in front of what will be; `from` is the caller's again.
+ * Up to some megabytes it does not wait for the GPU. */
+void rb_gpu_send(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
 /* Host to GPU and GPU to host, behind what is queued; done when they return. */
 void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
 void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies between host and GPU.  The host's memory is any, so it goes through rooms of pinned
- * memory; a way is used by one thread at a time. */
+ * memory; a way is used by one thread at a time.  Sends have rooms of their own: who sends a little
+ * does not wait for who copies much. */
 #include "kernels/cuda/gpu_inside.h"
 
 #include <string.h>
+
+enum { SEND_ALIGNMENT = 256 };
 
 cudaError_t rb_gpu_lane_open(struct rb_gpu_lane *lane)
 {
@@ -88,6 +91,90 @@ void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
         rb_gpu_note(gpu, cudaStreamSynchronize(lane->stream), "its work failed");
     pthread_mutex_unlock(&lane->lock);
 }
+
+/* ---- Sends ------------------------------------------------------------------------------------*/
+
+cudaError_t rb_gpu_sends_open(struct rb_gpu_sends *sends)
+{
+    cudaError_t err = cudaSuccess;
+
+    for (int k = 0; k < 2 && err == cudaSuccess; k++) {
+        err = cudaEventCreateWithFlags(&sends->done[k], cudaEventDisableTiming);
+        if (err == cudaSuccess)
+            err = cudaMallocHost((void **)&sends->room[k], RB_GPU_SEND_ROOM);
+    }
+    return err;
+}
+
+void rb_gpu_sends_close(struct rb_gpu_sends *sends)
+{
+    for (int k = 0; k < 2; k++) {
+        if (sends->room[k])
+            cudaFreeHost(sends->room[k]);
+        if (sends->done[k])
+            cudaEventDestroy(sends->done[k]);
+    }
+}
+
+/* Place for `bytes`, at most a room; NULL: do not copy. */
+static char *place_for(struct rb_gpu *gpu, size_t bytes)
+{
+    struct rb_gpu_sends *sends = &gpu->sends;
+    char *place;
+
+    if (RB_GPU_SEND_ROOM - sends->filled < bytes) {
+        sends->filling ^= 1;
+        sends->filled = 0;
+        /* One that nothing was ever sent from is done. */
+        rb_gpu_note(gpu, cudaEventSynchronize(sends->done[sends->filling]), "its work failed");
+        if (!rb_gpu_enter(gpu))
+            return NULL;
+    }
+    place = sends->room[sends->filling] + sends->filled;
+    sends->filled += (bytes + SEND_ALIGNMENT - 1) & ~(size_t)(SEND_ALIGNMENT - 1);
+    return place;
+}
+
+/* In parts, so that the first is on its way while the next is put in its place. */
+static void queue_parts(struct rb_gpu *gpu, void *to, char *place, const void *from, size_t bytes)
+{
+    for (size_t at = 0; at < bytes; at += RB_GPU_LANE_ROOM) {
+        size_t n = part_of(bytes, at);
+
+        memcpy(place + at, (const char *)from + at, n);
+        rb_gpu_note(
+            gpu,
+            cudaMemcpyAsync((char *)to + at, place + at, n, cudaMemcpyHostToDevice, gpu->stream),
+            "a copy failed");
+    }
+}
+
+void rb_gpu_send(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    struct rb_gpu_sends *sends = &gpu->sends;
+    char *place;
+
+    if (bytes > RB_GPU_SEND_ROOM) {
+        rb_gpu_in(gpu, to, from, bytes);
+        return;
+    }
+    if (rb_gpu_keeps(gpu)) {
+        rb_gpu_fail(gpu, "a copy cannot be kept on a tape");
+        return;
+    }
+    if (!bytes || !rb_gpu_enter(gpu))
+        return;
+    pthread_mutex_lock(&sends->lock);
+    place = place_for(gpu, bytes);
+    if (place) {
+        queue_parts(gpu, to, place, from, bytes);
+        rb_gpu_note(gpu, cudaEventRecord(sends->done[sends->filling], gpu->stream),
+                    "a copy failed");
+    }
+    pthread_mutex_unlock(&sends->lock);
+}
+
+/* ---- Between places of GPUs, and to the host --------------------------------------------------*/
 
 void rb_gpu_copy(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
 {

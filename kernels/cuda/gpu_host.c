@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU that is this processor: the same operators as plain loops, at once, in memory of its own.
  * For tests on machines without a GPU: arithmetic, that every copy between host and device that a
- * program needs is there, and that what is told anew with each play of a tape is not kept on it. */
+ * program needs is there, that what is sent may arrive late, and that what is told anew with each
+ * play of a tape is not kept on it. */
 #include "kernels/cuda/gpu_host.h"
+
+#include "kernels/cuda/gpu_host_send.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -16,7 +19,10 @@
 /* What it says that it has, and what one piece of memory may be. */
 enum { BYTES = 1 << 30 };
 
+enum { SEND_MOST = 1 << 20 }; /* that is sent, and not copied at once */
+
 struct rb_gpu {
+    struct rb_host_sends *sends;
     struct rb_why why; /* empty: nothing has gone wrong */
     /* The tape that is kept, and the thread; NULL: none. */
     struct rb_gpu_tape *_Atomic tape;
@@ -78,11 +84,13 @@ int rb_gpu_open(int index, struct rb_gpu **ret_gpu, struct rb_why *why)
     if (index < 0 || index >= count)
         return rb_why_set(why, RB_ENOTFOUND, "there is no GPU %d: %d are here", index, count);
     *ret_gpu = rb_alloc(sizeof **ret_gpu);
+    (*ret_gpu)->sends = rb_host_sends_new();
     return 0;
 }
 
 void rb_gpu_close(struct rb_gpu *gpu)
 {
+    rb_host_sends_free(gpu->sends);
     free(gpu);
 }
 
@@ -98,16 +106,31 @@ void *rb_gpu_alloc(struct rb_gpu *gpu, size_t bytes)
 
 void rb_gpu_free(struct rb_gpu *gpu, void *memory)
 {
-    (void)gpu;
+    rb_gpu_host_arrive(gpu);
     free(memory);
+}
+
+void rb_gpu_host_arrive(struct rb_gpu *gpu)
+{
+    rb_host_sends_arrive(gpu->sends);
+}
+
+void rb_gpu_send(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    if (bytes <= SEND_MOST && !tape_of(gpu))
+        rb_host_sends_add(gpu->sends, to, from, bytes);
+    else
+        rb_gpu_in(gpu, to, from, bytes);
 }
 
 void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
 {
-    if (tape_of(gpu))
+    if (tape_of(gpu)) {
         rb_gpu_fail(gpu, "a copy cannot be kept on a tape");
-    else
-        memcpy(to, from, bytes);
+        return;
+    }
+    rb_gpu_host_arrive(gpu);
+    memcpy(to, from, bytes);
 }
 
 void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
@@ -186,6 +209,7 @@ void rb_gpu_host_run(struct rb_gpu *gpu, void (*run)(void *what), const void *wh
     struct kept *kept;
 
     if (!tape) {
+        rb_gpu_host_arrive(gpu);
         run((void *)(uintptr_t)what);
         return;
     }
@@ -231,6 +255,7 @@ int rb_gpu_tape_end(struct rb_gpu_tape *tape, struct rb_why *why)
 
 void rb_gpu_tape_play(struct rb_gpu_tape *tape, const void *values)
 {
+    rb_gpu_host_arrive(tape->gpu);
     memcpy(tape->values, values, tape->bytes);
     for (size_t i = 0; i < tape->n; i++)
         tape->kept[i].run(tape->kept[i].what);

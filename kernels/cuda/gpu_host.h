@@ -12,6 +12,10 @@ extern "C" {
 /* run(what); with a copy of the `bytes` of it, each time a tape is played, where one is kept. */
 void rb_gpu_host_run(struct rb_gpu *gpu, void (*run)(void *what), const void *what, size_t bytes);
 
+/* What was sent has arrived: to be called in front of whatever looks at the memory or changes it.
+ */
+void rb_gpu_host_arrive(struct rb_gpu *gpu);
+
 #ifdef __cplusplus
 }
 #endif

@@ -5,7 +5,7 @@
  * Ranks come to each line together, or one of them says that it is over:
  *
  *     give a part | all have given | add the parts of all | all have added | give the next ... */
-#include "kernels/cuda/gpu.h"
+#include "kernels/cuda/gpu_host.h"
 
 #include "base/arena.h"
 
@@ -145,6 +145,7 @@ int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *
 {
     int err = 0;
 
+    rb_gpu_host_arrive(circle->gpu);
     for (size_t i = 0; !err && i < n; i++)
         err = sum(circle, in, out, &ranges[i], over, context, why);
     return err;
@@ -177,6 +178,7 @@ int rb_gpu_circle_move(struct rb_gpu_circle *circle, const struct rb_circle_move
 {
     int err = 0;
 
+    rb_gpu_host_arrive(circle->gpu);
     for (size_t i = 0; !err && i < n; i++)
         if (moves[i].from != moves[i].to)
             err = move(circle, &moves[i], over, context, why);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU from inside: for gpu*.c and product.c alone.
  *
- *     compute   kernels, products, tapes, clearing         ──────●──────────────●─────▶
+ *     compute   kernels, products, tapes, clearing, sends  ──────●──────────────●─────▶
  *     out       what was queued, to the host                     └─▶ copy       │
  *     in        from the host, before what is queued next                copy ──┘ */
 #ifndef RB_KERNELS_CUDA_GPU_INSIDE_H
@@ -14,7 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { RB_GPU_WORKSPACE = 32 << 20, RB_GPU_LANE_ROOM = 4 << 20 };
+enum { RB_GPU_WORKSPACE = 32 << 20, RB_GPU_LANE_ROOM = 4 << 20, RB_GPU_SEND_ROOM = 16 << 20 };
 
 /* One way of copies, through two rooms that the GPU can reach by itself: while one is copied the
  * other is filled or emptied. */
@@ -26,10 +26,21 @@ struct rb_gpu_lane {
     char *room[2];
 };
 
+/* What was sent lies here until its copy's turn comes.  A room is filled from its front, and again
+ * when the last copy out of it is done, while the other one is filled. */
+struct rb_gpu_sends {
+    pthread_mutex_t lock;
+    cudaEvent_t done[2]; /* by room: the last copy out of it */
+    char *room[2];
+    int filling;
+    size_t filled; /* bytes of that one */
+};
+
 struct rb_gpu {
     int index;
     cudaStream_t stream;
     struct rb_gpu_lane in, out;
+    struct rb_gpu_sends sends;
     cublasLtHandle_t blas;
     void *dnn;       /* a handle of cuDNN, from the first convolution on */
     void *workspace; /* of products: they run one after the other */
@@ -63,5 +74,7 @@ cudaStream_t rb_gpu_queue(struct rb_gpu *gpu);
 
 cudaError_t rb_gpu_lane_open(struct rb_gpu_lane *lane);
 void rb_gpu_lane_close(struct rb_gpu_lane *lane);
+cudaError_t rb_gpu_sends_open(struct rb_gpu_sends *sends);
+void rb_gpu_sends_close(struct rb_gpu_sends *sends); /* nothing is queued any more */
 
 #endif

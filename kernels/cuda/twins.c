@@ -109,7 +109,7 @@ void rb_twins_push(struct rb_cuda *cuda, void *memory, size_t bytes)
     char *gpu = find(cuda, memory);
 
     if (gpu)
-        rb_gpu_in(cuda->gpu, gpu, memory, bytes);
+        rb_gpu_send(cuda->gpu, gpu, memory, bytes);
 }
 
 void *rb_twins_gpu(struct rb_cuda *cuda, const void *host)

@@ -73,3 +73,57 @@ void large_copies_are_whole(void **state)
             fail_msg("element %zu is %d", i, x[i]);
     rb_device_free(device, x);
 }
+
+/* What is pushed is what the host had then, and what is queued around it reads what was there at
+ * that place in the queue: for more than all rooms have place for, in sizes that do not fit them
+ * evenly. */
+void pushes_keep_their_place(void **state)
+{
+    enum { N = 70001, TIMES = 300 };
+    struct rb_device *device = *state;
+    float *x = cuda_get(device, N * sizeof *x);
+    int32_t *sums = cuda_get(device, (size_t)TIMES * 2 * sizeof *sums);
+    uint32_t *largest = cuda_get(device, sizeof *largest);
+    bool *overflow = cuda_get(device, sizeof *overflow);
+    struct rb_why why = {{0}};
+
+    for (int k = 0; k < TIMES; k++) {
+        x[0] = x[N - 1] = (float)k;
+        rb_device_push(device, x, (size_t)(N - k % 2) * sizeof *x);
+        rb_device_push(device, x + N - 1, sizeof *x);
+        x[0] = x[N - 1] = -1;
+        rb_fixed_add(device, sums + (size_t)k * 2, x, 1, 1, 0, 1 << 20, largest, overflow);
+        rb_fixed_add(device, sums + (size_t)k * 2 + 1, x + N - 1, 1, 1, 0, 1 << 20, largest,
+                     overflow);
+    }
+    rb_device_pull(device, sums, (size_t)TIMES * 2 * sizeof *sums);
+    assert_int_equal(rb_device_check(device, &why), 0);
+    for (int k = 0; k < TIMES * 2; k++)
+        assert_int_equal(sums[k], k / 2);
+    rb_device_pull(device, x, N * sizeof *x);
+    assert_true(x[0] == TIMES - 1 && x[N - 1] == TIMES - 1);
+    rb_device_free(device, x);
+    rb_device_free(device, sums);
+    rb_device_free(device, largest);
+    rb_device_free(device, overflow);
+}
+
+/* More than is queued by itself stays in order with what is. */
+void large_pushes_keep_their_place(void **state)
+{
+    enum { N = 5 << 20 };
+    struct rb_device *device = *state;
+    int32_t *x = cuda_get(device, N * sizeof *x);
+
+    for (int k = 1; k < 5; k++) {
+        x[7] = 10 * k;
+        rb_device_push(device, x + 7, sizeof *x);
+        x[7] = 10 * k + 1;
+        if (k % 2)
+            rb_device_push(device, x, N * sizeof *x);
+        x[7] = 0;
+        rb_device_pull(device, x, N * sizeof *x);
+        assert_int_equal(x[7], 10 * k + k % 2);
+    }
+    rb_device_free(device, x);
+}
