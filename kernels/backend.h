@@ -26,6 +26,7 @@ struct rb_device_ops {
      */
     void (*pull)(struct rb_device *device, void *memory, size_t bytes);
     void (*push)(struct rb_device *device, void *memory, size_t bytes);
+    void (*copy)(struct rb_device *device, void *to, const void *from, size_t bytes);
     int (*check)(struct rb_device *device, struct rb_why *why);
     /* All that may fail.  The kernel's run and free are set by it. */
     int (*prepare)(struct rb_device *device, const struct rb_call *call,

@@ -93,6 +93,14 @@ void rb_device_push(struct rb_device *device, void *memory, size_t bytes)
         device->ops->push(device, memory, bytes);
 }
 
+void rb_device_copy(struct rb_device *device, void *to, const void *from, size_t bytes)
+{
+    if (device->ops->copy)
+        device->ops->copy(device, to, from, bytes);
+    else
+        memcpy(to, from, bytes);
+}
+
 int rb_device_check(struct rb_device *device, struct rb_why *why)
 {
     return device && device->ops->check ? device->ops->check(device, why) : 0;

@@ -103,6 +103,10 @@ void rb_device_pull(struct rb_device *device, void *memory, size_t bytes);
  * Memory that is not the device's is left alone, by both. */
 void rb_device_push(struct rb_device *device, void *memory, size_t bytes);
 
+/* From one place in memory of the device to another, which do not overlap, queued as kernels are:
+ * for what is small and is to be pulled later, with more of its kind. */
+void rb_device_copy(struct rb_device *device, void *to, const void *from, size_t bytes);
+
 /* 0, or what has gone wrong on the device since it was opened; nothing that was pulled since then
  * is worth anything.  To be asked before results are told to anyone. */
 int rb_device_check(struct rb_device *device, struct rb_why *why);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An attempt at a step: what the orders of a rank do, one by one.
  *
- * step (the orders) > [attempt_compute] a microbatch > [attempt_vote] sums, the vote >
- * [attempt_state] update, weights
+ * step (the orders) > [attempt_compute] a microbatch > [attempt_results] what it came to >
+ * [attempt_vote] sums, the vote > [attempt_state] update, weights
  *
  * All of it runs on the step thread.  Up to the update nothing but sums and the record changes. */
 #ifndef RB_WORKER_ATTEMPT_H
@@ -10,15 +10,24 @@
 
 #include "worker/step.h"
 
+struct rb_unsaid {
+    uint32_t microbatch;
+    bool correct; /* they say how many were */
+};
+
 /* An attempt under way. */
 struct rb_attempt {
     const struct rb_step *step;
     struct rb_vote_shape shape;
     uint32_t number;
     bool laps;            /* it is one (worker/lap.h) */
-    uint64_t computed_ns; /* its microbatches, */
+    uint64_t computed_ns; /* its microbatches, as far as they are in the record, */
     uint32_t computed;    /* so many; those that were kept are not among them */
-    bool *stays;          /* by rank, where the vote flips: it goes on in the next configuration */
+    /* Microbatches whose results the device has still, in their order. */
+    struct rb_unsaid *unsaid;
+    uint32_t n_unsaid;
+    uint64_t began_ns; /* the first of them, where it counts; 0: none does */
+    bool *stays;       /* by rank, where the vote flips: it goes on in the next configuration */
     struct rb_vote_ready *said; /* by rank: what it takes */
     /* of the microbatch that runs */
     uint32_t microbatch;
@@ -40,6 +49,18 @@ int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why);
 int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct rb_why *why);
 /* This rank's filters of one. */
 int rb_attempt_part(struct rb_attempt *attempt, uint32_t microbatch, struct rb_why *why);
+
+/* ---- attempt_results.c: what microbatches came to, into the record
+ * --------------------------------*/
+
+/* One that counts towards computed_ns begins. */
+void rb_attempt_begin(struct rb_attempt *attempt);
+/* It has run: its results are kept on the device, so that the next one can be asked for while this
+ * one runs. */
+void rb_attempt_keep(struct rb_attempt *attempt, uint32_t microbatch,
+                     const struct rb_runner *runner);
+/* All that were kept are in the record.  To be called before anyone is told of them. */
+int rb_attempt_say(struct rb_attempt *attempt, struct rb_why *why);
 
 /* ---- attempt_vote.c: what all have, and what comes of it
  * ---------------------------------------*/

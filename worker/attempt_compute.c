@@ -2,7 +2,6 @@
 /* A microbatch of this rank: all of it, its stage, or its filters. */
 #include "worker/attempt.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
 #include "worker/exchange.h"
 #include "worker/flight.h"
@@ -31,27 +30,6 @@ static void after_instruction(int instruction, void *context)
         add_contribution(attempt, runner->contributions[attempt->next++]);
 }
 
-/* What the program of a microbatch has come to, into the record. */
-static int say_results(struct rb_attempt *attempt, uint32_t microbatch,
-                       const struct rb_runner *runner, struct rb_why *why)
-{
-    struct rb_model *model = attempt->step->model;
-    const double *loss = rb_program_result(runner->program, runner->message->loss);
-    const int64_t *count = rb_program_result(runner->program, runner->message->count);
-    const int64_t *correct = NULL;
-    int err;
-
-    if (runner->message->correct >= 0)
-        correct = rb_program_result(runner->program, runner->message->correct);
-    err = rb_device_check(model->device, why);
-    if (err)
-        return err;
-    rb_vote_microbatch(&attempt->shape, model->record, microbatch, *loss, *count,
-                       correct ? *correct : 0);
-    rb_fault("worker.computed");
-    return 0;
-}
-
 int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why)
 {
     struct rb_attempt *attempt = owner;
@@ -61,11 +39,11 @@ int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why)
     struct rb_batch batch =
         rb_batch_of(message->global_batch, message->micro_batch, model->state.level, microbatch);
     const struct rb_runner *runner = rb_model_runner(model, microbatch);
-    uint64_t started = rb_clock_ns();
     int err;
 
     if (rb_vote_holds(model->record, microbatch))
         return 0; /* kept from the attempt before */
+    rb_attempt_begin(attempt);
     attempt->runner = runner;
     attempt->microbatch = microbatch;
     attempt->next = 0;
@@ -75,10 +53,9 @@ int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why)
     if (err)
         return rb_why_set(why, err, "stopped");
     attempt->ran = runner;
-    err = say_results(attempt, microbatch, runner, why);
-    attempt->computed_ns += rb_clock_ns() - started;
+    rb_attempt_keep(attempt, microbatch, runner);
     attempt->computed++;
-    return err;
+    return 0;
 }
 
 /* ---- Several at once (worker/lanes.h) -------------------------------------------------------*/
@@ -119,9 +96,9 @@ static int compute_together(struct rb_attempt *attempt, const uint32_t *microbat
     const Rb__Model *message = model->message;
     struct together together = {.model = model, .n = (int)n, .microbatches = microbatches};
     struct rb_key keys[RB_KERNEL_EACH];
-    uint64_t started = rb_clock_ns();
     int err;
 
+    rb_attempt_begin(attempt);
     for (uint32_t e = 0; e < n; e++) {
         struct rb_batch batch = rb_batch_of(message->global_batch, message->micro_batch,
                                             model->state.level, microbatches[e]);
@@ -134,11 +111,10 @@ static int compute_together(struct rb_attempt *attempt, const uint32_t *microbat
                               &together);
     if (err)
         return rb_why_set(why, err, "stopped");
-    for (uint32_t e = 0; !err && e < n; e++)
-        err = say_results(attempt, microbatches[e], &model->lanes[e].runner, why);
-    attempt->computed_ns += rb_clock_ns() - started;
+    for (uint32_t e = 0; e < n; e++)
+        rb_attempt_keep(attempt, microbatches[e], &model->lanes[e].runner);
     attempt->computed += n;
-    return err;
+    return 0;
 }
 
 int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *why)
@@ -164,6 +140,14 @@ int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *wh
     return n ? rb_attempt_compute(microbatches[0], attempt, why) : 0;
 }
 
+/* What is asked for cannot be given away any more, so nothing more is before it is done. */
+static int compute_shared(uint32_t microbatch, void *owner, struct rb_why *why)
+{
+    int err = rb_attempt_compute(microbatch, owner, why);
+
+    return err ? err : rb_attempt_say(owner, why);
+}
+
 /* Not only what is planned for this rank: see worker/steal.h. */
 int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why)
 {
@@ -173,7 +157,7 @@ int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why)
         .coll = configuration->coll,
         .tag = rb_tag(RB_TAG_STEAL, attempt->step->model->state.level, attempt->number, 0),
         .stop = attempt->step->stop,
-        .compute = rb_attempt_compute,
+        .compute = compute_shared,
         .owner = attempt,
     };
     int err = rb_configuration_settle(configuration, why);
@@ -211,8 +195,10 @@ static int backward(struct rb_attempt *attempt, const struct rb_pilot *pilot, ui
 
     if (err)
         return err;
-    if (stage->mine + 1 == stage->stages)
-        return say_results(attempt, microbatch, &flight->runner, why);
+    if (stage->mine + 1 == stage->stages) {
+        rb_attempt_keep(attempt, microbatch, &flight->runner);
+        return 0;
+    }
     rb_vote_microbatch(&attempt->shape, attempt->step->model->record, microbatch, 0, 0, 0);
     rb_fault("worker.computed");
     return 0;
@@ -317,8 +303,10 @@ int rb_attempt_part(struct rb_attempt *attempt, uint32_t microbatch, struct rb_w
     err = run_part(attempt, microbatch, attempt->runner, why);
     if (err)
         return err;
-    if (stage->mine + 1 == stage->stages)
-        return say_results(attempt, microbatch, attempt->runner, why);
+    if (stage->mine + 1 == stage->stages) {
+        rb_attempt_keep(attempt, microbatch, attempt->runner);
+        return 0;
+    }
     rb_vote_microbatch(&attempt->shape, model->record, microbatch, 0, 0, 0);
     rb_fault("worker.computed");
     return 0;

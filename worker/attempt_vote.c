@@ -99,8 +99,9 @@ int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why
     const struct rb_configuration *configuration = attempt->step->configuration;
     const Rb__Bucket *range = model->message->buckets[bucket];
     uint64_t tag = rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket);
-    int err = rb_configuration_settle(configuration, why);
+    int err = rb_attempt_say(attempt, why);
 
+    err = err ? err : rb_configuration_settle(configuration, why);
     if (err)
         return err;
     if (attempt->laps)
@@ -173,8 +174,9 @@ int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_dec
     RB_CLEANUP(rb_freep) uint8_t *records = rb_alloc(bytes * step->configuration->size);
     struct rb_vote_ready ready = {0};
     uint64_t voted_ns;
-    int err = rb_configuration_settle(step->configuration, why);
+    int err = rb_attempt_say(attempt, why);
 
+    err = err ? err : rb_configuration_settle(step->configuration, why);
     if (!err && attempt->laps)
         err = rb_lap_report(model, step->configuration, why);
     if (err)

@@ -227,8 +227,10 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
         rb_device_alloc(model->device, (message->n_variables + 1) * sizeof *model->overflow);
     model->squares =
         rb_device_alloc(model->device, (message->n_blocks + 1) * sizeof *model->squares);
+    model->results =
+        rb_device_alloc(model->device, (model->microbatches + 1) * sizeof *model->results);
     if (!model->arena || !model->constants || !model->local || !model->reduced || !model->largest ||
-        !model->overflow || !model->squares)
+        !model->overflow || !model->squares || !model->results)
         return rb_why_set(why, RB_ENOMEM, "no memory: activations take %zu bytes, sums %zu", arena,
                           2 * sums);
     if (constants)
@@ -364,8 +366,8 @@ void rb_model_free(struct rb_model *model)
     free(model->record);
     free(model->applied.entry);
     if (model->device) {
-        void *memory[] = {model->arena,   model->constants, model->local,  model->reduced,
-                          model->largest, model->overflow,  model->squares};
+        void *memory[] = {model->arena,   model->constants, model->local,   model->reduced,
+                          model->largest, model->overflow,  model->squares, model->results};
 
         rb_state_done(&model->state);
         for (size_t i = 0; i < RB_COUNT(memory); i++)

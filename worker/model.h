@@ -63,6 +63,11 @@ struct rb_model {
     bool *overflow;                /* as this is, */
     bool *fresh; /* by variable: nothing has been added to its local sums, which hold anything */
     double *squares; /* and this: by block, of the reduced sums */
+    /* Of microbatches whose results are not in the record yet; the device's memory too. */
+    struct rb_result {
+        double loss;
+        int64_t count, correct;
+    } * results;
     uint8_t *record; /* of the vote (worker/vote.h): which microbatches the local sums hold */
     struct rb_pace pace;
     /* The level at which an attempt was given up with its local sums whole, so that the next one

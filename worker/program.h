@@ -59,6 +59,10 @@ void *rb_program_tensor(struct rb_program *program, int tensor);
 /* The same, for the host to read behind a run (worth something if rb_device_check says so). */
 const void *rb_program_result(struct rb_program *program, int tensor);
 
+/* The same, queued to a place in the device's memory that it stays in when the program runs again.
+ */
+void rb_program_keep_result(struct rb_program *program, int tensor, void *to);
+
 /* Run it all; `after(instruction, context)` (may be NULL) is called behind each instruction.
  * *stop (may be NULL) set by another thread ends the run between two instructions: RB_ECANCELED. */
 int rb_program_run(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,

@@ -22,6 +22,14 @@ const void *rb_program_result(struct rb_program *program, int tensor)
     return address;
 }
 
+void rb_program_keep_result(struct rb_program *program, int tensor, void *to)
+{
+    void *address = rb_program_tensor(program, tensor);
+
+    if (address)
+        rb_device_copy(program->device, to, address, program->bytes[tensor]);
+}
+
 void rb_program_start(struct rb_program *program)
 {
     for (int i = 0; i < program->n_inputs; i++)

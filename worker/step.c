@@ -64,7 +64,8 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
     size_t variables = model->message->n_variables;
 
     model->kept = model->pending.level = -1;
-    attempt->computed_ns = attempt->computed = 0;
+    attempt->computed_ns = attempt->began_ns = 0;
+    attempt->computed = attempt->n_unsaid = 0;
     if (attempt->step->configuration->stage)
         rb_flights_land(model);
     else
@@ -148,11 +149,14 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
     RB_CLEANUP(rb_freep) bool *stays = rb_alloc(step->configuration->size * sizeof *stays);
     RB_CLEANUP(rb_freep)
     struct rb_vote_ready *said = rb_alloc(step->configuration->size * sizeof *said);
+    RB_CLEANUP(rb_freep)
+    struct rb_unsaid *unsaid = rb_alloc((model->microbatches + 1) * sizeof *unsaid);
     struct rb_step_result result = {.kept = count_kept(step)};
     int err = 0;
 
     attempt.stays = stays;
     attempt.said = said;
+    attempt.unsaid = unsaid;
     memcpy(model->exponents, model->state.exponents,
            model->state.variables * sizeof *model->exponents);
     if (attempt.laps) /* what came of it is not in the vote */
@@ -171,7 +175,7 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
             rb_exponent_redo(&model->exponents[v], model->largest[v], model->limits[v]);
     }
     if (err == RB_EPEER && !result.committed && !stage)
-        model->kept = model->state.level; /* no microbatch is in them in part */
+        model->kept = model->state.level; /* the record has all of the microbatches in them */
     *ret_result = result;
     return err ? rb_why_add(why, err, "step %lld",
                             (long long)model->state.level + !result.committed)

@@ -77,6 +77,9 @@ void rb_twins_discard(struct rb_cuda *cuda, void *memory, size_t bytes);
 void rb_twins_pull(struct rb_cuda *cuda, void *memory, size_t bytes);
 void rb_twins_push(struct rb_cuda *cuda, void *memory, size_t bytes);
 
+/* Within the GPU's memory, queued. */
+void rb_twins_copy(struct rb_cuda *cuda, void *to, const void *from, size_t bytes);
+
 /* The GPU's address of something that the host names; NULL for NULL, and for what is not the
  * device's: that is then an error of the GPU. */
 void *rb_twins_gpu(struct rb_cuda *cuda, const void *host);

@@ -99,6 +99,11 @@ static void cuda_push(struct rb_device *device, void *memory, size_t bytes)
     rb_twins_push((struct rb_cuda *)device, memory, bytes);
 }
 
+static void cuda_copy(struct rb_device *device, void *to, const void *from, size_t bytes)
+{
+    rb_twins_copy((struct rb_cuda *)device, to, from, bytes);
+}
+
 static int cuda_check(struct rb_device *device, struct rb_why *why)
 {
     return rb_gpu_check(((struct rb_cuda *)device)->gpu, why);
@@ -198,6 +203,7 @@ static const struct rb_device_ops cuda_ops = {
     .discard = cuda_discard,
     .pull = cuda_pull,
     .push = cuda_push,
+    .copy = cuda_copy,
     .check = cuda_check,
     .prepare = cuda_prepare,
     .tape_start = rb_cuda_tape_start,

@@ -242,6 +242,14 @@ void rb_gpu_zero(struct rb_gpu *gpu, void *at, size_t bytes)
     rb_gpu_note(gpu, cudaMemsetAsync(at, 0, bytes, rb_gpu_queue(gpu)), "memory was not cleared");
 }
 
+void rb_gpu_within(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    if (!bytes || !rb_gpu_enter(gpu))
+        return;
+    rb_gpu_note(gpu, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, rb_gpu_queue(gpu)),
+                "memory was not copied");
+}
+
 void rb_gpu_wait(struct rb_gpu *gpu)
 {
     if (rb_gpu_keeps(gpu))

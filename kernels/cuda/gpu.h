@@ -54,6 +54,8 @@ void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
 /* From one place of GPUs to another, behind what is queued; and wait for all of these. */
 void rb_gpu_copy(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
 void rb_gpu_copied(struct rb_gpu *gpu);
+/* Queued, as kernels are; within the GPU's memory. */
+void rb_gpu_within(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
 void rb_gpu_zero(struct rb_gpu *gpu, void *at, size_t bytes);
 void rb_gpu_wait(struct rb_gpu *gpu);
 

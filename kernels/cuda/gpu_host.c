@@ -148,6 +148,26 @@ void rb_gpu_copied(struct rb_gpu *gpu)
     (void)gpu;
 }
 
+struct copying {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+static void copy(void *what)
+{
+    const struct copying *copying = what;
+
+    memcpy(copying->to, copying->from, copying->bytes);
+}
+
+void rb_gpu_within(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
+{
+    struct copying copying = {to, from, bytes};
+
+    rb_gpu_host_run(gpu, copy, &copying, sizeof copying);
+}
+
 struct clearing {
     void *at;
     size_t bytes;

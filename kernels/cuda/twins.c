@@ -120,3 +120,12 @@ void *rb_twins_gpu(struct rb_cuda *cuda, const void *host)
         rb_gpu_fail(cuda->gpu, "an address that is not its own");
     return gpu;
 }
+
+void rb_twins_copy(struct rb_cuda *cuda, void *to, const void *from, size_t bytes)
+{
+    void *there = rb_twins_gpu(cuda, to);
+    const void *here = rb_twins_gpu(cuda, from);
+
+    if (there && here)
+        rb_gpu_within(cuda->gpu, there, here, bytes);
+}

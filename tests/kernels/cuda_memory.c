@@ -108,6 +108,28 @@ void pushes_keep_their_place(void **state)
     rb_device_free(device, overflow);
 }
 
+/* What is copied is what was there at that place in the queue, and waits to be pulled. */
+void copies_keep_their_place(void **state)
+{
+    enum { N = 200 };
+    struct rb_device *device = *state;
+    int64_t *x = cuda_get(device, sizeof *x), *kept = cuda_get(device, N * sizeof *kept);
+
+    for (int k = 0; k < N; k++) {
+        *x = 1000 + k;
+        rb_device_push(device, x, sizeof *x);
+        rb_device_copy(device, &kept[k], x, sizeof *x);
+    }
+    *x = -1;
+    rb_device_push(device, x, sizeof *x);
+    assert_int_equal(kept[N - 1], 0);
+    rb_device_pull(device, kept, N * sizeof *kept);
+    for (int k = 0; k < N; k++)
+        assert_int_equal(kept[k], 1000 + k);
+    rb_device_free(device, x);
+    rb_device_free(device, kept);
+}
+
 /* More than is queued by itself stays in order with what is. */
 void large_pushes_keep_their_place(void **state)
 {

@@ -259,6 +259,7 @@ int main(void)
         cmocka_unit_test(marks_have_times),
         cmocka_unit_test(large_copies_are_whole),
         cmocka_unit_test(pushes_keep_their_place),
+        cmocka_unit_test(copies_keep_their_place),
         cmocka_unit_test(large_pushes_keep_their_place),
         cmocka_unit_test(circles_sum_and_end),
         cmocka_unit_test(circles_sum_for_some),

@@ -24,6 +24,7 @@ void memory_has_two_sides(void **state);
 void what_goes_wrong_is_kept(void **state);
 void large_copies_are_whole(void **state);
 void pushes_keep_their_place(void **state);
+void copies_keep_their_place(void **state);
 void large_pushes_keep_their_place(void **state);
 
 /* cuda_sums.c */

@@ -222,6 +222,30 @@ static void it_runs(void **state)
     rb_program_free(program);
 }
 
+/* What was kept is not the next run's. */
+static void it_keeps_results(void **state)
+{
+    const struct rb_key key = {1, 2, 3};
+    double *kept = rb_device_alloc(fixture.device, 3 * sizeof *kept);
+    static struct model m;
+    struct rb_program *program = NULL;
+
+    (void)state;
+    build(&m);
+    assert_int_equal(prepare(&m, &program, NULL), 0);
+    fill(program);
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(rb_program_run(program, &key, NULL, NULL, NULL), 0);
+        rb_program_keep_result(program, LOSS, &kept[k]);
+        memset(rb_program_input(program, 0), 0, 6 * sizeof(float));
+    }
+    rb_program_keep_result(program, -1, &kept[2]);
+    rb_device_pull(fixture.device, kept, 3 * sizeof *kept);
+    assert_true(kept[0] == 24.5 && kept[1] == 26 && kept[2] == 0);
+    rb_program_free(program);
+    rb_device_free(fixture.device, kept);
+}
+
 static void stop_at_two(int step, void *context)
 {
     if (step == 1)
@@ -426,6 +450,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_runs),
+        cmocka_unit_test(it_keeps_results),
         cmocka_unit_test(it_stops_between_instructions),
         cmocka_unit_test(malformed_programs_are_refused),
     };
