@@ -174,7 +174,7 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
         for (size_t v = 0; v < model->message->n_variables; v++)
             rb_exponent_redo(&model->exponents[v], model->largest[v], model->limits[v]);
     }
-    if (err == RB_EPEER && !result.committed && !stage)
+    if (err == RB_EPEER && !result.committed && !stage && !attempt.n_unsaid)
         model->kept = model->state.level; /* the record has all of the microbatches in them */
     *ret_result = result;
     return err ? rb_why_add(why, err, "step %lld",
