@@ -49,7 +49,9 @@ static void say_share(const json_t *device, char *text, size_t room)
     if (!isnan(ms) && n > 0 && (size_t)n < room)
         n += snprintf(text + n, room - (size_t)n, " of %.3g ms", ms);
     if (straggler && n > 0 && (size_t)n < room)
-        snprintf(text + n, room - (size_t)n, ", a straggler: the others %.3g ms",
+        snprintf(text + n, room - (size_t)n,
+                 ", a straggler: took %.3g ms where the others took %.3g",
+                 rb_value_real(straggler, "microbatchMs", NAN),
                  rb_value_real(straggler, "othersMs", NAN));
 }
 

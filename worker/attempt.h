@@ -21,9 +21,10 @@ struct rb_attempt {
     struct rb_vote_shape shape;
     uint32_t number;
     bool laps;            /* it is one (worker/lap.h) */
-    uint64_t computed_ns; /* its microbatches, as far as they are in the record, */
-    uint32_t computed;    /* so many; those that were kept are not among them */
-    /* Microbatches whose results the device has still, in their order. */
+    uint64_t computed_ns; /* its microbatches, as far as they are in the record; */
+    uint32_t computed;    /* so many in all.  Those that were kept are not among either */
+    /* Microbatches whose results the device has still, in their order: they are in the sums, and
+     * not in the record. */
     struct rb_unsaid *unsaid;
     uint32_t n_unsaid;
     uint64_t began_ns; /* the first of them, where it counts; 0: none does */

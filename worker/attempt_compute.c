@@ -43,11 +43,15 @@ int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why)
 
     if (rb_vote_holds(model->record, microbatch))
         return 0; /* kept from the attempt before */
-    rb_attempt_begin(attempt);
+    /* Of a GPU's time only the first fill is a part, whatever its share: the others are beside it.
+     */
+    if (!rb_device_tapes(model->device))
+        rb_attempt_begin(attempt);
     attempt->runner = runner;
     attempt->microbatch = microbatch;
     attempt->next = 0;
     rb_batch_fill(&runner->slots, model->train, message->seed, &batch);
+    rb_attempt_begin(attempt);
     err = (attempt->ran == runner ? rb_program_again : rb_program_run)(
         runner->program, &key, attempt->step->stop, after_instruction, attempt);
     if (err)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves between ranks of memory that is a device's (kernels/device.h, "Two sides").
  *
- * step, opening, collect > [carry] > rb_circle_move | rb_coll_move */
+ * gather, hand-over, taking > [carry] > rb_circle_move, or as:
+ * openings, laps, collect   > [carry] > rb_coll_move */
 #ifndef RB_WORKER_CARRY_H
 #define RB_WORKER_CARRY_H
 

@@ -228,7 +228,7 @@ int rb_lap_share(struct rb_model *model, const struct rb_configuration *configur
             add_run(model, &moves, (int)maker, r, b, end);
         }
     rb_fault("worker.reduce");
-    err = rb_carry(model->device, configuration->coll, configuration->circle,
+    err = rb_carry(model->device, configuration->coll, NULL,
                    rb_tag(RB_TAG_GATHER, model->state.level, 4, bucket), moves.at, moves.n, why);
     free(moves.at);
     rb_fault("worker.reduced");

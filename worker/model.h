@@ -68,7 +68,9 @@ struct rb_model {
         double loss;
         int64_t count, correct;
     } * results;
-    uint8_t *record; /* of the vote (worker/vote.h): which microbatches the local sums hold */
+    /* Of the vote (worker/vote.h): which microbatches the local sums hold, but for those of which
+     * an attempt has not heard yet what they came to (worker/attempt_results.c). */
+    uint8_t *record;
     struct rb_pace pace;
     /* The level at which an attempt was given up with its local sums whole, so that the next one
      * need not compute them again (worker/step.c); -1: none was. */

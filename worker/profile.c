@@ -9,7 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROUNDS = 15, MOST_WIDTH = 4096, COPIED = 4 << 20, MOST_COPIED = 256 << 20 };
+enum {
+    MOST_ROUNDS = 15,
+    MOST_WIDTH = 4096,
+    COPIED = 4 << 20,
+    MOST_COPIED = 256 << 20,
+    PIECE = 1 << 20
+};
 
 /* What keeps a GPU busy for so long is as large as it needs to be. */
 static const double busy_ns = 1e5;
@@ -73,13 +79,13 @@ static double time_rounds(const struct race *race, struct rb_kernel *kernel, voi
 }
 
 /* Numbers like those of training: a product of zeros takes a GPU less power, so less time.  Always
- * the same, between -1 and 1. */
+ * the same, between -1 and 1, and again and again: a GPU's memory has a host's side too. */
 static void fill(struct rb_device *device, enum rb_dtype dtype, void *memory, size_t bytes)
 {
-    size_t size = rb_dtype_size(dtype);
+    size_t size = rb_dtype_size(dtype), piece = bytes < PIECE ? bytes : PIECE;
     uint64_t state = 0x9e3779b97f4a7c15;
 
-    for (size_t i = 0; i < bytes / size; i++) {
+    for (size_t i = 0; i < piece / size; i++) {
         float x;
         uint32_t bits;
 
@@ -91,7 +97,10 @@ static void fill(struct rb_device *device, enum rb_dtype dtype, void *memory, si
         else if (dtype == RB_BF16)
             ((uint16_t *)memory)[i] = (uint16_t)(bits >> 16);
     }
-    rb_device_push(device, memory, bytes);
+    rb_device_push(device, memory, piece);
+    for (size_t at = piece; at < bytes; at += piece)
+        rb_device_copy(device, (char *)memory + at, memory,
+                       bytes - at < piece ? bytes - at : piece);
 }
 
 /* One product of so many rows and columns, or a copy of so many numbers. */

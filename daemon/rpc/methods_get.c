@@ -138,9 +138,10 @@ static void describe_pace(const struct rb_job_facts *job, const char *node, uint
         job->state.message ? rb_straggler_told(job->state.state, node, device) : NULL;
 
     if (one && !json_object_get(row, "slow"))
-        json_object_set_new(row, "slow",
-                            json_sprintf("%.3g ms for a microbatch, the others of its kind %.3g ms",
-                                         one->microbatch_us / 1e3, one->others_us / 1e3));
+        json_object_set_new(
+            row, "slow",
+            json_sprintf("took %.3g ms for a microbatch, the others of its kind %.3g ms",
+                         one->microbatch_us / 1e3, one->others_us / 1e3));
 }
 
 /* The job that has a device, and what its worker says. */

@@ -27,6 +27,9 @@ extern "C" {
 
 struct rb_gpu;
 
+/* In the numeric class: one more with each change of kernels that changes bits. */
+enum { RB_GPU_KERNELS = 2 };
+
 struct rb_gpu_about {
     char name[128];
     uint64_t bytes;

@@ -24,7 +24,8 @@ import time
 BUILD = os.environ.get("RUBATO_BUILD") or os.path.join(os.path.dirname(__file__), "../../build")
 BUILD = os.path.abspath(BUILD)
 if os.environ.get("RUBATO_LIBRARIES"):  # folders that our programs need, and that python3 better did without
-    os.environ["LD_LIBRARY_PATH"] = os.environ["RUBATO_LIBRARIES"] + os.environ.get("LD_LIBRARY_PATH", "")
+    os.environ["LD_LIBRARY_PATH"] = ":".join(
+        os.environ[name] for name in ("RUBATO_LIBRARIES", "LD_LIBRARY_PATH") if os.environ.get(name))
 GRAIN = 20  # steps between checkpoints of an undisturbed run
 
 
@@ -196,35 +197,45 @@ class Cluster:
         if error is not None:
             with contextlib.suppress(OSError):
                 self.keep_logs()
-            for node in self.nodes:
-                if os.path.exists(node.log):
-                    print(f"--- {node.log}")
-                    with open(node.log) as log:
-                        print("".join(log.readlines()[-60:]))
-            with contextlib.suppress(Exception):
-                for folder, _, names in os.walk(self.folder):
-                    for name in names:
-                        if folder.endswith("/logs"):
-                            print(f"--- {os.path.join(folder, name)}")
-                            with open(os.path.join(folder, name)) as log:
-                                print("".join(log.readlines()[-12:]))
+            self.print_logs()
+        late = []
         for node in self.nodes:
             if node.process and node.process.poll() is None:
-                with contextlib.suppress(Failure):
+                try:
                     node.stop(signal.SIGKILL if ended else signal.SIGTERM)
+                except Failure as failure:
+                    late.append(str(failure))
         for etcd in self.etcds:
             etcd.kill()
             etcd.wait()
         left = self.processes()
+        words = [looks(pid) for pid in left]
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        if error is None and (left or late):
+            self.print_logs()
         if self.keep or os.environ.get("RUBATO_KEEP"):
             print(f"kept {self.folder}")
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
         if error is None:
-            check(not left, f"processes were left behind: {left}")
+            check(not left and not late, f"left behind: {words}; late: {late}")
+
+    def print_logs(self):
+        """Their ends."""
+        for node in self.nodes:
+            if os.path.exists(node.log):
+                print(f"--- {node.log}")
+                with open(node.log) as log:
+                    print("".join(log.readlines()[-60:]))
+        with contextlib.suppress(Exception):
+            for folder, _, names in os.walk(self.folder):
+                for name in names:
+                    if folder.endswith("/logs"):
+                        print(f"--- {os.path.join(folder, name)}")
+                        with open(os.path.join(folder, name)) as log:
+                            print("".join(log.readlines()[-12:]))
 
     def keep_logs(self):
         """Whole, below RUBATO_LOGS, where anybody wants them."""
@@ -361,6 +372,15 @@ class Cluster:
         return sha
 
 
+def looks(pid):
+    """What a process is and does, in a few words."""
+    with contextlib.suppress(OSError):
+        with open(f"/proc/{pid}/cmdline") as words, open(f"/proc/{pid}/status") as status:
+            facts = [line for line in status.read().splitlines() if line.split(":")[0] in ("State", "PPid", "Threads")]
+            return " ".join([str(pid), *words.read().split("\0")[:3], *facts])
+    return f"{pid}, which is gone by now"
+
+
 def unwind_when_told_to_end():
     """SIGTERM raises, so that what runs in a `with` is not left behind."""
     def unwind(number, frame):
@@ -370,8 +390,12 @@ def unwind_when_told_to_end():
     signal.signal(signal.SIGTERM, unwind)
 
 
+class TooLong(Exception):
+    """No Failure: what suppresses those while it cleans up would go on without an alarm."""
+
+
 def end_test(number, frame):
-    raise Failure("it takes too long")
+    raise TooLong("it takes too long")
 
 
 def main(*tests, go_on=0):

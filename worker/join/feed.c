@@ -156,9 +156,10 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
                why->text);
         rb_tell_unready(feed->reports, feed->number, why->text);
     }
-    close_parcels(feed); /* nobody waits for that, */
+    /* Nobody waits for these, but who closes the feed at once. */
+    close_parcels(feed);
     if (feed->most * rb_feed_sums_bytes(feed->model) >= MUCH)
-        malloc_trim(0); /* nor for this: the heap would keep what many steps took */
+        malloc_trim(0); /* the heap would keep what many steps took */
 }
 
 static bool is_term(struct rb_window *window, uint32_t term)

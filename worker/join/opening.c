@@ -138,6 +138,8 @@ static int run(struct opening *opening, enum part part, const struct moves *move
         size_t n = moves->n - i < AT_ONCE ? moves->n - i : AT_ONCE;
         bool ours = false;
 
+        /* By the links: behind a death there is no circle yet, and not all of this is a device's.
+         */
         err = rb_carry(opening->model->device, opening->configuration->coll, NULL,
                        tag_of(opening, part) + i, moves->at + i, n, why);
         for (size_t k = i; !err && k < i + n; k++) {
