@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Models as PyTorch exports them (tests/models) train here as they do there: 20 losses to 1e-4
-relative, the same weights and batches; and the same bits at 1, 2 and 3 devices.
+relative, or to twice what PyTorch's own differ by where weights begin half a unit in the last place apart; the same
+weights and batches; and the same bits at 1, 2 and 3 devices.
 
 NAME-OPSET is what torch 1.13 wrote; NAME-script-OPSET and NAME-dynamo-OPSET what the two exporters of a newer
 torch did, which are held to the newer one's own losses.
@@ -26,7 +27,7 @@ EVERYWHERE = ("lstm-17", "resnet18-17", "llama-13", "modern-dynamo-23", "vit-dyn
 # these at 1, 2 and 3 devices; others at 1
 
 
-def run(c, name, family, devices, expected):
+def run(c, name, family, devices, expected, spread):
     spec = families.spec(family, name + ".onnx")
     spec["devices"]["want"] = devices
     job = f"{name}-{devices}"
@@ -34,9 +35,9 @@ def run(c, name, family, devices, expected):
     c.wait(job, "done")
     found = [row["loss"] for row in c.metrics(job)]
     check(len(found) == len(expected), f"{job}: {len(found)} rows")
-    worst = max(abs(a - b) / b for a, b in zip(found, expected))
-    print(f"{job}: largest relative difference in {len(found)} steps {worst:.1e}", flush=True)
-    check(worst < TOLERANCE, f"{job}: {worst}: {found} and {expected}")
+    differences = [abs(a - b) / b for a, b in zip(found, expected)]
+    print(f"{job}: largest relative difference in {len(found)} steps {max(differences):.1e}", flush=True)
+    check(all(d < max(TOLERANCE, 2 * s) for d, s in zip(differences, spread)), f"{job}: {differences}, {spread}")
     return c.export(job)
 
 
@@ -79,7 +80,8 @@ def main():
                 unpack(c, path, name)
                 index = newer if name.count("-") > 1 else older
                 counts = (1, 2, 3) if name in EVERYWHERE else (1,)
-                shas = {n: run(c, name, family, n, index[family]["losses"]) for n in counts}
+                spread = older.get(family, newer[family]).get("spread", [0] * families.STEPS)
+                shas = {n: run(c, name, family, n, index[family]["losses"], spread) for n in counts}
                 check(len(set(shas.values())) == 1, f"{name}: {shas}")
 
 

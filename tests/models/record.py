@@ -6,7 +6,7 @@ usage: record.py [--keep OPSET,...] [--into FOLDER] [FAMILY...]        needs tor
 
 FOLDER/FAMILY-[EXPORTER-]OPSET.onnx.gz hold the graph, the parameters zeroed (families.weight makes them);
 FOLDER/optimized-FAMILY.onnx.gz is a file that must not be trained; FOLDER/index[-newer].json has for each family the
-parameters' shapes and the losses of the first 20 steps.  The exporters are torch 1's, without a name, or those of torch 2: `script` and `dynamo`.  Every opset that
+parameters' shapes, the losses of the first 20 steps and how far PyTorch's own get from them.  The exporters are torch 1's, without a name, or those of torch 2: `script` and `dynamo`.  Every opset that
 an exporter writes is exported; of those, --keep are kept (13 and 17; script 20, dynamo 18 and 23).
 """
 import gzip
@@ -119,6 +119,7 @@ def record(family, folder, keep):
         "torch": torch.__version__,
         "parameters": {n: list(p.shape) for n, p in module.named_parameters()},
         "losses": reference.losses(module, family),
+        "spread": reference.spread(family),
     }
 
 
