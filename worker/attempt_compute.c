@@ -190,21 +190,29 @@ static int forward(struct rb_attempt *attempt, const struct rb_pilot *pilot, uin
     return err ? err : rb_flight_forward(pilot, microbatch, why);
 }
 
+/* Only the last stage has seen what a microbatch came to. */
+static void end_part(struct rb_attempt *attempt, uint32_t microbatch,
+                     const struct rb_runner *runner)
+{
+    const struct rb_stage *stage = attempt->step->configuration->stage;
+
+    if (stage->mine + 1 == stage->stages) {
+        rb_attempt_keep(attempt, microbatch, runner);
+        return;
+    }
+    rb_vote_microbatch(&attempt->shape, attempt->step->model->record, microbatch, 0, 0, 0);
+    rb_fault("worker.computed");
+}
+
 static int backward(struct rb_attempt *attempt, const struct rb_pilot *pilot, uint32_t microbatch,
                     struct rb_why *why)
 {
-    const struct rb_stage *stage = pilot->configuration->stage;
     const struct rb_flight *flight;
     int err = rb_flight_backward(pilot, microbatch, &flight, why);
 
     if (err)
         return err;
-    if (stage->mine + 1 == stage->stages) {
-        rb_attempt_keep(attempt, microbatch, &flight->runner);
-        return 0;
-    }
-    rb_vote_microbatch(&attempt->shape, attempt->step->model->record, microbatch, 0, 0, 0);
-    rb_fault("worker.computed");
+    end_part(attempt, microbatch, &flight->runner);
     return 0;
 }
 
@@ -307,11 +315,6 @@ int rb_attempt_part(struct rb_attempt *attempt, uint32_t microbatch, struct rb_w
     err = run_part(attempt, microbatch, attempt->runner, why);
     if (err)
         return err;
-    if (stage->mine + 1 == stage->stages) {
-        rb_attempt_keep(attempt, microbatch, attempt->runner);
-        return 0;
-    }
-    rb_vote_microbatch(&attempt->shape, model->record, microbatch, 0, 0, 0);
-    rb_fault("worker.computed");
+    end_part(attempt, microbatch, attempt->runner);
     return 0;
 }

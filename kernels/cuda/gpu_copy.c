@@ -8,28 +8,40 @@
 
 enum { SEND_ALIGNMENT = 256 };
 
+static cudaError_t open_rooms(struct rb_gpu_rooms *rooms, size_t bytes)
+{
+    cudaError_t err = cudaSuccess;
+
+    for (int k = 0; k < 2 && err == cudaSuccess; k++) {
+        err = cudaEventCreateWithFlags(&rooms->done[k], cudaEventDisableTiming);
+        if (err == cudaSuccess)
+            err = cudaMallocHost((void **)&rooms->at[k], bytes);
+    }
+    return err;
+}
+
+static void close_rooms(struct rb_gpu_rooms *rooms)
+{
+    for (int k = 0; k < 2; k++) {
+        if (rooms->at[k])
+            cudaFreeHost(rooms->at[k]);
+        if (rooms->done[k])
+            cudaEventDestroy(rooms->done[k]);
+    }
+}
+
 cudaError_t rb_gpu_lane_open(struct rb_gpu_lane *lane)
 {
     cudaError_t err = cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking);
 
     if (err == cudaSuccess)
         err = cudaEventCreateWithFlags(&lane->behind, cudaEventDisableTiming);
-    for (int k = 0; k < 2 && err == cudaSuccess; k++) {
-        err = cudaEventCreateWithFlags(&lane->done[k], cudaEventDisableTiming);
-        if (err == cudaSuccess)
-            err = cudaMallocHost((void **)&lane->room[k], RB_GPU_LANE_ROOM);
-    }
-    return err;
+    return err == cudaSuccess ? open_rooms(&lane->rooms, RB_GPU_LANE_ROOM) : err;
 }
 
 void rb_gpu_lane_close(struct rb_gpu_lane *lane)
 {
-    for (int k = 0; k < 2; k++) {
-        if (lane->room[k])
-            cudaFreeHost(lane->room[k]);
-        if (lane->done[k])
-            cudaEventDestroy(lane->done[k]);
-    }
+    close_rooms(&lane->rooms);
     if (lane->behind)
         cudaEventDestroy(lane->behind);
     if (lane->stream)
@@ -56,7 +68,7 @@ static size_t part_of(size_t bytes, size_t at)
 /* Room k, of which a copy was queued. */
 static bool wait_for(struct rb_gpu *gpu, struct rb_gpu_lane *lane, int k)
 {
-    rb_gpu_note(gpu, cudaEventSynchronize(lane->done[k]), "its work failed");
+    rb_gpu_note(gpu, cudaEventSynchronize(lane->rooms.done[k]), "its work failed");
     return rb_gpu_enter(gpu);
 }
 
@@ -64,7 +76,7 @@ static bool queue(struct rb_gpu *gpu, struct rb_gpu_lane *lane, int k, void *to,
                   size_t bytes, enum cudaMemcpyKind way)
 {
     rb_gpu_note(gpu, cudaMemcpyAsync(to, from, bytes, way, lane->stream), "a copy failed");
-    rb_gpu_note(gpu, cudaEventRecord(lane->done[k], lane->stream), "a copy failed");
+    rb_gpu_note(gpu, cudaEventRecord(lane->rooms.done[k], lane->stream), "a copy failed");
     return rb_gpu_enter(gpu);
 }
 
@@ -84,8 +96,8 @@ void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
 
         if (at >= 2 * (size_t)RB_GPU_LANE_ROOM && !wait_for(gpu, lane, k))
             break;
-        memcpy(lane->room[k], (const char *)from + at, n);
-        going = queue(gpu, lane, k, (char *)to + at, lane->room[k], n, cudaMemcpyHostToDevice);
+        memcpy(lane->rooms.at[k], (const char *)from + at, n);
+        going = queue(gpu, lane, k, (char *)to + at, lane->rooms.at[k], n, cudaMemcpyHostToDevice);
     }
     if (going)
         rb_gpu_note(gpu, cudaStreamSynchronize(lane->stream), "its work failed");
@@ -96,24 +108,12 @@ void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
 
 cudaError_t rb_gpu_sends_open(struct rb_gpu_sends *sends)
 {
-    cudaError_t err = cudaSuccess;
-
-    for (int k = 0; k < 2 && err == cudaSuccess; k++) {
-        err = cudaEventCreateWithFlags(&sends->done[k], cudaEventDisableTiming);
-        if (err == cudaSuccess)
-            err = cudaMallocHost((void **)&sends->room[k], RB_GPU_SEND_ROOM);
-    }
-    return err;
+    return open_rooms(&sends->rooms, RB_GPU_SEND_ROOM);
 }
 
 void rb_gpu_sends_close(struct rb_gpu_sends *sends)
 {
-    for (int k = 0; k < 2; k++) {
-        if (sends->room[k])
-            cudaFreeHost(sends->room[k]);
-        if (sends->done[k])
-            cudaEventDestroy(sends->done[k]);
-    }
+    close_rooms(&sends->rooms);
 }
 
 /* Place for `bytes`, at most a room; NULL: do not copy. */
@@ -126,11 +126,12 @@ static char *place_for(struct rb_gpu *gpu, size_t bytes)
         sends->filling ^= 1;
         sends->filled = 0;
         /* One that nothing was ever sent from is done. */
-        rb_gpu_note(gpu, cudaEventSynchronize(sends->done[sends->filling]), "its work failed");
+        rb_gpu_note(gpu, cudaEventSynchronize(sends->rooms.done[sends->filling]),
+                    "its work failed");
         if (!rb_gpu_enter(gpu))
             return NULL;
     }
-    place = sends->room[sends->filling] + sends->filled;
+    place = sends->rooms.at[sends->filling] + sends->filled;
     sends->filled += (bytes + SEND_ALIGNMENT - 1) & ~(size_t)(SEND_ALIGNMENT - 1);
     return place;
 }
@@ -168,7 +169,7 @@ void rb_gpu_send(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
     place = place_for(gpu, bytes);
     if (place) {
         queue_parts(gpu, to, place, from, bytes);
-        rb_gpu_note(gpu, cudaEventRecord(sends->done[sends->filling], gpu->stream),
+        rb_gpu_note(gpu, cudaEventRecord(sends->rooms.done[sends->filling], gpu->stream),
                     "a copy failed");
     }
     pthread_mutex_unlock(&sends->lock);
@@ -212,13 +213,13 @@ void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
         while (going && at < bytes && at < taken + 2 * (size_t)RB_GPU_LANE_ROOM) {
             int next = (int)(at / RB_GPU_LANE_ROOM % 2);
 
-            going = queue(gpu, lane, next, lane->room[next], (const char *)from + at,
+            going = queue(gpu, lane, next, lane->rooms.at[next], (const char *)from + at,
                           part_of(bytes, at), cudaMemcpyDeviceToHost);
             at += RB_GPU_LANE_ROOM;
         }
         going = going && wait_for(gpu, lane, k);
         if (going)
-            memcpy((char *)to + taken, lane->room[k], part_of(bytes, taken));
+            memcpy((char *)to + taken, lane->rooms.at[k], part_of(bytes, taken));
         taken += RB_GPU_LANE_ROOM;
     }
     pthread_mutex_unlock(&lane->lock);

@@ -96,8 +96,9 @@ int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb
     return 0;
 }
 
-/* The next line: true when all have come to it. */
-static bool meet(struct rb_gpu_circle *circle, bool (*over)(void *context), void *context)
+/* The next line: 0 when all have come to it. */
+static int meet(struct rb_gpu_circle *circle, bool (*over)(void *context), void *context,
+                struct rb_why *why)
 {
     const struct timespec moment = {0, 20000};
 
@@ -105,10 +106,10 @@ static bool meet(struct rb_gpu_circle *circle, bool (*over)(void *context), void
     atomic_fetch_add(&circle->shared->lines, 1);
     while (atomic_load(&circle->shared->lines) < circle->lines) {
         if (over(context))
-            return false;
+            return rb_why_set(why, RB_EPEER, "another rank is gone");
         nanosleep(&moment, NULL);
     }
-    return true;
+    return 0;
 }
 
 static void add_parts(const struct rb_gpu_circle *circle, int32_t *out, size_t n)
@@ -124,19 +125,19 @@ static int sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
                struct rb_why *why)
 {
     size_t end = range->first + range->count;
+    int err = 0;
 
-    for (size_t at = range->first; at < end; at += PART) {
+    for (size_t at = range->first; !err && at < end; at += PART) {
         size_t count = end - at < PART ? end - at : PART;
 
         memcpy(circle->shared->parts[circle->rank], in + at, count * sizeof *in);
-        if (!meet(circle, over, context))
-            return rb_why_set(why, RB_EPEER, "another rank is gone");
-        if (range->to == RB_CIRCLE_ALL || range->to == circle->rank)
+        err = meet(circle, over, context, why);
+        if (!err && (range->to == RB_CIRCLE_ALL || range->to == circle->rank))
             add_parts(circle, out + at, count);
-        if (!meet(circle, over, context))
-            return rb_why_set(why, RB_EPEER, "another rank is gone");
+        if (!err)
+            err = meet(circle, over, context, why);
     }
-    return 0;
+    return err;
 }
 
 int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
@@ -157,20 +158,20 @@ static int move(struct rb_gpu_circle *circle, const struct rb_circle_move *m,
 {
     size_t room = sizeof circle->shared->parts[0];
     char *memory = m->memory;
+    int err = 0;
 
-    for (size_t at = 0; at < m->bytes; at += room) {
+    for (size_t at = 0; !err && at < m->bytes; at += room) {
         size_t bytes = m->bytes - at < room ? m->bytes - at : room;
 
         if (m->from == circle->rank)
             memcpy(circle->shared->parts[m->from], memory + at, bytes);
-        if (!meet(circle, over, context))
-            return rb_why_set(why, RB_EPEER, "another rank is gone");
-        if (m->to == circle->rank)
+        err = meet(circle, over, context, why);
+        if (!err && m->to == circle->rank)
             memcpy(memory + at, circle->shared->parts[m->from], bytes);
-        if (!meet(circle, over, context))
-            return rb_why_set(why, RB_EPEER, "another rank is gone");
+        if (!err)
+            err = meet(circle, over, context, why);
     }
-    return 0;
+    return err;
 }
 
 int rb_gpu_circle_move(struct rb_gpu_circle *circle, const struct rb_circle_move *moves, size_t n,

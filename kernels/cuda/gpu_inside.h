@@ -16,22 +16,25 @@
 
 enum { RB_GPU_WORKSPACE = 32 << 20, RB_GPU_LANE_ROOM = 4 << 20, RB_GPU_SEND_ROOM = 16 << 20 };
 
-/* One way of copies, through two rooms that the GPU can reach by itself: while one is copied the
- * other is filled or emptied. */
+/* Two rooms that the GPU can reach by itself, and the last copy into or out of each. */
+struct rb_gpu_rooms {
+    char *at[2];
+    cudaEvent_t done[2];
+};
+
+/* One way of copies: while one room is copied the other is filled or emptied. */
 struct rb_gpu_lane {
     pthread_mutex_t lock;
     cudaStream_t stream;
-    cudaEvent_t behind;  /* of what was queued for computing when a copy began */
-    cudaEvent_t done[2]; /* by room */
-    char *room[2];
+    cudaEvent_t behind; /* of what was queued for computing when a copy began */
+    struct rb_gpu_rooms rooms;
 };
 
 /* What was sent lies here until its copy's turn comes.  A room is filled from its front, and again
  * when the last copy out of it is done, while the other one is filled. */
 struct rb_gpu_sends {
     pthread_mutex_t lock;
-    cudaEvent_t done[2]; /* by room: the last copy out of it */
-    char *room[2];
+    struct rb_gpu_rooms rooms;
     int filling;
     size_t filled; /* bytes of that one */
 };

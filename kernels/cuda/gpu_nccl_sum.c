@@ -102,27 +102,60 @@ static int finish(struct rb_gpu_circle *circle, ncclResult_t status, bool (*over
     return err ? err : wait_done(circle, over, context, why);
 }
 
-/* All in one group, so that NCCL may run them together. */
-static ncclResult_t sum_all(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
-                            const struct rb_circle_range *ranges, size_t n)
+/* What is asked for in one group. */
+struct asked {
+    const int32_t *in; /* sums */
+    int32_t *out;
+    const struct rb_circle_range *ranges;
+    const struct rb_circle_move *moves;
+    size_t n;
+};
+
+static ncclResult_t ask_sum(const struct rb_gpu_circle *circle, const struct asked *asked, size_t i)
 {
     const struct rb_nccl *nccl = circle->nccl;
-    ncclResult_t status = nccl->group_start(), ended;
+    const struct rb_circle_range *r = &asked->ranges[i];
+    const int32_t *in = asked->in + r->first;
+    int32_t *out = asked->out + r->first;
+
+    if (r->to == RB_CIRCLE_ALL)
+        return nccl->all_reduce(in, out, r->count, ncclInt32, ncclSum, circle->comm,
+                                circle->stream);
+    return nccl->reduce(in, out, r->count, ncclInt32, ncclSum, r->to, circle->comm, circle->stream);
+}
+
+/* NCCL pairs what two ranks send and receive by the order in a group. */
+static ncclResult_t ask_move(const struct rb_gpu_circle *circle, const struct asked *asked,
+                             size_t i)
+{
+    const struct rb_nccl *nccl = circle->nccl;
+    const struct rb_circle_move *m = &asked->moves[i];
+
+    if (m->from == m->to)
+        return ncclSuccess;
+    if (m->from == circle->rank)
+        return nccl->send(m->memory, m->bytes, ncclUint8, m->to, circle->comm, circle->stream);
+    if (m->to == circle->rank)
+        return nccl->receive(m->memory, m->bytes, ncclUint8, m->from, circle->comm, circle->stream);
+    return ncclSuccess;
+}
+
+/* All in one group, so that NCCL may run them together. */
+static ncclResult_t ask_all(const struct rb_gpu_circle *circle, const struct asked *asked,
+                            ncclResult_t (*ask)(const struct rb_gpu_circle *circle,
+                                                const struct asked *asked, size_t i))
+{
+    ncclResult_t status = circle->nccl->group_start(), ended;
 
     if (status != ncclSuccess)
         return status;
-    for (size_t i = 0; i < n; i++) {
-        const struct rb_circle_range *r = &ranges[i];
-        ncclResult_t said = r->to == RB_CIRCLE_ALL
-                                ? nccl->all_reduce(in + r->first, out + r->first, r->count,
-                                                   ncclInt32, ncclSum, circle->comm, circle->stream)
-                                : nccl->reduce(in + r->first, out + r->first, r->count, ncclInt32,
-                                               ncclSum, r->to, circle->comm, circle->stream);
+    for (size_t i = 0; i < asked->n; i++) {
+        ncclResult_t said = ask(circle, asked, i);
 
         if (said != ncclSuccess && said != ncclInProgress)
             status = said;
     }
-    ended = nccl->group_end();
+    ended = circle->nccl->group_end();
     return status == ncclSuccess ? ended : status;
 }
 
@@ -130,42 +163,17 @@ int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *
                       const struct rb_circle_range *ranges, size_t n, bool (*over)(void *context),
                       void *context, struct rb_why *why)
 {
+    const struct asked asked = {.in = in, .out = out, .ranges = ranges, .n = n};
     int err = begin(circle, why);
 
-    return err ? err : finish(circle, sum_all(circle, in, out, ranges, n), over, context, why);
-}
-
-/* NCCL pairs what two ranks send and receive by the order in a group. */
-static ncclResult_t move_all(struct rb_gpu_circle *circle, const struct rb_circle_move *moves,
-                             size_t n)
-{
-    const struct rb_nccl *nccl = circle->nccl;
-    ncclResult_t status = nccl->group_start(), ended;
-
-    if (status != ncclSuccess)
-        return status;
-    for (size_t i = 0; i < n; i++) {
-        const struct rb_circle_move *m = &moves[i];
-        ncclResult_t said = ncclSuccess;
-
-        if (m->from == m->to)
-            continue;
-        if (m->from == circle->rank)
-            said = nccl->send(m->memory, m->bytes, ncclUint8, m->to, circle->comm, circle->stream);
-        if (m->to == circle->rank)
-            said = nccl->receive(m->memory, m->bytes, ncclUint8, m->from, circle->comm,
-                                 circle->stream);
-        if (said != ncclSuccess && said != ncclInProgress)
-            status = said;
-    }
-    ended = nccl->group_end();
-    return status == ncclSuccess ? ended : status;
+    return err ? err : finish(circle, ask_all(circle, &asked, ask_sum), over, context, why);
 }
 
 int rb_gpu_circle_move(struct rb_gpu_circle *circle, const struct rb_circle_move *moves, size_t n,
                        bool (*over)(void *context), void *context, struct rb_why *why)
 {
+    const struct asked asked = {.moves = moves, .n = n};
     int err = begin(circle, why);
 
-    return err ? err : finish(circle, move_all(circle, moves, n), over, context, why);
+    return err ? err : finish(circle, ask_all(circle, &asked, ask_move), over, context, why);
 }
