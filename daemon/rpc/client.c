@@ -16,6 +16,7 @@ struct rb_client_call {
     struct rb_request *request; /* on itself, until it is answered */
     uv_timer_t timer;           /* time out; or, once finished, tell */
     uint64_t timeout_ms;
+    bool reached; /* the other has, or may have, the call */
     bool finished, closed;
     int err;
     struct rb_why why;
@@ -131,6 +132,13 @@ static void on_bytes(struct rb_stream *stream, struct rb_buffer *in, void *conte
     }
 }
 
+static void on_connected(struct rb_stream *stream, void *context)
+{
+    struct rb_client_call *call = context;
+    (void)stream;
+    call->reached = true;
+}
+
 static void on_ended(struct rb_stream *stream, int err, const struct rb_why *why, void *context)
 {
     (void)stream;
@@ -138,7 +146,16 @@ static void on_ended(struct rb_stream *stream, int err, const struct rb_why *why
     rb_client_finish(context, RB_EUNREACHABLE, why, NULL);
 }
 
-static const struct rb_stream_events events = {.bytes = on_bytes, .ended = on_ended};
+static const struct rb_stream_events events = {
+    .connected = on_connected,
+    .bytes = on_bytes,
+    .ended = on_ended,
+};
+
+bool rb_client_reached(const struct rb_client_call *call)
+{
+    return call->reached;
+}
 
 void rb_client_pause(struct rb_client_call *call, bool paused)
 {

@@ -229,8 +229,12 @@ static void on_forward_piece(const void *data, size_t size, void *context)
 static void on_forward_done(int err, const struct rb_why *why, const json_t *body, void *context)
 {
     struct rb_request *request = context;
+    bool reached = rb_client_reached(request->forward);
     request->forward = NULL;
-    finish(request, err, why, json_incref((json_t *)body));
+    if (err && request->coordinator && !reached)
+        rb_server_seek(request);
+    else
+        finish(request, err, why, json_incref((json_t *)body));
 }
 
 static const char *address_of(const struct rb_server *server, const char *node)

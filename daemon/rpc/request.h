@@ -61,11 +61,13 @@ void rb_request_drained(struct rb_request *request); /* its connection has room 
 
 void rb_server_dispatch(struct rb_request *request);
 void rb_server_wait(struct rb_request *request, uint64_t ms); /* dispatch it again then */
+void rb_server_seek(struct rb_request *request); /* its coordinator was not reached: the next one */
 void rb_connection_next(struct rb_connection *connection);
 
 /* A call on an address.  Takes the reference to options->body. */
 struct rb_client_call *rb_client_open(struct rb_server *server, const char *address,
                                       const struct rb_client_options *options);
+bool rb_client_reached(const struct rb_client_call *call); /* false: nothing was done there */
 void rb_client_pause(struct rb_client_call *call, bool paused);
 
 /* From a request whose caller is in this process. */

@@ -165,6 +165,22 @@ static bool has_lost_coordinator(const struct rb_request *request)
            facts->leader.created != request->coordinator;
 }
 
+/* At most LEADER_WAIT_MS from the first time on. */
+static void wait_for_coordinator(struct rb_request *request)
+{
+    if (!request->deadline)
+        request->deadline = uv_now(request->server->loop) + LEADER_WAIT_MS;
+    rb_server_wait(request, LEADER_LOOK_MS);
+}
+
+void rb_server_seek(struct rb_request *request)
+{
+    free(request->node);
+    request->node = rb_string("leader");
+    request->coordinator = 0;
+    wait_for_coordinator(request);
+}
+
 void rb_server_dispatch(struct rb_request *request)
 {
     struct rb_server *server = request->server;
@@ -175,9 +191,7 @@ void rb_server_dispatch(struct rb_request *request)
     if (!method && (!request->node || (node && !strcmp(node, server->node)))) {
         rb_request_failf(request, RB_EUNSUPPORTED, "no such method: %s", request->method);
     } else if (!node) {
-        if (!request->deadline)
-            request->deadline = uv_now(server->loop) + LEADER_WAIT_MS;
-        rb_server_wait(request, LEADER_LOOK_MS);
+        wait_for_coordinator(request);
     } else if (!strcmp(node, server->node)) {
         serve(request, method);
     } else if (request->hops >= HOPS_MOST) {
@@ -215,14 +229,18 @@ static void look_again(uv_timer_t *timer)
     for (struct rb_request *request; (request = next_waiting(server));) {
         request->waiting = false;
         request->looked = server->round;
-        if (has_lost_coordinator(request))
+        if (has_lost_coordinator(request) && !rb_client_reached(request->forward)) {
+            rb_client_cancel(request->forward);
+            request->forward = NULL;
+            rb_server_seek(request);
+        } else if (has_lost_coordinator(request))
             rb_request_failf(request, RB_EUNREACHABLE,
                              "node %s coordinated and has not answered; another one does now. What "
                              "was asked for may have been done: look before you ask again",
                              request->node);
         else if (request->deadline && uv_now(server->loop) >= request->deadline)
             rb_request_failf(request, RB_EUNREACHABLE,
-                             "there is no coordinator (is etcd reachable?); try again later");
+                             "no coordinator can be reached (is etcd?); try again later");
         else
             rb_server_dispatch(request);
     }

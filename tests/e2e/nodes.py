@@ -67,11 +67,24 @@ def leave_and_return():
         check(c.finish("wide") == alone, "a node left and came back and the bits differ")
 
 
+def coordinator_and_other(c):
+    first = c.json("version")["rubatod"]["leader"]
+    return sorted(c.nodes, key=lambda node: node.name != first)
+
+
+def coordinator_is_gone():
+    """Whoever asks another node has the answer of the next one that coordinates: nothing was done by the first."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        leader, other = coordinator_and_other(c)
+        leader.stop(signal.SIGKILL)
+        c.ctl("node", "cordon", other.name, endpoint=other.endpoint)
+        check(other.name in c.ctl("get", "nodes", endpoint=other.endpoint), "the node that is left")
+
+
 def coordinator_is_stopped():
     """Whoever asks another node hears of it when the next one coordinates, not when the call has timed out."""
     with cluster.Cluster(nodes=2, devices=1) as c:
-        leader = next(n for n in c.nodes if "this node coordinates" in open(n.log).read())
-        other = next(n for n in c.nodes if n is not leader)
+        leader, other = coordinator_and_other(c)
         os.kill(leader.process.pid, signal.SIGSTOP)
         try:
             asked = c.run("get", "jobs", endpoint=other.endpoint, timeout=100)
@@ -82,4 +95,4 @@ def coordinator_is_stopped():
             os.kill(leader.process.pid, signal.SIGCONT)
 
 
-cluster.main(two_nodes, three_nodes, leave_and_return, coordinator_is_stopped)
+cluster.main(two_nodes, three_nodes, leave_and_return, coordinator_is_gone, coordinator_is_stopped)
