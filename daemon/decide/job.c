@@ -53,8 +53,8 @@ static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, st
 }
 
 /* Do members that are here hold all of the state, by the placement of `conf`?  It counts as long as
- * `conf` is the active one: until all are in the next (worker/train.c), those who had something
- * keep it. */
+ * `conf` is the active one: until all are in the next (worker/train_enter.c), those who had
+ * something keep it. */
 static bool holds_whole(struct rb_turn *turn, const Rb__Configuration *conf)
 {
     struct rb_replicas how = rb_holding_of(turn->in->job.job, conf, turn->arena);
