@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention a row of scores at a time.  Graphs for CPUs keep it in parts, whose products are faster
- * (plan/compile/compile.c); this is what calls are checked by, and what runs where one is asked
- * for. */
+ * (plan/compile/compile_graph.c); this is what calls are checked by, and what runs where one is
+ * asked for. */
 #include "kernels/attention.h"
 
 #include "kernels/cpu/bfloat.h"

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The graph of one batch size, from the model to what is lowered. */
+#include "plan/compile/compile_inside.h"
+
+#include "graph/train.h"
+#include "plan/compile/check.h"
+#include "plan/compile/lower.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *data_key(bool train)
+{
+    return train ? "spec.data.train" : "spec.data.eval";
+}
+
+/* The forward graph with its loss, as both were written: the caller's, also where it fails. */
+static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
+                      const struct rb_source_info *info, struct rb_graph **ret_graph)
+{
+    const Rb__Spec *spec = work->spec;
+    const struct rb_import_options import = {
+        .batch = batch,
+        .seq_len = work->seq_len,
+        .train = train,
+        .freeze = (const char *const *)spec->model->freeze,
+        .n_freeze = (int)spec->model->n_freeze,
+        .buffers = (const char *const *)spec->model->buffers,
+        .n_buffers = (int)spec->model->n_buffers,
+    };
+    const struct rb_loss_options loss = {
+        .type = spec->loss->type,
+        .ignore_index = spec->loss->ignore_index,
+        .label_smoothing = spec->loss->label_smoothing,
+        .targets = info->targets,
+    };
+    struct rb_graph *graph;
+    int err = rb_onnx_import(work->onnx, &import, ret_graph, work->why);
+
+    if (err)
+        return rb_why_add(work->why, err, "spec.model.onnx");
+    graph = *ret_graph;
+    err = rb_check_features(graph, info, work->why);
+    if (err)
+        rb_why_add(work->why, err, "%s", data_key(train));
+    if (!err) {
+        err = rb_loss_attach(graph, &loss, work->why);
+        if (err)
+            rb_why_add(work->why, err, "spec.loss");
+    }
+    if (!err) {
+        err = rb_check_targets(graph, info, loss.ignore_index, work->why);
+        if (err)
+            rb_why_add(work->why, err, "%s", data_key(train));
+    }
+    return err;
+}
+
+int rb_compile_graph(struct rb_compile_work *work, int64_t batch, bool train,
+                     const struct rb_source_info *info, struct rb_graph **ret_graph)
+{
+    const Rb__Spec *spec = work->spec;
+    struct rb_graph *graph = NULL;
+    int err = read_graph(work, batch, train, info, &graph);
+
+    if (!err)
+        err = rb_fuse(graph, work->why);
+    if (!err && !work->blocks)
+        rb_fuse_attention(graph);
+    if (!err && work->part)
+        err = work->part->change(&graph, work->part->owner, work->why);
+    if (!err && train) {
+        err = rb_autodiff(graph, work->why);
+        if (err)
+            rb_why_add(work->why, err, "spec.model.onnx");
+    }
+    if (!err && work->blocks)
+        err = rb_layout(graph, work->why);
+    if (!err && !strcmp(spec->train->precision, "bf16"))
+        err = rb_narrow(graph, work->why);
+    if (!err && !work->blocks && !work->part && spec->parallel->hypergraph <= 1)
+        rb_fuse_points(graph);
+    if (!err && train && work->cuts.n)
+        rb_recompute(graph, &work->cuts);
+    if (err) {
+        rb_graph_free(graph);
+        return err;
+    }
+    *ret_graph = graph;
+    return 0;
+}
+
+int rb_compile_add(struct rb_compile_work *work, int64_t batch, bool train)
+{
+    const struct rb_source_info *info = rb_source_info(train ? work->train : work->eval);
+    struct rb_graph *graph = NULL;
+    char name[48];
+    int err = rb_compile_graph(work, batch, train, info, &graph);
+
+    snprintf(name, sizeof(name), "%s b=%" PRId64, train ? "train" : "eval", batch);
+    if (!err)
+        err = rb_lower_program(graph, name, work->model, work->why);
+    rb_graph_free(graph);
+    return err;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Compiling from inside: for compile*.c alone.
+ *
+ * compile > [compile_microbatch, compile_recompute: which programs there are] > compile_graph */
+#ifndef RB_PLAN_COMPILE_COMPILE_INSIDE_H
+#define RB_PLAN_COMPILE_COMPILE_INSIDE_H
+
+#include "plan/compile/compile.h"
+
+#include "data/source.h"
+#include "graph/onnx/onnx.h"
+#include "plan/compile/recompute.h"
+
+/* Everything open while a job is compiled. */
+struct rb_compile_work {
+    const Rb__Spec *spec;
+    struct rb_onnx *onnx;
+    struct rb_onnx_info info;
+    struct rb_source *train, *eval;
+    int64_t seq_len;
+    bool blocks;            /* activations may be in blocks of channels, which GPUs do not take */
+    struct rb_graph *graph; /* the training graph of a whole microbatch, nothing computed again */
+    struct rb_recompute_cuts cuts;      /* of what is computed again, in all graphs but that */
+    char recomputed[96];                /* of it, for the summary */
+    const struct rb_compile_part *part; /* that is made now; NULL: all of it */
+    Rb__Model *model;
+    struct rb_why *why;
+};
+
+/* The graph of a batch size, with its loss and all that is done to it, for samples as `info` says.
+ * train: differentiated.  Free it with rb_graph_free. */
+int rb_compile_graph(struct rb_compile_work *work, int64_t batch, bool train,
+                     const struct rb_source_info *info, struct rb_graph **ret_graph);
+/* Make, lower and drop the graph of one more batch size. */
+int rb_compile_add(struct rb_compile_work *work, int64_t batch, bool train);
+
+/* How many samples a microbatch has.  With it the model is there, its state and its first program,
+ * and the graph of that. */
+int rb_compile_microbatch(struct rb_compile_work *work, int64_t *ret_micro_batch);
+/* The programs of the other batch sizes: of what is left of a global batch, and of evaluation,
+ * which goes through its samples in chunks of a microbatch, and what is left over. */
+int rb_compile_add_others(struct rb_compile_work *work, int64_t micro_batch);
+
+/* What is computed again, if anything: all programs are made anew then. */
+int rb_compile_recompute(struct rb_compile_work *work, int64_t micro_batch);
+
+#endif
