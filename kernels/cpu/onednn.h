@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The little of oneDNN that Rubato uses, behind plain structs.
  *
- * matmul, conv > [onednn] > libdnnl 2.6 (3.x has another interface: only this file would change)
+ * matmul, conv > [onednn] > libdnnl 2.6 (3.x has another interface: onednn*.c alone would change)
  *
  * An operation is prepared once, with everything it needs: the primitive, reorders to and from the
  * blocked layouts it likes, and memory for them.  It runs on the caller's thread alone. */
