@@ -5,12 +5,6 @@
 
 #include <string.h>
 
-static struct rb_split_piece *piece_of(const struct rb_splitting *splitting,
-                                       const struct rb_value *value)
-{
-    return &splitting->pieces[value->id];
-}
-
 static int refuse(const struct rb_splitting *splitting, const struct rb_node *node,
                   const char *text)
 {
@@ -25,7 +19,7 @@ static int refuse(const struct rb_splitting *splitting, const struct rb_node *no
 static void add_readers(struct rb_splitting *splitting, const struct rb_value *value, int64_t first,
                         int64_t end, uint64_t parts)
 {
-    struct rb_split_piece *piece = piece_of(splitting, value);
+    struct rb_split_piece *piece = rb_split_piece_of(splitting, value);
 
     if (piece->kind != RB_PIECE_SPLIT)
         return;
@@ -38,7 +32,7 @@ static void add_readers(struct rb_splitting *splitting, const struct rb_value *v
 static int check_product(const struct rb_splitting *splitting, const struct rb_node *node)
 {
     const struct rb_value *x = node->in[0], *w = node->in[1];
-    const struct rb_split_piece *from = piece_of(splitting, x);
+    const struct rb_split_piece *from = rb_split_piece_of(splitting, x);
 
     if (w->role != RB_VALUE_WEIGHT)
         return refuse(splitting, node, "it is no product with a weight");
@@ -83,7 +77,7 @@ static int check_layer(const struct rb_splitting *splitting, const struct rb_nod
 static int place_product(struct rb_splitting *splitting, const struct rb_node *node)
 {
     const struct rb_split *how = splitting->how;
-    struct rb_split_piece *piece = piece_of(splitting, node->out[0]);
+    struct rb_split_piece *piece = rb_split_piece_of(splitting, node->out[0]);
     int64_t groups = rb_split_groups(node), size = node->out[0]->type.dim[1] / groups;
     int64_t channels = node->in[0]->type.dim[1] / groups;
     int err = check_product(splitting, node);
@@ -131,7 +125,8 @@ static bool point_follows(const struct rb_splitting *splitting, const struct rb_
                           const struct rb_split_piece *from)
 {
     for (int i = 0; i < node->n_in; i++) {
-        const struct rb_split_piece *piece = node->in[i] ? piece_of(splitting, node->in[i]) : NULL;
+        const struct rb_split_piece *piece =
+            node->in[i] ? rb_split_piece_of(splitting, node->in[i]) : NULL;
 
         if (!piece)
             continue;
@@ -223,11 +218,11 @@ static bool concat_follows(struct rb_splitting *splitting, const struct rb_node 
     if (node->op != RB_OP_CONCAT || rb_node_int(node, "axis", 0) != 1)
         return false;
     for (int i = 0; i < node->n_in; i++)
-        if (piece_of(splitting, node->in[i])->kind != RB_PIECE_SPLIT)
+        if (rb_split_piece_of(splitting, node->in[i])->kind != RB_PIECE_SPLIT)
             return false;
     for (int i = 0; i < node->n_in; i++) {
-        take_runs(splitting, piece_of(splitting, node->out[0]), piece_of(splitting, node->in[i]), 1,
-                  offset);
+        take_runs(splitting, rb_split_piece_of(splitting, node->out[0]),
+                  rb_split_piece_of(splitting, node->in[i]), 1, offset);
         offset += node->in[i]->type.dim[1];
     }
     return true;
@@ -240,9 +235,9 @@ static void place_like(struct rb_splitting *splitting, const struct rb_node *nod
         if (!node->out[i])
             continue;
         if (i > 0 && node->op == RB_OP_BATCH_NORM)
-            piece_of(splitting, node->out[i])->kind = RB_PIECE_ROW;
+            rb_split_piece_of(splitting, node->out[i])->kind = RB_PIECE_ROW;
         else
-            take_runs(splitting, piece_of(splitting, node->out[i]), from, times, 0);
+            take_runs(splitting, rb_split_piece_of(splitting, node->out[i]), from, times, 0);
     }
 }
 
@@ -253,12 +248,12 @@ static void place_last(struct rb_splitting *splitting, const struct rb_node *nod
                        const struct rb_node *why)
 {
     for (int i = 0; i < node->n_in; i++)
-        if (node->in[i] && piece_of(splitting, node->in[i])->kind == RB_PIECE_SPLIT)
+        if (node->in[i] && rb_split_piece_of(splitting, node->in[i])->kind == RB_PIECE_SPLIT)
             add_readers(splitting, node->in[i], 0, node->in[i]->type.dim[1],
                         UINT64_C(1) << (splitting->how->parts - 1));
     for (int i = 0; i < node->n_out; i++)
         if (node->out[i])
-            *piece_of(splitting, node->out[i]) =
+            *rb_split_piece_of(splitting, node->out[i]) =
                 (struct rb_split_piece){.kind = RB_PIECE_LAST, .why = why};
 }
 
@@ -269,7 +264,8 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
     bool trained = false;
 
     for (int i = 0; i < node->n_in; i++) {
-        const struct rb_split_piece *piece = node->in[i] ? piece_of(splitting, node->in[i]) : NULL;
+        const struct rb_split_piece *piece =
+            node->in[i] ? rb_split_piece_of(splitting, node->in[i]) : NULL;
 
         if (!piece)
             continue;
@@ -310,7 +306,7 @@ int rb_split_find_pieces(struct rb_splitting *splitting)
     if (!err && splitting->next_layer != splitting->how->n_layers)
         err = rb_why_set(splitting->why, RB_EINTERNAL, "there are %d products and %d layers",
                          splitting->next_layer, splitting->how->n_layers);
-    if (!err && piece_of(splitting, whole->loss)->kind != RB_PIECE_LAST)
+    if (!err && rb_split_piece_of(splitting, whole->loss)->kind != RB_PIECE_LAST)
         err = rb_why_set(splitting->why, RB_EUNSUPPORTED, "the loss depends on no filter");
     return err;
 }

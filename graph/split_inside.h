@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What both halves of splitting a graph know of it.
+/* Splitting a graph from inside: for split*.c alone.
  *
- * split: what becomes of each value, whatever the part > split_emit: the nodes of one part */
+ * split: what becomes of each value, whatever the part > split_emit: the nodes of one part
+ *   > [split_spread: between parts] > split_values: what is here */
 #ifndef RB_GRAPH_SPLIT_INSIDE_H
 #define RB_GRAPH_SPLIT_INSIDE_H
 
@@ -29,13 +30,19 @@ struct rb_splitting {
     int next_layer;
 };
 
+static inline struct rb_split_piece *rb_split_piece_of(const struct rb_splitting *splitting,
+                                                       const struct rb_value *value)
+{
+    return &splitting->pieces[value->id];
+}
+
 /* Products are where it is said; all else follows. */
 int rb_split_find_pieces(struct rb_splitting *splitting);
 
 /* The nodes of one part. */
 int rb_split_emit(struct rb_splitting *splitting, struct rb_graph *graph);
 
-/* Groups of a product, and the channels that one of them reads of `channels`. */
+/* Of a product. */
 static inline int64_t rb_split_groups(const struct rb_node *node)
 {
     return node->op == RB_OP_CONV ? rb_node_int(node, "group", 1) : 1;
@@ -56,5 +63,43 @@ static inline bool rb_split_is_variable(const struct rb_value *value)
 {
     return value->role == RB_VALUE_WEIGHT || value->role == RB_VALUE_BUFFER;
 }
+
+/* ---- One part ---------------------------------------------------------------------------------*/
+
+/* While a part is made. */
+struct rb_split_emitting {
+    struct rb_splitting *splitting;
+    struct rb_graph *graph; /* the part */
+    uint32_t mine, last;
+    struct rb_value **local;  /* by value: what is here of it; NULL: nothing */
+    struct rb_value **spread; /* by value: what is read here of it; NULL: nothing */
+    bool *needed;             /* by value: somebody here reads it, of those that are whole */
+    int err;                  /* the first error */
+};
+
+/* A node named as `like`; NULL: there is an error.  add_one: its output. */
+struct rb_node *rb_split_add(struct rb_split_emitting *emit, const struct rb_node *like,
+                             enum rb_op op, int n_in, struct rb_value *const *in, int n_attributes,
+                             const struct rb_graph_attribute *attributes, unsigned want,
+                             const struct rb_tensor_type *given);
+struct rb_value *rb_split_add_one(struct rb_split_emitting *emit, const struct rb_node *like,
+                                  enum rb_op op, int n_in, struct rb_value *const *in,
+                                  const struct rb_graph_attribute *attributes, int n_attributes,
+                                  const struct rb_tensor_type *given);
+
+/* Rows first .. first + rows - 1 of a variable. */
+struct rb_value *rb_split_rows(struct rb_split_emitting *emit, const struct rb_value *variable,
+                               int64_t first, int64_t rows);
+/* A value that is the same everywhere. */
+struct rb_value *rb_split_whole(struct rb_split_emitting *emit, const struct rb_value *value);
+/* What a node that needs all of it reads. */
+struct rb_value *rb_split_all(struct rb_split_emitting *emit, const struct rb_value *value);
+
+/* The place of filter `at` among those that `part` reads. */
+int64_t rb_split_place_read(const struct rb_split_piece *piece, uint32_t part, int64_t at);
+
+/* `value`, which `node` made and some part's products read, to where they are. */
+void rb_split_spread(struct rb_split_emitting *emit, const struct rb_node *node,
+                     struct rb_value *value);
 
 #endif
