@@ -8,155 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64, MAX_ARGUMENTS = 4096, MAX_NUMBERS = 4096 };
-
-/* What preparing needs at hand. */
-struct build {
-    struct rb_program *program;
-    const Rb__Model *model;
-    const Rb__Program *from;
-    const struct rb_program_memory *memory;
-    struct rb_tensor_type *types;
-    size_t *bytes;
-    struct rb_why *why;
-};
-
-/* ---- Tensors ----------------------------------------------------------------------------------*/
-
-static int tensor_type(const struct build *b, const Rb__Tensor *tensor, int i)
-{
-    struct rb_tensor_type *type = &b->types[i];
-
-    if (tensor->space == RB__TENSOR__SPACE__ABSENT)
-        return 0;
-    if (tensor->n_dims > RB_MAX_RANK)
-        return rb_why_set(b->why, RB_EINVAL, "tensor %d has %zu axes, at most %d are possible", i,
-                          tensor->n_dims, RB_MAX_RANK);
-    type->dtype = (enum rb_dtype)tensor->dtype;
-    type->rank = (int)tensor->n_dims;
-    for (int k = 0; k < type->rank; k++)
-        type->dim[k] = tensor->dims[k];
-    if (!rb_call_type_valid(type))
-        return rb_why_set(b->why, RB_EINVAL, "tensor %d has a type or a size that none may have",
-                          i);
-    b->bytes[i] = (size_t)rb_tensor_elements(type) * rb_dtype_size(type->dtype);
-    return 0;
-}
-
-/* Is [offset, offset + bytes) inside `size`? */
-static bool inside(uint64_t offset, uint64_t bytes, uint64_t size)
-{
-    return offset <= size && bytes <= size - offset;
-}
-
-static int variable_address(const struct build *b, int i, const Rb__Tensor *tensor, void **ret)
-{
-    const Rb__Variable *variable;
-    uint64_t index = tensor->offset, size = rb_dtype_size(b->types[i].dtype);
-    bool fits;
-
-    if (index >= b->model->n_variables)
-        return rb_why_set(b->why, RB_EINVAL, "tensor %d is variable %llu of %zu", i,
-                          (unsigned long long)index, b->model->n_variables);
-    variable = b->model->variables[index];
-    if ((int)b->types[i].dtype != variable->dtype)
-        return rb_why_set(b->why, RB_EINVAL, "tensor %d has another type than variable '%s'", i,
-                          variable->name);
-    fits = inside(tensor->first, b->bytes[i] / size, variable->elements);
-    if (variable->role == RB__VARIABLE__ROLE__FIXED) {
-        fits = fits && inside(variable->offset, variable->elements * size, b->model->fixed_bytes) &&
-               variable->offset % size == 0;
-        *ret = (char *)b->memory->fixed + (fits ? variable->offset + tensor->first * size : 0);
-    } else {
-        fits = fits && b->types[i].dtype == RB_F32 &&
-               inside(variable->offset, variable->elements, b->model->state_elements);
-        *ret = b->memory->state + (fits ? variable->offset + tensor->first : 0);
-    }
-    return fits ? 0
-                : rb_why_set(b->why, RB_EINVAL, "tensor %d leaves the memory of variable '%s'", i,
-                             variable->name);
-}
-
-/* A tensor in the `size` bytes of memory at `base`. */
-static int plain_address(const struct build *b, int i, uint64_t offset, const void *base,
-                         uint64_t size, const char *what, void **ret)
-{
-    if (offset % ALIGNMENT != 0 || !inside(offset, b->bytes[i], size))
-        return rb_why_set(b->why, RB_EINVAL,
-                          "tensor %d at %llu with %zu bytes does not fit the %llu bytes of the %s",
-                          i, (unsigned long long)offset, b->bytes[i], (unsigned long long)size,
-                          what);
-    *ret = (char *)(uintptr_t)base + offset;
-    return 0;
-}
-
-static int tensor_address(const struct build *b, const Rb__Tensor *tensor, int i)
-{
-    void **ret = &b->program->addresses[i];
-
-    switch (tensor->space) {
-    case RB__TENSOR__SPACE__ABSENT:
-        return 0;
-    case RB__TENSOR__SPACE__ARENA:
-        return plain_address(b, i, tensor->offset, b->memory->arena, b->from->arena_bytes, "arena",
-                             ret);
-    case RB__TENSOR__SPACE__CONSTANT:
-        return plain_address(b, i, tensor->offset, b->memory->constants, b->model->constants.len,
-                             "constants", ret);
-    case RB__TENSOR__SPACE__VARIABLE:
-        return variable_address(b, i, tensor, ret);
-    case RB__TENSOR__SPACE__INPUT:
-        if (tensor->offset >= b->from->n_inputs)
-            break;
-        *ret = b->program->inputs[tensor->offset];
-        return 0;
-    default:
-        break;
-    }
-    return rb_why_set(b->why, RB_EINVAL, "tensor %d is in a place that is not known", i);
-}
-
-/* Memory for the input slots: as large as the largest tensor that reads it. */
-static int make_inputs(const struct build *b)
-{
-    struct rb_program *program = b->program;
-
-    for (int slot = 0; slot < program->n_inputs; slot++) {
-        size_t bytes = 0;
-
-        for (int i = 0; i < program->n_tensors; i++) {
-            const Rb__Tensor *tensor = b->from->tensors[i];
-
-            if (tensor->space == RB__TENSOR__SPACE__INPUT && tensor->offset == (uint64_t)slot &&
-                b->bytes[i] > bytes)
-                bytes = b->bytes[i];
-        }
-        program->input_bytes[slot] = bytes;
-        program->inputs[slot] = rb_device_alloc(program->device, bytes);
-        if (!program->inputs[slot])
-            return rb_why_set(b->why, RB_ENOMEM, "no memory for %zu bytes of '%s'", bytes,
-                              b->from->inputs[slot]);
-    }
-    return 0;
-}
-
-static int make_tensors(const struct build *b)
-{
-    int err = 0;
-
-    for (int i = 0; !err && i < b->program->n_tensors; i++)
-        err = tensor_type(b, b->from->tensors[i], i);
-    err = err ? err : make_inputs(b);
-    for (int i = 0; !err && i < b->program->n_tensors; i++)
-        err = tensor_address(b, b->from->tensors[i], i);
-    return err;
-}
+enum { MAX_ARGUMENTS = 4096, MAX_NUMBERS = 4096 };
 
 /* ---- Instructions -----------------------------------------------------------------------------*/
 
 /* The tensors of a list of indices: types for the call, addresses for running. */
-static int read_arguments(const struct build *b, const int32_t *indices, size_t n, const char *what,
-                          struct rb_tensor_type *types, void **addresses)
+static int read_arguments(const struct rb_program_build *b, const int32_t *indices, size_t n,
+                          const char *what, struct rb_tensor_type *types, void **addresses)
 {
     for (size_t k = 0; k < n; k++) {
         int32_t i = indices[k];
@@ -172,13 +30,13 @@ static int read_arguments(const struct build *b, const int32_t *indices, size_t 
     return 0;
 }
 
-static struct rb_reads reads_of(const struct build *b)
+static struct rb_reads reads_of(const struct rb_program_build *b)
 {
     return (struct rb_reads){b->from, b->program->addresses, b->bytes};
 }
 
 /* Outputs go to the arena, and neither onto an input nor onto each other. */
-static int check_outputs(const struct build *b, const Rb__Instruction *from)
+static int check_outputs(const struct rb_program_build *b, const Rb__Instruction *from)
 {
     const struct rb_reads reads = reads_of(b);
 
@@ -199,7 +57,7 @@ static int check_outputs(const struct build *b, const Rb__Instruction *from)
     return 0;
 }
 
-static int read_attributes(const struct build *b, const Rb__Instruction *from,
+static int read_attributes(const struct rb_program_build *b, const Rb__Instruction *from,
                            struct rb_attribute *attributes)
 {
     for (size_t k = 0; k < from->n_attributes; k++) {
@@ -220,7 +78,7 @@ static int read_attributes(const struct build *b, const Rb__Instruction *from,
 }
 
 /* A part of the filters has rows of a weight (graph/split.h). */
-static bool reads_slice(const struct build *b, const Rb__Instruction *from)
+static bool reads_slice(const struct rb_program_build *b, const Rb__Instruction *from)
 {
     for (size_t i = 0; i < from->n_inputs; i++)
         if (from->inputs[i] >= 0 && b->from->tensors[from->inputs[i]]->first)
@@ -228,7 +86,8 @@ static bool reads_slice(const struct build *b, const Rb__Instruction *from)
     return false;
 }
 
-static int make_step(const struct build *b, const Rb__Instruction *from, struct step *step)
+static int make_step(const struct rb_program_build *b, const Rb__Instruction *from,
+                     struct step *step)
 {
     struct rb_arena *arena = &b->program->arena;
     struct rb_arena scratch = {0};
@@ -269,7 +128,7 @@ static int make_step(const struct build *b, const Rb__Instruction *from, struct 
     return err;
 }
 
-static int make_steps(const struct build *b)
+static int make_steps(const struct rb_program_build *b)
 {
     for (int i = 0; i < b->program->n_steps; i++) {
         const Rb__Instruction *from = b->from->instructions[i];
@@ -285,7 +144,8 @@ static int make_steps(const struct build *b)
 /* ---- What the program promises ----------------------------------------------------------------*/
 
 /* -1 (no such thing), or one element of this type. */
-static int check_scalar(const struct build *b, int32_t i, enum rb_dtype dtype, const char *what)
+static int check_scalar(const struct rb_program_build *b, int32_t i, enum rb_dtype dtype,
+                        const char *what)
 {
     if (i == -1)
         return 0;
@@ -295,7 +155,7 @@ static int check_scalar(const struct build *b, int32_t i, enum rb_dtype dtype, c
     return 0;
 }
 
-static int check_contributions(const struct build *b)
+static int check_contributions(const struct rb_program_build *b)
 {
     for (size_t k = 0; k < b->from->n_contributions; k++) {
         const Rb__Contribution *c = b->from->contributions[k];
@@ -308,16 +168,16 @@ static int check_contributions(const struct build *b)
         variable = b->model->variables[c->variable];
         elements = (uint64_t)rb_tensor_elements(&b->types[c->tensor]);
         if (variable->role == RB__VARIABLE__ROLE__FIXED || b->types[c->tensor].dtype != RB_F32 ||
-            !inside(c->first, elements, variable->elements) ||
+            !rb_program_inside(c->first, elements, variable->elements) ||
             (!b->from->parts && elements != variable->elements) ||
-            !inside(variable->offset, variable->elements, b->model->state_elements))
+            !rb_program_inside(variable->offset, variable->elements, b->model->state_elements))
             return rb_why_set(b->why, RB_EINVAL, "contribution %zu does not fit variable '%s'", k,
                               variable->name);
     }
     return 0;
 }
 
-static int check_results(const struct build *b)
+static int check_results(const struct rb_program_build *b)
 {
     int err = check_scalar(b, b->from->loss, RB_F64, "loss");
 
@@ -330,7 +190,7 @@ static int check_results(const struct build *b)
 }
 
 /* Steps whose gradients may be left to rb_program_add. */
-static void find_gradients(const struct build *b)
+static void find_gradients(const struct rb_program_build *b)
 {
     struct rb_program *program = b->program;
     const struct rb_reads reads = reads_of(b);
@@ -362,7 +222,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Tensors share memory, so what is written is the union of where they lie. */
-static uint64_t working_bytes(const struct build *b, struct rb_arena *scratch)
+static uint64_t working_bytes(const struct rb_program_build *b, struct rb_arena *scratch)
 {
     const struct rb_program *program = b->program;
     struct range *ranges = RB_ARENA_NEW(scratch, struct range, program->n_tensors + 1);
@@ -398,7 +258,7 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
 {
     struct rb_program *made;
     struct rb_arena scratch = {0};
-    struct build b = {NULL, model, program, memory, NULL, NULL, why};
+    struct rb_program_build b = {NULL, model, program, memory, NULL, NULL, why};
     int err;
 
     if (program->n_tensors > INT32_MAX / 2 || program->n_instructions > INT32_MAX / 2 ||
@@ -423,7 +283,7 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
     b.program = made;
     b.types = RB_ARENA_NEW(&scratch, struct rb_tensor_type, program->n_tensors + 1);
     b.bytes = made->bytes;
-    err = make_tensors(&b);
+    err = rb_program_make_tensors(&b);
     err = err ? err : make_steps(&b);
     err = err ? err : check_results(&b);
     if (!err) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program from inside: for program.c, which prepares, and program_run.c alone. */
+/* A program from inside: for program*.c alone.
+ *
+ * program: preparing > program_tensors        program_run: running */
 #ifndef RB_WORKER_PROGRAM_INSIDE_H
 #define RB_WORKER_PROGRAM_INSIDE_H
 
@@ -30,7 +32,7 @@ struct rb_program {
     struct rb_arena arena; /* all the tables */
     int n_steps, once;
     bool borrows; /* kernels are a twin's */
-    bool defers; /* such steps are left to rb_program_add */
+    bool defers;  /* such steps are left to rb_program_add */
     struct step *steps;
     int n_tensors;
     void **addresses; /* of tensors; NULL for absent ones */
@@ -51,5 +53,27 @@ struct rb_program {
     struct rb_fixed *into; /* of the sums alone, as tapes want them */
     size_t n_sums, most_sums;
 };
+
+/* ---- While it is prepared --------------------------------------------------------------------*/
+
+/* What preparing needs at hand. */
+struct rb_program_build {
+    struct rb_program *program;
+    const Rb__Model *model;
+    const Rb__Program *from;
+    const struct rb_program_memory *memory;
+    struct rb_tensor_type *types;
+    size_t *bytes;
+    struct rb_why *why;
+};
+
+/* Is [offset, offset + bytes) inside `size`? */
+static inline bool rb_program_inside(uint64_t offset, uint64_t bytes, uint64_t size)
+{
+    return offset <= size && bytes <= size - offset;
+}
+
+/* Types and addresses of all tensors, and memory for inputs. */
+int rb_program_make_tensors(const struct rb_program_build *b);
 
 #endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the tensors of a program are: types and addresses, each of them checked. */
+#include "worker/program_inside.h"
+
+#include "kernels/call.h"
+
+enum { ALIGNMENT = 64 };
+
+static int tensor_type(const struct rb_program_build *b, const Rb__Tensor *tensor, int i)
+{
+    struct rb_tensor_type *type = &b->types[i];
+
+    if (tensor->space == RB__TENSOR__SPACE__ABSENT)
+        return 0;
+    if (tensor->n_dims > RB_MAX_RANK)
+        return rb_why_set(b->why, RB_EINVAL, "tensor %d has %zu axes, at most %d are possible", i,
+                          tensor->n_dims, RB_MAX_RANK);
+    type->dtype = (enum rb_dtype)tensor->dtype;
+    type->rank = (int)tensor->n_dims;
+    for (int k = 0; k < type->rank; k++)
+        type->dim[k] = tensor->dims[k];
+    if (!rb_call_type_valid(type))
+        return rb_why_set(b->why, RB_EINVAL, "tensor %d has a type or a size that none may have",
+                          i);
+    b->bytes[i] = (size_t)rb_tensor_elements(type) * rb_dtype_size(type->dtype);
+    return 0;
+}
+
+static int variable_address(const struct rb_program_build *b, int i, const Rb__Tensor *tensor,
+                            void **ret)
+{
+    const Rb__Variable *variable;
+    uint64_t index = tensor->offset, size = rb_dtype_size(b->types[i].dtype);
+    bool fits;
+
+    if (index >= b->model->n_variables)
+        return rb_why_set(b->why, RB_EINVAL, "tensor %d is variable %llu of %zu", i,
+                          (unsigned long long)index, b->model->n_variables);
+    variable = b->model->variables[index];
+    if ((int)b->types[i].dtype != variable->dtype)
+        return rb_why_set(b->why, RB_EINVAL, "tensor %d has another type than variable '%s'", i,
+                          variable->name);
+    fits = rb_program_inside(tensor->first, b->bytes[i] / size, variable->elements);
+    if (variable->role == RB__VARIABLE__ROLE__FIXED) {
+        fits =
+            fits &&
+            rb_program_inside(variable->offset, variable->elements * size, b->model->fixed_bytes) &&
+            variable->offset % size == 0;
+        *ret = (char *)b->memory->fixed + (fits ? variable->offset + tensor->first * size : 0);
+    } else {
+        fits = fits && b->types[i].dtype == RB_F32 &&
+               rb_program_inside(variable->offset, variable->elements, b->model->state_elements);
+        *ret = b->memory->state + (fits ? variable->offset + tensor->first : 0);
+    }
+    return fits ? 0
+                : rb_why_set(b->why, RB_EINVAL, "tensor %d leaves the memory of variable '%s'", i,
+                             variable->name);
+}
+
+/* A tensor in the `size` bytes of memory at `base`. */
+static int plain_address(const struct rb_program_build *b, int i, uint64_t offset, const void *base,
+                         uint64_t size, const char *what, void **ret)
+{
+    if (offset % ALIGNMENT != 0 || !rb_program_inside(offset, b->bytes[i], size))
+        return rb_why_set(b->why, RB_EINVAL,
+                          "tensor %d at %llu with %zu bytes does not fit the %llu bytes of the %s",
+                          i, (unsigned long long)offset, b->bytes[i], (unsigned long long)size,
+                          what);
+    *ret = (char *)(uintptr_t)base + offset;
+    return 0;
+}
+
+static int tensor_address(const struct rb_program_build *b, const Rb__Tensor *tensor, int i)
+{
+    void **ret = &b->program->addresses[i];
+
+    switch (tensor->space) {
+    case RB__TENSOR__SPACE__ABSENT:
+        return 0;
+    case RB__TENSOR__SPACE__ARENA:
+        return plain_address(b, i, tensor->offset, b->memory->arena, b->from->arena_bytes, "arena",
+                             ret);
+    case RB__TENSOR__SPACE__CONSTANT:
+        return plain_address(b, i, tensor->offset, b->memory->constants, b->model->constants.len,
+                             "constants", ret);
+    case RB__TENSOR__SPACE__VARIABLE:
+        return variable_address(b, i, tensor, ret);
+    case RB__TENSOR__SPACE__INPUT:
+        if (tensor->offset >= b->from->n_inputs)
+            break;
+        *ret = b->program->inputs[tensor->offset];
+        return 0;
+    default:
+        break;
+    }
+    return rb_why_set(b->why, RB_EINVAL, "tensor %d is in a place that is not known", i);
+}
+
+/* Memory for the input slots: as large as the largest tensor that reads it. */
+static int make_inputs(const struct rb_program_build *b)
+{
+    struct rb_program *program = b->program;
+
+    for (int slot = 0; slot < program->n_inputs; slot++) {
+        size_t bytes = 0;
+
+        for (int i = 0; i < program->n_tensors; i++) {
+            const Rb__Tensor *tensor = b->from->tensors[i];
+
+            if (tensor->space == RB__TENSOR__SPACE__INPUT && tensor->offset == (uint64_t)slot &&
+                b->bytes[i] > bytes)
+                bytes = b->bytes[i];
+        }
+        program->input_bytes[slot] = bytes;
+        program->inputs[slot] = rb_device_alloc(program->device, bytes);
+        if (!program->inputs[slot])
+            return rb_why_set(b->why, RB_ENOMEM, "no memory for %zu bytes of '%s'", bytes,
+                              b->from->inputs[slot]);
+    }
+    return 0;
+}
+
+int rb_program_make_tensors(const struct rb_program_build *b)
+{
+    int err = 0;
+
+    for (int i = 0; !err && i < b->program->n_tensors; i++)
+        err = tensor_type(b, b->from->tensors[i], i);
+    err = err ? err : make_inputs(b);
+    for (int i = 0; !err && i < b->program->n_tensors; i++)
+        err = tensor_address(b, b->from->tensors[i], i);
+    return err;
+}
