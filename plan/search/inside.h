@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the parts of a search share: one file a way to run a job.
  *
- * search > [choose, pipeline, stages, filters] */
+ * search > [data, pipeline, stages, filters] > [choose, explain] */
 #ifndef RB_PLAN_SEARCH_INSIDE_H
 #define RB_PLAN_SEARCH_INSIDE_H
 
@@ -33,11 +33,19 @@ void rb_search_say(struct rb_search_candidate *one, const char *format, ...)
  * choice is open, else the data-parallel one. */
 void rb_search_choose(const struct rb_search_work *work);
 
+/* Say of each candidate why it is what it is, and how it compares with what is chosen. */
+void rb_search_explain(const struct rb_search_work *work);
+
 /* A misfit where it needs more memory than the smallest of the devices has. */
 void rb_search_check_memory(const struct rb_search_work *work, struct rb_search_candidate *one);
 
 /* The slowest link between the devices. */
 struct rb_cluster_link rb_search_link(const struct rb_search_work *work);
+
+/* As the coordinator cuts shares when it knows how quick devices are (daemon/facts/shares.h). */
+int rb_search_data(struct rb_search_work *work);
+/* Microbatches by rank where n devices have as many each. */
+void rb_search_even(const struct rb_search_work *work, uint32_t n, uint32_t *ret_shares);
 
 /* On devices that are alike, of which there are at least two; nothing is added where the model
  * cannot be cut so, or where there is too much to play. */
