@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/simulate/predict.h"
+#include "plan/simulate/predict_inside.h"
 
 #include "base/arena.h"
 #include "plan/replicas.h"
@@ -7,7 +7,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum {
     MOST_TASKS = 4096, /* more microbatches than that, and a rank's are one task */
@@ -23,180 +22,6 @@ const char *rb_predict_kind_text(int kind)
     };
 
     return kind >= 0 && kind < RB_PREDICT_COUNT ? words[kind] : "";
-}
-
-/* What a rank's messages to all others pass, as parts of its bytes. */
-struct way {
-    double inside, network, rack;
-};
-
-/* While the tasks of a step are made. */
-struct step {
-    const struct rb_predict_how *how;
-    struct rb_simulate *simulate;
-    int *slots, *inside;   /* by rank; no resource: -1, here and below */
-    int *network, *memory; /* by node */
-    int *racks;
-    struct way *ways; /* by rank */
-    int *last;        /* by rank, its newest task; -1: none */
-    double latency;
-    double *sent; /* by rank */
-    double *out,
-        *busy; /* by rank, bytes of an exchange: sent; sent or received, whichever is more */
-};
-
-/* ---- The cluster ------------------------------------------------------------------------------*/
-
-static int new_resource(struct rb_simulate *simulate, double capacity)
-{
-    return capacity > 0 ? rb_simulate_resource(simulate, capacity) : -1;
-}
-
-/* Parts of the others that are on the node, in the rack, and elsewhere. */
-static void find_ways(struct step *step)
-{
-    const struct rb_cluster *cluster = step->how->cluster;
-    uint32_t ranks = step->how->ranks;
-    RB_CLEANUP(rb_freep) uint32_t *on_node = rb_alloc(cluster->n_nodes * sizeof *on_node);
-    RB_CLEANUP(rb_freep) uint32_t *in_rack = rb_alloc((cluster->n_racks + 1) * sizeof *in_rack);
-
-    for (uint32_t r = 0; r < ranks; r++) {
-        uint32_t node = cluster->devices[r].node, rack = cluster->nodes[node].rack;
-
-        on_node[node]++;
-        if (rack != RB_CLUSTER_NO_RACK)
-            in_rack[rack]++;
-    }
-    for (uint32_t r = 0; r < ranks && ranks > 1; r++) {
-        uint32_t node = cluster->devices[r].node, rack = cluster->nodes[node].rack;
-        double others = ranks - 1;
-
-        step->ways[r].inside = (on_node[node] - 1) / others;
-        step->ways[r].network = (ranks - on_node[node]) / others;
-        if (rack != RB_CLUSTER_NO_RACK)
-            step->ways[r].rack = (ranks - in_rack[rack]) / others;
-    }
-}
-
-static void open_cluster(struct step *step)
-{
-    const struct rb_cluster *cluster = step->how->cluster;
-    uint32_t ranks = step->how->ranks;
-
-    step->simulate = rb_simulate_new();
-    step->slots = rb_alloc(ranks * sizeof(int));
-    step->inside = rb_alloc(ranks * sizeof(int));
-    step->last = rb_alloc(ranks * sizeof(int));
-    step->ways = rb_alloc(ranks * sizeof *step->ways);
-    step->sent = rb_alloc(ranks * sizeof *step->sent);
-    step->out = rb_alloc(ranks * sizeof *step->out);
-    step->busy = rb_alloc(ranks * sizeof *step->busy);
-    step->network = rb_alloc(cluster->n_nodes * sizeof(int));
-    step->memory = rb_alloc(cluster->n_nodes * sizeof(int));
-    step->racks = rb_alloc((cluster->n_racks + 1) * sizeof(int));
-    step->latency = rb_cluster_latency(cluster, ranks);
-    for (uint32_t n = 0; n < cluster->n_nodes; n++) {
-        step->network[n] = new_resource(step->simulate, cluster->nodes[n].network.bandwidth);
-        step->memory[n] = new_resource(step->simulate, cluster->nodes[n].memory_bandwidth);
-    }
-    for (uint32_t n = 0; n < cluster->n_racks; n++)
-        step->racks[n] = new_resource(step->simulate, cluster->racks[n].bandwidth);
-    for (uint32_t r = 0; r < ranks; r++) {
-        const struct rb_cluster_node *node = &cluster->nodes[cluster->devices[r].node];
-
-        step->slots[r] = rb_simulate_slot(step->simulate);
-        step->inside[r] = new_resource(step->simulate, node->inside.bandwidth);
-        step->last[r] = -1;
-    }
-    find_ways(step);
-}
-
-/* All but the simulation, which is the caller's. */
-static void close_cluster(struct step *step)
-{
-    free(step->slots);
-    free(step->inside);
-    free(step->last);
-    free(step->ways);
-    free(step->sent);
-    free(step->out);
-    free(step->busy);
-    free(step->network);
-    free(step->memory);
-    free(step->racks);
-}
-
-/* ---- Tasks -----------------------------------------------------------------------------------*/
-
-static void use(struct rb_simulate_task *task, int resource, double amount)
-{
-    if (resource >= 0)
-        rb_simulate_use(task, resource, amount);
-}
-
-static void add(struct step *step, uint32_t rank, const struct rb_simulate_task *task)
-{
-    int i = rb_simulate_add(step->simulate, task);
-
-    if (step->last[rank] >= 0)
-        rb_simulate_after(step->simulate, i, step->last[rank]);
-    step->last[rank] = i;
-}
-
-/* Something that the rank's device does by itself. */
-static void add_work(struct step *step, uint32_t rank, int kind, uint32_t number,
-                     struct rb_cost cost)
-{
-    struct rb_simulate_task task = {
-        .slot = step->slots[rank],
-        .work = cost.seconds,
-        .rate = 1,
-        .kind = kind,
-        .lane = rank,
-        .number = number,
-    };
-
-    if (cost.seconds > 0)
-        use(&task, step->memory[step->how->cluster->devices[rank].node], cost.bytes / cost.seconds);
-    add(step, rank, &task);
-}
-
-/* All ranks send and receive as much. */
-static void fill_bytes(struct step *step, double bytes)
-{
-    for (uint32_t r = 0; r < step->how->ranks; r++)
-        step->out[r] = step->busy[r] = bytes;
-}
-
-/* Everyone waits for everyone; then each sends its bytes, evenly to all others. */
-static void add_exchange(struct step *step, int kind, uint32_t number, int crossings)
-{
-    const struct rb_cluster *cluster = step->how->cluster;
-    struct rb_simulate_task meet = {.slot = RB_SIMULATE_NO_SLOT, .kind = RB_PREDICT_MEET};
-    int all = rb_simulate_add(step->simulate, &meet);
-
-    for (uint32_t r = 0; r < step->how->ranks; r++)
-        if (step->last[r] >= 0)
-            rb_simulate_after(step->simulate, all, step->last[r]);
-    for (uint32_t r = 0; r < step->how->ranks; r++) {
-        uint32_t node = cluster->devices[r].node, rack = cluster->nodes[node].rack;
-        struct rb_simulate_task task = {
-            .slot = step->slots[r],
-            .latency = crossings * step->latency,
-            .work = step->busy[r],
-            .kind = kind,
-            .lane = r,
-            .number = number,
-        };
-
-        use(&task, step->inside[r], step->ways[r].inside);
-        use(&task, step->network[node], step->ways[r].network);
-        if (rack != RB_CLUSTER_NO_RACK)
-            use(&task, step->racks[rack], step->ways[r].rack);
-        step->last[r] = all;
-        add(step, r, &task);
-        step->sent[r] += step->out[r];
-    }
 }
 
 /* ---- A step ----------------------------------------------------------------------------------*/
@@ -226,9 +51,10 @@ static struct rb_cost microbatch(const struct rb_predict_how *how, uint32_t rank
                 rb_cost_sums(rb_cost_sums_bytes(how->model, p, first), device, how->profile));
 }
 
-static void add_microbatches(struct step *step, uint32_t rank, uint32_t first, uint32_t total)
+static void add_microbatches(struct rb_predict_tasks *tasks, uint32_t rank, uint32_t first,
+                             uint32_t total)
 {
-    const struct rb_predict_how *how = step->how;
+    const struct rb_predict_how *how = tasks->how;
     uint32_t share = how->shares[rank];
     struct rb_cost one = microbatch(how, rank, 0, false), all = {0};
 
@@ -239,10 +65,10 @@ static void add_microbatches(struct step *step, uint32_t rank, uint32_t first, u
             this = microbatch(how, rank, m + 1 == total ? last_program(how->model) : 0, m == first);
         all = plus(all, this);
         if (total <= MOST_TASKS)
-            add_work(step, rank, RB_PREDICT_COMPUTE, m, this);
+            rb_predict_work(tasks, rank, RB_PREDICT_COMPUTE, m, this);
     }
     if (total > MOST_TASKS && share)
-        add_work(step, rank, RB_PREDICT_COMPUTE, first, all);
+        rb_predict_work(tasks, rank, RB_PREDICT_COMPUTE, first, all);
 }
 
 /* Bytes that a rank sends for a sum of so many: whole to everyone, or a part to each and back. */
@@ -280,12 +106,13 @@ static Rb__Plan *new_shards(const struct rb_predict_how *how)
 
 /* Of a bucket, each part goes from everyone to those who hold it.  Shards are long: mostly they are
  * one or two ranks, to whom all others send while they send nothing. */
-static void find_flows(struct step *step, const Rb__Plan *plan, const Rb__Bucket *bucket)
+static void find_flows(struct rb_predict_tasks *tasks, const Rb__Plan *plan,
+                       const Rb__Bucket *bucket)
 {
-    Rb__Block *const *blocks = step->how->model->blocks;
+    Rb__Block *const *blocks = tasks->how->model->blocks;
     double all = 0;
 
-    fill_bytes(step, 0);
+    rb_predict_fill(tasks, 0);
     for (size_t i = 0; i < plan->n_shards; i++) {
         const Rb__Shard *shard = plan->shards[i];
         const Rb__Block *last = blocks[shard->first_block + shard->n_blocks - 1];
@@ -297,45 +124,45 @@ static void find_flows(struct step *step, const Rb__Plan *plan, const Rb__Bucket
         bytes = end > from ? 4.0 * (double)(end - from) : 0;
         all += bytes * (double)shard->n_ranks;
         for (size_t r = 0; r < shard->n_ranks; r++)
-            step->out[shard->ranks[r]] += bytes; /* held, for now */
+            tasks->out[shard->ranks[r]] += bytes; /* held, for now */
     }
-    for (uint32_t r = 0; r < step->how->ranks; r++) {
-        double received = step->out[r] * (step->how->ranks - 1);
+    for (uint32_t r = 0; r < tasks->how->ranks; r++) {
+        double received = tasks->out[r] * (tasks->how->ranks - 1);
 
-        step->out[r] = all - step->out[r];
-        step->busy[r] = fmax(step->out[r], received);
+        tasks->out[r] = all - tasks->out[r];
+        tasks->busy[r] = fmax(tasks->out[r], received);
     }
 }
 
-static void add_sums(struct step *step)
+static void add_sums(struct rb_predict_tasks *tasks)
 {
-    const Rb__Model *model = step->how->model;
-    Rb__Plan *plan = sharded(step->how) ? new_shards(step->how) : NULL;
+    const Rb__Model *model = tasks->how->model;
+    Rb__Plan *plan = sharded(tasks->how) ? new_shards(tasks->how) : NULL;
 
-    for (size_t b = 0; b < model->n_buckets && step->how->ranks > 1; b++) {
+    for (size_t b = 0; b < model->n_buckets && tasks->how->ranks > 1; b++) {
         int crossings = 1;
 
         if (plan)
-            find_flows(step, plan, model->buckets[b]);
+            find_flows(tasks, plan, model->buckets[b]);
         else
-            fill_bytes(step,
-                       sum_bytes(step->how, 4.0 * (double)model->buckets[b]->count, &crossings));
-        add_exchange(step, RB_PREDICT_SUM, (uint32_t)b, crossings);
+            rb_predict_fill(
+                tasks, sum_bytes(tasks->how, 4.0 * (double)model->buckets[b]->count, &crossings));
+        rb_predict_exchange(tasks, RB_PREDICT_SUM, (uint32_t)b, crossings);
     }
     if (plan)
         rb__plan__free_unpacked(plan, NULL);
 }
 
-static void add_vote(struct step *step, uint32_t total)
+static void add_vote(struct rb_predict_tasks *tasks, uint32_t total)
 {
     enum { PER_MICROBATCH = 24, PER_VARIABLE = 8 };
     double record =
-        PER_MICROBATCH * (double)total + PER_VARIABLE * (double)step->how->model->n_variables;
+        PER_MICROBATCH * (double)total + PER_VARIABLE * (double)tasks->how->model->n_variables;
 
-    if (step->how->ranks < 2)
+    if (tasks->how->ranks < 2)
         return;
-    fill_bytes(step, record * (step->how->ranks - 1));
-    add_exchange(step, RB_PREDICT_VOTE, 0, 1);
+    rb_predict_fill(tasks, record * (tasks->how->ranks - 1));
+    rb_predict_exchange(tasks, RB_PREDICT_VOTE, 0, 1);
 }
 
 /* Elements of the state that a rank holds. */
@@ -346,27 +173,27 @@ static double held(const struct rb_predict_how *how)
     return sharded(how) ? all * how->copies / how->ranks : all;
 }
 
-static void add_update(struct step *step)
+static void add_update(struct rb_predict_tasks *tasks)
 {
-    const struct rb_predict_how *how = step->how;
+    const struct rb_predict_how *how = tasks->how;
     double elements = (double)how->model->state_elements, n = how->ranks;
     double bytes = rb_cost_update_bytes(how->model, held(how));
 
     for (uint32_t r = 0; r < how->ranks; r++)
-        add_work(step, r, RB_PREDICT_UPDATE, 0,
-                 rb_cost_bytes(bytes, &how->cluster->devices[r], how->profile));
+        rb_predict_work(tasks, r, RB_PREDICT_UPDATE, 0,
+                        rb_cost_bytes(bytes, &how->cluster->devices[r], how->profile));
     if (!sharded(how))
         return;
-    fill_bytes(step,
-               4 * elements * (n - how->copies) / n); /* primaries, to those who do not hold */
-    add_exchange(step, RB_PREDICT_GATHER, 0, 1);
+    rb_predict_fill(tasks,
+                    4 * elements * (n - how->copies) / n); /* primaries, to those who do not hold */
+    rb_predict_exchange(tasks, RB_PREDICT_GATHER, 0, 1);
 }
 
 /* ---- What comes out --------------------------------------------------------------------------*/
 
-static void read_times(const struct step *step, struct rb_predict_step *ret)
+static void read_times(const struct rb_predict_tasks *tasks, struct rb_predict_step *ret)
 {
-    const struct rb_simulate *simulate = step->simulate;
+    const struct rb_simulate *simulate = tasks->simulate;
     double ends[RB_PREDICT_COUNT] = {0}, busy = 0, at;
 
     for (size_t i = 0; i < rb_simulate_count(simulate); i++) {
@@ -381,9 +208,9 @@ static void read_times(const struct step *step, struct rb_predict_step *ret)
     ret->summing = at - ret->computing;
     ret->updating = fmax(0, ends[RB_PREDICT_UPDATE] - at);
     ret->gathering = fmax(0, ends[RB_PREDICT_GATHER] - fmax(at, ends[RB_PREDICT_UPDATE]));
-    ret->idle = ret->seconds > 0 ? fmax(0, 1 - busy / step->how->ranks / ret->seconds) : 0;
-    for (uint32_t r = 0; r < step->how->ranks; r++)
-        ret->sent = fmax(ret->sent, step->sent[r]);
+    ret->idle = ret->seconds > 0 ? fmax(0, 1 - busy / tasks->how->ranks / ret->seconds) : 0;
+    for (uint32_t r = 0; r < tasks->how->ranks; r++)
+        ret->sent = fmax(ret->sent, tasks->sent[r]);
 }
 
 static int check_shares(const struct rb_predict_how *how, uint32_t total, struct rb_why *why)
@@ -406,27 +233,27 @@ int rb_predict_data(const struct rb_predict_how *how, struct rb_predict_step *re
                     struct rb_why *why)
 {
     struct rb_predict_step result = {0};
-    struct step step = {.how = how};
+    struct rb_predict_tasks tasks = {.how = how};
     uint32_t total = rb_schedule_microbatches(how->model), next = 0;
     int err = check_shares(how, total, why);
 
     if (err)
         return err;
-    open_cluster(&step);
+    rb_predict_open(&tasks);
     for (uint32_t r = 0; r < how->ranks; next += how->shares[r++])
-        add_microbatches(&step, r, next, total);
-    add_sums(&step);
-    add_vote(&step, total);
-    add_update(&step);
-    err = rb_simulate_run(step.simulate, &result.seconds, why);
+        add_microbatches(&tasks, r, next, total);
+    add_sums(&tasks);
+    add_vote(&tasks, total);
+    add_update(&tasks);
+    err = rb_simulate_run(tasks.simulate, &result.seconds, why);
     if (err) {
-        rb_simulate_free(step.simulate);
+        rb_simulate_free(tasks.simulate);
     } else {
-        read_times(&step, &result);
-        result.simulate = step.simulate;
+        read_times(&tasks, &result);
+        result.simulate = tasks.simulate;
         *ret_step = result;
     }
-    close_cluster(&step);
+    rb_predict_close(&tasks);
     return err;
 }
 
