@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The step thread's phases, as in worker/train.c. */
+/* The step thread's phases, as in worker/train*.c. */
 #include "sim_worker.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker: worker/train.c, prepare.c, mailbox.c, opening.c, step.c, feed.c and follow.c as far as
+/* A worker: worker/train*.c, prepare.c, mailbox.c, opening.c, step.c, feed.c and follow.c as far as
  * others can see them.
  *
  * orders > [sim_process] > words to its agent; messages on the links of its configurations
