@@ -94,8 +94,6 @@ static int open_all(struct rb_gpu *gpu, struct rb_why *why)
         err = cudaMalloc(&gpu->workspace, RB_GPU_WORKSPACE);
     if (err != cudaSuccess)
         return rb_why_set(why, RB_ENOTFOUND, "cannot open it: %s", reason(err));
-    if (cublasLtCreate(&gpu->blas) != CUBLAS_STATUS_SUCCESS)
-        return rb_why_set(why, RB_EUNSUPPORTED, "cuBLASLt does not start");
     return 0;
 }
 

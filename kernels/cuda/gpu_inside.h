@@ -44,9 +44,9 @@ struct rb_gpu {
     cudaStream_t stream;
     struct rb_gpu_lane in, out;
     struct rb_gpu_sends sends;
-    cublasLtHandle_t blas;
-    void *dnn;       /* a handle of cuDNN, from the first convolution on */
-    void *workspace; /* of products: they run one after the other */
+    cublasLtHandle_t blas; /* from the first product on */
+    void *dnn;             /* a handle of cuDNN, from the first convolution on */
+    void *workspace;       /* of products: they run one after the other */
     atomic_bool failed;
     pthread_mutex_t lock; /* guards `why` */
     struct rb_why why;

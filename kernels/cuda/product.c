@@ -132,6 +132,20 @@ static cublasStatus_t choose(struct rb_gpu_product *p, const struct rb_gpu_produ
     return err;
 }
 
+/* The GPU's own handle, made with the first product. */
+static int open_handle(struct rb_gpu *gpu, struct rb_why *why)
+{
+    cublasLtHandle_t handle = NULL;
+    cublasStatus_t err = gpu->blas ? CUBLAS_STATUS_SUCCESS : cublasLtCreate(&handle);
+
+    if (err != CUBLAS_STATUS_SUCCESS)
+        return rb_why_set(why, RB_EUNSUPPORTED, "cuBLASLt does not start: %s",
+                          cublasLtGetStatusString(err));
+    if (!gpu->blas)
+        gpu->blas = handle;
+    return 0;
+}
+
 int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *shape,
                        struct rb_gpu_product **ret_product, struct rb_why *why)
 {
@@ -141,14 +155,14 @@ int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *sh
     if (shape->batch > INT32_MAX) /* as cuBLASLt counts them */
         return rb_why_set(why, RB_EUNSUPPORTED, "%lld products at once are too many",
                           (long long)shape->batch);
+    if (!rb_gpu_enter(gpu))
+        return rb_gpu_check(gpu, why);
+    if (open_handle(gpu, why))
+        return RB_EUNSUPPORTED;
     product = rb_alloc(sizeof *product);
     product->gpu = gpu;
     product->bias = shape->bias;
     product->more = shape->more;
-    if (!rb_gpu_enter(gpu)) {
-        free(product);
-        return rb_gpu_check(gpu, why);
-    }
     err = describe(product, shape);
     if (err == CUBLAS_STATUS_SUCCESS)
         err = choose(product, shape);

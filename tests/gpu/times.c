@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "tests/bench/job.h"
+#include "tests/gpu/cold.h"
 #include "tests/gpu/communicator.h"
 #include "worker/timing.h"
 
@@ -128,30 +129,6 @@ static void print_operators(const struct bench_job *job, const struct rb_profile
 
 /* ---- The whole --------------------------------------------------------------------------------*/
 
-/* Opened once before: the module, the driver and the context are this process's first ones. */
-static void time_opening(void)
-{
-    uint64_t start = rb_clock_ns();
-    struct rb_device *device;
-    struct rb_why why;
-    double counted, opened;
-    int count;
-
-    bench_check(rb_device_count("cuda", &count, &why), &why);
-    counted = since(start);
-    start = rb_clock_ns();
-    bench_check(rb_device_open("cuda", 0, &device, &why), &why);
-    opened = since(start);
-    start = rb_clock_ns();
-    rb_device_close(device);
-    bench_check(rb_device_open("cuda", 0, &device, &why), &why);
-    printf(
-        "TABLE   cold start: module and driver %.0f ms, context, streams and cuBLASLt %.0f ms, the "
-        "latter again %.0f ms\n",
-        counted, opened, since(start));
-    rb_device_close(device);
-}
-
 static void time_steps(struct bench_job *job, const struct bench_case *of)
 {
     struct rb_step_result result;
@@ -210,7 +187,7 @@ int main(int argc, char **argv)
         return 2;
     }
     bench_job_make(&of, of.batch / 2, &job);
-    time_opening();
+    cold_times(strcmp(argv[2], "bf16") == 0 ? RB_BF16 : RB_F32);
     start = rb_clock_ns();
     bench_job_load(&job, 0, 1);
     printf("TABLE   loading the model, kernels and weights: %.0f ms; %.1f MB of activations\n",
