@@ -118,13 +118,23 @@ struct rb_agent {
     int closing;
 };
 
-/* agent.c */
+/* agent.c: a round of the rules, soon or in so long */
 void rb_agent_poke(struct rb_agent *agent);
 void rb_agent_poke_in(struct rb_agent *agent, uint64_t ms);
+
+/* jobs.c */
 struct rb_agent_job *rb_agent_job(struct rb_agent *agent, const char *id); /* makes it */
 struct rb_agent_job *rb_agent_job_known(struct rb_agent *agent, const char *id);
 bool rb_agent_id_valid(const char *id); /* fit to be a folder's name */
 struct rb_rows *rb_agent_rows(struct rb_agent_job *job, struct rb_why *why);
+/* Make the table level with facts; of jobs that were deleted, and have no worker here any more,
+ * remove folders and blobs. */
+void rb_agent_jobs_follow(struct rb_agent *agent);
+void rb_agent_jobs_free(struct rb_agent *agent);
+
+/* act.c: do it; `worker`, of actions that are about one, may be gone behind it */
+void rb_agent_act(struct rb_agent *agent, const struct rb_agent_action *action,
+                  struct rb_worker *worker, struct rb_arena *arena);
 
 /* worker.c: one process */
 struct rb_worker *rb_worker_new(struct rb_agent *agent, const char *job, const char *name,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's hands, as in daemon/agent/agent.c and daemon/agent/configure.c. */
+/* The agent's hands, as in daemon/agent/agent.c, act.c and configure.c. */
 #include "sim_rubatod.h"
 
 #include "base/hash.h"

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The jobs that this node has seen: their folders, their rows, and what goes with them when they
+ * are deleted. */
+#include "daemon/agent/inside.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool rb_agent_id_valid(const char *id)
+{
+    static const char allowed[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    return *id && strlen(id) <= 64 && strspn(id, allowed) == strlen(id);
+}
+
+struct rb_agent_job *rb_agent_job_known(struct rb_agent *agent, const char *id)
+{
+    struct rb_agent_job *job = agent->jobs;
+    while (job && strcmp(job->id, id))
+        job = job->next;
+    return job;
+}
+
+struct rb_agent_job *rb_agent_job(struct rb_agent *agent, const char *id)
+{
+    struct rb_agent_job *job = rb_agent_job_known(agent, id);
+    if (job)
+        return job;
+    job = rb_alloc(sizeof(*job));
+    job->agent = agent;
+    job->id = rb_string(id);
+    job->folder = rb_format("%s/%s", agent->jobs_folder, id);
+    rb__progress__init(&job->progress);
+    job->next = agent->jobs;
+    agent->jobs = job;
+    return job;
+}
+
+struct rb_rows *rb_agent_rows(struct rb_agent_job *job, struct rb_why *why)
+{
+    if (job->rows)
+        return job->rows;
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/metrics", job->folder);
+    int err = rb_file_make_folder(job->folder, why);
+    if (!err)
+        err = rb_rows_open(path, &job->rows, why);
+    return err ? NULL : job->rows;
+}
+
+static void job_free(struct rb_agent_job *job)
+{
+    struct rb_agent_job **at = &job->agent->jobs;
+    while (*at != job)
+        at = &(*at)->next;
+    *at = job->next;
+    for (struct rb_agent_checkpoint *pending; (pending = job->checkpoints);) {
+        job->checkpoints = pending->next;
+        free(pending->value.path);
+        free(pending->value.node);
+        free(pending);
+    }
+    rb_agent_plans_free(job);
+    rb_rows_close(job->rows);
+    free(job->id);
+    free(job->folder);
+    free(job->model);
+    free(job->weights);
+    free(job->profile);
+    free(job);
+}
+
+static bool names_blob(const Rb__Job *job, const char *digest)
+{
+    return !strcmp(job->model, digest) || !strcmp(job->weights, digest) ||
+           (job->profile && !strcmp(job->profile, digest));
+}
+
+static bool blob_used(const struct rb_facts *facts, const char *digest)
+{
+    for (size_t i = 0; i < facts->n_jobs; i++)
+        if (facts->jobs[i].job.message && names_blob(facts->jobs[i].job.job, digest))
+            return true;
+    return false;
+}
+
+/* The job was deleted, and its workers are gone: so go its folder and its blobs. */
+static void remove_job(struct rb_agent *agent, struct rb_agent_job *job,
+                       const struct rb_facts *facts)
+{
+    struct rb_why why = {0};
+    const char *blobs[] = {job->model, job->weights, job->profile};
+    if (rb_file_remove(job->folder, &why))
+        rb_log(RB_LOG_WARN, "job %s: its folder stays: %s", job->id, why.text);
+    for (size_t i = 0; i < RB_COUNT(blobs); i++)
+        if (blobs[i] && !blob_used(facts, blobs[i]))
+            rb_blobs_remove(agent->daemon->blobs, blobs[i]);
+    job_free(job);
+}
+
+static void keep_text(char **kept, const char *text)
+{
+    if (*kept && !strcmp(*kept, text))
+        return;
+    free(*kept);
+    *kept = rb_string(text);
+}
+
+static bool has_workers(const struct rb_agent *agent, const struct rb_agent_job *job)
+{
+    for (const struct rb_worker *worker = agent->workers; worker; worker = worker->next)
+        if (worker->job == job)
+            return true;
+    return false;
+}
+
+/* Only a deletion that was seen to be asked for removes folders: an etcd that has lost its data
+ * must not take the jobs' with it. */
+void rb_agent_jobs_follow(struct rb_agent *agent)
+{
+    const struct rb_facts *facts = rb_store_facts(agent->daemon->store);
+    for (size_t i = 0; i < facts->n_jobs; i++) {
+        const struct rb_job_facts *found = &facts->jobs[i];
+        if (!found->job.message || !rb_agent_id_valid(found->id))
+            continue;
+        struct rb_agent_job *job = rb_agent_job(agent, found->id);
+        keep_text(&job->model, found->job.job->model);
+        keep_text(&job->weights, found->job.job->weights);
+        if (found->job.job->profile)
+            keep_text(&job->profile, found->job.job->profile);
+        job->deleted = found->wish.message && found->wish.wish->deleted;
+    }
+    for (struct rb_agent_job *job = agent->jobs, *next; job; job = next) {
+        const struct rb_job_facts *found = rb_facts_job(facts, job->id);
+        next = job->next;
+        if ((!found || !found->job.message) && job->deleted && !has_workers(agent, job))
+            remove_job(agent, job, facts);
+    }
+}
+
+void rb_agent_jobs_free(struct rb_agent *agent)
+{
+    while (agent->jobs)
+        job_free(agent->jobs);
+}
