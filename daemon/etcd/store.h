@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store: facts in memory, kept level with etcd by list and watch, and changed by transactions.
+/* The store: facts in memory, kept level with etcd, and changed by transactions.
  *
- * etcd client > [store] > coordinator, agent, RPC methods
+ * watch, etcd client > [store] > coordinator, agent, RPC methods
  *
  * On the loop's thread.  When etcd does not answer, the last known facts stay and it is tried again
  * for ever. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rest of daemon/etcd/store.c, and daemon/etcd/lease.c, as seen from outside: a mirror that is
- * late, a watch that is lost and found, a lease that one may believe in too long. */
+/* The rest of daemon/etcd/store.c and watch.c, and daemon/etcd/lease.c, as seen from outside: a
+ * mirror that is late, a watch that is lost and found, a lease that one may believe in too long. */
 #include "sim_store.h"
 
 #include <inttypes.h>

@@ -4,8 +4,8 @@
  * writes > [sim_store] > changes, in order > each client's own mirror, late
  *
  * The store has revisions, leases that run out, guarded transactions and compaction.  A client is
- * daemon/etcd/store.c and daemon/etcd/lease.c as far as they can be seen: it lists, watches, is
- * lost and comes back; a transaction that it hears nothing of may have been made. */
+ * daemon/etcd/store.c, watch.c and lease.c as far as they can be seen: it lists, watches, is lost
+ * and comes back; a transaction that it hears nothing of may have been made. */
 #ifndef RB_TESTS_DAEMON_SIM_STORE_H
 #define RB_TESTS_DAEMON_SIM_STORE_H
 
