@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/rpc/submit_inside.h"
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "daemon/agent/spawn.h"
+#include "daemon/rpc/blobs.h"
+#include "daemon/rpc/resume.h"
+#include "plan/compile/footprint.h"
+#include "plan/schedule_pipeline.h"
+#include "plan/split.h"
+
+#include <inttypes.h>
+
+static int compile_model(struct rb_submission *job, struct rb_why *why)
+{
+    int err = rb_compile(job->spec, job->numeric_class, &job->compiled, why);
+
+    if (err == RB_ENOTFOUND) /* a file that the job names: the job is wrong, not its name */
+        err = RB_EINVAL;
+    if (err)
+        return err;
+    job->has_compiled = true;
+    err = rb_pipeline_check(job->spec, job->compiled.model, why);
+    if (!err)
+        err = rb_split_make(job->spec, job->numeric_class, &job->compiled, why);
+    if (!err)
+        err =
+            rb_footprint_replicas(job->spec, job->compiled.model, job->memory, &job->replicas, why);
+    return err;
+}
+
+static int write_model(struct rb_submission *job, struct rb_why *why)
+{
+    const struct rb_buffer *weights = &job->compiled.weights;
+    int err;
+
+    job->model.size = rb__model__get_packed_size(job->compiled.model);
+    job->model.room = job->model.size + 1;
+    job->model.data = rb_alloc(job->model.room);
+    rb__model__pack(job->compiled.model, (uint8_t *)job->model.data);
+    err = rb_blobs_write(job->folder, job->model.data, job->model.size, job->written[0], why);
+    if (!err)
+        err = rb_blobs_write(job->folder, weights->data, weights->size, job->written[1], why);
+    return err;
+}
+
+/* With the state in shards the planner may choose how the job runs, if it knows what a microbatch
+ * takes.  Without that the job is data parallel. */
+static void take_profile(struct rb_submission *job)
+{
+    const Rb__Spec *spec = job->spec;
+    RB_CLEANUP(rb_freep) char *model = rb_format("%s/%s", job->folder, job->written[0]);
+    RB_CLEANUP(rb_freep) char *ordinal = rb_format("%" PRIu32, job->ordinal);
+    const char *arguments[] = {job->worker, "--profile", model,   "--kind",
+                               job->kind,   "--device",  ordinal, NULL};
+    struct rb_why why = {0};
+    int err;
+
+    if (!job->worker || rb_pipeline_pinned(spec) || !job->replicas ||
+        spec->devices->max <= job->replicas)
+        return;
+    err = rb_program_output(job->worker, arguments, &job->profile, &why);
+    if (!err)
+        err = rb_blobs_write(job->folder, job->profile.data, job->profile.size, job->written[2],
+                             &why);
+    if (!err)
+        return;
+    job->profile.size = 0;
+    rb_log(RB_LOG_WARN, "job %s is not profiled, and stays data parallel: %s", job->name, why.text);
+}
+
+int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
+{
+    const Rb__CheckpointSpec *checkpoint = job->spec->checkpoint;
+    int err = compile_model(job, why);
+
+    if (!err)
+        err = write_model(job, why);
+    if (!err)
+        take_profile(job);
+    if (!err && checkpoint && checkpoint->path)
+        err = rb_resume_find(checkpoint->path, job->compiled.model->spec_digest, job->numeric_class,
+                             &job->resume, &job->resume_step, why);
+    return err;
+}

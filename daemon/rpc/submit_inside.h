@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A job on its way from its file to facts: what the files of `submit` share.
+ *
+ *     submit.c: checked > submit_place.c: where it may run > submit_compile.c, on a thread >
+ *     submit.c: written
+ *
+ * Private to daemon/rpc/submit*.c. */
+#ifndef RB_DAEMON_RPC_SUBMIT_INSIDE_H
+#define RB_DAEMON_RPC_SUBMIT_INSIDE_H
+
+#include "base/buffer.h"
+#include "daemon/facts/facts.h"
+#include "plan/compile/compile.h"
+
+struct rb_submission {
+    char *name;
+    Rb__Spec *spec;
+    char *folder; /* of blobs */
+
+    /* Where it may run. */
+    char *numeric_class;
+    char *worker;     /* the program that times models; NULL: nothing here is of the job's class */
+    char *kind;       /* of the device here that times */
+    uint32_t ordinal; /* and which of its kind it is */
+    uint64_t memory;  /* of a device of the class, the smallest; 0: unknown */
+
+    /* What came of it. */
+    struct rb_compiled compiled;
+    bool has_compiled;
+    uint32_t replicas;
+    struct rb_buffer model, profile; /* messages; no profile: empty */
+    char *resume;                    /* the checkpoint that it goes on from; NULL: none */
+    int64_t resume_step;
+    char written[3][33]; /* model, weights, profile: blobs */
+};
+
+/* A job runs in one class for good: that of the best devices of its kind (NULL or "any": of all)
+ * that it may have; `own`, of the cores of node `here`, where there are none.  RB_EREFUSED: no node
+ * has such a device. */
+int rb_submission_class(const struct rb_facts *facts, const char *here, const char *own,
+                        const char *kind, const char **ret_class, struct rb_why *why);
+
+/* Find where one in a class will be timed, and what memory it may take. */
+void rb_submission_place(struct rb_submission *job, const struct rb_facts *facts, const char *here,
+                         const char *own);
+
+/* On a thread: compile it, write its blobs, time it, and look for a checkpoint to go on from.  What
+ * is wrong with the model or the data is the error. */
+int rb_submission_compile(struct rb_submission *job, struct rb_why *why);
+
+#endif
