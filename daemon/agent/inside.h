@@ -175,13 +175,30 @@ int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
                        const Rb__Configuration *configuration, size_t rank, struct rb_arena *arena,
                        Rb__Configure *ret, struct rb_why *why);
 
+/* commit.c: a commit may end when what it is about is gone, so that is known by name */
+struct rb_agent_about {
+    struct rb_agent *agent;
+    const char *job, *worker; /* worker: or NULL */
+    int64_t step;
+};
+typedef void rb_agent_committed(int err, const struct rb_agent_about *about);
+/* `about` is copied; `done` runs once, but not where rubatod is stopping. */
+void rb_agent_commit(const struct rb_writes *writes, const struct rb_agent_about *about,
+                     rb_agent_committed *done);
+
 /* report.c: what goes to facts */
 void rb_agent_report_all(struct rb_agent *agent);
 void rb_agent_tell(struct rb_worker *worker, const char *kind, const char *text); /* an event */
+
+/* progress.c */
 void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0);
+void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_facts *facts);
+
+/* checkpoints.c */
 void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);
 Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__Saved *saved,
                                        uint32_t configuration);
+void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_facts *facts);
 
 /* methods.c */
 extern const struct rb_server_method rb_agent_methods[];

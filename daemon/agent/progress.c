@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How far a job is: the rows of its workers, and what goes to facts of those of rank 0. */
+#include "daemon/agent/inside.h"
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "daemon/facts/publish.h"
+
+#include <string.h>
+
+/* Samples a second over the last rows. */
+static double throughput(struct rb_agent_job *job, const Rb__Row *row)
+{
+    if (job->n_window == RB_AGENT_WINDOW)
+        memmove(&job->window[0], &job->window[1], --job->n_window * sizeof(job->window[0]));
+    job->window[job->n_window].time = row->time;
+    job->window[job->n_window++].samples = row->samples;
+    uint64_t samples = 0, first = job->window[0].time;
+    for (size_t i = 1; i < job->n_window; i++)
+        samples += job->window[i].samples;
+    if (row->time > first)
+        return (double)samples * 1000.0 / (double)(row->time - first);
+    return row->step_ms > 0 ? row->samples * 1000.0 / row->step_ms : 0;
+}
+
+/* There is no hurry, and each change is a write. */
+static void take_pace(struct rb_worker *worker, const Rb__Row *row)
+{
+    uint64_t now = uv_now(worker->agent->daemon->loop);
+    if (!row->has_microbatch_us || now < worker->pace_due)
+        return;
+    worker->pace_due = now + RB_AGENT_PACE_MS;
+    worker->microbatch_us = row->microbatch_us;
+    rb_agent_poke_in(worker->agent, RB_AGENT_PROGRESS_MS);
+}
+
+void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0)
+{
+    struct rb_agent_job *job = worker->job;
+    struct rb_why why = {0};
+    bool new = false;
+    struct rb_rows *rows = rb_agent_rows(job, &why);
+    int err = rows ? rb_rows_add(rows, row, &new, &why) : RB_EIO;
+    if (err && !job->rows_failed)
+        rb_log(RB_LOG_ERROR, "job %s: %s; they wait in memory", job->id, why.text);
+    else if (!err && new && job->rows_failed)
+        rb_log(RB_LOG_INFO, "job %s: metrics are written again", job->id);
+    if (err || new)
+        job->rows_failed = err != 0;
+    rb_fault("daemon.row");
+    take_pace(worker, row);
+    Rb__Progress *progress = &job->progress;
+    if (!rank_0 || row->configuration < progress->configuration ||
+        (row->configuration == progress->configuration && row->step <= progress->step))
+        return;
+    if (row->configuration != progress->configuration)
+        job->n_window = 0; /* another set has another pace, and there may be a pause between them */
+    progress->configuration = row->configuration;
+    progress->step = row->step;
+    progress->loss = row->loss;
+    progress->samples = row->first_sample + row->samples;
+    progress->time = row->time;
+    progress->throughput = throughput(job, row);
+    if (row->has_eval_loss) {
+        progress->has_eval_loss = progress->has_eval_step = true;
+        progress->eval_loss = row->eval_loss;
+        progress->eval_step = row->step;
+        progress->has_eval_accuracy = row->has_eval_accuracy;
+        progress->eval_accuracy = row->eval_accuracy;
+    }
+    job->progress_dirty = true;
+    rb_agent_poke_in(worker->agent, RB_AGENT_PROGRESS_MS);
+}
+
+static void on_progressed(int err, const struct rb_agent_about *about)
+{
+    struct rb_agent_job *job = rb_agent_job_known(about->agent, about->job);
+    if (!job)
+        return;
+    job->progress_sent = false;
+    job->progress_dirty = job->progress_dirty || err;
+    rb_agent_poke_in(about->agent, job->progress_dirty ? RB_AGENT_PROGRESS_MS : 0);
+}
+
+static bool worker_done(const struct rb_agent_job *job)
+{
+    for (const struct rb_worker *worker = job->agent->workers; worker; worker = worker->next)
+        if (worker->job == job && worker->done)
+            return true;
+    return false;
+}
+
+void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_facts *facts)
+{
+    struct rb_agent *agent = job->agent;
+    uint64_t now = uv_now(agent->daemon->loop);
+    if (!job->progress_dirty || job->progress_sent)
+        return;
+    enum rb_publish may = rb_publish_progress(facts, &job->progress);
+    if (may != RB_PUBLISH_NOW) {
+        job->progress_dirty = may == RB_PUBLISH_LATER;
+        if (job->progress_dirty)
+            rb_agent_poke_in(agent, RB_AGENT_PROGRESS_MS);
+        return;
+    }
+    if (now < job->progress_due && !worker_done(job)) {
+        rb_agent_poke_in(agent, job->progress_due - now);
+        return;
+    }
+    struct rb_writes writes = {0};
+    rb_writes_guard(&writes, facts->state.revision, "%s", facts->state.key);
+    /* What the rubatod before this one has sent may still come. */
+    rb_writes_put(&writes, facts->progress.revision, &job->progress.base, "jobs/%s/progress",
+                  job->id);
+    job->progress_dirty = false;
+    job->progress_sent = true;
+    job->progress_due = now + RB_AGENT_PROGRESS_MS;
+    rb_agent_commit(&writes, &(struct rb_agent_about){.agent = agent, .job = job->id},
+                    on_progressed);
+    rb_writes_done(&writes);
+}
