@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes of this node: for how long each is waited for, which are needed no more, and what facts
+ * still say of those that are gone. */
+#include "daemon/agent/rules_inside.h"
+
+#include "daemon/facts/members.h"
+
+#include <string.h>
+
+enum {
+    LEAVE_MS = 10000, /* a dismissed worker ends within this, or is killed */
+    SAVE_MS = 120000, /* one that saves first */
+    START_MS = 30000, /* a fresh one says Hello within this */
+    SILENT_S = 10,    /* a living one answers within this */
+};
+
+static void wake(struct rb_rules *rules, uint64_t ms)
+{
+    if (ms < rules->actions->wake_ms)
+        rules->actions->wake_ms = ms;
+}
+
+static bool is_saver(const struct rb_job_facts *job, const char *worker)
+{
+    return job && job->state.message && job->state.state->saver &&
+           !strcmp(job->state.state->saver, worker);
+}
+
+static void kill_for(struct rb_rules *rules, const struct rb_job_facts *job, size_t w,
+                     const char *why)
+{
+    rb_rules_act_on(rules, RB_AGENT_KILL, job, w)->text = why;
+}
+
+/* One that was told to end, or has not begun: how long may that take? */
+static void watch_over(struct rb_rules *rules, const struct rb_job_facts *job, size_t w)
+{
+    const struct rb_agent_worker *worker = &rules->view->workers[w];
+    uint64_t until = worker->left ? worker->left + (worker->saving ? SAVE_MS : LEAVE_MS)
+                                  : worker->waited + START_MS;
+    if (rules->view->now_ms >= until)
+        kill_for(rules, job, w, worker->left ? NULL : "it did not say hello within 30 s");
+    else
+        wake(rules, until);
+}
+
+/* The node must have been left by now, and enough others have the job's state.  Where they have
+ * not, the coordinator has it saved. */
+static bool time_is_over(struct rb_rules *rules, const struct rb_job_facts *job,
+                         const struct rb_agent_worker *worker)
+{
+    const struct rb_agent_view *view = rules->view;
+    uint64_t deadline = rb_node_deadline(view->facts, view->node);
+    const struct rb_fact *active;
+    const Rb__DevicesSpec *devices;
+    uint32_t min;
+
+    if (deadline == UINT64_MAX || !worker->active || !job || !job->job.message ||
+        !job->state.message || !job->job.job->spec || job->state.state->saver)
+        return false;
+    if (view->unix_ms < deadline) {
+        wake(rules, view->now_ms + (deadline - view->unix_ms));
+        return false;
+    }
+    active = rb_facts_configuration(job, job->state.state->active);
+    devices = job->job.job->spec->devices;
+    min = devices && devices->min ? devices->min : 1;
+    return active && rb_members_staying(view->facts, job, active->configuration) >= min;
+}
+
+void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
+{
+    const struct rb_agent_view *view = rules->view;
+    const struct rb_agent_worker *worker = &view->workers[w];
+    const struct rb_job_facts *job = rb_facts_job(view->facts, worker->job);
+    bool wanted = rb_rules_needed(rules, job, worker->device, worker->worker, worker->spawned_for);
+    if (worker->gone) {
+        if (!wanted)
+            rb_rules_act_on(rules, RB_AGENT_FORGET, job, w);
+    } else if (worker->stopped) {
+        kill_for(rules, job, w, worker->stopped);
+    } else if (worker->connected && worker->unanswered >= SILENT_S) {
+        kill_for(rules, job, w, "it did not answer for 10 s");
+    } else if (wanted && time_is_over(rules, job, worker)) {
+        kill_for(rules, job, w, "its node had to be left by now");
+    } else if (worker->left || (wanted && !worker->connected)) {
+        watch_over(rules, job, w);
+    } else if (wanted && is_saver(job, worker->worker)) {
+        rb_rules_act_on(rules, RB_AGENT_LEAVE_SAVING, job, w);
+    } else if (!wanted) {
+        rb_rules_act_on(rules, worker->connected ? RB_AGENT_LEAVE : RB_AGENT_KILL, job, w);
+    }
+}
+
+static bool have_worker(const struct rb_rules *rules, const char *job, const char *name)
+{
+    for (size_t w = 0; w < rules->view->n; w++)
+        if (!strcmp(rules->view->workers[w].job, job) &&
+            !strcmp(rules->view->workers[w].worker, name))
+            return true;
+    return false;
+}
+
+/* "NODE:DEVICE" with our node: the device; -1: another's. */
+static int64_t own_device(const struct rb_rules *rules, const char *name)
+{
+    size_t length = strlen(rules->view->node);
+    uint32_t device = 0;
+    if (strncmp(name, rules->view->node, length) || name[length] != ':' || !name[length + 1])
+        return -1;
+    for (const char *digit = name + length + 1; *digit; digit++) {
+        if (*digit < '0' || *digit > '9' || device > 1 << 20)
+            return -1;
+        device = device * 10 + (uint32_t)(*digit - '0');
+    }
+    return device;
+}
+
+static bool ended(const Rb__WorkerReport *report)
+{
+    return report->state == RB__WORKER_REPORT__STATE__DEAD ||
+           report->state == RB__WORKER_REPORT__STATE__FAILED;
+}
+
+void rb_rules_tend_reports(struct rb_rules *rules, const struct rb_job_facts *job)
+{
+    for (size_t i = 0; i < job->workers.n; i++) {
+        const struct rb_fact *report = &job->workers.at[i];
+        int64_t device = own_device(rules, report->name);
+        if (device < 0 || have_worker(rules, job->id, report->worker->worker))
+            continue;
+        bool wanted = rb_rules_needed(rules, job, (uint32_t)device, report->worker->worker,
+                                      report->worker->spawned_for);
+        if (wanted && ended(report->worker))
+            continue;
+        rb_rules_act(rules, wanted ? RB_AGENT_REPORT_DEAD : RB_AGENT_REPORT_DELETE, job)->report =
+            report;
+    }
+}
