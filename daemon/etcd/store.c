@@ -6,6 +6,7 @@
 #include "daemon/etcd/etcd.h"
 #include "daemon/etcd/json.h"
 #include "daemon/etcd/watch.h"
+#include "daemon/facts/mirror.h"
 
 #include <stdlib.h>
 #include <string.h>

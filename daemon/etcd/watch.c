@@ -13,7 +13,7 @@
 #include "daemon/etcd/backoff.h"
 #include "daemon/etcd/etcd.h"
 #include "daemon/etcd/json.h"
-#include "daemon/facts/facts.h"
+#include "daemon/facts/mirror.h"
 
 #include <stdlib.h>
 #include <string.h>

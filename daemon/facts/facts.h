@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Facts: what etcd holds below /rubato/v1/, typed, as one snapshot in memory.
  *
- * etcd > store > [facts] > decide, agent rules, RPC methods
+ * store > mirror > [facts] > decide, agent rules, RPC methods
  *
- * Pure.  A mirror takes keys and JSON values as they come and gives the snapshot; its twin for
- * tests is rb_mirror_commit, which does to it what etcd would do with the same writes.  Keys are
- * written without the prefix: "jobs/ab12/wish".  Revisions are etcd's. */
+ * Pure.  Keys are written without the prefix: "jobs/ab12/wish".  Revisions are etcd's. */
 #ifndef RB_DAEMON_FACTS_FACTS_H
 #define RB_DAEMON_FACTS_FACTS_H
 
@@ -15,8 +13,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-struct rb_writes;
 
 #define RB_FACTS_PREFIX "/rubato/v1/"
 
@@ -93,29 +89,5 @@ static inline const char *rb_facts_class(const Rb__Node *node, const Rb__Device 
 {
     return device->numeric_class ? device->numeric_class : node->numeric_class;
 }
-
-/* ---- The mirror ------------------------------------------------------------------------------ */
-
-struct rb_mirror;
-
-struct rb_mirror *rb_mirror_new(void);
-void rb_mirror_free(struct rb_mirror *mirror);
-
-/* Take a key.  A value that cannot be read, or a key of no known kind, is left out (`why` says so,
- * for the caller to log); it must not stop the world. */
-int rb_mirror_put(struct rb_mirror *mirror, const char *key, const char *value, size_t size,
-                  int64_t revision, int64_t created, int64_t lease, struct rb_why *why);
-void rb_mirror_delete(struct rb_mirror *mirror, const char *key);
-void rb_mirror_clear(struct rb_mirror *mirror);
-void rb_mirror_set_revision(struct rb_mirror *mirror, int64_t revision);
-
-/* The snapshot; the mirror's, valid until it changes. */
-const struct rb_facts *rb_mirror_facts(struct rb_mirror *mirror);
-
-/* What etcd would do: check the guards of each transaction in `writes`, and apply it whole at the
- * next revision or not at all.  Returns RB_ESTALE if one was refused (others are applied).  Leased
- * writes carry `lease`. */
-int rb_mirror_commit(struct rb_mirror *mirror, const struct rb_writes *writes, int64_t lease,
-                     struct rb_why *why);
 
 #endif

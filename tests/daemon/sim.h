@@ -14,7 +14,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "daemon/facts/facts.h"
+#include "daemon/facts/mirror.h"
 #include "daemon/facts/writes.h"
 #include "plan.pb-c.h"
 

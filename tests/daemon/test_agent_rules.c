@@ -3,6 +3,7 @@
  * compared as text, one word an action: "spawn:0:2" is device 0 for configuration 2. */
 #include "daemon/agent/rules.h"
 #include "base/buffer.h"
+#include "daemon/facts/mirror.h"
 
 #include <stdarg.h>
 #include <stddef.h>

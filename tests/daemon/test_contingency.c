@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "daemon/facts/mirror.h"
 #include "daemon/facts/shares.h"
 
 #include <setjmp.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/election.h"
+#include "daemon/facts/mirror.h"
 
 #include <stdarg.h>
 #include <stddef.h>

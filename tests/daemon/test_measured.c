@@ -2,6 +2,8 @@
 /* Devices as the planner sees them: GPUs by a profile that was taken on one, cores by theirs. */
 #include "daemon/facts/measured.h"
 
+#include "daemon/facts/mirror.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,6 +7,7 @@
 #define RB_TESTS_DAEMON_WORLD_H
 
 #include "daemon/decide/decide.h"
+#include "daemon/facts/mirror.h"
 
 enum {
     WORLD_NODES = 4,
