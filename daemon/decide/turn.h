@@ -3,9 +3,9 @@
  *
  * facts, share > [turn] > writes
  *
- * The rules (decide_*.c) look at `in` and change copies through these verbs; rb_turn_write makes
- * one guarded transaction of them.  A turn takes one step of the state machine; the driver calls
- * again when facts have it. */
+ * The rules (declared below) look at `in` and change copies through these verbs; rb_turn_write
+ * makes one guarded transaction of them.  A turn takes one step of the state machine; the driver
+ * calls again when facts have it. */
 #ifndef RB_DAEMON_DECIDE_TURN_H
 #define RB_DAEMON_DECIDE_TURN_H
 
@@ -51,8 +51,8 @@ const Rb__Configuration *rb_turn_next(const struct rb_turn *turn);
 /* A copy to change, written with the turn. */
 Rb__Configuration *rb_turn_edit(struct rb_turn *turn, const Rb__Configuration *configuration);
 
-/* A new configuration, PREPARING, as the job's next.  Members on a place where a process of the
- * job's live configurations is, name it.  restore: NULL for none. */
+/* create.c: a new configuration, PREPARING, as the job's next.  Members on a place where a process
+ * of the job's live configurations is, name it. */
 Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
                                   const char *cause, uint64_t asked);
 
