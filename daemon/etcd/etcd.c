@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lower half is the meeting of libcurl and libuv: sockets are polls, curl's timer is a timer,
- * and nothing calls into curl from within curl's own callbacks.  Answers are handed out after curl
- * has given them back, so that a callback may start or cancel any call. */
+/* Nothing calls into curl from within curl's own callbacks.  Answers are handed out after curl has
+ * given them back, so that a callback may start or cancel any call. */
 #include "daemon/etcd/etcd.h"
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "daemon/etcd/curl.h"
 #include "daemon/etcd/json.h"
 
-#include <curl/curl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +17,10 @@ enum {
     LINE_LIMIT = 16 << 20,
     CONNECT_MS = 2000,
     KEEPALIVE_S = 3, /* TCP's, on an idle watch: a machine that is gone is noticed */
-    IDLE_MOST = 4,   /* connections kept for later: else as many as there ever were at once */
 };
 
 struct rb_etcd {
-    uv_loop_t *loop;
-    CURLM *multi;
-    uv_timer_t timer; /* curl's */
+    struct rb_curl *curl;
     struct curl_slist *headers;
     char **endpoints;
     size_t n, current;
@@ -48,12 +44,6 @@ struct rb_etcd_call {
     void *context;
 };
 
-struct socket_poll {
-    uv_poll_t poll;
-    struct rb_etcd *etcd;
-    curl_socket_t socket;
-};
-
 /* ---- Calls ----------------------------------------------------------------------------------- */
 
 static void call_free(struct rb_etcd_call *call)
@@ -62,7 +52,7 @@ static void call_free(struct rb_etcd_call *call)
     if (call->next)
         call->next->self = call->self;
     if (call->easy) {
-        curl_multi_remove_handle(call->etcd->multi, call->easy);
+        curl_multi_remove_handle(rb_curl_multi(call->etcd->curl), call->easy);
         curl_easy_cleanup(call->easy);
     }
     rb_buffer_done(&call->in);
@@ -140,7 +130,7 @@ static void start(struct rb_etcd_call *call)
     } else {
         curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)call->timeout_ms);
     }
-    curl_multi_add_handle(call->etcd->multi, easy);
+    curl_multi_add_handle(rb_curl_multi(call->etcd->curl), easy);
 }
 
 static struct rb_etcd_call *new_call(struct rb_etcd *etcd, const char *path, char *body,
@@ -242,8 +232,10 @@ static void finish(struct rb_etcd_call *call, CURLcode code, long status)
 }
 
 /* Hand out lines and answers.  Calls are only marked by rb_etcd_cancel meanwhile. */
-static void deliver(struct rb_etcd *etcd)
+static void deliver(void *context)
 {
+    struct rb_etcd *etcd = context;
+    CURLM *multi = rb_curl_multi(etcd->curl);
     if (etcd->busy)
         return;
     etcd->busy = true;
@@ -251,7 +243,7 @@ static void deliver(struct rb_etcd *etcd)
         if (call->watch && !call->canceled)
             take_lines(call);
     int left;
-    for (CURLMsg *message; (message = curl_multi_info_read(etcd->multi, &left));) {
+    for (CURLMsg *message; (message = curl_multi_info_read(multi, &left));) {
         if (message->msg != CURLMSG_DONE)
             continue;
         CURL *easy = message->easy_handle;
@@ -260,7 +252,7 @@ static void deliver(struct rb_etcd *etcd)
         long status = 0;
         curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&call);
         curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-        curl_multi_remove_handle(etcd->multi, easy);
+        curl_multi_remove_handle(multi, easy);
         if (!call->canceled && try_next(call, code))
             continue;
         curl_easy_cleanup(easy);
@@ -273,76 +265,6 @@ static void deliver(struct rb_etcd *etcd)
             call_free(call);
     }
     etcd->busy = false;
-}
-
-/* ---- curl on libuv --------------------------------------------------------------------------- */
-
-static void on_poll(uv_poll_t *poll, int status, int events)
-{
-    struct socket_poll *socket = poll->data;
-    struct rb_etcd *etcd = socket->etcd;
-    int what = 0, running;
-    if (status < 0)
-        what = CURL_CSELECT_ERR;
-    if (events & UV_READABLE)
-        what |= CURL_CSELECT_IN;
-    if (events & UV_WRITABLE)
-        what |= CURL_CSELECT_OUT;
-    curl_multi_socket_action(etcd->multi, socket->socket, what, &running);
-    deliver(etcd);
-}
-
-static void on_timer(uv_timer_t *timer)
-{
-    struct rb_etcd *etcd = timer->data;
-    int running;
-    curl_multi_socket_action(etcd->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    deliver(etcd);
-}
-
-static int on_curl_timer(CURLM *multi, long ms, void *context)
-{
-    struct rb_etcd *etcd = context;
-    (void)multi;
-    if (ms < 0)
-        uv_timer_stop(&etcd->timer);
-    else
-        uv_timer_start(&etcd->timer, on_timer, (uint64_t)ms, 0);
-    return 0;
-}
-
-static void on_poll_closed(uv_handle_t *handle)
-{
-    free(handle->data);
-}
-
-static int on_curl_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *known)
-{
-    struct rb_etcd *etcd = context;
-    struct socket_poll *socket = known;
-    (void)easy;
-    if (what == CURL_POLL_REMOVE) {
-        if (socket) {
-            uv_poll_stop(&socket->poll);
-            curl_multi_assign(etcd->multi, fd, NULL);
-            uv_close((uv_handle_t *)&socket->poll, on_poll_closed);
-        }
-        return 0;
-    }
-    if (!socket) {
-        socket = rb_alloc(sizeof(*socket));
-        if (uv_poll_init_socket(etcd->loop, &socket->poll, fd)) {
-            free(socket);
-            return -1;
-        }
-        socket->poll.data = socket;
-        socket->etcd = etcd;
-        socket->socket = fd;
-        curl_multi_assign(etcd->multi, fd, socket);
-    }
-    int events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
-    uv_poll_start(&socket->poll, events, on_poll);
-    return 0;
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */
@@ -388,25 +310,16 @@ int rb_etcd_new(uv_loop_t *loop, const char *const *endpoints, size_t n, struct 
 {
     struct rb_etcd *etcd = rb_alloc(sizeof(*etcd));
     int err = take_endpoints(etcd, endpoints, n, why);
-    if (!err && curl_global_init(CURL_GLOBAL_DEFAULT))
+    if (!err && !(etcd->curl = rb_curl_new(loop, deliver, etcd)))
         err = rb_why_set(why, RB_EINTERNAL, "libcurl cannot start");
     if (err) {
         memory_free(etcd);
         return err;
     }
-    etcd->loop = loop;
-    etcd->multi = curl_multi_init();
     /* On loss of quorum a watch must end, not hang. */
     etcd->headers = curl_slist_append(NULL, "Grpc-Metadata-hasleader: true");
     etcd->headers = curl_slist_append(etcd->headers, "Content-Type: application/json");
     etcd->headers = curl_slist_append(etcd->headers, "Expect:");
-    curl_multi_setopt(etcd->multi, CURLMOPT_SOCKETFUNCTION, on_curl_socket);
-    curl_multi_setopt(etcd->multi, CURLMOPT_SOCKETDATA, etcd);
-    curl_multi_setopt(etcd->multi, CURLMOPT_TIMERFUNCTION, on_curl_timer);
-    curl_multi_setopt(etcd->multi, CURLMOPT_TIMERDATA, etcd);
-    curl_multi_setopt(etcd->multi, CURLMOPT_MAXCONNECTS, (long)IDLE_MOST);
-    uv_timer_init(loop, &etcd->timer);
-    etcd->timer.data = etcd;
     *ret_etcd = etcd;
     return RB_OK;
 }
@@ -421,19 +334,13 @@ void rb_etcd_turn(struct rb_etcd *etcd)
     etcd->current = (etcd->current + 1) % etcd->n;
 }
 
-static void on_handle_closed(uv_handle_t *handle)
-{
-    memory_free(handle->data);
-}
-
 void rb_etcd_free(struct rb_etcd *etcd)
 {
     if (!etcd)
         return;
     while (etcd->calls)
         call_free(etcd->calls);
-    curl_multi_cleanup(etcd->multi); /* closes the polls of idle connections */
     curl_slist_free_all(etcd->headers);
-    curl_global_cleanup();
-    uv_close((uv_handle_t *)&etcd->timer, on_handle_closed);
+    rb_curl_free(etcd->curl);
+    memory_free(etcd);
 }
