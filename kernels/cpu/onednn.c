@@ -2,6 +2,7 @@
 #include "kernels/cpu/onednn_inside.h"
 
 #include "base/arena.h"
+#include "kernels/cpu/cpu.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,16 +13,19 @@ extern void omp_set_num_threads(int threads);
 struct rb_dnnl {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
+    struct rb_cpu_room room; /* for other layouts and scratch of the operation that runs */
 };
 
-enum { MAX_ARGUMENTS = 5 };
+enum { MAX_ARGUMENTS = 5, LINE = 64 };
 
 /* One argument of the primitive.  Where the primitive wants another layout than the caller's, the
- * memory `inner` is the operation's own and a reorder stands between the two. */
+ * memory `inner` is ours and a reorder stands between the two. */
 struct argument {
     int name;    /* DNNL_ARG_... */
-    int address; /* index into the addresses of rb_dnnl_run; -1: the operation's own memory */
+    int address; /* index into the addresses of rb_dnnl_run; -1: scratch */
     bool output;
+    bool in_room; /* inner is in the device's room, `place` bytes from its start */
+    size_t place;
     dnnl_memory_t outer, inner; /* the same where no reorder is needed */
     dnnl_primitive_t reorder;
 };
@@ -30,6 +34,8 @@ struct rb_dnnl_op {
     struct rb_dnnl *dnnl;
     bool slow; /* oneDNN has nothing but plain loops for it */
     dnnl_primitive_t primitive;
+    size_t bytes;     /* that it needs of the room */
+    const void *room; /* where that was when it last ran */
     int n;
     struct argument arguments[MAX_ARGUMENTS];
 };
@@ -73,7 +79,31 @@ void rb_dnnl_close(struct rb_dnnl *dnnl)
         dnnl_stream_destroy(dnnl->stream);
     if (dnnl->engine)
         dnnl_engine_destroy(dnnl->engine);
+    free(dnnl->room.memory);
     free(dnnl);
+}
+
+static bool is_padded(const dnnl_memory_desc_t *md)
+{
+    for (int i = 0; i < md->ndims; i++)
+        if (md->padded_dims[i] != md->dims[i])
+            return true;
+    return false;
+}
+
+/* Memory of ours for an argument, got now and not while it runs: of the device's room, which all
+ * operations share.  Where a layout is padded it is the operation's own: pads stay zero. */
+static int add_inner(struct rb_dnnl_op *op, struct argument *argument, const dnnl_memory_desc_t *md,
+                     const char *what, struct rb_why *why)
+{
+    argument->in_room = !is_padded(md);
+    argument->place = op->bytes;
+    if (argument->in_room)
+        op->bytes += (dnnl_memory_desc_get_size(md) + LINE - 1) / LINE * LINE;
+    return rb_dnnl_status(
+        dnnl_memory_create(&argument->inner, md, op->dnnl->engine,
+                           argument->in_room ? DNNL_MEMORY_NONE : DNNL_MEMORY_ALLOCATE),
+        what, why);
 }
 
 static int add_reorder(struct rb_dnnl_op *op, struct argument *argument,
@@ -84,9 +114,7 @@ static int add_reorder(struct rb_dnnl_op *op, struct argument *argument,
     const dnnl_memory_desc_t *from = argument->output ? inner : outer;
     const dnnl_memory_desc_t *to = argument->output ? outer : inner;
     dnnl_primitive_desc_t desc = NULL;
-    int err =
-        rb_dnnl_status(dnnl_memory_create(&argument->inner, inner, engine, DNNL_MEMORY_ALLOCATE),
-                       "get memory for a layout", why);
+    int err = add_inner(op, argument, inner, "get memory for a layout", why);
 
     if (!err)
         err = rb_dnnl_status(
@@ -123,7 +151,6 @@ static int add_argument(struct rb_dnnl_op *op, const_dnnl_primitive_desc_t desc,
     return add_reorder(op, argument, outer, inner, why);
 }
 
-/* The primitive keeps its scratch in memory of ours, allocated now and not while it runs. */
 static int add_scratchpad(struct rb_dnnl_op *op, const_dnnl_primitive_desc_t desc,
                           struct rb_why *why)
 {
@@ -134,9 +161,7 @@ static int add_scratchpad(struct rb_dnnl_op *op, const_dnnl_primitive_desc_t des
         return 0;
     argument = &op->arguments[op->n++];
     *argument = (struct argument){.name = DNNL_ARG_SCRATCHPAD, .address = -1};
-    return rb_dnnl_status(
-        dnnl_memory_create(&argument->inner, md, op->dnnl->engine, DNNL_MEMORY_ALLOCATE),
-        "get scratch memory", why);
+    return add_inner(op, argument, md, "get scratch memory", why);
 }
 
 int rb_dnnl_describe(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
@@ -169,12 +194,27 @@ static bool is_slow(const_dnnl_primitive_desc_t desc)
            name && strncmp(name, "ref", 3) == 0;
 }
 
+/* The room has moved where a later operation needed a larger one. */
+static void follow_room(struct rb_dnnl_op *op)
+{
+    char *room = op->dnnl->room.memory;
+
+    if (op->room == room)
+        return;
+    for (int i = 0; i < op->n; i++)
+        if (op->arguments[i].in_room)
+            dnnl_memory_set_data_handle_v2(op->arguments[i].inner, room + op->arguments[i].place,
+                                           op->dnnl->stream);
+    op->room = room;
+}
+
 void rb_dnnl_run(struct rb_dnnl_op *op, void *const *addresses)
 {
     dnnl_exec_arg_t arguments[MAX_ARGUMENTS];
     dnnl_stream_t stream = op->dnnl->stream;
 
     omp_set_num_threads(1);
+    follow_room(op);
     for (int i = 0; i < op->n; i++) {
         struct argument *a = &op->arguments[i];
 
@@ -235,6 +275,8 @@ int rb_dnnl_op_new(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
                                wanted[i].layout, why);
     if (!err)
         err = add_scratchpad(op, desc, why);
+    if (!err && rb_cpu_need(&dnnl->room, op->bytes))
+        err = rb_why_set(why, RB_ENOMEM, "no memory for layouts and scratch: %zu bytes", op->bytes);
     if (!err)
         err = rb_dnnl_status(dnnl_primitive_create(&op->primitive, desc), "prepare this", why);
     if (desc)

@@ -4,7 +4,8 @@
  * matmul, conv > [onednn] > libdnnl 2.6 (3.x has another interface: onednn*.c alone would change)
  *
  * An operation is prepared once, with everything it needs: the primitive, reorders to and from the
- * blocked layouts it likes, and memory for them.  It runs on the caller's thread alone. */
+ * blocked layouts it likes, and memory for them, which all operations of a device share: one runs
+ * at a time, on the caller's thread alone. */
 #ifndef RB_KERNELS_CPU_ONEDNN_H
 #define RB_KERNELS_CPU_ONEDNN_H
 

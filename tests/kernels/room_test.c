@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What kernels need beside their tensors while they run: one room for all of a device's, which moves
+ * where a later kernel needs a larger one. */
+#include "kernels/device.h"
+#include "tests/kernels/case.h"
+#include "tests/kernels/setup.h"
+
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Row-major, so that oneDNN turns them around: the second needs a larger room, the third has pads
+ * where the others have numbers. */
+static const char *const convolutions[] = {
+    "Conv f32[2,16,12,12] f32[16,16,3,3] - > f32[2,16,12,12] pads=1,1,1,1",
+    "Conv f32[4,32,32,32] f32[32,32,3,3] - > f32[4,32,32,32] pads=1,1,1,1",
+    "Conv f32[2,5,12,12] f32[7,5,3,3] - > f32[2,7,12,12] pads=1,1,1,1",
+};
+
+enum { MANY = 24 };
+
+struct convolution {
+    struct rb_case c;
+    void *in[2], *out;
+    struct rb_kernel *kernel;
+};
+
+static void prepare(struct rb_device *device, const char *text, struct convolution *conv)
+{
+    struct rb_why why;
+
+    rb_case_read(text, &conv->c);
+    for (int i = 0; i < 2; i++) {
+        conv->in[i] = rb_device_alloc(device, rb_case_bytes(&conv->c.in[i]));
+        rb_case_fill(&conv->c, i, 7 + (uint64_t)i, conv->in[i]);
+    }
+    conv->out = rb_device_alloc(device, rb_case_bytes(&conv->c.out[0]));
+    if (rb_kernel_prepare(device, &conv->c.call, &conv->kernel, &why))
+        fail_msg("%s: %s", text, why.text);
+}
+
+static void run(struct convolution *conv)
+{
+    const void *const in[] = {conv->in[0], conv->in[1], NULL};
+
+    memset(conv->out, 0xff, rb_case_bytes(&conv->c.out[0]));
+    rb_kernel_run(conv->kernel, in, &conv->out, NULL);
+}
+
+static void done(struct rb_device *device, struct convolution *conv)
+{
+    rb_kernel_free(conv->kernel);
+    for (int i = 0; i < 2; i++)
+        rb_device_free(device, conv->in[i]);
+    rb_device_free(device, conv->out);
+}
+
+/* The output on a device of its own. */
+static void *alone(const char *text, size_t *ret_bytes)
+{
+    struct rb_device *device;
+    struct rb_why why;
+    struct convolution conv;
+    void *copy;
+
+    assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);
+    prepare(device, text, &conv);
+    run(&conv);
+    *ret_bytes = rb_case_bytes(&conv.c.out[0]);
+    copy = malloc(*ret_bytes);
+    memcpy(copy, conv.out, *ret_bytes);
+    done(device, &conv);
+    rb_device_close(device);
+    return copy;
+}
+
+static void nobody_sees_the_others(void **state)
+{
+    struct convolution convs[RB_COUNT(convolutions)];
+
+    for (size_t i = 0; i < RB_COUNT(convs); i++) {
+        prepare(*state, convolutions[i], &convs[i]);
+        for (size_t k = 0; k <= i; k++) {
+            size_t bytes;
+            void *want = alone(convolutions[k], &bytes);
+
+            run(&convs[k]);
+            assert_memory_equal(convs[k].out, want, bytes);
+            free(want);
+        }
+    }
+    for (size_t i = 0; i < RB_COUNT(convs); i++)
+        done(*state, &convs[i]);
+}
+
+static size_t allocated(void)
+{
+    struct mallinfo2 heap = mallinfo2();
+
+    return heap.uordblks + heap.hblkhd;
+}
+
+static void many_need_no_more_than_one(void **state)
+{
+    struct convolution convs[MANY];
+    size_t tensor, before = 0, more;
+
+    for (size_t i = 0; i < MANY; i++) {
+        prepare(*state, convolutions[1], &convs[i]);
+        if (i == 0)
+            before = allocated();
+    }
+    more = allocated() - before;
+    tensor = rb_case_bytes(&convs[0].c.in[0]);
+    /* Their own tensors come from the heap as well; a room each would be two tensors or more. */
+    if (more > (MANY - 1) * (2 * tensor + tensor / 2))
+        fail_msg("%d convolutions more take %zu bytes, their tensors %zu", MANY - 1, more,
+                 (MANY - 1) * 2 * tensor);
+    for (size_t i = 0; i < MANY; i++)
+        done(*state, &convs[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nobody_sees_the_others),
+        cmocka_unit_test(many_need_no_more_than_one),
+    };
+
+    return cmocka_run_group_tests(tests, setup_core, setup_done);
+}
