@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a model to its training graph: loss, fusion, gradient, layouts, precision.
  *
- * import > [loss] > [fuse] > [autodiff] > [layout] > [narrow] > [fuse_points] > plan
+ * import > [loss] > [fuse] > [autodiff] > [layout] > [narrow] > [fuse_relu] > [fuse_points] > plan
  *
  * These run in this order and each decides bits, so they run once, when a job is submitted. */
 #ifndef RB_GRAPH_TRAIN_H
@@ -43,6 +43,10 @@ int rb_layout(struct rb_graph *graph, struct rb_why *why);
 /* Precision bf16: products take factors of bfloat16; what nothing else reads is kept so.  Sums,
  * norms, losses, weights and gradients of weights stay float32. */
 int rb_narrow(struct rb_graph *graph, struct rb_why *why);
+
+/* Where devices have it for nothing: products cut off what is below 0.  The bits stay, and so do
+ * the ids of the nodes that stay. */
+void rb_fuse_relu(struct rb_graph *graph);
 
 /* Last of all, where devices gain by it: elementwise nodes that follow each other become one.  The
  * bits stay, and so do the ids of the nodes that stay. */

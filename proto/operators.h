@@ -105,9 +105,9 @@
     X(LOG_SOFTMAX, "LogSoftmax", 1, 1, ROW, "axis", "along one axis")                              \
     X(LOG_SOFTMAX_GRAD, "LogSoftmaxGrad", 2, 1, ROW, "axis", "(dy, y)")                            \
     /* products */                                                                                 \
-    X(MATMUL, "MatMul", 3, 1, PRODUCT, "transA transB",                                            \
+    X(MATMUL, "MatMul", 3, 1, PRODUCT, "transA transB relu",                                       \
       "batched, NumPy broadcasting of leading axes; trans: the last two axes of that input are "   \
-      "swapped; third input: a bias [N] for every row")                                            \
+      "swapped; third input: a bias [N] for every row; relu=1: max(., 0) of all that")             \
     X(ATTENTION, "FusedAttention", 3, 2, ROW, "scale causal ratio",                                \
       "(q [.. S D], k [.. T D], v [.. T E]): softmax of scale q k' (causal=1: of the keys up to "  \
       "the query), dropped out, times v; F32 log-sum-exp of each row")                             \

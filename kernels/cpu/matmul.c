@@ -84,8 +84,8 @@ static bool copies_pay(const struct rb_cpu *cpu, const struct rb_matrices *s)
     return s->m > ROWS && s->n > ROWS && s->m * s->n > ROWS * (s->m + s->n);
 }
 
-int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
-                  struct rb_why *why)
+static int prepare(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
+                   struct rb_why *why)
 {
     struct rb_dnnl_matmul how = {.bias = rb_call_has_in(call, 2),
                                  .factors = rb_call_in(call, 0)->dtype,
@@ -105,7 +105,7 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     elements = rb_tensor_elements(&call->out[0]);
     rb_matrices_merge(&s);
     if (how.factors == RB_BF16 && (elements == 0 || s.k == 0 || copies_pay(cpu, &s)))
-        return rb_cpu_widened(cpu, call, rb_cpu_matmul, ret_kernel, why);
+        return rb_cpu_widened(cpu, call, prepare, ret_kernel, why);
     if (how.factors == RB_F32 && !how.bias && elements > 0 && s.k > 0 && rb_cpu_outer_suits(&s)) {
         err = rb_cpu_outer(cpu, &s, ret_kernel);
         return err ? rb_call_refuse(call, err, why, "no memory for a factor") : 0;
@@ -138,9 +138,63 @@ int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kern
     if (err) {
         matmul_free(&matmul->base);
         if (err == RB_EUNSUPPORTED && how.factors == RB_BF16)
-            return rb_cpu_widened(cpu, call, rb_cpu_matmul, ret_kernel, why);
+            return rb_cpu_widened(cpu, call, prepare, ret_kernel, why);
         return rb_why_add(why, err, "MatMul");
     }
     *ret_kernel = &matmul->base;
+    return 0;
+}
+
+/* ---- Cut off below 0 -------------------------------------------------------------------------*/
+
+struct cut {
+    struct rb_kernel base;
+    struct rb_kernel *product;
+    enum rb_dtype dtype;
+    int64_t elements;
+};
+
+static void cut_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                    const struct rb_key *key)
+{
+    const struct cut *cut = (const struct cut *)kernel;
+    uint16_t *rounded = out[0];
+    float *y = out[0];
+
+    cut->product->run(cut->product, in, out, key);
+    for (int64_t i = 0; cut->dtype == RB_BF16 && i < cut->elements; i++)
+        rounded[i] = rb_dtype_bfloat(rounded[i]) <= 0 ? 0 : rounded[i];
+    for (int64_t i = 0; cut->dtype == RB_F32 && i < cut->elements; i++)
+        y[i] = y[i] <= 0 ? 0 : y[i];
+}
+
+static void cut_free(struct rb_kernel *kernel)
+{
+    struct cut *cut = (struct cut *)kernel;
+
+    cut->product->free(cut->product);
+    free(cut);
+}
+
+/* Graphs for CPUs have no such product: here it is what calls are checked by. */
+int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
+                  struct rb_why *why)
+{
+    struct rb_kernel *product = NULL;
+    struct cut *cut;
+    int err = prepare(cpu, call, &product, why);
+
+    if (err)
+        return err;
+    if (!rb_call_int(call, "relu", 0)) {
+        *ret_kernel = product;
+        return 0;
+    }
+    cut = rb_cpu_kernel(sizeof(*cut), cut_run);
+    cut->base.free = cut_free;
+    cut->product = product;
+    cut->dtype = call->out[0].dtype;
+    cut->elements = rb_tensor_elements(&call->out[0]);
+    *ret_kernel = &cut->base;
     return 0;
 }

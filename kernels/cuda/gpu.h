@@ -28,7 +28,7 @@ extern "C" {
 struct rb_gpu;
 
 /* In the numeric class: one more with each change of kernels that changes bits. */
-enum { RB_GPU_KERNELS = 2 };
+enum { RB_GPU_KERNELS = 3 };
 
 struct rb_gpu_about {
     char name[128];
@@ -132,14 +132,15 @@ void rb_gpu_shelf_free(struct rb_gpu_shelf *shelf);
 
 /* ---- Products ---- */
 
-/* c = a b (+ bias for every row), all row-major; `more`: c += a b.  Sums are float32 whatever the
- * factors are.  Strides are in elements, from one matrix of a batch to the next. */
+/* c = a b (+ bias for every row), all row-major; `more`: c += a b; `relu`: what is below 0 becomes
+ * 0, behind the bias.  Sums are float32 whatever the factors are.  Strides are in elements, from
+ * one matrix of a batch to the next. */
 struct rb_gpu_product_shape {
     int64_t m, n, k, batch;
     int64_t a_stride, b_stride, c_stride;
     int64_t a_row, b_row, c_row; /* elements from one row to the next */
     bool swap_a, swap_b;         /* a is stored [k, m], b [n, k] */
-    bool bias, more;
+    bool bias, more, relu;
     bool short_in, short_out; /* factors, and the product, are bfloat16; else float32 */
     bool aligned;             /* every matrix starts at a multiple of 16 bytes */
 };

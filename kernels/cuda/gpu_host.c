@@ -401,10 +401,12 @@ static void make_row(const struct rb_gpu_product *product, const void *a, int64_
         for (int64_t j = 0; j < s->n; j++)
             sums[j] += factor * (double)row[j];
     }
-    for (int64_t j = 0; j < s->n; j++)
-        put(s->short_out, c, from_c + j,
-            (float)sums[j] + (s->more ? get(s->short_out, c, from_c + j) : 0) +
-                (s->bias ? bias[j] : 0));
+    for (int64_t j = 0; j < s->n; j++) {
+        float sum = (float)sums[j] + (s->more ? get(s->short_out, c, from_c + j) : 0) +
+                    (s->bias ? bias[j] : 0);
+
+        put(s->short_out, c, from_c + j, s->relu && sum <= 0 ? 0 : sum);
+    }
 }
 
 struct run {

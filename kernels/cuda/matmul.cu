@@ -18,11 +18,14 @@ struct finish_body {
     const float *bias; /* NULL: zeros */
     float *y;
     uint16_t *rounded; /* instead of y, or NULL */
+    bool relu;
 
     RB_GPU void operator()(int64_t i) const
     {
         float sum = (x ? x[i / n * row + i % n] : 0) + (bias ? bias[i % n] : 0);
 
+        if (relu && sum <= 0)
+            sum = 0;
         if (rounded)
             rounded[i] = rb_bfloat_put(sum);
         else
@@ -32,7 +35,7 @@ struct finish_body {
 
 struct matmul : rb_work {
     struct rb_matrices s;
-    bool bias, short_in, short_out;
+    bool bias, relu, short_in, short_out;
     /* The library adds a bias of the type that it rounds to, and this one is float32: it is added
      * in a pass of its own, from rows that start at multiples of 16 bytes. */
     bool late;
@@ -49,7 +52,8 @@ struct matmul : rb_work {
                                      late ? (const float *)cuda->scratch : NULL,
                                      added,
                                      short_out ? NULL : (float *)out[0],
-                                     short_out ? (uint16_t *)out[0] : NULL};
+                                     short_out ? (uint16_t *)out[0] : NULL,
+                                     relu};
         char *to = late ? (char *)cuda->scratch : (char *)out[0];
         int64_t outer = 1, inner = s.batch ? s.c[s.batch - 1] : 1;
         int64_t factor = short_in ? sizeof(uint16_t) : sizeof(float);
@@ -102,6 +106,7 @@ int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
     if (err)
         return err;
     work.bias = rb_call_has_in(call, 2);
+    work.relu = rb_call_int(call, "relu", 0);
     work.short_in = call->in[0].dtype == RB_BF16;
     work.short_out = call->out[0].dtype == RB_BF16;
     work.elements = rb_tensor_elements(&call->out[0]);
@@ -124,6 +129,7 @@ int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
     how.c_row = work.row;
     how.c_stride = how.m * work.row;
     how.bias = work.bias && !work.late;
+    how.relu = work.relu && !work.late;
     how.short_in = work.short_in;
     how.short_out = work.short_out && !work.late;
     /* Tensors start at multiples of 64 bytes; the matrices in them where these are even. */

@@ -41,11 +41,20 @@ static cublasStatus_t layout(cublasLtMatrixLayout_t *ret, bool is_short, int64_t
     return err == CUBLAS_STATUS_SUCCESS ? set_batch(*ret, batch, stride) : err;
 }
 
+/* Whether cuBLASLt's relu passes a NaN on it does not say.  What made it one, a factor that is none
+ * or infinite, is in the gradient of the other factor all the same: 0 times it is a NaN. */
+static cublasLtEpilogue_t epilogue_of(const struct rb_gpu_product_shape *s)
+{
+    if (s->relu)
+        return s->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    return s->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 static cublasStatus_t describe(struct rb_gpu_product *p, const struct rb_gpu_product_shape *s)
 {
     cublasOperation_t first = s->swap_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = s->swap_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue = s->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    cublasLtEpilogue_t epilogue = epilogue_of(s);
     cublasStatus_t err = cublasLtMatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F);
 
     if (err == CUBLAS_STATUS_SUCCESS)

@@ -32,6 +32,7 @@ void rb_reference_matmul(const struct rb_call *call, const void *const *in, void
     struct rb_tensor_type a = as_matrix(&call->in[0], false), b = as_matrix(&call->in[1], true);
     bool swap_a = rb_call_int(call, "transA", 0) && call->in[0].rank > 1;
     bool swap_b = rb_call_int(call, "transB", 0) && call->in[1].rank > 1;
+    bool relu = rb_call_int(call, "relu", 0);
     int64_t m = a.dim[a.rank - (swap_a ? 1 : 2)], k = a.dim[a.rank - (swap_a ? 2 : 1)];
     int64_t n = b.dim[b.rank - (swap_b ? 2 : 1)], index[RB_MAX_RANK] = {0};
     struct rb_tensor_type batch = {RB_F32, 0, {0}};
@@ -55,6 +56,8 @@ void rb_reference_matmul(const struct rb_call *call, const void *const *in, void
                 for (int64_t i = 0; i < k; i++)
                     sum += element(&a, in[0], index, batch.rank, r, i, swap_a) *
                            element(&b, in[1], index, batch.rank, i, c, swap_b);
+                if (relu && sum <= 0)
+                    sum = 0;
                 rb_reference_set(&call->out[0], out[0], (s * m + r) * n + c, sum);
             }
     }

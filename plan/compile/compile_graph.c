@@ -79,8 +79,10 @@ int rb_compile_graph(struct rb_compile_work *work, int64_t batch, bool train,
         err = rb_layout(graph, work->why);
     if (!err && !strcmp(spec->train->precision, "bf16"))
         err = rb_narrow(graph, work->why);
-    if (!err && !work->blocks && !work->part && spec->parallel->hypergraph <= 1)
+    if (!err && !work->blocks && !work->part && spec->parallel->hypergraph <= 1) {
+        rb_fuse_relu(graph);
         rb_fuse_points(graph);
+    }
     if (!err && train && work->cuts.n)
         rb_recompute(graph, &work->cuts);
     if (err) {

@@ -57,6 +57,10 @@ void products_round_behind_a_bias(void **state)
         "MatMul bf16[4,3,5,8] bf16[4,3,8,16] f32[16] > bf16[4,3,5,16]",
         "MatMul bf16[5,9] bf16[9,13] f32[13] > f32[5,13]",
         "MatMul bf16[5,9] bf16[9,13] > bf16[5,13]",
+        "MatMul bf16[5,9] bf16[9,13] f32[13] > bf16[5,13] relu=1",
+        "MatMul bf16[5,9] bf16[9,13] f32[13] > f32[5,13] relu=1",
+        "MatMul bf16[5,9] bf16[9,13] > bf16[5,13] relu=1",
+        "MatMul bf16[4,0] bf16[0,3] f32[3] > bf16[4,3] relu=1",
     };
 
     check_each(*state, cases, sizeof cases / sizeof *cases);

@@ -121,6 +121,9 @@ static const char rows_job[] = "apiVersion: rubato/v1\nkind: TrainJob\nmetadata:
                                "    eval: {path: held.npy, targets: held-labels.npy}\n"
                                "  train: {epochs: 2, globalBatch: 10, microBatch: 4}\n";
 
+/* Of the devices that jobs are compiled for. */
+static const char *class = "test";
+
 /* Compile a job with overrides, which end with NULL. */
 static int compile(const char *job, struct rb_compiled *ret, struct rb_why *why, ...)
 {
@@ -135,7 +138,7 @@ static int compile(const char *job, struct rb_compiled *ret, struct rb_why *why,
     va_end(list);
     if (rb_spec_parse("job.yaml", folder, job, strlen(job), overrides, n, &file, why))
         fail_msg("%s", why->text);
-    err = rb_compile(file->spec, "test", ret, why);
+    err = rb_compile(file->spec, class, ret, why);
     rb__job_file__free_unpacked(file, NULL);
     return err;
 }
@@ -230,6 +233,34 @@ static void programs_for_every_size(void **state)
     assert_int_equal(compiled.model->eval->samples, 7);
     assert_non_null(strstr(compiled.summary, "batch 10 as 2 x 4 + 2"));
     rb_compiled_done(&compiled);
+}
+
+static int count(const Rb__Program *program, enum rb_op op)
+{
+    int n = 0;
+
+    for (size_t i = 0; i < program->n_instructions; i++)
+        n += program->instructions[i]->operator_ == op;
+    return n;
+}
+
+/* GPUs have it for nothing, CPUs keep it; whatever is trained or only asked. */
+static void relu_of_products(void **state)
+{
+    struct rb_compiled compiled;
+
+    (void)state;
+    for (int gpu = 0; gpu < 2; gpu++) {
+        class = gpu ? "cuda test" : "test";
+        MUST_COMPILE(rows_job, &compiled, NULL);
+        class = "test";
+        for (size_t p = 0; p < compiled.model->n_programs; p++) {
+            assert_int_equal(count(compiled.model->programs[p], RB_OP_RELU), gpu ? 0 : 2);
+            assert_int_equal(count(compiled.model->programs[p], RB_OP_RELU_GRAD),
+                             compiled.model->programs[p]->train ? 2 : 0);
+        }
+        rb_compiled_done(&compiled);
+    }
 }
 
 static void automatic_microbatch(void **state)
@@ -500,6 +531,7 @@ int main(void)
         cmocka_unit_test(gpt),
         cmocka_unit_test(deterministic),
         cmocka_unit_test(programs_for_every_size),
+        cmocka_unit_test(relu_of_products),
         cmocka_unit_test(automatic_microbatch),
         cmocka_unit_test(cnn),
         cmocka_unit_test(weights),

@@ -278,8 +278,10 @@ static struct rb_graph *make(int model, int64_t batch, bool bf16, bool fused)
 
     if (bf16 && rb_narrow(graph, &why))
         fail_msg("%s", why.text);
-    if (fused)
+    if (fused) {
+        rb_fuse_relu(graph);
         rb_fuse_points(graph);
+    }
     tiny_check_order(graph);
     return graph;
 }
