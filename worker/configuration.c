@@ -18,6 +18,22 @@ enum { PLAN_LIMIT = 64 << 20, MEMBERS_LIMIT = 4096 };
 enum { PART_ROLES = 100, PART_CIRCLE, PART_INHERIT = 110, PART_ARRIVE };
 enum { CIRCLE_MS = 20000 };
 
+/* One that is named twice, by whichever ranks, would be summed twice.  Stages and parts of the
+ * filters are looked at apart (worker/stage.c): there each has every microbatch once. */
+static int check_compute(const Rb__Plan *plan, uint32_t microbatch, uint32_t microbatches,
+                         uint8_t *taken, struct rb_why *why)
+{
+    if (plan->stages && !plan->split)
+        return rb_why_set(why, RB_EINVAL, "microbatch %u is computed in one piece in a pipeline",
+                          microbatch);
+    if (microbatch >= microbatches)
+        return rb_why_set(why, RB_EINVAL, "there is no microbatch %u, only %u", microbatch,
+                          microbatches);
+    if (!plan->stages && taken[microbatch]++)
+        return rb_why_set(why, RB_EINVAL, "microbatch %u is computed twice", microbatch);
+    return 0;
+}
+
 /* COMPUTE... (or stages' parts, see worker/stage.h), REDUCE..., VOTE, UPDATE, and GATHER where
  * there are shards: the sums are complete before they are reduced, nothing is applied that was not
  * voted for, and no weight is left old that is read. */
@@ -26,16 +42,19 @@ static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint
 {
     enum { COMPUTING, REDUCING, VOTED, UPDATED, GATHERED } stage = COMPUTING;
     uint32_t buckets = 0;
+    int err;
 
     for (size_t i = 0; i < orders->n_orders; i++) {
         const Rb__Order *order = orders->orders[i];
 
         switch (order->kind) {
         case RB__ORDER__KIND__COMPUTE:
-            if (stage != COMPUTING || (plan->stages && !plan->split) ||
-                order->argument >= microbatches || (taken[order->argument]++ && !plan->stages))
-                return rb_why_set(why, RB_EINVAL, "microbatch %u is computed too late or twice",
+            if (stage != COMPUTING)
+                return rb_why_set(why, RB_EINVAL, "microbatch %u is computed too late",
                                   order->argument);
+            err = check_compute(plan, order->argument, microbatches, taken, why);
+            if (err)
+                return err;
             break;
         case RB__ORDER__KIND__FORWARD:
         case RB__ORDER__KIND__BACKWARD:
