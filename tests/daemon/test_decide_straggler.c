@@ -132,6 +132,38 @@ static void not_told_when_it_passes(void **unused)
     world_end(&world);
 }
 
+/* One that goes to and fro about a limit, each time for long enough: there are two limits, and what
+ * lies between them changes nothing. */
+static void told_once_where_it_hovers(void **unused)
+{
+    static const uint32_t above[] = {10000, 10000, 16000}, between[] = {10000, 10000, 13000},
+                          below[] = {10000, 10000, 12000};
+    struct world world;
+
+    (void)unused;
+    train(&world, between, 3, true);
+    wait(&world, 2 * WATCH_MS);
+    expect(&world, 0, 0);
+    for (int i = 0; i < 10; i++) {
+        measure(&world, above, 3);
+        wait(&world, 2 * WATCH_MS);
+        measure(&world, between, 3);
+        wait(&world, 2 * WATCH_MS);
+    }
+    expect(&world, 1, 0);
+    measure(&world, below, 3);
+    wait(&world, WATCH_MS);
+    expect(&world, 1, 1);
+    for (int i = 0; i < 10; i++) {
+        measure(&world, between, 3);
+        wait(&world, 2 * WATCH_MS);
+        measure(&world, below, 3);
+        wait(&world, 2 * WATCH_MS);
+    }
+    expect(&world, 1, 1);
+    world_end(&world);
+}
+
 /* How much it takes: of two twice, of more one and a half; and who has measured nothing is none. */
 static void limits(void **unused)
 {
@@ -244,11 +276,9 @@ static void over_for_who_leaves(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(told_when_it_lasts),
-        cmocka_unit_test(not_told_when_it_passes),
-        cmocka_unit_test(limits),
-        cmocka_unit_test(not_beside_a_change),
-        cmocka_unit_test(shares_do_not_hide_it),
+        cmocka_unit_test(told_when_it_lasts),        cmocka_unit_test(not_told_when_it_passes),
+        cmocka_unit_test(told_once_where_it_hovers), cmocka_unit_test(limits),
+        cmocka_unit_test(not_beside_a_change),       cmocka_unit_test(shares_do_not_hide_it),
         cmocka_unit_test(over_for_who_leaves),
     };
 
