@@ -83,8 +83,7 @@ struct rb_worker {
     Rb__Checkpoint *saved; /* owned */
     bool final_failed;     /* has been told */
     uint64_t final_due;    /* loop time to try again; 0: no need */
-    char *report;          /* the text last committed or tried, while `report_sent` */
-    bool report_sent;
+    bool report_sent;      /* its commit is under way */
 };
 
 /* A node-save that waits for its worker. */
@@ -136,7 +135,7 @@ void rb_agent_jobs_free(struct rb_agent *agent);
 void rb_agent_act(struct rb_agent *agent, const struct rb_agent_action *action,
                   struct rb_worker *worker, struct rb_arena *arena);
 
-/* worker.c: one process */
+/* worker.c: one process, and what it is told */
 struct rb_worker *rb_worker_new(struct rb_agent *agent, const char *job, const char *name,
                                 uint32_t device, uint32_t spawned_for);
 void rb_worker_free(struct rb_worker *worker);
@@ -147,8 +146,13 @@ void rb_worker_goes_without(struct rb_worker *worker, const struct rb_job_facts 
                             const Rb__Configuration *left);
 int64_t
 rb_worker_rows_known(const struct rb_worker *worker); /* rows up to here are kept for good */
+
+/* worker_said.c */
+void rb_worker_hear(struct rb_worker *worker, const Rb__FromWorker *message);
+/* Of its end, or of what it cannot do; it goes into its report. */
 void rb_worker_set_reason(struct rb_worker *worker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+void rb_worker_forget_said(struct rb_worker *worker); /* addresses, what it saved, the reason */
 
 /* watch.c: those that live and do nothing */
 void rb_agent_watch(struct rb_agent *agent);

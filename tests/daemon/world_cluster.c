@@ -299,7 +299,7 @@ static void forget(struct world *world, struct worker *w)
     *w = world->workers[--world->n_workers];
 }
 
-/* As in daemon/agent/rules.c. */
+/* As in daemon/agent/rules_processes.c. */
 static bool time_is_over(struct world *world, const struct rb_job_facts *job,
                          const struct worker *w)
 {

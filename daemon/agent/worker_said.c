@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a worker says, noted for the rules and for its report. */
+#include "daemon/agent/inside.h"
+
+#include "base/arena.h"
+#include "base/fault.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FINAL_AGAIN_MS = 1000 };
+
+void rb_worker_set_reason(struct rb_worker *worker, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    free(worker->reason);
+    worker->reason = rb_string(text);
+}
+
+static void free_addresses(struct rb_worker *worker)
+{
+    for (size_t i = 0; i < worker->n_addresses; i++)
+        free(worker->addresses[i]);
+    free(worker->addresses);
+    worker->addresses = NULL;
+    worker->n_addresses = 0;
+}
+
+static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
+{
+    struct rb_agent_worker *told = &worker->told;
+    if (strcmp(hello->worker, told->worker) || strcmp(hello->job, told->job)) {
+        rb_log(RB_LOG_ERROR, "worker %s says it is %s of job %s", told->worker, hello->worker,
+               hello->job);
+        return;
+    }
+    told->connected = true;
+    worker->unheard = false;
+    told->ready = hello->ready;
+    told->active = hello->active;
+    told->configured = hello->configured;
+    if (hello->fence > worker->agent->fence)
+        worker->agent->fence = hello->fence;
+    told->went = hello->active;
+    worker->level = hello->level;
+    worker->frozen = hello->frozen;
+    worker->done = hello->done;
+    worker->answers = hello->answers;
+    free_addresses(worker);
+    worker->addresses = rb_alloc((hello->n_addresses + 1) * sizeof(*worker->addresses));
+    for (size_t i = 0; i < hello->n_addresses; i++)
+        worker->addresses[worker->n_addresses++] = rb_string(hello->addresses[i]);
+}
+
+static void take_flipped(struct rb_worker *worker, const Rb__Flipped *flipped)
+{
+    worker->told.active = flipped->number;
+    worker->level = worker->first_step = flipped->level;
+    worker->flipped = flipped->time;
+    worker->bytes_moved = flipped->bytes_moved;
+    worker->rank = flipped->rank;
+    worker->has_rank = true;
+    worker->frozen = false;
+}
+
+static void take_frozen(struct rb_worker *worker, const Rb__Frozen *frozen)
+{
+    worker->frozen = true;
+    worker->level = frozen->level;
+    if (frozen->number > worker->told.active) /* not all were in it, and it cannot go on there */
+        worker->told.unready = frozen->number;
+    rb_worker_set_reason(worker, "%s", frozen->reason);
+    rb_log(RB_LOG_WARN, "job %s: worker %s is frozen at step %" PRId64 ": %s", worker->told.job,
+           worker->told.worker, frozen->level, frozen->reason);
+}
+
+static void keep_saved(struct rb_worker *worker, const Rb__Saved *saved)
+{
+    if (saved->error)
+        return;
+    if (worker->saved)
+        rb__checkpoint__free_unpacked(worker->saved, NULL);
+    worker->saved = rb_agent_checkpoint_of(worker->agent, saved, worker->told.active);
+}
+
+/* What a job ends with, from the worker that is done. */
+static void take_final(struct rb_worker *worker, const Rb__Saved *saved)
+{
+    keep_saved(worker, saved);
+    worker->final_due = 0;
+    if (!saved->error)
+        return;
+    worker->final_due = uv_now(worker->agent->daemon->loop) + FINAL_AGAIN_MS;
+    rb_worker_set_reason(worker, "the final state could not be saved: %s", saved->error);
+    if (!worker->final_failed)
+        rb_agent_tell(worker, "final-failed", worker->reason);
+    worker->final_failed = true;
+}
+
+/* Is it below a folder of the job's own, as it was told? */
+static bool saved_below(const struct rb_worker *worker, const Rb__Saved *saved, const char *name)
+{
+    size_t size = strlen(worker->job->folder);
+    return !saved->request && !strncmp(saved->folder, worker->job->folder, size) &&
+           !strncmp(saved->folder + size, name, strlen(name));
+}
+
+static void take_saved(struct rb_worker *worker, const Rb__Saved *saved)
+{
+    /* A periodic checkpoint may be told again, or just before the state that is parked. */
+    bool parked = worker->told.saving && saved_below(worker, saved, "/park");
+    if (worker->done && !worker->told.saving && saved_below(worker, saved, "/final")) {
+        take_final(worker, saved);
+        return;
+    }
+    if (saved->error) {
+        rb_log(RB_LOG_ERROR, "job %s: worker %s could not save: %s", worker->told.job,
+               worker->told.worker, saved->error);
+        if (parked)
+            rb_worker_set_reason(worker, "%s", saved->error);
+        else if (!saved->request) /* nobody waits for the answer */
+            rb_agent_tell(worker, "checkpoint-failed", saved->error);
+    }
+    if (saved->request)
+        rb_agent_saved(worker, saved);
+    else if (parked)
+        keep_saved(worker, saved);
+    else if (!saved->error)
+        rb_agent_take_checkpoint(worker, saved);
+}
+
+static void take_done(struct rb_worker *worker, const Rb__Done *done)
+{
+    worker->done = true;
+    worker->level = done->level;
+    if (done->final)
+        take_final(worker, done->final);
+}
+
+void rb_worker_hear(struct rb_worker *worker, const Rb__FromWorker *message)
+{
+    rb_agent_heard(worker);
+    if (!message->n_rows && !message->pong)
+        rb_fault("daemon.heard");
+    if (message->hello)
+        take_hello(worker, message->hello);
+    if (message->ready && message->ready->number > worker->told.ready)
+        worker->told.ready = message->ready->number;
+    if (message->unready) {
+        worker->told.unready = message->unready->number;
+        rb_worker_set_reason(worker, "%s", message->unready->reason);
+    }
+    if (message->flipped)
+        take_flipped(worker, message->flipped);
+    for (size_t i = 0; i < message->n_rows; i++)
+        rb_agent_take_row(worker, message->rows[i], message->has_rank && message->rank == 0);
+    if (message->frozen)
+        take_frozen(worker, message->frozen);
+    if (message->saved)
+        take_saved(worker, message->saved);
+    if (message->done)
+        take_done(worker, message->done);
+    if (message->failed) {
+        worker->failed = true;
+        worker->lost = message->failed->lost;
+        rb_worker_set_reason(worker, "%s", message->failed->reason);
+        rb_log(RB_LOG_ERROR, "job %s: worker %s failed: %s", worker->told.job, worker->told.worker,
+               message->failed->reason);
+    }
+    if (message->hello || message->ready || message->unready || message->flipped ||
+        message->frozen || message->saved || message->done || message->failed)
+        rb_agent_poke(worker->agent);
+}
+
+void rb_worker_forget_said(struct rb_worker *worker)
+{
+    free_addresses(worker);
+    if (worker->saved)
+        rb__checkpoint__free_unpacked(worker->saved, NULL);
+    worker->saved = NULL;
+    free(worker->reason);
+    worker->reason = NULL;
+}
