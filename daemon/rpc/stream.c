@@ -1,28 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/rpc/stream.h"
+#include "daemon/rpc/stream_inside.h"
 
 #include "base/arena.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
-enum { PATH_MOST = sizeof(((struct sockaddr_un *)0)->sun_path) - 1, READ = 64 << 10 };
-
-union socket {
-    uv_handle_t handle;
-    uv_stream_t stream;
-    uv_pipe_t pipe;
-    uv_tcp_t tcp;
-};
+enum { READ = 64 << 10 };
 
 struct rb_stream {
-    union socket socket;
+    union rb_socket socket;
     uv_timer_t later; /* reports what went wrong at once, later */
     uv_connect_t connect;
     uv_getaddrinfo_t resolve;
@@ -224,8 +212,7 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *
     uv_freeaddrinfo(found);
 }
 
-/* "HOST:PORT" or "[HOST]:PORT" cut in two. */
-static int split(const char *text, char *host, size_t room, const char **ret_port)
+int rb_socket_split(const char *text, char *host, size_t room, const char **ret_port)
 {
     const char *colon = strrchr(text, ':');
     size_t length = colon ? (size_t)(colon - text) : 0;
@@ -244,14 +231,19 @@ static int split(const char *text, char *host, size_t room, const char **ret_por
     return RB_OK;
 }
 
+void rb_socket_init(union rb_socket *socket, uv_loop_t *loop, bool tcp)
+{
+    if (tcp)
+        uv_tcp_init(loop, &socket->tcp);
+    else
+        uv_pipe_init(loop, &socket->pipe, 0);
+}
+
 static struct rb_stream *new_stream(uv_loop_t *loop, const char *address, bool tcp)
 {
     struct rb_stream *stream = rb_alloc(sizeof(*stream));
     stream->address = rb_string(address);
-    if (tcp)
-        uv_tcp_init(loop, &stream->socket.tcp);
-    else
-        uv_pipe_init(loop, &stream->socket.pipe, 0);
+    rb_socket_init(&stream->socket, loop, tcp);
     uv_timer_init(loop, &stream->later);
     stream->socket.handle.data = stream->later.data = stream;
     stream->connect.data = stream->resolve.data = stream;
@@ -264,7 +256,7 @@ static void connect_tcp(struct rb_stream *stream, uv_loop_t *loop, const char *w
     char host[256];
     const char *port;
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    if (split(where, host, sizeof(host), &port)) {
+    if (rb_socket_split(where, host, sizeof(host), &port)) {
         end_later(stream, RB_EINVAL, "not HOST:PORT");
         return;
     }
@@ -283,34 +275,22 @@ struct rb_stream *rb_stream_connect(uv_loop_t *loop, const char *address,
     stream->context = context;
     if (tcp)
         connect_tcp(stream, loop, address + 4);
-    else if (local && strlen(address + 5) <= PATH_MOST)
+    else if (local && strlen(address + 5) <= RB_SOCKET_PATH_MOST)
         uv_pipe_connect(&stream->connect, &stream->socket.pipe, address + 5, on_connect);
     else
         end_later(stream, RB_EINVAL, "neither unix:PATH nor tcp:HOST:PORT");
     return stream;
 }
 
-/* ---- Listening ------------------------------------------------------------------------------- */
+/* ---- Accepting ------------------------------------------------------------------------------- */
 
-struct rb_listen {
-    union socket socket;
-    char *address;
-    void (*accepted)(struct rb_stream *stream, void *context);
-    void *context;
-};
-
-static void on_connection(uv_stream_t *handle, int status)
+struct rb_stream *rb_stream_accept(uv_stream_t *listening, const char *address)
 {
-    struct rb_listen *listen = handle->data;
-    if (status < 0)
-        return;
-    bool tcp = handle->type == UV_TCP;
-    struct rb_stream *stream = new_stream(handle->loop, listen->address, tcp);
-    if (uv_accept(handle, &stream->socket.stream)) {
-        rb_stream_close(stream);
-        return;
-    }
-    listen->accepted(stream, listen->context);
+    struct rb_stream *stream = new_stream(listening->loop, address, listening->type == UV_TCP);
+    if (!uv_accept(listening, &stream->socket.stream))
+        return stream;
+    rb_stream_close(stream);
+    return NULL;
 }
 
 void rb_stream_set(struct rb_stream *stream, const struct rb_stream_events *events, void *context)
@@ -319,105 +299,4 @@ void rb_stream_set(struct rb_stream *stream, const struct rb_stream_events *even
     stream->context = context;
     if (!stream->connected)
         begin(stream);
-}
-
-/* Does a living process listen there? */
-static bool alive(const char *path)
-{
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return true;
-    memcpy(to.sun_path, path, strlen(path));
-    bool refused = connect(fd, (struct sockaddr *)&to, sizeof(to)) && errno == ECONNREFUSED;
-    close(fd);
-    return !refused;
-}
-
-static int bind_unix(struct rb_listen *listen, const char *path, struct rb_why *why)
-{
-    if (strlen(path) > PATH_MOST)
-        return rb_why_set(why, RB_ELIMIT, "the path of the socket is longer than %d bytes: %s",
-                          (int)PATH_MOST, path);
-    int status = uv_pipe_bind(&listen->socket.pipe, path);
-    if (status == UV_EADDRINUSE && !alive(path)) {
-        unlink(path);
-        status = uv_pipe_bind(&listen->socket.pipe, path);
-    }
-    if (status == UV_EADDRINUSE)
-        return rb_why_set(why, RB_EEXISTS, "%s is in use by another process", path);
-    if (!status && chmod(path, 0600))
-        status = -errno;
-    return status ? rb_why_set(why, RB_EIO, "%s: %s", path, uv_strerror(status)) : RB_OK;
-}
-
-static int bind_tcp(struct rb_listen *listen, const char *where, char *ret_address,
-                    struct rb_why *why)
-{
-    char host[256];
-    const char *port;
-    struct sockaddr_storage address;
-    int length = sizeof(address);
-    if (split(where, host, sizeof(host), &port))
-        return rb_why_set(why, RB_EINVAL, "'%s' is not ADDRESS:PORT", where);
-    bool six = strchr(host, ':') != NULL;
-    int status = six ? uv_ip6_addr(host, atoi(port), (struct sockaddr_in6 *)&address)
-                     : uv_ip4_addr(host, atoi(port), (struct sockaddr_in *)&address);
-    if (status)
-        return rb_why_set(why, RB_EINVAL, "'%s' is not a numeric address", host);
-    status = uv_tcp_bind(&listen->socket.tcp, (struct sockaddr *)&address, 0);
-    if (!status)
-        status = uv_tcp_getsockname(&listen->socket.tcp, (struct sockaddr *)&address, &length);
-    if (status)
-        return rb_why_set(why, status == UV_EADDRINUSE ? RB_EEXISTS : RB_EIO, "%s: %s", where,
-                          uv_strerror(status));
-    int chosen = ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
-                           : ((struct sockaddr_in *)&address)->sin_port);
-    snprintf(ret_address, 128, six ? "tcp:[%s]:%d" : "tcp:%s:%d", host, chosen);
-    return RB_OK;
-}
-
-static void on_listen_closed(uv_handle_t *handle)
-{
-    struct rb_listen *listen = handle->data;
-    free(listen->address);
-    free(listen);
-}
-
-void rb_listen_close(struct rb_listen *listen)
-{
-    if (listen && !uv_is_closing(&listen->socket.handle))
-        uv_close(&listen->socket.handle, on_listen_closed);
-}
-
-int rb_stream_listen(uv_loop_t *loop, const char *address,
-                     void (*accepted)(struct rb_stream *stream, void *context), void *context,
-                     char *ret_address, struct rb_listen **ret_listen, struct rb_why *why)
-{
-    bool tcp = !strncmp(address, "tcp:", 4);
-    if (!tcp && strncmp(address, "unix:", 5))
-        return rb_why_set(why, RB_EINVAL, "'%s' is neither unix:PATH nor tcp:HOST:PORT", address);
-    struct rb_listen *listen = rb_alloc(sizeof(*listen));
-    listen->accepted = accepted;
-    listen->context = context;
-    if (tcp)
-        uv_tcp_init(loop, &listen->socket.tcp);
-    else
-        uv_pipe_init(loop, &listen->socket.pipe, 0);
-    listen->socket.handle.data = listen;
-    snprintf(ret_address, 128, "%s", address);
-    int err =
-        tcp ? bind_tcp(listen, address + 4, ret_address, why) : bind_unix(listen, address + 5, why);
-    listen->address = rb_string(address);
-    int status = err ? 0 : uv_listen(&listen->socket.stream, 64, on_connection);
-    if (status)
-        err =
-            rb_why_set(why, status == UV_EADDRINUSE ? RB_EEXISTS : RB_EIO, "%s: %s", address,
-                       status == UV_EADDRINUSE ? "in use by another process" : uv_strerror(status));
-    if (err) {
-        rb_listen_close(listen);
-        return err;
-    }
-    *ret_listen = listen;
-    return RB_OK;
 }
