@@ -8,6 +8,8 @@
 #include "worker/lap.h"
 #include "worker/update.h"
 
+#include <stdlib.h>
+
 /* ---- Sums -----------------------------------------------------------------------------------*/
 
 /* To whoever holds them: each rank's `reduced` is whole in the blocks that it holds. */
@@ -31,11 +33,15 @@ static int sum_shards(struct rb_attempt *attempt, uint64_t tag, const Rb__Bucket
     return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, cut, n, why);
 }
 
+/* Others may still wait for what this rank has posted to their stages, before they come here. */
 static bool is_over(void *context)
 {
     const struct rb_step *step = context;
+    struct rb_coll *coll = step->configuration->coll;
+    struct rb_why unsaid;
 
-    return atomic_load(step->stop) || rb_coll_over(step->configuration->coll);
+    return atomic_load(step->stop) || rb_coll_over(coll) ||
+           (step->configuration->stage && rb_coll_nudge(coll, &unsaid));
 }
 
 /* Through the host, to everyone or to whoever holds them. */
@@ -60,24 +66,82 @@ static int sum_by_links(struct rb_attempt *attempt, uint64_t tag, const Rb__Buck
     return err;
 }
 
+/* What a circle is asked for. */
+struct asked {
+    struct rb_circle_range *ranges;
+    struct rb_circle_move *moves;
+    size_t n_ranges, n_moves;
+};
+
+/* The rank that alone sends summands; -1: none does, or several. */
+static int lone_sender(const struct rb_coll_range *range, uint32_t ranks)
+{
+    int found = -1;
+
+    for (uint32_t r = 0; range->from && r < ranks; r++)
+        if (range->from[r]) {
+            if (found >= 0)
+                return -1;
+            found = (int)r;
+        }
+    return found;
+}
+
+/* Where one stage has one rank its summands are the sum, and need but go there. */
+static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *range,
+                struct asked *asked)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    const struct rb_model *model = attempt->step->model;
+    int sender = lone_sender(range, configuration->size), self = (int)configuration->rank;
+    struct rb_circle_move move = {sender, range->rank, NULL, range->count * sizeof *model->local};
+
+    if (sender < 0) {
+        asked->ranges[asked->n_ranges++] =
+            (struct rb_circle_range){range->rank, range->first, range->count};
+        return;
+    }
+    if (sender == self)
+        move.memory = model->local + range->first;
+    else if (range->rank == self)
+        move.memory = model->reduced + range->first;
+    if (sender == self && range->rank == self)
+        rb_device_copy(model->device, model->reduced + range->first, move.memory, move.bytes);
+    else if (sender != range->rank)
+        asked->moves[asked->n_moves++] = move;
+}
+
 /* From device to device, to the same. */
 static int sum_by_circle(struct rb_attempt *attempt, const Rb__Bucket *range, struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
     const struct rb_placement *placement = &configuration->placement;
     struct rb_model *model = attempt->step->model;
+    void *step = (void *)(uintptr_t)attempt->step;
     size_t n = 1, most = placement->sharded ? rb_placement_most(placement) : 1;
     RB_CLEANUP(rb_freep) struct rb_coll_range *held = rb_alloc(most * sizeof *held);
-    RB_CLEANUP(rb_freep) struct rb_circle_range *ranges = rb_alloc(most * sizeof *ranges);
+    RB_CLEANUP(rb_freep) struct rb_coll_range *cut = NULL;
+    struct asked asked = {0};
+    int err = 0;
 
     held[0] =
         (struct rb_coll_range){RB_CIRCLE_ALL, (size_t)range->first, (size_t)range->count, NULL};
     if (placement->sharded)
         n = rb_placement_ranges(placement, (size_t)range->first, (size_t)range->count, held);
+    if (placement->sharded && configuration->stage)
+        n = rb_stage_ranges(configuration->stage, model->message, held, n, &cut);
+    asked.ranges = rb_alloc((n + 1) * sizeof *asked.ranges);
+    asked.moves = rb_alloc((n + 1) * sizeof *asked.moves);
     for (size_t i = 0; i < n; i++)
-        ranges[i] = (struct rb_circle_range){held[i].rank, held[i].first, held[i].count};
-    return rb_circle_sum(configuration->circle, model->local, model->reduced, ranges, n, is_over,
-                         (void *)(uintptr_t)attempt->step, why);
+        ask(attempt, cut ? &cut[i] : &held[i], &asked);
+    if (asked.n_ranges)
+        err = rb_circle_sum(configuration->circle, model->local, model->reduced, asked.ranges,
+                            asked.n_ranges, is_over, step, why);
+    if (!err && asked.n_moves)
+        err = rb_circle_move(configuration->circle, asked.moves, asked.n_moves, is_over, step, why);
+    free(asked.ranges);
+    free(asked.moves);
+    return err;
 }
 
 /* Zeros where no microbatch of this rank has added anything. */

@@ -271,11 +271,12 @@ int rb_configuration_introduce(struct rb_configuration *configuration, const str
     return 0;
 }
 
-/* Every member comes to the same by the plan and the model's class.  What stages sum is between few
- * of them. */
+/* Every member comes to the same by the plan and the model's class.  In laps nobody sums what
+ * others make. */
 static bool may_circle(const struct rb_configuration *configuration, const struct rb_device *device)
 {
-    return configuration->size >= 2 && !configuration->stage && rb_device_circles(device);
+    return configuration->size >= 2 && !(configuration->stage && configuration->stage->laps) &&
+           rb_device_circles(device);
 }
 
 int rb_configuration_circle(struct rb_configuration *configuration, struct rb_device *device,

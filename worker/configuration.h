@@ -59,8 +59,8 @@ int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Conf
 int rb_configuration_introduce(struct rb_configuration *configuration, const struct rb_role *role,
                                const uint8_t *held, struct rb_why *why);
 
-/* Where sums are everyone's: see whether they can go from GPU to GPU.  ret_none: why they do not,
- * empty where nobody expects it.  An error is one of the links. */
+/* See whether sums and moves can go from GPU to GPU.  ret_none: why they do not, empty where nobody
+ * expects it.  An error is one of the links. */
 int rb_configuration_circle(struct rb_configuration *configuration, struct rb_device *device,
                             struct rb_why *ret_none, struct rb_why *why);
 

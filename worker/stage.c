@@ -332,6 +332,7 @@ int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
                           (model->asynchronous ? model->asynchronous->lap : 1);
     stage->mine = plan->ranks[rank]->stage;
     stage->split = plan->split;
+    stage->laps = model->asynchronous;
     err = read_ranks(stage, plan, why);
     if (!err)
         err =

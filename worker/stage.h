@@ -39,6 +39,7 @@ struct rb_part {
 
 struct rb_stage {
     bool split; /* stages are parts of the filters */
+    bool laps;  /* each updates its own weights (worker/lap.h) */
     uint32_t stages, mine;
     uint32_t ranks, microbatches; /* of a step, or of a lap */
     uint32_t *of_rank;            /* by rank: its stage */

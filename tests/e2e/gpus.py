@@ -18,6 +18,7 @@ import sys
 import tempfile
 
 import cluster
+import corpus
 import delicate
 from cluster import BUILD, check, check_nothing_lost, digest
 
@@ -340,6 +341,45 @@ def sums_behind_a_death():
                 table("behind a death: " + sentence)
 
 
+def stages():
+    """A pipeline's sums, and weights where the state is in shards, go from GPU to GPU; whoever dies, the bits are those
+    of one device."""
+    for replicas in "all", "1", "2":
+        with gpus(3), cluster.Cluster(devices=1) as c:
+            delicate.models(c)
+
+            def make(steps, **more):
+                return on("cuda", delicate.gpt_spec(c, steps, 3), state={"replicas": replicas},
+                          parallel={"pipeline": 2}, **more)
+
+            c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))
+            devices = c.train_on("job", 3, 5)["devices"]
+            check("sums go from GPU to GPU" in c.ctl("logs", "job"), f"{replicas} replicas: {c.ctl('logs', 'job')}")
+            if replicas == "2":
+                os.kill(devices[1]["pid"], signal.SIGKILL)
+                cluster.until("sums from GPU to GPU again",
+                              lambda: c.ctl("logs", "job").count("sums go from GPU to GPU again") == 2)
+            same_as_alone(c, make)
+
+
+def wide_stages():
+    """What goes from stage to stage does not fit a link: whoever sums already sends the rest of it meanwhile."""
+    with gpus(2), cluster.Cluster(devices=1) as c:
+        c.model("mlp", inputs=8, hidden=64, depth=3, classes=64)
+        features, targets = corpus.classes(c.folder, 12000, (8,), 64)
+        shas = {}
+        for devices in 1, 2:
+            c.submit("job", {
+                "model": {"onnx": "mlp.onnx"},
+                "data": {"train": {"path": features, "targets": targets}},
+                "train": {"steps": 4, "globalBatch": 12000, "microBatch": 6000,
+                          "optimizer": {"type": "sgd", "lr": 0.01}},
+                "devices": {"kind": "cuda", "min": devices, "max": 2, "want": devices},
+                "parallel": {"pipeline": 2}})
+            shas[devices] = c.finish("job", 60)
+        check(shas[1] == shas[2], f"the bits differ: {shas}")
+
+
 def laps():
     """Stages that update their own weights: those of a core, but for rounding, wherever the state is held."""
     with gpus(2), cluster.Cluster(devices=2) as c:
@@ -403,8 +443,8 @@ def main():
                  attention_in_one_node, profiled_and_planned, in_bfloat16]
     elif os.path.exists(MODULE):
         tests += [kinds_are_kept_apart, profiled_and_planned, fixed_counts, attention_in_one_node, in_bfloat16,
-                  disturbed, state_between_gpus, sums_behind_a_death, laps, without_a_gpu, without_what_is_fast,
-                  a_sick_gpu_is_left]
+                  disturbed, state_between_gpus, sums_behind_a_death, stages, wide_stages, laps, without_a_gpu,
+                  without_what_is_fast, a_sick_gpu_is_left]
     wanted = sys.argv[1:]
     cluster.main(*[test for test in tests if not wanted or test.__name__ in wanted], go_on=75 if REAL else 0)
 
