@@ -3,7 +3,7 @@
  *
  * device, twins, operators > [gpu] > CUDA runtime, cuBLASLt | the host
  *
- * There are two of these: gpu.c and product.c on CUDA, and gpu_host.c, on which the same operators
+ * There are two of these: gpu.c and product.c on CUDA, and gpu_host*.c, on which the same operators
  * run as plain loops in memory that the host's programs have no other way to; that one is for
  * tests.
  *
