@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CATCH_UP_MS = 20, MUCH = 16 << 20 };
+enum { CATCH_UP_MS = 20, MUCH = 1 << 20 };
 
 /* ---- The thread -----------------------------------------------------------------------------*/
 
