@@ -142,8 +142,7 @@ static void on_connected(struct rb_stream *stream, void *context)
 static void on_ended(struct rb_stream *stream, int err, const struct rb_why *why, void *context)
 {
     (void)stream;
-    (void)err;
-    rb_client_finish(context, RB_EUNREACHABLE, why, NULL);
+    rb_client_finish(context, err == RB_EINVAL ? err : RB_EUNREACHABLE, why, NULL);
 }
 
 static const struct rb_stream_events events = {

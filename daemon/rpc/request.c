@@ -229,10 +229,11 @@ static void on_forward_piece(const void *data, size_t size, void *context)
 static void on_forward_done(int err, const struct rb_why *why, const json_t *body, void *context)
 {
     struct rb_request *request = context;
-    bool reached = rb_client_reached(request->forward);
+    bool absent = (err == RB_EUNREACHABLE || err == RB_ETIMEOUT) && request->coordinator &&
+                  !rb_client_reached(request->forward);
     request->forward = NULL;
-    if (err && request->coordinator && !reached)
-        rb_server_seek(request);
+    if (absent)
+        rb_server_seek(request, why);
     else
         finish(request, err, why, json_incref((json_t *)body));
 }

@@ -48,8 +48,10 @@ struct rb_request {
     bool waiting;
     uint64_t deadline, looked;
     struct rb_client_call *forward; /* the call that answers this one */
-    int64_t coordinator; /* revision of its election, where it went there as such; else 0 */
-    int file;            /* being sent; -1: none */
+    int64_t coordinator;     /* revision of its election, where it went there as such; else 0 */
+    int64_t asked;           /* the last such, that may not have been reached */
+    struct rb_why unreached; /* and why it was not; empty: it was, or none was asked */
+    int file;                /* being sent; -1: none */
     uint64_t file_bytes;
     json_t *file_body;
 };
@@ -61,7 +63,8 @@ void rb_request_drained(struct rb_request *request); /* its connection has room 
 
 void rb_server_dispatch(struct rb_request *request);
 void rb_server_wait(struct rb_request *request, uint64_t ms); /* dispatch it again then */
-void rb_server_seek(struct rb_request *request); /* its coordinator was not reached: the next one */
+/* Its coordinator was not reached, so nothing was done: ask again, that one or the next. */
+void rb_server_seek(struct rb_request *request, const struct rb_why *why);
 void rb_connection_next(struct rb_connection *connection);
 
 /* A call on an address.  Takes the reference to options->body. */

@@ -154,6 +154,9 @@ static void look_every(struct rb_server *server, uint64_t ms);
 static void follow_coordinator(struct rb_request *request)
 {
     request->coordinator = rb_store_facts(request->server->store)->leader.created;
+    if (request->coordinator != request->asked)
+        request->deadline = 0; /* each has its time */
+    request->asked = request->coordinator;
     look_every(request->server, LEADER_LOOK_MS);
 }
 
@@ -165,7 +168,7 @@ static bool has_lost_coordinator(const struct rb_request *request)
            facts->leader.created != request->coordinator;
 }
 
-/* At most LEADER_WAIT_MS from the first time on. */
+/* At most LEADER_WAIT_MS for any, and for each that is there. */
 static void wait_for_coordinator(struct rb_request *request)
 {
     if (!request->deadline)
@@ -173,8 +176,9 @@ static void wait_for_coordinator(struct rb_request *request)
     rb_server_wait(request, LEADER_LOOK_MS);
 }
 
-void rb_server_seek(struct rb_request *request)
+void rb_server_seek(struct rb_request *request, const struct rb_why *why)
 {
+    request->unreached = *why;
     free(request->node);
     request->node = rb_string("leader");
     request->coordinator = 0;
@@ -220,6 +224,42 @@ static bool needs_looks(const struct rb_server *server)
     return false;
 }
 
+/* Nobody can be asked, or who was is as absent as before. */
+static bool is_too_late(const struct rb_request *request)
+{
+    const struct rb_facts *facts = rb_store_facts(request->server->store);
+
+    return request->deadline && uv_now(request->server->loop) >= request->deadline &&
+           (!facts->leader.message || facts->leader.created == request->asked);
+}
+
+static void give_up(struct rb_request *request)
+{
+    if (request->unreached.text[0])
+        rb_request_failf(request, RB_EUNREACHABLE, "the coordinator cannot be reached: %s",
+                         request->unreached.text);
+    else
+        rb_request_failf(request, RB_EUNREACHABLE,
+                         "there is no coordinator (is etcd reachable?); try again later");
+}
+
+/* Another one coordinates, and the one that was asked has not answered. */
+static void lose_coordinator(struct rb_request *request)
+{
+    struct rb_why why = {0};
+
+    if (rb_client_reached(request->forward)) {
+        rb_request_failf(request, RB_EUNREACHABLE,
+                         "node %s coordinated and has not answered; another one does now. What "
+                         "was asked for may have been done: look before you ask again",
+                         request->node);
+        return;
+    }
+    rb_client_cancel(RB_TAKE(request->forward));
+    rb_why_set(&why, RB_EUNREACHABLE, "node %s did not answer", request->node);
+    rb_server_seek(request, &why);
+}
+
 /* Look once at each request that waits for a coordinator, to be started at all, or for an answer of
  * one that coordinates no more. */
 static void look_again(uv_timer_t *timer)
@@ -227,20 +267,16 @@ static void look_again(uv_timer_t *timer)
     struct rb_server *server = timer->data;
     server->round++;
     for (struct rb_request *request; (request = next_waiting(server));) {
-        request->waiting = false;
         request->looked = server->round;
-        if (has_lost_coordinator(request) && !rb_client_reached(request->forward)) {
-            rb_client_cancel(request->forward);
-            request->forward = NULL;
-            rb_server_seek(request);
-        } else if (has_lost_coordinator(request))
-            rb_request_failf(request, RB_EUNREACHABLE,
-                             "node %s coordinated and has not answered; another one does now. What "
-                             "was asked for may have been done: look before you ask again",
-                             request->node);
-        else if (request->deadline && uv_now(server->loop) >= request->deadline)
-            rb_request_failf(request, RB_EUNREACHABLE,
-                             "no coordinator can be reached (is etcd?); try again later");
+        if (has_lost_coordinator(request)) {
+            lose_coordinator(request);
+            continue;
+        }
+        request->waiting = false;
+        if (rb_request_gone(request)) /* nobody wants it any more */
+            rb_request_failf(request, RB_ECANCELED, "the caller has hung up");
+        else if (is_too_late(request))
+            give_up(request);
         else
             rb_server_dispatch(request);
     }

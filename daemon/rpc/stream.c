@@ -10,7 +10,7 @@
 enum { READ = 64 << 10 };
 
 struct rb_stream {
-    union rb_socket socket;
+    union rb_stream_socket socket;
     uv_timer_t later; /* reports what went wrong at once, later */
     uv_connect_t connect;
     uv_getaddrinfo_t resolve;
@@ -212,7 +212,7 @@ static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *
     uv_freeaddrinfo(found);
 }
 
-int rb_socket_split(const char *text, char *host, size_t room, const char **ret_port)
+int rb_stream_split(const char *text, char *host, size_t room, const char **ret_port)
 {
     const char *colon = strrchr(text, ':');
     size_t length = colon ? (size_t)(colon - text) : 0;
@@ -231,7 +231,7 @@ int rb_socket_split(const char *text, char *host, size_t room, const char **ret_
     return RB_OK;
 }
 
-void rb_socket_init(union rb_socket *socket, uv_loop_t *loop, bool tcp)
+void rb_stream_socket_init(union rb_stream_socket *socket, uv_loop_t *loop, bool tcp)
 {
     if (tcp)
         uv_tcp_init(loop, &socket->tcp);
@@ -243,7 +243,7 @@ static struct rb_stream *new_stream(uv_loop_t *loop, const char *address, bool t
 {
     struct rb_stream *stream = rb_alloc(sizeof(*stream));
     stream->address = rb_string(address);
-    rb_socket_init(&stream->socket, loop, tcp);
+    rb_stream_socket_init(&stream->socket, loop, tcp);
     uv_timer_init(loop, &stream->later);
     stream->socket.handle.data = stream->later.data = stream;
     stream->connect.data = stream->resolve.data = stream;
@@ -256,7 +256,7 @@ static void connect_tcp(struct rb_stream *stream, uv_loop_t *loop, const char *w
     char host[256];
     const char *port;
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    if (rb_socket_split(where, host, sizeof(host), &port)) {
+    if (rb_stream_split(where, host, sizeof(host), &port)) {
         end_later(stream, RB_EINVAL, "not HOST:PORT");
         return;
     }
@@ -275,7 +275,7 @@ struct rb_stream *rb_stream_connect(uv_loop_t *loop, const char *address,
     stream->context = context;
     if (tcp)
         connect_tcp(stream, loop, address + 4);
-    else if (local && strlen(address + 5) <= RB_SOCKET_PATH_MOST)
+    else if (local && strlen(address + 5) <= RB_STREAM_PATH_MOST)
         uv_pipe_connect(&stream->connect, &stream->socket.pipe, address + 5, on_connect);
     else
         end_later(stream, RB_EINVAL, "neither unix:PATH nor tcp:HOST:PORT");

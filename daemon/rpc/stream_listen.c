@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 struct rb_listen {
-    union rb_socket socket;
+    union rb_stream_socket socket;
     char *address;
     void (*accepted)(struct rb_stream *stream, void *context);
     void *context;
@@ -43,9 +43,9 @@ static bool alive(const char *path)
 
 static int bind_unix(struct rb_listen *listen, const char *path, struct rb_why *why)
 {
-    if (strlen(path) > RB_SOCKET_PATH_MOST)
+    if (strlen(path) > RB_STREAM_PATH_MOST)
         return rb_why_set(why, RB_ELIMIT, "the path of the socket is longer than %d bytes: %s",
-                          (int)RB_SOCKET_PATH_MOST, path);
+                          (int)RB_STREAM_PATH_MOST, path);
     int status = uv_pipe_bind(&listen->socket.pipe, path);
     if (status == UV_EADDRINUSE && !alive(path)) {
         unlink(path);
@@ -65,7 +65,7 @@ static int bind_tcp(struct rb_listen *listen, const char *where, char *ret_addre
     const char *port;
     struct sockaddr_storage address;
     int length = sizeof(address);
-    if (rb_socket_split(where, host, sizeof(host), &port))
+    if (rb_stream_split(where, host, sizeof(host), &port))
         return rb_why_set(why, RB_EINVAL, "'%s' is not ADDRESS:PORT", where);
     bool six = strchr(host, ':') != NULL;
     int status = six ? uv_ip6_addr(host, atoi(port), (struct sockaddr_in6 *)&address)
@@ -107,7 +107,7 @@ int rb_stream_listen(uv_loop_t *loop, const char *address,
     struct rb_listen *listen = rb_alloc(sizeof(*listen));
     listen->accepted = accepted;
     listen->context = context;
-    rb_socket_init(&listen->socket, loop, tcp);
+    rb_stream_socket_init(&listen->socket, loop, tcp);
     listen->socket.handle.data = listen;
     snprintf(ret_address, 128, "%s", address);
     int err =

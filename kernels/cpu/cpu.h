@@ -59,7 +59,7 @@ void rb_cpu_apply_statistic(struct rb_device *device, float *w, const int32_t *s
                             int exponent, float keep);
 
 /* While a kernel is prepared: a room shall hold at least so much.  It may move, so look where it is
- * each time.  RB_ENOMEM. */
+ * each time.  RB_ENOMEM: it is as it was. */
 int rb_cpu_need(struct rb_cpu_room *room, size_t bytes);
 
 /* 64-byte aligned memory that may be large: NULL when there is none.  Free with free(). */

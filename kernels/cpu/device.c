@@ -30,12 +30,16 @@ void *rb_cpu_scratch(size_t bytes)
 
 int rb_cpu_need(struct rb_cpu_room *room, size_t bytes)
 {
+    void *larger;
+
     if (bytes <= room->bytes)
         return 0;
+    larger = rb_cpu_scratch(bytes);
+    if (!larger)
+        return RB_ENOMEM; /* who was there before still has what it needs */
     free(room->memory);
-    room->memory = rb_cpu_scratch(bytes);
-    room->bytes = room->memory ? bytes : 0;
-    return room->memory ? 0 : RB_ENOMEM;
+    *room = (struct rb_cpu_room){larger, bytes};
+    return 0;
 }
 
 static void kernel_free(struct rb_kernel *kernel)

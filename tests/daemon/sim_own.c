@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An agent's own processes: met, heard, looked at, reaped, adopted, as in daemon/agent/worker.c,
- * daemon/agent/watch.c and daemon/agent/adopt.c. */
+ * worker_said.c, watch.c and adopt.c there. */
 #include "sim_rubatod.h"
 
 #include <string.h>

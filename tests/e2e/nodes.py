@@ -81,6 +81,20 @@ def coordinator_is_gone():
         check(other.name in c.ctl("get", "nodes", endpoint=other.endpoint), "the node that is left")
 
 
+def coordinator_and_etcd_are_gone():
+    """There is no next one: the answer says who was not reached, and why."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        leader, other = coordinator_and_other(c)
+        c.signal_etcd(signal.SIGSTOP)
+        leader.stop(signal.SIGKILL)
+        try:
+            asked = c.run("get", "jobs", endpoint=other.endpoint, timeout=100)
+        finally:
+            c.signal_etcd(signal.SIGCONT)
+        check(asked.returncode == 5 and "the coordinator cannot be reached: tcp:" in asked.stderr,
+              f"exit {asked.returncode}: {asked.stderr}")
+
+
 def coordinator_is_stopped():
     """Whoever asks another node hears of it when the next one coordinates, not when the call has timed out."""
     with cluster.Cluster(nodes=2, devices=1) as c:
@@ -95,4 +109,5 @@ def coordinator_is_stopped():
             os.kill(leader.process.pid, signal.SIGCONT)
 
 
-cluster.main(two_nodes, three_nodes, leave_and_return, coordinator_is_gone, coordinator_is_stopped)
+cluster.main(two_nodes, three_nodes, leave_and_return, coordinator_is_gone, coordinator_and_etcd_are_gone,
+             coordinator_is_stopped)
