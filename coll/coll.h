@@ -119,6 +119,11 @@ int rb_coll_post(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, 
 /* Send what was posted as far as links take it now. */
 int rb_coll_nudge(struct rb_coll *coll, struct rb_why *why);
 
+/* Send all that was posted, waiting for those who receive it: for who is about to wait for the
+ * others in another way than by these calls.  Each of them has to come to what was posted to it
+ * without anything else from this rank, and without waiting so itself before. */
+int rb_coll_flush(struct rb_coll *coll, struct rb_why *why);
+
 /* Wait until a message of one of `from` (by rank) has begun to arrive, and say of which rank; -1:
  * `fd` (-1: none) has become readable, or the time is up.  The link of one of them that has ended,
  * with nothing left in it, is RB_EPEER. */

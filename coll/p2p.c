@@ -50,3 +50,10 @@ int rb_coll_nudge(struct rb_coll *coll, struct rb_why *why)
 
     return err ? err : rb_progress_nudge(coll, why);
 }
+
+int rb_coll_flush(struct rb_coll *coll, struct rb_why *why)
+{
+    int err = rb_progress_begin(coll, why);
+
+    return err ? err : rb_progress_flush(coll, why);
+}

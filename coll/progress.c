@@ -36,8 +36,10 @@ static int describe(struct rb_coll *coll, int rank, int err, struct rb_why *why)
     return err;
 }
 
-/* One turn over all links: 0 or an error. */
-static int turn(struct rb_coll *coll, bool *ret_moved, bool *ret_pending, struct rb_why *why)
+/* One turn over all links: 0 or an error.  What was posted is waited for only where frames are
+ * behind it, or where `posts` says so. */
+static int turn(struct rb_coll *coll, bool posts, bool *ret_moved, bool *ret_pending,
+                struct rb_why *why)
 {
     *ret_moved = *ret_pending = false;
     for (int i = 1; i < coll->size; i++) {
@@ -51,7 +53,7 @@ static int turn(struct rb_coll *coll, bool *ret_moved, bool *ret_pending, struct
         if (moved < 0)
             return describe(coll, rank, (int)moved, why);
         *ret_moved |= moved > 0;
-        *ret_pending |= is_pending(lane);
+        *ret_pending |= is_pending(lane) || (posts && lane->posts);
     }
     return 0;
 }
@@ -109,7 +111,7 @@ static void adapt(struct rb_coll *coll, uint64_t waited_ns)
         coll->spin_ns = 500;
 }
 
-static int run(struct rb_coll *coll, struct rb_why *why)
+static int run(struct rb_coll *coll, bool posts, struct rb_why *why)
 {
     uint64_t idle_since = 0;
 
@@ -121,7 +123,7 @@ static int run(struct rb_coll *coll, struct rb_why *why)
         if (atomic_load_explicit(&coll->canceled, memory_order_relaxed))
             return rb_why_set(why, RB_ECANCELED, "the group of configuration %u was cancelled",
                               coll->configuration);
-        if ((err = turn(coll, &moved, &pending, why)) || !pending)
+        if ((err = turn(coll, posts, &moved, &pending, why)) || !pending)
             return err;
         if (moved) {
             idle_since = 0;
@@ -157,7 +159,14 @@ int rb_progress_run(struct rb_coll *coll, struct rb_why *why)
 {
     struct rb_why local = {{0}};
 
-    return ended(coll, run(coll, &local), &local, why);
+    return ended(coll, run(coll, false, &local), &local, why);
+}
+
+int rb_progress_flush(struct rb_coll *coll, struct rb_why *why)
+{
+    struct rb_why local = {{0}};
+
+    return ended(coll, run(coll, true, &local), &local, why);
 }
 
 /* All that one link takes. */

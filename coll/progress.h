@@ -108,6 +108,8 @@ void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame, con
                       uint64_t size);
 /* Push what was posted, without waiting.  An error ends the group. */
 int rb_progress_nudge(struct rb_coll *coll, struct rb_why *why);
+/* The same, until nothing posted is left. */
+int rb_progress_flush(struct rb_coll *coll, struct rb_why *why);
 void rb_progress_drop_posts(struct rb_coll *coll);
 
 /* Until all frames are through, and what was posted in front of them.  An error ends the group. */

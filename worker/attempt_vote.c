@@ -33,15 +33,11 @@ static int sum_shards(struct rb_attempt *attempt, uint64_t tag, const Rb__Bucket
     return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, cut, n, why);
 }
 
-/* Others may still wait for what this rank has posted to their stages, before they come here. */
 static bool is_over(void *context)
 {
     const struct rb_step *step = context;
-    struct rb_coll *coll = step->configuration->coll;
-    struct rb_why unsaid;
 
-    return atomic_load(step->stop) || rb_coll_over(coll) ||
-           (step->configuration->stage && rb_coll_nudge(coll, &unsaid));
+    return atomic_load(step->stop) || rb_coll_over(step->configuration->coll);
 }
 
 /* Through the host, to everyone or to whoever holds them. */
@@ -122,8 +118,13 @@ static int sum_by_circle(struct rb_attempt *attempt, const Rb__Bucket *range, st
     RB_CLEANUP(rb_freep) struct rb_coll_range *held = rb_alloc(most * sizeof *held);
     RB_CLEANUP(rb_freep) struct rb_coll_range *cut = NULL;
     struct asked asked = {0};
-    int err = 0;
+    int err;
 
+    /* Others come here only behind what this rank has posted to them, and a circle sends none of
+     * it. */
+    err = configuration->stage ? rb_coll_flush(configuration->coll, why) : 0;
+    if (err)
+        return err;
     held[0] =
         (struct rb_coll_range){RB_CIRCLE_ALL, (size_t)range->first, (size_t)range->count, NULL};
     if (placement->sharded)

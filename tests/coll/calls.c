@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -196,6 +197,34 @@ static void check_posts(struct crew *crew, struct rb_coll *coll, uint64_t tag, s
     check_sum(crew, coll, tag + EACH, size % 50000);
 }
 
+/* What was posted is gone behind a flush: the receivers have it though this rank is in no call. */
+static void check_flush(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t size)
+{
+    enum { EACH = 3 };
+    _Atomic uint64_t *heard = &crew->board->word[0];
+    uint64_t all = atomic_load(heard);
+    uint8_t *bytes = rb_alloc(size);
+    struct rb_why why = {{0}};
+
+    check_gather(crew, coll, tag, 1); /* everyone knows `all` */
+    all += (uint64_t)crew->size - 1;
+    for (size_t k = 0; k < EACH; k++) {
+        memset(bytes, 'a' + (int)k, size);
+        for (int r = 1; r < crew->size && crew->rank == 0; r++)
+            CREW_OK(crew, rb_coll_post(coll, tag + 1 + k, r, bytes, size, &why), &why);
+    }
+    CREW_OK(crew, rb_coll_flush(coll, &why), &why);
+    for (size_t k = 0; k < EACH && crew->rank; k++) {
+        CREW_OK(crew, rb_coll_receive(coll, tag + 1 + k, 0, bytes, size, &why), &why);
+        for (size_t i = 0; i < size; i++)
+            CREW_CHECK(crew, bytes[i] == (uint8_t)('a' + k));
+    }
+    atomic_fetch_add(heard, crew->rank ? 1 : 0);
+    while (atomic_load(heard) < all)
+        usleep(100);
+    free(bytes);
+}
+
 /* Rank 0 hears the others in whatever order they speak; those that it does not listen to, and the
  * time, and a descriptor, end its wait as they should. */
 static void check_wait(struct crew *crew, struct rb_coll *coll, uint64_t tag)
@@ -254,6 +283,8 @@ static void all_calls(struct crew *crew)
             check_ring(crew, coll, ++tag, sizes[i]);
         check_wait(crew, coll, ++tag);
         check_posts(crew, coll, tag + 1, sizes[i]);
+        tag += 4;
+        check_flush(crew, coll, tag + 1, sizes[i]);
         tag += 4;
         check_sum(crew, coll, ++tag, sizes[i] % 50000);
         check_ranges(crew, coll, ++tag, sizes[i] % 200000);

@@ -22,7 +22,7 @@ enum { VICTIM = 1, OPEN_MS = 300 };
 /* How long after a death its notice may come; what is seen is a few milliseconds. */
 static const uint64_t notice_ns = UINT64_C(3000000000);
 
-enum { DIED_AT, PID }; /* words of the board */
+enum { DIED_AT, PID, POSTED }; /* words of the board */
 
 static _Noreturn void die(struct crew *crew)
 {
@@ -146,6 +146,37 @@ static void killed_while_others_sleep(void **state)
             crew_run(size, (enum crew_link)link, 1u << VICTIM, wait_for_the_dead, NULL);
 }
 
+/* Who waits for a dead one to take what was posted to it is told. */
+static void flush_to_the_dead(struct crew *crew)
+{
+    enum { MUCH = 20000000 };
+    struct rb_coll *coll;
+    struct rb_why why = {{0}};
+    char *bytes = rb_alloc(MUCH);
+
+    CREW_OK(crew, crew_open(crew, 1, 30000, &coll, &why), &why);
+    CREW_OK(crew, rb_coll_gather(coll, 0, bytes, bytes + CREW_MAX, 1, &why), &why);
+    if (crew->rank == VICTIM) {
+        while (!atomic_load(&crew->board->word[POSTED]))
+            usleep(100);
+        usleep(20000); /* so that the other waits by then; it passes as well if it does not */
+        die(crew);
+    }
+    CREW_OK(crew, rb_coll_post(coll, 1, VICTIM, bytes, MUCH, &why), &why);
+    atomic_store(&crew->board->word[POSTED], 1);
+    CREW_CHECK(crew, rb_coll_flush(coll, &why) == RB_EPEER && strstr(why.text, "is gone"));
+    check_notice(crew);
+    rb_coll_close(coll);
+    free(bytes);
+}
+
+static void killed_in_front_of_posts(void **state)
+{
+    (void)state;
+    for (int link = 0; link < CREW_LINKS; link++)
+        crew_run(2, (enum crew_link)link, 1u << VICTIM, flush_to_the_dead, NULL);
+}
+
 /* A rank that leaves after the last call ends nothing: what it sent still arrives. */
 static void leave_early(struct crew *crew)
 {
@@ -251,7 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_in_a_sum),         cmocka_unit_test(killed_while_others_sleep),
         cmocka_unit_test(leaving_disturbs_nobody), cmocka_unit_test(killed_before_open),
-        cmocka_unit_test(killed_inside_open),
+        cmocka_unit_test(killed_inside_open),      cmocka_unit_test(killed_in_front_of_posts),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
