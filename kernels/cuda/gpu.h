@@ -168,6 +168,7 @@ void rb_gpu_conv_free(struct rb_gpu_conv *conv);
 
 struct rb_gpu_product;
 
+/* RB_EUNSUPPORTED: the library has no way for it; it may have one without the ReLU. */
 int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *shape,
                        struct rb_gpu_product **ret_product, struct rb_why *why);
 /* A bias is float32; a product of bfloat16 has none. */

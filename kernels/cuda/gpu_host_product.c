@@ -15,12 +15,22 @@ struct rb_gpu_product {
     float *b;     /* [k, n], whichever way it is stored */
 };
 
+/* RUBATO_HOST_RELU=0: as a cuBLASLt that has no algorithm with it. */
+static bool has_relu(void)
+{
+    const char *text = getenv("RUBATO_HOST_RELU");
+
+    return !text || strcmp(text, "0") != 0;
+}
+
 int rb_gpu_product_new(struct rb_gpu *gpu, const struct rb_gpu_product_shape *shape,
                        struct rb_gpu_product **ret_product, struct rb_why *why)
 {
-    struct rb_gpu_product *product = rb_alloc(sizeof *product);
+    struct rb_gpu_product *product;
 
-    (void)why;
+    if (shape->relu && !has_relu())
+        return rb_why_set(why, RB_EUNSUPPORTED, "this stand-in was told to have no ReLU");
+    product = rb_alloc(sizeof *product);
     product->gpu = gpu;
     product->shape = *shape;
     product->sums = rb_alloc((size_t)shape->n * sizeof *product->sums);

@@ -33,12 +33,25 @@ struct finish_body {
     }
 };
 
+/* The ReLU that the library has no product with. */
+struct cut_body {
+    void *y;
+    bool is_short;
+
+    RB_GPU void operator()(int64_t i) const
+    {
+        if (rb_real_get(y, is_short, i) <= 0)
+            rb_real_put(y, is_short, i, 0);
+    }
+};
+
 struct matmul : rb_work {
     struct rb_matrices s;
     bool bias, relu, short_in, short_out;
     /* The library adds a bias of the type that it rounds to, and this one is float32: it is added
      * in a pass of its own, from rows that start at multiples of 16 bytes. */
     bool late;
+    bool cut; /* so is the ReLU, where it is not the product's */
     int64_t row;
     int64_t elements;
     struct rb_gpu_product *product; /* NULL: nothing to multiply */
@@ -67,6 +80,8 @@ struct matmul : rb_work {
                                late ? NULL : added, to + o * inner * s.m * row * made);
         if (late || !product)
             rb_each(cuda, elements, finish);
+        else if (cut)
+            rb_each(cuda, elements, cut_body{out[0], short_out});
     }
 
     int64_t offset(const int64_t *dim, int64_t size, int64_t o) const
@@ -142,6 +157,11 @@ int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
             return err;
     }
     err = rb_gpu_product_new(cuda->gpu, &how, &work.product, why);
+    if (err && how.relu) {
+        how.relu = false;
+        work.cut = true;
+        err = rb_gpu_product_new(cuda->gpu, &how, &work.product, why);
+    }
     if (err)
         return rb_why_add(why, err, "MatMul");
     return rb_make(cuda, call, work, ret_kernel);

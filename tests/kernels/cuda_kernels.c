@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -64,6 +65,23 @@ void products_round_behind_a_bias(void **state)
     };
 
     check_each(*state, cases, sizeof cases / sizeof *cases);
+}
+
+/* Behind the product, where the stand-in is told that its library has no product with it. */
+void a_relu_may_be_late(void **state)
+{
+    static const char *const cases[] = {
+        "MatMul f32[5,9] f32[9,13] > f32[5,13] relu=1",
+        "MatMul f32[5,9] f32[9,13] f32[13] > f32[5,13] relu=1",
+        "MatMul f32[4,3,5,8] f32[4,1,8,6] f32[6] > f32[4,3,5,6] relu=1",
+        "MatMul bf16[5,9] bf16[9,13] f32[13] > f32[5,13] relu=1",
+        "MatMul bf16[5,9] bf16[9,13] > bf16[5,13] relu=1",
+        "MatMul bf16[5,9] bf16[9,13] f32[13] > bf16[5,13] relu=1",
+    };
+
+    setenv("RUBATO_HOST_RELU", "0", 1);
+    check_each(*state, cases, sizeof cases / sizeof *cases);
+    unsetenv("RUBATO_HOST_RELU");
 }
 
 /* How much memory a block may share is said once for all kernels of an instantiation. */
