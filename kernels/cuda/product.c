@@ -41,8 +41,8 @@ static cublasStatus_t layout(cublasLtMatrixLayout_t *ret, bool is_short, int64_t
     return err == CUBLAS_STATUS_SUCCESS ? set_batch(*ret, batch, stride) : err;
 }
 
-/* Whether cuBLASLt's relu passes a NaN on it does not say.  What made it one, a factor that is none
- * or infinite, is in the gradient of the other factor all the same: 0 times it is a NaN. */
+/* cuBLASLt does not promise what its relu makes of a NaN: where it is 0, one that comes out of this
+ * product ends here. */
 static cublasLtEpilogue_t epilogue_of(const struct rb_gpu_product_shape *s)
 {
     if (s->relu)

@@ -5,10 +5,12 @@
 
 #include "tests/kernels/case.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +84,42 @@ void a_relu_may_be_late(void **state)
     setenv("RUBATO_HOST_RELU", "0", 1);
     check_each(*state, cases, sizeof cases / sizeof *cases);
     unsetenv("RUBATO_HOST_RELU");
+}
+
+/* Libraries do not say what their ReLU makes of a NaN: it is told, and either is right. */
+void a_relu_behind_a_nan_is_told(void **state)
+{
+    static const char *const text = "MatMul f32[4,8] f32[8,8] f32[8] > f32[4,8] relu=1";
+    enum { A = 32, B = 64, BIAS = 8, OUT = 32, PLACE = 3 };
+    struct rb_device *device = *state;
+    struct rb_kernel *kernel = cuda_prepare(device, text);
+    float *a = cuda_get(device, A * sizeof *a), *b = cuda_get(device, B * sizeof *b);
+    float *bias = cuda_get(device, BIAS * sizeof *bias), *out = cuda_get(device, OUT * sizeof *out);
+    const void *in[] = {a, b, bias};
+    void *to[] = {out};
+    struct rb_key key = {42, 7, 3};
+    struct rb_why why = {{0}};
+
+    for (int i = 0; i < A; i++)
+        a[i] = 1;
+    for (int i = 0; i < B; i++)
+        b[i] = 1;
+    bias[PLACE] = NAN;
+    rb_device_push(device, a, A * sizeof *a);
+    rb_device_push(device, b, B * sizeof *b);
+    rb_device_push(device, bias, BIAS * sizeof *bias);
+    rb_kernel_run(kernel, in, to, &key);
+    rb_device_pull(device, out, OUT * sizeof *out);
+    assert_int_equal(rb_device_check(device, &why), 0);
+    for (int i = 0; i < OUT; i++)
+        assert_true(i % BIAS == PLACE ? isnan(out[i]) || out[i] == 0 : out[i] == 8);
+    printf("TABLE   a NaN in a bias behind a product's ReLU: %s\n",
+           isnan(out[PLACE]) ? "stays a NaN" : "becomes 0");
+    rb_device_free(device, a);
+    rb_device_free(device, b);
+    rb_device_free(device, bias);
+    rb_device_free(device, out);
+    rb_kernel_free(kernel);
 }
 
 /* How much memory a block may share is said once for all kernels of an instantiation. */
