@@ -20,6 +20,7 @@ import tempfile
 import cluster
 import corpus
 import delicate
+import split
 from cluster import BUILD, check, check_nothing_lost, digest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
@@ -362,6 +363,24 @@ def stages():
             same_as_alone(c, make)
 
 
+def parts():
+    """Filters that are split over GPUs sum in circles too: the bits are those of sums by links."""
+    with gpus(4):
+        shas = set()
+        for nccl in None, "":
+            os.environ |= {} if nccl is None else {"RUBATO_NCCL": nccl}
+            with cluster.Cluster(devices=1) as c:
+                c.model("mlp", inputs=48, hidden=64, depth=2, classes=10)
+                for replicas in "1", "all", "2":
+                    spec = on("cuda", split.spec_of(c, "mlp", (48,), 12, 2, 4, replicas))
+                    c.submit("job", spec)
+                    c.wait("job", "done")
+                    said = "through the hosts" if nccl == "" else "from GPU to GPU"
+                    check("sums go " + said in c.ctl("logs", "job"), f"{replicas} replicas: {c.ctl('logs', 'job')}")
+                    shas.add(c.finish("job"))
+        check(len(shas) == 1, f"the bits differ: {shas}")
+
+
 def wide_stages():
     """What goes from stage to stage does not fit a link: whoever sums already sends the rest of it meanwhile."""
     with gpus(2), cluster.Cluster(devices=1) as c:
@@ -443,8 +462,8 @@ def main():
                  attention_in_one_node, profiled_and_planned, in_bfloat16]
     elif os.path.exists(MODULE):
         tests += [kinds_are_kept_apart, profiled_and_planned, fixed_counts, attention_in_one_node, in_bfloat16,
-                  disturbed, state_between_gpus, sums_behind_a_death, stages, wide_stages, laps, without_a_gpu,
-                  without_what_is_fast, a_sick_gpu_is_left]
+                  disturbed, state_between_gpus, sums_behind_a_death, stages, wide_stages, parts, laps,
+                  without_a_gpu, without_what_is_fast, a_sick_gpu_is_left]
     wanted = sys.argv[1:]
     cluster.main(*[test for test in tests if not wanted or test.__name__ in wanted], go_on=75 if REAL else 0)
 
