@@ -294,10 +294,15 @@ def check_way(log, way, receipt):
         table(f"{'state ' + way:32} {receipt['bytes_moved']} bytes, ready in {receipt['ready_ms']:.0f} ms")
 
 
+def armed_workers():
+    """Were they built to die when told?"""
+    return subprocess.run([os.path.join(BUILD, "rubato-worker"), "--faults"], capture_output=True).stdout
+
+
 def state_between_gpus():
     """Newcomers take the state from the others' GPUs, or through the hosts where they are told to; whoever dies
     over it, the bits are the same."""
-    faults = subprocess.run([os.path.join(BUILD, "rubato-worker"), "--faults"], capture_output=True).stdout
+    faults = armed_workers()
     for replicas in "all", "2":
         for way in ["by shelves", "through the hosts"] + ["worker.feed:at=6", "worker.follow:at=6"] * bool(
                 faults and replicas == "2" and not REAL):
@@ -361,6 +366,27 @@ def stages():
                 cluster.until("sums from GPU to GPU again",
                               lambda: c.ctl("logs", "job").count("sums go from GPU to GPU again") == 2)
             same_as_alone(c, make)
+
+
+def dies_between_stages():
+    """In front of the sum of a circle, or behind a microbatch, while others are in that sum or between stages."""
+    if not armed_workers():
+        return print("  not here: this build has no faults")
+    for replicas, last in ("all", 0), ("2", 2):
+        for point, rank, at in ("worker.reduce", last, 8), ("worker.computed", 1, 20):
+            with tempfile.TemporaryDirectory() as folder, gpus(3):
+                os.environ |= {"RUBATO_FAULT": f"{point}:rank={rank}:at={at}:do=kill", "RUBATO_FAULT_ONCE": folder + "/fired"}
+                with cluster.Cluster(devices=1) as c:
+                    delicate.models(c)
+
+                    def make(steps, **more):
+                        return on("cuda", delicate.gpt_spec(c, steps, 3), state={"replicas": replicas},
+                                  parallel={"pipeline": 2}, **more)
+
+                    c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))
+                    cluster.until(f"a death at {point}", lambda: os.path.exists(folder + "/fired.0"))
+                    c.train_on("job", 3, 5)
+                    same_as_alone(c, make)
 
 
 def parts():
@@ -462,7 +488,7 @@ def main():
                  attention_in_one_node, profiled_and_planned, in_bfloat16]
     elif os.path.exists(MODULE):
         tests += [kinds_are_kept_apart, profiled_and_planned, fixed_counts, attention_in_one_node, in_bfloat16,
-                  disturbed, state_between_gpus, sums_behind_a_death, stages, wide_stages, parts, laps,
+                  disturbed, state_between_gpus, sums_behind_a_death, stages, dies_between_stages, wide_stages, parts, laps,
                   without_a_gpu, without_what_is_fast, a_sick_gpu_is_left]
     wanted = sys.argv[1:]
     cluster.main(*[test for test in tests if not wanted or test.__name__ in wanted], go_on=75 if REAL else 0)
