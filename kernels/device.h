@@ -104,7 +104,8 @@ void rb_device_pull(struct rb_device *device, void *memory, size_t bytes);
 void rb_device_push(struct rb_device *device, void *memory, size_t bytes);
 
 /* From one place in memory of the device to another, which do not overlap, queued as kernels are:
- * for what is small and is to be pulled later, with more of its kind. */
+ * for what is small and is to be pulled later, with more of its kind, and for what the device goes
+ * on to read, as a sum that is one rank's own. */
 void rb_device_copy(struct rb_device *device, void *to, const void *from, size_t bytes);
 
 /* 0, or what has gone wrong on the device since it was opened; nothing that was pulled since then
