@@ -219,6 +219,6 @@ struct rb_client_call *rb_server_call(struct rb_server *server,
     request->body = options->body ? options->body : json_object();
     request->local = call;
     call->request = request;
-    rb_server_wait(request, 0);
+    rb_dispatch_later(request, 0);
     return call;
 }

@@ -233,7 +233,7 @@ static void on_forward_done(int err, const struct rb_why *why, const json_t *bod
                   !rb_client_reached(request->forward);
     request->forward = NULL;
     if (absent)
-        rb_server_seek(request, why);
+        rb_dispatch_again(request, why);
     else
         finish(request, err, why, json_incref((json_t *)body));
 }
@@ -265,7 +265,7 @@ void rb_request_forward(struct rb_request *request, const char *node, const char
     free(request->node);
     request->node = target;
     if (!strcmp(target, server->node) || !strcmp(target, "leader")) {
-        rb_server_dispatch(request);
+        rb_dispatch(request);
         return;
     }
     const char *address = address_of(server, target);

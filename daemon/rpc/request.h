@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What server.c, request.c and client.c share: connections, requests and calls. */
+/* What server.c, dispatch.c, request.c and client.c share: connections, requests and calls. */
 #ifndef RB_DAEMON_RPC_REQUEST_H
 #define RB_DAEMON_RPC_REQUEST_H
 
@@ -61,10 +61,11 @@ struct rb_request *rb_request_new(struct rb_server *server, Rb__Call *call, stru
 void rb_request_free(struct rb_request *request);
 void rb_request_drained(struct rb_request *request); /* its connection has room again */
 
-void rb_server_dispatch(struct rb_request *request);
-void rb_server_wait(struct rb_request *request, uint64_t ms); /* dispatch it again then */
-/* Its coordinator was not reached, so nothing was done: ask again, that one or the next. */
-void rb_server_seek(struct rb_request *request, const struct rb_why *why);
+void rb_dispatch(struct rb_request *request);
+void rb_dispatch_later(struct rb_request *request, uint64_t ms); /* dispatch it again then */
+/* Its coordinator was not reached (why), so nothing was done: ask again soon, that one or the next.
+ */
+void rb_dispatch_again(struct rb_request *request, const struct rb_why *why);
 void rb_connection_next(struct rb_connection *connection);
 
 /* A call on an address.  Takes the reference to options->body. */
