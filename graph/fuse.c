@@ -8,24 +8,8 @@
 
 struct fuse {
     struct rb_graph *graph;
-    int *uses; /* by value: nodes that read it, and the outside */
+    int *uses; /* rb_graph_count_uses */
 };
-
-static void count_uses(struct fuse *fuse)
-{
-    const struct rb_graph *graph = fuse->graph;
-
-    memset(fuse->uses, 0, sizeof(*fuse->uses) * (size_t)graph->n_values);
-    for (int i = 0; i < graph->n_nodes; i++)
-        for (int j = 0; j < graph->nodes[i]->n_in; j++)
-            if (graph->nodes[i]->in[j])
-                fuse->uses[graph->nodes[i]->in[j]->id]++;
-    for (int i = 0; i < graph->n_outputs; i++)
-        fuse->uses[graph->outputs[i]->id]++;
-    for (int i = 0; i < graph->n_values; i++)
-        if (graph->values[i]->update)
-            fuse->uses[graph->values[i]->update->id]++;
-}
 
 static struct rb_node *made_by(const struct rb_value *value, enum rb_op op)
 {
@@ -284,7 +268,7 @@ int rb_fuse(struct rb_graph *graph, struct rb_why *why)
     if (graph->n_contributions)
         return rb_why_set(why, RB_EINTERNAL, "fusion comes before the gradient");
     for (size_t i = 0; i < RB_COUNT(rewrites); i++) {
-        count_uses(&fuse);
+        rb_graph_count_uses(graph, fuse.uses);
         for (int j = 0; j < graph->n_nodes; j++)
             rewrites[i](&fuse, graph->nodes[j]);
         rb_graph_sweep(graph, RB_ARENA_NEW(&graph->arena, bool, graph->n_values));

@@ -20,7 +20,7 @@ enum { NEAR = 16 }; /* nodes between the last and what it takes: its inputs live
 
 struct points {
     struct rb_graph *graph;
-    int *uses;  /* by value: nodes that read it, and the outside */
+    int *uses;  /* rb_graph_count_uses */
     int *place; /* by value: of its maker; -1: none */
     bool *gone; /* by place */
     int end;    /* of the forward part */
@@ -58,34 +58,17 @@ static bool is_step(const struct rb_node *node)
                                      node->op != RB_OP_CAST && node->op != RB_OP_WHERE);
 }
 
-static void use(struct points *points, const struct rb_value *value)
-{
-    if (value)
-        points->uses[value->id]++;
-}
-
 static void look_around(struct points *points)
 {
     const struct rb_graph *graph = points->graph;
 
-    for (int i = 0; i < graph->n_values; i++) {
+    rb_graph_count_uses(graph, points->uses);
+    for (int i = 0; i < graph->n_values; i++)
         points->place[i] = -1;
-        use(points, graph->values[i]->update);
-    }
-    for (int i = 0; i < graph->n_nodes; i++) {
-        for (int j = 0; j < graph->nodes[i]->n_in; j++)
-            use(points, graph->nodes[i]->in[j]);
+    for (int i = 0; i < graph->n_nodes; i++)
         for (int j = 0; j < graph->nodes[i]->n_out; j++)
             if (graph->nodes[i]->out[j])
                 points->place[graph->nodes[i]->out[j]->id] = i;
-    }
-    for (int i = 0; i < graph->n_outputs; i++)
-        use(points, graph->outputs[i]);
-    for (int i = 0; i < graph->n_contributions; i++)
-        use(points, graph->contributions[i].value);
-    use(points, graph->loss);
-    use(points, graph->count);
-    use(points, graph->correct);
     points->end = rb_graph_forward_end(graph);
 }
 

@@ -9,32 +9,6 @@
 
 #include <string.h>
 
-static void count(int *uses, const struct rb_value *value)
-{
-    if (value)
-        uses[value->id]++;
-}
-
-/* By value: nodes that read it, and the outside. */
-static int *count_uses(struct rb_graph *graph)
-{
-    int *uses = RB_ARENA_NEW(&graph->arena, int, graph->n_values);
-
-    for (int i = 0; i < graph->n_nodes; i++)
-        for (int j = 0; j < graph->nodes[i]->n_in; j++)
-            count(uses, graph->nodes[i]->in[j]);
-    for (int i = 0; i < graph->n_outputs; i++)
-        count(uses, graph->outputs[i]);
-    for (int i = 0; i < graph->n_contributions; i++)
-        count(uses, graph->contributions[i].value);
-    for (int i = 0; i < graph->n_values; i++)
-        count(uses, graph->values[i]->update);
-    count(uses, graph->loss);
-    count(uses, graph->count);
-    count(uses, graph->correct);
-    return uses;
-}
-
 /* The product that may take it; NULL: there is none.  It is rounded behind the Relu or not at all.
  */
 static struct rb_node *find_product(const struct rb_node *relu, const int *uses)
@@ -70,8 +44,9 @@ static void rewrite(struct rb_graph *graph, struct rb_node *relu, const struct r
 
 void rb_fuse_relu(struct rb_graph *graph)
 {
-    int *uses = count_uses(graph), kept = 0;
+    int *uses = RB_ARENA_NEW(&graph->arena, int, graph->n_values), kept = 0;
 
+    rb_graph_count_uses(graph, uses);
     for (int i = 0; i < graph->n_nodes; i++) {
         struct rb_node *product = find_product(graph->nodes[i], uses);
 

@@ -206,6 +206,29 @@ void rb_graph_sweep(struct rb_graph *graph, bool *ret_live)
     graph->n_nodes = kept;
 }
 
+static void use(int *uses, const struct rb_value *value)
+{
+    if (value)
+        uses[value->id]++;
+}
+
+void rb_graph_count_uses(const struct rb_graph *graph, int *ret_uses)
+{
+    memset(ret_uses, 0, (size_t)graph->n_values * sizeof *ret_uses);
+    for (int i = 0; i < graph->n_nodes; i++)
+        for (int j = 0; j < graph->nodes[i]->n_in; j++)
+            use(ret_uses, graph->nodes[i]->in[j]);
+    for (int i = 0; i < graph->n_outputs; i++)
+        use(ret_uses, graph->outputs[i]);
+    for (int i = 0; i < graph->n_contributions; i++)
+        use(ret_uses, graph->contributions[i].value);
+    for (int i = 0; i < graph->n_values; i++)
+        use(ret_uses, graph->values[i]->update);
+    use(ret_uses, graph->loss);
+    use(ret_uses, graph->count);
+    use(ret_uses, graph->correct);
+}
+
 int rb_graph_forward_end(const struct rb_graph *graph)
 {
     int end = 0;

@@ -121,6 +121,9 @@ struct rb_value *rb_graph_scalar(struct rb_graph *graph, float x);
  * ret_live: by value, all false; becomes true for what the nodes that stay read and make. */
 void rb_graph_sweep(struct rb_graph *graph, bool *ret_live);
 
+/* By value, of n_values: by how many nodes it is read, and from outside. */
+void rb_graph_count_uses(const struct rb_graph *graph, int *ret_uses);
+
 /* The forward part ends with the last node that makes a result; the place behind it. */
 int rb_graph_forward_end(const struct rb_graph *graph);
 

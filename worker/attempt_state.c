@@ -17,7 +17,7 @@ void rb_attempt_update(const struct rb_step *step, struct rb_step_result *result
     struct rb_update done = {0};
 
     step->changing(step->owner);
-    if (rb_lap_runs(step->model, step->configuration)) {
+    if (rb_configuration_laps(step->configuration)) {
         rb_lap_commit(step->model);
         result->lap = result->committed = true;
         return;

@@ -12,25 +12,35 @@
 
 /* ---- Sums -----------------------------------------------------------------------------------*/
 
+/* A bucket where the state is in shards, by who holds it; where there are stages, also by who has
+ * summands of it.  Free. */
+static struct rb_coll_range *shards_of(const struct rb_attempt *attempt, const Rb__Bucket *bucket,
+                                       size_t *ret_n)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    const struct rb_placement *placement = &configuration->placement;
+    struct rb_coll_range *held = rb_alloc(rb_placement_most(placement) * sizeof *held), *cut = NULL;
+
+    *ret_n = rb_placement_ranges(placement, (size_t)bucket->first, (size_t)bucket->count, held);
+    if (!configuration->stage)
+        return held;
+    *ret_n =
+        rb_stage_ranges(configuration->stage, attempt->step->model->message, held, *ret_n, &cut);
+    free(held);
+    return cut;
+}
+
 /* To whoever holds them: each rank's `reduced` is whole in the blocks that it holds. */
 static int sum_shards(struct rb_attempt *attempt, uint64_t tag, const Rb__Bucket *bucket,
                       struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
     struct rb_model *model = attempt->step->model;
-    RB_CLEANUP(rb_freep)
-    struct rb_coll_range *ranges =
-        rb_alloc(rb_placement_most(&configuration->placement) * sizeof *ranges);
-    size_t n = rb_placement_ranges(&configuration->placement, (size_t)bucket->first,
-                                   (size_t)bucket->count, ranges);
+    size_t n;
+    RB_CLEANUP(rb_freep) struct rb_coll_range *ranges = shards_of(attempt, bucket, &n);
 
-    if (!configuration->stage)
-        return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, ranges, n,
-                                  why);
-    RB_CLEANUP(rb_freep) struct rb_coll_range *cut = NULL;
-
-    n = rb_stage_ranges(configuration->stage, model->message, ranges, n, &cut);
-    return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, cut, n, why);
+    return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, ranges, n,
+                              why);
 }
 
 static bool is_over(void *context)
@@ -111,13 +121,14 @@ static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *ra
 static int sum_by_circle(struct rb_attempt *attempt, const Rb__Bucket *range, struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
-    const struct rb_placement *placement = &configuration->placement;
+    struct rb_coll_range all = {RB_CIRCLE_ALL, (size_t)range->first, (size_t)range->count, NULL};
+    RB_CLEANUP(rb_freep) struct rb_coll_range *shards = NULL;
+    RB_CLEANUP(rb_freep) struct rb_circle_range *ranges = NULL;
+    RB_CLEANUP(rb_freep) struct rb_circle_move *moves = NULL;
     struct rb_model *model = attempt->step->model;
     void *step = (void *)(uintptr_t)attempt->step;
-    size_t n = 1, most = placement->sharded ? rb_placement_most(placement) : 1;
-    RB_CLEANUP(rb_freep) struct rb_coll_range *held = rb_alloc(most * sizeof *held);
-    RB_CLEANUP(rb_freep) struct rb_coll_range *cut = NULL;
-    struct asked asked = {0};
+    struct asked asked;
+    size_t n = 1;
     int err;
 
     /* Others come here only behind what this rank has posted to them, and a circle sends none of
@@ -125,23 +136,18 @@ static int sum_by_circle(struct rb_attempt *attempt, const Rb__Bucket *range, st
     err = configuration->stage ? rb_coll_flush(configuration->coll, why) : 0;
     if (err)
         return err;
-    held[0] =
-        (struct rb_coll_range){RB_CIRCLE_ALL, (size_t)range->first, (size_t)range->count, NULL};
-    if (placement->sharded)
-        n = rb_placement_ranges(placement, (size_t)range->first, (size_t)range->count, held);
-    if (placement->sharded && configuration->stage)
-        n = rb_stage_ranges(configuration->stage, model->message, held, n, &cut);
-    asked.ranges = rb_alloc((n + 1) * sizeof *asked.ranges);
-    asked.moves = rb_alloc((n + 1) * sizeof *asked.moves);
+    if (configuration->placement.sharded)
+        shards = shards_of(attempt, range, &n);
+    ranges = rb_alloc((n + 1) * sizeof *ranges);
+    moves = rb_alloc((n + 1) * sizeof *moves);
+    asked = (struct asked){ranges, moves, 0, 0};
     for (size_t i = 0; i < n; i++)
-        ask(attempt, cut ? &cut[i] : &held[i], &asked);
+        ask(attempt, shards ? &shards[i] : &all, &asked);
     if (asked.n_ranges)
-        err = rb_circle_sum(configuration->circle, model->local, model->reduced, asked.ranges,
+        err = rb_circle_sum(configuration->circle, model->local, model->reduced, ranges,
                             asked.n_ranges, is_over, step, why);
     if (!err && asked.n_moves)
-        err = rb_circle_move(configuration->circle, asked.moves, asked.n_moves, is_over, step, why);
-    free(asked.ranges);
-    free(asked.moves);
+        err = rb_circle_move(configuration->circle, moves, asked.n_moves, is_over, step, why);
     return err;
 }
 

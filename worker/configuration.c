@@ -275,7 +275,7 @@ int rb_configuration_introduce(struct rb_configuration *configuration, const str
  * others make. */
 static bool may_circle(const struct rb_configuration *configuration, const struct rb_device *device)
 {
-    return configuration->size >= 2 && !(configuration->stage && configuration->stage->laps) &&
+    return configuration->size >= 2 && !rb_configuration_laps(configuration) &&
            rb_device_circles(device);
 }
 

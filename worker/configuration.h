@@ -44,6 +44,12 @@ struct rb_configuration {
     struct rb_feed *feed; /* that uses `coll` until the flip; NULL: nobody to feed here */
 };
 
+/* Does it train in laps (worker/lap.h)? */
+static inline bool rb_configuration_laps(const struct rb_configuration *configuration)
+{
+    return configuration->stage && configuration->stage->laps;
+}
+
 /* Read the plan that `order` names and check it against the model: each microbatch computed once
  * (in each stage), every rank reducing alike and voting once.  coll is left NULL. */
 int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,

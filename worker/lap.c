@@ -13,11 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool rb_lap_runs(const struct rb_model *model, const struct rb_configuration *configuration)
-{
-    return configuration->stage && model->message->asynchronous;
-}
-
 /* ---- How long -------------------------------------------------------------------------------*/
 
 static int64_t next_multiple(int64_t level, int64_t of)
@@ -42,7 +37,8 @@ int64_t rb_lap_next(const struct rb_model *model, const struct rb_configuration 
 {
     int64_t level = model->state.level;
 
-    return level + (rb_lap_runs(model, configuration) ? rb_lap_length(model->message, level) : 1);
+    return level +
+           (rb_configuration_laps(configuration) ? rb_lap_length(model->message, level) : 1);
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------*/

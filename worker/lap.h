@@ -70,9 +70,6 @@ struct rb_lap {
     uint64_t started;
 };
 
-/* Does this configuration run laps? */
-bool rb_lap_runs(const struct rb_model *model, const struct rb_configuration *configuration);
-
 /* Steps from `level` to the end of its lap. */
 uint32_t rb_lap_length(const Rb__Model *model, int64_t level);
 

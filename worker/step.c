@@ -141,7 +141,7 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
     const struct rb_stage *stage = step->configuration->stage;
     struct rb_attempt attempt = {
         .step = step,
-        .laps = rb_lap_runs(model, step->configuration),
+        .laps = rb_configuration_laps(step->configuration),
         .shape = {model->microbatches, (uint32_t)model->message->n_variables,
                   step->configuration->placement.sharded ? model->message->n_blocks : 0,
                   stage ? stage->stages : 0, stage ? stage->of_rank : NULL},

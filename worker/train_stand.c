@@ -12,7 +12,7 @@ void rb_train_enter_term(struct rb_train *train, uint32_t number)
 {
     if (train->model)
         rb_window_enter(train->model->state.window, number,
-                        number && rb_lap_runs(train->model, train->active));
+                        number && rb_configuration_laps(train->active));
 }
 
 void rb_train_stand(struct rb_train *train, enum rb_train_phase phase)

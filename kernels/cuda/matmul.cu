@@ -157,7 +157,7 @@ int rb_cuda_matmul(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
             return err;
     }
     err = rb_gpu_product_new(cuda->gpu, &how, &work.product, why);
-    if (err && how.relu) {
+    if (err == RB_EUNSUPPORTED && how.relu) {
         how.relu = false;
         work.cut = true;
         err = rb_gpu_product_new(cuda->gpu, &how, &work.product, why);

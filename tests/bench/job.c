@@ -2,6 +2,7 @@
 #include "tests/bench/job.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "coll/coll.h"
 #include "graph/models/models.h"
@@ -34,6 +35,11 @@ uint64_t bench_clock_ns(void)
 
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+double bench_since(uint64_t start)
+{
+    return (double)(rb_clock_ns() - start) / 1e6;
 }
 
 static int order(const void *a, const void *b)

@@ -58,6 +58,9 @@ void bench_check(int err, const struct rb_why *why);
 /* Time this thread has had a core for: others on a shared machine do not count. */
 uint64_t bench_clock_ns(void);
 
+/* ms by the clock since rb_clock_ns() was `start`. */
+double bench_since(uint64_t start);
+
 /* The median of n numbers, which are sorted on the way. */
 double bench_median(double *values, size_t n);
 

@@ -9,11 +9,6 @@
 
 enum { WIDTH = 512 };
 
-static double since(uint64_t start)
-{
-    return (double)(rb_clock_ns() - start) / 1e6;
-}
-
 static void tell(const char *piece, const double took[2])
 {
     printf("TABLE   cold start: %-26s %8.1f ms, again %.1f ms\n", piece, took[0], took[1]);
@@ -26,7 +21,7 @@ static double time_module(void)
     int count;
 
     bench_check(rb_device_count("cuda", &count, &why), &why);
-    return since(start);
+    return bench_since(start);
 }
 
 static double time_context(struct rb_device **ret_device)
@@ -35,7 +30,7 @@ static double time_context(struct rb_device **ret_device)
     struct rb_why why;
 
     bench_check(rb_device_open("cuda", 0, ret_device, &why), &why);
-    return since(start);
+    return bench_since(start);
 }
 
 /* cuBLASLt starts when the first product is made ready. */
@@ -49,7 +44,7 @@ static double time_blas(struct rb_device *device, enum rb_dtype factors,
     struct rb_why why;
 
     bench_check(rb_kernel_prepare(device, &call, ret_product, &why), &why);
-    return since(start);
+    return bench_since(start);
 }
 
 /* Until it is here. */
@@ -61,7 +56,7 @@ static double time_product(struct rb_device *device, struct rb_kernel *product,
 
     rb_kernel_run(product, in, &out, &key);
     rb_device_pull(device, out, sizeof(float));
-    return since(start);
+    return bench_since(start);
 }
 
 /* Memory there and back is no part of the first product. */

@@ -21,14 +21,9 @@ struct crew {
     int rank, size, fds[MOST];
 };
 
-static double since(uint64_t start)
-{
-    return (double)(rb_clock_ns() - start) / 1e6;
-}
-
 static bool is_over(void *context)
 {
-    return since(*(uint64_t *)context) > 1e3 * PATIENCE_S;
+    return bench_since(*(uint64_t *)context) > 1e3 * PATIENCE_S;
 }
 
 static struct rb_circle *enter(struct rb_device *device, const uint8_t *ticket, int rank, int size)
@@ -70,7 +65,7 @@ static void run_rank(struct rb_device *device, const uint8_t *ticket, const stru
     const struct rb_circle_range all = {RB_CIRCLE_ALL, 0, COUNT};
     uint64_t start = rb_clock_ns();
     struct rb_circle *circle = enter(device, ticket, crew->rank, crew->size);
-    double entered = since(start), took[SUMS], first;
+    double entered = bench_since(start), took[SUMS], first;
     int32_t *in = rb_device_alloc(device, COUNT * sizeof *in);
     int32_t *out = rb_device_alloc(device, COUNT * sizeof *out);
     struct rb_why why = {{0}};
@@ -79,7 +74,7 @@ static void run_rank(struct rb_device *device, const uint8_t *ticket, const stru
         uint64_t begun = rb_clock_ns();
 
         bench_check(rb_circle_sum(circle, in, out, &all, 1, is_over, &begun, &why), &why);
-        took[i] = since(begun);
+        took[i] = bench_since(begun);
     }
     first = took[0];
     if (crew->rank == 0)

@@ -66,11 +66,6 @@ static const struct bench_case cases[] = {
     },
 };
 
-static double since(uint64_t start)
-{
-    return (double)(rb_clock_ns() - start) / 1e6;
-}
-
 /* ---- By operator ------------------------------------------------------------------------------*/
 
 static struct rb_profile *time_program(const struct bench_job *job, bool sums)
@@ -139,13 +134,13 @@ static void time_steps(struct bench_job *job, const struct bench_case *of)
         uint64_t start = rb_clock_ns();
 
         bench_job_step(job, &result);
-        first[i] = since(start);
+        first[i] = bench_since(start);
     }
     for (int i = 0; i < STEPS; i++) {
         uint64_t start = rb_clock_ns();
 
         bench_job_step(job, &result);
-        took[i] = since(start);
+        took[i] = bench_since(start);
     }
     refused = rb_program_refused(job->model->runner->program);
     printf(
@@ -191,7 +186,7 @@ int main(int argc, char **argv)
     start = rb_clock_ns();
     bench_job_load(&job, 0, 1);
     printf("TABLE   loading the model, kernels and weights: %.0f ms; %.1f MB of activations\n",
-           since(start), (double)job.model->runner->message->arena_bytes / 1e6);
+           bench_since(start), (double)job.model->runner->message->arena_bytes / 1e6);
     time_steps(&job, &of);
     bench_check(
         rb_profile_measure(job.model->device, job.model->message->programs[0], &speed, &why), &why);
