@@ -50,13 +50,7 @@ static void decide(struct rb_agent *agent)
         bool of_worker = action->kind != RB_AGENT_SPAWN && action->kind != RB_AGENT_FETCH &&
                          action->kind != RB_AGENT_REPORT_DEAD &&
                          action->kind != RB_AGENT_REPORT_DELETE;
-        /* An action before this one may have dropped the worker. */
-        struct rb_worker *worker = of_worker ? workers[action->worker] : NULL;
-        bool there = !of_worker;
-        for (struct rb_worker *at = agent->workers; at && !there; at = at->next)
-            there = at == worker;
-        if (there)
-            rb_agent_act(agent, action, worker, &arena);
+        rb_agent_act(agent, action, of_worker ? workers[action->worker] : NULL, &arena);
     }
     if (actions.wake_ms != UINT64_MAX)
         rb_agent_poke_in(agent, actions.wake_ms - view.now_ms + 1);

@@ -41,6 +41,8 @@ static void spawn(struct rb_rules *rules, const struct rb_job_facts *job,
     for (size_t w = 0; w < view->n; w++)
         if (view->workers[w].device == member->device && !view->workers[w].gone)
             return; /* of whatever job: facts may not know of it yet */
+    if (rb_rules_spawning(rules, member->device))
+        return;
     struct rb_agent_action *action = rb_rules_act(rules, RB_AGENT_SPAWN, job);
     action->device = member->device;
     action->configuration = configuration;

@@ -62,7 +62,7 @@ struct rb_agent_view {
 };
 
 enum rb_agent_action_kind {
-    RB_AGENT_SPAWN,         /* job, device, configuration */
+    RB_AGENT_SPAWN,         /* job, device, configuration: in the place of that job's dead there */
     RB_AGENT_FETCH,         /* digest, from node */
     RB_AGENT_CONFIGURE,     /* worker, configuration, rank; `foreseen`: and go to it at once */
     RB_AGENT_GO,            /* worker, number */

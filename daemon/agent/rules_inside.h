@@ -22,6 +22,9 @@ struct rb_agent_action *rb_rules_act(struct rb_rules *rules, enum rb_agent_actio
 struct rb_agent_action *rb_rules_act_on(struct rb_rules *rules, enum rb_agent_action_kind kind,
                                         const struct rb_job_facts *job, size_t worker);
 
+/* The process that is to come onto this device of ours, of whatever job; NULL: none. */
+const struct rb_agent_action *rb_rules_spawning(const struct rb_rules *rules, uint32_t device);
+
 /* Is the process (named, spawned for a configuration, on a device of this node) this member?  Any
  * member? */
 bool rb_rules_serves(const struct rb_rules *rules, const Rb__Configuration *configuration,

@@ -75,7 +75,8 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
     const struct rb_job_facts *job = rb_facts_job(view->facts, worker->job);
     bool wanted = rb_rules_needed(rules, job, worker->device, worker->worker, worker->spawned_for);
     if (worker->gone) {
-        if (!wanted)
+        const struct rb_agent_action *next = rb_rules_spawning(rules, worker->device);
+        if (!wanted && !(next && next->job == job))
             rb_rules_act_on(rules, RB_AGENT_FORGET, job, w);
     } else if (worker->stopped) {
         kill_for(rules, job, w, worker->stopped);

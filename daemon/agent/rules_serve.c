@@ -28,6 +28,16 @@ struct rb_agent_action *rb_rules_act_on(struct rb_rules *rules, enum rb_agent_ac
     return action;
 }
 
+const struct rb_agent_action *rb_rules_spawning(const struct rb_rules *rules, uint32_t device)
+{
+    for (size_t i = 0; i < rules->actions->n; i++) {
+        const struct rb_agent_action *action = &rules->actions->at[i];
+        if (action->kind == RB_AGENT_SPAWN && action->device == device)
+            return action;
+    }
+    return NULL;
+}
+
 bool rb_rules_serves(const struct rb_rules *rules, const Rb__Configuration *configuration,
                      size_t rank, uint32_t device, const char *worker, uint32_t spawned_for)
 {

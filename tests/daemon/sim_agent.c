@@ -260,15 +260,6 @@ static bool has_blob(const char *digest, void *context)
     return rubatod->node->blobs[digest[0] - '0'];
 }
 
-static bool is_there(const struct sim_rubatod *rubatod, const struct sim_own *own)
-{
-    const struct sim_own *at = rubatod->own;
-
-    while (at && at != own)
-        at = at->next;
-    return at != NULL;
-}
-
 static void decide(struct sim_rubatod *rubatod)
 {
     struct rb_agent_worker told[64];
@@ -296,10 +287,8 @@ static void decide(struct sim_rubatod *rubatod)
         bool of_worker = action->kind != RB_AGENT_SPAWN && action->kind != RB_AGENT_FETCH &&
                          action->kind != RB_AGENT_REPORT_DEAD &&
                          action->kind != RB_AGENT_REPORT_DELETE;
-        struct sim_own *own = of_worker ? owns[action->worker] : NULL;
 
-        if (!of_worker || is_there(rubatod, own))
-            act(rubatod, action, own);
+        act(rubatod, action, of_worker ? owns[action->worker] : NULL);
     }
     if (actions.wake_ms != UINT64_MAX)
         sim_agent_poke_in(rubatod, (actions.wake_ms - seen.now_ms + 1) * 1000);

@@ -330,7 +330,17 @@ static void a_fresh_one_waits_for_the_device(void **state)
     old->left = world->now;
     expect(world, "");
     old->gone = true;
-    expect(world, "spawn:0:5 forget:OLD");
+    expect(world, "spawn:0:5"); /* which takes the place of OLD: to forget it is not another's */
+}
+
+/* Two configurations at once may want it: one gets it. */
+static void a_device_has_one_process(void **state)
+{
+    struct world *world = *state;
+    put_job(world, "{\"phase\":\"Preparing\",\"next\":2,\"newest\":2}");
+    put_configuration(world, 1, "PREPARING", "a:0 a:1");
+    put_configuration(world, 2, "PREPARING", "a:0 a:2");
+    expect(world, "spawn:0:1 spawn:1:1 spawn:2:2");
 }
 
 static void one_that_failed_is_not_spawned_again(void **state)
@@ -574,6 +584,7 @@ int main(void)
         TEST(unready_is_not_told_again),
         TEST(a_dead_one_is_kept_while_spoken_of),
         TEST(a_fresh_one_waits_for_the_device),
+        TEST(a_device_has_one_process),
         TEST(one_that_failed_is_not_spawned_again),
         TEST(saver),
         TEST(reports_without_processes),
