@@ -15,8 +15,8 @@ enum {
     REPEATS = 3, /* of each size: others may have had the cores */
     FIRST = 64 << 10,
     MOST = 16 << 20,
-    PIECE = 16 << 10,
-    LONG_MS = 80, /* and a burst says something */
+    PIECE = 256 << 10, /* small ones take a core longer than a quick link */
+    LONG_MS = 80,      /* and a burst says something */
     TIMEOUT_MS = 5000,
     RETRY_MS = 2000,
     TRIES = 3, /* that may fail in all */

@@ -24,7 +24,6 @@ WARM = 4  # steps that do not count
 WAYS = {"auto": {}, "data": {"parallel": {"pipeline": 1}}, "pipeline": {"parallel": {"pipeline": 2}}}
 SECONDS = 4  # of a way, where steps are long
 LEAST = 5  # steps
-links.BURST_MS = 2  # a token bucket that holds more hides the link from a small model
 
 
 def spec(c, model, ways):

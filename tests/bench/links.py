@@ -25,7 +25,7 @@ WARM = 5  # steps that do not count
 SHORT = 8  # steps whose bits are compared
 TAG = f"rb{os.getpid() % 10000}"  # of namespaces and interfaces: benches may run side by side
 NETWORK = f"10.77.{os.getpid() % 254 + 1}"
-BURST_MS = 10
+BURST = 32000  # bytes: a bucket that holds more hides the link from short messages
 
 
 def ip(*words):
@@ -56,7 +56,7 @@ class Linked(lab.Lab):
             ip("-n", space, "link", "set", "lo", "up")
             if self.mbit:
                 subprocess.run(["tc", "-n", space, "qdisc", "add", "dev", far, "root", "tbf", "rate", f"{self.mbit}mbit",
-                                "burst", str(max(16000, self.mbit * 125 * BURST_MS)), "latency", "200ms"], check=True)
+                                "burst", str(BURST), "latency", "200ms"], check=True)
         return super().__enter__()
 
     def place_nodes(self):
