@@ -24,6 +24,7 @@ WARM = 4  # steps that do not count
 WAYS = {"auto": {}, "data": {"parallel": {"pipeline": 1}}, "pipeline": {"parallel": {"pipeline": 2}}}
 SECONDS = 4  # of a way, where steps are long
 LEAST = 5  # steps
+REST = 5  # seconds, until links have been measured while nothing starts any more
 
 
 def spec(c, model, ways):
@@ -119,6 +120,7 @@ def main():
         with links.Linked(2, mbit) as c:
             until("the links to be measured",
                   lambda: all(node.get("networkBandwidth") for node in c.json("get", "nodes")["items"]))
+            time.sleep(REST)
             for model in options.models:
                 lab.say(f"{model} at {mbit or 'unlimited'} Mbit/s")
                 one = found[f"{model} {mbit}"] = pair(c, model, options)
