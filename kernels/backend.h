@@ -61,11 +61,12 @@ struct rb_device_ops {
     void (*shelf_put)(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n);
     void (*shelf_take)(struct rb_shelf *shelf, size_t at, const struct iovec *to, int n);
     void (*shelf_close)(struct rb_shelf *shelf);
-    /* As rb_marks_*. */
+    /* As rb_marks_*; reached: NULL where all is done at once. */
     int (*marks_new)(struct rb_device *device, size_t n, struct rb_marks **ret_marks,
                      struct rb_why *why);
     void (*marks_set)(struct rb_marks *marks, size_t i);
     double (*marks_between)(struct rb_marks *marks, size_t from, size_t to);
+    bool (*marks_reached)(struct rb_marks *marks, size_t i);
     void (*marks_free)(struct rb_marks *marks);
     /* As in device.h. */
     void (*fixed_add)(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,

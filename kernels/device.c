@@ -327,6 +327,11 @@ double rb_marks_between(struct rb_marks *marks, size_t from, size_t to)
     return marks->ops->marks_between(marks, from, to);
 }
 
+bool rb_marks_reached(struct rb_marks *marks, size_t i)
+{
+    return !marks->ops->marks_reached || marks->ops->marks_reached(marks, i);
+}
+
 void rb_marks_free(struct rb_marks *marks)
 {
     if (marks)

@@ -215,11 +215,11 @@ void rb_kernel_free(struct rb_kernel *kernel);
 /* ---- Tapes ----
  *
  * A GPU is told of each kernel by this process, which may take longer than the kernel.  So what is
- * done again and again can be told once: between rb_tape_start and rb_tape_end the kernels and the
- * rb_fixed_add that the calling thread asks for are not done but kept, and rb_tape_play does them
- * all with one word.  Addresses and sizes are as they were.  What differs from one time to the next
- * is given each time: the key, and for each rb_fixed_add, in their order, where its sums go and
- * how.  The bits are those of asking for each. */
+ * done again and again can be told once: between rb_tape_start and rb_tape_end the kernels, the
+ * rb_device_copy and the rb_fixed_add that the calling thread asks for are not done but kept, and
+ * rb_tape_play does them all with one word.  Addresses and sizes are as they were.  What differs
+ * from one time to the next is given each time: the key, and for each rb_fixed_add, in their order,
+ * where its sums go and how.  The bits are those of asking for each. */
 struct rb_tape;
 struct rb_fixed;
 
@@ -252,6 +252,9 @@ void rb_marks_set(struct rb_marks *marks, size_t i);
 /* ns from one mark that was set to another; waits until the device has come to both.  0 where
  * rb_device_check has an error. */
 double rb_marks_between(struct rb_marks *marks, size_t from, size_t to);
+/* Has the device come to one that was set?  Does not wait for it.  true where rb_device_check has
+ * an error. */
+bool rb_marks_reached(struct rb_marks *marks, size_t i);
 void rb_marks_free(struct rb_marks *marks);
 
 /* ---- Arithmetic on the flat state ----

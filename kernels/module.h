@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 
-enum { RB_MODULE_ABI = 9 };
+enum { RB_MODULE_ABI = 10 };
 
 struct rb_module {
     unsigned abi;

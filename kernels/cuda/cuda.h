@@ -130,6 +130,7 @@ int rb_cuda_marks_new(struct rb_device *device, size_t n, struct rb_marks **ret_
                       struct rb_why *why);
 void rb_cuda_marks_set(struct rb_marks *marks, size_t i);
 double rb_cuda_marks_between(struct rb_marks *marks, size_t from, size_t to);
+bool rb_cuda_marks_reached(struct rb_marks *marks, size_t i);
 void rb_cuda_marks_free(struct rb_marks *marks);
 
 typedef int rb_cuda_prepare(struct rb_cuda *cuda, const struct rb_call *call,

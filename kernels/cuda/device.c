@@ -226,6 +226,7 @@ static const struct rb_device_ops cuda_ops = {
     .marks_new = rb_cuda_marks_new,
     .marks_set = rb_cuda_marks_set,
     .marks_between = rb_cuda_marks_between,
+    .marks_reached = rb_cuda_marks_reached,
     .marks_free = rb_cuda_marks_free,
     .fixed_add = rb_cuda_fixed_add,
     .fixed_squares = rb_cuda_fixed_squares,

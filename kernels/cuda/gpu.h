@@ -96,6 +96,7 @@ int rb_gpu_marks_new(struct rb_gpu *gpu, size_t n, struct rb_gpu_marks **ret_mar
                      struct rb_why *why);
 void rb_gpu_marks_set(struct rb_gpu_marks *marks, size_t i);
 double rb_gpu_marks_between(struct rb_gpu_marks *marks, size_t from, size_t to);
+bool rb_gpu_marks_reached(struct rb_gpu_marks *marks, size_t i);
 void rb_gpu_marks_free(struct rb_gpu_marks *marks);
 
 /* ---- Circles ---- as in kernels/device.h, of the GPU's own addresses */

@@ -297,7 +297,8 @@ void rb_gpu_tape_free(struct rb_gpu_tape *tape)
 
 struct rb_gpu_marks {
     struct rb_gpu *gpu;
-    uint64_t at[]; /* all is done at once, by the calling thread: its ns */
+    unsigned asked; /* whether one was reached, since one was set */
+    uint64_t at[];  /* all is done at once, by the calling thread: its ns */
 };
 
 int rb_gpu_marks_new(struct rb_gpu *gpu, size_t n, struct rb_gpu_marks **ret_marks,
@@ -315,11 +316,19 @@ void rb_gpu_marks_set(struct rb_gpu_marks *marks, size_t i)
         rb_gpu_fail(marks->gpu, "a mark cannot be kept on a tape");
     else
         marks->at[i] = rb_clock_thread_ns();
+    marks->asked = 0;
 }
 
 double rb_gpu_marks_between(struct rb_gpu_marks *marks, size_t from, size_t to)
 {
     return rb_gpu_enter(marks->gpu) ? (double)marks->at[to] - (double)marks->at[from] : 0;
+}
+
+/* Not at once: who asks is to go on with something else. */
+bool rb_gpu_marks_reached(struct rb_gpu_marks *marks, size_t i)
+{
+    (void)i;
+    return !rb_gpu_enter(marks->gpu) || marks->asked++ >= 2;
 }
 
 void rb_gpu_marks_free(struct rb_gpu_marks *marks)

@@ -61,6 +61,22 @@ double rb_gpu_marks_between(struct rb_gpu_marks *marks, size_t from, size_t to)
     return 1e6 * (double)ms;
 }
 
+bool rb_gpu_marks_reached(struct rb_gpu_marks *marks, size_t i)
+{
+    struct rb_gpu *gpu = marks->gpu;
+    cudaError_t err;
+
+    if (!rb_gpu_enter(gpu))
+        return true;
+    err = cudaEventQuery(marks->at[i]);
+    if (err == cudaErrorNotReady) { /* an error to CUDA, which stays behind as others do */
+        rb_gpu_forget();
+        return false;
+    }
+    rb_gpu_note(gpu, err, "its work failed");
+    return true;
+}
+
 void rb_gpu_marks_free(struct rb_gpu_marks *marks)
 {
     if (!marks)

@@ -35,6 +35,11 @@ double rb_cuda_marks_between(struct rb_marks *marks, size_t from, size_t to)
     return rb_gpu_marks_between(((struct marks *)marks)->gpu, from, to);
 }
 
+bool rb_cuda_marks_reached(struct rb_marks *marks, size_t i)
+{
+    return rb_gpu_marks_reached(((struct marks *)marks)->gpu, i);
+}
+
 void rb_cuda_marks_free(struct rb_marks *marks)
 {
     rb_gpu_marks_free(((struct marks *)marks)->gpu);

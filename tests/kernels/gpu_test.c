@@ -58,7 +58,7 @@ static void use_marks(struct rb_gpu *gpu)
 {
     struct rb_gpu_marks *marks;
     struct rb_why why;
-    int err = rb_gpu_marks_new(gpu, 2, &marks, &why);
+    int asked, err = rb_gpu_marks_new(gpu, 2, &marks, &why);
 
     clean("rb_gpu_marks_new");
     if (err)
@@ -67,6 +67,13 @@ static void use_marks(struct rb_gpu *gpu)
     rb_gpu_marks_set(marks, 1);
     (void)rb_gpu_marks_between(marks, 0, 1);
     clean("rb_gpu_marks_between");
+    fake_cuda.busy = 2;
+    for (asked = 1; !rb_gpu_marks_reached(marks, 1); asked++)
+        clean("rb_gpu_marks_reached");
+    if (!rb_gpu_check(gpu, &why))
+        assert_int_equal(asked, 3);
+    fake_cuda.busy = 0;
+    clean("rb_gpu_marks_reached");
     rb_gpu_marks_free(marks);
     clean("rb_gpu_marks_free");
 }
