@@ -23,16 +23,17 @@ struct rb_flight {
     struct rb_runner runner;      /* the program in an arena of its own */
     const struct rb_runner *twin; /* that of the model */
     void *arena;
-    float *weights; /* that it reads */
+    float *weights;        /* that it reads */
+    struct rb_marks *mark; /* behind a pass; NULL: it is done when it has been asked for */
     bool flies;
     uint32_t microbatch; /* of the step, or of the lap */
     int64_t count;       /* of a lap: its valid targets, once it has come back */
-    size_t next_in, next_out, next_contribution;
+    size_t next_contribution;
     struct rb_freight {
-        uint8_t *bytes;
+        uint8_t *bytes; /* the device's memory */
         size_t room;
-    } * in, *out; /* by stage: messages */
-    uint32_t stages;
+    } * in, *out;                   /* by stage: messages */
+    uint32_t stages, configuration; /* that they are for */
 };
 
 /* What runs a step's microbatches. */
@@ -59,5 +60,9 @@ int rb_flight_backward(const struct rb_pilot *pilot, uint32_t microbatch,
 /* None is under way any more. */
 void rb_flights_land(struct rb_model *model);
 void rb_flights_free(struct rb_model *model);
+
+/* Why their passes are not played although they might be (rb_program_refused); NULL: nothing is
+ * wrong. */
+const char *rb_flights_refused(const struct rb_model *model);
 
 #endif

@@ -308,8 +308,7 @@ void rb_program_free(struct rb_program *program)
             rb_kernel_free(program->steps[i].kernel);
     for (int i = 0; i < program->n_inputs; i++)
         rb_device_free(program->device, program->inputs[i]);
-    for (int i = 0; i < 2; i++)
-        rb_tape_free(program->replays[i].tape);
+    rb_program_forget(program);
     rb_arena_done(&program->arena);
     free(program);
 }

@@ -42,6 +42,9 @@ void rb_program_defer(struct rb_program *program, bool on);
  * called for all instructions before any is done.  Nothing where the device has no tapes. */
 void rb_program_keep(struct rb_program *program);
 
+/* What was told is told anew: copies, or which instructions there are, are others from now on. */
+void rb_program_forget(struct rb_program *program);
+
 /* Why runs are not played although they might be; NULL: nothing is wrong. */
 const char *rb_program_refused(const struct rb_program *program);
 
@@ -90,9 +93,27 @@ int rb_program_run_each(struct rb_program *const *programs, int n, const struct 
 void rb_program_add_each(struct rb_program *const *programs, int n, int tensor,
                          const struct rb_fixed *into);
 
-/* In parts: what was filled into the inputs goes to the device; then instructions, in ascending
- * order, each when what it reads is in place. */
+/* ---- In parts: what was filled into the inputs goes to the device; then instructions, in
+ * ascending order, each when what it reads is in place ---- */
 void rb_program_start(struct rb_program *program);
 void rb_program_step(struct rb_program *program, int instruction, const struct rb_key *key);
+
+/* Several instructions, which are played as runs are (rb_program_keep). */
+struct rb_program_pass {
+    int tape;         /* 0 or 1: the program keeps two */
+    bool unplayed;    /* it is not to be played: `after` does more than add */
+    int first, end;   /* instructions first .. end - 1, */
+    const bool *runs; /* of which this is true; NULL: all */
+    /* In front of each that is done by itself, and of playing; not 0 ends the pass with that. */
+    int (*go_on)(void *context);
+    /* Copies within the device's memory (rb_device_copy), in front of an instruction and behind it.
+     * A tape keeps them, so they are not asked for each time. */
+    void (*copy_in)(int instruction, void *context);
+    void (*copy_out)(int instruction, void *context);
+    void (*after)(int instruction, void *context); /* as of runs; these may all be NULL */
+    void *context;
+};
+int rb_program_pass(struct rb_program *program, const struct rb_program_pass *pass,
+                    const struct rb_key *key);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program from inside: for program*.c alone.
  *
- * program: preparing > program_tensors        program_run: running */
+ * program: preparing > program_tensors        program_pass: tapes > program_run: instructions */
 #ifndef RB_WORKER_PROGRAM_INSIDE_H
 #define RB_WORKER_PROGRAM_INSIDE_H
 
@@ -45,7 +45,7 @@ struct rb_program {
 
     /* Tapes (rb_program_keep).  Of a run that is played, what `after` asked for. */
     bool keeps;
-    struct replay replays[2]; /* of whole runs; of those without the instructions run once */
+    struct replay replays[2]; /* of whole runs, and without the instructions run once; of passes */
     struct rb_why refused;    /* why there are no tapes; empty: there may be */
     bool collects;
     int instruction; /* behind which it is asked */
@@ -53,6 +53,11 @@ struct rb_program {
     struct rb_fixed *into; /* of the sums alone, as tapes want them */
     size_t n_sums, most_sums;
 };
+
+/* ---- While it runs ---------------------------------------------------------------------------*/
+
+/* Asked of the device there and then. */
+void rb_program_add_now(struct rb_program *program, int tensor, const struct rb_fixed *into);
 
 /* ---- While it is prepared --------------------------------------------------------------------*/
 

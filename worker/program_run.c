@@ -49,7 +49,7 @@ void rb_program_defer(struct rb_program *program, bool on)
     program->defers = on;
 }
 
-static void add(struct rb_program *program, int tensor, const struct rb_fixed *into)
+void rb_program_add_now(struct rb_program *program, int tensor, const struct rb_fixed *into)
 {
     int maker = program->defers ? program->makers[tensor] : -1;
 
@@ -68,7 +68,7 @@ static void add(struct rb_program *program, int tensor, const struct rb_fixed *i
 void rb_program_add(struct rb_program *program, int tensor, const struct rb_fixed *into)
 {
     if (!program->collects) {
-        add(program, tensor, into);
+        rb_program_add_now(program, tensor, into);
     } else if (program->n_sums < program->most_sums) {
         program->sums[program->n_sums] = (struct sum){program->instruction, tensor};
         program->into[program->n_sums++] = *into;
@@ -133,115 +133,5 @@ void rb_program_add_each(struct rb_program *const *programs, int n, int tensor,
     if (maker >= 0)
         rb_kernel_sum_each(programs[0]->steps[maker].kernel, n, in, into);
     for (int e = 0; e < n && maker < 0; e++)
-        add(programs[e], tensor, &into[e]);
-}
-
-/* ---- Tapes ------------------------------------------------------------------------------------*/
-
-void rb_program_keep(struct rb_program *program)
-{
-    program->keeps = rb_device_tapes(program->device);
-}
-
-const char *rb_program_refused(const struct rb_program *program)
-{
-    return program->refused.text[0] ? program->refused.text : NULL;
-}
-
-/* What will be added, and behind what. */
-static void collect(struct rb_program *program, int first,
-                    void (*after)(int instruction, void *context), void *context)
-{
-    program->n_sums = 0;
-    program->collects = true;
-    for (int i = first; after && i < program->n_steps; i++) {
-        program->instruction = i;
-        after(i, context);
-    }
-    program->collects = false;
-}
-
-/* All of it, with the sums that were collected. */
-static void run_collected(struct rb_program *program, int first, const struct rb_key *key)
-{
-    size_t next = 0;
-
-    for (int i = first; i < program->n_steps; i++) {
-        rb_program_step(program, i, key);
-        for (; next < program->n_sums && program->sums[next].instruction == i; next++)
-            add(program, program->sums[next].tensor, &program->into[next]);
-    }
-}
-
-static bool play(struct rb_program *program, const struct replay *replay, const struct rb_key *key)
-{
-    return replay->tape && rb_tape_play(replay->tape, key, program->into, program->n_sums);
-}
-
-/* A new tape in place of the one that cannot be played, if there is one. */
-static void keep(struct rb_program *program, int first, const struct rb_key *key,
-                 struct replay *replay)
-{
-    struct rb_tape *tape;
-    int err;
-
-    rb_tape_free(RB_TAKE(replay->tape));
-    err = rb_tape_start(program->device, program->n_sums, &tape, &program->refused);
-    if (!err) {
-        run_collected(program, first, key);
-        err = rb_tape_end(tape, &program->refused);
-        if (err)
-            rb_tape_free(tape);
-        else
-            replay->tape = tape;
-    }
-    program->keeps = !err;
-}
-
-static void run_taped(struct rb_program *program, int first, const struct rb_key *key,
-                      void (*after)(int instruction, void *context), void *context,
-                      struct replay *replay)
-{
-    collect(program, first, after, context);
-    if (play(program, replay, key))
-        return;
-    keep(program, first, key, replay);
-    if (!play(program, replay, key))
-        run_collected(program, first, key);
-}
-
-/* ---- Running ----------------------------------------------------------------------------------*/
-
-static int run_from(struct rb_program *program, int first, const struct rb_key *key,
-                    const atomic_bool *stop, void (*after)(int instruction, void *context),
-                    void *context)
-{
-    struct replay *replay = &program->replays[first > 0];
-
-    rb_program_start(program);
-    if (program->keeps && replay->seen && !(stop && atomic_load(stop))) {
-        run_taped(program, first, key, after, context, replay);
-        return 0;
-    }
-    for (int i = first; i < program->n_steps; i++) {
-        if (stop && atomic_load_explicit(stop, memory_order_relaxed))
-            return RB_ECANCELED;
-        rb_program_step(program, i, key);
-        if (after)
-            after(i, context);
-    }
-    replay->seen |= after || !program->most_sums; /* with all kernels that a tape will have */
-    return 0;
-}
-
-int rb_program_run(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
-                   void (*after)(int instruction, void *context), void *context)
-{
-    return run_from(program, 0, key, stop, after, context);
-}
-
-int rb_program_again(struct rb_program *program, const struct rb_key *key, const atomic_bool *stop,
-                     void (*after)(int instruction, void *context), void *context)
-{
-    return run_from(program, program->once, key, stop, after, context);
+        rb_program_add_now(programs[e], tensor, &into[e]);
 }

@@ -6,6 +6,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
+#include "worker/flight.h"
 #include "worker/join/taking.h"
 #include "worker/lap.h"
 #include "worker/step.h"
@@ -162,6 +163,8 @@ static void say_slow(struct rb_train *train)
 {
     const char *why = rb_program_refused(train->model->runner->program);
 
+    if (!why)
+        why = rb_flights_refused(train->model);
     if (why && !train->slow_said)
         rb_log(RB_LOG_WARN, "kernels are launched one by one: %s", why);
     train->slow_said |= why != NULL;

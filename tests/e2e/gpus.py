@@ -200,16 +200,17 @@ def without_what_is_fast():
             os.environ |= {name: value} if name else {}
             with cluster.Cluster(devices=1) as c:
                 delicate.models(c)
-                spec = on("cuda", delicate.gpt_spec(c, 8, 2))
-                spec["devices"]["min"] = 2
-                c.submit("job", spec)
-                c.wait("job", "done")
-                log = c.ctl("logs", "job")
-                said = log.count("kernels are launched one by one: ")
-                check(said == one, f"{name}: said {said} times")
-                check(log.count(sums) == 2, f"{name}: {log}")
-                table("sums go " + re.search("sums go (.*)", log).group(1)[:110])
-                shas.add(c.finish("job"))
+                for parallel in {}, {"pipeline": 2}:
+                    spec = on("cuda", delicate.gpt_spec(c, 8, 2, parallel=parallel))
+                    spec["devices"]["min"] = 2
+                    c.submit("job", spec)
+                    c.wait("job", "done")
+                    log = c.ctl("logs", "job")
+                    said = log.count("kernels are launched one by one: ")
+                    check(said == one, f"{name}, {parallel}: said {said} times")
+                    check(log.count(sums) == 2, f"{name}, {parallel}: {log}")
+                    table("sums go " + re.search("sums go (.*)", log).group(1)[:110])
+                    shas.add(c.finish("job"))
     check(len(shas) == 1, f"{shas}")
 
 

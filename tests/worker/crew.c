@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static void path_of(const struct crew_rank *one, uint32_t rank, char path[160])
 {
@@ -43,6 +44,7 @@ static int join(struct crew_rank *one)
     RB_CLEANUP(rb_freep) char *model = rb_format("%s/model", one->crew->folder);
     RB_CLEANUP(rb_freep) char *plan = rb_format("%s/plan", one->crew->folder);
     RB_CLEANUP(rb_freep) char *weights = rb_format("%s/weights.safetensors", one->crew->folder);
+    const char *kind = getenv("RUBATO_TEST_KIND");
     Rb__Configure order = RB__CONFIGURE__INIT;
     uint64_t bytes;
     int err;
@@ -54,7 +56,7 @@ static int join(struct crew_rank *one)
     order.plan_path = plan;
     order.restore = weights;
     pthread_mutex_lock(&one->crew->loading); /* oneDNN's own locks are not seen by sanitizers */
-    err = rb_model_load(model, "cpu", 0, &one->model, &one->why);
+    err = rb_model_load(model, kind ? kind : "cpu", 0, &one->model, &one->why);
     pthread_mutex_unlock(&one->crew->loading);
     err = err ? err : meet(one, &order);
     return err ? err : rb_opening_run(one->model, one->configuration, &bytes, &one->why);

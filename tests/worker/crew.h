@@ -36,8 +36,8 @@ struct crew {
     pthread_mutex_t loading;
 };
 
-/* From the initial weights to the last step.  0, or the first error of a rank, whose links the
- * others lose. */
+/* From the initial weights to the last step, on devices of RUBATO_TEST_KIND; cores.  0, or the
+ * first error of a rank, whose links the others lose. */
 int crew_run(struct crew *crew, struct rb_why *why);
 
 /* Frees what ranks have, but for `own`. */
