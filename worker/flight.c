@@ -24,6 +24,7 @@ void rb_flights_free(struct rb_model *model)
         model->flights = flight->next;
         free_flight(model, flight);
     }
+    rb_ways_free(model);
 }
 
 void rb_flights_land(struct rb_model *model)

@@ -90,25 +90,54 @@ static size_t count_bytes(const struct rb_pilot *pilot, bool back)
     return pilot->laps && back ? sizeof(int64_t) : 0;
 }
 
+static int receive_one(const struct rb_pilot *pilot, struct rb_flight *flight, uint32_t k,
+                       struct rb_why *why)
+{
+    const struct rb_stage *stage = stage_of(pilot);
+    bool back = k > stage->mine, parcel = false;
+    uint64_t tag = tag_of(pilot, flight->microbatch, back);
+    size_t bytes = rb_flight_part(pilot, flight)->in_bytes[k];
+    int err = rb_way_take(pilot, flight, k, tag, &parcel, why);
+
+    if (err || parcel)
+        return err;
+    err = rb_coll_receive(pilot->configuration->coll, tag,
+                          (int)rb_stage_owner(stage, k, flight->microbatch), flight->in[k].bytes,
+                          bytes + count_bytes(pilot, back), why);
+    if (!err)
+        rb_device_push(pilot->model->device, flight->in[k].bytes, bytes);
+    return err;
+}
+
 int rb_freight_receive(const struct rb_pilot *pilot, struct rb_flight *flight, uint32_t first,
                        uint32_t end, struct rb_why *why)
 {
-    const struct rb_stage *stage = stage_of(pilot);
     const struct rb_part *part = rb_flight_part(pilot, flight);
     int err = 0;
 
-    for (uint32_t k = first; !err && k < end; k++) {
-        size_t bytes = part->in_bytes[k] + count_bytes(pilot, k > stage->mine);
-
-        if (!part->in_bytes[k])
-            continue;
-        err = rb_coll_receive(
-            pilot->configuration->coll, tag_of(pilot, flight->microbatch, k > stage->mine),
-            (int)rb_stage_owner(stage, k, flight->microbatch), flight->in[k].bytes, bytes, why);
-        if (!err)
-            rb_device_push(pilot->model->device, flight->in[k].bytes, part->in_bytes[k]);
-    }
+    for (uint32_t k = first; !err && k < end; k++)
+        if (part->in_bytes[k])
+            err = receive_one(pilot, flight, k, why);
     return err;
+}
+
+static int post_one(const struct rb_pilot *pilot, const struct rb_flight *flight, uint32_t k,
+                    struct rb_why *why)
+{
+    const struct rb_stage *stage = stage_of(pilot);
+    bool back = k < stage->mine, parcel = false;
+    uint64_t tag = tag_of(pilot, flight->microbatch, back);
+    size_t bytes = rb_flight_part(pilot, flight)->out_bytes[k];
+    int err = rb_way_put(pilot, flight, k, tag, &parcel, why);
+
+    if (err || parcel)
+        return err;
+    rb_device_pull(pilot->model->device, flight->out[k].bytes, bytes);
+    err = rb_device_check(pilot->model->device, why);
+    return err ? err
+               : rb_coll_post(pilot->configuration->coll, tag,
+                              (int)rb_stage_owner(stage, k, flight->microbatch),
+                              flight->out[k].bytes, bytes + count_bytes(pilot, back), why);
 }
 
 /* At once first: most waits are short. */
@@ -144,19 +173,13 @@ static bool sends_any(const struct rb_part *part, uint32_t first, uint32_t end)
 int rb_freight_post(const struct rb_pilot *pilot, const struct rb_flight *flight, uint32_t first,
                     uint32_t end, struct rb_why *why)
 {
-    const struct rb_stage *stage = stage_of(pilot);
     const struct rb_part *part = rb_flight_part(pilot, flight);
     int err = sends_any(part, first, end) ? wait_made(pilot, flight, why) : 0;
 
-    for (uint32_t k = first; !err && k < end; k++)
-        rb_device_pull(pilot->model->device, flight->out[k].bytes, part->out_bytes[k]);
     err = err ? err : rb_device_check(pilot->model->device, why);
     for (uint32_t k = first; !err && k < end; k++)
         if (part->out_bytes[k])
-            err = rb_coll_post(
-                pilot->configuration->coll, tag_of(pilot, flight->microbatch, k < stage->mine),
-                (int)rb_stage_owner(stage, k, flight->microbatch), flight->out[k].bytes,
-                part->out_bytes[k] + count_bytes(pilot, k < stage->mine), why);
+            err = post_one(pilot, flight, k, why);
     return err;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Flights from inside: for flight*.c alone.
  *
- * flight: whose turn it is, running > flight_freight: what crosses between stages
+ * flight: whose turn it is, running > flight_freight: what crosses between stages > flight_ways:
+ * past the hosts
  *
  *     receive ─▶ host's side ─push─▶ device's side ─put─▶ arena       in front of who reads it
  *     post ◀──── host's side ◀─pull─ device's side ◀─take─ arena      behind its maker
@@ -33,6 +34,15 @@ int rb_freight_post(const struct rb_pilot *pilot, const struct rb_flight *flight
 /* On the device: what instruction `at` is the first to read, and what it has made. */
 void rb_freight_put(const struct rb_pilot *pilot, const struct rb_flight *flight, uint32_t at);
 void rb_freight_take(const struct rb_pilot *pilot, const struct rb_flight *flight, uint32_t at);
+
+/* Between GPUs of one host what is for stage k is a parcel (worker/parcels.h), and a word by the
+ * link says so; or, as long as none can be given, that bytes come behind it.  *ret_parcel false:
+ * they are still to be sent, or received. */
+int rb_way_put(const struct rb_pilot *pilot, const struct rb_flight *flight, uint32_t k,
+               uint64_t tag, bool *ret_parcel, struct rb_why *why);
+int rb_way_take(const struct rb_pilot *pilot, struct rb_flight *flight, uint32_t k, uint64_t tag,
+                bool *ret_parcel, struct rb_why *why);
+void rb_ways_free(struct rb_model *model);
 
 /* Valid targets, of a lap: the last stage knows them, the others are told behind what comes back.
  */

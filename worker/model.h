@@ -52,7 +52,8 @@ struct rb_model {
     uint32_t n_lanes;
     struct rb_chunk *chunks;
     uint32_t n_chunks;
-    struct rb_flight *flights; /* of pipelines (worker/flight.h) */
+    struct rb_flight *flights; /* of pipelines (worker/flight.h), */
+    struct rb_ways *ways;      /* and between the GPUs of one (worker/flight_ways.c) */
     struct rb_lap *lap;        /* of asynchronous ones (worker/lap.h); NULL: none was run yet */
 
     /* Of an attempt: all that computing a step writes to. */

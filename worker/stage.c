@@ -39,6 +39,7 @@ static int read_orders(struct rb_stage *stage, const Rb__RankPlan *plan, uint32_
         *(goes ? &forward : &backward) = order->argument;
         owners[order->argument] = rank;
         left += goes ? 1 : -1;
+        stage->flights = left > stage->flights ? left : stage->flights;
     }
     if (left)
         return rb_why_set(why, RB_EINVAL, "plan, rank %u: %u microbatches do not come back", rank,

@@ -43,6 +43,7 @@ struct rb_stage {
     uint32_t stages, mine;
     uint32_t ranks, microbatches; /* of a step, or of a lap */
     uint32_t *of_rank;            /* by rank: its stage */
+    uint32_t flights;             /* microbatches that are under way in a rank, at most */
     uint32_t *owners;      /* by stage * microbatches + microbatch: the rank that runs it there */
     struct rb_part *parts; /* of a pipeline, by program of the model */
     size_t n_parts;

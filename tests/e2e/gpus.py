@@ -194,6 +194,7 @@ def without_what_is_fast():
     shas, direct = set(), not REAL or libraries.nccl_is_here()
     ways = [("", "", 0, "sums go from GPU to GPU" if direct else "sums go through the hosts: "),
             ("RUBATO_TAPES", "0", 2, "sums go"),
+            ("RUBATO_SHELVES", "", 0, "sums go"),
             ("RUBATO_NCCL", "", 0, "sums go through the hosts: NCCL is not wanted")]
     for name, value, one, sums in ways:
         with gpus(2):
@@ -209,6 +210,10 @@ def without_what_is_fast():
                     said = log.count("kernels are launched one by one: ")
                     check(said == one, f"{name}, {parallel}: said {said} times")
                     check(log.count(sums) == 2, f"{name}, {parallel}: {log}")
+                    crosses = log.count("what crosses ")
+                    check(crosses == (2 if parallel else 0), f"{name}, {parallel}: {log}")
+                    check(REAL or log.count(" through the hosts: shelves are not wanted" if name == "RUBATO_SHELVES" else
+                                            "comes from GPU to GPU") == crosses, f"{name}, {parallel}: {log}")
                     table("sums go " + re.search("sums go (.*)", log).group(1)[:110])
                     shas.add(c.finish("job"))
     check(len(shas) == 1, f"{shas}")
@@ -370,11 +375,12 @@ def stages():
 
 
 def dies_between_stages():
-    """In front of the sum of a circle, or behind a microbatch, while others are in that sum or between stages."""
+    """In front of the sum of a circle, behind a microbatch, or behind the word that something lies on a shelf, while
+    others are in that sum or between stages."""
     if not armed_workers():
         return print("  not here: this build has no faults")
     for replicas, last in ("all", 0), ("2", 2):
-        for point, rank, at in ("worker.reduce", last, 8), ("worker.computed", 1, 20):
+        for point, rank, at in ("worker.reduce", last, 8), ("worker.computed", 1, 20), ("worker.frame", 0, 90):
             with tempfile.TemporaryDirectory() as folder, gpus(3):
                 os.environ |= {"RUBATO_FAULT": f"{point}:rank={rank}:at={at}:do=kill", "RUBATO_FAULT_ONCE": folder + "/fired"}
                 with cluster.Cluster(devices=1) as c:

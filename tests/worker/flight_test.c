@@ -22,7 +22,7 @@
 enum { STEPS = 9 };
 
 static struct counts {
-    atomic_int passes, unplayed, kept, played;
+    atomic_int passes, unplayed, kept, played, put;
 } counts;
 
 /* ---- Counted on their way (meson.build) ----------------------------------------------------*/
@@ -39,6 +39,9 @@ bool __real_rb_tape_play(struct rb_tape *tape, const struct rb_key *key,
                          const struct rb_fixed *sums, size_t n_sums);
 bool __wrap_rb_tape_play(struct rb_tape *tape, const struct rb_key *key,
                          const struct rb_fixed *sums, size_t n_sums);
+
+void __real_rb_shelf_put(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n);
+void __wrap_rb_shelf_put(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n);
 
 int __wrap_rb_program_pass(struct rb_program *program, const struct rb_program_pass *pass,
                            const struct rb_key *key)
@@ -64,6 +67,12 @@ bool __wrap_rb_tape_play(struct rb_tape *tape, const struct rb_key *key,
 
     counts.played += played;
     return played;
+}
+
+void __wrap_rb_shelf_put(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n)
+{
+    counts.put++;
+    __real_rb_shelf_put(shelf, at, from, n);
 }
 
 /* ---- Runs ------------------------------------------------------------------------------------*/
@@ -96,7 +105,7 @@ static void train(const struct tiny_options *options, uint32_t stages, char ret_
     Rb__Model *model;
     Rb__Plan *plan;
 
-    counts.passes = counts.unplayed = counts.kept = counts.played = 0;
+    counts.passes = counts.unplayed = counts.kept = counts.played = counts.put = 0;
     assert_non_null(mkdtemp(folder));
     how.stages = stages;
     tiny_write(folder, &how, 0);
@@ -144,7 +153,23 @@ static void test_passes_are_played(void **state)
         assert_true(counts.kept > 0 && counts.played > counts.passes / 2);
         assert_int_equal(counts.passes - counts.played, counts.kept);
         assert_int_equal(counts.unplayed, 0);
+        /* a message a microbatch to the next stage and back, the first of which are only words */
+        assert_in_range(counts.put, 2 * 6 * STEPS * (stages - 1) - 20, counts.passes);
     }
+}
+
+/* Without shelves all goes through the hosts, and comes to the same. */
+static void test_hosts_give_the_same(void **state)
+{
+    char alone[33], digest[33];
+
+    (void)state;
+    train(&job, 0, alone);
+    setenv("RUBATO_SHELVES", "", 1);
+    train(&job, 3, digest);
+    unsetenv("RUBATO_SHELVES");
+    assert_int_equal(counts.put, 0);
+    assert_string_equal(digest, alone);
 }
 
 /* A stage that looks at each sum before it goes on is asked for one by one where it has any. */
@@ -165,6 +190,7 @@ static void test_laps_are_played(void **state)
         assert_true(counts.kept > 0 && counts.played > counts.kept);
         assert_int_equal(counts.unplayed, STEPS); /* the loss has a stage of its own */
         assert_int_equal(counts.passes - counts.played - counts.unplayed, counts.kept);
+        assert_true(counts.put > STEPS);
     }
 }
 
@@ -172,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_passes_are_played),
+        cmocka_unit_test(test_hosts_give_the_same),
         cmocka_unit_test(test_laps_are_played),
     };
 

@@ -234,7 +234,8 @@ static void open_parcels(struct rb_feed *feed, struct taker *taker)
     if (!rb_device_shelves(feed->model->device) ||
         strcmp(rb_coll_link(feed->coll, (int)taker->rank), "tcp") == 0)
         return;
-    taker->asked = !rb_parcels_open(feed->model, taker->address, &taker->parcels, &why);
+    taker->asked = !rb_parcels_open(feed->model->device, rb_wire_largest_bytes(feed->model),
+                                    RB_WIRE_PARCELS, taker->address, &taker->parcels, &why);
     if (!taker->asked)
         rb_log(RB_LOG_INFO, "configuration %u: the state goes to rank %u through the hosts: %s",
                feed->number, taker->rank, why.text);

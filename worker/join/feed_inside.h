@@ -5,7 +5,7 @@
 #define RB_WORKER_JOIN_FEED_INSIDE_H
 
 #include "worker/join/feed.h"
-#include "worker/join/parcels.h"
+#include "worker/parcels.h"
 #include "worker/join/wire.h"
 
 #include <pthread.h>

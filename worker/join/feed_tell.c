@@ -73,7 +73,7 @@ static bool is_asked(const struct taker *taker)
 
 static bool is_full(const struct taker *taker)
 {
-    return taker->parcels.n - taker->taken >= RB_PARCELS;
+    return rb_parcels_full(&taker->parcels, taker->taken);
 }
 
 /* Nothing else is done meanwhile: neither is anything without an answer. */

@@ -5,7 +5,7 @@
 #define RB_WORKER_JOIN_FOLLOW_INSIDE_H
 
 #include "worker/join/follow.h"
-#include "worker/join/parcels.h"
+#include "worker/parcels.h"
 
 enum { RB_FOLLOW_ALIVE_MS = 1000 }; /* between signs of life */
 

@@ -147,7 +147,8 @@ static int take_shelf(struct follow *follow, struct source *source, const struct
     err = receive_payload(follow, source, header, RB_SHELF_ADDRESS, why);
     if (err)
         return err;
-    failed = rb_parcels_find(follow->model, follow->bytes, &source->parcels, &reason);
+    failed = rb_parcels_find(follow->model->device, rb_wire_largest_bytes(follow->model),
+                             RB_WIRE_PARCELS, follow->bytes, &source->parcels, &reason);
     if (failed)
         rb_log(RB_LOG_INFO, "the state comes from rank %u through the hosts: %s", source->rank,
                reason.text);

@@ -7,7 +7,7 @@
  *   BLOCK b         a copy of it (w, m, v) at the level that the stream has reached, and its hash
  *   FIXED offset    a piece of the fixed bytes, and its hash
  *   ENTRY           terms, exponents as used, counters after it; then the sums of all blocks given
- *   SHELF           where a newcomer of this host finds parcels (worker/join/parcels.h)
+ *   SHELF           where a newcomer of this host finds parcels (worker/parcels.h)
  *
  * Where it finds them, the bytes of blocks, sums and weights come as such from then on, and the
  * link has the number of the parcel in their place.
@@ -46,6 +46,7 @@ enum rb_wire_flag {
 };
 
 enum { RB_WIRE_PIECE = 1 << 20 }; /* of the fixed bytes */
+enum { RB_WIRE_PARCELS = 8 };     /* that lie there at once */
 
 /* Precedes each payload; travels as it lies. */
 struct rb_wire {
