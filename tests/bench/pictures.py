@@ -191,7 +191,7 @@ def links(read):
             panel.line(of_law(rows, way), series, dash=(None, "6 3", "2 3")[series], thick=1.3)
             panel.points(factor(rows, way), series, name)
         if way == "pipeline":
-            panel.points(factor(read("spectrain-links"), "spectrain"), 0, "MLP, spectrain (on a busy machine)", hollow=True)
+            panel.points(factor(read("spectrain-links"), "spectrain"), 0, "MLP, spectrain (another machine)", hollow=True)
     return picture
 
 
