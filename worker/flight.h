@@ -44,7 +44,8 @@ struct rb_pilot {
     bool laps;
     uint32_t attempt;
     const atomic_bool *stop;
-    /* A contribution of this rank is ready. */
+    /* A contribution of this rank is ready, or will be when this is done: a pass that is played
+     * calls it before any is.  It may add, and not look. */
     void (*add)(const struct rb_flight *flight, const Rb__Contribution *contribution, void *owner);
     void *owner;
 };

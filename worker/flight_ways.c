@@ -7,8 +7,10 @@
  *   so many were taken       ◀───  word, with the next that goes back
  *
  * So nobody waits for an answer: until one has come, and where all slots are taken, bytes go by the
- * link as they do without a way.  A parcel lies there until its taker has said that it has it; a
- * word has the step, attempt and microbatch in its tag, and a way ends with its configuration. */
+ * link as they do without a way, and so they do where nothing goes back.  A parcel lies there until
+ * its taker has said that it has it; a word has the step, attempt and microbatch in its tag.  A way
+ * is of one configuration, and has its memory from the second step on, or lap: flights, which must
+ * have theirs, have it by then. */
 #include "worker/flight_inside.h"
 
 #include "base/arena.h"
@@ -30,6 +32,7 @@ struct way {
 
 struct rb_ways {
     uint32_t configuration;
+    int64_t since; /* the level at which it began */
     size_t n;
     struct way to[]; /* by rank */
 };
@@ -62,8 +65,8 @@ static void open_ways(struct rb_model *model, const struct rb_configuration *con
 {
     struct rb_ways *ways = rb_alloc(sizeof *ways + configuration->size * sizeof *ways->to);
 
-    rb_ways_free(model);
     ways->configuration = configuration->number;
+    ways->since = model->state.level;
     ways->n = configuration->size;
     model->ways = ways;
 }
@@ -73,10 +76,12 @@ static struct way *way_to(const struct rb_pilot *pilot, uint32_t rank)
 {
     struct rb_model *model = pilot->model;
 
+    if (model->ways && model->ways->configuration != pilot->configuration->number)
+        rb_ways_free(model);
     if (!rb_device_shelves(model->device) ||
         strcmp(rb_coll_link(pilot->configuration->coll, (int)rank), "tcp") == 0)
         return NULL;
-    if (!model->ways || model->ways->configuration != pilot->configuration->number)
+    if (!model->ways)
         open_ways(model, pilot->configuration);
     return &model->ways->to[rank];
 }
@@ -102,17 +107,21 @@ static size_t room_for(const struct rb_stage *stage, uint32_t k, bool out)
 
 /* ---- Out -------------------------------------------------------------------------------------*/
 
-/* Once: a shelf of our own for them. */
+/* Once: a shelf of our own for them, if anything goes back to say that it was found. */
 static void offer(const struct rb_pilot *pilot, struct way *way, uint32_t k, uint32_t rank)
 {
     const struct rb_stage *stage = pilot->configuration->stage;
     struct rb_why reason = {0};
 
-    if (way->tried)
+    if (way->tried || pilot->model->state.level == pilot->model->ways->since)
         return;
     way->tried = true;
-    if (rb_parcels_open(pilot->model->device, room_for(stage, k, true), stage->flights,
-                        way->address, &way->out, &reason))
+    if (!room_for(stage, k, false))
+        rb_why_set(&reason, RB_EUNSUPPORTED, "nothing crosses back");
+    else
+        rb_parcels_open(pilot->model->device, room_for(stage, k, true), stage->flights,
+                        way->address, &way->out, &reason);
+    if (!way->out.shelf)
         rb_log(RB_LOG_INFO, "configuration %u: what crosses to rank %u goes through the hosts: %s",
                pilot->configuration->number, rank, reason.text);
 }

@@ -16,7 +16,7 @@
 
 struct rb_parcels {
     struct rb_shelf *shelf; /* NULL: there is no such way */
-    size_t room;            /* of a slot: the largest parcel */
+    size_t room;            /* of a slot: the largest parcel, and where the next may begin */
     uint32_t slots;
     uint64_t n; /* put, or taken */
 };

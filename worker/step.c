@@ -66,7 +66,7 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
     model->kept = model->pending.level = -1;
     attempt->computed_ns = attempt->began_ns = 0;
     attempt->computed = attempt->n_unsaid = 0;
-    if (attempt->step->configuration->stage)
+    if (attempt->step->configuration->stage && !attempt->step->configuration->stage->split)
         rb_flights_land(model);
     else
         rb_flights_free(model); /* their memory may be wanted elsewhere */

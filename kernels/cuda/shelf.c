@@ -3,9 +3,9 @@
  *
  * The address says which descriptor of which process names the memory.  Whoever is told it takes
  * that descriptor over from there (the kernel allows it where it allows reading memory), maps what
- * it names, takes all of it to its own device, and compares that with what the address says lies
- * there: numbers of processes mean something else in other namespaces, and there are machines on
- * which devices read one another wrongly without a word. */
+ * it names, takes some pages of it to its own device, and compares those with what the address says
+ * lies there: numbers of processes mean something else in other namespaces, and there are machines
+ * on which devices read one another wrongly without a word. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "kernels/cuda/cuda.h"
@@ -17,10 +17,15 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+enum {
+    PAGE = 4096,     /* bytes that are looked at, */
+    APART = 2 << 20, /* so far from the next ones: devices map memory in such pieces */
+};
+
 struct address {
     int64_t pid, fd;
     uint64_t bytes; /* mapped */
-    uint64_t word;  /* some random number: what lies there follows from it until something is put */
+    uint64_t word;  /* some random number: what lies there at first follows from it */
 };
 
 _Static_assert(sizeof(struct address) <= RB_SHELF_ADDRESS, "an address has room for it");
@@ -48,14 +53,23 @@ static struct shelf *make(struct rb_device *device)
     return shelf;
 }
 
-/* What lies on a shelf at first.  Mapped memory is whole pages. */
-static uint64_t *sign(const struct address *address)
+/* What lies at first in the page at `at`. */
+static void sign(const struct address *address, uint64_t at,
+                 uint64_t ret_words[PAGE / sizeof(uint64_t)])
 {
-    uint64_t *words = rb_alloc(address->bytes);
+    for (uint64_t i = 0; i < PAGE / sizeof *ret_words; i++)
+        ret_words[i] = (address->word + at / sizeof *ret_words + i) * UINT64_C(0x9e3779b97f4a7c15);
+}
 
-    for (uint64_t i = 0; i < address->bytes / sizeof *words; i++)
-        words[i] = (address->word + i) * UINT64_C(0x9e3779b97f4a7c15);
-    return words;
+/* From one signed page to the next; the last is the memory's. */
+static bool next_page(const struct address *address, uint64_t *at)
+{
+    uint64_t last = address->bytes - PAGE;
+
+    if (*at >= last)
+        return false;
+    *at = last - *at > APART ? *at + APART : last;
+    return true;
 }
 
 /* ---- Its owner --------------------------------------------------------------------------------*/
@@ -65,8 +79,8 @@ int rb_cuda_shelf_open(struct rb_device *device, size_t bytes, void *ret_address
 {
     struct address address = {.pid = getpid()};
     struct shelf *shelf = make(device);
+    uint64_t words[PAGE / sizeof(uint64_t)], at = 0;
     size_t mapped = 0;
-    uint64_t *words;
     int err;
 
     if (!are_wanted())
@@ -81,9 +95,10 @@ int rb_cuda_shelf_open(struct rb_device *device, size_t bytes, void *ret_address
         address.word = rb_clock_ns();
     address.fd = shelf->fd;
     address.bytes = mapped;
-    words = sign(&address);
-    rb_gpu_in(shelf->cuda->gpu, rb_gpu_shelf_memory(shelf->gpu), words, mapped);
-    free(words);
+    do {
+        sign(&address, at, words);
+        rb_gpu_in(shelf->cuda->gpu, (char *)rb_gpu_shelf_memory(shelf->gpu) + at, words, PAGE);
+    } while (next_page(&address, &at));
     memset(ret_address, 0, RB_SHELF_ADDRESS);
     memcpy(ret_address, &address, sizeof address);
     *ret_shelf = &shelf->base;
@@ -113,20 +128,23 @@ static int look_for_sign(const struct shelf *shelf, const struct address *addres
                          struct rb_why *why)
 {
     struct rb_gpu *gpu = shelf->cuda->gpu;
-    void *here = rb_gpu_alloc(gpu, address->bytes);
-    RB_CLEANUP(rb_freep) uint64_t *words = sign(address);
-    RB_CLEANUP(rb_freep) uint64_t *seen = rb_alloc(address->bytes);
+    uint64_t words[PAGE / sizeof(uint64_t)], seen[PAGE / sizeof(uint64_t)], at = 0;
+    void *here = rb_gpu_alloc(gpu, PAGE);
+    bool same;
 
     if (!here)
         return rb_why_set(why, RB_ENOMEM, "no memory to take what lies there");
-    rb_gpu_copy(gpu, here, rb_gpu_shelf_memory(shelf->gpu), address->bytes);
-    rb_gpu_copied(gpu);
-    rb_gpu_out(gpu, seen, here, address->bytes);
+    do {
+        rb_gpu_copy(gpu, here, (char *)rb_gpu_shelf_memory(shelf->gpu) + at, PAGE);
+        rb_gpu_copied(gpu);
+        rb_gpu_out(gpu, seen, here, PAGE);
+        sign(address, at, words);
+        same = !memcmp(seen, words, PAGE);
+    } while (same && next_page(address, &at));
     rb_gpu_free(gpu, here);
-    if (memcmp(seen, words, address->bytes) == 0)
-        return 0;
-    return rb_why_set(why, RB_EUNSUPPORTED,
-                      "another's memory lies where it is said to be, or it is read wrongly");
+    return same ? 0
+                : rb_why_set(why, RB_EUNSUPPORTED,
+                             "another's memory lies where it is said to be, or it is read wrongly");
 }
 
 int rb_cuda_shelf_find(struct rb_device *device, const void *told, size_t bytes,
@@ -139,7 +157,7 @@ int rb_cuda_shelf_find(struct rb_device *device, const void *told, size_t bytes,
     memcpy(&address, told, sizeof address);
     if (!are_wanted())
         return rb_why_set(why, RB_EUNSUPPORTED, "shelves are not wanted");
-    if (address.bytes < bytes)
+    if (address.bytes < bytes || address.bytes < PAGE)
         return rb_why_set(why, RB_EUNSUPPORTED, "it is too small");
     err = take_over(&address, &fd, why);
     if (err)

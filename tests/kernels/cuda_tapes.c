@@ -191,6 +191,7 @@ void marks_have_times(void **state)
     struct rb_marks *marks;
     struct rb_tape *tape = NULL;
     struct rb_why why = {{0}};
+    int asked;
 
     assert_int_equal(rb_marks_new(device, 3, &marks, &why), 0);
     rb_marks_set(marks, 0);
@@ -201,8 +202,10 @@ void marks_have_times(void **state)
     assert_true(rb_marks_between(marks, 0, 1) > 0);
     assert_true(rb_marks_between(marks, 1, 2) > 0);
     assert_true(rb_marks_between(marks, 0, 2) > rb_marks_between(marks, 1, 2));
-    while (!rb_marks_reached(marks, 2))
+    for (asked = 1; !rb_marks_reached(marks, 2); asked++)
         ;
+    if (strstr(getenv("RUBATO_CUDA_MODULE") ? getenv("RUBATO_CUDA_MODULE") : "", "cuda-host"))
+        assert_true(asked > 1); /* who asks it is to wait a little */
     assert_int_equal(rb_device_check(device, &why), 0);
     assert_int_equal(rb_tape_start(device, 0, &tape, &why), 0);
     rb_marks_set(marks, 0);

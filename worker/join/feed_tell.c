@@ -37,6 +37,8 @@ int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
         return err;
     if (answer == RB_WIRE_TAKEN && taker->taken == taker->parcels.n)
         return rb_why_set(why, RB_EINTERNAL, "rank %u took more parcels than there were", rank);
+    if (answer == RB_WIRE_NOT_FOUND && !taker->asked)
+        return rb_why_set(why, RB_EINTERNAL, "rank %u has lost what it had found", rank);
     atomic_store(&taker->heard, rb_clock_ns());
     note_answer(taker, answer);
     feed->from[rank] = answer < feed->flip; /* what comes then belongs to the next step */
