@@ -47,9 +47,7 @@ static void decide(struct rb_agent *agent)
     rb_agent_decide(&view, &arena, &actions);
     for (size_t i = 0; i < actions.n; i++) {
         const struct rb_agent_action *action = &actions.at[i];
-        bool of_worker = action->kind != RB_AGENT_SPAWN && action->kind != RB_AGENT_FETCH &&
-                         action->kind != RB_AGENT_REPORT_DEAD &&
-                         action->kind != RB_AGENT_REPORT_DELETE;
+        bool of_worker = rb_agent_action_of_worker(action->kind);
         rb_agent_act(agent, action, of_worker ? workers[action->worker] : NULL, &arena);
     }
     if (actions.wake_ms != UINT64_MAX)

@@ -75,6 +75,13 @@ enum rb_agent_action_kind {
     RB_AGENT_REPORT_DELETE, /* job, report: nobody speaks of it */
 };
 
+/* Is it about a worker of the view? */
+static inline bool rb_agent_action_of_worker(enum rb_agent_action_kind kind)
+{
+    return kind != RB_AGENT_SPAWN && kind != RB_AGENT_FETCH && kind != RB_AGENT_REPORT_DEAD &&
+           kind != RB_AGENT_REPORT_DELETE;
+}
+
 struct rb_agent_action {
     enum rb_agent_action_kind kind;
     const struct rb_job_facts *job;

@@ -21,7 +21,7 @@ uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ra
 
 /* What microbatches under way in a pipeline of so many stages take of a GPU beside that: an arena
  * each, in the first stage as many as there are stages, and another, for the last microbatch may be
- * of its own size.  What crosses between stages, small beside that, is not in it.  0: on cores,
+ * of its own size.  What crosses between stages, and shelves for it, is not in it.  0: on cores,
  * which take memory for what they touch alone. */
 uint64_t rb_footprint_flights(const Rb__Spec *spec, const Rb__Model *model, uint32_t stages);
 

@@ -284,9 +284,7 @@ static void decide(struct sim_rubatod *rubatod)
     rb_agent_decide(&seen, &arena, &actions);
     for (size_t i = 0; i < actions.n; i++) {
         const struct rb_agent_action *action = &actions.at[i];
-        bool of_worker = action->kind != RB_AGENT_SPAWN && action->kind != RB_AGENT_FETCH &&
-                         action->kind != RB_AGENT_REPORT_DEAD &&
-                         action->kind != RB_AGENT_REPORT_DELETE;
+        bool of_worker = rb_agent_action_of_worker(action->kind);
 
         act(rubatod, action, of_worker ? owns[action->worker] : NULL);
     }

@@ -375,8 +375,8 @@ def stages():
 
 
 def dies_between_stages():
-    """In front of the sum of a circle, behind a microbatch, or behind the word that something lies on a shelf, while
-    others are in that sum or between stages."""
+    """In front of the sum of a circle, behind a microbatch, or when one peer has all of a message, which may be the word
+    of a shelf, while others are in that sum or between stages."""
     if not armed_workers():
         return print("  not here: this build has no faults")
     for replicas, last in ("all", 0), ("2", 2):

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The agent's rules for processes and their reports: which are kept, killed, forgotten. */
+#include "tests/daemon/agent_scene.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+static void a_dead_one_is_kept_while_spoken_of(void **state)
+{
+    struct scene *scene = *state;
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 b:0=B0");
+    struct rb_agent_worker *w0 = scene_add_worker(scene, "W0", 0, 1);
+    w0->active = 1;
+    w0->gone = true;
+    scene_put_report(scene, "a:0", "W0", "DEAD", 1);
+    scene_expect(scene, "");
+    /* A fresh one on its device, while the old configuration still counts. */
+    scene_put_configuration(scene, 2, "PREPARING", "a:0 b:0=B0");
+    scene_expect(scene, "spawn:0:2");
+    scene_put_configuration(scene, 1, "RETIRED", "a:0=W0 b:0=B0");
+    scene->n = 0;
+    scene_add_worker(scene, "W2", 0, 2);
+    scene_put_report(scene, "a:0", "W2", "STARTING", 2);
+    scene_put_report(scene, "b:0", "B0", "FROZEN", 1);
+    scene_expect(scene, "configure:W2:2:0");
+}
+
+static void saver(void **state)
+{
+    struct scene *scene = *state;
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1,\"saver\":\"W0\"}");
+    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 a:1=W1");
+    struct rb_agent_worker *w0 = scene_add_worker(scene, "W0", 0, 1);
+    struct rb_agent_worker *w1 = scene_add_worker(scene, "W1", 1, 1);
+    w0->active = w1->active = 1;
+    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    scene_put_report(scene, "a:1", "W1", "FROZEN", 1);
+    scene_expect(scene, "save-and-leave:W0");
+    w0->left = scene->now;
+    w0->saving = true;
+    scene->now += 60000;
+    scene_expect(scene, ""); /* saving may take its time */
+    w0->gone = true;
+    scene_expect(scene, ""); /* its report must be read */
+    scene_put_job(scene, "{\"phase\":\"Paused\",\"newest\":1}");
+    scene_put_configuration(scene, 1, "RETIRED", "a:0=W0 a:1=W1");
+    scene_expect(scene, "forget:W0 leave:W1");
+}
+
+static void reports_without_processes(void **state)
+{
+    struct scene *scene = *state;
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 b:0=B0");
+    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    scene_put_report(scene, "a:1", "W9", "IDLE", 1);
+    scene_put_report(scene, "b:0", "B0", "TRAINING", 1);
+    scene_put_report(scene, "ab:0", "C0", "TRAINING", 1); /* another node's */
+    scene_expect(scene, "dead:W0 delete:W9");
+    scene_put_report(scene, "a:0", "W0", "DEAD", 1);
+    rb_mirror_delete(scene->mirror, "jobs/j/workers/a:1");
+    scene_expect(scene, "");
+}
+
+static void a_deleted_job(void **state)
+{
+    struct scene *scene = *state;
+    struct rb_agent_worker *w0 = scene_add_worker(scene, "W0", 0, 1);
+    scene_expect(scene, "leave:W0");
+    w0->connected = false; /* it has not even said Hello */
+    scene_expect(scene, "kill:W0");
+    w0->gone = true;
+    scene_expect(scene, "forget:W0");
+}
+
+static void one_that_does_not_start(void **state)
+{
+    struct scene *scene = *state;
+    scene_put_job(scene, "{\"phase\":\"Preparing\",\"next\":1,\"newest\":1}");
+    scene_put_configuration(scene, 1, "PREPARING", "a:0");
+    scene_add_worker(scene, "W0", 0, 1)->connected = false;
+    scene_put_report(scene, "a:0", "W0", "STARTING", 1);
+    scene_expect(scene, "");
+    scene->now = scene->wake;
+    scene_expect(scene, "kill:W0");
+}
+
+/* Its peers wait for it: only its end lets them go on. */
+static void one_that_does_nothing(void **state)
+{
+    struct scene *scene = *state;
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 a:1=W1");
+    struct rb_agent_worker *w0 = scene_add_worker(scene, "W0", 0, 1);
+    struct rb_agent_worker *w1 = scene_add_worker(scene, "W1", 1, 1);
+    w0->active = w1->active = w0->configured = w1->configured = 1;
+    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    scene_put_report(scene, "a:1", "W1", "TRAINING", 1);
+    w0->unanswered = 9;
+    scene_expect(scene, "");
+    w0->unanswered = 10;
+    scene_expect(scene, "kill:W0");
+    w0->connected = false; /* who cannot hear is not asked */
+    w0->waited = scene->now;
+    scene_expect(scene, "");
+    w1->stopped = "it was stopped";
+    scene_expect(scene, "kill:W1");
+    w1->left = 1;
+    scene_expect(scene, "kill:W1");
+    w1->gone = true;
+    scene_expect(scene, "");
+}
+
+/* A node that had to be left by now: who is there still is killed, if enough others have the state.
+ */
+static void one_that_stays_too_long(void **state)
+{
+    struct scene *scene = *state;
+    scene_put(scene, "nodes/a",
+              "{\"name\":\"a\",\"address\":\"x\",\"numericClass\":\"cpu\",\"started\":1}");
+    scene_put(scene, "nodes/b",
+              "{\"name\":\"b\",\"address\":\"x\",\"numericClass\":\"cpu\",\"started\":1}");
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 b:0=W1");
+    struct rb_agent_worker *worker = scene_add_worker(scene, "W0", 0, 1);
+    worker->active = worker->configured = 1;
+    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    scene_put_report(scene, "b:0", "W1", "TRAINING", 1);
+    scene_put(scene, "cordons/a", "{\"since\":1,\"drain\":true,\"deadline\":5000}");
+    scene->unix_ms = 4000;
+    scene_expect(scene, "");
+    assert_int_equal(scene->wake, scene->now + 1000);
+    scene->unix_ms = 5000;
+    scene_expect(scene, "kill:W0");
+    scene_put_report(scene, "b:0", "W1", "DEAD", 1); /* then it is the only one */
+    scene_expect(scene, "");
+    scene_put_report(scene, "b:0", "W1", "TRAINING", 1);
+    scene_put(scene, "cordons/b", "{\"since\":1,\"drain\":true}"); /* that one must leave, too */
+    scene_expect(scene, "");
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1,\"saver\":\"W0\"}");
+    scene_expect(scene, "save-and-leave:W0");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_dead_one_is_kept_while_spoken_of),
+        TEST(saver),
+        TEST(reports_without_processes),
+        TEST(a_deleted_job),
+        TEST(one_that_does_not_start),
+        TEST(one_that_does_nothing),
+        TEST(one_that_stays_too_long),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
