@@ -6,25 +6,31 @@
 
 /* Instructions that are run once a step would have to be run once in each lane. */
 uint32_t rb_lanes_count(const Rb__Model *model, const Rb__Program *program, uint64_t working,
-                        uint64_t cache)
+                        struct rb_caches caches)
 {
     uint64_t weights = 0, count;
 
     for (size_t v = 0; v < model->n_variables; v++)
         if (model->variables[v]->role == RB__VARIABLE__ROLE__TRAINED)
             weights += model->variables[v]->elements * sizeof(float);
-    if (weights <= cache || program->once || !working)
+    if (weights <= caches.own || program->once || !working)
         return 1;
-    count = cache / working;
+    count = caches.part / working;
     return count < 1 ? 1 : count < RB_KERNEL_EACH ? (uint32_t)count : RB_KERNEL_EACH;
 }
 
-static uint64_t cache_bytes(void)
+static struct rb_caches find_caches(void)
 {
     enum { USUAL = 1 << 20 };
-    long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    long own = sysconf(_SC_LEVEL2_CACHE_SIZE), last = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    struct rb_caches caches = {own > 0 ? (uint64_t)own : USUAL, 0};
 
-    return bytes > 0 ? (uint64_t)bytes : USUAL;
+    if (last > 0 && cores > 0)
+        caches.part = (uint64_t)(last / cores);
+    if (caches.part < caches.own)
+        caches.part = caches.own;
+    return caches;
 }
 
 /* Small pages: gradients that go into the sums unwritten have their places in an arena too, and
@@ -73,7 +79,7 @@ int rb_lanes_open(struct rb_model *model, struct rb_why *why)
     const struct rb_runner *runner = model->runner;
     uint32_t count = rb_program_gathers(runner->program)
                          ? rb_lanes_count(model->message, runner->message,
-                                          rb_program_working(runner->program), cache_bytes())
+                                          rb_program_working(runner->program), find_caches())
                          : 1;
 
     return rb_lanes_make(model, count, why);

@@ -2,7 +2,7 @@
 /* Microbatches that this rank computes at once, instruction by instruction, so that what they share
  * is gone through once: weights, and the sums of their gradients.
  *
- * Model, cache > [lanes] > attempt_compute
+ * Model, caches > [lanes] > attempt_compute
  *
  * A lane is the program of a microbatch with an arena and inputs of its own, and kernels that all
  * lanes share.  Which microbatches go together shows nowhere in the bits: each is computed as it is
@@ -12,13 +12,18 @@
 
 #include "worker/model.h"
 
-/* How many at once: as many as have what they write (rb_program_working) in a cache of so many
- * bytes, where the trained weights do not stay in it.  1: nothing is gained.  Pure. */
+/* Bytes of a core's own cache, and of what it has of any, the last one's part included. */
+struct rb_caches {
+    uint64_t own, part;
+};
+
+/* How many at once: as many as have what they write (rb_program_working) in a core's part of the
+ * caches, where the trained weights do not stay in its own.  1: nothing is gained.  Pure. */
 uint32_t rb_lanes_count(const Rb__Model *model, const Rb__Program *program, uint64_t working,
-                        uint64_t cache);
+                        struct rb_caches caches);
 
 /* Makes model->lanes, of which the first is model->runner: so many, RB_KERNEL_EACH at most, or as
- * many as pay here, which take no more memory than the cache has (and a page here and there). */
+ * many as pay here, which take no more memory than caches have (and a page here and there). */
 int rb_lanes_make(struct rb_model *model, uint32_t count, struct rb_why *why);
 int rb_lanes_open(struct rb_model *model, struct rb_why *why);
 void rb_lanes_close(struct rb_model *model);

@@ -15,6 +15,18 @@ struct rb_fixed_scale rb_fixed_scale(float weight, int exponent, int32_t limit)
     };
 }
 
+uint32_t rb_fixed_bound(const struct rb_fixed_scale *scale)
+{
+    uint32_t within = 0, beyond = 0x7f800000;
+
+    while (beyond - within > 1) {
+        uint32_t middle = within + (beyond - within) / 2;
+
+        *(rb_fixed_inside(middle, scale) ? &within : &beyond) = middle;
+    }
+    return within;
+}
+
 struct seen {
     uint32_t largest;
     uint32_t over; /* not 0: a summand was beyond the limit */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a summand is made with, for whoever adds summands that are in no memory yet.
  *
- * fixed, outer > [fixed.h] */
+ * fixed, outer, product_tile > [fixed.h] */
 #ifndef RB_KERNELS_CPU_FIXED_H
 #define RB_KERNELS_CPU_FIXED_H
 
@@ -25,5 +25,9 @@ static RB_INLINE bool rb_fixed_inside(uint32_t largest, const struct rb_fixed_sc
 
     return most < 2147483648.0f && (int32_t)most <= scale->limit;
 }
+
+/* Bits of the largest summand that is within the limit: what a larger one has to be compared with
+ * no more. */
+uint32_t rb_fixed_bound(const struct rb_fixed_scale *scale);
 
 #endif

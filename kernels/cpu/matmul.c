@@ -9,6 +9,7 @@
 #include "kernels/cpu/mix.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/outer.h"
+#include "kernels/cpu/product.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/matrices.h"
 
@@ -117,6 +118,10 @@ static int prepare(struct rb_cpu *cpu, const struct rb_call *call, struct rb_ker
     if (how.factors == RB_F32 && elements > 0 && rb_cpu_mix_suits(&s)) {
         *ret_kernel = rb_cpu_mix(&s, how.bias);
         return 0;
+    }
+    if (how.factors == RB_F32 && elements > 0 && s.k > 0 && rb_cpu_product_suits(&s)) {
+        err = rb_cpu_product(cpu, &s, how.bias, ret_kernel);
+        return err ? rb_call_refuse(call, err, why, "no memory for a factor") : 0;
     }
     matmul = rb_cpu_kernel(sizeof(*matmul), matmul_run);
     matmul->base.free = matmul_free;

@@ -183,19 +183,6 @@ RB_WIDE static RB_INLINE __m512i add(__m512 c[ROWS][2], const struct rb_fixed *i
     return largest;
 }
 
-/* Bits of the largest summand that is within the limit. */
-static uint32_t bound_of(const struct rb_fixed_scale *scale)
-{
-    uint32_t within = 0, beyond = 0x7f800000;
-
-    while (beyond - within > 1) {
-        uint32_t middle = within + (beyond - within) / 2;
-
-        *(rb_fixed_inside(middle, scale) ? &within : &beyond) = middle;
-    }
-    return within;
-}
-
 /* The lines of c that the next tile will want. */
 static RB_INLINE void fetch(const void *c, int64_t at, int64_t step)
 {
@@ -301,7 +288,7 @@ RB_WIDE static void outer_sum_each(struct rb_kernel *kernel, int n, const void *
         runs.a[e] = in[e][0];
         runs.b[e] = in[e][1];
         runs.scale[e] = rb_fixed_scale(into[e].weight, into[e].exponent, into[e].limit);
-        runs.bound[e] = bound_of(&runs.scale[e]);
+        runs.bound[e] = rb_fixed_bound(&runs.scale[e]);
     }
     (into->fresh ? outer_set : outer_add)((const struct outer *)kernel, &runs);
     for (int e = 0; e < n; e++) {

@@ -74,7 +74,8 @@ static void test_gpt(void **state)
     check("gpt", 1, MICROBATCHES);
 }
 
-/* As many as the cache holds; none where weights stay in it, or where something is done once. */
+/* As many as a part of the caches holds; none where weights stay in a core's own, or where
+ * something is done once. */
 static void test_count(void **state)
 {
     Rb__Variable weight = RB__VARIABLE__INIT, frozen = RB__VARIABLE__INIT;
@@ -89,14 +90,15 @@ static void test_count(void **state)
     weight.elements = 300;
     frozen.role = RB__VARIABLE__ROLE__FIXED;
     frozen.elements = 1000;
-    assert_int_equal(rb_lanes_count(&model, &program, 334, 1000), 2);
-    assert_int_equal(rb_lanes_count(&model, &program, 333, 1000), 3);
-    assert_int_equal(rb_lanes_count(&model, &program, 1, 1000), RB_KERNEL_EACH);
-    assert_int_equal(rb_lanes_count(&model, &program, 2000, 1000), 1);
-    assert_int_equal(rb_lanes_count(&model, &program, 0, 1000), 1);
-    assert_int_equal(rb_lanes_count(&model, &program, 1, 1200), 1);
+    assert_int_equal(rb_lanes_count(&model, &program, 334, (struct rb_caches){1000, 1000}), 2);
+    assert_int_equal(rb_lanes_count(&model, &program, 333, (struct rb_caches){1000, 1000}), 3);
+    assert_int_equal(rb_lanes_count(&model, &program, 1, (struct rb_caches){1000, 1000}),
+                     RB_KERNEL_EACH);
+    assert_int_equal(rb_lanes_count(&model, &program, 2000, (struct rb_caches){1000, 1000}), 1);
+    assert_int_equal(rb_lanes_count(&model, &program, 0, (struct rb_caches){1000, 1000}), 1);
+    assert_int_equal(rb_lanes_count(&model, &program, 1, (struct rb_caches){1200, 1000}), 1);
     program.once = 1;
-    assert_int_equal(rb_lanes_count(&model, &program, 1, 1000), 1);
+    assert_int_equal(rb_lanes_count(&model, &program, 1, (struct rb_caches){1000, 1000}), 1);
 }
 
 int main(void)

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cpu/product_tile.h"
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/fixed.h"
+#include "kernels/cpu/vector.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define RB_AVX2 __attribute__((target("avx2,fma")))
+
+enum { ROWS = RB_TILE_ROWS, COLUMNS = RB_TILE_COLUMNS, LANES = 8 };
+
+/* For each row of a tile: written out, so that rows are registers. */
+#define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
+
+RB_AVX2 static RB_INLINE void multiply(__m256 c[ROWS][2], const float *strip, const float *panel,
+                                       int64_t depth)
+{
+#define STEP(r)                                                                                    \
+    {                                                                                              \
+        const __m256 a_ = _mm256_broadcast_ss(strip + r);                                          \
+        c[r][0] = _mm256_fmadd_ps(a_, left, c[r][0]);                                              \
+        c[r][1] = _mm256_fmadd_ps(a_, right, c[r][1]);                                             \
+    }
+    for (int64_t k = 0; k < depth; k++, strip += ROWS, panel += COLUMNS) {
+        const __m256 left = _mm256_loadu_ps(panel), right = _mm256_loadu_ps(panel + LANES);
+
+        EACH_ROW(STEP)
+    }
+#undef STEP
+}
+
+/* ---- Into memory -----------------------------------------------------------------------------*/
+
+/* All of a tile, at row[r] + column. */
+RB_AVX2 static RB_INLINE void write_whole(float *const *row, int64_t column, const float *bias,
+                                          bool first, const float *strip, const float *panel,
+                                          int64_t depth)
+{
+    __m256 c[ROWS][2];
+
+#define BEGIN(r)                                                                                   \
+    c[r][0] = first ? _mm256_setzero_ps() : _mm256_loadu_ps(row[r] + column);                      \
+    c[r][1] = first ? _mm256_setzero_ps() : _mm256_loadu_ps(row[r] + column + LANES);
+#define END(r)                                                                                     \
+    if (bias) {                                                                                    \
+        c[r][0] = _mm256_add_ps(c[r][0], _mm256_loadu_ps(bias));                                   \
+        c[r][1] = _mm256_add_ps(c[r][1], _mm256_loadu_ps(bias + LANES));                           \
+    }                                                                                              \
+    _mm256_storeu_ps(row[r] + column, c[r][0]);                                                    \
+    _mm256_storeu_ps(row[r] + column + LANES, c[r][1]);
+    EACH_ROW(BEGIN)
+    multiply(c, strip, panel, depth);
+    EACH_ROW(END)
+#undef BEGIN
+#undef END
+}
+
+/* What is there of it. */
+RB_AVX2 static void write_part(const struct rb_tile_place *place, const float *strip,
+                               const float *panel, int64_t depth)
+{
+    float tile[ROWS][COLUMNS] = {{0}}, bias[COLUMNS] = {0}, *row[ROWS];
+    size_t width = (size_t)place->columns * sizeof(float);
+
+    for (int r = 0; r < ROWS; r++) {
+        row[r] = tile[r];
+        if (!place->first && r < place->rows)
+            memcpy(tile[r], place->row[r] + place->column, width);
+    }
+    if (place->bias)
+        memcpy(bias, place->bias, width);
+    write_whole(row, 0, place->bias ? bias : NULL, place->first, strip, panel, depth);
+    for (int r = 0; r < place->rows; r++)
+        memcpy(place->row[r] + place->column, tile[r], width);
+}
+
+RB_AVX2 void rb_tile_write(const struct rb_tile_place *place, const float *strip,
+                           const float *panel, int64_t depth)
+{
+    if (place->rows < ROWS || place->columns < COLUMNS)
+        write_part(place, strip, panel, depth);
+    else
+        write_whole(place->row, place->column, place->bias, place->first, strip, panel, depth);
+}
+
+/* ---- Into sums -------------------------------------------------------------------------------*/
+
+/* Row by row, from memory: for tiles at the edges, and where some summand is beyond the limit, or
+ * no number. */
+static __attribute__((noinline)) void
+add_rows(float tile[ROWS][COLUMNS], const struct rb_fixed *into, const struct rb_tile_place *place)
+{
+    for (int r = 0; r < place->rows; r++)
+        rb_cpu_fixed_add(NULL, place->sum + r * place->step, tile[r], (size_t)place->columns,
+                         into->fresh, into->weight, into->exponent, into->limit, into->largest,
+                         into->overflow);
+}
+
+/* Scale, round to nearest even, add; `fresh`: onto nothing. */
+RB_AVX2 static RB_INLINE void add_eight(int32_t *sum, __m256 g, __m256 scale, bool fresh)
+{
+    const __m256i old = fresh ? _mm256_setzero_si256() : _mm256_loadu_si256((const void *)sum);
+
+    _mm256_storeu_si256((void *)sum,
+                        _mm256_add_epi32(old, _mm256_cvtps_epi32(_mm256_mul_ps(g, scale))));
+}
+
+/* fresh: the sums are. */
+RB_AVX2 static RB_INLINE void add_tile(struct rb_tile_sums *sums, const struct rb_tile_place *place,
+                                       const float *strip, const float *panel, int64_t depth,
+                                       bool fresh)
+{
+    const bool whole = place->rows == ROWS && place->columns == COLUMNS;
+    const __m256i size = _mm256_set1_epi32(0x7fffffff);
+    const __m256i bound = _mm256_set1_epi32(sums->bound);
+    const __m256 weight = _mm256_set1_ps(sums->into->weight);
+    const __m256 scale = _mm256_set1_ps(sums->scale);
+    __m256i largest = _mm256_setzero_si256();
+    __m256 c[ROWS][2];
+    float tile[ROWS][COLUMNS];
+
+#define CLEAR(r) c[r][0] = c[r][1] = _mm256_setzero_ps();
+#define WRITE(r)                                                                                   \
+    _mm256_storeu_ps(tile[r], c[r][0]);                                                            \
+    _mm256_storeu_ps(tile[r] + LANES, c[r][1]);
+#define WEIGH(r)                                                                                   \
+    c[r][0] = _mm256_mul_ps(c[r][0], weight);                                                      \
+    c[r][1] = _mm256_mul_ps(c[r][1], weight);
+#define LARGER(g_)                                                                                 \
+    largest = _mm256_max_epu32(largest, _mm256_and_si256(size, _mm256_castps_si256(g_)));
+#define LARGER_ROW(r) LARGER(c[r][0]) LARGER(c[r][1])
+#define ADD(r)                                                                                     \
+    add_eight(place->sum + r * place->step, c[r][0], scale, fresh);                                \
+    add_eight(place->sum + r * place->step + LANES, c[r][1], scale, fresh);
+    EACH_ROW(CLEAR)
+    multiply(c, strip, panel, depth);
+    if (!whole) {
+        EACH_ROW(WRITE)
+        add_rows(tile, sums->into, place);
+        return;
+    }
+    if (sums->into->weight != 1) {
+        EACH_ROW(WEIGH)
+    }
+    EACH_ROW(LARGER_ROW)
+    if (__builtin_expect(_mm256_movemask_epi8(_mm256_cmpgt_epi32(largest, bound)) != 0, false)) {
+        EACH_ROW(CLEAR)
+        multiply(c, strip, panel, depth);
+        EACH_ROW(WRITE)
+        add_rows(tile, sums->into, place);
+        return;
+    }
+    EACH_ROW(ADD)
+    largest = _mm256_max_epu32(largest, _mm256_loadu_si256((const void *)sums->largest));
+    _mm256_storeu_si256((void *)sums->largest, largest);
+#undef CLEAR
+#undef WRITE
+#undef WEIGH
+#undef LARGER
+#undef LARGER_ROW
+#undef ADD
+}
+
+RB_AVX2 void rb_tile_add(struct rb_tile_sums *sums, const struct rb_tile_place *place,
+                         const float *strip, const float *panel, int64_t depth)
+{
+    if (sums->into->fresh)
+        add_tile(sums, place, strip, panel, depth, true);
+    else
+        add_tile(sums, place, strip, panel, depth, false);
+}
+
+/* Powers of two that are no extremes are one factor: it is exact, but for what rounds to 0 anyway.
+ */
+struct rb_tile_sums rb_tile_begin(const struct rb_fixed *into)
+{
+    enum { EXTREME = 100 };
+    const struct rb_fixed_scale scale = rb_fixed_scale(into->weight, into->exponent, into->limit);
+    const bool plain = into->exponent >= -EXTREME && into->exponent <= EXTREME;
+
+    return (struct rb_tile_sums){
+        .into = into,
+        .scale = scale.first * scale.second,
+        .bound = plain ? (int32_t)rb_fixed_bound(&scale) : -1, /* all is beyond that */
+    };
+}
+
+void rb_tile_end(const struct rb_tile_sums *sums)
+{
+    for (int l = 0; l < LANES; l++)
+        if (sums->largest[l] > *sums->into->largest)
+            *sums->into->largest = sums->largest[l];
+}
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One tile of a product: all of it in registers, then into memory or into fixed-point sums.
+ *
+ * product > [product_tile] > fixed
+ *
+ * A strip and a panel (product_pack.h) go in; of what comes out, the rows and columns that are
+ * there go to a place in c or in sums. */
+#ifndef RB_KERNELS_CPU_PRODUCT_TILE_H
+#define RB_KERNELS_CPU_PRODUCT_TILE_H
+
+#include "kernels/cpu/product_pack.h"
+#include "kernels/device.h"
+
+struct rb_tile_place {
+    int rows, columns;
+    /* In memory: */
+    float *const *row; /* of c, */
+    int64_t column;    /* and where in them */
+    const float *bias; /* from there on; NULL: none, or further parts of k follow */
+    bool first;        /* of the parts of k: c holds nothing yet */
+    /* In sums: */
+    int32_t *sum; /* its first element, and `step` from row to row */
+    int64_t step;
+};
+
+/* How a run's summands go into the sums, and what became of them. */
+struct rb_tile_sums {
+    const struct rb_fixed *into;
+    float scale;         /* of what is within the bound, */
+    int32_t bound;       /* bits of the largest such */
+    uint32_t largest[8]; /* by lane; what was beyond it is in `into` at once */
+};
+
+struct rb_tile_sums rb_tile_begin(const struct rb_fixed *into);
+void rb_tile_end(const struct rb_tile_sums *sums);
+
+/* c = a b, or c + a b behind the first part of k; and the bias. */
+void rb_tile_write(const struct rb_tile_place *place, const float *strip, const float *panel,
+                   int64_t depth);
+
+/* The bits of rb_tile_write into a place of its own and rb_fixed_add, or rb_fixed_set. */
+void rb_tile_add(struct rb_tile_sums *sums, const struct rb_tile_place *place, const float *strip,
+                 const float *panel, int64_t depth);
+
+#endif
