@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products through oneDNN, with as few batch axes as the shapes allow.
+/* Matrix products, with as few batch axes as the shapes allow: by whoever is quickest at them.
+ *
+ * call > [matmul] > outer, rows, mix (AVX-512, small microbatches), product (AVX2), oneDNN
  *
  * A stack of matrices times one matrix is one taller matrix times it.  Batch axes that are alike in
- * all operands are merged.  A product over nothing (k = 0) is the bias or zero; one over little is
- * outer.c's where it can be.  Where
- * bfloat16 is not the faster one, or oneDNN lacks it, its product is one of float32 copies. */
+ * all operands are merged.  A product over nothing (k = 0) is the bias or zero.  Where bfloat16 is
+ * not the faster one, or oneDNN lacks it, its product is one of float32 copies. */
 #include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/mix.h"
 #include "kernels/cpu/onednn.h"

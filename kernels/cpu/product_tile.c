@@ -12,23 +12,43 @@
 
 enum { ROWS = RB_TILE_ROWS, COLUMNS = RB_TILE_COLUMNS, LANES = 8 };
 
+/* Numbers of a strip that are on their way from the second cache while others are multiplied. */
+enum { AHEAD = 32 * ROWS };
+
 /* For each row of a tile: written out, so that rows are registers. */
 #define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5)
 
+/* Four steps at a time: where another thread shares the core, instructions beside the products are
+ * what costs. */
 RB_AVX2 static RB_INLINE void multiply(__m256 c[ROWS][2], const float *strip, const float *panel,
                                        int64_t depth)
 {
-#define STEP(r)                                                                                    \
+    int64_t k = 0;
+
+#define ROW(r)                                                                                     \
     {                                                                                              \
-        const __m256 a_ = _mm256_broadcast_ss(strip + r);                                          \
+        const __m256 a_ = _mm256_broadcast_ss(a + r);                                              \
         c[r][0] = _mm256_fmadd_ps(a_, left, c[r][0]);                                              \
         c[r][1] = _mm256_fmadd_ps(a_, right, c[r][1]);                                             \
     }
-    for (int64_t k = 0; k < depth; k++, strip += ROWS, panel += COLUMNS) {
-        const __m256 left = _mm256_loadu_ps(panel), right = _mm256_loadu_ps(panel + LANES);
-
-        EACH_ROW(STEP)
+#define STEP(i)                                                                                    \
+    {                                                                                              \
+        const float *const a = strip + i * ROWS, *const b = panel + i * COLUMNS;                   \
+        const __m256 left = _mm256_loadu_ps(b), right = _mm256_loadu_ps(b + LANES);                \
+                                                                                                   \
+        EACH_ROW(ROW)                                                                              \
     }
+    for (; k + 4 <= depth; k += 4, strip += 4 * ROWS, panel += 4 * COLUMNS) {
+        __builtin_prefetch(strip + AHEAD);
+        STEP(0)
+        STEP(1)
+        __builtin_prefetch(strip + AHEAD + 2 * ROWS);
+        STEP(2)
+        STEP(3)
+    }
+    for (; k < depth; k++, strip += ROWS, panel += COLUMNS)
+        STEP(0)
+#undef ROW
 #undef STEP
 }
 
