@@ -73,11 +73,17 @@ const char *rb_coll_link(const struct rb_coll *coll, int rank);
 int rb_coll_sum(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out, size_t n,
                 struct rb_why *why);
 
-/* The same for ranges that not everybody is to have: in each of them `rank` alone has
- * out[first ..] = sum over ranks of in[first ..], and no other rank's `out` is touched there.
- * Ranges may overlap where their ranks differ; everyone gives the same list. */
+/* The same for ranges, all at once: in each of them `rank` alone has out[first ..] = sum over ranks
+ * of in[first ..], and no other rank's `out` is touched there; or all have it.  Ranges may overlap
+ * where their ranks differ; everyone gives the same list.
+ *
+ * Of a range of b bytes that `makers` of n ranks send, where it is for one rank, each other maker
+ * sends it b.  Where it is for all: little of it (8 KB) each maker sends to everyone; else a single
+ * maker sends b, of which the others pass on b / (n - 1) to each but it; and of several each sends
+ * b / n to everyone, as does then every rank. */
+enum { RB_COLL_ALL = -1 };
 struct rb_coll_range {
-    int rank;
+    int rank; /* or RB_COLL_ALL */
     size_t first, count;
     const bool *from; /* by rank: who sends its `in`, which is zero elsewhere; NULL: everyone */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves and sums of ranges: what goes from some ranks to some others, all of it at once.
+/* Moves: what goes from some ranks to some others, all of it at once.
  *
  * A lane takes so many frames a call, so a long list is run in rounds.  All ranks have the same
  * list and cut it alike: a round is over where one pair of ranks has had as many as fit. */
@@ -38,8 +38,6 @@ static void restart_round(struct round *round)
     memset(round->frames, 0, (size_t)round->size * (size_t)round->size);
 }
 
-/* ---- Moves ----------------------------------------------------------------------------------*/
-
 static int check_ranks(const struct rb_coll *coll, int from, int to, struct rb_why *why)
 {
     if (from >= 0 && to >= 0 && from < coll->size && to < coll->size)
@@ -77,61 +75,6 @@ int rb_coll_move(struct rb_coll *coll, uint64_t tag, const struct rb_coll_move *
         if (!err) {
             add_move(coll, tag, &moves[i]);
             count(&round, moves[i].from, moves[i].to);
-        }
-    }
-    free(round.frames);
-    return err ? err : rb_progress_run(coll, why);
-}
-
-/* ---- Sums -----------------------------------------------------------------------------------*/
-
-static void add_range(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
-                      const struct rb_coll_range *range, struct rb_summing *sum)
-{
-    struct rb_frame frame = {RB_FRAME_SUM_WHOLE, tag, 4 * (uint64_t)range->count};
-
-    int others = 0;
-
-    if (range->rank != coll->rank) {
-        if (!range->from || range->from[coll->rank])
-            rb_progress_offer(coll, range->rank, frame, in + range->first, frame.total, NULL);
-        return;
-    }
-    *sum = (struct rb_summing){.in = in + range->first, .out = out + range->first};
-    for (int r = 0; r < coll->size; r++)
-        if (r != coll->rank && (!range->from || range->from[r])) {
-            rb_progress_add(coll, r, frame, sum, frame.total);
-            others++;
-        }
-    if (!others)
-        memcpy(sum->out, sum->in, 4 * range->count);
-}
-
-/* A range goes from everyone to its rank, so a lane is full where its rank has had enough. */
-int rb_coll_sum_ranges(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
-                       const struct rb_coll_range *ranges, size_t n, struct rb_why *why)
-{
-    struct rb_summing sums[RB_LANE_FRAMES];
-    struct round round;
-    int err = rb_progress_begin(coll, why);
-
-    open_round(&round, coll);
-    for (size_t i = 0; !err && i < n; i++) {
-        const struct rb_coll_range *range = &ranges[i];
-        int peer = range->rank == 0 && coll->size > 1 ? 1 : 0; /* stands for all of them */
-
-        err = check_ranks(coll, range->rank, range->rank, why);
-        if (!err && is_full(&round, peer, range->rank)) {
-            err = rb_progress_run(coll, why);
-            if (!err)
-                err = rb_progress_begin(coll, why);
-            restart_round(&round);
-        }
-        if (!err) {
-            int at = peer == range->rank ? 0 : round.frames[peer * round.size + range->rank];
-
-            add_range(coll, tag, in, out, range, &sums[at]);
-            count(&round, peer, range->rank);
         }
     }
     free(round.frames);

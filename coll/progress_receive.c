@@ -86,9 +86,12 @@ static void update_complete(struct rb_coll *coll, struct rb_summing *sum)
 
     for (int r = 0; r < coll->size; r++) {
         const struct rb_lane *lane = &coll->lane[r];
+        int i = 0;
 
-        if (lane->n_in && lane->in[0].sum == sum && lane->in[0].had < least)
-            least = lane->in[0].had;
+        while (i < lane->n_in && lane->in[i].sum != sum)
+            i++;
+        if (i < lane->n_in && lane->in[i].had < least)
+            least = lane->in[i].had;
     }
     sum->complete = least;
 }

@@ -1,80 +1,225 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums.  Two ranks, or little to add: everyone sends everything to everyone and adds for itself,
- * one crossing.  Else everyone adds one segment of all vectors and sends it on while it grows: two
- * crossings, but only twice the vector through each rank's links whatever the size of the group.
- * Two ranks of one host do the same with much, as each adds half of it: they fetch from each other,
- * or should. */
+/* Sums.  Who makes summands of a range sends them to who adds them up, and those send the sum on:
+ *
+ * for one rank     that rank adds
+ * little, or two   everyone sends everything to everyone and adds for itself: one crossing
+ * much             everyone adds one segment and sends it on while it grows: two crossings, but
+ *                  only twice the vector through each rank's links whatever the size of the group
+ * from one rank    nothing is to be added: it sends each of the others one segment, who pass it on
+ *                  while it comes, so that it goes once through the link of who makes it
+ *
+ * Two ranks of one host do as many do with much that both make, as each adds half of it: they fetch
+ * from each other, or should.
+ *
+ * A lane takes so many frames a call, so a long list of ranges is run in rounds.  All ranks have
+ * the same list and cut it alike.  In a round summands go in front of all sums, so that nobody
+ * waits for others' to send its own. */
 #include "coll/group.h"
+
+#include "base/arena.h"
 
 #include <string.h>
 
-enum { SMALL = 8 * 1024, LARGE = 256 * 1024 };
+enum { SMALL = 8 * 1024, LARGE = 256 * 1024, NOBODY = -1 };
 
-static void exchange(struct rb_coll *coll, uint64_t tag, struct rb_summing *sum, size_t n)
+/* A range in a round. */
+struct way {
+    const struct rb_coll_range *range;
+    bool whole; /* who adds has all of it; else a segment, that it sends on */
+    int makers; /* of summands, */
+    int only;   /* the one where there is no other */
+    struct rb_summing sum;
+    const uint64_t *ready; /* bytes of this rank's segment that may be sent on */
+};
+
+static bool makes(const struct rb_coll_range *range, int rank)
 {
-    struct rb_frame frame = {RB_FRAME_SUM_WHOLE, tag, 4 * (uint64_t)n};
-
-    for (int r = 0; r < coll->size; r++) {
-        if (r == coll->rank)
-            continue;
-        rb_progress_offer(coll, r, frame, sum->in, frame.total, NULL);
-        rb_progress_add(coll, r, frame, sum, frame.total);
-    }
+    return !range->from || range->from[rank];
 }
 
-/* Where rank r's segment begins; segments are cut at multiples of 16 integers. */
-static size_t cut(const struct rb_coll *coll, size_t n, int r)
+static bool adds(const struct way *way, int rank)
 {
-    size_t each = (n / (size_t)coll->size + 15) & ~(size_t)15;
-    size_t at = each * (size_t)r;
-
-    return r == coll->size || at > n ? n : at;
+    if (way->range->rank != RB_COLL_ALL)
+        return rank == way->range->rank;
+    return way->whole || rank != way->only;
 }
 
-static void scatter(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out, size_t n,
-                    struct rb_summing *sum)
+/* Is it the better way that all who are to have it add all of it? */
+static bool is_whole(const struct rb_coll *coll, const struct way *way)
 {
-    struct rb_frame part = {RB_FRAME_SUM_PART, tag, 4 * (uint64_t)n};
-    struct rb_frame total = {RB_FRAME_SUM_TOTAL, tag, 4 * (uint64_t)n};
-    size_t mine = cut(coll, n, coll->rank);
-    size_t count = cut(coll, n, coll->rank + 1) - mine;
+    size_t bytes = 4 * way->range->count;
 
-    sum->in = in + mine;
-    sum->out = out + mine;
-    for (int r = 0; r < coll->size; r++) {
-        size_t theirs = cut(coll, n, r), size = 4 * (cut(coll, n, r + 1) - theirs);
-
-        if (r == coll->rank)
-            continue;
-        rb_progress_offer(coll, r, part, in + theirs, size, NULL);
-        rb_progress_offer(coll, r, total, out + mine, 4 * count, &sum->complete);
-        rb_progress_add(coll, r, part, sum, 4 * count);
-        rb_progress_receive(coll, r, total, out + theirs, size);
-    }
-}
-
-static bool is_exchanged(const struct rb_coll *coll, size_t bytes)
-{
-    if (coll->size == 2) /* the kind of a link is the same at both ends */
+    if (way->range->rank != RB_COLL_ALL || way->makers == 0 || coll->size == 1)
+        return true;
+    if (coll->size == 2 && way->makers == 2) /* the kind of a link is the same at both ends */
         return bytes < LARGE || !coll->link[!coll->rank]->ops->reach;
     return bytes <= SMALL;
+}
+
+static struct way find_way(const struct rb_coll *coll, const struct rb_coll_range *range)
+{
+    struct way way = {.range = range, .only = NOBODY};
+
+    for (int r = 0; r < coll->size; r++)
+        if (makes(range, r)) {
+            way.only = way.makers ? NOBODY : r;
+            way.makers++;
+        }
+    way.whole = is_whole(coll, &way);
+    return way;
+}
+
+/* The part of the range that `rank` adds; segments are cut at multiples of 16 integers. */
+static size_t find_part(const struct rb_coll *coll, const struct way *way, int rank,
+                        size_t *ret_count)
+{
+    size_t n = way->range->count, parts = (size_t)coll->size - (way->only != NOBODY);
+    size_t each = way->whole ? n : ((n + parts - 1) / parts + 15) & ~(size_t)15;
+    size_t turn = way->whole ? 0 : (size_t)(rank - (way->only != NOBODY && rank > way->only));
+    size_t first = each * turn < n ? each * turn : n;
+
+    *ret_count = n - first < each ? n - first : each;
+    return way->range->first + first;
+}
+
+/* ---- Frames ---------------------------------------------------------------------------------*/
+
+static struct rb_frame new_frame(const struct way *way, enum rb_frame_kind kind, uint64_t tag)
+{
+    return (struct rb_frame){way->whole ? RB_FRAME_SUM_WHOLE : kind, tag,
+                             4 * (uint64_t)way->range->count};
+}
+
+static void send_summands(struct rb_coll *coll, uint64_t tag, const int32_t *in,
+                          const struct way *way)
+{
+    struct rb_frame frame = new_frame(way, RB_FRAME_SUM_PART, tag);
+
+    for (int r = 0; r < coll->size; r++) {
+        size_t count, first;
+
+        if (r == coll->rank || !adds(way, r))
+            continue;
+        first = find_part(coll, way, r, &count);
+        rb_progress_offer(coll, r, frame, in + first, 4 * count, NULL);
+    }
+}
+
+/* What one rank alone makes only has to come. */
+static void add_summands(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
+                         struct way *way)
+{
+    struct rb_frame frame = new_frame(way, RB_FRAME_SUM_PART, tag);
+    size_t count, first = find_part(coll, way, coll->rank, &count);
+    int others = 0;
+
+    way->sum = (struct rb_summing){.in = in + first, .out = out + first};
+    way->ready = &way->sum.complete;
+    for (int r = 0; r < coll->size; r++) {
+        if (r == coll->rank || !makes(way->range, r))
+            continue;
+        if (way->only == r)
+            way->ready = rb_progress_receive(coll, r, frame, way->sum.out, 4 * count);
+        else
+            rb_progress_add(coll, r, frame, &way->sum, 4 * count);
+        others++;
+    }
+    if (!others && count)
+        memcpy(way->sum.out, way->sum.in, 4 * count);
+}
+
+/* To all who have not made it themselves. */
+static void send_sums(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
+                      const struct way *way)
+{
+    struct rb_frame frame = new_frame(way, RB_FRAME_SUM_TOTAL, tag);
+    size_t count, first = find_part(coll, way, coll->rank, &count);
+
+    if (way->whole)
+        return;
+    for (int r = 0; r < coll->size; r++) {
+        size_t theirs, size;
+
+        if (r == coll->rank)
+            continue;
+        if (adds(way, coll->rank) && r != way->only)
+            rb_progress_offer(coll, r, frame, out + first, 4 * count, way->ready);
+        theirs = find_part(coll, way, r, &size);
+        if (adds(way, r) && coll->rank != way->only)
+            rb_progress_receive(coll, r, frame, out + theirs, 4 * size);
+    }
+    if (coll->rank == way->only)
+        memcpy(out + way->range->first, in + way->range->first, 4 * way->range->count);
+}
+
+/* ---- Rounds ---------------------------------------------------------------------------------*/
+
+static int check_range(const struct rb_coll *coll, const struct rb_coll_range *range,
+                       struct rb_why *why)
+{
+    if (range->rank != RB_COLL_ALL && (range->rank < 0 || range->rank >= coll->size))
+        return rb_why_set(why, RB_EINVAL, "a sum for rank %d of %d", range->rank, coll->size);
+    if (range->count > SIZE_MAX / 8)
+        return rb_why_set(why, RB_EINVAL, "a sum of %zu integers", range->count);
+    return 0;
+}
+
+/* Is there room for its frames in all lanes?  frames: by rank, the most in any lane to it. */
+static bool fits(const struct rb_coll *coll, const struct way *way, int *frames)
+{
+    int more = way->whole || way->only != NOBODY ? 1 : 2;
+    bool room = true;
+
+    for (int r = 0; r < coll->size; r++)
+        room &= (way->range->rank != RB_COLL_ALL && way->range->rank != r) ||
+                frames[r] + more <= RB_LANE_FRAMES;
+    for (int r = 0; r < coll->size && room; r++)
+        frames[r] += way->range->rank == RB_COLL_ALL || way->range->rank == r ? more : 0;
+    return room;
+}
+
+static int run_round(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
+                     struct way *ways, size_t n, struct rb_why *why)
+{
+    int err = rb_progress_begin(coll, why);
+
+    for (size_t i = 0; !err && i < n; i++) {
+        if (makes(ways[i].range, coll->rank))
+            send_summands(coll, tag, in, &ways[i]);
+        if (adds(&ways[i], coll->rank))
+            add_summands(coll, tag, in, out, &ways[i]);
+    }
+    for (size_t i = 0; !err && i < n; i++)
+        send_sums(coll, tag, in, out, &ways[i]);
+    return err ? err : rb_progress_run(coll, why);
+}
+
+int rb_coll_sum_ranges(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
+                       const struct rb_coll_range *ranges, size_t n, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) struct way *ways = rb_alloc((n + 1) * sizeof *ways);
+    RB_CLEANUP(rb_freep) int *frames = rb_alloc((size_t)coll->size * sizeof *frames);
+    size_t begun = 0;
+    int err = rb_progress_begin(coll, why);
+
+    for (size_t i = 0; !err && i < n; i++)
+        err = check_range(coll, &ranges[i], why);
+    for (size_t i = 0; !err && i < n; i++) {
+        ways[i] = find_way(coll, &ranges[i]);
+        if (fits(coll, &ways[i], frames))
+            continue;
+        err = run_round(coll, tag, in, out, ways + begun, i - begun, why);
+        begun = i;
+        memset(frames, 0, (size_t)coll->size * sizeof *frames);
+        fits(coll, &ways[i], frames);
+    }
+    return err ? err : run_round(coll, tag, in, out, ways + begun, n - begun, why);
 }
 
 int rb_coll_sum(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out, size_t n,
                 struct rb_why *why)
 {
-    struct rb_summing sum = {.in = in, .out = out};
-    int err = rb_progress_begin(coll, why);
+    const struct rb_coll_range all = {.rank = RB_COLL_ALL, .count = n};
 
-    if (err)
-        return err;
-    if (n > SIZE_MAX / 8)
-        return rb_why_set(why, RB_EINVAL, "a sum of %zu integers", n);
-    if (coll->size == 1 && n)
-        memcpy(out, in, 4 * n);
-    else if (is_exchanged(coll, 4 * n))
-        exchange(coll, tag, &sum, n);
-    else
-        scatter(coll, tag, in, out, n, &sum);
-    return rb_progress_run(coll, why);
+    return rb_coll_sum_ranges(coll, tag, in, out, &all, 1, why);
 }

@@ -72,6 +72,62 @@ static void check_broadcast(struct crew *crew, struct rb_coll *coll, uint64_t ta
     free(bytes);
 }
 
+/* Bytes that leave this rank by frames, for ranges that all are to have (coll/coll.h). */
+static uint64_t expect_sent(const struct crew *crew, const struct rb_coll_range *range)
+{
+    uint64_t n = (uint64_t)crew->size, makers = 0, bytes = 4 * range->count;
+    bool mine = range->from[crew->rank];
+
+    for (int r = 0; r < crew->size; r++)
+        makers += range->from[r];
+    if (bytes <= 8192)
+        return mine ? (n - 1) * bytes : 0;
+    if (makers == 1)
+        return mine ? bytes : (n - 2) * bytes / (n - 1);
+    return (mine ? (n - 1) * bytes / n : 0) + (n - 1) * bytes / n;
+}
+
+/* Ranges that everyone is to have, from one rank, from some and from none, behind each other:
+ * nothing is sent twice, and what others have there does not count where they send nothing. */
+static void check_makers(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t n)
+{
+    enum {
+        RANGES = 11,
+        HEADS = 48 * CREW_MAX
+    }; /* headers, addresses, what segments are rounded to */
+    struct rb_coll_range ranges[RANGES];
+    bool from[RANGES][CREW_MAX] = {{false}};
+    int32_t *in = rb_alloc(4 * RANGES * n + 4), *out = rb_alloc(4 * RANGES * n + 4);
+    uint64_t expected = 0, before = rb_coll_bytes_sent(coll), sent;
+    struct rb_why why = {{0}};
+
+    for (size_t k = 0; k < RANGES; k++) {
+        for (size_t r = 0; r < k % 4; r++) /* the same twice is one less */
+            from[k][(k * 3 + r * r) % (size_t)crew->size] = true;
+        ranges[k] = (struct rb_coll_range){RB_COLL_ALL, k * n, n - k % 2 * (n > 9), from[k]};
+        for (size_t i = 0; i < ranges[k].count; i++)
+            in[k * n + i] = from[k][crew->rank] ? element(crew->rank, i, tag) : 0;
+        for (size_t i = 0; i < n; i++)
+            out[k * n + i] = 4711;
+        expected += k % 4 ? expect_sent(crew, &ranges[k]) : 0;
+    }
+    CREW_OK(crew, rb_coll_sum_ranges(coll, tag, in, out, ranges, RANGES, &why), &why);
+    sent = rb_coll_bytes_sent(coll) - before;
+    for (size_t k = 0; k < RANGES; k++)
+        for (size_t i = 0; i < n; i++) {
+            uint32_t sum = 0;
+
+            for (int r = 0; r < crew->size; r++)
+                sum += from[k][r] ? (uint32_t)element(r, i, tag) : 0;
+            CREW_CHECK(crew, out[k * n + i] == (i < ranges[k].count ? (int32_t)sum : 4711));
+        }
+    if (crew->size > 1)
+        CREW_CHECK(crew, sent + RANGES * 64 * CREW_MAX >= expected &&
+                             sent <= expected + RANGES * (HEADS + 64 * CREW_MAX));
+    free(in);
+    free(out);
+}
+
 /* Many ranges, of uneven lengths, some with two ranks that have them and some with none; in some of
  * them only even ranks count. */
 static void check_ranges(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t n)
@@ -288,8 +344,10 @@ static void all_calls(struct crew *crew)
         tag += 4;
         check_sum(crew, coll, ++tag, sizes[i] % 50000);
         check_ranges(crew, coll, ++tag, sizes[i] % 200000);
+        check_makers(crew, coll, ++tag, sizes[i] % 50000);
         check_moves(crew, coll, ++tag, sizes[i] % 200000);
     }
+    check_makers(crew, coll, ++tag, 300000); /* segments that are fetched */
     for (int i = 0; i < 300; i++)
         check_sum(crew, coll, ++tag, (size_t)i);
     CREW_CHECK(crew, crew->size == 1 || rb_coll_bytes_sent(coll) > 1000000);
