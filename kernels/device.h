@@ -135,12 +135,13 @@ int rb_circle_enter(struct rb_device *device, const void *ticket, int rank, int 
 int rb_circle_ready(struct rb_circle *circle, bool *ret_ready, struct rb_why *why);
 
 /* out[i] = sum over ranks of in[i] for i in the ranges, in memory of the device, behind what is
- * queued; everyone gives the same list.  Ranges may overlap where their ranks differ, and `out` is
- * touched only where this rank is to have the sum.  RB_EPEER: it was over, or went wrong, before
- * all were through; the circle is of no further use.  Others are the device's (rb_device_check). */
+ * queued, or what is in[i] at one of them; everyone gives the same list.  Ranges may overlap where
+ * their ranks differ, and `out` is touched only where this rank is to have the sum.  RB_EPEER: it
+ * was over, or went wrong, before all were through; the circle is of no further use.  Others are
+ * the device's (rb_device_check). */
 enum { RB_CIRCLE_ALL = -1 };
 struct rb_circle_range {
-    int to; /* a rank, or RB_CIRCLE_ALL */
+    int from, to; /* ranks, or RB_CIRCLE_ALL; from a single one it goes to all */
     size_t first, count;
 };
 int rb_circle_sum(struct rb_circle *circle, const int32_t *in, int32_t *out,

@@ -12,16 +12,20 @@
 
 /* ---- Sums -----------------------------------------------------------------------------------*/
 
-/* A bucket where the state is in shards, by who holds it; where there are stages, also by who has
- * summands of it.  Free. */
-static struct rb_coll_range *shards_of(const struct rb_attempt *attempt, const Rb__Bucket *bucket,
+/* What is summed up at once. */
+struct part {
+    size_t first, count;
+};
+
+/* By who is to have it; where there are stages, also by who has summands of it.  Free. */
+static struct rb_coll_range *ranges_of(const struct rb_attempt *attempt, struct part part,
                                        size_t *ret_n)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
     const struct rb_placement *placement = &configuration->placement;
     struct rb_coll_range *held = rb_alloc(rb_placement_most(placement) * sizeof *held), *cut = NULL;
 
-    *ret_n = rb_placement_ranges(placement, (size_t)bucket->first, (size_t)bucket->count, held);
+    *ret_n = rb_placement_ranges(placement, part.first, part.count, held);
     if (!configuration->stage)
         return held;
     *ret_n =
@@ -31,13 +35,13 @@ static struct rb_coll_range *shards_of(const struct rb_attempt *attempt, const R
 }
 
 /* To whoever holds them: each rank's `reduced` is whole in the blocks that it holds. */
-static int sum_shards(struct rb_attempt *attempt, uint64_t tag, const Rb__Bucket *bucket,
+static int sum_ranges(struct rb_attempt *attempt, uint64_t tag, struct part part,
                       struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
     struct rb_model *model = attempt->step->model;
     size_t n;
-    RB_CLEANUP(rb_freep) struct rb_coll_range *ranges = shards_of(attempt, bucket, &n);
+    RB_CLEANUP(rb_freep) struct rb_coll_range *ranges = ranges_of(attempt, part, &n);
 
     return rb_coll_sum_ranges(configuration->coll, tag, model->local, model->reduced, ranges, n,
                               why);
@@ -51,24 +55,23 @@ static bool is_over(void *context)
 }
 
 /* Through the host, to everyone or to whoever holds them. */
-static int sum_by_links(struct rb_attempt *attempt, uint64_t tag, const Rb__Bucket *range,
+static int sum_by_links(struct rb_attempt *attempt, uint64_t tag, struct part part,
                         struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
     struct rb_model *model = attempt->step->model;
     int err;
 
-    rb_device_pull(model->device, model->local + range->first,
-                   (size_t)range->count * sizeof *model->local);
+    rb_device_pull(model->device, model->local + part.first, part.count * sizeof *model->local);
     err = rb_device_check(model->device, why);
-    if (!err && configuration->placement.sharded)
-        err = sum_shards(attempt, tag, range, why);
+    if (!err && (configuration->placement.sharded || configuration->stage))
+        err = sum_ranges(attempt, tag, part, why);
     else if (!err)
-        err = rb_coll_sum(configuration->coll, tag, model->local + range->first,
-                          model->reduced + range->first, (size_t)range->count, why);
+        err = rb_coll_sum(configuration->coll, tag, model->local + part.first,
+                          model->reduced + part.first, part.count, why);
     if (!err)
-        rb_device_push(model->device, model->reduced + range->first,
-                       (size_t)range->count * sizeof *model->reduced);
+        rb_device_push(model->device, model->reduced + part.first,
+                       part.count * sizeof *model->reduced);
     return err;
 }
 
@@ -93,7 +96,7 @@ static int lone_sender(const struct rb_coll_range *range, uint32_t ranks)
     return found;
 }
 
-/* Where one stage has one rank its summands are the sum, and need but go there. */
+/* Where a stage has one rank its summands are the sum, and need but go there. */
 static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *range,
                 struct asked *asked)
 {
@@ -102,9 +105,10 @@ static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *ra
     int sender = lone_sender(range, configuration->size), self = (int)configuration->rank;
     struct rb_circle_move move = {sender, range->rank, NULL, range->count * sizeof *model->local};
 
-    if (sender < 0) {
-        asked->ranges[asked->n_ranges++] =
-            (struct rb_circle_range){range->rank, range->first, range->count};
+    if (sender < 0 || range->rank == RB_COLL_ALL) {
+        asked->ranges[asked->n_ranges++] = (struct rb_circle_range){
+            sender < 0 ? RB_CIRCLE_ALL : sender,
+            range->rank == RB_COLL_ALL ? RB_CIRCLE_ALL : range->rank, range->first, range->count};
         return;
     }
     if (sender == self)
@@ -118,17 +122,16 @@ static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *ra
 }
 
 /* From device to device, to the same. */
-static int sum_by_circle(struct rb_attempt *attempt, const Rb__Bucket *range, struct rb_why *why)
+static int sum_by_circle(struct rb_attempt *attempt, struct part part, struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
-    struct rb_coll_range all = {RB_CIRCLE_ALL, (size_t)range->first, (size_t)range->count, NULL};
-    RB_CLEANUP(rb_freep) struct rb_coll_range *shards = NULL;
+    RB_CLEANUP(rb_freep) struct rb_coll_range *sums = NULL;
     RB_CLEANUP(rb_freep) struct rb_circle_range *ranges = NULL;
     RB_CLEANUP(rb_freep) struct rb_circle_move *moves = NULL;
     struct rb_model *model = attempt->step->model;
     void *step = (void *)(uintptr_t)attempt->step;
     struct asked asked;
-    size_t n = 1;
+    size_t n;
     int err;
 
     /* Others come here only behind what this rank has posted to them, and a circle sends none of
@@ -136,13 +139,12 @@ static int sum_by_circle(struct rb_attempt *attempt, const Rb__Bucket *range, st
     err = configuration->stage ? rb_coll_flush(configuration->coll, why) : 0;
     if (err)
         return err;
-    if (configuration->placement.sharded)
-        shards = shards_of(attempt, range, &n);
+    sums = ranges_of(attempt, part, &n);
     ranges = rb_alloc((n + 1) * sizeof *ranges);
     moves = rb_alloc((n + 1) * sizeof *moves);
     asked = (struct asked){ranges, moves, 0, 0};
     for (size_t i = 0; i < n; i++)
-        ask(attempt, shards ? &shards[i] : &all, &asked);
+        ask(attempt, &sums[i], &asked);
     if (asked.n_ranges)
         err = rb_circle_sum(configuration->circle, model->local, model->reduced, ranges,
                             asked.n_ranges, is_over, step, why);
@@ -164,11 +166,24 @@ static void clear_fresh(struct rb_model *model)
     }
 }
 
+/* A bucket.  Those of a pipeline's stages lie behind each other, and stages would wait for each
+ * other bucket by bucket: with the first one all is summed up, and each sends while others do. */
+static struct part part_of(const struct rb_attempt *attempt, uint32_t bucket)
+{
+    const Rb__Model *message = attempt->step->model->message;
+    const struct rb_stage *stage = attempt->step->configuration->stage;
+
+    if (!stage || stage->split)
+        return (struct part){(size_t)message->buckets[bucket]->first,
+                             (size_t)message->buckets[bucket]->count};
+    return (struct part){0, bucket ? 0 : (size_t)message->state_elements};
+}
+
 int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
     const struct rb_configuration *configuration = attempt->step->configuration;
-    const Rb__Bucket *range = model->message->buckets[bucket];
+    struct part part = part_of(attempt, bucket);
     uint64_t tag = rb_tag(RB_TAG_REDUCE, model->state.level, attempt->number, bucket);
     int err = rb_attempt_say(attempt, why);
 
@@ -180,10 +195,10 @@ int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why
     rb_fault("worker.reduce");
     clear_fresh(model);
     /* A rank alone has complete sums: see take_alone. */
-    if (configuration->circle)
-        err = sum_by_circle(attempt, range, why);
-    else if (configuration->placement.sharded || configuration->size > 1)
-        err = sum_by_links(attempt, tag, range, why);
+    if (part.count && configuration->circle)
+        err = sum_by_circle(attempt, part, why);
+    else if (part.count && configuration->size > 1)
+        err = sum_by_links(attempt, tag, part, why);
     rb_fault("worker.reduced");
     return err;
 }

@@ -169,7 +169,7 @@ void rb_placement_give_up(struct rb_placement *placement, uint32_t rank)
 
 size_t rb_placement_most(const struct rb_placement *placement)
 {
-    size_t most = placement->n_taken;
+    size_t most = placement->n_taken + !placement->sharded;
 
     for (size_t i = 0; i < placement->n_shards; i++)
         most += placement->shards[i].n_ranks;
@@ -191,6 +191,8 @@ size_t rb_placement_ranges(const struct rb_placement *placement, size_t first, s
 {
     size_t n = 0, end = first + count;
 
+    if (!placement->sharded)
+        ret_ranges[n++] = (struct rb_coll_range){RB_COLL_ALL, first, count, NULL};
     for (size_t i = 0; i < placement->n_shards; i++) {
         const struct rb_shard *shard = &placement->shards[i];
 

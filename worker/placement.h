@@ -65,8 +65,9 @@ void rb_placement_take(struct rb_placement *placement, const Rb__Model *model, u
                        size_t first_block, size_t n_blocks);
 void rb_placement_give_up(struct rb_placement *placement, uint32_t rank);
 
-/* Of elements [first, first + count): what each rank that holds some of it is to have of a sum.
- * Returns how many; ret_ranges has room for rb_placement_most. */
+/* Of elements [first, first + count): what each rank that holds some of it is to have of a sum; one
+ * range for all where it is not sharded.  Returns how many; ret_ranges has room for
+ * rb_placement_most. */
 size_t rb_placement_most(const struct rb_placement *placement);
 size_t rb_placement_ranges(const struct rb_placement *placement, size_t first, size_t count,
                            struct rb_coll_range *ret_ranges);

@@ -112,11 +112,12 @@ static int meet(struct rb_gpu_circle *circle, bool (*over)(void *context), void 
     return 0;
 }
 
-static void add_parts(const struct rb_gpu_circle *circle, int32_t *out, size_t n)
+/* Those of all ranks, or of one. */
+static void add_parts(const struct rb_gpu_circle *circle, int from, int32_t *out, size_t n)
 {
     memset(out, 0, n * sizeof *out);
     for (int r = 0; r < circle->size; r++)
-        for (size_t i = 0; i < n; i++)
+        for (size_t i = 0; i < n && (from == RB_CIRCLE_ALL || from == r); i++)
             out[i] = (int32_t)((uint32_t)out[i] + (uint32_t)circle->shared->parts[r][i]);
 }
 
@@ -133,7 +134,7 @@ static int sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *out,
         memcpy(circle->shared->parts[circle->rank], in + at, count * sizeof *in);
         err = meet(circle, over, context, why);
         if (!err && (range->to == RB_CIRCLE_ALL || range->to == circle->rank))
-            add_parts(circle, out + at, count);
+            add_parts(circle, range->from, out + at, count);
         if (!err)
             err = meet(circle, over, context, why);
     }

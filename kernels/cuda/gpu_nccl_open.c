@@ -31,8 +31,9 @@ static bool find_all(void *library, struct rb_nccl *calls)
            find(library, &calls->init, "ncclCommInitRankConfig") &&
            find(library, &calls->state, "ncclCommGetAsyncError") &&
            find(library, &calls->all_reduce, "ncclAllReduce") &&
-           find(library, &calls->reduce, "ncclReduce") && find(library, &calls->send, "ncclSend") &&
-           find(library, &calls->receive, "ncclRecv") &&
+           find(library, &calls->reduce, "ncclReduce") &&
+           find(library, &calls->broadcast, "ncclBroadcast") &&
+           find(library, &calls->send, "ncclSend") && find(library, &calls->receive, "ncclRecv") &&
            find(library, &calls->group_start, "ncclGroupStart") &&
            find(library, &calls->group_end, "ncclGroupEnd") &&
            find(library, &calls->abort, "ncclCommAbort") &&

@@ -118,6 +118,8 @@ static ncclResult_t ask_sum(const struct rb_gpu_circle *circle, const struct ask
     const int32_t *in = asked->in + r->first;
     int32_t *out = asked->out + r->first;
 
+    if (r->from != RB_CIRCLE_ALL)
+        return nccl->broadcast(in, out, r->count, ncclInt32, r->from, circle->comm, circle->stream);
     if (r->to == RB_CIRCLE_ALL)
         return nccl->all_reduce(in, out, r->count, ncclInt32, ncclSum, circle->comm,
                                 circle->stream);

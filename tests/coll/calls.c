@@ -91,10 +91,7 @@ static uint64_t expect_sent(const struct crew *crew, const struct rb_coll_range 
  * nothing is sent twice, and what others have there does not count where they send nothing. */
 static void check_makers(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t n)
 {
-    enum {
-        RANGES = 11,
-        HEADS = 48 * CREW_MAX
-    }; /* headers, addresses, what segments are rounded to */
+    enum { RANGES = 11, HEADS = 48 * CREW_MAX, ROUNDED = 64 * CREW_MAX };
     struct rb_coll_range ranges[RANGES];
     bool from[RANGES][CREW_MAX] = {{false}};
     int32_t *in = rb_alloc(4 * RANGES * n + 4), *out = rb_alloc(4 * RANGES * n + 4);
@@ -122,8 +119,8 @@ static void check_makers(struct crew *crew, struct rb_coll *coll, uint64_t tag, 
             CREW_CHECK(crew, out[k * n + i] == (i < ranges[k].count ? (int32_t)sum : 4711));
         }
     if (crew->size > 1)
-        CREW_CHECK(crew, sent + RANGES * 64 * CREW_MAX >= expected &&
-                             sent <= expected + RANGES * (HEADS + 64 * CREW_MAX));
+        CREW_CHECK(crew, sent + RANGES * ROUNDED >= expected &&
+                             sent <= expected + RANGES * (HEADS + ROUNDED));
     free(in);
     free(out);
 }

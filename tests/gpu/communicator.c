@@ -62,7 +62,7 @@ static void wait_for_all(const struct crew *crew)
 /* The first rank tells what it took. */
 static void run_rank(struct rb_device *device, const uint8_t *ticket, const struct crew *crew)
 {
-    const struct rb_circle_range all = {RB_CIRCLE_ALL, 0, COUNT};
+    const struct rb_circle_range all = {RB_CIRCLE_ALL, RB_CIRCLE_ALL, 0, COUNT};
     uint64_t start = rb_clock_ns();
     struct rb_circle *circle = enter(device, ticket, crew->rank, crew->size);
     double entered = bench_since(start), took[SUMS], first;

@@ -57,6 +57,13 @@ CALL ncclResult_t ncclReduce(const void *in, void *out, size_t count, ncclDataTy
     return ncclAllReduce(in, out, count, type, op, comm, stream);
 }
 
+CALL ncclResult_t ncclBroadcast(const void *in, void *out, size_t count, ncclDataType_t type,
+                                int from, ncclComm_t comm, cudaStream_t stream)
+{
+    (void)from;
+    return ncclAllReduce(in, out, count, type, ncclSum, comm, stream);
+}
+
 CALL ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type, int to,
                            ncclComm_t comm, cudaStream_t stream)
 {

@@ -111,7 +111,7 @@ static int enter(struct rb_gpu *gpu, struct rb_gpu_circle **ret_circle)
 static void sum(struct rb_gpu_circle *circle)
 {
     int32_t in[2] = {5, 6}, out[2] = {0};
-    struct rb_circle_range range = {RB_CIRCLE_ALL, 0, 2};
+    struct rb_circle_range range = {RB_CIRCLE_ALL, RB_CIRCLE_ALL, 0, 2};
     struct rb_why why;
 
     fake_cuda.busy = 3;
