@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "plan/needs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -119,45 +120,10 @@ static void add_shard(Rb__Plan *plan, uint64_t first, uint64_t end, uint32_t pri
     plan->shards[plan->n_shards++] = shard;
 }
 
-/* `stage` makes a contribution: it may be the first that does so to these blocks. */
-static void note_maker(const Rb__Model *model, const Rb__Program *program,
-                       const Rb__Contribution *one, uint32_t stage, uint32_t *stages)
+/* The stage that makes a gradient, the first of several; 0 where none does. */
+static uint32_t first_stage(uint64_t gives)
 {
-    const Rb__Tensor *tensor = program->tensors[one->tensor];
-    uint64_t first = model->variables[one->variable]->offset + one->first, elements = 1;
-
-    for (size_t d = 0; d < tensor->n_dims; d++)
-        elements *= (uint64_t)tensor->dims[d];
-    for (size_t b = 0; b < model->n_blocks; b++)
-        if (model->blocks[b]->first >= first && model->blocks[b]->first < first + elements &&
-            stage < stages[b])
-            stages[b] = stage;
-}
-
-/* By block, the stage that makes its gradient, the first of several; 0 where none does. */
-static void find_stages(const Rb__Model *model, const Rb__Plan *plan, uint32_t *ret_stages)
-{
-    for (size_t b = 0; b < model->n_blocks; b++)
-        ret_stages[b] = UINT32_MAX;
-    for (size_t p = 0; p < model->n_programs; p++) {
-        const Rb__Program *program = model->programs[p];
-        const Rb__Course *course = plan->split ? NULL : plan->courses[0];
-
-        if (plan->split ? program->parts != plan->stages : p != course->program)
-            continue;
-        for (size_t c = 0; c < program->n_contributions; c++) {
-            const Rb__Contribution *one = program->contributions[c];
-            uint32_t made = one->after ? one->after - 1 : 0;
-
-            note_maker(model, program, one,
-                       plan->split ? program->part
-                                   : (uint32_t)__builtin_ctzll(course->stages[made]),
-                       ret_stages);
-        }
-    }
-    for (size_t b = 0; b < model->n_blocks; b++)
-        if (ret_stages[b] == UINT32_MAX)
-            ret_stages[b] = 0;
+    return gives ? (uint32_t)__builtin_ctzll(gives) : 0;
 }
 
 /* By block, its primary: the ranks of a stage share its blocks, in runs of about as many elements.
@@ -165,21 +131,21 @@ static void find_stages(const Rb__Model *model, const Rb__Plan *plan, uint32_t *
 static void find_primaries(const struct rb_replicas *how, const Rb__Model *model,
                            const Rb__Plan *plan, uint32_t *ret_primaries)
 {
-    RB_CLEANUP(rb_freep) uint32_t *stages = rb_alloc((model->n_blocks + 1) * sizeof(*stages));
+    RB_CLEANUP(rb_freep) uint64_t *gives = rb_alloc((model->n_blocks + 1) * sizeof(*gives));
     RB_CLEANUP(rb_freep) uint64_t *totals = rb_alloc(plan->stages * sizeof(*totals));
     RB_CLEANUP(rb_freep) uint64_t *before = rb_alloc(plan->stages * sizeof(*before));
     RB_CLEANUP(rb_freep) uint32_t *first = rb_alloc(plan->stages * sizeof(*first));
     RB_CLEANUP(rb_freep) uint32_t *ranks = rb_alloc(plan->stages * sizeof(*ranks));
 
-    find_stages(model, plan, stages);
+    rb_needs_find(model, plan, gives, NULL);
     for (uint32_t r = how->ranks; r-- > 0;) {
         first[plan->ranks[r]->stage] = r;
         ranks[plan->ranks[r]->stage]++;
     }
     for (size_t b = 0; b < model->n_blocks; b++)
-        totals[stages[b]] += model->blocks[b]->count;
+        totals[first_stage(gives[b])] += model->blocks[b]->count;
     for (size_t b = 0; b < model->n_blocks; b++) {
-        uint32_t stage = stages[b];
+        uint32_t stage = first_stage(gives[b]);
         uint64_t middle = before[stage] + model->blocks[b]->count / 2;
 
         ret_primaries[b] = first[stage] + (uint32_t)(middle * ranks[stage] / totals[stage]);

@@ -59,7 +59,7 @@ static int price_pipeline(struct rb_search_work *work, const struct rb_chain_lay
     RB_CLEANUP(rb_freep) double *elements = rb_alloc(n * sizeof *elements);
     RB_CLEANUP(rb_freep) double *made = rb_alloc(n * sizeof *made);
     struct rb_cluster_link link = rb_search_link(work);
-    struct rb_pipeline_how how = {stages, n, work->total, link.bandwidth, link.latency, false};
+    struct rb_pipeline_how how = {stages, n, work->total, link.bandwidth, link.latency, NULL};
     struct rb_pipeline_step step;
     struct rb_search_candidate *one;
     uint32_t used = 0;

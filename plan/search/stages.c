@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "plan/compile/footprint.h"
 #include "plan/compile/laps.h"
+#include "plan/replicas.h"
 #include "plan/schedule_pipeline.h"
 #include "plan/simulate/pipeline.h"
 #include "proto/work.h"
@@ -65,20 +66,35 @@ static double crossing(const Rb__Model *model, const Rb__Course *course, uint32_
     return fmax(out, back);
 }
 
-/* In shards each stage sums and updates its own, and in laps; else all do with all of it. */
-static void add_state(const struct rb_search_work *work, double elements, bool sharded,
-                      struct rb_pipeline_stage *stage)
+static double update_seconds(const struct rb_search_work *work, double elements)
 {
-    const Rb__Model *model = work->how->model;
-    double held = (double)model->state_elements;
+    return rb_cost_bytes(rb_cost_update_bytes(work->how->model, elements), work->slowest,
+                         work->how->profile)
+        .seconds;
+}
 
-    if (model->asynchronous)
-        held = elements;
-    else if (sharded)
-        held = elements * work->chosen / stage->devices;
-    stage->weights = 4 * (sharded ? elements : (double)model->state_elements);
-    stage->update =
-        rb_cost_bytes(rb_cost_update_bytes(model, held), work->slowest, work->how->profile).seconds;
+/* Of all stages: the state is placed as for a job that runs so.  A stage updates as long as the one
+ * of its devices that holds most. */
+static void add_state(const struct rb_search_work *work, Rb__Plan *plan,
+                      struct rb_pipeline_stage *stages, uint32_t n, struct rb_traffic *ret_traffic)
+{
+    RB_CLEANUP(rb_freep) uint32_t *nodes = rb_alloc(work->devices * sizeof *nodes);
+    struct rb_replicas where = {.copies = work->chosen,
+                                .blocks = work->how->model->n_blocks,
+                                .ranks = work->devices,
+                                .nodes = nodes};
+
+    for (uint32_t d = 0; d < work->devices; d++)
+        nodes[d] = work->how->cluster->devices[d].node;
+    rb_replicas_place(&where, work->how->model, plan);
+    rb_traffic_find(work->how->model, plan, ret_traffic);
+    for (uint32_t k = 0, d = 0; k < n; k++) {
+        double held = 0;
+
+        for (uint32_t r = 0; r < stages[k].devices; r++)
+            held = fmax(held, ret_traffic->held[d++]);
+        stages[k].update = update_seconds(work, held);
+    }
 }
 
 /* Steps that are played: those of a lap, as far as they can be. */
@@ -92,10 +108,10 @@ static uint32_t count_steps(const struct rb_search_work *work)
 }
 
 /* In a lap each stage updates its own behind each step, and sends no sums. */
-static void run_on(uint32_t microbatches, struct rb_pipeline_stage *stage)
+static void run_on(const struct rb_search_work *work, double elements,
+                   struct rb_pipeline_stage *stage)
 {
-    stage->backward += stage->update / microbatches;
-    stage->update = stage->weights = 0;
+    stage->backward += update_seconds(work, elements) / work->total;
 }
 
 /* Cores take what the stage that makes most has `made` of its microbatches under way, GPUs a whole
@@ -113,11 +129,11 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
 {
     RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
     struct rb_cluster_link link = rb_search_link(work);
-    bool sharded = work->chosen && work->devices > work->chosen;
     const Rb__Asynchronous *laps = work->how->model->asynchronous;
     uint32_t steps = count_steps(work);
+    struct rb_traffic traffic = {0};
     struct rb_pipeline_how how = {shape,          stages,       work->total * steps,
-                                  link.bandwidth, link.latency, !sharded && !laps};
+                                  link.bandwidth, link.latency, laps ? NULL : &traffic};
     double most = 0;
     struct rb_search_candidate *one;
     struct rb_pipeline_step step;
@@ -135,13 +151,15 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
         shape[k] = new_stage(work, plan->courses[0], k, &made, &elements);
         shape[k].devices = rb_pipeline_ranks(stages, work->devices, k);
         shape[k].activations = crossing(work->how->model, plan->courses[0], k);
-        add_state(work, elements, sharded, &shape[k]);
         if (laps)
-            run_on(work->total, &shape[k]);
+            run_on(work, elements, &shape[k]);
         most = fmax(most, made);
     }
+    if (!laps)
+        add_state(work, plan, shape, stages, &traffic);
     rb__plan__free_unpacked(plan, NULL);
     err = rb_pipeline_run(&how, &step, work->why);
+    rb_traffic_done(&traffic);
     if (err)
         return err;
     one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,

@@ -121,31 +121,79 @@ static void connect(struct pipeline *pipeline)
         }
 }
 
-/* Devices first .. first + r - 1 meet, sum their gradients, and update. */
-static void finish(struct pipeline *pipeline, const struct rb_pipeline_stage *stage, uint32_t first,
-                   uint32_t r)
+/* ---- The state -------------------------------------------------------------------------------*/
+
+/* Devices first .. end - 1 wait for each other: the task that what they then do is behind. */
+static int meet(struct pipeline *pipeline, uint32_t first, uint32_t end)
 {
     struct rb_simulate_task meet = {.slot = RB_SIMULATE_NO_SLOT, .kind = RB_PREDICT_MEET};
-    double bytes = 2.0 * (r - 1) / r * stage->weights;
     int all = rb_simulate_add(pipeline->simulate, &meet);
 
-    for (uint32_t d = first; d < first + r; d++)
+    for (uint32_t d = first; d < end; d++)
         if (pipeline->last[d] >= 0)
             rb_simulate_after(pipeline->simulate, all, pipeline->last[d]);
-    for (uint32_t d = first; d < first + r; d++) {
-        struct rb_simulate_task sum = {.slot = pipeline->slots[d],
-                                       .latency = r > 1 ? 2 * pipeline->how->latency : 0,
-                                       .work = bytes,
-                                       .rate = pipeline->how->bandwidth,
-                                       .kind = RB_PREDICT_SUM,
-                                       .lane = d};
+    return all;
+}
 
-        pipeline->last[d] = rb_simulate_add(pipeline->simulate, &sum);
-        rb_simulate_after(pipeline->simulate, pipeline->last[d], all);
-        pipeline->sent[d] += bytes;
+/* Behind a meeting.  A link carries as much each way: received are no more than `busy` bytes. */
+static void exchange(struct pipeline *pipeline, uint32_t device, int met, int kind, double sent,
+                     double busy, uint32_t crossings)
+{
+    struct rb_simulate_task task = {.slot = pipeline->slots[device],
+                                    .latency = crossings * pipeline->how->latency,
+                                    .work = busy,
+                                    .rate = pipeline->how->bandwidth,
+                                    .kind = kind,
+                                    .lane = device};
+
+    pipeline->last[device] = rb_simulate_add(pipeline->simulate, &task);
+    rb_simulate_after(pipeline->simulate, pipeline->last[device], met);
+    pipeline->sent[device] += sent;
+}
+
+/* The replicas of a stage, devices first .. first + r - 1, sum their gradients, and update. */
+static void finish_stage(struct pipeline *pipeline, const struct rb_pipeline_stage *stage,
+                         uint32_t first, uint32_t r)
+{
+    double bytes = 2.0 * (r - 1) / r * stage->weights;
+    int met = meet(pipeline, first, first + r);
+
+    for (uint32_t d = first; d < first + r; d++) {
+        exchange(pipeline, d, met, RB_PREDICT_SUM, bytes, bytes, r > 1 ? 2 : 0);
         add(pipeline, d, RB_PREDICT_UPDATE, 0, stage->update);
     }
 }
+
+/* All send each other what they owe: nothing begins behind it before everyone is through, as
+ * there is a vote. */
+static void exchange_all(struct pipeline *pipeline, int kind, const double *out, const double *in,
+                         uint32_t crossings)
+{
+    int met = meet(pipeline, 0, pipeline->devices);
+
+    for (uint32_t d = 0; d < pipeline->devices; d++) {
+        double busy = fmax(out[d], in[d]);
+
+        exchange(pipeline, d, met, kind, out[d], busy, busy > 0 ? crossings : 0);
+    }
+}
+
+static void finish_together(struct pipeline *pipeline)
+{
+    const struct rb_traffic *traffic = pipeline->how->traffic;
+    int voted;
+
+    exchange_all(pipeline, RB_PREDICT_SUM, traffic->sums, traffic->sums_in, traffic->crossings);
+    voted = meet(pipeline, 0, pipeline->devices);
+    for (uint32_t k = 0, d = 0; k < pipeline->how->n; k++)
+        for (uint32_t r = 0; r < pipeline->how->stages[k].devices; r++, d++) {
+            pipeline->last[d] = voted;
+            add(pipeline, d, RB_PREDICT_UPDATE, 0, pipeline->how->stages[k].update);
+        }
+    exchange_all(pipeline, RB_PREDICT_GATHER, traffic->weights, traffic->weights_in, 1);
+}
+
+/* ---- The step --------------------------------------------------------------------------------*/
 
 static void open_pipeline(struct pipeline *pipeline)
 {
@@ -196,10 +244,11 @@ int rb_pipeline_run(const struct rb_pipeline_how *how, struct rb_pipeline_step *
         for (uint32_t r = 0; r < how->stages[k].devices; r++)
             add_replica(&pipeline, k, r);
     connect(&pipeline);
-    for (uint32_t k = 0; k < how->n && !how->together; k++)
-        finish(&pipeline, &how->stages[k], first_device(&pipeline, k), how->stages[k].devices);
-    if (how->together)
-        finish(&pipeline, &how->stages[0], 0, pipeline.devices);
+    for (uint32_t k = 0; k < how->n && !how->traffic; k++)
+        finish_stage(&pipeline, &how->stages[k], first_device(&pipeline, k),
+                     how->stages[k].devices);
+    if (how->traffic)
+        finish_together(&pipeline);
     err = rb_simulate_run(pipeline.simulate, &step.seconds, why);
     for (size_t i = 0; i < rb_simulate_count(pipeline.simulate); i++) {
         const struct rb_simulate_task *task = rb_simulate_task(pipeline.simulate, i);

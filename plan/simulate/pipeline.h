@@ -6,14 +6,15 @@
  * Microbatch i of a stage goes to its replica i mod r.  A replica takes as many microbatches ahead
  * as there are devices behind it, by its part of the stage, then backward and forward in turn.
  * Activations and their gradients go over a link of the sender's own, one behind the other, beside
- * what it computes. */
+ * what it computes.  Then gradients are summed, and the state is updated: by the replicas of each
+ * stage for themselves, or as plan/traffic.h says, all devices together. */
 #ifndef RB_PLAN_SIMULATE_PIPELINE_H
 #define RB_PLAN_SIMULATE_PIPELINE_H
 
 #include "base/error.h"
 #include "plan/simulate/simulate.h"
+#include "plan/traffic.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct rb_pipeline_stage {
@@ -27,8 +28,8 @@ struct rb_pipeline_stage {
 struct rb_pipeline_how {
     const struct rb_pipeline_stage *stages;
     uint32_t n, microbatches;
-    double bandwidth, latency; /* bytes a second of each link, each way; 0: no obstacle */
-    bool together; /* all devices sum the weights of all stages, which are each as many */
+    double bandwidth, latency;        /* bytes a second of each link, each way; 0: no obstacle */
+    const struct rb_traffic *traffic; /* of devices; NULL: stages sum their `weights` alone */
 };
 
 struct rb_pipeline_step {

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/needs.h"
+
+#include <string.h>
+
+/* The first block that ends behind `at`. */
+static size_t find_block(const Rb__Model *model, uint64_t at)
+{
+    size_t low = 0, high = model->n_blocks;
+
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+
+        if (model->blocks[middle]->first + model->blocks[middle]->count > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* These stages need elements first .. of a variable, as many as `tensor` has. */
+static void mark(const Rb__Model *model, size_t variable, uint64_t first, const Rb__Tensor *tensor,
+                 uint64_t stages, uint64_t *by_block)
+{
+    uint64_t elements = 1;
+
+    if (variable >= model->n_variables ||
+        model->variables[variable]->role == RB__VARIABLE__ROLE__FIXED)
+        return;
+    for (size_t d = 0; d < tensor->n_dims; d++)
+        elements *= (uint64_t)tensor->dims[d];
+    first += model->variables[variable]->offset;
+    for (size_t b = find_block(model, first);
+         b < model->n_blocks && model->blocks[b]->first < first + elements; b++)
+        by_block[b] |= stages;
+}
+
+/* Of what several stages make the first one's counts.  stages: by instruction; NULL: `part` runs
+ * all of it. */
+static void mark_program(const Rb__Model *model, const Rb__Program *program, const uint64_t *stages,
+                         uint64_t part, uint64_t *gives, uint64_t *reads)
+{
+    for (size_t c = 0; c < program->n_contributions; c++) {
+        const Rb__Contribution *one = program->contributions[c];
+        uint32_t made = one->after ? one->after - 1 : 0;
+
+        mark(model, one->variable, one->first, program->tensors[one->tensor],
+             stages ? stages[made] & -stages[made] : part, gives);
+    }
+    for (size_t i = 0; reads && i < program->n_instructions; i++)
+        for (size_t k = 0; k < program->instructions[i]->n_inputs; k++) {
+            int32_t t = program->instructions[i]->inputs[k];
+            const Rb__Tensor *tensor = t < 0 ? NULL : program->tensors[t];
+
+            if (tensor && tensor->space == RB__TENSOR__SPACE__VARIABLE)
+                mark(model, (size_t)tensor->offset, tensor->first, tensor,
+                     stages ? stages[i] : part, reads);
+        }
+}
+
+void rb_needs_find(const Rb__Model *model, const Rb__Plan *plan, uint64_t *ret_gives,
+                   uint64_t *ret_reads)
+{
+    memset(ret_gives, 0, model->n_blocks * sizeof *ret_gives);
+    if (ret_reads)
+        memset(ret_reads, 0, model->n_blocks * sizeof *ret_reads);
+    for (size_t c = 0; !plan->split && c < plan->n_courses; c++)
+        mark_program(model, model->programs[plan->courses[c]->program], plan->courses[c]->stages, 0,
+                     ret_gives, ret_reads);
+    for (size_t p = 0; plan->split && p < model->n_programs; p++)
+        if (model->programs[p]->parts == plan->stages)
+            mark_program(model, model->programs[p], NULL, UINT64_C(1) << model->programs[p]->part,
+                         ret_gives, ret_reads);
+}
