@@ -137,13 +137,15 @@ static struct subject *find_subject(struct rb_planner *planner, const Rb__Job *j
 /* ---- Answers --------------------------------------------------------------------------------- */
 
 /* All that an answer follows from. */
-static void make_key(const Rb__Job *job, const Rb__Configuration *configuration,
-                     const uint32_t *running, const struct rb_cluster *cluster, char ret_key[33])
+static void make_key(const Rb__Job *job, const struct rb_search_way *running,
+                     const struct rb_cluster *cluster, char ret_key[33])
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer text = {0};
 
-    rb_buffer_format(&text, "%s %" PRIu32 " %" PRId64, job->profile, configuration->replicas,
-                     running ? (int64_t)*running : -1);
+    rb_buffer_format(&text, "%s %" PRIu32, job->profile, job->replicas);
+    if (running)
+        rb_buffer_format(&text, " %" PRIu32 "/%" PRIu32, running->stages, running->copies);
+    rb_buffer_format(&text, ",");
     for (uint32_t n = 0; n < cluster->n_nodes; n++)
         rb_buffer_format(&text, " %a/%a", cluster->nodes[n].network.bandwidth,
                          cluster->nodes[n].network.latency);
@@ -170,8 +172,8 @@ static void explain(const struct rb_search *found, struct answer *answer)
 }
 
 static void search(const struct rb_job_facts *job, const struct subject *subject,
-                   const Rb__Configuration *configuration, const uint32_t *running,
-                   const struct rb_cluster *cluster, struct answer *answer)
+                   const struct rb_search_way *running, const struct rb_cluster *cluster,
+                   struct answer *answer)
 {
     const struct rb_cost_profile profile = {subject->seconds, subject->profile->flops,
                                             subject->profile->bytes};
@@ -180,7 +182,7 @@ static void search(const struct rb_job_facts *job, const struct subject *subject
         .model = subject->model,
         .cluster = cluster,
         .profile = &profile,
-        .replicas = &configuration->replicas,
+        .replicas = &job->job.job->replicas,
         .brief = true,
         .running = running,
     };
@@ -188,37 +190,38 @@ static void search(const struct rb_job_facts *job, const struct subject *subject
     struct rb_why why = {0};
     uint64_t begun = rb_clock_ns();
 
-    if (rb_search_run(&how, (uint32_t)configuration->n_members, &found, &why)) {
+    if (rb_search_run(&how, cluster->n_devices, &found, &why)) {
         rb_log(RB_LOG_WARN, "job %s: not planned: %s", job->job.job->name, why.text);
         return;
     }
     answer->known = found.n && found.candidates[0].verdict == RB_SEARCH_CHOSEN;
     if (answer->known) {
-        answer->plan.stages = found.candidates[0].stages;
+        answer->plan.stages = found.candidates[0].way.stages;
+        answer->plan.replicas = found.candidates[0].way.copies;
         answer->plan.seconds = found.candidates[0].seconds;
         explain(&found, answer);
     }
-    rb_log(RB_LOG_DEBUG, "job %s: planned for %zu devices in %.1f ms", job->job.job->name,
-           configuration->n_members, (double)(rb_clock_ns() - begun) / 1e6);
+    rb_log(RB_LOG_DEBUG, "job %s: planned for %" PRIu32 " devices in %.1f ms", job->job.job->name,
+           cluster->n_devices, (double)(rb_clock_ns() - begun) / 1e6);
     rb_search_done(&found);
 }
 
 static const struct answer *find_answer(struct rb_planner *planner, const struct rb_job_facts *job,
                                         const struct subject *subject,
-                                        const Rb__Configuration *configuration,
-                                        const uint32_t *running, const struct rb_cluster *cluster)
+                                        const struct rb_search_way *running,
+                                        const struct rb_cluster *cluster)
 {
     struct answer *answer;
     char key[33];
 
-    make_key(job->job.job, configuration, running, cluster, key);
+    make_key(job->job.job, running, cluster, key);
     for (size_t i = 0; i < ANSWERS; i++)
         if (!strcmp(planner->answers[i].key, key))
             return &planner->answers[i];
     answer = &planner->answers[planner->next++ % ANSWERS];
     *answer = (struct answer){0};
     memcpy(answer->key, key, sizeof(key));
-    search(job, subject, configuration, running, cluster, answer);
+    search(job, subject, running, cluster, answer);
     return answer;
 }
 
@@ -233,7 +236,7 @@ static struct rb_measured_by measured_by(const char *node, const Rb__Profile *pr
 }
 
 static bool choose(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
-                   const Rb__Configuration *configuration, const uint32_t *running,
+                   const Rb__Configuration *configuration, const Rb__Configuration *running,
                    struct rb_arena *arena, struct rb_decide_plan *ret)
 {
     struct rb_planner *planner = context;
@@ -241,6 +244,7 @@ static bool choose(void *context, const struct rb_facts *facts, const struct rb_
     const struct subject *subject;
     const struct answer *answer;
     struct rb_measured_by by;
+    struct rb_search_way way;
     struct rb_cluster cluster;
     struct rb_why why = {0};
 
@@ -249,12 +253,14 @@ static bool choose(void *context, const struct rb_facts *facts, const struct rb_
     subject = find_subject(planner, what);
     if (!subject)
         return false;
+    if (running)
+        way = (struct rb_search_way){running->pipeline, running->replicas};
     by = measured_by(what->node, subject->profile);
     if (rb_measured_cluster(facts, configuration, &by, &cluster, &why)) {
         rb_log(RB_LOG_INFO, "job %s: not planned: %s", what->name, why.text);
         return false;
     }
-    answer = find_answer(planner, job, subject, configuration, running, &cluster);
+    answer = find_answer(planner, job, subject, running ? &way : NULL, &cluster);
     rb_cluster_done(&cluster);
     *ret = answer->plan;
     ret->why = rb_arena_string(arena, answer->why);

@@ -68,12 +68,12 @@ Rb__Configuration *rb_turn_take(struct rb_turn *turn, const Rb__Configuration *f
     return conf;
 }
 
-/* Stages of what trains on several devices; NULL: nothing does. */
-static const uint32_t *running(const struct rb_turn *turn)
+/* What trains on several devices; NULL: nothing does. */
+static const Rb__Configuration *running(const struct rb_turn *turn)
 {
     const Rb__Configuration *active = rb_turn_active(turn);
 
-    return active && active->n_members > 1 ? &active->pipeline : NULL;
+    return active && active->n_members > 1 ? active : NULL;
 }
 
 bool rb_turn_ask(struct rb_turn *turn, const Rb__Configuration *conf, struct rb_decide_plan *ret)
@@ -96,24 +96,28 @@ static void set_pinned(const struct rb_turn *turn, Rb__Configuration *conf)
     conf->has_hypergraph = conf->hypergraph != 0;
 }
 
-/* Data parallel or a pipeline: as the job file pins it, else as the planner says; where it cannot
- * say, as what trains. */
+/* Data parallel or a pipeline, and how much of the state everywhere: as the job file pins it, else
+ * as the planner says; where it cannot say, as what trains, or as the submit has decided. */
 static void choose_kind(struct rb_turn *turn, Rb__Configuration *conf)
 {
-    const Rb__Spec *spec = turn->in->job.job->spec;
+    const Rb__Job *job = turn->in->job.job;
     struct rb_decide_plan plan = {0};
 
-    if (rb_pipeline_pinned(spec)) {
+    conf->replicas = job->replicas;
+    if (rb_pipeline_pinned(job->spec)) {
         set_pinned(turn, conf);
     } else if (rb_turn_ask(turn, conf, &plan)) {
         conf->pipeline = plan.stages;
+        conf->replicas = plan.replicas;
         conf->chosen = (char *)plan.why;
         conf->has_expected_ms = 1;
         conf->expected_ms = 1e3 * plan.seconds;
     } else if (running(turn)) {
-        conf->pipeline = *running(turn);
+        conf->pipeline = running(turn)->pipeline;
+        conf->replicas = running(turn)->replicas;
     }
     conf->has_pipeline = conf->pipeline != 0;
+    conf->has_replicas = conf->replicas != 0;
 }
 
 Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,
@@ -129,8 +133,6 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
     turn->state.newest = conf->number + conf->spare;
     conf->state = RB__CONFIGURATION__STATE__PREPARING;
     conf->cause = rb_arena_string(turn->arena, cause);
-    conf->has_replicas = turn->in->job.job->replicas != 0;
-    conf->replicas = turn->in->job.job->replicas;
     conf->has_from = turn->state.active != 0;
     conf->from = turn->state.active;
     conf->asked = asked;

@@ -32,16 +32,17 @@
 
 /* What the planner says of a configuration. */
 struct rb_decide_plan {
-    uint32_t stages; /* of a pipeline; 0: data parallel */
-    double seconds;  /* of a step */
-    const char *why; /* a clause; the arena's */
+    uint32_t stages;   /* of a pipeline; 0: data parallel */
+    uint32_t replicas; /* of each block of the state; 0: on every device */
+    double seconds;    /* of a step */
+    const char *why;   /* a clause; the arena's */
 };
 
 /* How a configuration whose members are known is run quickest.  Pure: the same facts, the same
- * plan.  running: the stages of what trains; NULL: nothing does.  false: it cannot say. */
+ * plan.  running: what trains on several devices; NULL: nothing does.  false: it cannot say. */
 struct rb_decide_planner {
     bool (*choose)(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
-                   const Rb__Configuration *configuration, const uint32_t *running,
+                   const Rb__Configuration *configuration, const Rb__Configuration *running,
                    struct rb_arena *arena, struct rb_decide_plan *ret);
     void *context;
 };

@@ -45,8 +45,8 @@ static int write_model(struct rb_submission *job, struct rb_why *why)
     return err;
 }
 
-/* With the state in shards the planner may choose how the job runs, if it knows what a microbatch
- * takes.  Without that the job is data parallel. */
+/* The planner may choose how the job runs, if it knows what a microbatch takes.  Without that the
+ * job is data parallel. */
 static void take_profile(struct rb_submission *job)
 {
     const Rb__Spec *spec = job->spec;
@@ -57,8 +57,7 @@ static void take_profile(struct rb_submission *job)
     struct rb_why why = {0};
     int err;
 
-    if (!job->worker || rb_pipeline_pinned(spec) || !job->replicas ||
-        spec->devices->max <= job->replicas)
+    if (!job->worker || rb_pipeline_pinned(spec) || spec->devices->max < 2)
         return;
     err = rb_program_output(job->worker, arguments, &job->profile, &why);
     if (!err)

@@ -87,6 +87,11 @@ static int pinned(const Rb__Spec *spec)
     return !strcmp(replicas, "1") ? 1 : !strcmp(replicas, "2") ? 2 : 0;
 }
 
+bool rb_footprint_open(const Rb__Spec *spec, uint32_t replicas)
+{
+    return !replicas && pinned(spec) < 0;
+}
+
 uint64_t rb_footprint_least(const Rb__Spec *spec, const Rb__Model *model)
 {
     int pin = pinned(spec);

@@ -9,6 +9,7 @@
 #include "plan.pb-c.h"
 #include "spec.pb-c.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Floats that the optimizer keeps beside each weight. */
@@ -38,5 +39,9 @@ uint64_t rb_footprint_limit(const Rb__Spec *spec);
  * RB_EINVAL: the job file's own limit is too low for the most devices that it may have. */
 int rb_footprint_replicas(const Rb__Spec *spec, const Rb__Model *model, uint64_t machine,
                           uint32_t *ret_replicas, struct rb_why *why);
+
+/* Does `spec` leave the replicas open, and does all of the state fit, so that `replicas` are 0?
+ * Then each configuration may have all of it or 2: both outlive a death. */
+bool rb_footprint_open(const Rb__Spec *spec, uint32_t replicas);
 
 #endif

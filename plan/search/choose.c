@@ -6,24 +6,25 @@
 
 #include <math.h>
 
-static struct rb_search_candidate *find_stages(const struct rb_search *search, uint32_t stages)
+static bool same(const struct rb_search_work *work, const struct rb_search_way *a,
+                 const struct rb_search_way *b)
 {
-    for (size_t i = 0; i < search->n; i++)
-        if (search->candidates[i].stages == stages)
-            return &search->candidates[i];
-    return NULL;
+    return rb_pipeline_stages(a->stages, work->devices) ==
+               rb_pipeline_stages(b->stages, work->devices) &&
+           rb_search_same_copies(a->copies, b->copies, work->devices);
 }
 
-/* What is kept unless another way is clearly quicker: what trains, else data parallelism.  NULL: it
- * does not fit. */
+/* What is kept unless another way is clearly quicker: what trains, else data parallelism, with all
+ * of the state where that is open: a death then moves nothing.  NULL: it does not fit. */
 static struct rb_search_candidate *find_habit(const struct rb_search_work *work)
 {
-    const uint32_t *running = work->how->running;
-    uint32_t stages = running ? rb_pipeline_stages(*running, work->devices) : 0;
-    struct rb_search_candidate *habit = stages ? find_stages(work->search, stages) : NULL;
+    struct rb_search *search = work->search;
+    struct rb_search_candidate *habit = &search->candidates[work->data];
 
-    if (!habit)
-        habit = &work->search->candidates[work->data];
+    for (size_t i = 0; work->how->running && i < search->n; i++)
+        if (search->candidates[i].open &&
+            same(work, work->how->running, &search->candidates[i].way))
+            habit = &search->candidates[i];
     return habit->verdict == RB_SEARCH_RUNS ? habit : NULL;
 }
 
@@ -36,16 +37,12 @@ void rb_search_choose(const struct rb_search_work *work)
 
     for (size_t i = 0; work->open && i < work->search->n; i++) {
         struct rb_search_candidate *one = &work->search->candidates[i];
-        bool open = one->stages || i == work->data; /* not another number of replicas */
 
-        if (open && one->verdict == RB_SEARCH_RUNS && one->seconds < limit) {
+        if (one->open && one->verdict == RB_SEARCH_RUNS && one->seconds < limit) {
             best = one;
             limit = one->seconds;
         }
     }
     if (best)
         best->verdict = RB_SEARCH_CHOSEN;
-    if (best && best->stages)
-        rb_search_say(&work->search->candidates[work->data],
-                      "pin spec.parallel.pipeline: 1 to have it");
 }

@@ -42,17 +42,27 @@ static int price(struct rb_search_work *work, struct rb_search_candidate *one,
     return 0;
 }
 
+/* It may be chosen, if a submit takes as many copies or leaves them open. */
+static void note_open(struct rb_search_work *work, struct rb_search_candidate *one)
+{
+    for (uint32_t i = 0; i < work->n_copies && !one->open; i++)
+        if (rb_search_same_copies(work->copies[i], one->way.copies, work->devices)) {
+            one->open = true;
+            one->way.copies = work->copies[i];
+            if (!i)
+                work->data = (size_t)(one - work->search->candidates);
+        }
+}
+
 static int try_data(struct rb_search_work *work, const uint32_t *shares, uint32_t copies, bool even)
 {
-    bool sharded = copies && work->devices > copies;
-    char state[48] = "all of the state everywhere";
     struct rb_search_candidate *one;
+    char state[48];
 
-    if (sharded)
-        snprintf(state, sizeof state, "%" PRIu32 " replica%s of the state", copies,
-                 copies == 1 ? "" : "s");
-    one = rb_search_add(work, RB_SEARCH_RUNS, "data parallel x%" PRIu32 ", %s%s", work->devices,
+    rb_search_state_text(copies, work->devices, state, sizeof state);
+    one = rb_search_add(work, RB_SEARCH_RUNS, "data parallel x%" PRIu32 "%s%s", work->devices,
                         state, even ? "" : ", shares by speed");
+    one->way.copies = copies;
     one->memory = (double)rb_footprint_bytes(work->how->model, copies, work->devices);
     if (work->pinned || work->split) {
         rb_search_say(one, "spec.parallel.%s",
@@ -60,8 +70,8 @@ static int try_data(struct rb_search_work *work, const uint32_t *shares, uint32_
     } else if (even != work->even) {
         rb_search_say(one, even ? "a job has it as long as it has not measured its devices"
                                 : "spec.parallel.balance asks for even shares");
-    } else if (copies == work->chosen || (!sharded && work->devices <= work->chosen)) {
-        work->data = work->search->n - 1;
+    } else {
+        note_open(work, one);
     }
     rb_search_check_memory(work, one);
     return price(work, one, shares, copies);
@@ -72,8 +82,7 @@ static double *find_speeds(const struct rb_search_work *work)
     double *speeds = rb_alloc(work->devices * sizeof *speeds);
 
     for (uint32_t r = 0; r < work->devices; r++)
-        speeds[r] = 1 / rb_predict_microbatch(work->how->model, &work->how->cluster->devices[r],
-                                              work->how->profile);
+        speeds[r] = 1 / work->microbatch[r];
     return speeds;
 }
 
@@ -85,6 +94,15 @@ static int try_shares(struct rb_search_work *work, const uint32_t *shares, bool 
     for (uint32_t copies = 2; !err && copies; copies--)
         if (work->devices > copies)
             err = try_data(work, shares, copies, even);
+    return err;
+}
+
+static int try_open(struct rb_search_work *work, const uint32_t *shares)
+{
+    int err = 0;
+
+    for (uint32_t i = 0; !err && i < work->n_copies; i++)
+        err = try_data(work, shares, work->copies[i], work->even);
     return err;
 }
 
@@ -103,7 +121,7 @@ int rb_search_data(struct rb_search_work *work)
                              rb_balance_excess(balanced, speeds, work->devices));
     work->even = !worth || (parallel && !strcmp(parallel->balance, "even"));
     if (work->how->brief)
-        return try_data(work, work->even ? shares : balanced, work->chosen, work->even);
+        return try_open(work, work->even ? shares : balanced);
     err = try_shares(work, shares, true);
     return err || !worth ? err : try_shares(work, balanced, false);
 }

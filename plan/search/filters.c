@@ -28,7 +28,7 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
         .n_parts = cut->n_parts,
         .microbatches = (work->total + sets - 1) / sets,
         .samples = how->model->programs[0]->batch,
-        .microbatch = rb_predict_microbatch(how->model, device, how->profile),
+        .microbatch = work->microbatch[device - how->cluster->devices],
         .update =
             rb_cost_bytes(rb_cost_update_bytes(how->model, elements), device, how->profile).seconds,
         .bandwidth = link.bandwidth,

@@ -12,9 +12,12 @@ struct rb_search_work {
     const struct rb_search_how *how;
     struct rb_search *search;
     uint32_t devices, total;
+    double *microbatch;                      /* seconds of one, by device */
     const struct rb_cluster_device *slowest; /* of the devices */
-    uint32_t chosen;                         /* copies of each block that a submit would take */
-    bool even;                               /* shares, whatever the devices' speeds */
+    uint32_t chosen;    /* copies of each block that a submit takes, or of what is looked at now */
+    uint32_t copies[2]; /* that may be chosen, the submit's first */
+    uint32_t n_copies;
+    bool even;       /* shares, whatever the devices' speeds */
     uint32_t pinned; /* stages of the pipeline that the job file asks for; 0: none */
     uint32_t split;  /* parts of the filters, in the same way */
     bool open;       /* data parallelism or a pipeline is for the planner to say */
@@ -29,8 +32,13 @@ struct rb_search_candidate *rb_search_add(struct rb_search_work *work,
 void rb_search_say(struct rb_search_candidate *one, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Mark the candidate that is run where no pipeline is pinned: the quickest of those that fit if the
- * choice is open, else the data-parallel one. */
+/* Is it the same on so many devices?  With no more devices than copies each has all. */
+bool rb_search_same_copies(uint32_t a, uint32_t b, uint32_t devices);
+/* ", 2 replicas of the state" */
+void rb_search_state_text(uint32_t copies, uint32_t devices, char *text, size_t room);
+
+/* Mark the candidate that is run where no pipeline is pinned: the quickest of those that fit and
+ * are open. */
 void rb_search_choose(const struct rb_search_work *work);
 
 /* Say of each candidate why it is what it is, and how it compares with what is chosen. */
@@ -50,7 +58,8 @@ void rb_search_even(const struct rb_search_work *work, uint32_t n, uint32_t *ret
 /* On devices that are alike, of which there are at least two; nothing is added where the model
  * cannot be cut so, or where there is too much to play. */
 int rb_search_pipelines(struct rb_search_work *work);
-/* One of so many stages, as a pin makes it; pinned: it is what is run. */
+/* One of so many stages, as a pin makes it, with each number of copies that may be chosen; pinned:
+ * it is what is run. */
 int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned);
 /* Filters in so many parts, in the same way. */
 int rb_search_filters(struct rb_search_work *work, uint32_t parts, bool pinned);

@@ -46,6 +46,25 @@ void rb_search_say(struct rb_search_candidate *one, const char *format, ...)
     va_end(args);
 }
 
+static uint32_t held_by(uint32_t copies, uint32_t devices)
+{
+    return copies && copies < devices ? copies : devices;
+}
+
+bool rb_search_same_copies(uint32_t a, uint32_t b, uint32_t devices)
+{
+    return held_by(a, devices) == held_by(b, devices);
+}
+
+void rb_search_state_text(uint32_t copies, uint32_t devices, char *text, size_t room)
+{
+    if (held_by(copies, devices) == devices)
+        snprintf(text, room, ", all of the state everywhere");
+    else
+        snprintf(text, room, ", %" PRIu32 " replica%s of the state", copies,
+                 copies == 1 ? "" : "s");
+}
+
 /* What the smallest of the devices has for a job; 0: not known. */
 static uint64_t memory_limit(const struct rb_search_work *work)
 {
@@ -73,33 +92,35 @@ void rb_search_check_memory(const struct rb_search_work *work, struct rb_search_
                   (double)limit / 0x1p20);
 }
 
-static bool alike(const struct rb_search_work *work)
+static void time_devices(struct rb_search_work *work)
 {
     const struct rb_cluster_device *devices = work->how->cluster->devices;
+    uint32_t slowest = 0;
 
-    for (uint32_t r = 1; r < work->devices; r++)
-        if (rb_predict_microbatch(work->how->model, &devices[r], work->how->profile) !=
-            rb_predict_microbatch(work->how->model, &devices[0], work->how->profile))
-            return false;
-    return true;
+    for (uint32_t r = 0; r < work->devices; r++) {
+        work->microbatch[r] =
+            r && rb_cost_alike(&devices[r], &devices[r - 1])
+                ? work->microbatch[r - 1]
+                : rb_predict_microbatch(work->how->model, &devices[r], work->how->profile);
+        if (work->microbatch[r] > work->microbatch[slowest])
+            slowest = r;
+    }
+    work->slowest = &devices[slowest];
 }
 
-static const struct rb_cluster_device *find_slowest(const struct rb_search_work *work)
+static bool alike(const struct rb_search_work *work)
 {
-    const struct rb_cluster_device *devices = work->how->cluster->devices, *slowest = devices;
-
     for (uint32_t r = 1; r < work->devices; r++)
-        if (rb_predict_microbatch(work->how->model, &devices[r], work->how->profile) >
-            rb_predict_microbatch(work->how->model, slowest, work->how->profile))
-            slowest = &devices[r];
-    return slowest;
+        if (work->microbatch[r] != work->microbatch[0])
+            return false;
+    return true;
 }
 
 /* 2, 4, 8, ... stages, one device a stage, and as many as there are now. */
 static int try_stages(struct rb_search_work *work)
 {
     uint32_t most = work->devices < RB_COURSE_STAGES ? work->devices : RB_COURSE_STAGES;
-    uint32_t now = work->how->running ? *work->how->running : 0;
+    uint32_t now = work->how->running ? work->how->running->stages : 0;
     int err = 0;
 
     for (uint32_t stages = 2; !err && stages < most; stages++)
@@ -161,13 +182,32 @@ static int try_all(struct rb_search_work *work)
     return err;
 }
 
+/* What the job has of each block, or would have; and what it may have. */
+static int find_copies(struct rb_search_work *work)
+{
+    const struct rb_search_how *how = work->how;
+    int err = 0;
+
+    if (how->replicas)
+        work->chosen = *how->replicas;
+    else
+        err = rb_footprint_replicas(how->spec, how->model, memory_limit(work), &work->chosen,
+                                    work->why);
+    work->open = !rb_pipeline_pinned(how->spec) && work->devices > 1;
+    work->copies[work->n_copies++] = work->chosen;
+    if (work->open && work->devices > 2 && rb_footprint_open(how->spec, work->chosen))
+        work->copies[work->n_copies++] = 2;
+    return err;
+}
+
 int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_search *ret,
                   struct rb_why *why)
 {
     const Rb__ParallelSpec *parallel = how->spec->parallel;
     struct rb_search search = {.devices = devices};
     struct rb_search_work work = {.how = how, .search = &search, .devices = devices, .why = why};
-    int err = 0;
+    RB_CLEANUP(rb_freep) double *microbatch = NULL;
+    int err;
 
     work.total = rb_schedule_microbatches(how->model);
     work.pinned = rb_pipeline_stages(parallel ? parallel->pipeline : 0, devices);
@@ -178,12 +218,9 @@ int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_s
     if (devices > how->spec->devices->max)
         return rb_why_set(why, RB_EINVAL, "%" PRIu32 " devices: spec.devices.max is %" PRIu32,
                           devices, how->spec->devices->max);
-    if (how->replicas)
-        work.chosen = *how->replicas;
-    else
-        err = rb_footprint_replicas(how->spec, how->model, memory_limit(&work), &work.chosen, why);
-    work.slowest = find_slowest(&work);
-    work.open = !rb_pipeline_pinned(how->spec) && work.chosen && devices > work.chosen;
+    work.microbatch = microbatch = rb_alloc(devices * sizeof *microbatch);
+    time_devices(&work);
+    err = find_copies(&work);
     if (!err)
         err = try_all(&work);
     if (err) {

@@ -3,9 +3,9 @@
  *
  * Model + spec + cluster > [search] > candidates, the chosen one first
  *
- * Chosen is what is run: what the job file pins, else, where the state is in shards, the quickest
- * of data parallelism and pipelines that fits.  With all of the state everywhere a pipeline sums as
- * much and waits more.  What changes the bits, or cannot be run yet, is priced and never chosen. */
+ * Chosen is what is run: what the job file pins, else the quickest of data parallelism and
+ * pipelines that fits; and where the job file leaves the state open, with all of it everywhere or
+ * two replicas.  What changes the bits, or cannot be run yet, is priced and never chosen. */
 #ifndef RB_PLAN_SEARCH_SEARCH_H
 #define RB_PLAN_SEARCH_SEARCH_H
 
@@ -14,6 +14,12 @@
 #include "spec.pb-c.h"
 
 #include <stdbool.h>
+
+/* How a job runs, as far as it is for the planner to say. */
+struct rb_search_way {
+    uint32_t stages; /* of a pipeline; 0: data parallel */
+    uint32_t copies; /* of each block of the state; 0: one a device */
+};
 
 struct rb_search_how {
     const Rb__Spec *spec;
@@ -24,8 +30,8 @@ struct rb_search_how {
     uint64_t machine;         /* memory of a device where the cluster does not say; 0: unknown */
     const uint32_t *replicas; /* of each block, as the job has it; NULL: as a submit would decide */
     bool brief;               /* what may be chosen, and nothing else */
-    const uint32_t *running; /* stages of the pipeline that trains, 0: data parallel; it is left for
-                                a clear gain only.  NULL: nothing trains */
+    const struct rb_search_way *running; /* what trains is left for a clear gain only.  NULL:
+                                            nothing does */
 };
 
 enum rb_search_verdict {
@@ -40,7 +46,8 @@ const char *rb_search_verdict_text(enum rb_search_verdict verdict);
 struct rb_search_candidate {
     char name[96]; /* "data parallel x4, 2 replicas" */
     enum rb_search_verdict verdict;
-    uint32_t stages; /* of a pipeline that runs; 0: it is none */
+    bool open; /* for the planner to choose */
+    struct rb_search_way way;
     char reason[256];
     double seconds; /* of a step */
     double memory;  /* bytes, of the device that needs most */

@@ -125,19 +125,66 @@ static double memory_of(const struct rb_search_work *work, uint32_t stages, doub
     return flights ? all + (double)flights : all - (double)model->programs[0]->arena_bytes + made;
 }
 
-int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
+/* What is the same wherever the state is.  Returns the bytes that the stage that makes most makes a
+ * microbatch. */
+static double new_shape(const struct rb_search_work *work, const Rb__Course *course,
+                        uint32_t stages, struct rb_pipeline_stage *ret_shape)
 {
-    RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
+    double most = 0, made, elements;
+
+    for (uint32_t k = 0; k < stages; k++) {
+        ret_shape[k] = new_stage(work, course, k, &made, &elements);
+        ret_shape[k].devices = rb_pipeline_ranks(stages, work->devices, k);
+        ret_shape[k].activations = crossing(work->how->model, course, k);
+        if (work->how->model->asynchronous)
+            run_on(work, elements, &ret_shape[k]);
+        most = fmax(most, made);
+    }
+    return most;
+}
+
+/* With work->chosen copies of each block; the plan has no shards yet. */
+static int price(struct rb_search_work *work, Rb__Plan *plan, struct rb_pipeline_stage *shape,
+                 uint32_t stages, double most, bool pinned)
+{
     struct rb_cluster_link link = rb_search_link(work);
     const Rb__Asynchronous *laps = work->how->model->asynchronous;
     uint32_t steps = count_steps(work);
     struct rb_traffic traffic = {0};
     struct rb_pipeline_how how = {shape,          stages,       work->total * steps,
                                   link.bandwidth, link.latency, laps ? NULL : &traffic};
-    double most = 0;
     struct rb_search_candidate *one;
     struct rb_pipeline_step step;
+    char state[48];
+    int err;
+
+    if (!laps)
+        add_state(work, plan, shape, stages, &traffic);
+    err = rb_pipeline_run(&how, &step, work->why);
+    rb_traffic_done(&traffic);
+    if (err)
+        return err;
+    rb_search_state_text(work->chosen, work->devices, state, sizeof state);
+    one =
+        rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
+                      "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s%s%s", stages, work->devices,
+                      laps ? rb_laps_word(laps) : "1F1B", state, laps ? ", bits of its own" : "");
+    one->open = work->open;
+    one->way = (struct rb_search_way){stages, work->chosen};
+    one->seconds = step.seconds / steps;
+    one->idle = step.idle;
+    one->sent = step.sent / steps;
+    one->simulate = step.simulate;
+    one->memory = memory_of(work, stages, most * rb_pipeline_ahead(shape, stages, 0));
+    rb_search_check_memory(work, one);
+    return 0;
+}
+
+int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
+{
+    RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
     Rb__Plan *plan = NULL;
+    double most;
     int err;
 
     if (work->devices > MOST || work->total > MOST)
@@ -145,33 +192,12 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
     err = rb_pipeline_plan(work->how->model, work->devices, stages, &plan, work->why);
     if (err)
         return err == RB_EUNSUPPORTED && !pinned ? 0 : err;
-    for (uint32_t k = 0; k < stages; k++) {
-        double made, elements;
-
-        shape[k] = new_stage(work, plan->courses[0], k, &made, &elements);
-        shape[k].devices = rb_pipeline_ranks(stages, work->devices, k);
-        shape[k].activations = crossing(work->how->model, plan->courses[0], k);
-        if (laps)
-            run_on(work, elements, &shape[k]);
-        most = fmax(most, made);
+    most = new_shape(work, plan->courses[0], stages, shape);
+    for (uint32_t i = 0; !err && i < work->n_copies; i++) { /* all of the state, no shards, first */
+        work->chosen = work->copies[i];
+        err = price(work, plan, shape, stages, most, pinned);
     }
-    if (!laps)
-        add_state(work, plan, shape, stages, &traffic);
     rb__plan__free_unpacked(plan, NULL);
-    err = rb_pipeline_run(&how, &step, work->why);
-    rb_traffic_done(&traffic);
-    if (err)
-        return err;
-    one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
-                        "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s%s", stages, work->devices,
-                        laps ? rb_laps_word(laps) : "1F1B", laps ? ", bits of its own" : "");
-    one->stages = stages;
-    one->seconds = step.seconds / steps;
-    one->idle = step.idle;
-    one->sent = step.sent / steps;
-    one->simulate = step.simulate;
-    one->memory = memory_of(work, stages, most * rb_pipeline_ahead(shape, stages, 0));
-    rb_search_say(one, "pin spec.parallel.pipeline: %" PRIu32 " to have it", stages);
-    rb_search_check_memory(work, one);
-    return 0;
+    work->chosen = work->copies[0];
+    return err;
 }

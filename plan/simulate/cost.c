@@ -9,6 +9,11 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+bool rb_cost_alike(const struct rb_cluster_device *a, const struct rb_cluster_device *b)
+{
+    return a->speed == b->speed && a->flops == b->flops && a->bandwidth == b->bandwidth;
+}
+
 struct rb_cost rb_cost_instruction(const Rb__Program *program, size_t instruction,
                                    const struct rb_cluster_device *device,
                                    const struct rb_cost_profile *profile)

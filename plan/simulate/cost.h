@@ -8,6 +8,8 @@
 #include "plan.pb-c.h"
 #include "plan/simulate/cluster.h"
 
+#include <stdbool.h>
+
 /* What was measured on a core of speed 1: the first program of the model, by instruction. */
 struct rb_cost_profile {
     const double *seconds; /* by instruction of the first program, with the sums of what it
@@ -20,6 +22,9 @@ struct rb_cost {
     double seconds;
     double bytes; /* read and written meanwhile */
 };
+
+/* Do two devices take the same for everything? */
+bool rb_cost_alike(const struct rb_cluster_device *a, const struct rb_cluster_device *b);
 
 /* A device of so many FLOPs takes the larger of products and bytes at its speed; others take what
  * the profile says, divided by their speed.  Without a profile they are cores of `profile`'s FLOPs

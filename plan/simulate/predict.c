@@ -42,27 +42,41 @@ static struct rb_cost plus(struct rb_cost a, struct rb_cost b)
     return (struct rb_cost){a.seconds + b.seconds, a.bytes + b.bytes};
 }
 
-static struct rb_cost microbatch(const struct rb_predict_how *how, uint32_t rank, size_t p,
-                                 bool first)
+static struct rb_cost microbatch(const struct rb_predict_how *how,
+                                 const struct rb_cluster_device *device, size_t p, bool first)
 {
-    const struct rb_cluster_device *device = &how->cluster->devices[rank];
-
     return plus(rb_cost_program(how->model, p, device, how->profile),
                 rb_cost_sums(rb_cost_sums_bytes(how->model, p, first), device, how->profile));
 }
 
+/* Of many devices most are like the one before: what one takes is found once. */
+struct times {
+    const struct rb_cluster_device *device; /* NULL: of none yet */
+    struct rb_cost first, other;            /* microbatches of a rank */
+};
+
+static void time_device(const struct rb_predict_how *how, uint32_t rank, struct times *times)
+{
+    const struct rb_cluster_device *device = &how->cluster->devices[rank];
+
+    if (times->device && rb_cost_alike(times->device, device))
+        return;
+    *times =
+        (struct times){device, microbatch(how, device, 0, true), microbatch(how, device, 0, false)};
+}
+
 static void add_microbatches(struct rb_predict_tasks *tasks, uint32_t rank, uint32_t first,
-                             uint32_t total)
+                             uint32_t total, const struct times *times)
 {
     const struct rb_predict_how *how = tasks->how;
     uint32_t share = how->shares[rank];
-    struct rb_cost one = microbatch(how, rank, 0, false), all = {0};
+    struct rb_cost all = {0};
 
     for (uint32_t m = first; m < first + share; m++) {
-        struct rb_cost this = one;
+        struct rb_cost this = m == first ? times->first : times->other;
 
-        if (m == first || m + 1 == total)
-            this = microbatch(how, rank, m + 1 == total ? last_program(how->model) : 0, m == first);
+        if (m + 1 == total)
+            this = microbatch(how, times->device, last_program(how->model), m == first);
         all = plus(all, this);
         if (total <= MOST_TASKS)
             rb_predict_work(tasks, rank, RB_PREDICT_COMPUTE, m, this);
@@ -234,14 +248,17 @@ int rb_predict_data(const struct rb_predict_how *how, struct rb_predict_step *re
 {
     struct rb_predict_step result = {0};
     struct rb_predict_tasks tasks = {.how = how};
+    struct times times = {NULL};
     uint32_t total = rb_schedule_microbatches(how->model), next = 0;
     int err = check_shares(how, total, why);
 
     if (err)
         return err;
     rb_predict_open(&tasks);
-    for (uint32_t r = 0; r < how->ranks; next += how->shares[r++])
-        add_microbatches(&tasks, r, next, total);
+    for (uint32_t r = 0; r < how->ranks; next += how->shares[r++]) {
+        time_device(how, r, &times);
+        add_microbatches(&tasks, r, next, total, &times);
+    }
     add_sums(&tasks);
     add_vote(&tasks, total);
     add_update(&tasks);

@@ -6,7 +6,8 @@
  *
  * The job is compiled as at a submit, for 1,024 devices of 8 a node.  A plan is what an agent makes
  * for a configuration, and up to 16 times more for what deaths may leave of it, one a turn of its
- * loop; a choice is what a coordinator asks for when it makes one. */
+ * loop; a choice is what a coordinator asks for when it makes one, where the job file leaves all
+ * open. */
 #include "base/arena.h"
 #include "plan/compile/compile.h"
 #include "plan/replicas.h"
@@ -91,15 +92,15 @@ static void time_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, u
 }
 
 static void time_choice(const Rb__JobFile *job, const Rb__Model *model,
-                        const struct rb_cluster *cluster, uint32_t ranks, uint32_t copies,
-                        bool json)
+                        const struct rb_cluster *cluster, uint32_t ranks, bool json)
 {
     static const struct rb_cost_profile none;
+    static const uint32_t open = 0;
     struct rb_search_how how = {.spec = job->spec,
                                 .model = model,
                                 .cluster = cluster,
                                 .profile = &none,
-                                .replicas = &copies,
+                                .replicas = &open,
                                 .brief = true};
     double begun = core_seconds();
     struct rb_search found;
@@ -143,7 +144,7 @@ int main(int argc, char **argv)
     time_plan(compiled.model, 64, 64, 2, json);
     time_plan(compiled.model, MOST, 64, 2, json);
     for (size_t i = 0; i < RB_COUNT(sizes); i++)
-        time_choice(job, compiled.model, &cluster, sizes[i], 1, json);
+        time_choice(job, compiled.model, &cluster, sizes[i], json);
     rb_cluster_done(&cluster);
     rb_compiled_done(&compiled);
     rb__job_file__free_unpacked(job, NULL);

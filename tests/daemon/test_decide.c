@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -88,51 +89,74 @@ static void grows_and_shrinks_in_place(void **unused)
     world_end(&world);
 }
 
-/* Always another way than at first. */
+/* As its context says. */
 static bool plan_anew(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
-                      const Rb__Configuration *configuration, const uint32_t *running,
+                      const Rb__Configuration *configuration, const Rb__Configuration *running,
                       struct rb_arena *arena, struct rb_decide_plan *ret)
 {
-    uint32_t *stages = context;
-
     (void)facts;
     (void)job;
     (void)configuration;
     (void)running;
     (void)arena;
-    *ret = (struct rb_decide_plan){.stages = *stages, .seconds = 0.5, .why = "so it is"};
+    *ret = *(struct rb_decide_plan *)context;
     return true;
+}
+
+/* The active configuration, when nothing follows it any more. */
+static const Rb__Configuration *settle(struct world *world)
+{
+    uint32_t number;
+
+    world_rounds(world, 100);
+    number = world_active(world, JOB)->number;
+    world_rounds(world, 100);
+    assert_int_equal(world_active(world, JOB)->number, number);
+    return world_active(world, JOB);
 }
 
 static void same_members_in_another_way(void **unused)
 {
+    struct rb_decide_plan plan = {.seconds = 0.5, .why = "so it is"};
+    const Rb__Configuration *active;
     struct world world;
-    uint32_t stages = 0, number;
+    uint32_t number;
 
     (void)unused;
     world_begin(&world, 1);
-    world.planner = (struct rb_decide_planner){plan_anew, &stages};
-    world_add_node(&world, "a", 2);
-    world_add_job(&world, JOB, 1, 8, 2, 100000);
+    world.planner = (struct rb_decide_planner){plan_anew, &plan};
+    world_add_node(&world, "a", 3);
+    world_add_job(&world, JOB, 1, 8, 3, 100000);
     world_rounds(&world, 10);
     number = world_active(&world, JOB)->number;
-    world_rounds(&world, 100);
-    assert_int_equal(world_active(&world, JOB)->number, number); /* nothing has changed */
-    stages = 2;
-    world_rounds(&world, 100);
+    assert_int_equal(settle(&world)->number, number); /* nothing has changed */
+    plan.stages = 3;
+    active = settle(&world);
     assert_true(world_event(&world, "replanned"));
-    assert_int_equal(world_active(&world, JOB)->pipeline, 2);
-    assert_int_equal(world_active(&world, JOB)->n_members, 2);
-    assert_string_equal(world_active(&world, JOB)->cause, "replan");
+    assert_int_equal(active->pipeline, 3);
+    assert_int_equal(active->n_members, 3);
+    assert_string_equal(active->cause, "replan");
+    plan.replicas = 2; /* less of the state each */
+    active = settle(&world);
+    assert_int_equal(active->pipeline, 3);
+    assert_int_equal(active->replicas, 2);
+    assert_string_equal(active->cause, "replan");
+    assert_non_null(strstr(active->plan, "2 replicas of each block"));
+    number = active->number;
+    world_wish(&world, JOB, world_want, 2);
+    world_rounds(&world, 10);
     number = world_active(&world, JOB)->number;
-    world_rounds(&world, 100);
-    assert_int_equal(world_active(&world, JOB)->number, number);
+    plan = (struct rb_decide_plan){.stages = 2, .seconds = 0.5, .why = "so it is"};
+    active = settle(&world); /* two of two have all of it: it is the same */
+    assert_int_equal(active->number, number);
+    assert_int_equal(active->replicas, 2);
     world_end(&world);
 }
 
-/* Pipelines of two on two and on four devices; of three it cannot say anything. */
+/* Pipelines of two on two and on four devices, with two replicas; of three it cannot say anything.
+ */
 static bool plan_pairs(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
-                       const Rb__Configuration *configuration, const uint32_t *running,
+                       const Rb__Configuration *configuration, const Rb__Configuration *running,
                        struct rb_arena *arena, struct rb_decide_plan *ret)
 {
     int64_t *ran = context; /* what it was told trains; -1: nothing */
@@ -140,9 +164,10 @@ static bool plan_pairs(void *context, const struct rb_facts *facts, const struct
     (void)facts;
     (void)job;
     (void)arena;
-    *ran = running ? (int64_t)*running : -1;
-    *ret = (struct rb_decide_plan){
-        .stages = configuration->n_members % 2 ? 0 : 2, .seconds = 0.5, .why = "so it is"};
+    *ran = running ? (int64_t)running->pipeline : -1;
+    *ret = (struct rb_decide_plan){.seconds = 0.5, .why = "so it is"};
+    if (configuration->n_members % 2 == 0)
+        ret->stages = ret->replicas = 2;
     return configuration->n_members != 3;
 }
 
@@ -165,15 +190,18 @@ static void runs_as_the_planner_says(void **unused)
     world_rounds(&world, 10);
     assert_int_equal(ran, 2);
     assert_int_equal(world_active(&world, JOB)->pipeline, 2);
+    assert_int_equal(world_active(&world, JOB)->replicas, 2);
     assert_null(world_active(&world, JOB)->chosen);
     world_wish(&world, JOB, world_want, 5);
     world_rounds(&world, 10);
     assert_int_equal(world_active(&world, JOB)->pipeline, 0);
+    assert_int_equal(world_active(&world, JOB)->replicas, 0);
     world_wish(&world, JOB, world_want, 4);
     world_rounds(&world, 10);
     assert_int_equal(ran, 0);
     assert_string_equal(world_active(&world, JOB)->plan,
-                        "pipeline of 2 stages x4: 2 2, 1F1B, 8 microbatches");
+                        "pipeline of 2 stages x4: 2 2, 1F1B, 8 microbatches, 2 replicas of each "
+                        "block");
     world_kill(&world, world_worker(&world, JOB, "a", 1)); /* nobody is asked */
     world_rounds(&world, 10);
     assert_int_equal(world_active(&world, JOB)->n_members, 4); /* and a fresh one in its place */

@@ -39,38 +39,48 @@ def what_if(c, job):
         file.write(CLUSTER)
     words = ["-f", job, "--cluster", c.path("cluster.yaml"), "--devices", "1,2,4",
              "--set", "spec.devices.max=4"]
-    first = plan(0, *words, "-o", "json", "--svg", c.path("step.svg"))
-    check(first == plan(0, *words, "-o", "json"), "two plans of one cluster file differ")
-    best = chosen(json.loads(first))
+    check(plan(0, *words, "-o", "json") == plan(0, *words, "-o", "json"), "two plans of one cluster file differ")
+    table = plan(0, *words)
+    for part in ("VERDICT", "chosen", "data parallel x4, 2 replicas", "pipeline of", "priced only",
+                 "pin spec.parallel.pipeline: 1 and spec.state.replicas: 2 to have it", "1F1B, 2 replicas of the state",
+                 "1F1B, all of the state everywhere"):
+        check(part in table, f"'{part}' is not in:\n{table}")
+    words += ["--set", "spec.parallel.pipeline=1"]
+    best = chosen(json.loads(plan(0, *words, "-o", "json", "--svg", c.path("step.svg"))))
     check(best[2]["stepMs"] < best[1]["stepMs"] < best[4]["stepMs"], f"the slow network does not show: {best}")
     check(best[2]["sentBytes"] > 0 and best[1]["sentBytes"] == 0, f"bytes sent: {best}")
     check(best[2]["move"]["bytes"] == 0 < best[4]["move"]["bytes"], f"the move from 2: {best}")
     xml.dom.minidom.parse(c.path("step.svg"))
-    table = plan(0, *words)
-    for part in ("VERDICT", "chosen", "data parallel x4, 2 replicas", "pin state.replicas", "pipeline of",
-                 "priced only", "pin spec.parallel.pipeline", "would take"):
-        check(part in table, f"'{part}' is not in:\n{table}")
+    check("would take" in plan(0, *words), "nothing is said of fewer devices")
 
 
 FAR = """
 nodes:
-- {name: a, count: 2, devices: [{flops: 1e11, bandwidth: 2e10, memory: 4Gi}],
+- {name: a, count: 4, devices: [{flops: 1e11, bandwidth: 2e10, memory: 4Gi}],
    inside: {bandwidth: 5e9, latency: 1e-5}, network: {bandwidth: BANDWIDTH, latency: 1e-5}}
 """
 
 
 def by_the_link(c, job):
-    """With the state in shards it is the link that decides; a pin is left as it is."""
-    for bandwidth, name in ("1e6", "pipeline of 2 stages x2, 1F1B"), ("1e12", "data parallel x2, 1 replica of the state"):
+    """It is the link that decides, of the state too; a pin is left as it is."""
+    for bandwidth, kind in ("1e6", "pipeline of"), ("1e12", "data parallel x"):
+        slow = kind == "pipeline of"
         with open(c.path("far.yaml"), "w") as file:
             file.write(FAR.replace("BANDWIDTH", bandwidth))
-        words = ["-f", job, "--cluster", c.path("far.yaml"), "--devices", "2", "-o", "json", "--set"]
-        best = chosen(json.loads(plan(0, *words, "spec.state.replicas=1")))
-        check(best[2]["name"] == name, f"{bandwidth} bytes a second: {best}")
-        best = chosen(json.loads(plan(0, *words, "spec.state.replicas=1", "--set", "spec.parallel.pipeline=1")))
-        check(best[2]["name"].startswith("data parallel x2, 1 replica"), f"pinned: {best}")
-        best = chosen(json.loads(plan(0, *words, "spec.state.replicas=all")))
-        check(best[2]["name"].startswith("data parallel x2, all"), f"all of the state everywhere: {best}")
+        words = ["-f", job, "--cluster", c.path("far.yaml"), "--devices", "2,4", "--set", "spec.devices.max=4", "-o", "json"]
+        for says, state in (("auto", "2 replicas of the state"), ("1", "1 replica of the state"), ("2", "2 replicas of the state"),
+                            ("all", "all of the state everywhere")):
+            pins = ["--set", f"spec.state.replicas={says}"]
+            best = chosen(json.loads(plan(0, *words, *pins)))
+            if slow or says != "auto":
+                check(best[4]["name"].endswith(state), f"{bandwidth} bytes a second, {says}: {best}")
+            if says != "all":
+                check(best[4]["name"].startswith(kind), f"{bandwidth} bytes a second, {says}: {best}")
+            if says == "auto":
+                check(best[2]["name"].endswith("all of the state everywhere"), f"on two devices: {best}")
+                state = "all of the state everywhere"
+            best = chosen(json.loads(plan(0, *words, *pins, "--set", "spec.parallel.pipeline=1")))
+            check(best[4]["name"] == f"data parallel x4, {state}", f"pinned, {says}: {best}")
 
 
 def refused(c, job):

@@ -329,6 +329,32 @@ static struct rb_search search(const Rb__Model *model, const struct rb_cluster *
     return search_with(model, cluster, devices, limit, "auto");
 }
 
+/* With a pin of the state, and of data parallelism (1) or none (0). */
+static struct rb_search search_pinned(const Rb__Model *model, const struct rb_cluster *cluster,
+                                      const char *replicas, uint32_t pipeline)
+{
+    static const struct rb_cost_profile none;
+    Rb__ParallelSpec parallel = RB__PARALLEL_SPEC__INIT;
+    Rb__DevicesSpec asked = RB__DEVICES_SPEC__INIT;
+    Rb__StateSpec held = RB__STATE_SPEC__INIT;
+    Rb__Spec spec = RB__SPEC__INIT;
+    struct rb_search_how how = {
+        .spec = &spec, .model = model, .cluster = cluster, .profile = &none};
+    struct rb_search found;
+    struct rb_why why;
+
+    asked.max = cluster->n_devices;
+    spec.devices = &asked;
+    held.replicas = (char *)replicas;
+    spec.state = &held;
+    parallel.has_pipeline = pipeline != 0;
+    parallel.pipeline = pipeline;
+    spec.parallel = &parallel;
+    if (rb_search_run(&how, cluster->n_devices, &found, &why))
+        fail_msg("%s", why.text);
+    return found;
+}
+
 static const struct rb_search_candidate *find_named(const struct rb_search *found, const char *name)
 {
     for (size_t i = 0; i < found->n; i++)
@@ -338,30 +364,68 @@ static const struct rb_search_candidate *find_named(const struct rb_search *foun
     return NULL;
 }
 
+/* Devices take longer for an update of all of the state than they take to give each other weights:
+ * so two replicas are chosen, where the job file does not say which. */
 static void test_search(void **state)
 {
     Rb__Model *model = new_model(8);
     struct rb_cluster cluster = parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}],"
                                       " inside: {bandwidth: 2e9}}]");
     struct rb_search found = search(model, &cluster, 4, NULL);
+    const struct rb_search_candidate *half = &found.candidates[0], *all;
     struct rb_buffer svg = {0};
 
     (void)state;
     assert_int_equal(found.n, 3); /* one product: nothing to cut */
-    assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
-    assert_string_equal(found.candidates[0].name, "data parallel x4, all of the state everywhere");
-    assert_int_equal(found.candidates[1].verdict, RB_SEARCH_RUNS);
-    assert_true(found.candidates[1].seconds <= found.candidates[2].seconds);
-    assert_true(found.candidates[1].memory < found.candidates[0].memory);
-    assert_non_null(strstr(found.candidates[1].reason, "pin state.replicas"));
-    assert_near(found.candidates[0].move.stall, 0); /* from one device: three newcomers */
-    assert_near(found.candidates[0].move.bytes, 3 * (12 + 4) * 1e6);
-    rb_timeline_svg(found.candidates[0].simulate, "a <b> & c", &svg);
+    assert_int_equal(half->verdict, RB_SEARCH_CHOSEN);
+    assert_string_equal(half->name, "data parallel x4, 2 replicas of the state");
+    assert_int_equal(half->way.copies, 2);
+    assert_non_null(strstr(half->reason, "all of the state everywhere is "));
+    assert_true(half->move.stall > 0);
+    all = find_named(&found, "data parallel x4, all of the state everywhere");
+    assert_int_equal(all->verdict, RB_SEARCH_RUNS);
+    assert_true(half->seconds < 0.95 * all->seconds && half->memory < all->memory);
+    assert_non_null(strstr(all->reason, "pin spec.parallel.pipeline: 1 to have it"));
+    assert_near(all->move.stall, 0); /* from one device: three newcomers */
+    assert_near(all->move.bytes, 3 * (12 + 4) * 1e6);
+    rb_timeline_svg(all->simulate, "a <b> & c", &svg);
     assert_non_null(strstr(svg.data, "a &lt;b> &amp; c"));
     assert_non_null(strstr(svg.data, "compute 7"));
     assert_non_null(strstr(svg.data, "sum gradients 3"));
     assert_non_null(strstr(svg.data, "</svg>"));
     rb_buffer_done(&svg);
+    rb_search_done(&found);
+    found = search(model, &cluster, 2, NULL); /* two replicas on two devices are all of it */
+    assert_string_equal(found.candidates[0].name, "data parallel x2, all of the state everywhere");
+    assert_int_equal(found.candidates[0].way.copies, 0);
+    rb_search_done(&found);
+    rb_cluster_done(&cluster);
+    rb__model__free_unpacked(model, NULL);
+}
+
+/* What the job file pins is not left for anything quicker. */
+static void test_pinned_state(void **state)
+{
+    static const char half[] = "data parallel x4, 2 replicas of the state";
+    Rb__Model *model = new_model(8);
+    struct rb_cluster cluster = parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}],"
+                                      " inside: {bandwidth: 2e9}}]");
+    struct rb_search found = search_pinned(model, &cluster, "all", 0);
+
+    (void)state;
+    assert_string_equal(found.candidates[0].name, "data parallel x4, all of the state everywhere");
+    assert_non_null(strstr(found.candidates[0].reason, "state.replicas says so"));
+    assert_non_null(strstr(find_named(&found, half)->reason, "pin spec.parallel.pipeline: 1 and"
+                                                             " spec.state.replicas: 2 to have it"));
+    rb_search_done(&found);
+    found = search_pinned(model, &cluster, "1", 0);
+    assert_int_equal(found.candidates[0].way.copies, 1);
+    rb_search_done(&found);
+    found = search_pinned(model, &cluster, "auto", 1); /* as a submit has it */
+    assert_string_equal(found.candidates[0].name, "data parallel x4, all of the state everywhere");
+    assert_non_null(strstr(found.candidates[0].reason, "it fits"));
+    assert_non_null(
+        strstr(find_named(&found, half)->reason, "; pin spec.state.replicas: 2 to have it"));
     rb_search_done(&found);
     rb_cluster_done(&cluster);
     rb__model__free_unpacked(model, NULL);
@@ -385,43 +449,75 @@ static void test_limit(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Of data parallelism, two stages and four: which is run, by what they take and what trains. */
+/* Of data parallelism and two stages, each with all of the state and with two replicas, and of four
+ * stages: which is run, by what they take and what trains. */
 static void test_choice(void **state)
 {
-    enum { DATA, TWO, FOUR, NONE, FITS };
-    static const uint32_t running[] = {[DATA] = 0, [TWO] = 2, [FOUR] = 4};
+    enum { DATA, HALF, TWO, TWO_HALF, FOUR_HALF, WAYS, NONE, FITS };
+    static const struct rb_search_way ways[WAYS] = {
+        [TWO] = {2, 0}, [HALF] = {0, 2}, [TWO_HALF] = {2, 2}, [FOUR_HALF] = {4, 2}};
     static const struct {
-        double seconds[3];
+        double seconds[WAYS];
         int misfit, trains, chosen; /* NONE: none does */
         bool closed;
     } cases[] = {
-        {{10, 9, 11}, FITS, NONE, TWO, false},     {{10, 9.6, 11}, FITS, NONE, DATA, false},
-        {{10, 9, 8}, FITS, NONE, FOUR, false},     {{10, 9, 8}, FOUR, NONE, TWO, false},
-        {{10, 9, 8}, FITS, NONE, DATA, true},      {{10, 9, 8.7}, FITS, TWO, TWO, false},
-        {{10, 10.4, 11}, FITS, TWO, TWO, false},   {{10, 10.6, 11}, FITS, TWO, DATA, false},
-        {{10, 9.6, 9.7}, FITS, DATA, DATA, false}, {{10, 20, 30}, DATA, NONE, TWO, false},
-        {{10, 20, 30}, FOUR, FOUR, DATA, false},
+        {{10, 11, 11, 9, 11}, FITS, NONE, TWO_HALF, false},
+        {{10, 9.6, 9.7, 9.6, 11}, FITS, NONE, DATA, false},
+        {{10, 9, 9.3, 11, 12}, FITS, NONE, HALF, false},
+        {{10, 9.7, 9, 9.2, 8}, FITS, NONE, FOUR_HALF, false},
+        {{10, 11, 9, 9.3, 8}, FOUR_HALF, NONE, TWO, false},
+        {{10, 7, 9, 9, 8}, FITS, NONE, DATA, true},
+        {{10, 11, 9, 8.7, 11}, FITS, TWO, TWO, false}, /* other stages, or another state */
+        {{10, 11, 9, 8.5, 11}, FITS, TWO, TWO_HALF, false},
+        {{10, 9.9, 11, 10.4, 11}, FITS, TWO_HALF, TWO_HALF, false},
+        {{10, 10, 11, 10.6, 11}, FITS, TWO_HALF, DATA, false},
+        {{9.6, 10, 9.7, 9.8, 9.6}, FITS, HALF, HALF, false},
+        {{9.6, 10, 9.7, 9.4, 9.6}, FITS, HALF, TWO_HALF, false},
+        {{10, 30, 20, 20.1, 30}, DATA, NONE, TWO, false},
+        {{10, 11, 20, 20, 30}, FOUR_HALF, FOUR_HALF, DATA, false},
     };
 
     (void)state;
     for (size_t i = 0; i < RB_COUNT(cases); i++) {
-        struct rb_search_candidate candidates[3] = {{.stages = 0}, {.stages = 2}, {.stages = 4}};
-        struct rb_search search = {4, candidates, 3};
+        struct rb_search_candidate candidates[WAYS] = {{.seconds = 0}};
+        struct rb_search search = {4, candidates, WAYS};
         struct rb_search_how how = {0};
         struct rb_search_work work = {.how = &how, .search = &search, .devices = 4, .data = DATA};
 
-        for (int c = DATA; c <= FOUR; c++) {
+        for (int c = 0; c < WAYS; c++) {
+            candidates[c].way = ways[c];
+            candidates[c].open = true;
             candidates[c].seconds = cases[i].seconds[c];
             candidates[c].verdict = cases[i].misfit == c ? RB_SEARCH_MISFIT : RB_SEARCH_RUNS;
         }
         if (cases[i].trains != NONE)
-            how.running = &running[cases[i].trains];
+            how.running = &ways[cases[i].trains];
         work.open = !cases[i].closed;
         rb_search_choose(&work);
-        for (int c = DATA; c <= FOUR; c++)
+        for (int c = 0; c < WAYS; c++)
             if ((candidates[c].verdict == RB_SEARCH_CHOSEN) != (c == cases[i].chosen))
                 fail_msg("case %zu: %d is %s", i, c, rb_search_verdict_text(candidates[c].verdict));
     }
+}
+
+/* With no more devices than replicas each has all: what trained so on two, or on more, goes on. */
+static void test_all_are_few(void **state)
+{
+    static const struct rb_search_way trains = {0, 2};
+    struct rb_search_candidate candidates[] = {
+        {.open = true, .way = {0, 0}, .seconds = 10, .verdict = RB_SEARCH_RUNS},
+        {.open = true, .way = {2, 0}, .seconds = 9.6, .verdict = RB_SEARCH_RUNS}};
+    struct rb_search search = {2, candidates, 2};
+    struct rb_search_how how = {.running = &trains};
+    struct rb_search_work work = {.how = &how, .search = &search, .devices = 2, .open = true};
+
+    (void)state;
+    rb_search_choose(&work);
+    assert_int_equal(candidates[0].verdict, RB_SEARCH_CHOSEN);
+    candidates[0].verdict = RB_SEARCH_RUNS;
+    how.running = &(struct rb_search_way){4, 2};
+    rb_search_choose(&work);
+    assert_int_equal(candidates[1].verdict, RB_SEARCH_CHOSEN);
 }
 
 /* Over a network of 1 MB/s one device is quicker than four, and the choice says so. */
@@ -520,8 +616,9 @@ int main(void)
         cmocka_unit_test(test_cluster),       cmocka_unit_test(test_bad_clusters),
         cmocka_unit_test(test_step),          cmocka_unit_test(test_network),
         cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_search),
-        cmocka_unit_test(test_limit),         cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_slow_network),  cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_pinned_state),  cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_uneven),        cmocka_unit_test(test_slow_network),
+        cmocka_unit_test(test_choice),        cmocka_unit_test(test_all_are_few),
         cmocka_unit_test(test_many),          cmocka_unit_test(test_gpus),
     };
 
