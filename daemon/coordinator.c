@@ -18,6 +18,7 @@ enum {
     RETRY_MS = 200,
     BALANCE_STEPS = 32,
     BALANCE_MS = 10000,
+    REPLAN_MS = 5000,
     BALANCE_GAIN_MS = 5000,
 };
 
@@ -95,6 +96,7 @@ static void decide(uv_timer_t *timer)
         .patience_ms = PATIENCE_MS,
         .balance_steps = BALANCE_STEPS,
         .balance_ms = BALANCE_MS,
+        .replan_ms = REPLAN_MS,
         .balance_gain_ms = BALANCE_GAIN_MS,
         .planner = rb_planner_ask(daemon->planner),
         .random = coordinator->random ^ rb_clock_ns() << 20,

@@ -56,6 +56,7 @@ struct rb_decide_options {
     /* Shares are cut anew for the same members when a configuration has done so many steps and is
      * so old, and the rest of the job gains so much by it. */
     uint32_t balance_steps, balance_ms, balance_gain_ms;
+    uint32_t replan_ms; /* of a configuration that trains until the planner is asked again */
     uint64_t random; /* another number at each call: for keys of events */
 };
 

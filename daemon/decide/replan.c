@@ -10,8 +10,6 @@
 #include "daemon/decide/turn.h"
 #include "plan/schedule_pipeline.h"
 
-enum { REPLAN_MS = 5000 }; /* of a configuration that trains until it is thought over */
-
 /* With no more members than replicas each has all. */
 static uint32_t held_by(uint32_t replicas, size_t members)
 {
@@ -30,7 +28,7 @@ bool rb_decide_replan(struct rb_turn *turn, const Rb__Configuration *active)
     struct rb_decide_plan plan;
 
     if (!turn->in->job.job->profile || !rb_decide_may_follow(turn, active, "replan") ||
-        rb_decide_is_young(turn, active, REPLAN_MS) || !rb_turn_ask(turn, active, &plan) ||
+        rb_decide_is_young(turn, active, turn->options->replan_ms) || !rb_turn_ask(turn, active, &plan) ||
         is_as_planned(active, &plan))
         return false;
     rb_decide_follow(turn, active, "replan");

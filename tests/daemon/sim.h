@@ -33,7 +33,7 @@ enum {
     SIM_PROCESSES = 1024,
     SIM_FILES = 4096,
     SIM_NUMBERS = 4096, /* of configurations */
-    SIM_KINDS = 19,
+    SIM_KINDS = 20,
 };
 
 /* Rules that can be broken on purpose, to see that it is found. */
@@ -91,6 +91,7 @@ struct sim_job {
     char id[8];
     int64_t steps, checkpoint_every;
     uint32_t microbatches, replicas;
+    bool open; /* all of its state, or two replicas, as the planner says */
     Rb__Model *model; /* its blocks; the story's */
     bool submitted;
     uint64_t step_us; /* of one microbatch */

@@ -2,12 +2,20 @@
 /* The coordinator, as in daemon/coordinator.c. */
 #include "sim_rubatod.h"
 
+#include "base/hash.h"
 #include "daemon/decide/decide.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { PATIENCE_MS = 8000, RETRY_US = 200000, BALANCE_STEPS = 4, BALANCE_MS = 300 };
+enum {
+    PATIENCE_MS = 8000,
+    RETRY_US = 200000,
+    BALANCE_STEPS = 4,
+    BALANCE_MS = 300,
+    REPLAN_MS = 300,
+    PLANNED_US = 1500000
+};
 
 static void decide(struct sim_rubatod *rubatod);
 
@@ -72,6 +80,24 @@ static void bury_the_absent(struct sim_rubatod *rubatod)
         sim_client_commit(rubatod->client, &writes, NULL, 0, NULL, NULL);
 }
 
+/* In daemon/planner.c's place: what it knows changes now and then, until the story ends, and so
+ * does its answer; and at times it has none. */
+static bool choose(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
+                   const Rb__Configuration *configuration, const Rb__Configuration *running,
+                   struct rb_arena *arena, struct rb_decide_plan *ret)
+{
+    const struct sim *sim = context;
+    uint64_t said[] = {sim->seed, sim->quiet ? 0 : 1 + sim->now / PLANNED_US,
+                       configuration->n_members, (uint64_t)job->id[1]};
+    uint64_t chance = rb_hash64(said, sizeof said);
+
+    (void)facts;
+    (void)running;
+    (void)arena;
+    *ret = (struct rb_decide_plan){.replicas = chance & 1 ? 2 : 0, .seconds = 1, .why = "so it is"};
+    return (chance >> 1 & 7) != 0;
+}
+
 static void decide(struct sim_rubatod *rubatod)
 {
     struct sim *sim = rubatod->sim;
@@ -84,6 +110,8 @@ static void decide(struct sim_rubatod *rubatod)
         .patience_ms = PATIENCE_MS,
         .balance_steps = BALANCE_STEPS,
         .balance_ms = BALANCE_MS,
+        .replan_ms = REPLAN_MS,
+        .planner = {choose, sim},
     };
 
     if (!rubatod->fence || rubatod->committing || !rubatod->client->connected)

@@ -48,6 +48,7 @@ static void make_cluster(struct sim *sim)
         job->microbatches = 1 + (uint32_t)sim_chance(sim, SIM_MICROBATCHES);
         job->step_us = sim_between(sim, 5000, 150000);
         job->replicas = sim_chance(sim, 2) ? 2 : (uint32_t)sim_chance(sim, 2);
+        job->open = !job->replicas && sim_chance(sim, 2);
         job->model = sim_model();
         job->checkpoint_every = sim_chance(sim, 2) ? 1 + (int64_t)sim_chance(sim, 40) : 0;
     }

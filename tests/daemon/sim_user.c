@@ -45,7 +45,7 @@ static void submit(struct sim *sim, struct sim_job *job)
     devices.has_min = devices.has_max = devices.has_want = 1;
     devices.min = 1 + (uint32_t)sim_chance(sim, 2);
     devices.max = devices.min + 4;
-    devices.want = devices.min + (uint32_t)sim_chance(sim, job->replicas ? 5 : 3);
+    devices.want = devices.min + (uint32_t)sim_chance(sim, job->replicas || job->open ? 5 : 3);
     failure.has_max_restarts = 1;
     failure.max_restarts = 1000000;
     spec.devices = &devices;
@@ -62,6 +62,7 @@ static void submit(struct sim *sim, struct sim_job *job)
     value.has_blocks = value.has_replicas = 1;
     value.blocks = SIM_BLOCKS;
     value.replicas = job->replicas;
+    value.profile = job->open ? digest : NULL;
     value.numeric_class = (char *)"plain";
     wish.want = devices.want;
     state.phase = RB__PHASE__Pending;

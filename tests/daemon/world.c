@@ -390,6 +390,7 @@ void world_decide(struct world *world)
                                         .patience_ms = WORLD_PATIENCE,
                                         .balance_steps = WORLD_BALANCE_STEPS,
                                         .balance_ms = WORLD_BALANCE_MS,
+                                        .replan_ms = WORLD_REPLAN_MS,
                                         .balance_gain_ms = WORLD_BALANCE_GAIN_MS,
                                         .planner = world->planner};
 
