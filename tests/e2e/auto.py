@@ -1,11 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Without a pin and with the state in shards the planner says how a job runs, anew at each change of its devices; the
-sha256 is that of one device, whatever it says.  Two rubatods that seem to be on two machines measure the link between
-them."""
+"""Without a pin the planner says how a job runs and how much of its state is everywhere, anew at each change of its
+devices; the sha256 is that of one device, whatever it says.  Rubatods that seem to be on machines of their own measure
+the links between them."""
 import os
+import shutil
+import signal
+import subprocess
+import sys
 
 import cluster
+import corpus
 import delicate
 from cluster import check, check_nothing_lost, until
 
@@ -26,7 +31,7 @@ def resized():
             steps = c.steps_for(5, lambda steps: make(c, steps))
             c.submit("alone", make(c, steps))
             alone = c.finish("alone")
-            c.submit("job", make(c, steps, 2, state={"replicas": "1"}))
+            c.submit("job", make(c, steps, 2, **({"state": {"replicas": "1"}} if kind == "cnn" else {})))
             c.wait("job", "step=4")
             said = c.status("job")["plan"]
             check(said["expectedMs"] > 0 and "is expected" in said["chosen"], f"not planned: {said}")
@@ -47,10 +52,10 @@ def on_two(c, steps, **more):
 
 
 def not_asked():
-    """All of the state everywhere, or a pin: nothing is for the planner to say."""
+    """A pin: nothing is for the planner to say."""
     with cluster.Cluster(devices=2) as c:
         delicate.models(c)
-        for more, says in (({}, "data parallel x2"), ({"parallel": {"pipeline": 2}}, "pipeline of 2"),
+        for more, says in (({"parallel": {"pipeline": 1}}, "data parallel x2"), ({"parallel": {"pipeline": 2}}, "pipeline of 2"),
                            ({"parallel": {"pipeline": 1}, "state": {"replicas": "1"}}, "data parallel x2")):
             c.submit("job", on_two(c, 6, **more))
             c.wait("job", "done")
@@ -76,5 +81,83 @@ def links():
         check(c.finish("job") == alone, "the bits differ")
 
 
+def gpt_spec(c, steps, want):
+    """More weights than activations, and few microbatches: over slow links a pipeline is several times quicker, and
+    within a machine its devices wait too much."""
+    corpus.text(c.path("corpus.txt"), 40000)
+    return {"model": {"onnx": "gpt.onnx"}, "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 128}},
+            "train": {"steps": steps, "globalBatch": 4, "microBatch": 1, "optimizer": {"type": "adamw", "lr": 1.0e-3},
+                      "clipNorm": 1.0},
+            "devices": {"min": 1, "max": 4, "want": want}}
+
+
+def check_slow(c, devices):
+    """As the planner has it behind slow links: less of the state each, where there are more devices than replicas."""
+    plan = c.status("job")["plan"]
+    check("is expected" in (plan["chosen"] or ""), f"on {devices}: not planned: {plan}")
+    if devices > 2:
+        check(plan["summary"].startswith("pipeline of") and "2 replicas" in plan["summary"], f"on {devices}: {plan}")
+    else:
+        check("replicas" not in plan["summary"], f"on {devices}: {plan}")
+
+
+def compare_paused(c):
+    """A row for each step, and weights that are those of one device after as many."""
+    c.ctl("pause", "job")
+    until("the pause", lambda: c.status("job")["phase"] == "Paused")
+    rows = [row["step"] for row in c.metrics("job")]
+    check(rows == list(range(1, len(rows) + 1)), "steps in metrics are not 1, 2, 3 ...")
+    kinds = [event["kind"] for event in c.json("events", "job")["items"]]
+    check("restarted" not in kinds and "replanned" in kinds, f"{kinds}")
+    sha = c.export("job")
+    c.ctl("cancel", "job")
+    c.ctl("delete", "job")
+    c.submit("alone", gpt_spec(c, len(rows), 1))
+    check(c.finish("alone") == sha, f"other bits than those of one device after {len(rows)} steps")
+
+
+def behind_a_slow_link():
+    """Nothing is pinned: a pipeline with two replicas, resized and struck; and data parallelism, when the nodes say that
+    they are on one machine after all."""
+    for words in (["ip", "link", "set", "lo", "mtu", "1500", "up"],
+                  ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "200mbit", "burst", "64kb", "latency", "400ms"]):
+        subprocess.run(words, check=True)
+    with Apart(nodes=4, devices=1) as c:
+        until("the links to be measured",
+              lambda: all(node.get("networkBandwidth", 0) > 1e5 for node in c.json("get", "nodes")["items"]))
+        c.model("gpt", layers=4, width=96, heads=2, seq=128, dropout=0.1)
+        c.submit("job", gpt_spec(c, 1000000, 4))
+        c.wait("job", "step=3")
+        check_slow(c, 4)
+        for change, count, devices in ("shrink", 2, 2), ("grow", 1, 3), ("grow", 1, 4):
+            receipt = c.json(change, "job", count, "--wait", "--timeout", "100")
+            check_nothing_lost(receipt, f"to {devices}")
+            check("is expected" in receipt["chosen"], f"{receipt}")
+            check_slow(c, devices)
+        status = c.train_on("job", 4, 3)
+        os.kill(status["devices"][1]["pid"], signal.SIGKILL)
+        until("the job to go on", lambda: c.status("job")["step"] > status["step"] + 5)
+        c.train_on("job", 4, 3)
+        check_slow(c, 4)
+        subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=True)
+        for node in c.nodes:
+            node.stop(signal.SIGKILL)
+            node.prefix = c.nodes[0].prefix
+            node.start()
+        until("another plan", lambda: c.status("job")["plan"]["summary"].startswith("data parallel x4"))
+        c.train_on("job", 4, 5)
+        compare_paused(c)
+
+
+def slow_links():
+    if os.geteuid() or not shutil.which("tc") or subprocess.run(["unshare", "--net", "true"]).returncode:
+        print("slow_links: only root can have a network of its own, and make it slow")
+        return
+    done = subprocess.run(["unshare", "--net", sys.executable, __file__, "behind_a_slow_link"])
+    check(done.returncode == 0, "behind a slow link")
+
+
 if __name__ == "__main__":
-    cluster.main(resized, not_asked, links)
+    if sys.argv[1:] == ["behind_a_slow_link"]:
+        cluster.main(behind_a_slow_link)
+    cluster.main(resized, not_asked, links, slow_links)

@@ -25,7 +25,7 @@ def spec(c, steps, want, **more):
         "model": {"onnx": "gpt.onnx"},
         "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 16}},
         "train": {"steps": steps, "globalBatch": MICROBATCHES, "microBatch": 1, "clipNorm": 1.0},
-        "devices": {"min": 1, "max": 4, "want": want}, **more,
+        "devices": {"min": 1, "max": 4, "want": want}, "parallel": {"pipeline": 1}, **more,
     }
 
 

@@ -25,6 +25,7 @@ def spec(c, steps, want):
         "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
         "train": {"steps": steps, "globalBatch": 12, "microBatch": 1, "clipNorm": 1.0},
         "devices": {"min": 1, "max": 6, "want": want},
+        "parallel": {"pipeline": 1},  # all of the state everywhere: several die at once
     }
 
 

@@ -43,8 +43,9 @@ def gpus(count, module=MODULE):
 
 
 def on(kind, spec, **more):
+    """Data parallel, where nothing else is said."""
     spec["devices"] |= {"kind": kind, "max": 4}
-    return spec | more
+    return {"parallel": {"pipeline": 1}} | spec | more
 
 
 def same_as_alone(c, make, job="job", since=None):
@@ -201,19 +202,19 @@ def without_what_is_fast():
             os.environ |= {name: value} if name else {}
             with cluster.Cluster(devices=1) as c:
                 delicate.models(c)
-                for parallel in {}, {"pipeline": 2}:
-                    spec = on("cuda", delicate.gpt_spec(c, 8, 2, parallel=parallel))
+                for stages in 1, 2:
+                    spec = on("cuda", delicate.gpt_spec(c, 8, 2, parallel={"pipeline": stages}))
                     spec["devices"]["min"] = 2
                     c.submit("job", spec)
                     c.wait("job", "done")
                     log = c.ctl("logs", "job")
                     said = log.count("kernels are launched one by one: ")
-                    check(said == one, f"{name}, {parallel}: said {said} times")
-                    check(log.count(sums) == 2, f"{name}, {parallel}: {log}")
+                    check(said == one, f"{name}, {stages} stages: said {said} times")
+                    check(log.count(sums) == 2, f"{name}, {stages} stages: {log}")
                     crosses = log.count("what crosses ")
-                    check(crosses == (2 if parallel else 0), f"{name}, {parallel}: {log}")
+                    check(crosses == (2 if stages > 1 else 0), f"{name}, {stages} stages: {log}")
                     check(REAL or log.count(" through the hosts: shelves are not wanted" if name == "RUBATO_SHELVES" else
-                                            "comes from GPU to GPU") == crosses, f"{name}, {parallel}: {log}")
+                                            "comes from GPU to GPU") == crosses, f"{name}, {stages} stages: {log}")
                     table("sums go " + re.search("sums go (.*)", log).group(1)[:110])
                     shas.add(c.finish("job"))
     check(len(shas) == 1, f"{shas}")
@@ -461,7 +462,7 @@ def profiled_and_planned():
         delicate.models(c)
 
         def make(want):
-            spec = on("cuda", delicate.gpt_spec(c, 8, want), state={"replicas": "1"})
+            spec = on("cuda", delicate.gpt_spec(c, 8, want), state={"replicas": "1"}, parallel={})
             spec["devices"] |= {"min": want, "max": 2}
             return spec
 
