@@ -304,7 +304,7 @@ static double price(const struct made *made, uint32_t ranks, uint32_t copies)
         rb_search_run(&how, ranks, &found, &why))
         fail_msg("%s", why.text);
     for (size_t i = 0; i < found.n; i++)
-        if (found.candidates[i].stages == made->stages)
+        if (found.candidates[i].way.stages == made->stages)
             sent = found.candidates[i].sent;
     rb_search_done(&found);
     rb_cluster_done(&cluster);
