@@ -57,7 +57,7 @@ struct rb_decide_options {
      * so old, and the rest of the job gains so much by it. */
     uint32_t balance_steps, balance_ms, balance_gain_ms;
     uint32_t replan_ms; /* of a configuration that trains until the planner is asked again */
-    uint64_t random; /* another number at each call: for keys of events */
+    uint64_t random;    /* another number at each call: for keys of events */
 };
 
 /* ret_writes: zeroed by the caller, added to.  *ret_wake_ms: unix time at which to call again even

@@ -28,8 +28,8 @@ bool rb_decide_replan(struct rb_turn *turn, const Rb__Configuration *active)
     struct rb_decide_plan plan;
 
     if (!turn->in->job.job->profile || !rb_decide_may_follow(turn, active, "replan") ||
-        rb_decide_is_young(turn, active, turn->options->replan_ms) || !rb_turn_ask(turn, active, &plan) ||
-        is_as_planned(active, &plan))
+        rb_decide_is_young(turn, active, turn->options->replan_ms) ||
+        !rb_turn_ask(turn, active, &plan) || is_as_planned(active, &plan))
         return false;
     rb_decide_follow(turn, active, "replan");
     return true;

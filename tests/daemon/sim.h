@@ -91,7 +91,7 @@ struct sim_job {
     char id[8];
     int64_t steps, checkpoint_every;
     uint32_t microbatches, replicas;
-    bool open; /* all of its state, or two replicas, as the planner says */
+    bool open;        /* all of its state, or two replicas, as the planner says */
     Rb__Model *model; /* its blocks; the story's */
     bool submitted;
     uint64_t step_us; /* of one microbatch */
