@@ -21,7 +21,7 @@ struct rb_compile_work {
     bool blocks;            /* activations may be in blocks of channels, which GPUs do not take */
     struct rb_graph *graph; /* the training graph of a whole microbatch, nothing computed again */
     struct rb_recompute_cuts cuts;      /* of what is computed again, in all graphs but that */
-    char recomputed[96];                /* of it, for the summary */
+    char recomputed[128];               /* of it, for the summary */
     const struct rb_compile_part *part; /* that is made now; NULL: all of it */
     Rb__Model *model;
     struct rb_why *why;

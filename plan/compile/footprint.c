@@ -14,47 +14,72 @@ uint32_t rb_footprint_moments(const Rb__Model *model)
     return model->optimizer->momentum != 0;
 }
 
-uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks)
-{
-    uint64_t array = model->state_elements * sizeof(float), arena = 0;
-    uint64_t held = (rb_footprint_moments(model) + 1) * array; /* and the reduced sums */
-
-    for (size_t i = 0; i < model->n_programs; i++)
-        if (model->programs[i]->arena_bytes > arena)
-            arena = model->programs[i]->arena_bytes;
-    if (copies && ranks > copies)
-        held = held / ranks * copies;
-    return 2 * array + held + arena + model->fixed_bytes + model->constants.len;
-}
-
-static uint64_t largest_arena(const Rb__Model *model)
+/* Of a worker that trains with one set of programs. */
+static uint64_t largest_arena(const Rb__Model *model, bool recomputes)
 {
     uint64_t arena = 0;
 
-    for (size_t i = 0; i < model->n_programs; i++)
-        if (model->programs[i]->train && model->programs[i]->arena_bytes > arena)
-            arena = model->programs[i]->arena_bytes;
+    for (size_t i = 0; i < model->n_programs; i++) {
+        const Rb__Program *one = model->programs[i];
+
+        if ((!one->train || one->recomputes == recomputes) && one->arena_bytes > arena)
+            arena = one->arena_bytes;
+    }
     return arena;
+}
+
+bool rb_footprint_has_both(const Rb__Model *model)
+{
+    for (size_t i = 0; i < model->n_programs; i++)
+        if (model->programs[i]->recomputes)
+            return true;
+    return false;
+}
+
+struct rb_footprint rb_footprint_of(const Rb__Model *model)
+{
+    uint64_t array = model->state_elements * sizeof(float);
+
+    return (struct rb_footprint){
+        .everywhere = 2 * array + model->fixed_bytes + model->constants.len,
+        .held = (rb_footprint_moments(model) + 1) * array, /* and the reduced sums */
+        .kept = largest_arena(model, false),
+        .again = largest_arena(model, rb_footprint_has_both(model)),
+    };
+}
+
+/* On cores it is about one arena where stages are alike. */
+static uint64_t flights(uint64_t arena, uint32_t stages, bool gpu)
+{
+    return stages < 2 ? 0 : gpu ? (stages + 1) * arena : arena;
+}
+
+uint64_t rb_footprint_total(const struct rb_footprint *footprint, bool recomputes, uint32_t copies,
+                            uint32_t ranks, uint32_t stages, bool gpu)
+{
+    uint64_t arena = recomputes ? footprint->again : footprint->kept, held = footprint->held;
+
+    if (copies && ranks > copies)
+        held = held / ranks * copies;
+    return footprint->everywhere + held + arena + flights(arena, stages, gpu);
+}
+
+uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks)
+{
+    struct rb_footprint footprint = rb_footprint_of(model);
+
+    return rb_footprint_total(&footprint, false, copies, ranks, 0, false);
+}
+
+static bool on_gpus(const Rb__Spec *spec, const char *numeric_class)
+{
+    return strcmp(spec->devices->kind, "cuda") == 0 || rb_spec_class_is(numeric_class, "cuda");
 }
 
 uint64_t rb_footprint_flights(const Rb__Spec *spec, const Rb__Model *model, uint32_t stages)
 {
-    bool gpu =
-        strcmp(spec->devices->kind, "cuda") == 0 || rb_spec_class_is(model->numeric_class, "cuda");
-
-    return gpu && stages > 1 ? (stages + 1) * largest_arena(model) : 0;
-}
-
-/* Of the pipeline that is pinned.  On cores it is about one arena where stages are alike. */
-static uint64_t under_way(const Rb__Spec *spec, const Rb__Model *model)
-{
-    uint32_t stages = spec->parallel ? spec->parallel->pipeline : 0;
-    uint64_t flights;
-
-    if (stages > spec->devices->max)
-        stages = spec->devices->max;
-    flights = rb_footprint_flights(spec, model, stages);
-    return flights || stages < 2 ? flights : largest_arena(model);
+    return on_gpus(spec, model->numeric_class) ? flights(largest_arena(model, false), stages, true)
+                                               : 0;
 }
 
 /* In laps (worker/lap.h) what is held is there twice, and older or predicted weights of a stage
@@ -71,10 +96,17 @@ static uint64_t in_laps(const Rb__Model *model, uint32_t copies, uint32_t ranks)
     return held + array;
 }
 
-static uint64_t job_bytes(const Rb__Spec *spec, const Rb__Model *model, uint32_t copies)
+/* In the pipeline that is pinned. */
+static uint64_t job_bytes(const Rb__Spec *spec, const Rb__Model *model, bool recomputes,
+                          uint32_t copies, uint32_t ranks)
 {
-    return rb_footprint_bytes(model, copies, spec->devices->max) + under_way(spec, model) +
-           in_laps(model, copies, spec->devices->max);
+    struct rb_footprint footprint = rb_footprint_of(model);
+    uint32_t stages = spec->parallel ? spec->parallel->pipeline : 0;
+
+    return rb_footprint_total(&footprint, recomputes, copies, ranks,
+                              stages < ranks ? stages : ranks,
+                              on_gpus(spec, model->numeric_class)) +
+           in_laps(model, copies, ranks);
 }
 
 /* What the job file pins; -1: nothing. */
@@ -92,11 +124,16 @@ bool rb_footprint_open(const Rb__Spec *spec, uint32_t replicas)
     return !replicas && pinned(spec) < 0;
 }
 
-uint64_t rb_footprint_least(const Rb__Spec *spec, const Rb__Model *model)
+enum rb_footprint_fit rb_footprint_fits(const Rb__Spec *spec, const Rb__Model *model,
+                                        bool recomputes, uint64_t limit)
 {
     int pin = pinned(spec);
+    uint32_t copies = pin < 0 ? 2 : (uint32_t)pin, fits = 0, all = 0;
+    uint32_t least = spec->devices->min ? spec->devices->min : 1;
 
-    return job_bytes(spec, model, pin < 0 ? 2 : (uint32_t)pin);
+    for (uint32_t ranks = least; ranks <= spec->devices->max; ranks++, all++)
+        fits += job_bytes(spec, model, recomputes, copies, ranks) <= limit;
+    return fits == all ? RB_FOOTPRINT_FITS : fits ? RB_FOOTPRINT_FITS_SOME : RB_FOOTPRINT_MISFITS;
 }
 
 /* NULL: none. */
@@ -132,9 +169,9 @@ int rb_footprint_replicas(const Rb__Spec *spec, const Rb__Model *model, uint64_t
         return rb_why_set(why, err, "spec.memory.limit: '%.40s' is no size", text);
     if (pin >= 0)
         replicas = (uint32_t)pin;
-    else if (limit && job_bytes(spec, model, 0) > limit)
+    else if (limit && job_bytes(spec, model, false, 0, most) > limit)
         replicas = 2;
-    least = job_bytes(spec, model, replicas);
+    least = job_bytes(spec, model, true, replicas, most);
     if (text && least > limit)
         return rb_why_set(
             why, RB_EINVAL,

@@ -15,9 +15,26 @@
 /* Floats that the optimizer keeps beside each weight. */
 uint32_t rb_footprint_moments(const Rb__Model *model);
 
+/* Of a job on a device, in bytes. */
+struct rb_footprint {
+    uint64_t everywhere;  /* whatever is held: weights, local sums, constants */
+    uint64_t held;        /* of who holds all of the state: moments and reduced sums */
+    uint64_t kept, again; /* activations of a microbatch: kept, and computed again as far as the
+                             Model has programs that do so */
+};
+struct rb_footprint rb_footprint_of(const Rb__Model *model);
+
+/* Are activations kept or computed again as each configuration says (Program.recomputes)? */
+bool rb_footprint_has_both(const Rb__Model *model);
+
+/* On each of `ranks` devices with `copies` of each block, in so many stages (0: none), of which
+ * microbatches are under way: on GPUs as rb_footprint_flights, on cores about an arena. */
+uint64_t rb_footprint_total(const struct rb_footprint *footprint, bool recomputes, uint32_t copies,
+                            uint32_t ranks, uint32_t stages, bool gpu);
+
 /* On each of `ranks` devices, with `copies` of each block (0: all of them everywhere): weights,
  * sums, and activations everywhere; moments and reduced sums as far as they are held.  What a
- * library or a checkpoint takes for a while is not in it. */
+ * library or a checkpoint takes for a while is not in it.  Activations are kept. */
 uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks);
 
 /* What microbatches under way in a pipeline of so many stages take of a GPU beside that: an arena
@@ -26,9 +43,11 @@ uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ra
  * which take memory for what they touch alone. */
 uint64_t rb_footprint_flights(const Rb__Spec *spec, const Rb__Model *model, uint32_t stages);
 
-/* As rb_footprint_bytes with as few copies as `spec` allows, on the most devices that it allows, in
- * the pipeline that it pins. */
-uint64_t rb_footprint_least(const Rb__Spec *spec, const Rb__Model *model);
+/* Does the job fit into `limit` on any number of devices that it may have, with as few copies as
+ * `spec` allows, in the pipeline that it pins? */
+enum rb_footprint_fit { RB_FOOTPRINT_MISFITS, RB_FOOTPRINT_FITS_SOME, RB_FOOTPRINT_FITS };
+enum rb_footprint_fit rb_footprint_fits(const Rb__Spec *spec, const Rb__Model *model,
+                                        bool recomputes, uint64_t limit);
 
 /* Of the job file; 0: it says none. */
 uint64_t rb_footprint_limit(const Rb__Spec *spec);

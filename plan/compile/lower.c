@@ -298,6 +298,17 @@ static bool is_random(const Rb__Instruction *instruction)
     return instruction->operator_ == RB_OP_DROPOUT || instruction->operator_ == RB_OP_ATTENTION;
 }
 
+/* One that is not computed again: copies stand behind what they are copies of, under its id. */
+static bool is_first_random(const Rb__Program *program, size_t i)
+{
+    if (!is_random(program->instructions[i]))
+        return false;
+    for (size_t j = 0; j < i; j++)
+        if (program->instructions[j]->id == program->instructions[i]->id)
+            return false;
+    return true;
+}
+
 /* Random instructions are keyed by their id: programs that train must agree on them. */
 static int check_random(const struct lower *lower)
 {
@@ -310,9 +321,9 @@ static int check_random(const struct lower *lower)
     if (!first || !program->train)
         return 0;
     for (size_t i = 0; i < program->n_instructions; i++) {
-        if (!is_random(program->instructions[i]))
+        if (!is_first_random(program, i))
             continue;
-        while (j < first->n_instructions && !is_random(first->instructions[j]))
+        while (j < first->n_instructions && !is_first_random(first, j))
             j++;
         if (j == first->n_instructions ||
             first->instructions[j]->id != program->instructions[i]->id)

@@ -488,6 +488,69 @@ static void computed_again(void **state)
     rb_compiled_done(&again);
 }
 
+/* Shards are longer on fewer devices: with a limit between what the most and the least of them
+ * need, the job has programs of both kinds. */
+static void computed_again_on_fewer(void **state)
+{
+    const char *const batch = "spec.train.globalBatch=31";
+    struct rb_compiled whole, both, tight, all;
+    struct rb_footprint footprint;
+    char limit[64];
+    uint64_t most, least;
+    size_t n;
+
+    (void)state;
+    MUST_COMPILE(text_job, &whole, batch, NULL);
+    n = whole.model->n_programs;
+    most = rb_footprint_bytes(whole.model, 2, 8);
+    least = rb_footprint_bytes(whole.model, 2, 1);
+    assert_true(most < least);
+    assert_false(rb_footprint_has_both(whole.model));
+    snprintf(limit, sizeof(limit), "spec.memory.limit=%llu", (unsigned long long)most);
+    MUST_COMPILE(text_job, &both, batch, limit, NULL);
+    assert_true(rb_footprint_has_both(both.model));
+    assert_true(whole.model->global_batch % whole.model->micro_batch);
+    assert_int_equal(both.model->n_programs, n + 2);
+    for (size_t p = 0; p < both.model->n_programs; p++) {
+        const Rb__Program *one = both.model->programs[p];
+        const Rb__Program *plain = whole.model->programs[p < n ? p : p == n ? 0 : 1];
+
+        assert_int_equal(one->recomputes, p >= n);
+        assert_int_equal(one->batch, plain->batch);
+        assert_int_equal(one->train, plain->train);
+        assert_int_equal(one->n_contributions, plain->n_contributions);
+        assert_true(p < n ? one->n_instructions == plain->n_instructions
+                          : one->n_instructions > plain->n_instructions);
+    }
+    footprint = rb_footprint_of(both.model);
+    assert_true(footprint.again < footprint.kept);
+    assert_int_equal(rb_footprint_bytes(both.model, 2, 8), most);
+    assert_int_equal(rb_footprint_total(&footprint, false, 2, 8, 0, false), most);
+    assert_int_equal(rb_footprint_total(&footprint, true, 2, 8, 0, false),
+                     most - footprint.kept + footprint.again);
+    assert_int_equal(rb_footprint_total(&footprint, true, 0, 8, 3, true),
+                     least - footprint.kept + 5 * footprint.again);
+    assert_non_null(strstr(both.summary, "where memory asks for it"));
+    assert_string_equal(both.model->spec_digest, whole.model->spec_digest);
+
+    /* nowhere, or everywhere in the same way: one set */
+    snprintf(limit, sizeof(limit), "spec.memory.limit=%llu", (unsigned long long)most - 1);
+    MUST_COMPILE(text_job, &tight, batch, limit, NULL);
+    assert_false(rb_footprint_has_both(tight.model));
+    assert_int_equal(tight.model->n_programs, n);
+    assert_true(tight.model->programs[0]->n_instructions >
+                whole.model->programs[0]->n_instructions);
+    snprintf(limit, sizeof(limit), "spec.memory.limit=%llu", (unsigned long long)least);
+    MUST_COMPILE(text_job, &all, batch, limit, NULL);
+    assert_int_equal(all.model->n_programs, n);
+    assert_int_equal(all.model->programs[0]->n_instructions,
+                     whole.model->programs[0]->n_instructions);
+    rb_compiled_done(&whole);
+    rb_compiled_done(&both);
+    rb_compiled_done(&tight);
+    rb_compiled_done(&all);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -538,7 +601,7 @@ int main(void)
         cmocka_unit_test(freezing),
         cmocka_unit_test(digest),
         cmocka_unit_test(decay),
-        cmocka_unit_test(computed_again),
+        cmocka_unit_test(computed_again), cmocka_unit_test(computed_again_on_fewer),
         cmocka_unit_test(refusals),
         cmocka_unit_test(alone),
     };

@@ -212,7 +212,10 @@ static void test_footprint(void **state)
     assert_int_equal(rb_footprint_bytes(model, 2, 6), 8000 + 4000);
     assert_int_equal(rb_footprint_bytes(model, 1, 6), 8000 + 2000);
     assert_int_equal(rb_footprint_bytes(model, 2, 2), 20000);
-    assert_int_equal(rb_footprint_least(&spec, model), 8000 + 4000);
+    devices.min = 5;
+    assert_int_equal(rb_footprint_fits(&spec, model, false, 8000 + 4799), RB_FOOTPRINT_FITS_SOME);
+    assert_int_equal(rb_footprint_fits(&spec, model, false, 8000 + 4800), RB_FOOTPRINT_FITS);
+    assert_int_equal(rb_footprint_fits(&spec, model, false, 8000 + 3999), RB_FOOTPRINT_MISFITS);
 
     assert_int_equal(rb_footprint_replicas(&spec, model, 0, &replicas, &why), 0);
     assert_int_equal(replicas, 0);
