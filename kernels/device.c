@@ -75,6 +75,11 @@ void rb_device_free(struct rb_device *device, void *memory)
         device->ops->release(device, memory);
 }
 
+bool rb_device_sparse(const struct rb_device *device)
+{
+    return !device->ops->pull;
+}
+
 void rb_device_discard(struct rb_device *device, void *memory, size_t bytes)
 {
     if (bytes)

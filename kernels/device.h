@@ -79,6 +79,8 @@ void rb_device_close(struct rb_device *device);
  * CPU takes room only as far as it was written. */
 void *rb_device_alloc(struct rb_device *device, size_t bytes);
 void rb_device_free(struct rb_device *device, void *memory);
+/* Is that so here?  Else all of it is taken at once. */
+bool rb_device_sparse(const struct rb_device *device);
 
 /* A range of such memory is not needed any more: its room is given back as far as the device can,
  * and it is zero again. */

@@ -95,6 +95,14 @@ static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint
     return 0;
 }
 
+static bool has_again(const Rb__Model *model)
+{
+    for (size_t p = 0; p < model->n_programs; p++)
+        if (model->programs[p]->recomputes)
+            return true;
+    return false;
+}
+
 static int check_plan(const Rb__Plan *plan, const Rb__Model *model, struct rb_why *why)
 {
     uint32_t microbatches = rb_batch_count(model->global_batch, model->micro_batch);
@@ -103,6 +111,8 @@ static int check_plan(const Rb__Plan *plan, const Rb__Model *model, struct rb_wh
     if (plan->format != 1)
         return rb_why_set(why, RB_EINVAL, "the plan has format %u, this worker reads 1",
                           plan->format);
+    if (plan->recomputes && !has_again(model))
+        return rb_why_set(why, RB_EINVAL, "plan: the model has no programs that compute again");
     for (size_t r = 0; r < plan->n_ranks; r++) {
         int err = check_orders(plan->ranks[r], model, microbatches, plan, taken, why);
 

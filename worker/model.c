@@ -46,15 +46,6 @@ static int open_source(const Rb__Source *message, struct rb_source **ret_source,
     return 0;
 }
 
-static int by_readiness(const void *a, const void *b)
-{
-    const Rb__Contribution *const *left = a, *const *right = b;
-
-    if ((*left)->after != (*right)->after)
-        return (*left)->after < (*right)->after ? -1 : 1;
-    return (*left)->variable < (*right)->variable ? -1 : (*left)->variable > (*right)->variable;
-}
-
 struct rb_fixed rb_model_summand(struct rb_model *model, const Rb__Contribution *contribution,
                                  uint32_t microbatch)
 {
@@ -75,149 +66,15 @@ struct rb_fixed rb_model_summand(struct rb_model *model, const Rb__Contribution 
     };
 }
 
-static int prepare_in(struct rb_model *model, struct rb_runner *runner,
-                      const struct rb_program_memory *memory, const struct rb_source *source,
-                      struct rb_why *why)
-{
-    const Rb__Program *message = runner->message;
-    int err =
-        rb_program_prepare(model->device, model->message, message, memory, &runner->program, why);
-
-    if (!err) {
-        rb_program_defer(runner->program, true);
-        rb_program_keep(runner->program);
-        err = rb_batch_slots(message, runner->program, rb_source_info(source), &runner->slots, why);
-    }
-    if (err)
-        return rb_why_add(why, err, "program %s", message->name);
-    runner->contributions = rb_alloc(message->n_contributions * sizeof *runner->contributions);
-    for (size_t i = 0; i < message->n_contributions; i++)
-        runner->contributions[i] = message->contributions[i];
-    if (message->n_contributions)
-        qsort(runner->contributions, message->n_contributions, sizeof *runner->contributions,
-              by_readiness);
-    return 0;
-}
-
-int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
-                      const struct rb_source *source, struct rb_why *why)
-{
-    struct rb_program_memory memory = {
-        .state = weights,
-        .fixed = model->state.fixed,
-        .constants = model->constants,
-        .arena = arena,
-    };
-
-    return prepare_in(model, runner, &memory, source, why);
-}
-
-int rb_runner_prepare_twin(struct rb_model *model, struct rb_runner *runner,
-                           const struct rb_runner *of, void *arena, struct rb_why *why)
-{
-    struct rb_program_memory memory = {
-        .state = model->state.w,
-        .fixed = model->state.fixed,
-        .constants = model->constants,
-        .arena = arena,
-        .twin = of->program,
-    };
-
-    return prepare_in(model, runner, &memory, model->train, why);
-}
-
-void rb_runner_done(struct rb_runner *runner)
-{
-    rb_program_free(runner->program);
-    free(runner->contributions);
-    *runner = (struct rb_runner){0};
-}
-
-/* The largest program of the kind that takes at most `limit` samples, NULL: none. */
-static struct rb_runner *largest_runner(struct rb_model *model, bool train, uint64_t limit)
-{
-    struct rb_runner *found = NULL;
-
-    for (size_t i = 0; i < model->message->n_programs; i++) {
-        const Rb__Program *one = model->message->programs[i];
-
-        if (one->train == train && !one->parts && one->batch <= limit &&
-            (!found || one->batch > found->message->batch))
-            found = &model->runners[i];
-    }
-    return found;
-}
-
-static int find_train_runners(struct rb_model *model, struct rb_why *why)
-{
-    const Rb__Model *message = model->message;
-    struct rb_batch first = rb_batch_of(message->global_batch, message->micro_batch, 0, 0);
-    struct rb_batch last =
-        rb_batch_of(message->global_batch, message->micro_batch, 0, model->microbatches - 1);
-
-    model->runner = largest_runner(model, true, first.samples);
-    model->last_runner = largest_runner(model, true, last.samples);
-    if (!model->runner || model->runner->message->batch != first.samples || !model->last_runner ||
-        model->last_runner->message->batch != last.samples)
-        return rb_why_set(why, RB_EINVAL, "the model has no program for microbatches of %u and %u",
-                          first.samples, last.samples);
-    return 0;
-}
-
-/* Evaluation goes through its samples in order, each time with the largest program that still fits;
- * samples that no program fits are left out. */
-static void cut_evaluation(struct rb_model *model)
-{
-    uint64_t samples = (uint64_t)rb_source_info(model->eval)->samples, at = 0;
-    struct rb_runner *runner;
-    uint32_t room = 0;
-
-    while ((runner = largest_runner(model, false, samples - at)) != NULL) {
-        if (model->n_chunks == room) {
-            room = room ? room * 2 : 16;
-            model->chunks = rb_realloc(model->chunks, room * sizeof *model->chunks);
-        }
-        model->chunks[model->n_chunks++] = (struct rb_chunk){{at, runner->message->batch}, runner};
-        at += runner->message->batch;
-    }
-}
-
-static int prepare(struct rb_model *model, struct rb_runner *runner, const struct rb_source *source,
-                   struct rb_why *why)
-{
-    return rb_runner_prepare(model, runner, model->state.w, model->arena, source, why);
-}
-
-static int prepare_programs(struct rb_model *model, struct rb_why *why)
-{
-    int err = find_train_runners(model, why);
-
-    if (!err)
-        err = prepare(model, model->runner, model->train, why);
-    err = err ? err : rb_lanes_open(model, why);
-    if (!err && model->last_runner != model->runner)
-        err = prepare(model, model->last_runner, model->train, why);
-    if (!err && model->eval)
-        cut_evaluation(model);
-    for (uint32_t i = 0; !err && i < model->n_chunks; i++)
-        if (!model->chunks[i].runner->program)
-            err = prepare(model, model->chunks[i].runner, model->eval, why);
-    return err;
-}
-
 static int get_memory(struct rb_model *model, struct rb_why *why)
 {
     const Rb__Model *message = model->message;
-    size_t sums = (size_t)message->state_elements * sizeof(int32_t), arena = 64;
+    size_t sums = (size_t)message->state_elements * sizeof(int32_t);
     size_t constants = message->constants.len;
     int err = rb_state_open(message, model->device, &model->state, why);
 
     if (err)
         return err;
-    for (size_t i = 0; i < message->n_programs; i++)
-        if (message->programs[i]->arena_bytes > arena)
-            arena = (size_t)message->programs[i]->arena_bytes;
-    model->arena = rb_device_alloc(model->device, arena);
     model->constants = rb_device_alloc(model->device, constants + 64);
     model->local = rb_device_alloc(model->device, sums);
     model->reduced = rb_device_alloc(model->device, sums);
@@ -229,10 +86,9 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
         rb_device_alloc(model->device, (message->n_blocks + 1) * sizeof *model->squares);
     model->results =
         rb_device_alloc(model->device, (model->microbatches + 1) * sizeof *model->results);
-    if (!model->arena || !model->constants || !model->local || !model->reduced || !model->largest ||
+    if (!model->constants || !model->local || !model->reduced || !model->largest ||
         !model->overflow || !model->squares || !model->results)
-        return rb_why_set(why, RB_ENOMEM, "no memory: activations take %zu bytes, sums %zu", arena,
-                          2 * sums);
+        return rb_why_set(why, RB_ENOMEM, "no memory: sums take %zu bytes", 2 * sums);
     if (constants)
         memcpy(model->constants, message->constants.data, constants);
     rb_device_push(model->device, model->constants, constants);
@@ -280,8 +136,7 @@ static int load(struct rb_model *model, const char *path, const char *kind, int 
     if (err)
         return err;
     model->microbatches = rb_batch_count(model->message->global_batch, model->message->micro_batch);
-    err = get_memory(model, why);
-    return err ? err : prepare_programs(model, why);
+    return get_memory(model, why);
 }
 
 int rb_model_load(const char *path, const char *kind, int index, struct rb_model **ret_model,

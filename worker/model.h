@@ -48,6 +48,7 @@ struct rb_model {
     struct rb_runner *runners;              /* by index in message->programs */
     uint32_t microbatches;                  /* of a step */
     struct rb_runner *runner, *last_runner; /* of a microbatch, and of the last one */
+    bool recomputes;                        /* so do these (Program.recomputes) */
     struct rb_lane lanes[RB_KERNEL_EACH];   /* the first one's runner is `runner` */
     uint32_t n_lanes;
     struct rb_chunk *chunks;
@@ -96,11 +97,16 @@ struct rb_model {
     } applied;
 };
 
-/* Read `path`, open device `index` of `kind` and the data, prepare every program that training and
- * evaluation run.  RB_EINVAL and its like: bad model or data. */
+/* Read `path`, open device `index` of `kind` and the data, get memory for state and sums.
+ * RB_EINVAL and its like: bad model or data. */
 int rb_model_load(const char *path, const char *kind, int index, struct rb_model **ret_model,
                   struct rb_why *why);
 void rb_model_free(struct rb_model *model);
+
+/* Have the programs ready that train so, and those of the evaluation; before anything runs, and
+ * where nothing is under way.  What the others needed more of is given back: by a CPU as untouched
+ * pages, and all programs stay ready; other devices free the arena, and prepare them anew. */
+int rb_model_use(struct rb_model *model, bool recomputes, struct rb_why *why);
 
 /* A program that runs a microbatch of a step. */
 static inline struct rb_runner *rb_model_runner(const struct rb_model *model, uint32_t microbatch)

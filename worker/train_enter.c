@@ -42,7 +42,11 @@ void rb_train_tell_entered(struct rb_train *train)
 static enum rb_train_phase entered(struct rb_train *train, uint64_t bytes)
 {
     const struct rb_roster *roster = train->active->roster;
+    struct rb_why why = {0};
+    int err = rb_model_use(train->model, train->active->plan->recomputes, &why);
 
+    if (err)
+        return rb_train_interrupted(train, err, &why);
     rb_fault("worker.entered");
     rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_TRAINING);
     train->number = train->active->number;
@@ -68,6 +72,8 @@ enum rb_train_phase rb_train_opening(struct rb_train *train)
     rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_OPENING);
     rb_train_enter_term(train, 0);
     err = start_saves(train, &why);
+    if (!err) /* what is given back makes room for blocks */
+        err = rb_model_use(train->model, train->active->plan->recomputes, &why);
     if (!err) {
         rb_saves_wait_copied(&train->saves);
         err = rb_opening_run(train->model, train->active, &bytes, &why);

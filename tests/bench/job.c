@@ -266,6 +266,7 @@ void bench_job_load(struct bench_job *job, int rank, int size)
 
     in_folder(job, "model", path);
     bench_check(rb_model_load(path, job->device, 0, &job->model, &why), &why);
+    bench_check(rb_model_use(job->model, false, &why), &why);
     bench_job_reset(job);
     meet(job, rank, size);
 }

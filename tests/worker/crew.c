@@ -57,6 +57,7 @@ static int join(struct crew_rank *one)
     order.restore = weights;
     pthread_mutex_lock(&one->crew->loading); /* oneDNN's own locks are not seen by sanitizers */
     err = rb_model_load(model, kind ? kind : "cpu", 0, &one->model, &one->why);
+    err = err ? err : rb_model_use(one->model, false, &one->why);
     pthread_mutex_unlock(&one->crew->loading);
     err = err ? err : meet(one, &order);
     return err ? err : rb_opening_run(one->model, one->configuration, &bytes, &one->why);

@@ -12,10 +12,12 @@
 #include "graph/models/models.h"
 #include "kernels/device.h"
 #include "plan/compile/compile.h"
+#include "plan/compile/footprint.h"
 #include "plan/replicas.h"
 #include "plan/schedule.h"
 #include "plan/schedule_pipeline.h"
 #include "proto/spec.h"
+#include "worker/join/rehearse.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +25,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -47,6 +50,7 @@ struct kind {
     const char *data, *train, *more; /* parts of the job file */
     uint32_t stages;                 /* of a pipeline, where there are as many workers */
     uint32_t replicas;               /* of each block of the state; 0: all hold all */
+    bool tight; /* what MOST workers have memory for is computed again with fewer */
 };
 
 static const struct kind mlp = {
@@ -99,6 +103,20 @@ static void write_inputs(const char *folder, const struct kind *kind)
     rb_buffer_done(&text);
 }
 
+/* Of a device of MOST, with two replicas. */
+static uint64_t needed(const Rb__Spec *spec)
+{
+    struct rb_compiled compiled = {0};
+    struct rb_why why = {0};
+    uint64_t bytes;
+
+    if (rb_compile(spec, rb_device_numeric_class("cpu"), &compiled, &why))
+        fail_msg("%s", why.text);
+    bytes = rb_footprint_bytes(compiled.model, 2, MOST);
+    rb_compiled_done(&compiled);
+    return bytes;
+}
+
 static Rb__JobFile *read_job(const char *folder, const struct kind *kind)
 {
     RB_CLEANUP(rb_freep)
@@ -111,6 +129,8 @@ static Rb__JobFile *read_job(const char *folder, const struct kind *kind)
 
     if (rb_spec_parse("job.yaml", folder, text, strlen(text), NULL, 0, &job, &why))
         fail_msg("%s", why.text);
+    if (kind->tight)
+        job->spec->memory->limit = rb_format("%llu", (unsigned long long)needed(job->spec));
     return job;
 }
 
@@ -132,7 +152,8 @@ static void write_job(const char *folder, const struct kind *kind)
     job = read_job(folder, kind);
     if (rb_compile(job->spec, rb_device_numeric_class("cpu"), &compiled, &why))
         fail_msg("%s", why.text);
-    assert_int_equal(!!strstr(compiled.summary, "instead of"), kind->more != NULL);
+    assert_int_equal(!!strstr(compiled.summary, "instead of"), kind->more || kind->tight);
+    assert_int_equal(rb_footprint_has_both(compiled.model), kind->tight);
     rb__job_file__free_unpacked(job, NULL);
     tiny_write_message(folder, "model", &compiled.model->base);
     assert_int_equal(rb_file_write(weights, compiled.weights.data, compiled.weights.size, NULL), 0);
@@ -147,6 +168,7 @@ static void write_job(const char *folder, const struct kind *kind)
             fail_msg("%s", why.text);
         rb_replicas_place(&(struct rb_replicas){kind->replicas, compiled.model->n_blocks, n, NULL},
                           compiled.model, plan);
+        plan->has_recomputes = plan->recomputes = kind->tight && n < MOST;
         tiny_write_message(folder, name, &plan->base);
         rb__plan__free_unpacked(plan, NULL);
     }
@@ -272,18 +294,113 @@ static void test_stages(void **state)
     }
 }
 
+/* Activations are kept by three workers and computed again by fewer, from one step to the next; in
+ * stages, too. */
+static void test_turns(void **state)
+{
+    static const struct kind *const kinds[] = {&cnn, &gpt, &gpt_bf16};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(kinds); i++) {
+        struct kind tight = *kinds[i];
+        char reference[33], digest[33];
+
+        run(kinds[i], (int[]){1}, 1, reference);
+        tight.tight = true;
+        tight.replicas = 2;
+        tight.stages = i == 1 ? 0 : 2;
+        run(&tight, (int[]){1, 3, 2, 3}, 4, digest);
+        assert_string_equal(digest, reference);
+    }
+}
+
+/* ---- Memory ----------------------------------------------------------------------------------*/
+
+static size_t resident(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    unsigned long whole, pages;
+
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu", &whole, &pages), 2);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static void use(struct rb_model *model, bool recomputes)
+{
+    struct rb_why why = {0};
+
+    if (rb_model_use(model, recomputes, &why))
+        fail_msg("%s", why.text);
+}
+
+/* What a microbatch of that set leaves behind, and the other one gives back. */
+static size_t touched(struct rb_model *model, bool recomputes)
+{
+    atomic_bool stop = false;
+    size_t with;
+
+    use(model, recomputes);
+    rb_rehearse(model, true, &stop);
+    with = resident();
+    use(model, !recomputes);
+    return with - resident();
+}
+
+/* A worker that computes again has what it saves by that: pages of the other set go back. */
+static void test_given_back(void **state)
+{
+    static const struct kind wide = {
+        "mlp",
+        {"inputs=48", "hidden=64", "depth=24", "classes=4"},
+        4,
+        "train: {path: features.npy, targets: targets.npy}",
+        "globalBatch: 32768, microBatch: 16384, steps: 1",
+        .tight = true,
+    };
+    struct rb_model *model = NULL;
+    struct rb_footprint footprint;
+    struct rb_why why = {0};
+    struct cluster cluster;
+    RB_CLEANUP(rb_freep) char *path = NULL;
+    size_t kept, again;
+
+    (void)state;
+    if (RB_SANITIZED)
+        skip(); /* its shadow of our memory would be counted too */
+    cluster_open(&cluster, program);
+    write_job(cluster.folder, &wide);
+    path = rb_format("%s/model", cluster.folder);
+    if (rb_model_load(path, "cpu", 0, &model, &why))
+        fail_msg("%s", why.text);
+    footprint = rb_footprint_of(model->message);
+    assert_true(footprint.kept > footprint.again + ((size_t)32 << 20));
+    for (int i = 0; i < 2; i++) { /* sums and inputs are touched the first time */
+        kept = touched(model, false);
+        again = touched(model, true);
+    }
+    assert_true(kept + (8 << 20) > footprint.kept && kept < footprint.kept + (8 << 20));
+    assert_true(again < footprint.again + (8 << 20));
+    rb_model_free(model);
+    cluster_close(&cluster);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mlp),        cmocka_unit_test(test_cnn),
         cmocka_unit_test(test_gpt),        cmocka_unit_test(test_gpt_bf16),
         cmocka_unit_test(test_recomputed), cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_turns),      cmocka_unit_test(test_given_back),
     };
 
     if (argc < 2) {
-        fprintf(stderr, "usage: %s RUBATO-WORKER\n", argv[0]);
+        fprintf(stderr, "usage: %s RUBATO-WORKER [FILTER]\n", argv[0]);
         return 2;
     }
     program = argv[1];
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,7 @@ static void open_run(struct run *run, const struct tiny_options *options, uint32
 
     staged.stages = stages;
     staged.replicas = replicas;
+    staged.both = replicas > 0; /* with the number of workers programs change, too */
     run_open(run, &staged);
 }
 

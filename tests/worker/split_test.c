@@ -247,6 +247,7 @@ static struct rb_model *load(struct crew *crew, const struct made *made)
     uint64_t seed = 7;
 
     CREW_OK(crew, rb_model_load(path, "cpu", 0, &model, &why), &why);
+    CREW_OK(crew, rb_model_use(model, false, &why), &why);
     for (size_t i = 0; i < model->state.elements; i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         model->state.w[i] = (float)((double)(seed >> 40) / 0x1p23 - 1) * 0.2F;

@@ -293,6 +293,34 @@ static void add_program(Rb__Model *model, bool train, int64_t b, int64_t hidden)
     model->programs[model->n_programs++] = program;
 }
 
+/* As computing again would be: other instructions are not needed to see which are run. */
+static void add_twin(Rb__Model *model, const Rb__Program *of)
+{
+    enum { APART = 1 << 12 };
+    size_t size = rb__program__get_packed_size(of);
+    RB_CLEANUP(rb_freep) uint8_t *bytes = rb_alloc(size + 1);
+    Rb__Program *program;
+
+    rb__program__pack(of, bytes);
+    program = rb__program__unpack(NULL, size, bytes);
+    program->has_recomputes = program->recomputes = 1;
+    for (size_t t = 0; t < program->n_tensors; t++)
+        if (program->tensors[t]->space == RB__TENSOR__SPACE__ARENA)
+            program->tensors[t]->offset += APART;
+    program->arena_bytes += APART;
+    model->programs[model->n_programs++] = program;
+}
+
+static void add_twins(Rb__Model *model)
+{
+    size_t n = model->n_programs;
+
+    model->programs = rb_realloc(model->programs, 2 * n * sizeof *model->programs);
+    for (size_t p = 0; p < n; p++)
+        if (model->programs[p]->train)
+            add_twin(model, model->programs[p]);
+}
+
 /* ---- The message ----------------------------------------------------------------------------*/
 
 static Rb__Source *source_of(const char *folder, const char *prefix, int64_t samples)
@@ -367,6 +395,8 @@ Rb__Model *tiny_model(const char *folder, const struct tiny_options *options)
         add_program(model, false, options->micro_batch, options->hidden);
     if (eval_rest)
         add_program(model, false, eval_rest, options->hidden);
+    if (options->both)
+        add_twins(model);
     model->seed = 7;
     model->steps = options->steps;
     model->global_batch = options->global_batch;
@@ -563,6 +593,7 @@ void tiny_write(const char *folder, const struct tiny_options *options, uint32_t
         rb_replicas_place(&(struct rb_replicas){options->replicas, model->n_blocks, r, NULL}, model,
                           plan);
         plan->has_steals = plan->steals = options->steals;
+        plan->has_recomputes = plan->recomputes = options->both && r % 2;
         tiny_write_message(folder, name, &plan->base);
         rb__plan__free_unpacked(plan, NULL);
     }

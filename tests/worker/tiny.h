@@ -25,7 +25,9 @@ struct tiny_options {
     uint32_t lap;       /* steps that it runs without a stop, on as many ranks at most; 0: none */
     int laps;           /* enum _Rb__Asynchronous__Kind */
     bool formula;
-    bool steals;        /* microbatches may change hands */
+    bool steals; /* microbatches may change hands */
+    bool both;   /* there are two sets of programs that train, alike but for where their activations
+                    lie; plans of an odd number of ranks say that the second is run */
 };
 
 enum { TINY_INPUTS = 8, TINY_CLASSES = 4 };

@@ -121,6 +121,8 @@ static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
 
     if (!err)
         err = rb_configuration_read(order, preparer->model->message, &configuration, why);
+    if (!err && first)
+        err = rb_model_use(preparer->model, configuration->plan->recomputes, why);
     if (!err && first && !is_urgent(order))
         rb_rehearse(preparer->model, !configuration->placement.sharded,
                     rb_mailbox_stop(preparer->mailbox));
