@@ -198,6 +198,7 @@ static void search(const struct rb_job_facts *job, const struct subject *subject
     if (answer->known) {
         answer->plan.stages = found.candidates[0].way.stages;
         answer->plan.replicas = found.candidates[0].way.copies;
+        answer->plan.recomputes = found.candidates[0].recomputes;
         answer->plan.seconds = found.candidates[0].seconds;
         explain(&found, answer);
     }

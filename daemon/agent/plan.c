@@ -96,7 +96,8 @@ static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], s
 /* model: read into *model where it is still NULL. */
 static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
                 const struct rb_replicas *how, const int32_t *owners, struct rb_shape shape,
-                bool steals, Rb__Model **model, char ret_digest[33], struct rb_why *why)
+                const Rb__Configuration *configuration, Rb__Model **model, char ret_digest[33],
+                struct rb_why *why)
 {
     Rb__Plan *plan = NULL;
     int err = *model ? RB_OK : read_model(agent, facts->job.job->model, model, why);
@@ -109,7 +110,9 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
     if (!err)
         rb_replicas_place(how, *model, plan);
     if (!err)
-        plan->has_steals = plan->steals = steals;
+        plan->has_steals = plan->steals = configuration->steals;
+    if (!err)
+        plan->has_recomputes = plan->recomputes = configuration->recomputes;
     if (!err)
         err = keep(rb_agent_job(agent, facts->id)->folder, plan, ret_digest, why);
     if (plan)
@@ -119,8 +122,10 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
 
 /* All that a plan of this job follows from. */
 static void make_key(const struct rb_replicas *how, const int32_t *owners, uint32_t total,
-                     struct rb_shape shape, bool steals, char ret_key[33])
+                     struct rb_shape shape, const Rb__Configuration *configuration,
+                     char ret_key[33])
 {
+    const bool how_run[] = {configuration->steals, configuration->recomputes};
     struct rb_buffer text = {0};
 
     rb_buffer_add(&text, owners, total * sizeof(*owners));
@@ -128,7 +133,7 @@ static void make_key(const struct rb_replicas *how, const int32_t *owners, uint3
     rb_buffer_add(&text, &how->copies, sizeof(how->copies));
     rb_buffer_add(&text, &shape.stages, sizeof(shape.stages));
     rb_buffer_add(&text, &shape.split, sizeof(shape.split));
-    rb_buffer_add(&text, &steals, sizeof(steals));
+    rb_buffer_add(&text, how_run, sizeof(how_run));
     rb_buffer_add(&text, how->nodes, how->ranks * sizeof(*how->nodes));
     rb_hash_digest(text.data, text.size, ret_key);
     rb_buffer_done(&text);
@@ -147,10 +152,10 @@ static int find_or_make(struct rb_agent *agent, const struct rb_job_facts *facts
     int err = rb_shares_of(configuration, total, arena, &owners, why);
     if (err)
         return err;
-    make_key(&how, owners, total, shape, configuration->steals, key);
+    make_key(&how, owners, total, shape, configuration, key);
     struct rb_agent_plan *plan = find(job, key);
     if (!plan) {
-        err = make(agent, facts, &how, owners, shape, configuration->steals, model, digest, why);
+        err = make(agent, facts, &how, owners, shape, configuration, model, digest, why);
         if (err)
             return rb_why_add(why, err, "planning for %u workers", how.ranks);
         plan = rb_alloc(sizeof(*plan));

@@ -3,6 +3,7 @@
  * was foreseen. */
 #include "daemon/decide/turn.h"
 
+#include "daemon/facts/fit.h"
 #include "daemon/facts/shares.h"
 #include "plan/schedule_pipeline.h"
 
@@ -102,13 +103,15 @@ static void choose_kind(struct rb_turn *turn, Rb__Configuration *conf)
 {
     const Rb__Job *job = turn->in->job.job;
     struct rb_decide_plan plan = {0};
+    bool asked = false;
 
     conf->replicas = job->replicas;
     if (rb_pipeline_pinned(job->spec)) {
         set_pinned(turn, conf);
-    } else if (rb_turn_ask(turn, conf, &plan)) {
+    } else if ((asked = rb_turn_ask(turn, conf, &plan))) {
         conf->pipeline = plan.stages;
         conf->replicas = plan.replicas;
+        conf->recomputes = plan.recomputes;
         conf->chosen = (char *)plan.why;
         conf->has_expected_ms = 1;
         conf->expected_ms = 1e3 * plan.seconds;
@@ -118,6 +121,9 @@ static void choose_kind(struct rb_turn *turn, Rb__Configuration *conf)
     }
     conf->has_pipeline = conf->pipeline != 0;
     conf->has_replicas = conf->replicas != 0;
+    if (!asked)
+        conf->recomputes = rb_fit_recomputes(job, conf);
+    conf->has_recomputes = conf->recomputes;
 }
 
 Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *places, size_t n,

@@ -34,6 +34,7 @@
 struct rb_decide_plan {
     uint32_t stages;   /* of a pipeline; 0: data parallel */
     uint32_t replicas; /* of each block of the state; 0: on every device */
+    bool recomputes;   /* activations, where the Model leaves that open */
     double seconds;    /* of a step */
     const char *why;   /* a clause; the arena's */
 };

@@ -20,7 +20,8 @@ static bool is_as_planned(const Rb__Configuration *active, const struct rb_decid
 {
     return plan->stages == rb_pipeline_stages(active->pipeline, (uint32_t)active->n_members) &&
            held_by(plan->replicas, active->n_members) ==
-               held_by(active->replicas, active->n_members);
+               held_by(active->replicas, active->n_members) &&
+           plan->recomputes == active->recomputes;
 }
 
 bool rb_decide_replan(struct rb_turn *turn, const Rb__Configuration *active)

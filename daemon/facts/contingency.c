@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/facts/contingency.h"
 
+#include "daemon/facts/fit.h"
 #include "daemon/facts/holding.h"
 #include "daemon/facts/members.h"
 #include "daemon/facts/shares.h"
@@ -25,9 +26,10 @@ static bool may_go_on(const Rb__Configuration *base, size_t survivors, uint32_t 
     return survivors >= 1 && survivors >= min && lost <= base->spare;
 }
 
-/* `last` without one of its ranks; who stays keeps its microbatches, if they are its own alone. */
-static Rb__Configuration *without_rank(const Rb__Configuration *last, size_t rank,
-                                       uint32_t microbatches, struct rb_arena *arena)
+/* `last` without one of its ranks; who stays keeps its microbatches, if they are its own alone.
+ * What is left holds more each, so it may have to compute again what `last` kept. */
+static Rb__Configuration *without_rank(const Rb__Job *job, const Rb__Configuration *last,
+                                       size_t rank, struct rb_arena *arena)
 {
     Rb__Configuration *next = RB_ARENA_NEW(arena, Rb__Configuration, 1);
 
@@ -53,12 +55,14 @@ static Rb__Configuration *without_rank(const Rb__Configuration *last, size_t ran
         member->worker = last->members[m]->worker;
         next->members[next->n_members++] = member;
     }
-    rb_shares_after(last, microbatches, next, arena);
+    next->recomputes = last->recomputes || rb_fit_recomputes(job, next);
+    next->has_recomputes = next->recomputes;
+    rb_shares_after(last, job->microbatches, next, arena);
     return next;
 }
 
-Rb__Configuration *rb_contingency_make(const Rb__Configuration *base, const bool *dead,
-                                       uint32_t min, uint32_t microbatches, struct rb_arena *arena)
+Rb__Configuration *rb_contingency_make(const Rb__Job *job, const Rb__Configuration *base,
+                                       const bool *dead, uint32_t min, struct rb_arena *arena)
 {
     const Rb__Configuration *last = base;
     Rb__Configuration *left = NULL;
@@ -74,7 +78,7 @@ Rb__Configuration *rb_contingency_make(const Rb__Configuration *base, const bool
     /* One after the other, by rank: with a later death most shares stay where they were. */
     for (size_t m = 0, gone = 0; m < base->n_members; m++)
         if (dead[m])
-            last = left = without_rank(last, m - gone++, microbatches, arena);
+            last = left = without_rank(job, last, m - gone++, arena);
     left->number = base->number + (uint32_t)lost;
     left->state = RB__CONFIGURATION__STATE__GO;
     left->cause = rb_arena_string(arena, "crash");
@@ -232,7 +236,7 @@ static bool have_all(const struct rb_job_facts *job, const Rb__Configuration *ba
             dead[r] =
                 base->members[r]->worker && is_among((const char *const *)report->without,
                                                      report->n_without, base->members[r]->worker);
-        opened = rb_contingency_make(base, dead, 1, job->job.job->microbatches, arena);
+        opened = rb_contingency_make(job->job.job, base, dead, 1, arena);
         all = opened && have_all_of(job, opened, left, arena);
     }
     return all;
@@ -260,8 +264,7 @@ Rb__Configuration *rb_contingency_next(const struct rb_job_facts *job,
     for (size_t m = 0; m < base->n_members; m++)
         dead[m] = is_dead(job, base, m, active, known);
     devices = job->job.job->spec ? job->job.job->spec->devices : NULL;
-    left = rb_contingency_make(base, dead, devices ? devices->min : 1, job->job.job->microbatches,
-                               arena);
+    left = rb_contingency_make(job->job.job, base, dead, devices ? devices->min : 1, arena);
     if (!left || left->number == active->number || rb_facts_configuration(job, left->number) ||
         !has_state(job, left, known) || !have_all(job, base, active, left, arena))
         return NULL;

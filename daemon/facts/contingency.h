@@ -45,8 +45,8 @@ const Rb__Configuration *rb_contingency_base(const struct rb_job_facts *job,
                                              const Rb__Configuration *configuration);
 
 /* What is left of `base` where dead[rank] says who died, at least one; NULL: it is not foreseen. */
-Rb__Configuration *rb_contingency_make(const Rb__Configuration *base, const bool *dead,
-                                       uint32_t min, uint32_t microbatches, struct rb_arena *arena);
+Rb__Configuration *rb_contingency_make(const Rb__Job *job, const Rb__Configuration *base,
+                                       const bool *dead, uint32_t min, struct rb_arena *arena);
 
 /* Is `number` this configuration, or one that it is left of?  What such a one has made is this
  * one's past: only deaths lie between. */

@@ -133,6 +133,8 @@ char *rb_shares_summary(const Rb__Configuration *configuration, const int32_t *o
         rb_buffer_text(&text, shares);
     }
     rb_replicas_text(&how, &text);
+    if (configuration->recomputes)
+        rb_buffer_text(&text, ", activations computed again");
     summary = rb_arena_string(arena, text.data);
     rb_buffer_done(&text);
     return summary;

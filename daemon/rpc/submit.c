@@ -8,7 +8,9 @@
 #include "daemon/rpc/methods_inside.h"
 
 #include "base/clock.h"
+#include "daemon/facts/fit.h"
 #include "daemon/rpc/submit_inside.h"
+#include "plan/compile/footprint.h"
 #include "proto/reflect.h"
 #include "proto/spec.h"
 
@@ -175,6 +177,7 @@ static void compiled(uv_work_t *work, int status)
     struct rb_submission *made = &submit->job;
     char id[13];
     Rb__Job job = RB__JOB__INIT;
+    Rb__Footprint footprint;
     int err = status ? RB_ECANCELED : submit->err;
 
     if (!methods) {
@@ -206,6 +209,10 @@ static void compiled(uv_work_t *work, int status)
     job.has_blocks = job.has_replicas = 1;
     job.blocks = made->compiled.model->n_blocks;
     job.replicas = made->replicas;
+    if (rb_footprint_has_both(made->compiled.model)) {
+        rb_fit_describe(made->compiled.model, rb_footprint_limit(made->spec), &footprint);
+        job.footprint = &footprint;
+    }
     job.summary = made->compiled.summary;
     job.resume = made->resume;
     job.has_resume_step = made->resume != NULL;

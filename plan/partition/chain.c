@@ -144,7 +144,7 @@ uint32_t rb_chain_layers(const Rb__Model *model, const struct rb_cluster_device 
     find_gradients(&chain, owners);
     layer = chain.n - 1;
     for (size_t i = 0; i < program->n_instructions; i++) {
-        double seconds = rb_cost_instruction(program, i, device, profile).seconds;
+        double seconds = rb_cost_instruction(model, 0, i, device, profile).seconds;
 
         if (i < chain.n) {
             chain.layers[i].forward += seconds;

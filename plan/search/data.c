@@ -20,8 +20,8 @@ static int price(struct rb_search_work *work, struct rb_search_candidate *one,
                  const uint32_t *shares, uint32_t copies)
 {
     const struct rb_search_how *how = work->how;
-    struct rb_predict_how step = {how->model,    how->cluster, how->profile,
-                                  work->devices, shares,       copies};
+    struct rb_predict_how step = {how->model, how->cluster, how->profile,   work->devices,
+                                  shares,     copies,       one->recomputes};
     struct rb_predict_step found;
     int err = rb_predict_data(&step, &found, work->why);
 
@@ -54,27 +54,43 @@ static void note_open(struct rb_search_work *work, struct rb_search_candidate *o
         }
 }
 
-static int try_data(struct rb_search_work *work, const uint32_t *shares, uint32_t copies, bool even)
+/* fits: with activations that are kept, so that it is not for the planner to compute them again. */
+static int try_set(struct rb_search_work *work, const uint32_t *shares, uint32_t copies, bool even,
+                   bool recomputes, bool fits)
 {
+    struct rb_footprint footprint = rb_footprint_of(work->how->model);
     struct rb_search_candidate *one;
     char state[48];
 
     rb_search_state_text(copies, work->devices, state, sizeof state);
-    one = rb_search_add(work, RB_SEARCH_RUNS, "data parallel x%" PRIu32 "%s%s", work->devices,
-                        state, even ? "" : ", shares by speed");
+    one = rb_search_add(work, RB_SEARCH_RUNS, "data parallel x%" PRIu32 "%s%s%s", work->devices,
+                        state, even ? "" : ", shares by speed",
+                        recomputes ? ", activations computed again" : "");
     one->way.copies = copies;
-    one->memory = (double)rb_footprint_bytes(work->how->model, copies, work->devices);
+    one->recomputes = recomputes;
+    one->memory =
+        (double)rb_footprint_total(&footprint, recomputes, copies, work->devices, 0, false);
     if (work->pinned || work->split) {
         rb_search_say(one, "spec.parallel.%s",
                       work->pinned ? "pipeline asks for stages" : "hypergraph asks for parts");
     } else if (even != work->even) {
         rb_search_say(one, even ? "a job has it as long as it has not measured its devices"
                                 : "spec.parallel.balance asks for even shares");
+    } else if (fits) {
+        rb_search_say(one, "activations that are kept fit");
     } else {
         note_open(work, one);
     }
     rb_search_check_memory(work, one);
     return price(work, one, shares, copies);
+}
+
+static int try_data(struct rb_search_work *work, const uint32_t *shares, uint32_t copies, bool even)
+{
+    int err = try_set(work, shares, copies, even, false, false);
+    bool fits = work->search->candidates[work->search->n - 1].verdict != RB_SEARCH_MISFIT;
+
+    return err || !rb_search_again(work) ? err : try_set(work, shares, copies, even, true, fits);
 }
 
 static double *find_speeds(const struct rb_search_work *work)

@@ -44,6 +44,10 @@ void rb_search_choose(const struct rb_search_work *work);
 /* Say of each candidate why it is what it is, and how it compares with what is chosen. */
 void rb_search_explain(const struct rb_search_work *work);
 
+/* Is the candidate that was added last to be tried with activations that are computed again, too?
+ * Where it does not fit, or all is to be seen. */
+bool rb_search_again(const struct rb_search_work *work);
+
 /* A misfit where it needs more memory than the smallest of the devices has. */
 void rb_search_check_memory(const struct rb_search_work *work, struct rb_search_candidate *one);
 

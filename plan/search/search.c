@@ -92,6 +92,14 @@ void rb_search_check_memory(const struct rb_search_work *work, struct rb_search_
                   (double)limit / 0x1p20);
 }
 
+bool rb_search_again(const struct rb_search_work *work)
+{
+    const struct rb_search *search = work->search;
+
+    return search->n && rb_footprint_has_both(work->how->model) &&
+           (!work->how->brief || search->candidates[search->n - 1].verdict == RB_SEARCH_MISFIT);
+}
+
 static void time_devices(struct rb_search_work *work)
 {
     const struct rb_cluster_device *devices = work->how->cluster->devices;

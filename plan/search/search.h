@@ -48,6 +48,7 @@ struct rb_search_candidate {
     enum rb_search_verdict verdict;
     bool open; /* for the planner to choose */
     struct rb_search_way way;
+    bool recomputes; /* activations, where the Model leaves that open */
     char reason[256];
     double seconds; /* of a step */
     double memory;  /* bytes, of the device that needs most */

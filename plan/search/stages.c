@@ -35,7 +35,7 @@ static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
         if (!(course->stages[i] >> k & 1))
             continue;
         *(i < course->forward ? &stage.forward : &stage.backward) +=
-            rb_cost_instruction(program, i, device, how->profile).seconds;
+            rb_cost_instruction(how->model, course->program, i, device, how->profile).seconds;
         for (size_t o = 0; i < course->forward && o < one->n_outputs; o++)
             if (one->outputs[o] >= 0)
                 *ret_made += rb_work_tensor_bytes(program->tensors[one->outputs[o]]);
@@ -125,6 +125,27 @@ static double memory_of(const struct rb_search_work *work, uint32_t stages, doub
     return flights ? all + (double)flights : all - (double)model->programs[0]->arena_bytes + made;
 }
 
+/* What is computed again is not in flights: in arenas of GPUs, and in about as much less of what
+ * cores touch. */
+static double saved(const struct rb_search_work *work, uint32_t stages, double made)
+{
+    struct rb_footprint footprint = rb_footprint_of(work->how->model);
+    double less = (double)(footprint.kept - footprint.again);
+
+    return rb_footprint_flights(work->how->spec, work->how->model, stages)
+               ? (stages + 2) * less
+               : made * less / (double)footprint.kept;
+}
+
+/* Of the first program that trains so. */
+static const Rb__Course *find_course(const Rb__Model *model, const Rb__Plan *plan, bool recomputes)
+{
+    for (size_t c = 0; c < plan->n_courses; c++)
+        if (model->programs[plan->courses[c]->program]->recomputes == recomputes)
+            return plan->courses[c];
+    return plan->courses[0];
+}
+
 /* What is the same wherever the state is.  Returns the bytes that the stage that makes most makes a
  * microbatch. */
 static double new_shape(const struct rb_search_work *work, const Rb__Course *course,
@@ -145,7 +166,7 @@ static double new_shape(const struct rb_search_work *work, const Rb__Course *cou
 
 /* With work->chosen copies of each block; the plan has no shards yet. */
 static int price(struct rb_search_work *work, Rb__Plan *plan, struct rb_pipeline_stage *shape,
-                 uint32_t stages, double most, bool pinned)
+                 uint32_t stages, double most, bool pinned, bool recomputes)
 {
     struct rb_cluster_link link = rb_search_link(work);
     const Rb__Asynchronous *laps = work->how->model->asynchronous;
@@ -165,22 +186,25 @@ static int price(struct rb_search_work *work, Rb__Plan *plan, struct rb_pipeline
     if (err)
         return err;
     rb_search_state_text(work->chosen, work->devices, state, sizeof state);
-    one =
-        rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
-                      "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s%s%s", stages, work->devices,
-                      laps ? rb_laps_word(laps) : "1F1B", state, laps ? ", bits of its own" : "");
+    one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
+                        "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s%s%s%s", stages,
+                        work->devices, laps ? rb_laps_word(laps) : "1F1B", state,
+                        laps ? ", bits of its own" : "",
+                        recomputes ? ", activations computed again" : "");
+    one->recomputes = recomputes;
     one->open = work->open;
     one->way = (struct rb_search_way){stages, work->chosen};
     one->seconds = step.seconds / steps;
     one->idle = step.idle;
     one->sent = step.sent / steps;
     one->simulate = step.simulate;
-    one->memory = memory_of(work, stages, most * rb_pipeline_ahead(shape, stages, 0));
+    most *= rb_pipeline_ahead(shape, stages, 0);
+    one->memory = memory_of(work, stages, most) - (recomputes ? saved(work, stages, most) : 0);
     rb_search_check_memory(work, one);
     return 0;
 }
 
-int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
+static int try_set(struct rb_search_work *work, uint32_t stages, bool pinned, bool recomputes)
 {
     RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
     Rb__Plan *plan = NULL;
@@ -192,12 +216,31 @@ int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
     err = rb_pipeline_plan(work->how->model, work->devices, stages, &plan, work->why);
     if (err)
         return err == RB_EUNSUPPORTED && !pinned ? 0 : err;
-    most = new_shape(work, plan->courses[0], stages, shape);
+    most = new_shape(work, find_course(work->how->model, plan, recomputes), stages, shape);
     for (uint32_t i = 0; !err && i < work->n_copies; i++) { /* all of the state, no shards, first */
         work->chosen = work->copies[i];
-        err = price(work, plan, shape, stages, most, pinned);
+        err = price(work, plan, shape, stages, most, pinned, recomputes);
     }
     rb__plan__free_unpacked(plan, NULL);
     work->chosen = work->copies[0];
+    return err;
+}
+
+/* Where activations are for each configuration to keep or not, the state's copies are not open. */
+int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
+{
+    struct rb_search *search = work->search;
+    size_t before = search->n;
+    int err = try_set(work, stages, pinned, false);
+    bool fits;
+
+    if (err || search->n == before || !rb_search_again(work))
+        return err;
+    fits = search->candidates[before].verdict != RB_SEARCH_MISFIT;
+    err = try_set(work, stages, pinned && !fits, true);
+    if (!err && fits) {
+        search->candidates[search->n - 1].open = false;
+        rb_search_say(&search->candidates[search->n - 1], "activations that are kept fit");
+    }
     return err;
 }

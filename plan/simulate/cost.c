@@ -14,20 +14,46 @@ bool rb_cost_alike(const struct rb_cluster_device *a, const struct rb_cluster_de
     return a->speed == b->speed && a->flops == b->flops && a->bandwidth == b->bandwidth;
 }
 
-struct rb_cost rb_cost_instruction(const Rb__Program *program, size_t instruction,
+/* What is computed again stands behind what it is a copy of, under its id: in a program of that
+ * kind nothing is further in front than in the first one. */
+static size_t find_original(const Rb__Model *model, const Rb__Program *program, size_t instruction)
+{
+    const Rb__Program *first = model->programs[0];
+    size_t at = instruction < first->n_instructions ? instruction + 1 : first->n_instructions;
+
+    while (at-- > 0)
+        if (first->instructions[at]->id == program->instructions[instruction]->id)
+            return at;
+    return 0;
+}
+
+struct rb_cost rb_cost_instruction(const Rb__Model *model, size_t p, size_t instruction,
                                    const struct rb_cluster_device *device,
                                    const struct rb_cost_profile *profile)
 {
+    const Rb__Program *program = model->programs[p];
     bool by_profile = device->flops <= 0;
     double flops = by_profile ? profile->flops * device->speed : device->flops;
     double bytes = by_profile ? profile->bytes * device->speed : device->bandwidth;
     struct rb_cost cost = {.bytes = rb_work_bytes(program, instruction)};
 
     if (by_profile && profile->seconds)
-        cost.seconds = profile->seconds[instruction] / device->speed;
+        cost.seconds =
+            profile->seconds[program->recomputes ? find_original(model, program, instruction)
+                                                 : instruction] /
+            device->speed;
     else
         cost.seconds = larger(rb_work_flops(program, instruction) / flops, cost.bytes / bytes);
     return cost;
+}
+
+/* The program of a whole microbatch that trains as p does. */
+static size_t first_of(const Rb__Model *model, size_t p)
+{
+    for (size_t first = 1; model->programs[p]->recomputes && first < p; first++)
+        if (model->programs[first]->recomputes)
+            return first;
+    return model->programs[p]->recomputes ? p : 0;
 }
 
 struct rb_cost rb_cost_program(const Rb__Model *model, size_t p,
@@ -35,12 +61,12 @@ struct rb_cost rb_cost_program(const Rb__Model *model, size_t p,
                                const struct rb_cost_profile *profile)
 {
     bool scaled = p && device->flops <= 0 && profile->seconds;
-    const Rb__Program *program = model->programs[scaled ? 0 : p];
-    double scale = (double)model->programs[p]->batch / program->batch;
+    size_t from = scaled ? first_of(model, p) : p;
+    double scale = (double)model->programs[p]->batch / model->programs[from]->batch;
     struct rb_cost cost = {0};
 
-    for (size_t i = 0; i < program->n_instructions; i++) {
-        struct rb_cost one = rb_cost_instruction(program, i, device, profile);
+    for (size_t i = 0; i < model->programs[from]->n_instructions; i++) {
+        struct rb_cost one = rb_cost_instruction(model, from, i, device, profile);
 
         cost.seconds += one.seconds * scale;
         cost.bytes += one.bytes * scale;

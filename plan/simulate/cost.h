@@ -26,15 +26,15 @@ struct rb_cost {
 /* Do two devices take the same for everything? */
 bool rb_cost_alike(const struct rb_cluster_device *a, const struct rb_cluster_device *b);
 
-/* A device of so many FLOPs takes the larger of products and bytes at its speed; others take what
- * the profile says, divided by their speed.  Without a profile they are cores of `profile`'s FLOPs
- * and bytes. */
-struct rb_cost rb_cost_instruction(const Rb__Program *program, size_t instruction,
+/* Of program p.  A device of so many FLOPs takes the larger of products and bytes at its speed;
+ * others take what the profile says, divided by their speed.  Without a profile they are cores of
+ * `profile`'s FLOPs and bytes. */
+struct rb_cost rb_cost_instruction(const Rb__Model *model, size_t p, size_t instruction,
                                    const struct rb_cluster_device *device,
                                    const struct rb_cost_profile *profile);
 
 /* Program p of the model, once.  One that was not measured takes as long as the first by its
- * samples. */
+ * samples, or as the first that computes again, in which a copy takes what it is a copy of took. */
 struct rb_cost rb_cost_program(const Rb__Model *model, size_t p,
                                const struct rb_cluster_device *device,
                                const struct rb_cost_profile *profile);

@@ -26,15 +26,29 @@ const char *rb_predict_kind_text(int kind)
 
 /* ---- A step ----------------------------------------------------------------------------------*/
 
-/* The program of the last microbatch, which may be smaller. */
-static size_t last_program(const Rb__Model *model)
+/* That trains so. */
+static size_t find_program(const struct rb_predict_how *how, int64_t batch)
 {
-    int64_t rest = model->global_batch % model->micro_batch;
+    const Rb__Model *model = how->model;
 
-    for (size_t p = 1; rest && p < model->n_programs; p++)
-        if (model->programs[p]->train && model->programs[p]->batch == rest)
+    for (size_t p = 0; p < model->n_programs; p++)
+        if (model->programs[p]->train && model->programs[p]->batch == batch &&
+            model->programs[p]->recomputes == how->recomputes)
             return p;
     return 0;
+}
+
+static size_t whole_program(const struct rb_predict_how *how)
+{
+    return how->recomputes ? find_program(how, how->model->micro_batch) : 0;
+}
+
+/* Of the last microbatch, which may be smaller. */
+static size_t last_program(const struct rb_predict_how *how)
+{
+    int64_t rest = how->model->global_batch % how->model->micro_batch;
+
+    return rest ? find_program(how, rest) : whole_program(how);
 }
 
 static struct rb_cost plus(struct rb_cost a, struct rb_cost b)
@@ -61,8 +75,8 @@ static void time_device(const struct rb_predict_how *how, uint32_t rank, struct 
 
     if (times->device && rb_cost_alike(times->device, device))
         return;
-    *times =
-        (struct times){device, microbatch(how, device, 0, true), microbatch(how, device, 0, false)};
+    *times = (struct times){device, microbatch(how, device, whole_program(how), true),
+                            microbatch(how, device, whole_program(how), false)};
 }
 
 static void add_microbatches(struct rb_predict_tasks *tasks, uint32_t rank, uint32_t first,
@@ -76,7 +90,7 @@ static void add_microbatches(struct rb_predict_tasks *tasks, uint32_t rank, uint
         struct rb_cost this = m == first ? times->first : times->other;
 
         if (m + 1 == total)
-            this = microbatch(how, times->device, last_program(how->model), m == first);
+            this = microbatch(how, times->device, last_program(how), m == first);
         all = plus(all, this);
         if (total <= MOST_TASKS)
             rb_predict_work(tasks, rank, RB_PREDICT_COMPUTE, m, this);

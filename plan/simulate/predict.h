@@ -40,6 +40,7 @@ struct rb_predict_how {
     uint32_t ranks;         /* the first so many devices of the cluster */
     const uint32_t *shares; /* microbatches by rank */
     uint32_t copies;        /* of each block of the state; 0: one a rank */
+    bool recomputes;        /* by the programs that compute activations again */
 };
 
 struct rb_predict_step {

@@ -4,6 +4,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "daemon/facts/fit.h"
 #include "daemon/facts/mirror.h"
 #include "daemon/facts/shares.h"
 
@@ -17,6 +18,7 @@
 enum { MEMBERS = 4, MICROBATCHES = 12 };
 
 static Rb__Member members[MEMBERS], *list[MEMBERS];
+static Rb__Job job = RB__JOB__INIT;
 
 /* Configuration 7 of A, B, C, D: 3 microbatches each. */
 static Rb__Configuration four(void)
@@ -67,25 +69,24 @@ static void one_two_and_three(void **unused)
     const Rb__Configuration *left;
 
     (void)unused;
-    left = rb_contingency_make(&conf, b, 1, MICROBATCHES, &arena);
+    left = rb_contingency_make(&job, &conf, b, 1, &arena);
     expect(left, "8/2: A 0+4, C 4+1 6+3, D 5+1 9+3");
     assert_int_equal(left->left_of, 7);
     assert_int_equal(left->state, RB__CONFIGURATION__STATE__GO);
     assert_string_equal(left->cause, "crash");
     assert_string_equal(left->plan, "data parallel x3, 12 microbatches: 4 4 4");
     /* Who was there keeps what it had. */
-    expect(rb_contingency_make(&conf, bd, 1, MICROBATCHES, &arena),
-           "9/1: A 0+4 5+1 10+1, C 4+1 6+4 11+1");
-    expect(rb_contingency_make(&conf, abd, 1, MICROBATCHES, &arena), "10/0: C 0+12");
-    assert_null(rb_contingency_make(&conf, all, 1, MICROBATCHES, &arena));
-    assert_null(rb_contingency_make(&conf, none, 1, MICROBATCHES, &arena));
-    assert_non_null(rb_contingency_make(&conf, bd, 2, MICROBATCHES, &arena));
-    assert_null(rb_contingency_make(&conf, bd, 3, MICROBATCHES, &arena)); /* spec.devices.min */
+    expect(rb_contingency_make(&job, &conf, bd, 1, &arena), "9/1: A 0+4 5+1 10+1, C 4+1 6+4 11+1");
+    expect(rb_contingency_make(&job, &conf, abd, 1, &arena), "10/0: C 0+12");
+    assert_null(rb_contingency_make(&job, &conf, all, 1, &arena));
+    assert_null(rb_contingency_make(&job, &conf, none, 1, &arena));
+    assert_non_null(rb_contingency_make(&job, &conf, bd, 2, &arena));
+    assert_null(rb_contingency_make(&job, &conf, bd, 3, &arena)); /* spec.devices.min */
     conf.spare = 1;
-    assert_null(rb_contingency_make(&conf, bd, 1, MICROBATCHES, &arena)); /* no number is kept */
+    assert_null(rb_contingency_make(&job, &conf, bd, 1, &arena)); /* no number is kept */
     conf.spare = 3;
     members[2].worker = NULL; /* nobody knows who that is */
-    assert_null(rb_contingency_make(&conf, b, 1, MICROBATCHES, &arena));
+    assert_null(rb_contingency_make(&job, &conf, b, 1, &arena));
     rb_arena_done(&arena);
 }
 
@@ -113,10 +114,53 @@ static void shares_by_speed(void **unused)
     expect(&conf, "7/3: A 0+4, B 4+4, C 8+2, D 10+1");
     assert_true(rb_shares_price(&conf, 11, &arena, &as_it_is, &by_speed));
     assert_int_equal((int)as_it_is, 40);
-    left = rb_contingency_make(&conf, a, 1, 11, &arena);
+    job.microbatches = 11;
+    left = rb_contingency_make(&job, &conf, a, 1, &arena);
     expect(left, "8/2: B 0+2 3+5, C 2+1 8+2, D 10+1");
     assert_string_equal(left->plan, "data parallel x3, 11 microbatches: 7 3 1");
     assert_int_equal(left->members[2]->microbatch_us, 40);
+    rb_arena_done(&arena);
+}
+
+/* Shards of what is left are longer: with three of A, B, C, D activations still fit, with two they
+ * do not. */
+static void computed_again(void **unused)
+{
+    struct rb_arena arena = {0};
+    Rb__Configuration conf = four();
+    Rb__Footprint footprint = RB__FOOTPRINT__INIT;
+    const bool b[] = {0, 1, 0, 0}, bd[] = {0, 1, 0, 1};
+    const Rb__Configuration *left;
+
+    (void)unused;
+    footprint.everywhere = 100;
+    footprint.held = 240; /* 120 on each of four with two replicas, 160 of three, all of two */
+    footprint.kept = 50;
+    footprint.again = 20;
+    footprint.limit = 310;
+    job.footprint = &footprint;
+    conf.replicas = 2;
+    assert_false(rb_fit_recomputes(&job, &conf));
+    left = rb_contingency_make(&job, &conf, b, 1, &arena);
+    assert_false(left->recomputes);
+    left = rb_contingency_make(&job, &conf, bd, 1, &arena);
+    assert_true(left->recomputes && left->has_recomputes);
+    assert_non_null(strstr(left->plan, ", activations computed again"));
+    footprint.limit = 309;
+    assert_true(rb_contingency_make(&job, &conf, b, 1, &arena)->recomputes);
+    conf.pipeline = 2; /* microbatches under way take memory, too */
+    assert_true(rb_fit_recomputes(&job, &conf));
+    footprint.limit = 100 + 120 + 2 * 50;
+    assert_false(rb_fit_recomputes(&job, &conf));
+    job.numeric_class = (char *)"cuda sm_90";
+    assert_true(rb_fit_recomputes(&job, &conf));
+    footprint.limit = 100 + 120 + 4 * 50;
+    assert_false(rb_fit_recomputes(&job, &conf));
+    conf.recomputes = 1; /* as a planner saw reason to */
+    footprint.limit = 1000;
+    assert_true(rb_contingency_make(&job, &conf, b, 1, &arena)->recomputes);
+    job.footprint = NULL;
+    assert_false(rb_fit_recomputes(&job, &conf));
     rb_arena_done(&arena);
 }
 
@@ -266,8 +310,8 @@ static void one_number_for_two_sets(void **unused)
     Rb__Configuration conf = four();
     Rb__WorkerReport report = RB__WORKER_REPORT__INIT;
     const bool a[] = {1, 0, 0, 0}, b[] = {0, 1, 0, 0};
-    const Rb__Configuration *without_a = rb_contingency_make(&conf, a, 1, MICROBATCHES, &arena);
-    const Rb__Configuration *without_b = rb_contingency_make(&conf, b, 1, MICROBATCHES, &arena);
+    const Rb__Configuration *without_a = rb_contingency_make(&job, &conf, a, 1, &arena);
+    const Rb__Configuration *without_b = rb_contingency_make(&job, &conf, b, 1, &arena);
     char *names[] = {"A"};
 
     (void)unused;
@@ -287,6 +331,9 @@ static void one_number_for_two_sets(void **unused)
 static int setup(void **state)
 {
     (void)state;
+    rb__job__init(&job);
+    job.microbatches = MICROBATCHES;
+    job.numeric_class = (char *)"cpu";
     mirror = rb_mirror_new();
     return 0;
 }
@@ -303,13 +350,10 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(one_two_and_three),
-        TEST(shares_by_speed),
-        TEST(shares_of_the_alike),
-        TEST(whatever_way_it_is_known),
-        TEST(counted_from_what_was_planned),
-        TEST(only_with_the_state),
-        TEST(one_number_for_two_sets),
+        TEST(one_two_and_three),        TEST(shares_by_speed),
+        TEST(computed_again),           TEST(shares_of_the_alike),
+        TEST(whatever_way_it_is_known), TEST(counted_from_what_was_planned),
+        TEST(only_with_the_state),      TEST(one_number_for_two_sets),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -601,7 +601,8 @@ int main(void)
         cmocka_unit_test(freezing),
         cmocka_unit_test(digest),
         cmocka_unit_test(decay),
-        cmocka_unit_test(computed_again), cmocka_unit_test(computed_again_on_fewer),
+        cmocka_unit_test(computed_again),
+        cmocka_unit_test(computed_again_on_fewer),
         cmocka_unit_test(refusals),
         cmocka_unit_test(alone),
     };

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether the members of a configuration have memory to keep activations, or compute them again.
+ *
+ * Job, Configuration in facts > [fit] > what coordinators make, what is left behind a death
+ *
+ * Pure, and from facts alone: so agents and the coordinator come to the same where no planner was
+ * asked.  It counts as the planner does (plan/compile/footprint.h), but for stages on cores, each
+ * of which is taken to be alike. */
+#ifndef RB_DAEMON_FACTS_FIT_H
+#define RB_DAEMON_FACTS_FIT_H
+
+#include "facts.pb-c.h"
+#include "plan.pb-c.h"
+
+#include <stdbool.h>
+
+/* Does it need to?  false: it does not, or the job has one way alone (no Job.footprint). */
+bool rb_fit_recomputes(const Rb__Job *job, const Rb__Configuration *configuration);
+
+/* Job.footprint, for a Model that has both ways; `limit`: that the job file names. */
+void rb_fit_describe(const Rb__Model *model, uint64_t limit, Rb__Footprint *ret);
+
+#endif
