@@ -3,6 +3,7 @@
 #include "sim_rubatod.h"
 
 #include "base/hash.h"
+#include "daemon/facts/fit.h"
 #include "daemon/facts/holding.h"
 #include "daemon/facts/shares.h"
 
@@ -34,9 +35,9 @@ static void spawn(struct sim_rubatod *rubatod, const struct rb_agent_action *act
                     action->configuration->number);
 }
 
-static uint64_t digest_of(const struct sim_conf *conf, uint32_t microbatches)
+static uint64_t digest_of(const struct sim_conf *conf, uint32_t microbatches, bool recomputes)
 {
-    uint64_t digest = conf->number;
+    uint64_t digest = conf->number + ((uint64_t)recomputes << 32);
 
     for (uint32_t r = 0; r < conf->size; r++)
         digest =
@@ -80,10 +81,13 @@ static struct sim_conf *plan(struct sim_rubatod *rubatod, const struct rb_agent_
             conf->owners[m] = (int32_t)(m % conf->size);
     else
         memcpy(conf->owners, owners, job->microbatches * sizeof *owners);
+    if (rb_fit_recomputes(action->job->job.job, from) && !from->recomputes)
+        sim_fail(sim, "configuration %u of %s keeps more than it has memory for", conf->number,
+                 job->id);
     how = rb_holding_of(action->job->job.job, from, &arena);
     sim_conf_place(sim, job, conf, &how);
     rb_arena_done(&arena);
-    conf->digest = digest_of(conf, job->microbatches);
+    conf->digest = digest_of(conf, job->microbatches, from->recomputes);
     conf->group = sim_group(sim, job, conf->number, conf->size, conf->digest);
     return conf;
 }

@@ -35,6 +35,7 @@ static void submit(struct sim *sim, struct sim_job *job)
     Rb__DevicesSpec devices = RB__DEVICES_SPEC__INIT;
     Rb__FailureSpec failure = RB__FAILURE_SPEC__INIT;
     Rb__Spec spec = RB__SPEC__INIT;
+    Rb__Footprint footprint = RB__FOOTPRINT__INIT;
     Rb__Job value = RB__JOB__INIT;
     Rb__Wish wish = RB__WISH__INIT;
     Rb__JobState state = RB__JOB_STATE__INIT;
@@ -63,6 +64,11 @@ static void submit(struct sim *sim, struct sim_job *job)
     value.blocks = SIM_BLOCKS;
     value.replicas = job->replicas;
     value.profile = job->open ? digest : NULL;
+    footprint.held = 240; /* half of it fits beside activations that are kept, and no more */
+    footprint.kept = 50;
+    footprint.again = 20;
+    footprint.limit = 170;
+    value.footprint = job->replicas ? &footprint : NULL;
     value.numeric_class = (char *)"plain";
     wish.want = devices.want;
     state.phase = RB__PHASE__Pending;

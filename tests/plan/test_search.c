@@ -449,6 +449,61 @@ static void test_limit(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+/* Its product twice, in a quarter of the memory. */
+static void add_again(Rb__Model *model)
+{
+    Rb__Program *again = new_program(), *copy = new_program();
+
+    model->programs[0]->arena_bytes = 4 << 20;
+    again->has_recomputes = again->recomputes = 1;
+    again->instructions = rb_realloc(again->instructions, 2 * sizeof *again->instructions);
+    again->instructions[again->n_instructions++] = copy->instructions[0];
+    copy->n_instructions = 0;
+    rb__program__free_unpacked(copy, NULL);
+    model->programs = rb_realloc(model->programs, 2 * sizeof *model->programs);
+    model->programs[model->n_programs++] = again;
+}
+
+/* On 4 devices two replicas take 18 MB; all of the state, which is what two have, 24, and 21 where
+ * activations are computed again. */
+static void test_again(void **state)
+{
+    static const double measured[1] = {3e-3};
+    static const struct rb_cost_profile profile = {measured, 1e9, 1e9};
+    static const struct rb_cluster_device core = {.speed = 2};
+    static const char *const kept = "data parallel x4, 2 replicas of the state";
+    Rb__Model *model = new_model(8);
+    struct rb_cluster cluster =
+        parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}]}]");
+    const struct rb_search_candidate *again;
+    struct rb_search found;
+
+    (void)state;
+    add_again(model);
+    assert_near(rb_cost_program(model, 0, &core, &profile).seconds, 1.5e-3);
+    assert_near(rb_cost_program(model, 1, &core, &profile).seconds, 3e-3);
+    found = search(model, &cluster, 4, "22M");
+    assert_string_equal(found.candidates[0].name, kept);
+    assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
+    again =
+        find_named(&found, "data parallel x4, 2 replicas of the state, activations computed again");
+    assert_int_equal(again->verdict, RB_SEARCH_RUNS);
+    assert_true(again->recomputes);
+    assert_near(again->memory, found.candidates[0].memory - (3 << 20));
+    assert_near(again->computing, found.candidates[0].computing + 2 * 2e-3);
+    rb_search_done(&found);
+    found = search(model, &cluster, 2, "22M");
+    assert_string_equal(
+        found.candidates[0].name,
+        "data parallel x2, all of the state everywhere, activations computed again");
+    assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
+    assert_int_equal(find_named(&found, "data parallel x2, all of the state everywhere")->verdict,
+                     RB_SEARCH_MISFIT);
+    rb_search_done(&found);
+    rb_cluster_done(&cluster);
+    rb__model__free_unpacked(model, NULL);
+}
+
 /* Of data parallelism and two stages, each with all of the state and with two replicas, and of four
  * stages: which is run, by what they take and what trains. */
 static void test_choice(void **state)
@@ -616,10 +671,17 @@ int main(void)
         cmocka_unit_test(test_cluster),       cmocka_unit_test(test_bad_clusters),
         cmocka_unit_test(test_step),          cmocka_unit_test(test_network),
         cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_search),
+<<<<<<< HEAD
         cmocka_unit_test(test_pinned_state),  cmocka_unit_test(test_limit),
         cmocka_unit_test(test_uneven),        cmocka_unit_test(test_slow_network),
         cmocka_unit_test(test_choice),        cmocka_unit_test(test_all_are_few),
         cmocka_unit_test(test_many),          cmocka_unit_test(test_gpus),
+=======
+        cmocka_unit_test(test_limit),         cmocka_unit_test(test_again),
+        cmocka_unit_test(test_uneven),        cmocka_unit_test(test_slow_network),
+        cmocka_unit_test(test_choice),        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_gpus),
+>>>>>>> d450184 (docs, tests: activations computed again, for each number of devices)
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
