@@ -78,7 +78,7 @@ def resized_and_killed():
     with cluster.Cluster(devices=3) as c:
         files(c)
         limit = limit_for_three(c)
-        steps, alone = c.undisturbed(12, lambda steps: make(c, steps, memory={"recompute": "never"}))
+        steps, alone = c.undisturbed(8, lambda steps: make(c, steps, memory={"recompute": "never"}))
         for parallel in {"pipeline": 1}, {}:
             c.submit("job", make(c, steps, memory=limit, parallel=parallel))
             c.wait("job", "step=4")
