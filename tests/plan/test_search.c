@@ -671,17 +671,11 @@ int main(void)
         cmocka_unit_test(test_cluster),       cmocka_unit_test(test_bad_clusters),
         cmocka_unit_test(test_step),          cmocka_unit_test(test_network),
         cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_search),
-<<<<<<< HEAD
         cmocka_unit_test(test_pinned_state),  cmocka_unit_test(test_limit),
         cmocka_unit_test(test_uneven),        cmocka_unit_test(test_slow_network),
         cmocka_unit_test(test_choice),        cmocka_unit_test(test_all_are_few),
         cmocka_unit_test(test_many),          cmocka_unit_test(test_gpus),
-=======
-        cmocka_unit_test(test_limit),         cmocka_unit_test(test_again),
-        cmocka_unit_test(test_uneven),        cmocka_unit_test(test_slow_network),
-        cmocka_unit_test(test_choice),        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_gpus),
->>>>>>> d450184 (docs, tests: activations computed again, for each number of devices)
+        cmocka_unit_test(test_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
