@@ -105,7 +105,8 @@ static int time_here(struct plan *plan, struct rb_why *why)
     for (size_t i = 0; i < program->n_instructions; i++)
         plan->seconds[i] = rb_profile_ns(taken.profile, i) / 1e9;
     plan->profile =
-        (struct rb_cost_profile){plan->seconds, taken.speed.flops * 1e9, taken.speed.bytes * 1e9};
+        (struct rb_cost_profile){plan->seconds, taken.speed.flops * 1e9, taken.speed.bytes * 1e9,
+                                 taken.lanes.lanes, taken.lanes.together};
     plan->inside = taken.ways.host > 0 ? rb_cluster_inside(taken.ways.host, taken.ways.crossing)
                                        : rb_cluster_inside(plan->profile.bytes, 0);
     rb_profile_free(taken.profile);

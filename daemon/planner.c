@@ -176,7 +176,8 @@ static void search(const struct rb_job_facts *job, const struct subject *subject
                    struct answer *answer)
 {
     const struct rb_cost_profile profile = {subject->seconds, subject->profile->flops,
-                                            subject->profile->bytes};
+                                            subject->profile->bytes, subject->profile->lanes,
+                                            subject->profile->together};
     const struct rb_search_how how = {
         .spec = job->job.job->spec,
         .model = subject->model,

@@ -33,6 +33,14 @@ static struct rb_caches find_caches(void)
     return caches;
 }
 
+uint32_t rb_lanes_pay(const Rb__Model *model, const Rb__Program *program,
+                      const struct rb_program *ready)
+{
+    if (!rb_program_gathers(ready))
+        return 1;
+    return rb_lanes_count(model, program, rb_program_working(ready), find_caches());
+}
+
 /* Small pages: gradients that go into the sums unwritten have their places in an arena too, and
  * what is not written shall take no memory.  Only CPUs' kernels gain from lanes, and they take any
  * memory. */
@@ -77,12 +85,9 @@ int rb_lanes_make(struct rb_model *model, uint32_t count, struct rb_why *why)
 int rb_lanes_open(struct rb_model *model, struct rb_why *why)
 {
     const struct rb_runner *runner = model->runner;
-    uint32_t count = rb_program_gathers(runner->program)
-                         ? rb_lanes_count(model->message, runner->message,
-                                          rb_program_working(runner->program), find_caches())
-                         : 1;
 
-    return rb_lanes_make(model, count, why);
+    return rb_lanes_make(model, rb_lanes_pay(model->message, runner->message, runner->program),
+                         why);
 }
 
 void rb_lanes_close(struct rb_model *model)

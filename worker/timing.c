@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker/timing.h"
+#include "worker/timing_inside.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
@@ -18,7 +18,7 @@ static uint32_t next_random(uint32_t *seed)
     return *seed = *seed * 1664525u + 1013904223u;
 }
 
-static void fill_inputs(const Rb__Program *program, struct rb_program *ready)
+void rb_timing_fill(const Rb__Program *program, struct rb_program *ready)
 {
     uint32_t seed = 1;
 
@@ -48,19 +48,7 @@ static void fill_weights(const Rb__Model *model, float *state)
 
 /* ---- Memory -----------------------------------------------------------------------------------*/
 
-/* All that a program needs, on a device. */
-struct place {
-    struct rb_device *device;
-    struct rb_program_memory memory;
-    void *constants;
-    int32_t *sums;
-    uint32_t *largest;
-    bool *overflow;
-    struct rb_program *ready;
-    struct rb_marks *marks; /* one in front of all, and one behind each instruction */
-};
-
-static int open_memory(struct place *place, const Rb__Model *model, struct rb_why *why)
+static int open_memory(struct rb_timing_place *place, const Rb__Model *model, struct rb_why *why)
 {
     struct rb_program_memory *memory = &place->memory;
     struct rb_device *device = place->device;
@@ -85,7 +73,7 @@ static int open_memory(struct place *place, const Rb__Model *model, struct rb_wh
     return 0;
 }
 
-static int open_place(struct place *place, const Rb__Model *model, struct rb_why *why)
+static int open_place(struct rb_timing_place *place, const Rb__Model *model, struct rb_why *why)
 {
     const Rb__Program *program = model->programs[0];
     int err = open_memory(place, model, why);
@@ -97,7 +85,7 @@ static int open_place(struct place *place, const Rb__Model *model, struct rb_why
     return err;
 }
 
-static void close_place(struct place *place)
+static void close_place(struct rb_timing_place *place)
 {
     void *const memory[] = {place->memory.state, place->memory.fixed, place->memory.arena,
                             place->constants,    place->sums,         place->largest,
@@ -111,11 +99,12 @@ static void close_place(struct place *place)
 
 /* ---- Runs -------------------------------------------------------------------------------------*/
 
-static void add_contribution(const struct place *place, const Rb__Model *model,
-                             const Rb__Contribution *contribution)
+struct rb_fixed rb_timing_summand(const struct rb_timing_place *place, const Rb__Model *model,
+                                  const Rb__Contribution *contribution)
 {
     const Rb__Variable *variable = model->variables[contribution->variable];
-    struct rb_fixed into = {
+
+    return (struct rb_fixed){
         .sum = place->sums + variable->offset,
         .weight = 1,
         .exponent = 8, /* made-up gradients stay far from the limit */
@@ -123,11 +112,18 @@ static void add_contribution(const struct place *place, const Rb__Model *model,
         .largest = place->largest,
         .overflow = place->overflow,
     };
+}
+
+static void add_contribution(const struct rb_timing_place *place, const Rb__Model *model,
+                             const Rb__Contribution *contribution)
+{
+    struct rb_fixed into = rb_timing_summand(place, model, contribution);
 
     rb_program_add(place->ready, (int)contribution->tensor, &into);
 }
 
-static void run_once(const struct place *place, const Rb__Model *model, bool sums, bool marked)
+void rb_timing_run(const struct rb_timing_place *place, const Rb__Model *model, bool sums,
+                   bool marked)
 {
     const Rb__Program *program = model->programs[0];
     const struct rb_key key = {1, 1, 0};
@@ -145,44 +141,47 @@ static void run_once(const struct place *place, const Rb__Model *model, bool sum
     }
 }
 
-static void take(const struct place *place, size_t instructions, struct rb_profile *profile)
+static void take(const struct rb_timing_place *place, size_t instructions,
+                 struct rb_profile *profile)
 {
     for (size_t i = 0; i < instructions; i++)
         rb_profile_add(profile, i, rb_marks_between(place->marks, i, i + 1));
     rb_profile_end(profile);
 }
 
-static struct rb_profile *run_all(const struct place *place, const Rb__Model *model,
+static struct rb_profile *run_all(const struct rb_timing_place *place, const Rb__Model *model,
                                   const struct rb_timing *how)
 {
     const Rb__Program *program = model->programs[0];
     struct rb_profile *profile = rb_profile_new(program);
     uint64_t end = rb_clock_ns() + how->most_ns;
 
-    fill_inputs(program, place->ready);
+    rb_timing_fill(program, place->ready);
     rb_program_start(place->ready);
     rb_program_defer(place->ready, how->sums);
     for (int i = 0; i < how->warm; i++)
-        run_once(place, model, how->sums, false);
+        rb_timing_run(place, model, how->sums, false);
     for (int i = 0; i < how->runs && (i < how->least || rb_clock_ns() < end); i++) {
         if (rb_device_tapes(place->device))
-            run_once(place, model, how->sums, false);
-        run_once(place, model, how->sums, true);
+            rb_timing_run(place, model, how->sums, false);
+        rb_timing_run(place, model, how->sums, true);
         take(place, program->n_instructions, profile);
     }
     return profile;
 }
 
 int rb_timing_model(struct rb_device *device, const Rb__Model *model, const struct rb_timing *how,
-                    struct rb_profile **ret_profile, struct rb_why *why)
+                    struct rb_profile **ret_profile, struct rb_timing_lanes *ret_lanes,
+                    struct rb_why *why)
 {
-    struct place place = {.device = device};
+    struct rb_timing_place place = {.device = device};
     struct rb_profile *profile = NULL;
     int err = open_place(&place, model, why);
 
     if (!err) {
         profile = run_all(&place, model, how);
-        err = rb_device_check(device, why);
+        err = ret_lanes ? rb_timing_together(&place, model, ret_lanes, why) : 0;
+        err = err ? err : rb_device_check(device, why);
     }
     close_place(&place);
     if (err)
@@ -250,7 +249,8 @@ static int read_model(const char *path, Rb__Model **ret, struct rb_why *why)
 static Rb__Profile *new_message(const char *kind, const Rb__Program *program,
                                 const struct rb_profile *profile,
                                 const struct rb_profile_speed *speed,
-                                const struct rb_timing_ways *ways)
+                                const struct rb_timing_ways *ways,
+                                const struct rb_timing_lanes *lanes)
 {
     Rb__Profile *message = rb_alloc(sizeof *message);
 
@@ -261,6 +261,9 @@ static Rb__Profile *new_message(const char *kind, const Rb__Program *program,
     message->has_host_bytes = message->has_crossing = ways->host > 0;
     message->host_bytes = ways->host;
     message->crossing = ways->crossing;
+    message->has_lanes = message->has_together = lanes->lanes > 1;
+    message->lanes = lanes->lanes;
+    message->together = lanes->together;
     message->seconds = rb_alloc((program->n_instructions + 1) * sizeof *message->seconds);
     for (size_t i = 0; i < program->n_instructions; i++)
         message->seconds[message->n_seconds++] = (float)(rb_profile_ns(profile, i) / 1e9);
@@ -273,14 +276,15 @@ static int time_model(struct rb_device *device, const char *kind, const Rb__Mode
     struct rb_profile *profile = NULL;
     struct rb_profile_speed speed;
     struct rb_timing_ways ways;
+    struct rb_timing_lanes lanes;
     int err = rb_profile_quickly(device, &speed, why);
 
     if (!err)
         err = rb_timing_ways(device, &ways, why);
     if (!err)
-        err = rb_timing_model(device, model, &quick, &profile, why);
+        err = rb_timing_model(device, model, &quick, &profile, &lanes, why);
     if (!err)
-        *ret = new_message(kind, model->programs[0], profile, &speed, &ways);
+        *ret = new_message(kind, model->programs[0], profile, &speed, &ways, &lanes);
     rb_profile_free(profile);
     return err;
 }

@@ -14,11 +14,20 @@ struct rb_timing {
     bool sums; /* what instructions contribute is added up as in training, and counts as theirs */
 };
 
+/* Where there are microbatches enough a core computes so many together (worker/lanes.h), each of
+ * them in this part of the time that it takes alone. */
+struct rb_timing_lanes {
+    uint32_t lanes; /* 1: one by one */
+    double together;
+};
+
 /* The first program of the model, instruction by instruction, between marks.  A GPU has work queued
  * in front of each run, so that what it takes to ask for a kernel shows only where that takes
- * longer than all kernels do: jobs ask for all of them at once (rb_tape_play). */
+ * longer than all kernels do: jobs ask for all of them at once (rb_tape_play).  ret_lanes:
+ * NULL: nobody asks; else with `how->sums`. */
 int rb_timing_model(struct rb_device *device, const Rb__Model *model, const struct rb_timing *how,
-                    struct rb_profile **ret_profile, struct rb_why *why);
+                    struct rb_profile **ret_profile, struct rb_timing_lanes *ret_lanes,
+                    struct rb_why *why);
 
 /* Of a device that has memory of its own, bytes a second: what a core of its host copies, and what
  * goes between the two memories the slower way.  Both 0: it has none. */

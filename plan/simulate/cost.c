@@ -4,6 +4,8 @@
 #include "plan/compile/footprint.h"
 #include "proto/work.h"
 
+#include <math.h>
+
 static double larger(double a, double b)
 {
     return a > b ? a : b;
@@ -105,4 +107,16 @@ double rb_cost_update_bytes(const Rb__Model *model, double elements)
     double squares = model->optimizer->clip_norm > 0 ? 4 : 0; /* else they are taken on the way */
 
     return elements * (4 + 8 + 8 * rb_footprint_moments(model) + squares);
+}
+
+double rb_cost_together(uint32_t microbatches, const struct rb_cluster_device *device,
+                        const struct rb_cost_profile *profile)
+{
+    double lanes = profile->lanes, shared, groups;
+
+    if (lanes < 2 || microbatches < 2 || !profile->seconds || device->flops > 0)
+        return 1;
+    shared = (1 - profile->together) / (1 - 1 / lanes);
+    groups = ceil(microbatches / lanes);
+    return 1 - shared + shared * groups / microbatches;
 }

@@ -15,7 +15,14 @@ struct rb_cost_profile {
     const double *seconds; /* by instruction of the first program, with the sums of what it
                               contributes; NULL: not measured */
     double flops, bytes;   /* a second, in a large product and in a large copy */
+    uint32_t lanes;        /* microbatches that data parallelism computes together, */
+    double together;       /* each in this part of its time; lanes 0 or 1: one by one */
 };
+
+/* A part of what microbatches take one by one: so many of a rank, in lanes.  What the lanes share
+ * is gone through once for as many as are together. */
+double rb_cost_together(uint32_t microbatches, const struct rb_cluster_device *device,
+                        const struct rb_cost_profile *profile);
 
 /* What a device does in `seconds` where nobody else is on its node's memory. */
 struct rb_cost {

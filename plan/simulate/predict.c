@@ -84,6 +84,7 @@ static void add_microbatches(struct rb_predict_tasks *tasks, uint32_t rank, uint
 {
     const struct rb_predict_how *how = tasks->how;
     uint32_t share = how->shares[rank];
+    double part = rb_cost_together(share, times->device, how->profile);
     struct rb_cost all = {0};
 
     for (uint32_t m = first; m < first + share; m++) {
@@ -91,6 +92,7 @@ static void add_microbatches(struct rb_predict_tasks *tasks, uint32_t rank, uint
 
         if (m + 1 == total)
             this = microbatch(how, times->device, last_program(how), m == first);
+        this.seconds *= part;
         all = plus(all, this);
         if (total <= MOST_TASKS)
             rb_predict_work(tasks, rank, RB_PREDICT_COMPUTE, m, this);

@@ -75,8 +75,8 @@ static struct rb_profile *time_program(const struct bench_job *job, bool sums)
     struct rb_profile *profile;
     struct rb_why why;
 
-    bench_check(rb_timing_model(job->model->device, job->model->message, &how, &profile, &why),
-                &why);
+    bench_check(
+        rb_timing_model(job->model->device, job->model->message, &how, &profile, NULL, &why), &why);
     return profile;
 }
 

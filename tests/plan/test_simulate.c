@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator against what can be worked out by hand. */
+#include "plan/simulate/cost.h"
 #include "plan/simulate/simulate.h"
 
 #include <math.h>
@@ -212,13 +213,28 @@ static void test_pipeline(void **state)
         }
 }
 
+/* Four lanes whose microbatches each take 0.7 of their time share 0.4 of it, once a group. */
+static void test_together(void **state)
+{
+    static const double seconds[1];
+    static const struct rb_cost_profile profile = {.seconds = seconds, .lanes = 4, .together = 0.7};
+    static const struct rb_cluster_device core = {.speed = 1}, other = {.flops = 1e12};
+    static const double parts[] = {1, 1, 0.8, 0.6 + 0.4 / 3, 0.7, 0.6 + 0.8 / 5};
+
+    (void)state;
+    for (uint32_t n = 0; n < sizeof parts / sizeof *parts; n++)
+        assert_near(rb_cost_together(n, &core, &profile), parts[n]);
+    assert_near(rb_cost_together(8, &core, &profile), 0.7);
+    assert_near(rb_cost_together(4, &other, &profile), 1); /* what it does is not what was timed */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sharing),  cmocka_unit_test(test_fairness),
         cmocka_unit_test(test_memory),   cmocka_unit_test(test_slots),
         cmocka_unit_test(test_cycle),    cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_pipeline),
+        cmocka_unit_test(test_pipeline), cmocka_unit_test(test_together),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

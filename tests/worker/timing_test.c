@@ -39,7 +39,7 @@ static struct rb_profile *take(struct rb_device *device, const Rb__Model *model,
     struct rb_profile *profile;
     struct rb_why why = {{0}};
 
-    if (rb_timing_model(device, model, &how, &profile, &why))
+    if (rb_timing_model(device, model, &how, &profile, NULL, &why))
         fail_msg("%s", why.text);
     return profile;
 }
@@ -84,6 +84,31 @@ static void sums_go_with_it(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+/* Several microbatches at once gain something or lose little; what is said is of as many as a
+ * worker would take. */
+static void microbatches_go_together(void **state)
+{
+    static const struct tiny_options small = {
+        .samples = 40, .global_batch = 32, .micro_batch = 4, .steps = 1, .hidden = 1024};
+    const struct rb_timing how = {
+        .warm = 1, .runs = 3, .least = 3, .most_ns = UINT64_C(1000000000), .sums = true};
+    Rb__Model *model = tiny_model("/tmp", &small);
+    struct rb_device *device = open_device();
+    struct rb_profile *profile;
+    struct rb_timing_lanes lanes = {0};
+    struct rb_why why = {{0}};
+
+    (void)state;
+    if (rb_timing_model(device, model, &how, &profile, &lanes, &why))
+        fail_msg("%s", why.text);
+    assert_in_range(lanes.lanes, 1, RB_KERNEL_EACH);
+    assert_true(lanes.together > 0.1 && lanes.together < 1.5);
+    assert_true(lanes.lanes > 1 || lanes.together == 1);
+    rb_profile_free(profile);
+    rb_device_close(device);
+    rb__model__free_unpacked(model, NULL);
+}
+
 /* What rubatod gets: of which kind, how fast, and what is between it and its host. */
 static void a_file_becomes_a_profile(void **state)
 {
@@ -116,6 +141,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_take_time),
         cmocka_unit_test(sums_go_with_it),
+        cmocka_unit_test(microbatches_go_together),
         cmocka_unit_test(a_file_becomes_a_profile),
     };
     struct rb_why why = {{0}};

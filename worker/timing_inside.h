@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A program that is timed, and what it has on a device: for timing*.c alone.
+ *
+ * timing > [timing_together] */
+#ifndef RB_WORKER_TIMING_INSIDE_H
+#define RB_WORKER_TIMING_INSIDE_H
+
+#include "worker/program.h"
+#include "worker/timing.h"
+
+/* All that a program needs, on a device. */
+struct rb_timing_place {
+    struct rb_device *device;
+    struct rb_program_memory memory;
+    void *constants;
+    int32_t *sums;
+    uint32_t *largest;
+    bool *overflow;
+    struct rb_program *ready;
+    struct rb_marks *marks; /* one in front of all, and one behind each instruction */
+};
+
+/* Made-up samples. */
+void rb_timing_fill(const Rb__Program *program, struct rb_program *ready);
+
+/* Where a gradient goes. */
+struct rb_fixed rb_timing_summand(const struct rb_timing_place *place, const Rb__Model *model,
+                                  const Rb__Contribution *contribution);
+
+/* All instructions, with their sums or without; marked: with marks between them. */
+void rb_timing_run(const struct rb_timing_place *place, const Rb__Model *model, bool sums,
+                   bool marked);
+
+/* The same program as many times at once as pays, beside it alone, in turn. */
+int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *model,
+                       struct rb_timing_lanes *ret_lanes, struct rb_why *why);
+
+#endif

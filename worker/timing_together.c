@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What microbatches gain by being computed together. */
+#include "worker/timing_inside.h"
+
+#include "worker/lanes.h"
+
+enum { ROUNDS = 5 };
+
+/* Lanes beside the place's own, which is the first. */
+struct lanes {
+    const struct rb_timing_place *place;
+    const Rb__Model *model;
+    int n;
+    struct rb_program *programs[RB_KERNEL_EACH];
+    void *arenas[RB_KERNEL_EACH];
+    size_t next; /* contribution to add next */
+};
+
+static int open_lane(struct lanes *lanes, int i, struct rb_why *why)
+{
+    const struct rb_timing_place *place = lanes->place;
+    const Rb__Program *program = lanes->model->programs[0];
+    struct rb_program_memory memory = place->memory;
+    int err;
+
+    memory.arena = lanes->arenas[i] =
+        rb_device_alloc(place->device, (size_t)program->arena_bytes + 64);
+    memory.twin = place->ready;
+    if (!memory.arena)
+        return rb_why_set(why, RB_ENOMEM, "no memory for a further microbatch");
+    err =
+        rb_program_prepare(place->device, lanes->model, program, &memory, &lanes->programs[i], why);
+    if (err)
+        return err;
+    rb_timing_fill(program, lanes->programs[i]);
+    rb_program_defer(lanes->programs[i], true);
+    return 0;
+}
+
+static void close_lanes(struct lanes *lanes)
+{
+    for (int i = 1; i < lanes->n; i++) {
+        rb_program_free(lanes->programs[i]);
+        rb_device_free(lanes->place->device, lanes->arenas[i]);
+    }
+}
+
+static void after_instruction(int instruction, void *context)
+{
+    struct lanes *lanes = context;
+    const Rb__Program *program = lanes->model->programs[0];
+    struct rb_fixed into[RB_KERNEL_EACH];
+
+    for (; lanes->next < program->n_contributions &&
+           program->contributions[lanes->next]->after <= (uint32_t)instruction + 1;
+         lanes->next++) {
+        const Rb__Contribution *one = program->contributions[lanes->next];
+
+        for (int e = 0; e < lanes->n; e++)
+            into[e] = rb_timing_summand(lanes->place, lanes->model, one);
+        rb_program_add_each(lanes->programs, lanes->n, (int)one->tensor, into);
+    }
+}
+
+/* ns of a microbatch alone, and of one among as many as there are lanes. */
+static void time_round(struct lanes *lanes, double *ret_alone, double *ret_among)
+{
+    static const struct rb_key keys[RB_KERNEL_EACH];
+    struct rb_marks *marks = lanes->place->marks;
+
+    rb_marks_set(marks, 0);
+    rb_timing_run(lanes->place, lanes->model, true, false);
+    rb_marks_set(marks, 1);
+    *ret_alone = rb_marks_between(marks, 0, 1);
+    lanes->next = 0;
+    rb_marks_set(marks, 0);
+    rb_program_run_each(lanes->programs, lanes->n, keys, NULL, after_instruction, lanes);
+    rb_marks_set(marks, 1);
+    *ret_among = rb_marks_between(marks, 0, 1) / lanes->n;
+}
+
+int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *model,
+                       struct rb_timing_lanes *ret_lanes, struct rb_why *why)
+{
+    struct lanes lanes = {.place = place, .model = model, .programs = {place->ready}};
+    uint32_t pay = rb_lanes_pay(model, model->programs[0], place->ready);
+    double alone[ROUNDS], among[ROUNDS];
+    int err = 0;
+
+    *ret_lanes = (struct rb_timing_lanes){1, 1};
+    if (pay < 2 || !model->programs[0]->n_instructions)
+        return 0;
+    for (lanes.n = 1; !err && lanes.n < (int)pay; lanes.n++)
+        err = open_lane(&lanes, lanes.n, why);
+    for (int i = 0; !err && i < ROUNDS; i++)
+        time_round(&lanes, &alone[i], &among[i]);
+    close_lanes(&lanes);
+    if (err)
+        return err;
+    *ret_lanes = (struct rb_timing_lanes){pay, rb_profile_median(among, ROUNDS) /
+                                                   rb_profile_median(alone, ROUNDS)};
+    return 0;
+}
