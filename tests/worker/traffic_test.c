@@ -181,6 +181,7 @@ static void body(struct crew *crew)
     uint64_t before, sums;
 
     CREW_OK(crew, rb_model_load(path, "cpu", 0, &step.model, &why), &why);
+    CREW_OK(crew, rb_model_use(step.model, false, &why), &why);
     one.plan = new_plan(made, one.size);
     rb_traffic_find(made->model, one.plan, &traffic);
     CREW_OK(crew, rb_placement_make(one.plan, made->model, &one.placement, &why), &why);
