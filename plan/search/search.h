@@ -5,7 +5,9 @@
  *
  * Chosen is what is run: what the job file pins, else the quickest of data parallelism and
  * pipelines that fits; and where the job file leaves the state open, with all of it everywhere or
- * two replicas.  What changes the bits, or cannot be run yet, is priced and never chosen. */
+ * two replicas.  What changes the bits, or cannot be run yet, is priced and never chosen; nor is
+ * data parallelism with all of the state left on several GPUs of one machine, whose sums have no
+ * price. */
 #ifndef RB_PLAN_SEARCH_SEARCH_H
 #define RB_PLAN_SEARCH_SEARCH_H
 

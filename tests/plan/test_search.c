@@ -292,14 +292,15 @@ static struct rb_search search_with(const Rb__Model *model, const struct rb_clus
 
 /* GPUs: what an instruction takes is the profile's, whatever a core would take, and what fits is
  * what their own memory has. */
-static struct rb_search search_gpus(const Rb__Model *model, const char *memory)
+static struct rb_search search_gpus(const Rb__Model *model, const char *memory,
+                                    const char *bandwidth)
 {
     static const double seconds[1] = {3e-3};
     static const struct rb_cost_profile profile = {seconds, 1e15, 1e12};
     RB_CLEANUP(rb_freep)
-    char *text = rb_format("nodes: [{inside: {bandwidth: 1e12, latency: 1e-6}, devices:"
+    char *text = rb_format("nodes: [{inside: {bandwidth: %s, latency: 1e-6}, devices:"
                            " [{kind: cuda, count: 2, memory: %s}]}]",
-                           memory);
+                           bandwidth, memory);
     struct rb_cluster cluster = parse(text);
     Rb__DevicesSpec asked = RB__DEVICES_SPEC__INIT;
     Rb__ParallelSpec parallel = RB__PARALLEL_SPEC__INIT;
@@ -644,7 +645,7 @@ static void test_gpus(void **state)
     Rb__DevicesSpec devices = RB__DEVICES_SPEC__INIT;
     Rb__Spec spec = RB__SPEC__INIT;
     Rb__Model *model = new_model(4);
-    struct rb_search found = search_gpus(model, "1Gi");
+    struct rb_search found = search_gpus(model, "1Gi", "1e12");
 
     (void)state;
     spec.devices = &devices;
@@ -656,11 +657,15 @@ static void test_gpus(void **state)
     assert_near(found.candidates[0].computing, 2 * 3e-3);
     assert_near(found.candidates[0].updating, 28e-6);
     rb_search_done(&found);
-    found = search_gpus(model, "8Mi");
+    found = search_gpus(model, "8Mi", "1e12");
     assert_true(found.n > 0);
     for (size_t i = 0; i < found.n; i++)
         if (!strncmp(found.candidates[i].name, "data parallel", 13))
             assert_int_equal(found.candidates[i].verdict, RB_SEARCH_MISFIT);
+    rb_search_done(&found);
+    found = search_gpus(model, "1Gi", "1e3"); /* what goes past their hosts has no price */
+    assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
+    assert_int_equal(found.candidates[0].way.stages, 0);
     rb_search_done(&found);
     rb__model__free_unpacked(model, NULL);
 }
