@@ -20,7 +20,7 @@
 
 struct rb_coll;
 
-enum { RB_FRAME_HEADER = 24, RB_LANE_FRAMES = 8 };
+enum { RB_FRAME_HEADER = 24, RB_LANE_FRAMES = 32 };
 
 enum rb_frame_kind {
     RB_FRAME_SUM_WHOLE = 1, /* all of a rank's vector */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/lanes.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -54,17 +55,13 @@ static void *map_arena(size_t bytes)
     return arena;
 }
 
-static size_t arena_bytes(const struct rb_model *model)
-{
-    return (size_t)model->runner->message->arena_bytes + 64;
-}
-
 static int open_one(struct rb_model *model, struct rb_lane *lane, struct rb_why *why)
 {
     const Rb__Program *message = model->runner->message;
 
     lane->runner.message = message;
-    lane->arena = map_arena(arena_bytes(model));
+    lane->bytes = (size_t)message->arena_bytes + 64;
+    lane->arena = map_arena(lane->bytes);
     if (!lane->arena)
         return rb_why_set(why, RB_ENOMEM, "no memory for %llu bytes of a further microbatch",
                           (unsigned long long)message->arena_bytes);
@@ -95,7 +92,8 @@ void rb_lanes_close(struct rb_model *model)
     for (uint32_t i = 1; i < model->n_lanes; i++) {
         rb_runner_done(&model->lanes[i].runner);
         if (model->lanes[i].arena)
-            munmap(model->lanes[i].arena, arena_bytes(model));
+            munmap(model->lanes[i].arena, model->lanes[i].bytes);
     }
+    memset(model->lanes, 0, sizeof model->lanes);
     model->n_lanes = 0;
 }

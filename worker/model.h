@@ -28,6 +28,7 @@ struct rb_runner {
 struct rb_lane {
     struct rb_runner runner;
     void *arena; /* NULL: the model's */
+    size_t bytes;
 };
 
 /* A part of the evaluation: as many samples as one program takes. */

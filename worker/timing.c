@@ -180,7 +180,7 @@ int rb_timing_model(struct rb_device *device, const Rb__Model *model, const stru
 
     if (!err) {
         profile = run_all(&place, model, how);
-        err = ret_lanes ? rb_timing_together(&place, model, ret_lanes, why) : 0;
+        err = ret_lanes ? rb_timing_together(&place, model, how->most_ns, ret_lanes, why) : 0;
         err = err ? err : rb_device_check(device, why);
     }
     close_place(&place);

@@ -31,8 +31,9 @@ struct rb_fixed rb_timing_summand(const struct rb_timing_place *place, const Rb_
 void rb_timing_run(const struct rb_timing_place *place, const Rb__Model *model, bool sums,
                    bool marked);
 
-/* The same program as many times at once as pays, beside it alone, in turn. */
+/* The same program as many times at once as pays, beside it alone, in turn, until `most_ns` are
+ * over. */
 int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *model,
-                       struct rb_timing_lanes *ret_lanes, struct rb_why *why);
+                       uint64_t most_ns, struct rb_timing_lanes *ret_lanes, struct rb_why *why);
 
 #endif

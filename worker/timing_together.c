@@ -2,6 +2,7 @@
 /* What microbatches gain by being computed together. */
 #include "worker/timing_inside.h"
 
+#include "base/clock.h"
 #include "worker/lanes.h"
 
 enum { ROUNDS = 5 };
@@ -79,12 +80,23 @@ static void time_round(struct lanes *lanes, double *ret_alone, double *ret_among
     *ret_among = rb_marks_between(marks, 0, 1) / lanes->n;
 }
 
+/* Noise makes nothing slower together, nor quicker than what is shared alone. */
+static double part_of(double *alone, double *among, size_t rounds, double lanes)
+{
+    double one = rb_profile_median(alone, rounds), part;
+
+    part = one > 0 ? rb_profile_median(among, rounds) / one : 1;
+    return part > 1 ? 1 : part < 1 / lanes ? 1 / lanes : part;
+}
+
 int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *model,
-                       struct rb_timing_lanes *ret_lanes, struct rb_why *why)
+                       uint64_t most_ns, struct rb_timing_lanes *ret_lanes, struct rb_why *why)
 {
     struct lanes lanes = {.place = place, .model = model, .programs = {place->ready}};
     uint32_t pay = rb_lanes_pay(model, model->programs[0], place->ready);
+    uint64_t end = rb_clock_ns() + most_ns;
     double alone[ROUNDS], among[ROUNDS];
+    size_t rounds = 0;
     int err = 0;
 
     *ret_lanes = (struct rb_timing_lanes){1, 1};
@@ -92,12 +104,10 @@ int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *mod
         return 0;
     for (lanes.n = 1; !err && lanes.n < (int)pay; lanes.n++)
         err = open_lane(&lanes, lanes.n, why);
-    for (int i = 0; !err && i < ROUNDS; i++)
-        time_round(&lanes, &alone[i], &among[i]);
+    for (; !err && rounds < ROUNDS && (!rounds || rb_clock_ns() < end); rounds++)
+        time_round(&lanes, &alone[rounds], &among[rounds]);
     close_lanes(&lanes);
-    if (err)
-        return err;
-    *ret_lanes = (struct rb_timing_lanes){pay, rb_profile_median(among, ROUNDS) /
-                                                   rb_profile_median(alone, ROUNDS)};
-    return 0;
+    if (!err)
+        *ret_lanes = (struct rb_timing_lanes){pay, part_of(alone, among, rounds, pay)};
+    return err;
 }

@@ -4,8 +4,9 @@
  * Job, Configuration in facts > [fit] > what coordinators make, what is left behind a death
  *
  * Pure, and from facts alone: so agents and the coordinator come to the same where no planner was
- * asked.  It counts as the planner does (plan/compile/footprint.h), but for stages on cores, each
- * of which is taken to be alike. */
+ * asked.  It counts as the planner does (plan/compile/footprint.h), but for pipelines on cores:
+ * there stages are taken to be alike and to have an arena under way each, where the planner counts
+ * what each makes.  Near the limit it computes again where the planner may keep. */
 #ifndef RB_DAEMON_FACTS_FIT_H
 #define RB_DAEMON_FACTS_FIT_H
 

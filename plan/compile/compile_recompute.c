@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "plan/compile/footprint.h"
+#include "proto/spec.h"
 #include "proto/work.h"
 
 #include <inttypes.h>
@@ -126,7 +127,8 @@ int rb_compile_recompute(struct rb_compile_work *work, int64_t batch)
     if (work->model->asynchronous || work->spec->parallel->hypergraph > 1 ||
         !strcmp(word, "never") || (!always && !limit) || fit == RB_FOOTPRINT_FITS)
         return 0;
-    both = fit == RB_FOOTPRINT_FITS_SOME;
+    /* GPUs give no memory back when a worker goes over to other programs */
+    both = fit == RB_FOOTPRINT_FITS_SOME && !rb_spec_class_is(work->model->numeric_class, "cuda");
     measure_programs(work->model, false, &before, &flops);
     err = search_cuts(work, batch, limit, both ? work->model->n_programs : 0);
     if (!err && work->cuts.n)

@@ -29,8 +29,12 @@ static uint32_t find_quicker(const struct rb_search_work *work, double *seconds)
         struct rb_predict_how step = {how->model, how->cluster, how->profile, n, shares, 0};
         struct rb_predict_step one;
 
+        struct rb_search_candidate fewer = {.verdict = RB_SEARCH_RUNS,
+                                            .memory = (double)rb_footprint_bytes(how->model, 0, n)};
+
+        rb_search_check_memory(work, &fewer);
         rb_search_even(work, n, shares);
-        if (rb_predict_data(&step, &one, NULL))
+        if (fewer.verdict == RB_SEARCH_MISFIT || rb_predict_data(&step, &one, NULL))
             continue;
         rb_simulate_free(one.simulate);
         if (one.seconds < *seconds) {

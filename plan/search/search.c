@@ -195,10 +195,19 @@ static bool sums_are_known(const struct rb_search_work *work)
 {
     const struct rb_cluster_device *devices = work->how->cluster->devices;
 
-    for (uint32_t r = 1; r < work->devices; r++)
-        if (strcmp(devices[r].kind, "cpu") && devices[r].node == devices[r - 1].node)
-            return false;
+    for (uint32_t r = 0; r < work->devices; r++)
+        for (uint32_t s = 0; s < r && strcmp(devices[r].kind, "cpu"); s++)
+            if (devices[r].node == devices[s].node)
+                return false;
     return true;
+}
+
+/* Does all of the state fit? */
+static bool is_roomy(const struct rb_search_work *work)
+{
+    uint64_t limit = memory_limit(work);
+
+    return !limit || rb_footprint_bytes(work->how->model, 0, work->devices) <= limit;
 }
 
 /* What the job has of each block, or would have; and what it may have. */
@@ -213,7 +222,7 @@ static int find_copies(struct rb_search_work *work)
         err = rb_footprint_replicas(how->spec, how->model, memory_limit(work), &work->chosen,
                                     work->why);
     work->open = !rb_pipeline_pinned(how->spec) && work->devices > 1 &&
-                 (work->chosen || sums_are_known(work));
+                 (work->chosen || !is_roomy(work) || sums_are_known(work));
     work->copies[work->n_copies++] = work->chosen;
     if (work->open && work->devices > 2 && rb_footprint_open(how->spec, work->chosen))
         work->copies[work->n_copies++] = 2;

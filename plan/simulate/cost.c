@@ -114,7 +114,8 @@ double rb_cost_together(uint32_t microbatches, const struct rb_cluster_device *d
 {
     double lanes = profile->lanes, shared, groups;
 
-    if (lanes < 2 || microbatches < 2 || !profile->seconds || device->flops > 0)
+    if (lanes < 2 || microbatches < 2 || !profile->seconds || device->flops > 0 ||
+        !(profile->together > 0 && profile->together < 1))
         return 1;
     shared = (1 - profile->together) / (1 - 1 / lanes);
     groups = ceil(microbatches / lanes);

@@ -219,6 +219,7 @@ static void test_together(void **state)
     static const double seconds[1];
     static const struct rb_cost_profile profile = {.seconds = seconds, .lanes = 4, .together = 0.7};
     static const struct rb_cluster_device core = {.speed = 1}, other = {.flops = 1e12};
+    static const double odd[] = {0, -1, 1.3, INFINITY, NAN};
     static const double parts[] = {1, 1, 0.8, 0.6 + 0.4 / 3, 0.7, 0.6 + 0.8 / 5};
 
     (void)state;
@@ -226,6 +227,13 @@ static void test_together(void **state)
         assert_near(rb_cost_together(n, &core, &profile), parts[n]);
     assert_near(rb_cost_together(8, &core, &profile), 0.7);
     assert_near(rb_cost_together(4, &other, &profile), 1); /* what it does is not what was timed */
+    for (size_t i = 0; i < sizeof odd / sizeof *odd;
+         i++) { /* a profile is a blob, and may say anything */
+        struct rb_cost_profile wrong = profile;
+
+        wrong.together = odd[i];
+        assert_near(rb_cost_together(4, &core, &wrong), 1);
+    }
 }
 
 int main(void)

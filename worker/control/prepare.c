@@ -28,6 +28,7 @@ struct rb_preparer {
     struct rb_listener *listener;
     pthread_t thread;
     struct rb_model *model; /* NULL before the first configuration */
+    bool ready;             /* and it has programs */
 };
 
 static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, struct rb_why *why)
@@ -116,13 +117,14 @@ static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
                    struct rb_why *why)
 {
     struct rb_configuration *configuration = NULL;
-    bool first = !preparer->model;
+    bool first = !preparer->ready;
     int err = load_model(preparer, order, why);
 
     if (!err)
         err = rb_configuration_read(order, preparer->model->message, &configuration, why);
     if (!err && first)
         err = rb_model_use(preparer->model, configuration->plan->recomputes, why);
+    preparer->ready |= !err;
     if (!err && first && !is_urgent(order))
         rb_rehearse(preparer->model, !configuration->placement.sharded,
                     rb_mailbox_stop(preparer->mailbox));
