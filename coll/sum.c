@@ -22,7 +22,15 @@
 
 enum { SMALL = 8 * 1024, LARGE = 256 * 1024, NOBODY = -1 };
 
-/* A range in a round. */
+/* A range in a round, and who sends which frames to whom:
+ *
+ *     for rank t     each maker to t            WHOLE
+ *     whole          each maker to everyone     WHOLE
+ *     several        each maker to each rank    PART, the segment that it adds
+ *                    each rank to everyone      TOTAL, its segment
+ *     one, m         m to each other rank       PART, the segment that it passes on
+ *                    each other to all but m    TOTAL, its segment
+ *     nobody         none: what a rank has are zeros */
 struct way {
     const struct rb_coll_range *range;
     bool whole; /* who adds has all of it; else a segment, that it sends on */

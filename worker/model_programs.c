@@ -185,7 +185,7 @@ static size_t arena_bytes(const struct rb_model *model)
 /* Memory that the other set needs more of, or that is another's; what is in none stays: kernels. */
 static void let_go(struct rb_model *model)
 {
-    if (model->arena) /* a device may have come less far than it was asked */
+    if (model->arena) /* waits for a device that has come less far than it was asked */
         rb_device_pull(model->device, model->results, sizeof *model->results);
     rb_lanes_close(model);
     rb_flights_free(model);
