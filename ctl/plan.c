@@ -104,9 +104,13 @@ static int time_here(struct plan *plan, struct rb_why *why)
     plan->seconds = rb_alloc((program->n_instructions + 1) * sizeof *plan->seconds);
     for (size_t i = 0; i < program->n_instructions; i++)
         plan->seconds[i] = rb_profile_ns(taken.profile, i) / 1e9;
-    plan->profile =
-        (struct rb_cost_profile){plan->seconds, taken.speed.flops * 1e9, taken.speed.bytes * 1e9,
-                                 taken.lanes.lanes, taken.lanes.together};
+    plan->profile = (struct rb_cost_profile){
+        .seconds = plan->seconds,
+        .flops = taken.speed.flops * 1e9,
+        .bytes = taken.step.copied > 0 ? taken.step.copied : taken.speed.bytes * 1e9,
+        .update = taken.step.update,
+        .lanes = taken.step.lanes,
+        .together = taken.step.together};
     plan->inside = taken.ways.host > 0 ? rb_cluster_inside(taken.ways.host, taken.ways.crossing)
                                        : rb_cluster_inside(plan->profile.bytes, 0);
     rb_profile_free(taken.profile);

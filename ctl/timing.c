@@ -57,7 +57,7 @@ int rb_timing_take(const struct rb_timing_place *place, const Rb__Model *model, 
 {
     const struct rb_timing thorough = {
         .warm = 2, .runs = 15, .least = 3, .most_ns = UINT64_C(10000000000), .sums = sums};
-    struct rb_timing_taken taken = {.lanes = {1, 1}};
+    struct rb_timing_taken taken = {.step = {.lanes = 1, .together = 1}};
     struct rb_device *device = NULL;
     int err = rb_device_open(place->kind, place->index, &device, why);
 
@@ -66,7 +66,7 @@ int rb_timing_take(const struct rb_timing_place *place, const Rb__Model *model, 
     if (!err)
         err = rb_timing_ways(device, &taken.ways, why);
     if (!err)
-        err = rb_timing_model(device, model, &thorough, &taken.profile, sums ? &taken.lanes : NULL,
+        err = rb_timing_model(device, model, &thorough, &taken.profile, sums ? &taken.step : NULL,
                               why);
     rb_device_close(device);
     if (!err)

@@ -29,7 +29,7 @@ struct rb_timing_taken {
     struct rb_profile *profile; /* free with rb_profile_free */
     struct rb_profile_speed speed;
     struct rb_timing_ways ways;
-    struct rb_timing_lanes lanes; /* known with sums */
+    struct rb_timing_step step; /* known with sums */
 };
 
 /* `sums`: with adding what the program contributes, as when training. */

@@ -9,7 +9,9 @@
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/facts/measured.h"
+#include "daemon/facts/shares.h"
 #include "plan/search/search.h"
+#include "plan/simulate/predict.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -171,13 +173,23 @@ static void explain(const struct rb_search *found, struct answer *answer)
                  other->name, 1e3 * other->seconds);
 }
 
+static struct rb_cost_profile profile_of(const struct subject *subject)
+{
+    return (struct rb_cost_profile){
+        .seconds = subject->seconds,
+        .flops = subject->profile->flops,
+        .bytes = subject->profile->bytes,
+        .update = subject->profile->update,
+        .lanes = subject->profile->lanes,
+        .together = subject->profile->together,
+    };
+}
+
 static void search(const struct rb_job_facts *job, const struct subject *subject,
                    const struct rb_search_way *running, const struct rb_cluster *cluster,
                    struct answer *answer)
 {
-    const struct rb_cost_profile profile = {subject->seconds, subject->profile->flops,
-                                            subject->profile->bytes, subject->profile->lanes,
-                                            subject->profile->together};
+    const struct rb_cost_profile profile = profile_of(subject);
     const struct rb_search_how how = {
         .spec = job->job.job->spec,
         .model = subject->model,
@@ -203,8 +215,10 @@ static void search(const struct rb_job_facts *job, const struct subject *subject
         answer->plan.seconds = found.candidates[0].seconds;
         explain(&found, answer);
     }
-    rb_log(RB_LOG_DEBUG, "job %s: planned for %" PRIu32 " devices in %.1f ms", job->job.job->name,
-           cluster->n_devices, (double)(rb_clock_ns() - begun) / 1e6);
+    rb_log(RB_LOG_DEBUG,
+           "job %s: planned for %" PRIu32 " devices, the first of speed %.2f, in %.1f ms",
+           job->job.job->name, cluster->n_devices, cluster->devices[0].speed,
+           (double)(rb_clock_ns() - begun) / 1e6);
     rb_search_done(&found);
 }
 
@@ -237,6 +251,39 @@ static struct rb_measured_by measured_by(const char *node, const Rb__Profile *pr
     };
 }
 
+/* us of a microbatch on a core of speed 1, as the profile has it, where so many devices share them.
+ */
+static double expected_us(const struct subject *subject, const Rb__Job *job, size_t devices)
+{
+    static const struct rb_cluster_device core = {.speed = 1};
+    const struct rb_cost_profile profile = profile_of(subject);
+    uint32_t each = (uint32_t)((job->microbatches + devices - 1) / devices);
+
+    return 1e6 * rb_predict_microbatch(subject->model, &core, &profile) *
+           rb_cost_together(each, &core, &profile);
+}
+
+/* What its processes take says more than what was measured before: where each computes whole
+ * microbatches, once. */
+static void take_paces(const struct subject *subject, const struct rb_job_facts *job,
+                       const Rb__Configuration *configuration, struct rb_cluster *cluster)
+{
+    RB_CLEANUP(rb_freep) uint32_t *us = rb_alloc(configuration->n_members * sizeof *us + 1);
+    const struct rb_fact *fact = rb_facts_configuration(job, job->state.state->active);
+    const Rb__Configuration *active = fact ? fact->configuration : NULL;
+
+    if (!active || !active->n_members || !rb_shares_has(active) || active->recomputes)
+        return;
+    for (size_t m = 0; m < configuration->n_members; m++) {
+        const Rb__Member *member = configuration->members[m];
+        const struct rb_fact *report = rb_facts_report(job, member->node, member->device);
+
+        if (report && member->worker && !strcmp(report->worker->worker, member->worker))
+            us[m] = report->worker->microbatch_us;
+    }
+    rb_measured_paces(cluster, us, expected_us(subject, job->job.job, active->n_members));
+}
+
 static bool choose(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
                    const Rb__Configuration *configuration, const Rb__Configuration *running,
                    struct rb_arena *arena, struct rb_decide_plan *ret)
@@ -262,6 +309,7 @@ static bool choose(void *context, const struct rb_facts *facts, const struct rb_
         rb_log(RB_LOG_INFO, "job %s: not planned: %s", what->name, why.text);
         return false;
     }
+    take_paces(subject, job, configuration, &cluster);
     answer = find_answer(planner, job, subject, running ? &way : NULL, &cluster);
     rb_cluster_done(&cluster);
     *ret = answer->plan;

@@ -170,8 +170,19 @@ static struct rb_profile *run_all(const struct rb_timing_place *place, const Rb_
     return profile;
 }
 
+static int time_step(const struct rb_timing_place *place, const Rb__Model *model,
+                     const struct rb_timing *how, struct rb_timing_step *ret_step,
+                     struct rb_why *why)
+{
+    int err;
+
+    *ret_step = (struct rb_timing_step){0};
+    err = rb_timing_together(place, model, how->most_ns, ret_step, why);
+    return err ? err : rb_timing_update(place, model, ret_step, why);
+}
+
 int rb_timing_model(struct rb_device *device, const Rb__Model *model, const struct rb_timing *how,
-                    struct rb_profile **ret_profile, struct rb_timing_lanes *ret_lanes,
+                    struct rb_profile **ret_profile, struct rb_timing_step *ret_step,
                     struct rb_why *why)
 {
     struct rb_timing_place place = {.device = device};
@@ -180,7 +191,7 @@ int rb_timing_model(struct rb_device *device, const Rb__Model *model, const stru
 
     if (!err) {
         profile = run_all(&place, model, how);
-        err = ret_lanes ? rb_timing_together(&place, model, how->most_ns, ret_lanes, why) : 0;
+        err = ret_step ? time_step(&place, model, how, ret_step, why) : 0;
         err = err ? err : rb_device_check(device, why);
     }
     close_place(&place);
@@ -250,20 +261,22 @@ static Rb__Profile *new_message(const char *kind, const Rb__Program *program,
                                 const struct rb_profile *profile,
                                 const struct rb_profile_speed *speed,
                                 const struct rb_timing_ways *ways,
-                                const struct rb_timing_lanes *lanes)
+                                const struct rb_timing_step *step)
 {
     Rb__Profile *message = rb_alloc(sizeof *message);
 
     rb__profile__init(message);
     message->kind = rb_string(kind);
     message->flops = 1e9 * speed->flops;
-    message->bytes = 1e9 * speed->bytes;
+    message->bytes = step->copied > 0 ? step->copied : 1e9 * speed->bytes;
     message->has_host_bytes = message->has_crossing = ways->host > 0;
     message->host_bytes = ways->host;
     message->crossing = ways->crossing;
-    message->has_lanes = message->has_together = lanes->lanes > 1;
-    message->lanes = lanes->lanes;
-    message->together = lanes->together;
+    message->has_lanes = message->has_together = step->lanes > 1;
+    message->lanes = step->lanes;
+    message->together = step->together;
+    message->has_update = step->update > 0;
+    message->update = step->update;
     message->seconds = rb_alloc((program->n_instructions + 1) * sizeof *message->seconds);
     for (size_t i = 0; i < program->n_instructions; i++)
         message->seconds[message->n_seconds++] = (float)(rb_profile_ns(profile, i) / 1e9);
@@ -276,15 +289,15 @@ static int time_model(struct rb_device *device, const char *kind, const Rb__Mode
     struct rb_profile *profile = NULL;
     struct rb_profile_speed speed;
     struct rb_timing_ways ways;
-    struct rb_timing_lanes lanes;
+    struct rb_timing_step step;
     int err = rb_profile_quickly(device, &speed, why);
 
     if (!err)
         err = rb_timing_ways(device, &ways, why);
     if (!err)
-        err = rb_timing_model(device, model, &quick, &profile, &lanes, why);
+        err = rb_timing_model(device, model, &quick, &profile, &step, why);
     if (!err)
-        *ret = new_message(kind, model->programs[0], profile, &speed, &ways, &lanes);
+        *ret = new_message(kind, model->programs[0], profile, &speed, &ways, &step);
     rb_profile_free(profile);
     return err;
 }

@@ -14,19 +14,22 @@ struct rb_timing {
     bool sums; /* what instructions contribute is added up as in training, and counts as theirs */
 };
 
-/* Where there are microbatches enough a core computes so many together (worker/lanes.h), each of
- * them in this part of the time that it takes alone. */
-struct rb_timing_lanes {
+/* What a step is beside its microbatches one by one.  Where there are enough of them a core
+ * computes so many together (worker/lanes.h), each of them in this part of the time that it takes
+ * alone. */
+struct rb_timing_step {
     uint32_t lanes; /* 1: one by one */
     double together;
+    double copied; /* bytes a second, read and written, in a copy behind a microbatch; 0: unknown */
+    double update; /* seconds an element of the state, behind a microbatch; 0: unknown */
 };
 
 /* The first program of the model, instruction by instruction, between marks.  A GPU has work queued
  * in front of each run, so that what it takes to ask for a kernel shows only where that takes
- * longer than all kernels do: jobs ask for all of them at once (rb_tape_play).  ret_lanes:
+ * longer than all kernels do: jobs ask for all of them at once (rb_tape_play).  ret_step:
  * NULL: nobody asks; else with `how->sums`. */
 int rb_timing_model(struct rb_device *device, const Rb__Model *model, const struct rb_timing *how,
-                    struct rb_profile **ret_profile, struct rb_timing_lanes *ret_lanes,
+                    struct rb_profile **ret_profile, struct rb_timing_step *ret_step,
                     struct rb_why *why);
 
 /* Of a device that has memory of its own, bytes a second: what a core of its host copies, and what

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A program that is timed, and what it has on a device: for timing*.c alone.
  *
- * timing > [timing_together] */
+ * timing > [timing_together, timing_update] */
 #ifndef RB_WORKER_TIMING_INSIDE_H
 #define RB_WORKER_TIMING_INSIDE_H
 
@@ -34,6 +34,10 @@ void rb_timing_run(const struct rb_timing_place *place, const Rb__Model *model, 
 /* The same program as many times at once as pays, beside it alone, in turn, until `most_ns` are
  * over. */
 int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *model,
-                       uint64_t most_ns, struct rb_timing_lanes *ret_lanes, struct rb_why *why);
+                       uint64_t most_ns, struct rb_timing_step *ret_step, struct rb_why *why);
+
+/* What follows the microbatches of a step. */
+int rb_timing_update(const struct rb_timing_place *place, const Rb__Model *model,
+                     struct rb_timing_step *ret_step, struct rb_why *why);
 
 #endif

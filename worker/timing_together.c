@@ -90,7 +90,7 @@ static double part_of(double *alone, double *among, size_t rounds, double lanes)
 }
 
 int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *model,
-                       uint64_t most_ns, struct rb_timing_lanes *ret_lanes, struct rb_why *why)
+                       uint64_t most_ns, struct rb_timing_step *ret_step, struct rb_why *why)
 {
     struct lanes lanes = {.place = place, .model = model, .programs = {place->ready}};
     uint32_t pay = rb_lanes_pay(model, model->programs[0], place->ready);
@@ -99,7 +99,8 @@ int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *mod
     size_t rounds = 0;
     int err = 0;
 
-    *ret_lanes = (struct rb_timing_lanes){1, 1};
+    ret_step->lanes = 1;
+    ret_step->together = 1;
     if (pay < 2 || !model->programs[0]->n_instructions)
         return 0;
     for (lanes.n = 1; !err && lanes.n < (int)pay; lanes.n++)
@@ -107,7 +108,9 @@ int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *mod
     for (; !err && rounds < ROUNDS && (!rounds || rb_clock_ns() < end); rounds++)
         time_round(&lanes, &alone[rounds], &among[rounds]);
     close_lanes(&lanes);
-    if (!err)
-        *ret_lanes = (struct rb_timing_lanes){pay, part_of(alone, among, rounds, pay)};
-    return err;
+    if (err)
+        return err;
+    ret_step->lanes = pay;
+    ret_step->together = part_of(alone, among, rounds, pay);
+    return 0;
 }

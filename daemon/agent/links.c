@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "daemon/agent/link_rounds.h"
 #include "daemon/daemon.h"
 
 #include <stdio.h>
@@ -22,7 +23,8 @@ enum {
     TRIES = 3, /* that may fail in all */
 };
 
-/* Later rounds: what the first one lacked may be there by then, above all cores. */
+/* Later rounds: what the first one lacked may be there by then, above all cores.  The last again
+ * and again. */
 static const uint64_t again_ms[] = {1000, 10000, 60000, 600000};
 
 /* Calls that go one behind the other: empty ones, then bursts that grow. */
@@ -43,8 +45,8 @@ struct rb_links {
     struct burst burst;
     char *peers[PEERS]; /* that were asked in this round */
     size_t n_peers;
-    unsigned failures, rounds; /* rounds: that are over */
-    double bandwidth, latency; /* bytes a second, seconds; 0: not measured */
+    unsigned failures, rounds;   /* rounds: that are over */
+    struct rb_link_rounds found; /* of a round without any answer nothing is kept */
     void (*changed)(void *context);
     void *context;
 };
@@ -107,13 +109,26 @@ static void forget_peers(struct rb_links *links)
         free(links->peers[--links->n_peers]);
 }
 
+static void on_again(uv_timer_t *timer);
+
+static void plan_again(struct rb_links *links)
+{
+    unsigned last = RB_COUNT(again_ms) - 1;
+
+    uv_timer_start(&links->again, on_again, again_ms[links->rounds < last ? links->rounds : last],
+                   0);
+}
+
 static void on_again(uv_timer_t *timer)
 {
     struct rb_links *links = timer->data;
 
     links->rounds++;
     links->failures = 0;
+    if (links->n_peers)
+        rb_link_rounds_next(&links->found);
     forget_peers(links);
+    plan_again(links);
     look(links);
 }
 
@@ -131,14 +146,11 @@ static void finish(struct rb_links *links)
 {
     double latency = links->burst.round_trip / 4; /* there and back, to connect and to call */
 
-    if (links->burst.best > links->bandwidth)
-        links->bandwidth = links->burst.best;
-    if (links->latency <= 0 || latency < links->latency)
-        links->latency = latency;
+    rb_link_rounds_note(&links->found, links->burst.best, latency);
     links->peers[links->n_peers++] = RB_TAKE(links->burst.node);
     links->changed(links->context);
-    if (links->rounds < RB_COUNT(again_ms))
-        uv_timer_start(&links->again, on_again, again_ms[links->rounds], 0);
+    if (!uv_is_active((uv_handle_t *)&links->again))
+        plan_again(links);
     look(links);
 }
 
@@ -242,11 +254,13 @@ static double two_digits(double x)
 
 void rb_links_tell(const struct rb_links *links, Rb__Node *node)
 {
-    if (links->bandwidth <= 0)
+    struct rb_link_round best = rb_link_rounds_best(&links->found);
+
+    if (best.bandwidth <= 0)
         return;
     node->has_network_bandwidth = node->has_network_latency = true;
-    node->network_bandwidth = two_digits(links->bandwidth);
-    node->network_latency = two_digits(links->latency);
+    node->network_bandwidth = two_digits(best.bandwidth);
+    node->network_latency = two_digits(best.latency);
 }
 
 struct rb_links *rb_links_new(struct rb_daemon *daemon, void (*changed)(void *context),

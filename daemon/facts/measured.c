@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/facts/measured.h"
 
+#include "base/arena.h"
+
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Speeds beside this are one. */
@@ -130,4 +134,38 @@ int rb_measured_cluster(const struct rb_facts *facts, const Rb__Configuration *c
     else
         *ret = cluster;
     return err;
+}
+
+/* ---- While it trains --------------------------------------------------------------------------*/
+
+static int smaller_first(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static double in_steps(double part)
+{
+    const double step = log(1.05);
+
+    return exp(step * round(log(part) / step));
+}
+
+void rb_measured_paces(struct rb_cluster *cluster, const uint32_t *us, double expected)
+{
+    RB_CLEANUP(rb_freep) double *parts = rb_alloc((cluster->n_devices + 1) * sizeof *parts);
+    size_t n = 0;
+
+    for (uint32_t d = 0; d < cluster->n_devices; d++)
+        if (us[d])
+            parts[n++] = expected / (us[d] * cluster->devices[d].speed);
+    if (!n || expected <= 0)
+        return;
+    qsort(parts, n, sizeof *parts, smaller_first);
+    for (uint32_t d = 0; d < cluster->n_devices; d++) {
+        double *speed = &cluster->devices[d].speed;
+
+        *speed *= in_steps(us[d] ? expected / (us[d] * *speed) : parts[n / 2]);
+    }
 }

@@ -23,4 +23,10 @@ int rb_measured_cluster(const struct rb_facts *facts, const Rb__Configuration *c
                         const struct rb_measured_by *by, struct rb_cluster *ret,
                         struct rb_why *why);
 
+/* Speeds as a job that runs shows them: us, by device of the cluster, are what a microbatch takes
+ * (0: not known), of which a profile expects `expected` of a device of speed 1.  Who is not known
+ * is as much slower than was measured as the others are, in the median.  In steps of a twentieth,
+ * so that noise changes no answer. */
+void rb_measured_paces(struct rb_cluster *cluster, const uint32_t *us, double expected);
+
 #endif

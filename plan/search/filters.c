@@ -29,8 +29,7 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
         .microbatches = (work->total + sets - 1) / sets,
         .samples = how->model->programs[0]->batch,
         .microbatch = work->microbatch[device - how->cluster->devices],
-        .update =
-            rb_cost_bytes(rb_cost_update_bytes(how->model, elements), device, how->profile).seconds,
+        .update = rb_cost_update(how->model, elements, device, how->profile).seconds,
         .bandwidth = link.bandwidth,
         .latency = link.latency,
     };

@@ -32,9 +32,8 @@ static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
     stage.backward += rb_cost_sums(12 * elements, &how->cluster->devices[0], how->profile).seconds;
     stage.activations = layers[part->first + part->count - 1].crossing;
     stage.weights = 4 * elements;
-    stage.update = rb_cost_bytes(rb_cost_update_bytes(how->model, elements),
-                                 &how->cluster->devices[0], how->profile)
-                       .seconds;
+    stage.update =
+        rb_cost_update(how->model, elements, &how->cluster->devices[0], how->profile).seconds;
     *ret_elements = elements;
     *ret_made = made;
     return stage;

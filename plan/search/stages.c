@@ -68,9 +68,7 @@ static double crossing(const Rb__Model *model, const Rb__Course *course, uint32_
 
 static double update_seconds(const struct rb_search_work *work, double elements)
 {
-    return rb_cost_bytes(rb_cost_update_bytes(work->how->model, elements), work->slowest,
-                         work->how->profile)
-        .seconds;
+    return rb_cost_update(work->how->model, elements, work->slowest, work->how->profile).seconds;
 }
 
 /* Of all stages: the state is placed as for a job that runs so.  A stage updates as long as the one

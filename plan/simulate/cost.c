@@ -102,11 +102,17 @@ double rb_cost_sums_bytes(const Rb__Model *model, size_t p, bool first)
     return elements * (first ? 8 : 12);
 }
 
-double rb_cost_update_bytes(const Rb__Model *model, double elements)
+struct rb_cost rb_cost_update(const Rb__Model *model, double elements,
+                              const struct rb_cluster_device *device,
+                              const struct rb_cost_profile *profile)
 {
     double squares = model->optimizer->clip_norm > 0 ? 4 : 0; /* else they are taken on the way */
+    double bytes = elements * (4 + 8 + 8 * rb_footprint_moments(model) + squares);
 
-    return elements * (4 + 8 + 8 * rb_footprint_moments(model) + squares);
+    if (device->flops <= 0 && profile->update > 0)
+        return (struct rb_cost){.seconds = elements * profile->update / device->speed,
+                                .bytes = bytes};
+    return rb_cost_bytes(bytes, device, profile);
 }
 
 double rb_cost_together(uint32_t microbatches, const struct rb_cluster_device *device,

@@ -14,7 +14,8 @@
 struct rb_cost_profile {
     const double *seconds; /* by instruction of the first program, with the sums of what it
                               contributes; NULL: not measured */
-    double flops, bytes;   /* a second, in a large product and in a large copy */
+    double flops, bytes;   /* a second, in a large product and in a copy behind a microbatch */
+    double update;         /* seconds an element of the state, by the optimizer; 0: by its bytes */
     uint32_t lanes;        /* microbatches that data parallelism computes together, */
     double together;       /* each in this part of its time; lanes 0 or 1: one by one */
 };
@@ -57,7 +58,9 @@ struct rb_cost rb_cost_sums(double bytes, const struct rb_cluster_device *device
 /* Bytes that fixed-point sums touch in a microbatch: `first` of the step, they are set. */
 double rb_cost_sums_bytes(const Rb__Model *model, size_t p, bool first);
 
-/* Bytes that the optimizer touches for `elements` of the state. */
-double rb_cost_update_bytes(const Rb__Model *model, double elements);
+/* The optimizer, of so many elements of the state. */
+struct rb_cost rb_cost_update(const Rb__Model *model, double elements,
+                              const struct rb_cluster_device *device,
+                              const struct rb_cost_profile *profile);
 
 #endif

@@ -207,11 +207,11 @@ static void add_update(struct rb_predict_tasks *tasks)
 {
     const struct rb_predict_how *how = tasks->how;
     double elements = (double)how->model->state_elements, n = how->ranks;
-    double bytes = rb_cost_update_bytes(how->model, held(how));
 
     for (uint32_t r = 0; r < how->ranks; r++)
-        rb_predict_work(tasks, r, RB_PREDICT_UPDATE, 0,
-                        rb_cost_bytes(bytes, &how->cluster->devices[r], how->profile));
+        rb_predict_work(
+            tasks, r, RB_PREDICT_UPDATE, 0,
+            rb_cost_update(how->model, held(how), &how->cluster->devices[r], how->profile));
     if (!sharded(how))
         return;
     rb_predict_fill(tasks,

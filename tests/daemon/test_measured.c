@@ -132,6 +132,32 @@ static void kinds_do_not_mix(void **state)
     assert_int_equal(measure(*state, "a:2005", &gpu, &cluster, &why), RB_ENOTFOUND);
 }
 
+/* What takes longer than a profile expects is that much slower, in steps; who has said nothing is
+ * as the others are. */
+static void paces_are_speeds(void **state)
+{
+    static const uint32_t none[3], same[3] = {1010, 990, 1000}, some[3] = {2000, 0, 1000},
+                                   slow[3] = {1500, 1500, 0};
+    struct rb_cluster cluster;
+    struct rb_why why = {0};
+
+    if (measure(*state, "a:2000 a:2001 b:2001", &gpu, &cluster, &why))
+        fail_msg("%s", why.text);
+    rb_measured_paces(&cluster, none, 1000);
+    rb_measured_paces(&cluster, same, 1000);
+    for (uint32_t d = 0; d < 3; d++)
+        assert_true(cluster.devices[d].speed == 1);
+    rb_measured_paces(&cluster, slow, 1000);
+    assert_true(fabs(cluster.devices[0].speed - 2 / 3.0) < 0.025);
+    assert_true(cluster.devices[2].speed == cluster.devices[0].speed);
+    for (uint32_t d = 0; d < 3; d++)
+        cluster.devices[d].speed = 1;
+    rb_measured_paces(&cluster, some, 1000);
+    assert_true(fabs(cluster.devices[0].speed - 0.5) < 0.025);
+    assert_true(cluster.devices[1].speed == 1 && cluster.devices[2].speed == 1);
+    rb_cluster_done(&cluster);
+}
+
 static void links_are_needed(void **state)
 {
     struct rb_cluster cluster;
@@ -149,6 +175,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(gpus_are_by_their_profile, begin, end),
         cmocka_unit_test_setup_teardown(cores_are_by_theirs, begin, end),
         cmocka_unit_test_setup_teardown(kinds_do_not_mix, begin, end),
+        cmocka_unit_test_setup_teardown(paces_are_speeds, begin, end),
         cmocka_unit_test_setup_teardown(links_are_needed, begin, end),
     };
 

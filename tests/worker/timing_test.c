@@ -95,15 +95,16 @@ static void microbatches_go_together(void **state)
     Rb__Model *model = tiny_model("/tmp", &small);
     struct rb_device *device = open_device();
     struct rb_profile *profile;
-    struct rb_timing_lanes lanes = {0};
+    struct rb_timing_step step;
     struct rb_why why = {{0}};
 
     (void)state;
-    if (rb_timing_model(device, model, &how, &profile, &lanes, &why))
+    if (rb_timing_model(device, model, &how, &profile, &step, &why))
         fail_msg("%s", why.text);
-    assert_in_range(lanes.lanes, 1, RB_KERNEL_EACH);
-    assert_true(lanes.together > 0.1 && lanes.together < 1.5);
-    assert_true(lanes.lanes > 1 || lanes.together == 1);
+    assert_in_range(step.lanes, 1, RB_KERNEL_EACH);
+    assert_true(step.together > 0.1 && step.together < 1.5);
+    assert_true(step.lanes > 1 || step.together == 1);
+    assert_true(step.copied > 1e6 && step.update > 0 && step.update < 1e-3);
     rb_profile_free(profile);
     rb_device_close(device);
     rb__model__free_unpacked(model, NULL);
