@@ -117,15 +117,12 @@ static int time_here(struct plan *plan, struct rb_why *why)
     return 0;
 }
 
-/* Nobody but a profile knows what is between GPUs. */
+/* What was timed with the job says more than what nodes measured when they started, and of GPUs
+ * nothing else does. */
 static void fill_inside(struct plan *plan)
 {
-    for (uint32_t d = 0; d < plan->cluster.n_devices; d++) {
-        struct rb_cluster_node *node = &plan->cluster.nodes[plan->cluster.devices[d].node];
-
-        if (strcmp(plan->cluster.devices[d].kind, "cpu") && node->inside.bandwidth <= 0)
-            node->inside = plan->inside;
-    }
+    for (uint32_t n = 0; plan->inside.bandwidth > 0 && n < plan->cluster.n_nodes; n++)
+        plan->cluster.nodes[n].inside = plan->inside;
 }
 
 /* As many devices as are asked about, all like the one that was timed. */
