@@ -28,6 +28,19 @@ static void clear_all(struct rb_model *model)
     memset(model->fresh, false, model->message->n_variables * sizeof *model->fresh);
 }
 
+/* A rank alone takes its sums as they are (take_alone): each attempt starts in the same memory, and
+ * the other half, of which others may have left something, takes none. */
+static void start_alone(struct rb_model *model)
+{
+    int32_t *other = model->local;
+
+    model->local = model->reduced;
+    model->reduced = other;
+    if (rb_device_sparse(model->device))
+        rb_device_discard(model->device, model->reduced,
+                          (size_t)model->message->state_elements * sizeof *model->reduced);
+}
+
 static bool ordered(const Rb__RankPlan *orders, uint32_t microbatch)
 {
     for (size_t i = 0; i < orders->n_orders; i++)
@@ -76,6 +89,8 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
         return 0;
     }
 
+    if (attempt->step->configuration->size == 1)
+        start_alone(model);
     memset(model->fresh, true, variables * sizeof *model->fresh);
     rb_device_discard(model->device, model->largest, variables * sizeof *model->largest);
     rb_device_discard(model->device, model->overflow, variables * sizeof *model->overflow);

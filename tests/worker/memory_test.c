@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a worker's memory takes: pages that are there, and not what was asked for. */
+#include "tests/bench/cases.h"
+#include "worker/step.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { HUGE = 2 << 20, STEPS = 3 };
+
+/* Of the pages in [memory, memory + bytes), those that are there: in bytes. */
+static size_t resident(const void *memory, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), there = 0;
+    uintptr_t first = (uintptr_t)memory / page * page;
+    size_t pages = ((uintptr_t)memory + bytes - first + page - 1) / page;
+    unsigned char *core = malloc(pages);
+
+    assert_int_equal(mincore((void *)first, pages * page, core), 0);
+    for (size_t i = 0; i < pages; i++)
+        there += core[i] & 1;
+    free(core);
+    return there * page;
+}
+
+static struct bench_case case_of(const char *name)
+{
+    struct bench_case one = {0};
+
+    for (size_t i = 0; i < bench_n_sums_cases; i++)
+        if (strcmp(bench_sums_cases[i].name, name) == 0)
+            one = bench_sums_cases[i];
+    assert_non_null(one.name);
+    return one;
+}
+
+/* A rank alone needs one array of sums, also where it was not alone before.  The first step is
+ * redone. */
+static void sums_of_one(void **state)
+{
+    struct bench_case one = case_of("mlp");
+    struct rb_step_result result;
+    struct bench_job job;
+    size_t bytes;
+
+    (void)state;
+    one.batch = 8;
+    bench_job_open(&one, 4, &job);
+    bytes = (size_t)job.model->message->state_elements * sizeof *job.model->local;
+    assert_true(bytes > 2 * HUGE); /* or this says nothing */
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < STEPS; i++) {
+            bench_job_step(&job, &result);
+            assert_true(resident(job.model->local, bytes) + resident(job.model->reduced, bytes) <
+                        bytes + HUGE);
+        }
+        memset(job.model->local, 1, bytes); /* as among others */
+        memset(job.model->reduced, 1, bytes);
+    }
+    bench_job_close(&job);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_of_one),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
