@@ -40,6 +40,10 @@ struct rb_call {
     const struct rb_attribute *attributes;
     int n_attributes;
     bool slices; /* some may start anywhere, at a multiple of their elements' size; else of 64 */
+    /* Memory that is free while the kernel runs, for it to write what it likes to: so many bytes,
+     * so far from the first output, wherever that is (a multiple of 64).  0: there is none. */
+    size_t spare_bytes;
+    ptrdiff_t spare;
 };
 
 /* An attribute's first value, or `otherwise` where it is absent. */

@@ -132,9 +132,15 @@ static void cut_evaluation(struct rb_model *model)
 static int prepare(struct rb_model *model, struct rb_runner *runner, const struct rb_source *source,
                    struct rb_why *why)
 {
-    if (runner->program)
-        return 0;
-    return rb_runner_prepare(model, runner, model->state.w, model->arena, source, why);
+    struct rb_program_memory memory = {
+        .state = model->state.w,
+        .fixed = model->state.fixed,
+        .constants = model->constants,
+        .arena = model->arena,
+        .spares = true,
+    };
+
+    return runner->program ? 0 : prepare_in(model, runner, &memory, source, why);
 }
 
 /* Where that costs no memory, so are those that may train later: nobody waits for them then. */

@@ -3,7 +3,6 @@
 
 #include "base/arena.h"
 #include "kernels/call.h"
-#include "worker/reads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,15 +29,10 @@ static int read_arguments(const struct rb_program_build *b, const int32_t *indic
     return 0;
 }
 
-static struct rb_reads reads_of(const struct rb_program_build *b)
-{
-    return (struct rb_reads){b->from, b->program->addresses, b->bytes};
-}
-
 /* Outputs go to the arena, and neither onto an input nor onto each other. */
 static int check_outputs(const struct rb_program_build *b, const Rb__Instruction *from)
 {
-    const struct rb_reads reads = reads_of(b);
+    const struct rb_reads reads = rb_program_reads(b);
 
     for (size_t o = 0; o < from->n_outputs; o++) {
         int32_t out = from->outputs[o];
@@ -86,6 +80,18 @@ static bool reads_slice(const struct rb_program_build *b, const Rb__Instruction 
     return false;
 }
 
+/* What is free of the arena, from where the first output lies: twins have both so far apart. */
+static void give_spare(const struct rb_program_build *b, const struct step *step,
+                       struct rb_call *call)
+{
+    const struct rb_spare *spare = b->spares ? &b->spares[step - b->program->steps] : NULL;
+
+    if (!spare || call->n_out < 1 || !step->out[0])
+        return;
+    call->spare_bytes = (size_t)spare->bytes;
+    call->spare = (const char *)b->memory->arena + spare->first - (const char *)step->out[0];
+}
+
 static int make_step(const struct rb_program_build *b, const Rb__Instruction *from,
                      struct step *step)
 {
@@ -118,6 +124,8 @@ static int make_step(const struct rb_program_build *b, const Rb__Instruction *fr
     err = err ? err : read_arguments(b, from->outputs, n_out, "output", out, step->out);
     call.slices = !err && reads_slice(b, from);
     err = err ? err : check_outputs(b, from);
+    if (!err)
+        give_spare(b, step, &call);
     if (!err && b->memory->twin) {
         step->kernel = b->memory->twin->steps[step - b->program->steps].kernel;
     } else if (!err && !rb_program_exchanges(from)) {
@@ -193,7 +201,7 @@ static int check_results(const struct rb_program_build *b)
 static void find_gradients(const struct rb_program_build *b)
 {
     struct rb_program *program = b->program;
-    const struct rb_reads reads = reads_of(b);
+    const struct rb_reads reads = rb_program_reads(b);
 
     for (int i = 0; i < program->n_tensors; i++)
         program->makers[i] = -1;
@@ -258,7 +266,7 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
 {
     struct rb_program *made;
     struct rb_arena scratch = {0};
-    struct rb_program_build b = {NULL, model, program, memory, NULL, NULL, why};
+    struct rb_program_build b = {.model = model, .from = program, .memory = memory, .why = why};
     int err;
 
     if (program->n_tensors > INT32_MAX / 2 || program->n_instructions > INT32_MAX / 2 ||
@@ -284,6 +292,8 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
     b.types = RB_ARENA_NEW(&scratch, struct rb_tensor_type, program->n_tensors + 1);
     b.bytes = made->bytes;
     err = rb_program_make_tensors(&b);
+    if (!err)
+        b.spares = rb_program_find_spares(&b, &scratch);
     err = err ? err : make_steps(&b);
     err = err ? err : check_results(&b);
     if (!err) {

@@ -21,6 +21,10 @@ struct rb_program_memory {
     void *fixed;  /* FIXED variables, at their byte offsets */
     const void *constants;
     void *arena; /* the largest arena_bytes of the programs that use it */
+    /* Programs are run as they stand in it, from first to last, so kernels may have what is free of
+     * it meanwhile; else somebody looks at places while they are nobody's, or lets only few be
+     * touched. */
+    bool spares;
     /* One of the same Program, whose kernels this one runs and which lives longer; or NULL. */
     const struct rb_program *twin;
 };

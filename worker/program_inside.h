@@ -8,6 +8,7 @@
 #include "worker/program.h"
 
 #include "base/arena.h"
+#include "worker/spare.h"
 
 struct step {
     struct rb_kernel *kernel;
@@ -69,6 +70,7 @@ struct rb_program_build {
     const struct rb_program_memory *memory;
     struct rb_tensor_type *types;
     size_t *bytes;
+    const struct rb_spare *spares; /* by instruction; NULL: kernels have nothing of the arena */
     struct rb_why *why;
 };
 
@@ -80,5 +82,15 @@ static inline bool rb_program_inside(uint64_t offset, uint64_t bytes, uint64_t s
 
 /* Types and addresses of all tensors, and memory for inputs. */
 int rb_program_make_tensors(const struct rb_program_build *b);
+
+static inline struct rb_reads rb_program_reads(const struct rb_program_build *b)
+{
+    return (struct rb_reads){b->from, b->program->addresses, b->bytes};
+}
+
+/* By instruction, in `scratch`; NULL where no kernel may have anything of the arena, or none would
+ * want it.  Tensors have their addresses; nothing else has been checked yet. */
+const struct rb_spare *rb_program_find_spares(const struct rb_program_build *b,
+                                              struct rb_arena *scratch);
 
 #endif

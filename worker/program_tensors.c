@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the tensors of a program are: types and addresses, each of them checked. */
+/* Where the tensors of a program are: types and addresses, each of them checked; and where none
+ * are. */
 #include "worker/program_inside.h"
 
 #include "kernels/call.h"
@@ -130,4 +131,59 @@ int rb_program_make_tensors(const struct rb_program_build *b)
     for (int i = 0; !err && i < b->program->n_tensors; i++)
         err = tensor_address(b, b->from->tensors[i], i);
     return err;
+}
+
+/* ---- What is free meanwhile -------------------------------------------------------------------*/
+
+static bool all_there(const struct rb_program_build *b, const int32_t *tensors, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (tensors[i] < -1 || tensors[i] >= b->program->n_tensors)
+            return false;
+    return true;
+}
+
+/* Who prepares the instructions says what is wrong. */
+static bool may_be_looked_at(const struct rb_program_build *b)
+{
+    const Rb__Program *from = b->from;
+    const int32_t results[] = {from->loss, from->count, from->correct};
+    bool sound =
+        all_there(b, results, RB_COUNT(results)) && all_there(b, from->outputs, from->n_outputs);
+
+    for (size_t i = 0; sound && i < from->n_contributions; i++)
+        sound = from->contributions[i]->tensor < from->n_tensors;
+    for (size_t i = 0; sound && i < from->n_instructions; i++)
+        sound = all_there(b, from->instructions[i]->inputs, from->instructions[i]->n_inputs) &&
+                all_there(b, from->instructions[i]->outputs, from->instructions[i]->n_outputs);
+    return sound;
+}
+
+/* They alone need much: tensors once more, in other layouts. */
+static bool has_convolutions(const Rb__Program *program)
+{
+    for (size_t i = 0; i < program->n_instructions; i++)
+        switch (program->instructions[i]->operator_) {
+        case RB_OP_CONV:
+        case RB_OP_CONV_GRAD_X:
+        case RB_OP_CONV_GRAD_W:
+            return true;
+        default:
+            break;
+        }
+    return false;
+}
+
+const struct rb_spare *rb_program_find_spares(const struct rb_program_build *b,
+                                              struct rb_arena *scratch)
+{
+    const struct rb_reads reads = rb_program_reads(b);
+    struct rb_spare *spares;
+
+    if (!b->memory->spares || b->memory->twin || !rb_device_sparse(b->program->device) ||
+        !has_convolutions(b->from) || !may_be_looked_at(b))
+        return NULL;
+    spares = RB_ARENA_NEW(scratch, struct rb_spare, b->from->n_instructions);
+    rb_spare_find(&reads, b->memory->arena, spares);
+    return spares;
 }

@@ -44,12 +44,21 @@ static enum taken taken_behind(const struct rb_reads *reads, int32_t out, size_t
     return taken;
 }
 
+/* Is it what is left when the program has ended? */
+static bool is_result(const struct rb_reads *reads, int32_t out)
+{
+    const Rb__Program *program = reads->program;
+    const int32_t results[] = {program->loss, program->count, program->correct};
+
+    return any_overlaps(reads, results, RB_COUNT(results), out) ||
+           any_overlaps(reads, program->outputs, program->n_outputs, out);
+}
+
 /* Does anybody read `out` of `instruction` beside contributions right behind it?  Nobody does once
  * its memory is used again. */
 static bool is_read(const struct rb_reads *reads, size_t instruction, int32_t out)
 {
     const Rb__Program *program = reads->program;
-    const int32_t results[] = {program->loss, program->count, program->correct};
 
     for (size_t k = instruction + 1; k < program->n_instructions; k++) {
         const Rb__Instruction *next = program->instructions[k];
@@ -61,8 +70,7 @@ static bool is_read(const struct rb_reads *reads, size_t instruction, int32_t ou
         if (taken_behind(reads, out, k + 1) != NOT_TAKEN)
             return true;
     }
-    return any_overlaps(reads, results, RB_COUNT(results), out) ||
-           any_overlaps(reads, program->outputs, program->n_outputs, out);
+    return is_result(reads, out);
 }
 
 bool rb_reads_gradient(const struct rb_reads *reads, size_t instruction)
@@ -72,4 +80,24 @@ bool rb_reads_gradient(const struct rb_reads *reads, size_t instruction)
     return from->n_outputs > 0 &&
            taken_behind(reads, from->outputs[0], instruction + 1) == TAKEN_WHOLE &&
            !is_read(reads, instruction, from->outputs[0]);
+}
+
+size_t rb_reads_last(const struct rb_reads *reads, size_t instruction, int32_t out)
+{
+    const Rb__Program *program = reads->program;
+    size_t last = instruction, n = program->n_instructions;
+
+    if (instruction < program->once || is_result(reads, out))
+        return n;
+    for (size_t k = instruction; k < n; k++) {
+        const Rb__Instruction *one = program->instructions[k];
+
+        if (k > instruction && any_overlaps(reads, one->inputs, one->n_inputs, out))
+            last = k;
+        if (k > instruction && any_overlaps(reads, one->outputs, one->n_outputs, out))
+            break;
+        if (taken_behind(reads, out, k + 1) != NOT_TAKEN)
+            last = k;
+    }
+    return last;
 }

@@ -26,4 +26,9 @@ bool rb_reads_overlap(const struct rb_reads *reads, int32_t x, int32_t y);
  * nobody else? */
 bool rb_reads_gradient(const struct rb_reads *reads, size_t instruction);
 
+/* The last instruction that `out` of `instruction` must outlive, for that reads it or what is read
+ * right behind that does; behind all of them where it is read when the program has ended, or by its
+ * next run. */
+size_t rb_reads_last(const struct rb_reads *reads, size_t instruction, int32_t out);
+
 #endif

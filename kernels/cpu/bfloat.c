@@ -129,6 +129,7 @@ int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepar
     w->n_out = call->n_out;
     wide.in = in;
     wide.out = out;
+    wide.spare_bytes = 0; /* it is not where the copies are */
     bytes = widen_types(call->in, call->n_in, in, w->in, 0);
     bytes = widen_types(call->out, call->n_out, out, w->out, bytes);
     if (rb_cpu_need(&cpu->copies, bytes))

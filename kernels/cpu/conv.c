@@ -114,6 +114,7 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
     if (err)
         return err;
     how.spatial = window.spatial;
+    how.spare = (struct rb_dnnl_spare){call->spare_bytes, call->spare};
     for (int i = 0; i < window.spatial; i++) {
         int k = i + 3 - window.spatial;
 

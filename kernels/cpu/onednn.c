@@ -16,7 +16,8 @@ struct rb_dnnl {
     struct rb_cpu_room room; /* for other layouts and scratch of the operation that runs */
 };
 
-enum { MAX_ARGUMENTS = 5, LINE = 64 };
+/* What needs no more than SMALL has the room, which is likely to be in a cache. */
+enum { MAX_ARGUMENTS = 5, LINE = 64, SMALL = 4 << 20 };
 
 /* One argument of the primitive.  Where the primitive wants another layout than the caller's, the
  * memory `inner` is ours and a reorder stands between the two. */
@@ -24,7 +25,7 @@ struct argument {
     int name;    /* DNNL_ARG_... */
     int address; /* index into the addresses of rb_dnnl_run; -1: scratch */
     bool output;
-    bool in_room; /* inner is in the device's room, `place` bytes from its start */
+    bool in_room; /* inner is in the room, `place` bytes from its start */
     size_t place;
     dnnl_memory_t outer, inner; /* the same where no reorder is needed */
     dnnl_primitive_t reorder;
@@ -34,7 +35,10 @@ struct rb_dnnl_op {
     struct rb_dnnl *dnnl;
     bool slow; /* oneDNN has nothing but plain loops for it */
     dnnl_primitive_t primitive;
-    size_t bytes;     /* that it needs of the room */
+    size_t bytes;     /* that it needs of a room: */
+    bool spares;      /* of its caller, `spare` bytes from where the output goes, */
+    ptrdiff_t spare;  /* or the device's */
+    int output;       /* index into the addresses of rb_dnnl_run */
     const void *room; /* where that was when it last ran */
     int n;
     struct argument arguments[MAX_ARGUMENTS];
@@ -91,8 +95,8 @@ static bool is_padded(const dnnl_memory_desc_t *md)
     return false;
 }
 
-/* Memory of ours for an argument, got now and not while it runs: of the device's room, which all
- * operations share.  Where a layout is padded it is the operation's own: pads stay zero. */
+/* Memory of ours for an argument, got now and not while it runs: of a room.  Where a layout is
+ * padded it is the operation's own: pads stay zero. */
 static int add_inner(struct rb_dnnl_op *op, struct argument *argument, const dnnl_memory_desc_t *md,
                      const char *what, struct rb_why *why)
 {
@@ -194,10 +198,12 @@ static bool is_slow(const_dnnl_primitive_desc_t desc)
            name && strncmp(name, "ref", 3) == 0;
 }
 
-/* The room has moved where a later operation needed a larger one. */
-static void follow_room(struct rb_dnnl_op *op)
+/* The device's room has moved where a later operation needed a larger one; a caller's is where the
+ * output is. */
+static void follow_room(struct rb_dnnl_op *op, void *const *addresses)
 {
-    char *room = op->dnnl->room.memory;
+    char *room =
+        op->spares ? (char *)addresses[op->output] + op->spare : (char *)op->dnnl->room.memory;
 
     if (op->room == room)
         return;
@@ -214,7 +220,7 @@ void rb_dnnl_run(struct rb_dnnl_op *op, void *const *addresses)
     dnnl_stream_t stream = op->dnnl->stream;
 
     omp_set_num_threads(1);
-    follow_room(op);
+    follow_room(op, addresses);
     for (int i = 0; i < op->n; i++) {
         struct argument *a = &op->arguments[i];
 
@@ -259,9 +265,19 @@ void rb_dnnl_free(struct rb_dnnl_op *op)
     free(op);
 }
 
+static int get_room(struct rb_dnnl_op *op, struct rb_dnnl_spare spare, struct rb_why *why)
+{
+    op->spares = op->bytes > SMALL && op->bytes <= spare.bytes;
+    op->spare = spare.from;
+    if (!op->spares && rb_cpu_need(&op->dnnl->room, op->bytes))
+        return rb_why_set(why, RB_ENOMEM, "no memory for layouts and scratch: %zu bytes",
+                          op->bytes);
+    return 0;
+}
+
 int rb_dnnl_op_new(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
                    const_dnnl_primitive_desc_t hint, const struct rb_dnnl_wanted *wanted, int n,
-                   struct rb_dnnl_op **ret_op, struct rb_why *why)
+                   struct rb_dnnl_spare spare, struct rb_dnnl_op **ret_op, struct rb_why *why)
 {
     struct rb_dnnl_op *op = rb_alloc(sizeof(*op));
     dnnl_primitive_desc_t desc = NULL;
@@ -270,13 +286,15 @@ int rb_dnnl_op_new(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
     op->dnnl = dnnl;
     op->slow = !err && is_slow(desc);
     for (int i = 0; !err && i < n; i++)
-        if (wanted[i].layout)
+        if (wanted[i].layout) {
             err = add_argument(op, desc, wanted[i].name, wanted[i].address, wanted[i].output,
                                wanted[i].layout, why);
+            op->output = wanted[i].output ? wanted[i].address : op->output;
+        }
     if (!err)
         err = add_scratchpad(op, desc, why);
-    if (!err && rb_cpu_need(&dnnl->room, op->bytes))
-        err = rb_why_set(why, RB_ENOMEM, "no memory for layouts and scratch: %zu bytes", op->bytes);
+    if (!err)
+        err = get_room(op, spare, why);
     if (!err)
         err = rb_dnnl_status(dnnl_primitive_create(&op->primitive, desc), "prepare this", why);
     if (desc)

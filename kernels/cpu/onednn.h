@@ -4,8 +4,9 @@
  * matmul, conv > [onednn] > libdnnl 2.6 (3.x has another interface: onednn*.c alone would change)
  *
  * An operation is prepared once, with everything it needs: the primitive, reorders to and from the
- * blocked layouts it likes, and memory for them, which all operations of a device share: one runs
- * at a time, on the caller's thread alone. */
+ * blocked layouts it likes, and memory for them: a room that all operations of a device share, or,
+ * of one that needs much, what the caller can spare.  One runs at a time, on the caller's thread
+ * alone. */
 #ifndef RB_KERNELS_CPU_ONEDNN_H
 #define RB_KERNELS_CPU_ONEDNN_H
 
@@ -13,6 +14,7 @@
 #include "proto/dtype.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* As wide as oneDNN's own lists of sizes, all of which it may read. */
 enum { RB_DNNL_AXES = 12 };
@@ -53,6 +55,12 @@ struct rb_dnnl_matmul {
 int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
                    struct rb_dnnl_op **ret_op, struct rb_why *why);
 
+/* What the caller can spare while an operation runs: so far from where the output goes. */
+struct rb_dnnl_spare {
+    size_t bytes; /* 0: nothing */
+    ptrdiff_t from;
+};
+
 /* A convolution over 1 to 3 spatial axes; all tensors row-major, x and y perhaps in blocks of
  * channels (proto/blocked.h); types as in a product. */
 struct rb_dnnl_conv {
@@ -63,6 +71,7 @@ struct rb_dnnl_conv {
     int64_t strides[RB_DNNL_AXES], dilations[RB_DNNL_AXES], begins[RB_DNNL_AXES],
         ends[RB_DNNL_AXES];
     bool bias;
+    struct rb_dnnl_spare spare;
 };
 enum rb_dnnl_conv_kind {
     RB_DNNL_CONV,        /* addresses: x, w, bias or NULL, y */

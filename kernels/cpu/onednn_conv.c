@@ -87,6 +87,6 @@ int rb_dnnl_conv(struct rb_dnnl *dnnl, enum rb_dnnl_conv_kind kind, const struct
         break;
     }
     err = rb_dnnl_status(code, "convolve these", why);
-    err = err ? err : rb_dnnl_op_new(dnnl, &desc, NULL, wanted[kind], 4, ret_op, why);
+    err = err ? err : rb_dnnl_op_new(dnnl, &desc, NULL, wanted[kind], 4, how->spare, ret_op, why);
     return err ? err : rb_dnnl_refuse_slow(ret_op, factors, why);
 }

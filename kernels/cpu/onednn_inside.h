@@ -35,7 +35,7 @@ int rb_dnnl_describe(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
                      struct rb_why *why);
 int rb_dnnl_op_new(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
                    const_dnnl_primitive_desc_t hint, const struct rb_dnnl_wanted *wanted, int n,
-                   struct rb_dnnl_op **ret_op, struct rb_why *why);
+                   struct rb_dnnl_spare spare, struct rb_dnnl_op **ret_op, struct rb_why *why);
 
 /* Has oneDNN nothing but plain loops for it? */
 bool rb_dnnl_op_slow(const struct rb_dnnl_op *op);

@@ -25,7 +25,9 @@ static int plain_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
     if (!err)
         err = rb_dnnl_status(dnnl_matmul_desc_init(&desc, &a, &b, how->bias ? &bias : NULL, &c),
                              "multiply these", why);
-    return err ? err : rb_dnnl_op_new(dnnl, &desc, NULL, wanted, RB_COUNT(wanted), ret_op, why);
+    return err ? err
+               : rb_dnnl_op_new(dnnl, &desc, NULL, wanted, RB_COUNT(wanted),
+                                (struct rb_dnnl_spare){0}, ret_op, why);
 }
 
 /* The same as an inner product: rows of a times rows of a weight, which is b turned around. */
@@ -51,7 +53,9 @@ static int inner_product(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
         err = rb_dnnl_status(dnnl_inner_product_forward_desc_init(&desc, dnnl_forward_training, &a,
                                                                   &w, how->bias ? &bias : NULL, &c),
                              "multiply these", why);
-    return err ? err : rb_dnnl_op_new(dnnl, &desc, NULL, wanted, RB_COUNT(wanted), ret_op, why);
+    return err ? err
+               : rb_dnnl_op_new(dnnl, &desc, NULL, wanted, RB_COUNT(wanted),
+                                (struct rb_dnnl_spare){0}, ret_op, why);
 }
 
 /* And as the gradient of one: c = (turned a) b is that of a weight from dy = a and x = b. */
@@ -80,7 +84,9 @@ static int weight_gradient(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *ho
             rb_dnnl_status(dnnl_inner_product_backward_weights_desc_init(&desc, &x, &w, NULL, &dy),
                            "multiply these", why);
     err = err ? err : rb_dnnl_describe(dnnl, &forward, NULL, &hint, why);
-    err = err ? err : rb_dnnl_op_new(dnnl, &desc, hint, wanted, RB_COUNT(wanted), ret_op, why);
+    err = err ? err
+              : rb_dnnl_op_new(dnnl, &desc, hint, wanted, RB_COUNT(wanted),
+                               (struct rb_dnnl_spare){0}, ret_op, why);
     if (hint)
         dnnl_primitive_desc_destroy(hint);
     return err;

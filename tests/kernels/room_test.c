@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels need beside their tensors while they run: one room for all of a device's, which moves
- * where a later kernel needs a larger one. */
+/* What kernels need beside their tensors while they run: one room for all of a device's, which
+ * moves where a later kernel needs a larger one. */
 #include "kernels/device.h"
 #include "tests/kernels/case.h"
 #include "tests/kernels/setup.h"
@@ -31,11 +31,15 @@ struct convolution {
     struct rb_kernel *kernel;
 };
 
-static void prepare(struct rb_device *device, const char *text, struct convolution *conv)
+/* With so many bytes so far behind the output for it to use. */
+static void prepare_with(struct rb_device *device, const char *text, size_t spared, ptrdiff_t far,
+                         struct convolution *conv)
 {
     struct rb_why why;
 
     rb_case_read(text, &conv->c);
+    conv->c.call.spare_bytes = spared;
+    conv->c.call.spare = far;
     for (int i = 0; i < 2; i++) {
         conv->in[i] = rb_device_alloc(device, rb_case_bytes(&conv->c.in[i]));
         rb_case_fill(&conv->c, i, 7 + (uint64_t)i, conv->in[i]);
@@ -43,6 +47,11 @@ static void prepare(struct rb_device *device, const char *text, struct convoluti
     conv->out = rb_device_alloc(device, rb_case_bytes(&conv->c.out[0]));
     if (rb_kernel_prepare(device, &conv->c.call, &conv->kernel, &why))
         fail_msg("%s: %s", text, why.text);
+}
+
+static void prepare(struct rb_device *device, const char *text, struct convolution *conv)
+{
+    prepare_with(device, text, 0, 0, conv);
 }
 
 static void run(struct convolution *conv)
@@ -126,11 +135,55 @@ static void many_need_no_more_than_one(void **state)
         done(*state, &convs[i]);
 }
 
+/* A convolution that is given what it needs takes nothing else; one that is given less, or needs
+ * but little, leaves that alone. */
+static void it_takes_what_is_spared(void **state)
+{
+    enum { FAR = 4 << 20, SPARED = 16 << 20, SCANTY = 1 << 16 };
+    static const struct {
+        const char *text;
+        size_t spared;
+        bool used;
+    } cases[] = {
+        {"Conv f32[24,32,32,32] f32[32,32,3,3] - > f32[24,32,32,32] pads=1,1,1,1", SPARED, true},
+        {"Conv f32[24,32,32,32] f32[32,32,3,3] - > f32[24,32,32,32] pads=1,1,1,1", SCANTY, false},
+        {"Conv f32[2,16,12,12] f32[16,16,3,3] - > f32[2,16,12,12] pads=1,1,1,1", SPARED, false}};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        unsigned char *memory = aligned_alloc(64, FAR + SPARED), *spoiled = malloc(SPARED);
+        struct convolution conv;
+        struct rb_device *device;
+        struct rb_why why;
+        void *want, *own;
+        size_t bytes;
+
+        want = alone(cases[i].text, &bytes);
+        assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);
+        prepare_with(device, cases[i].text, cases[i].spared, FAR, &conv);
+        own = conv.out;
+        conv.out = memory;
+        memset(memory + FAR, 0xee, SPARED);
+        memset(spoiled, 0xee, SPARED);
+        run(&conv);
+        assert_memory_equal(conv.out, want, bytes);
+        assert_int_equal(memcmp(memory + FAR, spoiled, SPARED) != 0, cases[i].used);
+        assert_memory_equal(memory + FAR + cases[i].spared, spoiled, SPARED - cases[i].spared);
+        conv.out = own;
+        done(device, &conv);
+        rb_device_close(device);
+        free(want);
+        free(memory);
+        free(spoiled);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_sees_the_others),
         cmocka_unit_test(many_need_no_more_than_one),
+        cmocka_unit_test(it_takes_what_is_spared),
     };
 
     return cmocka_run_group_tests(tests, setup_core, setup_done);

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is free of an arena: whoever writes there while an instruction runs spoils nothing.
+ * Programs are run on stamps instead of numbers. */
+#include "base/arena.h"
+#include "tests/bench/cases.h"
+#include "worker/spare.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { GRANULE = 64, SPOILED = -1 };
+
+struct stamps {
+    const Rb__Program *program;
+    struct rb_reads reads;
+    struct rb_spare *spares;
+    int *granule; /* by 64 bytes of the arena: which write was last */
+    int *written; /* by tensor: stamp of the write that its elements come from */
+    int count;
+};
+
+static uint64_t bytes_of(const Rb__Tensor *tensor)
+{
+    uint64_t bytes = rb_dtype_size((enum rb_dtype)tensor->dtype);
+
+    for (size_t i = 0; i < tensor->n_dims; i++)
+        bytes *= (uint64_t)tensor->dims[i];
+    return bytes;
+}
+
+static void stamp(struct stamps *stamps, uint64_t first, uint64_t bytes, int with)
+{
+    assert_true(first % GRANULE == 0 && first + bytes <= stamps->program->arena_bytes);
+    for (uint64_t g = first / GRANULE; g < (first + bytes + GRANULE - 1) / GRANULE; g++)
+        stamps->granule[g] = with;
+}
+
+static void write_tensor(struct stamps *stamps, int32_t index)
+{
+    if (index < 0)
+        return;
+    stamps->written[index] = ++stamps->count;
+    stamp(stamps, stamps->program->tensors[index]->offset, stamps->reads.bytes[index],
+          stamps->count);
+}
+
+/* All of it comes from one write; a view's first read tells which. */
+static void read_tensor(struct stamps *stamps, int32_t index)
+{
+    const Rb__Tensor *tensor = index < 0 ? NULL : stamps->program->tensors[index];
+
+    if (!tensor || tensor->space != RB__TENSOR__SPACE__ARENA || !stamps->reads.bytes[index])
+        return;
+    if (!stamps->written[index])
+        stamps->written[index] = stamps->granule[tensor->offset / GRANULE];
+    assert_true(stamps->written[index] > 0);
+    for (uint64_t g = 0; g < (stamps->reads.bytes[index] + GRANULE - 1) / GRANULE; g++)
+        assert_int_equal(stamps->granule[tensor->offset / GRANULE + g], stamps->written[index]);
+}
+
+static void run_one(struct stamps *stamps, size_t i)
+{
+    const Rb__Program *program = stamps->program;
+    const Rb__Instruction *one = program->instructions[i];
+
+    for (size_t k = 0; k < one->n_inputs; k++)
+        read_tensor(stamps, one->inputs[k]);
+    for (size_t k = 0; k < one->n_outputs; k++)
+        write_tensor(stamps, one->outputs[k]);
+    stamp(stamps, stamps->spares[i].first, stamps->spares[i].bytes, SPOILED);
+    for (size_t k = 0; k < one->n_inputs; k++)
+        read_tensor(stamps, one->inputs[k]);
+    for (size_t k = 0; k < one->n_outputs; k++)
+        read_tensor(stamps, one->outputs[k]);
+    for (size_t k = 0; k < program->n_contributions; k++)
+        if (program->contributions[k]->after == i + 1)
+            read_tensor(stamps, (int32_t)program->contributions[k]->tensor);
+}
+
+static void run(struct stamps *stamps, size_t first)
+{
+    const Rb__Program *program = stamps->program;
+
+    for (size_t i = first; i < program->n_instructions; i++)
+        run_one(stamps, i);
+    read_tensor(stamps, program->loss);
+    read_tensor(stamps, program->count);
+    read_tensor(stamps, program->correct);
+    for (size_t i = 0; i < program->n_outputs; i++)
+        read_tensor(stamps, program->outputs[i]);
+}
+
+/* What another run finds: the views of what it makes itself are of its own writes. */
+static void forget_views(struct stamps *stamps)
+{
+    const Rb__Program *program = stamps->program;
+    bool *kept = rb_alloc((program->n_tensors + 1) * sizeof *kept);
+
+    for (size_t i = 0; i < program->once; i++)
+        for (size_t k = 0; k < program->instructions[i]->n_outputs; k++)
+            if (program->instructions[i]->outputs[k] >= 0)
+                kept[program->instructions[i]->outputs[k]] = true;
+    for (size_t t = 0; t < program->n_tensors; t++)
+        stamps->written[t] = kept[t] ? stamps->written[t] : 0;
+    free(kept);
+}
+
+/* The share of the arena that is free at the worst and at the best of times. */
+static void check(const Rb__Program *program, double *ret_least, double *ret_most)
+{
+    static char arena[1]; /* nobody writes there */
+    void **addresses = rb_alloc((program->n_tensors + 1) * sizeof *addresses);
+    size_t *bytes = rb_alloc((program->n_tensors + 1) * sizeof *bytes);
+    struct stamps stamps = {
+        .program = program,
+        .reads = {program, addresses, bytes},
+        .spares = rb_alloc((program->n_instructions + 1) * sizeof *stamps.spares),
+        .granule = rb_alloc((program->arena_bytes / GRANULE + 1) * sizeof(int)),
+        .written = rb_alloc((program->n_tensors + 1) * sizeof(int)),
+    };
+
+    for (size_t t = 0; t < program->n_tensors; t++) {
+        bytes[t] = bytes_of(program->tensors[t]);
+        if (program->tensors[t]->space == RB__TENSOR__SPACE__ARENA)
+            addresses[t] = (void *)((uintptr_t)arena + program->tensors[t]->offset);
+    }
+    rb_spare_find(&stamps.reads, arena, stamps.spares);
+    run(&stamps, 0);
+    forget_views(&stamps);
+    run(&stamps, program->once); /* the next microbatch */
+    *ret_least = 1;
+    *ret_most = 0;
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        double share = (double)stamps.spares[i].bytes / (double)program->arena_bytes;
+
+        *ret_least = share < *ret_least ? share : *ret_least;
+        *ret_most = share > *ret_most ? share : *ret_most;
+    }
+    free(addresses);
+    free(bytes);
+    free(stamps.spares);
+    free(stamps.granule);
+    free(stamps.written);
+}
+
+static void nothing_is_spoiled(void **state)
+{
+    static const char *const names[] = {"mlp", "cnn", "gpt", "cnn"};
+
+    (void)state;
+    for (size_t n = 0; n < RB_COUNT(names); n++) {
+        struct bench_case one = {0};
+        struct bench_job job;
+        double least, most;
+
+        for (size_t i = 0; i < bench_n_sums_cases; i++)
+            if (strcmp(bench_sums_cases[i].name, names[n]) == 0)
+                one = bench_sums_cases[i];
+        assert_non_null(one.name);
+        one.batch = 4;
+        one.precision = n == 3 ? "bf16" : NULL; /* weights are rounded once a step */
+        bench_job_open(&one, 2, &job);
+        assert_int_equal(job.model->runner->message->once > 0, n == 3);
+        check(job.model->runner->message, &least, &most);
+        assert_true(least < 0.1 && most > 0.5); /* activations come and go */
+        bench_job_close(&job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_is_spoiled),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
