@@ -301,7 +301,7 @@ void rb_kernel_sum(struct rb_kernel *kernel, const void *const *in, const struct
  *
  * Runs of one kernel on inputs of their own, RB_KERNEL_EACH at most.  The bits are those of one
  * after the other; what all of them read or add to may be gone through once. */
-enum { RB_KERNEL_EACH = 4 };
+enum { RB_KERNEL_EACH = 8 };
 
 /* Is anything gained by them? */
 bool rb_kernel_gathers(const struct rb_kernel *kernel);

@@ -15,8 +15,9 @@ enum { ROWS = 14, HALF = 16, COLUMNS = 2 * HALF };
 /* Deeper sums are large products, which oneDNN cuts up in all directions. */
 enum { DEEPEST = 512, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
 
-/* Several at once: their strips have the place of one, and their panels (bytes) stay in cache. */
-enum { DEEPEST_EACH = DEEPEST / RB_KERNEL_EACH, MOST_EACH = 256 << 10 };
+/* Several at once, so many at a time: their strips have the place of one, and their panels (bytes)
+ * stay in cache. */
+enum { TOGETHER = 4, DEEPEST_EACH = DEEPEST / TOGETHER, MOST_EACH = 256 << 10 };
 
 struct outer {
     struct rb_kernel base;
@@ -199,12 +200,12 @@ enum what { STORE, ADD, SET };
 /* Runs that go the same way: of each the factors, and of sums what each is told. */
 struct runs {
     int n;
-    const float *a[RB_KERNEL_EACH], *b[RB_KERNEL_EACH];
+    const float *a[TOGETHER], *b[TOGETHER];
     float *c;
     const struct rb_fixed *into;
-    struct rb_fixed_scale scale[RB_KERNEL_EACH];
-    uint32_t bound[RB_KERNEL_EACH];
-    __m512i largest[RB_KERNEL_EACH]; /* by lane */
+    struct rb_fixed_scale scale[TOGETHER];
+    uint32_t bound[TOGETHER];
+    __m512i largest[TOGETHER]; /* by lane */
 };
 
 /* A tile of run e. */
@@ -279,8 +280,8 @@ RB_WIDE static void outer_set(const struct outer *outer, struct runs *runs)
 }
 
 /* Runs behind the first are onto what that has left. */
-RB_WIDE static void outer_sum_each(struct rb_kernel *kernel, int n, const void *const *const *in,
-                                   const struct rb_fixed *into)
+RB_WIDE static void sum_together(struct rb_kernel *kernel, int n, const void *const *const *in,
+                                 const struct rb_fixed *into)
 {
     struct runs runs = {.n = n, .into = into};
 
@@ -299,9 +300,16 @@ RB_WIDE static void outer_sum_each(struct rb_kernel *kernel, int n, const void *
     }
 }
 
+static void outer_sum_each(struct rb_kernel *kernel, int n, const void *const *const *in,
+                           const struct rb_fixed *into)
+{
+    for (int e = 0; e < n; e += TOGETHER)
+        sum_together(kernel, n - e < TOGETHER ? n - e : TOGETHER, in + e, into + e);
+}
+
 static void outer_sum(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into)
 {
-    outer_sum_each(kernel, 1, &in, into);
+    sum_together(kernel, 1, &in, into);
 }
 
 bool rb_cpu_outer_suits(const struct rb_matrices *s)
@@ -316,7 +324,7 @@ int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kern
     bool together = s->k <= DEEPEST_EACH && panels <= MOST_EACH;
     struct outer *outer;
 
-    if (rb_cpu_need(&cpu->panels, together ? RB_KERNEL_EACH * panels : panels))
+    if (rb_cpu_need(&cpu->panels, together ? TOGETHER * panels : panels))
         return RB_ENOMEM;
     outer = rb_cpu_kernel(sizeof *outer, outer_run);
     outer->base.sum = outer_sum;

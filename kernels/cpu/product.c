@@ -11,15 +11,17 @@
 enum { ROWS = RB_TILE_ROWS, COLUMNS = RB_TILE_COLUMNS };
 
 /* A panel of DEPTH stays in the first cache, a block of TALL rows in the second, and a block of
- * panels (bytes) in the third. */
+ * panels (bytes) in the third.  Where there are LOW rows at most, they stay in the second with what
+ * is packed for NARROW columns. */
 enum { DEPTH = 256, TALL = 16 * ROWS, PANELS = 1 << 20 };
+enum { LOW = 22 * ROWS, NARROW = 8 * COLUMNS };
 
 /* So deep a product goes into sums: in one block, so that no part of it is ever written. */
 enum { DEEPEST = 512 };
 
 /* Several runs at once: so few rows each do not pay for packing what they share, and so little of a
  * sum is made of each that its memory is what costs. */
-enum { MOST_ROWS_EACH = 64, DEEPEST_EACH = DEEPEST / RB_KERNEL_EACH };
+enum { MOST_ROWS_EACH = 64, DEEPEST_EACH = 128 };
 
 /* Where its memory decides, oneDNN is as good. */
 enum { LEAST_ROWS = 4, LEAST_COLUMNS = 16, LEAST_DEPTH = 8 };
@@ -53,31 +55,26 @@ struct block {
     const struct product *product;
     struct factors *factors;
     int64_t k, depth, j, wide;
-    float *panels; /* of run e: e * the room of one */
-    int64_t room;
-    float *strips;
-    float *row[TALL]; /* of c, of the rows that are gone through */
+    int64_t runs; /* whose factors are packed: of each a panel, then of each the next */
+    float *panels, *strips;
+    float *row[LOW]; /* of c, of the rows that are gone through */
 };
-
-static int64_t round_up(int64_t n, int64_t unit)
-{
-    return (n + unit - 1) / unit * unit;
-}
 
 static void pack_b(const struct block *block)
 {
     const struct product *p = block->product;
     const struct factors *factors = block->factors;
 
-    for (int e = 0; e < (factors->into_sums ? factors->n : 1); e++) {
-        float *panels = block->panels + e * block->room;
+    for (int64_t e = 0; e < block->runs; e++) {
+        const int64_t panel = COLUMNS * block->depth, apart = block->runs * panel;
+        float *panels = block->panels + e * panel;
 
         if (p->swap_b)
             rb_pack_turned_columns(factors->b[e] + block->j * p->k + block->k, p->k, block->wide,
-                                   block->depth, panels);
+                                   block->depth, apart, panels);
         else
             rb_pack_columns(factors->b[e] + block->k * p->n + block->j, p->n, block->wide,
-                            block->depth, panels);
+                            block->depth, apart, panels);
     }
 }
 
@@ -86,8 +83,9 @@ static void pack_a(struct block *block, int e, int64_t i, int64_t n)
 {
     const struct product *p = block->product;
     const struct factors *factors = block->factors;
-    float *strips = block->strips + e * round_up(n, ROWS) * block->depth;
-    const float *rows[TALL];
+    const int64_t strip = ROWS * block->depth, apart = block->runs * strip;
+    float *strips = block->strips + e * strip;
+    const float *rows[LOW];
 
     for (int64_t r = 0; r < n; r++) {
         const int64_t run = factors->into_sums ? e : (i + r) / p->m;
@@ -98,40 +96,35 @@ static void pack_a(struct block *block, int e, int64_t i, int64_t n)
             block->row[r] = factors->c[run] + at * p->n;
     }
     if (p->swap_a)
-        rb_pack_turned_rows(factors->a[e] + block->k * p->m + i, p->m, n, block->depth, strips);
+        rb_pack_turned_rows(factors->a[e] + block->k * p->m + i, p->m, n, block->depth, apart,
+                            strips);
     else
-        rb_pack_rows(rows, n, block->k, block->depth, strips);
-}
-
-/* A tile of the sums, of all runs while it is in cache. */
-static void add_tiles(const struct block *block, const struct rb_tile_place *place,
-                      const float *strip, int64_t strips, const float *panel)
-{
-    for (int e = 0; e < block->factors->n; e++, strip += strips, panel += block->room)
-        rb_tile_add(&block->factors->sums[e], place, strip, panel, block->depth);
+        rb_pack_rows(rows, n, block->k, block->depth, apart, strips);
 }
 
 /* Each panel times all strips of rows [i, i + n). */
 static void go_through(const struct block *block, int64_t i, int64_t n)
 {
     const struct product *p = block->product;
-    const struct factors *factors = block->factors;
+    struct factors *factors = block->factors;
     const bool last = block->k + block->depth == p->k;
+    const int64_t next_panel = block->runs * COLUMNS * block->depth;
+    const int64_t next_strip = block->runs * ROWS * block->depth;
     const float *panel = block->panels;
     struct rb_tile_place place = {.step = p->n, .first = block->k == 0};
 
-    for (int64_t j = 0; j < block->wide; j += COLUMNS, panel += COLUMNS * block->depth) {
+    for (int64_t j = 0; j < block->wide; j += COLUMNS, panel += next_panel) {
         const float *strip = block->strips;
 
         place.column = block->j + j;
         place.columns = (int)(block->wide - j < COLUMNS ? block->wide - j : COLUMNS);
         place.bias = factors->bias && last ? factors->bias + place.column : NULL;
-        for (int64_t r = 0; r < n; r += ROWS, strip += ROWS * block->depth) {
+        for (int64_t r = 0; r < n; r += ROWS, strip += next_strip) {
             place.rows = (int)(n - r < ROWS ? n - r : ROWS);
             place.row = block->row + r;
             if (factors->into_sums) {
                 place.sum = factors->sums->into->sum + (i + r) * p->n + place.column;
-                add_tiles(block, &place, strip, round_up(n, ROWS) * block->depth, panel);
+                rb_tile_add(factors->sums, factors->n, &place, strip, panel, block->depth);
             } else {
                 rb_tile_write(&place, strip, panel, block->depth);
             }
@@ -139,17 +132,28 @@ static void go_through(const struct block *block, int64_t i, int64_t n)
     }
 }
 
-static void run_block(struct block *block)
+/* So few rows that all of them stay in the second cache: what they are multiplied with is packed
+ * piece by piece, and stays there too. */
+static void run_low(struct block *block, int64_t rows)
 {
-    const struct factors *factors = block->factors;
-    int runs = factors->into_sums ? factors->n : 1;
-    int64_t rows = block->product->m * (factors->into_sums ? 1 : factors->n);
+    const int64_t end = block->j + block->wide;
 
+    for (int e = 0; e < block->runs; e++)
+        pack_a(block, e, 0, rows);
+    for (; block->j < end; block->j += NARROW) {
+        block->wide = end - block->j < NARROW ? end - block->j : NARROW;
+        pack_b(block);
+        go_through(block, 0, rows);
+    }
+}
+
+static void run_tall(struct block *block, int64_t rows, int64_t tall)
+{
     pack_b(block);
-    for (int64_t i = 0; i < rows; i += TALL) {
-        int64_t n = rows - i < TALL ? rows - i : TALL;
+    for (int64_t i = 0; i < rows; i += tall) {
+        int64_t n = rows - i < tall ? rows - i : tall;
 
-        for (int e = 0; e < runs; e++)
+        for (int e = 0; e < block->runs; e++)
             pack_a(block, e, i, n);
         go_through(block, i, n);
     }
@@ -169,19 +173,32 @@ static int64_t block_wide(const struct product *p, bool sums, int64_t runs)
     return p->n < most ? p->n : most;
 }
 
+/* Of `most` rows as many as have room: the strips of all runs that of one run's deepest. */
+static int64_t block_tall(const struct product *p, bool sums, int64_t runs, int64_t most)
+{
+    const int64_t room = LOW * DEEPEST / (block_depth(p, sums) * runs) / ROWS * ROWS;
+
+    return room < most ? room : most;
+}
+
 static void run_factors(const struct product *p, struct factors *factors)
 {
     const bool sums = factors->into_sums;
-    const int64_t depth = block_depth(p, sums), wide = block_wide(p, sums, sums ? factors->n : 1);
-    struct block block = {.product = p, .factors = factors, .panels = p->cpu->panels.memory};
+    const int64_t runs = sums ? factors->n : 1, rows = sums ? p->m : p->m * factors->n;
+    const int64_t depth = block_depth(p, sums), wide = block_wide(p, sums, runs);
+    float *const panels = p->cpu->panels.memory;
+    struct block block = {.product = p, .factors = factors, .runs = runs, .panels = panels};
 
-    block.strips = block.panels + PANELS / sizeof(float) + COLUMNS * DEEPEST;
-    for (block.j = 0; block.j < p->n; block.j += wide)
+    block.strips = panels + PANELS / sizeof(float) + COLUMNS * DEEPEST;
+    for (int64_t j = 0; j < p->n; j += wide)
         for (block.k = 0; block.k < p->k; block.k += depth) {
-            block.wide = p->n - block.j < wide ? p->n - block.j : wide;
+            block.j = j;
+            block.wide = p->n - j < wide ? p->n - j : wide;
             block.depth = p->k - block.k < depth ? p->k - block.k : depth;
-            block.room = round_up(block.wide, COLUMNS) * block.depth;
-            run_block(&block);
+            if (rows <= block_tall(p, sums, runs, LOW))
+                run_low(&block, rows);
+            else
+                run_tall(&block, rows, block_tall(p, sums, runs, TALL));
         }
 }
 
@@ -269,7 +286,7 @@ int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
                    struct rb_kernel **ret_kernel)
 {
     const size_t room =
-        PANELS + (COLUMNS * DEEPEST + TALL * DEEPEST + RB_STRIP_SLACK) * sizeof(float);
+        PANELS + (COLUMNS * DEEPEST + LOW * DEEPEST + RB_STRIP_SLACK) * sizeof(float);
     struct product *p;
 
     if (rb_cpu_need(&cpu->panels, room))

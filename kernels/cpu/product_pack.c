@@ -36,8 +36,7 @@ RB_AVX2 static RB_INLINE void transpose(const float *const rows[LANES], int64_t 
         _mm256_storeu_ps(to + (i + 4) * step, _mm256_permute2f128_ps(four[i], four[i + 4], 0x31));
 }
 
-/* Rows as columns of `wide` numbers; the last write says up to two more, which are another's to
- * write or slack. */
+/* Rows as columns of `wide` numbers; the last write says up to RB_STRIP_SLACK more. */
 RB_AVX2 static RB_INLINE void turn(const float *const rows[LANES], int wide, int64_t first,
                                    int64_t depth, float *to, int64_t step)
 {
@@ -58,28 +57,31 @@ static void clear_lanes(float *to, int64_t step, int64_t depth, int64_t n, int64
 }
 
 RB_AVX2 void rb_pack_rows(const float *const *rows, int64_t n, int64_t first, int64_t depth,
-                          float *strips)
+                          int64_t apart, float *strips)
 {
-    for (int64_t i = 0; i < n; i += ROWS, strips += ROWS * depth) {
+    for (int64_t i = 0; i < n; i += ROWS, strips += apart) {
         const float *from[LANES];
+        float behind[RB_STRIP_SLACK]; /* may be another run's */
         int64_t here = n - i < ROWS ? n - i : ROWS;
 
         for (int r = 0; r < LANES; r++)
             from[r] = rows[i + (r < here ? r : 0)];
+        memcpy(behind, strips + ROWS * depth, sizeof behind);
         turn(from, ROWS, first, depth, strips, ROWS);
+        memcpy(strips + ROWS * depth, behind, sizeof behind);
         clear_lanes(strips, ROWS, depth, here, ROWS);
     }
 }
 
 RB_AVX2 void rb_pack_turned_rows(const float *a, int64_t step, int64_t n, int64_t depth,
-                                 float *strips)
+                                 int64_t apart, float *strips)
 {
     const int64_t whole = n / ROWS * ROWS;
 
     for (int64_t k = 0; k < depth; k++, a += step) {
         float *to = strips + k * ROWS;
 
-        for (int64_t i = 0; i < whole; i += ROWS, to += ROWS * depth)
+        for (int64_t i = 0; i < whole; i += ROWS, to += apart)
             memcpy(to, a + i, ROWS * sizeof *to);
         if (whole < n) {
             memset(to, 0, ROWS * sizeof *to);
@@ -88,9 +90,10 @@ RB_AVX2 void rb_pack_turned_rows(const float *a, int64_t step, int64_t n, int64_
     }
 }
 
-RB_AVX2 void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, float *panels)
+RB_AVX2 void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int64_t apart,
+                             float *panels)
 {
-    for (int64_t j = 0; j < n; j += BESIDE * COLUMNS, panels += BESIDE * COLUMNS * depth) {
+    for (int64_t j = 0; j < n; j += BESIDE * COLUMNS, panels += BESIDE * apart) {
         const int64_t end = n - j < BESIDE * COLUMNS ? n - j : BESIDE * COLUMNS;
         const int64_t whole = end / COLUMNS * COLUMNS;
 
@@ -98,7 +101,7 @@ RB_AVX2 void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t de
             const float *from = b + k * step + j;
             float *to = panels + k * COLUMNS;
 
-            for (int64_t c = 0; c < whole; c += COLUMNS, to += COLUMNS * depth)
+            for (int64_t c = 0; c < whole; c += COLUMNS, to += apart)
                 memcpy(to, from + c, COLUMNS * sizeof *to);
             if (whole < end) {
                 memset(to, 0, COLUMNS * sizeof *to);
@@ -109,9 +112,9 @@ RB_AVX2 void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t de
 }
 
 RB_AVX2 void rb_pack_turned_columns(const float *b, int64_t step, int64_t n, int64_t depth,
-                                    float *panels)
+                                    int64_t apart, float *panels)
 {
-    for (int64_t j = 0; j < n; j += COLUMNS, panels += COLUMNS * depth) {
+    for (int64_t j = 0; j < n; j += COLUMNS, panels += apart) {
         const int64_t here = n - j < COLUMNS ? n - j : COLUMNS;
 
         for (int half = 0; half < COLUMNS; half += LANES) {

@@ -5,7 +5,7 @@
  *
  * A strip is RB_TILE_ROWS rows of a, a panel RB_TILE_COLUMNS columns of b: for each k so many
  * numbers side by side, zeros where there are no further rows or columns.  Strips and panels of a
- * block lie one behind the other. */
+ * block lie `apart` numbers from each other, with those of other runs in between. */
 #ifndef RB_KERNELS_CPU_PRODUCT_PACK_H
 #define RB_KERNELS_CPU_PRODUCT_PACK_H
 
@@ -15,17 +15,22 @@
 /* A tile is as many elements as fit 12 of 16 registers; the others are factors. */
 enum { RB_TILE_ROWS = 6, RB_TILE_COLUMNS = 16 };
 
-/* Behind a block of strips lies room for what the last write says too much. */
+/* Behind a block of strips lies room for what the last write says too much, if only for as long as
+ * it is packed. */
 enum { RB_STRIP_SLACK = 2 };
 
 /* Rows [0, n) of which each begins at rows[i]; k from `first` on, `depth` of them. */
-void rb_pack_rows(const float *const *rows, int64_t n, int64_t first, int64_t depth, float *strips);
+void rb_pack_rows(const float *const *rows, int64_t n, int64_t first, int64_t depth, int64_t apart,
+                  float *strips);
 /* The same of a turned around: row i is the numbers a[k * step + i]. */
-void rb_pack_turned_rows(const float *a, int64_t step, int64_t n, int64_t depth, float *strips);
+void rb_pack_turned_rows(const float *a, int64_t step, int64_t n, int64_t depth, int64_t apart,
+                         float *strips);
 
 /* Columns [0, n) of b: column j is the numbers b[k * step + j]. */
-void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, float *panels);
+void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int64_t apart,
+                     float *panels);
 /* The same of b turned around: column j is the numbers b[j * step + k]. */
-void rb_pack_turned_columns(const float *b, int64_t step, int64_t n, int64_t depth, float *panels);
+void rb_pack_turned_columns(const float *b, int64_t step, int64_t n, int64_t depth, int64_t apart,
+                            float *panels);
 
 #endif

@@ -108,6 +108,8 @@ RB_AVX2 void rb_tile_write(const struct rb_tile_place *place, const float *strip
 
 /* ---- Into sums -------------------------------------------------------------------------------*/
 
+#define CLEAR(r) c[r][0] = c[r][1] = _mm256_setzero_ps();
+
 /* Row by row, from memory: for tiles at the edges, and where some summand is beyond the limit, or
  * no number. */
 static __attribute__((noinline)) void
@@ -128,24 +130,33 @@ RB_AVX2 static RB_INLINE void add_eight(int32_t *sum, __m256 g, __m256 scale, bo
                         _mm256_add_epi32(old, _mm256_cvtps_epi32(_mm256_mul_ps(g, scale))));
 }
 
-/* fresh: the sums are. */
-RB_AVX2 static RB_INLINE void add_tile(struct rb_tile_sums *sums, const struct rb_tile_place *place,
-                                       const float *strip, const float *panel, int64_t depth,
-                                       bool fresh)
+/* A tile of which not all is there, or some of it is beyond the bound. */
+RB_AVX2 static __attribute__((noinline)) void add_part(const struct rb_tile_sums *sums,
+                                                       const struct rb_tile_place *place,
+                                                       const float *strip, const float *panel,
+                                                       int64_t depth)
 {
-    const bool whole = place->rows == ROWS && place->columns == COLUMNS;
-    const __m256i size = _mm256_set1_epi32(0x7fffffff);
-    const __m256i bound = _mm256_set1_epi32(sums->bound);
-    const __m256 weight = _mm256_set1_ps(sums->into->weight);
-    const __m256 scale = _mm256_set1_ps(sums->scale);
-    __m256i largest = _mm256_setzero_si256();
     __m256 c[ROWS][2];
     float tile[ROWS][COLUMNS];
 
-#define CLEAR(r) c[r][0] = c[r][1] = _mm256_setzero_ps();
 #define WRITE(r)                                                                                   \
     _mm256_storeu_ps(tile[r], c[r][0]);                                                            \
     _mm256_storeu_ps(tile[r] + LANES, c[r][1]);
+    EACH_ROW(CLEAR)
+    multiply(c, strip, panel, depth);
+    EACH_ROW(WRITE)
+#undef WRITE
+    add_rows(tile, sums->into, place);
+}
+
+/* false: some of it is beyond the bound, and nothing was done. */
+RB_AVX2 static RB_INLINE bool add_whole(struct rb_tile_sums *sums, int32_t *sum, int64_t step,
+                                        const float *strip, const float *panel, int64_t depth,
+                                        bool fresh)
+{
+    __m256i size, largest = _mm256_setzero_si256();
+    __m256 c[ROWS][2], scale;
+
 #define WEIGH(r)                                                                                   \
     c[r][0] = _mm256_mul_ps(c[r][0], weight);                                                      \
     c[r][1] = _mm256_mul_ps(c[r][1], weight);
@@ -153,45 +164,48 @@ RB_AVX2 static RB_INLINE void add_tile(struct rb_tile_sums *sums, const struct r
     largest = _mm256_max_epu32(largest, _mm256_and_si256(size, _mm256_castps_si256(g_)));
 #define LARGER_ROW(r) LARGER(c[r][0]) LARGER(c[r][1])
 #define ADD(r)                                                                                     \
-    add_eight(place->sum + r * place->step, c[r][0], scale, fresh);                                \
-    add_eight(place->sum + r * place->step + LANES, c[r][1], scale, fresh);
+    add_eight(sum + r * step, c[r][0], scale, fresh);                                              \
+    add_eight(sum + r * step + LANES, c[r][1], scale, fresh);
     EACH_ROW(CLEAR)
     multiply(c, strip, panel, depth);
-    if (!whole) {
-        EACH_ROW(WRITE)
-        add_rows(tile, sums->into, place);
-        return;
-    }
-    if (sums->into->weight != 1) {
+    if (sums->weight != 1) {
+        const __m256 weight = _mm256_set1_ps(sums->weight);
+
         EACH_ROW(WEIGH)
     }
+    size = _mm256_set1_epi32(0x7fffffff);
     EACH_ROW(LARGER_ROW)
-    if (__builtin_expect(_mm256_movemask_epi8(_mm256_cmpgt_epi32(largest, bound)) != 0, false)) {
-        EACH_ROW(CLEAR)
-        multiply(c, strip, panel, depth);
-        EACH_ROW(WRITE)
-        add_rows(tile, sums->into, place);
-        return;
-    }
+    if (__builtin_expect(
+            _mm256_movemask_epi8(_mm256_cmpgt_epi32(largest, _mm256_set1_epi32(sums->bound))) != 0,
+            false))
+        return false;
+    scale = _mm256_set1_ps(sums->scale);
     EACH_ROW(ADD)
     largest = _mm256_max_epu32(largest, _mm256_loadu_si256((const void *)sums->largest));
     _mm256_storeu_si256((void *)sums->largest, largest);
-#undef CLEAR
-#undef WRITE
+    return true;
 #undef WEIGH
 #undef LARGER
 #undef LARGER_ROW
 #undef ADD
 }
 
-RB_AVX2 void rb_tile_add(struct rb_tile_sums *sums, const struct rb_tile_place *place,
+RB_AVX2 void rb_tile_add(struct rb_tile_sums *sums, int n, const struct rb_tile_place *place,
                          const float *strip, const float *panel, int64_t depth)
 {
-    if (sums->into->fresh)
-        add_tile(sums, place, strip, panel, depth, true);
-    else
-        add_tile(sums, place, strip, panel, depth, false);
+    const bool whole = place->rows == ROWS && place->columns == COLUMNS;
+    int32_t *const sum = place->sum;
+    const int64_t step = place->step;
+
+    for (int e = 0; e < n; e++, sums++, strip += ROWS * depth, panel += COLUMNS * depth) {
+        bool done = whole && (sums->fresh ? add_whole(sums, sum, step, strip, panel, depth, true)
+                                          : add_whole(sums, sum, step, strip, panel, depth, false));
+
+        if (!done)
+            add_part(sums, place, strip, panel, depth);
+    }
 }
+#undef CLEAR
 
 /* Powers of two that are no extremes are one factor: it is exact, but for what rounds to 0 anyway.
  */
@@ -203,6 +217,8 @@ struct rb_tile_sums rb_tile_begin(const struct rb_fixed *into)
 
     return (struct rb_tile_sums){
         .into = into,
+        .fresh = into->fresh,
+        .weight = into->weight,
         .scale = scale.first * scale.second,
         .bound = plain ? (int32_t)rb_fixed_bound(&scale) : -1, /* all is beyond that */
     };

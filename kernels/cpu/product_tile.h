@@ -26,7 +26,8 @@ struct rb_tile_place {
 /* How a run's summands go into the sums, and what became of them. */
 struct rb_tile_sums {
     const struct rb_fixed *into;
-    float scale;         /* of what is within the bound, */
+    bool fresh;
+    float weight, scale; /* scale: of what is within the bound, */
     int32_t bound;       /* bits of the largest such */
     uint32_t largest[8]; /* by lane; what was beyond it is in `into` at once */
 };
@@ -38,8 +39,9 @@ void rb_tile_end(const struct rb_tile_sums *sums);
 void rb_tile_write(const struct rb_tile_place *place, const float *strip, const float *panel,
                    int64_t depth);
 
-/* The bits of rb_tile_write into a place of its own and rb_fixed_add, or rb_fixed_set. */
-void rb_tile_add(struct rb_tile_sums *sums, const struct rb_tile_place *place, const float *strip,
-                 const float *panel, int64_t depth);
+/* The bits of rb_tile_write into a place of its own and rb_fixed_add, or rb_fixed_set; of n runs
+ * one after the other, whose strips and panels lie one behind the other. */
+void rb_tile_add(struct rb_tile_sums *sums, int n, const struct rb_tile_place *place,
+                 const float *strip, const float *panel, int64_t depth);
 
 #endif

@@ -176,11 +176,12 @@ struct sums {
     bool overflow[RB_KERNEL_EACH];
 };
 
-static struct rb_kernel *outer(struct rb_device *device, int64_t depth)
+static struct rb_kernel *outer(struct rb_device *device, int64_t depth, bool turn)
 {
     static const int64_t one = 1;
     const struct rb_attribute turned = {.key = "transA", .ints = &one, .n_ints = 1};
-    const struct rb_tensor_type in[] = {{RB_F32, 2, {depth, ROWS}}, {RB_F32, 2, {depth, COLUMNS}}};
+    const struct rb_tensor_type in[] = {{RB_F32, 2, {turn ? depth : ROWS, turn ? ROWS : depth}},
+                                        {RB_F32, 2, {depth, COLUMNS}}};
     const struct rb_tensor_type out = {RB_F32, 2, {ROWS, COLUMNS}};
     const struct rb_call call = {.op = RB_OP_MATMUL,
                                  .n_in = 2,
@@ -188,7 +189,7 @@ static struct rb_kernel *outer(struct rb_device *device, int64_t depth)
                                  .in = in,
                                  .out = &out,
                                  .attributes = &turned,
-                                 .n_attributes = 1};
+                                 .n_attributes = turn};
 
     return prepare(device, &call);
 }
@@ -196,7 +197,7 @@ static struct rb_kernel *outer(struct rb_device *device, int64_t depth)
 static void into_of(struct sums *sums, int exponent, bool fresh,
                     struct rb_fixed ret_into[RB_KERNEL_EACH])
 {
-    static const float weights[RB_KERNEL_EACH] = {1, 1, 0.5f, 1};
+    static const float weights[RB_KERNEL_EACH] = {1, 1, 0.5f, 1, 1, 0.5f, 1, 2};
 
     memset(sums, 0x11, sizeof *sums);
     for (int e = 0; e < RB_KERNEL_EACH; e++) {
@@ -212,11 +213,11 @@ static void into_of(struct sums *sums, int exponent, bool fresh,
 }
 
 /* Whatever the exponent, one of the runs with a guest in it. */
-static void check_sums(struct rb_device *device, int64_t depth, float guest)
+static void check_sums(struct rb_device *device, int64_t depth, bool turn, float guest)
 {
     static struct sums once, twice;
     static const int exponents[] = {-130, -127, -100, 20, 25, 31, 126, 127};
-    struct rb_kernel *kernel = outer(device, depth);
+    struct rb_kernel *kernel = outer(device, depth, turn);
     uint32_t seed = 5;
     const void *in[RB_KERNEL_EACH][2];
     const void *const *ins[RB_KERNEL_EACH];
@@ -252,8 +253,9 @@ static void sums_at_once(void **state)
     static const float guests[] = {0.5f, NAN, INFINITY, 1e30f, -1e-42f};
 
     for (size_t g = 0; g < RB_COUNT(guests); g++) {
-        check_sums(*state, DEPTH, guests[g]);
-        check_sums(*state, DEEP, guests[g]); /* so deep that one goes after the other */
+        check_sums(*state, DEPTH, true, guests[g]);
+        check_sums(*state, DEPTH, false, guests[g]);
+        check_sums(*state, DEEP, true, guests[g]); /* so deep that one goes after the other */
     }
 }
 

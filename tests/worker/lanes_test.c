@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { STEPS = 3, MICROBATCHES = 7 };
+enum { STEPS = 3, MICROBATCHES = RB_KERNEL_EACH + 2 };
 
 /* What a few steps come to with so many lanes; the first step is redone, and the last microbatch is
  * a smaller one. */
