@@ -102,6 +102,13 @@ static void pack_a(struct block *block, int e, int64_t i, int64_t n)
         rb_pack_rows(rows, n, block->k, block->depth, apart, strips);
 }
 
+/* The rows of c that the strip behind will want: they may be far apart. */
+static void fetch(const struct block *block, int64_t r, int64_t n, int64_t column)
+{
+    for (int64_t at = r + ROWS; at < n && at < r + 2 * ROWS; at++)
+        __builtin_prefetch(block->row[at] + column, 1);
+}
+
 /* Each panel times all strips of rows [i, i + n). */
 static void go_through(const struct block *block, int64_t i, int64_t n)
 {
@@ -126,6 +133,7 @@ static void go_through(const struct block *block, int64_t i, int64_t n)
                 place.sum = factors->sums->into->sum + (i + r) * p->n + place.column;
                 rb_tile_add(factors->sums, factors->n, &place, strip, panel, block->depth);
             } else {
+                fetch(block, r, n, place.column);
                 rb_tile_write(&place, strip, panel, block->depth);
             }
         }

@@ -78,6 +78,17 @@ RB_AVX2 static RB_INLINE void write_whole(float *const *row, int64_t column, con
 #undef END
 }
 
+/* Of whole columns the rows that are there; the others are written beside. */
+RB_AVX2 static __attribute__((noinline)) void
+write_some(const struct rb_tile_place *place, const float *strip, const float *panel, int64_t depth)
+{
+    float beside[COLUMNS] = {0}, *at[ROWS];
+
+    for (int r = 0; r < ROWS; r++)
+        at[r] = r < place->rows ? place->row[r] + place->column : beside;
+    write_whole(at, 0, place->bias, place->first, strip, panel, depth);
+}
+
 /* What is there of it. */
 RB_AVX2 static void write_part(const struct rb_tile_place *place, const float *strip,
                                const float *panel, int64_t depth)
@@ -100,8 +111,10 @@ RB_AVX2 static void write_part(const struct rb_tile_place *place, const float *s
 RB_AVX2 void rb_tile_write(const struct rb_tile_place *place, const float *strip,
                            const float *panel, int64_t depth)
 {
-    if (place->rows < ROWS || place->columns < COLUMNS)
+    if (place->columns < COLUMNS)
         write_part(place, strip, panel, depth);
+    else if (place->rows < ROWS)
+        write_some(place, strip, panel, depth);
     else
         write_whole(place->row, place->column, place->bias, place->first, strip, panel, depth);
 }
