@@ -26,16 +26,17 @@ static int64_t target_at(const void *targets, enum rb_dtype dtype, int64_t i)
     return dtype == RB_I32 ? ((const int32_t *)targets)[i] : ((const uint8_t *)targets)[i];
 }
 
-/* log of the sum of e^x; `ret_most` is the largest x. */
+/* log of the sum of e^x; `ret_most` is the largest x, or no number if one is none. */
 RB_CLONES static float row_log_sum(const float *restrict x, float *restrict work, int64_t n,
                                    float *ret_most)
 {
-    float most = rb_max(x, n);
+    float most = rb_most(x, n), sum;
 
     for (int64_t i = 0; i < n; i++)
-        work[i] = rb_expf(x[i] - most);
-    *ret_most = most;
-    return most + rb_logf(rb_sum(work, n));
+        work[i] = rb_exp_belowf(x[i] - most);
+    sum = rb_sum(work, n);
+    *ret_most = sum == sum ? most : NAN;
+    return most + rb_logf(sum);
 }
 
 RB_CLONES static float row_sum(const float *x, int64_t n)

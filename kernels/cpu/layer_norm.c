@@ -58,23 +58,40 @@ static void layer_norm_run(struct rb_kernel *kernel, const void *const *in, void
 }
 
 /* With g = dy scale and h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation.
- * h goes into `h`, g into `dx` first. */
+ * The means in one pass, all else in another: to make g and h twice is quicker than to keep them.
+ */
 RB_CLONES static void row_backward(const float *restrict dy, const float *restrict x,
                                    const float *restrict scale, float *restrict dx,
-                                   float *restrict h, int64_t n, float mean, float deviation)
+                                   float *restrict dscale, float *restrict dbias, int64_t n,
+                                   float mean, float deviation)
 {
-    float mean_g, mean_gh;
+    float sum_g[RB_LANES] = {0}, sum_gh[RB_LANES] = {0}, mean_g, mean_gh;
+    int64_t at = 0;
 
-    for (int64_t i = 0; i < n; i++) {
-        h[i] = (x[i] - mean) * deviation;
-        dx[i] = dy[i] * scale[i];
+#define ADD(i)                                                                                     \
+    const float g = dy[i] * scale[i];                                                              \
+    sum_g[l] += g;                                                                                 \
+    sum_gh[l] += g * ((x[i] - mean) * deviation);
+    for (; at + RB_LANES <= n; at += RB_LANES)
+        for (int l = 0; l < RB_LANES; l++) {
+            ADD(at + l)
+        }
+    for (int l = 0; at + l < n; l++) {
+        ADD(at + l)
     }
-    mean_g = rb_sum(dx, n) / (float)n;
-    mean_gh = rb_dot(dx, h, n) / (float)n;
-    for (int64_t i = 0; i < n; i++)
-        dx[i] = (dx[i] - mean_g - h[i] * mean_gh) * deviation;
+#undef ADD
+    mean_g = rb_join_sum(sum_g) / (float)n;
+    mean_gh = rb_join_sum(sum_gh) / (float)n;
+    for (int64_t i = 0; i < n; i++) {
+        const float h = (x[i] - mean) * deviation;
+
+        dx[i] = (dy[i] * scale[i] - mean_g - h * mean_gh) * deviation;
+        dscale[i] += dy[i] * h;
+        dbias[i] += dy[i];
+    }
 }
 
+/* The same without dx. */
 RB_CLONES static void row_sums(const float *restrict dy, const float *restrict x,
                                float *restrict dscale, float *restrict dbias, int64_t n, float mean,
                                float deviation)
@@ -98,40 +115,32 @@ static void clear(float *x, int64_t n)
     memset(x, 0, (size_t)n * sizeof(float));
 }
 
-static void parameter_gradients(const struct layer_norm *l, const void *const *in, float *dscale,
-                                float *dbias)
-{
-    const float *dy = in[0], *x = in[1], *mean = in[3], *deviation = in[4];
-    float *part_scale = l->part, *part_bias = l->part + l->n;
-
-    clear(l->part, 2 * l->n);
-    if (dscale)
-        clear(dscale, l->n);
-    if (dbias)
-        clear(dbias, l->n);
-    for (int64_t r = 0; r < l->rows; r++) {
-        row_sums(dy + r * l->n, x + r * l->n, part_scale, part_bias, l->n, mean[r], deviation[r]);
-        if (r % BLOCK != BLOCK - 1 && r != l->rows - 1)
-            continue;
-        if (dscale)
-            add_and_clear(dscale, part_scale, l->n);
-        if (dbias)
-            add_and_clear(dbias, part_bias, l->n);
-    }
-}
-
 static void layer_norm_grad_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
                                 const struct rb_key *key)
 {
     const struct layer_norm *l = (const struct layer_norm *)kernel;
     const float *dy = in[0], *x = in[1], *mean = in[3], *deviation = in[4];
+    float *dx = out[0], *part_scale = l->part, *part_bias = l->part + l->n;
 
     (void)key;
-    for (int64_t r = 0; l->dx && r < l->rows; r++)
-        row_backward(dy + r * l->n, x + r * l->n, in[2], (float *)out[0] + r * l->n, l->part, l->n,
-                     mean[r], deviation[r]);
-    if (l->dscale || l->dbias)
-        parameter_gradients(l, in, l->dscale ? out[1] : NULL, l->dbias ? out[2] : NULL);
+    clear(l->part, 2 * l->n);
+    if (l->dscale)
+        clear(out[1], l->n);
+    if (l->dbias)
+        clear(out[2], l->n);
+    for (int64_t r = 0, at = 0; r < l->rows; r++, at += l->n) {
+        if (l->dx)
+            row_backward(dy + at, x + at, in[2], dx + at, part_scale, part_bias, l->n, mean[r],
+                         deviation[r]);
+        else
+            row_sums(dy + at, x + at, part_scale, part_bias, l->n, mean[r], deviation[r]);
+        if (r % BLOCK != BLOCK - 1 && r != l->rows - 1)
+            continue;
+        if (l->dscale)
+            add_and_clear(out[1], part_scale, l->n);
+        if (l->dbias)
+            add_and_clear(out[2], part_bias, l->n);
+    }
 }
 
 static void layer_norm_free(struct rb_kernel *kernel)

@@ -85,7 +85,7 @@ BINARY(gelu_grad_f32, float, float, RB_CLONES, a *rb_gelu_slopef(b))
 BINARY(gelu_tanh_grad_f32, float, float, RB_CLONES, a *rb_gelu_tanh_slopef(b))
 BINARY(tanh_grad_f32, float, float, RB_CLONES, a *(1 - b * b))
 BINARY(sigmoid_grad_f32, float, float, RB_CLONES, a *b *(1 - b))
-BINARY(erf_grad_f32, float, float, RB_CLONES, a * 1.12837917f * rb_expf(-b * b))
+BINARY(erf_grad_f32, float, float, RB_CLONES, a * 1.12837917f * rb_exp_belowf(-b * b))
 
 BINARY(add_f64, double, double, , a + b)
 BINARY(sub_f64, double, double, , a - b)

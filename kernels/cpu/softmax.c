@@ -17,17 +17,43 @@ struct softmax {
     float *row; /* one that is to be rounded; NULL: the output is float32 */
 };
 
+/* How much of a row is left when what is masked at its end goes, 32 elements at a time: keys behind
+ * a query.  Something is left in any case. */
+static RB_INLINE int64_t seen_of(const float *x, int64_t n)
+{
+    const uint32_t masked = 0xff800000u; /* -infinity */
+
+    while (n > RB_LANES && rb_float_bits(x[n - 1]) == masked) {
+        uint32_t differs = 0;
+
+        for (int l = 0; l < RB_LANES; l++)
+            differs |= rb_float_bits(x[n - RB_LANES + l]) ^ masked;
+        if (differs)
+            break;
+        n -= RB_LANES;
+    }
+    return n;
+}
+
+/* y = e^(x - most), and its sum.  Where there is a NaN the sum is one, whatever `most` is. */
+static RB_INLINE float powers_of(const float *restrict x, float *restrict y, int64_t n, float most)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = rb_exp_belowf(x[i] - most);
+    return rb_sum(y, n);
+}
+
 RB_CLONES static void softmax_rows(const float *restrict x, float *restrict y, int64_t rows,
                                    int64_t n)
 {
     for (int64_t r = 0; r < rows; r++, x += n, y += n) {
-        float most = rb_max(x, n), scale;
+        int64_t seen = seen_of(x, n);
+        float scale = 1.0f / powers_of(x, y, seen, rb_most(x, seen));
 
-        for (int64_t i = 0; i < n; i++)
-            y[i] = rb_expf(x[i] - most);
-        scale = 1.0f / rb_sum(y, n);
-        for (int64_t i = 0; i < n; i++)
+        for (int64_t i = 0; i < seen; i++)
             y[i] *= scale;
+        for (int64_t i = seen; i < n; i++)
+            y[i] = 0.0f * scale; /* a NaN is one everywhere */
     }
 }
 
@@ -35,11 +61,8 @@ RB_CLONES static void log_softmax_rows(const float *restrict x, float *restrict 
                                        int64_t n)
 {
     for (int64_t r = 0; r < rows; r++, x += n, y += n) {
-        float most = rb_max(x, n), shift;
+        float most = rb_most(x, n), shift = rb_logf(powers_of(x, y, n, most));
 
-        for (int64_t i = 0; i < n; i++)
-            y[i] = rb_expf(x[i] - most);
-        shift = rb_logf(rb_sum(y, n));
         for (int64_t i = 0; i < n; i++)
             y[i] = x[i] - most - shift;
     }
@@ -59,7 +82,7 @@ RB_CLONES static void softmax_columns(const float *restrict x, float *restrict y
             most[j] = rb_larger(most[j], x[i * step + j]);
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < width; j++) {
-            float e = rb_expf(x[i * step + j] - most[j]);
+            float e = rb_exp_belowf(x[i * step + j] - most[j]);
 
             y[i * step + j] = e;
             sum[j] += e;

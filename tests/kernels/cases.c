@@ -389,6 +389,9 @@ const char *const rb_cases[] = {
     "Fused bf16[4,8] f32[8] > bf16[4,8] "
     "steps=Cast,f32,0,0,-1,-1,Add,f32,0,2,1,-1,Tanh,bf16,0,3,-1,-1",
     "Fused f32[7,4] bf16[7,4] > f32[7,4] steps=ReluGrad,f32,0,0,1,-1,Cast,f32,0,2,-1,-1",
+    /* rows longer than sums have lanes */
+    "LayerNormGrad f32[40,77] f32[40,77] f32[77] f32[40,1] f32[40,1] > f32[40,77] f32[77] f32[77] "
+    "axis=1",
 };
 
 const size_t rb_cases_count = RB_COUNT(rb_cases);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -298,6 +299,36 @@ static void nan_is_not_hidden(void **state)
     assert_true(isnan(y[0]));
 }
 
+/* Row i of 100 shows i + 1 of its elements: what it makes of them is, to the bit, what a row of so
+ * many makes; the others are 0.  One in which nothing shows has no answer, nor has one with a NaN.
+ */
+static void masked_ends_of_rows_are_nothing(void **state)
+{
+    enum { N = 100 };
+    static float x[(N + 1) * N], y[(N + 1) * N], alone[N];
+
+    for (int i = 0; i <= N; i++)
+        for (int j = 0; j < N; j++)
+            x[i * N + j] = j <= i && i < N ? sinf((float)(i * N + j)) * 9 : -INFINITY;
+    run(*state, "Softmax f32[101,100] > f32[101,100] axis=1", (const void *[]){x}, (void *[]){y});
+    for (int i = 0; i < N; i++) {
+        char text[64];
+
+        snprintf(text, sizeof text, "Softmax f32[%d] > f32[%d] axis=0", i + 1, i + 1);
+        run(*state, text, (const void *[]){x + i * N}, (void *[]){alone});
+        assert_memory_equal(y + i * N, alone, (size_t)(i + 1) * sizeof *y);
+        for (int j = i + 1; j < N; j++)
+            assert_true(y[i * N + j] == 0);
+    }
+    for (int j = 0; j < N; j++)
+        assert_true(isnan(y[N * N + j]));
+    x[3] = NAN; /* among what is masked, near the start and near the end */
+    x[N + 90] = NAN;
+    run(*state, "Softmax f32[2,100] > f32[2,100] axis=1", (const void *[]){x}, (void *[]){y});
+    for (int j = 0; j < 2 * N; j++)
+        assert_true(isnan(y[j]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -311,6 +342,7 @@ int main(void)
         cmocka_unit_test(what_is_outside_shows),
         cmocka_unit_test(division_and_casts_have_no_traps),
         cmocka_unit_test(nan_is_not_hidden),
+        cmocka_unit_test(masked_ends_of_rows_are_nothing),
     };
 
     return cmocka_run_group_tests(tests, setup_core, setup_done);

@@ -19,11 +19,13 @@ void LOOPS(const float *x, float *y, int n)
         y[6 * n + i] = rb_gelu_slopef(x[i]);
         y[7 * n + i] = rb_gelu_tanhf(x[i]);
         y[8 * n + i] = rb_gelu_tanh_slopef(x[i]);
+        y[9 * n + i] = rb_exp_belowf(-fabsf(x[i]));
     }
     for (int i = 0; i < n; i++) {
-        sums[4 * i] = rb_sum(x, i);
-        sums[4 * i + 1] = rb_dot(x, x + i, n - i);
-        sums[4 * i + 2] = rb_squares(x, i, 0.25f);
-        sums[4 * i + 3] = rb_max(x, i);
+        sums[LOOPS_SUMS * i] = rb_sum(x, i);
+        sums[LOOPS_SUMS * i + 1] = rb_dot(x, x + i, n - i);
+        sums[LOOPS_SUMS * i + 2] = rb_squares(x, i, 0.25f);
+        sums[LOOPS_SUMS * i + 3] = rb_max(x, i);
+        sums[LOOPS_SUMS * i + 4] = rb_most(x, i);
     }
 }

@@ -79,6 +79,22 @@ static void small_exponentials_vanish(void **state)
     assert_true(rb_float_bits(rb_expf(-INFINITY)) == 0 && isnan(rb_expf(-NAN)));
 }
 
+/* To the bit, down to where both are 0. */
+static void what_is_below_0_has_the_same_exponentials(void **state)
+{
+    (void)state;
+    for (uint64_t bits = 0x80000000u; bits <= 0xff800000u; bits += 127) {
+        float x = rb_bits_float((uint32_t)bits);
+
+        if (rb_float_bits(rb_exp_belowf(x)) != rb_float_bits(rb_expf(x)))
+            fail_msg("exp(%a) is %a and %a", (double)x, (double)rb_exp_belowf(x),
+                     (double)rb_expf(x));
+    }
+    assert_true(rb_exp_belowf(0.0f) == 1.0f && rb_float_bits(rb_exp_belowf(-INFINITY)) == 0);
+    assert_true(rb_exp_belowf(EXP_LEAST) == rb_expf(EXP_LEAST) && isnan(rb_exp_belowf(NAN)));
+    assert_true(rb_exp_belowf(nextafterf(EXP_LEAST, -INFINITY)) == 0.0f);
+}
+
 static void ends_are_right(void **state)
 {
     (void)state;
@@ -98,6 +114,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_small),
         cmocka_unit_test(small_exponentials_vanish),
+        cmocka_unit_test(what_is_below_0_has_the_same_exponentials),
         cmocka_unit_test(ends_are_right),
     };
 
