@@ -109,6 +109,17 @@ static void fetch(const struct block *block, int64_t r, int64_t n, int64_t colum
         __builtin_prefetch(block->row[at] + column, 1);
 }
 
+/* What there is of each strip.  Of matrices by the batch, which alone are masked: their strips are
+ * the same however many runs there are, so that not even a NaN that 0 is not multiplied with
+ * depends on that. */
+static void find_parts(const struct block *block, int64_t n, struct rb_strip_part *parts)
+{
+    for (int64_t r = 0; r < n; r += ROWS, parts++)
+        *parts = block->product->batches > 1
+                     ? rb_pack_part(block->strips + r * block->depth, block->depth)
+                     : (struct rb_strip_part){0, block->depth};
+}
+
 /* Each panel times all strips of rows [i, i + n). */
 static void go_through(const struct block *block, int64_t i, int64_t n)
 {
@@ -119,7 +130,10 @@ static void go_through(const struct block *block, int64_t i, int64_t n)
     const int64_t next_strip = block->runs * ROWS * block->depth;
     const float *panel = block->panels;
     struct rb_tile_place place = {.step = p->n, .first = block->k == 0};
+    struct rb_strip_part parts[LOW / ROWS];
 
+    if (!factors->into_sums)
+        find_parts(block, n, parts);
     for (int64_t j = 0; j < block->wide; j += COLUMNS, panel += next_panel) {
         const float *strip = block->strips;
 
@@ -133,8 +147,11 @@ static void go_through(const struct block *block, int64_t i, int64_t n)
                 place.sum = factors->sums->into->sum + (i + r) * p->n + place.column;
                 rb_tile_add(factors->sums, factors->n, &place, strip, panel, block->depth);
             } else {
+                const struct rb_strip_part *part = &parts[r / ROWS];
+
                 fetch(block, r, n, place.column);
-                rb_tile_write(&place, strip, panel, block->depth);
+                rb_tile_write(&place, strip + part->from * ROWS, panel + part->from * COLUMNS,
+                              part->to - part->from);
             }
         }
     }

@@ -90,6 +90,28 @@ RB_AVX2 void rb_pack_turned_rows(const float *a, int64_t step, int64_t n, int64_
     }
 }
 
+/* Are four steps of a strip zeros, of whatever sign? */
+RB_AVX2 static RB_INLINE bool four_zeros(const float *strip)
+{
+    const __m256i size = _mm256_set1_epi32(0x7fffffff);
+    __m256i any = _mm256_loadu_si256((const void *)strip);
+
+    any = _mm256_or_si256(any, _mm256_loadu_si256((const void *)(strip + LANES)));
+    any = _mm256_or_si256(any, _mm256_loadu_si256((const void *)(strip + 2 * LANES)));
+    return _mm256_testz_si256(any, size) != 0;
+}
+
+RB_AVX2 struct rb_strip_part rb_pack_part(const float *strip, int64_t depth)
+{
+    struct rb_strip_part part = {0, depth};
+
+    while (part.from + 4 <= part.to && four_zeros(strip + part.from * ROWS))
+        part.from += 4;
+    while (part.from + 4 <= part.to && four_zeros(strip + (part.to - 4) * ROWS))
+        part.to -= 4;
+    return part;
+}
+
 RB_AVX2 void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int64_t apart,
                              float *panels)
 {

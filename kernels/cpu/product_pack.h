@@ -26,6 +26,13 @@ void rb_pack_rows(const float *const *rows, int64_t n, int64_t first, int64_t de
 void rb_pack_turned_rows(const float *a, int64_t step, int64_t n, int64_t depth, int64_t apart,
                          float *strips);
 
+/* The part [from, to) of a strip's k outside of which it is zeros, as what is masked is: there a
+ * product adds nothing.  To four steps. */
+struct rb_strip_part {
+    int64_t from, to;
+};
+struct rb_strip_part rb_pack_part(const float *strip, int64_t depth);
+
 /* Columns [0, n) of b: column j is the numbers b[k * step + j]. */
 void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int64_t apart,
                      float *panels);

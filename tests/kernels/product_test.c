@@ -29,6 +29,7 @@ static const struct shape shapes[] = {
 struct product {
     const struct shape *shape;
     bool turn_a, turn_b, bias, one_b; /* one_b: the batch shares b */
+    bool below, above;                /* a is 0 below its diagonal, or above it */
     float *a, *b, *c, *biases;
 };
 
@@ -84,6 +85,25 @@ static float *numbers(int64_t n, uint32_t *seed)
     return memory;
 }
 
+static float *element(const struct product *p, int64_t batch, int64_t i, int64_t k)
+{
+    const struct shape *s = p->shape;
+
+    return p->a + batch * s->m * s->k + (p->turn_a ? k * s->m + i : i * s->k + k);
+}
+
+static void mask(const struct product *p)
+{
+    const struct shape *s = p->shape;
+
+    for (int64_t at = 0; at < s->batch * s->m * s->k; at++) {
+        int64_t i = at / s->k % s->m, k = at % s->k;
+
+        if ((p->below && k < i) || (p->above && k > i))
+            *element(p, at / (s->m * s->k), i, k) = at % 3 ? 0.0f : -0.0f;
+    }
+}
+
 static void check(struct rb_device *device, struct product *p)
 {
     const struct shape *s = p->shape;
@@ -93,6 +113,7 @@ static void check(struct rb_device *device, struct product *p)
     float behind = 7;
 
     p->a = numbers(s->batch * s->m * s->k, &seed);
+    mask(p);
     p->b = numbers(s->batch * s->k * s->n, &seed);
     p->biases = numbers(s->n, &seed);
     p->c = numbers(s->batch * s->m * s->n + 1, &seed);
@@ -122,17 +143,72 @@ static void elements_are_chains(void **state)
         skip(); /* other processors have products of their own */
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (int ways = 0; ways < 16; ways++) {
-            struct product p = {
-                &shapes[s], ways & 1, (ways & 2) != 0, (ways & 4) != 0, (ways & 8) != 0, NULL, NULL,
-                NULL,       NULL};
+            struct product p = {.shape = &shapes[s],
+                                .turn_a = ways & 1,
+                                .turn_b = ways & 2,
+                                .bias = ways & 4,
+                                .one_b = ways & 8};
 
             check(*state, &p);
         }
 }
 
+/* Of a batch, what is masked is left out, and the bits are those of the whole. */
+static void masked_elements_are_chains(void **state)
+{
+    static const struct shape masked[] = {
+        {2, 128, 64, 128}, {3, 25, 18, 300}, {2, 300, 33, 20}, {2, 130, 16, 270}};
+
+    if (!strstr(rb_cpu_numeric_class(), "avx2"))
+        skip();
+    for (size_t s = 0; s < sizeof masked / sizeof *masked; s++)
+        for (int ways = 0; ways < 16; ways++) {
+            struct product p = {.shape = &masked[s],
+                                .turn_a = ways & 1,
+                                .bias = ways & 2,
+                                .below = ways & 4,
+                                .above = ways & 8};
+
+            check(*state, &p);
+        }
+}
+
+/* It is left out: what it would be multiplied with is not looked at. */
+static void what_is_masked_is_not_multiplied(void **state)
+{
+    enum { N = 128, COLUMNS = 16, FIRST = 10, NEAR = 10 };
+    static const struct shape shape = {2, N, COLUMNS, N};
+
+    if (!strstr(rb_cpu_numeric_class(), "avx2"))
+        skip();
+    for (int ways = 0; ways < 2; ways++) {
+        struct product p = {.shape = &shape, .turn_a = ways == 1, .above = true};
+        struct rb_kernel *kernel = prepare(*state, &p);
+        const struct rb_key key = {0};
+        uint32_t seed = 5;
+
+        p.a = numbers((int64_t)shape.batch * N * N, &seed);
+        p.b = numbers((int64_t)shape.batch * N * COLUMNS, &seed);
+        p.c = numbers((int64_t)shape.batch * N * COLUMNS, &seed);
+        mask(&p);
+        for (int i = 0; i < N * COLUMNS; i++)
+            p.b[i] = i < (N - FIRST) * COLUMNS ? p.b[i] : NAN;
+        rb_kernel_run(kernel, (const void *const[]){p.a, p.b}, (void *const[]){p.c}, &key);
+        for (int i = 0; i < N * COLUMNS; i++)
+            if (i / COLUMNS < N - FIRST - NEAR || i / COLUMNS >= N - FIRST)
+                assert_int_equal(isnan(p.c[i]) != 0, i / COLUMNS >= N - FIRST);
+        test_free(p.a);
+        test_free(p.b);
+        test_free(p.c);
+        rb_kernel_free(kernel);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(elements_are_chains)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(elements_are_chains),
+                                       cmocka_unit_test(masked_elements_are_chains),
+                                       cmocka_unit_test(what_is_masked_is_not_multiplied)};
 
     return cmocka_run_group_tests(tests, setup_core, setup_done);
 }
