@@ -65,9 +65,12 @@ void rb_needs_find(const Rb__Model *model, const Rb__Plan *plan, uint64_t *ret_g
     memset(ret_gives, 0, model->n_blocks * sizeof *ret_gives);
     if (ret_reads)
         memset(ret_reads, 0, model->n_blocks * sizeof *ret_reads);
-    for (size_t c = 0; !plan->split && c < plan->n_courses; c++)
-        mark_program(model, model->programs[plan->courses[c]->program], plan->courses[c]->stages, 0,
-                     ret_gives, ret_reads);
+    for (size_t c = 0; !plan->split && c < plan->n_courses; c++) {
+        const Rb__Program *program = model->programs[plan->courses[c]->program];
+
+        if (program->recomputes == plan->recomputes)
+            mark_program(model, program, plan->courses[c]->stages, 0, ret_gives, ret_reads);
+    }
     for (size_t p = 0; plan->split && p < model->n_programs; p++)
         if (model->programs[p]->parts == plan->stages)
             mark_program(model, model->programs[p], NULL, UINT64_C(1) << model->programs[p]->part,

@@ -46,7 +46,8 @@ bool rb_replicas_whole(const struct rb_replicas *how, const bool *here);
 /* ", 2 replicas of each block": behind a plan's summary; nothing where all hold all. */
 void rb_replicas_text(const struct rb_replicas *how, struct rb_buffer *out);
 
-/* Add the shards to a plan that has none, and to each rank's orders that weights are gathered. */
+/* Add the shards to a plan that has none, and to each rank's orders that weights are gathered.  Of
+ * a pipeline the plan says by then whether it recomputes. */
 void rb_replicas_place(const struct rb_replicas *how, const Rb__Model *model, Rb__Plan *plan);
 
 #endif

@@ -96,9 +96,12 @@ void rb_stage_find_blocks(struct rb_stage *stage, const Rb__Plan *plan, const Rb
     stage->gives = rb_alloc((n + 1) * sizeof *stage->gives);
     stage->reads = rb_alloc((n + 1) * sizeof *stage->reads);
     stage->senders = rb_alloc(n * stage->ranks + 1);
-    for (size_t c = 0; !stage->split && c < plan->n_courses; c++)
-        mark_program(stage, model, model->programs[plan->courses[c]->program],
-                     plan->courses[c]->stages, 0);
+    for (size_t c = 0; !stage->split && c < plan->n_courses; c++) {
+        const Rb__Program *program = model->programs[plan->courses[c]->program];
+
+        if (program->recomputes == plan->recomputes)
+            mark_program(stage, model, program, plan->courses[c]->stages, 0);
+    }
     for (size_t p = 0; stage->split && p < model->n_programs; p++)
         if (model->programs[p]->parts == stage->stages)
             mark_program(stage, model, model->programs[p], NULL,

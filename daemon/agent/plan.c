@@ -107,14 +107,12 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
         err = !shape.stages ? rb_schedule_plan(*model, how->ranks, owners, &plan, why)
               : shape.split ? rb_split_plan(*model, how->ranks, shape.stages, &plan, why)
                             : rb_pipeline_plan(*model, how->ranks, shape.stages, &plan, why);
-    if (!err)
-        rb_replicas_place(how, *model, plan);
-    if (!err)
+    if (!err) {
         plan->has_steals = plan->steals = configuration->steals;
-    if (!err)
         plan->has_recomputes = plan->recomputes = configuration->recomputes;
-    if (!err)
+        rb_replicas_place(how, *model, plan); /* by what these programs need */
         err = keep(rb_agent_job(agent, facts->id)->folder, plan, ret_digest, why);
+    }
     if (plan)
         rb__plan__free_unpacked(plan, NULL);
     return err;

@@ -135,11 +135,11 @@ static double saved(const struct rb_search_work *work, uint32_t stages, double m
                : made * less / (double)footprint.kept;
 }
 
-/* Of the first program that trains so. */
-static const Rb__Course *find_course(const Rb__Model *model, const Rb__Plan *plan, bool recomputes)
+/* Of the first program that trains in this plan. */
+static const Rb__Course *find_course(const Rb__Model *model, const Rb__Plan *plan)
 {
     for (size_t c = 0; c < plan->n_courses; c++)
-        if (model->programs[plan->courses[c]->program]->recomputes == recomputes)
+        if (model->programs[plan->courses[c]->program]->recomputes == plan->recomputes)
             return plan->courses[c];
     return plan->courses[0];
 }
@@ -214,7 +214,8 @@ static int try_set(struct rb_search_work *work, uint32_t stages, bool pinned, bo
     err = rb_pipeline_plan(work->how->model, work->devices, stages, &plan, work->why);
     if (err)
         return err == RB_EUNSUPPORTED && !pinned ? 0 : err;
-    most = new_shape(work, find_course(work->how->model, plan, recomputes), stages, shape);
+    plan->has_recomputes = plan->recomputes = recomputes;
+    most = new_shape(work, find_course(work->how->model, plan), stages, shape);
     for (uint32_t i = 0; !err && i < work->n_copies; i++) { /* all of the state, no shards, first */
         work->chosen = work->copies[i];
         err = price(work, plan, shape, stages, most, pinned, recomputes);

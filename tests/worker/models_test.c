@@ -166,9 +166,9 @@ static void write_job(const char *folder, const struct kind *kind)
         if (stages ? rb_pipeline_plan(compiled.model, n, stages, &plan, &why)
                    : rb_schedule_data(compiled.model, n, &plan, &why))
             fail_msg("%s", why.text);
+        plan->has_recomputes = plan->recomputes = kind->tight && n < MOST;
         rb_replicas_place(&(struct rb_replicas){kind->replicas, compiled.model->n_blocks, n, NULL},
                           compiled.model, plan);
-        plan->has_recomputes = plan->recomputes = kind->tight && n < MOST;
         tiny_write_message(folder, name, &plan->base);
         rb__plan__free_unpacked(plan, NULL);
     }

@@ -590,10 +590,10 @@ void tiny_write(const char *folder, const struct tiny_options *options, uint32_t
             plan = tiny_plan(model, r);
         else if (rb_pipeline_plan(model, r, stages, &plan, NULL))
             abort();
-        rb_replicas_place(&(struct rb_replicas){options->replicas, model->n_blocks, r, NULL}, model,
-                          plan);
         plan->has_steals = plan->steals = options->steals;
         plan->has_recomputes = plan->recomputes = options->both && r % 2;
+        rb_replicas_place(&(struct rb_replicas){options->replicas, model->n_blocks, r, NULL}, model,
+                          plan);
         tiny_write_message(folder, name, &plan->base);
         rb__plan__free_unpacked(plan, NULL);
     }

@@ -10,6 +10,7 @@
 #include "graph/models/models.h"
 #include "kernels/device.h"
 #include "plan/compile/compile.h"
+#include "plan/compile/footprint.h"
 #include "plan/replicas.h"
 #include "plan/schedule_pipeline.h"
 #include "plan/search/search.h"
@@ -34,17 +35,23 @@ struct kind {
     const char *name, *settings[5];
     int n_settings, inputs;
     const char *shape;
+    bool tight; /* fewer devices than there may be compute activations again */
 };
 
+enum { PLAIN, NORMS, TIGHT };
+
 static const struct kind kinds[] = {
-    {"mlp", {"inputs=96", "hidden=256", "depth=6", "classes=4"}, 4, 96, "96"},
-    {"cnn", {"image=8", "channels=3", "classes=4", "batchnorm=1"}, 4, 192, "3, 8, 8"},
+    [PLAIN] = {"mlp", {"inputs=96", "hidden=256", "depth=6", "classes=4"}, 4, 96, "96", false},
+    [NORMS] =
+        {"cnn", {"image=8", "channels=3", "classes=4", "batchnorm=1"}, 4, 192, "3, 8, 8", false},
+    [TIGHT] = {"mlp", {"inputs=96", "hidden=256", "depth=6", "classes=4"}, 4, 96, "96", true},
 };
 
 struct made {
     char folder[64];
     Rb__Model *model;
     uint32_t stages, copies;
+    bool recomputes;
 };
 
 static Rb__JobFile *read_job(const char *folder)
@@ -53,7 +60,8 @@ static Rb__JobFile *read_job(const char *folder)
         "apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: test}\n"
         "spec:\n  model: {onnx: model.onnx}\n"
         "  data: {train: {path: features.npy, targets: targets.npy}}\n"
-        "  train: {globalBatch: 16, microBatch: 4, steps: 1, optimizer: {type: sgd}}\n";
+        "  train: {globalBatch: 16, microBatch: 4, steps: 1, optimizer: {type: sgd}}\n"
+        "  devices: {max: 5}\n";
     struct rb_why why = {0};
     Rb__JobFile *job = NULL;
 
@@ -62,14 +70,37 @@ static Rb__JobFile *read_job(const char *folder)
     return job;
 }
 
+static Rb__Model *compile(const Rb__Spec *spec)
+{
+    struct rb_compiled compiled = {0};
+    struct rb_why why = {0};
+    Rb__Model *model;
+
+    if (rb_compile(spec, rb_device_numeric_class("cpu"), &compiled, &why))
+        fail_msg("%s", why.text);
+    model = RB_TAKE(compiled.model);
+    rb_compiled_done(&compiled);
+    return model;
+}
+
+/* What the most devices need with two replicas: so there, and nowhere else, all is kept. */
+static void limit_memory(Rb__Spec *spec)
+{
+    Rb__Model *model = compile(spec);
+    uint64_t bytes = rb_footprint_bytes(model, 2, spec->devices->max);
+
+    spec->memory->limit = rb_format("%llu", (unsigned long long)bytes);
+    rb__model__free_unpacked(model, NULL);
+}
+
 static void make(const struct kind *kind, struct made *made)
 {
     RB_CLEANUP(rb_freep) char *onnx_path = NULL;
-    struct rb_compiled compiled = {0};
     struct rb_buffer onnx = {0};
     struct rb_why why = {0};
     Rb__JobFile *job;
 
+    made->recomputes = false;
     strcpy(made->folder, "/tmp/rubato-traffic-XXXXXX");
     assert_non_null(mkdtemp(made->folder));
     onnx_path = rb_format("%s/model.onnx", made->folder);
@@ -79,11 +110,11 @@ static void make(const struct kind *kind, struct made *made)
     assert_int_equal(rb_file_write(onnx_path, onnx.data, onnx.size, NULL), 0);
     rb_buffer_done(&onnx);
     job = read_job(made->folder);
-    if (rb_compile(job->spec, rb_device_numeric_class("cpu"), &compiled, &why))
-        fail_msg("%s", why.text);
-    tiny_write_message(made->folder, "model", &compiled.model->base);
-    made->model = RB_TAKE(compiled.model);
-    rb_compiled_done(&compiled);
+    if (kind->tight)
+        limit_memory(job->spec);
+    made->model = compile(job->spec);
+    assert_int_equal(rb_footprint_has_both(made->model), kind->tight);
+    tiny_write_message(made->folder, "model", &made->model->base);
     rb__job_file__free_unpacked(job, NULL);
 }
 
@@ -103,6 +134,7 @@ static Rb__Plan *new_plan(const struct made *made, uint32_t ranks)
 
     if (rb_pipeline_plan(made->model, ranks, made->stages, &plan, &why))
         abort();
+    plan->has_recomputes = plan->recomputes = made->recomputes;
     rb_replicas_place(&where, made->model, plan);
     return plan;
 }
@@ -181,7 +213,7 @@ static void body(struct crew *crew)
     uint64_t before, sums;
 
     CREW_OK(crew, rb_model_load(path, "cpu", 0, &step.model, &why), &why);
-    CREW_OK(crew, rb_model_use(step.model, false, &why), &why);
+    CREW_OK(crew, rb_model_use(step.model, made->recomputes, &why), &why);
     one.plan = new_plan(made, one.size);
     rb_traffic_find(made->model, one.plan, &traffic);
     CREW_OK(crew, rb_placement_make(one.plan, made->model, &one.placement, &why), &why);
@@ -221,10 +253,12 @@ static void test_links(void **state)
 
         make(&kinds[k], &made);
         for (size_t s = 0; s < RB_COUNT(shapes); s++)
-            for (made.copies = 0; made.copies <= 2; made.copies++) {
-                made.stages = shapes[s].stages;
-                crew_run(shapes[s].ranks, (enum crew_link)(s % CREW_LINKS), 0, body, &made);
-            }
+            for (made.copies = 0; made.copies <= 2; made.copies++)
+                for (int again = 0; again <= kinds[k].tight; again++) {
+                    made.stages = shapes[s].stages;
+                    made.recomputes = again;
+                    crew_run(shapes[s].ranks, (enum crew_link)(s % CREW_LINKS), 0, body, &made);
+                }
         done(&made);
     }
 }
@@ -242,12 +276,11 @@ static double sum_of(const double *bytes, uint32_t n)
 
 /* What is sent arrives; everywhere, each of two ranks sends what it makes; in shards, a stage of
  * one rank sends nothing, and with two replicas each block goes once. */
-static void test_formulas(void **state)
+static void check_formulas(const struct kind *kind)
 {
     struct made made;
 
-    (void)state;
-    make(&kinds[0], &made);
+    make(kind, &made);
     for (uint32_t ranks = 2; ranks <= 5; ranks++)
         for (made.copies = 0; made.copies <= 2; made.copies++)
             for (made.stages = 2; made.stages <= ranks; made.stages++) {
@@ -272,6 +305,44 @@ static void test_formulas(void **state)
                 rb_traffic_done(&traffic);
                 rb__plan__free_unpacked(plan, NULL);
             }
+    done(&made);
+}
+
+/* Of the rank that sends most. */
+static double most_of(const struct made *made, uint32_t ranks)
+{
+    Rb__Plan *plan = new_plan(made, ranks);
+    struct rb_traffic traffic;
+    double most = 0;
+
+    rb_traffic_find(made->model, plan, &traffic);
+    for (uint32_t r = 0; r < ranks; r++)
+        most = fmax(most, traffic.sums[r] + traffic.weights[r]);
+    rb_traffic_done(&traffic);
+    rb__plan__free_unpacked(plan, NULL);
+    return most;
+}
+
+/* Nobody is sent what only programs read that do not train. */
+static void test_formulas(void **state)
+{
+    (void)state;
+    check_formulas(&kinds[PLAIN]);
+    check_formulas(&kinds[TIGHT]);
+}
+
+/* The copies of a job that computes activations again read the weights of other stages. */
+static void test_again(void **state)
+{
+    struct made made;
+
+    (void)state;
+    make(&kinds[TIGHT], &made);
+    made.stages = 3;
+    made.copies = 1;
+    assert_int_equal(most_of(&made, 3), 0);
+    made.recomputes = true;
+    assert_true(most_of(&made, 3) > 0);
     done(&made);
 }
 
@@ -305,7 +376,8 @@ static double price(const struct made *made, uint32_t ranks, uint32_t copies)
         rb_search_run(&how, ranks, &found, &why))
         fail_msg("%s", why.text);
     for (size_t i = 0; i < found.n; i++)
-        if (found.candidates[i].way.stages == made->stages)
+        if (found.candidates[i].way.stages == made->stages &&
+            found.candidates[i].recomputes == made->recomputes)
             sent = found.candidates[i].sent;
     rb_search_done(&found);
     rb_cluster_done(&cluster);
@@ -313,27 +385,14 @@ static double price(const struct made *made, uint32_t ranks, uint32_t copies)
     return sent;
 }
 
-static double most_of(const struct made *made, uint32_t ranks)
-{
-    Rb__Plan *plan = new_plan(made, ranks);
-    struct rb_traffic traffic;
-    double most = 0;
-
-    rb_traffic_find(made->model, plan, &traffic);
-    for (uint32_t r = 0; r < ranks; r++)
-        most = fmax(most, traffic.sums[r] + traffic.weights[r]);
-    rb_traffic_done(&traffic);
-    rb__plan__free_unpacked(plan, NULL);
-    return most;
-}
-
-/* Two devices send each other as many activations, and one replica of the state nothing else. */
+/* Two devices send each other as many activations, and one replica of the state nothing else.  That
+ * a job may compute again has no price where it does not. */
 static void test_price(void **state)
 {
-    struct made made;
+    struct made made, tight;
 
     (void)state;
-    make(&kinds[0], &made);
+    make(&kinds[PLAIN], &made);
     made.stages = 2;
     made.copies = 0;
     assert_true(fabs(price(&made, 2, 0) - price(&made, 2, 1) - most_of(&made, 2)) < 1);
@@ -341,6 +400,10 @@ static void test_price(void **state)
     made.stages = 3;
     assert_true(price(&made, 3, 2) > price(&made, 3, 1));
     assert_true(price(&made, 3, 2) <= price(&made, 3, 1) + most_of(&made, 3));
+    make(&kinds[TIGHT], &tight);
+    tight.stages = 3;
+    assert_true(price(&tight, 3, 1) == price(&made, 3, 1));
+    done(&tight);
     done(&made);
 }
 
@@ -348,6 +411,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_formulas),
+        cmocka_unit_test(test_again),
         cmocka_unit_test(test_price),
         cmocka_unit_test(test_links),
     };
