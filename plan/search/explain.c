@@ -119,7 +119,7 @@ static void explain_state(const struct rb_search_work *work, const struct rb_sea
     else
         snprintf(text, room, "%s",
                  !rb_footprint_open(work->how->spec, 0) ? "state.replicas says so"
-                 : work->chosen                         ? "all of the state would not fit"
+                 : work->copies[0]                      ? "all of the state would not fit"
                                                         : "it fits, and a death moves nothing");
 }
 

@@ -45,7 +45,7 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
     one->idle = found.idle;
     one->sent = found.sent;
     one->simulate = found.simulate;
-    one->memory = (double)rb_footprint_bytes(how->model, work->chosen, work->devices);
+    one->memory = (double)rb_footprint_bytes(how->model, work->copies[0], work->devices);
     rb_search_say(
         one,
         "pin spec.parallel.hypergraph: %" PRIu32

@@ -14,8 +14,7 @@ struct rb_search_work {
     uint32_t devices, total;
     double *microbatch;                      /* seconds of one, by device */
     const struct rb_cluster_device *slowest; /* of the devices */
-    uint32_t chosen;    /* copies of each block that a submit takes, or of what is looked at now */
-    uint32_t copies[2]; /* that may be chosen, the submit's first */
+    uint32_t copies[2]; /* of each block, that may be chosen: the submit's first */
     uint32_t n_copies;
     bool even;       /* shares, whatever the devices' speeds */
     uint32_t pinned; /* stages of the pipeline that the job file asks for; 0: none */

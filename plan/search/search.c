@@ -214,19 +214,19 @@ static bool is_roomy(const struct rb_search_work *work)
 static int find_copies(struct rb_search_work *work)
 {
     const struct rb_search_how *how = work->how;
-    int err = 0;
+    uint32_t copies = how->replicas ? *how->replicas : 0;
+    int err = how->replicas ? 0
+                            : rb_footprint_replicas(how->spec, how->model, memory_limit(work),
+                                                    &copies, work->why);
 
-    if (how->replicas)
-        work->chosen = *how->replicas;
-    else
-        err = rb_footprint_replicas(how->spec, how->model, memory_limit(work), &work->chosen,
-                                    work->why);
+    if (err)
+        return err;
     work->open = !rb_pipeline_pinned(how->spec) && work->devices > 1 &&
-                 (work->chosen || !is_roomy(work) || sums_are_known(work));
-    work->copies[work->n_copies++] = work->chosen;
-    if (work->open && work->devices > 2 && rb_footprint_open(how->spec, work->chosen))
+                 (copies || !is_roomy(work) || sums_are_known(work));
+    work->copies[work->n_copies++] = copies;
+    if (work->open && work->devices > 2 && rb_footprint_open(how->spec, copies))
         work->copies[work->n_copies++] = 2;
-    return err;
+    return 0;
 }
 
 int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_search *ret,

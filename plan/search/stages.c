@@ -17,6 +17,15 @@
 
 enum { MOST = 256 }; /* devices, and microbatches, that are played */
 
+/* A pipeline that is priced. */
+struct staged {
+    Rb__Plan *plan;
+    struct rb_pipeline_stage *shape; /* by stage */
+    uint32_t stages;
+    double made; /* of its microbatches under way, by the stage that makes most: bytes */
+    bool pinned; /* it is what is run */
+};
+
 /* One stage of the plan's course of the first program; ret_made: bytes that it makes a microbatch.
  */
 static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
@@ -73,11 +82,11 @@ static double update_seconds(const struct rb_search_work *work, double elements)
 
 /* Of all stages: the state is placed as for a job that runs so.  A stage updates as long as the one
  * of its devices that holds most. */
-static void add_state(const struct rb_search_work *work, Rb__Plan *plan,
+static void add_state(const struct rb_search_work *work, uint32_t copies, Rb__Plan *plan,
                       struct rb_pipeline_stage *stages, uint32_t n, struct rb_traffic *ret_traffic)
 {
     RB_CLEANUP(rb_freep) uint32_t *nodes = rb_alloc(work->devices * sizeof *nodes);
-    struct rb_replicas where = {.copies = work->chosen,
+    struct rb_replicas where = {.copies = copies,
                                 .blocks = work->how->model->n_blocks,
                                 .ranks = work->devices,
                                 .nodes = nodes};
@@ -114,11 +123,12 @@ static void run_on(const struct rb_search_work *work, double elements,
 
 /* Cores take what the stage that makes most has `made` of its microbatches under way, GPUs a whole
  * arena for each. */
-static double memory_of(const struct rb_search_work *work, uint32_t stages, double made)
+static double memory_of(const struct rb_search_work *work, uint32_t copies, uint32_t stages,
+                        double made)
 {
     const Rb__Model *model = work->how->model;
     uint64_t flights = rb_footprint_flights(work->how->spec, model, stages);
-    double all = (double)rb_footprint_bytes(model, work->chosen, work->devices);
+    double all = (double)rb_footprint_bytes(model, copies, work->devices);
 
     return flights ? all + (double)flights : all - (double)model->programs[0]->arena_bytes + made;
 }
@@ -144,69 +154,82 @@ static const Rb__Course *find_course(const Rb__Model *model, const Rb__Plan *pla
     return plan->courses[0];
 }
 
-/* What is the same wherever the state is.  Returns the bytes that the stage that makes most makes a
- * microbatch. */
-static double new_shape(const struct rb_search_work *work, const Rb__Course *course,
-                        uint32_t stages, struct rb_pipeline_stage *ret_shape)
+/* All that is the same wherever the state is; the caller frees its shape. */
+static struct staged new_staged(const struct rb_search_work *work, Rb__Plan *plan, bool pinned)
 {
-    double most = 0, made, elements;
+    const Rb__Course *course = find_course(work->how->model, plan);
+    struct staged staged = {plan, NULL, plan->stages, 0, pinned};
+    double made, elements;
 
-    for (uint32_t k = 0; k < stages; k++) {
-        ret_shape[k] = new_stage(work, course, k, &made, &elements);
-        ret_shape[k].devices = rb_pipeline_ranks(stages, work->devices, k);
-        ret_shape[k].activations = crossing(work->how->model, course, k);
+    staged.shape = rb_alloc(staged.stages * sizeof *staged.shape);
+    for (uint32_t k = 0; k < staged.stages; k++) {
+        staged.shape[k] = new_stage(work, course, k, &made, &elements);
+        staged.shape[k].devices = rb_pipeline_ranks(staged.stages, work->devices, k);
+        staged.shape[k].activations = crossing(work->how->model, course, k);
         if (work->how->model->asynchronous)
-            run_on(work, elements, &ret_shape[k]);
-        most = fmax(most, made);
+            run_on(work, elements, &staged.shape[k]);
+        staged.made = fmax(staged.made, made);
     }
-    return most;
+    staged.made *= rb_pipeline_ahead(staged.shape, staged.stages, 0);
+    return staged;
 }
 
-/* With work->chosen copies of each block; the plan has no shards yet. */
-static int price(struct rb_search_work *work, Rb__Plan *plan, struct rb_pipeline_stage *shape,
-                 uint32_t stages, double most, bool pinned, bool recomputes)
+static void add(struct rb_search_work *work, const struct staged *staged, uint32_t copies,
+                const struct rb_pipeline_step *step)
 {
-    struct rb_cluster_link link = rb_search_link(work);
     const Rb__Asynchronous *laps = work->how->model->asynchronous;
-    uint32_t steps = count_steps(work);
-    struct rb_traffic traffic = {0};
-    struct rb_pipeline_how how = {shape,          stages,       work->total * steps,
-                                  link.bandwidth, link.latency, laps ? NULL : &traffic};
+    bool recomputes = staged->plan->recomputes;
     struct rb_search_candidate *one;
-    struct rb_pipeline_step step;
     char state[48];
-    int err;
 
-    if (!laps)
-        add_state(work, plan, shape, stages, &traffic);
-    err = rb_pipeline_run(&how, &step, work->why);
-    rb_traffic_done(&traffic);
-    if (err)
-        return err;
-    rb_search_state_text(work->chosen, work->devices, state, sizeof state);
-    one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
-                        "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s%s%s%s", stages,
+    rb_search_state_text(copies, work->devices, state, sizeof state);
+    one = rb_search_add(work, staged->pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
+                        "pipeline of %" PRIu32 " stages x%" PRIu32 ", %s%s%s%s", staged->stages,
                         work->devices, laps ? rb_laps_word(laps) : "1F1B", state,
                         laps ? ", bits of its own" : "",
                         recomputes ? ", activations computed again" : "");
     one->recomputes = recomputes;
     one->open = work->open;
-    one->way = (struct rb_search_way){stages, work->chosen};
-    one->seconds = step.seconds / steps;
-    one->idle = step.idle;
-    one->sent = step.sent / steps;
-    one->simulate = step.simulate;
-    most *= rb_pipeline_ahead(shape, stages, 0);
-    one->memory = memory_of(work, stages, most) - (recomputes ? saved(work, stages, most) : 0);
+    one->way = (struct rb_search_way){staged->stages, copies};
+    one->seconds = step->seconds / count_steps(work);
+    one->idle = step->idle;
+    one->sent = step->sent / count_steps(work);
+    one->simulate = step->simulate;
+    one->memory = memory_of(work, copies, staged->stages, staged->made) -
+                  (recomputes ? saved(work, staged->stages, staged->made) : 0);
     rb_search_check_memory(work, one);
-    return 0;
+}
+
+/* With so many copies of each block; the plan has no shards yet. */
+static int price(struct rb_search_work *work, const struct staged *staged, uint32_t copies)
+{
+    struct rb_cluster_link link = rb_search_link(work);
+    bool laps = work->how->model->asynchronous;
+    struct rb_traffic traffic = {0};
+    struct rb_pipeline_how how = {
+        .stages = staged->shape,
+        .n = staged->stages,
+        .microbatches = work->total * count_steps(work),
+        .bandwidth = link.bandwidth,
+        .latency = link.latency,
+        .traffic = laps ? NULL : &traffic,
+    };
+    struct rb_pipeline_step step;
+    int err;
+
+    if (!laps)
+        add_state(work, copies, staged->plan, staged->shape, staged->stages, &traffic);
+    err = rb_pipeline_run(&how, &step, work->why);
+    rb_traffic_done(&traffic);
+    if (!err)
+        add(work, staged, copies, &step);
+    return err;
 }
 
 static int try_set(struct rb_search_work *work, uint32_t stages, bool pinned, bool recomputes)
 {
-    RB_CLEANUP(rb_freep) struct rb_pipeline_stage *shape = rb_alloc(stages * sizeof *shape);
+    struct staged staged;
     Rb__Plan *plan = NULL;
-    double most;
     int err;
 
     if (work->devices > MOST || work->total > MOST)
@@ -215,13 +238,11 @@ static int try_set(struct rb_search_work *work, uint32_t stages, bool pinned, bo
     if (err)
         return err == RB_EUNSUPPORTED && !pinned ? 0 : err;
     plan->has_recomputes = plan->recomputes = recomputes;
-    most = new_shape(work, find_course(work->how->model, plan), stages, shape);
-    for (uint32_t i = 0; !err && i < work->n_copies; i++) { /* all of the state, no shards, first */
-        work->chosen = work->copies[i];
-        err = price(work, plan, shape, stages, most, pinned, recomputes);
-    }
+    staged = new_staged(work, plan, pinned);
+    for (uint32_t i = 0; !err && i < work->n_copies; i++) /* all of the state, no shards, first */
+        err = price(work, &staged, work->copies[i]);
+    free(staged.shape);
     rb__plan__free_unpacked(plan, NULL);
-    work->chosen = work->copies[0];
     return err;
 }
 
