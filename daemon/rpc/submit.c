@@ -8,9 +8,7 @@
 #include "daemon/rpc/methods_inside.h"
 
 #include "base/clock.h"
-#include "daemon/facts/fit.h"
 #include "daemon/rpc/submit_inside.h"
-#include "plan/compile/footprint.h"
 #include "proto/reflect.h"
 #include "proto/spec.h"
 
@@ -37,6 +35,8 @@ static void job_done(struct rb_submission *job)
         rb_compiled_done(&job->compiled);
     if (job->spec)
         rb__spec__free_unpacked(job->spec, NULL);
+    if (job->footprint)
+        rb__footprint__free_unpacked(job->footprint, NULL);
     rb_buffer_done(&job->model);
     rb_buffer_done(&job->profile);
     free(job->resume);
@@ -177,7 +177,6 @@ static void compiled(uv_work_t *work, int status)
     struct rb_submission *made = &submit->job;
     char id[13];
     Rb__Job job = RB__JOB__INIT;
-    Rb__Footprint footprint;
     int err = status ? RB_ECANCELED : submit->err;
 
     if (!methods) {
@@ -209,10 +208,7 @@ static void compiled(uv_work_t *work, int status)
     job.has_blocks = job.has_replicas = 1;
     job.blocks = made->compiled.model->n_blocks;
     job.replicas = made->replicas;
-    if (rb_footprint_has_both(made->compiled.model)) {
-        rb_fit_describe(made->compiled.model, rb_footprint_limit(made->spec), &footprint);
-        job.footprint = &footprint;
-    }
+    job.footprint = made->footprint;
     job.summary = made->compiled.summary;
     job.resume = made->resume;
     job.has_resume_step = made->resume != NULL;

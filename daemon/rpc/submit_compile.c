@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/log.h"
 #include "daemon/agent/spawn.h"
+#include "daemon/facts/fit.h"
 #include "daemon/rpc/blobs.h"
 #include "daemon/rpc/resume.h"
 #include "plan/compile/footprint.h"
@@ -27,6 +28,9 @@ static int compile_model(struct rb_submission *job, struct rb_why *why)
     if (!err)
         err =
             rb_footprint_replicas(job->spec, job->compiled.model, job->memory, &job->replicas, why);
+    if (!err && rb_footprint_has_both(job->compiled.model))
+        job->footprint = rb_fit_describe(job->compiled.model, rb_footprint_limit(job->spec),
+                                         job->spec->devices->max);
     return err;
 }
 

@@ -28,6 +28,7 @@ struct rb_submission {
     struct rb_compiled compiled;
     bool has_compiled;
     uint32_t replicas;
+    Rb__Footprint *footprint;        /* NULL: activations are not for each configuration to keep */
     struct rb_buffer model, profile; /* messages; no profile: empty */
     char *resume;                    /* the checkpoint that it goes on from; NULL: none */
     int64_t resume_step;

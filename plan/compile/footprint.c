@@ -48,38 +48,47 @@ struct rb_footprint rb_footprint_of(const Rb__Model *model)
     };
 }
 
-/* On cores it is about one arena where stages are alike. */
-static uint64_t flights(uint64_t arena, uint32_t stages, bool gpu)
+uint64_t rb_footprint_flights(const struct rb_footprint *footprint)
 {
-    return stages < 2 ? 0 : gpu ? (stages + 1) * arena : arena;
+    return 2 * footprint->kept;
 }
 
 uint64_t rb_footprint_total(const struct rb_footprint *footprint, bool recomputes, uint32_t copies,
-                            uint32_t ranks, uint32_t stages, bool gpu)
+                            uint32_t ranks)
 {
-    uint64_t arena = recomputes ? footprint->again : footprint->kept, held = footprint->held;
+    uint64_t held = footprint->held;
 
     if (copies && ranks > copies)
         held = held / ranks * copies;
-    return footprint->everywhere + held + arena + flights(arena, stages, gpu);
+    return footprint->everywhere + held + (recomputes ? footprint->again : footprint->kept);
+}
+
+uint64_t rb_footprint_staged(const struct rb_footprint *footprint, bool recomputes, uint32_t copies,
+                             uint32_t ranks, uint32_t stages, uint64_t flights)
+{
+    uint64_t total = rb_footprint_total(footprint, recomputes, copies, ranks);
+    uint64_t arena = recomputes ? footprint->again : footprint->kept;
+
+    if (stages < 2)
+        return total;
+    if (!flights)
+        return total + (stages + 1) * arena;
+    if (recomputes && footprint->kept)
+        flights = (uint64_t)((double)flights / (double)footprint->kept * (double)arena);
+    return total - arena + flights;
 }
 
 uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks)
 {
     struct rb_footprint footprint = rb_footprint_of(model);
 
-    return rb_footprint_total(&footprint, false, copies, ranks, 0, false);
+    return rb_footprint_total(&footprint, false, copies, ranks);
 }
 
-static bool on_gpus(const Rb__Spec *spec, const char *numeric_class)
+bool rb_footprint_on_gpus(const Rb__Spec *spec, const Rb__Model *model)
 {
-    return strcmp(spec->devices->kind, "cuda") == 0 || rb_spec_class_is(numeric_class, "cuda");
-}
-
-uint64_t rb_footprint_flights(const Rb__Spec *spec, const Rb__Model *model, uint32_t stages)
-{
-    return on_gpus(spec, model->numeric_class) ? flights(largest_arena(model, false), stages, true)
-                                               : 0;
+    return strcmp(spec->devices->kind, "cuda") == 0 ||
+           rb_spec_class_is(model->numeric_class, "cuda");
 }
 
 /* In laps (worker/lap.h) what is held is there twice, and older or predicted weights of a stage
@@ -96,16 +105,16 @@ static uint64_t in_laps(const Rb__Model *model, uint32_t copies, uint32_t ranks)
     return held + array;
 }
 
-/* In the pipeline that is pinned. */
+/* In the pipeline that is pinned, before anybody has cut it. */
 static uint64_t job_bytes(const Rb__Spec *spec, const Rb__Model *model, bool recomputes,
                           uint32_t copies, uint32_t ranks)
 {
     struct rb_footprint footprint = rb_footprint_of(model);
     uint32_t stages = spec->parallel ? spec->parallel->pipeline : 0;
+    uint64_t flights = rb_footprint_on_gpus(spec, model) ? 0 : rb_footprint_flights(&footprint);
 
-    return rb_footprint_total(&footprint, recomputes, copies, ranks,
-                              stages < ranks ? stages : ranks,
-                              on_gpus(spec, model->numeric_class)) +
+    return rb_footprint_staged(&footprint, recomputes, copies, ranks,
+                               stages < ranks ? stages : ranks, flights) +
            in_laps(model, copies, ranks);
 }
 

@@ -27,21 +27,29 @@ struct rb_footprint rb_footprint_of(const Rb__Model *model);
 /* Are activations kept or computed again as each configuration says (Program.recomputes)? */
 bool rb_footprint_has_both(const Rb__Model *model);
 
-/* On each of `ranks` devices with `copies` of each block, in so many stages (0: none), of which
- * microbatches are under way: on GPUs as rb_footprint_flights, on cores about an arena. */
-uint64_t rb_footprint_total(const struct rb_footprint *footprint, bool recomputes, uint32_t copies,
-                            uint32_t ranks, uint32_t stages, bool gpu);
-
 /* On each of `ranks` devices, with `copies` of each block (0: all of them everywhere): weights,
  * sums, and activations everywhere; moments and reduced sums as far as they are held.  What a
- * library or a checkpoint takes for a while is not in it.  Activations are kept. */
-uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks);
+ * library or a checkpoint takes for a while is not in it. */
+uint64_t rb_footprint_total(const struct rb_footprint *footprint, bool recomputes, uint32_t copies,
+                            uint32_t ranks);
+uint64_t rb_footprint_bytes(const Rb__Model *model, uint32_t copies, uint32_t ranks); /* kept */
 
-/* What microbatches under way in a pipeline of so many stages take of a GPU beside that: an arena
- * each, in the first stage as many as there are stages, and another, for the last microbatch may be
- * of its own size.  What crosses between stages, and shelves for it, is not in it.  0: on cores,
- * which take memory for what they touch alone. */
-uint64_t rb_footprint_flights(const Rb__Spec *spec, const Rb__Model *model, uint32_t stages);
+/* The same in so many stages (0: none), of which microbatches are under way.
+ *
+ * On cores, which take memory for what they touch alone, these are there in place of the arena:
+ * `flights` bytes where activations are kept (plan/flights.h), and as much less as the arena is
+ * where they are not.  On GPUs (flights: 0) each has an arena beside it, in the first stage as many
+ * as there are stages, and there is another, for the last microbatch may be of its own size.  What
+ * crosses between stages, and shelves for it, is not in it. */
+uint64_t rb_footprint_staged(const struct rb_footprint *footprint, bool recomputes, uint32_t copies,
+                             uint32_t ranks, uint32_t stages, uint64_t flights);
+
+/* `flights` where nobody knows them: stages that are alike have about an arena under way, and what
+ * else they touch of others, at most another. */
+uint64_t rb_footprint_flights(const struct rb_footprint *footprint);
+
+/* Does the job run on GPUs? */
+bool rb_footprint_on_gpus(const Rb__Spec *spec, const Rb__Model *model);
 
 /* Does the job fit into `limit` on any number of devices that it may have, with as few copies as
  * `spec` allows, in the pipeline that it pins? */

@@ -68,8 +68,7 @@ static int try_set(struct rb_search_work *work, const uint32_t *shares, uint32_t
                         recomputes ? ", activations computed again" : "");
     one->way.copies = copies;
     one->recomputes = recomputes;
-    one->memory =
-        (double)rb_footprint_total(&footprint, recomputes, copies, work->devices, 0, false);
+    one->memory = (double)rb_footprint_total(&footprint, recomputes, copies, work->devices);
     if (work->pinned || work->split) {
         rb_search_say(one, "spec.parallel.%s",
                       work->pinned ? "pipeline asks for stages" : "hypergraph asks for parts");

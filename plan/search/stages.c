@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "plan/compile/footprint.h"
 #include "plan/compile/laps.h"
+#include "plan/flights.h"
 #include "plan/replicas.h"
 #include "plan/schedule_pipeline.h"
 #include "plan/simulate/pipeline.h"
@@ -22,14 +23,14 @@ struct staged {
     Rb__Plan *plan;
     struct rb_pipeline_stage *shape; /* by stage */
     uint32_t stages;
-    double made; /* of its microbatches under way, by the stage that makes most: bytes */
-    bool pinned; /* it is what is run */
+    uint64_t flights; /* rb_footprint_staged */
+    bool pinned;      /* it is what is run */
 };
 
-/* One stage of the plan's course of the first program; ret_made: bytes that it makes a microbatch.
+/* One stage of the plan's course of the first program, and the elements that it makes gradients of.
  */
 static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
-                                          const Rb__Course *course, uint32_t k, double *ret_made,
+                                          const Rb__Course *course, uint32_t k,
                                           double *ret_elements)
 {
     const struct rb_search_how *how = work->how;
@@ -37,17 +38,12 @@ static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
     const Rb__Program *program = how->model->programs[course->program];
     struct rb_pipeline_stage stage = {0};
 
-    *ret_made = *ret_elements = 0;
+    *ret_elements = 0;
     for (size_t i = 0; i < program->n_instructions; i++) {
-        const Rb__Instruction *one = program->instructions[i];
-
         if (!(course->stages[i] >> k & 1))
             continue;
         *(i < course->forward ? &stage.forward : &stage.backward) +=
             rb_cost_instruction(how->model, course->program, i, device, how->profile).seconds;
-        for (size_t o = 0; i < course->forward && o < one->n_outputs; o++)
-            if (one->outputs[o] >= 0)
-                *ret_made += rb_work_tensor_bytes(program->tensors[one->outputs[o]]);
     }
     for (size_t c = 0; c < program->n_contributions; c++)
         if (course->stages[program->contributions[c]->after - 1] >> k & 1)
@@ -121,30 +117,6 @@ static void run_on(const struct rb_search_work *work, double elements,
     stage->backward += update_seconds(work, elements) / work->total;
 }
 
-/* Cores take what the stage that makes most has `made` of its microbatches under way, GPUs a whole
- * arena for each. */
-static double memory_of(const struct rb_search_work *work, uint32_t copies, uint32_t stages,
-                        double made)
-{
-    const Rb__Model *model = work->how->model;
-    uint64_t flights = rb_footprint_flights(work->how->spec, model, stages);
-    double all = (double)rb_footprint_bytes(model, copies, work->devices);
-
-    return flights ? all + (double)flights : all - (double)model->programs[0]->arena_bytes + made;
-}
-
-/* What is computed again is not in flights: in arenas of GPUs, and in about as much less of what
- * cores touch. */
-static double saved(const struct rb_search_work *work, uint32_t stages, double made)
-{
-    struct rb_footprint footprint = rb_footprint_of(work->how->model);
-    double less = (double)(footprint.kept - footprint.again);
-
-    return rb_footprint_flights(work->how->spec, work->how->model, stages)
-               ? (stages + 2) * less
-               : made * less / (double)footprint.kept;
-}
-
 /* Of the first program that trains in this plan. */
 static const Rb__Course *find_course(const Rb__Model *model, const Rb__Plan *plan)
 {
@@ -159,18 +131,18 @@ static struct staged new_staged(const struct rb_search_work *work, Rb__Plan *pla
 {
     const Rb__Course *course = find_course(work->how->model, plan);
     struct staged staged = {plan, NULL, plan->stages, 0, pinned};
-    double made, elements;
+    double elements;
 
     staged.shape = rb_alloc(staged.stages * sizeof *staged.shape);
     for (uint32_t k = 0; k < staged.stages; k++) {
-        staged.shape[k] = new_stage(work, course, k, &made, &elements);
+        staged.shape[k] = new_stage(work, course, k, &elements);
         staged.shape[k].devices = rb_pipeline_ranks(staged.stages, work->devices, k);
         staged.shape[k].activations = crossing(work->how->model, course, k);
         if (work->how->model->asynchronous)
             run_on(work, elements, &staged.shape[k]);
-        staged.made = fmax(staged.made, made);
     }
-    staged.made *= rb_pipeline_ahead(staged.shape, staged.stages, 0);
+    if (!rb_footprint_on_gpus(work->how->spec, work->how->model))
+        staged.flights = rb_flights_find(work->how->model, staged.stages);
     return staged;
 }
 
@@ -178,6 +150,7 @@ static void add(struct rb_search_work *work, const struct staged *staged, uint32
                 const struct rb_pipeline_step *step)
 {
     const Rb__Asynchronous *laps = work->how->model->asynchronous;
+    struct rb_footprint footprint = rb_footprint_of(work->how->model);
     bool recomputes = staged->plan->recomputes;
     struct rb_search_candidate *one;
     char state[48];
@@ -195,8 +168,8 @@ static void add(struct rb_search_work *work, const struct staged *staged, uint32
     one->idle = step->idle;
     one->sent = step->sent / count_steps(work);
     one->simulate = step->simulate;
-    one->memory = memory_of(work, copies, staged->stages, staged->made) -
-                  (recomputes ? saved(work, staged->stages, staged->made) : 0);
+    one->memory = (double)rb_footprint_staged(&footprint, recomputes, copies, work->devices,
+                                              staged->stages, staged->flights);
     rb_search_check_memory(work, one);
 }
 

@@ -525,10 +525,10 @@ static void computed_again_on_fewer(void **state)
     footprint = rb_footprint_of(both.model);
     assert_true(footprint.again < footprint.kept);
     assert_int_equal(rb_footprint_bytes(both.model, 2, 8), most);
-    assert_int_equal(rb_footprint_total(&footprint, false, 2, 8, 0, false), most);
-    assert_int_equal(rb_footprint_total(&footprint, true, 2, 8, 0, false),
+    assert_int_equal(rb_footprint_total(&footprint, false, 2, 8), most);
+    assert_int_equal(rb_footprint_total(&footprint, true, 2, 8),
                      most - footprint.kept + footprint.again);
-    assert_int_equal(rb_footprint_total(&footprint, true, 0, 8, 3, true),
+    assert_int_equal(rb_footprint_staged(&footprint, true, 0, 8, 3, 0),
                      least - footprint.kept + 5 * footprint.again);
     assert_non_null(strstr(both.summary, "where memory asks for it"));
     assert_string_equal(both.model->spec_digest, whole.model->spec_digest);

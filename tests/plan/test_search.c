@@ -645,14 +645,17 @@ static void test_gpus(void **state)
     Rb__DevicesSpec devices = RB__DEVICES_SPEC__INIT;
     Rb__Spec spec = RB__SPEC__INIT;
     Rb__Model *model = new_model(4);
+    struct rb_footprint footprint = rb_footprint_of(model);
+    uint64_t alone = rb_footprint_total(&footprint, false, 0, 4);
     struct rb_search found = search_gpus(model, "1Gi", "1e12");
 
     (void)state;
     spec.devices = &devices;
-    assert_int_equal(rb_footprint_flights(&spec, model, 4), 0);
+    assert_false(rb_footprint_on_gpus(&spec, model));
     model->numeric_class = rb_string("cuda sm_90");
-    assert_int_equal(rb_footprint_flights(&spec, model, 4), 5 << 20);
-    assert_int_equal(rb_footprint_flights(&spec, model, 1), 0);
+    assert_true(rb_footprint_on_gpus(&spec, model));
+    assert_int_equal(rb_footprint_staged(&footprint, false, 0, 4, 4, 0), alone + (5 << 20));
+    assert_int_equal(rb_footprint_staged(&footprint, false, 0, 4, 1, 0), alone);
     assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
     assert_near(found.candidates[0].computing, 2 * 3e-3);
     assert_near(found.candidates[0].updating, 28e-6);
