@@ -19,10 +19,16 @@
 #include "plan/schedule_pipeline.h"
 #include "plan/split.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-enum { AHEAD_MOST = 16, PLAN_MOST = 64 << 20 };
+enum {
+    AHEAD_MOST = 16,
+    PLANS_KEPT = 64, /* files: a worker that is slow may still be about to read what it was told */
+    PLAN_MOST = 64 << 20,
+};
 
 struct rb_agent_plan {
     struct rb_agent_plan *next;
@@ -77,7 +83,8 @@ static bool is_kept(const char *path, const char *digest)
     return !strcmp(found, digest);
 }
 
-/* Write a plan into the job's folder, named by its content, if it is not there yet. */
+/* Write a plan into the job's folder, named by its content, if it is not there yet.  One that is
+ * asked for again is as new as one that is written: the oldest go (tidy). */
 static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *plans = rb_format("%s/plans", folder);
@@ -87,7 +94,7 @@ static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], s
     rb__plan__pack(plan, bytes);
     rb_hash_digest(bytes, size, ret_digest);
     path = rb_format("%s/%s", plans, ret_digest);
-    if (is_kept(path, ret_digest))
+    if (is_kept(path, ret_digest) && !utimensat(AT_FDCWD, path, NULL, 0))
         return RB_OK;
     int err = rb_file_make_folder(plans, why);
     return err ? err : rb_file_write_lightly(path, bytes, size, why);
@@ -207,6 +214,17 @@ static bool has_member_here(const struct rb_agent *agent, const Rb__Configuratio
     return false;
 }
 
+/* Of the files the newest stay.  No more is remembered of any now, so that whatever is needed again
+ * is looked for, and written where it has gone. */
+static void tidy(const struct rb_agent_job *job)
+{
+    RB_CLEANUP(rb_freep) char *plans = rb_format("%s/plans", job->folder);
+    struct rb_why why = {0};
+    int err = rb_file_keep_newest(plans, PLANS_KEPT, &why);
+    if (err && err != RB_ENOTFOUND)
+        rb_log(RB_LOG_WARN, "job %s: old plans stay: %s", job->id, why.text);
+}
+
 void rb_agent_plan_ahead(struct rb_agent *agent, const struct rb_job_facts *facts)
 {
     const struct rb_fact *fact =
@@ -220,6 +238,7 @@ void rb_agent_plan_ahead(struct rb_agent *agent, const struct rb_job_facts *fact
         job->planned_ahead = active->number;
         job->planned_ranks = 0;
         rb_agent_plans_free(job);
+        tidy(job);
     } else if (job->planned_ranks == active->n_members || job->planned_ranks == AHEAD_MOST) {
         return;
     }

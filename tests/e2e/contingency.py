@@ -208,11 +208,30 @@ def told_and_killed():
         job.finish("a rubatod and a worker were killed")
 
 
+def old_plans_go():
+    """Of the plans that a long job leaves behind the newest stay, among them those that are needed."""
+    with cluster.Cluster(devices=3) as c:
+        job = Job(c, 3, 8)
+        plans, = glob.glob(c.path(f"*/jobs/{job.id}/plans"))
+        for i in range(200):
+            path = os.path.join(plans, f"{i:032x}")
+            with open(path, "w"):
+                os.utime(path, (i, i))
+        c.ctl("resize", "gpt", "--want", 2, "--wait")
+        until("old plans to go", lambda: len(os.listdir(plans)) <= 64 + 16)
+        job.want = 2
+        job.look()
+        job.kill(1)
+        until("it to go on", lambda: c.status("gpt")["step"] > job.before["step"] + 20)
+        job.finish("old plans went")
+
+
 def fault_points():
     return subprocess.run([os.path.join(cluster.BUILD, "rubato-worker"), "--faults"], capture_output=True).stdout
 
 
 TESTS = [all_of_etcd_is_killed, etcd_is_stopped, while_a_change_is_prepared, two_at_once_on_two_nodes,
-         a_member_of_etcd_dies, rubatod_dies_with_a_worker, the_coordinator_dies_with_a_worker, told_and_killed]
+         a_member_of_etcd_dies, rubatod_dies_with_a_worker, the_coordinator_dies_with_a_worker, told_and_killed,
+         old_plans_go]
 
 cluster.main(*[test for test in TESTS if not sys.argv[1:] or test.__name__ in sys.argv[1:]])
