@@ -203,6 +203,21 @@ RB_AVX2 static RB_INLINE bool add_whole(struct rb_tile_sums *sums, int32_t *sum,
 #undef ADD
 }
 
+/* Functions of their own: compilers keep a tile in registers there. */
+RB_AVX2 static __attribute__((noinline)) bool add_old(struct rb_tile_sums *sums, int32_t *sum,
+                                                      int64_t step, const float *strip,
+                                                      const float *panel, int64_t depth)
+{
+    return add_whole(sums, sum, step, strip, panel, depth, false);
+}
+
+RB_AVX2 static __attribute__((noinline)) bool add_fresh(struct rb_tile_sums *sums, int32_t *sum,
+                                                        int64_t step, const float *strip,
+                                                        const float *panel, int64_t depth)
+{
+    return add_whole(sums, sum, step, strip, panel, depth, true);
+}
+
 RB_AVX2 void rb_tile_add(struct rb_tile_sums *sums, int n, const struct rb_tile_place *place,
                          const float *strip, const float *panel, int64_t depth)
 {
@@ -211,8 +226,8 @@ RB_AVX2 void rb_tile_add(struct rb_tile_sums *sums, int n, const struct rb_tile_
     const int64_t step = place->step;
 
     for (int e = 0; e < n; e++, sums++, strip += ROWS * depth, panel += COLUMNS * depth) {
-        bool done = whole && (sums->fresh ? add_whole(sums, sum, step, strip, panel, depth, true)
-                                          : add_whole(sums, sum, step, strip, panel, depth, false));
+        bool done =
+            whole && (sums->fresh ? add_fresh : add_old)(sums, sum, step, strip, panel, depth);
 
         if (!done)
             add_part(sums, place, strip, panel, depth);
