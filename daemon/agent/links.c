@@ -111,12 +111,14 @@ static void forget_peers(struct rb_links *links)
 
 static void on_again(uv_timer_t *timer);
 
+/* The next round, once somebody has been asked in this one. */
 static void plan_again(struct rb_links *links)
 {
     unsigned last = RB_COUNT(again_ms) - 1;
 
-    uv_timer_start(&links->again, on_again, again_ms[links->rounds < last ? links->rounds : last],
-                   0);
+    if (!uv_is_active((uv_handle_t *)&links->again))
+        uv_timer_start(&links->again, on_again,
+                       again_ms[links->rounds < last ? links->rounds : last], 0);
 }
 
 static void on_again(uv_timer_t *timer)
@@ -140,6 +142,7 @@ static void fail(struct rb_links *links, const struct rb_why *why)
     free(RB_TAKE(links->burst.node));
     links->failures++;
     uv_timer_start(&links->retry, on_retry, RETRY_MS, 0);
+    plan_again(links);
 }
 
 static void finish(struct rb_links *links)
@@ -149,8 +152,7 @@ static void finish(struct rb_links *links)
     rb_link_rounds_note(&links->found, links->burst.best, latency);
     links->peers[links->n_peers++] = RB_TAKE(links->burst.node);
     links->changed(links->context);
-    if (!uv_is_active((uv_handle_t *)&links->again))
-        plan_again(links);
+    plan_again(links);
     look(links);
 }
 

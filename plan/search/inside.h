@@ -50,7 +50,8 @@ bool rb_search_again(const struct rb_search_work *work);
 /* A misfit where it needs more memory than the smallest of the devices has. */
 void rb_search_check_memory(const struct rb_search_work *work, struct rb_search_candidate *one);
 
-/* The slowest link between the devices. */
+/* The slowest way between the devices: all send at once, so each has its part of the network of its
+ * node and of its rack. */
 struct rb_cluster_link rb_search_link(const struct rb_search_work *work);
 
 /* As the coordinator cuts shares when it knows how quick devices are (daemon/facts/shares.h). */
@@ -61,6 +62,9 @@ void rb_search_even(const struct rb_search_work *work, uint32_t n, uint32_t *ret
 /* On devices that are alike, of which there are at least two; nothing is added where the model
  * cannot be cut so, or where there is too much to play. */
 int rb_search_pipelines(struct rb_search_work *work);
+/* Is a pipeline of so many devices and microbatches played?  1,024 and 256 take tenths of a second.
+ */
+bool rb_search_played(const struct rb_search_work *work);
 /* One of so many stages, as a pin makes it, with each number of copies that may be chosen; pinned:
  * it is what is run. */
 int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned);

@@ -11,8 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST = 256 }; /* devices, and microbatches, that are played */
-
 /* The layers of a part as a stage; with the weights that it has and the bytes that it makes. */
 static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
                                           const struct rb_chain_layer *layers,
@@ -95,7 +93,7 @@ int rb_search_pipelines(struct rb_search_work *work)
     uint32_t stages[2] = {0};
     int err = 0;
 
-    if (work->devices > MOST || work->total > MOST)
+    if (!rb_search_played(work))
         return 0;
     chain = rb_alloc((n + 1) * sizeof *chain);
     for (uint32_t i = 0; i < n; i++)

@@ -143,22 +143,41 @@ static void narrow(struct rb_cluster_link *link, double bandwidth)
         link->bandwidth = bandwidth;
 }
 
-/* The slowest link between the devices. */
+/* Devices of the same node, and of the same rack, as device d. */
+static void count_sharers(const struct rb_search_work *work, uint32_t d, uint32_t *ret_node,
+                          uint32_t *ret_rack)
+{
+    const struct rb_cluster *cluster = work->how->cluster;
+    uint32_t node = cluster->devices[d].node, rack = cluster->nodes[node].rack;
+
+    *ret_node = *ret_rack = 0;
+    for (uint32_t r = 0; r < work->devices; r++) {
+        uint32_t other = cluster->devices[r].node;
+
+        *ret_node += other == node;
+        *ret_rack +=
+            other == node || (rack != RB_CLUSTER_NO_RACK && cluster->nodes[other].rack == rack);
+    }
+}
+
 struct rb_cluster_link rb_search_link(const struct rb_search_work *work)
 {
     const struct rb_cluster *cluster = work->how->cluster;
-    const struct rb_cluster_node *first = &cluster->nodes[cluster->devices[0].node];
     struct rb_cluster_link link = {0, rb_cluster_latency(cluster, work->devices)};
 
-    for (uint32_t r = 1; r < work->devices; r++) {
+    for (uint32_t r = 0; r < work->devices; r++) {
         const struct rb_cluster_node *node = &cluster->nodes[cluster->devices[r].node];
+        uint32_t on_node, in_rack;
 
-        if (node == first) {
+        if (r && cluster->devices[r].node == cluster->devices[r - 1].node)
+            continue; /* as the one in front */
+        count_sharers(work, r, &on_node, &in_rack);
+        if (on_node > 1)
             narrow(&link, node->inside.bandwidth);
-        } else {
-            narrow(&link, node->network.bandwidth);
-            narrow(&link, first->network.bandwidth);
-        }
+        if (on_node < work->devices)
+            narrow(&link, node->network.bandwidth / on_node);
+        if (node->rack != RB_CLUSTER_NO_RACK && in_rack < work->devices)
+            narrow(&link, cluster->racks[node->rack].bandwidth / in_rack);
     }
     return link;
 }

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MOST = 256 }; /* devices, and microbatches, that are played */
+enum { MOST_DEVICES = 1024, MOST_MICROBATCHES = 256 };
 
 /* A pipeline that is priced. */
 struct staged {
@@ -107,7 +107,7 @@ static uint32_t count_steps(const struct rb_search_work *work)
 
     if (!how)
         return 1;
-    return how->lap * work->total > MOST ? MOST / work->total : how->lap;
+    return how->lap * work->total > MOST_MICROBATCHES ? MOST_MICROBATCHES / work->total : how->lap;
 }
 
 /* In a lap each stage updates its own behind each step, and sends no sums. */
@@ -199,13 +199,18 @@ static int price(struct rb_search_work *work, const struct staged *staged, uint3
     return err;
 }
 
+bool rb_search_played(const struct rb_search_work *work)
+{
+    return work->devices <= MOST_DEVICES && work->total <= MOST_MICROBATCHES;
+}
+
 static int try_set(struct rb_search_work *work, uint32_t stages, bool pinned, bool recomputes)
 {
     struct staged staged;
     Rb__Plan *plan = NULL;
     int err;
 
-    if (work->devices > MOST || work->total > MOST)
+    if (!rb_search_played(work))
         return 0;
     err = rb_pipeline_plan(work->how->model, work->devices, stages, &plan, work->why);
     if (err)

@@ -620,6 +620,27 @@ static void test_uneven(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+/* Who is on a node, or in a rack, with others has a part of its network. */
+static void test_links_are_shared(void **state)
+{
+    struct rb_cluster cluster =
+        parse("racks: [{name: a, network: {bandwidth: 6e9}}, {name: b}]\n"
+              "nodes: [{count: 2, rack: a, devices: [{count: 4, flops: 1e13, bandwidth: 1e12}],"
+              " inside: {bandwidth: 5e9}, network: {bandwidth: 8e9}},"
+              " {rack: b, devices: [{count: 4, flops: 1e13, bandwidth: 1e12}],"
+              " inside: {bandwidth: 5e9}, network: {bandwidth: 8e9}}]");
+    struct rb_search_how how = {.cluster = &cluster};
+    static const double expected[][2] = {{2, 5e9}, {4, 5e9}, {5, 2e9}, {8, 2e9}, {12, 6e9 / 8}};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(expected); i++) {
+        struct rb_search_work work = {.how = &how, .devices = (uint32_t)expected[i][0]};
+
+        assert_near(rb_search_link(&work).bandwidth, expected[i][1]);
+    }
+    rb_cluster_done(&cluster);
+}
+
 /* 1,024 devices on 128 nodes: the bound is a tenth of what would be too slow. */
 static void test_many(void **state)
 {
@@ -683,7 +704,7 @@ int main(void)
         cmocka_unit_test(test_uneven),        cmocka_unit_test(test_slow_network),
         cmocka_unit_test(test_choice),        cmocka_unit_test(test_all_are_few),
         cmocka_unit_test(test_many),          cmocka_unit_test(test_gpus),
-        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_again),         cmocka_unit_test(test_links_are_shared),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
