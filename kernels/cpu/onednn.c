@@ -265,10 +265,13 @@ void rb_dnnl_free(struct rb_dnnl_op *op)
     free(op);
 }
 
+/* Of what is spared, the end: it is likely to be where the operation before had its own, which is
+ * in a cache. */
 static int get_room(struct rb_dnnl_op *op, struct rb_dnnl_spare spare, struct rb_why *why)
 {
     op->spares = op->bytes > SMALL && op->bytes <= spare.bytes;
-    op->spare = spare.from;
+    if (op->spares)
+        op->spare = spare.from + (ptrdiff_t)((spare.bytes - op->bytes) / LINE * LINE);
     if (!op->spares && rb_cpu_need(&op->dnnl->room, op->bytes))
         return rb_why_set(why, RB_ENOMEM, "no memory for layouts and scratch: %zu bytes",
                           op->bytes);
