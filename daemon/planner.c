@@ -9,9 +9,8 @@
 #include "base/log.h"
 #include "daemon/daemon.h"
 #include "daemon/facts/measured.h"
-#include "daemon/facts/shares.h"
 #include "plan/search/search.h"
-#include "plan/simulate/predict.h"
+#include "plan/simulate/cost.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -251,20 +250,32 @@ static struct rb_measured_by measured_by(const char *node, const Rb__Profile *pr
     };
 }
 
-/* us of a microbatch on a core of speed 1, as the profile has it, where so many devices share them.
+/* The first program that trains as the configuration does. */
+static size_t first_program(const Rb__Model *model, const Rb__Configuration *configuration)
+{
+    for (size_t p = 0; p < model->n_programs; p++)
+        if (model->programs[p]->train &&
+            model->programs[p]->recomputes == configuration->recomputes)
+            return p;
+    return 0;
+}
+
+/* us of a microbatch on a core of speed 1, as the profile has it, where the configuration trains.
  */
-static double expected_us(const struct subject *subject, const Rb__Job *job, size_t devices)
+static double expected_us(const struct subject *subject, const Rb__Job *job,
+                          const Rb__Configuration *active)
 {
     static const struct rb_cluster_device core = {.speed = 1};
     const struct rb_cost_profile profile = profile_of(subject);
-    uint32_t each = (uint32_t)((job->microbatches + devices - 1) / devices);
+    size_t program = first_program(subject->model, active), n = active->n_members;
+    uint32_t each = active->steals ? 1 : (uint32_t)((job->microbatches + n - 1) / n);
 
-    return 1e6 * rb_predict_microbatch(subject->model, &core, &profile) *
+    return 1e6 * rb_cost_program(subject->model, program, &core, &profile).seconds *
            rb_cost_together(each, &core, &profile);
 }
 
-/* What its processes take says more than what was measured before: where each computes whole
- * microbatches, once. */
+/* What its processes take says more than what was measured before.  A pipeline does not measure it,
+ * and leaves what is known. */
 static void take_paces(const struct subject *subject, const struct rb_job_facts *job,
                        const Rb__Configuration *configuration, struct rb_cluster *cluster)
 {
@@ -272,16 +283,11 @@ static void take_paces(const struct subject *subject, const struct rb_job_facts 
     const struct rb_fact *fact = rb_facts_configuration(job, job->state.state->active);
     const Rb__Configuration *active = fact ? fact->configuration : NULL;
 
-    if (!active || !active->n_members || !rb_shares_has(active) || active->recomputes)
+    if (!active || !active->n_members)
         return;
-    for (size_t m = 0; m < configuration->n_members; m++) {
-        const Rb__Member *member = configuration->members[m];
-        const struct rb_fact *report = rb_facts_report(job, member->node, member->device);
-
-        if (report && member->worker && !strcmp(report->worker->worker, member->worker))
-            us[m] = report->worker->microbatch_us;
-    }
-    rb_measured_paces(cluster, us, expected_us(subject, job->job.job, active->n_members));
+    for (size_t m = 0; m < configuration->n_members; m++)
+        us[m] = configuration->members[m]->microbatch_us;
+    rb_measured_paces(cluster, us, expected_us(subject, job->job.job, active));
 }
 
 static bool choose(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,

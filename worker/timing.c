@@ -178,7 +178,9 @@ static int time_step(const struct rb_timing_place *place, const Rb__Model *model
 
     *ret_step = (struct rb_timing_step){0};
     err = rb_timing_together(place, model, how->most_ns, ret_step, why);
-    return err ? err : rb_timing_update(place, model, ret_step, why);
+    if (!err)
+        rb_timing_update(place, model, how->most_ns, ret_step);
+    return err;
 }
 
 int rb_timing_model(struct rb_device *device, const Rb__Model *model, const struct rb_timing *how,

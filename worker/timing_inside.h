@@ -36,8 +36,9 @@ void rb_timing_run(const struct rb_timing_place *place, const Rb__Model *model, 
 int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *model,
                        uint64_t most_ns, struct rb_timing_step *ret_step, struct rb_why *why);
 
-/* What follows the microbatches of a step. */
-int rb_timing_update(const struct rb_timing_place *place, const Rb__Model *model,
-                     struct rb_timing_step *ret_step, struct rb_why *why);
+/* What follows the microbatches of a step, in rounds of two microbatches until `most_ns` are over.
+ * Unknown, as it was, where there is no memory for it. */
+void rb_timing_update(const struct rb_timing_place *place, const Rb__Model *model, uint64_t most_ns,
+                      struct rb_timing_step *ret_step);
 
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What follows the microbatches of a step, with memory as cold as they leave it: the optimizer's
- * update, and moving sums.  Both in turn with a microbatch; of a large state a part. */
+ * update, and a copy as large as the sums.  Of a large state a part. */
 #include "worker/timing_inside.h"
+
+#include "base/clock.h"
 
 enum { ROUNDS = 5 };
 
@@ -16,7 +18,7 @@ struct after {
     double *squares;
 };
 
-static int open_after(struct after *after, struct rb_why *why)
+static bool open_after(struct after *after)
 {
     struct rb_device *device = after->place->device;
     size_t bytes = after->elements * sizeof(float) + 64;
@@ -26,8 +28,10 @@ static int open_after(struct after *after, struct rb_why *why)
     after->v = two ? rb_device_alloc(device, bytes) : NULL;
     after->squares = rb_device_alloc(device, sizeof *after->squares);
     if (!after->m || (two && !after->v) || !after->squares)
-        return rb_why_set(why, RB_ENOMEM, "no memory to time the optimizer in");
-    return 0;
+        return false;
+    if (two)
+        rb_device_discard(device, after->v, bytes);
+    return true;
 }
 
 static void close_after(struct after *after)
@@ -55,9 +59,10 @@ static void update(const struct after *after)
                      place->sums, n, 30, 1, &sgd);
 }
 
+/* Weights, so that moments are numbers as good as any. */
 static void copy(const struct after *after)
 {
-    rb_device_copy(after->place->device, after->m, after->place->sums,
+    rb_device_copy(after->place->device, after->m, after->place->memory.state,
                    after->elements * sizeof(float));
 }
 
@@ -73,31 +78,28 @@ static double time_behind(const struct after *after, void (*what)(const struct a
     return rb_marks_between(marks, 0, 1);
 }
 
-int rb_timing_update(const struct rb_timing_place *place, const Rb__Model *model,
-                     struct rb_timing_step *ret_step, struct rb_why *why)
+void rb_timing_update(const struct rb_timing_place *place, const Rb__Model *model, uint64_t most_ns,
+                      struct rb_timing_step *ret_step)
 {
     struct after after = {.place = place, .model = model};
     double updates[ROUNDS], copies[ROUNDS], ns;
-    int err;
+    uint64_t end = rb_clock_ns() + most_ns;
+    size_t rounds = 0;
 
     after.elements =
         model->state_elements < most_elements ? (size_t)model->state_elements : most_elements;
-    if (!after.elements || !model->programs[0]->n_instructions)
-        return 0;
-    err = open_after(&after, why);
-    for (int i = -1; !err && i < ROUNDS; i++) { /* memory is new in the first */
-        double copied = time_behind(&after, copy), updated = time_behind(&after, update);
-
-        if (i >= 0) {
-            copies[i] = copied;
-            updates[i] = updated;
+    if (after.elements && model->programs[0]->n_instructions && open_after(&after)) {
+        copy(&after);
+        update(&after); /* memory is new once */
+        for (; rounds < ROUNDS && (!rounds || rb_clock_ns() < end); rounds++) {
+            copies[rounds] = time_behind(&after, copy);
+            updates[rounds] = time_behind(&after, update);
         }
     }
     close_after(&after);
-    if (err)
-        return err;
-    ret_step->update = rb_profile_median(updates, ROUNDS) / 1e9 / (double)after.elements;
-    ns = rb_profile_median(copies, ROUNDS);
+    if (!rounds)
+        return; /* nothing to update, or no memory for it */
+    ret_step->update = rb_profile_median(updates, rounds) / 1e9 / (double)after.elements;
+    ns = rb_profile_median(copies, rounds);
     ret_step->copied = ns > 0 ? 1e9 * 2 * (double)after.elements * sizeof(float) / ns : 0;
-    return 0;
 }

@@ -132,14 +132,13 @@ void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf)
 
 /* ---- The same members -------------------------------------------------------------------------*/
 
-/* The active configuration with the speeds of now. */
-static Rb__Configuration as_measured(struct rb_turn *turn, const Rb__Configuration *active)
+Rb__Configuration rb_decide_measured(struct rb_turn *turn, const Rb__Configuration *from)
 {
-    Rb__Configuration conf = *active;
+    Rb__Configuration conf = *from;
 
-    conf.members = RB_ARENA_NEW(turn->arena, Rb__Member *, active->n_members + 1);
-    for (size_t m = 0; m < active->n_members; m++)
-        conf.members[m] = rb_arena_copy(turn->arena, active->members[m], sizeof(Rb__Member));
+    conf.members = RB_ARENA_NEW(turn->arena, Rb__Member *, from->n_members + 1);
+    for (size_t m = 0; m < from->n_members; m++)
+        conf.members[m] = rb_arena_copy(turn->arena, from->members[m], sizeof(Rb__Member));
     rb_decide_speeds(turn, &conf);
     return conf;
 }
@@ -147,7 +146,7 @@ static Rb__Configuration as_measured(struct rb_turn *turn, const Rb__Configurati
 /* Would other shares pay for the change? */
 static bool pays(struct rb_turn *turn, const Rb__Configuration *active, int64_t steps_left)
 {
-    Rb__Configuration now = as_measured(turn, active);
+    Rb__Configuration now = rb_decide_measured(turn, active);
     double as_it_is, by_speed;
 
     return rb_shares_price(&now, turn->in->job.job->microbatches, turn->arena, &as_it_is,

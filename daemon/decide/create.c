@@ -80,9 +80,12 @@ static const Rb__Configuration *running(const struct rb_turn *turn)
 bool rb_turn_ask(struct rb_turn *turn, const Rb__Configuration *conf, struct rb_decide_plan *ret)
 {
     const struct rb_decide_planner *planner = &turn->options->planner;
+    Rb__Configuration now;
 
-    return turn->in->job.job->profile && planner->choose && conf->n_members > 1 &&
-           planner->choose(planner->context, turn->facts, turn->in, conf, running(turn),
+    if (!turn->in->job.job->profile || !planner->choose || conf->n_members < 2)
+        return false;
+    now = rb_decide_measured(turn, conf);
+    return planner->choose(planner->context, turn->facts, turn->in, &now, running(turn),
                            turn->arena, ret);
 }
 

@@ -132,6 +132,8 @@ void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active)
 void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next); /* that it took over */
 void rb_decide_resize(struct rb_turn *turn);                              /* resize.c */
 void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf);     /* balance.c */
+/* A copy with the speeds of now. */
+Rb__Configuration rb_decide_measured(struct rb_turn *turn, const Rb__Configuration *from);
 bool rb_decide_steals(const struct rb_turn *turn);
 void rb_decide_balance(struct rb_turn *turn, const Rb__Configuration *active);
 /* What a microbatch takes a member by its own measure, us; 0: not known, or not believed. */

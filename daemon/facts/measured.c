@@ -147,7 +147,7 @@ static int smaller_first(const void *a, const void *b)
 
 static double in_steps(double part)
 {
-    const double step = log(1.05);
+    const double step = log(1.1);
 
     return exp(step * round(log(part) / step));
 }
@@ -155,6 +155,7 @@ static double in_steps(double part)
 void rb_measured_paces(struct rb_cluster *cluster, const uint32_t *us, double expected)
 {
     RB_CLEANUP(rb_freep) double *parts = rb_alloc((cluster->n_devices + 1) * sizeof *parts);
+    double median;
     size_t n = 0;
 
     for (uint32_t d = 0; d < cluster->n_devices; d++)
@@ -163,9 +164,11 @@ void rb_measured_paces(struct rb_cluster *cluster, const uint32_t *us, double ex
     if (!n || expected <= 0)
         return;
     qsort(parts, n, sizeof *parts, smaller_first);
+    median = parts[n / 2];
     for (uint32_t d = 0; d < cluster->n_devices; d++) {
         double *speed = &cluster->devices[d].speed;
+        double own = us[d] ? expected / (us[d] * *speed) : median;
 
-        *speed *= in_steps(us[d] ? expected / (us[d] * *speed) : parts[n / 2]);
+        *speed *= in_steps(own < alike * median && own > median / alike ? median : own);
     }
 }

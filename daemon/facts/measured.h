@@ -24,9 +24,9 @@ int rb_measured_cluster(const struct rb_facts *facts, const Rb__Configuration *c
                         struct rb_why *why);
 
 /* Speeds as a job that runs shows them: us, by device of the cluster, are what a microbatch takes
- * (0: not known), of which a profile expects `expected` of a device of speed 1.  Who is not known
- * is as much slower than was measured as the others are, in the median.  In steps of a twentieth,
- * so that noise changes no answer. */
+ * (0: not known), of which a profile expects `expected` of a device of speed 1.  All are as much
+ * slower than was measured as the median of them is, but for who is off by more than a quarter of
+ * that.  In steps of a tenth, so that noise seldom changes an answer. */
 void rb_measured_paces(struct rb_cluster *cluster, const uint32_t *us, double expected);
 
 #endif

@@ -171,6 +171,49 @@ static bool plan_pairs(void *context, const struct rb_facts *facts, const struct
     return configuration->n_members != 3;
 }
 
+static bool hear(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
+                 const Rb__Configuration *configuration, const Rb__Configuration *running,
+                 struct rb_arena *arena, struct rb_decide_plan *ret)
+{
+    uint32_t *us = context;
+
+    (void)facts;
+    (void)job;
+    (void)running;
+    (void)arena;
+    for (size_t m = 0; m < configuration->n_members; m++)
+        us[m] = configuration->members[m]->microbatch_us;
+    *ret = (struct rb_decide_plan){.seconds = 0.5, .why = "so it is"};
+    return true;
+}
+
+/* What trains is asked about with the speeds of now, and a newcomer with those of the others. */
+static void planner_hears_paces(void **unused)
+{
+    struct world world;
+    uint32_t us[8] = {0};
+
+    (void)unused;
+    world_begin(&world, 1);
+    world.planner = (struct rb_decide_planner){hear, us};
+    world_add_node(&world, "a", 4);
+    world_add_job(&world, JOB, 1, 8, 3, 100000);
+    world_rounds(&world, 10);
+    for (uint32_t d = 0; d < 3; d++) {
+        world_worker(&world, JOB, "a", d)->microbatch_us = 10000 + d * 100;
+        world_worker(&world, JOB, "a", d)->dirty = true;
+    }
+    world_agent(&world, 0);
+    settle(&world);
+    for (uint32_t d = 0; d < 3; d++)
+        assert_int_equal(us[d], 10000 + d * 100);
+    world_wish(&world, JOB, world_want, 4);
+    world_decide(&world);
+    assert_int_equal(us[2], 10200);
+    assert_int_equal(us[3], 10100);
+    world_end(&world);
+}
+
 static void runs_as_the_planner_says(void **unused)
 {
     struct world world;
@@ -304,6 +347,7 @@ int main(void)
         cmocka_unit_test(waits_for_devices),
         cmocka_unit_test(grows_and_shrinks_in_place),
         cmocka_unit_test(runs_as_the_planner_says),
+        cmocka_unit_test(planner_hears_paces),
         cmocka_unit_test(same_members_in_another_way),
         cmocka_unit_test(newer_wish_supersedes_and_keeps_processes),
         cmocka_unit_test(pauses_and_goes_on),

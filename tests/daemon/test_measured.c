@@ -133,28 +133,31 @@ static void kinds_do_not_mix(void **state)
 }
 
 /* What takes longer than a profile expects is that much slower, in steps; who has said nothing is
- * as the others are. */
+ * as the others are, and so is who is about as quick. */
 static void paces_are_speeds(void **state)
 {
-    static const uint32_t none[3], same[3] = {1010, 990, 1000}, some[3] = {2000, 0, 1000},
-                                   slow[3] = {1500, 1500, 0};
+    static const uint32_t none[3], same[3] = {1040, 990, 1000}, slow[3] = {1500, 1700, 0},
+                                   one[3] = {1000, 4000, 1010};
     struct rb_cluster cluster;
     struct rb_why why = {0};
 
     if (measure(*state, "a:2000 a:2001 b:2001", &gpu, &cluster, &why))
         fail_msg("%s", why.text);
+    cluster.devices[2].speed = 0.5;
     rb_measured_paces(&cluster, none, 1000);
+    assert_true(cluster.devices[0].speed == 1 && cluster.devices[2].speed == 0.5);
+    rb_measured_paces(&cluster, slow, 1000);
+    assert_true(cluster.devices[0].speed > 0.55 && cluster.devices[0].speed < 0.7);
+    assert_true(cluster.devices[1].speed == cluster.devices[0].speed);
+    near(cluster.devices[2].speed, cluster.devices[0].speed / 2);
+    for (uint32_t d = 0; d < 3; d++)
+        cluster.devices[d].speed = 1;
     rb_measured_paces(&cluster, same, 1000);
     for (uint32_t d = 0; d < 3; d++)
         assert_true(cluster.devices[d].speed == 1);
-    rb_measured_paces(&cluster, slow, 1000);
-    assert_true(fabs(cluster.devices[0].speed - 2 / 3.0) < 0.025);
-    assert_true(cluster.devices[2].speed == cluster.devices[0].speed);
-    for (uint32_t d = 0; d < 3; d++)
-        cluster.devices[d].speed = 1;
-    rb_measured_paces(&cluster, some, 1000);
-    assert_true(fabs(cluster.devices[0].speed - 0.5) < 0.025);
-    assert_true(cluster.devices[1].speed == 1 && cluster.devices[2].speed == 1);
+    rb_measured_paces(&cluster, one, 1000);
+    assert_true(cluster.devices[0].speed == 1 && cluster.devices[2].speed == 1);
+    assert_true(fabs(cluster.devices[1].speed - 0.25) < 0.0125);
     rb_cluster_done(&cluster);
 }
 

@@ -4,6 +4,7 @@
 and what it says of the move and of the choice is what happens when the job runs."""
 import json
 import os
+import resource
 import subprocess
 import xml.dom.minidom
 
@@ -83,6 +84,27 @@ def by_the_link(c, job):
             check(best[4]["name"] == f"data parallel x4, {state}", f"pinned, {says}: {best}")
 
 
+MANY = """
+nodes:
+- {name: a, count: 128, devices: [{count: 8, flops: 1e13, bandwidth: 1e12}],
+   inside: {bandwidth: 1e11, latency: 1e-6}, network: {bandwidth: 1e9, latency: 1e-5}}
+"""
+
+
+def many_devices(c, job):
+    """1,024 of them, in stages and not, in a few seconds; devices of a node share its network."""
+    with open(c.path("many.yaml"), "w") as file:
+        file.write(MANY)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    report = json.loads(plan(0, "-f", job, "--cluster", c.path("many.yaml"), "--devices", "1024", "-o", "json",
+                             "--set", "spec.devices.max=1024"))
+    took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    names = [one["name"] for one in report["plans"][0]["candidates"]]
+    for part in "data parallel x1024", "pipeline of 2 stages x1024":
+        check(any(name.startswith(part) for name in names), f"{part}: {names}")
+    check(chosen(report)[1024]["stepMs"] > 0 and took < 10, f"{took} s of a core")
+
+
 def refused(c, job):
     with open(c.path("bad.yaml"), "w") as file:
         file.write("nodes: [{devises: []}]\n")
@@ -128,6 +150,7 @@ def main():
         job = c.job_file("gpt", cases.spec("gpt", c.folder, 100))
         what_if(c, job)
         by_the_link(c, job)
+        many_devices(c, job)
         refused(c, job)
         as_it_happens(c, job)
 

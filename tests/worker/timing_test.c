@@ -104,7 +104,8 @@ static void microbatches_go_together(void **state)
     assert_in_range(step.lanes, 1, RB_KERNEL_EACH);
     assert_true(step.together > 0.1 && step.together < 1.5);
     assert_true(step.lanes > 1 || step.together == 1);
-    assert_true(step.copied > 1e6 && step.update > 0 && step.update < 1e-3);
+    assert_true(step.copied > 1e6 && step.update > 0);
+    assert_true(step.update * step.copied < 100 * 20); /* SGD touches 20 bytes or less */
     rb_profile_free(profile);
     rb_device_close(device);
     rb__model__free_unpacked(model, NULL);
