@@ -250,16 +250,6 @@ static struct rb_measured_by measured_by(const char *node, const Rb__Profile *pr
     };
 }
 
-/* The first program that trains as the configuration does. */
-static size_t first_program(const Rb__Model *model, const Rb__Configuration *configuration)
-{
-    for (size_t p = 0; p < model->n_programs; p++)
-        if (model->programs[p]->train &&
-            model->programs[p]->recomputes == configuration->recomputes)
-            return p;
-    return 0;
-}
-
 /* us of a microbatch on a core of speed 1, as the profile has it, where the configuration trains.
  */
 static double expected_us(const struct subject *subject, const Rb__Job *job,
@@ -267,7 +257,8 @@ static double expected_us(const struct subject *subject, const Rb__Job *job,
 {
     static const struct rb_cluster_device core = {.speed = 1};
     const struct rb_cost_profile profile = profile_of(subject);
-    size_t program = first_program(subject->model, active), n = active->n_members;
+    size_t program = rb_cost_find(subject->model, subject->model->micro_batch, active->recomputes);
+    size_t n = active->n_members;
     uint32_t each = active->steals ? 1 : (uint32_t)((job->microbatches + n - 1) / n);
 
     return 1e6 * rb_cost_program(subject->model, program, &core, &profile).seconds *

@@ -43,15 +43,20 @@ static int prepare_in(struct rb_model *model, struct rb_runner *runner,
     return 0;
 }
 
-int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
-                      const struct rb_source *source, struct rb_why *why)
+static struct rb_program_memory memory_of(const struct rb_model *model, float *weights, void *arena)
 {
-    struct rb_program_memory memory = {
+    return (struct rb_program_memory){
         .state = weights,
         .fixed = model->state.fixed,
         .constants = model->constants,
         .arena = arena,
     };
+}
+
+int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
+                      const struct rb_source *source, struct rb_why *why)
+{
+    const struct rb_program_memory memory = memory_of(model, weights, arena);
 
     return prepare_in(model, runner, &memory, source, why);
 }
@@ -59,14 +64,9 @@ int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *w
 int rb_runner_prepare_twin(struct rb_model *model, struct rb_runner *runner,
                            const struct rb_runner *of, void *arena, struct rb_why *why)
 {
-    struct rb_program_memory memory = {
-        .state = model->state.w,
-        .fixed = model->state.fixed,
-        .constants = model->constants,
-        .arena = arena,
-        .twin = of->program,
-    };
+    struct rb_program_memory memory = memory_of(model, model->state.w, arena);
 
+    memory.twin = of->program;
     return prepare_in(model, runner, &memory, model->train, why);
 }
 
@@ -132,14 +132,9 @@ static void cut_evaluation(struct rb_model *model)
 static int prepare(struct rb_model *model, struct rb_runner *runner, const struct rb_source *source,
                    struct rb_why *why)
 {
-    struct rb_program_memory memory = {
-        .state = model->state.w,
-        .fixed = model->state.fixed,
-        .constants = model->constants,
-        .arena = model->arena,
-        .spares = true,
-    };
+    struct rb_program_memory memory = memory_of(model, model->state.w, model->arena);
 
+    memory.spares = true;
     return runner->program ? 0 : prepare_in(model, runner, &memory, source, why);
 }
 

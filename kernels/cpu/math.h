@@ -29,15 +29,16 @@ static RB_INLINE uint32_t rb_float_bits(float x)
     return bits;
 }
 
-/* What is left of x where n ln 2 is taken away, |r| <= ln 2 / 2, and e^r.  Adding 1.5 * 2^23 leaves
- * n in the low bits. */
+/* 1.5 * 2^23: added to a small number, it leaves the nearest whole one in the low bits. */
+#define RB_EXP_ROUND 12582912.0f
+
+/* What is left of x where n ln 2 is taken away, |r| <= ln 2 / 2, and e^r. */
 struct rb_exp_parts {
-    float n, power; /* n with 1.5 * 2^23 added to it */
+    float n, power; /* n with RB_EXP_ROUND added to it */
 };
 static RB_INLINE struct rb_exp_parts rb_exp_partsf(float x)
 {
-    const float round = 12582912.0f;
-    float sum = RB_FMA(x, 1.44269504f, round), n = sum - round, r, p;
+    float sum = RB_FMA(x, 1.44269504f, RB_EXP_ROUND), n = sum - RB_EXP_ROUND, r, p;
 
     r = RB_FMA(n, -0.693359375f, x);
     r = RB_FMA(n, 2.12194440e-4f, r);
@@ -65,7 +66,7 @@ static RB_INLINE float rb_expf(float x)
 
     x = vanishes ? RB_EXP_LEAST : x;
     parts = rb_exp_partsf(x > 89.0f ? 89.0f : x);
-    whole = (int32_t)(rb_float_bits(parts.n) - rb_float_bits(12582912.0f));
+    whole = (int32_t)(rb_float_bits(parts.n) - rb_float_bits(RB_EXP_ROUND));
     half = whole >> 1;
     parts.power *= rb_bits_float((uint32_t)(half + 127) << 23);
     parts.power *= rb_bits_float((uint32_t)(whole - half + 127) << 23);

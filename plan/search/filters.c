@@ -17,7 +17,6 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
     const struct rb_search_how *how = work->how;
     const struct rb_cluster_device *device = work->slowest;
     uint32_t sets = work->devices / cut->n_parts; /* that a step's microbatches are shared by */
-    struct rb_cluster_link link = rb_search_link(work);
     double elements = (double)how->model->state_elements;
     struct rb_filters_how step = {
         .layers = cut->layers,
@@ -30,8 +29,8 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
         .samples = how->model->programs[0]->batch,
         .microbatch = work->microbatch[device - how->cluster->devices],
         .update = rb_cost_update(how->model, elements, device, how->profile).seconds,
-        .bandwidth = link.bandwidth,
-        .latency = link.latency,
+        .bandwidth = work->link.bandwidth,
+        .latency = work->link.latency,
     };
     struct rb_pipeline_step found;
     struct rb_search_candidate *one;

@@ -14,6 +14,7 @@ struct rb_search_work {
     uint32_t devices, total;
     double *microbatch;                      /* seconds of one, by device */
     const struct rb_cluster_device *slowest; /* of the devices */
+    struct rb_cluster_link link;             /* rb_search_link */
     uint32_t copies[2]; /* of each block, that may be chosen: the submit's first */
     uint32_t n_copies;
     bool even;       /* shares, whatever the devices' speeds */

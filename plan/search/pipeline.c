@@ -55,8 +55,8 @@ static int price_pipeline(struct rb_search_work *work, const struct rb_chain_lay
     RB_CLEANUP(rb_freep) struct rb_pipeline_stage *stages = rb_alloc(n * sizeof *stages);
     RB_CLEANUP(rb_freep) double *elements = rb_alloc(n * sizeof *elements);
     RB_CLEANUP(rb_freep) double *made = rb_alloc(n * sizeof *made);
-    struct rb_cluster_link link = rb_search_link(work);
-    struct rb_pipeline_how how = {stages, n, work->total, link.bandwidth, link.latency, NULL};
+    struct rb_pipeline_how how = {stages, n, work->total, work->link.bandwidth, work->link.latency,
+                                  NULL};
     struct rb_pipeline_step step;
     struct rb_search_candidate *one;
     uint32_t used = 0;
@@ -101,7 +101,7 @@ int rb_search_pipelines(struct rb_search_work *work)
             (struct rb_stages_layer){layers[i].forward + layers[i].backward,
                                      4 * layers[i].elements / work->total, layers[i].crossing};
     for (int straight = 1; !err && n && straight >= 0; straight--) {
-        rb_stages_cut(chain, n, work->devices, rb_search_link(work).bandwidth, straight, parts,
+        rb_stages_cut(chain, n, work->devices, work->link.bandwidth, straight, parts,
                       &stages[straight]);
         if (stages[straight] > 1 && (straight || stages[0] != stages[1]))
             err = price_pipeline(work, layers, parts, stages[straight]);

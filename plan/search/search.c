@@ -268,6 +268,7 @@ int rb_search_run(const struct rb_search_how *how, uint32_t devices, struct rb_s
                           devices, how->spec->devices->max);
     work.microbatch = microbatch = rb_alloc(devices * sizeof *microbatch);
     time_devices(&work);
+    work.link = rb_search_link(&work);
     err = find_copies(&work);
     if (!err)
         err = try_all(&work);

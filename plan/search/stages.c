@@ -176,15 +176,14 @@ static void add(struct rb_search_work *work, const struct staged *staged, uint32
 /* With so many copies of each block; the plan has no shards yet. */
 static int price(struct rb_search_work *work, const struct staged *staged, uint32_t copies)
 {
-    struct rb_cluster_link link = rb_search_link(work);
     bool laps = work->how->model->asynchronous;
     struct rb_traffic traffic = {0};
     struct rb_pipeline_how how = {
         .stages = staged->shape,
         .n = staged->stages,
         .microbatches = work->total * count_steps(work),
-        .bandwidth = link.bandwidth,
-        .latency = link.latency,
+        .bandwidth = work->link.bandwidth,
+        .latency = work->link.latency,
         .traffic = laps ? NULL : &traffic,
     };
     struct rb_pipeline_step step;

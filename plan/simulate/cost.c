@@ -11,6 +11,15 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+size_t rb_cost_find(const Rb__Model *model, int64_t batch, bool recomputes)
+{
+    for (size_t p = 0; p < model->n_programs; p++)
+        if (model->programs[p]->train && model->programs[p]->batch == batch &&
+            model->programs[p]->recomputes == recomputes)
+            return p;
+    return 0;
+}
+
 bool rb_cost_alike(const struct rb_cluster_device *a, const struct rb_cluster_device *b)
 {
     return a->speed == b->speed && a->flops == b->flops && a->bandwidth == b->bandwidth;

@@ -25,6 +25,9 @@ struct rb_cost_profile {
 double rb_cost_together(uint32_t microbatches, const struct rb_cluster_device *device,
                         const struct rb_cost_profile *profile);
 
+/* The first program that trains so many samples so; 0: there is none. */
+size_t rb_cost_find(const Rb__Model *model, int64_t batch, bool recomputes);
+
 /* What a device does in `seconds` where nobody else is on its node's memory. */
 struct rb_cost {
     double seconds;

@@ -26,21 +26,9 @@ const char *rb_predict_kind_text(int kind)
 
 /* ---- A step ----------------------------------------------------------------------------------*/
 
-/* That trains so. */
-static size_t find_program(const struct rb_predict_how *how, int64_t batch)
-{
-    const Rb__Model *model = how->model;
-
-    for (size_t p = 0; p < model->n_programs; p++)
-        if (model->programs[p]->train && model->programs[p]->batch == batch &&
-            model->programs[p]->recomputes == how->recomputes)
-            return p;
-    return 0;
-}
-
 static size_t whole_program(const struct rb_predict_how *how)
 {
-    return how->recomputes ? find_program(how, how->model->micro_batch) : 0;
+    return how->recomputes ? rb_cost_find(how->model, how->model->micro_batch, true) : 0;
 }
 
 /* Of the last microbatch, which may be smaller. */
@@ -48,7 +36,7 @@ static size_t last_program(const struct rb_predict_how *how)
 {
     int64_t rest = how->model->global_batch % how->model->micro_batch;
 
-    return rest ? find_program(how, rest) : whole_program(how);
+    return rest ? rb_cost_find(how->model, rest, how->recomputes) : whole_program(how);
 }
 
 static struct rb_cost plus(struct rb_cost a, struct rb_cost b)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/bench/cases.h"
 
+#include <string.h>
+
 static const char adamw[] = "type: adamw, lr: 1.0e-3, weightDecay: 0.01";
 static const char sgd[] = "type: sgd, lr: 0.02, momentum: 0.9";
 
@@ -84,3 +86,11 @@ const struct bench_case bench_train_cases[] = {
     },
 };
 const size_t bench_n_train_cases = sizeof bench_train_cases / sizeof bench_train_cases[0];
+
+const struct bench_case *bench_case_find(const struct bench_case *cases, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(cases[i].name, name) == 0)
+            return &cases[i];
+    return NULL;
+}

@@ -9,6 +9,10 @@
 extern const struct bench_case bench_sums_cases[];
 extern const size_t bench_n_sums_cases;
 
+/* By name; NULL: there is none. */
+const struct bench_case *bench_case_find(const struct bench_case *cases, size_t n,
+                                         const char *name);
+
 /* The reference models at their own size and batch. */
 extern const struct bench_case bench_train_cases[];
 extern const size_t bench_n_train_cases;

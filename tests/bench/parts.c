@@ -227,15 +227,13 @@ static void work(struct bench_job *job, int rank, int size, int steps)
 
 int main(int argc, char **argv)
 {
-    const struct bench_case *found = NULL;
+    const struct bench_case *found =
+        argc > 1 ? bench_case_find(bench_train_cases, bench_n_train_cases, argv[1]) : NULL;
     int64_t microbatches = argc > 2 ? atoll(argv[2]) : 0;
     int workers = argc > 3 ? atoi(argv[3]) : 0, steps = argc > 4 ? atoi(argv[4]) : STEPS;
     int status, failed = 0;
     struct bench_job job;
 
-    for (size_t i = 0; argc > 1 && i < bench_n_train_cases; i++)
-        if (strcmp(argv[1], bench_train_cases[i].name) == 0)
-            found = &bench_train_cases[i];
     if (!found || microbatches < 1 || microbatches > found->batch || workers < 1 ||
         workers > BENCH_MAX_WORKERS || workers > microbatches || steps < 1) {
         fprintf(stderr, "usage: parts gpt|mlp|cnn MICROBATCHES WORKERS [STEPS]\n");

@@ -41,14 +41,13 @@ static uint64_t train(const struct bench_case *from, int64_t micro_batch, uint32
 static void check(const char *name, const char *setting, int64_t micro_batch, int64_t batch,
                   uint32_t most)
 {
-    struct bench_case one = {0};
+    const struct bench_case *found = bench_case_find(bench_sums_cases, bench_n_sums_cases, name);
+    struct bench_case one;
     double alone, loss;
     uint64_t hash;
 
-    for (size_t i = 0; i < bench_n_sums_cases; i++)
-        if (strcmp(bench_sums_cases[i].name, name) == 0)
-            one = bench_sums_cases[i];
-    assert_non_null(one.name);
+    assert_non_null(found);
+    one = *found;
     if (setting)
         one.settings[0] = setting;
     one.batch = batch;

@@ -33,13 +33,10 @@ static size_t resident(const void *memory, size_t bytes)
 
 static struct bench_case case_of(const char *name)
 {
-    struct bench_case one = {0};
+    const struct bench_case *found = bench_case_find(bench_sums_cases, bench_n_sums_cases, name);
 
-    for (size_t i = 0; i < bench_n_sums_cases; i++)
-        if (strcmp(bench_sums_cases[i].name, name) == 0)
-            one = bench_sums_cases[i];
-    assert_non_null(one.name);
-    return one;
+    assert_non_null(found);
+    return *found;
 }
 
 /* A rank alone needs one array of sums, also where it was not alone before.  The first step is

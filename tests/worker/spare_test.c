@@ -3,6 +3,7 @@
  * Programs are run on stamps instead of numbers, and a wide one on numbers. */
 #include "base/arena.h"
 #include "base/hash.h"
+#include "proto/work.h"
 #include "tests/bench/cases.h"
 #include "worker/spare.h"
 #include "worker/timing_inside.h"
@@ -26,15 +27,6 @@ struct stamps {
     int *written; /* by tensor: stamp of the write that its elements come from */
     int count;
 };
-
-static uint64_t bytes_of(const Rb__Tensor *tensor)
-{
-    uint64_t bytes = rb_dtype_size((enum rb_dtype)tensor->dtype);
-
-    for (size_t i = 0; i < tensor->n_dims; i++)
-        bytes *= (uint64_t)tensor->dims[i];
-    return bytes;
-}
 
 static void stamp(struct stamps *stamps, uint64_t first, uint64_t bytes, int with)
 {
@@ -128,7 +120,7 @@ static void check(const Rb__Program *program, double *ret_least, double *ret_mos
     };
 
     for (size_t t = 0; t < program->n_tensors; t++) {
-        bytes[t] = bytes_of(program->tensors[t]);
+        bytes[t] = (size_t)rb_work_tensor_bytes(program->tensors[t]);
         if (program->tensors[t]->space == RB__TENSOR__SPACE__ARENA)
             addresses[t] = (void *)((uintptr_t)arena + program->tensors[t]->offset);
     }
@@ -153,13 +145,10 @@ static void check(const Rb__Program *program, double *ret_least, double *ret_mos
 
 static struct bench_case case_of(const char *name)
 {
-    struct bench_case one = {0};
+    const struct bench_case *found = bench_case_find(bench_sums_cases, bench_n_sums_cases, name);
 
-    for (size_t i = 0; i < bench_n_sums_cases; i++)
-        if (strcmp(bench_sums_cases[i].name, name) == 0)
-            one = bench_sums_cases[i];
-    assert_non_null(one.name);
-    return one;
+    assert_non_null(found);
+    return *found;
 }
 
 static void nothing_is_spoiled(void **state)
