@@ -174,12 +174,15 @@ static int time_step(const struct rb_timing_place *place, const Rb__Model *model
                      const struct rb_timing *how, struct rb_timing_step *ret_step,
                      struct rb_why *why)
 {
-    int err;
+    struct rb_timing_lanes lanes;
+    int err = rb_timing_lanes_open(place, model, &lanes, why);
 
     *ret_step = (struct rb_timing_step){0};
-    err = rb_timing_together(place, model, how->most_ns, ret_step, why);
-    if (!err)
-        rb_timing_update(place, model, how->most_ns, ret_step);
+    if (!err) {
+        rb_timing_together(&lanes, how->most_ns, ret_step);
+        rb_timing_update(&lanes, how->most_ns, ret_step);
+    }
+    rb_timing_lanes_close(&lanes);
     return err;
 }
 

@@ -31,14 +31,28 @@ struct rb_fixed rb_timing_summand(const struct rb_timing_place *place, const Rb_
 void rb_timing_run(const struct rb_timing_place *place, const Rb__Model *model, bool sums,
                    bool marked);
 
-/* The same program as many times at once as pays, beside it alone, in turn, until `most_ns` are
- * over. */
-int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *model,
-                       uint64_t most_ns, struct rb_timing_step *ret_step, struct rb_why *why);
+/* The same program as many times at once as pays; one, where nothing is gained. */
+struct rb_timing_lanes {
+    const struct rb_timing_place *place;
+    const Rb__Model *model;
+    int n;
+    struct rb_program *programs[RB_KERNEL_EACH]; /* the first is the place's own */
+    void *arenas[RB_KERNEL_EACH];
+    size_t next; /* contribution to add next */
+};
+/* Close it where it fails, too. */
+int rb_timing_lanes_open(const struct rb_timing_place *place, const Rb__Model *model,
+                         struct rb_timing_lanes *lanes, struct rb_why *why);
+void rb_timing_lanes_run(struct rb_timing_lanes *lanes);
+void rb_timing_lanes_close(struct rb_timing_lanes *lanes);
 
-/* What follows the microbatches of a step, in rounds of two microbatches until `most_ns` are over.
- * Unknown, as it was, where there is no memory for it. */
-void rb_timing_update(const struct rb_timing_place *place, const Rb__Model *model, uint64_t most_ns,
+/* What that gains: beside one alone, in turn, until `most_ns` are over. */
+void rb_timing_together(struct rb_timing_lanes *lanes, uint64_t most_ns,
+                        struct rb_timing_step *ret_step);
+
+/* What follows the microbatches of a step, in rounds until `most_ns` are over.  Unknown, as it was,
+ * where there is no memory for it. */
+void rb_timing_update(struct rb_timing_lanes *lanes, uint64_t most_ns,
                       struct rb_timing_step *ret_step);
 
 #endif

@@ -7,17 +7,9 @@
 
 enum { ROUNDS = 5 };
 
-/* Lanes beside the place's own, which is the first. */
-struct lanes {
-    const struct rb_timing_place *place;
-    const Rb__Model *model;
-    int n;
-    struct rb_program *programs[RB_KERNEL_EACH];
-    void *arenas[RB_KERNEL_EACH];
-    size_t next; /* contribution to add next */
-};
+/* ---- Lanes -----------------------------------------------------------------------------------*/
 
-static int open_lane(struct lanes *lanes, int i, struct rb_why *why)
+static int open_lane(struct rb_timing_lanes *lanes, int i, struct rb_why *why)
 {
     const struct rb_timing_place *place = lanes->place;
     const Rb__Program *program = lanes->model->programs[0];
@@ -38,7 +30,22 @@ static int open_lane(struct lanes *lanes, int i, struct rb_why *why)
     return 0;
 }
 
-static void close_lanes(struct lanes *lanes)
+int rb_timing_lanes_open(const struct rb_timing_place *place, const Rb__Model *model,
+                         struct rb_timing_lanes *lanes, struct rb_why *why)
+{
+    uint32_t pay = rb_lanes_pay(model, model->programs[0], place->ready);
+    int err = 0;
+
+    *lanes = (struct rb_timing_lanes){
+        .place = place, .model = model, .n = 1, .programs = {place->ready}};
+    if (!model->programs[0]->n_instructions)
+        return 0;
+    for (; !err && lanes->n < (int)pay; lanes->n++)
+        err = open_lane(lanes, lanes->n, why);
+    return err;
+}
+
+void rb_timing_lanes_close(struct rb_timing_lanes *lanes)
 {
     for (int i = 1; i < lanes->n; i++) {
         rb_program_free(lanes->programs[i]);
@@ -48,7 +55,7 @@ static void close_lanes(struct lanes *lanes)
 
 static void after_instruction(int instruction, void *context)
 {
-    struct lanes *lanes = context;
+    struct rb_timing_lanes *lanes = context;
     const Rb__Program *program = lanes->model->programs[0];
     struct rb_fixed into[RB_KERNEL_EACH];
 
@@ -63,19 +70,31 @@ static void after_instruction(int instruction, void *context)
     }
 }
 
-/* ns of a microbatch alone, and of one among as many as there are lanes. */
-static void time_round(struct lanes *lanes, double *ret_alone, double *ret_among)
+void rb_timing_lanes_run(struct rb_timing_lanes *lanes)
 {
     static const struct rb_key keys[RB_KERNEL_EACH];
+
+    if (lanes->n < 2) {
+        rb_timing_run(lanes->place, lanes->model, true, false);
+        return;
+    }
+    lanes->next = 0;
+    rb_program_run_each(lanes->programs, lanes->n, keys, NULL, after_instruction, lanes);
+}
+
+/* ---- Rounds ----------------------------------------------------------------------------------*/
+
+/* ns of a microbatch alone, and of one among as many as there are lanes. */
+static void time_round(struct rb_timing_lanes *lanes, double *ret_alone, double *ret_among)
+{
     struct rb_marks *marks = lanes->place->marks;
 
     rb_marks_set(marks, 0);
     rb_timing_run(lanes->place, lanes->model, true, false);
     rb_marks_set(marks, 1);
     *ret_alone = rb_marks_between(marks, 0, 1);
-    lanes->next = 0;
     rb_marks_set(marks, 0);
-    rb_program_run_each(lanes->programs, lanes->n, keys, NULL, after_instruction, lanes);
+    rb_timing_lanes_run(lanes);
     rb_marks_set(marks, 1);
     *ret_among = rb_marks_between(marks, 0, 1) / lanes->n;
 }
@@ -89,28 +108,18 @@ static double part_of(double *alone, double *among, size_t rounds, double lanes)
     return part > 1 ? 1 : part < 1 / lanes ? 1 / lanes : part;
 }
 
-int rb_timing_together(const struct rb_timing_place *place, const Rb__Model *model,
-                       uint64_t most_ns, struct rb_timing_step *ret_step, struct rb_why *why)
+void rb_timing_together(struct rb_timing_lanes *lanes, uint64_t most_ns,
+                        struct rb_timing_step *ret_step)
 {
-    struct lanes lanes = {.place = place, .model = model, .programs = {place->ready}};
-    uint32_t pay = rb_lanes_pay(model, model->programs[0], place->ready);
     uint64_t end = rb_clock_ns() + most_ns;
     double alone[ROUNDS], among[ROUNDS];
     size_t rounds = 0;
-    int err = 0;
 
-    ret_step->lanes = 1;
+    ret_step->lanes = (uint32_t)lanes->n;
     ret_step->together = 1;
-    if (pay < 2 || !model->programs[0]->n_instructions)
-        return 0;
-    for (lanes.n = 1; !err && lanes.n < (int)pay; lanes.n++)
-        err = open_lane(&lanes, lanes.n, why);
-    for (; !err && rounds < ROUNDS && (!rounds || rb_clock_ns() < end); rounds++)
-        time_round(&lanes, &alone[rounds], &among[rounds]);
-    close_lanes(&lanes);
-    if (err)
-        return err;
-    ret_step->lanes = pay;
-    ret_step->together = part_of(alone, among, rounds, pay);
-    return 0;
+    if (lanes->n < 2)
+        return;
+    for (; rounds < ROUNDS && (!rounds || rb_clock_ns() < end); rounds++)
+        time_round(lanes, &alone[rounds], &among[rounds]);
+    ret_step->together = part_of(alone, among, rounds, lanes->n);
 }
