@@ -166,14 +166,15 @@ static void clear_fresh(struct rb_model *model)
     }
 }
 
-/* A bucket.  Those of a pipeline's stages lie behind each other, and stages would wait for each
- * other bucket by bucket: with the first one all is summed up, and each sends while others do. */
+/* A bucket.  Those of a stage, and of a shard, lie behind each other: bucket by bucket all would
+ * send to one rank, or one to all.  There all is summed up with the first one, and each rank sends
+ * while it receives. */
 static struct part part_of(const struct rb_attempt *attempt, uint32_t bucket)
 {
     const Rb__Model *message = attempt->step->model->message;
-    const struct rb_stage *stage = attempt->step->configuration->stage;
+    const struct rb_configuration *configuration = attempt->step->configuration;
 
-    if (!stage || stage->split)
+    if (!configuration->stage && !configuration->placement.sharded)
         return (struct part){(size_t)message->buckets[bucket]->first,
                              (size_t)message->buckets[bucket]->count};
     return (struct part){0, bucket ? 0 : (size_t)message->state_elements};

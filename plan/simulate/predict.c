@@ -122,10 +122,8 @@ static Rb__Plan *new_shards(const struct rb_predict_how *how)
     return plan;
 }
 
-/* Of a bucket, each part goes from everyone to those who hold it.  Shards are long: mostly they are
- * one or two ranks, to whom all others send while they send nothing. */
-static void find_flows(struct rb_predict_tasks *tasks, const Rb__Plan *plan,
-                       const Rb__Bucket *bucket)
+/* Each shard goes from everyone to those who hold it, all at once. */
+static void find_flows(struct rb_predict_tasks *tasks, const Rb__Plan *plan)
 {
     Rb__Block *const *blocks = tasks->how->model->blocks;
     double all = 0;
@@ -134,12 +132,9 @@ static void find_flows(struct rb_predict_tasks *tasks, const Rb__Plan *plan,
     for (size_t i = 0; i < plan->n_shards; i++) {
         const Rb__Shard *shard = plan->shards[i];
         const Rb__Block *last = blocks[shard->first_block + shard->n_blocks - 1];
-        uint64_t from = blocks[shard->first_block]->first, end = last->first + last->count;
-        double bytes;
+        double bytes =
+            4.0 * (double)(last->first + last->count - blocks[shard->first_block]->first);
 
-        from = from > bucket->first ? from : bucket->first;
-        end = end < bucket->first + bucket->count ? end : bucket->first + bucket->count;
-        bytes = end > from ? 4.0 * (double)(end - from) : 0;
         all += bytes * (double)shard->n_ranks;
         for (size_t r = 0; r < shard->n_ranks; r++)
             tasks->out[shard->ranks[r]] += bytes; /* held, for now */
@@ -157,18 +152,19 @@ static void add_sums(struct rb_predict_tasks *tasks)
     const Rb__Model *model = tasks->how->model;
     Rb__Plan *plan = sharded(tasks->how) ? new_shards(tasks->how) : NULL;
 
+    if (plan) {
+        find_flows(tasks, plan);
+        rb_predict_exchange(tasks, RB_PREDICT_SUM, 0, 1);
+        rb__plan__free_unpacked(plan, NULL);
+        return;
+    }
     for (size_t b = 0; b < model->n_buckets && tasks->how->ranks > 1; b++) {
-        int crossings = 1;
+        int crossings;
 
-        if (plan)
-            find_flows(tasks, plan, model->buckets[b]);
-        else
-            rb_predict_fill(
-                tasks, sum_bytes(tasks->how, 4.0 * (double)model->buckets[b]->count, &crossings));
+        rb_predict_fill(tasks,
+                        sum_bytes(tasks->how, 4.0 * (double)model->buckets[b]->count, &crossings));
         rb_predict_exchange(tasks, RB_PREDICT_SUM, (uint32_t)b, crossings);
     }
-    if (plan)
-        rb__plan__free_unpacked(plan, NULL);
 }
 
 static void add_vote(struct rb_predict_tasks *tasks, uint32_t total)
