@@ -227,6 +227,8 @@ static void test_step(void **state)
                                   3 * record / 2e9 + 1e-4 + update);
     step = predict(model, &cluster, 4, four, 1);
     assert_near(step.updating, update / 4);
+    /* a quarter to each of three others, while as much comes */
+    assert_near(step.summing, 0.75 * 4.0 * BUCKETS * BUCKET / 2e9 + 1e-4 + 3 * record / 2e9 + 1e-4);
     assert_near(step.gathering, 0.75 * 4.0 * BUCKETS * BUCKET / 2e9 + 1e-4);
     assert_near(step.sent, 1.5 * 4.0 * BUCKETS * BUCKET + 3 * record);
     rb_cluster_done(&cluster);
