@@ -103,15 +103,20 @@ static int place_product(struct rb_splitting *splitting, const struct rb_node *n
 
 /* ---- What follows filters one by one ---------------------------------------------------------*/
 
-static bool same_runs(const struct rb_split_piece *a, const struct rb_split_piece *b)
+/* Is each filter of the one where that of the other is?  Runs may be cut differently. */
+static bool same_places(const struct rb_split_piece *a, const struct rb_split_piece *b)
 {
-    if (a->n != b->n)
-        return false;
-    for (int i = 0; i < a->n; i++)
-        if (a->runs[i].first != b->runs[i].first || a->runs[i].end != b->runs[i].end ||
-            a->runs[i].part != b->runs[i].part)
+    int i = 0, j = 0;
+
+    while (i < a->n && j < b->n) {
+        int64_t end_a = a->runs[i].end, end_b = b->runs[j].end;
+
+        if (a->runs[i].part != b->runs[j].part)
             return false;
-    return true;
+        i += end_a <= end_b;
+        j += end_b <= end_a;
+    }
+    return i == a->n && j == b->n;
 }
 
 static bool is_trained(const struct rb_value *value)
@@ -119,24 +124,48 @@ static bool is_trained(const struct rb_value *value)
     return value->role == RB_VALUE_WEIGHT && !value->frozen;
 }
 
+/* Has it a filter for each of the other's, and maybe one number for all places of one? */
+static bool same_filters(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
+{
+    return a->rank == b->rank && a->rank > 1 && a->dim[0] == b->dim[0] && a->dim[1] == b->dim[1];
+}
+
 /* Inputs of an elementwise node: activations whose filters are in the same places, and numbers
  * that nobody trains: each part would add to the gradient of one. */
-static bool point_follows(const struct rb_splitting *splitting, const struct rb_node *node,
-                          const struct rb_split_piece *from)
+static bool point_follows(const struct rb_splitting *splitting, const struct rb_node *node)
 {
     for (int i = 0; i < node->n_in; i++) {
-        const struct rb_split_piece *piece =
-            node->in[i] ? rb_split_piece_of(splitting, node->in[i]) : NULL;
+        const struct rb_value *value = node->in[i];
 
-        if (!piece)
+        if (!value)
             continue;
-        if (piece->kind == RB_PIECE_SPLIT
-                ? !same_runs(piece, from) ||
-                      !rb_tensor_same_shape(&node->in[i]->type, &node->out[0]->type)
-                : rb_tensor_elements(&node->in[i]->type) != 1 || is_trained(node->in[i]))
+        if (rb_split_piece_of(splitting, value)->kind == RB_PIECE_SPLIT
+                ? !same_filters(&value->type, &node->out[0]->type)
+                : rb_tensor_elements(&value->type) != 1 || is_trained(value))
             return false;
     }
     return true;
+}
+
+/* Layers that are added, filter by filter: each filter is where its others are. */
+static int check_point(const struct rb_splitting *splitting, const struct rb_node *node)
+{
+    const struct rb_split_piece *first = NULL;
+
+    for (int i = 0; i < node->n_in; i++) {
+        const struct rb_value *value = node->in[i];
+        const struct rb_split_piece *piece = value ? rb_split_piece_of(splitting, value) : NULL;
+
+        if (!piece || piece->kind != RB_PIECE_SPLIT ||
+            !same_filters(&value->type, &node->out[0]->type))
+            continue;
+        if (first && !same_places(first, piece))
+            return refuse(splitting, node,
+                          "it puts filters of several layers together, one by one, and they are "
+                          "not on the same devices");
+        first = first ? first : piece;
+    }
+    return 0;
 }
 
 /* Sums over axes behind that of the filters. */
@@ -158,8 +187,12 @@ static bool norm_follows(const struct rb_node *node)
     return true;
 }
 
-static bool follows(const struct rb_splitting *splitting, const struct rb_node *node,
-                    const struct rb_split_piece *from)
+static bool is_point(const struct rb_node *node)
+{
+    return rb_op_info(node->op)->kind == RB_KIND_POINT;
+}
+
+static bool follows(const struct rb_splitting *splitting, const struct rb_node *node)
 {
     switch (node->op) {
     case RB_OP_MAX_POOL:
@@ -173,7 +206,7 @@ static bool follows(const struct rb_splitting *splitting, const struct rb_node *
     case RB_OP_REDUCE_MAX:
         return sum_follows(node);
     default:
-        return rb_op_info(node->op)->kind == RB_KIND_POINT && point_follows(splitting, node, from);
+        return is_point(node) && point_follows(splitting, node);
     }
 }
 
@@ -262,6 +295,7 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
     const struct rb_split_piece *from = NULL;
     const struct rb_node *last = NULL;
     bool trained = false;
+    int err = 0;
 
     for (int i = 0; i < node->n_in; i++) {
         const struct rb_split_piece *piece =
@@ -283,9 +317,13 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
         return trained || node->op == RB_OP_BATCH_NORM
                    ? refuse(splitting, node, "it has weights, and reads no filters")
                    : 0;
+    if (!last && is_point(node))
+        err = check_point(splitting, node);
+    if (err)
+        return err;
     if (!last && view_follows(node))
         place_like(splitting, node, from, view_follows(node));
-    else if (!last && follows(splitting, node, from))
+    else if (!last && follows(splitting, node))
         place_like(splitting, node, from, 1);
     else if (last || !concat_follows(splitting, node))
         place_last(splitting, node, last ? last : node);

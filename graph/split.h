@@ -7,7 +7,9 @@
  * follows it element by element is where it is; so are its row of the weight, and with them its
  * gradient and its state: weights never travel.  Where filters read others, SPREAD brings the
  * activations to them, each once to each device; its gradient, FOLD, brings back what they make of
- * theirs.  What needs all filters at once (the loss, a softmax in front of it) is in the last part.
+ * theirs.  Layers that are added to each other, or put together element by element in another way,
+ * have each filter where its others are (plan/partition/filters.h sees to it): so that is local
+ * too. What needs all filters at once (the loss, a softmax in front of it) is in the last part.
  *
  * Every part has its SPREADs in the same order, those of its neighbours too, so that messages meet
  * in the order in which they are waited for. */

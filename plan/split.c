@@ -41,11 +41,11 @@ static void add_alike(const struct rb_filters_cut *cut, uint32_t *vertex, uint32
     }
 }
 
-/* vertex: the first of the layer; becomes that of the next one. */
+/* Layers that are joined have the same vertices and borders, and so the same runs. */
 static struct rb_split_layer place_layer(const struct rb_filters_cut *cut, uint32_t l,
-                                         uint32_t *vertex, struct rb_arena *arena)
+                                         uint32_t root, struct rb_arena *arena)
 {
-    uint32_t filters = cut->layers[l].filters;
+    uint32_t filters = cut->layers[l].filters, vertex = 0;
     RB_CLEANUP(rb_freep) bool *borders = rb_alloc(filters + 1);
     struct rb_split_layer layer = {0};
     size_t segments = 1;
@@ -54,9 +54,11 @@ static struct rb_split_layer place_layer(const struct rb_filters_cut *cut, uint3
     for (uint32_t f = 1; f < filters; f++)
         segments += borders[f];
     layer.runs = RB_ARENA_NEW(arena, struct rb_split_run, segments * cut->n_parts);
+    while (cut->bundles[vertex].layer != root)
+        vertex++;
     for (uint32_t first = 0, f = 1; f <= filters; f++)
         if (f == filters || borders[f]) {
-            add_alike(cut, vertex, first, f, &layer);
+            add_alike(cut, &vertex, first, f, &layer);
             first = f;
         }
     return layer;
@@ -64,13 +66,16 @@ static struct rb_split_layer place_layer(const struct rb_filters_cut *cut, uint3
 
 /* Of all products; the loss, the last layer, has its place. */
 static struct rb_split_layer *place_filters(const struct rb_filters_cut *cut,
-                                            struct rb_arena *arena)
+                                            struct rb_arena *arena, int *ret_n)
 {
     struct rb_split_layer *layers = RB_ARENA_NEW(arena, struct rb_split_layer, cut->n_layers);
-    uint32_t vertex = 0;
+    RB_CLEANUP(rb_freep) uint32_t *roots = rb_alloc(cut->n_layers * sizeof *roots);
 
+    rb_hypergraph_roots(cut->layers, cut->n_layers, roots);
+    *ret_n = 0;
     for (uint32_t l = 0; l + 1 < cut->n_layers; l++)
-        layers[l] = place_layer(cut, l, &vertex, arena);
+        if (!cut->layers[l].n_joins)
+            layers[(*ret_n)++] = place_layer(cut, l, roots[l], arena);
     return layers;
 }
 
@@ -102,15 +107,15 @@ static int add_parts(struct making *making, uint32_t parts, struct rb_why *why)
     int64_t rest = model->global_batch % model->micro_batch;
     struct rb_split_layer *layers;
     struct rb_filters_cut cut;
-    int err = rb_filters_cut(model, parts, &cut, why);
+    int n, err = rb_filters_cut(model, parts, &cut, why);
 
     if (err)
         return err;
-    layers = place_filters(&cut, &making->arena);
+    layers = place_filters(&cut, &making->arena, &n);
     for (uint32_t part = 0; part < parts; part++) {
         struct rb_split *split = RB_ARENA_NEW(&making->arena, struct rb_split, 1);
 
-        *split = (struct rb_split){parts, part, layers, (int)cut.n_layers - 1};
+        *split = (struct rb_split){parts, part, layers, n};
         add_part(making, split, model->micro_batch);
         if (rest)
             add_part(making, split, rest);

@@ -29,6 +29,25 @@ static double *words_of(const struct split *split, uint32_t layer, uint32_t from
     return &split->words[at(split, layer, from) * split->how->n_parts + to];
 }
 
+/* A vertex has filters of all layers that are joined with its own. */
+static void count_work(struct split *split)
+{
+    const struct rb_filters_how *how = split->how;
+    RB_CLEANUP(rb_freep) uint32_t *roots = rb_alloc((how->n_layers + 1) * sizeof *roots);
+
+    rb_hypergraph_roots(how->layers, how->n_layers, roots);
+    for (uint32_t l = 0; l < how->n_layers; l++)
+        for (uint32_t v = 0; v < how->graph->n_vertices; v++) {
+            const struct rb_hypergraph_bundle *bundle = &how->bundles[v];
+            double work = how->layers[l].work * (bundle->end - bundle->first);
+
+            if (bundle->layer != roots[l])
+                continue;
+            split->work[at(split, l, how->parts[v])] += work;
+            split->all += work;
+        }
+}
+
 /* Each net goes from its first pin, who makes it, to every other part that has a pin of it. */
 static void count_words(struct split *split)
 {
@@ -36,11 +55,6 @@ static void count_words(struct split *split)
     uint32_t n = split->how->n_parts;
     RB_CLEANUP(rb_freep) uint32_t *seen = rb_alloc(n * sizeof *seen);
 
-    for (uint32_t v = 0; v < graph->n_vertices; v++) {
-        split->work[at(split, split->how->bundles[v].layer, split->how->parts[v])] +=
-            graph->work[v];
-        split->all += graph->work[v];
-    }
     for (uint32_t net = 0; net < graph->n_nets; net++) {
         uint32_t maker = graph->pins[graph->first_pin[net]], from = split->how->parts[maker];
 
@@ -49,7 +63,7 @@ static void count_words(struct split *split)
             uint32_t to = split->how->parts[graph->pins[p]];
 
             if (seen[to] != net + 1)
-                *words_of(split, split->how->bundles[maker].layer, from, to) += graph->costs[net];
+                *words_of(split, graph->layers[net], from, to) += graph->costs[net];
             seen[to] = net + 1;
         }
     }
@@ -90,21 +104,23 @@ static void after(struct split *split, int task, int before)
         rb_simulate_after(split->simulate, task, before);
 }
 
-static bool reads(const struct split *split, uint32_t layer, uint32_t from)
+static bool is_among(const uint32_t *layers, uint32_t n, uint32_t layer)
 {
-    const struct rb_hypergraph_layer *one = &split->how->layers[layer];
-
-    for (uint32_t i = 0; i < one->n_inputs; i++)
-        if (one->inputs[i] == from)
+    for (uint32_t i = 0; i < n; i++)
+        if (layers[i] == layer)
             return true;
     return false;
 }
 
-/* A part's filters of a layer, in one direction; -1: it has none. */
+/* A part's filters of a layer, in one direction; -1: it has none.  A sum takes no time of its own:
+ * those that it is made of do. */
 static int add_filters(struct split *split, uint32_t layer, uint32_t part, bool back, uint32_t m)
 {
     double share = split->work[at(split, layer, part)] / split->all * (back ? 2 : 1) / 3;
+    struct rb_simulate_task gate = {.slot = RB_SIMULATE_NO_SLOT, .kind = RB_PREDICT_MEET};
 
+    if (split->how->layers[layer].n_joins)
+        return rb_simulate_add(split->simulate, &gate);
     if (share <= 0)
         return -1;
     return add_work(split, part, back ? RB_PREDICT_BACKWARD : RB_PREDICT_COMPUTE, m,
@@ -128,6 +144,8 @@ static void add_forward(struct split *split, uint32_t m)
                 for (uint32_t q = 0; q < n; q++)
                     after(split, task, split->arrivals[at(split, from, q) * n + p]);
             }
+            for (uint32_t i = 0; i < split->how->layers[l].n_joins; i++)
+                after(split, task, split->forward[at(split, split->how->layers[l].joins[i], p)]);
             for (uint32_t q = 0; q < n; q++) {
                 double words = *words_of(split, l, p, q);
 
@@ -137,7 +155,8 @@ static void add_forward(struct split *split, uint32_t m)
         }
 }
 
-/* Gradients of what part p gave to q come back when all who read it in q are done. */
+/* Gradients of what part p gave to q come back when all who read it in q are done; those of a sum
+ * are there already. */
 static void await_gradients(struct split *split, int task, uint32_t layer, uint32_t p)
 {
     for (uint32_t q = 0; q < split->how->n_parts; q++) {
@@ -145,9 +164,13 @@ static void await_gradients(struct split *split, int task, uint32_t layer, uint3
         int gate = -1;
 
         for (uint32_t reader = layer + 1; reader < split->how->n_layers; reader++) {
+            const struct rb_hypergraph_layer *one = &split->how->layers[reader];
             int before = split->backward[at(split, reader, q)];
 
-            if (!reads(split, reader, layer) || before < 0 || (q != p && words <= 0))
+            if (q == p && is_among(one->joins, one->n_joins, layer))
+                after(split, task, before);
+            if (!is_among(one->inputs, one->n_inputs, layer) || before < 0 ||
+                (q != p && words <= 0))
                 continue;
             if (q == p)
                 after(split, task, before);
@@ -196,6 +219,7 @@ static void open_split(struct split *split)
                     ? rb_simulate_resource(split->simulate, split->how->bandwidth)
                     : -1;
     }
+    count_work(split);
     count_words(split);
 }
 

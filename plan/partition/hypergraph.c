@@ -20,6 +20,7 @@ void rb_hypergraph_done(struct rb_hypergraph *graph)
     free(graph->pins);
     free(graph->first_net);
     free(graph->nets);
+    free(graph->layers);
     *graph = (struct rb_hypergraph){0};
 }
 

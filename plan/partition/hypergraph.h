@@ -21,6 +21,7 @@ struct rb_hypergraph {
     uint32_t *pins;        /* vertices, each once a net */
     uint32_t *first_net;   /* by vertex, and one behind: rb_hypergraph_index */
     uint32_t *nets;
+    uint32_t *layers; /* by net: that it is an activation of; NULL: of none (hypergraph_model.h) */
 };
 
 void rb_hypergraph_done(struct rb_hypergraph *graph);

@@ -13,8 +13,10 @@
 struct making {
     const struct rb_hypergraph_layer *layers;
     uint32_t n;
+    uint32_t *roots;                      /* by layer */
     struct rb_hypergraph_bundle *bundles; /* by vertex */
-    uint32_t *first_bundle;               /* by layer, and one behind */
+    uint32_t *first_bundle;               /* by layer, and one behind: of roots */
+    uint32_t *seen;                       /* by vertex: the net that has it, and one more */
     struct rb_hypergraph *graph;
     uint32_t n_pins, room;
 };
@@ -64,14 +66,29 @@ static bool offset_in(const struct rb_hypergraph_layer *layers, uint32_t from, u
     return false;
 }
 
-void rb_hypergraph_borders(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t layer,
-                           bool *ret_borders)
+void rb_hypergraph_roots(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t *ret_roots)
+{
+    for (uint32_t l = 0; l < n; l++) {
+        ret_roots[l] = l;
+        for (uint32_t j = 0; j < layers[l].n_joins; j++) {
+            uint32_t a = ret_roots[l], b = ret_roots[layers[l].joins[j]];
+
+            for (uint32_t k = 0; k <= l; k++)
+                if (ret_roots[k] == (a > b ? a : b))
+                    ret_roots[k] = a > b ? b : a;
+        }
+    }
+}
+
+/* Borders of one layer, without those that it is joined with. */
+static void mark_borders(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t layer,
+                         bool *borders)
 {
     const struct rb_hypergraph_layer *own = &layers[layer];
     uint32_t offset;
 
     for (uint32_t g = 1; g < groups_of(own); g++)
-        ret_borders[(uint64_t)own->filters * g / groups_of(own)] = true;
+        borders[(uint64_t)own->filters * g / groups_of(own)] = true;
     for (uint32_t to = layer + 1; to < n; to++) {
         const struct rb_hypergraph_layer *reader = &layers[to];
         uint32_t channels = channels_of(layers, reader), groups = groups_of(reader);
@@ -82,9 +99,20 @@ void rb_hypergraph_borders(const struct rb_hypergraph_layer *layers, uint32_t n,
             uint64_t at = (uint64_t)channels * g / groups;
 
             if (at > offset && at < (uint64_t)offset + own->filters)
-                ret_borders[at - offset] = true;
+                borders[at - offset] = true;
         }
     }
+}
+
+void rb_hypergraph_borders(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t layer,
+                           bool *ret_borders)
+{
+    RB_CLEANUP(rb_freep) uint32_t *roots = rb_alloc((n + 1) * sizeof *roots);
+
+    rb_hypergraph_roots(layers, n, roots);
+    for (uint32_t l = 0; l < n; l++)
+        if (roots[l] == roots[layer])
+            mark_borders(layers, n, l, ret_borders);
 }
 
 static void make_bundles(struct making *making, uint32_t grain)
@@ -100,8 +128,10 @@ static void make_bundles(struct making *making, uint32_t grain)
         uint32_t size = grain ? (all + grain - 1) / grain : 1;
         RB_CLEANUP(rb_freep) bool *borders = rb_alloc(all + 1);
 
-        rb_hypergraph_borders(making->layers, making->n, l, borders);
         making->first_bundle[l] = n;
+        if (making->roots[l] != l)
+            continue;
+        rb_hypergraph_borders(making->layers, making->n, l, borders);
         for (uint32_t f = 1; f <= all; f++)
             if (f == all || f - first >= size || borders[f]) {
                 making->bundles[n++] = (struct rb_hypergraph_bundle){l, first, f};
@@ -111,8 +141,12 @@ static void make_bundles(struct making *making, uint32_t grain)
     making->first_bundle[making->n] = making->graph->n_vertices = n;
 }
 
+/* Each once a net: who makes it may be joined with who reads it. */
 static void add_pin(struct making *making, uint32_t vertex)
 {
+    if (making->seen[vertex] == making->graph->n_nets + 1)
+        return;
+    making->seen[vertex] = making->graph->n_nets + 1;
     if (making->n_pins == making->room) {
         making->room = 2 * making->room + 1024;
         making->graph->pins =
@@ -121,38 +155,69 @@ static void add_pin(struct making *making, uint32_t vertex)
     making->graph->pins[making->n_pins++] = vertex;
 }
 
-/* Does `reader` read any of what `maker` makes, `offset` channels into its input? */
-static bool reads(const struct making *making, const struct rb_hypergraph_bundle *reader,
+/* Does `reader`, of layer `to`, read any of what `maker` makes, `offset` channels into its input?
+ */
+static bool reads(const struct making *making, uint32_t to,
+                  const struct rb_hypergraph_bundle *reader,
                   const struct rb_hypergraph_bundle *maker, uint32_t offset)
 {
-    const struct rb_hypergraph_layer *layer = &making->layers[reader->layer];
+    const struct rb_hypergraph_layer *layer = &making->layers[to];
     uint64_t channels = channels_of(making->layers, layer), groups = groups_of(layer);
-    uint64_t from = reader->first * groups / layer->filters * channels / groups;
-    uint64_t to = ((reader->end - 1) * groups / layer->filters + 1) * channels / groups;
+    uint64_t first = reader->first * groups / layer->filters * channels / groups;
+    uint64_t end = ((reader->end - 1) * groups / layer->filters + 1) * channels / groups;
 
-    return offset + maker->first < to && offset + maker->end > from;
+    return offset + maker->first < end && offset + maker->end > first;
 }
 
-static void add_net(struct making *making, uint32_t vertex)
+/* What `vertex` gives on of `layer`. */
+static void add_net(struct making *making, uint32_t layer, uint32_t vertex)
 {
     struct rb_hypergraph *graph = making->graph;
     const struct rb_hypergraph_bundle *maker = &making->bundles[vertex];
     uint32_t first = making->n_pins, offset;
 
     add_pin(making, vertex);
-    for (uint32_t to = maker->layer + 1; to < making->n; to++) {
-        if (!offset_in(making->layers, maker->layer, to, &offset))
+    for (uint32_t to = layer + 1; to < making->n; to++) {
+        uint32_t root = making->roots[to];
+
+        if (!offset_in(making->layers, layer, to, &offset))
             continue;
-        for (uint32_t b = making->first_bundle[to]; b < making->first_bundle[to + 1]; b++)
-            if (reads(making, &making->bundles[b], maker, offset))
+        for (uint32_t b = making->first_bundle[root]; b < making->first_bundle[root + 1]; b++)
+            if (reads(making, to, &making->bundles[b], maker, offset))
                 add_pin(making, b);
     }
+    making->seen[vertex] = 0; /* where nothing comes of it, the next net has its number */
     if (making->n_pins - first < 2) {
         making->n_pins = first;
         return;
     }
-    graph->costs[graph->n_nets] = making->layers[maker->layer].words * (maker->end - maker->first);
+    graph->layers[graph->n_nets] = layer;
+    graph->costs[graph->n_nets] = making->layers[layer].words * (maker->end - maker->first);
     graph->first_pin[graph->n_nets++] = first;
+}
+
+/* Work and memory are of all that is joined in a vertex; nets are each layer's own. */
+static void add_layer(struct making *making, uint32_t layer)
+{
+    const struct rb_hypergraph_layer *from = &making->layers[layer];
+    uint32_t root = making->roots[layer];
+
+    for (uint32_t v = making->first_bundle[root]; v < making->first_bundle[root + 1]; v++) {
+        uint32_t filters = making->bundles[v].end - making->bundles[v].first;
+
+        making->graph->work[v] += from->work * filters;
+        making->graph->memory[v] += from->memory * filters;
+        add_net(making, layer, v);
+    }
+}
+
+static size_t most_nets(const struct making *making)
+{
+    size_t n = 0;
+
+    for (uint32_t l = 0; l < making->n; l++)
+        n += making->first_bundle[making->roots[l] + 1] - making->first_bundle[making->roots[l]];
+    return n;
 }
 
 void rb_hypergraph_of_layers(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t grain,
@@ -161,46 +226,74 @@ void rb_hypergraph_of_layers(const struct rb_hypergraph_layer *layers, uint32_t 
 {
     struct rb_hypergraph graph = {0};
     struct making making = {.layers = layers, .n = n, .graph = &graph};
-    size_t room;
+    size_t vertices, nets;
 
+    making.roots = rb_alloc((n + 1) * sizeof *making.roots);
+    rb_hypergraph_roots(layers, n, making.roots);
     make_bundles(&making, grain);
-    room = graph.n_vertices + 1;
-    graph.work = rb_alloc(room * sizeof(double));
-    graph.memory = rb_alloc(room * sizeof(double));
-    graph.costs = rb_alloc(room * sizeof(double));
-    graph.first_pin = rb_alloc((room + 1) * sizeof(uint32_t));
-    for (uint32_t v = 0; v < graph.n_vertices; v++) {
-        const struct rb_hypergraph_bundle *bundle = &making.bundles[v];
-
-        graph.work[v] = layers[bundle->layer].work * (bundle->end - bundle->first);
-        graph.memory[v] = layers[bundle->layer].memory * (bundle->end - bundle->first);
-        add_net(&making, v);
-    }
+    vertices = graph.n_vertices + 1;
+    nets = most_nets(&making) + 1;
+    making.seen = rb_alloc(vertices * sizeof *making.seen);
+    graph.work = rb_alloc(vertices * sizeof(double));
+    graph.memory = rb_alloc(vertices * sizeof(double));
+    graph.costs = rb_alloc(nets * sizeof(double));
+    graph.layers = rb_alloc(nets * sizeof(uint32_t));
+    graph.first_pin = rb_alloc((nets + 1) * sizeof(uint32_t));
+    for (uint32_t l = 0; l < n; l++)
+        add_layer(&making, l);
     graph.first_pin[graph.n_nets] = making.n_pins;
     rb_hypergraph_index(&graph);
     if (ret_bundles)
         *ret_bundles = making.bundles;
     else
         free(making.bundles);
+    free(making.roots);
     free(making.first_bundle);
+    free(making.seen);
     *ret_graph = graph;
+}
+
+/* ---- By layer --------------------------------------------------------------------------------*/
+
+/* By layer: the unit that it is in; joined layers are in one, and so is what lies between them.
+ * Returns how many units there are. */
+static uint32_t find_units(const struct rb_hypergraph_layer *layers, uint32_t n,
+                           uint32_t *ret_units)
+{
+    RB_CLEANUP(rb_freep) uint32_t *roots = rb_alloc((n + 1) * sizeof *roots);
+    RB_CLEANUP(rb_freep) uint32_t *last = rb_alloc((n + 1) * sizeof *last);
+    uint32_t units = 0, end = 0;
+
+    rb_hypergraph_roots(layers, n, roots);
+    for (uint32_t l = 0; l < n; l++)
+        last[roots[l]] = l;
+    for (uint32_t l = 0; l < n; l++) {
+        units += l == 0 || l > end;
+        end = last[roots[l]] > end ? last[roots[l]] : end;
+        ret_units[l] = units - 1;
+    }
+    return units;
 }
 
 double rb_hypergraph_by_layer(const struct rb_hypergraph_layer *layers, uint32_t count, uint32_t n,
                               uint32_t *ret_parts)
 {
-    RB_CLEANUP(rb_freep) struct rb_stages_layer *chain = rb_alloc(count * sizeof *chain);
+    RB_CLEANUP(rb_freep) uint32_t *units = rb_alloc((count + 1) * sizeof *units);
+    RB_CLEANUP(rb_freep) struct rb_stages_layer *chain = rb_alloc((count + 1) * sizeof *chain);
     RB_CLEANUP(rb_freep) struct rb_stages_part *stages = rb_alloc(n * sizeof *stages);
+    uint32_t n_units = find_units(layers, count, units), used;
     double all = 0, most;
-    uint32_t used;
 
     for (uint32_t l = 0; l < count; l++) {
-        chain[l].seconds = layers[l].work * layers[l].filters;
-        all += chain[l].seconds;
+        double work = layers[l].work * layers[l].filters;
+
+        chain[units[l]].seconds += work;
+        all += work;
     }
-    most = rb_stages_cut(chain, count, n, 0, true, stages, &used);
-    for (uint32_t s = 0; s < used; s++)
-        for (uint32_t l = stages[s].first; l < stages[s].first + stages[s].count; l++)
-            ret_parts[l] = s;
+    most = rb_stages_cut(chain, n_units, n, 0, true, stages, &used);
+    for (uint32_t l = 0; l < count; l++)
+        for (uint32_t s = 0; s < used; s++)
+            if (units[l] >= stages[s].first && units[l] < stages[s].first + stages[s].count)
+                ret_parts[l] = s;
     return most / (all / n) - 1;
 }

@@ -133,6 +133,18 @@ def inception(path):
     net.write(path, net.dense(net.flat(x, 4), CLASSES, relu=False))
 
 
+def residual(path):
+    """ResNet's shape: an identity over each of two blocks, and a block of more filters, with a convolution beside it."""
+    net = Net((3, 16, 16))
+    x = net.node("Relu", [net.norm(net.conv("features", 16, relu=False))])
+    for filters in 16, 16, 24:
+        y = net.node("Relu", [net.norm(net.conv(x, filters, relu=False))])
+        y = net.norm(net.conv(y, filters, relu=False))
+        beside = x if net.channels[x] == filters else net.norm(net.conv(x, filters, 1, relu=False))
+        x = net.node("Relu", [net.node("Add", [y, beside])])
+    net.write(path, net.dense(net.flat(net.node("GlobalAveragePool", [x]), 1), CLASSES, relu=False))
+
+
 def sloped(path):
     """An MLP whose activation has one slope, which is trained."""
     net = Net((48,))

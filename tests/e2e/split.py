@@ -2,15 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters split over workers: losses and weights agree with one device to 1e-5, and the state outlives whoever comes,
 goes and dies."""
+import gzip
 import json
 import os
 import signal
 import struct
+import sys
 
 import cluster
 import corpus
 import nets
 from cluster import check, check_nothing_lost, until
+
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models")
+sys.path.insert(0, MODELS)
+import families  # noqa: E402
 
 TOLERANCE = 1e-5
 
@@ -89,12 +95,36 @@ def neurons():
 
 
 def filters():
-    """VGG's shape, AlexNet's with its groups, and an Inception block; where filters of a norm keep statistics too."""
+    """VGG's shape, AlexNet's with its groups, an Inception block and ResNet's; where filters of a norm keep statistics
+    too."""
     with cluster.Cluster(devices=4) as c:
         for name, counts in (("vgg", ((2, 2, "1"), (4, 4, "1"))), ("alexnet", ((2, 2, "1"), (3, 3, "1"), (4, 4, "all"))),
-                             ("inception", ((2, 2, "1"), (4, 4, "2")))):
+                             ("inception", ((2, 2, "1"), (4, 4, "2"))),
+                             ("residual", ((2, 2, "1"), (3, 4, "1"), (4, 4, "2")))):
             getattr(nets, name)(c.path(name + ".onnx"))
             agree(c, name, (3, 16, 16), 20, counts)
+
+
+def exported():
+    """A narrow ResNet-18 as PyTorch writes it."""
+    with cluster.Cluster(devices=2) as c:
+        fixtures = os.path.join(MODELS, "fixtures")
+        families.write_data(c.folder)
+        with open(os.path.join(fixtures, "index-newer.json")) as file:
+            parameters = json.load(file)["resnet18"]["parameters"]
+        families.write_safetensors(c.path("resnet18.safetensors"),
+                                   {n: families.weight(n, tuple(shape)) for n, shape in parameters.items()})
+        with open(c.path("resnet18.onnx"), "wb") as out, gzip.open(os.path.join(fixtures, "resnet18-17.onnx.gz")) as model:
+            out.write(model.read())
+        spec = families.spec("resnet18", "resnet18.onnx")
+        spec["train"]["steps"] = 10
+        c.submit("alone", spec)
+        alone = take(c, "alone")
+        c.submit("split", {**spec, "parallel": {"hypergraph": 2}, "state": {"replicas": "1"},
+                           "devices": {"min": 2, "max": 2, "want": 2}})
+        c.wait("split", "done")
+        check("filters split in 2 parts x2" in plan_of(c, "split"), plan_of(c, "split"))
+        compare("ResNet-18 in 2 parts", take(c, "split"), alone)
 
 
 ENDLESS = 1000000  # steps: such a job is paused when enough has happened
@@ -215,6 +245,10 @@ def planned():
         plan = c.json("plan", "-f", c.job_file("job", spec), "--devices", "1,2")
         check("filters split over 2" in json.dumps(plan), plan)
         print(c.ctl("plan", "-f", c.path("job.yaml"), "--devices", "2"), flush=True)
+        nets.residual(c.path("residual.onnx"))
+        wide = spec_of(c, "residual", (3, 16, 16), 10)  # not pinned: one of the ways that are compared
+        plan = json.dumps(c.json("plan", "-f", c.job_file("wide", wide), "--devices", "2"))
+        check("filters split over 2" in plan and "words a sample change devices" in plan, plan)
         c.submit("job", spec)
         c.wait("job", "done")
         check("filters split in 2 parts x2" in plan_of(c, "job"), plan_of(c, "job"))
@@ -222,4 +256,4 @@ def planned():
 
 
 if __name__ == "__main__":
-    cluster.main(neurons, filters, resized, killed, refused, planned, on_gpus)
+    cluster.main(neurons, filters, exported, resized, killed, refused, planned, on_gpus)

@@ -128,3 +128,47 @@ void net_inception(struct net *net)
     net->layers[net->n++] = last;
     net->parameters += 128 * (channels_out + 1.0);
 }
+
+/* A convolution of a ResNet; without a bias, with a norm. */
+static uint32_t normed(struct net *net, uint32_t from, uint32_t filters, uint32_t kernel,
+                       uint32_t side)
+{
+    uint32_t in = net->layers[from].filters;
+
+    net->layers[net->n] =
+        rb_hypergraph_convolution(filters, 1, in, kernel, side * side, side * side);
+    net->layers[net->n].inputs[0] = from;
+    net->layers[net->n].n_inputs = 1;
+    net->parameters += filters * ((double)kernel * kernel * in + 2);
+    return net->n++;
+}
+
+/* Their sum, filter by filter; `words` of each go on. */
+static uint32_t sum(struct net *net, uint32_t a, uint32_t b, double words)
+{
+    net->layers[net->n] = (struct rb_hypergraph_layer){
+        .filters = net->layers[a].filters, .words = words, .joins = {a, b}, .n_joins = 2};
+    return net->n++;
+}
+
+void net_resnet18(struct net *net)
+{
+    uint32_t x = 0, side = 56;
+
+    *net = (struct net){.name = "ResNet-18, 224"};
+    net->layers[net->n++] = rb_hypergraph_convolution(64, 1, 3, 7, 112 * 112, side * side);
+    net->parameters = 64 * (49 * 3 + 2.0);
+    for (uint32_t b = 0; b < 8; b++) {
+        uint32_t filters = 64u << b / 2, pixels, y;
+        bool shrinks = b && b % 2 == 0;
+
+        side /= shrinks ? 2 : 1;
+        pixels = side * side;
+        y = normed(net, normed(net, x, filters, 3, side), filters, 3, side);
+        x = sum(net, y, shrinks ? normed(net, x, filters, 1, side) : x, b < 7 ? pixels : 1);
+    }
+    net->layers[net->n] = rb_hypergraph_convolution(1000, 1, 512, 1, 1, 1);
+    net->layers[net->n].inputs[0] = x;
+    net->layers[net->n++].n_inputs = 1;
+    net->parameters += 1000 * 513.0;
+}

@@ -138,8 +138,105 @@ static void test_memory(void **state)
     rb_hypergraph_done(&graph);
 }
 
+/* ---- Layers that are added -------------------------------------------------------------------*/
+
+/* Convolutions a, b and c of two filters each, s = a + c, and a reader of four: a is read by b, b
+ * by c, s by the reader. */
+static const struct rb_hypergraph_layer added[] = {
+    {.filters = 2, .work = 10, .memory = 1, .words = 7},
+    {.filters = 2, .work = 20, .memory = 2, .words = 5, .inputs = {0}, .n_inputs = 1},
+    {.filters = 2, .work = 30, .memory = 4, .words = 99, .inputs = {1}, .n_inputs = 1},
+    {.filters = 2, .words = 3, .joins = {2, 0}, .n_joins = 2},
+    {.filters = 4, .groups = 2, .work = 40, .memory = 8, .inputs = {3}, .n_inputs = 1},
+};
+
+/* Filter f of a and of c are one vertex; nobody sends what c makes, and a and s are a net each. */
+static void test_joined(void **state)
+{
+    static const uint32_t roots[] = {0, 1, 0, 0, 4}, layers[] = {0, 0, 1, 1, 3, 3};
+    static const double costs[] = {7, 7, 5, 5, 3, 3}, work[] = {40, 40, 20, 20, 40, 40, 40, 40};
+    /* a0 b0 b1 | a1 b0 b1 | b0 a0 a1 | b1 a0 a1 | s0 d0 d1 | s1 d2 d3: the reader has groups */
+    static const uint32_t pins[] = {0, 2, 3, 1, 2, 3, 2, 0, 1, 3, 0, 1, 0, 4, 5, 1, 6, 7};
+    RB_CLEANUP(rb_freep) struct rb_hypergraph_bundle *bundles = NULL;
+    struct rb_hypergraph graph;
+    uint32_t found[5], parts[8] = {0, 1, 0, 0, 1, 0, 1, 1};
+    bool borders[2] = {false, false};
+
+    (void)state;
+    rb_hypergraph_roots(added, 5, found);
+    assert_memory_equal(found, roots, sizeof roots);
+    rb_hypergraph_borders(added, 5, 0, borders); /* those of who reads the sum */
+    assert_true(borders[1]);
+    rb_hypergraph_of_layers(added, 5, 0, &graph, &bundles);
+    assert_int_equal(graph.n_vertices, 8);
+    assert_int_equal(graph.n_nets, 6);
+    for (uint32_t v = 0; v < 8; v++) {
+        assert_true(graph.work[v] == work[v]);
+        assert_true(graph.memory[v] == (v < 2 ? 5 : v < 4 ? 2 : 8));
+    }
+    for (uint32_t net = 0; net < 6; net++) {
+        assert_true(graph.costs[net] == costs[net]);
+        assert_int_equal(graph.layers[net], layers[net]);
+        assert_int_equal(graph.first_pin[net + 1], 3 * (net + 1));
+    }
+    assert_memory_equal(graph.pins, pins, sizeof pins);
+    /* a1 goes to part 0, b0 and b1 to part 1, s0 to part 1; s1 is where it is read */
+    assert_true(rb_hypergraph_volume(&graph, parts, 2) == 7 + 5 + 5 + 3);
+    rb_hypergraph_done(&graph);
+}
+
+/* A sum that its own summand's maker reads: y = x + conv(x) and z = y + conv(y) are made of one
+ * vertex a filter, which is one pin of each net. */
+static void test_joined_readers(void **state)
+{
+    static const struct rb_hypergraph_layer layers[] = {
+        {.filters = 3, .work = 1, .words = 1},
+        {.filters = 3, .work = 1, .inputs = {0}, .n_inputs = 1},
+        {.filters = 3, .words = 1, .joins = {0, 1}, .n_joins = 2},
+        {.filters = 3, .work = 1, .inputs = {2}, .n_inputs = 1},
+        {.filters = 3, .words = 1, .joins = {2, 3}, .n_joins = 2},
+        {.filters = 1, .work = 1, .inputs = {4}, .n_inputs = 1},
+    };
+    struct rb_hypergraph graph;
+
+    (void)state;
+    rb_hypergraph_of_layers(layers, 6, 0, &graph, NULL);
+    assert_int_equal(graph.n_vertices, 4);
+    assert_int_equal(graph.n_nets, 9);
+    for (uint32_t net = 0; net < 9; net++) {
+        assert_int_equal(graph.first_pin[net + 1] - graph.first_pin[net], net < 6 ? 3 : 2);
+        assert_int_equal(graph.pins[graph.first_pin[net]], net % 3); /* who makes it */
+        for (uint32_t p = graph.first_pin[net]; p < graph.first_pin[net + 1]; p++)
+            for (uint32_t q = p + 1; q < graph.first_pin[net + 1]; q++)
+                assert_int_not_equal(graph.pins[p], graph.pins[q]);
+    }
+    rb_hypergraph_done(&graph);
+}
+
+/* By layer, too, joined layers are in one part, and a part is contiguous. */
+static void test_joined_by_layer(void **state)
+{
+    uint32_t parts[NETS_LAYERS], roots[NETS_LAYERS];
+    struct net net;
+
+    (void)state;
+    net_resnet18(&net);
+    assert_true(net.parameters == 11689512);
+    rb_hypergraph_roots(net.layers, net.n, roots);
+    for (uint32_t n = 2; n <= 8; n *= 2) {
+        rb_hypergraph_by_layer(net.layers, net.n, n, parts);
+        assert_true(parts[net.n - 1] > 0);
+        for (uint32_t l = 0; l < net.n; l++) {
+            assert_int_equal(parts[l], parts[roots[l]]);
+            assert_true(!l || parts[l] == parts[l - 1] || parts[l] == parts[l - 1] + 1);
+        }
+    }
+}
+
+/* ---- Steps -----------------------------------------------------------------------------------*/
+
 /* A step of a net: what goes over the links is 8 bytes a word and sample, and no more. */
-static void test_step(void **state)
+static void check_step(const struct net *net)
 {
     RB_CLEANUP(rb_freep) struct rb_hypergraph_bundle *bundles = NULL;
     RB_CLEANUP(rb_freep) uint32_t *parts = NULL;
@@ -148,20 +245,18 @@ static void test_step(void **state)
     struct rb_hypergraph graph;
     struct rb_pipeline_step found;
     struct rb_why why;
-    struct net net;
 
-    (void)state;
-    net_inception(&net);
-    rb_hypergraph_of_layers(net.layers, net.n, 0, &graph, &bundles);
+    rb_hypergraph_of_layers(net->layers, net->n, 32, &graph, &bundles);
     parts = rb_alloc(graph.n_vertices * sizeof *parts);
     rb_hypergraph_partition(&graph, &how, parts);
-    step.layers = net.layers;
-    step.n_layers = net.n;
+    step.layers = net->layers;
+    step.n_layers = net->n;
     step.graph = &graph;
     step.bundles = bundles;
     step.parts = parts;
     if (rb_filters_step(&step, &found, &why))
         fail_msg("%s", why.text);
+    assert_true(rb_hypergraph_volume(&graph, parts, 4) > 0);
     assert_true(found.all_sent == 8.0 * 3 * 5 * rb_hypergraph_volume(&graph, parts, 4));
     assert_true(found.seconds >= 3 * 2 / 4.0 && found.seconds <= 3 * 2);
     rb_simulate_free(found.simulate);
@@ -171,6 +266,47 @@ static void test_step(void **state)
     assert_true(found.all_sent == 0 && fabs(found.seconds - 6) < 1e-9);
     rb_simulate_free(found.simulate);
     rb_hypergraph_done(&graph);
+}
+
+/* Where only the reader of the sum is elsewhere, nothing goes on beside anything else: it waits for
+ * the sum, and who made it for its gradient. */
+static void test_joined_step(void **state)
+{
+    RB_CLEANUP(rb_freep) struct rb_hypergraph_bundle *bundles = NULL;
+    static const uint32_t parts[8] = {0, 0, 0, 0, 1, 1, 1, 1};
+    struct rb_hypergraph graph;
+    struct rb_filters_how step = {.layers = added,
+                                  .n_layers = 5,
+                                  .graph = &graph,
+                                  .parts = parts,
+                                  .n_parts = 2,
+                                  .microbatches = 1,
+                                  .samples = 5,
+                                  .microbatch = 2,
+                                  .latency = 0.25};
+    struct rb_pipeline_step found;
+    struct rb_why why;
+
+    (void)state;
+    rb_hypergraph_of_layers(added, 5, 0, &graph, &bundles);
+    step.bundles = bundles;
+    if (rb_filters_step(&step, &found, &why))
+        fail_msg("%s", why.text);
+    assert_true(fabs(found.seconds - (2 + 2 * 0.25)) < 1e-9);
+    assert_true(found.all_sent == 8.0 * 5 * (3 + 3));
+    rb_simulate_free(found.simulate);
+    rb_hypergraph_done(&graph);
+}
+
+static void test_step(void **state)
+{
+    struct net net;
+
+    (void)state;
+    net_inception(&net);
+    check_step(&net);
+    net_resnet18(&net);
+    check_step(&net);
 }
 
 /* ---- Nets -----------------------------------------------------------------------------------*/
@@ -278,8 +414,11 @@ static void test_grouped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small), cmocka_unit_test(test_volume), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_step),  cmocka_unit_test(test_nets),   cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_small),          cmocka_unit_test(test_volume),
+        cmocka_unit_test(test_memory),         cmocka_unit_test(test_joined),
+        cmocka_unit_test(test_joined_readers), cmocka_unit_test(test_joined_by_layer),
+        cmocka_unit_test(test_step),           cmocka_unit_test(test_joined_step),
+        cmocka_unit_test(test_nets),           cmocka_unit_test(test_grouped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

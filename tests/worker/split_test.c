@@ -2,6 +2,7 @@
 /* Filters in parts: what they give is what one device gives, and what goes over the links is what
  * the partition says, byte by byte. */
 #include "tests/coll/crew.h"
+#include "tests/worker/split_nets.h"
 #include "tests/worker/tiny.h"
 
 #include "base/arena.h"
@@ -33,11 +34,14 @@ struct kind {
     const char *name, *settings[5];
     int n_settings, inputs;
     const char *shape;
+    void (*write)(struct rb_buffer *ret_onnx); /* NULL: the generator of that name does */
 };
 
 static const struct kind kinds[] = {
     {"mlp", {"inputs=48", "hidden=40", "depth=3", "classes=4"}, 4, 48, "48"},
     {"cnn", {"image=8", "channels=3", "classes=4", "batchnorm=1"}, 4, 192, "3, 8, 8"},
+    {.name = "residual", .inputs = 192, .shape = "3, 8, 8", .write = split_nets_residual},
+    {.name = "gated", .inputs = 192, .shape = "3, 8, 8", .write = split_nets_gated},
 };
 
 /* A job that was submitted with a pin. */
@@ -48,7 +52,7 @@ struct made {
     uint32_t parts;
 };
 
-static Rb__JobFile *read_job(const char *folder)
+static Rb__JobFile *read_job(const char *folder, int parts)
 {
     RB_CLEANUP(rb_freep)
     char *text =
@@ -57,7 +61,7 @@ static Rb__JobFile *read_job(const char *folder)
                   "  data: {train: {path: features.npy, targets: targets.npy}}\n"
                   "  train: {globalBatch: %d, microBatch: 4, steps: 1, optimizer: {type: sgd}}\n"
                   "  parallel: {hypergraph: %d}\n",
-                  SAMPLES, MOST);
+                  SAMPLES, parts);
     struct rb_why why = {0};
     Rb__JobFile *job = NULL;
 
@@ -79,11 +83,13 @@ static void make(const struct kind *kind, struct made *made)
     assert_non_null(mkdtemp(made->folder));
     onnx_path = rb_format("%s/model.onnx", made->folder);
     tiny_write_data(made->folder, "", 31, kind->inputs, kind->shape, 4, 1);
-    if (rb_models_new(kind->name, kind->settings, kind->n_settings, &onnx, &why))
+    if (kind->write)
+        kind->write(&onnx);
+    else if (rb_models_new(kind->name, kind->settings, kind->n_settings, &onnx, &why))
         fail_msg("%s", why.text);
     assert_int_equal(rb_file_write(onnx_path, onnx.data, onnx.size, NULL), 0);
     rb_buffer_done(&onnx);
-    job = read_job(made->folder);
+    job = read_job(made->folder, MOST);
     if (rb_compile(job->spec, class, &compiled, &why) ||
         rb_split_make(job->spec, class, &compiled, &why))
         fail_msg("%s", why.text);
@@ -177,6 +183,48 @@ static void test_state(void **state)
             check_state(made.model, parts);
             check_plan(made.model, parts);
         }
+        done(&made);
+    }
+}
+
+/* ---- What the planner compares ---------------------------------------------------------------*/
+
+/* Without a pin and for devices where elementwise operators are merged the filters are the same,
+ * and so is what a cut sends. */
+static void check_words(const struct made *made, const char *class, int pin)
+{
+    Rb__JobFile *job = read_job(made->folder, pin);
+    struct rb_compiled compiled = {0};
+    struct rb_why why = {0};
+
+    if (rb_compile(job->spec, class, &compiled, &why))
+        fail_msg("%s", why.text);
+    for (uint32_t parts = 2; parts <= MOST; parts++) {
+        struct rb_filters_cut cut, pinned;
+
+        if (rb_filters_cut(compiled.model, parts, &cut, &why))
+            fail_msg("%s", why.text);
+        assert_int_equal(rb_filters_cut(made->model, parts, &pinned, NULL), 0);
+        assert_int_equal(cut.graph.n_nets, pinned.graph.n_nets);
+        assert_true(rb_hypergraph_volume(&cut.graph, cut.parts, parts) ==
+                    rb_hypergraph_volume(&pinned.graph, pinned.parts, parts));
+        rb_filters_cut_done(&cut);
+        rb_filters_cut_done(&pinned);
+    }
+    rb_compiled_done(&compiled);
+    rb__job_file__free_unpacked(job, NULL);
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < RB_COUNT(kinds); k++) {
+        struct made made;
+
+        make(&kinds[k], &made);
+        check_words(&made, rb_device_numeric_class("cpu"), 1);
+        check_words(&made, "cuda", 1);
+        check_words(&made, "cuda", MOST);
         done(&made);
     }
 }
@@ -432,6 +480,24 @@ static void body(struct crew *crew)
     rb_model_free(model);
 }
 
+/* Filters that are put together with others, on how many parts the most scattered layer's are. */
+static uint32_t joined_parts(const struct rb_filters_cut *cut)
+{
+    RB_CLEANUP(rb_freep) uint32_t *roots = rb_alloc(cut->n_layers * sizeof *roots);
+    uint32_t most = 0;
+
+    rb_hypergraph_roots(cut->layers, cut->n_layers, roots);
+    for (uint32_t l = 0; l < cut->n_layers; l++) {
+        uint32_t parts = 0;
+
+        for (uint32_t v = 0; cut->layers[l].n_joins > 1 && v < cut->graph.n_vertices; v++)
+            if (cut->bundles[v].layer == roots[l])
+                parts |= 1u << cut->parts[v];
+        most = (uint32_t)fmax(most, __builtin_popcount(parts));
+    }
+    return most;
+}
+
 static void test_exchange(void **state)
 {
     (void)state;
@@ -445,6 +511,7 @@ static void test_exchange(void **state)
             assert_int_equal(rb_filters_cut(made.model, made.parts, &cut, NULL), 0);
             made.words = rb_hypergraph_volume(&cut.graph, cut.parts, made.parts);
             assert_true(made.words > 0);
+            assert_true(!kinds[k].write || joined_parts(&cut) > 1); /* else nothing is tried */
             rb_filters_cut_done(&cut);
             for (int link = 0; link < CREW_LINKS; link++)
                 crew_run((int)made.parts, (enum crew_link)link, 0, body, &made);
@@ -457,6 +524,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_state),
+        cmocka_unit_test(test_words),
         cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_exchange),
     };

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading the filters of a program from inside: for filters_layers.c and filters_values.c alone.
+ *
+ * instructions > filters_layers: products > [filters_values: what they read] > layers */
+#ifndef RB_PLAN_PARTITION_FILTERS_INSIDE_H
+#define RB_PLAN_PARTITION_FILTERS_INSIDE_H
+
+#include "plan/partition/filters.h"
+
+#include <stdbool.h>
+
+/* Layers whose filters a value is made of, one after the other along axis 1. */
+struct rb_filters_sources {
+    uint32_t layers[RB_HYPERGRAPH_INPUTS], n;
+    bool many;                   /* more than fit */
+    const Rb__Instruction *last; /* all of their filters are needed at once; NULL: they are not */
+};
+
+/* As what a layer's filters are read: place `place` of so many channels a filter of what `maker`
+ * makes.  maker -1: they are not yet. */
+struct rb_filters_activation {
+    int maker;
+    uint32_t place;
+    int64_t times;
+};
+
+/* While a program is read. */
+struct rb_filters_reading {
+    const Rb__Program *program;
+    const int *makers;
+    struct rb_filters_sources *sources; /* by instruction */
+    int *same; /* by instruction: who made it, before its blocks were turned around */
+    struct rb_hypergraph_layer *layers;
+    struct rb_filters_activation *activations; /* by layer */
+    uint32_t n, room;
+};
+
+uint32_t rb_filters_add_layer(struct rb_filters_reading *reading,
+                              const struct rb_hypergraph_layer *layer);
+
+/* The first number of an attribute. */
+int64_t rb_filters_number(const Rb__Instruction *one, const char *key, int64_t otherwise);
+
+/* Input k of instruction `at` is read by who needs more than one filter of it: the layers whose
+ * nets that are, each the activation that is read. */
+struct rb_filters_sources rb_filters_read(struct rb_filters_reading *reading, size_t at, size_t k);
+
+/* Of what an instruction makes that is no product. */
+struct rb_filters_sources rb_filters_take(struct rb_filters_reading *reading, size_t at);
+
+#endif
