@@ -252,7 +252,7 @@ def convergence(read):
 
 SHORT = {"VGG-16, 224": "VGG-16\n224", "VGG-16, CIFAR": "VGG-16\nCIFAR", "AlexNet, 224": "AlexNet\n224",
          "AlexNet, grouped": "AlexNet\ngrouped", "cifar-quick": "cifar-\nquick", "Inception 3a": "Inception\n3a",
-         "MLP, a tenth of the weights": "MLP\npruned"}
+         "ResNet-18, 224": "ResNet-18\n224", "MLP, a tenth of the weights": "MLP\npruned"}
 PARTS = 2, 4, 8
 
 

@@ -217,6 +217,8 @@ void theses_hypergraph(bool json, const char *folder)
     show_net(&how, &net, 0);
     net_inception(&net);
     show_net(&how, &net, 0);
+    net_resnet18(&net);
+    show_net(&how, &net, 64);
     graph = pruned(10, &parameters);
     if (folder)
         write_net(folder, "MLP, a tenth of the weights", &graph);
