@@ -759,3 +759,47 @@ void cluster_finish(struct cluster *cluster, char ret_digest[33])
     for (int i = 0; i < cluster->n_members; i++)
         cluster_leave(cluster, cluster->members[i], NULL, 0);
 }
+
+/* ---- Without an end -------------------------------------------------------------------------*/
+
+/* That of `worker` at index `at` is what the cluster ended with. */
+static int64_t take_checkpoint(struct cluster *cluster, int worker, int at)
+{
+    struct cluster_worker *one = &cluster->workers[worker];
+
+    if (one->saved[at].error[0])
+        FAIL(cluster, "%s did not save: %s", one->name, one->saved[at].error);
+    strcpy(cluster->saved, one->saved[at].folder);
+    cluster_until_step(cluster, one->saved[at].step);
+    return one->saved[at].step;
+}
+
+int64_t cluster_break_off(struct cluster *cluster)
+{
+    RB_CLEANUP(rb_freep) char *folder = rb_format("%s/broken-off", cluster->folder);
+    int first = cluster->members[0];
+    uint64_t request = cluster_save(cluster, first, folder, false);
+    int64_t step = take_checkpoint(cluster, first, cluster_until_saved(cluster, first, request));
+
+    for (int i = 0; i < cluster->n_members; i++)
+        cluster_leave(cluster, cluster->members[i], NULL, 0);
+    return step;
+}
+
+static bool has_checkpoint(struct cluster *cluster, int64_t worker)
+{
+    return cluster->workers[worker].n_saved > 0;
+}
+
+void cluster_alone_until(struct cluster *cluster, const char *restore, int64_t step)
+{
+    RB_CLEANUP(rb_freep) char *folder = rb_format("%s/alone", cluster->folder);
+
+    cluster->checkpoint_path = folder;
+    cluster->checkpoint_every = step;
+    cluster_start(cluster, 1, restore);
+    cluster_until(cluster, has_checkpoint, cluster->members[0], "the same step on one device");
+    cluster->checkpoint_path = NULL;
+    if (take_checkpoint(cluster, cluster->members[0], 0) != step)
+        FAIL(cluster, "it saved another step than %lld", (long long)step);
+}

@@ -53,7 +53,8 @@ struct cluster {
     bool mortal;           /* somebody is to die as soon as it trains */
     char *checkpoint_path; /* what Settings say */
     int64_t checkpoint_every, checkpoint_keep;
-    Rb__Row **rows; /* by step; NULL: nobody spoke of it */
+    char saved[256]; /* folder of the checkpoint behind which it was broken off */
+    Rb__Row **rows;  /* by step; NULL: nobody spoke of it */
     int64_t n_rows;
 };
 
@@ -114,5 +115,10 @@ int cluster_until_saved(struct cluster *cluster, int worker, uint64_t request);
 /* Wait for the end and dismiss everyone.  ret_digest: of the final checkpoint, all files. */
 void cluster_finish(struct cluster *cluster, char ret_digest[33]);
 void cluster_digest(const char *folder, char ret_digest[33]);
+
+/* A job that has no end, where its test has seen enough: saved, and all leave.  Its step. */
+int64_t cluster_break_off(struct cluster *cluster);
+/* The same job on one device, up to that step, which is saved too. */
+void cluster_alone_until(struct cluster *cluster, const char *restore, int64_t step);
 
 #endif

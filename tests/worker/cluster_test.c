@@ -46,14 +46,10 @@ static void test_any_count(void **state)
 static void test_resized(void **state)
 {
     static const int counts[] = {3, 2, 4, 1, 2, 3};
-    struct tiny_options longer = run_job; /* so long that no change is late for it */
     struct run run;
-    char digest[33], alone[33];
 
     (void)state;
-    longer.steps *= 4;
-    run_alone(&longer, alone);
-    run_open(&run, &longer);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 1, run.weights);
     cluster_spare(&run.cluster, 7);
     for (size_t i = 0; i < RB_COUNT(counts); i++) {
@@ -61,9 +57,7 @@ static void test_resized(void **state)
         cluster_resize(&run.cluster, counts[i]);
         assert_int_equal(run.cluster.n_members, counts[i]);
     }
-    assert_true(run.cluster.n_rows <= longer.steps); /* all of it happened while it trained */
-    cluster_finish(&run.cluster, digest);
-    assert_string_equal(digest, alone);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -73,7 +67,7 @@ static void test_moved(void **state)
     struct run run;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 2, run.weights);
     cluster_until_step(&run.cluster, 30);
     for (int i = 0; i < 2; i++) {
@@ -84,7 +78,7 @@ static void test_moved(void **state)
     assert_true(run.cluster.workers[fresh[0]].bytes > 0);
     cluster_move(&run.cluster, fresh, 2, NULL);
     assert_int_equal(run.cluster.workers[fresh[0]].bytes, run.cluster.workers[fresh[1]].bytes);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -93,7 +87,7 @@ static void test_killed(void **state)
     struct run run;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 4, run.weights);
     for (int64_t i = 0; i < 3; i++) {
         int victim = run.cluster.members[i == 1 ? 0 : run.cluster.n_members - 1];
@@ -103,7 +97,7 @@ static void test_killed(void **state)
         cluster_recover(&run.cluster);
     }
     assert_int_equal(run.cluster.n_members, 1);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -117,7 +111,7 @@ static void test_parked(void **state)
     int first;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     snprintf(folder, sizeof folder, "%s/park", run.cluster.folder);
     cluster_start(&run.cluster, 2, run.weights);
     cluster_until_step(&run.cluster, 100);
@@ -130,7 +124,7 @@ static void test_parked(void **state)
     snprintf(checkpoint, sizeof checkpoint, "%s", run.cluster.workers[first].saved[0].folder);
     cluster_leave(&run.cluster, run.cluster.members[1], NULL, 0);
     cluster_start(&run.cluster, 3, checkpoint);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -148,14 +142,14 @@ static void test_checkpoints(void **state)
     run.cluster.checkpoint_every = 25;
     run.cluster.checkpoint_keep = 2;
     cluster_start(&run.cluster, 3, run.weights);
-    cluster_until_step(&run.cluster, 130);
+    cluster_until_step(&run.cluster, 80);
     for (int i = 0; i < 3; i++)
         cluster_kill(&run.cluster, run.cluster.members[i]);
     snprintf(latest, sizeof latest, "%s/latest", folder);
     assert_int_equal(rb_file_read(latest, 64, &name, NULL), 0);
     name.data[strcspn(name.data, "\n")] = '\0';
     snprintf(path, sizeof path, "%s/%s", folder, name.data);
-    assert_true(strcmp(name.data, "step-00000100") >= 0);
+    assert_true(strcmp(name.data, "step-00000050") >= 0);
     cluster_start(&run.cluster, 2, path);
     rb_buffer_done(&name);
     run_compare(&run);
@@ -173,11 +167,11 @@ static void test_saves(void **state)
 {
     struct run run;
     uint64_t requests[4];
-    char folder[4][160], path[4][200], one[33], two[33];
+    char folder[4][160], path[4][200];
     int64_t steps[4];
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 2, run.weights);
     cluster_until_step(&run.cluster, 20);
     for (int i = 0; i < 4; i++) {
@@ -190,16 +184,16 @@ static void test_saves(void **state)
 
         assert_string_equal(by->saved[at].error, "");
         steps[i] = by->saved[at].step;
-        assert_true(steps[i] >= 19 && steps[i] < run_job.steps);
+        assert_true(steps[i] >= 19);
         snprintf(path[i], sizeof path[i], "%s", by->saved[at].folder);
     }
     assert_string_equal(path[2], folder[2]); /* an export lies in the folder itself */
-    run_compare(&run);
-    /* both checkpoints lead to the reference */
+    run_end(&run, &run_endless);
+    /* both checkpoints lead to where one device comes */
     for (int i = 0; i < 2; i++) {
         cluster_start(&run.cluster, 1, path[i]);
-        cluster_finish(&run.cluster, i ? two : one);
-        assert_string_equal(i ? two : one, run_reference());
+        cluster_until_step(&run.cluster, run.cluster.n_rows + 20);
+        run_end(&run, &run_endless);
     }
     run_close(&run);
 }
@@ -214,7 +208,7 @@ static void test_agent_gone(void **state)
     int64_t known;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 2, run.weights);
     a = run.cluster.members[0];
     b = run.cluster.members[1];
@@ -229,10 +223,7 @@ static void test_agent_gone(void **state)
     cluster_connect(&run.cluster, b, 5); /* it wants rows that it had before: sent again */
     cluster_connect(&run.cluster, b, run.cluster.workers[a].rows); /* replaces the other */
     assert_int_equal(run.cluster.workers[b].hellos, 3);
-    run_compare(&run);
-    for (int64_t s = 1; s <= run_job.steps; s++)
-        assert_non_null(run.cluster.rows[s]);
-    run_close(&run);
+    run_end_whole(&run, &run_endless);
 }
 
 /* An order of an older leader, or the same once more, changes nothing. */
@@ -242,7 +233,7 @@ static void test_old_orders(void **state)
     int a;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     run.cluster.fence = 7;
     cluster_start(&run.cluster, 2, run.weights);
     a = run.cluster.members[0];
@@ -258,7 +249,7 @@ static void test_old_orders(void **state)
     cluster_abandon(&run.cluster, a, 1); /* it is active: too late */
     cluster_abandon(&run.cluster, a, 50);
     cluster_resize(&run.cluster, 3);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -268,12 +259,12 @@ static void test_terminated(void **state)
     struct run run;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 2, run.weights);
     cluster_until_step(&run.cluster, 40);
     cluster_terminate(&run.cluster, run.cluster.members[0]);
     cluster_recover(&run.cluster);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 

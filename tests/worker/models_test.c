@@ -33,21 +33,16 @@ static const char *program;
 
 enum { MOST = 3 };
 
-/* Long enough to be resized three times. */
-#if RB_SANITIZED
-#define MANY "900"
-#define SOME "400"
-#define FEW  "240"
-#else
-#define MANY "2400"
-#define SOME "800"
-#define FEW  "1000"
-#endif
+enum {
+    STEPS = 60,        /* few, as they are done many times over */
+    ENDLESS = 1000000, /* of those that are resized: broken off when that has happened */
+};
 
 struct kind {
     const char *name, *settings[5];
     int n_settings;
     const char *data, *train, *more; /* parts of the job file */
+    int64_t steps;                   /* 0: STEPS */
     uint32_t stages;                 /* of a pipeline, where there are as many workers */
     uint32_t replicas;               /* of each block of the state; 0: all hold all */
     bool tight; /* what MOST workers have memory for is computed again with fewer */
@@ -59,7 +54,7 @@ static const struct kind mlp = {
     4,
     "train: {path: features.npy, targets: targets.npy}, "
     "eval: {path: eval-features.npy, targets: eval-targets.npy}",
-    "globalBatch: 10, microBatch: 3, steps: " MANY ", clipNorm: 1.0, eval: {every: 50}, "
+    "globalBatch: 10, microBatch: 3, clipNorm: 1.0, eval: {every: 50}, "
     "optimizer: {type: sgd, lr: 0.05, momentum: 0.9, nesterov: true}",
 };
 static const struct kind cnn = {
@@ -68,7 +63,7 @@ static const struct kind cnn = {
     5,
     "train: {path: features.npy, targets: targets.npy}, "
     "eval: {path: eval-features.npy, targets: eval-targets.npy}",
-    "globalBatch: 14, microBatch: 4, steps: " FEW ", eval: {every: 20}, "
+    "globalBatch: 14, microBatch: 4, eval: {every: 20}, "
     "schedule: {type: linear, warmup: 4, minRatio: 0.1}",
 };
 static const struct kind gpt = {
@@ -76,7 +71,7 @@ static const struct kind gpt = {
     {"layers=2", "width=32", "heads=2", "seq=16", "dropout=0.1"},
     5,
     "train: {path: corpus.txt}",
-    "globalBatch: 7, microBatch: 2, steps: " SOME ", clipNorm: 1.0, "
+    "globalBatch: 7, microBatch: 2, clipNorm: 1.0, "
     "schedule: {type: cosine, warmup: 6, minRatio: 0.1}",
 };
 
@@ -85,7 +80,7 @@ static const struct kind gpt_bf16 = {
     {"layers=2", "width=32", "heads=2", "seq=16", "dropout=0.1"},
     5,
     "train: {path: corpus.txt}",
-    "globalBatch: 7, microBatch: 2, steps: " FEW ", precision: bf16",
+    "globalBatch: 7, microBatch: 2, precision: bf16",
 };
 
 static void write_inputs(const char *folder, const struct kind *kind)
@@ -121,9 +116,10 @@ static Rb__JobFile *read_job(const char *folder, const struct kind *kind)
 {
     RB_CLEANUP(rb_freep)
     char *text = rb_format("apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: test}\n"
-                           "spec:\n  model: {onnx: model.onnx}\n  data: {%s}\n  train: {%s}\n"
-                           "  devices: {max: 3}\n  %s\n",
-                           kind->data, kind->train, kind->more ? kind->more : "");
+                           "spec:\n  model: {onnx: model.onnx}\n  data: {%s}\n"
+                           "  train: {steps: %lld, %s}\n  devices: {max: 3}\n  %s\n",
+                           kind->data, (long long)(kind->steps ? kind->steps : STEPS), kind->train,
+                           kind->more ? kind->more : "");
     struct rb_why why = {0};
     Rb__JobFile *job = NULL;
 
@@ -190,43 +186,67 @@ static void digest_tensors(const char *folder, char ret_digest[33])
     rb_buffer_done(&all);
 }
 
-/* counts: workers to begin with, and after each few steps. */
-static void run(const struct kind *kind, const int *counts, int n, char ret_digest[33])
+static void run(const struct kind *kind, int workers, char ret_digest[33])
 {
     struct cluster cluster;
     RB_CLEANUP(rb_freep) char *weights = NULL;
-    const Rb__Row *first, *last;
     char whole[33];
 
     cluster_open(&cluster, program);
     write_job(cluster.folder, kind);
     weights = rb_format("%s/weights.safetensors", cluster.folder);
-    if (n > 1)
-        cluster_spare(&cluster, 5);
-    cluster_start(&cluster, counts[0], weights);
-    for (int i = 1; i < n; i++) {
-        cluster_until_step(&cluster, cluster.n_rows + 1);
-        cluster_resize(&cluster, counts[i]);
-    }
+    cluster_start(&cluster, workers, weights);
     cluster_finish(&cluster, whole);
     digest_tensors(cluster.workers[cluster.members[0]].final, ret_digest);
-    first = cluster.rows[1];
-    last = cluster.rows[cluster.n_rows - 1];
-    assert_true(last->loss < first->loss);
+    assert_true(cluster.rows[STEPS]->loss < cluster.rows[1]->loss);
     cluster_close(&cluster);
+}
+
+/* counts: workers to begin with, and after each few steps.  What it comes to is what `alone` comes
+ * to on one device. */
+static void check_resized(const struct kind *kind, const int *counts, int n,
+                          const struct kind *alone)
+{
+    struct kind endless = *kind, reference = *alone;
+    char digests[2][33];
+    int64_t steps = 0;
+
+    endless.steps = reference.steps = ENDLESS;
+    for (int i = 0; i < 2; i++) {
+        struct cluster cluster;
+        RB_CLEANUP(rb_freep) char *weights = NULL;
+
+        cluster_open(&cluster, program);
+        write_job(cluster.folder, i ? &reference : &endless);
+        weights = rb_format("%s/weights.safetensors", cluster.folder);
+        if (i) {
+            cluster_alone_until(&cluster, weights, steps);
+        } else {
+            cluster_spare(&cluster, 5);
+            cluster_start(&cluster, counts[0], weights);
+            for (int k = 1; k < n; k++) {
+                cluster_until_step(&cluster, cluster.n_rows + 1);
+                cluster_resize(&cluster, counts[k]);
+            }
+            cluster_until_step(&cluster, cluster.n_rows + 1);
+            steps = cluster_break_off(&cluster);
+        }
+        digest_tensors(cluster.saved, digests[i]);
+        cluster_close(&cluster);
+    }
+    assert_string_equal(digests[0], digests[1]);
 }
 
 static void check(const struct kind *kind)
 {
     char reference[33], digest[33];
 
-    run(kind, (int[]){1}, 1, reference);
-    run(kind, (int[]){2}, 1, digest);
-    assert_string_equal(digest, reference);
-    run(kind, (int[]){3}, 1, digest);
-    assert_string_equal(digest, reference);
-    run(kind, (int[]){1, 3, 2, 3}, 4, digest);
-    assert_string_equal(digest, reference);
+    run(kind, 1, reference);
+    for (int workers = 2; workers <= MOST; workers++) {
+        run(kind, workers, digest);
+        assert_string_equal(digest, reference);
+    }
+    check_resized(kind, (int[]){1, 3, 2, 3}, 4, kind);
 }
 
 static void test_mlp(void **state)
@@ -264,8 +284,8 @@ static void test_recomputed(void **state)
         char reference[33], digest[33];
 
         again.more = "memory: {recompute: always}";
-        run(kinds[i], (int[]){1}, 1, reference);
-        run(&again, (int[]){2}, 1, digest);
+        run(kinds[i], 1, reference);
+        run(&again, 2, digest);
         assert_string_equal(digest, reference);
     }
 }
@@ -280,15 +300,15 @@ static void test_stages(void **state)
         struct kind staged = *kinds[i];
         char reference[33], digest[33];
 
-        run(kinds[i], (int[]){1}, 1, reference);
+        run(kinds[i], 1, reference);
         staged.more = i == 1 ? NULL : "memory: {recompute: always}";
         for (staged.stages = 2; staged.stages <= 3; staged.stages++) {
-            run(&staged, (int[]){3}, 1, digest);
+            run(&staged, 3, digest);
             assert_string_equal(digest, reference);
         }
         for (staged.replicas = 1; staged.replicas <= 2; staged.replicas++) {
             staged.stages = 1 + staged.replicas;
-            run(&staged, (int[]){3}, 1, digest);
+            run(&staged, 3, digest);
             assert_string_equal(digest, reference);
         }
     }
@@ -303,14 +323,11 @@ static void test_turns(void **state)
     (void)state;
     for (size_t i = 0; i < RB_COUNT(kinds); i++) {
         struct kind tight = *kinds[i];
-        char reference[33], digest[33];
 
-        run(kinds[i], (int[]){1}, 1, reference);
         tight.tight = true;
         tight.replicas = 2;
         tight.stages = i == 1 ? 0 : 2;
-        run(&tight, (int[]){1, 3, 2, 3}, 4, digest);
-        assert_string_equal(digest, reference);
+        check_resized(&tight, (int[]){1, 3, 2, 3}, 4, kinds[i]);
     }
 }
 
@@ -356,7 +373,7 @@ static void test_given_back(void **state)
         {"inputs=48", "hidden=64", "depth=24", "classes=4"},
         4,
         "train: {path: features.npy, targets: targets.npy}",
-        "globalBatch: 32768, microBatch: 16384, steps: 1",
+        "globalBatch: 32768, microBatch: 16384",
         .tight = true,
     };
     struct rb_model *model = NULL;

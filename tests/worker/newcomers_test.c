@@ -47,7 +47,7 @@ static void test_grown(void **state)
     uint64_t once = 0;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 1, run.weights);
     cluster_spare(&run.cluster, 2);
     for (int n = 2; n <= 3; n++) {
@@ -56,10 +56,9 @@ static void test_grown(void **state)
         for (int i = 0; i < n - 1; i++)
             assert_int_equal(run.cluster.workers[run.cluster.members[i]].bytes, 0);
         once = run.cluster.workers[run.cluster.members[n - 1]].bytes;
-        assert_true(once > (uint64_t)run_job.hidden * 3 * sizeof(float));
+        assert_true(once > (uint64_t)run_endless.hidden * 3 * sizeof(float));
     }
-    assert_true(run.cluster.n_rows <= run_job.steps);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -72,7 +71,7 @@ static void test_go_withheld(void **state)
     int64_t from;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 2, run.weights);
     number = feed(&run, members, 4);
     from = run.cluster.n_rows;
@@ -80,9 +79,8 @@ static void test_go_withheld(void **state)
     assert_int_equal(run.cluster.workers[members[2]].unready, 0);
     flip_to(&run, number, members, 4);
     assert_true(run.cluster.workers[members[3]].bytes >
-                100 * (uint64_t)run_job.hidden * sizeof(int32_t));
-    assert_true(run.cluster.n_rows <= run_job.steps);
-    run_compare(&run);
+                100 * (uint64_t)run_endless.hidden * sizeof(int32_t));
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -93,7 +91,7 @@ static void test_feed_abandoned(void **state)
     int members[3];
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 2, run.weights);
     cluster_spare(&run.cluster, 1);
     for (int round = 0; round < 5; round++) {
@@ -108,7 +106,7 @@ static void test_feed_abandoned(void **state)
         assert_int_equal(run.cluster.workers[members[i]].flipped, 1);
     cluster_resize(&run.cluster, 3);
     assert_int_equal(run.cluster.members[2], members[2]);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -120,7 +118,7 @@ static void test_newcomer_killed(void **state)
     int members[3];
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 2, run.weights);
     cluster_spare(&run.cluster, 4);
     for (int stage = 0; stage < 3; stage++) {
@@ -145,8 +143,7 @@ static void test_newcomer_killed(void **state)
         cluster_until_step(&run.cluster, run.cluster.n_rows + 5);
     }
     cluster_resize(&run.cluster, 3);
-    assert_true(run.cluster.n_rows <= run_job.steps);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -159,7 +156,7 @@ static void test_source_killed(void **state)
         int members[4], rest[3], n = 0;
         uint32_t number;
 
-        run_open(&run, &run_job);
+        run_open(&run, &run_endless);
         cluster_start(&run.cluster, 2, run.weights);
         number = feed(&run, members, 4);
         cluster_until_step(&run.cluster, run.cluster.n_rows + 10);
@@ -172,7 +169,7 @@ static void test_source_killed(void **state)
         run.cluster.members[0] = rest[0];
         cluster_until_stopped(&run.cluster);
         cluster_move(&run.cluster, rest, 3, NULL);
-        run_compare(&run);
+        run_end(&run, &run_endless);
         run_close(&run);
     }
 }
@@ -203,13 +200,12 @@ static void test_newcomer_silent(void **state)
 
     (void)state;
     for (size_t i = 0; i < RB_COUNT(hidden); i++) {
-        struct tiny_options options = run_job;
+        struct tiny_options options = run_endless;
         struct run run;
         int members[2];
         uint32_t number;
         int64_t before, memory;
 
-        options.steps = 1000000;
         options.eval_samples = 0;
         options.hidden = hidden[i];
         options.global_batch = batch[i];
@@ -247,12 +243,12 @@ static void test_kept(void **state)
     struct run run;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 3, run.weights);
     cluster_until_step(&run.cluster, 60);
     cluster_kill(&run.cluster, run.cluster.members[1]);
     cluster_recover(&run.cluster);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     for (int i = 0; i < 2; i++)
         kept[i] = run.cluster.workers[i * 2].kept;
     assert_true(kept[0] == 2 || kept[1] == 2);
@@ -271,7 +267,7 @@ static void test_foreseen(void **state)
     int members[4];
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster = &run.cluster;
     cluster_start(cluster, 3, run.weights);
     memcpy(members, cluster->members, 3 * sizeof *members);
@@ -300,7 +296,7 @@ static void test_foreseen(void **state)
     for (int i = 1; i < 3; i++)
         assert_int_equal(cluster->workers[members[i]].flipped, 2);
     cluster_move(cluster, members + 1, 3, NULL); /* the newcomer is of use still */
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -310,7 +306,7 @@ static void test_abandoned(void **state)
     int members[3], number;
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 2, run.weights);
     memcpy(members, run.cluster.members, 2 * sizeof *members);
 
@@ -344,8 +340,7 @@ static void test_abandoned(void **state)
     cluster_configure(&run.cluster, (uint32_t)number, members, 3, NULL);
     cluster_move(&run.cluster, members, 3, NULL);
     assert_true(run.cluster.workers[members[2]].bytes > 0);
-    assert_true(run.cluster.n_rows <= run_job.steps);
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -356,7 +351,7 @@ static void test_unready(void **state)
     int members[2];
 
     (void)state;
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     cluster_start(&run.cluster, 1, run.weights);
     members[0] = run.cluster.members[0];
     members[1] = cluster_spawn(&run.cluster);
@@ -365,7 +360,7 @@ static void test_unready(void **state)
     cluster_configure(&run.cluster, ++run.cluster.number, members, 2, NULL);
     cluster_until_unready(&run.cluster, run.cluster.number, members, 2);
     assert_non_null(strstr(run.cluster.workers[members[1]].reason, "plan"));
-    run_compare(&run);
+    run_end(&run, &run_endless);
     run_close(&run);
 }
 
@@ -377,7 +372,7 @@ static void test_bad_start(void **state)
 
     (void)state;
     /* a model that is none */
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     snprintf(path, sizeof path, "%s/model", run.cluster.folder);
     assert_int_equal(rb_file_write(path, "\x08\x01?", 3, NULL), 0);
     worker = cluster_spawn(&run.cluster);
@@ -389,7 +384,7 @@ static void test_bad_start(void **state)
     run_close(&run);
 
     /* data that changed since the job was submitted */
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     snprintf(path, sizeof path, "%s/features.npy", run.cluster.folder);
     assert_int_equal(truncate(path, 1000), 0);
     worker = cluster_spawn(&run.cluster);
@@ -399,7 +394,7 @@ static void test_bad_start(void **state)
     run_close(&run);
 
     /* weights that are not there: both fail, with the reason and the code for bad data */
-    run_open(&run, &run_job);
+    run_open(&run, &run_endless);
     {
         int members[2] = {cluster_spawn(&run.cluster), cluster_spawn(&run.cluster)};
 
@@ -435,6 +430,5 @@ int main(int argc, char **argv)
     run_program = argv[1];
     if (argc > 2)
         cmocka_set_test_filter(argv[2]);
-    run_refer();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

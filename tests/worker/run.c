@@ -17,16 +17,15 @@
 
 const char *run_program;
 
-const struct tiny_options run_job = {
-    .samples = 203, /* batches straddle epochs */
-    .eval_samples = 45,
-    .global_batch = 22, /* microbatches of 4 4 4 4 4 2 */
-    .micro_batch = 4,
-    .steps = RB_SANITIZED ? 600 : 2000,
-    .hidden = RB_SANITIZED ? 400 : 4096,
-    .eval_every = 50,
-    .clip_norm = 0.5,
-};
+/* Batches straddle epochs; microbatches are of 4 4 4 4 4 2. */
+#define JOB(n_steps)                                                                               \
+    {                                                                                              \
+        .samples = 203, .eval_samples = 45, .global_batch = 22, .micro_batch = 4,                  \
+        .steps = (n_steps), .hidden = RB_SANITIZED ? 400 : 4096, .eval_every = 50,                 \
+        .clip_norm = 0.5,                                                                          \
+    }
+
+const struct tiny_options run_job = JOB(400), run_endless = JOB(1000000);
 
 static char reference[33];
 static Rb__Row **reference_rows;
@@ -130,21 +129,52 @@ Rb__Row *run_reference_row(int64_t step)
     return reference_rows[step];
 }
 
+/* Of all steps up to one, where anybody told. */
+static void compare_rows(const struct run *run, Rb__Row *const *alone, int64_t steps)
+{
+    for (int64_t s = 1; s <= steps; s++) {
+        const Rb__Row *row = run->cluster.rows[s];
+
+        if (!row)
+            continue;
+        assert_memory_equal(&row->loss, &alone[s]->loss, sizeof row->loss);
+        assert_memory_equal(&row->grad_norm, &alone[s]->grad_norm, sizeof row->loss);
+        assert_int_equal(row->first_sample, alone[s]->first_sample);
+        if (row->has_eval_loss)
+            assert_memory_equal(&row->eval_loss, &alone[s]->eval_loss, sizeof row->loss);
+    }
+}
+
 void run_compare(struct run *run)
 {
     char digest[33];
 
     cluster_finish(&run->cluster, digest);
-    for (int64_t s = 1; s < run->cluster.n_rows; s++) {
-        const Rb__Row *row = run->cluster.rows[s];
-
-        if (!row)
-            continue;
-        assert_memory_equal(&row->loss, &reference_rows[s]->loss, sizeof row->loss);
-        assert_memory_equal(&row->grad_norm, &reference_rows[s]->grad_norm, sizeof row->loss);
-        assert_int_equal(row->first_sample, reference_rows[s]->first_sample);
-        if (row->has_eval_loss)
-            assert_memory_equal(&row->eval_loss, &reference_rows[s]->eval_loss, sizeof row->loss);
-    }
+    compare_rows(run, reference_rows, run->cluster.n_rows - 1);
     assert_string_equal(digest, reference);
+}
+
+/* ---- Without an end --------------------------------------------------------------------------*/
+
+void run_end(struct run *run, const struct tiny_options *alone)
+{
+    char digest[33], expected[33];
+    struct run lone;
+
+    run->steps = cluster_break_off(&run->cluster);
+    cluster_digest(run->cluster.saved, digest);
+    run_open(&lone, alone);
+    cluster_alone_until(&lone.cluster, lone.weights, run->steps);
+    cluster_digest(lone.cluster.saved, expected);
+    compare_rows(run, lone.cluster.rows, run->steps);
+    assert_string_equal(digest, expected);
+    run_close(&lone);
+}
+
+void run_end_whole(struct run *run, const struct tiny_options *alone)
+{
+    run_end(run, alone);
+    for (int64_t s = 1; s <= run->steps; s++)
+        assert_non_null(run->cluster.rows[s]);
+    run_close(run);
 }

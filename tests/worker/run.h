@@ -13,12 +13,14 @@ enum { RUN_MOST = 5 }; /* ranks that there are plans for */
 /* rubato-worker: main sets it. */
 extern const char *run_program;
 
-/* Long enough that things happen on the way, short enough for a test: about a second. */
-extern const struct tiny_options run_job;
+/* Short: what is compared at its end.  And the same for those who meddle with it: whatever happens,
+ * and however slow the machine is, it comes in time, as the run ends when its test has seen enough.
+ */
+extern const struct tiny_options run_job, run_endless;
 
 struct run {
     struct cluster cluster;
-    int64_t steps;
+    int64_t steps; /* of an endless one: those that it made, once it has ended */
     char weights[160];
 };
 
@@ -36,6 +38,12 @@ void run_with_death(struct run *run, const char *fault, int workers);
 /* Ends the run: that digest, and a row of every step, told by one of them at least. */
 void run_finish(struct run *run, const char *alone);
 
+/* Ends an endless run, where it is: its state is saved and is, to the bit, what these options come
+ * to on one device in as many steps, and so is every row that was told.  All leave in order. */
+void run_end(struct run *run, const struct tiny_options *alone);
+/* And a row of every step was told. */
+void run_end_whole(struct run *run, const struct tiny_options *alone);
+
 /* What options come to on one device. */
 void run_alone(const struct tiny_options *options, char ret_digest[33]);
 
@@ -43,7 +51,7 @@ void run_alone(const struct tiny_options *options, char ret_digest[33]);
 void run_refer(void);
 const char *run_reference(void);
 Rb__Row *run_reference_row(int64_t step);
-/* Ends the run: the same digest, and the same numbers in every row that was told. */
+/* Ends a run of run_job: the same digest, and the same numbers in every row that was told. */
 void run_compare(struct run *run);
 
 #endif
