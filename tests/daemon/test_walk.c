@@ -3,6 +3,8 @@
  * order.  World checks each decision; at the end, left alone, every job must succeed. */
 #include "world.h"
 
+#include "base/sanitized.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -12,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { HISTORIES = 500, MOVES = 400, STEPS = 300, ROUNDS = 12000 };
+enum { HISTORIES = RB_SANITIZED ? 100 : 500, MOVES = 400, STEPS = 300, ROUNDS = 12000 };
 
 static const char *const jobs[] = {"j1", "j2"};
 
@@ -205,7 +207,8 @@ static void every_history_ends_well(void **unused)
         print_message("%u of %d histories: %s\n", seen[i], HISTORIES, kinds[i]);
         assert_true(seen[i] > HISTORIES / 25); /* else the walk is too tame to show anything */
     }
-    print_message("%u of %d histories: survivors went on before facts had it\n", unasked, HISTORIES);
+    print_message("%u of %d histories: survivors went on before facts had it\n", unasked,
+                  HISTORIES);
     assert_true(unasked > HISTORIES / 25);
     print_message("%u of %d histories: a job failed\n", ended_failed, HISTORIES);
     assert_true(ended_failed < HISTORIES / 4);

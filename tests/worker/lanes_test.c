@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Microbatches that are computed at once: the bits of one after the other. */
 #include "base/hash.h"
+#include "base/sanitized.h"
 #include "tests/bench/cases.h"
 #include "worker/lanes.h"
 
@@ -52,7 +53,7 @@ static void check(const char *name, const char *setting, int64_t micro_batch, in
         one.settings[0] = setting;
     one.batch = batch;
     hash = train(&one, micro_batch, 1, &alone);
-    for (uint32_t lanes = 2; lanes <= most; lanes++) {
+    for (uint32_t lanes = 2; lanes <= most; lanes += RB_SANITIZED && lanes < most ? most - 2 : 1) {
         assert_int_equal(train(&one, micro_batch, lanes, &loss), hash);
         assert_memory_equal(&loss, &alone, sizeof loss);
     }
