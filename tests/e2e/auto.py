@@ -12,7 +12,7 @@ import sys
 import cluster
 import corpus
 import delicate
-from cluster import check, check_nothing_lost, until
+from cluster import ENDLESS, check, check_nothing_lost, until
 
 
 class Apart(cluster.Cluster):
@@ -28,10 +28,7 @@ def resized():
     with cluster.Cluster(devices=4) as c:
         models = delicate.models(c)
         for kind, make in models.items():
-            steps = c.steps_for(5, lambda steps: make(c, steps))
-            c.submit("alone", make(c, steps))
-            alone = c.finish("alone")
-            c.submit("job", make(c, steps, 2, **({"state": {"replicas": "1"}} if kind == "cnn" else {})))
+            c.submit("job", make(c, ENDLESS, 2, **({"state": {"replicas": "1"}} if kind == "cnn" else {})))
             c.wait("job", "step=4")
             said = c.status("job")["plan"]
             check(said["expectedMs"] > 0 and "is expected" in said["chosen"], f"not planned: {said}")
@@ -42,7 +39,7 @@ def resized():
             c.ctl("resize", "job", "--want", 1, "--wait")
             facts = {conf["number"]: conf for conf in c.json("get", "configurations")["items"]}
             check(all("chosen" in conf for conf in facts.values() if len(conf["members"]) > 1), f"{facts}")
-            check(c.finish("job") == alone, f"{kind}: the bits differ")
+            c.same_as_alone("job", make(c, ENDLESS), kind)
 
 
 def on_two(c, steps, **more):
@@ -73,14 +70,12 @@ def links():
               lambda: all(node.get("networkBandwidth", 0) > 1e6 for node in c.json("get", "nodes")["items"]))
         check(all(device["flops"] > 1e8 for device in c.json("get", "devices")["items"]), "speeds of cores")
         delicate.models(c)
-        steps = c.steps_for(5, lambda steps: delicate.gpt_spec(c, steps))
-        c.submit("alone", delicate.gpt_spec(c, steps))
-        alone = c.finish("alone")
-        c.submit("job", on_two(c, steps, state={"replicas": "1"}))
+        c.submit("job", on_two(c, ENDLESS, state={"replicas": "1"}))
         # Who coordinates may have to fetch the profile first, and plans when it is there.
         until("the job to be planned over the network",
               lambda: "is expected" in ((c.status("job")["plan"] or {}).get("chosen") or ""))
-        check(c.finish("job") == alone, "the bits differ")
+        c.train_on("job", 2)
+        c.same_as_alone("job", delicate.gpt_spec(c, ENDLESS), "over the network")
 
 
 def gpt_spec(c, steps, want):
@@ -103,21 +98,6 @@ def check_slow(c, devices):
         check("replicas" not in plan["summary"], f"on {devices}: {plan}")
 
 
-def compare_paused(c):
-    """A row for each step, and weights that are those of one device after as many."""
-    c.ctl("pause", "job")
-    until("the pause", lambda: c.status("job")["phase"] == "Paused")
-    rows = [row["step"] for row in c.metrics("job")]
-    check(rows == list(range(1, len(rows) + 1)), "steps in metrics are not 1, 2, 3 ...")
-    kinds = [event["kind"] for event in c.json("events", "job")["items"]]
-    check("restarted" not in kinds and "replanned" in kinds, f"{kinds}")
-    sha = c.export("job")
-    c.ctl("cancel", "job")
-    c.ctl("delete", "job")
-    c.submit("alone", gpt_spec(c, len(rows), 1))
-    check(c.finish("alone") == sha, f"other bits than those of one device after {len(rows)} steps")
-
-
 def behind_a_slow_link():
     """Nothing is pinned: a pipeline with two replicas, resized and struck; and data parallelism, when the nodes say that
     they are on one machine after all."""
@@ -128,7 +108,7 @@ def behind_a_slow_link():
         until("the links to be measured",
               lambda: all(node.get("networkBandwidth", 0) > 1e5 for node in c.json("get", "nodes")["items"]))
         c.model("gpt", layers=4, width=96, heads=2, seq=128, dropout=0.1)
-        c.submit("job", gpt_spec(c, 1000000, 4))
+        c.submit("job", gpt_spec(c, ENDLESS, 4))
         c.wait("job", "step=3")
         check_slow(c, 4)
         for change, count, devices in ("shrink", 2, 2), ("grow", 1, 3), ("grow", 1, 4):
@@ -148,7 +128,9 @@ def behind_a_slow_link():
             node.start()
         until("another plan", lambda: c.status("job")["plan"]["summary"].startswith("data parallel x4"))
         c.train_on("job", 4, 5)
-        compare_paused(c)
+        kinds = [event["kind"] for event in c.json("events", "job")["items"]]
+        check("restarted" not in kinds and "replanned" in kinds, f"{kinds}")
+        c.same_as_alone("job", gpt_spec(c, ENDLESS, 1), "behind a slow link")
 
 
 def slow_links():

@@ -26,7 +26,7 @@ BUILD = os.path.abspath(BUILD)
 if os.environ.get("RUBATO_LIBRARIES"):  # folders that our programs need, and that python3 better did without
     os.environ["LD_LIBRARY_PATH"] = ":".join(
         os.environ[name] for name in ("RUBATO_LIBRARIES", "LD_LIBRARY_PATH") if os.environ.get(name))
-GRAIN = 20  # steps between checkpoints of an undisturbed run
+ENDLESS = 1000000  # steps of a job that is ended by its test
 
 
 class Failure(Exception):
@@ -116,7 +116,6 @@ class Node:
 
 class Cluster:
     address = "127.0.0.1"  # of etcd, where there are several nodes
-    references = {}  # content of a job: the sha256 of its weights by step, when nothing happens
 
     def __init__(self, nodes=1, devices=3, keep=False, pinned=False, etcds=1):
         """pinned: each of several nodes keeps to a core of its own.  etcds: how many the one etcd of several
@@ -326,37 +325,36 @@ class Cluster:
         return [{column: float(field) for column, field in zip(columns, line.split(",")) if field}
                 for line in lines[1:]]
 
-    def steps_for(self, seconds, make):
-        """How many steps of the job spec make(steps) take about so long on one device, now: tests that
-        meddle with a running job must find it running, on a slow machine and on a fast one."""
-        self.submit("pace", make(40))
-        self.wait("pace", "done")
-        took = sorted(row["step_ms"] for row in self.metrics("pace")[5:])
-        self.ctl("delete", "pace")
-        return max(100, int(seconds * 1000 / took[len(took) // 2]))
+    def break_off(self, job, since=0):
+        """(steps, sha256) of an endless job, paused where it is and deleted; each step since it began has its row."""
+        self.ctl("pause", job)
+        until("the pause", lambda: self.status(job)["phase"] == "Paused")
+        rows = [row["step"] for row in self.metrics(job)]
+        steps = since + len(rows)
+        check(rows == list(range(since + 1, steps + 1)), f"metrics do not have each step behind {since} once: {rows}")
+        sha = self.export(job)
+        self.ctl("cancel", job)
+        self.ctl("delete", job)
+        return steps, sha
 
-    def undisturbed(self, seconds, make):
-        """(steps, sha256): how many steps of make(steps) take about so long, and what they come to when nothing
-        happens.  One run serves a whole file: a step does not depend on how many are to come, so the
-        checkpoints of a long run say what shorter ones come to."""
-        steps = -(-self.steps_for(seconds, make) // GRAIN) * GRAIN
-        known = self.references.setdefault(self.content(make(0)), {})
-        if steps not in known:
-            folder = self.path("alone-checkpoints")
-            self.submit("alone", {**make(steps + steps // GRAIN // 3 * GRAIN),
-                                  "checkpoint": {"path": folder, "every": GRAIN, "keep": steps}})
-            self.wait("alone", "done", 200)
-            self.ctl("delete", "alone")
-            for path in glob.glob(os.path.join(folder, "step-*", "model.safetensors")):
-                known[int(path.split("/step-")[-1].split("/")[0])] = digest(path)
-            shutil.rmtree(folder)
-        return steps, known[steps]
+    def alone(self, spec, steps):
+        """The sha256 of an endless job's weights at that step, on one device and when nothing happens."""
+        folder = self.path("alone-checkpoints")
+        path = os.path.join(folder, f"step-{steps:08}", "model.safetensors")
+        self.submit("alone", {**spec, "devices": {**spec["devices"], "min": 1, "want": 1},
+                              "checkpoint": {"path": folder, "every": steps}})
+        self.wait("alone", f"step={steps}")
+        until("its checkpoint", lambda: os.path.exists(path))
+        sha = digest(path)
+        self.drop("alone")
+        shutil.rmtree(folder)
+        return sha
 
-    def content(self, spec):
-        """What a job is made of: its text and the files that it names."""
-        text = json.dumps(spec)
-        files = [path for path in map(self.path, re.findall(r'"([^"]*)"', text)) if os.path.isfile(path)]
-        return text.replace(self.folder, ""), *map(digest, files)
+    def same_as_alone(self, job, spec, what, since=0):
+        """Ends an endless job that was meddled with: its bits are those of one that was left alone.  However slow the
+        machine is, nothing comes too late for it, and none of it is trained for nothing."""
+        steps, sha = self.break_off(job, since)
+        check(self.alone(spec, steps) == sha, f"{what}: after {steps} steps the bits differ")
 
     def drop(self, job):
         """Of a job that has not ended: nothing is left of it."""

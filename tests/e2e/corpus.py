@@ -6,22 +6,26 @@ import struct
 LICENCES = os.environ.get("RUBATO_LICENCES", "/usr/share/common-licenses")
 
 
+def write(path, data):
+    """Once: jobs that train have it in memory, and die of a file that is cut off under them."""
+    if not os.path.exists(path) or open(path, "rb").read() != data:
+        with open(path, "wb") as file:
+            file.write(data)
+    return path
+
+
 def text(path, size=None):
     """The licence texts of Debian's base-files, one after the other."""
     data = b"".join(open(os.path.join(LICENCES, name), "rb").read()
                     for name in ("GPL-3", "LGPL-2.1", "GFDL-1.3", "Apache-2.0", "MPL-2.0"))
-    with open(path, "wb") as file:
-        file.write(data[:size])
-    return path
+    return write(path, data[:size])
 
 
 def npy(path, descr, shape, data):
     """A version 1.0 .npy file from packed bytes."""
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
-    with open(path, "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data)
-    return path
+    return write(path, b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data)
 
 
 def noise(seed, n):

@@ -11,8 +11,8 @@ import time
 import cluster
 import delicate
 import gpus
-from cluster import check, check_nothing_lost
-from gpus import ENDLESS, REAL, libraries, on, remember, saved_in, same_as_alone, table
+from cluster import ENDLESS, check, check_nothing_lost
+from gpus import REAL, libraries, on, remember, saved_in, same_as_alone, table
 
 MOST, LEAST, SECONDS, WARM = 100, 30 if REAL else 10, 60 if REAL else 40, 4
 MEGABYTE = 1 << 20

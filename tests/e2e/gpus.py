@@ -21,12 +21,11 @@ import cluster
 import corpus
 import delicate
 import split
-from cluster import BUILD, check, check_nothing_lost, digest
+from cluster import BUILD, ENDLESS, check, check_nothing_lost, digest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu"))
 import libraries  # noqa: E402
 
-ENDLESS = 1000000  # steps of a job that is ended by its test
 REAL = "RUBATO_TEST_GPUS" in os.environ
 MODULE = os.environ.get("RUBATO_TEST_GPUS") or os.path.join(BUILD, "tests/kernels/librubato-cuda-host.so")
 
@@ -123,9 +122,8 @@ def kinds_are_kept_apart():
         rows = {f"{row['kind']}:{row['device']}": row for row in c.json("get", "devices")["items"]}
         check(set(rows) == {"cpu:0", "cpu:1", "cuda:2000", "cuda:2001"}, f"devices: {sorted(rows)}")
         check(rows["cuda:2000"]["numericClass"] != rows["cpu:0"]["numericClass"], "one class for all")
-        steps = c.steps_for(10, lambda steps: on("cpu", delicate.gpt_spec(c, steps)))
         for kind, expected in ("any", "cuda"), ("cpu", "cpu"):
-            c.submit(kind, on(kind, delicate.gpt_spec(c, steps, 2)))
+            c.submit(kind, on(kind, delicate.gpt_spec(c, ENDLESS, 2)))
             c.train_on(kind, 2)
             check(kinds(c, kind) == {expected}, f"{kind} trains on {kinds(c, kind)}")
         node = rows["cpu:0"]["node"]
@@ -228,8 +226,8 @@ def a_sick_gpu_is_left():
             told = os.environ["FAKE_NVML"] = c.path("nvml")
             delicate.models(c)
 
-            def make(steps):
-                return on("cuda", delicate.gpt_spec(c, steps))
+            def make(steps, **more):
+                return on("cuda", delicate.gpt_spec(c, steps), **more)
 
             def tell(text):
                 with open(told + ".new", "w") as file:
@@ -242,10 +240,7 @@ def a_sick_gpu_is_left():
             tell("")
             c.nodes[0].stop()
             c.nodes[0].start()
-            steps = c.steps_for(6, make)
-            c.submit("job", make(steps))
-            alone = c.finish("job")
-            c.submit("job", make(steps))
+            c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))
             sick = c.train_on("job", 1)["devices"][0]["device"]
             tell(f"0000:{sick - 2000:02x}:00.0 xid 79\n0000:{2001 - sick:02x}:00.0 clocks 64\n")
             other = 4001 - sick
@@ -255,7 +250,7 @@ def a_sick_gpu_is_left():
             c.ctl("grow", "job", 1)
             reason = cluster.until("a reason", lambda: c.status("job")["reason"])
             check("is sick" in reason, reason)
-            check(c.finish("job") == alone, "the bits differ")
+            same_as_alone(c, make)
 
 
 def disturbed():

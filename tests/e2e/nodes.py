@@ -6,7 +6,7 @@ import signal
 
 import cluster
 import corpus
-from cluster import check, until
+from cluster import ENDLESS, check, until
 
 
 def spec(c, steps, want):
@@ -27,8 +27,7 @@ def spans(count):
     with cluster.Cluster(nodes=count, devices=1) as c:
         until("all nodes", lambda: len(c.json("get", "nodes")["items"]) == count)
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-        steps, alone = c.undisturbed(8, lambda steps: spec(c, steps, 1))
-        c.submit("wide", spec(c, steps, count))
+        c.submit("wide", spec(c, ENDLESS, count))
         c.wait("wide", f"devices={count}")
         c.wait("wide", "step=20")
         check(nodes_of(c.status("wide")) == {n.name for n in c.nodes}, "the job does not span the nodes")
@@ -41,7 +40,8 @@ def spans(count):
         check(c.json("status", "wide", endpoint=c.nodes[-1].endpoint)["name"] == "wide", "forwarding")
         c.ctl("node", "uncordon", last)
         c.wait("wide", f"devices={count}")
-        check(c.finish("wide") == alone, "moved between nodes and the bits differ")
+        c.train_on("wide", count)
+        c.same_as_alone("wide", spec(c, ENDLESS, 1), "moved between nodes")
 
 
 def two_nodes():
@@ -56,15 +56,15 @@ def leave_and_return():
     """SIGTERM of a node is a planned leave: the job moves off and comes back with it."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-        steps, alone = c.undisturbed(10, lambda steps: spec(c, steps, 1))
-        c.submit("wide", spec(c, steps, 2))
+        c.submit("wide", spec(c, ENDLESS, 2))
         c.wait("wide", "devices=2")
         c.wait("wide", "step=10")
         check(c.nodes[1].stop(signal.SIGTERM, 40) == 0, "rubatod's exit status")
         c.wait("wide", "devices=1")
         c.nodes[1].start()
         c.wait("wide", "devices=2")
-        check(c.finish("wide") == alone, "a node left and came back and the bits differ")
+        c.train_on("wide", 2)
+        c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node left and came back")
 
 
 def coordinator_and_other(c):

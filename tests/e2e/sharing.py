@@ -3,7 +3,7 @@
 """Several jobs on one node: by priority, then age; what a higher one takes is a planned shrink with the same bits."""
 import cluster
 import corpus
-from cluster import check, check_nothing_lost, until
+from cluster import ENDLESS, check, check_nothing_lost, until
 
 
 def spec(c, steps, want, least=1, priority=0):
@@ -28,45 +28,47 @@ def receipts_are_clean(c, job):
             check_nothing_lost(receipt, f"{job}: {item}")
 
 
+def end(c, job):
+    """Of one that gave devices away: where it ends."""
+    kinds = [e["kind"] for e in c.json("events", job)["items"]]
+    check("preempted" in kinds and "restarted" not in kinds and "worker-died" not in kinds, f"{job}: {kinds}")
+    receipts_are_clean(c, job)
+    return c.break_off(job)
+
+
 def three_priorities():
     with cluster.Cluster(devices=4) as c:
         corpus.text(c.path("corpus.txt"), 40000)  # once: jobs that train have it in memory
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-        steps = c.steps_for(12, lambda steps: spec(c, steps, 1))
-        c.submit("alone", spec(c, steps, 1))
-        alone = c.finish("alone")
-
-        c.submit("low", spec(c, steps, 4))
+        c.submit("low", spec(c, ENDLESS, 4))
         c.wait("low", "devices=4")
         # An equal that comes later gets nothing, and is told who has what it waits for.
-        c.submit("equal", spec(c, steps, 1))
+        c.submit("equal", spec(c, ENDLESS, 1))
         reason = until("a reason", lambda: c.status("equal")["reason"])
         node = c.json("get", "nodes")["items"][0]["name"]
         check(f"low has {node}:0, {node}:1, {node}:2, {node}:3" in reason, reason)
         c.ctl("delete", "equal")
         # A higher one takes what it wants, but for the other's min.
-        c.submit("middle", spec(c, steps, 2, priority=5))
+        c.submit("middle", spec(c, ENDLESS, 2, priority=5))
         c.wait("middle", "devices=2")
         check(devices(c, "low") == 2, f"low has {devices(c, 'low')}")
         # The highest takes from the lowest first, then from the middle one.
-        c.submit("high", spec(c, steps // 3, 2, least=2, priority=9))
+        c.submit("high", spec(c, ENDLESS, 2, least=2, priority=9))
         c.wait("high", "devices=2")
         check((devices(c, "low"), devices(c, "middle")) == (1, 1),
               f"low has {devices(c, 'low')}, middle {devices(c, 'middle')}")
         # Nobody may be pushed below its min: one more waits, and says for what.
-        c.submit("last", spec(c, steps, 1, priority=20))
+        c.submit("last", spec(c, ENDLESS, 1, priority=20))
         until("high to give", lambda: "waits for 1 device" in (c.status("last")["reason"] or "") )
         c.ctl("delete", "last")
         # What was taken comes back, to the higher one first.
-        c.wait("high", "done")
-        until("middle to get its second device back", lambda: c.status("middle")["step"] == steps or devices(c, "middle") == 2)
-        c.wait("middle", "done")
-        until("low to get all back", lambda: c.status("low")["step"] == steps or devices(c, "low") == 4)
-        for job in ("low", "middle"):
-            kinds = [e["kind"] for e in c.json("events", job)["items"]]
-            check("preempted" in kinds and "restarted" not in kinds and "worker-died" not in kinds, f"{job}: {kinds}")
-            receipts_are_clean(c, job)
-            check(c.finish(job) == alone, f"{job} shared its devices and the bits differ")
+        c.drop("high")
+        c.train_on("middle", 2)
+        found = {"middle": end(c, "middle")}
+        c.train_on("low", 4)
+        found["low"] = end(c, "low")
+        for job, (steps, sha) in found.items():
+            check(c.alone(spec(c, ENDLESS, 1), steps) == sha, f"{job} shared its devices and the bits differ")
 
 
 cluster.main(three_priorities)

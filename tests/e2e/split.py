@@ -12,7 +12,7 @@ import sys
 import cluster
 import corpus
 import nets
-from cluster import check, check_nothing_lost, until
+from cluster import ENDLESS, check, check_nothing_lost, until
 
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models")
 sys.path.insert(0, MODELS)
@@ -125,9 +125,6 @@ def exported():
         c.wait("split", "done")
         check("filters split in 2 parts x2" in plan_of(c, "split"), plan_of(c, "split"))
         compare("ResNet-18 in 2 parts", take(c, "split"), alone)
-
-
-ENDLESS = 1000000  # steps: such a job is paused when enough has happened
 
 
 def long_job(c, steps, parts=None, want=1, replicas="1"):
