@@ -6,23 +6,24 @@
 #include "base/hash.h"
 #include "kernels/cpu/vector.h"
 
-enum { BLOCKS = 64, ROUNDS = 10 };
+/* What is left is rounded up to a FEW of them, which make whole vectors. */
+enum { BLOCKS = 64, FEW = 16, ROUNDS = 10 };
 
-/* Words of blocks [block, block + BLOCKS), four each. */
-RB_CLONES static void many_blocks(uint64_t block, uint32_t id, uint32_t microbatch, uint64_t key,
-                                  uint32_t *restrict words)
+/* Words of blocks [block, block + n), n <= BLOCKS, four each. */
+RB_CLONES static void many_blocks(uint64_t block, int n, uint32_t id, uint32_t microbatch,
+                                  uint64_t key, uint32_t *restrict words)
 {
     uint32_t a[BLOCKS], b[BLOCKS], c[BLOCKS], d[BLOCKS];
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
 
-    for (int i = 0; i < BLOCKS; i++) {
+    for (int i = 0; i < n; i++) {
         a[i] = (uint32_t)(block + (uint64_t)i);
         b[i] = (uint32_t)((block + (uint64_t)i) >> 32);
         c[i] = id;
         d[i] = microbatch;
     }
     for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < BLOCKS; i++) {
+        for (int i = 0; i < n; i++) {
             uint64_t p = (uint64_t)a[i] * 0xd2511f53u, q = (uint64_t)c[i] * 0xcd9e8d57u;
 
             a[i] = (uint32_t)(q >> 32) ^ b[i] ^ k0;
@@ -33,7 +34,7 @@ RB_CLONES static void many_blocks(uint64_t block, uint32_t id, uint32_t microbat
         k0 += 0x9e3779b9u;
         k1 += 0xbb67ae85u;
     }
-    for (int i = 0; i < BLOCKS; i++) {
+    for (int i = 0; i < n; i++) {
         words[4 * i] = a[i];
         words[4 * i + 1] = b[i];
         words[4 * i + 2] = c[i];
@@ -49,12 +50,13 @@ void rb_random_words(const struct rb_key *key, uint32_t id, uint64_t first, uint
     uint32_t rest[4 * BLOCKS];
 
     for (; n >= 4 * BLOCKS; n -= 4 * BLOCKS) {
-        many_blocks(block, id, key->microbatch, k, ret_words);
+        many_blocks(block, BLOCKS, id, key->microbatch, k, ret_words);
         ret_words += 4 * BLOCKS;
         block += BLOCKS;
     }
     if (n > 0) {
-        many_blocks(block, id, key->microbatch, k, rest);
+        many_blocks(block, (int)((n + 4 * FEW - 1) / (4 * FEW)) * FEW, id, key->microbatch, k,
+                    rest);
         memcpy(ret_words, rest, n * sizeof(*rest));
     }
 }
