@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention a row of scores at a time.  Graphs for CPUs keep it in parts, whose products are faster
- * (plan/compile/compile_graph.c); this is what calls are checked by, and what runs where one is
- * asked for. */
+/* Attention: in blocks where the processor has tiles for them (attention_blocked.h), else a row of
+ * scores at a time, by plain loops.
+ *
+ * call > [attention] > attention_blocked */
 #include "kernels/attention.h"
 
+#include "kernels/cpu/attention_blocked.h"
 #include "kernels/cpu/bfloat.h"
 #include "kernels/random.h"
 
@@ -154,6 +156,10 @@ int rb_cpu_attention(struct rb_cpu *cpu, const struct rb_call *call, struct rb_k
     for (int i = 0; i < call->n_in + call->n_out; i++)
         if ((i < call->n_in ? &call->in[i] : &call->out[i - call->n_in])->dtype == RB_BF16)
             return rb_cpu_widened(cpu, call, rb_cpu_attention, ret_kernel, why);
+    if (rb_cpu_attention_suits(&s)) {
+        err = rb_cpu_attention_blocked(cpu, &s, call->op == RB_OP_ATTENTION, ret_kernel);
+        return err ? rb_call_refuse(call, err, why, "no memory for a block of scores") : 0;
+    }
     if (rb_cpu_need(&cpu->panels, (size_t)(4 * s.keys + 4) * sizeof(float)))
         return rb_call_refuse(call, RB_ENOMEM, why, "no memory for a row of scores");
     attention =

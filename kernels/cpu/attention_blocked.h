@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attention by blocks of queries and keys, whose scores never leave the cache.
+ *
+ * attention > [attention_blocked] > attention_tile (products), attention_scores (between them)
+ *
+ * Keys and values of a block are packed, and all queries that see any of them gone through, some at
+ * a time: so what is kept of scores does not grow with their number.  Forward, a row is brought to
+ * its largest score as more of it is seen (Milakov and Gimelshein, "Online normalizer calculation
+ * for softmax", 2018); backward, probabilities are made again from the logarithm of their sum (Dao
+ * and others, "FlashAttention", 2022).  Blocks that no query sees are left out.
+ *
+ * The order is that of one matrix, whatever its size: keys in blocks, queries in their order. */
+#ifndef RB_KERNELS_CPU_ATTENTION_BLOCKED_H
+#define RB_KERNELS_CPU_ATTENTION_BLOCKED_H
+
+#include "kernels/attention.h"
+#include "kernels/cpu/cpu.h"
+
+/* Are there tiles for this processor, and do rows fit them? */
+bool rb_cpu_attention_suits(const struct rb_attention *s);
+
+/* Of a call that suits, forward or backward.  RB_ENOMEM. */
+int rb_cpu_attention_blocked(struct rb_cpu *cpu, const struct rb_attention *s, bool forward,
+                             struct rb_kernel **ret_kernel);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What becomes of a block of scores between the products, row by row.
+ *
+ * attention_blocked > [attention_scores] > math
+ *
+ * What a query does not see is 0 from there to RB_TILE_COLUMNS further. */
+#ifndef RB_KERNELS_CPU_ATTENTION_SCORES_H
+#define RB_KERNELS_CPU_ATTENTION_SCORES_H
+
+#include "kernels/attention.h"
+#include "kernels/cpu/attention_tile.h"
+
+/* Random words of a block: query i's first one is words[i * RB_BLOCK_STEP + (first + i * keys) % 4]
+ * (they come in fours), keys being those of a whole row of the matrix. */
+struct rb_attention_words {
+    const uint32_t *words;
+    uint64_t first; /* number of the element that the block begins with */
+    int64_t keys;
+};
+
+/* Of rows of which a part was seen: the largest score, and the sum of e to the score minus that. */
+struct rb_attention_rows {
+    float *most, *sum;
+    float *y; /* [width] a row, not divided by the sum yet */
+    int64_t width;
+    bool fresh; /* nothing was seen yet */
+};
+
+/* Products become e to the scores minus the largest so far; what was seen before is brought to the
+ * same, y too. */
+void rb_attention_soften(const struct rb_attention_block *block, float scale, float *scores,
+                         const struct rb_attention_rows *rows);
+
+/* What dropout takes is 0; what it keeps is as it was. */
+void rb_attention_drop(const struct rb_attention_block *block, float *scores, uint32_t least,
+                       const struct rb_attention_words *words);
+
+/* When all was seen: y is divided, and l (NULL: nobody asks) is the logarithm of the whole sum. */
+void rb_attention_finish(const struct rb_attention_rows *rows, int64_t n, float factor, float *l);
+
+/* Of products of queries and keys the probabilities as dropout leaves them, and of products of dy
+ * and values, in d, the gradient of the former.  l, inner: a number a row; words: where s drops. */
+void rb_attention_differentiate(const struct rb_attention_block *block,
+                                const struct rb_attention *s, float *scores, float *d,
+                                const float *l, const float *inner,
+                                const struct rb_attention_words *words);
+
+/* The inner products of n rows. */
+void rb_attention_inner(const float *dy, const float *y, int n, int64_t width, float *inner);
+
+#endif

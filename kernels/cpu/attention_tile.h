@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of a block of attention: some queries, some keys, and the scores between them.
+ *
+ * attention_blocked > [attention_tile]
+ *
+ * What a row is a query of has RB_BLOCK_STEP numbers a row, whatever is in them: so tiles find
+ * their rows at distances that are known when they are compiled, and scores are packed for none of
+ * the three ways in which they are multiplied.  The other factor is panels (product_pack.h).  As in
+ * product, each element is one chain of fused multiply-adds in its order: its bits do not depend on
+ * the size of tiles. */
+#ifndef RB_KERNELS_CPU_ATTENTION_TILE_H
+#define RB_KERNELS_CPU_ATTENTION_TILE_H
+
+#include "kernels/cpu/product_pack.h"
+
+/* A block's scores and their gradients stay in the second cache beside what they are made of.  A
+ * step is an odd number of cache lines: rows do not take each other's places. */
+enum { RB_BLOCK_QUERIES = 48, RB_BLOCK_KEYS = 128, RB_BLOCK_STEP = 144 };
+
+struct rb_attention_tiles;
+
+/* For this processor; NULL: there are none. */
+const struct rb_attention_tiles *rb_attention_tiles(void);
+
+/* Query i of the block sees its keys [0, i + ahead]. */
+struct rb_attention_block {
+    const struct rb_attention_tiles *tiles;
+    int queries, keys;
+    int64_t ahead; /* at least 0; RB_BLOCK_KEYS: each sees all */
+};
+
+/* How many keys query i sees. */
+static inline int rb_attention_seen(const struct rb_attention_block *block, int i)
+{
+    return i + block->ahead + 1 < block->keys ? (int)(i + block->ahead + 1) : block->keys;
+}
+
+/* c [queries, keys] = a [queries, depth] times keys as panels, so far as it is seen and a little
+ * further. */
+void rb_attention_scores(const struct rb_attention_block *block, const float *a,
+                         const float *panels, int64_t depth, float *c);
+
+/* A number of `width` a row, `step` apart: on top of what it is, or (fresh) of nothing. */
+struct rb_attention_sum {
+    float *c;
+    int64_t step, width;
+    bool fresh;
+};
+
+/* c [queries, width] += scores [queries, keys] times panels of `keys` rows.  Scores of what is not
+ * seen are 0 as far as RB_TILE_COLUMNS behind the last that is. */
+void rb_attention_mix(const struct rb_attention_block *block, const float *scores,
+                      const float *panels, const struct rb_attention_sum *sum);
+
+/* c [keys, width] += scores turned [keys, queries] times panels of `queries` rows. */
+void rb_attention_gather(const struct rb_attention_block *block, const float *scores,
+                         const float *panels, const struct rb_attention_sum *sum);
+
+#endif
