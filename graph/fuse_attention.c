@@ -13,10 +13,15 @@
 
 enum { WIDEST = 128 }; /* a query, key or value: kernels keep some rows of them at hand */
 
+/* From so many keys on a core is quicker where half of them are hidden; from so many on in any
+ * case no slower, and the scores are what takes the memory. */
+enum { LEAST_CAUSAL = 64, LEAST = 512 };
+
 struct found {
     struct rb_value *q, *k, *v;
     float scale, ratio;
     bool causal;
+    bool turned; /* the keys */
 };
 
 static struct rb_node *made_by(const struct rb_value *value, enum rb_op op)
@@ -150,32 +155,54 @@ static void swap(int64_t *numbers, int n)
     numbers[n - 2] = last;
 }
 
-/* Keys that were turned for the product are not: the transpose, perhaps below a factor, leaves its
- * last two axes alone.  false: nothing was changed. */
-static bool turn_back(struct rb_graph *graph, struct rb_value *k)
+/* What keys, turned for the product, were before a factor, and that factor was a number; NULL: no
+ * such thing. */
+static struct rb_value *below_factor(const struct rb_value *k)
 {
-    struct rb_node *mul = made_by(k, RB_OP_MUL), *turn = made_by(k, RB_OP_TRANSPOSE);
-    struct rb_graph_attribute *perm;
+    const struct rb_node *mul = made_by(k, RB_OP_MUL);
     float number;
 
-    if (uses_of(graph, k) != 1 || k->type.rank < 2)
-        return false;
-    if (mul) {
-        int i = is_number(mul->in[0], &number) ? 1 : 0;
+    for (int i = 0; mul && i < 2; i++)
+        if (is_number(mul->in[1 - i], &number) && mul->in[i]->type.rank == k->type.rank)
+            return mul->in[i];
+    return NULL;
+}
 
-        if (!is_number(mul->in[1 - i], &number) || mul->in[i]->type.rank != k->type.rank ||
-            !turn_back(graph, mul->in[i]))
+static struct rb_graph_attribute *turn_of(const struct rb_value *k)
+{
+    const struct rb_node *turn = made_by(k, RB_OP_TRANSPOSE);
+
+    return turn ? (struct rb_graph_attribute *)rb_node_attribute(turn, "perm") : NULL;
+}
+
+/* Can keys that were turned for the product do without it?  By a transpose, perhaps below factors,
+ * that nobody else reads. */
+static bool can_turn_back(const struct rb_graph *graph, const struct rb_value *k)
+{
+    const struct rb_graph_attribute *perm;
+
+    for (; k; k = below_factor(k)) {
+        if (uses_of(graph, k) != 1 || k->type.rank < 2)
             return false;
-    } else {
-        perm = turn ? (struct rb_graph_attribute *)rb_node_attribute(turn, "perm") : NULL;
-        if (!perm || perm->n_ints != k->type.rank)
-            return false;
-        perm->ints =
-            rb_arena_copy(&graph->arena, perm->ints, sizeof(*perm->ints) * (size_t)perm->n_ints);
-        swap(perm->ints, perm->n_ints);
+        perm = turn_of(k);
+        if (perm)
+            return perm->n_ints == k->type.rank;
     }
+    return false;
+}
+
+/* The transpose leaves the last two axes alone. */
+static void turn_back(struct rb_graph *graph, struct rb_value *k)
+{
+    struct rb_graph_attribute *perm;
+
+    for (; !turn_of(k); k = below_factor(k))
+        swap(k->type.dim, k->type.rank);
+    perm = turn_of(k);
+    perm->ints =
+        rb_arena_copy(&graph->arena, perm->ints, sizeof(*perm->ints) * (size_t)perm->n_ints);
+    swap(perm->ints, perm->n_ints);
     swap(k->type.dim, k->type.rank);
-    return true;
 }
 
 /* Stacks alike, of rows that are not too long. */
@@ -192,7 +219,7 @@ static bool fit(const struct rb_value *q, const struct rb_value *k, const struct
     return q->type.dim[rank - 1] <= WIDEST && v->type.dim[rank - 1] <= WIDEST;
 }
 
-static bool find(struct rb_graph *graph, const struct rb_node *last, struct found *found)
+static bool find(const struct rb_graph *graph, const struct rb_node *last, struct found *found)
 {
     const struct rb_node *scores;
 
@@ -208,7 +235,8 @@ static bool find(struct rb_graph *graph, const struct rb_node *last, struct foun
     found->v = last->in[1];
     if (!fit(found->q, found->k, found->v))
         return false;
-    return rb_node_int(scores, "transB", 0) || turn_back(graph, found->k);
+    found->turned = !rb_node_int(scores, "transB", 0);
+    return !found->turned || can_turn_back(graph, found->k);
 }
 
 static void rewrite(struct rb_graph *graph, struct rb_node *node, const struct found *found)
@@ -218,6 +246,8 @@ static void rewrite(struct rb_graph *graph, struct rb_node *node, const struct f
     float numbers[2] = {found->scale, found->ratio};
     int64_t causal = found->causal;
 
+    if (found->turned)
+        turn_back(graph, found->k);
     node->op = RB_OP_ATTENTION;
     node->n_in = 3;
     node->in = rb_arena_copy(arena, in, sizeof(in));
@@ -226,6 +256,20 @@ static void rewrite(struct rb_graph *graph, struct rb_node *node, const struct f
     node->attributes[0] = rb_attr_float("scale", rb_arena_copy(arena, &numbers[0], sizeof(float)));
     node->attributes[1] = rb_attr_float("ratio", rb_arena_copy(arena, &numbers[1], sizeof(float)));
     node->attributes[2] = rb_attr_ints("causal", rb_arena_copy(arena, &causal, sizeof(causal)), 1);
+}
+
+bool rb_attention_pays(const struct rb_graph *graph)
+{
+    struct found found;
+
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (find(graph, graph->nodes[i], &found)) {
+            const struct rb_tensor_type *v = &found.v->type;
+
+            if (v->dim[v->rank - 2] >= (found.causal ? LEAST_CAUSAL : LEAST))
+                return true;
+        }
+    return false;
 }
 
 void rb_fuse_attention(struct rb_graph *graph)

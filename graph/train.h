@@ -25,9 +25,11 @@ int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options
 /* Merge nodes that one kernel does better (MatMul + Add of a row); drop what nobody reads. */
 int rb_fuse(struct rb_graph *graph, struct rb_why *why);
 
-/* Behind that, where devices have a kernel that gains by it: attention becomes one node, which
- * never makes the scores. */
+/* Behind that, where devices gain by it: attention becomes one node, which never makes the scores.
+ * GPUs do of any size.  A core does where keys behind a query are hidden and there are 64 of them
+ * or more, or there are 512 or more: does any attention of this graph pay so? */
 void rb_fuse_attention(struct rb_graph *graph);
+bool rb_attention_pays(const struct rb_graph *graph);
 
 /* Append the gradient of the loss with respect to every weight that is not frozen; fill
  * graph->contributions (statistics of BatchNormalization included).  Gradients that meet at an

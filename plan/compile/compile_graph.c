@@ -57,6 +57,20 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
     return err;
 }
 
+/* Is attention one node?  On cores the first program's sizes say it for all: their forward nodes
+ * are the same.  There products of bfloat16 are better alone, and parts of a filter cannot be
+ * inside. */
+static bool attends(struct rb_compile_work *work, const struct rb_graph *graph)
+{
+    if (!work->blocks)
+        return true;
+    if (!strcmp(work->spec->train->precision, "bf16") || work->spec->parallel->hypergraph > 1)
+        return false;
+    if (!work->graph)
+        work->attends = rb_attention_pays(graph);
+    return work->attends;
+}
+
 int rb_compile_graph(struct rb_compile_work *work, int64_t batch, bool train,
                      const struct rb_source_info *info, struct rb_graph **ret_graph)
 {
@@ -66,7 +80,7 @@ int rb_compile_graph(struct rb_compile_work *work, int64_t batch, bool train,
 
     if (!err)
         err = rb_fuse(graph, work->why);
-    if (!err && !work->blocks)
+    if (!err && attends(work, graph))
         rb_fuse_attention(graph);
     if (!err && work->part)
         err = work->part->change(&graph, work->part->owner, work->why);

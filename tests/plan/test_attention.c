@@ -167,11 +167,57 @@ static void what_only_looks_like_it(void **state)
     }
 }
 
+/* Queries of a few numbers for so many keys; causal: of as many. */
+static bool pays(int64_t keys, bool causal)
+{
+    static const int64_t last[] = {0, 2, 1}, axis = 2;
+    struct tiny tiny = tiny_new(1, true);
+    const int64_t queries = causal ? keys : 4;
+    struct rb_tensor_type type = {.dtype = RB_BOOL, .rank = 2, .dim = {keys, keys}};
+    uint8_t *seen = RB_ARENA_NEW(&tiny.graph->arena, uint8_t, (size_t)(keys * keys));
+    struct rb_value *k = tiny_weight(&tiny, "k", TYPE(1, keys, 2), 0, 1), *x;
+    bool is;
+
+    for (int64_t i = 0; i < keys * keys; i++)
+        seen[i] = i % keys <= i / keys;
+    k = tiny_with(&tiny, RB_OP_TRANSPOSE, "turned", 1, &k, "perm", last, 3);
+    x = tiny_two(&tiny, RB_OP_MATMUL, "scores", tiny_weight(&tiny, "q", TYPE(1, queries, 2), 0, 1),
+                 k);
+    if (causal)
+        x = tiny_with(
+            &tiny, RB_OP_WHERE, "masked", 3,
+            (struct rb_value *[]){rb_graph_value(tiny.graph, RB_VALUE_CONST, "mask", &type, seen),
+                                  x, number(&tiny, -INFINITY)},
+            NULL, NULL, 0);
+    x = tiny_with(&tiny, RB_OP_SOFTMAX, "softmax", 1, &x, "axis", &axis, 1);
+    x = tiny_two(&tiny, RB_OP_MATMUL, "mixed", x, tiny_weight(&tiny, "v", TYPE(1, keys, 2), 0, 1));
+    tiny.graph->outputs = RB_ARENA_NEW(&tiny.graph->arena, struct rb_value *, 1);
+    tiny.graph->outputs[0] = x;
+    tiny.graph->n_outputs = 1;
+    is = rb_attention_pays(tiny.graph);
+    assert_null(find(tiny.graph, RB_OP_ATTENTION)); /* nothing was done */
+    assert_int_equal(k->type.dim[1], 2);
+    rb_fuse_attention(tiny.graph);
+    assert_non_null(find(tiny.graph, RB_OP_ATTENTION));
+    rb_graph_free(tiny.graph);
+    return is;
+}
+
+static void where_a_core_gains(void **state)
+{
+    (void)state;
+    assert_false(pays(63, true));
+    assert_true(pays(64, true));
+    assert_false(pays(511, false));
+    assert_true(pays(512, false));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_exporters_write),
         cmocka_unit_test(what_only_looks_like_it),
+        cmocka_unit_test(where_a_core_gains),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,6 +79,8 @@ static int set_up(void **state)
     static const char *const gpt[] = {"vocab=256", "layers=1", "width=16",
                                       "heads=2",   "seq=8",    "dropout=0.1"};
     static const char *const ascii[] = {"vocab=128", "layers=1", "width=16", "heads=2", "seq=8"};
+    static const char *const longer[] = {"vocab=256", "layers=1", "width=16",
+                                         "heads=2",   "seq=64",   "dropout=0.1"};
     static const char *const mlp[] = {"inputs=6", "hidden=8", "depth=2", "classes=3"};
     static const char *const cnn[] = {"image=8", "channels=1", "classes=3", "batchnorm=1",
                                       "dropout=0.25"};
@@ -88,6 +90,7 @@ static int set_up(void **state)
     if (!mkdtemp(folder))
         return -1;
     save_model("gpt.onnx", "gpt", gpt, 6);
+    save_model("longer.onnx", "gpt", longer, 6);
     save_model("ascii.onnx", "gpt", ascii, 5);
     save_model("mlp.onnx", "mlp", mlp, 4);
     save_model("cnn.onnx", "cnn", cnn, 5);
@@ -258,6 +261,41 @@ static void relu_of_products(void **state)
             assert_int_equal(count(compiled.model->programs[p], RB_OP_RELU), gpu ? 0 : 2);
             assert_int_equal(count(compiled.model->programs[p], RB_OP_RELU_GRAD),
                              compiled.model->programs[p]->train ? 2 : 0);
+        }
+        rb_compiled_done(&compiled);
+    }
+}
+
+/* On a GPU of any size, on a core from so many keys on, and never with bfloat16 there. */
+static void attention_in_one_node(void **state)
+{
+    static const struct {
+        const char *class, *model, *precision;
+        bool one;
+    } cases[] = {{"test", "gpt.onnx", "fp32", false},
+                 {"test", "longer.onnx", "fp32", true},
+                 {"test", "longer.onnx", "bf16", false},
+                 {"cuda test", "gpt.onnx", "fp32", true},
+                 {"cuda test", "longer.onnx", "bf16", true}};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        RB_CLEANUP(rb_freep) char *onnx = rb_format("spec.model.onnx=%s", cases[i].model);
+        RB_CLEANUP(rb_freep)
+        char *precision = rb_format("spec.train.precision=%s", cases[i].precision);
+        struct rb_compiled compiled;
+
+        class = cases[i].class;
+        MUST_COMPILE(text_job, &compiled, onnx, precision, "spec.train.globalBatch=7",
+                     "spec.train.microBatch=3", NULL);
+        class = "test";
+        assert_int_equal(compiled.model->n_programs, 2);
+        for (size_t p = 0; p < compiled.model->n_programs; p++) {
+            const Rb__Program *program = compiled.model->programs[p];
+
+            assert_int_equal(count(program, RB_OP_ATTENTION), cases[i].one);
+            assert_int_equal(count(program, RB_OP_ATTENTION_GRAD), cases[i].one);
+            assert_int_equal(count(program, RB_OP_SOFTMAX), !cases[i].one);
         }
         rb_compiled_done(&compiled);
     }
@@ -595,6 +633,7 @@ int main(void)
         cmocka_unit_test(deterministic),
         cmocka_unit_test(programs_for_every_size),
         cmocka_unit_test(relu_of_products),
+        cmocka_unit_test(attention_in_one_node),
         cmocka_unit_test(automatic_microbatch),
         cmocka_unit_test(cnn),
         cmocka_unit_test(weights),
