@@ -14,7 +14,7 @@
 enum { WIDEST = 128 }; /* a query, key or value: kernels keep some rows of them at hand */
 
 /* From so many keys on a core is quicker where half of them are hidden; from so many on in any
- * case no slower, and the scores are what takes the memory. */
+ * case, where it is about as quick, the scores are what takes the memory. */
 enum { LEAST_CAUSAL = 64, LEAST = 512 };
 
 struct found {

@@ -60,7 +60,7 @@ struct rb_key {
 struct rb_device_about {
     char name[128]; /* "NVIDIA H200"; empty: a core */
     /* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 bf16-as-fp32
-     * onednn-2.6.3 libc-2.36 threads=1 rubato-0.7.0". */
+     * onednn-2.6.3 libc-2.36 threads=1 rubato-0.8.0". */
     char numeric_class[192];
     uint64_t bytes; /* of its memory; 0: the host's */
     char bus[32];   /* a GPU's PCI address, "0000:1b:00.0"; empty: it has none */

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#if defined(__x86_64__)
+
 enum { QUERIES = RB_BLOCK_QUERIES, KEYS = RB_BLOCK_KEYS, STEP = RB_BLOCK_STEP, WIDEST = 128 };
 
 struct blocked {
@@ -264,3 +266,23 @@ int rb_cpu_attention_blocked(struct rb_cpu *cpu, const struct rb_attention *s, b
     *ret_kernel = &blocked->base;
     return 0;
 }
+
+#else
+
+bool rb_cpu_attention_suits(const struct rb_attention *s)
+{
+    (void)s;
+    return false;
+}
+
+int rb_cpu_attention_blocked(struct rb_cpu *cpu, const struct rb_attention *s, bool forward,
+                             struct rb_kernel **ret_kernel)
+{
+    (void)cpu;
+    (void)s;
+    (void)forward;
+    (void)ret_kernel;
+    return RB_EUNSUPPORTED;
+}
+
+#endif

@@ -266,6 +266,22 @@ static void relu_of_products(void **state)
     }
 }
 
+/* The gradient draws the random numbers of what it is of. */
+static void check_keys(const Rb__Program *program)
+{
+    uint32_t id = 0;
+
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        const Rb__Instruction *one = program->instructions[i];
+
+        if (one->operator_ == RB_OP_ATTENTION)
+            id = one->id;
+        for (size_t a = 0; one->operator_ == RB_OP_ATTENTION_GRAD && a < one->n_attributes; a++)
+            if (!strcmp(one->attributes[a]->key, "key"))
+                assert_int_equal(one->attributes[a]->ints[0], id);
+    }
+}
+
 /* On a GPU of any size, on a core from so many keys on, and never with bfloat16 there. */
 static void attention_in_one_node(void **state)
 {
@@ -296,6 +312,7 @@ static void attention_in_one_node(void **state)
             assert_int_equal(count(program, RB_OP_ATTENTION), cases[i].one);
             assert_int_equal(count(program, RB_OP_ATTENTION_GRAD), cases[i].one);
             assert_int_equal(count(program, RB_OP_SOFTMAX), !cases[i].one);
+            check_keys(program);
         }
         rb_compiled_done(&compiled);
     }
