@@ -164,6 +164,7 @@ int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compil
         .spec = spec,
         .why = why,
         .blocks = !rb_spec_class_is(numeric_class, "cuda"),
+        .tiles = strstr(numeric_class, " avx2") || strstr(numeric_class, " avx512"),
     };
     struct rb_compiled compiled = {0};
     int err = compile_all(&work, numeric_class, &compiled.weights);
@@ -213,6 +214,7 @@ int rb_compile_parts(const Rb__Spec *spec, const char *numeric_class,
         .spec = spec,
         .why = why,
         .blocks = !rb_spec_class_is(numeric_class, "cuda"),
+        .tiles = strstr(numeric_class, " avx2") || strstr(numeric_class, " avx512"),
     };
     int err = open_all(&work);
 

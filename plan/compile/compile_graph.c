@@ -64,7 +64,8 @@ static bool attends(struct rb_compile_work *work, const struct rb_graph *graph)
 {
     if (!work->blocks)
         return true;
-    if (!strcmp(work->spec->train->precision, "bf16") || work->spec->parallel->hypergraph > 1)
+    if (!work->tiles || !strcmp(work->spec->train->precision, "bf16") ||
+        work->spec->parallel->hypergraph > 1)
         return false;
     if (!work->graph)
         work->attends = rb_attention_pays(graph);
