@@ -166,9 +166,9 @@ static void clear_fresh(struct rb_model *model)
     }
 }
 
-/* A bucket.  Those of a stage, and of a shard, lie behind each other: bucket by bucket all would
- * send to one rank, or one to all.  There all is summed up with the first one, and each rank sends
- * while it receives. */
+/* A bucket.  Those of a stage, of a part of the filters and of a shard lie behind each other:
+ * bucket by bucket all would send to one rank, or one to all.  There all is summed up with the
+ * first one, and each rank sends while it receives. */
 static struct part part_of(const struct rb_attempt *attempt, uint32_t bucket)
 {
     const Rb__Model *message = attempt->step->model->message;

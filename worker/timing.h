@@ -20,8 +20,8 @@ struct rb_timing {
 struct rb_timing_step {
     uint32_t lanes; /* 1: one by one */
     double together;
-    double copied; /* bytes a second, read and written, in a copy behind a microbatch; 0: unknown */
-    double update; /* seconds an element of the state, behind a microbatch; 0: unknown */
+    double copied; /* bytes a second, read and written, in a copy behind those; 0: unknown */
+    double update; /* seconds an element of the state, behind those; 0: unknown */
 };
 
 /* The first program of the model, instruction by instruction, between marks.  A GPU has work queued

@@ -31,7 +31,8 @@ struct rb_fixed rb_timing_summand(const struct rb_timing_place *place, const Rb_
 void rb_timing_run(const struct rb_timing_place *place, const Rb__Model *model, bool sums,
                    bool marked);
 
-/* The same program as many times at once as pays; one, where nothing is gained. */
+/* The same program as many times at once as pays and there is memory for; one, where nothing is
+ * gained. */
 struct rb_timing_lanes {
     const struct rb_timing_place *place;
     const Rb__Model *model;
@@ -40,7 +41,6 @@ struct rb_timing_lanes {
     void *arenas[RB_KERNEL_EACH];
     size_t next; /* contribution to add next */
 };
-/* Close it where it fails, too. */
 int rb_timing_lanes_open(const struct rb_timing_place *place, const Rb__Model *model,
                          struct rb_timing_lanes *lanes, struct rb_why *why);
 void rb_timing_lanes_run(struct rb_timing_lanes *lanes);

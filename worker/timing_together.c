@@ -30,6 +30,13 @@ static int open_lane(struct rb_timing_lanes *lanes, int i, struct rb_why *why)
     return 0;
 }
 
+static void close_lane(struct rb_timing_lanes *lanes, int i)
+{
+    rb_program_free(lanes->programs[i]);
+    rb_device_free(lanes->place->device, lanes->arenas[i]);
+}
+
+/* As many as there is memory for. */
 int rb_timing_lanes_open(const struct rb_timing_place *place, const Rb__Model *model,
                          struct rb_timing_lanes *lanes, struct rb_why *why)
 {
@@ -40,17 +47,20 @@ int rb_timing_lanes_open(const struct rb_timing_place *place, const Rb__Model *m
         .place = place, .model = model, .n = 1, .programs = {place->ready}};
     if (!model->programs[0]->n_instructions)
         return 0;
-    for (; !err && lanes->n < (int)pay; lanes->n++)
+    while (!err && lanes->n < (int)pay) {
         err = open_lane(lanes, lanes->n, why);
-    return err;
+        if (err)
+            close_lane(lanes, lanes->n);
+        else
+            lanes->n++;
+    }
+    return err == RB_ENOMEM ? 0 : err;
 }
 
 void rb_timing_lanes_close(struct rb_timing_lanes *lanes)
 {
-    for (int i = 1; i < lanes->n; i++) {
-        rb_program_free(lanes->programs[i]);
-        rb_device_free(lanes->place->device, lanes->arenas[i]);
-    }
+    for (int i = 1; i < lanes->n; i++)
+        close_lane(lanes, i);
 }
 
 static void after_instruction(int instruction, void *context)

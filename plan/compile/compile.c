@@ -157,15 +157,22 @@ static void say_laps(const Rb__Model *model, struct rb_compiled *compiled)
                  rb_laps_word(model->asynchronous), model->asynchronous->lap);
 }
 
-int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compiled *ret_compiled,
-               struct rb_why *why)
+/* For devices of this class. */
+static struct rb_compile_work new_work(const Rb__Spec *spec, const char *numeric_class,
+                                       struct rb_why *why)
 {
-    struct rb_compile_work work = {
+    return (struct rb_compile_work){
         .spec = spec,
         .why = why,
         .blocks = !rb_spec_class_is(numeric_class, "cuda"),
         .tiles = strstr(numeric_class, " avx2") || strstr(numeric_class, " avx512"),
     };
+}
+
+int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compiled *ret_compiled,
+               struct rb_why *why)
+{
+    struct rb_compile_work work = new_work(spec, numeric_class, why);
     struct rb_compiled compiled = {0};
     int err = compile_all(&work, numeric_class, &compiled.weights);
 
@@ -210,12 +217,7 @@ int rb_compile_parts(const Rb__Spec *spec, const char *numeric_class,
                      const struct rb_compile_part *parts, size_t n, Rb__Model *model,
                      struct rb_why *why)
 {
-    struct rb_compile_work work = {
-        .spec = spec,
-        .why = why,
-        .blocks = !rb_spec_class_is(numeric_class, "cuda"),
-        .tiles = strstr(numeric_class, " avx2") || strstr(numeric_class, " avx512"),
-    };
+    struct rb_compile_work work = new_work(spec, numeric_class, why);
     int err = open_all(&work);
 
     work.model = model;

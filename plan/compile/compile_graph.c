@@ -57,15 +57,13 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
     return err;
 }
 
-/* Is attention one node?  On cores the first program's sizes say it for all: their forward nodes
- * are the same.  There products of bfloat16 are better alone, and parts of a filter cannot be
- * inside. */
+/* Is attention one node?  On cores, where they have tiles for it, the first program's sizes say it
+ * for all: their forward nodes are the same.  There products of bfloat16 are better alone. */
 static bool attends(struct rb_compile_work *work, const struct rb_graph *graph)
 {
     if (!work->blocks)
         return true;
-    if (!work->tiles || !strcmp(work->spec->train->precision, "bf16") ||
-        work->spec->parallel->hypergraph > 1)
+    if (!work->tiles || !strcmp(work->spec->train->precision, "bf16"))
         return false;
     if (!work->graph)
         work->attends = rb_attention_pays(graph);

@@ -19,7 +19,7 @@ struct rb_compile_work {
     struct rb_source *train, *eval;
     int64_t seq_len;
     bool blocks;            /* activations may be in blocks of channels, which GPUs do not take */
-    bool tiles;             /* cores have what attention in one node is made of */
+    bool tiles;             /* cores have kernels/cpu/attention_tile.h's */
     bool attends;           /* attention is one node on cores, too: as the first graph says */
     struct rb_graph *graph; /* the training graph of a whole microbatch, nothing computed again */
     struct rb_recompute_cuts cuts;      /* of what is computed again, in all graphs but that */

@@ -210,7 +210,7 @@ void rb_cluster_here(const char *kind, uint32_t devices, struct rb_cluster_link 
 }
 
 /* Through shared memory a byte is copied in, read, and added to another: five bytes of its core's
- * memory traffic by count, and six and a half as measured (docs/theses.md), for it changes cores.
+ * memory traffic by count, and six and a half as measured (the sums of tests/bench/predict.py), for it changes cores.
  * What is in memory of a device's own comes out of it first, and goes into the other's last. */
 struct rb_cluster_link rb_cluster_inside(double copied, double crossing)
 {

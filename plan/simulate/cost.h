@@ -14,7 +14,7 @@
 struct rb_cost_profile {
     const double *seconds; /* by instruction of the first program, with the sums of what it
                               contributes; NULL: not measured */
-    double flops, bytes;   /* a second, in a large product and in a copy behind a microbatch */
+    double flops, bytes;   /* a second, in a large product and in a copy behind microbatches */
     double update;         /* seconds an element of the state, by the optimizer; 0: by its bytes */
     uint32_t lanes;        /* microbatches that data parallelism computes together, */
     double together;       /* each in this part of its time; lanes 0 or 1: one by one */

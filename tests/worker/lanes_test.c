@@ -2,6 +2,8 @@
 /* Microbatches that are computed at once: the bits of one after the other. */
 #include "base/hash.h"
 #include "base/sanitized.h"
+#include "kernels/cpu/attention_tile.h"
+#include "proto/operators.h"
 #include "tests/bench/cases.h"
 #include "worker/lanes.h"
 
@@ -79,6 +81,22 @@ static void test_wide_cnn(void **state)
     check("cnn", "batchnorm=1", 48, 48 * 2, 2);
 }
 
+/* What a class says of a processor is what its kernels say. */
+static void test_attention(void **state)
+{
+    const struct bench_case *gpt = bench_case_find(bench_sums_cases, bench_n_sums_cases, "gpt");
+    struct bench_job job;
+    size_t nodes = 0;
+
+    (void)state;
+    assert_non_null(gpt);
+    bench_job_open(gpt, 1, &job);
+    for (size_t i = 0; i < job.model->message->programs[0]->n_instructions; i++)
+        nodes += job.model->message->programs[0]->instructions[i]->operator_ == RB_OP_ATTENTION;
+    assert_true((nodes > 0) == (rb_attention_tiles() != NULL));
+    bench_job_close(&job);
+}
+
 static void test_gpt(void **state)
 {
     (void)state;
@@ -115,8 +133,9 @@ static void test_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mlp), cmocka_unit_test(test_cnn),   cmocka_unit_test(test_wide_cnn),
-        cmocka_unit_test(test_gpt), cmocka_unit_test(test_count),
+        cmocka_unit_test(test_mlp),      cmocka_unit_test(test_cnn),
+        cmocka_unit_test(test_wide_cnn), cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_gpt),      cmocka_unit_test(test_count),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
