@@ -8,11 +8,9 @@
 Nothing here waits for a while: it waits for an event and gives up with the daemons' logs.
 """
 import contextlib
-import glob
 import hashlib
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -339,7 +337,7 @@ class Cluster:
 
     def alone(self, spec, steps):
         """The sha256 of an endless job's weights at that step, on one device and when nothing happens."""
-        folder = self.path("alone-checkpoints")
+        folder = tempfile.mkdtemp(prefix="alone-", dir=self.folder)  # whoever still saves there may
         path = os.path.join(folder, f"step-{steps:08}", "model.safetensors")
         self.submit("alone", {**spec, "devices": {**spec["devices"], "min": 1, "want": 1},
                               "checkpoint": {"path": folder, "every": steps}})
@@ -347,7 +345,6 @@ class Cluster:
         until("its checkpoint", lambda: os.path.exists(path))
         sha = digest(path)
         self.drop("alone")
-        shutil.rmtree(folder)
         return sha
 
     def same_as_alone(self, job, spec, what, since=0):
