@@ -13,6 +13,66 @@ static int refuse(const struct rb_splitting *splitting, const struct rb_node *no
                       node->name ? node->name : "", rb_op_info(node->op)->name, text);
 }
 
+/* ---- Layers that are put together ------------------------------------------------------------*/
+
+/* Is each filter of the one where that of the other is?  Runs may be cut differently. */
+static bool same_places(const struct rb_split_piece *a, const struct rb_split_piece *b)
+{
+    int i = 0, j = 0;
+
+    while (i < a->n && j < b->n) {
+        int64_t end_a = a->runs[i].end, end_b = b->runs[j].end;
+
+        if (a->runs[i].part != b->runs[j].part)
+            return false;
+        i += end_a <= end_b;
+        j += end_b <= end_a;
+    }
+    return i == a->n && j == b->n;
+}
+
+/* Are they as many layers of as many filters, with as many elements each? */
+static bool same_sources(const struct rb_split_piece *a, const struct rb_split_piece *b)
+{
+    bool same = a->n_sources == b->n_sources;
+
+    for (int i = 0; same && i < a->n_sources; i++)
+        same = a->sources[i].filters == b->sources[i].filters &&
+               a->sources[i].times == b->sources[i].times;
+    return same;
+}
+
+/* Has it a filter for each of the other's, and maybe one number for all places of one? */
+static bool same_filters(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
+{
+    return a->rank == b->rank && a->rank > 1 && a->dim[0] == b->dim[0] && a->dim[1] == b->dim[1];
+}
+
+static bool is_point(const struct rb_node *node)
+{
+    return rb_op_info(node->op)->kind == RB_KIND_POINT;
+}
+
+/* Does it put layers together element by element, whose filters do not go together or are not in
+ * the same places?  Places alone could be the same by chance, and the plan does not know. */
+static bool are_apart(const struct rb_splitting *splitting, const struct rb_node *node)
+{
+    const struct rb_split_piece *first = NULL;
+
+    for (int i = 0; is_point(node) && i < node->n_in; i++) {
+        const struct rb_value *value = node->in[i];
+        const struct rb_split_piece *piece = value ? rb_split_piece_of(splitting, value) : NULL;
+
+        if (!piece || piece->kind != RB_PIECE_SPLIT ||
+            !same_filters(&value->type, &node->out[0]->type))
+            continue;
+        if (first && (!same_sources(first, piece) || !same_places(first, piece)))
+            return true;
+        first = first ? first : piece;
+    }
+    return false;
+}
+
 /* ---- Products --------------------------------------------------------------------------------*/
 
 /* The parts that have filters of `piece` read these of what they are made of. */
@@ -39,8 +99,12 @@ static int check_product(const struct rb_splitting *splitting, const struct rb_n
     if (node->n_in > 2 && node->in[2] && !rb_split_is_variable(node->in[2]))
         return refuse(splitting, node, "its bias is no weight");
     if (from->kind == RB_PIECE_LAST)
-        return refuse(splitting, from->why,
-                      "it needs all filters of a layer, and others are made of what it makes");
+        return refuse(
+            splitting, from->why,
+            are_apart(splitting, from->why)
+                ? "it puts filters of several layers together, one by one, and they are "
+                  "not on the same devices"
+                : "it needs all filters of a layer, and others are made of what it makes");
     if (from->kind == RB_PIECE_ROW)
         return refuse(splitting, node, "it reads a statistic");
     if (node->op == RB_OP_MATMUL &&
@@ -90,6 +154,9 @@ static int place_product(struct rb_splitting *splitting, const struct rb_node *n
     if (err)
         return err;
     piece->kind = RB_PIECE_SPLIT;
+    piece->sources = RB_ARENA_NEW(&splitting->whole->arena, struct rb_split_source, 1);
+    piece->sources[0] = (struct rb_split_source){node->out[0]->type.dim[1], 1};
+    piece->n_sources = 1;
     piece->runs = how->layers[splitting->next_layer].runs;
     piece->n = how->layers[splitting->next_layer++].n;
     for (int i = 0; i < piece->n; i++) {
@@ -103,31 +170,9 @@ static int place_product(struct rb_splitting *splitting, const struct rb_node *n
 
 /* ---- What follows filters one by one ---------------------------------------------------------*/
 
-/* Is each filter of the one where that of the other is?  Runs may be cut differently. */
-static bool same_places(const struct rb_split_piece *a, const struct rb_split_piece *b)
-{
-    int i = 0, j = 0;
-
-    while (i < a->n && j < b->n) {
-        int64_t end_a = a->runs[i].end, end_b = b->runs[j].end;
-
-        if (a->runs[i].part != b->runs[j].part)
-            return false;
-        i += end_a <= end_b;
-        j += end_b <= end_a;
-    }
-    return i == a->n && j == b->n;
-}
-
 static bool is_trained(const struct rb_value *value)
 {
     return value->role == RB_VALUE_WEIGHT && !value->frozen;
-}
-
-/* Has it a filter for each of the other's, and maybe one number for all places of one? */
-static bool same_filters(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
-{
-    return a->rank == b->rank && a->rank > 1 && a->dim[0] == b->dim[0] && a->dim[1] == b->dim[1];
 }
 
 /* Inputs of an elementwise node: activations whose filters are in the same places, and numbers
@@ -144,28 +189,7 @@ static bool point_follows(const struct rb_splitting *splitting, const struct rb_
                 : rb_tensor_elements(&value->type) != 1 || is_trained(value))
             return false;
     }
-    return true;
-}
-
-/* Layers that are added, filter by filter: each filter is where its others are. */
-static int check_point(const struct rb_splitting *splitting, const struct rb_node *node)
-{
-    const struct rb_split_piece *first = NULL;
-
-    for (int i = 0; i < node->n_in; i++) {
-        const struct rb_value *value = node->in[i];
-        const struct rb_split_piece *piece = value ? rb_split_piece_of(splitting, value) : NULL;
-
-        if (!piece || piece->kind != RB_PIECE_SPLIT ||
-            !same_filters(&value->type, &node->out[0]->type))
-            continue;
-        if (first && !same_places(first, piece))
-            return refuse(splitting, node,
-                          "it puts filters of several layers together, one by one, and they are "
-                          "not on the same devices");
-        first = first ? first : piece;
-    }
-    return 0;
+    return !are_apart(splitting, node);
 }
 
 /* Sums over axes behind that of the filters. */
@@ -185,11 +209,6 @@ static bool norm_follows(const struct rb_node *node)
         if (!node->in[i] || !rb_split_is_variable(node->in[i]) || node->in[i]->type.rank != 1)
             return false;
     return true;
-}
-
-static bool is_point(const struct rb_node *node)
-{
-    return rb_op_info(node->op)->kind == RB_KIND_POINT;
 }
 
 static bool follows(const struct rb_splitting *splitting, const struct rb_node *node)
@@ -226,6 +245,21 @@ static int64_t view_follows(const struct rb_node *node)
     return y->rank == 2 && y->dim[1] == x->dim[1] * inner ? inner : 0;
 }
 
+static void take_sources(struct rb_splitting *splitting, struct rb_split_piece *piece,
+                         const struct rb_split_piece *from, int64_t times)
+{
+    struct rb_split_source *sources = RB_ARENA_NEW(&splitting->whole->arena, struct rb_split_source,
+                                                   piece->n_sources + from->n_sources);
+
+    if (piece->n_sources)
+        memcpy(sources, piece->sources, sizeof *sources * (size_t)piece->n_sources);
+    for (int i = 0; i < from->n_sources; i++)
+        sources[piece->n_sources + i] =
+            (struct rb_split_source){from->sources[i].filters, from->sources[i].times * times};
+    piece->sources = sources;
+    piece->n_sources += from->n_sources;
+}
+
 static void take_runs(struct rb_splitting *splitting, struct rb_split_piece *piece,
                       const struct rb_split_piece *from, int64_t times, int64_t offset)
 {
@@ -241,6 +275,7 @@ static void take_runs(struct rb_splitting *splitting, struct rb_split_piece *pie
     piece->kind = RB_PIECE_SPLIT;
     piece->runs = runs;
     piece->n += from->n;
+    take_sources(splitting, piece, from, times);
 }
 
 /* Filters of several layers behind each other; false: of something else too. */
@@ -295,7 +330,6 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
     const struct rb_split_piece *from = NULL;
     const struct rb_node *last = NULL;
     bool trained = false;
-    int err = 0;
 
     for (int i = 0; i < node->n_in; i++) {
         const struct rb_split_piece *piece =
@@ -317,10 +351,6 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
         return trained || node->op == RB_OP_BATCH_NORM
                    ? refuse(splitting, node, "it has weights, and reads no filters")
                    : 0;
-    if (!last && is_point(node))
-        err = check_point(splitting, node);
-    if (err)
-        return err;
     if (!last && view_follows(node))
         place_like(splitting, node, from, view_follows(node));
     else if (!last && follows(splitting, node))
@@ -328,6 +358,26 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
     else if (last || !concat_follows(splitting, node))
         place_last(splitting, node, last ? last : node);
     return 0;
+}
+
+/* Who reads a view reads what that is of: so an activation goes to a part once, in whatever shapes
+ * it is read there.  A filter of the input is `times` elements of the view. */
+static void share_readers(struct rb_splitting *splitting, const struct rb_node *node, bool back)
+{
+    const struct rb_split_piece *of, *piece;
+    int64_t channels, times;
+
+    if (!rb_split_is_view(splitting, node))
+        return;
+    piece = rb_split_piece_of(splitting, node->out[0]);
+    of = rb_split_piece_of(splitting, node->in[0]);
+    channels = node->out[0]->type.dim[1];
+    times = view_follows(node);
+    for (int64_t c = 0; piece->readers && c < channels; c++)
+        if (back)
+            add_readers(splitting, node->in[0], c / times, c / times + 1, piece->readers[c]);
+        else
+            piece->readers[c] = of->readers[c / times];
 }
 
 int rb_split_find_pieces(struct rb_splitting *splitting)
@@ -341,6 +391,10 @@ int rb_split_find_pieces(struct rb_splitting *splitting)
 
         err = product ? place_product(splitting, node) : place_other(splitting, node);
     }
+    for (int i = whole->n_nodes; !err && i-- > 0;)
+        share_readers(splitting, whole->nodes[i], true);
+    for (int i = 0; !err && i < whole->n_nodes; i++)
+        share_readers(splitting, whole->nodes[i], false);
     if (!err && splitting->next_layer != splitting->how->n_layers)
         err = rb_why_set(splitting->why, RB_EINTERNAL, "there are %d products and %d layers",
                          splitting->next_layer, splitting->how->n_layers);

@@ -9,7 +9,8 @@
  * activations to them, each once to each device; its gradient, FOLD, brings back what they make of
  * theirs.  Layers that are added to each other, or put together element by element in another way,
  * have each filter where its others are (plan/partition/filters.h sees to it): so that is local
- * too. What needs all filters at once (the loss, a softmax in front of it) is in the last part.
+ * too.  What needs all filters at once (the loss, a softmax in front of it) is in the last part,
+ * and so are layers put together that do not go together: no product may read that.
  *
  * Every part has its SPREADs in the same order, those of its neighbours too, so that messages meet
  * in the order in which they are waited for. */

@@ -275,7 +275,11 @@ static void add_node(struct rb_split_emitting *emit, const struct rb_node *node)
     else if (piece->kind == RB_PIECE_SPLIT)
         add_follower(emit, node);
     for (int i = 0; i < node->n_out; i++)
-        if (node->out[i] && rb_split_piece_of(emit->splitting, node->out[i])->readers)
+        if (!node->out[i] || !rb_split_piece_of(emit->splitting, node->out[i])->readers)
+            continue;
+        else if (rb_split_is_view(emit->splitting, node))
+            rb_split_view(emit, node);
+        else
             rb_split_spread(emit, node, node->out[i]);
 }
 

@@ -8,6 +8,11 @@
 
 #include "graph/split.h"
 
+/* A layer whose filters a value has, so many elements of axis 1 each. */
+struct rb_split_source {
+    int64_t filters, times;
+};
+
 /* What becomes of a value. */
 struct rb_split_piece {
     enum {
@@ -19,6 +24,8 @@ struct rb_split_piece {
     const struct rb_node *why; /* LAST: the node that needs all filters */
     struct rb_split_run *runs; /* SPLIT */
     int n;
+    struct rb_split_source *sources; /* SPLIT */
+    int n_sources;
     uint64_t *readers; /* SPLIT: by filter, the parts whose products read it; NULL: none do */
 };
 
@@ -59,6 +66,14 @@ static inline int64_t rb_split_count(const struct rb_split_piece *piece, uint32_
     return n;
 }
 
+/* Does it give filters another shape, and leave them one behind the other? */
+static inline bool rb_split_is_view(const struct rb_splitting *splitting,
+                                    const struct rb_node *node)
+{
+    return node->op == RB_OP_RESHAPE &&
+           rb_split_piece_of(splitting, node->out[0])->kind == RB_PIECE_SPLIT;
+}
+
 static inline bool rb_split_is_variable(const struct rb_value *value)
 {
     return value->role == RB_VALUE_WEIGHT || value->role == RB_VALUE_BUFFER;
@@ -97,6 +112,9 @@ struct rb_value *rb_split_all(struct rb_split_emitting *emit, const struct rb_va
 
 /* The place of filter `at` among those that `part` reads. */
 int64_t rb_split_place_read(const struct rb_split_piece *piece, uint32_t part, int64_t at);
+
+/* What products here read of a view, out of what they read of its input. */
+void rb_split_view(struct rb_split_emitting *emit, const struct rb_node *node);
 
 /* `value`, which `node` made and some part's products read, to where they are. */
 void rb_split_spread(struct rb_split_emitting *emit, const struct rb_node *node,

@@ -66,6 +66,23 @@ static void list_filters(const struct rb_split_emitting *emit, const struct rb_s
     }
 }
 
+void rb_split_view(struct rb_split_emitting *emit, const struct rb_node *node)
+{
+    const struct rb_value *value = node->out[0];
+    struct rb_value *of = emit->spread[node->in[0]->id];
+    struct rb_tensor_type type = value->type;
+
+    if (of == emit->local[node->in[0]->id]) {
+        emit->spread[value->id] = emit->local[value->id];
+        return;
+    }
+    type.dim[1] = rb_split_place_read(rb_split_piece_of(emit->splitting, value), emit->mine,
+                                      value->type.dim[1]);
+    if (of)
+        emit->spread[value->id] = rb_split_add_one(emit, node, node->op, 1, &of, node->attributes,
+                                                   node->n_attributes, &type);
+}
+
 void rb_split_spread(struct rb_split_emitting *emit, const struct rb_node *node,
                      struct rb_value *value)
 {

@@ -15,8 +15,8 @@
 
 /* Of the first program: its products, what is made of several filter by filter and read, and as the
  * last layer, of one filter, the loss.  The caller frees *ret_layers.  RB_EUNSUPPORTED: a product
- * is not with a weight, reads what needs all filters of a layer, or reads too many layers: its
- * filters cannot be told apart. */
+ * is not with a weight, has its neurons in columns, reads what needs all filters of a layer, or
+ * reads too many layers: its filters cannot be told apart; or there is a Dropout. */
 int rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_layers,
                       uint32_t *ret_n, struct rb_why *why);
 

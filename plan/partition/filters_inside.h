@@ -12,20 +12,21 @@
 /* Layers whose filters a value is made of, one after the other along axis 1. */
 struct rb_filters_sources {
     uint32_t layers[RB_HYPERGRAPH_INPUTS], n;
+    int64_t times[RB_HYPERGRAPH_INPUTS]; /* by layer: elements of axis 1 that a filter has */
     bool many;                   /* more than fit */
     const Rb__Instruction *last; /* all of their filters are needed at once; NULL: they are not */
 };
 
-/* As what a layer's filters are read: place `place` of so many channels a filter of what `maker`
- * makes.  maker -1: they are not yet. */
+/* As what a layer's filters are read: place `place` of what `maker` makes, in whatever shape.
+ * maker -1: they are not yet. */
 struct rb_filters_activation {
     int maker;
     uint32_t place;
-    int64_t times;
 };
 
 /* While a program is read. */
 struct rb_filters_reading {
+    const Rb__Model *model;
     const Rb__Program *program;
     const int *makers;
     struct rb_filters_sources *sources; /* by instruction */
@@ -40,6 +41,9 @@ uint32_t rb_filters_add_layer(struct rb_filters_reading *reading,
 
 /* The first number of an attribute. */
 int64_t rb_filters_number(const Rb__Instruction *one, const char *key, int64_t otherwise);
+
+/* Is it a weight that is trained? */
+bool rb_filters_is_trained(const struct rb_filters_reading *reading, const Rb__Tensor *tensor);
 
 /* Input k of instruction `at` is read by who needs more than one filter of it: the layers whose
  * nets that are, each the activation that is read. */

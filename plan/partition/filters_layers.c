@@ -32,13 +32,18 @@ static int refuse(const Rb__Instruction *one, const char *text, struct rb_why *w
                       one->name ? one->name : "", info ? info->name : "?", text);
 }
 
+/* Are the neurons of a product rows of its weight, and what it reads samples by channels? */
+static bool has_rows(const Rb__Program *program, const Rb__Instruction *one)
+{
+    return program->tensors[one->inputs[0]]->n_dims == 2 &&
+           program->tensors[one->inputs[1]]->n_dims == 2 && !rb_filters_number(one, "transA", 0) &&
+           rb_filters_number(one, "transB", 0);
+}
+
 /* Who stands between a product and the filters that it is to read. */
 static int refuse_last(const Rb__Instruction *last, struct rb_why *why)
 {
-    return refuse(last,
-                  last->operator_ == RB_OP_DROPOUT
-                      ? "its random numbers are those of a whole layer"
-                      : "it needs all filters of a layer, and others are made of what it makes",
+    return refuse(last, "it needs all filters of a layer, and others are made of what it makes",
                   why);
 }
 
@@ -47,22 +52,22 @@ static int add_product(struct rb_filters_reading *reading, size_t at, struct rb_
 {
     const Rb__Instruction *one = reading->program->instructions[at];
     const Rb__Tensor *weight = reading->program->tensors[one->inputs[1]];
-    bool dense = one->operator_ == RB_OP_MATMUL;
-    size_t axis = !dense || (rb_filters_number(one, "transB", 0) && weight->n_dims > 1)
-                      ? 0
-                      : weight->n_dims - 1;
     struct rb_hypergraph_layer layer = {.groups = (uint32_t)rb_filters_number(one, "group", 1)};
     struct rb_filters_sources from;
 
-    if (weight->space != RB__TENSOR__SPACE__VARIABLE || (dense && weight->n_dims != 2) ||
-        weight->dims[axis] < 1)
+    if (weight->space != RB__TENSOR__SPACE__VARIABLE || weight->dims[0] < 1)
         return refuse(one, "it is no product with a weight", why);
+    if (one->operator_ == RB_OP_MATMUL && !has_rows(reading->program, one))
+        return refuse(one,
+                      "its neurons are no rows of its weight; Gemm with transB=1 on samples by "
+                      "channels has them so",
+                      why);
     from = rb_filters_read(reading, at, 0);
     if (from.last)
         return refuse_last(from.last, why);
     if (from.many)
         return refuse(one, "it reads too many layers", why);
-    layer.filters = (uint32_t)weight->dims[axis];
+    layer.filters = (uint32_t)weight->dims[0];
     layer.work =
         1.5 * rb_work_flops(reading->program, at) / reading->program->batch / layer.filters;
     layer.memory = rb_work_elements(weight) / layer.filters + 1;
@@ -70,7 +75,7 @@ static int add_product(struct rb_filters_reading *reading, size_t at, struct rb_
     memcpy(layer.inputs, from.layers, sizeof layer.inputs);
     reading->same[at] = (int)at;
     reading->sources[at] =
-        (struct rb_filters_sources){.layers = {rb_filters_add_layer(reading, &layer)}, .n = 1};
+        (struct rb_filters_sources){{rb_filters_add_layer(reading, &layer)}, .n = 1, .times = {1}};
     return 0;
 }
 
@@ -89,6 +94,21 @@ static int add_loss(struct rb_filters_reading *reading, size_t at, struct rb_why
     return 0;
 }
 
+/* What is no product. */
+static int add_other(struct rb_filters_reading *reading, size_t at, struct rb_why *why)
+{
+    const Rb__Instruction *one = reading->program->instructions[at];
+
+    if (one->operator_ == RB_OP_DROPOUT)
+        return refuse(one, "its random numbers are those of a whole layer", why);
+    reading->sources[at] = rb_filters_take(reading, at);
+    for (size_t k = 0; !reading->sources[at].n && k < one->n_inputs; k++)
+        if (one->inputs[k] >= 0 &&
+            rb_filters_is_trained(reading, reading->program->tensors[one->inputs[k]]))
+            return refuse(one, "it has weights, and reads no filters", why);
+    return 0;
+}
+
 static int read_program(struct rb_filters_reading *reading, uint32_t forward, struct rb_why *why)
 {
     int err = 0;
@@ -98,10 +118,8 @@ static int read_program(struct rb_filters_reading *reading, uint32_t forward, st
     for (uint32_t i = 0; !err && i < forward; i++) {
         uint32_t op = reading->program->instructions[i]->operator_;
 
-        if (op != RB_OP_MATMUL && op != RB_OP_CONV)
-            reading->sources[i] = rb_filters_take(reading, i);
-        else
-            err = add_product(reading, i, why);
+        err = op == RB_OP_MATMUL || op == RB_OP_CONV ? add_product(reading, i, why)
+                                                     : add_other(reading, i, why);
     }
     return err ? err : add_loss(reading, forward - 1, why);
 }
@@ -116,7 +134,7 @@ int rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_l
     struct rb_filters_sources *sources = rb_alloc((forward + 1) * sizeof *sources);
     RB_CLEANUP(rb_freep) int *same = rb_alloc((forward + 1) * sizeof *same);
     struct rb_filters_reading reading = {
-        .program = program, .makers = makers, .sources = sources, .same = same};
+        .model = model, .program = program, .makers = makers, .sources = sources, .same = same};
     int err = read_program(&reading, forward, why);
 
     free(reading.activations);

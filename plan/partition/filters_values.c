@@ -28,53 +28,69 @@ int64_t rb_filters_number(const Rb__Instruction *one, const char *key, int64_t o
     return found ? found->ints[0] : otherwise;
 }
 
-/* ---- What a value is made of -----------------------------------------------------------------*/
-
-static int64_t filters_of(const struct rb_filters_reading *reading,
-                          const struct rb_filters_sources *sources)
+bool rb_filters_is_trained(const struct rb_filters_reading *reading, const Rb__Tensor *tensor)
 {
-    int64_t filters = 0;
-
-    for (uint32_t i = 0; i < sources->n; i++)
-        filters += reading->layers[sources->layers[i]].filters;
-    return filters;
+    return tensor->space == RB__TENSOR__SPACE__VARIABLE &&
+           reading->model->variables[tensor->offset]->role == RB__VARIABLE__ROLE__TRAINED;
 }
 
-/* Channels of axis 1 a filter, in blocks or not, or about to be turned around; 0: that is not the
- * axis of the filters. */
+/* ---- What a value is made of -----------------------------------------------------------------*/
+
+static int64_t channels_of(const struct rb_filters_reading *reading,
+                           const struct rb_filters_sources *sources)
+{
+    int64_t channels = 0;
+
+    for (uint32_t i = 0; i < sources->n; i++)
+        channels += sources->times[i] * reading->layers[sources->layers[i]].filters;
+    return channels;
+}
+
+/* What a view makes of each of so many channels of axis 1, in blocks or not, or about to be turned
+ * around; 0: that is not the axis of the filters. */
 static int64_t times_of(const struct rb_filters_reading *reading, const Rb__Tensor *tensor,
-                        int64_t filters)
+                        int64_t channels)
 {
     size_t rank = tensor->n_dims;
     const int64_t *dim = tensor->dims;
 
-    if (rank < 2 || !filters || dim[0] != reading->program->batch)
+    if (rank < 2 || !channels || dim[0] != reading->program->batch)
         return 0;
-    if (rank == 2 && dim[1] % filters == 0)
-        return dim[1] / filters;
-    return dim[1] == filters || (rank > 2 && dim[1] * RB_BLOCK == filters &&
-                                 (dim[rank - 1] == RB_BLOCK || dim[2] == RB_BLOCK));
+    if (rank == 2 && dim[1] % channels == 0)
+        return dim[1] / channels;
+    return dim[1] == channels || (rank > 2 && dim[1] * RB_BLOCK == channels &&
+                                  (dim[rank - 1] == RB_BLOCK || dim[2] == RB_BLOCK));
+}
+
+/* Who made input k of an instruction; -1: it depends on no filter. */
+static int maker_of(const struct rb_filters_reading *reading, size_t at, size_t k)
+{
+    const Rb__Instruction *one = reading->program->instructions[at];
+
+    return k < one->n_inputs && one->inputs[k] >= 0
+               ? rb_makers_of(reading->program, reading->makers, one->inputs[k], (int)at)
+               : -1;
 }
 
 /* Of input k of an instruction; nothing where it depends on no filter. */
 static struct rb_filters_sources sources_of(const struct rb_filters_reading *reading, size_t at,
-                                            size_t k, struct rb_filters_activation *ret_activation)
+                                            size_t k)
 {
     const Rb__Instruction *one = reading->program->instructions[at];
-    const Rb__Tensor *tensor;
     struct rb_filters_sources sources = {.n = 0};
-    int maker;
+    int maker = maker_of(reading, at, k);
+    int64_t times;
 
-    if (k >= one->n_inputs || one->inputs[k] < 0)
-        return sources;
-    tensor = reading->program->tensors[one->inputs[k]];
-    maker = rb_makers_of(reading->program, reading->makers, one->inputs[k], (int)at);
     if (maker < 0)
         return sources;
     sources = reading->sources[maker];
-    ret_activation->maker = reading->same[maker];
-    ret_activation->times = times_of(reading, tensor, filters_of(reading, &sources));
-    if (sources.n && !sources.last && !ret_activation->times)
+    if (!sources.n || sources.last)
+        return sources;
+    times = times_of(reading, reading->program->tensors[one->inputs[k]],
+                     channels_of(reading, &sources));
+    for (uint32_t i = 0; i < sources.n; i++)
+        sources.times[i] *= times;
+    if (!times)
         sources.last = one; /* a view has mixed them */
     return sources;
 }
@@ -83,7 +99,7 @@ static struct rb_filters_sources sources_of(const struct rb_filters_reading *rea
 
 static bool is_same(const struct rb_filters_activation *a, const struct rb_filters_activation *b)
 {
-    return a->maker == b->maker && a->place == b->place && a->times == b->times;
+    return a->maker == b->maker && a->place == b->place;
 }
 
 /* The layer whose net is `layer` as it is read now: itself, or one of its own for another
@@ -111,12 +127,14 @@ static uint32_t find_activation(struct rb_filters_reading *reading, uint32_t lay
     return found;
 }
 
-static void add_source(struct rb_filters_sources *to, uint32_t layer)
+static void add_source(struct rb_filters_sources *to, uint32_t layer, int64_t times)
 {
-    if (to->n == RB_HYPERGRAPH_INPUTS)
+    if (to->n == RB_HYPERGRAPH_INPUTS) {
         to->many = true;
-    else
-        to->layers[to->n++] = layer;
+        return;
+    }
+    to->times[to->n] = times;
+    to->layers[to->n++] = layer;
 }
 
 static void add_once(struct rb_filters_sources *to, uint32_t layer)
@@ -124,22 +142,25 @@ static void add_once(struct rb_filters_sources *to, uint32_t layer)
     for (uint32_t i = 0; i < to->n; i++)
         if (to->layers[i] == layer)
             return;
-    add_source(to, layer);
+    add_source(to, layer, 1);
 }
 
 struct rb_filters_sources rb_filters_read(struct rb_filters_reading *reading, size_t at, size_t k)
 {
-    struct rb_filters_activation read = {.maker = -1};
-    struct rb_filters_sources from = sources_of(reading, at, k, &read), all = from;
-    double elements, filters = (double)filters_of(reading, &from);
+    struct rb_filters_sources all = sources_of(reading, at, k), from = all;
+    struct rb_filters_activation read = {.maker = maker_of(reading, at, k)};
+    double words; /* of an element of axis 1 */
 
-    if (!from.n || from.last)
+    if (!from.n || reading->sources[read.maker].last)
         return from;
-    elements =
-        rb_work_elements(reading->program->tensors[reading->program->instructions[at]->inputs[k]]);
-    for (read.place = 0; read.place < from.n; read.place++)
+    from = reading->sources[read.maker];
+    words =
+        rb_work_elements(reading->program->tensors[reading->program->instructions[at]->inputs[k]]) /
+        reading->program->batch / (double)channels_of(reading, &from);
+    read.maker = reading->same[read.maker];
+    for (; read.place < from.n; read.place++)
         all.layers[read.place] = find_activation(reading, from.layers[read.place], &read,
-                                                 elements / reading->program->batch / filters);
+                                                 words * (double)from.times[read.place]);
     return all;
 }
 
@@ -170,32 +191,42 @@ static bool concatenate(struct rb_filters_reading *reading, size_t at,
 {
     const Rb__Instruction *one = reading->program->instructions[at];
     struct rb_filters_sources all = {.n = 0};
-    struct rb_filters_activation read;
 
     if (rb_filters_number(one, "axis", 0) != 1)
         return false;
     for (size_t k = 0; k < one->n_inputs; k++) {
-        struct rb_filters_sources from = sources_of(reading, at, k, &read);
+        struct rb_filters_sources from = sources_of(reading, at, k);
 
-        if (!from.n || from.last || read.times != 1)
+        if (!from.n || from.last)
             return false;
         for (uint32_t i = 0; i < from.n; i++)
-            add_source(&all, from.layers[i]);
+            add_source(&all, from.layers[i], from.times[i]);
         all.many |= from.many;
     }
     *ret = all;
     return true;
 }
 
-/* Are they as many layers of as many filters? */
+/* Are they as many layers of as many filters, with as many elements each? */
 static bool match(const struct rb_filters_reading *reading, const struct rb_filters_sources *a,
                   const struct rb_filters_sources *b)
 {
     bool same = a->n == b->n && !a->many && !b->many;
 
     for (uint32_t i = 0; same && i < a->n; i++)
-        same = reading->layers[a->layers[i]].filters == reading->layers[b->layers[i]].filters;
+        same = a->times[i] == b->times[i] &&
+               reading->layers[a->layers[i]].filters == reading->layers[b->layers[i]].filters;
     return same;
+}
+
+/* Is input k no more than a number that nobody trains, which every part may have? */
+static bool is_number(const struct rb_filters_reading *reading, const Rb__Instruction *one,
+                      size_t k)
+{
+    const Rb__Tensor *tensor =
+        one->inputs[k] < 0 ? NULL : reading->program->tensors[one->inputs[k]];
+
+    return !tensor || (rb_work_elements(tensor) == 1 && !rb_filters_is_trained(reading, tensor));
 }
 
 /* What an elementwise operator makes of its inputs' filters: a layer of its own wherever they are
@@ -204,21 +235,17 @@ static bool join(struct rb_filters_reading *reading, size_t at, struct rb_filter
 {
     const Rb__Instruction *one = reading->program->instructions[at];
     struct rb_filters_sources all = {.n = 0}, joined[RB_HYPERGRAPH_INPUTS];
-    struct rb_filters_activation first = {.maker = -1}, read;
 
     memset(joined, 0, sizeof joined);
     for (size_t k = 0; k < one->n_inputs; k++) {
-        struct rb_filters_sources from = sources_of(reading, at, k, &read);
+        struct rb_filters_sources from = sources_of(reading, at, k);
 
-        if (!from.n)
+        if (!from.n && is_number(reading, one, k))
             continue;
-        if (from.last || from.many ||
-            (all.n && (!match(reading, &all, &from) || read.times != first.times)))
+        if (!from.n || from.last || from.many || (all.n && !match(reading, &all, &from)))
             return false;
-        if (!all.n) {
+        if (!all.n)
             all = from;
-            first = read;
-        }
         for (uint32_t i = 0; i < all.n; i++)
             add_once(&joined[i], from.layers[i]);
     }
@@ -283,22 +310,23 @@ struct rb_filters_sources rb_filters_take(struct rb_filters_reading *reading, si
     const Rb__Tensor *made =
         one->n_outputs && one->outputs[0] >= 0 ? reading->program->tensors[one->outputs[0]] : NULL;
     struct rb_filters_sources found = {.n = 0};
-    struct rb_filters_activation read = {.maker = -1};
     bool taken;
 
     reading->same[at] = (int)at;
     if (turns_blocks(reading, one)) {
-        found = sources_of(reading, at, 0, &read);
-        reading->same[at] = read.maker < 0 ? (int)at : read.maker;
-        return found;
+        int maker = maker_of(reading, at, 0);
+
+        reading->same[at] = maker < 0 ? (int)at : reading->same[maker];
+        return sources_of(reading, at, 0);
     }
     if (one->operator_ == RB_OP_CONCAT)
         taken = concatenate(reading, at, &found);
     else if (rb_op_info(one->operator_)->kind == RB_KIND_POINT)
         taken = join(reading, at, &found);
     else if ((taken = follows(one)))
-        found = sources_of(reading, at, 0, &read);
-    if (taken && (!found.n || (made && times_of(reading, made, filters_of(reading, &found)))))
+        found = sources_of(reading, at, 0);
+    if (taken && !found.last &&
+        (!found.n || (made && times_of(reading, made, channels_of(reading, &found)) == 1)))
         return found;
     return need_all(reading, at);
 }

@@ -149,3 +149,73 @@ void split_nets_gated(struct rb_buffer *ret_onnx)
     x = two(&net, "Add", x, one(&net, "Tanh", dense(&net, x, 20, 20)));
     end(&net, dense(&net, x, 20, 4), ret_onnx);
 }
+
+static const char *behind(struct net *net, const char *a, const char *b)
+{
+    const char *x = two(net, "Concat", a, b);
+
+    rb_writer_int(&net->writer, "axis", 1);
+    return x;
+}
+
+void split_nets_branches(struct rb_buffer *ret_onnx)
+{
+    struct net net = {.nodes = 0};
+    const char *x = begin(&net), *a, *b, *c, *d;
+
+    a = one(&net, "Relu", conv(&net, x, 3, 8, 3, 1, 1));
+    b = one(&net, "Relu", conv(&net, x, 3, 8, 3, 2, 1));
+    c = behind(&net, flat(&net, a), flat(&net, b));
+    d = behind(&net, flat(&net, conv(&net, a, 8, 8, 3, 1, 1)),
+               flat(&net, conv(&net, b, 8, 8, 3, 1, 1)));
+    x = dense(&net, two(&net, "Add", c, d), 8 * 64 + 8 * 16, 20);
+    x = one(&net, "Tanh", two(&net, "Add", x, dense(&net, c, 8 * 64 + 8 * 16, 20)));
+    c = behind(&net, dense(&net, x, 20, 2), dense(&net, x, 20, 2));
+    end(&net, two(&net, "Add", c, dense(&net, x, 20, 4)), ret_onnx);
+}
+
+void split_nets_pooled(struct rb_buffer *ret_onnx)
+{
+    struct net net = {.nodes = 0};
+    const char *x = begin(&net), *y, *z;
+
+    x = one(&net, "Relu", conv(&net, x, 3, 16, 3, 4, 1));
+    y = one(&net, "GlobalAveragePool", x);
+    z = flat(&net, conv(&net, y, 16, 16, 1, 1, 4));
+    z = two(&net, "Add", z, dense(&net, flat(&net, y), 16, 16));
+    z = two(&net, "Add", z, one(&net, "Tanh", dense(&net, flat(&net, y), 16, 16)));
+    y = flat(&net, one(&net, "GlobalAveragePool", conv(&net, x, 16, 16, 3, 1, 1)));
+    z = two(&net, "Add", z, two(&net, "Add", y, dense(&net, flat(&net, x), 64, 16)));
+    end(&net, dense(&net, one(&net, "Relu", z), 16, 4), ret_onnx);
+}
+
+void split_nets_scaled(struct rb_buffer *ret_onnx)
+{
+    static const int64_t shape[] = {16, 1, 1};
+    struct net net = {.nodes = 0};
+    const char *x = one(&net, "Relu", conv(&net, begin(&net), 3, 16, 3, 1, 1)), *y;
+
+    y = conv(&net, x, 16, 16, 3, 1, 1);
+    y = two(&net, "Mul", y, weight(&net, "scale", "weight", 3, shape, RB_INIT_ONE));
+    x = flat(&net, one(&net, "GlobalAveragePool", two(&net, "Add", x, y)));
+    end(&net, dense(&net, x, 16, 4), ret_onnx);
+}
+
+void split_nets_dropped(struct rb_buffer *ret_onnx)
+{
+    struct net net = {.nodes = 0};
+    const char *x = one(&net, "Relu", dense(&net, flat(&net, begin(&net)), 192, 20));
+
+    x = dense(&net, x, 20, 4);
+    end(&net, rb_writer_dropout(&net.writer, "dropped", x, 0.25), ret_onnx);
+}
+
+void split_nets_columns(struct rb_buffer *ret_onnx)
+{
+    static const int64_t shape[] = {20, 4};
+    struct net net = {.nodes = 0};
+    const char *x = one(&net, "Relu", dense(&net, flat(&net, begin(&net)), 192, 20));
+
+    end(&net, two(&net, "MatMul", x, weight(&net, "columns", "weight", 2, shape, RB_INIT_UNIFORM)),
+        ret_onnx);
+}

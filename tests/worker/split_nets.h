@@ -13,4 +13,18 @@ void split_nets_residual(struct rb_buffer *ret_onnx);
  * read as it is and pooled, filters behind each other, and neurons with their shortcut. */
 void split_nets_gated(struct rb_buffer *ret_onnx);
 
+/* Branches that are flattened and then behind each other, with as many elements a filter as each
+ * has, and added to such ones; logits whose summands do not go together, which only the loss reads.
+ */
+void split_nets_branches(struct rb_buffer *ret_onnx);
+
+/* Activations that are read as they are and flattened, one of them twice. */
+void split_nets_pooled(struct rb_buffer *ret_onnx);
+
+/* What is refused: a trained number a filter, a Dropout in front of the loss alone, and a product
+ * whose neurons are columns of its weight. */
+void split_nets_scaled(struct rb_buffer *ret_onnx);
+void split_nets_dropped(struct rb_buffer *ret_onnx);
+void split_nets_columns(struct rb_buffer *ret_onnx);
+
 #endif

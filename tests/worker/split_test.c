@@ -42,6 +42,8 @@ static const struct kind kinds[] = {
     {"cnn", {"image=8", "channels=3", "classes=4", "batchnorm=1"}, 4, 192, "3, 8, 8"},
     {.name = "residual", .inputs = 192, .shape = "3, 8, 8", .write = split_nets_residual},
     {.name = "gated", .inputs = 192, .shape = "3, 8, 8", .write = split_nets_gated},
+    {.name = "branches", .inputs = 192, .shape = "3, 8, 8", .write = split_nets_branches},
+    {.name = "pooled", .inputs = 192, .shape = "3, 8, 8", .write = split_nets_pooled},
 };
 
 /* A job that was submitted with a pin. */
@@ -70,14 +72,12 @@ static Rb__JobFile *read_job(const char *folder, int parts)
     return job;
 }
 
-static void make(const struct kind *kind, struct made *made)
+/* A folder with a model and data. */
+static void write_kind(const struct kind *kind, struct made *made)
 {
     RB_CLEANUP(rb_freep) char *onnx_path = NULL;
-    const char *class = rb_device_numeric_class("cpu");
-    struct rb_compiled compiled = {0};
     struct rb_buffer onnx = {0};
     struct rb_why why = {0};
-    Rb__JobFile *job;
 
     strcpy(made->folder, "/tmp/rubato-split-XXXXXX");
     assert_non_null(mkdtemp(made->folder));
@@ -89,6 +89,16 @@ static void make(const struct kind *kind, struct made *made)
         fail_msg("%s", why.text);
     assert_int_equal(rb_file_write(onnx_path, onnx.data, onnx.size, NULL), 0);
     rb_buffer_done(&onnx);
+}
+
+static void make(const struct kind *kind, struct made *made)
+{
+    const char *class = rb_device_numeric_class("cpu");
+    struct rb_compiled compiled = {0};
+    struct rb_why why = {0};
+    Rb__JobFile *job;
+
+    write_kind(kind, made);
     job = read_job(made->folder, MOST);
     if (rb_compile(job->spec, class, &compiled, &why) ||
         rb_split_make(job->spec, class, &compiled, &why))
@@ -103,7 +113,8 @@ static void done(struct made *made)
 {
     RB_CLEANUP(rb_freep) char *command = rb_format("rm -r %s", made->folder);
 
-    rb__model__free_unpacked(made->model, NULL);
+    if (made->model)
+        rb__model__free_unpacked(made->model, NULL);
     assert_int_equal(system(command), 0);
 }
 
@@ -227,6 +238,42 @@ static void test_words(void **state)
         check_words(&made, "cuda", MOST);
         done(&made);
     }
+}
+
+/* What the graph cannot split the planner does not offer, with or without a pin, and for devices
+ * where elementwise operators are merged. */
+static void test_refused(void **state)
+{
+    static const struct {
+        struct kind kind;
+        const char *text;
+    } refused[] = {
+        {{.inputs = 192, .shape = "3, 8, 8", .write = split_nets_scaled}, "it needs all filters"},
+        {{.inputs = 192, .shape = "3, 8, 8", .write = split_nets_dropped}, "its random numbers"},
+        {{.inputs = 192, .shape = "3, 8, 8", .write = split_nets_columns}, "no rows of its weight"},
+    };
+
+    (void)state;
+    for (size_t k = 0; k < RB_COUNT(refused); k++)
+        for (int pin = 1; pin <= 2; pin++)
+            for (int cuda = 0; cuda < 2; cuda++) {
+                const char *class = cuda ? "cuda" : rb_device_numeric_class("cpu");
+                struct rb_compiled compiled = {0};
+                struct made made = {.model = NULL};
+                struct rb_filters_cut cut;
+                struct rb_why why = {0};
+                Rb__JobFile *job;
+
+                write_kind(&refused[k].kind, &made);
+                job = read_job(made.folder, pin);
+                if (rb_compile(job->spec, class, &compiled, &why))
+                    fail_msg("%s", why.text);
+                assert_int_equal(rb_filters_cut(compiled.model, 2, &cut, &why), RB_EUNSUPPORTED);
+                assert_non_null(strstr(why.text, refused[k].text));
+                rb_compiled_done(&compiled);
+                rb__job_file__free_unpacked(job, NULL);
+                done(&made);
+            }
 }
 
 /* ---- What comes from outside -----------------------------------------------------------------*/
@@ -523,9 +570,8 @@ static void test_exchange(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_state),
-        cmocka_unit_test(test_words),
-        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_state),    cmocka_unit_test(test_words),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_exchange),
     };
 
