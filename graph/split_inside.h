@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Splitting a graph from inside: for split*.c alone.
  *
- * split: what becomes of each value, whatever the part > split_emit: the nodes of one part
- *   > [split_spread: between parts] > split_values: what is here */
+ * split: what becomes of each value, whatever the part > split_follow: of what is no product
+ *   > split_emit: the nodes of one part > [split_spread: between parts]
+ *   > split_values: what is here */
 #ifndef RB_GRAPH_SPLIT_INSIDE_H
 #define RB_GRAPH_SPLIT_INSIDE_H
 
@@ -78,6 +79,26 @@ static inline bool rb_split_is_variable(const struct rb_value *value)
 {
     return value->role == RB_VALUE_WEIGHT || value->role == RB_VALUE_BUFFER;
 }
+
+static inline bool rb_split_is_trained(const struct rb_value *value)
+{
+    return value->role == RB_VALUE_WEIGHT && !value->frozen;
+}
+
+/* ---- What follows ----------------------------------------------------------------------------*/
+
+/* Places what a node makes where `from`, the first filters that it reads, and all others are.
+ * false: it needs more than one filter, and has no place. */
+bool rb_split_follow(struct rb_splitting *splitting, const struct rb_node *node,
+                     const struct rb_split_piece *from);
+
+/* Does it put layers together element by element, whose filters do not go together or are not in
+ * the same places?  Places alone could be the same by chance, and the plan does not know. */
+bool rb_split_are_apart(const struct rb_splitting *splitting, const struct rb_node *node);
+
+/* How many elements of axis 1 a filter becomes, where a view leaves filters one behind the other;
+ * 0: it does not. */
+int64_t rb_split_view_times(const struct rb_node *node);
 
 /* ---- One part ---------------------------------------------------------------------------------*/
 
