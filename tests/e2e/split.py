@@ -16,7 +16,6 @@ from cluster import ENDLESS, check, check_nothing_lost, until
 
 MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../models")
 sys.path.insert(0, MODELS)
-import families  # noqa: E402
 
 TOLERANCE = 1e-5
 
@@ -107,6 +106,8 @@ def filters():
 
 def exported():
     """A narrow ResNet-18 as PyTorch writes it."""
+    import families  # which needs numpy: the machines that run gpus.py may have none
+
     with cluster.Cluster(devices=2) as c:
         fixtures = os.path.join(MODELS, "fixtures")
         families.write_data(c.folder)
