@@ -145,9 +145,9 @@ static void blocked_run(struct rb_kernel *kernel, const void *const *in, void *c
             bool more = first_queries(a, j, &place);
 
             rb_pack_turned_columns(m.k + j * s->depth, s->depth, place.block.keys, s->depth,
-                                   RB_TILE_COLUMNS * s->depth, m.room->k_turned);
+                                   RB_BLOCK_COLUMNS, RB_BLOCK_COLUMNS * s->depth, m.room->k_turned);
             rb_pack_columns(m.v + j * s->width, s->width, s->width, place.block.keys,
-                            RB_TILE_COLUMNS * place.block.keys, m.room->v);
+                            RB_BLOCK_COLUMNS, RB_BLOCK_COLUMNS * place.block.keys, m.room->v);
             for (; more; more = next_queries(a, &place))
                 add_block(&m, &place);
         }
@@ -170,15 +170,15 @@ static void add_gradients(const struct matrix *m, const struct place *place)
     if (m->dv) {
         const struct rb_attention_sum sum = {m->dv + j * s->width, s->width, s->width, first};
 
-        rb_pack_columns(m->dy + i * s->width, s->width, s->width, block->queries,
-                        RB_TILE_COLUMNS * block->queries, room->dy_panels);
+        rb_pack_columns(m->dy + i * s->width, s->width, s->width, block->queries, RB_BLOCK_COLUMNS,
+                        RB_BLOCK_COLUMNS * block->queries, room->dy_panels);
         rb_attention_gather(block, room->scores, room->dy_panels, &sum);
     }
     if (m->dk) {
         const struct rb_attention_sum sum = {m->dk + j * s->depth, s->depth, s->depth, first};
 
-        rb_pack_columns(m->q + i * s->depth, s->depth, s->depth, block->queries,
-                        RB_TILE_COLUMNS * block->queries, room->q_panels);
+        rb_pack_columns(m->q + i * s->depth, s->depth, s->depth, block->queries, RB_BLOCK_COLUMNS,
+                        RB_BLOCK_COLUMNS * block->queries, room->q_panels);
         rb_attention_gather(block, room->d, room->q_panels, &sum);
     }
     if (m->dq) {
@@ -235,11 +235,11 @@ static void blocked_grad_run(struct rb_kernel *kernel, const void *const *in, vo
             bool more = first_queries(a, j, &place);
 
             rb_pack_turned_columns(m.k + j * s->depth, s->depth, place.block.keys, s->depth,
-                                   RB_TILE_COLUMNS * s->depth, m.room->k_turned);
+                                   RB_BLOCK_COLUMNS, RB_BLOCK_COLUMNS * s->depth, m.room->k_turned);
             rb_pack_turned_columns(m.v + j * s->width, s->width, place.block.keys, s->width,
-                                   RB_TILE_COLUMNS * s->width, m.room->v_turned);
+                                   RB_BLOCK_COLUMNS, RB_BLOCK_COLUMNS * s->width, m.room->v_turned);
             rb_pack_columns(m.k + j * s->depth, s->depth, s->depth, place.block.keys,
-                            RB_TILE_COLUMNS * place.block.keys, m.room->k);
+                            RB_BLOCK_COLUMNS, RB_BLOCK_COLUMNS * place.block.keys, m.room->k);
             for (; more; more = next_queries(a, &place))
                 differentiate_block(&m, &place);
         }

@@ -7,7 +7,7 @@ enum { STEP = RB_BLOCK_STEP };
 
 static RB_INLINE void clear_behind(float *row, int seen)
 {
-    memset(row + seen, 0, RB_TILE_COLUMNS * sizeof *row);
+    memset(row + seen, 0, RB_BLOCK_COLUMNS * sizeof *row);
 }
 
 /* Where nothing but minus infinity was seen, powers are 0 and not those of what is no number: a key

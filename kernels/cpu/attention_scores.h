@@ -3,7 +3,7 @@
  *
  * attention_blocked > [attention_scores] > math
  *
- * What a query does not see is 0 from there to RB_TILE_COLUMNS further. */
+ * What a query does not see is 0 from there to RB_BLOCK_COLUMNS further. */
 #ifndef RB_KERNELS_CPU_ATTENTION_SCORES_H
 #define RB_KERNELS_CPU_ATTENTION_SCORES_H
 

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-enum { COLUMNS = RB_TILE_COLUMNS, STEP = RB_BLOCK_STEP, MOST_ROWS = 12 };
+enum { COLUMNS = RB_BLOCK_COLUMNS, STEP = RB_BLOCK_STEP, MOST_ROWS = 12 };
 
 /* c [rows, COLUMNS], `step` apart, += a [rows, depth] times a panel; fresh: onto nothing. */
 typedef void tile_run(const float *a, const float *panel, int64_t depth, float *c, int64_t step,

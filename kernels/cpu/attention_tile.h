@@ -17,6 +17,9 @@
  * step is an odd number of cache lines: rows do not take each other's places. */
 enum { RB_BLOCK_QUERIES = 48, RB_BLOCK_KEYS = 128, RB_BLOCK_STEP = 144 };
 
+/* Columns of a panel. */
+enum { RB_BLOCK_COLUMNS = 16 };
+
 struct rb_attention_tiles;
 
 /* For this processor; NULL: there are none. */
@@ -48,7 +51,7 @@ struct rb_attention_sum {
 };
 
 /* c [queries, width] += scores [queries, keys] times panels of `keys` rows.  Scores of what is not
- * seen are 0 as far as RB_TILE_COLUMNS behind the last that is. */
+ * seen are 0 as far as RB_BLOCK_COLUMNS behind the last that is. */
 void rb_attention_mix(const struct rb_attention_block *block, const float *scores,
                       const float *panels, const struct rb_attention_sum *sum);
 

@@ -13,8 +13,8 @@ enum { ROWS = RB_TILE_ROWS, COLUMNS = RB_TILE_COLUMNS };
 /* A panel of DEPTH stays in the first cache, a block of TALL rows in the second, and a block of
  * panels (bytes) in the third.  Where there are LOW rows at most, they stay in the second with what
  * is packed for NARROW columns. */
-enum { DEPTH = 256, TALL = 16 * ROWS, PANELS = 1 << 20 };
-enum { LOW = 22 * ROWS, NARROW = 8 * COLUMNS };
+enum { DEPTH = 256, TALL = 24 * ROWS, PANELS = 43 * COLUMNS * DEPTH * (int)sizeof(float) };
+enum { LOW = 32 * ROWS, NARROW = 6 * COLUMNS };
 
 /* So deep a product goes into sums: in one block, so that no part of it is ever written. */
 enum { DEEPEST = 512 };
@@ -71,10 +71,10 @@ static void pack_b(const struct block *block)
 
         if (p->swap_b)
             rb_pack_turned_columns(factors->b[e] + block->j * p->k + block->k, p->k, block->wide,
-                                   block->depth, apart, panels);
+                                   block->depth, COLUMNS, apart, panels);
         else
             rb_pack_columns(factors->b[e] + block->k * p->n + block->j, p->n, block->wide,
-                            block->depth, apart, panels);
+                            block->depth, COLUMNS, apart, panels);
     }
 }
 
@@ -105,8 +105,10 @@ static void pack_a(struct block *block, int e, int64_t i, int64_t n)
 /* The rows of c that the strip behind will want: they may be far apart. */
 static void fetch(const struct block *block, int64_t r, int64_t n, int64_t column)
 {
-    for (int64_t at = r + ROWS; at < n && at < r + 2 * ROWS; at++)
+    for (int64_t at = r + ROWS; at < n && at < r + 2 * ROWS; at++) {
         __builtin_prefetch(block->row[at] + column, 1);
+        __builtin_prefetch(block->row[at] + column + COLUMNS - 1, 1);
+    }
 }
 
 /* What there is of each strip.  Of matrices by the batch, which alone are masked: their strips are
@@ -310,8 +312,7 @@ bool rb_cpu_product_suits(const struct rb_matrices *s)
 int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
                    struct rb_kernel **ret_kernel)
 {
-    const size_t room =
-        PANELS + (COLUMNS * DEEPEST + LOW * DEEPEST + RB_STRIP_SLACK) * sizeof(float);
+    const size_t room = PANELS + (COLUMNS * DEEPEST + LOW * DEEPEST) * sizeof(float);
     struct product *p;
 
     if (rb_cpu_need(&cpu->panels, room))

@@ -9,7 +9,7 @@
  * several runs can be gone through as one, and where k is not too deep the product can be added to
  * fixed-point sums from registers.
  *
- * Of matrices by the batch, what is zeros at the start or the end of six neighbouring rows of a is
+ * Of matrices by the batch, what is zeros at the start or the end of four neighbouring rows of a is
  * not multiplied: half of what attention that is masked makes of its probabilities.  The bits of
  * numbers stay, but for a zero's sign below the smallest float; a NaN behind a mask stays there.
  *

@@ -8,45 +8,59 @@
 
 #define RB_AVX2 __attribute__((target("avx2,fma")))
 
-enum { ROWS = RB_TILE_ROWS, COLUMNS = RB_TILE_COLUMNS, LANES = 8 };
+enum { ROWS = RB_TILE_ROWS, LANES = 8, LINE = 16 };
+
+/* How wide panels are: known when loops are compiled. */
+enum { NARROW = 16, WIDE = 24 };
 
 /* Panels that are written at a time, so that their places in the cache are not each other's. */
 enum { BESIDE = 8 };
 
-/* Eight rows of eight numbers as eight columns, `step` apart. */
-RB_AVX2 static RB_INLINE void transpose(const float *const rows[LANES], int64_t at, float *to,
-                                        int64_t step)
-{
-    __m256 r[LANES], pair[LANES], four[LANES];
+/* So far ahead what is copied is on its way: rows, or numbers of a row. */
+enum { ROWS_AHEAD = 8, AHEAD = 4 * LINE };
 
-    for (int i = 0; i < LANES; i++)
-        r[i] = _mm256_loadu_ps(rows[i] + at);
-    for (int i = 0; i < LANES; i += 2) {
-        pair[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-        pair[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < LANES; i += 4)
-        for (int h = 0; h < 2; h++) {
-            four[i + 2 * h] = _mm256_shuffle_ps(pair[i + h], pair[i + 2 + h], 0x44);
-            four[i + 2 * h + 1] = _mm256_shuffle_ps(pair[i + h], pair[i + 2 + h], 0xee);
-        }
-    for (int i = 0; i < 4; i++)
-        _mm256_storeu_ps(to + i * step, _mm256_permute2f128_ps(four[i], four[i + 4], 0x20));
-    for (int i = 0; i < 4; i++)
-        _mm256_storeu_ps(to + (i + 4) * step, _mm256_permute2f128_ps(four[i], four[i + 4], 0x31));
+/* Pairs of 4 x 4 blocks turned around: in r[i] row i, its first four numbers and its others. */
+RB_AVX2 static RB_INLINE void turn_fours(__m256 r[4])
+{
+    const __m256 low01 = _mm256_unpacklo_ps(r[0], r[1]), high01 = _mm256_unpackhi_ps(r[0], r[1]);
+    const __m256 low23 = _mm256_unpacklo_ps(r[2], r[3]), high23 = _mm256_unpackhi_ps(r[2], r[3]);
+
+    r[0] = _mm256_shuffle_ps(low01, low23, 0x44);
+    r[1] = _mm256_shuffle_ps(low01, low23, 0xee);
+    r[2] = _mm256_shuffle_ps(high01, high23, 0x44);
+    r[3] = _mm256_shuffle_ps(high01, high23, 0xee);
 }
 
-/* Rows as columns of `wide` numbers; the last write says up to RB_STRIP_SLACK more. */
-RB_AVX2 static RB_INLINE void turn(const float *const rows[LANES], int wide, int64_t first,
-                                   int64_t depth, float *to, int64_t step)
+/* Eight numbers of each of four rows as eight columns side by side. */
+RB_AVX2 static RB_INLINE void turn_strip(const float *const rows[ROWS], int64_t at, float *to)
 {
-    int64_t k = 0;
+    __m256 r[ROWS];
 
-    for (; k + LANES <= depth; k += LANES)
-        transpose(rows, first + k, to + k * step, step);
-    for (; k < depth; k++)
-        for (int i = 0; i < wide; i++)
-            to[k * step + i] = rows[i][first + k];
+    for (int i = 0; i < ROWS; i++)
+        r[i] = _mm256_loadu_ps(rows[i] + at);
+    turn_fours(r);
+    for (int half = 0; half < 2; half++)
+        for (int i = 0; i < ROWS; i += 2, to += 2 * ROWS)
+            _mm256_storeu_ps(to, half ? _mm256_permute2f128_ps(r[i], r[i + 1], 0x31)
+                                      : _mm256_permute2f128_ps(r[i], r[i + 1], 0x20));
+}
+
+/* Eight numbers of each of eight rows as eight columns, `wide` from each other. */
+RB_AVX2 static RB_INLINE void turn_panel(const float *const rows[LANES], int64_t at, float *to,
+                                         int wide)
+{
+    __m256 upper[4], lower[4];
+
+    for (int i = 0; i < 4; i++) {
+        upper[i] = _mm256_loadu_ps(rows[i] + at);
+        lower[i] = _mm256_loadu_ps(rows[i + 4] + at);
+    }
+    turn_fours(upper);
+    turn_fours(lower);
+    for (int i = 0; i < 4; i++, to += wide) {
+        _mm256_storeu_ps(to, _mm256_permute2f128_ps(upper[i], lower[i], 0x20));
+        _mm256_storeu_ps(to + 4 * wide, _mm256_permute2f128_ps(upper[i], lower[i], 0x31));
+    }
 }
 
 /* The rows of `from` behind the n-th are its first one once more; their lanes are zeros then. */
@@ -60,15 +74,16 @@ RB_AVX2 void rb_pack_rows(const float *const *rows, int64_t n, int64_t first, in
                           int64_t apart, float *strips)
 {
     for (int64_t i = 0; i < n; i += ROWS, strips += apart) {
-        const float *from[LANES];
-        float behind[RB_STRIP_SLACK]; /* may be another run's */
-        int64_t here = n - i < ROWS ? n - i : ROWS;
+        const float *from[ROWS];
+        int64_t here = n - i < ROWS ? n - i : ROWS, k = 0;
 
-        for (int r = 0; r < LANES; r++)
-            from[r] = rows[i + (r < here ? r : 0)];
-        memcpy(behind, strips + ROWS * depth, sizeof behind);
-        turn(from, ROWS, first, depth, strips, ROWS);
-        memcpy(strips + ROWS * depth, behind, sizeof behind);
+        for (int r = 0; r < ROWS; r++)
+            from[r] = rows[i + (r < here ? r : 0)] + first;
+        for (; k + LANES <= depth; k += LANES)
+            turn_strip(from, k, strips + k * ROWS);
+        for (; k < depth; k++)
+            for (int r = 0; r < ROWS; r++)
+                strips[k * ROWS + r] = from[r][k];
         clear_lanes(strips, ROWS, depth, here, ROWS);
     }
 }
@@ -97,7 +112,6 @@ RB_AVX2 static RB_INLINE bool four_zeros(const float *strip)
     __m256i any = _mm256_loadu_si256((const void *)strip);
 
     any = _mm256_or_si256(any, _mm256_loadu_si256((const void *)(strip + LANES)));
-    any = _mm256_or_si256(any, _mm256_loadu_si256((const void *)(strip + 2 * LANES)));
     return _mm256_testz_si256(any, size) != 0;
 }
 
@@ -112,42 +126,75 @@ RB_AVX2 struct rb_strip_part rb_pack_part(const float *strip, int64_t depth)
     return part;
 }
 
-RB_AVX2 void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int64_t apart,
-                             float *panels)
+RB_AVX2 static RB_INLINE void pack_columns(const float *b, int64_t step, int64_t n, int64_t depth,
+                                           int wide, int64_t apart, float *panels)
 {
-    for (int64_t j = 0; j < n; j += BESIDE * COLUMNS, panels += BESIDE * apart) {
-        const int64_t end = n - j < BESIDE * COLUMNS ? n - j : BESIDE * COLUMNS;
-        const int64_t whole = end / COLUMNS * COLUMNS;
+    for (int64_t j = 0; j < n; j += BESIDE * wide, panels += BESIDE * apart) {
+        const int64_t end = n - j < BESIDE * wide ? n - j : BESIDE * wide;
+        const int64_t whole = end / wide * wide;
 
         for (int64_t k = 0; k < depth; k++) {
             const float *from = b + k * step + j;
-            float *to = panels + k * COLUMNS;
+            float *to = panels + k * wide;
 
-            for (int64_t c = 0; c < whole; c += COLUMNS, to += apart)
-                memcpy(to, from + c, COLUMNS * sizeof *to);
+            for (int64_t c = 0; c < end; c += LINE)
+                __builtin_prefetch(from + ROWS_AHEAD * step + c);
+            for (int64_t c = 0; c < whole; c += wide, to += apart)
+                memcpy(to, from + c, wide * sizeof *to);
             if (whole < end) {
-                memset(to, 0, COLUMNS * sizeof *to);
+                memset(to, 0, wide * sizeof *to);
                 memcpy(to, from + whole, (size_t)(end - whole) * sizeof *to);
             }
         }
     }
 }
 
-RB_AVX2 void rb_pack_turned_columns(const float *b, int64_t step, int64_t n, int64_t depth,
-                                    int64_t apart, float *panels)
+RB_AVX2 void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int wide,
+                             int64_t apart, float *panels)
 {
-    for (int64_t j = 0; j < n; j += COLUMNS, panels += apart) {
-        const int64_t here = n - j < COLUMNS ? n - j : COLUMNS;
+    if (wide == NARROW)
+        pack_columns(b, step, n, depth, NARROW, apart, panels);
+    else
+        pack_columns(b, step, n, depth, WIDE, apart, panels);
+}
 
-        for (int half = 0; half < COLUMNS; half += LANES) {
+RB_AVX2 static RB_INLINE void pack_turned_columns(const float *b, int64_t step, int64_t n,
+                                                  int64_t depth, int wide, int64_t apart,
+                                                  float *panels)
+{
+    for (int64_t j = 0; j < n; j += wide, panels += apart) {
+        const int64_t here = n - j < wide ? n - j : wide;
+
+        for (int part = 0; part < wide; part += LANES) {
             const float *from[LANES];
+            float *to = panels + part;
+            int64_t k = 0;
 
             for (int r = 0; r < LANES; r++)
-                from[r] = b + (j + (half + r < here ? half + r : 0)) * step;
-            turn(from, LANES, 0, depth, panels + half, COLUMNS);
+                from[r] = b + (j + (part + r < here ? part + r : 0)) * step;
+            for (; k + LINE <= depth; k += LINE) {
+                for (int r = 0; r < LANES; r++)
+                    __builtin_prefetch(k + AHEAD < depth
+                                           ? from[r] + k + AHEAD
+                                           : from[r] + LANES * step + k + AHEAD - depth);
+                turn_panel(from, k, to + k * wide, wide);
+                turn_panel(from, k + LANES, to + (k + LANES) * wide, wide);
+            }
+            for (; k < depth; k++)
+                for (int r = 0; r < LANES; r++)
+                    to[k * wide + r] = from[r][k];
         }
-        clear_lanes(panels, COLUMNS, depth, here, COLUMNS);
+        clear_lanes(panels, wide, depth, here, wide);
     }
+}
+
+RB_AVX2 void rb_pack_turned_columns(const float *b, int64_t step, int64_t n, int64_t depth,
+                                    int wide, int64_t apart, float *panels)
+{
+    if (wide == NARROW)
+        pack_turned_columns(b, step, n, depth, NARROW, apart, panels);
+    else
+        pack_turned_columns(b, step, n, depth, WIDE, apart, panels);
 }
 
 #endif

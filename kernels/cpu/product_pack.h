@@ -1,23 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Factors of a product in the order in which its tiles go through them.
  *
- * product > [product_pack]
+ * product, attention_blocked > [product_pack]
  *
- * A strip is RB_TILE_ROWS rows of a, a panel RB_TILE_COLUMNS columns of b: for each k so many
- * numbers side by side, zeros where there are no further rows or columns.  Strips and panels of a
- * block lie `apart` numbers from each other, with those of other runs in between. */
+ * A strip is RB_TILE_ROWS rows of a, a panel 16 or 24 columns of b: for each k so many numbers side
+ * by side, zeros where there are no further rows or columns.  Strips and panels of a block lie
+ * `apart` numbers from each other, with those of other runs in between. */
 #ifndef RB_KERNELS_CPU_PRODUCT_PACK_H
 #define RB_KERNELS_CPU_PRODUCT_PACK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A tile is as many elements as fit 12 of 16 registers; the others are factors. */
-enum { RB_TILE_ROWS = 6, RB_TILE_COLUMNS = 16 };
-
-/* Behind a block of strips lies room for what the last write says too much, if only for as long as
- * it is packed. */
-enum { RB_STRIP_SLACK = 2 };
+/* A tile is as many elements as fit 12 of 16 registers; the others are factors.  Of all shapes it
+ * is the one with the fewest loads to a multiplication. */
+enum { RB_TILE_ROWS = 4, RB_TILE_COLUMNS = 24 };
 
 /* Rows [0, n) of which each begins at rows[i]; k from `first` on, `depth` of them. */
 void rb_pack_rows(const float *const *rows, int64_t n, int64_t first, int64_t depth, int64_t apart,
@@ -33,11 +30,11 @@ struct rb_strip_part {
 };
 struct rb_strip_part rb_pack_part(const float *strip, int64_t depth);
 
-/* Columns [0, n) of b: column j is the numbers b[k * step + j]. */
-void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int64_t apart,
-                     float *panels);
+/* Columns [0, n) of b, `wide` (16 or 24) a panel: column j is the numbers b[k * step + j]. */
+void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int wide,
+                     int64_t apart, float *panels);
 /* The same of b turned around: column j is the numbers b[j * step + k]. */
-void rb_pack_turned_columns(const float *b, int64_t step, int64_t n, int64_t depth, int64_t apart,
-                            float *panels);
+void rb_pack_turned_columns(const float *b, int64_t step, int64_t n, int64_t depth, int wide,
+                            int64_t apart, float *panels);
 
 #endif

@@ -90,6 +90,31 @@ static void sgd_is_pytorchs(void **state)
     sgd_case(*state, 0.9f, true, 0.01f);
 }
 
+/* Whatever the factor, also one that is no power of two, or at the ends of a float's range. */
+static void gradients_are_rounded_once(void **state)
+{
+    static const float scales[] = {1.0f, 0.0078125f, 0.01f, 3.0f};
+    static const int exponents[] = {-100, -57, -1, 0, 22, 118, 119, 125, 126, 149};
+    const struct rb_sgd how = {.lr = 1.0f, .first = true};
+
+    for (size_t s = 0; s < sizeof scales / sizeof *scales; s++)
+        for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++) {
+            int32_t sum[N] = {0, 1, -1, INT32_MAX, INT32_MIN + 1, (1 << 24) + 1, (1 << 25) + 2};
+            float w[N] = {0.0f};
+
+            for (int i = 7; i < N; i++)
+                sum[i] = (int32_t)(2654435761u * (uint32_t)(i + 1)) >> (i % 9);
+            rb_apply_sgd(*state, w, NULL, sum, N, exponents[e], scales[s], &how);
+            for (int i = 0; i < N; i++) {
+                float g = (float)(sum[i] * ldexp((double)scales[s], -exponents[e]));
+
+                if (w[i] != 0.0f - g)
+                    fail_msg("%d at 2^%d, scale %g, is %.9g instead of %.9g", sum[i], -exponents[e],
+                             (double)scales[s], (double)-w[i], (double)g);
+            }
+        }
+}
+
 static void statistics_decay(void **state)
 {
     float w[3] = {1.0f, -2.0f, 0.0f};
@@ -104,6 +129,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_is_pytorchs),
         cmocka_unit_test(sgd_is_pytorchs),
+        cmocka_unit_test(gradients_are_rounded_once),
         cmocka_unit_test(statistics_decay),
     };
 
