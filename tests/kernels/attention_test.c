@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Attention in blocks: forward and backward as they follow each other, against the reference, and
  * what cases with random numbers cannot ask. */
-#include "kernels/reference/reference.h"
+#include "tests/kernels/attend.h"
 #include "tests/kernels/case.h"
+#include "tests/kernels/setup.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -15,132 +16,14 @@
 
 #include <cmocka.h>
 
-enum { SIZE = 1200 * 128, TENSORS = 6 };
-
-static const struct rb_key key = {42, 7, 3};
-
-struct shape {
-    int64_t batch, queries, keys, depth, width;
-    bool causal, drops;
-};
-
 /* A block is 48 queries and 128 keys: one less, one more, parts of tiles, one of each. */
-static const struct shape shapes[] = {
+static const struct attend_shape shapes[] = {
     {1, 1, 1, 1, 1, true, false},         {2, 1, 131, 7, 5, false, true},
     {1, 100, 1, 16, 3, false, false},     {2, 127, 127, 32, 32, true, true},
     {2, 128, 128, 64, 64, true, false},   {1, 129, 129, 33, 17, true, true},
     {2, 48, 128, 128, 128, false, false}, {1, 49, 257, 20, 36, false, true},
     {1, 300, 300, 128, 65, true, true},   {1, 1023, 1023, 24, 40, true, false},
 };
-
-/* What both kernels read and make. */
-struct run {
-    float *q, *k, *v, *dy, *y, *l, *dq, *dk, *dv;
-};
-
-static float *numbers(int64_t n, uint64_t seed)
-{
-    float *x = malloc((size_t)(n + 1) * sizeof *x);
-
-    assert_non_null(x);
-    srand48((long)seed);
-    for (int64_t i = 0; i < n; i++)
-        x[i] = (float)(2 * drand48() - 1);
-    return x;
-}
-
-static struct run run_new(const struct shape *s)
-{
-    const int64_t q = s->batch * s->queries, k = s->batch * s->keys;
-
-    return (struct run){
-        numbers(q * s->depth, 1), numbers(k * s->depth, 2), numbers(k * s->width, 3),
-        numbers(q * s->width, 4), numbers(q * s->width, 5), numbers(q, 6),
-        numbers(q * s->depth, 7), numbers(k * s->depth, 8), numbers(k * s->width, 9)};
-}
-
-static void run_done(const struct run *run)
-{
-    float *const all[] = {run->q, run->k,  run->v,  run->dy, run->y,
-                          run->l, run->dq, run->dk, run->dv};
-
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        free(all[i]);
-}
-
-static void call_of(const struct shape *s, bool forward, struct rb_case *c)
-{
-    const int64_t b = s->batch, q = s->queries, k = s->keys, d = s->depth, w = s->width;
-    char text[512], how[96];
-    int at = 0;
-
-#define SAY(...)             at += snprintf(text + at, sizeof text - (size_t)at, __VA_ARGS__)
-#define STACK(rows, columns) SAY(" f32[%ld,%ld,%ld]", (long)b, (long)(rows), (long)(columns))
-    snprintf(how, sizeof how, " scale=0.7 causal=%d ratio=%s%s", s->causal,
-             s->drops ? "0.25" : "0.0", forward ? "" : " key=0");
-    SAY("%s", forward ? "FusedAttention" : "FusedAttentionGrad");
-    if (!forward)
-        STACK(q, w);
-    STACK(q, d);
-    STACK(k, d);
-    STACK(k, w);
-    if (!forward) {
-        STACK(q, w);
-        STACK(q, 1);
-    }
-    SAY(" >");
-    STACK(q, forward ? w : d);
-    STACK(forward ? q : k, forward ? 1 : d);
-    if (!forward)
-        STACK(k, w);
-    SAY("%s", how);
-#undef STACK
-#undef SAY
-    rb_case_read(text, c);
-}
-
-/* By the device, or (NULL) by the reference. */
-static void run_one(struct rb_device *device, struct rb_case *c, const void *const *in,
-                    void *const *out)
-{
-    struct rb_kernel *kernel;
-    struct rb_why why;
-
-    if (!device) {
-        rb_reference_table[c->call.op](&c->call, in, out, &key);
-        return;
-    }
-    if (rb_kernel_prepare(device, &c->call, &kernel, &why) != 0)
-        fail_msg("%s", why.text);
-    rb_kernel_run(kernel, in, out, &key);
-    rb_kernel_free(kernel);
-}
-
-static void forward(struct rb_device *device, const struct shape *s, const struct run *run)
-{
-    struct rb_case c;
-
-    call_of(s, true, &c);
-    run_one(device, &c, (const void *[]){run->q, run->k, run->v}, (void *[]){run->y, run->l});
-}
-
-static void backward(struct rb_device *device, const struct shape *s, const struct run *run)
-{
-    struct rb_case c;
-
-    call_of(s, false, &c);
-    run_one(device, &c, (const void *[]){run->dy, run->q, run->k, run->v, run->y, run->l},
-            (void *[]){run->dq, run->dk, run->dv});
-}
-
-static struct rb_device *device_open(void)
-{
-    struct rb_device *device;
-    struct rb_why why;
-
-    assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);
-    return device;
-}
 
 static void compare(const char *what, size_t shape, const float *got, const float *want, int64_t n)
 {
@@ -153,18 +36,17 @@ static void compare(const char *what, size_t shape, const float *got, const floa
 
 static void one_behind_the_other(void **state)
 {
-    struct rb_device *device = device_open();
+    struct rb_device *device = *state;
 
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        const struct shape *s = &shapes[i];
+        const struct attend_shape *s = &shapes[i];
         const int64_t q = s->batch * s->queries, k = s->batch * s->keys;
-        struct run got = run_new(s), want = run_new(s);
+        struct attend_run got = attend_new(s), want = attend_new(s);
 
-        forward(device, s, &got);
-        backward(device, s, &got);
-        forward(NULL, s, &want);
-        backward(NULL, s, &want);
+        attend_forward(device, s, &got);
+        attend_backward(device, s, &got);
+        attend_forward(NULL, s, &want);
+        attend_backward(NULL, s, &want);
         compare("y", i, got.y, want.y, q * s->width);
         compare("l", i, got.l, want.l, q);
         for (int64_t j = 0; s->keys == 1 && j < q * s->depth; j++) /* nothing to choose */
@@ -174,31 +56,29 @@ static void one_behind_the_other(void **state)
         compare("dq", i, got.dq, want.dq, q * s->depth);
         compare("dk", i, got.dk, want.dk, k * s->depth);
         compare("dv", i, got.dv, want.dv, k * s->width);
-        run_done(&got);
-        run_done(&want);
+        attend_done(&got);
+        attend_done(&want);
     }
-    rb_device_close(device);
 }
 
 /* A matrix alone has the bits that it has among others; and its queries those that they have where
  * nobody comes behind them. */
 static void bits_are_its_own(void **state)
 {
-    const struct shape three = {3, 200, 200, 20, 24, true, false};
-    const struct shape one = {1, 200, 200, 20, 24, true, false};
-    const struct shape some = {1, 131, 131, 20, 24, true, false};
-    struct rb_device *device = device_open();
-    struct run all = run_new(&three), alone = run_new(&one), less = run_new(&some);
+    const struct attend_shape three = {3, 200, 200, 20, 24, true, false};
+    const struct attend_shape one = {1, 200, 200, 20, 24, true, false};
+    const struct attend_shape some = {1, 131, 131, 20, 24, true, false};
+    struct rb_device *device = *state;
+    struct attend_run all = attend_new(&three), alone = attend_new(&one), less = attend_new(&some);
 
-    (void)state;
-    forward(device, &three, &all);
-    backward(device, &three, &all);
+    attend_forward(device, &three, &all);
+    attend_backward(device, &three, &all);
     memcpy(alone.q, all.q + 200 * 20, 200 * 20 * sizeof(float));
     memcpy(alone.k, all.k + 200 * 20, 200 * 20 * sizeof(float));
     memcpy(alone.v, all.v + 200 * 24, 200 * 24 * sizeof(float));
     memcpy(alone.dy, all.dy + 200 * 24, 200 * 24 * sizeof(float));
-    forward(device, &one, &alone);
-    backward(device, &one, &alone);
+    attend_forward(device, &one, &alone);
+    attend_backward(device, &one, &alone);
     assert_memory_equal(alone.y, all.y + 200 * 24, 200 * 24 * sizeof(float));
     assert_memory_equal(alone.l, all.l + 200, 200 * sizeof(float));
     assert_memory_equal(alone.dq, all.dq + 200 * 20, 200 * 20 * sizeof(float));
@@ -207,24 +87,22 @@ static void bits_are_its_own(void **state)
     memcpy(less.q, alone.q, 131 * 20 * sizeof(float));
     memcpy(less.k, alone.k, 131 * 20 * sizeof(float));
     memcpy(less.v, alone.v, 131 * 24 * sizeof(float));
-    forward(device, &some, &less);
+    attend_forward(device, &some, &less);
     assert_memory_equal(less.y, alone.y, 131 * 24 * sizeof(float));
     assert_memory_equal(less.l, alone.l, 131 * sizeof(float));
-    run_done(&all);
-    run_done(&alone);
-    run_done(&less);
-    rb_device_close(device);
+    attend_done(&all);
+    attend_done(&alone);
+    attend_done(&less);
 }
 
 /* Scores of minus infinity count for nothing, be it a whole block of them; where there is nothing
  * else, and where one is no number, the row is none either. */
 static void infinite_scores(void **state)
 {
-    const struct shape s = {1, 3, 140, 1, 16, false, false};
-    struct rb_device *device = device_open();
-    struct run run = run_new(&s);
+    const struct attend_shape s = {1, 3, 140, 1, 16, false, false};
+    struct rb_device *device = *state;
+    struct attend_run run = attend_new(&s);
 
-    (void)state;
     run.q[0] = 1;  /* minus infinity, then numbers */
     run.q[1] = -1; /* infinity */
     run.q[2] = NAN;
@@ -232,7 +110,7 @@ static void infinite_scores(void **state)
         run.k[j] = j < 130 ? -INFINITY : 1;
     for (int j = 0; j < 140 * 16; j++)
         run.v[j] = (float)(j / 16);
-    forward(device, &s, &run);
+    attend_forward(device, &s, &run);
     for (int e = 0; e < 16; e++) {
         assert_true(fabsf(run.y[e] - 134.5f) < 1e-4f);
         assert_true(isnan(run.y[16 + e]) && isnan(run.y[32 + e]));
@@ -240,11 +118,147 @@ static void infinite_scores(void **state)
     assert_true(fabs((double)run.l[0] - 0.7 - log(10)) < 1e-6);
     for (int j = 130; j < 140; j++)
         run.k[j] = -INFINITY;
-    forward(device, &s, &run);
+    attend_forward(device, &s, &run);
     for (int e = 0; e < 48; e++)
         assert_true(isnan(run.y[e]));
-    run_done(&run);
-    rb_device_close(device);
+    attend_done(&run);
+}
+
+/* ---- What is no number ------------------------------------------------------------------------*/
+
+enum { KEYS_MOST = 300, BLOCK_KEYS = 128 };
+
+/* As the parts would have it: softmax, products with all there is, and the gradient from what
+ * softmax made; or (seen_alone) without what a query does not see. */
+static void by_parts(const struct attend_shape *s, const struct attend_run *run, bool seen_alone)
+{
+    memset(run->dk, 0, (size_t)(s->keys * s->depth) * sizeof(float));
+    memset(run->dv, 0, (size_t)(s->keys * s->width) * sizeof(float));
+    for (int64_t i = 0; i < s->queries; i++) {
+        const int64_t n = attend_seen(s, i), all = seen_alone ? n : s->keys;
+        float p[KEYS_MOST], g[KEYS_MOST], most = -INFINITY, sum = 0, inner = 0;
+
+        for (int64_t j = 0; j < all; j++) {
+            p[j] = ATTEND_SCALE *
+                   attend_chain(run->q + i * s->depth, 1, run->k + j * s->depth, 1, s->depth, 0);
+            p[j] = j < n ? p[j] : -INFINITY;
+            most = p[j] > most ? p[j] : most;
+        }
+        for (int64_t j = 0; j < all; j++)
+            sum += p[j] = expf(p[j] - most);
+        for (int64_t j = 0; j < all; j++) {
+            p[j] /= sum;
+            g[j] = attend_chain(run->dy + i * s->width, 1, run->v + j * s->width, 1, s->width, 0);
+            inner += p[j] * g[j];
+        }
+        for (int64_t j = 0; j < all; j++)
+            g[j] = p[j] * (g[j] - inner) * ATTEND_SCALE;
+        for (int64_t e = 0; e < s->width; e++)
+            run->y[i * s->width + e] = attend_chain(p, 1, run->v + e, s->width, all, 0);
+        for (int64_t d = 0; d < s->depth; d++)
+            run->dq[i * s->depth + d] = attend_chain(g, 1, run->k + d, s->depth, all, 0);
+        for (int64_t at = 0; at < all * s->depth; at++)
+            run->dk[at] += g[at / s->depth] * run->q[i * s->depth + at % s->depth];
+        for (int64_t at = 0; at < all * s->width; at++)
+            run->dv[at] += p[at / s->width] * run->dy[i * s->width + at % s->width];
+    }
+}
+
+/* least: no number where not even what is seen gives one; most: where the parts have none.  Of a
+ * gradient's first number, where what is struck counts, only whether it is one. */
+static void assert_between(const char *what, int kind, const float *got, const float *least,
+                           const float *most, int64_t n, int64_t struck)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const bool number = !isnan(got[i]);
+        const bool near = (struck && i % struck == 0) || fabsf(got[i] - least[i]) < 1e-4f;
+
+        if (isnan(least[i]) ? number : number ? !near : !isnan(most[i]))
+            fail_msg("kind %d: %s[%ld] is %g; seen: %g, parts: %g", kind, what, (long)i,
+                     (double)got[i], (double)least[i], (double)most[i]);
+    }
+}
+
+/* The first number of a query or a key is 0, or what makes scores infinite with its like; so each
+ * row is as it was, or goes that way. */
+enum {
+    HIDDEN_IN_FRONT, /* a block of keys, by minus infinity */
+    HIDDEN_BEHIND,
+    HIDDEN_HERE_AND_THERE,
+    HIDDEN_ALL,
+    ENDLESS, /* infinity */
+    NO_NUMBER,
+    NO_NUMBER_IN_A_KEY,
+    NO_NUMBER_IN_A_VALUE,
+    NO_NUMBER_IN_A_GRADIENT,
+    KINDS
+};
+
+static bool is_struck(int kind, int64_t j)
+{
+    switch (kind) {
+    case HIDDEN_IN_FRONT:
+        return j < BLOCK_KEYS;
+    case HIDDEN_BEHIND:
+        return j >= BLOCK_KEYS;
+    case HIDDEN_HERE_AND_THERE:
+        return j % 7 == 3;
+    case HIDDEN_ALL:
+        return true;
+    default:
+        return j % 100 == 31;
+    }
+}
+
+static void strike(const struct attend_shape *s, int kind, const struct attend_run *run)
+{
+    static const int64_t rows[] = {0, 17, 50, 139};
+    const float large = 3e19f; /* its square is more than a float holds */
+
+    for (int64_t i = 0; i < s->queries; i++)
+        run->q[i * s->depth] = 0;
+    for (int64_t j = 0; j < s->keys; j++)
+        run->k[j * s->depth] = is_struck(kind, j) ? large : 0;
+    for (size_t at = 0; at < sizeof rows / sizeof *rows && rows[at] < s->queries; at++)
+        run->q[rows[at] * s->depth] = kind == ENDLESS     ? large
+                                      : kind < ENDLESS    ? -large
+                                      : kind == NO_NUMBER ? NAN
+                                                          : 0;
+    if (kind == NO_NUMBER_IN_A_KEY)
+        run->k[131 * s->depth + s->depth - 1] = NAN;
+    if (kind == NO_NUMBER_IN_A_VALUE)
+        run->v[131 * s->width + s->width / 2] = NAN;
+    if (kind == NO_NUMBER_IN_A_GRADIENT)
+        run->dy[17 * s->width + s->width / 2] = NAN;
+}
+
+static void what_is_no_number_spreads_to_whom_it_reaches(void **state)
+{
+    static const struct attend_shape some[] = {{1, 150, 150, 3, 5, true, false},
+                                               {1, 60, 300, 3, 17, false, false},
+                                               {1, 51, 140, 3, 130, false, false}};
+
+    for (size_t i = 0; i < sizeof some / sizeof *some; i++)
+        for (int kind = 0; kind < KINDS; kind++) {
+            const struct attend_shape *s = &some[i];
+            const struct attend_run got = attend_new(s), least = attend_new(s),
+                                    most = attend_new(s);
+
+            strike(s, kind, &got);
+            strike(s, kind, &least);
+            strike(s, kind, &most);
+            attend_forward(*state, s, &got);
+            attend_backward(*state, s, &got);
+            by_parts(s, &least, true);
+            by_parts(s, &most, false);
+            assert_between("y", kind, got.y, least.y, most.y, s->queries * s->width, 0);
+            assert_between("dq", kind, got.dq, least.dq, most.dq, s->queries * s->depth, s->depth);
+            assert_between("dk", kind, got.dk, least.dk, most.dk, s->keys * s->depth, s->depth);
+            assert_between("dv", kind, got.dv, least.dv, most.dv, s->keys * s->width, 0);
+            attend_done(&got);
+            attend_done(&least);
+            attend_done(&most);
+        }
 }
 
 int main(void)
@@ -253,7 +267,8 @@ int main(void)
         cmocka_unit_test(one_behind_the_other),
         cmocka_unit_test(bits_are_its_own),
         cmocka_unit_test(infinite_scores),
+        cmocka_unit_test(what_is_no_number_spreads_to_whom_it_reaches),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, setup_core, setup_done);
 }

@@ -362,6 +362,10 @@ const char *const rb_cases[] = {
     "f32[2,130,1] > f32[2,130,12] f32[2,130,12] - scale=0.3 causal=1 ratio=0.25 key=9",
     "FusedAttentionGrad bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] "
     "f32[2,70,1] > bf16[2,70,20] f32[2,70,20] f32[2,70,20] scale=0.25 causal=1 key=9",
+    "FusedAttentionGrad f32[2,37,24] f32[2,37,20] f32[2,70,20] f32[2,70,24] f32[2,37,24] "
+    "f32[2,37,1] > - - f32[2,70,24] scale=0.25 ratio=0.25 key=9",
+    "FusedAttentionGrad bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] "
+    "f32[2,70,1] > - bf16[2,70,20] - scale=0.25 causal=1 key=9",
     /* randomness */
     "Dropout f32[3,1001] > f32[3,1001] ratio=0.25",
     "Dropout f32[5] > f32[5] ratio=0.0",
