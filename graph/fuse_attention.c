@@ -8,7 +8,10 @@
  * stays in parts.  As in graph/fuse.c, the last node is rewritten, the others are swept. */
 #include "graph/train.h"
 
+#include "base/arena.h"
+
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WIDEST = 128 }; /* a query, key or value: kernels keep some rows of them at hand */
@@ -272,16 +275,38 @@ bool rb_attention_pays(const struct rb_graph *graph)
     return false;
 }
 
-void rb_fuse_attention(struct rb_graph *graph)
+void rb_attention_find(const struct rb_graph *graph, struct rb_attentions *ret_attentions)
+{
+    struct rb_attentions all = {0};
+    struct found found;
+
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (find(graph, graph->nodes[i], &found)) {
+            all.place = rb_realloc(all.place, (size_t)(all.n + 1) * sizeof *all.place);
+            all.place[all.n++] = i;
+        }
+    *ret_attentions = all;
+}
+
+void rb_attentions_done(struct rb_attentions *attentions)
+{
+    free(attentions->place);
+    *attentions = (struct rb_attentions){0};
+}
+
+void rb_fuse_attention(struct rb_graph *graph, const struct rb_attentions *attentions)
 {
     struct found found;
     bool any = false;
 
-    for (int i = 0; i < graph->n_nodes; i++)
-        if (find(graph, graph->nodes[i], &found)) {
-            rewrite(graph, graph->nodes[i], &found);
+    for (int i = 0; i < attentions->n && attentions->place[i] < graph->n_nodes; i++) {
+        struct rb_node *node = graph->nodes[attentions->place[i]];
+
+        if (find(graph, node, &found)) {
+            rewrite(graph, node, &found);
             any = true;
         }
+    }
     if (any)
         rb_graph_sweep(graph, RB_ARENA_NEW(&graph->arena, bool, graph->n_values));
 }

@@ -28,8 +28,20 @@ int rb_fuse(struct rb_graph *graph, struct rb_why *why);
 /* Behind that, where devices gain by it: attention becomes one node, which never makes the scores.
  * GPUs do of any size.  A core does where keys behind a query are hidden and there are 64 of them
  * or more, or there are 512 or more: does any attention of this graph pay so? */
-void rb_fuse_attention(struct rb_graph *graph);
 bool rb_attention_pays(const struct rb_graph *graph);
+
+/* Where it is, by places of nodes, ascending.  Graphs of other batch sizes have it in the same
+ * places; but of one sample alone more looks like it than of several (keys that all have in common,
+ * a mask of one key), so that one of them is to be asked for all. */
+struct rb_attentions {
+    int n;
+    int *place;
+};
+void rb_attention_find(const struct rb_graph *graph, struct rb_attentions *ret_attentions);
+void rb_attentions_done(struct rb_attentions *attentions);
+
+/* In these places, as far as there is attention. */
+void rb_fuse_attention(struct rb_graph *graph, const struct rb_attentions *attentions);
 
 /* Append the gradient of the loss with respect to every weight that is not frozen; fill
  * graph->contributions (statistics of BatchNormalization included).  Gradients that meet at an

@@ -19,6 +19,7 @@
 static void done(struct rb_compile_work *work)
 {
     rb_graph_free(work->graph);
+    rb_attentions_done(&work->attentions);
     rb_source_close(work->train);
     rb_source_close(work->eval);
     rb_onnx_close(work->onnx);

@@ -57,17 +57,31 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
     return err;
 }
 
-/* Is attention one node?  On cores, where they have tiles for it, the first program's sizes say it
- * for all: their forward nodes are the same.  There products of bfloat16 are better alone. */
-static bool attends(struct rb_compile_work *work, const struct rb_graph *graph)
+/* Is attention one node?  On cores where they have tiles for it; there products of bfloat16 are
+ * better alone. */
+static bool attends(const struct rb_compile_work *work, const struct rb_graph *graph)
 {
     if (!work->blocks)
         return true;
-    if (!work->tiles || !strcmp(work->spec->train->precision, "bf16"))
-        return false;
-    if (!work->graph)
-        work->attends = rb_attention_pays(graph);
-    return work->attends;
+    return work->tiles && strcmp(work->spec->train->precision, "bf16") != 0 &&
+           rb_attention_pays(graph);
+}
+
+/* The first program's sizes say it for all: the forward nodes of those that train are the same.
+ * Evaluation has no dropout, so its nodes are others. */
+static void fuse_attention(struct rb_compile_work *work, bool train, struct rb_graph *graph)
+{
+    struct rb_attentions own = {0};
+
+    if (!work->graph) {
+        rb_attentions_done(&work->attentions);
+        if (attends(work, graph))
+            rb_attention_find(graph, &work->attentions);
+    }
+    if (!train && work->attentions.n)
+        rb_attention_find(graph, &own);
+    rb_fuse_attention(graph, train ? &work->attentions : &own);
+    rb_attentions_done(&own);
 }
 
 int rb_compile_graph(struct rb_compile_work *work, int64_t batch, bool train,
@@ -79,8 +93,8 @@ int rb_compile_graph(struct rb_compile_work *work, int64_t batch, bool train,
 
     if (!err)
         err = rb_fuse(graph, work->why);
-    if (!err && attends(work, graph))
-        rb_fuse_attention(graph);
+    if (!err)
+        fuse_attention(work, train, graph);
     if (!err && work->part)
         err = work->part->change(&graph, work->part->owner, work->why);
     if (!err && train) {

@@ -9,6 +9,7 @@
 
 #include "data/source.h"
 #include "graph/onnx/onnx.h"
+#include "graph/train.h"
 #include "plan/compile/recompute.h"
 
 /* Everything open while a job is compiled. */
@@ -20,8 +21,8 @@ struct rb_compile_work {
     int64_t seq_len;
     bool blocks;            /* activations may be in blocks of channels, which GPUs do not take */
     bool tiles;             /* cores have kernels/cpu/attention_tile.h's */
-    bool attends;           /* attention is one node on cores, too: as the first graph says */
     struct rb_graph *graph; /* the training graph of a whole microbatch, nothing computed again */
+    struct rb_attentions attentions;    /* that are one node: as that graph, the first, says */
     struct rb_recompute_cuts cuts;      /* of what is computed again, in all graphs but that */
     char recomputed[128];               /* of it, for the summary */
     const struct rb_compile_part *part; /* that is made now; NULL: all of it */

@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "graph/models/models.h"
+#include "graph/models/writer.h"
 #include "plan/compile/compile.h"
 #include "plan/compile/footprint.h"
 #include "proto/operators.h"
@@ -314,6 +315,86 @@ static void attention_in_one_node(void **state)
             assert_int_equal(count(program, RB_OP_ATTENTION), cases[i].one);
             assert_int_equal(count(program, RB_OP_ATTENTION_GRAD), cases[i].one);
             assert_int_equal(count(program, RB_OP_SOFTMAX), !cases[i].one);
+            check_keys(program);
+        }
+        rb_compiled_done(&compiled);
+    }
+}
+
+/* Queries of each sample look at keys and values that all samples share; or (among) samples are
+ * queries, keys and values of each other. */
+static void save_attention(const char *name, bool among)
+{
+    enum { INPUTS = 6, QUERIES = 3, KEYS = 5, WIDTH = 4 };
+    const int64_t size = among ? WIDTH : QUERIES * WIDTH, swap[] = {0, 2, 1}, turn[] = {1, 0};
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    struct rb_writer w;
+    struct rb_why why = {0};
+    const char *q, *k, *v, *x;
+
+    rb_writer_init(&w, "attention", 3);
+#define WEIGHT(name, ...)                                                                          \
+    rb_writer_weight(&w, name, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                 \
+                     (int64_t[]){__VA_ARGS__}, RB_INIT_NORMAL, 0.1)
+    rb_writer_input(&w, "features", RB_F32, 2, (int64_t[]){-1, INPUTS});
+    q = rb_writer_node(&w, "MatMul", "q", "features", WEIGHT("wq", INPUTS, size), NULL);
+    if (among) {
+        k = rb_writer_node(&w, "MatMul", "k", "features", WEIGHT("wk", INPUTS, size), NULL);
+        v = rb_writer_node(&w, "MatMul", "v", "features", WEIGHT("wv", INPUTS, size), NULL);
+    } else {
+        x = rb_writer_constant_ints(&w, "rows", 3, (int64_t[]){-1, QUERIES, WIDTH});
+        q = rb_writer_node(&w, "Reshape", "queries", q, x, NULL);
+        k = WEIGHT("k", 1, KEYS, WIDTH);
+        v = WEIGHT("v", 1, KEYS, WIDTH);
+    }
+    k = rb_writer_node(&w, "Transpose", "turned", k, NULL);
+    rb_writer_ints(&w, "perm", among ? 2 : 3, among ? turn : swap);
+    x = rb_writer_node(&w, "MatMul", "scores", q, k, NULL);
+    x = rb_writer_node(&w, "Softmax", "p", x, NULL);
+    rb_writer_int(&w, "axis", -1);
+    x = rb_writer_dropout(&w, "dropped", x, 0.1);
+    x = rb_writer_node(&w, "MatMul", "mixed", x, v, NULL);
+    x = rb_writer_node(&w, "Flatten", "flat", x, NULL);
+    rb_writer_node(&w, "MatMul", "logits", x, WEIGHT("out", size, 3), NULL);
+#undef WEIGHT
+    rb_writer_output(&w, "logits", 2, (int64_t[]){-1, 3});
+    if (rb_writer_finish(&w, &onnx, &why))
+        fail_msg("%s", why.text);
+    rb_writer_done(&w);
+    save(name, onnx.data, onnx.size);
+}
+
+/* What is attention for one sample alone is none for any number: all programs are made alike.  And
+ * where samples are keys, what pays for the whole microbatch is done for the rest. */
+static void attention_that_depends_on_the_batch(void **state)
+{
+    static const struct {
+        const char *class, *model, *global, *micro;
+        bool one;
+    } cases[] = {
+        {"cuda test", "shared.onnx", "spec.train.globalBatch=5", "spec.train.microBatch=4", false},
+        {"cuda test", "shared.onnx", "spec.train.globalBatch=3", "spec.train.microBatch=1", true},
+        {"test avx2", "shared.onnx", "spec.train.globalBatch=5", "spec.train.microBatch=4", false},
+        {"cuda test", "among.onnx", "spec.train.globalBatch=5", "spec.train.microBatch=4", true},
+        {"test avx2", "among.onnx", "spec.train.globalBatch=5", "spec.train.microBatch=4", false},
+        {"test avx2", "among.onnx", "spec.train.globalBatch=513", "spec.train.microBatch=512",
+         true},
+    };
+
+    (void)state;
+    save_attention("shared.onnx", false);
+    save_attention("among.onnx", true);
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        RB_CLEANUP(rb_freep) char *onnx = rb_format("spec.model.onnx=%s", cases[i].model);
+        struct rb_compiled compiled;
+
+        class = cases[i].class;
+        MUST_COMPILE(rows_job, &compiled, onnx, cases[i].global, cases[i].micro, NULL);
+        class = "test";
+        for (size_t p = 0; p < compiled.model->n_programs; p++) {
+            const Rb__Program *program = compiled.model->programs[p];
+
+            assert_int_equal(count(program, RB_OP_ATTENTION), cases[i].one);
             check_keys(program);
         }
         rb_compiled_done(&compiled);
@@ -653,6 +734,7 @@ int main(void)
         cmocka_unit_test(programs_for_every_size),
         cmocka_unit_test(relu_of_products),
         cmocka_unit_test(attention_in_one_node),
+        cmocka_unit_test(attention_that_depends_on_the_batch),
         cmocka_unit_test(automatic_microbatch),
         cmocka_unit_test(cnn),
         cmocka_unit_test(weights),
