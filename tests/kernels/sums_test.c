@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { TRIALS = 1500, EACH = RB_KERNEL_EACH, LEFT = 50000, RIGHT = 30000, OUT = 8000, SLACK = 64 };
+enum { TRIALS = 1200, EACH = RB_KERNEL_EACH, LEFT = 50000, RIGHT = 30000, OUT = 8000, SLACK = 64 };
 
 struct trial {
     uint32_t number, seed;
@@ -80,7 +80,7 @@ static void draw_shape(struct trial *t)
     const int64_t copies = (t->batch = below(t, 12) ? 0 : 1 + below(t, 3)) ? t->batch : 1;
 
     t->m = 1 + below(t, below(t, 12) ? 13 : 150);
-    t->n = 1 + below(t, below(t, 12) ? 33 : 300);
+    t->n = 1 + below(t, below(t, 12) ? 52 : 300);
     t->k = 1 + below(t, below(t, 3) ? 24 : 600);
     t->k = copies * t->m * t->k > LEFT ? LEFT / copies / t->m : t->k;
     t->n = copies * t->k * t->n > RIGHT ? RIGHT / copies / t->k : t->n;
