@@ -8,6 +8,10 @@
 
 enum { COLUMNS = RB_BLOCK_COLUMNS, STEP = RB_BLOCK_STEP, MOST_ROWS = 12 };
 
+_Static_assert(COLUMNS == 16, "tiles are written out: two registers of AVX2, one of AVX-512");
+_Static_assert(RB_BLOCK_KEYS % COLUMNS == 0 && RB_BLOCK_KEYS + COLUMNS <= STEP,
+               "a row has room for what is 0 behind what is seen");
+
 /* c [rows, COLUMNS], `step` apart, += a [rows, depth] times a panel; fresh: onto nothing. */
 typedef void tile_run(const float *a, const float *panel, int64_t depth, float *c, int64_t step,
                       bool fresh);
