@@ -214,28 +214,32 @@ int rb_file_keep_newest(const char *folder, size_t keep, struct rb_why *why)
     return err;
 }
 
-int rb_map_open(const char *path, struct rb_map *ret, struct rb_why *why)
+int rb_map_file(int fd, const char *path, struct rb_map *ret, struct rb_why *why)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
     void *memory = NULL;
-    int err = 0;
+
+    if (fstat(fd, &status) < 0)
+        return fail(why, "look at", path);
+    if (!S_ISREG(status.st_mode))
+        return rb_why_set(why, RB_EINVAL, "%s is not a regular file", path);
+    if (status.st_size > 0)
+        memory = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED)
+        return fail(why, "map", path);
+    *ret = (struct rb_map){memory, (size_t)status.st_size};
+    return 0;
+}
+
+int rb_map_open(const char *path, struct rb_map *ret, struct rb_why *why)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), err;
 
     if (fd < 0)
         return fail(why, "open", path);
-    if (fstat(fd, &status) < 0)
-        err = fail(why, "look at", path);
-    else if (!S_ISREG(status.st_mode))
-        err = rb_why_set(why, RB_EINVAL, "%s is not a regular file", path);
-    else if (status.st_size > 0)
-        memory = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    if (memory == MAP_FAILED)
-        err = fail(why, "map", path);
+    err = rb_map_file(fd, path, ret, why);
     close(fd);
-    if (err)
-        return err;
-    *ret = (struct rb_map){memory, (size_t)status.st_size};
-    return 0;
+    return err;
 }
 
 void rb_map_close(struct rb_map *map)

@@ -40,6 +40,8 @@ struct rb_map {
     size_t size;
 };
 int rb_map_open(const char *path, struct rb_map *ret, struct rb_why *why);
+/* The same of one that is open, and stays so; `path` is for messages. */
+int rb_map_file(int fd, const char *path, struct rb_map *ret, struct rb_why *why);
 void rb_map_close(struct rb_map *map);
 
 #endif

@@ -3,24 +3,14 @@
 
 #include "base/arena.h"
 #include "data/column.h"
+#include "data/mapped.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-/* A mapped file, kept open to see whether it stays as long. */
-struct file {
-    struct rb_map map; /* empty: there is none */
-    char *path;
-    int fd;
-};
 
 struct rb_source {
     struct rb_source_info info;
-    struct file features_file, targets_file; /* the second only for a file of its own */
+    struct rb_mapped features_file, targets_file; /* the second only for a file of its own */
     struct rb_column features, targets;
 };
 
@@ -69,63 +59,12 @@ static int guess_format(const struct rb_map *map, const char *path, enum format 
     return 0;
 }
 
-static int check_file(const struct file *file, struct rb_why *why)
-{
-    struct stat status;
-
-    if (!file->path)
-        return 0;
-    if (file->fd < 0 || fstat(file->fd, &status) < 0)
-        return rb_why_set(why, RB_EIO, "cannot look at %s any more", file->path);
-    if ((uint64_t)status.st_size >= file->map.size)
-        return 0;
-    return rb_why_set(why, RB_EINVAL,
-                      "%s has %llu bytes, and had %zu when it was opened; expected data that does "
-                      "not change while it is read",
-                      file->path, (unsigned long long)status.st_size, file->map.size);
-}
-
-static void close_file(struct file *file)
-{
-    rb_map_close(&file->map);
-    if (file->path && file->fd >= 0)
-        close(file->fd);
-    free(file->path);
-}
-
-/* Map a file that must be there, be a plain file and have bytes. */
-static int open_file(const char *path, struct file *ret, struct rb_why *why)
-{
-    struct stat status;
-    int err;
-
-    if (!path || !*path)
-        return rb_why_set(why, RB_EINVAL, "no data file is named");
-    if (stat(path, &status) < 0) {
-        int number = errno;
-
-        return rb_why_set(why, rb_error_from_errno(number), "cannot open %s: %s", path,
-                          strerror(number));
-    }
-    if (!S_ISREG(status.st_mode))
-        return rb_why_set(why, RB_EINVAL, "%s is %s; expected a data file", path,
-                          S_ISDIR(status.st_mode) ? "a folder" : "no regular file");
-    err = rb_map_open(path, &ret->map, why);
-    if (!err && !ret->map.size)
-        err = rb_why_set(why, RB_EINVAL, "%s is empty; expected data", path);
-    if (err)
-        return err;
-    ret->path = rb_string(path);
-    ret->fd = open(path, O_RDONLY | O_CLOEXEC);
-    return check_file(ret, why);
-}
-
 static int open_features(const struct rb_source_options *options, struct rb_source *source,
                          enum format *ret_format, struct rb_why *why)
 {
     const char *path = options->path;
     enum format format;
-    int err = open_file(path, &source->features_file, why);
+    int err = rb_mapped_open(path, &source->features_file, why);
 
     if (err)
         return err;
@@ -177,7 +116,7 @@ static int open_targets(const struct rb_source_options *options, struct rb_sourc
 
     if (!path || !*path)
         return 0;
-    err = open_file(path, &source->targets_file, why);
+    err = rb_mapped_open(path, &source->targets_file, why);
     if (!err)
         err = guess_format(&source->targets_file.map, path, &format, why);
     if (err)
@@ -248,6 +187,8 @@ int rb_source_open(const struct rb_source_options *options, struct rb_source **r
         return err;
     }
     fill_info(options, source, format);
+    rb_mapped_forget(&source->features_file);
+    rb_mapped_forget(&source->targets_file);
     *ret_source = source;
     return 0;
 }
@@ -261,29 +202,82 @@ void rb_source_close(struct rb_source *source)
 {
     if (!source)
         return;
-    close_file(&source->features_file);
-    close_file(&source->targets_file);
+    rb_mapped_close(&source->features_file);
+    rb_mapped_close(&source->targets_file);
     free(source);
 }
 
 int rb_source_check(const struct rb_source *source, struct rb_why *why)
 {
-    int err = check_file(&source->features_file, why);
+    int err = rb_mapped_check(&source->features_file, why);
 
-    return err ? err : check_file(&source->targets_file, why);
+    return err ? err : rb_mapped_check(&source->targets_file, why);
 }
 
-static void read_sample(const struct rb_column *column, int64_t i, void *to)
+/* ---- Samples ----
+ *
+ * Those of a small file may well stay mapped, and so may those that take so little to train on that
+ * a system call for each would show: of few bytes, or of a few tokens. */
+enum { SMALL_FILE = 2 << 20, SMALL_SAMPLE = 2 << 10, SHORT = 128 };
+
+static bool is_sequence(const struct rb_source *source)
+{
+    return source->targets.stored && !source->targets_file.path;
+}
+
+/* Are samples read, and not looked at in the map? */
+static bool reads(const struct rb_source *source, const struct rb_mapped *file,
+                  const struct rb_column *column)
+{
+    if (file->map.size <= SMALL_FILE)
+        return false;
+    return is_sequence(source) ? column->count >= SHORT
+                               : (size_t)column->count * column->stored->size >= SMALL_SAMPLE;
+}
+
+/* Are elements stored as a slot has them? */
+static bool is_plain(const struct rb_column *column)
+{
+    return column->stored->size == rb_dtype_size(column->type.dtype) &&
+           column->stored->integer == (column->type.dtype == RB_I64);
+}
+
+/* What cannot be read is looked at in the map, where a file that was cut off ends the process. */
+static void read_pieces(const struct rb_mapped *file, const struct rb_column *column,
+                        const uint8_t *from, uint8_t *to)
+{
+    const size_t size = column->stored->size, slot = rb_dtype_size(column->type.dtype);
+    uint8_t room[16 << 10];
+    const int64_t most = (int64_t)(sizeof room / size);
+
+    for (int64_t i = 0; i < column->count; i += most) {
+        int64_t n = column->count - i < most ? column->count - i : most;
+        const uint8_t *piece = from + (size_t)i * size;
+        bool got = rb_mapped_read(file, piece, (size_t)n * size, room);
+
+        column->convert(got ? room : piece, n, to + (size_t)i * slot);
+    }
+}
+
+static void read_sample(const struct rb_source *source, const struct rb_mapped *file,
+                        const struct rb_column *column, int64_t i, void *to)
 {
     const size_t size = column->stored->size;
+    const uint8_t *from = column->data + (size_t)(i * column->stride) * size;
 
-    column->convert(column->data + (size_t)(i * column->stride) * size, column->count, to);
+    if (!reads(source, file, column))
+        column->convert(from, column->count, to);
+    else if (!is_plain(column) || !rb_mapped_read(file, from, (size_t)column->count * size, to))
+        read_pieces(file, column, from, to);
 }
 
 void rb_source_read(const struct rb_source *source, int64_t i, void *features, void *targets)
 {
+    const struct rb_mapped *file =
+        is_sequence(source) ? &source->features_file : &source->targets_file;
+
     if (features)
-        read_sample(&source->features, i, features);
+        read_sample(source, &source->features_file, &source->features, i, features);
     if (targets && source->targets.stored)
-        read_sample(&source->targets, i, targets);
+        read_sample(source, file, &source->targets, i, targets);
 }

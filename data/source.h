@@ -4,7 +4,8 @@
  * job file > [source] > daemon (counts and checks at submit), worker (reads while training)
  *
  * Files are mapped and never copied whole; any sample is found in constant time, so the order is a
- * keyed permutation (data/order.h) and needs no coordination. */
+ * keyed permutation (data/order.h) and needs no coordination.  Samples that are worth it are read
+ * from the file, so that a large data set does not become the memory of each who reads it. */
 #ifndef RB_DATA_SOURCE_H
 #define RB_DATA_SOURCE_H
 

@@ -33,6 +33,7 @@ static int open_source(const Rb__Source *message, struct rb_source **ret_source,
         .targets = message->targets,
         .format = message->format,
         .seq_len = message->seq_len,
+        .unscanned = true, /* they were when the job was submitted */
     };
     int err = rb_source_open(&options, ret_source, why);
 

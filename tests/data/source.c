@@ -527,13 +527,115 @@ static void formats(void **state)
     assert_string_equal(must_open(f)->format, "text");
 }
 
+/* ---- Large files ---- */
+
+/* What this process has mapped of files and looked at. */
+static size_t mapped(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    unsigned long shared;
+
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*u %*u %lu", &shared), 1);
+    fclose(file);
+    return shared * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+enum { LITTLE = 1 << 20 };
+
+static uint8_t *some_bytes(size_t size)
+{
+    uint8_t *bytes = rb_alloc(size);
+    uint32_t x = 1;
+
+    for (size_t i = 0; i < size; i++) {
+        x = x * 1664525u + 1013904223u;
+        bytes[i] = (uint8_t)(x >> 24);
+    }
+    return bytes;
+}
+
+/* Elements that are a slot's already. */
+static void large_arrays(void **state)
+{
+    enum { SAMPLES = 1200, COUNT = 1500, TARGETS = 300 };
+    struct files *f = *state;
+    size_t x_size = COUNT * sizeof(float), y_size = TARGETS * sizeof(int64_t), before;
+    uint8_t *data = some_bytes(SAMPLES * (x_size + y_size)), *targets = data + SAMPLES * x_size;
+    int64_t y[TARGETS];
+    float x[COUNT];
+
+    put_npy(f, 0, "x.npy", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (1200, 1500)}\n",
+            data, SAMPLES * x_size);
+    put_npy(f, 1, "y.npy", 1, "{'descr': '<i8', 'fortran_order': False, 'shape': (1200, 300)}\n",
+            targets, SAMPLES * y_size);
+    before = mapped();
+    must_open(f);
+    for (size_t i = SAMPLES; i-- > 0;) {
+        rb_source_read(f->source, (int64_t)i, x, y);
+        assert_memory_equal(x, data + i * x_size, x_size);
+        assert_memory_equal(y, targets + i * y_size, y_size);
+    }
+    assert_true(mapped() < before + LITTLE);
+    free(data);
+}
+
+/* Elements that are converted, piece by piece. */
+static void large_images(void **state)
+{
+    enum { SAMPLES = 400, COUNT = 3 * 80 * 80 };
+    struct files *f = *state;
+    uint8_t *data = some_bytes(SAMPLES * COUNT);
+    size_t before;
+    float *x = rb_alloc(COUNT * sizeof *x);
+
+    put_npy(f, 0, "x.npy", 1,
+            "{'descr': '|u1', 'fortran_order': False, 'shape': (400, 3, 80, 80)}\n", data,
+            SAMPLES * COUNT);
+    before = mapped();
+    must_open(f);
+    for (size_t i = SAMPLES; i-- > 0;) {
+        rb_source_read(f->source, (int64_t)i, x, NULL);
+        for (size_t k = 0; k < COUNT; k++)
+            if (x[k] != data[i * COUNT + k])
+                fail_msg("sample %zu is wrong at %zu", i, k);
+    }
+    assert_true(mapped() < before + LITTLE);
+    free(x);
+    free(data);
+}
+
+static void large_sequence(void **state)
+{
+    enum { SAMPLES = 9000, COUNT = 256, TOKENS = SAMPLES * COUNT + 1 };
+    struct files *f = *state;
+    uint8_t *bytes = some_bytes(TOKENS * sizeof(uint16_t));
+    const uint16_t *tokens = (const uint16_t *)bytes;
+    int64_t in[COUNT], out[COUNT];
+    size_t before;
+
+    f->options.seq_len = COUNT;
+    put(f, 0, "train.bin", bytes, TOKENS * sizeof *tokens);
+    before = mapped();
+    must_open(f);
+    for (size_t i = SAMPLES; i-- > 0;) {
+        rb_source_read(f->source, (int64_t)i, in, out);
+        for (size_t k = 0; k < COUNT; k++)
+            if (in[k] != tokens[i * COUNT + k] || out[k] != tokens[i * COUNT + k + 1])
+                fail_msg("sample %zu is wrong at %zu", i, k);
+    }
+    assert_true(mapped() < before + LITTLE);
+    free(bytes);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(text),       TEST(broken_text), TEST(tokens),  TEST(broken_tokens), TEST(npy_kinds),
-        TEST(npy_shapes), TEST(broken_npy),  TEST(cut_npy), TEST(idx),           TEST(broken_idx),
-        TEST(no_data),    TEST(formats),     TEST(cut_off),
+        TEST(text),      TEST(broken_text),  TEST(tokens),       TEST(broken_tokens),
+        TEST(npy_kinds), TEST(npy_shapes),   TEST(broken_npy),   TEST(cut_npy),
+        TEST(idx),       TEST(broken_idx),   TEST(no_data),      TEST(formats),
+        TEST(cut_off),   TEST(large_arrays), TEST(large_images), TEST(large_sequence),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
