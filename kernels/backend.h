@@ -22,6 +22,9 @@ struct rb_device_ops {
     void *(*alloc)(struct rb_device *device, size_t bytes);
     void (*release)(struct rb_device *device, void *memory);
     void (*discard)(struct rb_device *device, void *memory, size_t bytes);
+    /* NULL where all memory is taken at once. */
+    void (*expect)(struct rb_device *device, void *memory, size_t bytes,
+                   const struct rb_extent *extents, size_t n);
     /* NULL where the host's memory is the device's: there is nothing to copy or to go wrong then.
      */
     void (*pull)(struct rb_device *device, void *memory, size_t bytes);

@@ -86,6 +86,13 @@ void rb_device_discard(struct rb_device *device, void *memory, size_t bytes)
         device->ops->discard(device, memory, bytes);
 }
 
+void rb_device_expect(struct rb_device *device, void *memory, size_t bytes,
+                      const struct rb_extent *extents, size_t n)
+{
+    if (device->ops->expect)
+        device->ops->expect(device, memory, bytes, extents, n);
+}
+
 void rb_device_pull(struct rb_device *device, void *memory, size_t bytes)
 {
     if (device && device->ops->pull && memory && bytes)

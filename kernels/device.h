@@ -90,6 +90,15 @@ bool rb_device_sparse(const struct rb_device *device);
  * and it is zero again. */
 void rb_device_discard(struct rb_device *device, void *memory, size_t bytes);
 
+/* Of such memory, `extents` (ascending and apart) will be written often, and the rest seldom or
+ * never.  Changes no bit: memory of a CPU comes in large pages, of which one byte takes all, and
+ * from here on in small ones where much of a large one would be taken for nothing. */
+struct rb_extent {
+    size_t first, bytes; /* from the start of the memory */
+};
+void rb_device_expect(struct rb_device *device, void *memory, size_t bytes,
+                      const struct rb_extent *extents, size_t n);
+
 /* ---- Two sides ----
  *
  * A GPU has memory of its own, so what rb_device_alloc gives has two sides under one address: what

@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 
-enum { RB_MODULE_ABI = 10 };
+enum { RB_MODULE_ABI = 11 };
 
 struct rb_module {
     unsigned abi;

@@ -57,6 +57,8 @@ static int new_flight(struct rb_model *model, const struct rb_runner *twin, floa
         err = rb_why_set(why, RB_ENOMEM, "no memory for %zu bytes of activations", bytes);
     if (!err)
         err = rb_runner_prepare(model, &flight->runner, weights, flight->arena, model->train, why);
+    if (!err)
+        rb_program_expect(flight->runner.program, flight->arena, bytes);
     if (!err && rb_device_tapes(model->device))
         err = rb_marks_new(model->device, 1, &flight->mark, why);
     if (err) {

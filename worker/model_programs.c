@@ -225,6 +225,8 @@ int rb_model_use(struct rb_model *model, bool recomputes, struct rb_why *why)
     err = get_arena(model, why);
     if (!err)
         err = prepare_programs(model, why);
+    if (!err) /* others may use more of it, and only they are the slower for that */
+        rb_program_expect(model->runner->program, model->arena, arena_bytes(model));
     if (err)
         model->runner = NULL;
     return err;

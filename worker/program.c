@@ -218,48 +218,6 @@ static void find_gradients(const struct rb_program_build *b)
     }
 }
 
-struct range {
-    uintptr_t first, end;
-};
-
-static int by_place(const void *a, const void *b)
-{
-    const struct range *x = a, *y = b;
-
-    return (x->first > y->first) - (x->first < y->first);
-}
-
-/* Tensors share memory, so what is written is the union of where they lie. */
-static uint64_t working_bytes(const struct rb_program_build *b, struct rb_arena *scratch)
-{
-    const struct rb_program *program = b->program;
-    struct range *ranges = RB_ARENA_NEW(scratch, struct range, program->n_tensors + 1);
-    uintptr_t end = 0;
-    uint64_t bytes = 0;
-    size_t n = 0;
-
-    for (int i = 0; i < program->n_steps; i++) {
-        const Rb__Instruction *from = b->from->instructions[i];
-
-        for (size_t o = 0; o < from->n_outputs && !program->steps[i].gradient; o++)
-            if (from->outputs[o] >= 0 && n < (size_t)program->n_tensors) {
-                uintptr_t at = (uintptr_t)program->addresses[from->outputs[o]];
-
-                ranges[n++] = (struct range){at, at + b->bytes[from->outputs[o]]};
-            }
-    }
-    qsort(ranges, n, sizeof *ranges, by_place);
-    for (size_t k = 0; k < n; k++) {
-        uintptr_t first = ranges[k].first > end ? ranges[k].first : end;
-
-        bytes += ranges[k].end > first ? ranges[k].end - first : 0;
-        end = ranges[k].end > end ? ranges[k].end : end;
-    }
-    for (int slot = 0; slot < program->n_inputs; slot++)
-        bytes += program->input_bytes[slot];
-    return bytes;
-}
-
 int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const Rb__Program *program,
                        const struct rb_program_memory *memory, struct rb_program **ret_program,
                        struct rb_why *why)
@@ -298,7 +256,7 @@ int rb_program_prepare(struct rb_device *device, const Rb__Model *model, const R
     err = err ? err : check_results(&b);
     if (!err) {
         find_gradients(&b);
-        made->working = working_bytes(&b, &scratch);
+        rb_program_find_written(&b, &scratch);
     }
     rb_arena_done(&scratch);
     if (err) {

@@ -37,6 +37,10 @@ void rb_program_free(struct rb_program *program);
 /* Does it go between devices?  Such are not run here: worker/exchange.h does that. */
 bool rb_program_exchanges(const Rb__Instruction *instruction);
 
+/* Have the `bytes` of its arena ready for its runs (rb_device_expect), which leave gradients to
+ * rb_program_add. */
+void rb_program_expect(const struct rb_program *program, void *arena, size_t bytes);
+
 /* From now on gradients that nothing but their contribution reads are left to rb_program_add, where
  * the device can add them without writing them first: running does not make them. */
 void rb_program_defer(struct rb_program *program, bool on);

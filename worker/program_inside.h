@@ -42,7 +42,8 @@ struct rb_program {
     int n_inputs;
     void **inputs; /* the device's memory, filled by the caller */
     size_t *input_bytes;
-    uint64_t working; /* rb_program_working */
+    struct rb_extent *written; /* of the arena, ascending and apart */
+    size_t n_written;
 
     /* Tapes (rb_program_keep).  Of a run that is played, what `after` asked for. */
     bool keeps;
@@ -79,6 +80,9 @@ static inline bool rb_program_inside(uint64_t offset, uint64_t bytes, uint64_t s
 {
     return offset <= size && bytes <= size - offset;
 }
+
+/* What runs write, once it is known which gradients they do not. */
+void rb_program_find_written(const struct rb_program_build *b, struct rb_arena *scratch);
 
 /* Types and addresses of all tensors, and memory for inputs. */
 int rb_program_make_tensors(const struct rb_program_build *b);

@@ -85,11 +85,6 @@ bool rb_program_gathers(const struct rb_program *program)
     return false;
 }
 
-uint64_t rb_program_working(const struct rb_program *program)
-{
-    return program->working;
-}
-
 static void step_each(struct rb_program *const *programs, int n, int instruction,
                       const struct rb_key *keys)
 {

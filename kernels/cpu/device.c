@@ -197,6 +197,30 @@ static void cpu_discard(struct rb_device *device, void *memory, size_t bytes)
     memset((void *)to, 0, end - to);
 }
 
+/* A large page is worth its room where three quarters of it are written. */
+static void cpu_expect(struct rb_device *device, void *memory, size_t bytes,
+                       const struct rb_extent *extents, size_t n)
+{
+    size_t k = 0;
+
+    (void)device;
+    for (size_t page = 0; page + HUGE_PAGE <= bytes; page += HUGE_PAGE) {
+        const size_t end = page + HUGE_PAGE;
+        size_t written = 0;
+
+        while (k < n && extents[k].first + extents[k].bytes <= page)
+            k++;
+        for (size_t i = k; i < n && extents[i].first < end; i++) {
+            size_t from = extents[i].first > page ? extents[i].first : page;
+            size_t to = extents[i].first + extents[i].bytes;
+
+            written += (to < end ? to : end) - from;
+        }
+        madvise((char *)memory + page, HUGE_PAGE,
+                written >= HUGE_PAGE / 4 * 3 ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    }
+}
+
 static int cpu_prepare(struct rb_device *device, const struct rb_call *call,
                        struct rb_kernel **ret_kernel, struct rb_why *why)
 {
@@ -251,6 +275,7 @@ const struct rb_device_ops rb_cpu_ops = {
     .alloc = cpu_alloc,
     .release = cpu_release,
     .discard = cpu_discard,
+    .expect = cpu_expect,
     .prepare = cpu_prepare,
     .marks_new = cpu_marks_new,
     .marks_set = cpu_marks_set,

@@ -97,6 +97,23 @@ static void memory_takes_room_where_it_is_written(void **state)
     rb_device_free(*state, memory);
 }
 
+/* Where little is expected, a byte takes a page and not a large one. */
+static void memory_is_taken_as_expected(void **state)
+{
+    enum { PAGE = 2 << 20, WHOLE = 4 * PAGE, LITTLE = 64 << 10 };
+    static const struct rb_extent extents[] = {
+        {0, PAGE + LITTLE}, {PAGE + PAGE / 2, PAGE / 8}, {3 * PAGE, PAGE / 4 * 3}};
+    uint8_t *memory = rb_device_alloc(*state, WHOLE);
+
+    rb_device_expect(*state, memory, WHOLE, extents, RB_COUNT(extents));
+    for (int page = 0; page < 4; page++)
+        memory[page * PAGE + PAGE / 2] = 1;
+    for (int page = 1; page <= 2; page++)
+        assert_true(resident(memory + page * PAGE, memory + (page + 1) * PAGE) <= LITTLE);
+    rb_device_expect(*state, memory, 1000, extents, 1); /* small memory is as it is */
+    rb_device_free(*state, memory);
+}
+
 static const struct {
     const char *text;
     int err;
@@ -336,6 +353,7 @@ int main(void)
         cmocka_unit_test(without_a_module),
         cmocka_unit_test(memory_is_zeroed_and_aligned),
         cmocka_unit_test(memory_takes_room_where_it_is_written),
+        cmocka_unit_test(memory_is_taken_as_expected),
         cmocka_unit_test(malformed_calls_are_refused),
         cmocka_unit_test(unknown_operators_are_refused),
         cmocka_unit_test(refusals_say_what_and_why),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Microbatches that are computed at once: the bits of one after the other. */
+#include "base/arena.h"
 #include "base/hash.h"
 #include "base/sanitized.h"
 #include "kernels/cpu/attention_tile.h"
@@ -13,6 +14,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -103,6 +106,43 @@ static void test_gpt(void **state)
     check("gpt", NULL, 1, MICROBATCHES, RB_KERNEL_EACH);
 }
 
+/* Of [first, first + bytes), how much is in memory? */
+static size_t resident(void *first, size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page, n = 0;
+    unsigned char *seen = rb_alloc(pages);
+
+    assert_int_equal(mincore(first, pages * page, seen), 0);
+    for (size_t i = 0; i < pages; i++)
+        n += (seen[i] & 1) * page;
+    free(seen);
+    return n;
+}
+
+/* Gradients that go into the sums from registers have their places in an arena, and take no memory
+ * there, nor do large pages take it for them. */
+static void test_arenas(void **state)
+{
+    enum { LITTLE = 512 << 10 };
+    const struct bench_case *mlp = bench_case_find(bench_sums_cases, bench_n_sums_cases, "mlp");
+    struct rb_step_result result;
+    struct bench_job job;
+
+    (void)state;
+    assert_non_null(mlp);
+    bench_job_open(mlp, 16, &job);
+    bench_job_step(&job, &result);
+    for (uint32_t i = 0; i < job.model->n_lanes; i++) {
+        const struct rb_lane *lane = &job.model->lanes[i];
+        size_t bytes = (size_t)lane->runner.message->arena_bytes;
+        size_t written = (size_t)rb_program_working(lane->runner.program);
+
+        assert_true(resident(lane->arena ? lane->arena : job.model->arena, bytes) <
+                    written + LITTLE);
+    }
+    bench_job_close(&job);
+}
+
 /* As many as a part of the caches holds; none where weights stay in a core's own, or where
  * something is done once. */
 static void test_count(void **state)
@@ -135,7 +175,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mlp),      cmocka_unit_test(test_cnn),
         cmocka_unit_test(test_wide_cnn), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_gpt),      cmocka_unit_test(test_count),
+        cmocka_unit_test(test_gpt),      cmocka_unit_test(test_arenas),
+        cmocka_unit_test(test_count),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
