@@ -16,18 +16,19 @@ def cnn_spec(c, steps, want=1, **more):
     }
 
 
-def gpt_spec(c, steps, want=1, **more):
+def gpt_spec(c, steps, want=1, seq=32, **more):
     corpus.text(c.path("corpus.txt"), 40000)
     return {
         "model": {"onnx": "gpt.onnx"},
-        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": seq}},
         "train": {"steps": steps, "globalBatch": 14, "microBatch": 2,
                   "optimizer": {"type": "adamw", "lr": 1.0e-3}, "clipNorm": 1.0},
         "devices": {"min": 1, "max": 5, "want": want}, **more,
     }
 
 
-def models(c):
+def models(c, width=64, seq=32):
+    """Of the GPT; its spec is asked for the same seq."""
     c.model("cnn", image=16, batchnorm=1, dropout=0.1)
-    c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
+    c.model("gpt", layers=2, width=width, heads=2, seq=seq, dropout=0.1)
     return {"cnn": cnn_spec, "gpt": gpt_spec}

@@ -9,7 +9,6 @@ import os
 import time
 
 import cluster
-import delicate
 import gpus
 from cluster import ENDLESS, check, check_nothing_lost
 from gpus import REAL, libraries, on, remember, saved_in, same_as_alone, table
@@ -54,10 +53,10 @@ def check_flat(name, first, last):
 def many_resizes():
     used = libraries.Used()
     with gpus.gpus(3), cluster.Cluster(devices=1) as c:
-        delicate.models(c)
+        gpus.models(c)
 
         def make(steps, **more):
-            return on("cuda", delicate.gpt_spec(c, steps), **more)
+            return on("cuda", gpus.gpt_spec(c, steps), **more)
 
         c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))
         watched = {"rubatod": c.nodes[0].process.pid, "worker": c.train_on("job", 1)["devices"][0]["pid"]}

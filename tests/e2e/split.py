@@ -106,7 +106,7 @@ def filters():
 
 def exported():
     """A narrow ResNet-18 as PyTorch writes it."""
-    import families  # which needs numpy: the machines that run gpus.py may have none
+    import families  # which needs numpy: a machine that only has GPUs may have none
 
     with cluster.Cluster(devices=2) as c:
         fixtures = os.path.join(MODELS, "fixtures")
