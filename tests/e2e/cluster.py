@@ -9,7 +9,6 @@ Nothing here waits for a while: it waits for an event and gives up with the daem
 """
 import contextlib
 import hashlib
-import http.client
 import json
 import os
 import shutil
@@ -168,19 +167,11 @@ class Cluster:
             "--election-timeout", "500"] for i, (client, peer) in enumerate(zip(clients, peers))]
         self.url = clients[0]
         self.run_etcd()
-        until("etcd to answer", self.etcd_answers)
         return ",".join(clients)
 
     def run_etcd(self):
         with open(os.path.join(self.folder, "etcd.log"), "a") as log:
             self.etcds = [subprocess.Popen(arguments, stderr=log, stdout=log) for arguments in self.etcd_arguments]
-
-    def etcd_answers(self):
-        """On a busy machine it may begin to long after rubatod would have given up."""
-        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
-            asked = http.client.HTTPConnection(self.url.removeprefix("http://"), timeout=5)
-            asked.request("GET", "/health")
-            return json.load(asked.getresponse())["health"] == "true"
 
     def etcd_pids(self):
         """Of all of etcd, a single node's own too."""
