@@ -22,6 +22,17 @@ static void print_submitted(const struct rb_session *session, const json_t *repl
     fputs("\n", session->out);
 }
 
+static void say_notes(const struct rb_session *session, const json_t *reply)
+{
+    const json_t *note;
+    size_t i;
+
+    json_array_foreach(json_object_get(reply, "notes"), i, note)
+    {
+        fprintf(session->err, "rubatoctl: %s\n", json_string_value(note));
+    }
+}
+
 static int read_job(const struct rb_arguments *arguments, const char *path, json_t **ret_body,
                     char ret_name[64], struct rb_why *why)
 {
@@ -65,6 +76,7 @@ int rb_submit(struct rb_session *session, const struct rb_arguments *arguments)
     if (!wait || session->format == RB_FORMAT_TABLE) /* one document: with --wait the outcome */
         print_submitted(session, reply);
     fflush(session->out);
+    say_notes(session, reply);
     json_decref(reply);
     if (wait)
         return rb_follow(session, name, &done, deadline);

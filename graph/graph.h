@@ -68,6 +68,13 @@ struct rb_contribution {
     struct rb_value *value;
 };
 
+/* One more name of a weight or buffer: exporters write parameters that a module has under several
+ * names, or that are equal, once, and an Identity for each other name. */
+struct rb_alias {
+    const char *name;
+    const struct rb_value *value;
+};
+
 struct rb_onnx;
 
 struct rb_graph {
@@ -84,6 +91,8 @@ struct rb_graph {
     struct rb_value *features, *targets; /* inputs; targets NULL before a loss that needs them */
     struct rb_value **outputs;           /* of the model */
     int n_outputs;
+    struct rb_alias *aliases;
+    int n_aliases;
     /* After rb_loss_attach: */
     struct rb_value *loss, *count, *correct; /* correct may be NULL */
     bool mean_of_means; /* the graph averages by itself and its tail was not recognised */

@@ -69,7 +69,21 @@ static void put_string(struct rb_buffer *out, const char *text)
     rb_buffer_text(out, "\"");
 }
 
-void rb_safetensors_header(struct rb_safetensor *tensors, int n, struct rb_buffer *out)
+static void put_notes(const struct rb_safetensor_note *notes, int n, struct rb_buffer *out)
+{
+    rb_buffer_text(out, "\"__metadata__\":{");
+    for (int i = 0; i < n; i++) {
+        if (i)
+            rb_buffer_text(out, ",");
+        put_string(out, notes[i].key);
+        rb_buffer_text(out, ":");
+        put_string(out, notes[i].text);
+    }
+    rb_buffer_text(out, "}");
+}
+
+static void put_header(struct rb_safetensor *tensors, int n, const struct rb_safetensor_note *notes,
+                       int n_notes, struct rb_buffer *out)
 {
     size_t start = out->size;
     uint64_t offset = 0, size;
@@ -78,10 +92,12 @@ void rb_safetensors_header(struct rb_safetensor *tensors, int n, struct rb_buffe
         qsort(tensors, (size_t)n, sizeof *tensors, compare);
     rb_buffer_add(out, "\0\0\0\0\0\0\0\0", 8);
     rb_buffer_text(out, "{");
+    if (n_notes)
+        put_notes(notes, n_notes, out);
     for (int i = 0; i < n; i++) {
         const struct rb_tensor_type *type = &tensors[i].type;
 
-        if (i)
+        if (i || n_notes)
             rb_buffer_text(out, ",");
         put_string(out, tensors[i].name);
         rb_buffer_format(out, ":{\"dtype\":\"%s\",\"shape\":[", kinds[kind_of(type->dtype)].name);
@@ -100,6 +116,11 @@ void rb_safetensors_header(struct rb_safetensor *tensors, int n, struct rb_buffe
         out->data[start + (size_t)i] = (char)(size >> (8 * i));
 }
 
+void rb_safetensors_header(struct rb_safetensor *tensors, int n, struct rb_buffer *out)
+{
+    put_header(tensors, n, NULL, 0, out);
+}
+
 /* ---- Writing ---- */
 
 static int put(int fd, const void *data, uint64_t size, struct rb_why *why)
@@ -113,14 +134,15 @@ static int put(int fd, const void *data, uint64_t size, struct rb_why *why)
                       strerror(number));
 }
 
-int rb_safetensors_write(int fd, struct rb_safetensor *tensors, int n, uint64_t *ret_bytes,
+int rb_safetensors_write(int fd, struct rb_safetensor *tensors, int n,
+                         const struct rb_safetensor_note *notes, int n_notes, uint64_t *ret_bytes,
                          struct rb_why *why)
 {
     struct rb_buffer header = {0};
     uint64_t bytes;
     int err;
 
-    rb_safetensors_header(tensors, n, &header);
+    put_header(tensors, n, notes, n_notes, &header);
     bytes = header.size;
     err = put(fd, header.data, header.size, why);
     rb_buffer_done(&header);
@@ -298,16 +320,12 @@ static void hand_out(const struct entry *entries, size_t n, const uint8_t *data,
     *ret_tensors = tensors;
 }
 
-int rb_safetensors_read(const void *bytes, size_t size, struct rb_safetensor **ret_tensors,
-                        int *ret_n, struct rb_why *why)
+/* The header of a file as JSON, and where the data begin. */
+static int open_header(const uint8_t *file, size_t size, json_t **ret_root, size_t *ret_data,
+                       struct rb_why *why)
 {
-    const uint8_t *file = bytes;
-    RB_CLEANUP(rb_freep) struct entry *entries = NULL;
     uint64_t header = 0;
     json_error_t error;
-    json_t *root;
-    size_t n = 0;
-    int err;
 
     if (size < 8)
         return rb_why_set(why, RB_EINVAL, "too short for a safetensors file");
@@ -319,15 +337,90 @@ int rb_safetensors_read(const void *bytes, size_t size, struct rb_safetensor **r
                           header);
     if (header == 0 || file[8] != '{')
         return rb_why_set(why, RB_EINVAL, "not a safetensors file: the header is no JSON object");
-    root = json_loadb((const char *)file + 8, (size_t)header, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
+    *ret_root = json_loadb((const char *)file + 8, (size_t)header, JSON_REJECT_DUPLICATES, &error);
+    if (!*ret_root)
         return rb_why_set(why, RB_EINVAL, "the safetensors header is not JSON: %s", error.text);
+    *ret_data = 8 + (size_t)header;
+    return 0;
+}
+
+int rb_safetensors_read(const void *bytes, size_t size, struct rb_safetensor **ret_tensors,
+                        int *ret_n, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) struct entry *entries = NULL;
+    size_t data = 0, n = 0;
+    json_t *root = NULL;
+    int err = open_header(bytes, size, &root, &data, why);
+
+    if (err)
+        return err;
     entries = rb_alloc((json_object_size(root) + 1) * sizeof *entries);
-    err = read_entries(root, size - 8 - header, entries, &n, why);
+    err = read_entries(root, size - data, entries, &n, why);
     if (!err) {
-        hand_out(entries, n, file + 8 + header, ret_tensors);
+        hand_out(entries, n, (const uint8_t *)bytes + data, ret_tensors);
         *ret_n = (int)n;
     }
+    json_decref(root);
+    return err;
+}
+
+/* ---- Notes ---- */
+
+static int compare_notes(const void *left, const void *right)
+{
+    const struct rb_safetensor_note *a = left, *b = right;
+
+    return strcmp(a->key, b->key);
+}
+
+static const char *keep_text(char **at, const char *text)
+{
+    size_t length = strlen(text) + 1;
+    char *kept = memcpy(*at, text, length);
+
+    *at += length;
+    return kept;
+}
+
+static int take_notes(const json_t *json, struct rb_safetensor_note **ret_notes)
+{
+    size_t room = json_object_size(json) * sizeof **ret_notes + 1;
+    struct rb_safetensor_note *notes;
+    const json_t *value;
+    const char *key;
+    char *texts;
+    int n = 0;
+
+    json_object_foreach((json_t *)json, key, value) room +=
+        strlen(key) + strlen(json_string_value(value)) + 2;
+    notes = rb_alloc(room);
+    texts = (char *)(notes + json_object_size(json));
+    json_object_foreach((json_t *)json, key, value)
+    {
+        notes[n].key = keep_text(&texts, key);
+        notes[n++].text = keep_text(&texts, json_string_value(value));
+    }
+    if (n)
+        qsort(notes, (size_t)n, sizeof *notes, compare_notes);
+    *ret_notes = notes;
+    return n;
+}
+
+int rb_safetensors_notes(const void *bytes, size_t size, struct rb_safetensor_note **ret_notes,
+                         int *ret_n, struct rb_why *why)
+{
+    size_t data = 0;
+    json_t *root = NULL;
+    const json_t *json;
+    int err = open_header(bytes, size, &root, &data, why);
+
+    if (err)
+        return err;
+    json = json_object_get(root, "__metadata__");
+    if (json)
+        err = check_metadata(json, why);
+    if (!err)
+        *ret_n = take_notes(json, ret_notes);
     json_decref(root);
     return err;
 }

@@ -112,12 +112,13 @@ static int fill_job(struct rb_compile_work *work, int64_t micro_batch, const cha
     return 0;
 }
 
-static int finish(struct rb_compile_work *work, struct rb_buffer *weights)
+static int finish(struct rb_compile_work *work, struct rb_compiled *compiled)
 {
     const Rb__Spec *spec = work->spec;
     char weights_digest[33], digest[33];
-    int err =
-        rb_initial_weights(work->graph, work->model, spec->model->weights, weights, work->why);
+    struct rb_buffer *weights = &compiled->weights;
+    int err = rb_initial_weights(work->graph, spec->model->weights, work->model, weights,
+                                 &compiled->notes, work->why);
 
     if (err)
         return err;
@@ -129,7 +130,7 @@ static int finish(struct rb_compile_work *work, struct rb_buffer *weights)
 }
 
 static int compile_all(struct rb_compile_work *work, const char *numeric_class,
-                       struct rb_buffer *weights)
+                       struct rb_compiled *compiled)
 {
     int64_t micro_batch = 0;
     int err = check_complete(work->spec, work->why);
@@ -144,7 +145,7 @@ static int compile_all(struct rb_compile_work *work, const char *numeric_class,
         err = fill_job(work, micro_batch, numeric_class);
     if (!err)
         err = rb_compile_recompute(work, micro_batch);
-    return err ? err : finish(work, weights);
+    return err ? err : finish(work, compiled);
 }
 
 /* What they promise is another thing, and said wherever a job is described. */
@@ -175,10 +176,10 @@ int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compil
 {
     struct rb_compile_work work = new_work(spec, numeric_class, why);
     struct rb_compiled compiled = {0};
-    int err = compile_all(&work, numeric_class, &compiled.weights);
+    int err = compile_all(&work, numeric_class, &compiled);
 
     if (err) {
-        rb_buffer_done(&compiled.weights);
+        rb_compiled_done(&compiled);
     } else {
         compiled.model = RB_TAKE(work.model);
         rb_summary_write(spec->model->onnx, &compiled);
@@ -236,5 +237,6 @@ void rb_compiled_done(struct rb_compiled *compiled)
     if (compiled->model)
         rb__model__free_unpacked(compiled->model, NULL);
     rb_buffer_done(&compiled->weights);
+    rb_buffer_done(&compiled->notes);
     *compiled = (struct rb_compiled){0};
 }

@@ -42,7 +42,8 @@ static int lower(const struct rb_graph *graph, struct rb_compiled *compiled, str
     err = rb_lower_variables(graph, compiled->model, why);
     if (!err)
         err = rb_lower_program(graph, name, compiled->model, why);
-    return err ? err : rb_initial_weights(graph, compiled->model, NULL, &compiled->weights, why);
+    return err ? err
+               : rb_initial_weights(graph, NULL, compiled->model, &compiled->weights, NULL, why);
 }
 
 int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options *options,

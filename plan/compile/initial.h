@@ -8,10 +8,14 @@
 #include "graph/graph.h"
 #include "plan.pb-c.h"
 
-/* All variables of `model` with the contents that the graph's initializers have, names as in ONNX.
- * weights: a safetensors file whose tensors take the place of initializers of the same name (NULL:
- * none); a tensor that the model does not have, or has with another type, is RB_EINVAL. */
-int rb_initial_weights(const struct rb_graph *graph, const Rb__Model *model, const char *weights,
-                       struct rb_buffer *ret_safetensors, struct rb_why *why);
+/* All variables of `model` with the contents that the graph's initializers have, names as in ONNX;
+ * model->aliases is set.
+ *
+ * weights: a file, an index or a folder (plan/compile/pretrained.h) whose tensors take the place of
+ * initializers (plan/compile/match.h); NULL: none.  Halves, bfloat16 and float64 become float32.
+ * ret_notes: a line for what one has and the other lacks; NULL where weights is. */
+int rb_initial_weights(const struct rb_graph *graph, const char *weights, Rb__Model *model,
+                       struct rb_buffer *ret_safetensors, struct rb_buffer *ret_notes,
+                       struct rb_why *why);
 
 #endif

@@ -4,17 +4,23 @@
 
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    struct rb_safetensor_note *notes = NULL;
     struct rb_safetensor *tensors = NULL;
     struct rb_why why = {0};
     struct rb_buffer out = {0};
     uint8_t sum = 0;
-    int n = 0;
+    int n = 0, n_notes = 0;
 
+    if (rb_safetensors_notes(data, size, &notes, &n_notes, &why) == 0)
+        for (int i = 0; i < n_notes; i++)
+            sum += (uint8_t)(strlen(notes[i].key) + strlen(notes[i].text));
+    free(notes);
     if (rb_safetensors_read(data, size, &tensors, &n, &why))
         return 0;
     for (int i = 0; i < n; i++) {

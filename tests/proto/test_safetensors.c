@@ -86,7 +86,7 @@ static void test_round_trip(void **state)
     assert_true(fd >= 0);
     unlink(path);
     fill(tensors);
-    assert_int_equal(rb_safetensors_write(fd, tensors, 4, &bytes, NULL), 0);
+    assert_int_equal(rb_safetensors_write(fd, tensors, 4, NULL, 0, &bytes, NULL), 0);
     assert_int_equal(pread(fd, file, sizeof file, 0), (ssize_t)bytes);
     close(fd);
     assert_int_equal(rb_safetensors_read(file, bytes, &read, &n, NULL), 0);
@@ -108,6 +108,43 @@ static void test_round_trip(void **state)
     }
 }
 
+/* In front, in their order, as they are read again; and what has none is read as none. */
+static void test_notes(void **state)
+{
+    static const struct rb_safetensor_note notes[] = {{"format", "pt"}, {"b\n", "fc.weight"}};
+    static const char expected[] = "{\"__metadata__\":{\"format\":\"pt\",\"b\\n\":\"fc.weight\"},"
+                                   "\"count\":{";
+    char path[] = "/tmp/rubato-safetensors-XXXXXX";
+    struct rb_safetensor tensors[4], *read = NULL;
+    struct rb_safetensor_note *found = NULL;
+    struct rb_why why = {0};
+    char file[2048];
+    uint64_t bytes;
+    int n, fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    unlink(path);
+    fill(tensors);
+    assert_int_equal(rb_safetensors_write(fd, tensors, 4, notes, 2, &bytes, NULL), 0);
+    assert_int_equal(pread(fd, file, sizeof file, 0), (ssize_t)bytes);
+    close(fd);
+    assert_memory_equal(file + 8, expected, sizeof expected - 1);
+    assert_int_equal(rb_safetensors_read(file, bytes, &read, &n, NULL), 0);
+    assert_int_equal(n, 4);
+    free(read);
+    assert_int_equal(rb_safetensors_notes(file, bytes, &found, &n, NULL), 0);
+    assert_int_equal(n, 2);
+    assert_string_equal(found[0].key, "b\n");
+    assert_string_equal(found[0].text, "fc.weight");
+    assert_string_equal(found[1].key, "format");
+    free(found);
+    assert_int_equal(rb_safetensors_notes("\2\0\0\0\0\0\0\0{}", 10, &found, &n, NULL), 0);
+    assert_int_equal(n, 0);
+    free(found);
+    assert_true(rb_safetensors_notes(file, 7, &found, &n, &why) < 0);
+}
+
 static void test_full_disk(void **state)
 {
     struct rb_safetensor tensors[4];
@@ -118,7 +155,7 @@ static void test_full_disk(void **state)
     if (fd < 0)
         skip();
     fill(tensors);
-    assert_int_equal(rb_safetensors_write(fd, tensors, 4, NULL, &why), RB_EFULL);
+    assert_int_equal(rb_safetensors_write(fd, tensors, 4, NULL, 0, NULL, &why), RB_EFULL);
     assert_non_null(strstr(why.text, "No space"));
     close(fd);
 }
@@ -173,9 +210,8 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_header),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_header),  cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_notes),   cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_hostile),
     };
 

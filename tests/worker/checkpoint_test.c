@@ -322,6 +322,13 @@ static void test_hostile_manifests(void **state)
     close_place(&place);
 }
 
+static void read_tensors(const char *folder, const char *name, struct rb_buffer *ret)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s.safetensors", folder, name);
+
+    assert_int_equal(rb_file_read(path, 1 << 20, ret, NULL), 0);
+}
+
 static void test_other_jobs(void **state)
 {
     struct tiny_options wider = job;
@@ -350,6 +357,44 @@ static void test_other_jobs(void **state)
     assert_int_equal(restore_into(&place, "/nowhere", &why), RB_ENOTFOUND);
     close_place(&place);
     close_place(&other);
+}
+
+/* What loaders look for in a file of weights is in exports and checkpoints alike, which are the
+ * same bytes: the format, and the names that share a tensor with another. */
+static void test_notes(void **state)
+{
+    static const char expected[] =
+        "{\"__metadata__\":{\"format\":\"pt\",\"tied.bias\":\"fc1.bias\","
+        "\"tied.weight\":\"fc1.weight\"},\"";
+    Rb__Alias aliases[] = {RB__ALIAS__INIT, RB__ALIAS__INIT}, *both[] = {&aliases[0], &aliases[1]};
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer exported = {0}, saved = {0}, moments = {0};
+    RB_CLEANUP(rb_freep) char *path = NULL;
+    struct rb_why why = {0};
+    struct place place;
+    uint64_t bytes;
+
+    (void)state;
+    aliases[0].name = (char *)"tied.bias";
+    aliases[0].kept = (char *)"fc1.bias";
+    aliases[1].name = (char *)"tied.weight";
+    aliases[1].kept = (char *)"fc1.weight";
+    open_place(&place, &job);
+    place.model->aliases = both;
+    place.model->n_aliases = 2;
+    path = write_checkpoint(&place);
+    assert_int_equal(rb_checkpoint_export(place.model, &place.state, place.folder, &bytes, &why),
+                     0);
+    read_tensors(place.folder, "model", &exported);
+    read_tensors(path, "model", &saved);
+    read_tensors(path, "optimizer", &moments);
+    assert_memory_equal(exported.data + 8, expected, sizeof(expected) - 1);
+    assert_int_equal(exported.size, saved.size);
+    assert_memory_equal(exported.data, saved.data, saved.size);
+    assert_null(strstr(moments.data + 8, "__metadata__"));
+    assert_int_equal(restore_into(&place, path, &why), 0);
+    place.model->aliases = NULL;
+    place.model->n_aliases = 0;
+    close_place(&place);
 }
 
 /* A disk that takes no more: an error in words, the older checkpoint untouched, nothing half done.
@@ -394,6 +439,7 @@ int main(void)
         cmocka_unit_test(test_every_byte_counts),
         cmocka_unit_test(test_hostile_manifests),
         cmocka_unit_test(test_other_jobs),
+        cmocka_unit_test(test_notes),
         cmocka_unit_test(test_full_disk),
     };
 

@@ -65,6 +65,21 @@ int rb_checkpoint_tensors(const Rb__Model *model, const struct rb_state *state,
     return n;
 }
 
+/* What loaders of other frameworks look for, and the names that share a tensor with another. */
+static int weight_notes(const Rb__Model *model, struct rb_safetensor_note **ret_notes)
+{
+    struct rb_safetensor_note *notes = rb_alloc((model->n_aliases + 1) * sizeof *notes);
+    int n = 0;
+
+    notes[n++] = (struct rb_safetensor_note){"format", "pt"};
+    for (size_t i = 0; i < model->n_aliases; i++)
+        if (strcmp(model->aliases[i]->name, "format") != 0)
+            notes[n++] =
+                (struct rb_safetensor_note){model->aliases[i]->name, model->aliases[i]->kept};
+    *ret_notes = notes;
+    return n;
+}
+
 void rb_checkpoint_tensors_free(struct rb_safetensor *tensors, int n)
 {
     for (int i = 0; i < n; i++)
@@ -104,13 +119,16 @@ static int write_tensors(const Rb__Model *model, const struct rb_state *state,
                          struct rb_why *why)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    RB_CLEANUP(rb_freep) struct rb_safetensor_note *notes = NULL;
     struct rb_safetensor *tensors;
-    int n, err;
+    int n, n_notes = 0, err;
 
     if (fd < 0)
         return fail(why, "create", path);
     n = rb_checkpoint_tensors(model, state, file, &tensors);
-    err = rb_safetensors_write(fd, tensors, n, ret_bytes, why);
+    if (file == RB_CHECKPOINT_WEIGHTS)
+        n_notes = weight_notes(model, &notes);
+    err = rb_safetensors_write(fd, tensors, n, notes, n_notes, ret_bytes, why);
     rb_checkpoint_tensors_free(tensors, n);
     if (close(fd) < 0 && !err)
         err = fail(why, "write", path);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Other names of weights and buffers.  An exporter that writes equal parameters once leaves
+ *
+ *     Identity('l1.bias') -> 'l2.bias'
+ *
+ * and a file of the module's weights may have the one name, the other, or both. */
+#include "graph/import/import.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* Of a tensor inside a module: "l2.bias", not "/l2/Identity_output_0", nor a tracer's "input.3". */
+static bool is_of_a_module(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot && dot != name && (isalpha((unsigned char)dot[1]) || dot[1] == '_') &&
+           !strchr(name, '/') && !strchr(name, ':');
+}
+
+static const struct rb_value *named_by(const struct rb_import *import, const Onnx__NodeProto *node)
+{
+    const struct rb_value *value;
+
+    if (!node->op_type || strcmp(node->op_type, "Identity") || node->n_output != 1 ||
+        !node->output[0] || !is_of_a_module(node->output[0]))
+        return NULL;
+    value = rb_names_get(&import->values, node->output[0]);
+    if (!value || (value->role != RB_VALUE_WEIGHT && value->role != RB_VALUE_BUFFER))
+        return NULL;
+    return value;
+}
+
+void rb_import_aliases(struct rb_import *import)
+{
+    const Onnx__GraphProto *from = import->model->proto->graph;
+    struct rb_graph *graph = import->graph;
+
+    graph->aliases = RB_ARENA_NEW(&graph->arena, struct rb_alias, from->n_node);
+    for (size_t i = 0; i < from->n_node; i++) {
+        const struct rb_value *value = named_by(import, from->node[i]);
+
+        if (value)
+            graph->aliases[graph->n_aliases++] =
+                (struct rb_alias){rb_arena_string(&graph->arena, from->node[i]->output[0]), value};
+    }
+}
