@@ -21,7 +21,12 @@
 #define RB_CLONES
 #endif
 
+/* Sanitizers make so much of what is inlined everywhere that one file takes a compiler minutes. */
+#if RB_SANITIZED
+#define RB_INLINE inline
+#else
 #define RB_INLINE inline __attribute__((always_inline))
+#endif
 
 /* Sums and the like go over 32 lanes in memory: the inner loop is one that compilers make vectors
  * of (compiler vectors proper are split up before clones are made), and lane i always takes the
