@@ -323,10 +323,12 @@ int rb_life(const Rb__DaemonSettings *settings)
         err = reach_etcd(life, &why);
     if (!err)
         err = make_parts(life, &why);
-    if (err)
+    if (err) {
         fail(life, status, why.text);
-    else
+    } else {
+        uv_update_time(&life->loop); /* finding devices may take long, and is not etcd's time */
         uv_timer_start(&life->timer, on_no_etcd, START_MS, 0);
+    }
     uv_run(&life->loop, UV_RUN_DEFAULT);
     uv_loop_close(&life->loop);
     status = life->status;
