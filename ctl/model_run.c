@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model forward over the samples of a .npy file, batch by batch, through the workers' own
+/* A model forward over the samples of .npy files, batch by batch, through the workers' own
  * interpreter; the first output comes out as a .npy file. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "ctl/forward.h"
+#include "ctl/model_inputs.h"
 #include "ctl/npy.h"
 #include "ctl/verbs.h"
-#include "data/source.h"
-#include "graph/onnx/onnx.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,9 +16,8 @@ enum { BATCH = 32 };
 
 /* What all batches share. */
 struct forward {
-    const char *path;
-    struct rb_source *source;
-    const struct rb_source_info *info;
+    struct rb_onnx *onnx;
+    struct rb_model_inputs inputs;
     struct rb_device *device;
     struct rb_buffer out;       /* rows of the output so far */
     struct rb_tensor_type type; /* of one batch's output */
@@ -29,36 +27,14 @@ struct forward {
 static int runner_open(const struct forward *forward, int64_t batch, struct rb_forward *runner,
                        struct rb_why *why)
 {
-    int err = rb_compile_forward(forward->path, batch, &runner->compiled, why);
+    const struct rb_import_options options = {
+        .batch = batch,
+        .samples = forward->inputs.sample,
+        .n_samples = forward->inputs.n,
+    };
+    int err = rb_compile_opened(forward->onnx, &options, &runner->compiled, why);
 
     return err ? err : rb_forward_open(forward->device, runner, why);
-}
-
-static const Rb__Tensor *input_tensor(const Rb__Program *program)
-{
-    for (size_t i = 0; i < program->n_tensors; i++) {
-        if (program->tensors[i]->space == RB__TENSOR__SPACE__INPUT &&
-            program->tensors[i]->offset == 0)
-            return program->tensors[i];
-    }
-    return NULL;
-}
-
-/* The samples against the model's input: elements of the same type, as many of them. */
-static int check_input(const struct forward *forward, const Rb__Program *program,
-                       const Rb__Tensor *input, struct rb_why *why)
-{
-    const struct rb_tensor_type *sample = &forward->info->features;
-    uint64_t need = 1, have = (uint64_t)rb_tensor_elements(sample) * program->batch;
-
-    for (size_t i = 0; input && i < input->n_dims; i++)
-        need *= (uint64_t)input->dims[i];
-    if (!input || (input->dtype == (int)sample->dtype && need == have))
-        return 0;
-    return rb_why_set(why, RB_EINVAL,
-                      "the model takes %" PRIu64 " %s for %u samples, the file has %" PRIu64 " %s",
-                      need, rb_dtype_text((enum rb_dtype)input->dtype), program->batch, have,
-                      rb_dtype_text(sample->dtype));
 }
 
 static int take_type(struct forward *forward, const Rb__Tensor *output, struct rb_why *why)
@@ -78,19 +54,14 @@ static int run_batch(struct forward *forward, struct rb_forward *runner, int64_t
                      struct rb_why *why)
 {
     const Rb__Program *program = runner->compiled.model->programs[0];
-    const Rb__Tensor *input = input_tensor(program), *output;
-    const struct rb_tensor_type *sample = &forward->info->features;
-    size_t bytes = (size_t)rb_tensor_elements(sample) * rb_dtype_size(sample->dtype);
+    const Rb__Tensor *output;
     struct rb_key key = {0};
-    int err = check_input(forward, program, input, why);
+    int err = rb_model_inputs_read(&forward->inputs, program, first, runner->program, why);
 
     if (!err && !program->n_outputs)
         err = rb_why_set(why, RB_EUNSUPPORTED, "the model has no output");
     if (err)
         return err;
-    for (uint32_t i = 0; input && i < program->batch; i++)
-        rb_source_read(forward->source, first + i,
-                       (char *)rb_program_input(runner->program, 0) + i * bytes, NULL);
     err = rb_program_run(runner->program, &key, NULL, NULL, NULL);
     if (err)
         return rb_why_set(why, err, "the run failed");
@@ -116,26 +87,15 @@ static int run_batches(struct forward *forward, int64_t first, int64_t count, in
     return err;
 }
 
-static int fixed_batch(const char *path, int64_t *ret_batch, struct rb_why *why)
-{
-    struct rb_onnx_info info = {0};
-    struct rb_onnx *onnx = NULL;
-    int err = rb_onnx_open(path, 0, &onnx, why);
-
-    if (!err)
-        err = rb_onnx_info(onnx, &info, why);
-    *ret_batch = info.fixed_batch;
-    rb_onnx_close(onnx);
-    return err;
-}
-
 static int run_all(struct forward *forward, struct rb_why *why)
 {
-    int64_t samples = forward->info->samples, batch = 0, whole;
-    int err = fixed_batch(forward->path, &batch, why);
+    int64_t samples = forward->inputs.samples, batch, whole;
+    struct rb_onnx_info info;
+    int err = rb_onnx_info(forward->onnx, &info, why);
 
     if (err)
         return err;
+    batch = info.fixed_batch;
     if (batch > 0 && samples % batch)
         return rb_why_set(why, RB_EINVAL,
                           "the model was exported for batches of %" PRId64 " only, and %" PRId64
@@ -181,32 +141,34 @@ static int write_output(const struct rb_session *session, struct forward *forwar
     return err;
 }
 
+static int run_files(struct forward *forward, const char *const *words, int n, struct rb_why *why)
+{
+    int err = rb_model_inputs_open(forward->onnx, words, n, &forward->inputs, why);
+
+    if (!err)
+        err = rb_device_open("cpu", 0, &forward->device, why);
+    return err ? err : run_all(forward, why);
+}
+
 int rb_model_run(struct rb_session *session, const struct rb_arguments *arguments)
 {
-    const char *input = rb_arguments_value(arguments, "input");
     const char *folder = rb_arguments_value(arguments, "out");
-    struct rb_source_options options = {.path = input, .format = "npy"};
-    struct forward forward = {.path = arguments->word[0]};
+    const char *words[RB_ARGUMENTS_MAX];
+    int n = rb_arguments_values(arguments, "input", words), err;
+    struct forward forward = {0};
     struct rb_why why = {0};
-    int err;
 
-    if (!input)
+    if (!n)
         return rb_session_usage(session, "--input says which .npy file");
-    err = rb_source_open(&options, &forward.source, &why);
-    if (!err) {
-        forward.info = rb_source_info(forward.source);
-        err = rb_device_open("cpu", 0, &forward.device, &why);
-    }
-    if (!err && forward.info->samples < 1)
-        err = rb_why_set(&why, RB_EINVAL, "%s holds no samples", input);
+    err = rb_onnx_open(arguments->word[0], 0, &forward.onnx, &why);
     if (!err)
-        err = run_all(&forward, &why);
+        err = run_files(&forward, words, n, &why);
     if (!err)
         err = write_output(session, &forward, folder ? folder : ".", &why);
     if (forward.device)
         rb_device_close(forward.device);
-    if (forward.source)
-        rb_source_close(forward.source);
+    rb_model_inputs_done(&forward.inputs);
     rb_buffer_done(&forward.out);
+    rb_onnx_close(forward.onnx);
     return err ? rb_session_fail(session, err, &why) : RB_EXIT_DONE;
 }

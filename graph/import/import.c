@@ -10,20 +10,42 @@
 
 /* ---- Inputs ---- */
 
-/* What a symbolic axis is bound to; the same name means the same size everywhere. */
-static int bind_axis(struct rb_import *import, const Onnx__ValueInfoProto *input, int axis,
+/* How long the axis of input i is in a sample of it; 0: there is no sample, or one of another
+ * shape. Axes of 1 in front may be left out of a sample. */
+static int64_t sampled(const struct rb_import *import, int i, const struct rb_tensor_type *type,
+                       int axis)
+{
+    const struct rb_import_options *options = import->options;
+    const struct rb_tensor_type *sample = i < options->n_samples ? &options->samples[i] : NULL;
+    int behind = sample ? type->rank - sample->rank : 0;
+
+    if (!sample || sample->dtype == RB_NONE || behind < 1 || axis < behind)
+        return 0;
+    for (int k = 1; k < behind; k++)
+        if (type->dim[k] != 1)
+            return 0;
+    return sample->dim[axis - behind];
+}
+
+/* What a symbolic axis of input i is bound to; the same name means the same size everywhere. */
+static int bind_axis(struct rb_import *import, int i, const struct rb_tensor_type *type, int axis,
                      int64_t *dim)
 {
-    const char *symbol = rb_onnx_symbol(input, axis);
+    const struct rb_import_options *options = import->options;
+    const char *symbol = rb_onnx_symbol(import->model->inputs[i], axis);
     const int64_t *known = symbol[0] ? rb_names_get(&import->symbols, symbol) : NULL;
     char room[80];
 
     if (known)
         *dim = *known;
-    else if (axis == 0 && import->options->batch > 0)
-        *dim = import->options->batch;
-    else if (axis == 1 && import->options->seq_len > 0)
-        *dim = import->options->seq_len;
+    else if (axis == 0 && options->batch > 0)
+        *dim = options->batch;
+    else if (axis > 0 && sampled(import, i, type, axis) > 0)
+        *dim = sampled(import, i, type, axis);
+    else if (axis == 1 && options->seq_len > 0)
+        *dim = options->seq_len;
+    else if (axis > 0 && options->free_size > 0)
+        *dim = options->free_size;
     else
         return RB_IMPORT_NO(import, "axis %d is symbolic (%s) and nothing says how long it is%s",
                             axis, symbol[0] ? rb_onnx_quote(symbol, room) : "no name",
@@ -69,23 +91,24 @@ static int add_given(struct rb_import *import, int i)
     return 0;
 }
 
-static int add_input(struct rb_import *import, const Onnx__ValueInfoProto *input, bool features)
+static int add_input(struct rb_import *import, int at)
 {
+    const Onnx__ValueInfoProto *input = import->model->inputs[at];
     struct rb_tensor_type type;
     struct rb_value *value;
     int err = rb_onnx_input_type(input, &type, import->why);
 
     for (int i = 0; !err && i < type.rank; i++)
         if (type.dim[i] < 0)
-            err = bind_axis(import, input, i, &type.dim[i]);
+            err = bind_axis(import, at, &type, i, &type.dim[i]);
     if (!err)
         err = rb_shapes_check(&type, import->why);
-    if (!err && features)
+    if (!err && at == 0)
         err = check_batch(import, &type);
     if (err)
         return err;
     value = rb_graph_value(import->graph, RB_VALUE_INPUT, input->name, &type, NULL);
-    if (features)
+    if (at == 0)
         import->graph->features = value;
     if (!rb_names_add(&import->values, input->name, value))
         return RB_IMPORT_BAD(import, "there are two by that name");
@@ -100,8 +123,7 @@ static int add_inputs(struct rb_import *import)
         return RB_IMPORT_BAD(import, "the model has no input");
     import->graph->batch = 1;
     for (int i = 0; i < import->model->n_inputs; i++) {
-        int err = import->options->given ? add_given(import, i)
-                                         : add_input(import, import->model->inputs[i], i == 0);
+        int err = import->options->given ? add_given(import, i) : add_input(import, i);
 
         if (err)
             return rb_why_add(import->why, err, "input '%s'",

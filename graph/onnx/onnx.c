@@ -211,6 +211,16 @@ const char *rb_onnx_symbol(const Onnx__ValueInfoProto *input, int axis)
     return named && dim->dim_param ? dim->dim_param : "";
 }
 
+int rb_onnx_input_declared(const struct rb_onnx *model, int i, struct rb_tensor_type *ret_type,
+                           struct rb_why *why)
+{
+    char room[80];
+    int err = rb_onnx_input_type(model->inputs[i], ret_type, why);
+
+    return err ? rb_why_add(why, err, "input '%s'", rb_onnx_quote(model->inputs[i]->name, room))
+               : 0;
+}
+
 int rb_onnx_info(const struct rb_onnx *model, struct rb_onnx_info *ret_info, struct rb_why *why)
 {
     const Onnx__ModelProto *proto = model->proto;
@@ -226,12 +236,9 @@ int rb_onnx_info(const struct rb_onnx *model, struct rb_onnx_info *ret_info, str
 
     if (!input)
         return rb_why_set(why, RB_EINVAL, "the model has no input");
-    err = rb_onnx_input_type(input, &info.input_type, why);
-    if (err) {
-        char room[80];
-
-        return rb_why_add(why, err, "input '%s'", rb_onnx_quote(input->name, room));
-    }
+    err = rb_onnx_input_declared(model, 0, &info.input_type, why);
+    if (err)
+        return err;
     info.input = input->name;
     if (info.input_type.rank > 0 && info.input_type.dim[0] > 0)
         info.fixed_batch = info.input_type.dim[0];

@@ -45,11 +45,20 @@ int rb_onnx_inputs(const struct rb_onnx *model);
 enum rb_dtype rb_onnx_declared_input(const struct rb_onnx *model, int i);
 enum rb_dtype rb_onnx_declared_output(const struct rb_onnx *model, int i);
 int rb_onnx_outputs(const struct rb_onnx *model);
+/* Its whole type; -1: an axis without a size of its own. */
+int rb_onnx_input_declared(const struct rb_onnx *model, int i, struct rb_tensor_type *ret_type,
+                           struct rb_why *why);
 const char *rb_onnx_input_name(const struct rb_onnx *model, int i);
 
 struct rb_import_options {
-    int64_t batch;             /* bound to the symbolic first axis; 0: the model says it itself */
-    int64_t seq_len;           /* > 0: bound to a symbolic second axis of the input */
+    int64_t batch; /* bound to the symbolic first axis; 0: the model says it itself */
+    /* A symbolic axis behind the first is as long as in a sample of its input, else (the second)
+     * as a sequence, else as any. */
+    const struct rb_tensor_type *samples; /* one of each input, without the batch; dtype RB_NONE:
+                                             not known */
+    int n_samples;
+    int64_t seq_len; /* 0: not known; likewise below */
+    int64_t free_size;
     bool train;                /* BatchNormalization and Dropout act as in training */
     const char *const *freeze; /* globs over weight names */
     int n_freeze;

@@ -20,8 +20,12 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
                       const struct rb_source_info *info, struct rb_graph **ret_graph)
 {
     const Rb__Spec *spec = work->spec;
+    const struct rb_source_info *first = rb_source_info(work->train); /* evaluation is held to it */
+    const struct rb_tensor_type samples[] = {first->features, first->targets};
     const struct rb_import_options import = {
         .batch = batch,
+        .samples = samples,
+        .n_samples = 2,
         .seq_len = work->seq_len,
         .train = train,
         .freeze = (const char *const *)spec->model->freeze,

@@ -451,6 +451,43 @@ static void a_symbolic_sequence_must_be_bound(void **state)
     expect_refusal(&w, 2, RB_EUNSUPPORTED, "input 'x': axis 1 is symbolic (time)");
 }
 
+/* Sides of images come from a sample, whose axes of 1 in front may be left out; what no sample says
+ * is of the size that any has. */
+static void symbolic_axes_are_as_long_as_in_a_sample(void **state)
+{
+    struct rb_tensor_type samples[] = {{RB_F32, 2, {5, 6}}, {RB_F32, 1, {8}}};
+    struct rb_import_options options = {.batch = 2, .samples = samples, .n_samples = 2};
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+
+    for (int i = 0; i < 3; i++) {
+        start(&w, 4, (int64_t[]){-1, i == 1 ? 3 : 1, -1, -1});
+        w.graph.input[0]->type->tensor_type->shape->dim[2]->dim_param = (char *)(uintptr_t) "high";
+        w.graph.input[0]->type->tensor_type->shape->dim[3]->dim_param = (char *)(uintptr_t) "wide";
+        rb_writer_input(&w, "z", RB_F32, 2, (int64_t[]){-1, -1});
+        w.graph.input[1]->type->tensor_type->shape->dim[1]->dim_param = (char *)(uintptr_t) "deep";
+        rb_writer_node(&w, "Relu", "y", "x", NULL);
+        if (i == 2)
+            options = (struct rb_import_options){.batch = 2, .free_size = 9};
+        if (i == 1) {
+            assert_int_equal(import_options(&w, &options, &graph, &why), RB_EUNSUPPORTED);
+            assert_non_null(strstr(why.text, "input 'x': axis 2 is symbolic (high)"));
+            rb_writer_done(&w);
+            continue;
+        }
+        if (import_options(&w, &options, &graph, &why))
+            fail_msg("%s", why.text);
+        assert_int_equal(graph->features->type.dim[2], i ? 9 : 5);
+        assert_int_equal(graph->features->type.dim[3], i ? 9 : 6);
+        for (int k = 0; k < graph->n_values; k++)
+            if (graph->values[k]->role == RB_VALUE_INPUT && graph->values[k] != graph->features)
+                assert_int_equal(graph->values[k]->type.dim[1], i ? 9 : 8);
+        rb_graph_free(graph);
+        rb_writer_done(&w);
+    }
+}
+
 static void info(void **state)
 {
     struct rb_buffer bytes = {0};
@@ -498,6 +535,7 @@ int main(void)
         cmocka_unit_test(own_loss),
         cmocka_unit_test(a_fixed_batch_must_match),
         cmocka_unit_test(a_symbolic_sequence_must_be_bound),
+        cmocka_unit_test(symbolic_axes_are_as_long_as_in_a_sample),
         cmocka_unit_test(info),
     };
 
