@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model holds, in words, and whether it can be trained: a report as JSON, and its page. */
+/* What a model holds, in words, and whether it can be trained, as a report in JSON. */
 #include "base/arena.h"
-#include "ctl/human.h"
-#include "ctl/page.h"
-#include "ctl/value.h"
+#include "base/buffer.h"
+#include "ctl/model_page.h"
 #include "ctl/verbs.h"
 #include "graph/advice.h"
 #include "plan/compile/compile.h"
@@ -11,8 +10,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- The report ---- */
 
 static json_t *type_report(const char *name, const struct rb_tensor_type *type)
 {
@@ -25,6 +22,17 @@ static json_t *type_report(const char *name, const struct rb_tensor_type *type)
     json_object_set_new(report, "type", json_string(rb_dtype_text(type->dtype)));
     json_object_set_new(report, "shape", shape);
     return report;
+}
+
+static void report_inputs(json_t *report, const struct rb_onnx *onnx)
+{
+    json_t *inputs = json_array();
+    struct rb_tensor_type type;
+
+    for (int i = 0; i < rb_onnx_inputs(onnx); i++)
+        if (!rb_onnx_input_declared(onnx, i, &type, NULL))
+            json_array_append_new(inputs, type_report(rb_onnx_input_name(onnx, i), &type));
+    json_object_set_new(report, "inputs", inputs);
 }
 
 static void report_info(json_t *report, const struct rb_onnx_info *info)
@@ -93,8 +101,23 @@ static int64_t report_operators(json_t *report, const struct rb_graph *graph, en
     return n;
 }
 
-static void report_notes(json_t *report, const struct rb_graph *graph,
-                         const struct rb_onnx_info *info)
+/* "axis 3 of 'x', axis 1 of 'y'": those behind the first that no size was written for. */
+static char *free_axes(const struct rb_onnx *onnx)
+{
+    struct rb_buffer text = {0};
+    struct rb_tensor_type type;
+
+    for (int i = 0; i < rb_onnx_inputs(onnx); i++)
+        for (int axis = 1; !rb_onnx_input_declared(onnx, i, &type, NULL) && axis < type.rank;
+             axis++)
+            if (type.dim[axis] < 0)
+                rb_buffer_format(&text, "%saxis %d of '%s'", text.size ? ", " : "", axis,
+                                 rb_onnx_input_name(onnx, i));
+    return rb_buffer_take(&text);
+}
+
+static void report_notes(json_t *report, const struct rb_onnx *onnx, const struct rb_graph *graph,
+                         const struct rb_onnx_info *info, int64_t free_size)
 {
     int64_t dropouts = report_operators(report, graph, RB_OP_DROPOUT);
     int64_t norms = report_operators(report, graph, RB_OP_BATCH_NORM);
@@ -110,12 +133,22 @@ static void report_notes(json_t *report, const struct rb_graph *graph,
     if (info->fixed_batch > 0)
         json_array_append_new(notes, json_string("exported for one batch size only: every "
                                                  "microbatch must have it"));
+    if (free_size > 0) {
+        RB_CLEANUP(rb_freep) char *axes = free_axes(onnx);
+        RB_CLEANUP(rb_freep)
+        char *note = rb_format("%s: no size of its own, taken as %" PRId64
+                               " here (--seq N: as N); in a job it is that of its data",
+                               axes, free_size);
+
+        json_array_append_new(notes, json_string(note));
+    }
     json_object_set_new(report, "notes", notes);
 }
 
-static bool takes_batch(const struct rb_onnx *onnx, int64_t batch)
+static bool takes_batch(const struct rb_onnx *onnx, int64_t batch, int64_t free_size)
 {
-    const struct rb_import_options options = {.train = true, .batch = batch};
+    const struct rb_import_options options = {
+        .train = true, .batch = batch, .free_size = free_size};
     struct rb_graph *graph = NULL;
     struct rb_why why;
 
@@ -126,14 +159,15 @@ static bool takes_batch(const struct rb_onnx *onnx, int64_t batch)
 }
 
 /* Does the model only know the batch that it was exported with, whatever it says of its axes? */
-static bool is_baked_in(const struct rb_onnx *onnx, bool takes_one)
+static bool is_baked_in(const struct rb_onnx *onnx, const struct rb_import_options *bound,
+                        bool imported)
 {
     static const int64_t usual[] = {2, 3, 4, 5, 6, 8, 10, 16, 32, 64, 128};
 
-    if (takes_one)
-        return !takes_batch(onnx, 3);
+    if (imported)
+        return !takes_batch(onnx, 3, bound->free_size);
     for (size_t i = 0; i < RB_COUNT(usual); i++)
-        if (takes_batch(onnx, usual[i]))
+        if (takes_batch(onnx, usual[i], bound->free_size))
             return true;
     return false;
 }
@@ -167,151 +201,67 @@ static void report_mistakes(json_t *report, const struct rb_onnx *onnx, bool bak
     rb_arena_done(&arena);
 }
 
-/* 0 where the model can be trained; else why not, with as much of the report as there is. */
-static int check(const char *path, json_t *report, struct rb_why *why)
+/* Bound, imported and described: with as much of the report as there is. */
+static int look(const struct rb_onnx *onnx, struct rb_import_options *options, json_t *report,
+                struct rb_why *why)
 {
-    struct rb_import_options options = {.train = true};
     struct rb_onnx_info info = {0};
     struct rb_graph *graph = NULL;
+    int err = rb_onnx_info(onnx, &info, why);
+
+    if (err)
+        return err;
+    report_info(report, &info);
+    report_inputs(report, onnx);
+    err = rb_compile_bind(onnx, options, why);
+    if (err)
+        return err;
+    err = rb_onnx_import(onnx, options, &graph, why);
+    report_mistakes(report, onnx, options->batch > 0 && is_baked_in(onnx, options, !err));
+    if (err)
+        return err;
+    report_outputs(report, graph, info.fixed_batch <= 0);
+    report_values(report, graph);
+    report_notes(report, onnx, graph, &info, options->free_size);
+    rb_graph_free(graph);
+    return 0;
+}
+
+/* 0 where the model can be trained. */
+static int check(const char *path, int64_t free_size, json_t *report, struct rb_why *why)
+{
+    struct rb_import_options options = {.train = true, .free_size = free_size};
     struct rb_onnx *onnx = NULL;
     int err = rb_onnx_open(path, 0, &onnx, why);
 
     json_object_set_new(report, "file", json_string(path));
     if (!err)
-        err = rb_onnx_info(onnx, &info, why);
-    if (!err) {
-        report_info(report, &info);
-        options.batch = info.input_type.rank > 0 && info.input_type.dim[0] < 0 ? 1 : 0;
-        err = rb_onnx_import(onnx, &options, &graph, why);
-    }
-    if (!err) {
-        report_outputs(report, graph, info.fixed_batch <= 0);
-        report_values(report, graph);
-        report_notes(report, graph, &info);
-        err = rb_compile_trainable(path, why);
-    }
-    if (json_object_get(report, "opset"))
-        report_mistakes(report, onnx, options.batch == 1 && is_baked_in(onnx, graph != NULL));
+        err = look(onnx, &options, report, why);
+    if (!err)
+        err = rb_compile_trainable(onnx, &options, why);
     json_object_set_new(report, "trainable", json_boolean(!err));
     if (err)
         json_object_set_new(report, "reason", json_string(why->text));
-    rb_graph_free(graph);
     rb_onnx_close(onnx);
     return err;
 }
 
-/* ---- The page ---- */
-
-static char *type_text(const json_t *report)
-{
-    const json_t *shape = json_object_get(report, "shape"), *dim;
-    struct rb_buffer text = {0};
-    size_t i;
-
-    rb_buffer_format(&text, "%s: %s[", rb_value_text(report, "name", "?"),
-                     rb_value_text(report, "type", "?"));
-    json_array_foreach(shape, i, dim)
-    {
-        rb_buffer_text(&text, i ? ", " : "");
-        if (json_is_integer(dim))
-            rb_buffer_format(&text, "%" PRId64, (int64_t)json_integer_value(dim));
-        else
-            rb_buffer_text(&text, json_string_value(dim));
-    }
-    rb_buffer_text(&text, "]");
-    return rb_buffer_take(&text);
-}
-
-static void add_types(struct rb_table *page, const char *name, const json_t *list)
-{
-    const json_t *type;
-    size_t i;
-
-    json_array_foreach(list, i, type)
-    {
-        RB_CLEANUP(rb_freep) char *text = type_text(type);
-
-        rb_page_add(page, i ? "" : name, "%s", text);
-    }
-}
-
-static void add_graph(struct rb_table *page, const json_t *report)
-{
-    const json_t *operators = json_object_get(report, "operators"), *count, *note;
-    const json_t *notes = json_object_get(report, "notes");
-    struct rb_buffer text = {0};
-    char human[RB_HUMAN_SIZE];
-    const char *name;
-    size_t i;
-
-    add_types(page, "outputs", json_object_get(report, "outputs"));
-    rb_page_add(page, "parameters", "%s (%" PRId64 ") in %" PRId64 " tensors",
-                rb_human_count(rb_value_real(report, "parameters", 0), human),
-                rb_value_integer(report, "parameters", 0), rb_value_count(report, "trained"));
-    json_object_foreach((json_t *)operators, name, count)
-    {
-        rb_buffer_format(&text, "%s%" PRId64 " %s", text.size ? ", " : "",
-                         (int64_t)json_integer_value(count), name);
-    }
-    rb_page_add(page, "operators", "%s", text.data ? text.data : "none");
-    rb_buffer_done(&text);
-    add_types(page, "will be trained", json_object_get(report, "trained"));
-    add_types(page, "buffers", json_object_get(report, "buffers"));
-    json_array_foreach(notes, i, note)
-    {
-        rb_page_add(page, i ? "" : "notes", "%s", json_string_value(note));
-    }
-}
-
-static void add_mistakes(struct rb_table *page, const json_t *report)
-{
-    const json_t *mistakes = json_object_get(report, "mistakes"), *one;
-    size_t i;
-
-    json_array_foreach(mistakes, i, one)
-    {
-        rb_page_add(page, i ? "" : "exported", "%s", rb_value_text(one, "mistake", "?"));
-        rb_page_add(page, "", "-> %s", rb_value_text(one, "remedy", "?"));
-    }
-    if (json_object_get(report, "export"))
-        rb_page_add(page, "export it with", "%s", rb_value_text(report, "export", "?"));
-}
-
-static void print_page(const struct rb_session *session, const json_t *report)
-{
-    RB_CLEANUP(rb_freep) char *input = type_text(json_object_get(report, "input"));
-    int64_t batch = rb_value_integer(report, "batch", 0);
-    struct rb_table page = RB_PAGE;
-
-    rb_page_add(&page, "model", "%s", rb_value_text(report, "file", "?"));
-    rb_page_add(&page, "made by", "%s, opset %" PRId64 ", IR %" PRId64,
-                rb_value_text(report, "producer", "an unnamed exporter"),
-                rb_value_integer(report, "opset", 0), rb_value_integer(report, "irVersion", 0));
-    rb_page_add(&page, "holds", "%" PRId64 " nodes, %" PRId64 " initializers",
-                rb_value_integer(report, "nodes", 0), rb_value_integer(report, "initializers", 0));
-    rb_page_add(&page, "input", "%s", input);
-    if (batch)
-        rb_page_add(&page, "batch", "%" PRId64 " samples, no other", batch);
-    else
-        rb_page_add(&page, "batch", "any");
-    if (json_object_get(report, "operators"))
-        add_graph(&page, report);
-    add_mistakes(&page, report);
-    rb_page_add(&page, "trainable", "%s",
-                rb_value_true(report, "trainable") ? "yes" : rb_value_text(report, "reason", "no"));
-    rb_page_print(session, &page);
-}
-
 int rb_model_check(struct rb_session *session, const struct rb_arguments *arguments)
 {
-    json_t *report = json_object();
+    const char *asked = rb_arguments_value(arguments, "seq");
+    int64_t free_size = 0;
+    int err, code = RB_EXIT_DONE;
     struct rb_why why = {0};
-    int err = check(arguments->word[0], report, &why), code = RB_EXIT_DONE;
+    json_t *report;
 
+    if (asked && rb_arguments_count(asked, 1, INT32_MAX, &free_size, &why))
+        return rb_session_usage(session, "--seq %s", why.text);
+    report = json_object();
+    err = check(arguments->word[0], free_size, report, &why);
     if (session->format != RB_FORMAT_TABLE)
         rb_session_print(session, report);
     else if (json_object_get(report, "opset"))
-        print_page(session, report);
+        rb_model_page(session, report);
     json_decref(report);
     if (err) {
         code = rb_session_fail(session, err, &why);

@@ -9,6 +9,7 @@
 #include "ctl/timing.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
+#include "graph/onnx/onnx.h"
 #include "plan/compile/compile.h"
 #include "proto/work.h"
 
@@ -38,13 +39,27 @@ static int compile_job(struct rb_session *session, const char *name,
     return err;
 }
 
-/* A model alone: as on a core. */
-static int compile_model(const char *path, int64_t batch, struct rb_timing_place *ret_place,
-                         struct rb_compiled *ret_compiled, struct rb_why *why)
+/* A model alone: as on a core, one sample where nobody says how many. */
+static int compile_model(const char *path, struct rb_import_options *options,
+                         struct rb_timing_place *ret_place, struct rb_compiled *ret_compiled,
+                         struct rb_why *why)
 {
+    struct rb_onnx_info info;
+    struct rb_onnx *onnx = NULL;
     int err = rb_timing_first("cpu", ret_place, why);
 
-    return err ? err : rb_compile_training(path, batch, ret_compiled, why);
+    if (!err)
+        err = rb_onnx_open(path, 0, &onnx, why);
+    if (!err)
+        err = rb_onnx_info(onnx, &info, why);
+    if (!err && options->batch == 0 && info.fixed_batch <= 0)
+        options->batch = 1;
+    if (!err)
+        err = rb_compile_bind(onnx, options, why);
+    if (!err)
+        err = rb_compile_training(onnx, path, options, ret_compiled, why);
+    rb_onnx_close(onnx);
+    return err;
 }
 
 static bool is_model(const char *word)
@@ -146,12 +161,15 @@ static void print_page(const struct rb_session *session, const json_t *report)
     const json_t *peak = json_object_get(report, "peak"), *row;
     double whole = rb_value_real(report, "ms", 0), gflops = rb_value_real(peak, "gflops", 1);
     const char *device = rb_value_text(report, "device", "");
+    int64_t free_size = rb_value_integer(report, "freeSize", 0);
     struct rb_buffer text = {0};
     size_t i;
 
     rb_page_add(&page, "model", "%s", rb_value_text(report, "summary", "?"));
     rb_page_add(&page, "profiled", "forward and backward of %" PRId64 " samples, %s",
                 rb_value_integer(report, "batch", 0), *device ? device : "one core");
+    if (free_size)
+        rb_page_add(&page, "free axes", "%" PRId64 " long (--seq)", free_size);
     rb_page_add(&page, *device ? "this device" : "this core",
                 "%.1f GFLOP/s in products, %.1f GB/s in copies", gflops,
                 rb_value_real(peak, "gbs", 0));
@@ -192,24 +210,42 @@ static int run(const struct rb_timing_place *place, const struct rb_compiled *co
     return 0;
 }
 
+/* The sizes that were asked for; RB_EXIT_USAGE and a sentence on stderr where they cannot be. */
+static int read_sizes(struct rb_session *session, const struct rb_arguments *arguments,
+                      struct rb_import_options *ret_options)
+{
+    const char *batch = rb_arguments_value(arguments, "batch");
+    const char *size = rb_arguments_value(arguments, "seq");
+    struct rb_why why = {0};
+
+    if ((batch || size) && !is_model(arguments->word[0]))
+        return rb_session_usage(session, "--%s goes with a model; a job has its own",
+                                batch ? "batch" : "seq");
+    if (batch && rb_arguments_count(batch, 1, INT32_MAX, &ret_options->batch, &why))
+        return rb_session_usage(session, "--batch %s", why.text);
+    if (size && rb_arguments_count(size, 1, INT32_MAX, &ret_options->free_size, &why))
+        return rb_session_usage(session, "--seq %s", why.text);
+    return 0;
+}
+
 int rb_profile(struct rb_session *session, const struct rb_arguments *arguments)
 {
-    const char *word = arguments->word[0], *asked = rb_arguments_value(arguments, "batch");
+    const char *word = arguments->word[0];
+    struct rb_import_options options = {.train = true};
     struct rb_compiled compiled = {0};
     struct rb_timing_place place;
     json_t *report = NULL;
     struct rb_why why = {0};
-    int64_t batch = 0;
-    int err;
+    int err = read_sizes(session, arguments, &options);
 
-    if (asked && !is_model(word))
-        return rb_session_usage(session, "--batch goes with a model; a job has its own");
-    if (asked && rb_arguments_count(asked, 1, INT32_MAX, &batch, &why))
-        return rb_session_usage(session, "--batch %s", why.text);
-    err = is_model(word) ? compile_model(word, batch, &place, &compiled, &why)
+    if (err)
+        return err;
+    err = is_model(word) ? compile_model(word, &options, &place, &compiled, &why)
                          : compile_job(session, word, &place, &compiled, &why);
     if (!err)
         err = run(&place, &compiled, &report, &why);
+    if (!err && options.free_size)
+        json_object_set_new(report, "freeSize", json_integer(options.free_size));
     if (!err && session->format == RB_FORMAT_TABLE)
         print_page(session, report);
     else if (!err)

@@ -174,6 +174,19 @@ static int attach_graph(struct rb_graph *graph, struct rb_value *y, struct rb_wh
     return 0;
 }
 
+static int check_output(const struct rb_value *y, struct rb_why *why)
+{
+    enum rb_dtype dtype = y->type.dtype;
+    bool real = dtype == RB_F16 || dtype == RB_BF16 || dtype == RB_F64;
+
+    if (dtype == RB_F32)
+        return 0;
+    return rb_why_set(why, RB_EUNSUPPORTED, "the model's first output, '%s', is %s, and %s",
+                      y->name, rb_dtype_text(dtype),
+                      real ? "only float32 models are trained: model.float() before the export"
+                           : "a loss is one of float32");
+}
+
 int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options,
                    struct rb_why *why)
 {
@@ -189,7 +202,9 @@ int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options
         err = graph->targets ? make_targets(graph, options, why) : 0;
         return err ? err : attach_graph(graph, y, why);
     }
-    err = make_targets(graph, options, why);
+    err = check_output(y, why);
+    if (!err)
+        err = make_targets(graph, options, why);
     if (err)
         return err;
     if (!strcmp(type, "cross_entropy"))

@@ -50,11 +50,15 @@ static int parse_external(const Onnx__TensorProto *tensor, struct rb_external *r
 }
 
 /* The file must lie in the model's folder itself: a model must not be able to read what its sender
- * could not. */
-static int check_location(const char *location, struct rb_why *why)
+ * could not.  "./" in front says just that. */
+static int check_location(const char **place, struct rb_why *why)
 {
+    const char *location = *place;
     char room[80];
 
+    while (location[0] == '.' && location[1] == '/' && location[2])
+        location += 2;
+    *place = location;
     for (const char *at = location; *at; at++)
         if ((unsigned char)*at < 0x20 || *at == 0x7f)
             return rb_why_set(why, RB_EINVAL, "external data at '%s': control characters in a name",
@@ -110,7 +114,7 @@ static int read_external(const struct rb_onnx *model, const Onnx__TensorProto *t
     if (!err && !model->folder)
         err = rb_why_set(why, RB_EUNSUPPORTED, "external data, but the model has no folder");
     if (!err)
-        err = check_location(external.location, why);
+        err = check_location(&external.location, why);
     if (!err && external.has_length && external.length != size)
         err = rb_why_set(why, RB_EINVAL, "%" PRIu64 " bytes of external data, its shape needs %zu",
                          external.length, size);
@@ -122,8 +126,8 @@ static int read_external(const struct rb_onnx *model, const Onnx__TensorProto *t
     err = rb_onnx_read(folder, external.location, true, external.offset, size, UINT64_MAX, &bytes,
                        &got, why);
     close(folder);
-    if (err == RB_ENOTFOUND)
-        return rb_why_add(why, err,
+    if (err == RB_ENOTFOUND) /* the model is there, but not all of it */
+        return rb_why_add(why, RB_EINVAL,
                           "the weights lie in a file of their own, to be kept beside the "
                           "model (or export with external_data=False)");
     if (err)

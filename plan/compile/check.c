@@ -44,16 +44,37 @@ static const struct rb_value *find_table(const struct rb_graph *graph)
     return NULL;
 }
 
+int rb_check_type(const struct rb_graph *graph, struct rb_why *why)
+{
+    const struct rb_value *input = graph->features;
+    enum rb_dtype dtype = input->type.dtype;
+
+    if (input->type.rank < 1)
+        return rb_why_set(why, RB_EINVAL, "the model's input '%s' has no axis for the batch",
+                          input->name);
+    if (dtype == RB_F16 || dtype == RB_BF16 || dtype == RB_F64)
+        return rb_why_set(why, RB_EUNSUPPORTED,
+                          "the model's input '%s' is %s, and only float32 models are trained: "
+                          "model.float() before the export",
+                          input->name, rb_dtype_text(dtype));
+    if (dtype != RB_F32 && dtype != RB_I64)
+        return rb_why_set(why, RB_EUNSUPPORTED,
+                          "the model's input '%s' is %s, and data are float32 or int64: export the "
+                          "model with an input of that",
+                          input->name, rb_dtype_text(dtype));
+    return 0;
+}
+
 int rb_check_features(const struct rb_graph *graph, const struct rb_source_info *info,
                       struct rb_why *why)
 {
     const struct rb_value *input = graph->features, *table;
     char have[RB_TENSOR_TEXT], want[RB_TENSOR_TEXT];
     struct rb_tensor_type wanted;
+    int err = rb_check_type(graph, why);
 
-    if (input->type.rank < 1)
-        return rb_why_set(why, RB_EINVAL, "the model's input '%s' has no axis for the batch",
-                          input->name);
+    if (err)
+        return err;
     wanted = sample_of(&input->type);
     if (!fits(&wanted, &info->features))
         return rb_why_set(
@@ -74,14 +95,14 @@ int rb_check_features(const struct rb_graph *graph, const struct rb_source_info 
     return 0;
 }
 
-/* Data have features and targets; a model that asks for more cannot be fed. */
-static int check_inputs(const struct rb_graph *graph, struct rb_why *why)
+int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why)
 {
     for (int i = 0; i < graph->n_values; i++)
         if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features &&
             graph->values[i] != graph->targets)
             return rb_why_set(why, RB_EUNSUPPORTED,
-                              "the model has a further input '%s' that the data cannot fill",
+                              "the model has a further input '%s' that the data cannot fill: they "
+                              "have features and, for the loss, targets",
                               graph->values[i]->name);
     return 0;
 }
@@ -90,7 +111,7 @@ int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *
                      int64_t ignore_index, struct rb_why *why)
 {
     const struct rb_node *loss = graph->loss->maker;
-    int err = check_inputs(graph, why);
+    int err = rb_check_inputs(graph, why);
     int64_t classes;
 
     if (err)

@@ -7,13 +7,19 @@
 #include "data/source.h"
 #include "graph/graph.h"
 
+/* Is the model's input of a type that data can have? */
+int rb_check_type(const struct rb_graph *graph, struct rb_why *why);
+
 /* The features against the model's input: element type, shape (axes of 1 and flattening aside), and
  * where they are looked up in a table of V rows, that none is V or more. */
 int rb_check_features(const struct rb_graph *graph, const struct rb_source_info *info,
                       struct rb_why *why);
 
-/* Integer targets against the number of classes, and that the model asks for nothing but features
- * and targets; graph: after rb_loss_attach. */
+/* Does the model ask for nothing but features and targets?  graph: after rb_loss_attach, likewise
+ * below. */
+int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why);
+
+/* That too, and integer targets against the number of classes. */
 int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
                      int64_t ignore_index, struct rb_why *why);
 

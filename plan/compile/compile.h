@@ -46,23 +46,26 @@ int rb_compile_parts(const Rb__Spec *spec, const char *numeric_class,
                      const struct rb_compile_part *parts, size_t n, Rb__Model *model,
                      struct rb_why *why);
 
-/* Read and compile an ONNX file alone, for `model check` and `model run`: one program of `batch`
- * samples (0: the one it was exported for, else 1) without a loss. */
-int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
-                       struct rb_why *why);
-
-/* The same for a model that is open, imported as `options` say. */
+/* A model alone: one program, as `options` say, without a loss. */
 struct rb_onnx;
 struct rb_import_options;
 int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options *options,
                       struct rb_compiled *ret_compiled, struct rb_why *why);
 
-/* Can the model be trained?  Imports it for training and differentiates it under a loss that fits
- * its output.  The message names the first node that stands in the way, and why. */
-int rb_compile_trainable(const char *onnx_path, struct rb_why *why);
+/* Where there are no data: sizes for the axes that have none of their own.  What options->batch and
+ * options->free_size ask for is kept, else it is the first of a few that the model takes. */
+int rb_compile_bind(const struct rb_onnx *onnx, struct rb_import_options *options,
+                    struct rb_why *why);
 
-/* The same, as one program of `batch` samples (as above), for `profile`. */
-int rb_compile_training(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
+/* Can the model be trained?  Imports it, bound, for training and differentiates it under a loss
+ * that fits its output.  The message names what stands in the way, the first input or node, and
+ * why. */
+int rb_compile_trainable(const struct rb_onnx *onnx, const struct rb_import_options *options,
+                         struct rb_why *why);
+
+/* The same, as one program, for `profile`; onnx_path: for the summary. */
+int rb_compile_training(const struct rb_onnx *onnx, const char *onnx_path,
+                        const struct rb_import_options *options, struct rb_compiled *ret_compiled,
                         struct rb_why *why);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "graph/onnx/onnx.h"
 #include "graph/train.h"
+#include "plan/compile/check.h"
 #include "plan/compile/compile.h"
 #include "plan/compile/initial.h"
 #include "plan/compile/lower.h"
@@ -11,24 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-/* The batch to bind: what was asked for, else 1 to a symbolic axis; 0 leaves it to the model. */
-static int choose_batch(const struct rb_onnx *onnx, int64_t asked, int64_t *ret_batch,
-                        struct rb_why *why)
-{
-    struct rb_onnx_info info;
-    int err = rb_onnx_info(onnx, &info, why);
-
-    if (err)
-        return err;
-    if (asked > 0 && info.fixed_batch > 0 && asked != info.fixed_batch)
-        return rb_why_set(why, RB_EINVAL,
-                          "a batch of %" PRId64 " was asked for, but the model was exported for "
-                          "batches of %" PRId64 " only",
-                          asked, info.fixed_batch);
-    *ret_batch = asked > 0 ? asked : info.input_type.rank > 0 && info.input_type.dim[0] < 0 ? 1 : 0;
-    return 0;
-}
 
 static int lower(const struct rb_graph *graph, struct rb_compiled *compiled, struct rb_why *why)
 {
@@ -67,58 +50,158 @@ int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options
     return err;
 }
 
-int rb_compile_forward(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
-                       struct rb_why *why)
-{
-    struct rb_import_options options = {0};
-    struct rb_onnx *onnx = NULL;
-    int err = rb_onnx_open(onnx_path, 0, &onnx, why);
+/* ---- Sizes where there are no data ---- */
 
-    if (!err)
-        err = choose_batch(onnx, batch, &options.batch, why);
-    if (!err)
-        err = rb_compile_opened(onnx, &options, ret_compiled, why);
-    if (!err)
-        rb_summary_write(onnx_path, ret_compiled);
-    rb_onnx_close(onnx);
-    return err;
+static bool has_free_axes(const struct rb_onnx *onnx)
+{
+    struct rb_tensor_type type;
+
+    for (int i = 0; i < rb_onnx_inputs(onnx); i++)
+        for (int axis = 1; !rb_onnx_input_declared(onnx, i, &type, NULL) && axis < type.rank;
+             axis++)
+            if (type.dim[axis] < 0)
+                return true;
+    return false;
 }
 
-/* A loss that fits any output: what it is does not matter to what can be differentiated. */
+static int check_asked(const struct rb_onnx_info *info, bool axes,
+                       const struct rb_import_options *options, struct rb_why *why)
+{
+    if (options->batch > 0 && info->fixed_batch > 0 && options->batch != info->fixed_batch)
+        return rb_why_set(why, RB_EINVAL,
+                          "a batch of %" PRId64 " was asked for, but the model was exported for "
+                          "batches of %" PRId64 " only",
+                          options->batch, info->fixed_batch);
+    if (options->free_size > 0 && !axes)
+        return rb_why_set(why, RB_EINVAL,
+                          "a size of %" PRId64 " was asked for, but no axis of the model's inputs "
+                          "behind the first is free",
+                          options->free_size);
+    return 0;
+}
+
+static bool takes(const struct rb_onnx *onnx, const struct rb_import_options *options)
+{
+    struct rb_graph *graph = NULL;
+    struct rb_why why;
+
+    if (rb_onnx_import(onnx, options, &graph, &why))
+        return false;
+    rb_graph_free(graph);
+    return true;
+}
+
+/* Where the model takes none of them the first are kept, so that its import says why. */
+int rb_compile_bind(const struct rb_onnx *onnx, struct rb_import_options *options,
+                    struct rb_why *why)
+{
+    static const int64_t batches[] = {2, 1}, sizes[] = {16, 32, 64, 128, 224, 256, 512, 8, 4, 2};
+    struct rb_import_options tried = *options;
+    bool axes = has_free_axes(onnx), batch;
+    struct rb_onnx_info info;
+    int err = rb_onnx_info(onnx, &info, why);
+
+    if (!err)
+        err = check_asked(&info, axes, options, why);
+    if (err)
+        return err;
+    batch = options->batch == 0 && info.input_type.rank > 0 && info.input_type.dim[0] < 0;
+    axes = axes && options->free_size == 0;
+    for (size_t s = 0; s < (axes ? RB_COUNT(sizes) : 1); s++)
+        for (size_t b = 0; b < (batch ? RB_COUNT(batches) : 1); b++) {
+            tried.free_size = axes ? sizes[s] : options->free_size;
+            tried.batch = batch ? batches[b] : options->batch;
+            if (takes(onnx, &tried)) {
+                *options = tried;
+                return 0;
+            }
+        }
+    options->free_size = axes ? sizes[0] : options->free_size;
+    options->batch = batch ? 1 : options->batch;
+    return 0;
+}
+
+/* ---- Training ---- */
+
+/* The type of one sample of a value whose first axis is the batch. */
+static int of_one(const struct rb_graph *graph, const struct rb_value *value, const char *what,
+                  struct rb_tensor_type *ret_type, struct rb_why *why)
+{
+    struct rb_tensor_type type = value->type;
+
+    if (type.rank < 1 || type.dim[0] != graph->batch)
+        return rb_why_set(why, RB_EUNSUPPORTED, "the first axis of %s, '%s', is not the batch",
+                          what, value->name);
+    type.rank--;
+    memmove(type.dim, type.dim + 1, sizeof(type.dim[0]) * (size_t)type.rank);
+    *ret_type = type;
+    return 0;
+}
+
+/* Are the elements of the output the logits of classes: of each token, or of each sample?  Those
+ * are what its targets have one of. */
+static bool has_classes(const struct rb_graph *graph, const struct rb_tensor_type *output,
+                        struct rb_tensor_type *ret_targets)
+{
+    const struct rb_tensor_type *input = &graph->features->type;
+    struct rb_tensor_type targets = {.dtype = RB_I64, .rank = output->rank - 2};
+    bool tokens = input->dtype == RB_I64 && input->rank == output->rank - 1;
+
+    if (output->rank < 2 || output->dim[output->rank - 1] < 2)
+        return false;
+    for (int i = 0; i < targets.rank; i++) {
+        targets.dim[i] = output->dim[i + 1];
+        tokens = tokens && input->dim[i + 1] == targets.dim[i];
+    }
+    *ret_targets = targets;
+    return tokens || output->rank == 2;
+}
+
+static struct rb_value *second_input(const struct rb_graph *graph)
+{
+    for (int i = 0; i < graph->n_values; i++)
+        if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features)
+            return graph->values[i];
+    return NULL;
+}
+
+/* One number is a loss, whose targets, if any, are the second input.  Else one that fits: but for
+ * the time that it takes it does not matter which. */
 static int attach_any_loss(struct rb_graph *graph, struct rb_why *why)
 {
-    struct rb_loss_options loss = {.type = "mse"};
+    struct rb_loss_options loss = {.type = "mse", .ignore_index = -100};
+    const struct rb_value *output = graph->n_outputs ? graph->outputs[0] : NULL;
+    const struct rb_value *second = second_input(graph);
+    int err = 0;
 
-    if (graph->n_outputs < 1 || graph->outputs[0]->type.dtype != RB_F32)
-        return rb_why_set(why, RB_EUNSUPPORTED, "the model's first output is not float32");
-    if (rb_tensor_elements(&graph->outputs[0]->type) == 1) {
+    if (output && rb_tensor_elements(&output->type) == 1) {
         loss.type = "graph";
-        return rb_loss_attach(graph, &loss, why);
+        if (second)
+            err = of_one(graph, second, "the loss's targets", &loss.targets, why);
+    } else if (output && has_classes(graph, &output->type, &loss.targets)) {
+        loss.type = "cross_entropy";
+    } else if (output) {
+        err = of_one(graph, output, "the model's first output", &loss.targets, why);
     }
-    graph->targets =
-        rb_graph_value(graph, RB_VALUE_INPUT, "targets", &graph->outputs[0]->type, NULL);
-    loss.targets = graph->outputs[0]->type;
-    if (loss.targets.rank < 1 || loss.targets.dim[0] != graph->batch)
-        return rb_why_set(why, RB_EUNSUPPORTED,
-                          "the first axis of the model's first output is not the batch");
-    loss.targets.rank--;
-    memmove(loss.targets.dim, loss.targets.dim + 1,
-            sizeof(loss.targets.dim[0]) * (size_t)loss.targets.rank);
-    return rb_loss_attach(graph, &loss, why);
+    return err ? err : rb_loss_attach(graph, &loss, why);
 }
 
 /* The training graph of an open model. */
-static int train_graph(const struct rb_onnx *onnx, int64_t batch, struct rb_graph **ret_graph,
-                       struct rb_why *why)
+static int train_graph(const struct rb_onnx *onnx, const struct rb_import_options *bound,
+                       struct rb_graph **ret_graph, struct rb_why *why)
 {
-    struct rb_import_options options = {.train = true};
+    struct rb_import_options options = *bound;
     struct rb_graph *graph = NULL;
-    int err = choose_batch(onnx, batch, &options.batch, why);
+    int err;
 
+    options.train = true;
+    err = rb_onnx_import(onnx, &options, &graph, why);
     if (!err)
-        err = rb_onnx_import(onnx, &options, &graph, why);
+        err = rb_check_type(graph, why);
     if (!err)
         err = attach_any_loss(graph, why);
+    if (!err)
+        err = rb_check_inputs(graph, why);
     if (!err)
         err = rb_fuse(graph, why);
     if (!err)
@@ -132,29 +215,24 @@ static int train_graph(const struct rb_onnx *onnx, int64_t batch, struct rb_grap
     return err;
 }
 
-int rb_compile_trainable(const char *onnx_path, struct rb_why *why)
+int rb_compile_trainable(const struct rb_onnx *onnx, const struct rb_import_options *options,
+                         struct rb_why *why)
 {
-    struct rb_onnx *onnx = NULL;
     struct rb_graph *graph = NULL;
-    int err = rb_onnx_open(onnx_path, 0, &onnx, why);
+    int err = train_graph(onnx, options, &graph, why);
 
-    if (!err)
-        err = train_graph(onnx, 0, &graph, why);
     rb_graph_free(graph);
-    rb_onnx_close(onnx);
     return err;
 }
 
-int rb_compile_training(const char *onnx_path, int64_t batch, struct rb_compiled *ret_compiled,
+int rb_compile_training(const struct rb_onnx *onnx, const char *onnx_path,
+                        const struct rb_import_options *options, struct rb_compiled *ret_compiled,
                         struct rb_why *why)
 {
     struct rb_compiled compiled = {0};
-    struct rb_onnx *onnx = NULL;
     struct rb_graph *graph = NULL;
-    int err = rb_onnx_open(onnx_path, 0, &onnx, why);
+    int err = train_graph(onnx, options, &graph, why);
 
-    if (!err)
-        err = train_graph(onnx, batch, &graph, why);
     if (!err)
         err = lower(graph, &compiled, why);
     if (err) {
@@ -164,6 +242,5 @@ int rb_compile_training(const char *onnx_path, int64_t batch, struct rb_compiled
         *ret_compiled = compiled;
     }
     rb_graph_free(graph);
-    rb_onnx_close(onnx);
     return err;
 }

@@ -138,9 +138,118 @@ static void a_file_for_each_input(void **state)
         assert_memory_equal(got.data + 128 + 4 * i, mask[i] ? &x[i] : &y[i], 4);
 }
 
+/* ---- model check, profile ---- */
+
+/* x and what else there is, as inputs of 4 numbers; x times a weight. */
+static const char *start(struct rb_writer *w, int inputs)
+{
+    static const char *const names[] = {"x", "y", "z"};
+
+    rb_writer_init(w, "some", 1);
+    for (int i = 0; i < inputs; i++)
+        rb_writer_input(w, names[i], RB_F32, 2, DIMS(-1, 4));
+    return rb_writer_node(w, "MatMul", "h", "x",
+                          rb_writer_weight(w, "w", 2, DIMS(4, 4), RB_INIT_NORMAL, 1), NULL);
+}
+
+static const char *mean(struct rb_writer *w, const char *of)
+{
+    const char *output = rb_writer_node(w, "ReduceMean", "loss", of, NULL);
+
+    rb_writer_int(w, "keepdims", 0);
+    return output;
+}
+
+/* Data have features, and targets for a loss; as at submit (plan/compile). */
+static void inputs_that_data_cannot_fill(void **state)
+{
+    struct rb_writer w;
+    const char *x;
+
+    (void)state;
+    x = start(&w, 2);
+    write_model(&w, rb_writer_node(&w, "Mul", "gated", x, "y", NULL), "gated.onnx");
+    expect(4, "y: float32[any, 4]", "a further input 'y'", WORDS("model", "check", "gated.onnx"));
+    x = start(&w, 2);
+    write_model(&w, mean(&w, rb_writer_node(&w, "Sub", "error", x, "y", NULL)), "loss.onnx");
+    expect(0, "trainable", "", WORDS("model", "check", "loss.onnx"));
+    expect(0, "GraphLoss", "", WORDS("profile", "loss.onnx"));
+    x = start(&w, 3);
+    x = rb_writer_node(&w, "Sub", "error", x, "y", NULL);
+    write_model(&w, mean(&w, rb_writer_node(&w, "Mul", "weighted", x, "z", NULL)), "three.onnx");
+    expect(4, "", "a further input 'z'", WORDS("model", "check", "three.onnx"));
+}
+
+/* Looked at with a size that the model takes, and that is said. */
+static void axes_of_no_size(void **state)
+{
+    struct rb_writer w;
+
+    (void)state;
+    rb_writer_init(&w, "free", 1);
+    rb_writer_input(&w, "x", RB_F32, 3, DIMS(-1, 0, 4));
+    free_axis(&w, 0, 1, "time");
+    rb_writer_node(&w, "MatMul", "y", "x",
+                   rb_writer_weight(&w, "w", 2, DIMS(4, 4), RB_INIT_NORMAL, 1), NULL);
+    write_model(&w, "y", "free.onnx");
+    expect(0, "axis 1 of 'x': no size of its own, taken as 16 here", "",
+           WORDS("model", "check", "free.onnx"));
+    expect(0, "taken as 5 here", "", WORDS("model", "check", "free.onnx", "--seq", "5"));
+    expect(0, "free axes    5 long", "", WORDS("profile", "free.onnx", "--seq", "5"));
+    expect(0, "free axes    16 long", "", WORDS("profile", "free.onnx"));
+    rb_writer_init(&w, "short", 1);
+    rb_writer_input(&w, "x", RB_F32, 2, DIMS(-1, 0));
+    free_axis(&w, 0, 1, "time");
+    rb_writer_node(&w, "Add", "y", "x", rb_writer_weight(&w, "w", 1, DIMS(8), RB_INIT_NORMAL, 1),
+                   NULL);
+    write_model(&w, "y", "short.onnx");
+    expect(0, "taken as 8 here", "", WORDS("model", "check", "short.onnx"));
+    expect(4, "", "'y' (Add", WORDS("model", "check", "short.onnx", "--seq", "7"));
+    start(&w, 1);
+    write_model(&w, "h", "fixed.onnx");
+    expect(4, "", "no axis of the model's inputs behind the first is free",
+           WORDS("model", "check", "fixed.onnx", "--seq", "7"));
+    expect(2, "", "--seq goes with a model", WORDS("profile", "job", "--seq", "7"));
+    expect(2, "", "'x' is no count", WORDS("model", "check", "fixed.onnx", "--seq", "x"));
+}
+
+static void types_that_are_not_trained(void **state)
+{
+    struct rb_writer w;
+
+    (void)state;
+    rb_writer_init(&w, "half", 1);
+    rb_writer_input(&w, "x", RB_F16, 2, DIMS(-1, 4));
+    write_model(&w, rb_writer_node(&w, "Relu", "y", "x", NULL), "half.onnx");
+    expect(4, "", "'x' is float16, and only float32 models are trained: model.float()",
+           WORDS("model", "check", "half.onnx"));
+    rb_writer_init(&w, "narrow", 1);
+    rb_writer_input(&w, "x", RB_I32, 2, DIMS(-1, 4));
+    write_model(&w, rb_writer_node(&w, "Relu", "y", "x", NULL), "narrow.onnx");
+    expect(4, "", "'x' is int32, and data are float32 or int64",
+           WORDS("model", "check", "narrow.onnx"));
+    start(&w, 1);
+    rb_writer_node(&w, "ArgMax", "y", "h", NULL);
+    write_model(&w, "y", "index.onnx");
+    expect(4, "", "first output, 'y', is int64, and a loss is one of float32",
+           WORDS("model", "check", "index.onnx"));
+}
+
+/* A language model is timed under the loss that it is trained with. */
+static void classes_have_their_loss(void **state)
+{
+    (void)state;
+    expect(0, "", "lm.onnx",
+           WORDS("model", "new", "gpt", "--set", "layers=1", "--set", "width=16", "--set",
+                 "heads=2", "--set", "seq=8", "--set", "vocab=20", "--out", "lm.onnx"));
+    expect(0, "CrossEntropyGrad", "", WORDS("profile", "lm.onnx"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(inputs_that_data_cannot_fill), cmocka_unit_test(axes_of_no_size),
+        cmocka_unit_test(types_that_are_not_trained),   cmocka_unit_test(classes_have_their_loss),
         cmocka_unit_test(a_file_for_each_input),
     };
 

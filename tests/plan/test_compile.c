@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "graph/models/models.h"
 #include "graph/models/writer.h"
+#include "graph/onnx/onnx.h"
 #include "plan/compile/compile.h"
 #include "plan/compile/footprint.h"
 #include "proto/operators.h"
@@ -689,6 +690,73 @@ static void computed_again_on_fewer(void **state)
     rb_compiled_done(&all);
 }
 
+/* A model of images of any size, and one more input where `more`. */
+static void save_sides(const char *file, enum rb_dtype dtype, bool more)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    struct rb_why why = {0};
+    struct rb_writer w;
+    const char *x = "x";
+
+    rb_writer_init(&w, "sides", 3);
+    rb_writer_input(&w, "x", dtype, 4, (int64_t[]){-1, 1, 0, 0});
+    for (int axis = 2; axis < 4; axis++) {
+        Onnx__TensorShapeProto__Dimension *dim =
+            w.graph.input[0]->type->tensor_type->shape->dim[axis];
+
+        dim->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
+        dim->dim_param = rb_arena_string(&w.arena, axis == 2 ? "high" : "wide");
+    }
+    if (more)
+        rb_writer_input(&w, "more", RB_F32, 2, (int64_t[]){-1, 1});
+    x = rb_writer_node(&w, "GlobalAveragePool", "pooled", x, NULL);
+    x = rb_writer_node(&w, "Flatten", "flat", x, NULL);
+    if (more)
+        x = rb_writer_node(&w, "Mul", "times", x, "more", NULL);
+    rb_writer_node(&w, "MatMul", "logits", x,
+                   rb_writer_weight(&w, "w", 2, (int64_t[]){1, 3}, RB_INIT_NORMAL, 0.1), NULL);
+    rb_writer_output(&w, "logits", 2, (int64_t[]){-1, 3});
+    if (rb_writer_finish(&w, &onnx, &why))
+        fail_msg("%s", why.text);
+    rb_writer_done(&w);
+    save(file, onnx.data, onnx.size);
+}
+
+/* Axes of no size are as long as in the data. */
+static void sizes_of_the_data(void **state)
+{
+    struct rb_compiled compiled;
+    const Rb__Program *program;
+    bool found = false;
+
+    (void)state;
+    save_sides("sides.onnx", RB_F32, false);
+    MUST_COMPILE(rows_job, &compiled, "spec.model.onnx=sides.onnx",
+                 "spec.data.train.path=images.npy", "spec.data.train.targets=images-labels.npy",
+                 "spec.data.eval=null", NULL);
+    program = compiled.model->programs[0];
+    for (size_t i = 0; i < program->n_tensors; i++) {
+        const Rb__Tensor *tensor = program->tensors[i];
+
+        if (tensor->space == RB__TENSOR__SPACE__INPUT && tensor->offset == 0 &&
+            tensor->n_dims == 4) {
+            assert_int_equal(tensor->dims[2], 8);
+            assert_int_equal(tensor->dims[3], 8);
+            found = true;
+        }
+    }
+    assert_true(found);
+    rb_compiled_done(&compiled);
+    save_sides("more.onnx", RB_F32, true);
+    MUST_REFUSE(RB_EUNSUPPORTED, "a further input 'more'", rows_job, "spec.model.onnx=more.onnx",
+                "spec.data.train.path=images.npy", "spec.data.train.targets=images-labels.npy",
+                "spec.data.eval=null", NULL);
+    save_sides("half.onnx", RB_F16, false);
+    MUST_REFUSE(RB_EUNSUPPORTED, "'x' is float16, and only float32", rows_job,
+                "spec.model.onnx=half.onnx", "spec.data.train.path=images.npy",
+                "spec.data.train.targets=images-labels.npy", "spec.data.eval=null", NULL);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -708,22 +776,28 @@ static void refusals(void **state)
 static void alone(void **state)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/cnn.onnx", folder);
-    RB_CLEANUP(rb_freep) char *none = rb_format("%s/none.onnx", folder);
+    struct rb_import_options options = {.batch = 2};
+    struct rb_onnx *onnx = NULL;
     struct rb_compiled compiled;
     struct rb_why why = {0};
 
     (void)state;
-    if (rb_compile_forward(path, 2, &compiled, &why))
+    if (rb_onnx_open(path, 0, &onnx, &why) || rb_compile_opened(onnx, &options, &compiled, &why))
         fail_msg("%s", why.text);
     assert_int_equal(compiled.model->n_programs, 1);
     assert_int_equal(compiled.model->programs[0]->loss, -1);
     assert_true(compiled.model->programs[0]->n_outputs == 1);
     assert_int_equal(compiled.model->programs[0]->batch, 2);
+    rb_compiled_done(&compiled);
+    if (rb_compile_trainable(onnx, &options, &why))
+        fail_msg("%s", why.text);
+    if (rb_compile_training(onnx, path, &options, &compiled, &why))
+        fail_msg("%s", why.text);
     assert_true(compiled.parameters > 0);
     rb_compiled_done(&compiled);
-    if (rb_compile_trainable(path, &why))
-        fail_msg("%s", why.text);
-    assert_int_equal(rb_compile_trainable(none, &why), RB_ENOTFOUND);
+    options.free_size = 8;
+    assert_int_equal(rb_compile_bind(onnx, &options, &why), RB_EINVAL);
+    rb_onnx_close(onnx);
 }
 
 int main(void)
@@ -743,6 +817,7 @@ int main(void)
         cmocka_unit_test(decay),
         cmocka_unit_test(computed_again),
         cmocka_unit_test(computed_again_on_fewer),
+        cmocka_unit_test(sizes_of_the_data),
         cmocka_unit_test(refusals),
         cmocka_unit_test(alone),
     };
