@@ -1,22 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "graph/advice.h"
+#include "graph/advice_inside.h"
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "graph/onnx/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-struct search {
-    const struct rb_onnx *model;
-    struct rb_arena *arena;
-    struct rb_advice *found;
-    int n;
-};
-
-static void say(struct search *search, const char *mistake, const char *remedy)
+void rb_advice_say(struct rb_advice_search *search, const char *mistake, const char *remedy)
 {
     if (search->n < RB_ADVICE_MOST)
         search->found[search->n++] = (struct rb_advice){mistake, remedy};
@@ -44,7 +36,7 @@ static bool is_new_exporter(const Onnx__ModelProto *proto)
            proto->ir_version >= 10;
 }
 
-static const char *train_remedy(const Onnx__ModelProto *proto)
+const char *rb_advice_train_remedy(const Onnx__ModelProto *proto)
 {
     return is_new_exporter(proto) ? "model.train() before the export"
                                   : "model.train() and training=torch.onnx.TrainingMode.TRAINING";
@@ -66,7 +58,7 @@ static bool is_made_up(const char *name)
     return !strncmp(name, "onnx::", 6) || (*name && strspn(name, "0123456789") == strlen(name));
 }
 
-static void check_names(struct search *search)
+static void check_names(struct rb_advice_search *search)
 {
     const Onnx__GraphProto *graph = search->model->proto->graph;
     const char *example = NULL;
@@ -86,7 +78,8 @@ static void check_names(struct search *search)
         }
     }
     if (n)
-        say(search,
+        rb_advice_say(
+            search,
             rb_arena_format(search->arena,
                             "%d of %d weights lost their names (%s ...): the exporter computed "
                             "something from them, and trained weights cannot go back into the "
@@ -96,14 +89,15 @@ static void check_names(struct search *search)
 }
 
 /* What the optimizer of the newer exporter does to a model that is to be trained. */
-static void check_lost(struct search *search)
+static void check_lost(struct rb_advice_search *search)
 {
     const char *example = NULL;
     int n = rb_onnx_lost(search->model, &example);
     char room[80];
 
     if (n)
-        say(search,
+        rb_advice_say(
+            search,
             rb_arena_format(
                 search->arena,
                 "%d of the module's parameters were replaced (%s ...): the exporter has merged "
@@ -114,7 +108,7 @@ static void check_lost(struct search *search)
 }
 
 /* In evaluation mode batch norms are folded into convolutions, and dropout is gone. */
-static void check_mode(struct search *search)
+static void check_mode(struct rb_advice_search *search)
 {
     const Onnx__GraphProto *graph = search->model->proto->graph;
     int folded = 0, off = 0;
@@ -126,41 +120,44 @@ static void check_mode(struct search *search)
             folded++;
     }
     if (folded && !count_nodes(graph, "BatchNormalization"))
-        say(search,
+        rb_advice_say(
+            search,
             rb_arena_format(search->arena,
                             "exported in evaluation mode: the batch normalization behind %d "
                             "convolutions has been folded into their weights and cannot be trained",
                             folded),
-            train_remedy(search->model->proto));
+            rb_advice_train_remedy(search->model->proto));
     for (size_t i = 0; i < graph->n_node; i++)
         off += is(graph->node[i], "Dropout") && graph->node[i]->n_output < 2 &&
                graph->node[i]->n_input < 3 && search->model->opset >= 12;
     if (off)
-        say(search,
+        rb_advice_say(
+            search,
             rb_arena_format(search->arena,
                             "%d dropouts are switched off: exported in evaluation mode (they act "
                             "while training here all the same)",
                             off),
-            train_remedy(search->model->proto));
+            rb_advice_train_remedy(search->model->proto));
 }
 
-static void check_batch(struct search *search)
+static void check_batch(struct rb_advice_search *search)
 {
     struct rb_onnx_info info;
     struct rb_why why;
 
     if (rb_onnx_info(search->model, &info, &why) == 0 && info.fixed_batch > 0)
-        say(search,
-            rb_arena_format(search->arena,
-                            "exported for batches of %" PRId64 " only: every microbatch must have "
-                            "that size",
-                            info.fixed_batch),
-            is_new_exporter(search->model->proto)
-                ? "dynamic_shapes with a dimension for the batch"
-                : "dynamic_axes with the first axis of each input");
+        rb_advice_say(search,
+                      rb_arena_format(search->arena,
+                                      "exported for batches of %" PRId64
+                                      " only: every microbatch must have "
+                                      "that size",
+                                      info.fixed_batch),
+                      is_new_exporter(search->model->proto)
+                          ? "dynamic_shapes with a dimension for the batch"
+                          : "dynamic_axes with the first axis of each input");
 }
 
-static void check_types(struct search *search)
+static void check_types(struct rb_advice_search *search)
 {
     const Onnx__GraphProto *graph = search->model->proto->graph;
     int halves = 0, doubles = 0;
@@ -174,42 +171,45 @@ static void check_types(struct search *search)
         doubles += tensor->data_type == RB_F64;
     }
     if (halves || doubles)
-        say(search,
-            rb_arena_format(search->arena, "%d weights are %s: only float32 weights are trained",
-                            halves + doubles, halves ? "half floats" : "doubles"),
-            "model.float() before the export");
+        rb_advice_say(search,
+                      rb_arena_format(search->arena,
+                                      "%d weights are %s: only float32 weights are trained",
+                                      halves + doubles, halves ? "half floats" : "doubles"),
+                      "model.float() before the export");
 }
 
-static void check_weights(struct search *search)
+static void check_weights(struct rb_advice_search *search)
 {
     const Onnx__GraphProto *graph = search->model->proto->graph;
 
     if (!graph->n_initializer && search->model->n_inputs > 2)
-        say(search,
+        rb_advice_say(
+            search,
             rb_arena_format(search->arena,
                             "the file has no weights: %d inputs stand where they should be",
                             search->model->n_inputs - 1),
             "export_params=True (the default)");
 }
 
-static void check_versions(struct search *search)
+static void check_versions(struct rb_advice_search *search)
 {
     const Onnx__GraphProto *graph = search->model->proto->graph;
     char room[80];
 
     if (search->model->opset < 13)
-        say(search,
-            rb_arena_format(search->arena,
-                            "opset %" PRId64 " is old: operators have had other meanings",
-                            search->model->opset),
-            "opset_version=17");
+        rb_advice_say(search,
+                      rb_arena_format(search->arena,
+                                      "opset %" PRId64 " is old: operators have had other meanings",
+                                      search->model->opset),
+                      "opset_version=17");
     for (size_t i = 0; i < graph->n_node; i++) {
         const char *domain = graph->node[i]->domain;
 
         if (!domain || !domain[0] || !strcmp(domain, "ai.onnx") ||
             rb_onnx_function(search->model, graph->node[i]))
             continue;
-        say(search,
+        rb_advice_say(
+            search,
             rb_arena_format(search->arena,
                             "operators of the domain '%s': the exporter found no ONNX operator for "
                             "a part of the model and left it to others",
@@ -219,13 +219,14 @@ static void check_versions(struct search *search)
     }
 }
 
-static void check_loss(struct search *search)
+static void check_loss(struct rb_advice_search *search)
 {
     const Onnx__GraphProto *graph = search->model->proto->graph;
 
     if (count_nodes(graph, "SoftmaxCrossEntropyLoss") +
         count_nodes(graph, "NegativeLogLikelihoodLoss"))
-        say(search,
+        rb_advice_say(
+            search,
             "the loss is part of the model: it is trained with loss.type: graph, and is slower "
             "and less precise than the loss of the job file; label smoothing may have been dropped "
             "without a word",
@@ -235,11 +236,12 @@ static void check_loss(struct search *search)
 int rb_advice_find(const struct rb_onnx *model, struct rb_arena *arena,
                    struct rb_advice ret_advice[RB_ADVICE_MOST])
 {
-    struct search search = {model, arena, ret_advice, 0};
+    struct rb_advice_search search = {model, arena, ret_advice, 0};
 
     check_mode(&search);
     check_names(&search);
     check_lost(&search);
+    rb_advice_check_shared(&search);
     check_batch(&search);
     check_types(&search);
     check_weights(&search);
@@ -248,32 +250,52 @@ int rb_advice_find(const struct rb_onnx *model, struct rb_arena *arena,
     return search.n;
 }
 
+/* As a variable of the call, by its name where that is one. */
+static void add_variable(const char *name, int i, struct rb_buffer *variables)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+    bool plain =
+        name[0] && strchr(letters, name[0]) &&
+        strspn(name, letters) + strspn(name + strspn(name, letters), "0123456789") == strlen(name);
+
+    if (plain)
+        rb_buffer_text(variables, name);
+    else
+        rb_buffer_format(variables, "x%d", i);
+}
+
 const char *rb_advice_call(const struct rb_onnx *model, struct rb_arena *arena)
 {
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer names = {0}, axes = {0};
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer names = {0}, axes = {0}, variables = {0};
     bool fresh = is_new_exporter(model->proto);
     char room[80];
 
     for (int i = 0; i < model->n_inputs && i < 8; i++) {
         const char *name = rb_onnx_quote(model->inputs[i]->name, room);
 
+        rb_buffer_text(&variables, i ? ", " : "");
+        if (model->n_inputs > 1)
+            add_variable(name, i, &variables);
         rb_buffer_format(&names, "%s\"%s\"", i ? ", " : "", name);
         if (fresh)
             rb_buffer_format(&axes, "%s{0: torch.export.Dim(\"batch\")}", i ? ", " : "");
         else
             rb_buffer_format(&axes, "%s\"%s\": {0: \"batch\"}", i ? ", " : "", name);
     }
+    rb_buffer_text(&variables, model->n_inputs > 1 ? "" : "x,");
+    rb_buffer_text(&names, "");
+    rb_buffer_text(&axes, "");
     if (fresh)
         return rb_arena_format(
             arena,
-            "torch.onnx.export(model.train(), (x,), \"model.onnx\", dynamo=True, optimize=False, "
+            "torch.onnx.export(model.train(), (%s), \"model.onnx\", dynamo=True, optimize=False, "
             "opset_version=18, input_names=[%s], dynamic_shapes=(%s,))",
-            names.data ? names.data : "", axes.data ? axes.data : "");
+            variables.data, names.data, axes.data);
     return rb_arena_format(
         arena,
-        "torch.onnx.export(model.train(), (x,), \"model.onnx\", %sopset_version=17, "
+        "torch.onnx.export(model.train(), (%s), \"model.onnx\", %sopset_version=17, "
         "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, "
-        "input_names=[%s], dynamic_axes={%s})",
-        is_asked_for(model->proto) ? "dynamo=False, " : "", names.data ? names.data : "",
-        axes.data ? axes.data : "");
+        "input_names=[%s], dynamic_axes={%s})%s",
+        variables.data, is_asked_for(model->proto) ? "dynamo=False, " : "", names.data, axes.data,
+        is_asked_for(model->proto) ? "" : " # from torch 2.5 on with dynamo=False");
 }

@@ -8,7 +8,7 @@
 #include "graph/models/writer.h"
 #include "graph/onnx/model.h"
 
-static char newer[] = "pytorch";
+static char newer[] = "pytorch", version[] = "2.15.0";
 
 static void start(struct rb_writer *w, int64_t batch)
 {
@@ -56,6 +56,8 @@ static void expect(struct rb_onnx *model, const char *call, ...)
     rb_arena_done(&arena);
     if (model->proto->producer_name == newer)
         model->proto->producer_name = NULL;
+    if (model->proto->producer_version == version)
+        model->proto->producer_version = NULL;
     rb_onnx_close(model);
 }
 
@@ -130,6 +132,102 @@ static void no_weights(void **state)
     expect(model, "", "2 inputs stand where they should be", "opset 11 is old", NULL);
 }
 
+/* Of the module whose name the node has. */
+static const char *norm(struct rb_writer *w, const char *module, const char *x, const char *weight)
+{
+    const char *y = rb_writer_node(w, "Mul", RB_WRITER_NAME(w, "%s.y", module), x, weight, NULL);
+
+    w->graph.node[w->graph.n_node - 1]->name = RB_WRITER_NAME(w, "/%s/LayerNormalization", module);
+    return y;
+}
+
+static const char *vector(struct rb_writer *w, const char *name)
+{
+    return rb_writer_weight(w, name, 1, (int64_t[]){4}, RB_INIT_ONE, 0);
+}
+
+static const char training[] = "training=torch.onnx.TrainingMode.TRAINING";
+
+static void merged_norms(void **state)
+{
+    struct rb_writer w;
+    const char *weight, *y;
+
+    start(&w, -1);
+    weight = vector(&w, "blocks.0.n.weight");
+    y = norm(&w, "blocks/blocks.0/n", "x", weight);
+    expect(finish(&w, norm(&w, "blocks/blocks.1/n", y, weight)), training,
+           "1 of the module's parameters were merged with others (/blocks/blocks.1/n/"
+           "LayerNormalization reads blocks.0.n.weight)",
+           NULL);
+
+    start(&w, -1);
+    y = norm(&w, "n", "x", vector(&w, "n.weight"));
+    rb_writer_node(&w, "Identity", "n2.weight", "n.weight", NULL);
+    expect(finish(&w, norm(&w, "n2", y, "n2.weight")), training,
+           "were merged with others (n2.weight is n.weight)", NULL);
+}
+
+/* A module that is called again, one that gives its weights to another inside it, and a table that
+ * is an output layer as well. */
+static void sharing_on_purpose(void **state)
+{
+    struct rb_writer w;
+    const char *weight, *y;
+
+    start(&w, -1);
+    weight = vector(&w, "b.0.weight");
+    y = norm(&w, "b/b.0", "x", weight);
+    y = norm(&w, "b/b.0_1", y, weight);
+    weight = vector(&w, "scale");
+    y = norm(&w, "first", y, weight);
+    y = norm(&w, "second", y, weight);
+    weight = vector(&w, "c.scale");
+    y = norm(&w, "c", y, weight);
+    expect(finish(&w, norm(&w, "c/inside", y, weight)), "", NULL);
+
+    start(&w, -1);
+    weight = rb_writer_weight(&w, "e.weight", 2, (int64_t[]){4, 4}, RB_INIT_NORMAL, 1);
+    rb_writer_node(&w, "Gather", "rows", weight, "x", NULL);
+    w.graph.node[0]->name = RB_WRITER_NAME(&w, "/e/Gather");
+    rb_writer_node(&w, "Gather", "others", weight, "x", NULL);
+    w.graph.node[1]->name = RB_WRITER_NAME(&w, "/decoder/e/Gather");
+    rb_writer_node(&w, "Identity", "o.weight", weight, NULL);
+    y = rb_writer_node(&w, "Transpose", "turned", weight, NULL);
+    w.graph.node[3]->name = RB_WRITER_NAME(&w, "/o/Transpose");
+    expect(finish(&w, y), "", NULL);
+
+    start(&w, -1); /* there and back with one matrix */
+    weight = rb_writer_weight(&w, "a.weight", 2, (int64_t[]){4, 4}, RB_INIT_NORMAL, 1);
+    y = rb_writer_node(&w, "MatMul", "there", "x", weight, NULL);
+    w.graph.node[0]->name = RB_WRITER_NAME(&w, "/a/MatMul");
+    y = rb_writer_node(&w, "Gemm", "back", y, weight, NULL);
+    w.graph.node[1]->name = RB_WRITER_NAME(&w, "/b/Gemm");
+    expect(finish(&w, y), "", NULL);
+}
+
+/* As many variables as inputs; dynamo=False from torch 2.5 on, which is said where it is not known
+ * which torch there is. */
+static void the_call(void **state)
+{
+    struct rb_onnx *model;
+    struct rb_writer w;
+
+    start(&w, 5);
+    rb_writer_input(&w, "a mask", RB_F32, 2, (int64_t[]){-1, 4});
+    model = finish(&w, rb_writer_node(&w, "Mul", "y", "x", weight(&w, "w"), NULL));
+    expect(model,
+           "torch.onnx.export(model.train(), (x, x1), \"model.onnx\", opset_version=17, "
+           "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, "
+           "input_names=[\"x\", \"a mask\"], dynamic_axes={\"x\": {0: \"batch\"}, \"a mask\": {0: "
+           "\"batch\"}}) # from torch 2.5 on with dynamo=False",
+           "batches of 5 only", NULL);
+    start(&w, 5);
+    model = finish(&w, rb_writer_node(&w, "Mul", "y", "x", weight(&w, "w"), NULL));
+    model->proto->producer_version = version;
+    expect(model, "(x,), \"model.onnx\", dynamo=False, opset", "batches of 5 only", NULL);
+}
+
 static void new_exporter(void **state)
 {
     struct rb_onnx *model;
@@ -164,10 +262,17 @@ static void generated_models_are_fine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folded_norms), cmocka_unit_test(one_batch),
-        cmocka_unit_test(half_weights), cmocka_unit_test(other_domains),
-        cmocka_unit_test(loss_inside),  cmocka_unit_test(no_weights),
-        cmocka_unit_test(new_exporter), cmocka_unit_test(generated_models_are_fine),
+        cmocka_unit_test(folded_norms),
+        cmocka_unit_test(one_batch),
+        cmocka_unit_test(half_weights),
+        cmocka_unit_test(other_domains),
+        cmocka_unit_test(loss_inside),
+        cmocka_unit_test(no_weights),
+        cmocka_unit_test(merged_norms),
+        cmocka_unit_test(sharing_on_purpose),
+        cmocka_unit_test(the_call),
+        cmocka_unit_test(new_exporter),
+        cmocka_unit_test(generated_models_are_fine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking for mistakes from inside: for advice*.c alone. */
+#ifndef RB_GRAPH_ADVICE_INSIDE_H
+#define RB_GRAPH_ADVICE_INSIDE_H
+
+#include "graph/advice.h"
+#include "graph/onnx/model.h"
+
+struct rb_advice_search {
+    const struct rb_onnx *model;
+    struct rb_arena *arena;
+    struct rb_advice *found;
+    int n;
+};
+
+void rb_advice_say(struct rb_advice_search *search, const char *mistake, const char *remedy);
+
+/* What of the call exports as for training. */
+const char *rb_advice_train_remedy(const Onnx__ModelProto *proto);
+
+/* Weights of several modules that became one. */
+void rb_advice_check_shared(struct rb_advice_search *search);
+
+#endif

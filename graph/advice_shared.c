@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Weights that PyTorch's older exporter has merged.
+ *
+ * In evaluation mode it puts one initializer in the place of all that are equal, as norms, zero
+ * biases and copied layers are before they are trained, and they would be trained as one.  What is
+ * left of the others is an Identity with their name, or a node that was named after its module,
+ * "/blocks/blocks.1/norm/LayerNormalization", and reads the weights of another.
+ *
+ * Sharing on purpose looks alike but for where it is usual: tables of embeddings, which are read
+ * again as the weights of an output layer. */
+#include "graph/advice_inside.h"
+
+#include "base/arena.h"
+
+#include <string.h>
+
+enum { NAME = 512 };
+
+/* Is `name` something of the module: "f.0.weight" of "f.0", and of "f"? */
+static bool belongs(const char *name, const char *module)
+{
+    size_t size = strlen(module);
+
+    return !strncmp(name, module, size) && name[size] == '.';
+}
+
+/* The size of what is before the last point: the weight's own module. */
+static size_t module_size(const char *weight)
+{
+    const char *point = strrchr(weight, '.');
+
+    return point ? (size_t)(point - weight) : 0;
+}
+
+/* A module that is called again has "_1" behind its name. */
+static void drop_call(char *module)
+{
+    size_t size = strlen(module), digits = size;
+
+    while (digits && module[digits - 1] >= '0' && module[digits - 1] <= '9')
+        digits--;
+    if (digits && digits < size && module[digits - 1] == '_')
+        module[digits - 1] = '\0';
+}
+
+/* One more part of a path; *last: where the newest begins.  Children of a Sequential have its name
+ * in front of theirs. */
+static bool add_part(char module[NAME], size_t *last, const char *part, size_t length)
+{
+    size_t size = strlen(module), own = size - *last;
+
+    if (size + length + 2 > NAME)
+        return false;
+    if (size && length > own && !strncmp(part, module + *last, own) && part[own] == '.')
+        size = *last;
+    else if (size)
+        module[size++] = '.';
+    *last = size;
+    memcpy(module + size, part, length);
+    module[size + length] = '\0';
+    return true;
+}
+
+/* "/f/f.0/Gemm" is a node of the module f.0.  What is the weight to it? */
+enum relation {
+    UNKNOWN,     /* the node's name says of no module */
+    OWN,         /* of it, or of a module in it */
+    HANDED_DOWN, /* of a module around it */
+    FOREIGN,
+};
+
+static enum relation relate(const char *node, const char *weight)
+{
+    char module[NAME] = "";
+    size_t last = 0;
+    const char *end;
+
+    for (; node && node[0] == '/' && (end = strchr(node + 1, '/')); node = end) {
+        size_t before = strlen(module);
+
+        if (!add_part(module, &last, node + 1, (size_t)(end - node - 1)))
+            return UNKNOWN;
+        if (!belongs(weight, module))
+            drop_call(module);
+        if (!belongs(weight, module))
+            return before == module_size(weight) ? HANDED_DOWN : FOREIGN;
+    }
+    return module[0] ? OWN : UNKNOWN;
+}
+
+static const Onnx__TensorProto *weight_by_name(const struct rb_onnx *model, const char *name)
+{
+    const Onnx__TensorProto *tensor = name ? rb_names_get(&model->initializers, name) : NULL;
+
+    return tensor && tensor->data_type == RB_F32 && tensor->n_dims > 0 &&
+                   rb_onnx_kind(model, name) == RB_ONNX_UNMARKED
+               ? tensor
+               : NULL;
+}
+
+static bool is_op(const Onnx__NodeProto *node, const char *op)
+{
+    return node->op_type && !strcmp(node->op_type, op);
+}
+
+static bool is_table(const Onnx__GraphProto *graph, const char *weight)
+{
+    for (size_t i = 0; i < graph->n_node; i++)
+        if (is_op(graph->node[i], "Gather") && graph->node[i]->n_input > 0 &&
+            !strcmp(graph->node[i]->input[0], weight))
+            return true;
+    return false;
+}
+
+static bool reads(const Onnx__NodeProto *node, const char *weight)
+{
+    for (size_t i = 0; i < node->n_input; i++)
+        if (!strcmp(node->input[i], weight))
+            return true;
+    return false;
+}
+
+/* Is the weight read for the module that it is of, too?  A matrix by a node of the same kind: where
+ * another kind reads it, it is shared on purpose.  Biases and scales go with nodes of many kinds.
+ */
+static bool has_owner(const Onnx__GraphProto *graph, const char *op,
+                      const Onnx__TensorProto *weight)
+{
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const Onnx__NodeProto *other = graph->node[i];
+
+        if ((weight->n_dims < 2 || is_op(other, op)) && reads(other, weight->name) &&
+            relate(other->name, weight->name) == OWN)
+            return true;
+    }
+    return false;
+}
+
+/* Does the node read, in this place, what is another module's? */
+static bool is_foreign(const struct rb_onnx *model, const Onnx__NodeProto *node, size_t input)
+{
+    const Onnx__TensorProto *weight = weight_by_name(model, node->input[input]);
+
+    return weight && node->op_type && relate(node->name, weight->name) == FOREIGN &&
+           has_owner(model->proto->graph, node->op_type, weight) &&
+           !is_table(model->proto->graph, weight->name);
+}
+
+/* Another parameter's name for a weight: values in between begin with '/' or are numbers. */
+static bool is_alias(const struct rb_onnx *model, const Onnx__NodeProto *node)
+{
+    const char *name = node->n_output ? node->output[0] : NULL;
+
+    return is_op(node, "Identity") && node->n_input == 1 && name && strchr(name, '.') &&
+           name[0] != '/' && strncmp(name, "onnx::", 6) != 0 &&
+           weight_by_name(model, node->input[0]) &&
+           !is_table(model->proto->graph, node->input[0]) && !is_table(model->proto->graph, name);
+}
+
+void rb_advice_check_shared(struct rb_advice_search *search)
+{
+    const Onnx__GraphProto *graph = search->model->proto->graph;
+    const char *by = NULL, *of = NULL, *verb = NULL;
+    char room_by[80], room_of[80];
+    int n = 0;
+
+    for (size_t i = 0; i < graph->n_node; i++) {
+        const Onnx__NodeProto *node = graph->node[i];
+
+        if (is_alias(search->model, node)) {
+            n++;
+            verb = verb ? verb : "is";
+            by = by ? by : node->output[0];
+            of = of ? of : node->input[0];
+            continue;
+        }
+        for (size_t k = 0; k < node->n_input; k++) {
+            if (!is_foreign(search->model, node, k))
+                continue;
+            n++;
+            verb = verb ? verb : "reads";
+            by = by ? by : node->name;
+            of = of ? of : node->input[k];
+        }
+    }
+    if (!n)
+        return;
+    rb_advice_say(search,
+                  rb_arena_format(search->arena,
+                                  "%d of the module's parameters were merged with others (%s %s "
+                                  "%s): in evaluation mode the exporter makes one of those that "
+                                  "are equal, as norms, zero biases and copied layers are before "
+                                  "they are trained; they would be trained as one (which is right "
+                                  "only where the module shares them on purpose)",
+                                  n, rb_onnx_quote(by, room_by), verb, rb_onnx_quote(of, room_of)),
+                  rb_advice_train_remedy(search->model->proto));
+}
