@@ -239,6 +239,8 @@ static int check(const char *path, int64_t free_size, json_t *report, struct rb_
         err = look(onnx, &options, report, why);
     if (!err)
         err = rb_compile_trainable(onnx, &options, why);
+    if (err && free_size == 0 && options.free_size > 0)
+        rb_why_add(why, err, "free axes taken as %" PRId64 " (--seq N: as N)", options.free_size);
     json_object_set_new(report, "trainable", json_boolean(!err));
     if (err)
         json_object_set_new(report, "reason", json_string(why->text));

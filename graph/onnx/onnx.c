@@ -221,6 +221,23 @@ int rb_onnx_input_declared(const struct rb_onnx *model, int i, struct rb_tensor_
                : 0;
 }
 
+int rb_onnx_lengths(const struct rb_onnx *model, int64_t *ret_lengths, int most)
+{
+    const Onnx__GraphProto *graph = model->proto->graph;
+    int n = 0;
+
+    for (size_t i = 0; i < graph->n_initializer; i++)
+        for (size_t axis = 0; axis < graph->initializer[i]->n_dims && n < most; axis++) {
+            int k = 0;
+
+            while (k < n && ret_lengths[k] != graph->initializer[i]->dims[axis])
+                k++;
+            if (k == n)
+                ret_lengths[n++] = graph->initializer[i]->dims[axis];
+        }
+    return n;
+}
+
 int rb_onnx_info(const struct rb_onnx *model, struct rb_onnx_info *ret_info, struct rb_why *why)
 {
     const Onnx__ModelProto *proto = model->proto;

@@ -48,6 +48,8 @@ int rb_onnx_outputs(const struct rb_onnx *model);
 /* Its whole type; -1: an axis without a size of its own. */
 int rb_onnx_input_declared(const struct rb_onnx *model, int i, struct rb_tensor_type *ret_type,
                            struct rb_why *why);
+/* The different lengths of the axes of initializers, as they come; returns how many, at most. */
+int rb_onnx_lengths(const struct rb_onnx *model, int64_t *ret_lengths, int most);
 const char *rb_onnx_input_name(const struct rb_onnx *model, int i);
 
 struct rb_import_options {

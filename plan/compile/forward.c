@@ -52,6 +52,8 @@ int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options
 
 /* ---- Sizes where there are no data ---- */
 
+enum { USUAL = 10, OTHERS = 32, MOST_SIZE = 4096 };
+
 static bool has_free_axes(const struct rb_onnx *onnx)
 {
     struct rb_tensor_type type;
@@ -80,44 +82,66 @@ static int check_asked(const struct rb_onnx_info *info, bool axes,
     return 0;
 }
 
-static bool takes(const struct rb_onnx *onnx, const struct rb_import_options *options)
+static int import_so(const struct rb_onnx *onnx, const struct rb_import_options *options)
 {
     struct rb_graph *graph = NULL;
     struct rb_why why;
+    int err = rb_onnx_import(onnx, options, &graph, &why);
 
-    if (rb_onnx_import(onnx, options, &graph, &why))
-        return false;
-    rb_graph_free(graph);
-    return true;
+    if (!err)
+        rb_graph_free(graph);
+    return err;
 }
 
-/* Where the model takes none of them the first are kept, so that its import says why. */
+/* With this size for the free axes: of as many samples as the model takes. */
+static int try_size(const struct rb_onnx *onnx, bool batch, int64_t size,
+                    struct rb_import_options *options)
+{
+    static const int64_t batches[] = {2, 1};
+    struct rb_import_options tried = *options;
+    int err = 0;
+
+    tried.free_size = size;
+    for (size_t i = 0; i < (batch ? RB_COUNT(batches) : 1); i++) {
+        tried.batch = batch ? batches[i] : options->batch;
+        err = import_so(onnx, &tried);
+        if (err)
+            continue;
+        *options = tried;
+        return 0;
+    }
+    return err;
+}
+
+/* Behind the usual sizes come those of weights, which an axis may have to fit.  Where the model
+ * takes none the first are kept, so that its import says why. */
 int rb_compile_bind(const struct rb_onnx *onnx, struct rb_import_options *options,
                     struct rb_why *why)
 {
-    static const int64_t batches[] = {2, 1}, sizes[] = {16, 32, 64, 128, 224, 256, 512, 8, 4, 2};
-    struct rb_import_options tried = *options;
+    int64_t sizes[USUAL + OTHERS] = {16, 32, 64, 128, 224, 256, 512, 8, 4, 2};
     bool axes = has_free_axes(onnx), batch;
     struct rb_onnx_info info;
-    int err = rb_onnx_info(onnx, &info, why);
+    int err = rb_onnx_info(onnx, &info, why), n = USUAL;
 
     if (!err)
         err = check_asked(&info, axes, options, why);
     if (err)
         return err;
     batch = options->batch == 0 && info.input_type.rank > 0 && info.input_type.dim[0] < 0;
-    axes = axes && options->free_size == 0;
-    for (size_t s = 0; s < (axes ? RB_COUNT(sizes) : 1); s++)
-        for (size_t b = 0; b < (batch ? RB_COUNT(batches) : 1); b++) {
-            tried.free_size = axes ? sizes[s] : options->free_size;
-            tried.batch = batch ? batches[b] : options->batch;
-            if (takes(onnx, &tried)) {
-                *options = tried;
-                return 0;
-            }
-        }
-    options->free_size = axes ? sizes[0] : options->free_size;
-    options->batch = batch ? 1 : options->batch;
+    if (!axes || options->free_size > 0) {
+        sizes[0] = options->free_size;
+        n = 1;
+    }
+    err = try_size(onnx, batch, sizes[0], options);
+    if (n > 1 && err && err != RB_EUNSUPPORTED) /* which depends on no size */
+        n += rb_onnx_lengths(onnx, sizes + n, OTHERS);
+    for (int i = 1; err && i < n; i++)
+        if (sizes[i] > 0 && sizes[i] <= MOST_SIZE)
+            err = try_size(onnx, batch, sizes[i], options);
+    if (err) {
+        options->free_size = sizes[0];
+        options->batch = batch ? 1 : options->batch;
+    }
     return 0;
 }
 

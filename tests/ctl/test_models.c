@@ -200,11 +200,19 @@ static void axes_of_no_size(void **state)
     rb_writer_init(&w, "short", 1);
     rb_writer_input(&w, "x", RB_F32, 2, DIMS(-1, 0));
     free_axis(&w, 0, 1, "time");
-    rb_writer_node(&w, "Add", "y", "x", rb_writer_weight(&w, "w", 1, DIMS(8), RB_INIT_NORMAL, 1),
+    rb_writer_node(&w, "Add", "y", "x", rb_writer_weight(&w, "w", 1, DIMS(7), RB_INIT_NORMAL, 1),
                    NULL);
     write_model(&w, "y", "short.onnx");
-    expect(0, "taken as 8 here", "", WORDS("model", "check", "short.onnx"));
-    expect(4, "", "'y' (Add", WORDS("model", "check", "short.onnx", "--seq", "7"));
+    expect(0, "taken as 7 here", "", WORDS("model", "check", "short.onnx"));
+    expect(4, "", "'y' (Add", WORDS("model", "check", "short.onnx", "--seq", "8"));
+    rb_writer_init(&w, "large", 1);
+    rb_writer_input(&w, "x", RB_F32, 2, DIMS(-1, 0));
+    free_axis(&w, 0, 1, "time");
+    rb_writer_node(&w, "Add", "y", "x", rb_writer_weight(&w, "w", 1, DIMS(5000), RB_INIT_NORMAL, 1),
+                   NULL);
+    write_model(&w, "y", "large.onnx");
+    expect(4, "", "free axes taken as 16 (--seq N: as N): ", WORDS("model", "check", "large.onnx"));
+    expect(0, "", "", WORDS("model", "check", "large.onnx", "--seq", "5000"));
     start(&w, 1);
     write_model(&w, "h", "fixed.onnx");
     expect(4, "", "no axis of the model's inputs behind the first is free",
