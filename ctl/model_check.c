@@ -5,6 +5,8 @@
 #include "ctl/model_page.h"
 #include "ctl/verbs.h"
 #include "graph/advice.h"
+#include "graph/hints.h"
+#include "graph/train.h"
 #include "plan/compile/compile.h"
 
 #include <inttypes.h>
@@ -101,6 +103,19 @@ static int64_t report_operators(json_t *report, const struct rb_graph *graph, en
     return n;
 }
 
+/* A model whose first output is one number makes its own loss. */
+static void report_hints(json_t *notes, const struct rb_graph *graph)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer hints = {0};
+    const struct rb_value *first = graph->n_outputs ? graph->outputs[0] : NULL;
+
+    rb_hint_buffers(graph, &hints);
+    if (first && first->type.rank == 0)
+        rb_hint_loss(rb_own_loss_of(graph, first), &hints);
+    for (char *at = hints.data, *end; at && (end = strchr(at, '\n')); at = end + 1)
+        json_array_append_new(notes, json_stringn(at, (size_t)(end - at)));
+}
+
 /* "axis 3 of 'x', axis 1 of 'y'": those behind the first that no size was written for. */
 static char *free_axes(const struct rb_onnx *onnx)
 {
@@ -142,6 +157,7 @@ static void report_notes(json_t *report, const struct rb_onnx *onnx, const struc
 
         json_array_append_new(notes, json_string(note));
     }
+    report_hints(notes, graph);
     json_object_set_new(report, "notes", notes);
 }
 

@@ -61,6 +61,14 @@ struct rb_graph_attribute {
     int n_floats;
 };
 
+/* How a loss that the model makes itself counts samples. */
+enum rb_own_loss {
+    RB_OWN_LOSS_NONE,  /* the model makes none */
+    RB_OWN_LOSS_MEAN,  /* each sample has the same share of it: it is rewritten to sum and count */
+    RB_OWN_LOSS_SUM,   /* the sum of all elements of something */
+    RB_OWN_LOSS_OTHER, /* anything else: a quotient of sums, a root, several terms */
+};
+
 /* What a microbatch contributes to a variable: a gradient (each use of a tied weight is its own),
  * or a statistic of the microbatch. */
 struct rb_contribution {
@@ -95,7 +103,7 @@ struct rb_graph {
     int n_aliases;
     /* After rb_loss_attach: */
     struct rb_value *loss, *count, *correct; /* correct may be NULL */
-    bool mean_of_means; /* the graph averages by itself and its tail was not recognised */
+    enum rb_own_loss own_loss; /* behind MEAN: a step's is the mean of its microbatches' */
     /* After rb_autodiff: */
     struct rb_contribution *contributions;
     int n_contributions;

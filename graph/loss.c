@@ -134,16 +134,22 @@ static int attach_elementwise(struct rb_graph *graph, const char *type, enum rb_
     return 0;
 }
 
-/* Is the output the mean of all elements of something?  Each sample then has the same share of it,
- * and the mean times the samples is a sum over samples. */
-static bool is_plain_mean(const struct rb_graph *graph, const struct rb_value *y)
+/* Of the mean of all elements of something each sample has the same share, and the mean times the
+ * samples is a sum over samples. */
+enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_value *output)
 {
-    const struct rb_node *node = y->maker;
+    const struct rb_node *node = output->maker;
 
+    if (output->type.dtype != RB_F32 || rb_tensor_elements(&output->type) != 1)
+        return RB_OWN_LOSS_NONE;
     while (node && node->op == RB_OP_RESHAPE)
         node = node->in[0]->maker;
-    return node && node->op == RB_OP_REDUCE_MEAN && rb_tensor_elements(&node->out[0]->type) == 1 &&
-           rb_tensor_elements(&node->in[0]->type) % graph->batch == 0;
+    if (node && node->op == RB_OP_REDUCE_SUM)
+        return RB_OWN_LOSS_SUM;
+    if (node && node->op == RB_OP_REDUCE_MEAN &&
+        rb_tensor_elements(&node->in[0]->type) % graph->batch == 0)
+        return RB_OWN_LOSS_MEAN;
+    return RB_OWN_LOSS_OTHER;
 }
 
 /* A model that makes its own loss takes the targets as its second input. */
@@ -161,12 +167,12 @@ static int attach_graph(struct rb_graph *graph, struct rb_value *y, struct rb_wh
     struct rb_node *node;
     int err;
 
-    if (y->type.dtype != RB_F32 || rb_tensor_elements(&y->type) != 1)
+    graph->own_loss = rb_own_loss_of(graph, y);
+    if (graph->own_loss == RB_OWN_LOSS_NONE)
         return rb_why_set(why, RB_EINVAL,
                           "loss 'graph': the model's first output must be the loss, one float32; "
                           "'%s' is %s",
                           y->name, rb_tensor_text(&y->type, text));
-    graph->mean_of_means = !is_plain_mean(graph, y);
     err = rb_graph_node(graph, RB_OP_GRAPH_LOSS, "loss", 1, &y, 1, &samples, 3, NULL, &node, why);
     if (err)
         return rb_why_add(why, err, "the loss");

@@ -208,7 +208,7 @@ int rb_graph_split(struct rb_graph *whole, const struct rb_split *how, struct rb
     graph->whole = whole;
     graph->batch = whole->batch;
     graph->train = whole->train;
-    graph->mean_of_means = whole->mean_of_means;
+    graph->own_loss = whole->own_loss;
     splitting.pieces = RB_ARENA_NEW(&whole->arena, struct rb_split_piece, whole->n_values);
     err = rb_split_find_pieces(&splitting);
     if (!err)

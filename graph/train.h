@@ -18,9 +18,12 @@ struct rb_loss_options {
 
 /* Append the loss to the model's first output: sums over samples and the count of valid targets.
  * `graph`: the model's own output is the loss; where its tail is a mean that is recognised it is
- * rewritten to sum and count, else mean_of_means is set. */
+ * rewritten to sum and count; own_loss says what it is. */
 int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options,
                    struct rb_why *why);
+
+/* The same of an output before there is a loss. */
+enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_value *output);
 
 /* Merge nodes that one kernel does better (MatMul + Add of a row); drop what nobody reads. */
 int rb_fuse(struct rb_graph *graph, struct rb_why *why);

@@ -142,6 +142,11 @@ static bool matches(const char *const *globs, int n, const char *name)
     return false;
 }
 
+bool rb_import_freezes(const struct rb_import *import, const char *name)
+{
+    return name && matches(import->options->freeze, import->options->n_freeze, name);
+}
+
 static int add_initializer(struct rb_import *import, const Onnx__TensorProto *tensor)
 {
     const struct rb_import_options *options = import->options;
@@ -163,7 +168,7 @@ static int add_initializer(struct rb_import *import, const Onnx__TensorProto *te
                            : kind == RB_ONNX_CONSTANT ? RB_VALUE_CONST
                                                       : RB_VALUE_BUFFER,
                            tensor->name, &type, data);
-    value->frozen = weight && matches(options->freeze, options->n_freeze, tensor->name);
+    value->frozen = weight && rb_import_freezes(import, tensor->name);
     if (!rb_names_add(&import->values, tensor->name, value))
         return RB_IMPORT_BAD(import, "another value has that name");
     return 0;

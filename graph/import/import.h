@@ -104,6 +104,9 @@ int rb_import_need(struct rb_import *import, int i, struct rb_value **ret);
 bool rb_import_wants(const struct rb_import *import, int output); /* it has a name */
 int rb_import_bind(struct rb_import *import, int output, struct rb_value *value);
 
+/* Has the job frozen what has this name? */
+bool rb_import_freezes(const struct rb_import *import, const char *name);
+
 /* Is it known now?  The contents of a given input become so by being asked for. */
 bool rb_import_ask(struct rb_value *value);
 

@@ -81,6 +81,24 @@ static int pick(struct rb_import *import, const struct own_loss *loss, struct rb
                : rb_import_emit(import, RB_OP_REDUCE_SUM, 1, &picked, 1, &axes, &loss->type, ret);
 }
 
+/* Class weights are data: no framework has a gradient for them.  One that the model reads elsewhere
+ * too is left to be what it is there. */
+static void hold(struct rb_import *import, struct rb_value *weights)
+{
+    const Onnx__GraphProto *graph = import->model->proto->graph;
+    int uses = 0;
+
+    if (weights->role != RB_VALUE_WEIGHT || import->call)
+        return;
+    for (size_t i = 0; i < graph->n_node; i++)
+        for (size_t j = 0; j < graph->node[i]->n_input; j++)
+            uses += graph->node[i]->input[j] && !strcmp(graph->node[i]->input[j], weights->name);
+    if (uses > 1)
+        return;
+    weights->role = RB_VALUE_BUFFER;
+    weights->frozen = false;
+}
+
 /* Class weights, and labels that do not count. */
 static int weigh(struct rb_import *import, struct own_loss *loss)
 {
@@ -92,8 +110,10 @@ static int weigh(struct rb_import *import, struct own_loss *loss)
 
     for (int i = 0; i < rank; i++)
         dim[i] = i == 1 ? loss->scores->type.dim[1] : 1;
-    if (!err && weights)
+    if (!err && weights) {
+        hold(import, weights);
         err = rb_import_reshape(import, weights, rank, dim, &weights);
+    }
     if (!err && weights)
         err = pick(import, loss, weights, &loss->factor);
     if (err || !ignores)

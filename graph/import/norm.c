@@ -111,7 +111,7 @@ static int batch_norm_train(struct rb_import *import, struct rb_value *const *in
     return rb_import_bind(import, 0, outs[0]);
 }
 
-/* Where scale and bias are frozen the running statistics are too: plain buffers. */
+/* frozen: the running statistics are plain buffers. */
 static int batch_norm_eval(struct rb_import *import, struct rb_value *const *in, float epsilon,
                            float momentum, bool frozen)
 {
@@ -123,6 +123,7 @@ static int batch_norm_eval(struct rb_import *import, struct rb_value *const *in,
         if (in[i]->role != RB_VALUE_WEIGHT && in[i]->role != RB_VALUE_BUFFER)
             continue;
         in[i]->role = RB_VALUE_BUFFER;
+        in[i]->frozen = false;
         if (!frozen)
             err = make_statistic(import, in[i], momentum);
     }
@@ -150,13 +151,27 @@ static int batch_norm_as_said(struct rb_import *import, struct rb_value *const *
     return import->err;
 }
 
+/* Are the running statistics frozen by their names?  Scale and bias are weights like others:
+ * whether they are trained says nothing of the statistics. */
+static int find_frozen(struct rb_import *import, struct rb_value *const *in, bool *ret_frozen)
+{
+    bool mean = rb_import_freezes(import, in[3]->name);
+    char a[80], b[80];
+
+    *ret_frozen = mean;
+    if (mean == rb_import_freezes(import, in[4]->name))
+        return 0;
+    return RB_IMPORT_BAD(import, "freeze has one of '%s' and '%s', which are frozen together",
+                         rb_onnx_quote(in[3]->name, a), rb_onnx_quote(in[4]->name, b));
+}
+
 /* Training decides what it does, not the file (exporters write either mode): statistics of the
- * microbatch while training, running ones in evaluation and where scale and bias are frozen. */
+ * microbatch while training, running ones in evaluation and where those are frozen. */
 int rb_import_op_batch_norm(struct rb_import *import)
 {
     float epsilon = 1e-5F, momentum = 0.9F;
     struct rb_value *in[5];
-    bool frozen;
+    bool frozen = false;
     int err = 0;
 
     for (int i = 0; !err && i < 5; i++)
@@ -167,11 +182,12 @@ int rb_import_op_batch_norm(struct rb_import *import)
         err = rb_import_float(import, "momentum", &momentum);
     if (!err && !(momentum >= 0 && momentum <= 1))
         err = RB_IMPORT_BAD(import, "momentum %g is not within [0, 1]", (double)momentum);
+    if (!err)
+        err = find_frozen(import, in, &frozen);
     if (err)
         return err;
     if (import->options->given && rb_make_int(import, "training_mode", 0))
         return batch_norm_as_said(import, in, epsilon, momentum);
-    frozen = in[1]->frozen && in[2]->frozen;
     if (import->options->train && !frozen)
         return batch_norm_train(import, in, epsilon, momentum);
     return batch_norm_eval(import, in, epsilon, momentum, frozen);

@@ -73,6 +73,11 @@ struct rb_import_options {
     bool know_integers;
 };
 
+/* Does each glob match an initializer?  What matches none is a mistake in writing it: the message
+ * names it and some names there are. */
+int rb_onnx_check_globs(const struct rb_onnx *model, const char *const *globs, int n,
+                        struct rb_why *why);
+
 /* Import, infer shapes and fold constants (graph/fold.c).  The message names the first node that
  * cannot be imported: "node 'conv1' (Conv, opset 13): ...". */
 int rb_onnx_import(const struct rb_onnx *model, const struct rb_import_options *options,

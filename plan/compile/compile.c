@@ -7,6 +7,7 @@
 #include "plan/compile/job.h"
 #include "plan/compile/laps.h"
 #include "plan/compile/lower.h"
+#include "plan/compile/notes.h"
 #include "plan/compile/summary.h"
 #include "proto/spec.h"
 
@@ -66,15 +67,31 @@ static int open_source(struct rb_compile_work *work, const char *key, const Rb__
     return 0;
 }
 
-static int open_all(struct rb_compile_work *work)
+static int open_model(struct rb_compile_work *work)
 {
-    const Rb__DataSpec *data = work->spec->data;
-    int err = rb_onnx_open(work->spec->model->onnx, 0, &work->onnx, work->why);
+    const Rb__ModelSpec *model = work->spec->model;
+    int err = rb_onnx_open(model->onnx, 0, &work->onnx, work->why);
 
     if (!err)
         err = rb_onnx_info(work->onnx, &work->info, work->why);
     if (err)
         return rb_why_add(work->why, err, "spec.model.onnx");
+    err = rb_onnx_check_globs(work->onnx, (const char *const *)model->freeze, (int)model->n_freeze,
+                              work->why);
+    if (err)
+        return rb_why_add(work->why, err, "spec.model.freeze");
+    err = rb_onnx_check_globs(work->onnx, (const char *const *)model->buffers,
+                              (int)model->n_buffers, work->why);
+    return err ? rb_why_add(work->why, err, "spec.model.buffers") : 0;
+}
+
+static int open_all(struct rb_compile_work *work)
+{
+    const Rb__DataSpec *data = work->spec->data;
+    int err = open_model(work);
+
+    if (err)
+        return err;
     work->seq_len = sequence_length(data->train, &work->info);
     err = open_source(work, "spec.data.train", data->train, work->seq_len, &work->train);
     if (!err && !work->seq_len) /* a symbolic second axis is as long as the samples */
@@ -102,7 +119,7 @@ static int fill_job(struct rb_compile_work *work, int64_t micro_batch, const cha
     if (work->eval)
         model->eval = rb_job_source(spec->data->eval, rb_source_info(work->eval));
     model->steps = rb_spec_steps(spec, info->samples, model->train->seq_len);
-    if (work->graph->mean_of_means) {
+    if (work->graph->own_loss > RB_OWN_LOSS_MEAN) {
         model->has_state_per_microbatch_mean = 1;
         model->state_per_microbatch_mean = 1;
     }
@@ -141,6 +158,8 @@ static int compile_all(struct rb_compile_work *work, const char *numeric_class,
         err = rb_compile_microbatch(work, &micro_batch);
     if (!err)
         err = rb_compile_add_others(work, micro_batch);
+    if (!err)
+        rb_compile_notes(work, micro_batch, &compiled->notes);
     if (!err)
         err = fill_job(work, micro_batch, numeric_class);
     if (!err)

@@ -20,8 +20,8 @@ struct rb_compiled {
     struct rb_buffer weights; /* safetensors: TRAINED, STATISTIC and FIXED variables */
     int64_t parameters;       /* trained */
     uint32_t microbatches;    /* of a step: ceil(global batch / micro batch) */
-    struct rb_buffer notes;   /* what the job's file of weights and the model lack of each other, a
-                                 line each */
+    struct rb_buffer notes;   /* what the author may not expect, a line each: notes.h, and what the
+                                 file of weights and the model lack of each other */
     char summary[256];        /* "gpt.onnx: 3.3 M parameters in 53 variables, batch 32 as 8 x 4" */
 };
 

@@ -199,7 +199,8 @@ static void test_submit(void **state)
 {
     static const struct fake_reply replies[] = {
         {.method = "submit",
-         .body = "{\"name\":\"gpt\",\"id\":\"1\",\"steps\":10,\"summary\":\"3.3 M parameters\"}"},
+         .body = "{\"name\":\"gpt\",\"id\":\"1\",\"steps\":10,\"summary\":\"3.3 M parameters\","
+                 "\"notes\":[\"a mask is trained\"]}"},
         {.method = "status",
          .body = "{\"phase\":\"Pending\",\"step\":0,\"steps\":10,\"devices\":[]}"},
         {.method = "status", .body = running},
@@ -220,6 +221,8 @@ static void test_submit(void **state)
     expect(&fake, 3, "", "none.yaml", WORDS("submit", "-f", "none.yaml"));
     expect(&fake, 0, "gpt: 3.3 M parameters; 10 steps\n", "status gpt",
            WORDS("submit", "-f", "job.yaml", "--set", "spec.train.seed=5"));
+    expect(&fake, 0, "gpt: 3.3 M", "rubatoctl: a mask is trained\n",
+           WORDS("submit", "-f", "job.yaml"));
     assert_called(&fake, "\"globalBatch\":32");
     assert_called(&fake, "\"seed\":5");
     assert_called(&fake, "/gpt.onnx\"");

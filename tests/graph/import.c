@@ -328,13 +328,13 @@ static void globs(void **state)
     rb_writer_done(&w);
 }
 
-/* Running statistics know which output keeps them up to date; with scale and bias frozen they rest.
- */
+/* Running statistics know which output keeps them up to date, also where scale and bias are frozen;
+ * frozen themselves they rest. */
 static void statistics(void **state)
 {
     const char *const settings[] = {"image=8", "channels=1", "batchnorm=1"};
-    const char *const freeze[] = {"c.1.*"};
-    struct rb_import_options options = {.batch = 2, .train = true, .freeze = freeze, .n_freeze = 1};
+    const char *const freeze[] = {"c.1.*", "c.5.weight", "c.5.bias"};
+    struct rb_import_options options = {.batch = 2, .train = true, .freeze = freeze, .n_freeze = 3};
     struct rb_buffer bytes = {0};
     struct rb_onnx *model = NULL;
     struct rb_graph *graph = NULL;
@@ -364,6 +364,24 @@ static void statistics(void **state)
     }
     assert_int_equal(n, 6);
     rb_graph_free(graph);
+    rb_onnx_close(model);
+    rb_buffer_done(&bytes);
+}
+
+static void half_frozen_statistics(void **state)
+{
+    const char *const settings[] = {"image=8", "channels=1", "batchnorm=1"};
+    const char *const freeze[] = {"*.running_mean"};
+    struct rb_import_options options = {.batch = 2, .train = true, .freeze = freeze, .n_freeze = 1};
+    struct rb_buffer bytes = {0};
+    struct rb_onnx *model = NULL;
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+
+    assert_int_equal(rb_models_new("cnn", settings, 3, &bytes, &why), 0);
+    assert_int_equal(rb_onnx_open_bytes(bytes.data, bytes.size, &model, &why), 0);
+    assert_int_equal(rb_onnx_import(model, &options, &graph, &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "running_var', which are frozen together"));
     rb_onnx_close(model);
     rb_buffer_done(&bytes);
 }
@@ -531,6 +549,7 @@ int main(void)
         cmocka_unit_test(masks_are_buffers_and_fold),
         cmocka_unit_test(globs),
         cmocka_unit_test(statistics),
+        cmocka_unit_test(half_frozen_statistics),
         cmocka_unit_test(clip_keeps_nan),
         cmocka_unit_test(own_loss),
         cmocka_unit_test(a_fixed_batch_must_match),

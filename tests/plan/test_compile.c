@@ -542,6 +542,85 @@ static void freezing(void **state)
     MUST_REFUSE(RB_EINVAL, "nothing to train", rows_job, "spec.model.freeze=['*']", NULL);
 }
 
+/* What matches nothing was meant to match something. */
+static void patterns_that_match_nothing(void **state)
+{
+    (void)state;
+    MUST_REFUSE(RB_EINVAL, "spec.model.freeze: 'encoder.*' is no weight's name; the model's are ",
+                rows_job, "spec.model.freeze=['*.bias', 'encoder.*']", NULL);
+    MUST_REFUSE(RB_EINVAL, ".weight, ", rows_job, "spec.model.freeze=['encoder.*']", NULL);
+    MUST_REFUSE(RB_EINVAL, "spec.model.buffers: 'mask' is no weight's name", rows_job,
+                "spec.model.buffers=[mask]", NULL);
+}
+
+#define MUST_NOTE(part, job, ...)                                                                  \
+    do {                                                                                           \
+        struct rb_compiled compiled_;                                                              \
+        MUST_COMPILE(job, &compiled_, __VA_ARGS__);                                                \
+        if (!compiled_.notes.data || !strstr(compiled_.notes.data, part))                          \
+            fail_msg("'%s' does not say '%s'", compiled_.notes.data, part);                        \
+        rb_compiled_done(&compiled_);                                                              \
+    } while (0)
+
+#define MUST_NOT_NOTE(job, ...)                                                                    \
+    do {                                                                                           \
+        struct rb_compiled compiled_;                                                              \
+        MUST_COMPILE(job, &compiled_, __VA_ARGS__);                                                \
+        if (compiled_.notes.size)                                                                  \
+            fail_msg("%s", compiled_.notes.data);                                                  \
+        rb_compiled_done(&compiled_);                                                              \
+    } while (0)
+
+/* y = sum or mean of (x * w)^2, times temperature. */
+static void save_own_loss(const char *name, const char *reduce)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    struct rb_writer w;
+    struct rb_why why = {0};
+    const char *x;
+
+    rb_writer_init(&w, "own", 3);
+    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){-1, 6});
+    x = rb_writer_weight(&w, "w.weight", 1, (int64_t[]){6}, RB_INIT_NORMAL, 0.1);
+    x = rb_writer_node(&w, "Mul", "product", "x", x, NULL);
+    x = rb_writer_node(&w, "Mul", "square", x, x, NULL);
+    x = rb_writer_node(&w, "Mul", "hot", x,
+                       rb_writer_weight(&w, "temperature", 0, NULL, RB_INIT_ONE, 0), NULL);
+    rb_writer_node(&w, reduce, "loss", x, NULL);
+    rb_writer_int(&w, "keepdims", 0);
+    rb_writer_output(&w, "loss", 0, NULL);
+    if (rb_writer_finish(&w, &onnx, &why))
+        fail_msg("%s", why.text);
+    rb_writer_done(&w);
+    save(name, onnx.data, onnx.size);
+}
+
+#define OWN "spec.loss.type=graph", "spec.data.train.targets=null", "spec.data.eval=null"
+
+static void notes(void **state)
+{
+#define IMAGES                                                                                     \
+    "spec.model.onnx=cnn.onnx", "spec.data.train.path=images.npy",                                 \
+        "spec.data.train.targets=images-labels.npy", "spec.data.eval=null"
+    (void)state;
+    save_own_loss("sum.onnx", "ReduceSum");
+    save_own_loss("mean.onnx", "ReduceMean");
+    MUST_NOT_NOTE(rows_job, NULL);
+    MUST_NOTE("temperature (one number); where it is one, say spec.model.buffers: [temperature]\n",
+              rows_job, "spec.model.onnx=sum.onnx", OWN, NULL);
+    MUST_NOTE("the model's own loss is a sum", rows_job, "spec.model.onnx=sum.onnx", OWN,
+              "spec.model.buffers=[temperature]", NULL);
+    MUST_NOT_NOTE(rows_job, "spec.model.onnx=sum.onnx", OWN, "spec.model.buffers=[temperature]",
+                  "spec.train.microBatch=10", NULL);
+    MUST_NOT_NOTE(rows_job, "spec.model.onnx=mean.onnx", OWN, "spec.model.buffers=[temperature]",
+                  NULL);
+    MUST_NOT_NOTE(rows_job, IMAGES, NULL);
+    MUST_NOTE("takes its statistics of 3 samples at a time (of 1 once a step), the microbatch that",
+              rows_job, IMAGES, "spec.train.microBatch=auto", "spec.devices.max=3", NULL);
+    MUST_NOT_NOTE(rows_job, IMAGES, "spec.train.microBatch=auto", "spec.devices.max=1", NULL);
+#undef IMAGES
+}
+
 /* What decides bits changes the digest, and nothing else does. */
 static void digest(void **state)
 {
@@ -813,6 +892,8 @@ int main(void)
         cmocka_unit_test(cnn),
         cmocka_unit_test(weights),
         cmocka_unit_test(freezing),
+        cmocka_unit_test(patterns_that_match_nothing),
+        cmocka_unit_test(notes),
         cmocka_unit_test(digest),
         cmocka_unit_test(decay),
         cmocka_unit_test(computed_again),

@@ -237,23 +237,26 @@ static void elementwise(void **state)
 /* A plain mean is a sum over samples; anything behind it may not be. */
 static void own_loss(void **state)
 {
+    static const enum rb_own_loss kinds[] = {RB_OWN_LOSS_MEAN, RB_OWN_LOSS_SUM, RB_OWN_LOSS_OTHER};
     const int64_t axes[] = {0, 1};
     struct rb_why why;
 
     (void)state;
-    for (int plain = 0; plain < 2; plain++) {
+    for (size_t i = 0; i < RB_COUNT(kinds); i++) {
         struct tiny tiny = tiny_new(2, true);
         struct rb_value *x = tiny_features(&tiny, RB_F32, TYPE(2, 3));
         struct rb_value *w = tiny_weight(&tiny, "w", TYPE(3), 0, 1), *y;
         struct rb_loss_options options = {.type = "graph"};
+        bool sum = kinds[i] == RB_OWN_LOSS_SUM;
 
         y = tiny_two(&tiny, RB_OP_MUL, "m", x, w);
-        y = tiny_with(&tiny, RB_OP_REDUCE_MEAN, "mean", 1, &y, "axes", axes, 2);
-        if (!plain)
+        y = tiny_with(&tiny, sum ? RB_OP_REDUCE_SUM : RB_OP_REDUCE_MEAN, "all", 1, &y, "axes", axes,
+                      2);
+        if (kinds[i] == RB_OWN_LOSS_OTHER)
             y = tiny_one(&tiny, RB_OP_SQRT, "root", y);
         set_output(tiny.graph, y);
         assert_int_equal(rb_loss_attach(tiny.graph, &options, &why), 0);
-        assert_int_equal(tiny.graph->mean_of_means, !plain);
+        assert_int_equal(tiny.graph->own_loss, kinds[i]);
         assert_int_equal(rb_autodiff(tiny.graph, &why), 0);
         assert_int_equal(tiny.graph->n_contributions, 1);
         rb_graph_free(tiny.graph);

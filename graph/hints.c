@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "graph/hints.h"
+
+#include "base/buffer.h"
+#include "graph/looks.h"
+#include "graph/onnx/model.h"
+
+#include <string.h>
+
+/* ---- Names ---- */
+
+enum name_kind {
+    NAME_OF_LAYER,     /* a layer's weight or bias */
+    NAME_OF_PARAMETER, /* parameters that modules have beside those */
+    NAME_OF_BUFFER,
+    NAME_UNKNOWN,
+};
+
+static bool contains_any(const char *name, const char *const *words)
+{
+    for (; *words; words++)
+        if (strcasestr(name, *words))
+            return true;
+    return false;
+}
+
+static bool is_any(const char *name, const char *const *words)
+{
+    for (; *words; words++)
+        if (!strcasecmp(name, *words))
+            return true;
+    return false;
+}
+
+static enum name_kind kind_of(const char *name)
+{
+    static const char *const buffers[] = {"pos_weight",  "class_weight", "class_weights",
+                                          "mean",        "std",          "pixel_mean",
+                                          "pixel_std",   "mask",         "attn_mask",
+                                          "causal_mask", "inv_freq",     "alibi",
+                                          "pe",          "freqs",        NULL};
+    static const char *const layers[] = {"weight", "bias", "kernel", NULL};
+    static const char *const parameters[] = {"token", "embed", "gamma", "beta",     "alpha",
+                                             "scale", "proj",  "query", "lambda",   "prompt",
+                                             "param", "slope", "quer",  "position", NULL};
+    const char *dot = strrchr(name, '.'), *last = dot ? dot + 1 : name;
+
+    if (is_any(last, buffers))
+        return NAME_OF_BUFFER;
+    if (contains_any(last, layers) || strstr(name, ".weight.") || strstr(name, ".bias."))
+        return NAME_OF_LAYER;
+    return contains_any(last, parameters) ? NAME_OF_PARAMETER : NAME_UNKNOWN;
+}
+
+/* ---- Buffers ---- */
+
+/* Names of one kind, the first few written out. */
+struct list {
+    struct rb_buffer names, reasons;
+    int n;
+};
+
+enum { MOST_NAMES = 6 };
+
+static void add(struct list *list, const char *name, const char *why)
+{
+    char room[80];
+
+    if (list->n++ >= MOST_NAMES)
+        return;
+    rb_onnx_quote(name, room);
+    rb_buffer_format(&list->names, "%s%s", list->n > 1 ? ", " : "", room);
+    rb_buffer_format(&list->reasons, "%s%s", list->n > 1 ? ", " : "", room);
+    if (why)
+        rb_buffer_format(&list->reasons, " (%s)", why);
+}
+
+/* "a, b and 3 more" */
+static void end(struct list *list)
+{
+    if (list->n <= MOST_NAMES)
+        return;
+    rb_buffer_format(&list->reasons, " and %d more", list->n - MOST_NAMES);
+    rb_buffer_text(&list->names, ", ...");
+}
+
+static void list_done(struct list *list)
+{
+    rb_buffer_done(&list->names);
+    rb_buffer_done(&list->reasons);
+}
+
+/* Why a weight that is trained may be a buffer; NULL: nothing speaks for it.  A vector of zeros or
+ * of one number throughout speaks for nothing: so parameters start. */
+static const char *suspect(const struct rb_value *value)
+{
+    enum name_kind kind = kind_of(value->name);
+    enum rb_look look = rb_look_at(value);
+
+    if (look == RB_LOOK_MASK || look == RB_LOOK_WAVES)
+        return rb_look_text(look);
+    if (kind == NAME_OF_LAYER)
+        return NULL;
+    if (look == RB_LOOK_BITS || look == RB_LOOK_STEPS ||
+        (look == RB_LOOK_NUMBER && (kind != NAME_OF_PARAMETER || value->type.rank == 0)))
+        return rb_look_text(look);
+    return kind == NAME_OF_BUFFER ? "by its name" : NULL;
+}
+
+/* "onnx::MatMul_123", "342": computed by the exporter, which has advice of its own. */
+static bool is_made_up(const char *name)
+{
+    return !strncmp(name, "onnx::", 6) || strspn(name, "0123456789") == strlen(name);
+}
+
+static bool is_of_pytorch(const struct rb_graph *graph)
+{
+    const char *producer = graph->model ? graph->model->proto->producer_name : NULL;
+
+    return producer && !strcmp(producer, "pytorch");
+}
+
+static bool is_marked(const struct rb_graph *graph, const struct rb_value *value)
+{
+    return graph->model && rb_onnx_kind(graph->model, value->name) != RB_ONNX_UNMARKED;
+}
+
+void rb_hint_buffers(const struct rb_graph *graph, struct rb_buffer *out)
+{
+    RB_CLEANUP(list_done) struct list likely = {0}, held = {0}, nameless = {0};
+    bool names = is_of_pytorch(graph);
+
+    for (int i = 0; i < graph->n_values; i++) {
+        const struct rb_value *value = graph->values[i];
+        bool trained = value->role == RB_VALUE_WEIGHT && !value->frozen;
+        const char *why;
+
+        if ((!trained && value->role != RB_VALUE_BUFFER) || value->type.dtype != RB_F32 ||
+            is_marked(graph, value) || is_made_up(value->name))
+            continue;
+        why = trained ? suspect(value) : NULL;
+        if (!trained && rb_look_at(value) == RB_LOOK_INFINITE)
+            add(&held, value->name, NULL);
+        else if (why)
+            add(&likely, value->name, why);
+        else if (trained && names && kind_of(value->name) == NAME_UNKNOWN)
+            add(&nameless, value->name, NULL);
+    }
+    end(&likely);
+    end(&held);
+    end(&nameless);
+    if (held.n)
+        rb_buffer_format(out, "not trained, for an infinity or a NaN in it: %s\n",
+                         held.reasons.data);
+    if (likely.n)
+        rb_buffer_format(out,
+                         "trained, though it looks like a buffer: %s; where it is one, say "
+                         "spec.model.buffers: [%s]\n",
+                         likely.reasons.data, likely.names.data);
+    if (nameless.n)
+        rb_buffer_format(out,
+                         "trained, though no layer's weight or bias by its name: %s; where it is a "
+                         "buffer of the module, say spec.model.buffers: [%s]\n",
+                         nameless.reasons.data, nameless.names.data);
+}
+
+/* ---- The loss ---- */
+
+void rb_hint_loss(enum rb_own_loss loss, struct rb_buffer *out)
+{
+    if (loss == RB_OWN_LOSS_SUM)
+        rb_buffer_text(out, "the model's own loss is a sum: a step takes the mean of its "
+                            "microbatches' sums, so loss and gradients are a fraction of those of "
+                            "the batch at once; for those set train.microBatch to globalBatch, or "
+                            "take a mean, or the loss of the job file\n");
+    if (loss == RB_OWN_LOSS_OTHER)
+        rb_buffer_text(out, "the model's own loss is no plain mean: a step takes the mean of its "
+                            "microbatches' losses, which is not that of the batch at once where "
+                            "samples count unequally (ignored targets, class weights) or not one "
+                            "by one; for that set train.microBatch to globalBatch, or take the "
+                            "loss of the job file\n");
+}

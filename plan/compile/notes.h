@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a job does that its author may not expect, as lines for who submits it. */
+#ifndef RB_PLAN_COMPILE_NOTES_H
+#define RB_PLAN_COMPILE_NOTES_H
+
+#include "plan/compile/compile_inside.h"
+
+/* After rb_compile_microbatch. */
+void rb_compile_notes(const struct rb_compile_work *work, int64_t micro_batch,
+                      struct rb_buffer *ret_notes);
+
+#endif
