@@ -31,22 +31,48 @@
         }                                                                                          \
     }
 
+static struct rb_extremes start(int64_t x)
+{
+    return (struct rb_extremes){x, x, x, x};
+}
+
+/* As long as there is no second value, it is the first. */
+static inline void note(struct rb_extremes *extremes, int64_t x)
+{
+    if (x < extremes->least) {
+        extremes->second_least = extremes->least;
+        extremes->least = x;
+    } else if (x > extremes->least &&
+               (x < extremes->second_least || extremes->second_least == extremes->least)) {
+        extremes->second_least = x;
+    }
+    if (x > extremes->most) {
+        extremes->second_most = extremes->most;
+        extremes->most = x;
+    } else if (x < extremes->most &&
+               (x > extremes->second_most || extremes->second_most == extremes->most)) {
+        extremes->second_most = x;
+    }
+}
+
 #define X(name, type)                                                                              \
     TO(name, type, f32, float)                                                                     \
     TO(name, type, i64, int64_t)                                                                   \
                                                                                                    \
-    static int64_t name##_largest(const uint8_t *from, int64_t count)                              \
+    static struct rb_extremes name##_extremes(const uint8_t *from, int64_t count)                  \
     {                                                                                              \
-        type most;                                                                                 \
+        struct rb_extremes extremes;                                                               \
+        type first;                                                                                \
                                                                                                    \
-        memcpy(&most, from, sizeof most);                                                          \
+        memcpy(&first, from, sizeof first);                                                        \
+        extremes = start((int64_t)first);                                                          \
         for (int64_t i = 1; i < count; i++) {                                                      \
             type x;                                                                                \
                                                                                                    \
             memcpy(&x, from + i * (int64_t)sizeof x, sizeof x);                                    \
-            most = x > most ? x : most;                                                            \
+            note(&extremes, (int64_t)x);                                                           \
         }                                                                                          \
-        return (int64_t)most;                                                                      \
+        return extremes;                                                                           \
     }
 INTEGER_MAP(X)
 #undef X
@@ -83,9 +109,14 @@ static void b1_to_i64(const uint8_t *from, int64_t count, void *to)
         out[i] = from[i] != 0;
 }
 
-static int64_t b1_largest(const uint8_t *from, int64_t count)
+/* Whatever is not 0 is true. */
+static struct rb_extremes b1_extremes(const uint8_t *from, int64_t count)
 {
-    return u1_largest(from, count) != 0;
+    struct rb_extremes extremes = start(from[0] != 0);
+
+    for (int64_t i = 1; i < count; i++)
+        note(&extremes, from[i] != 0);
+    return extremes;
 }
 
 void rb_convert_unit(const uint8_t *from, int64_t count, void *to)
@@ -99,14 +130,14 @@ void rb_convert_unit(const uint8_t *from, int64_t count, void *to)
 const struct rb_stored *rb_stored_find(const char *name)
 {
     static const struct rb_stored table[] = {
-#define X(name, type) {#name, sizeof(type), true, name##_to_f32, name##_to_i64, name##_largest},
+#define X(name, type) {#name, sizeof(type), true, name##_to_f32, name##_to_i64, name##_extremes},
         INTEGER_MAP(X)
 #undef X
 #define X(name, type) {#name, sizeof(type), false, name##_to_f32, NULL, NULL},
             FLOAT_MAP(X)
 #undef X
                 {"f2", 2, false, f2_to_f32, NULL, NULL},
-        {"b1", 1, true, b1_to_f32, b1_to_i64, b1_largest},
+        {"b1", 1, true, b1_to_f32, b1_to_i64, b1_extremes},
     };
 
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)

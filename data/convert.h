@@ -13,14 +13,21 @@
 
 typedef void rb_convert(const uint8_t *from, int64_t count, void *to);
 
+/* The least and the largest of some integers, and the next ones: a label that does not count may be
+ * the first of either. */
+struct rb_extremes {
+    int64_t least, second_least; /* equal: all integers are */
+    int64_t second_most, most;
+};
+
 /* One kind of stored element, named as in .npy files without the byte order. */
 struct rb_stored {
     const char *name; /* "f4", "u1" */
     size_t size;
     bool integer;
     rb_convert *to_f32;
-    rb_convert *to_i64;                                     /* NULL for floats */
-    int64_t (*largest)(const uint8_t *from, int64_t count); /* NULL for floats; count > 0 */
+    rb_convert *to_i64;                                                 /* NULL for floats */
+    struct rb_extremes (*extremes)(const uint8_t *from, int64_t count); /* the same; count > 0 */
 };
 
 /* NULL for an unknown one. */

@@ -137,17 +137,19 @@ static int open_targets(const struct rb_source_options *options, struct rb_sourc
     return 0;
 }
 
-static int64_t find_largest(const struct rb_column *column)
+static const struct rb_extremes none = {-1, -1, -1, -1}, bytes = {0, 1, 254, 255};
+
+static struct rb_extremes find_extremes(const struct rb_column *column)
 {
     if (column->type.dtype != RB_I64)
-        return -1;
-    return column->stored->largest(column->data, column->samples * column->count);
+        return none;
+    return column->stored->extremes(column->data, column->samples * column->count);
 }
 
 /* Sequences: all elements that are used as a feature or as a target, in one pass. */
-static int64_t find_largest_token(const struct rb_column *column)
+static struct rb_extremes find_token_extremes(const struct rb_column *column)
 {
-    return column->stored->largest(column->data, column->samples * column->count + 1);
+    return column->stored->extremes(column->data, column->samples * column->count + 1);
 }
 
 static void fill_info(const struct rb_source_options *options, struct rb_source *source,
@@ -159,15 +161,18 @@ static void fill_info(const struct rb_source_options *options, struct rb_source 
     info->samples = source->features.samples;
     info->features = source->features.type;
     info->targets = source->targets.type;
-    info->largest = info->largest_feature = -1;
+    info->extremes = none;
+    info->largest_feature = none.most;
     if (format == TEXT) {
-        info->largest = info->largest_feature = 255;
+        info->extremes = bytes;
+        info->largest_feature = bytes.most;
     } else if (!options->unscanned && format == TOKENS) {
-        info->largest = info->largest_feature = find_largest_token(&source->features);
+        info->extremes = find_token_extremes(&source->features);
+        info->largest_feature = info->extremes.most;
     } else if (!options->unscanned) {
-        info->largest_feature = find_largest(&source->features);
+        info->largest_feature = find_extremes(&source->features).most;
         if (source->targets.stored)
-            info->largest = find_largest(&source->targets);
+            info->extremes = find_extremes(&source->targets);
     }
 }
 

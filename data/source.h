@@ -10,6 +10,7 @@
 #define RB_DATA_SOURCE_H
 
 #include "base/error.h"
+#include "data/convert.h"
 #include "proto/dtype.h"
 
 #include <stdbool.h>
@@ -33,9 +34,9 @@ struct rb_source_info {
     struct rb_tensor_type features; /* text, tokens: I64 [seq_len] */
     struct rb_tensor_type targets;  /* text, tokens: I64 [seq_len], the next element of each;
                                        dtype RB_NONE where there are none */
-    int64_t largest;                /* text: 255; integer targets and tokens: the largest value;
-                                       -1: no integers, or unscanned */
-    int64_t largest_feature;        /* the same of the features */
+    struct rb_extremes extremes;    /* of integer targets and tokens; text: bytes'; all -1: no
+                                       integers, or unscanned */
+    int64_t largest_feature;        /* the most of the features, likewise */
 };
 
 /* Open and check: header against size, features against targets.

@@ -50,16 +50,18 @@ static bool lacks_axis(const struct rb_tensor_type *logits, const struct rb_tens
     return true;
 }
 
+/* Where both axes would do, sequences have their classes last, and all else on axis 1. */
 static int find_class_axis(const struct rb_tensor_type *logits,
-                           const struct rb_tensor_type *targets, int64_t *ret_axis,
+                           const struct rb_tensor_type *targets, bool sequences, int64_t *ret_axis,
                            struct rb_why *why)
 {
     char a[RB_TENSOR_TEXT], b[RB_TENSOR_TEXT];
+    int last = logits->rank - 1;
 
-    if (lacks_axis(logits, targets, logits->rank - 1))
-        *ret_axis = logits->rank - 1;
-    else if (lacks_axis(logits, targets, 1))
-        *ret_axis = 1;
+    if (lacks_axis(logits, targets, sequences ? last : 1))
+        *ret_axis = sequences ? last : 1;
+    else if (lacks_axis(logits, targets, sequences ? 1 : last))
+        *ret_axis = sequences ? 1 : last;
     else
         return rb_why_set(why, RB_EINVAL,
                           "cross_entropy: the model's output is %s and the targets are %s; the "
@@ -82,7 +84,7 @@ static int attach_cross_entropy(struct rb_graph *graph, const struct rb_loss_opt
     float smoothing = (float)options->label_smoothing;
     int64_t axis;
     struct rb_node *node;
-    int err = find_class_axis(&y->type, &graph->targets->type, &axis, why);
+    int err = find_class_axis(&y->type, &graph->targets->type, options->sequences, &axis, why);
 
     if (!err) {
         struct rb_graph_attribute attributes[] = {

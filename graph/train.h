@@ -14,6 +14,7 @@ struct rb_loss_options {
     int64_t ignore_index;
     double label_smoothing;
     struct rb_tensor_type targets; /* one sample's (no batch axis); dtype RB_NONE: none */
+    bool sequences;                /* of tokens, whose classes are the output's last axis */
 };
 
 /* Append the loss to the model's first output: sums over samples and the count of valid targets.

@@ -82,8 +82,10 @@ int rb_check_features(const struct rb_graph *graph, const struct rb_source_info 
             rb_tensor_text(&info->features, have), input->name, rb_tensor_text(&wanted, want));
     if (input->type.dtype != info->features.dtype)
         return rb_why_set(why, RB_EINVAL,
-                          "the features are %s and the model's input '%s' is %s: convert the file, "
-                          "or export the model with another input type",
+                          "the features are %s and the model's input '%s' is %s: convert the file "
+                          "(NumPy's astype), or export the model with another input type; integers "
+                          "are numbers of tokens, but bytes (uint8) of two or more axes a sample "
+                          "images",
                           rb_dtype_text(info->features.dtype), input->name,
                           rb_dtype_text(input->type.dtype));
     table = find_table(graph);
@@ -107,22 +109,43 @@ int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why)
     return 0;
 }
 
+/* A target that is no class and counts all the same; false: there is none. */
+static bool find_stray(const struct rb_extremes *extremes, int64_t classes, int64_t ignore_index,
+                       int64_t *ret_target)
+{
+    const int64_t ends[] = {extremes->most, extremes->second_most, extremes->least,
+                            extremes->second_least};
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
+        if ((ends[i] < 0 || ends[i] >= classes) && ends[i] != ignore_index) {
+            *ret_target = ends[i];
+            return true;
+        }
+    return false;
+}
+
 int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
                      int64_t ignore_index, struct rb_why *why)
 {
     const struct rb_node *loss = graph->loss->maker;
     int err = rb_check_inputs(graph, why);
-    int64_t classes;
+    int64_t classes, stray;
 
     if (err)
         return err;
-    if (loss->op != RB_OP_CROSS_ENTROPY)
+    if (loss->op != RB_OP_CROSS_ENTROPY || info->targets.dtype != RB_I64)
         return 0;
     classes = loss->in[0]->type.dim[rb_node_int(loss, "axis", 0)];
-    if (info->largest < classes || info->largest == ignore_index)
+    if (!find_stray(&info->extremes, classes, ignore_index, &stray))
         return 0;
+    if (stray < 0)
+        return rb_why_set(why, RB_EINVAL,
+                          "target %" PRId64 " is in the data, and classes are 0 to %" PRId64
+                          ": where it is one that does not count, say "
+                          "spec.loss.ignoreIndex: %" PRId64,
+                          stray, classes - 1, stray);
     return rb_why_set(why, RB_EINVAL,
                       "target %" PRId64 " is in the data, but the model's output has %" PRId64
                       " classes (0 to %" PRId64 ")",
-                      info->largest, classes, classes - 1);
+                      stray, classes, classes - 1);
 }

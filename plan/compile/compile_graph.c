@@ -38,6 +38,7 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
         .ignore_index = spec->loss->ignore_index,
         .label_smoothing = spec->loss->label_smoothing,
         .targets = info->targets,
+        .sequences = !strcmp(info->format, "text") || !strcmp(info->format, "tokens"),
     };
     struct rb_graph *graph;
     int err = rb_onnx_import(work->onnx, &import, ret_graph, work->why);

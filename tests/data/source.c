@@ -92,7 +92,7 @@ static void text(void **state)
     info = must_open(f);
     assert_string_equal(info->format, "text");
     assert_int_equal(info->samples, 2);
-    assert_int_equal(info->largest, 255);
+    assert_int_equal(info->extremes.most, 255);
     assert_int_equal(info->features.dtype, RB_I64);
     assert_int_equal(info->features.rank, 1);
     assert_int_equal(info->features.dim[0], 4);
@@ -154,7 +154,7 @@ static void tokens(void **state)
     info = must_open(f);
     assert_string_equal(info->format, "tokens");
     assert_int_equal(info->samples, 2);
-    assert_int_equal(info->largest, 60000);
+    assert_int_equal(info->extremes.most, 60000);
     rb_source_read(f->source, 1, in, out);
     assert_int_equal(in[0], 8);
     assert_int_equal(out[2], 60000);
@@ -168,12 +168,12 @@ static void tokens(void **state)
     put_llm(f, 20240801, 7, 5, wide, sizeof wide);
     info = must_open(f);
     assert_int_equal(info->samples, 1);
-    assert_int_equal(info->largest, 128255);
+    assert_int_equal(info->extremes.most, 128255);
     rb_source_read(f->source, 0, in, out);
     assert_int_equal(in[1], 128255);
     assert_int_equal(out[2], 4);
     f->options.unscanned = true;
-    assert_int_equal(must_open(f)->largest, -1);
+    assert_int_equal(must_open(f)->extremes.most, -1);
 }
 
 static void broken_tokens(void **state)
@@ -250,7 +250,7 @@ static void check_kind(struct files *f, const struct kind *kind, int version)
         assert_true(get(features, kind->features, i) == kind->value[i]);
         assert_true(get(targets, kind->targets, i) == kind->value[i]);
     }
-    assert_int_equal(info->largest,
+    assert_int_equal(info->extremes.most,
                      kind->targets == RB_I64 ? (int64_t)fmax(kind->value[0], kind->value[1]) : -1);
     snprintf(header, sizeof header, "{\"shape\":(1,2,1),\"fortran_order\":False,\"descr\":\"%s\"}",
              kind->descr);
@@ -294,6 +294,34 @@ static void npy_kinds(void **state)
     for (size_t i = 0; i < RB_COUNT(kinds); i++)
         for (int version = 1; version <= 3; version++)
             check_kind(*state, &kinds[i], version);
+}
+
+/* The next ones count each value once; where all are equal they are that. */
+static void extremes(void **state)
+{
+    static const struct {
+        int64_t labels[6];
+        struct rb_extremes want;
+    } cases[] = {
+        {{2, 2, 2, 2, 2, 2}, {2, 2, 2, 2}},
+        {{2, 9, 9, 2, 2, 9}, {2, 9, 2, 9}},
+        {{5, -100, 7, -1, -100, 7}, {-100, -1, 5, 7}},
+        {{1, 2, 3, 4, 5, 6}, {1, 2, 5, 6}},
+        {{6, 5, 4, 3, 2, 1}, {1, 2, 5, 6}},
+    };
+    struct files *f = *state;
+
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        const struct rb_extremes *want = &cases[i].want;
+        struct rb_extremes got;
+
+        put_npy(f, 0, "x.npy", 1, "{'descr':'<f4','fortran_order':False,'shape':(6,2)}",
+                (float[12]){0}, 48);
+        put_npy(f, 1, "y.npy", 1, "{'descr':'<i8','fortran_order':False,'shape':(6,)}",
+                cases[i].labels, sizeof cases[i].labels);
+        got = must_open(f)->extremes;
+        assert_memory_equal(&got, want, sizeof got);
+    }
 }
 
 static void npy_shapes(void **state)
@@ -421,7 +449,7 @@ static void idx(void **state)
     assert_int_equal(info->features.dim[1], 3);
     assert_int_equal(info->targets.dtype, RB_I64);
     assert_int_equal(info->targets.rank, 0);
-    assert_int_equal(info->largest, 9);
+    assert_int_equal(info->extremes.most, 9);
     assert_int_equal(info->largest_feature, -1);
     rb_source_read(f->source, 1, x, &y);
     assert_true(x[0] == 51 / 255.0f && x[1] == 128 / 255.0f && x[2] == 1);
@@ -430,7 +458,7 @@ static void idx(void **state)
     put_npy(f, 1, "y.npy", 1, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,)}",
             (int64_t[]){7, -100}, 16);
     info = must_open(f); /* targets of another format */
-    assert_int_equal(info->largest, 7);
+    assert_int_equal(info->extremes.most, 7);
     rb_source_read(f->source, 1, NULL, &y);
     assert_int_equal(y, -100);
 }
@@ -632,10 +660,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(text),      TEST(broken_text),  TEST(tokens),       TEST(broken_tokens),
-        TEST(npy_kinds), TEST(npy_shapes),   TEST(broken_npy),   TEST(cut_npy),
-        TEST(idx),       TEST(broken_idx),   TEST(no_data),      TEST(formats),
-        TEST(cut_off),   TEST(large_arrays), TEST(large_images), TEST(large_sequence),
+        TEST(text),           TEST(broken_text), TEST(tokens),       TEST(broken_tokens),
+        TEST(npy_kinds),      TEST(extremes),    TEST(npy_shapes),   TEST(broken_npy),
+        TEST(cut_npy),        TEST(idx),         TEST(broken_idx),   TEST(no_data),
+        TEST(formats),        TEST(cut_off),     TEST(large_arrays), TEST(large_images),
+        TEST(large_sequence),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

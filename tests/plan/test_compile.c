@@ -542,6 +542,40 @@ static void freezing(void **state)
     MUST_REFUSE(RB_EINVAL, "nothing to train", rows_job, "spec.model.freeze=['*']", NULL);
 }
 
+/* A label that is no class, whether or not one that does not count lies beyond it. */
+static void labels_that_are_no_classes(void **state)
+{
+    static const struct {
+        int64_t odd[2];
+        const char *ignore, *says; /* NULL: fine */
+    } cases[] = {
+        {{0, 1}, "spec.loss.ignoreIndex=-100", NULL},
+        {{-100, 1}, "spec.loss.ignoreIndex=-100", NULL},
+        {{-1, 1}, "spec.loss.ignoreIndex=-1", NULL},
+        {{-1, 1}, "spec.loss.ignoreIndex=-100", "target -1 is in the data, and classes are 0 to 2"},
+        {{-100, -1}, "spec.loss.ignoreIndex=-100", "say spec.loss.ignoreIndex: -1"},
+        {{255, 1}, "spec.loss.ignoreIndex=255", NULL},
+        {{255, 3}, "spec.loss.ignoreIndex=255", "target 3 is in the data"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        int64_t labels[50] = {0, 2, 1};
+        struct rb_compiled compiled;
+
+        labels[20] = cases[i].odd[0];
+        labels[30] = cases[i].odd[1];
+        save_npy("odd.npy", "<i8", "50,", labels, sizeof(labels));
+        if (cases[i].says) {
+            MUST_REFUSE(RB_EINVAL, cases[i].says, rows_job, "spec.data.train.targets=odd.npy",
+                        cases[i].ignore, NULL);
+            continue;
+        }
+        MUST_COMPILE(rows_job, &compiled, "spec.data.train.targets=odd.npy", cases[i].ignore, NULL);
+        rb_compiled_done(&compiled);
+    }
+}
+
 /* What matches nothing was meant to match something. */
 static void patterns_that_match_nothing(void **state)
 {
@@ -893,6 +927,7 @@ int main(void)
         cmocka_unit_test(weights),
         cmocka_unit_test(freezing),
         cmocka_unit_test(patterns_that_match_nothing),
+        cmocka_unit_test(labels_that_are_no_classes),
         cmocka_unit_test(notes),
         cmocka_unit_test(digest),
         cmocka_unit_test(decay),

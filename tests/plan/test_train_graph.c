@@ -176,7 +176,7 @@ static void class_axis(void **state)
         {{RB_F32, 2, {2, 5}}, {.dtype = RB_I64}, 1},
         {{RB_F32, 3, {2, 7, 5}}, {RB_I64, 1, {7}}, 2},
         {{RB_F32, 3, {2, 5, 7}}, {RB_I64, 1, {7}}, 1},
-        {{RB_F32, 3, {2, 5, 5}}, {RB_I64, 1, {5}}, 2}, /* both would do: the last */
+        {{RB_F32, 3, {2, 5, 5}}, {RB_I64, 1, {5}}, 1}, /* both would do */
         {{RB_F32, 4, {2, 5, 3, 4}}, {RB_U8, 2, {3, 4}}, 1},
         {{RB_F32, 2, {2, 5}}, {RB_I64, 1, {5}}, -1},
         {{RB_F32, 2, {2, 5}}, {RB_F32, 0, {0}}, -1},
@@ -194,6 +194,26 @@ static void class_axis(void **state)
         else if (cases[i].targets.rank)
             assert_says(&why, "float32[2,5] and the targets are int64[2,5]");
         rb_graph_free(graph);
+    }
+}
+
+/* Both axes would do: tokens have their classes on the last. */
+static void class_axis_of_tokens(void **state)
+{
+    static const struct rb_tensor_type targets = {RB_I64, 1, {5}};
+
+    (void)state;
+    for (int sequences = 0; sequences < 2; sequences++) {
+        struct tiny tiny = tiny_new(2, true);
+        struct rb_loss_options options = {
+            .type = "cross_entropy", .targets = targets, .sequences = sequences};
+        struct rb_value *x = tiny_features(&tiny, RB_F32, TYPE(2, 5, 5));
+        struct rb_why why;
+
+        set_output(tiny.graph, tiny_one(&tiny, RB_OP_RELU, "y", x));
+        assert_int_equal(rb_loss_attach(tiny.graph, &options, &why), 0);
+        assert_int_equal(rb_node_int(tiny.graph->loss->maker, "axis", -1), sequences ? 2 : 1);
+        rb_graph_free(tiny.graph);
     }
 }
 
@@ -364,6 +384,7 @@ int main(void)
         cmocka_unit_test(transpose_and_bias),
         cmocka_unit_test(shared_product_keeps_its_bias),
         cmocka_unit_test(class_axis),
+        cmocka_unit_test(class_axis_of_tokens),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(own_loss),
         cmocka_unit_test(left_fold),
