@@ -28,7 +28,11 @@ struct rb_column {
 
 /* What a column is for decides its dtype: targets are numbers as they stand, features may be
  * images. */
-enum rb_column_use { RB_FEATURES, RB_TARGETS };
+enum rb_column_use {
+    RB_FEATURES,
+    RB_FLOATS, /* features of a model that takes floats */
+    RB_TARGETS,
+};
 
 /* Set samples, count and stride from a file's `axes` (the first counts samples) and check that
  * exactly `bytes` hold them.  The caller has set stored, and sets dtype and convert. */

@@ -85,7 +85,8 @@ static int open_features(const struct rb_source_options *options, struct rb_sour
         return rb_tokens_open(&source->features_file.map, path, options->seq_len, &source->features,
                               why);
     case NPY:
-        return rb_npy_open(&source->features_file.map, path, RB_FEATURES, &source->features, why);
+        return rb_npy_open(&source->features_file.map, path,
+                           options->floats ? RB_FLOATS : RB_FEATURES, &source->features, why);
     case IDX:
     case UNKNOWN:
         break;

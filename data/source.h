@@ -24,6 +24,7 @@ struct rb_source_options {
     const char *targets; /* labels file; NULL: none, or the sequence's next elements */
     const char *format;  /* text | npy | idx | tokens; NULL, auto: by the content and the name */
     int64_t seq_len;     /* text and tokens: elements in a sample; ignored elsewhere */
+    bool floats;         /* the model takes floats, so that bytes are no tokens */
     bool unscanned; /* do not read whole files for the largest values: a worker's quick start */
 };
 
@@ -44,8 +45,9 @@ struct rb_source_info {
  * text: bytes; sample i covers bytes [i*seq_len, i*seq_len + seq_len], the last as target only.
  * tokens: llm.c (.bin, magic 20240520 u16 or 20240801 u32) and nanoGPT (bare u16), likewise.
  * npy: versions 1 to 3, little-endian, C order, first axis samples.  Floats (f2 f4 f8) become F32,
- *     integers (i1 i2 i4 i8 u1 u2 u4) I64, but bytes (u1) with two or more axes a sample are
- *     images: as features they become F32 as they are, without scaling.  Truth values (b1) are
+ *     integers (i1 i2 i4 i8 u1 u2 u4) I64, but bytes (u1) with two or more axes a sample, or
+ *     for a model that takes floats, are images: as features they become F32 as they are, without
+ *     scaling.  Truth values (b1) are
  *     F32 as features and I64 as targets.
  * idx: bytes (IDX type 8); features become F32 in 0..1 (value / 255), targets I64, shaped as the
  *     file says.

@@ -31,6 +31,21 @@ static const Rb__Tensor *input_tensor(const Rb__Program *message, size_t slot)
     return NULL;
 }
 
+bool rb_batch_takes_floats(const Rb__Model *message)
+{
+    for (size_t p = 0; p < message->n_programs; p++) {
+        const Rb__Program *program = message->programs[p];
+
+        for (size_t i = 0; i < program->n_inputs; i++) {
+            const Rb__Tensor *tensor = input_tensor(program, i);
+
+            if (tensor && strcmp(program->inputs[i], "targets") != 0)
+                return tensor->dtype == RB_F32;
+        }
+    }
+    return false;
+}
+
 /* One slot against one sample's type: the batch axis in front of it, elements and dtype alike. */
 static int slot_bytes(const Rb__Program *message, size_t slot, const struct rb_tensor_type *sample,
                       size_t *ret_bytes, struct rb_why *why)

@@ -31,6 +31,9 @@ struct rb_batch_slots {
     size_t feature_bytes, target_bytes; /* of one sample */
 };
 
+/* Are the features floats?  (Some programs of a split model do not read them.) */
+bool rb_batch_takes_floats(const Rb__Model *message);
+
 /* Find the slots and check their types against what the source has. */
 int rb_batch_slots(const Rb__Program *message, struct rb_program *program,
                    const struct rb_source_info *info, struct rb_batch_slots *ret_slots,

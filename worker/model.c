@@ -26,13 +26,15 @@ static int read_message(const char *path, Rb__Model **ret_message, struct rb_why
     return rb_model_check(*ret_message, why);
 }
 
-static int open_source(const Rb__Source *message, struct rb_source **ret_source, struct rb_why *why)
+static int open_source(const Rb__Source *message, bool floats, struct rb_source **ret_source,
+                       struct rb_why *why)
 {
     struct rb_source_options options = {
         .path = message->path,
         .targets = message->targets,
         .format = message->format,
         .seq_len = message->seq_len,
+        .floats = floats,
         .unscanned = true, /* they were when the job was submitted */
     };
     int err = rb_source_open(&options, ret_source, why);
@@ -125,15 +127,16 @@ static int load(struct rb_model *model, const char *path, const char *kind, int 
                 struct rb_why *why)
 {
     int err = read_message(path, &model->message, why);
+    bool floats = !err && rb_batch_takes_floats(model->message);
 
     if (!err)
         err = check_class(model, kind, index, why);
     if (!err)
         err = rb_device_open(kind, index, &model->device, why);
     if (!err)
-        err = open_source(model->message->train, &model->train, why);
+        err = open_source(model->message->train, floats, &model->train, why);
     if (!err && model->message->eval)
-        err = open_source(model->message->eval, &model->eval, why);
+        err = open_source(model->message->eval, floats, &model->eval, why);
     if (err)
         return err;
     model->microbatches = rb_batch_count(model->message->global_batch, model->message->micro_batch);

@@ -84,8 +84,7 @@ int rb_check_features(const struct rb_graph *graph, const struct rb_source_info 
         return rb_why_set(why, RB_EINVAL,
                           "the features are %s and the model's input '%s' is %s: convert the file "
                           "(NumPy's astype), or export the model with another input type; integers "
-                          "are numbers of tokens, but bytes (uint8) of two or more axes a sample "
-                          "images",
+                          "are numbers of tokens, but bytes (uint8) are taken as floats too",
                           rb_dtype_text(info->features.dtype), input->name,
                           rb_dtype_text(input->type.dtype));
     table = find_table(graph);

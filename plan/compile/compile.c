@@ -56,6 +56,7 @@ static int open_source(struct rb_compile_work *work, const char *key, const Rb__
         .targets = spec->targets,
         .format = spec->format,
         .seq_len = seq_len,
+        .floats = work->info.input_type.dtype == RB_F32,
     };
     int err = rb_source_open(&options, ret_source, work->why);
 

@@ -296,6 +296,25 @@ static void npy_kinds(void **state)
             check_kind(*state, &kinds[i], version);
 }
 
+/* Bytes are floats for a model that takes those, whatever the shape; as targets they never are. */
+static void bytes_for_floats(void **state)
+{
+    static const char header[] = "{'descr':'|u1','fortran_order':False,'shape':(2,3)}";
+    const struct rb_source_info *info;
+    struct files *f = *state;
+    float x[3];
+
+    put_npy(f, 0, "x.npy", 1, header, (uint8_t[]){0, 1, 2, 253, 254, 255}, 6);
+    put_npy(f, 1, "y.npy", 1, header, (uint8_t[]){0, 1, 2, 253, 254, 255}, 6);
+    assert_int_equal(must_open(f)->features.dtype, RB_I64);
+    f->options.floats = true;
+    info = must_open(f);
+    assert_int_equal(info->features.dtype, RB_F32);
+    assert_int_equal(info->targets.dtype, RB_I64);
+    rb_source_read(f->source, 1, x, NULL);
+    assert_true(x[0] == 253 && x[2] == 255);
+}
+
 /* The next ones count each value once; where all are equal they are that. */
 static void extremes(void **state)
 {
@@ -660,10 +679,23 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(text),           TEST(broken_text), TEST(tokens),       TEST(broken_tokens),
-        TEST(npy_kinds),      TEST(extremes),    TEST(npy_shapes),   TEST(broken_npy),
-        TEST(cut_npy),        TEST(idx),         TEST(broken_idx),   TEST(no_data),
-        TEST(formats),        TEST(cut_off),     TEST(large_arrays), TEST(large_images),
+        TEST(text),
+        TEST(broken_text),
+        TEST(tokens),
+        TEST(broken_tokens),
+        TEST(npy_kinds),
+        TEST(extremes),
+        TEST(bytes_for_floats),
+        TEST(npy_shapes),
+        TEST(broken_npy),
+        TEST(cut_npy),
+        TEST(idx),
+        TEST(broken_idx),
+        TEST(no_data),
+        TEST(formats),
+        TEST(cut_off),
+        TEST(large_arrays),
+        TEST(large_images),
         TEST(large_sequence),
     };
 

@@ -542,6 +542,22 @@ static void freezing(void **state)
     MUST_REFUSE(RB_EINVAL, "nothing to train", rows_job, "spec.model.freeze=['*']", NULL);
 }
 
+/* A row of bytes is one of numbers where the model takes floats, and of tokens where it does not.
+ */
+static void bytes_as_features(void **state)
+{
+    uint8_t rows[50 * 6] = {1, 2, 3};
+    struct rb_compiled compiled;
+
+    (void)state;
+    save_npy("bytes.npy", "|u1", "50, 6", rows, sizeof(rows));
+    MUST_COMPILE(rows_job, &compiled, "spec.data.train.path=bytes.npy", NULL);
+    rb_compiled_done(&compiled);
+    save_npy("shorts.npy", "<u2", "50, 3", rows, sizeof(rows));
+    MUST_REFUSE(RB_EINVAL, "a sample is int64[3]", rows_job, "spec.data.train.path=shorts.npy",
+                NULL);
+}
+
 /* A label that is no class, whether or not one that does not count lies beyond it. */
 static void labels_that_are_no_classes(void **state)
 {
@@ -927,6 +943,7 @@ int main(void)
         cmocka_unit_test(weights),
         cmocka_unit_test(freezing),
         cmocka_unit_test(patterns_that_match_nothing),
+        cmocka_unit_test(bytes_as_features),
         cmocka_unit_test(labels_that_are_no_classes),
         cmocka_unit_test(notes),
         cmocka_unit_test(digest),
