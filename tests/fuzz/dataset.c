@@ -15,7 +15,7 @@ static void read_all(const struct rb_column *column)
         column->convert(column->data + (size_t)(i * column->stride) * column->stored->size,
                         column->count, to);
     if (column->stored->integer)
-        column->stored->largest(column->data, column->samples * column->count);
+        column->stored->extremes(column->data, column->samples * column->count);
     free(to);
 }
 
