@@ -2,10 +2,8 @@
 #include "graph/advice_inside.h"
 
 #include "base/arena.h"
-#include "base/buffer.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 void rb_advice_say(struct rb_advice_search *search, const char *mistake, const char *remedy)
@@ -28,9 +26,7 @@ static int count_nodes(const Onnx__GraphProto *graph, const char *op)
     return n;
 }
 
-/* The exporter behind dynamo=True has other switches than the one before it, which never wrote
- * IR 10. */
-static bool is_new_exporter(const Onnx__ModelProto *proto)
+bool rb_advice_is_new_exporter(const Onnx__ModelProto *proto)
 {
     return proto->producer_name && !strcmp(proto->producer_name, "pytorch") &&
            proto->ir_version >= 10;
@@ -38,18 +34,9 @@ static bool is_new_exporter(const Onnx__ModelProto *proto)
 
 const char *rb_advice_train_remedy(const Onnx__ModelProto *proto)
 {
-    return is_new_exporter(proto) ? "model.train() before the export"
-                                  : "model.train() and training=torch.onnx.TrainingMode.TRAINING";
-}
-
-/* From torch 2.5 on the older exporter has to be asked for. */
-static bool is_asked_for(const Onnx__ModelProto *proto)
-{
-    int major = 0, minor = 0;
-
-    if (proto->producer_version)
-        sscanf(proto->producer_version, "%3d.%3d", &major, &minor);
-    return major > 2 || (major == 2 && minor >= 5);
+    return rb_advice_is_new_exporter(proto)
+               ? "model.train() before the export"
+               : "model.train() and training=torch.onnx.TrainingMode.TRAINING";
 }
 
 /* "onnx::MatMul_123", "342": names that the exporter made up for what it had computed. */
@@ -85,7 +72,8 @@ static void check_names(struct rb_advice_search *search)
                             "something from them, and trained weights cannot go back into the "
                             "module",
                             n, weights, rb_onnx_quote(example, room)),
-            is_new_exporter(search->model->proto) ? "optimize=False" : "do_constant_folding=False");
+            rb_advice_is_new_exporter(search->model->proto) ? "optimize=False"
+                                                            : "do_constant_folding=False");
 }
 
 /* What the optimizer of the newer exporter does to a model that is to be trained. */
@@ -152,7 +140,7 @@ static void check_batch(struct rb_advice_search *search)
                                       " only: every microbatch must have "
                                       "that size",
                                       info.fixed_batch),
-                      is_new_exporter(search->model->proto)
+                      rb_advice_is_new_exporter(search->model->proto)
                           ? "dynamic_shapes with a dimension for the batch"
                           : "dynamic_axes with the first axis of each input");
 }
@@ -248,54 +236,4 @@ int rb_advice_find(const struct rb_onnx *model, struct rb_arena *arena,
     check_versions(&search);
     check_loss(&search);
     return search.n;
-}
-
-/* As a variable of the call, by its name where that is one. */
-static void add_variable(const char *name, int i, struct rb_buffer *variables)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-    bool plain =
-        name[0] && strchr(letters, name[0]) &&
-        strspn(name, letters) + strspn(name + strspn(name, letters), "0123456789") == strlen(name);
-
-    if (plain)
-        rb_buffer_text(variables, name);
-    else
-        rb_buffer_format(variables, "x%d", i);
-}
-
-const char *rb_advice_call(const struct rb_onnx *model, struct rb_arena *arena)
-{
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer names = {0}, axes = {0}, variables = {0};
-    bool fresh = is_new_exporter(model->proto);
-    char room[80];
-
-    for (int i = 0; i < model->n_inputs && i < 8; i++) {
-        const char *name = rb_onnx_quote(model->inputs[i]->name, room);
-
-        rb_buffer_text(&variables, i ? ", " : "");
-        if (model->n_inputs > 1)
-            add_variable(name, i, &variables);
-        rb_buffer_format(&names, "%s\"%s\"", i ? ", " : "", name);
-        if (fresh)
-            rb_buffer_format(&axes, "%s{0: torch.export.Dim(\"batch\")}", i ? ", " : "");
-        else
-            rb_buffer_format(&axes, "%s\"%s\": {0: \"batch\"}", i ? ", " : "", name);
-    }
-    rb_buffer_text(&variables, model->n_inputs > 1 ? "" : "x,");
-    rb_buffer_text(&names, "");
-    rb_buffer_text(&axes, "");
-    if (fresh)
-        return rb_arena_format(
-            arena,
-            "torch.onnx.export(model.train(), (%s), \"model.onnx\", dynamo=True, optimize=False, "
-            "opset_version=18, input_names=[%s], dynamic_shapes=(%s,))",
-            variables.data, names.data, axes.data);
-    return rb_arena_format(
-        arena,
-        "torch.onnx.export(model.train(), (%s), \"model.onnx\", %sopset_version=17, "
-        "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, "
-        "input_names=[%s], dynamic_axes={%s})%s",
-        variables.data, is_asked_for(model->proto) ? "dynamo=False, " : "", names.data, axes.data,
-        is_asked_for(model->proto) ? "" : " # from torch 2.5 on with dynamo=False");
 }

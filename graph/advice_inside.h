@@ -15,6 +15,10 @@ struct rb_advice_search {
 
 void rb_advice_say(struct rb_advice_search *search, const char *mistake, const char *remedy);
 
+/* The exporter behind dynamo=True has other switches than the one before it, which never wrote
+ * IR 10. */
+bool rb_advice_is_new_exporter(const Onnx__ModelProto *proto);
+
 /* What of the call exports as for training. */
 const char *rb_advice_train_remedy(const Onnx__ModelProto *proto);
 

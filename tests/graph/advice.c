@@ -214,14 +214,19 @@ static void the_call(void **state)
     struct rb_writer w;
 
     start(&w, 5);
-    rb_writer_input(&w, "a mask", RB_F32, 2, (int64_t[]){-1, 4});
+    rb_writer_input(&w, "a mask", RB_F32, 2, (int64_t[]){-1, -1});
+    w.graph.input[1]->type->tensor_type->shape->dim[1]->dim_param = RB_WRITER_NAME(&w, "time");
     model = finish(&w, rb_writer_node(&w, "Mul", "y", "x", weight(&w, "w"), NULL));
     expect(model,
            "torch.onnx.export(model.train(), (x, x1), \"model.onnx\", opset_version=17, "
            "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False, "
            "input_names=[\"x\", \"a mask\"], dynamic_axes={\"x\": {0: \"batch\"}, \"a mask\": {0: "
-           "\"batch\"}}) # from torch 2.5 on with dynamo=False",
+           "\"batch\", 1: \"time\"}}) # from torch 2.5 on with dynamo=False",
            "batches of 5 only", NULL);
+    start(&w, 5);
+    rb_writer_input(&w, "\"]); import os #", RB_F32, 2, (int64_t[]){-1, 4});
+    model = finish(&w, rb_writer_node(&w, "Mul", "y", "x", weight(&w, "w"), NULL));
+    expect(model, "input_names=[\"x\", \"x1\"]", "batches of 5 only", NULL);
     start(&w, 5);
     model = finish(&w, rb_writer_node(&w, "Mul", "y", "x", weight(&w, "w"), NULL));
     model->proto->producer_version = version;
