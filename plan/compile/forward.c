@@ -193,7 +193,7 @@ static struct rb_value *second_input(const struct rb_graph *graph)
  * the time that it takes it does not matter which. */
 static int attach_any_loss(struct rb_graph *graph, struct rb_why *why)
 {
-    struct rb_loss_options loss = {.type = "mse", .ignore_index = -100};
+    struct rb_loss_options loss = {.type = "mse", .ignore_index = -100, .sequences = true};
     const struct rb_value *output = graph->n_outputs ? graph->outputs[0] : NULL;
     const struct rb_value *second = second_input(graph);
     int err = 0;
