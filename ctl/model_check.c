@@ -110,7 +110,8 @@ static void report_hints(json_t *notes, const struct rb_graph *graph)
     const struct rb_value *first = graph->n_outputs ? graph->outputs[0] : NULL;
 
     rb_hint_buffers(graph, &hints);
-    if (first && first->type.rank == 0)
+    if (first &&
+        (first->type.rank == 0 || (rb_tensor_elements(&first->type) == 1 && graph->batch != 1)))
         rb_hint_loss(rb_own_loss_of(graph, first), &hints);
     for (char *at = hints.data, *end; at && (end = strchr(at, '\n')); at = end + 1)
         json_array_append_new(notes, json_stringn(at, (size_t)(end - at)));
@@ -121,13 +122,14 @@ static char *free_axes(const struct rb_onnx *onnx)
 {
     struct rb_buffer text = {0};
     struct rb_tensor_type type;
+    char room[80];
 
     for (int i = 0; i < rb_onnx_inputs(onnx); i++)
         for (int axis = 1; !rb_onnx_input_declared(onnx, i, &type, NULL) && axis < type.rank;
              axis++)
             if (type.dim[axis] < 0)
                 rb_buffer_format(&text, "%saxis %d of '%s'", text.size ? ", " : "", axis,
-                                 rb_onnx_input_name(onnx, i));
+                                 rb_onnx_quote(rb_onnx_input_name(onnx, i), room));
     return rb_buffer_take(&text);
 }
 

@@ -32,13 +32,14 @@ struct rb_value {
     enum rb_role role;
     const char *name;
     struct rb_tensor_type type;
-    const void *data;        /* CONST; WEIGHT and BUFFER: initial contents */
-    struct rb_node *maker;   /* TEMP */
-    int output;              /* which of the maker's outputs */
-    bool frozen;             /* WEIGHT that takes no gradient */
-    int64_t first;           /* WEIGHT, BUFFER of a part: its first element in the whole one */
-    bool statistic;          /* BUFFER that a training BatchNormalization keeps up to date */
-    float momentum;          /* statistic: what is kept of the old value */
+    const void *data;      /* CONST; WEIGHT and BUFFER: initial contents */
+    struct rb_node *maker; /* TEMP */
+    int output;            /* which of the maker's outputs */
+    bool frozen;           /* WEIGHT that takes no gradient; BUFFER: statistics that do not move */
+    bool no_number;        /* BUFFER for an infinity or a NaN in it alone */
+    int64_t first;         /* WEIGHT, BUFFER of a part: its first element in the whole one */
+    bool statistic;        /* BUFFER that a training BatchNormalization keeps up to date */
+    float momentum;        /* statistic: what is kept of the old value */
     struct rb_value *update; /* statistic, in a training graph: the output of the BATCH_NORM node
                                 (mean or variance) that import says keeps it up to date */
 };

@@ -5,6 +5,7 @@
 #include "graph/looks.h"
 #include "graph/onnx/model.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* ---- Names ---- */
@@ -62,6 +63,13 @@ struct list {
 
 enum { MOST_NAMES = 6 };
 
+/* All of it, as a pattern that a job file takes: ? for what means something there. */
+static void add_pattern(struct rb_buffer *out, const char *name)
+{
+    for (; *name; name++)
+        rb_buffer_add(out, isalnum((unsigned char)*name) || strchr("._-/", *name) ? name : "?", 1);
+}
+
 static void add(struct list *list, const char *name, const char *why)
 {
     char room[80];
@@ -69,7 +77,8 @@ static void add(struct list *list, const char *name, const char *why)
     if (list->n++ >= MOST_NAMES)
         return;
     rb_onnx_quote(name, room);
-    rb_buffer_format(&list->names, "%s%s", list->n > 1 ? ", " : "", room);
+    rb_buffer_text(&list->names, list->n > 1 ? ", " : "");
+    add_pattern(&list->names, name);
     rb_buffer_format(&list->reasons, "%s%s", list->n > 1 ? ", " : "", room);
     if (why)
         rb_buffer_format(&list->reasons, " (%s)", why);
@@ -139,7 +148,7 @@ void rb_hint_buffers(const struct rb_graph *graph, struct rb_buffer *out)
             is_marked(graph, value) || is_made_up(value->name))
             continue;
         why = trained ? suspect(value) : NULL;
-        if (!trained && rb_look_at(value) == RB_LOOK_INFINITE)
+        if (value->no_number)
             add(&held, value->name, NULL);
         else if (why)
             add(&likely, value->name, why);

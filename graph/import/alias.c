@@ -14,6 +14,9 @@ static bool is_of_a_module(const char *name)
 {
     const char *dot = strrchr(name, '.');
 
+    for (const char *at = name; *at; at++)
+        if (!isgraph((unsigned char)*at))
+            return false;
     return dot && dot != name && (isalpha((unsigned char)dot[1]) || dot[1] == '_') &&
            !strchr(name, '/') && !strchr(name, ':');
 }

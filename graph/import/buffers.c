@@ -87,12 +87,17 @@ void rb_import_find_buffers(struct rb_graph *graph)
             if (node->in[j] && is_real(node->in[j]->type.dtype))
                 reached[node->in[j]->id] = true;
     }
-    for (int i = 0; i < graph->n_values; i++)
-        if (graph->values[i]->role == RB_VALUE_WEIGHT &&
-            (!reached[i] || !is_finite(graph->values[i]))) {
-            graph->values[i]->role = RB_VALUE_BUFFER;
-            graph->values[i]->frozen = false;
+    for (int i = 0; i < graph->n_values; i++) {
+        struct rb_value *value = graph->values[i];
+
+        if (value->role != RB_VALUE_WEIGHT)
+            continue;
+        value->no_number = reached[i] && !is_finite(value);
+        if (!reached[i] || value->no_number) {
+            value->role = RB_VALUE_BUFFER;
+            value->frozen = false;
         }
+    }
     free(reached);
     free(data);
 }

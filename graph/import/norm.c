@@ -123,7 +123,7 @@ static int batch_norm_eval(struct rb_import *import, struct rb_value *const *in,
         if (in[i]->role != RB_VALUE_WEIGHT && in[i]->role != RB_VALUE_BUFFER)
             continue;
         in[i]->role = RB_VALUE_BUFFER;
-        in[i]->frozen = false;
+        in[i]->frozen = frozen;
         if (!frozen)
             err = make_statistic(import, in[i], momentum);
     }

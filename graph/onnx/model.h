@@ -84,7 +84,4 @@ void rb_onnx_external_done(struct rb_onnx *model);
 int rb_onnx_read(int folder, const char *path, bool plain, uint64_t offset, size_t size,
                  uint64_t limit, void **ret_bytes, size_t *ret_size, struct rb_why *why);
 
-/* Text from a file as it may stand in a message: short, no control characters. */
-const char *rb_onnx_quote(const char *text, char room[80]);
-
 #endif

@@ -83,4 +83,8 @@ int rb_onnx_check_globs(const struct rb_onnx *model, const char *const *globs, i
 int rb_onnx_import(const struct rb_onnx *model, const struct rb_import_options *options,
                    struct rb_graph **ret_graph, struct rb_why *why);
 
+/* Text from a file as it may stand in a message: short, whole characters of UTF-8, none of them
+ * control characters. */
+const char *rb_onnx_quote(const char *text, char room[80]);
+
 #endif

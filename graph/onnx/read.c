@@ -11,12 +11,43 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Bytes of the character at `text` if it is one of UTF-8 that may be printed, else 0. */
+static size_t character(const char *text)
+{
+    const unsigned char first = (unsigned char)*text;
+    size_t size = first < 0x80   ? 1
+                  : first < 0xc2 ? 0
+                  : first < 0xe0 ? 2
+                  : first < 0xf0 ? 3
+                  : first < 0xf5 ? 4
+                                 : 0;
+
+    if (first < 0x20 || first == 0x7f)
+        return 0;
+    for (size_t i = 1; i < size; i++)
+        if (((unsigned char)text[i] & 0xc0) != 0x80)
+            return 0;
+    if (size == 3 && ((first == 0xe0 && (unsigned char)text[1] < 0xa0) ||
+                      (first == 0xed && (unsigned char)text[1] > 0x9f)))
+        return 0;
+    if (size == 4 && ((first == 0xf0 && (unsigned char)text[1] < 0x90) ||
+                      (first == 0xf4 && (unsigned char)text[1] > 0x8f)))
+        return 0;
+    return size;
+}
+
 const char *rb_onnx_quote(const char *text, char room[80])
 {
-    size_t n = 0;
+    enum { MOST = 76 };
+    size_t n = 0, size;
 
-    for (; text && text[n] && n < 76; n++)
-        room[n] = (unsigned char)text[n] < 0x20 || text[n] == 0x7f ? '?' : text[n];
+    for (; text && text[n]; n += size) {
+        size = character(text + n);
+        if (n + (size ? size : 1) > MOST)
+            break;
+        memcpy(room + n, size ? text + n : "?", size ? size : 1);
+        size = size ? size : 1;
+    }
     if (text && text[n]) {
         memcpy(room + n, "...", 3);
         n += 3;

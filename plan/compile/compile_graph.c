@@ -72,16 +72,17 @@ static bool attends(const struct rb_compile_work *work, const struct rb_graph *g
            rb_attention_pays(graph);
 }
 
-/* The first program's sizes say it for all: the forward nodes of those that train are the same.
- * Evaluation has no dropout, so its nodes are others. */
+/* The first program's sizes say it for all, parts of programs too: the forward nodes of those that
+ * train are the same.  Evaluation has no dropout, so its nodes are others. */
 static void fuse_attention(struct rb_compile_work *work, bool train, struct rb_graph *graph)
 {
     struct rb_attentions own = {0};
 
-    if (!work->graph) {
+    if (!work->graph && !(work->part && work->attention_known)) {
         rb_attentions_done(&work->attentions);
         if (attends(work, graph))
             rb_attention_find(graph, &work->attentions);
+        work->attention_known = true;
     }
     if (!train && work->attentions.n)
         rb_attention_find(graph, &own);

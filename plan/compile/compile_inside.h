@@ -23,6 +23,7 @@ struct rb_compile_work {
     bool tiles;             /* cores have kernels/cpu/attention_tile.h's */
     struct rb_graph *graph; /* the training graph of a whole microbatch, nothing computed again */
     struct rb_attentions attentions;    /* that are one node: as that graph, the first, says */
+    bool attention_known;               /* of parts: the first is one of a whole microbatch */
     struct rb_recompute_cuts cuts;      /* of what is computed again, in all graphs but that */
     char recomputed[128];               /* of it, for the summary */
     const struct rb_compile_part *part; /* that is made now; NULL: all of it */

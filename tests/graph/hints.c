@@ -7,6 +7,7 @@
 #include "tests/graph/help.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum { ROWS = 9, COLUMNS = 6 };
 
@@ -15,6 +16,7 @@ struct sum {
     struct rb_writer w;
     const char *y;
     int n;
+    const char *const *listed; /* the job's buffers: one pattern, or NULL */
 };
 
 static void start(struct sum *sum)
@@ -39,11 +41,13 @@ static void add(struct sum *sum, const char *name, int rank, const int64_t *dim,
 
 static struct rb_graph *finish(struct sum *sum)
 {
+    const struct rb_import_options options = {
+        .batch = 2, .train = true, .buffers = sum->listed, .n_buffers = sum->listed != NULL};
     struct rb_graph *graph = NULL;
     struct rb_why why = {0};
 
     rb_writer_output(&sum->w, sum->y, 3, (int64_t[]){-1, ROWS, COLUMNS});
-    if (import_batch(&sum->w, 2, &graph, &why))
+    if (import_options(&sum->w, &options, &graph, &why))
         fail_msg("%s", why.text);
     rb_writer_done(&sum->w);
     return graph;
@@ -91,6 +95,50 @@ static void infinities(void **state)
     text = hints(graph, "rubato");
     assert_non_null(
         strstr(text, "not trained, for an infinity or a NaN in it: mask, lost.weight\n"));
+    free(text);
+    rb_graph_free(graph);
+}
+
+/* A name that is long, or means something in a job file, is cut where it is read and whole, as a
+ * pattern, where it is to be pasted; what the job lists already is not said. */
+static void names(void **state)
+{
+    static const int64_t dim[] = {ROWS, COLUMNS};
+    static const char letters[] =
+        "\xd0\xb6\xd0\xb6\xd0\xb6\xd0\xb6\xd0\xb6\xd0\xb6\xd0\xb6\xd0\xb6";
+    float mask[ROWS * COLUMNS] = {0};
+    char name[128], room[80], *text, *listed;
+    const char *const buffers[] = {"mask"};
+    struct rb_graph *graph;
+    struct sum sum;
+
+    (void)state;
+    assert_string_equal(rb_onnx_quote("a\xff\xc3=\x01z\xe2\x82", room), "a?"
+                                                                        "?=?z?"
+                                                                        "?");
+    snprintf(name, sizeof name, "l%s%s%s%s%s.mask[0]", letters, letters, letters, letters, letters);
+    rb_onnx_quote(name, room);
+    assert_int_equal(strlen(room), 1 + 2 * 37 + 3); /* 76 would end within a letter */
+    mask[1] = mask[5] = -1e9F;
+    start(&sum);
+    add(&sum, name, 2, dim, mask);
+    graph = finish(&sum);
+    text = hints(graph, "pytorch");
+    assert_non_null(strstr(text, room));
+    listed = strstr(text, "spec.model.buffers: [");
+    assert_non_null(listed);
+    assert_null(strstr(listed, "..."));
+    assert_non_null(strstr(listed, "??.mask?0?]"));
+    free(text);
+    rb_graph_free(graph);
+
+    mask[1] = -INFINITY;
+    start(&sum);
+    sum.listed = buffers;
+    add(&sum, "mask", 2, dim, mask);
+    graph = finish(&sum);
+    text = hints(graph, "rubato");
+    assert_true(!text || !*text);
     free(text);
     rb_graph_free(graph);
 }
@@ -235,8 +283,9 @@ static void losses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(infinities), cmocka_unit_test(looks),         cmocka_unit_test(many),
-        cmocka_unit_test(generated),  cmocka_unit_test(class_weights), cmocka_unit_test(losses),
+        cmocka_unit_test(infinities), cmocka_unit_test(looks),     cmocka_unit_test(many),
+        cmocka_unit_test(names),      cmocka_unit_test(generated), cmocka_unit_test(class_weights),
+        cmocka_unit_test(losses),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

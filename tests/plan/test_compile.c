@@ -402,6 +402,39 @@ static void attention_that_depends_on_the_batch(void **state)
     }
 }
 
+static int leave_whole(struct rb_graph **graph, const void *owner, struct rb_why *why)
+{
+    (void)graph;
+    (void)owner;
+    (void)why;
+    return 0;
+}
+
+/* Parts of the rest's program too: the first part, of a whole microbatch, says it for all. */
+static void attention_of_parts(void **state)
+{
+    static const struct rb_compile_part parts[] = {{.batch = 4, .parts = 2, .change = leave_whole},
+                                                   {.batch = 1, .parts = 2, .change = leave_whole}};
+    const char *overrides[] = {"spec.model.onnx=shared.onnx", "spec.train.globalBatch=5",
+                               "spec.train.microBatch=4"};
+    struct rb_compiled compiled = {0};
+    struct rb_why why = {0};
+    Rb__JobFile *file = NULL;
+
+    (void)state;
+    save_attention("shared.onnx", false);
+    if (rb_spec_parse("job.yaml", folder, rows_job, strlen(rows_job), overrides,
+                      RB_COUNT(overrides), &file, &why) ||
+        rb_compile(file->spec, "cuda test", &compiled, &why) ||
+        rb_compile_parts(file->spec, "cuda test", parts, RB_COUNT(parts), compiled.model, &why))
+        fail_msg("%s", why.text);
+    assert_true(compiled.model->n_programs >= 4);
+    for (size_t p = 0; p < compiled.model->n_programs; p++)
+        assert_int_equal(count(compiled.model->programs[p], RB_OP_ATTENTION), 0);
+    rb__job_file__free_unpacked(file, NULL);
+    rb_compiled_done(&compiled);
+}
+
 static void automatic_microbatch(void **state)
 {
     static const struct {
@@ -938,6 +971,7 @@ int main(void)
         cmocka_unit_test(relu_of_products),
         cmocka_unit_test(attention_in_one_node),
         cmocka_unit_test(attention_that_depends_on_the_batch),
+        cmocka_unit_test(attention_of_parts),
         cmocka_unit_test(automatic_microbatch),
         cmocka_unit_test(cnn),
         cmocka_unit_test(weights),
