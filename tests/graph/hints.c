@@ -113,9 +113,7 @@ static void names(void **state)
     struct sum sum;
 
     (void)state;
-    assert_string_equal(rb_onnx_quote("a\xff\xc3=\x01z\xe2\x82", room), "a?"
-                                                                        "?=?z?"
-                                                                        "?");
+    assert_string_equal(rb_onnx_quote("a\xff\xc3 \x01z\xe2\x82", room), "a?? ?z??");
     snprintf(name, sizeof name, "l%s%s%s%s%s.mask[0]", letters, letters, letters, letters, letters);
     rb_onnx_quote(name, room);
     assert_int_equal(strlen(room), 1 + 2 * 37 + 3); /* 76 would end within a letter */
