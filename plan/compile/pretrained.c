@@ -13,7 +13,8 @@
 
 enum {
     INDEX_LIMIT = 64 << 20, /* bytes */
-    MOST_FILES = 4096,
+    MOST_FILES = 1024,
+    MOST_ENTRIES = 1 << 20, /* tensors and notes of all files together: links to one are cheap */
 };
 
 struct rb_pretrained_file {
@@ -76,6 +77,7 @@ static int open_listed(struct rb_pretrained *pretrained, const char *folder, con
 {
     const json_t *value;
     const char *tensor;
+    int64_t entries = 0;
 
     json_object_foreach((json_t *)map, tensor, value)
     {
@@ -95,6 +97,10 @@ static int open_listed(struct rb_pretrained *pretrained, const char *folder, con
             err = open_file(pretrained, path, name, why);
         if (err)
             return err;
+        entries += pretrained->files[pretrained->n_files - 1].n +
+                   pretrained->files[pretrained->n_files - 1].n_notes;
+        if (entries > MOST_ENTRIES)
+            return rb_why_set(why, RB_ELIMIT, "its files hold more than %d tensors", MOST_ENTRIES);
     }
     return 0;
 }
@@ -172,13 +178,24 @@ static int by_name(const void *left, const void *right)
     return strcmp((*a)->name, (*b)->name);
 }
 
-/* Files of an index mostly have the same notes; a key without a text finds any of them. */
+/* By key, and of one key by text; a key without a text finds it. */
 static int by_key(const void *left, const void *right)
 {
     const struct rb_safetensor_note *const *a = left, *const *b = right;
     int order = strcmp((*a)->key, (*b)->key);
 
     return order || !(*a)->text || !(*b)->text ? order : strcmp((*a)->text, (*b)->text);
+}
+
+/* Files of an index mostly have the same notes.  Where they do not, one of them counts. */
+static void drop_repeated(struct rb_pretrained *pretrained)
+{
+    int n = 0;
+
+    for (int i = 0; i < pretrained->n_notes; i++)
+        if (!n || strcmp(pretrained->notes[n - 1]->key, pretrained->notes[i]->key) != 0)
+            pretrained->notes[n++] = pretrained->notes[i];
+    pretrained->n_notes = n;
 }
 
 static void list_all(struct rb_pretrained *pretrained)
@@ -201,6 +218,7 @@ static void list_all(struct rb_pretrained *pretrained)
     }
     qsort(pretrained->tensors, tensors, sizeof(*pretrained->tensors), by_name);
     qsort(pretrained->notes, notes, sizeof(*pretrained->notes), by_key);
+    drop_repeated(pretrained);
 }
 
 static bool ends_with(const char *text, const char *end)
