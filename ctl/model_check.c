@@ -8,6 +8,7 @@
 #include "graph/hints.h"
 #include "graph/train.h"
 #include "plan/compile/compile.h"
+#include "proto/reflect.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -84,23 +85,26 @@ static void report_values(json_t *report, const struct rb_graph *graph)
     json_object_set_new(report, "buffers", buffers);
 }
 
-static int64_t report_operators(json_t *report, const struct rb_graph *graph, enum rb_op counted)
+static int64_t uses_of(const struct rb_graph *graph, enum rb_op op)
+{
+    int64_t uses = 0;
+
+    for (int i = 0; i < graph->n_nodes; i++)
+        uses += graph->nodes[i]->op == op;
+    return uses;
+}
+
+static void report_operators(json_t *report, const struct rb_graph *graph)
 {
     json_t *operators = json_object();
-    int64_t n = 0;
 
     for (unsigned op = 1; op < RB_OP_COUNT; op++) {
-        int64_t uses = 0;
+        int64_t uses = uses_of(graph, op);
 
-        for (int i = 0; i < graph->n_nodes; i++)
-            uses += graph->nodes[i]->op == op;
         if (uses)
             json_object_set_new(operators, rb_op_info(op)->name, json_integer(uses));
-        if (op == counted)
-            n = uses;
     }
     json_object_set_new(report, "operators", operators);
-    return n;
 }
 
 /* A model whose first output is one number makes its own loss. */
@@ -113,37 +117,30 @@ static void report_hints(json_t *notes, const struct rb_graph *graph)
     if (first &&
         (first->type.rank == 0 || (rb_tensor_elements(&first->type) == 1 && graph->batch != 1)))
         rb_hint_loss(rb_own_loss_of(graph, first), &hints);
-    for (char *at = hints.data, *end; at && (end = strchr(at, '\n')); at = end + 1)
-        json_array_append_new(notes, json_stringn(at, (size_t)(end - at)));
+    rb_reflect_lines(hints.data, notes);
 }
 
 /* "axis 3 of 'x', axis 1 of 'y'": those behind the first that no size was written for. */
 static char *free_axes(const struct rb_onnx *onnx)
 {
     struct rb_buffer text = {0};
-    struct rb_tensor_type type;
     char room[80];
 
-    for (int i = 0; i < rb_onnx_inputs(onnx); i++)
-        for (int axis = 1; !rb_onnx_input_declared(onnx, i, &type, NULL) && axis < type.rank;
-             axis++)
-            if (type.dim[axis] < 0)
-                rb_buffer_format(&text, "%saxis %d of '%s'", text.size ? ", " : "", axis,
-                                 rb_onnx_quote(rb_onnx_input_name(onnx, i), room));
+    for (int i = 0, axis = 0; rb_onnx_next_free(onnx, &i, &axis);)
+        rb_buffer_format(&text, "%saxis %d of '%s'", text.size ? ", " : "", axis,
+                         rb_onnx_quote(rb_onnx_input_name(onnx, i), room));
     return rb_buffer_take(&text);
 }
 
 static void report_notes(json_t *report, const struct rb_onnx *onnx, const struct rb_graph *graph,
                          const struct rb_onnx_info *info, int64_t free_size)
 {
-    int64_t dropouts = report_operators(report, graph, RB_OP_DROPOUT);
-    int64_t norms = report_operators(report, graph, RB_OP_BATCH_NORM);
     json_t *notes = json_array();
 
-    if (dropouts)
+    if (uses_of(graph, RB_OP_DROPOUT))
         json_array_append_new(notes, json_string("dropout acts while training; its masks depend on "
                                                  "seed, step and microbatch alone"));
-    if (norms)
+    if (uses_of(graph, RB_OP_BATCH_NORM))
         json_array_append_new(notes, json_string("batch normalization takes its statistics from "
                                                  "each microbatch: set train.microBatch with it in "
                                                  "mind"));
@@ -240,6 +237,7 @@ static int look(const struct rb_onnx *onnx, struct rb_import_options *options, j
         return err;
     report_outputs(report, graph, info.fixed_batch <= 0);
     report_values(report, graph);
+    report_operators(report, graph);
     report_notes(report, onnx, graph, &info, options->free_size);
     rb_graph_free(graph);
     return 0;

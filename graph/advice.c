@@ -39,12 +39,6 @@ const char *rb_advice_train_remedy(const Onnx__ModelProto *proto)
                : "model.train() and training=torch.onnx.TrainingMode.TRAINING";
 }
 
-/* "onnx::MatMul_123", "342": names that the exporter made up for what it had computed. */
-static bool is_made_up(const char *name)
-{
-    return !strncmp(name, "onnx::", 6) || (*name && strspn(name, "0123456789") == strlen(name));
-}
-
 static void check_names(struct rb_advice_search *search)
 {
     const Onnx__GraphProto *graph = search->model->proto->graph;
@@ -59,7 +53,7 @@ static void check_names(struct rb_advice_search *search)
             rb_onnx_kind(search->model, tensor->name) == RB_ONNX_CONSTANT)
             continue;
         weights++;
-        if (is_made_up(tensor->name)) {
+        if (rb_onnx_made_up(tensor->name)) {
             n++;
             example = example ? example : tensor->name;
         }
@@ -104,7 +98,8 @@ static void check_mode(struct rb_advice_search *search)
     for (size_t i = 0; i < graph->n_node; i++) {
         const Onnx__NodeProto *node = graph->node[i];
 
-        if (is(node, "Conv") && node->n_input > 2 && node->input[1] && is_made_up(node->input[1]))
+        if (is(node, "Conv") && node->n_input > 2 && node->input[1] &&
+            rb_onnx_made_up(node->input[1]))
             folded++;
     }
     if (folded && !count_nodes(graph, "BatchNormalization"))

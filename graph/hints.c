@@ -116,12 +116,6 @@ static const char *suspect(const struct rb_value *value)
     return kind == NAME_OF_BUFFER ? "by its name" : NULL;
 }
 
-/* "onnx::MatMul_123", "342": computed by the exporter, which has advice of its own. */
-static bool is_made_up(const char *name)
-{
-    return !strncmp(name, "onnx::", 6) || strspn(name, "0123456789") == strlen(name);
-}
-
 static bool is_of_pytorch(const struct rb_graph *graph)
 {
     const char *producer = graph->model ? graph->model->proto->producer_name : NULL;
@@ -145,7 +139,7 @@ void rb_hint_buffers(const struct rb_graph *graph, struct rb_buffer *out)
         const char *why;
 
         if ((!trained && value->role != RB_VALUE_BUFFER) || value->type.dtype != RB_F32 ||
-            is_marked(graph, value) || is_made_up(value->name))
+            is_marked(graph, value) || rb_onnx_made_up(value->name))
             continue;
         why = trained ? suspect(value) : NULL;
         if (value->no_number)

@@ -121,7 +121,7 @@ enum rb_look rb_look_at(const struct rb_value *value)
         return RB_LOOK_PLAIN;
     range = range_of(value, n);
     if (!range.finite)
-        return RB_LOOK_INFINITE;
+        return RB_LOOK_PLAIN;
     if (n == 1)
         return RB_LOOK_NUMBER;
     if (range.least == range.most)
@@ -138,9 +138,11 @@ enum rb_look rb_look_at(const struct rb_value *value)
 const char *rb_look_text(enum rb_look look)
 {
     static const char *const text[] = {
-        [RB_LOOK_PLAIN] = "like any weight",  [RB_LOOK_INFINITE] = "an infinity or a NaN in it",
-        [RB_LOOK_NUMBER] = "one number",      [RB_LOOK_MASK] = "zeros and large negative numbers",
-        [RB_LOOK_BITS] = "zeros and ones",    [RB_LOOK_STEPS] = "numbers in even steps",
+        [RB_LOOK_PLAIN] = "like any weight",
+        [RB_LOOK_NUMBER] = "one number",
+        [RB_LOOK_MASK] = "zeros and large negative numbers",
+        [RB_LOOK_BITS] = "zeros and ones",
+        [RB_LOOK_STEPS] = "numbers in even steps",
         [RB_LOOK_WAVES] = "sines or cosines",
     };
 

@@ -8,13 +8,13 @@
 #include "graph/graph.h"
 
 enum rb_look {
-    RB_LOOK_PLAIN,    /* like weights; or constants throughout, as some weights start */
-    RB_LOOK_INFINITE, /* an infinity or a NaN */
-    RB_LOOK_NUMBER,   /* one number */
-    RB_LOOK_MASK,     /* zeros and large negative numbers: added to scores */
-    RB_LOOK_BITS,     /* zeros and ones */
-    RB_LOOK_STEPS,    /* a row of numbers, with one difference or one quotient */
-    RB_LOOK_WAVES,    /* sines or cosines, a frequency a column */
+    RB_LOOK_PLAIN,  /* like weights; or constants throughout, as some weights start; or not all of
+                     * them numbers */
+    RB_LOOK_NUMBER, /* one number */
+    RB_LOOK_MASK,   /* zeros and large negative numbers: added to scores */
+    RB_LOOK_BITS,   /* zeros and ones */
+    RB_LOOK_STEPS,  /* a row of numbers, with one difference or one quotient */
+    RB_LOOK_WAVES,  /* sines or cosines, a frequency a column */
 };
 
 enum rb_look rb_look_at(const struct rb_value *value); /* float32 */

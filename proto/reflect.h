@@ -16,6 +16,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Append each line of a text, which ends in a newline (NULL: none), to an array.  What is no UTF-8
+ * becomes '?'. */
+void rb_reflect_lines(const char *text, json_t *lines);
+
 /* A JSON object of every field that is set; `defaults`: also those that have a default. */
 json_t *rb_reflect_to_json(const ProtobufCMessage *message, bool defaults);
 

@@ -28,6 +28,15 @@ static json_t *string_to_json(const char *text)
     return json;
 }
 
+void rb_reflect_lines(const char *text, json_t *lines)
+{
+    for (const char *end; text && (end = strchr(text, '\n')); text = end + 1) {
+        RB_CLEANUP(rb_freep) char *line = rb_format("%.*s", (int)(end - text), text);
+
+        json_array_append_new(lines, string_to_json(line));
+    }
+}
+
 /* JSON has no word for what is not finite, and a loss may well be such. */
 static json_t *real_to_json(double x)
 {

@@ -115,25 +115,13 @@ static void write_event(struct submit *submit, const Rb__Job *job, struct rb_wri
                   job->created, job->id);
 }
 
-/* The lines of what was found worth a word. */
-static json_t *list_notes(const struct rb_buffer *notes)
-{
-    json_t *list = json_array();
-    char *line = notes->data, *end;
-
-    for (; line && (end = strchr(line, '\n')); line = end + 1) {
-        *end = '\0';
-        json_array_append_new(list, rb_json_text(line));
-    }
-    return list;
-}
-
 static void put_job(struct submit *submit, const Rb__Job *job)
 {
     struct rb_daemon *daemon = submit->op.methods->daemon;
     struct rb_writes writes = {0};
     Rb__Wish wish = RB__WISH__INIT;
     Rb__JobState state = RB__JOB_STATE__INIT;
+    json_t *notes = json_array();
 
     wish.want = submit->job.spec->devices ? submit->job.spec->devices->want : 1;
     wish.has_asked = 1;
@@ -143,11 +131,11 @@ static void put_job(struct submit *submit, const Rb__Job *job)
     rb_writes_put(&writes, RB_ABSENT, &wish.base, "jobs/%s/wish", job->id);
     rb_writes_put(&writes, RB_ABSENT, &state.base, "jobs/%s/state", job->id);
     write_event(submit, job, &writes);
+    rb_reflect_lines(submit->job.compiled.notes.data, notes);
     submit->reply =
         json_pack("{s:s,s:s,s:I,s:I,s:s,s:I,s:o}", "name", job->name, "id", job->id, "steps",
                   (json_int_t)job->steps, "microbatches", (json_int_t)job->microbatches, "summary",
-                  job->summary, "resumeStep", (json_int_t)job->resume_step, "notes",
-                  list_notes(&submit->job.compiled.notes));
+                  job->summary, "resumeStep", (json_int_t)job->resume_step, "notes", notes);
     rb_store_commit(daemon->store, &writes, "leader", rb_coordinator_fence(daemon->coordinator),
                     committed, submit);
     rb_writes_done(&writes);

@@ -221,6 +221,20 @@ int rb_onnx_input_declared(const struct rb_onnx *model, int i, struct rb_tensor_
                : 0;
 }
 
+bool rb_onnx_next_free(const struct rb_onnx *model, int *input, int *axis)
+{
+    struct rb_tensor_type type;
+
+    for (; *input < rb_onnx_inputs(model); ++*input, *axis = 0) {
+        if (rb_onnx_input_declared(model, *input, &type, NULL))
+            continue;
+        while (++*axis < type.rank)
+            if (type.dim[*axis] < 0)
+                return true;
+    }
+    return false;
+}
+
 int rb_onnx_lengths(const struct rb_onnx *model, int64_t *ret_lengths, int most)
 {
     const Onnx__GraphProto *graph = model->proto->graph;

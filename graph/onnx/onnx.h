@@ -48,6 +48,9 @@ int rb_onnx_outputs(const struct rb_onnx *model);
 /* Its whole type; -1: an axis without a size of its own. */
 int rb_onnx_input_declared(const struct rb_onnx *model, int i, struct rb_tensor_type *ret_type,
                            struct rb_why *why);
+/* The next axis without a size of its own, behind the first of its input: from input 0, axis 0 on.
+ */
+bool rb_onnx_next_free(const struct rb_onnx *model, int *input, int *axis);
 /* The different lengths of the axes of initializers, as they come; returns how many, at most. */
 int rb_onnx_lengths(const struct rb_onnx *model, int64_t *ret_lengths, int most);
 const char *rb_onnx_input_name(const struct rb_onnx *model, int i);
@@ -86,5 +89,7 @@ int rb_onnx_import(const struct rb_onnx *model, const struct rb_import_options *
 /* Text from a file as it may stand in a message: short, whole characters of UTF-8, none of them
  * control characters. */
 const char *rb_onnx_quote(const char *text, char room[80]);
+/* "onnx::MatMul_123", "342": a name that the exporter made up for what it had computed. */
+bool rb_onnx_made_up(const char *name);
 
 #endif

@@ -56,6 +56,11 @@ const char *rb_onnx_quote(const char *text, char room[80])
     return room;
 }
 
+bool rb_onnx_made_up(const char *name)
+{
+    return !strncmp(name, "onnx::", 6) || (*name && strspn(name, "0123456789") == strlen(name));
+}
+
 static int fail(struct rb_why *why, const char *verb, const char *path)
 {
     int number = errno;

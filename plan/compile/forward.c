@@ -54,18 +54,6 @@ int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options
 
 enum { USUAL = 10, OTHERS = 32, MOST_SIZE = 4096 };
 
-static bool has_free_axes(const struct rb_onnx *onnx)
-{
-    struct rb_tensor_type type;
-
-    for (int i = 0; i < rb_onnx_inputs(onnx); i++)
-        for (int axis = 1; !rb_onnx_input_declared(onnx, i, &type, NULL) && axis < type.rank;
-             axis++)
-            if (type.dim[axis] < 0)
-                return true;
-    return false;
-}
-
 static int check_asked(const struct rb_onnx_info *info, bool axes,
                        const struct rb_import_options *options, struct rb_why *why)
 {
@@ -119,10 +107,11 @@ int rb_compile_bind(const struct rb_onnx *onnx, struct rb_import_options *option
                     struct rb_why *why)
 {
     int64_t sizes[USUAL + OTHERS] = {16, 32, 64, 128, 224, 256, 512, 8, 4, 2};
-    bool axes = has_free_axes(onnx), batch;
+    int err, n = USUAL, input = 0, axis = 0;
+    bool axes = rb_onnx_next_free(onnx, &input, &axis), batch;
     struct rb_onnx_info info;
-    int err = rb_onnx_info(onnx, &info, why), n = USUAL;
 
+    err = rb_onnx_info(onnx, &info, why);
     if (!err)
         err = check_asked(&info, axes, options, why);
     if (err)

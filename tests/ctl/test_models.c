@@ -180,6 +180,19 @@ static void inputs_that_data_cannot_fill(void **state)
     expect(4, "", "a further input 'z'", WORDS("model", "check", "three.onnx"));
 }
 
+/* y = x + a weight of n numbers, x as long as it likes. */
+static void write_sum(const char *path, int64_t n)
+{
+    struct rb_writer w;
+
+    rb_writer_init(&w, "sum", 1);
+    rb_writer_input(&w, "x", RB_F32, 2, DIMS(-1, 0));
+    free_axis(&w, 0, 1, "time");
+    rb_writer_node(&w, "Add", "y", "x", rb_writer_weight(&w, "w", 1, DIMS(n), RB_INIT_NORMAL, 1),
+                   NULL);
+    write_model(&w, "y", path);
+}
+
 /* Looked at with a size that the model takes, and that is said. */
 static void axes_of_no_size(void **state)
 {
@@ -197,20 +210,10 @@ static void axes_of_no_size(void **state)
     expect(0, "taken as 5 here", "", WORDS("model", "check", "free.onnx", "--seq", "5"));
     expect(0, "free axes    5 long", "", WORDS("profile", "free.onnx", "--seq", "5"));
     expect(0, "free axes    16 long", "", WORDS("profile", "free.onnx"));
-    rb_writer_init(&w, "short", 1);
-    rb_writer_input(&w, "x", RB_F32, 2, DIMS(-1, 0));
-    free_axis(&w, 0, 1, "time");
-    rb_writer_node(&w, "Add", "y", "x", rb_writer_weight(&w, "w", 1, DIMS(7), RB_INIT_NORMAL, 1),
-                   NULL);
-    write_model(&w, "y", "short.onnx");
+    write_sum("short.onnx", 7);
     expect(0, "taken as 7 here", "", WORDS("model", "check", "short.onnx"));
     expect(4, "", "'y' (Add", WORDS("model", "check", "short.onnx", "--seq", "8"));
-    rb_writer_init(&w, "large", 1);
-    rb_writer_input(&w, "x", RB_F32, 2, DIMS(-1, 0));
-    free_axis(&w, 0, 1, "time");
-    rb_writer_node(&w, "Add", "y", "x", rb_writer_weight(&w, "w", 1, DIMS(5000), RB_INIT_NORMAL, 1),
-                   NULL);
-    write_model(&w, "y", "large.onnx");
+    write_sum("large.onnx", 5000);
     expect(4, "", "free axes taken as 16 (--seq N: as N): ", WORDS("model", "check", "large.onnx"));
     expect(0, "", "", WORDS("model", "check", "large.onnx", "--seq", "5000"));
     start(&w, 1);
