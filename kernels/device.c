@@ -369,15 +369,16 @@ void rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, in
 }
 
 void rb_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
-                    size_t n, int exponent, float scale, const struct rb_adamw *how)
+                    size_t n, int exponent, float scale, const struct rb_adamw *how,
+                    double *ret_squares)
 {
-    device->ops->apply_adamw(device, w, m, v, sum, n, exponent, scale, how);
+    device->ops->apply_adamw(device, w, m, v, sum, n, exponent, scale, how, ret_squares);
 }
 
 void rb_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
-                  int exponent, float scale, const struct rb_sgd *how)
+                  int exponent, float scale, const struct rb_sgd *how, double *ret_squares)
 {
-    device->ops->apply_sgd(device, w, m, sum, n, exponent, scale, how);
+    device->ops->apply_sgd(device, w, m, sum, n, exponent, scale, how, ret_squares);
 }
 
 void rb_predict(struct rb_device *device, float *out, const float *w, const float *m,

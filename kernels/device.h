@@ -325,20 +325,22 @@ void rb_kernel_sum_each(struct rb_kernel *kernel, int n, const void *const *cons
 void rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
                       double scale, double *ret_squares);
 
-/* One optimizer step on gradients sum[i] * 2^-exponent * scale (scale: 1/count and clipping). */
+/* One optimizer step on gradients sum[i] * 2^-exponent * scale (scale: 1/count and clipping).
+ * ret_squares (may be NULL): on the way, what rb_fixed_squares says of these sums at scale 1. */
 struct rb_adamw {
     float lr, beta1, beta2, eps, weight_decay; /* weight_decay 0 where the variable has none */
     float correction1, correction2;            /* 1 - beta^t */
 };
 void rb_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
-                    size_t n, int exponent, float scale, const struct rb_adamw *how);
+                    size_t n, int exponent, float scale, const struct rb_adamw *how,
+                    double *ret_squares);
 
 struct rb_sgd {
     float lr, momentum, weight_decay;
     bool nesterov, first; /* first: the buffer becomes the gradient, as in PyTorch */
 };
 void rb_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
-                  int exponent, float scale, const struct rb_sgd *how);
+                  int exponent, float scale, const struct rb_sgd *how, double *ret_squares);
 
 /* Weights as they will be some steps on, should the optimizer go on in the direction of its last
  * step: out[i] = w[i] - factor * m[i] (v NULL: sgd), or

@@ -28,13 +28,12 @@ static void update(const struct after *after)
     const struct rb_sgd sgd = {.momentum = (float)after->lanes->model->optimizer->momentum};
     size_t n = after->elements;
 
-    rb_fixed_squares(place->device, after->reduced, n, 30, 1, after->squares);
     if (after->v)
         rb_apply_adamw(place->device, place->memory.state, after->m, after->v, after->reduced, n,
-                       30, 1, &adamw);
+                       30, 1, &adamw, after->squares);
     else
         rb_apply_sgd(place->device, place->memory.state, sgd.momentum != 0 ? after->m : NULL,
-                     after->reduced, n, 30, 1, &sgd);
+                     after->reduced, n, 30, 1, &sgd, after->squares);
 }
 
 /* Reducing is out of place. */

@@ -58,7 +58,8 @@ static double norm_of(const struct rb_model *model, double mean)
 }
 
 static void apply_adamw(struct rb_model *model, struct rb_state *state, const int32_t *sums,
-                        const struct rb_update_terms *terms, const Rb__Block *block)
+                        const struct rb_update_terms *terms, const Rb__Block *block,
+                        double *ret_squares)
 {
     const Rb__Optimizer *optimizer = model->message->optimizer;
     uint64_t t = (uint64_t)terms->applied + 1;
@@ -75,11 +76,12 @@ static void apply_adamw(struct rb_model *model, struct rb_state *state, const in
 
     rb_apply_adamw(model->device, state->w + block->first, state->m + block->first,
                    state->v + block->first, sums + block->first, (size_t)block->count,
-                   model->exponents[block->variable].exponent, terms->scale, &how);
+                   model->exponents[block->variable].exponent, terms->scale, &how, ret_squares);
 }
 
 static void apply_sgd(struct rb_model *model, struct rb_state *state, const int32_t *sums,
-                      const struct rb_update_terms *terms, const Rb__Block *block)
+                      const struct rb_update_terms *terms, const Rb__Block *block,
+                      double *ret_squares)
 {
     const Rb__Optimizer *optimizer = model->message->optimizer;
     struct rb_sgd how = {
@@ -93,11 +95,13 @@ static void apply_sgd(struct rb_model *model, struct rb_state *state, const int3
 
     rb_apply_sgd(model->device, state->w + block->first, state->m ? state->m + block->first : NULL,
                  sums + block->first, (size_t)block->count,
-                 model->exponents[block->variable].exponent, terms->scale, &how);
+                 model->exponents[block->variable].exponent, terms->scale, &how, ret_squares);
 }
 
-void rb_update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
-                     const struct rb_update_terms *terms, const Rb__Block *block)
+/* ret_squares: as of rb_apply_sgd; statistics have none. */
+static void update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
+                         const struct rb_update_terms *terms, const Rb__Block *block,
+                         double *ret_squares)
 {
     const Rb__Variable *variable = variable_of(model->message, block);
 
@@ -106,10 +110,16 @@ void rb_update_block(struct rb_model *model, struct rb_state *state, const int32
                            (size_t)block->count, model->exponents[block->variable].exponent,
                            rb_exponent_keep(variable->momentum, model->microbatches));
     else if (model->message->optimizer->kind == RB__OPTIMIZER__KIND__ADAMW)
-        apply_adamw(model, state, sums, terms, block);
+        apply_adamw(model, state, sums, terms, block, ret_squares);
     else
-        apply_sgd(model, state, sums, terms, block);
+        apply_sgd(model, state, sums, terms, block, ret_squares);
     rb_fault("worker.update");
+}
+
+void rb_update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
+                     const struct rb_update_terms *terms, const Rb__Block *block)
+{
+    update_block(model, state, sums, terms, block, NULL);
 }
 
 double rb_update_clip(const Rb__Optimizer *optimizer, double norm)
@@ -133,19 +143,19 @@ static void advance(struct rb_model *model)
     state->level++;
 }
 
-/* squares: take them on the way, so that the sums are read from memory once for both. */
-static void apply_held(struct rb_model *model, const struct rb_update_terms *terms, bool squares)
+/* ret_squares (may be NULL): those of each block, where all are held. */
+static void apply_held(struct rb_model *model, const struct rb_update_terms *terms,
+                       double *ret_squares)
 {
     const Rb__Model *message = model->message;
     struct rb_snapshot *snapshot = model->state.window->snapshot;
 
     for (size_t i = 0; i < message->n_blocks; i++) {
-        if (squares)
-            take_square(model, i);
         if (snapshot)
             rb_snapshot_keep(snapshot, i);
         if (rb_held_follows(model->state.held[i]))
-            rb_update_block(model, &model->state, model->reduced, terms, message->blocks[i]);
+            update_block(model, &model->state, model->reduced, terms, message->blocks[i],
+                         ret_squares ? &ret_squares[i] : NULL);
         else
             model->state.torn = true;
     }
@@ -183,7 +193,7 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
     terms.scale = (float)(mean * clip);
     pthread_mutex_lock(&state->window->lock);
     rb_model_settle(model);
-    apply_held(model, &terms, late);
+    apply_held(model, &terms, late ? model->squares : NULL);
     advance(model);
     note_entry(model, &terms);
     rb_feed_log(state->window, model, &terms, decision);
@@ -221,7 +231,7 @@ void rb_update_apply(struct rb_model *model, const void *entry, bool commit)
     rb_wire_entry_unpack(model, entry, &terms, counters);
     rb_model_settle(model);
     if (commit)
-        apply_held(model, &terms, false);
+        apply_held(model, &terms, NULL);
     rb_state_counters_unpack(&model->state, counters);
     note_entry(model, commit ? &terms : NULL);
 }

@@ -3,6 +3,7 @@
 #include "kernels/cpu/fixed.h"
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/squares.h"
 
 struct rb_fixed_scale rb_fixed_scale(float weight, int exponent, int32_t limit)
 {
@@ -25,6 +26,19 @@ uint32_t rb_fixed_bound(const struct rb_fixed_scale *scale)
         *(rb_fixed_inside(middle, scale) ? &within : &beyond) = middle;
     }
     return within;
+}
+
+struct rb_fixed_quick rb_fixed_quick(const struct rb_fixed *into)
+{
+    enum { EXTREME = 100, NOTHING = -1 };
+    const struct rb_fixed_scale scale = rb_fixed_scale(into->weight, into->exponent, into->limit);
+    const bool plain = into->exponent >= -EXTREME && into->exponent <= EXTREME;
+
+    return (struct rb_fixed_quick){
+        .weight = into->weight,
+        .scale = scale.first * scale.second,
+        .bound = plain ? (int32_t)rb_fixed_bound(&scale) : NOTHING,
+    };
 }
 
 struct seen {
@@ -133,31 +147,17 @@ void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, si
         *overflow = true;
 }
 
-/* Eight lanes of double, joined pairwise. */
-RB_CLONES static double squares(const int32_t *sum, size_t n)
+RB_CLONES static void squares_of(const int32_t *sum, size_t n, struct rb_squares *squares)
 {
-    double lane[8] = {0};
-    size_t i = 0;
-
-    for (; i + 8 <= n; i += 8)
-        for (int l = 0; l < 8; l++) {
-            double x = (double)sum[i + (size_t)l];
-
-            lane[l] += x * x;
-        }
-    for (int l = 0; i < n; i++, l++)
-        lane[l] += (double)sum[i] * (double)sum[i];
-    for (int width = 4; width > 0; width /= 2)
-        for (int l = 0; l < width; l++)
-            lane[l] += lane[l + width];
-    return lane[0];
+    rb_squares_add(squares, sum, n);
 }
 
 void rb_cpu_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
                           double scale, double *ret_squares)
 {
-    double factor = ldexp(scale, -exponent);
+    struct rb_squares squares = {0};
 
     (void)device;
-    *ret_squares = squares(sum, n) * factor * factor;
+    squares_of(sum, n, &squares);
+    *ret_squares = rb_squares_join(&squares, exponent, scale);
 }

@@ -6,6 +6,7 @@
 #define RB_KERNELS_CPU_FIXED_H
 
 #include "kernels/cpu/math.h"
+#include "kernels/device.h"
 
 /* 2^exponent as two factors that are in a float's range: multiplying by both is exact unless the
  * result is too small to round to anything but 0, or beyond the limit anyway. */
@@ -29,5 +30,15 @@ static RB_INLINE bool rb_fixed_inside(uint32_t largest, const struct rb_fixed_sc
 /* Bits of the largest summand that is within the limit: what a larger one has to be compared with
  * no more. */
 uint32_t rb_fixed_bound(const struct rb_fixed_scale *scale);
+
+/* The same for who has summands in registers: g * weight, where its bits but for the sign are at
+ * most `bound`, makes round(g * weight * scale).  Powers of two that are no extremes are that one
+ * factor, exact but for what rounds to 0 anyway; of others everything is beyond the bound. */
+struct rb_fixed_quick {
+    float weight, scale;
+    int32_t bound;
+};
+
+struct rb_fixed_quick rb_fixed_quick(const struct rb_fixed *into);
 
 #endif

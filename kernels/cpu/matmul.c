@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products, with as few batch axes as the shapes allow: by whoever is quickest at them.
  *
- * call > [matmul] > outer, rows, mix (AVX-512, small microbatches), product (AVX2), oneDNN
+ * call > [matmul] > outer, rows, samples, mix (AVX-512, small microbatches), product (AVX2), oneDNN
  *
  * A stack of matrices times one matrix is one taller matrix times it.  Batch axes that are alike in
  * all operands are merged.  A product over nothing (k = 0) is the bias or zero.  Where bfloat16 is
@@ -12,6 +12,7 @@
 #include "kernels/cpu/outer.h"
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/rows.h"
+#include "kernels/cpu/samples.h"
 #include "kernels/matrices.h"
 
 #include <stdlib.h>
@@ -110,6 +111,10 @@ static int prepare(struct rb_cpu *cpu, const struct rb_call *call, struct rb_ker
         return rb_cpu_widened(cpu, call, prepare, ret_kernel, why);
     if (how.factors == RB_F32 && !how.bias && elements > 0 && s.k > 0 && rb_cpu_outer_suits(&s)) {
         err = rb_cpu_outer(cpu, &s, ret_kernel);
+        return err ? rb_call_refuse(call, err, why, "no memory for a factor") : 0;
+    }
+    if (how.factors == RB_F32 && elements > 0 && rb_cpu_samples_suits(&s)) {
+        err = rb_cpu_samples(cpu, &s, how.bias, ret_kernel);
         return err ? rb_call_refuse(call, err, why, "no memory for a factor") : 0;
     }
     if (how.factors == RB_F32 && elements > 0 && rb_cpu_rows_suits(&s)) {

@@ -17,7 +17,7 @@ enum { DEEPEST = 512, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
 
 /* Several at once, so many at a time: their strips have the place of one, and their panels (bytes)
  * stay in cache. */
-enum { TOGETHER = 4, DEEPEST_EACH = DEEPEST / TOGETHER, MOST_EACH = 256 << 10 };
+enum { TOGETHER = 8, DEEPEST_EACH = DEEPEST / TOGETHER, MOST_EACH = 128 << 10 };
 
 struct outer {
     struct rb_kernel base;
@@ -131,21 +131,16 @@ static __attribute__((noinline)) void add_clamped(const float *tile, const struc
 }
 
 /* Scale, round to nearest even, add; `fresh`: onto nothing. */
-RB_WIDE static RB_INLINE __m512i summand(__m512 g, const struct rb_fixed_scale *scale)
-{
-    return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_mul_ps(g, _mm512_set1_ps(scale->first)),
-                                            _mm512_set1_ps(scale->second)));
-}
-
 RB_WIDE static RB_INLINE void add_inside(const __m512 c[ROWS][2], int32_t *sum,
-                                         const struct place *place,
-                                         const struct rb_fixed_scale *scale, bool fresh, bool whole)
+                                         const struct place *place, __m512 scale, bool fresh,
+                                         bool whole)
 {
 #define ADD(at_, mask_, g_)                                                                        \
     {                                                                                              \
         const __mmask16 m_ = whole ? 0xffff : mask_;                                               \
         __m512i old_ = fresh ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi32(m_, (at_));       \
-        _mm512_mask_storeu_epi32((at_), m_, _mm512_add_epi32(old_, summand(g_, scale)));           \
+        _mm512_mask_storeu_epi32(                                                                  \
+            (at_), m_, _mm512_add_epi32(old_, _mm512_cvtps_epi32(_mm512_mul_ps(g_, scale))));      \
     }
 #define ADD_ROW(r)                                                                                 \
     if (whole || r < place->rows) {                                                                \
@@ -160,20 +155,24 @@ RB_WIDE static RB_INLINE void add_inside(const __m512 c[ROWS][2], int32_t *sum,
 /* Returns the largest by lane, which is not yet in into->largest.  bound: of those that are within
  * the limit, the last. */
 RB_WIDE static RB_INLINE __m512i add(__m512 c[ROWS][2], const struct rb_fixed *into,
-                                     const struct place *place, const struct rb_fixed_scale *scale,
-                                     uint32_t bound, bool fresh, bool whole)
+                                     const struct place *place, const struct rb_fixed_quick *quick,
+                                     bool fresh, bool whole)
 {
-    const __m512 weight = _mm512_set1_ps(scale->weight);
     __m512i largest;
 
 #define WEIGH(r)                                                                                   \
     c[r][0] = _mm512_mul_ps(c[r][0], weight);                                                      \
     c[r][1] = _mm512_mul_ps(c[r][1], weight);
-    EACH_ROW(WEIGH)
+    if (quick->weight != 1) {
+        const __m512 weight = _mm512_set1_ps(quick->weight);
+
+        EACH_ROW(WEIGH)
+    }
 #undef WEIGH
     largest = largest_of(c, place, whole);
-    if (__builtin_expect(!_mm512_cmpgt_epu32_mask(largest, _mm512_set1_epi32((int)bound)), true)) {
-        add_inside(c, into->sum + place->at, place, scale, fresh, whole);
+    if (__builtin_expect(!_mm512_cmpgt_epi32_mask(largest, _mm512_set1_epi32(quick->bound)),
+                         true)) {
+        add_inside(c, into->sum + place->at, place, _mm512_set1_ps(quick->scale), fresh, whole);
     } else {
         const struct place all = {0, COLUMNS, place->rows, COLUMNS, 0xffff, 0xffff};
         float tile[ROWS * COLUMNS];
@@ -203,8 +202,7 @@ struct runs {
     const float *a[TOGETHER], *b[TOGETHER];
     float *c;
     const struct rb_fixed *into;
-    struct rb_fixed_scale scale[TOGETHER];
-    uint32_t bound[TOGETHER];
+    struct rb_fixed_quick quick[TOGETHER];
     __m512i largest[TOGETHER]; /* by lane */
 };
 
@@ -222,10 +220,9 @@ RB_WIDE static RB_INLINE void one_tile(struct runs *runs, int e, const float *st
         return;
     }
     if (place->rows == ROWS && place->columns == COLUMNS)
-        most = add(tile, &runs->into[e], place, &runs->scale[e], runs->bound[e], what == SET, true);
+        most = add(tile, &runs->into[e], place, &runs->quick[e], what == SET, true);
     else
-        most =
-            add(tile, &runs->into[e], place, &runs->scale[e], runs->bound[e], what == SET, false);
+        most = add(tile, &runs->into[e], place, &runs->quick[e], what == SET, false);
     runs->largest[e] = _mm512_max_epu32(runs->largest[e], most);
 }
 
@@ -288,8 +285,7 @@ RB_WIDE static void sum_together(struct rb_kernel *kernel, int n, const void *co
     for (int e = 0; e < n; e++) {
         runs.a[e] = in[e][0];
         runs.b[e] = in[e][1];
-        runs.scale[e] = rb_fixed_scale(into[e].weight, into[e].exponent, into[e].limit);
-        runs.bound[e] = rb_fixed_bound(&runs.scale[e]);
+        runs.quick[e] = rb_fixed_quick(&into[e]);
     }
     (into->fresh ? outer_set : outer_add)((const struct outer *)kernel, &runs);
     for (int e = 0; e < n; e++) {

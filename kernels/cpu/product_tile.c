@@ -2,7 +2,6 @@
 #include "kernels/cpu/product_tile.h"
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/fixed.h"
 #include "kernels/cpu/vector.h"
 
 #if defined(__x86_64__)
@@ -198,18 +197,18 @@ RB_AVX2 static RB_INLINE bool add_wide(struct rb_tile_sums *sums, int32_t *sum, 
         add_eight(sum + r * step + v * LANES, c[r][v], scale, fresh);
     EACH(CLEAR)
     multiply(c, strip, panel, depth, wide, few);
-    if (sums->weight != 1) {
-        const __m256 weight = _mm256_set1_ps(sums->weight);
+    if (sums->quick.weight != 1) {
+        const __m256 weight = _mm256_set1_ps(sums->quick.weight);
 
         EACH(WEIGH)
     }
     size = _mm256_set1_epi32(0x7fffffff);
     EACH(LARGER)
-    if (__builtin_expect(
-            _mm256_movemask_epi8(_mm256_cmpgt_epi32(largest, _mm256_set1_epi32(sums->bound))) != 0,
-            false))
+    if (__builtin_expect(_mm256_movemask_epi8(_mm256_cmpgt_epi32(
+                             largest, _mm256_set1_epi32(sums->quick.bound))) != 0,
+                         false))
         return false;
-    scale = _mm256_set1_ps(sums->scale);
+    scale = _mm256_set1_ps(sums->quick.scale);
     EACH(ADD)
     largest = _mm256_max_epu32(largest, _mm256_loadu_si256((const void *)sums->largest));
     _mm256_storeu_si256((void *)sums->largest, largest);
@@ -269,20 +268,12 @@ void rb_tile_add(struct rb_tile_sums *sums, int n, const struct rb_tile_place *p
     }
 }
 
-/* Powers of two that are no extremes are one factor: it is exact, but for what rounds to 0 anyway.
- */
 struct rb_tile_sums rb_tile_begin(const struct rb_fixed *into)
 {
-    enum { EXTREME = 100 };
-    const struct rb_fixed_scale scale = rb_fixed_scale(into->weight, into->exponent, into->limit);
-    const bool plain = into->exponent >= -EXTREME && into->exponent <= EXTREME;
-
     return (struct rb_tile_sums){
         .into = into,
         .fresh = into->fresh,
-        .weight = into->weight,
-        .scale = scale.first * scale.second,
-        .bound = plain ? (int32_t)rb_fixed_bound(&scale) : -1, /* all is beyond that */
+        .quick = rb_fixed_quick(into),
     };
 }
 

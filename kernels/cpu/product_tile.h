@@ -8,8 +8,8 @@
 #ifndef RB_KERNELS_CPU_PRODUCT_TILE_H
 #define RB_KERNELS_CPU_PRODUCT_TILE_H
 
+#include "kernels/cpu/fixed.h"
 #include "kernels/cpu/product_pack.h"
-#include "kernels/device.h"
 
 struct rb_tile_place {
     int rows, columns;
@@ -27,9 +27,8 @@ struct rb_tile_place {
 struct rb_tile_sums {
     const struct rb_fixed *into;
     bool fresh;
-    float weight, scale; /* scale: of what is within the bound, */
-    int32_t bound;       /* bits of the largest such */
-    uint32_t largest[8]; /* by lane; what was beyond it is in `into` at once */
+    struct rb_fixed_quick quick;
+    uint32_t largest[8]; /* by lane; what was beyond the bound is in `into` at once */
 };
 
 struct rb_tile_sums rb_tile_begin(const struct rb_fixed *into);

@@ -74,7 +74,8 @@ struct statistic_body {
 } // namespace
 
 void rb_cuda_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
-                         size_t n, int exponent, float scale, const struct rb_adamw *how)
+                         size_t n, int exponent, float scale, const struct rb_adamw *how,
+                         double *ret_squares)
 {
     struct rb_cuda *cuda = (struct rb_cuda *)device;
     struct adamw_body body = {};
@@ -90,12 +91,14 @@ void rb_cuda_apply_adamw(struct rb_device *device, float *w, float *m, float *v,
     body.eps = how->eps;
     body.step = how->lr / how->correction1;
     body.root = 1.0f / sqrtf(how->correction2);
+    if (ret_squares)
+        rb_cuda_fixed_squares(device, sum, n, exponent, 1, ret_squares);
     if (rb_gpu_enter(cuda->gpu))
         rb_each(cuda, (int64_t)n, body);
 }
 
 void rb_cuda_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
-                       int exponent, float scale, const struct rb_sgd *how)
+                       int exponent, float scale, const struct rb_sgd *how, double *ret_squares)
 {
     struct rb_cuda *cuda = (struct rb_cuda *)device;
     struct sgd_body body = {};
@@ -109,6 +112,8 @@ void rb_cuda_apply_sgd(struct rb_device *device, float *w, float *m, const int32
     body.momentum = how->momentum;
     body.nesterov = how->nesterov;
     body.first = how->first;
+    if (ret_squares)
+        rb_cuda_fixed_squares(device, sum, n, exponent, 1, ret_squares);
     if (rb_gpu_enter(cuda->gpu))
         rb_each(cuda, (int64_t)n, body);
 }

@@ -159,7 +159,7 @@ void adamw_is_pytorchs(void **state)
         gradients(*state, t, step, 0.125);
         how.correction1 = (float)(1 - pow((double)how.beta1, step));
         how.correction2 = (float)(1 - pow((double)how.beta2, step));
-        rb_apply_adamw(*state, t->w, t->m, t->v, t->sum, WEIGHTS, EXPONENT, 0.125f, &how);
+        rb_apply_adamw(*state, t->w, t->m, t->v, t->sum, WEIGHTS, EXPONENT, 0.125f, &how, NULL);
         rb_reference_adamw(t->w2, t->m2, t->v2, t->g2, WEIGHTS, (double)how.lr, (double)how.beta1,
                            (double)how.beta2, (double)how.eps, (double)how.weight_decay, step);
     }
@@ -176,7 +176,8 @@ void sgd_is_pytorchs(void **state)
         for (int step = 1; step <= STEPS; step++) {
             gradients(*state, t, step, 0.5);
             how.first = step == 1;
-            rb_apply_sgd(*state, t->w, kind ? t->m : NULL, t->sum, WEIGHTS, EXPONENT, 0.5f, &how);
+            rb_apply_sgd(*state, t->w, kind ? t->m : NULL, t->sum, WEIGHTS, EXPONENT, 0.5f, &how,
+                         NULL);
             rb_reference_sgd(t->w2, t->m2, t->g2, WEIGHTS, (double)how.lr, (double)how.momentum,
                              (double)how.weight_decay, how.nesterov, how.first);
         }

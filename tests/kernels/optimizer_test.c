@@ -57,7 +57,7 @@ static void adamw_is_pytorchs(void **state)
         gradients(&b, t, 0.125f);
         how.correction1 = (float)(1 - pow((double)how.beta1, t));
         how.correction2 = (float)(1 - pow((double)how.beta2, t));
-        rb_apply_adamw(*state, b.w, b.m, b.v, b.sum, N, EXPONENT, 0.125f, &how);
+        rb_apply_adamw(*state, b.w, b.m, b.v, b.sum, N, EXPONENT, 0.125f, &how, NULL);
         rb_reference_adamw(b.w2, b.m2, b.v2, b.g2, N, (double)how.lr, (double)how.beta1,
                            (double)how.beta2, (double)how.eps, (double)how.weight_decay, t);
     }
@@ -75,7 +75,8 @@ static void sgd_case(struct rb_device *device, float momentum, bool nesterov, fl
     for (int t = 1; t <= STEPS; t++) {
         gradients(&b, t, 0.5f);
         how.first = t == 1;
-        rb_apply_sgd(device, b.w, momentum != 0.0f ? b.m : NULL, b.sum, N, EXPONENT, 0.5f, &how);
+        rb_apply_sgd(device, b.w, momentum != 0.0f ? b.m : NULL, b.sum, N, EXPONENT, 0.5f, &how,
+                     NULL);
         rb_reference_sgd(b.w2, b.m2, b.g2, N, (double)how.lr, (double)momentum, (double)decay,
                          nesterov, how.first);
     }
@@ -104,7 +105,7 @@ static void gradients_are_rounded_once(void **state)
 
             for (int i = 7; i < N; i++)
                 sum[i] = (int32_t)(2654435761u * (uint32_t)(i + 1)) >> (i % 9);
-            rb_apply_sgd(*state, w, NULL, sum, N, exponents[e], scales[s], &how);
+            rb_apply_sgd(*state, w, NULL, sum, N, exponents[e], scales[s], &how, NULL);
             for (int i = 0; i < N; i++) {
                 float g = (float)(sum[i] * ldexp((double)scales[s], -exponents[e]));
 
@@ -112,6 +113,31 @@ static void gradients_are_rounded_once(void **state)
                     fail_msg("%d at 2^%d, scale %g, is %.9g instead of %.9g", sum[i], -exponents[e],
                              (double)scales[s], (double)-w[i], (double)g);
             }
+        }
+}
+
+/* The bits that they have alone, wherever a run of sums ends. */
+static void squares_come_on_the_way(void **state)
+{
+    enum { MOST = 2100 };
+    static float w[MOST], m[MOST], v[MOST];
+    static const int lengths[] = {0, 1, 31, 32, 33, 255, 256, 257, 1024, MOST};
+    const struct rb_adamw adamw = {.lr = 0.1f, .eps = 1e-8f, .correction1 = 1, .correction2 = 1};
+    static int32_t sum[MOST];
+
+    for (int i = 0; i < MOST; i++)
+        sum[i] = (int32_t)(2654435761u * (uint32_t)(i + 1));
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+        for (int momentum = 0; momentum < 2; momentum++) {
+            const struct rb_sgd sgd = {.lr = 0.1f, .momentum = momentum ? 0.5f : 0, .first = true};
+            const size_t n = (size_t)lengths[l];
+            double alone, by_sgd = -1, by_adamw = -1;
+
+            rb_fixed_squares(*state, sum, n, EXPONENT, 1, &alone);
+            rb_apply_sgd(*state, w, m, sum, n, EXPONENT, 0.01f, &sgd, &by_sgd);
+            rb_apply_adamw(*state, w, m, v, sum, n, EXPONENT, 0.01f, &adamw, &by_adamw);
+            assert_true(n == 0 ? alone == 0 : alone > 0);
+            assert_true(by_sgd == alone && by_adamw == alone);
         }
 }
 
@@ -127,9 +153,8 @@ static void statistics_decay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adamw_is_pytorchs),
-        cmocka_unit_test(sgd_is_pytorchs),
-        cmocka_unit_test(gradients_are_rounded_once),
+        cmocka_unit_test(adamw_is_pytorchs),          cmocka_unit_test(sgd_is_pytorchs),
+        cmocka_unit_test(gradients_are_rounded_once), cmocka_unit_test(squares_come_on_the_way),
         cmocka_unit_test(statistics_decay),
     };
 

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Products of some samples with a large weight: what a layer makes of small microbatches.
+ *
+ * matmul > [samples]
+ *
+ * y [m, n] = x [m, k] times w [n, k] turned, + bias.  The memory of w is what costs: it is neither
+ * copied nor turned, but gone through once, as it lies, for the samples of all runs that share it.
+ * They are turned instead, so that each is a lane: a number of w times a vector of samples.  Each
+ * element is one chain of fused multiply-adds in the order of k, and then the bias: its bits depend
+ * on its row of x and its row of w alone. */
+#ifndef RB_KERNELS_CPU_SAMPLES_H
+#define RB_KERNELS_CPU_SAMPLES_H
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/matrices.h"
+
+/* Is this product such a one, and quicker here than elsewhere?  Shapes and the numeric class alone
+ * decide. */
+bool rb_cpu_samples_suits(const struct rb_matrices *s);
+
+/* For a product that suits.  RB_ENOMEM. */
+int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+                   struct rb_kernel **ret_kernel);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Squares of fixed-point sums, for the norm of a gradient: alone, or while an optimizer's step has
+ * the sums in cache.
+ *
+ * fixed, optimizer > [squares.h]
+ *
+ * In double, over 32 lanes that are joined pairwise: lane l takes elements l, l + 32, ..., so runs
+ * of sums that follow each other in whole lanes are added as one. */
+#ifndef RB_KERNELS_CPU_SQUARES_H
+#define RB_KERNELS_CPU_SQUARES_H
+
+#include "kernels/cpu/vector.h"
+
+#include <stddef.h>
+
+struct rb_squares {
+    double lane[RB_LANES];
+};
+
+/* All runs but the last have a multiple of RB_LANES elements. */
+static RB_INLINE void rb_squares_add(struct rb_squares *squares, const int32_t *sum, size_t n)
+{
+    size_t i = 0;
+
+    for (; i + RB_LANES <= n; i += RB_LANES)
+        for (int l = 0; l < RB_LANES; l++) {
+            double x = (double)sum[i + (size_t)l];
+
+            squares->lane[l] += x * x;
+        }
+    for (int l = 0; i < n; i++, l++)
+        squares->lane[l] += (double)sum[i] * (double)sum[i];
+}
+
+/* Of the sums times 2^-exponent * scale. */
+static RB_INLINE double rb_squares_join(struct rb_squares *squares, int exponent, double scale)
+{
+    const double factor = ldexp(scale, -exponent);
+
+    for (int width = RB_LANES / 2; width > 0; width /= 2)
+        for (int l = 0; l < width; l++)
+            squares->lane[l] += squares->lane[l + width];
+    return squares->lane[0] * factor * factor;
+}
+
+#endif
