@@ -13,7 +13,7 @@
 enum { ROWS = 4, WEIGHTS = 6, LANES = 16 };
 
 /* More rows than this are a product that pays for packing its factors. */
-enum { MOST_ROWS = 64, LEAST_ROWS = 1, LEAST_DEPTH = 64, LEAST_WEIGHTS = 64 };
+enum { MOST_ROWS = 64, LEAST_ROWS = 1, LEAST_DEPTH = 64, LEAST_WEIGHTS = 8 };
 
 struct rows {
     struct rb_kernel base;

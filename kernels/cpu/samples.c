@@ -20,7 +20,7 @@ enum { MOST = 4 * PANEL };
 enum { AHEAD = 4 * LANES };
 
 /* More samples a run are a product that pays for packing both factors.  Fewer leave lanes empty. */
-enum { MOST_SAMPLES = 64, LEAST_SAMPLES = 12, LEAST_DEPTH = 64, LEAST_ROWS = 64 };
+enum { MOST_SAMPLES = 64, LEAST_SAMPLES = 12, LEAST_DEPTH = 64, LEAST_ROWS = 8 };
 
 struct samples {
     struct rb_kernel base;
