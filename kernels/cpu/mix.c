@@ -17,10 +17,11 @@ enum { ROWS = 8, LANES = 16, VECTORS = 3, COLUMNS = VECTORS * LANES };
 enum { DEPTH = 64, WIDTH = 22 * COLUMNS };
 
 /* More rows than this are a product that pays for packing its factors. */
-enum { MOST_ROWS = 64, LEAST_ROWS = 8, LEAST_DEPTH = 64, LEAST_COLUMNS = 64 };
+enum { MOST_ROWS = 64, LEAST_ROWS = 8, LEAST_COLUMNS = 64 };
 
-/* What stays in cache is oneDNN's: it multiplies faster, and only memory is slow here. */
-enum { LEAST_ELEMENTS = 1 << 19 };
+/* What stays in cache is oneDNN's: it multiplies faster, and only memory is slow here.  So shallow
+ * a product is memory, too: that of y. */
+enum { LEAST_ELEMENTS = 1 << 19, SHALLOW = 32 };
 
 struct mix {
     struct rb_kernel base;
@@ -166,7 +167,8 @@ static void mix_run(struct rb_kernel *kernel, const void *const *in, void *const
 bool rb_cpu_mix_suits(const struct rb_matrices *s)
 {
     return s->batch == 0 && !s->swap_a && !s->swap_b && s->m >= LEAST_ROWS && s->m <= MOST_ROWS &&
-           s->n >= LEAST_COLUMNS && s->k >= LEAST_DEPTH && s->n * s->k >= LEAST_ELEMENTS &&
+           s->n >= LEAST_COLUMNS && s->k > 0 &&
+           (s->k <= SHALLOW || s->n * s->k >= LEAST_ELEMENTS) &&
            strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
