@@ -20,8 +20,8 @@ enum { DEPTH = 64, WIDTH = 22 * COLUMNS };
 enum { MOST_ROWS = 64, LEAST_ROWS = 8, LEAST_COLUMNS = 64 };
 
 /* What stays in cache is oneDNN's: it multiplies faster, and only memory is slow here.  So shallow
- * a product is memory, too: that of y. */
-enum { LEAST_ELEMENTS = 1 << 19, SHALLOW = 32 };
+ * a product is memory, too, that of y, and not worth the 4 MB of code that oneDNN writes for it. */
+enum { LEAST_ELEMENTS = 1 << 19, SHALLOW = 32, MOST_SHALLOW = RB_KERNEL_EACH * MOST_ROWS };
 
 struct mix {
     struct rb_kernel base;
@@ -166,9 +166,9 @@ static void mix_run(struct rb_kernel *kernel, const void *const *in, void *const
 
 bool rb_cpu_mix_suits(const struct rb_matrices *s)
 {
-    return s->batch == 0 && !s->swap_a && !s->swap_b && s->m >= LEAST_ROWS && s->m <= MOST_ROWS &&
-           s->n >= LEAST_COLUMNS && s->k > 0 &&
-           (s->k <= SHALLOW || s->n * s->k >= LEAST_ELEMENTS) &&
+    return s->batch == 0 && !s->swap_a && !s->swap_b && s->m >= LEAST_ROWS &&
+           s->m <= (s->k <= SHALLOW ? MOST_SHALLOW : MOST_ROWS) && s->n >= LEAST_COLUMNS &&
+           s->k > 0 && (s->k <= SHALLOW || s->n * s->k >= LEAST_ELEMENTS) &&
            strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
@@ -176,7 +176,7 @@ struct rb_kernel *rb_cpu_mix(const struct rb_matrices *s, bool bias)
 {
     struct mix *mix = rb_cpu_kernel(sizeof *mix, mix_run);
 
-    mix->base.each = mix_each;
+    mix->base.each = s->m <= MOST_ROWS ? mix_each : NULL;
     mix->base.shared = bias ? 2 : 1;
     mix->m = s->m;
     mix->n = s->n;

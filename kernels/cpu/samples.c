@@ -22,6 +22,9 @@ enum { AHEAD = 4 * LANES };
 /* More samples a run are a product that pays for packing both factors.  Fewer leave lanes empty. */
 enum { MOST_SAMPLES = 64, LEAST_SAMPLES = 12, LEAST_DEPTH = 64, LEAST_ROWS = 8 };
 
+/* Of so few rows of w nothing pays, least of all the 4 MB of code that oneDNN writes for it. */
+enum { FEW = 64, MOST_OF_FEW = 512 };
+
 struct samples {
     struct rb_kernel base;
     const struct rb_cpu *cpu;
@@ -250,8 +253,8 @@ static void samples_run(struct rb_kernel *kernel, const void *const *in, void *c
 bool rb_cpu_samples_suits(const struct rb_matrices *s)
 {
     return s->batch == 0 && !s->swap_a && s->swap_b && s->m >= LEAST_SAMPLES &&
-           s->m <= MOST_SAMPLES && s->n >= LEAST_ROWS && s->k >= LEAST_DEPTH &&
-           strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
+           s->m <= (s->n < FEW ? MOST_OF_FEW : MOST_SAMPLES) && s->n >= LEAST_ROWS &&
+           s->k >= LEAST_DEPTH && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
 int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,

@@ -173,14 +173,20 @@ void sgd_is_pytorchs(void **state)
         struct rb_sgd how = {
             .lr = 0.02f, .momentum = kind ? 0.9f : 0, .weight_decay = 0.01f, .nesterov = kind == 2};
 
+        double *squares = cuda_get(*state, 2 * sizeof *squares);
+
         for (int step = 1; step <= STEPS; step++) {
             gradients(*state, t, step, 0.5);
             how.first = step == 1;
             rb_apply_sgd(*state, t->w, kind ? t->m : NULL, t->sum, WEIGHTS, EXPONENT, 0.5f, &how,
-                         NULL);
+                         &squares[0]);
             rb_reference_sgd(t->w2, t->m2, t->g2, WEIGHTS, (double)how.lr, (double)how.momentum,
                              (double)how.weight_decay, how.nesterov, how.first);
         }
+        rb_fixed_squares(*state, t->sum, WEIGHTS, EXPONENT, 1, &squares[1]);
+        rb_device_pull(*state, squares, 2 * sizeof *squares);
+        assert_true(squares[0] > 0 && squares[0] == squares[1]);
+        rb_device_free(*state, squares);
         finish(*state, t);
     }
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several runs of a product at once: the bits of one after the other. */
+#include "kernels/backend.h"
 #include "kernels/device.h"
 #include "tests/kernels/setup.h"
 
@@ -19,12 +20,20 @@ struct shape {
     bool bias;
 };
 
-/* Rows, mixtures, whole tiles and parts of them, one row more than a kernel takes, and what is
- * oneDNN's. */
+/* Rows, samples, mixtures, whole tiles and parts of them, one row more than a kernel takes, and
+ * what is oneDNN's. */
 static const struct shape shapes[] = {
     {16, 128, 64, true, true},   {5, 67, 77, true, false},      {1, 70, 130, true, true},
     {8, 1024, 512, false, true}, {17, 1100, 600, false, false}, {64, 530, 1030, false, true},
-    {65, 64, 64, false, true},   {3, 20, 20, false, false},
+    {65, 64, 64, false, true},   {3, 20, 20, false, false},     {12, 71, 77, true, false},
+    {23, 10, 100, true, true},   {64, 90, 70, true, true},      {65, 90, 70, true, true},
+    {130, 9, 65, true, false},   {13, 100, 10, false, true},    {150, 65, 7, false, false},
+};
+
+/* Of these, what is one chain an element on processors with AVX-512. */
+static const struct shape chains[] = {
+    {17, 1100, 600, false, false}, {500, 70, 10, false, true}, {12, 33, 77, true, true},
+    {64, 130, 130, true, false},   {200, 10, 70, true, true},
 };
 
 struct run {
@@ -136,34 +145,43 @@ static void products_of_samples(void **state)
     products_at_once(state, true);
 }
 
-/* An element of a mixture is one chain in the order of k, then the bias. */
-static void mixtures_are_chains(void **state)
+/* In the order of k, and then the bias. */
+static void check_chains(const struct shape *s, const float *x, const float *w, const float *bias,
+                         const float *y)
 {
-    const struct shape *s = &shapes[4];
-    struct rb_kernel *kernel = product(*state, s);
-    uint32_t seed = 9;
-    float *x = numbers(*state, s->m * s->k, &seed), *w = numbers(*state, s->n * s->k, &seed);
-    float *y = numbers(*state, s->m * s->n, &seed);
-    const void *const in[] = {x, w, NULL};
-    void *const out[] = {y};
-    const struct rb_key key = {0};
-    bool gathers = rb_kernel_gathers(kernel);
-
-    rb_kernel_run(kernel, in, out, &key);
-    for (int64_t i = 0; gathers && i < s->m; i++)
+    for (int64_t i = 0; i < s->m; i++)
         for (int64_t j = 0; j < s->n; j += 13) {
             float chain = 0;
 
             for (int64_t k = 0; k < s->k; k++)
-                chain = fmaf(x[i * s->k + k], w[k * s->n + j], chain);
+                chain = fmaf(x[i * s->k + k], w[s->turned ? j * s->k + k : k * s->n + j], chain);
+            chain = s->bias ? chain + bias[j] : chain;
             assert_memory_equal(&chain, &y[i * s->n + j], sizeof chain);
         }
-    rb_device_free(*state, x);
-    rb_device_free(*state, w);
-    rb_device_free(*state, y);
-    rb_kernel_free(kernel);
-    if (!gathers)
-        skip(); /* this processor has no such kernel */
+}
+
+static void elements_are_chains(void **state)
+{
+    if (!strstr(rb_cpu_numeric_class(), "avx512"))
+        skip(); /* other processors have products of their own */
+    for (size_t i = 0; i < RB_COUNT(chains); i++) {
+        const struct shape *s = &chains[i];
+        struct rb_kernel *kernel = product(*state, s);
+        uint32_t seed = 9;
+        float *x = numbers(*state, s->m * s->k, &seed), *w = numbers(*state, s->n * s->k, &seed);
+        float *bias = numbers(*state, s->n, &seed), *y = numbers(*state, s->m * s->n, &seed);
+        const void *const in[] = {x, w, bias};
+        void *const out[] = {y};
+        const struct rb_key key = {0};
+
+        rb_kernel_run(kernel, in, out, &key);
+        check_chains(s, x, w, bias, y);
+        rb_device_free(*state, x);
+        rb_device_free(*state, w);
+        rb_device_free(*state, bias);
+        rb_device_free(*state, y);
+        rb_kernel_free(kernel);
+    }
 }
 
 /* ---- Into sums --------------------------------------------------------------------------------*/
@@ -264,7 +282,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_weights),
         cmocka_unit_test(products_of_samples),
-        cmocka_unit_test(mixtures_are_chains),
+        cmocka_unit_test(elements_are_chains),
         cmocka_unit_test(sums_at_once),
     };
 
