@@ -162,7 +162,7 @@ def measure(case, options):
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "model.onnx")
         if name.startswith("resnet"):
-            subprocess.run(["/usr/bin/python3", os.path.abspath(__file__), "--export", "resnet", model], check=True)
+            subprocess.run(["/usr/bin/python3", "-W", "ignore", os.path.abspath(__file__), "--export", "resnet", model], check=True)
         ours = Side([options.bench, f"{name}={model}" if os.path.exists(model) else name, microbatches], options.core)
     theirs = Side(["/usr/bin/python3", os.path.abspath(__file__), "--peer", name], options.core, environment)
     steps = max(3, int(1e3 * WINDOW / max(ours.window(3), theirs.window(3))))
