@@ -26,14 +26,19 @@ static void update(const struct after *after)
         .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .correction1 = 0.1f, .correction2 = 0.001f};
     const struct rb_timing_place *place = after->lanes->place;
     const struct rb_sgd sgd = {.momentum = (float)after->lanes->model->optimizer->momentum};
+    double *on_the_way = after->squares;
     size_t n = after->elements;
 
+    if (after->lanes->model->optimizer->clip_norm > 0) { /* they are asked for before */
+        rb_fixed_squares(place->device, after->reduced, n, 30, 1, after->squares);
+        on_the_way = NULL;
+    }
     if (after->v)
         rb_apply_adamw(place->device, place->memory.state, after->m, after->v, after->reduced, n,
-                       30, 1, &adamw, after->squares);
+                       30, 1, &adamw, on_the_way);
     else
         rb_apply_sgd(place->device, place->memory.state, sgd.momentum != 0 ? after->m : NULL,
-                     after->reduced, n, 30, 1, &sgd, after->squares);
+                     after->reduced, n, 30, 1, &sgd, on_the_way);
 }
 
 /* Reducing is out of place. */

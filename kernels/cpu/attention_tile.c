@@ -24,8 +24,8 @@ struct rb_attention_tiles {
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-#define RB_AVX2 __attribute__((target("avx2,fma"), noinline))
-#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"), noinline))
+#define RB_AVX2      __attribute__((target("avx2,fma"), noinline))
+#define RB_WIDE_TILE RB_WIDE __attribute__((noinline))
 
 /* Where row r and step k of a lie. */
 #define STRAIGHT(r) a[r * STEP + k]
@@ -92,11 +92,11 @@ RB_AVX2 static void turned_6(const float *a, const float *panel, int64_t depth, 
         EACH_12(END, A)                                                                            \
     }
 
-RB_WIDE static void straight_12(const float *a, const float *panel, int64_t depth, float *c,
-                                int64_t step, bool fresh){TILE(STRAIGHT)}
+RB_WIDE_TILE static void straight_12(const float *a, const float *panel, int64_t depth, float *c,
+                                     int64_t step, bool fresh){TILE(STRAIGHT)}
 
-RB_WIDE static void turned_12(const float *a, const float *panel, int64_t depth, float *c,
-                              int64_t step, bool fresh)
+RB_WIDE_TILE static void turned_12(const float *a, const float *panel, int64_t depth, float *c,
+                                   int64_t step, bool fresh)
 {
     TILE(TURNED)
 }

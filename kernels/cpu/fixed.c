@@ -147,17 +147,17 @@ void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, si
         *overflow = true;
 }
 
-RB_CLONES static void squares_of(const int32_t *sum, size_t n, struct rb_squares *squares)
+RB_CLONES static void squares_of(const int32_t *sum, size_t n, struct rb_square_sums *squares)
 {
-    rb_squares_add(squares, sum, n);
+    rb_square_sums_add(squares, sum, n);
 }
 
 void rb_cpu_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
                           double scale, double *ret_squares)
 {
-    struct rb_squares squares = {0};
+    struct rb_square_sums squares = {0};
 
     (void)device;
     squares_of(sum, n, &squares);
-    *ret_squares = rb_squares_join(&squares, exponent, scale);
+    *ret_squares = rb_square_sums_join(&squares, exponent, scale);
 }

@@ -21,7 +21,11 @@ enum { MOST_ROWS = 64, LEAST_ROWS = 8, LEAST_COLUMNS = 64 };
 
 /* What stays in cache is oneDNN's: it multiplies faster, and only memory is slow here.  So shallow
  * a product is memory, too, that of y, and not worth the 4 MB of code that oneDNN writes for it. */
-enum { LEAST_ELEMENTS = 1 << 19, SHALLOW = 32, MOST_SHALLOW = RB_KERNEL_EACH * MOST_ROWS };
+enum {
+    LEAST_ELEMENTS = 1 << 19,
+    SHALLOW = 32,
+    MOST_SHALLOW = RB_KERNEL_EACH * MOST_ROWS
+}; /* also of several */
 
 struct mix {
     struct rb_kernel base;
@@ -31,15 +35,13 @@ struct mix {
 
 #if defined(__x86_64__)
 
-#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
-
 #define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 /* Rows of the runs, one list. */
 struct list {
     int64_t n;
-    const float *x[RB_KERNEL_EACH * MOST_ROWS];
-    float *y[RB_KERNEL_EACH * MOST_ROWS];
+    const float *x[MOST_SHALLOW];
+    float *y[MOST_SHALLOW];
 };
 
 /* Up to ROWS rows times a block of w: from row k on, and from column j on. */
@@ -145,9 +147,10 @@ static void mix_each(struct rb_kernel *kernel, int n, const void *const *const *
 {
     const struct mix *mix = (const struct mix *)kernel;
     const float *w = in[0][1], *bias = mix->bias ? in[0][2] : NULL;
-    struct list list = {0};
+    struct list list;
 
     (void)keys;
+    list.n = 0;
     for (int e = 0; e < n; e++)
         for (int64_t i = 0; i < mix->m; i++, list.n++) {
             list.x[list.n] = (const float *)in[e][0] + i * mix->k;

@@ -6,6 +6,7 @@
  *
  * y [m, n] = x [m, k] times w [k, n], + bias: each row of y is a mixture of rows of w.  The memory
  * of w is what costs: it is gone through once, as it lies, for all rows of all runs that share it.
+ * Where w is shallow it is that of y, and rows may be more.
  * Each element is one chain of fused multiply-adds in the order of k, and then the bias: its bits
  * depend on its row of x and its column of w alone. */
 #ifndef RB_KERNELS_CPU_MIX_H

@@ -68,7 +68,7 @@ static RB_INLINE size_t piece_at(size_t i, size_t n)
 
 RB_CLONES static void adamw_each(float *w, float *m, float *v, const int32_t *sum, size_t n,
                                  struct factor factor, const struct rb_adamw *how,
-                                 struct rb_squares *squares)
+                                 struct rb_square_sums *squares)
 {
     for (size_t i = 0; i < n; i += PIECE) {
         const size_t piece = piece_at(i, n);
@@ -78,7 +78,7 @@ RB_CLONES static void adamw_each(float *w, float *m, float *v, const int32_t *su
         fetch(m + i);
         fetch(v + i);
         if (squares)
-            rb_squares_add(squares, sum + i, piece);
+            rb_square_sums_add(squares, sum + i, piece);
         if (factor.power != 0)
             adamw(w + i, m + i, v + i, sum + i, piece, factor, false, how);
         else
@@ -90,13 +90,13 @@ void rb_cpu_apply_adamw(struct rb_device *device, float *w, float *m, float *v, 
                         size_t n, int exponent, float scale, const struct rb_adamw *how,
                         double *ret_squares)
 {
-    struct rb_squares squares = {0};
+    struct rb_square_sums squares = {0};
 
     (void)device;
     adamw_each(w, m, v, sum, n, factor_of((double)scale, exponent), how,
                ret_squares ? &squares : NULL);
     if (ret_squares)
-        *ret_squares = rb_squares_join(&squares, exponent, 1);
+        *ret_squares = rb_square_sums_join(&squares, exponent, 1);
 }
 
 static RB_INLINE void sgd_plain(float *restrict w, const int32_t *restrict sum, size_t n,
@@ -139,7 +139,7 @@ static RB_INLINE void sgd(float *w, float *m, const int32_t *sum, size_t n, stru
 
 RB_CLONES static void sgd_each(float *w, float *m, const int32_t *sum, size_t n,
                                struct factor factor, const struct rb_sgd *how,
-                               struct rb_squares *squares)
+                               struct rb_square_sums *squares)
 {
     for (size_t i = 0; i < n; i += PIECE) {
         const size_t piece = piece_at(i, n);
@@ -149,7 +149,7 @@ RB_CLONES static void sgd_each(float *w, float *m, const int32_t *sum, size_t n,
         if (m)
             fetch(m + i);
         if (squares)
-            rb_squares_add(squares, sum + i, piece);
+            rb_square_sums_add(squares, sum + i, piece);
         if (factor.power != 0)
             sgd(w + i, m ? m + i : NULL, sum + i, piece, factor, false, how);
         else
@@ -160,13 +160,13 @@ RB_CLONES static void sgd_each(float *w, float *m, const int32_t *sum, size_t n,
 void rb_cpu_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
                       int exponent, float scale, const struct rb_sgd *how, double *ret_squares)
 {
-    struct rb_squares squares = {0};
+    struct rb_square_sums squares = {0};
 
     (void)device;
     sgd_each(w, how->momentum != 0.0f ? m : NULL, sum, n, factor_of((double)scale, exponent), how,
              ret_squares ? &squares : NULL);
     if (ret_squares)
-        *ret_squares = rb_squares_join(&squares, exponent, 1);
+        *ret_squares = rb_square_sums_join(&squares, exponent, 1);
 }
 
 RB_CLONES static void predict_sgd(float *restrict out, const float *restrict w,

@@ -15,19 +15,18 @@ enum { ROWS = 14, HALF = 16, COLUMNS = 2 * HALF };
 /* Deeper sums are large products, which oneDNN cuts up in all directions. */
 enum { DEEPEST = 512, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
 
-/* Several at once, so many at a time: their strips have the place of one, and their panels (bytes)
- * stay in cache. */
-enum { TOGETHER = 8, DEEPEST_EACH = DEEPEST / TOGETHER, MOST_EACH = 128 << 10 };
+/* Several at once, at most: as many as have their strips in the place of the deepest one, and their
+ * panels (bytes) in cache. */
+enum { TOGETHER = RB_KERNEL_EACH, MOST_PANELS = 1 << 20 };
 
 struct outer {
     struct rb_kernel base;
     const struct rb_cpu *cpu;
     int64_t m, n, k;
+    int together; /* of the runs that are given at once */
 };
 
 #if defined(__x86_64__)
-
-#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 
 /* For each row of a tile: written out, so that rows are registers. */
 #define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
@@ -152,8 +151,7 @@ RB_WIDE static RB_INLINE void add_inside(const __m512 c[ROWS][2], int32_t *sum,
 #undef ADD
 }
 
-/* Returns the largest by lane, which is not yet in into->largest.  bound: of those that are within
- * the limit, the last. */
+/* Returns the largest by lane, which is not yet in into->largest. */
 RB_WIDE static RB_INLINE __m512i add(__m512 c[ROWS][2], const struct rb_fixed *into,
                                      const struct place *place, const struct rb_fixed_quick *quick,
                                      bool fresh, bool whole)
@@ -299,8 +297,10 @@ RB_WIDE static void sum_together(struct rb_kernel *kernel, int n, const void *co
 static void outer_sum_each(struct rb_kernel *kernel, int n, const void *const *const *in,
                            const struct rb_fixed *into)
 {
-    for (int e = 0; e < n; e += TOGETHER)
-        sum_together(kernel, n - e < TOGETHER ? n - e : TOGETHER, in + e, into + e);
+    const int together = ((const struct outer *)kernel)->together;
+
+    for (int e = 0; e < n; e += together)
+        sum_together(kernel, n - e < together ? n - e : together, in + e, into + e);
 }
 
 static void outer_sum(struct rb_kernel *kernel, const void *const *in, const struct rb_fixed *into)
@@ -314,21 +314,30 @@ bool rb_cpu_outer_suits(const struct rb_matrices *s)
            s->n >= LEAST_COLUMNS && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
+static int how_many_together(int64_t depth, size_t panels)
+{
+    const int64_t strips = DEEPEST / depth, cached = (int64_t)(MOST_PANELS / panels);
+    const int64_t most = strips < cached ? strips : cached;
+
+    return most < 1 ? 1 : most < TOGETHER ? (int)most : TOGETHER;
+}
+
 int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kernel **ret_kernel)
 {
     size_t panels = (size_t)(s->n + COLUMNS - 1) / COLUMNS * COLUMNS * (size_t)s->k * sizeof(float);
-    bool together = s->k <= DEEPEST_EACH && panels <= MOST_EACH;
+    int together = how_many_together(s->k, panels);
     struct outer *outer;
 
-    if (rb_cpu_need(&cpu->panels, together ? TOGETHER * panels : panels))
+    if (rb_cpu_need(&cpu->panels, (size_t)together * panels))
         return RB_ENOMEM;
     outer = rb_cpu_kernel(sizeof *outer, outer_run);
     outer->base.sum = outer_sum;
-    outer->base.sum_each = together ? outer_sum_each : NULL;
+    outer->base.sum_each = together > 1 ? outer_sum_each : NULL;
     outer->cpu = cpu;
     outer->m = s->m;
     outer->n = s->n;
     outer->k = s->k;
+    outer->together = together;
     *ret_kernel = &outer->base;
     return 0;
 }

@@ -23,8 +23,6 @@ struct rows {
 
 #if defined(__x86_64__)
 
-#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
-
 #define EACH_WEIGHT(X) X(0) X(1) X(2) X(3) X(4) X(5)
 
 /* Sums of four vectors' lanes: pairs, pairs of pairs, then the quarters. */

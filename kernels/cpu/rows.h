@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of a few rows with a large weight: what a layer makes of a small microbatch.
+/* Products of a few rows with a weight: what a layer makes of a microbatch of less than 12 samples
+ * (samples has more).
  *
  * matmul > [rows]
  *

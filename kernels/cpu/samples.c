@@ -12,8 +12,9 @@
 /* A tile: so many rows of w times so many samples; 24 registers of sums, 3 and 1 of factors. */
 enum { ROWS = 8, LANES = 16, VECTORS = 3, PANEL = VECTORS * LANES };
 
-/* So many samples are gone through at once, and their panels stay in the second cache. */
-enum { MOST = 4 * PANEL };
+/* So many samples at most are gone through at once, fewer where their panels (bytes) would not stay
+ * in the second cache. */
+enum { MOST = 4 * PANEL, PANELS = 1 << 20 };
 
 /* Numbers of a row of w that are on their way while others are multiplied: with those of a tile's
  * other rows they fit the first cache, also where rows are a multiple of 4 kB apart. */
@@ -22,7 +23,8 @@ enum { AHEAD = 4 * LANES };
 /* More samples a run are a product that pays for packing both factors.  Fewer leave lanes empty. */
 enum { MOST_SAMPLES = 64, LEAST_SAMPLES = 12, LEAST_DEPTH = 64, LEAST_ROWS = 8 };
 
-/* Of so few rows of w nothing pays, least of all the 4 MB of code that oneDNN writes for it. */
+/* What so few rows of w are multiplied with in no time is not worth the 4 MB of code that oneDNN
+ * writes for a product. */
 enum { FEW = 64, MOST_OF_FEW = 512 };
 
 struct samples {
@@ -34,14 +36,12 @@ struct samples {
 
 #if defined(__x86_64__)
 
-#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
-
 #define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 /* Samples of the runs, one list, and what is made of them. */
 struct list {
     int64_t n, k;
-    int panels, vectors[MOST / PANEL + 1]; /* of each panel */
+    int panels, vectors[MOST / PANEL]; /* of each panel */
     const float *x[MOST];
     float *y[MOST];
     float *packed; /* by panel: [k][vectors] */
@@ -208,13 +208,13 @@ RB_WIDE static void write_sixteen(const struct list *list, const float *sums, in
 
 static void run_list(struct list *list, const struct samples *s, const float *w, const float *bias)
 {
-    float sums[(MOST / PANEL + 1) * LANES * PANEL];
+    float sums[MOST / PANEL * LANES * PANEL] = {0};
 
     pack(list);
     for (int64_t j = 0; j < s->n; j += LANES) {
         const __mmask16 mask = s->n - j < LANES ? (__mmask16)((1u << (s->n - j)) - 1) : 0xffff;
 
-        for (int64_t r = 0; r < LANES; r += ROWS)
+        for (int64_t r = 0; r < LANES && j + r < s->n; r += ROWS)
             go_through(list, s, w, j + r, sums + r * PANEL);
         for (int64_t p = 0, first = 0; p < list->panels; p++)
             for (int v = 0; v < list->vectors[p]; v++, first += LANES)
@@ -225,6 +225,22 @@ static void run_list(struct list *list, const struct samples *s, const float *w,
 
 /* ---- The kernel ------------------------------------------------------------------------------*/
 
+/* Samples that stay in cache, in whole panels. */
+static int64_t most_at_once(int64_t k)
+{
+    const int64_t cached = PANELS / (int64_t)sizeof(float) / k / PANEL * PANEL;
+
+    return cached < PANEL ? PANEL : cached < MOST ? cached : MOST;
+}
+
+/* Of so many: no more than that, and about as many each time. */
+static int64_t samples_at_once(int64_t samples, int64_t k)
+{
+    const int64_t most = most_at_once(k), times = (samples + most - 1) / most;
+
+    return ((samples + times - 1) / times + LANES - 1) / LANES * LANES;
+}
+
 static void samples_each(struct rb_kernel *kernel, int n, const void *const *const *in,
                          void *const *const *out, const struct rb_key *keys)
 {
@@ -232,12 +248,14 @@ static void samples_each(struct rb_kernel *kernel, int n, const void *const *con
     const float *w = in[0][1], *bias = s->bias ? in[0][2] : NULL;
     struct list list = {.k = s->k, .packed = s->cpu->panels.memory};
 
+    const int64_t at_once = samples_at_once(n * s->m, s->k);
+
     (void)keys;
     for (int e = 0; e < n; e++)
         for (int64_t i = 0; i < s->m; i++) {
             list.x[list.n] = (const float *)in[e][0] + i * s->k;
             list.y[list.n] = (float *)out[e][0] + i * s->n;
-            if (++list.n == MOST)
+            if (++list.n == at_once)
                 run_list(&list, s, w, bias);
         }
     if (list.n)
@@ -260,13 +278,15 @@ bool rb_cpu_samples_suits(const struct rb_matrices *s)
 int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
                    struct rb_kernel **ret_kernel)
 {
-    const int64_t all = (s->m * RB_KERNEL_EACH + LANES - 1) / LANES * LANES;
+    const bool each = s->m <= MOST_SAMPLES;
+    const int64_t all = s->m * (each ? RB_KERNEL_EACH : 1), most = most_at_once(s->k);
+    const int64_t room = all < most ? (all + LANES - 1) / LANES * LANES : most;
     struct samples *samples;
 
-    if (rb_cpu_need(&cpu->panels, (size_t)((all < MOST ? all : MOST) * s->k) * sizeof(float)))
+    if (rb_cpu_need(&cpu->panels, (size_t)(room * s->k) * sizeof(float)))
         return RB_ENOMEM;
     samples = rb_cpu_kernel(sizeof *samples, samples_run);
-    samples->base.each = samples_each;
+    samples->base.each = each ? samples_each : NULL;
     samples->base.shared = bias ? 2 : 1;
     samples->cpu = cpu;
     samples->m = s->m;

@@ -3,8 +3,9 @@
  *
  * matmul > [samples]
  *
- * y [m, n] = x [m, k] times w [n, k] turned, + bias.  The memory of w is what costs: it is neither
- * copied nor turned, but gone through once, as it lies, for the samples of all runs that share it.
+ * y [m, n] = x [m, k] times w [n, k] turned, + bias, from 12 samples a run on (rows has fewer). The
+ * memory of w is what costs: it is neither copied nor turned, but gone through as it lies, once for
+ * as many samples of all runs that share it as stay in cache.
  * They are turned instead, so that each is a lane: a number of w times a vector of samples.  Each
  * element is one chain of fused multiply-adds in the order of k, and then the bias: its bits depend
  * on its row of x and its row of w alone. */

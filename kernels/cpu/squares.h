@@ -13,27 +13,20 @@
 
 #include <stddef.h>
 
-struct rb_squares {
+struct rb_square_sums {
     double lane[RB_LANES];
 };
 
 /* All runs but the last have a multiple of RB_LANES elements. */
-static RB_INLINE void rb_squares_add(struct rb_squares *squares, const int32_t *sum, size_t n)
+static RB_INLINE void rb_square_sums_add(struct rb_square_sums *squares, const int32_t *sum,
+                                         size_t n)
 {
-    size_t i = 0;
-
-    for (; i + RB_LANES <= n; i += RB_LANES)
-        for (int l = 0; l < RB_LANES; l++) {
-            double x = (double)sum[i + (size_t)l];
-
-            squares->lane[l] += x * x;
-        }
-    for (int l = 0; i < n; i++, l++)
-        squares->lane[l] += (double)sum[i] * (double)sum[i];
+    RB_LANE_ADD(squares->lane, RB_LANES, 0, (int64_t)n, (double)sum[at_] * (double)sum[at_]);
 }
 
 /* Of the sums times 2^-exponent * scale. */
-static RB_INLINE double rb_squares_join(struct rb_squares *squares, int exponent, double scale)
+static RB_INLINE double rb_square_sums_join(struct rb_square_sums *squares, int exponent,
+                                            double scale)
 {
     const double factor = ldexp(scale, -exponent);
 

@@ -28,6 +28,11 @@
 #define RB_INLINE inline __attribute__((always_inline))
 #endif
 
+/* A function of AVX-512, for who has asked whether there is any. */
+#if defined(__x86_64__)
+#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
+#endif
+
 /* Sums and the like go over 32 lanes in memory: the inner loop is one that compilers make vectors
  * of (compiler vectors proper are split up before clones are made), and lane i always takes the
  * elements i, i + 32, ... whatever the width.  TERM is an expression of the index `at_`. */

@@ -149,20 +149,32 @@ static void finish(struct rb_device *device, struct trained *t)
     free(t);
 }
 
+/* What the last update said of them, [0], and freed. */
+static void check_squares(struct rb_device *device, const struct trained *t, double *squares)
+{
+    rb_fixed_squares(device, t->sum, WEIGHTS, EXPONENT, 1, &squares[1]);
+    rb_device_pull(device, squares, 2 * sizeof *squares);
+    assert_true(squares[0] > 0 && squares[0] == squares[1]);
+    rb_device_free(device, squares);
+}
+
 void adamw_is_pytorchs(void **state)
 {
     struct trained *t = start(*state);
     struct rb_adamw how = {
         .lr = 1e-2f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 1e-8f, .weight_decay = 0.1f};
+    double *squares = cuda_get(*state, 2 * sizeof *squares);
 
     for (int step = 1; step <= STEPS; step++) {
         gradients(*state, t, step, 0.125);
         how.correction1 = (float)(1 - pow((double)how.beta1, step));
         how.correction2 = (float)(1 - pow((double)how.beta2, step));
-        rb_apply_adamw(*state, t->w, t->m, t->v, t->sum, WEIGHTS, EXPONENT, 0.125f, &how, NULL);
+        rb_apply_adamw(*state, t->w, t->m, t->v, t->sum, WEIGHTS, EXPONENT, 0.125f, &how,
+                       &squares[0]);
         rb_reference_adamw(t->w2, t->m2, t->v2, t->g2, WEIGHTS, (double)how.lr, (double)how.beta1,
                            (double)how.beta2, (double)how.eps, (double)how.weight_decay, step);
     }
+    check_squares(*state, t, squares);
     finish(*state, t);
 }
 
@@ -183,10 +195,7 @@ void sgd_is_pytorchs(void **state)
             rb_reference_sgd(t->w2, t->m2, t->g2, WEIGHTS, (double)how.lr, (double)how.momentum,
                              (double)how.weight_decay, how.nesterov, how.first);
         }
-        rb_fixed_squares(*state, t->sum, WEIGHTS, EXPONENT, 1, &squares[1]);
-        rb_device_pull(*state, squares, 2 * sizeof *squares);
-        assert_true(squares[0] > 0 && squares[0] == squares[1]);
-        rb_device_free(*state, squares);
+        check_squares(*state, t, squares);
         finish(*state, t);
     }
 }

@@ -28,6 +28,7 @@ static const struct shape shapes[] = {
     {65, 64, 64, false, true},   {3, 20, 20, false, false},     {12, 71, 77, true, false},
     {23, 10, 100, true, true},   {64, 90, 70, true, true},      {65, 90, 70, true, true},
     {130, 9, 65, true, false},   {13, 100, 10, false, true},    {150, 65, 7, false, false},
+    {64, 24, 1500, true, false}, {30, 9, 6000, true, true},
 };
 
 /* Of these, what is one chain an element on processors with AVX-512. */

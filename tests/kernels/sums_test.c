@@ -24,6 +24,7 @@ struct trial {
     int offset; /* of all that is read and written, in elements */
     int runs, kind;
     bool fresh, shared; /* shared: all runs say in one place what was largest, and beyond */
+    bool weight_of_all; /* the second factor of the first run is everyone's */
     float weight[EACH];
     int exponent;
     int32_t limit;
@@ -79,7 +80,7 @@ static void draw_shape(struct trial *t)
 {
     const int64_t copies = (t->batch = below(t, 12) ? 0 : 1 + below(t, 3)) ? t->batch : 1;
 
-    t->m = 1 + below(t, below(t, 12) ? 13 : 150);
+    t->m = 1 + below(t, below(t, 12) ? 20 : 150);
     t->n = 1 + below(t, below(t, 12) ? 52 : 300);
     t->k = 1 + below(t, below(t, 3) ? 24 : 600);
     t->k = copies * t->m * t->k > LEFT ? LEFT / copies / t->m : t->k;
@@ -103,6 +104,7 @@ static struct trial draw(uint32_t number_)
     t.kind = (int)below(&t, KINDS);
     t.fresh = below(&t, 2);
     t.shared = below(&t, 2);
+    t.weight_of_all = below(&t, 2);
     for (int e = 0; e < EACH; e++)
         t.weight[e] = e && alike ? t.weight[0] : weights[below(&t, RB_COUNT(weights))];
     t.exponent = (int)below(&t, 521) - 260;
@@ -165,9 +167,11 @@ struct operands {
 static void operands_of(const struct trial *t, float to[EACH][OUT + SLACK], struct operands *of)
 {
     for (int e = 0; e < EACH; e++) {
+        const int b = t->weight_of_all ? 0 : e;
+
         of->in[e][0] = t->bfloat ? (const void *)(narrow_left[e] + t->offset) : left[e] + t->offset;
         of->in[e][1] =
-            t->bfloat ? (const void *)(narrow_right[e] + t->offset) : right[e] + t->offset;
+            t->bfloat ? (const void *)(narrow_right[b] + t->offset) : right[b] + t->offset;
         of->ins[e] = of->in[e];
         of->out[e][0] = to[e] + t->offset;
         of->outs[e] = of->out[e];
@@ -208,7 +212,7 @@ static void check_chains(const struct trial *t)
 {
     for (int e = 0; e < t->runs && !t->batch && !t->bfloat; e++)
         for (int64_t at = 0; at < t->m * t->n; at++) {
-            const float *a = left[e] + t->offset, *b = right[e] + t->offset;
+            const float *a = left[e] + t->offset, *b = right[t->weight_of_all ? 0 : e] + t->offset;
             float sum = 0;
 
             for (int64_t k = 0; k < t->k; k++)
