@@ -40,9 +40,7 @@ def spec(c, model, microbatches, way, steps):
 
 def bits(c, model, microbatches, way):
     c.submit("short", spec(c, model, microbatches, way, SHORT))
-    sha = c.finish("short", 600)
-    c.drop("short")
-    return sha
+    return c.finish("short", 600)
 
 
 def took(c, model, microbatches, way, steps):
