@@ -16,8 +16,8 @@ enum { ROWS = 14, HALF = 16, COLUMNS = 2 * HALF };
 enum { DEEPEST = 512, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
 
 /* Several at once, at most: as many as have their strips in the place of the deepest one, and their
- * panels (bytes) in cache. */
-enum { TOGETHER = RB_KERNEL_EACH, MOST_PANELS = 1 << 20 };
+ * panels (bytes) in cache.  Of deeper ones so much is computed that the sums' memory is little. */
+enum { TOGETHER = RB_KERNEL_EACH, DEEPEST_EACH = 128, MOST_PANELS = 1 << 20 };
 
 struct outer {
     struct rb_kernel base;
@@ -319,7 +319,7 @@ static int how_many_together(int64_t depth, size_t panels)
     const int64_t strips = DEEPEST / depth, cached = (int64_t)(MOST_PANELS / panels);
     const int64_t most = strips < cached ? strips : cached;
 
-    return most < 1 ? 1 : most < TOGETHER ? (int)most : TOGETHER;
+    return most < 1 || depth > DEEPEST_EACH ? 1 : most < TOGETHER ? (int)most : TOGETHER;
 }
 
 int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kernel **ret_kernel)
