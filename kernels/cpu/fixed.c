@@ -3,12 +3,20 @@
 #include "kernels/cpu/fixed.h"
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/math.h"
 #include "kernels/cpu/squares.h"
 
-struct rb_fixed_scale rb_fixed_scale(float weight, int exponent, int32_t limit)
+/* 2^exponent as two factors that are in a float's range: multiplying by both is exact unless the
+ * result is too small to round to anything but 0, or beyond the limit anyway. */
+struct scale {
+    float weight, first, second;
+    int32_t limit;
+};
+
+static struct scale scale_of(float weight, int exponent, int32_t limit)
 {
     exponent = exponent > 252 ? 252 : exponent < -252 ? -252 : exponent;
-    return (struct rb_fixed_scale){
+    return (struct scale){
         .weight = weight,
         .first = ldexpf(1.0f, exponent / 2),
         .second = ldexpf(1.0f, exponent - exponent / 2),
@@ -16,14 +24,26 @@ struct rb_fixed_scale rb_fixed_scale(float weight, int exponent, int32_t limit)
     };
 }
 
-uint32_t rb_fixed_bound(const struct rb_fixed_scale *scale)
+/* Are all summands within the limit?  Scaling and rounding keep the order of magnitudes, so it is
+ * enough to ask the largest (bits of |g * weight|); a NaN or an infinity is larger than all and is
+ * not. */
+static RB_INLINE bool is_inside(uint32_t largest, const struct scale *scale)
+{
+    float most = rintf(rb_bits_float(largest) * scale->first * scale->second);
+
+    return most < 2147483648.0f && (int32_t)most <= scale->limit;
+}
+
+/* Bits of the largest summand that is within the limit: what a larger one has to be compared with
+ * no more. */
+static uint32_t bound_of(const struct scale *scale)
 {
     uint32_t within = 0, beyond = 0x7f800000;
 
     while (beyond - within > 1) {
         uint32_t middle = within + (beyond - within) / 2;
 
-        *(rb_fixed_inside(middle, scale) ? &within : &beyond) = middle;
+        *(is_inside(middle, scale) ? &within : &beyond) = middle;
     }
     return within;
 }
@@ -31,13 +51,13 @@ uint32_t rb_fixed_bound(const struct rb_fixed_scale *scale)
 struct rb_fixed_quick rb_fixed_quick(const struct rb_fixed *into)
 {
     enum { EXTREME = 100, NOTHING = -1 };
-    const struct rb_fixed_scale scale = rb_fixed_scale(into->weight, into->exponent, into->limit);
+    const struct scale scale = scale_of(into->weight, into->exponent, into->limit);
     const bool plain = into->exponent >= -EXTREME && into->exponent <= EXTREME;
 
     return (struct rb_fixed_quick){
         .weight = into->weight,
         .scale = scale.first * scale.second,
-        .bound = plain ? (int32_t)rb_fixed_bound(&scale) : NOTHING,
+        .bound = plain ? (int32_t)bound_of(&scale) : NOTHING,
     };
 }
 
@@ -63,7 +83,7 @@ static RB_INLINE uint32_t largest_bits(const float *restrict g, size_t n, float 
 
 /* Scale, round to nearest even, add; `fresh`: onto nothing. */
 static RB_INLINE void add_inside(int32_t *restrict sum, const float *restrict g, size_t n,
-                                 struct rb_fixed_scale scale, bool fresh)
+                                 struct scale scale, bool fresh)
 {
     for (size_t i = 0; i < n; i++) {
         float t = g[i] * scale.weight * scale.first * scale.second;
@@ -75,7 +95,7 @@ static RB_INLINE void add_inside(int32_t *restrict sum, const float *restrict g,
 /* The same with a clamp for each summand; the conversion to an integer is kept inside int32 first,
  * and a NaN is no summand.  Not 0: there was one beyond the limit. */
 static RB_INLINE uint32_t add_clamped(int32_t *restrict sum, const float *restrict g, size_t n,
-                                      struct rb_fixed_scale scale)
+                                      struct scale scale)
 {
     const float end = 2147483648.0f, inside = 2147483520.0f;
     const int32_t limit = scale.limit;
@@ -101,7 +121,7 @@ static RB_INLINE uint32_t add_clamped(int32_t *restrict sum, const float *restri
 
 /* Two passes over each chunk; nearly always the second is the plain one. */
 static RB_INLINE struct seen add_chunks(int32_t *restrict sum, const float *restrict g, size_t n,
-                                        struct rb_fixed_scale scale, bool fresh)
+                                        struct scale scale, bool fresh)
 {
     struct seen seen = {0, 0};
 
@@ -110,7 +130,7 @@ static RB_INLINE struct seen add_chunks(int32_t *restrict sum, const float *rest
         uint32_t largest = largest_bits(g + at, part, scale.weight);
 
         seen.largest = largest > seen.largest ? largest : seen.largest;
-        if (rb_fixed_inside(largest, &scale)) {
+        if (is_inside(largest, &scale)) {
             add_inside(sum + at, g + at, part, scale, fresh);
             continue;
         }
@@ -122,13 +142,13 @@ static RB_INLINE struct seen add_chunks(int32_t *restrict sum, const float *rest
 }
 
 RB_CLONES static struct seen add(int32_t *restrict sum, const float *restrict g, size_t n,
-                                 struct rb_fixed_scale scale)
+                                 struct scale scale)
 {
     return add_chunks(sum, g, n, scale, false);
 }
 
 RB_CLONES static struct seen set(int32_t *restrict sum, const float *restrict g, size_t n,
-                                 struct rb_fixed_scale scale)
+                                 struct scale scale)
 {
     return add_chunks(sum, g, n, scale, true);
 }
@@ -136,7 +156,7 @@ RB_CLONES static struct seen set(int32_t *restrict sum, const float *restrict g,
 void rb_cpu_fixed_add(struct rb_device *device, int32_t *sum, const float *g, size_t n, bool fresh,
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow)
 {
-    struct rb_fixed_scale scale = rb_fixed_scale(weight, exponent, limit);
+    struct scale scale = scale_of(weight, exponent, limit);
     struct seen seen;
 
     (void)device;

@@ -21,11 +21,10 @@ enum { MOST_ROWS = 64, LEAST_ROWS = 8, LEAST_COLUMNS = 64 };
 
 /* What stays in cache is oneDNN's: it multiplies faster, and only memory is slow here.  So shallow
  * a product is memory, too, that of y, and not worth the 4 MB of code that oneDNN writes for it. */
-enum {
-    LEAST_ELEMENTS = 1 << 19,
-    SHALLOW = 32,
-    MOST_SHALLOW = RB_KERNEL_EACH * MOST_ROWS
-}; /* also of several */
+enum { LEAST_ELEMENTS = 1 << 19, SHALLOW = 32 };
+
+/* Of one run, and of all runs that are given at once. */
+enum { MOST_SHALLOW = RB_KERNEL_EACH * MOST_ROWS };
 
 struct mix {
     struct rb_kernel base;

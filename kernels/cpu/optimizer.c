@@ -61,9 +61,22 @@ static RB_INLINE void fetch(const void *at)
         __builtin_prefetch((const float *)at + AHEAD + i);
 }
 
-static RB_INLINE size_t piece_at(size_t i, size_t n)
+/* Begins the piece at element i: how long it is.  m, v and squares may be NULL. */
+static RB_INLINE size_t begin_piece(const float *w, const float *m, const float *v,
+                                    const int32_t *sum, size_t i, size_t n,
+                                    struct rb_square_sums *squares)
 {
-    return n - i < PIECE ? n - i : PIECE;
+    const size_t piece = n - i < PIECE ? n - i : PIECE;
+
+    fetch(sum + i);
+    fetch(w + i);
+    if (m)
+        fetch(m + i);
+    if (v)
+        fetch(v + i);
+    if (squares)
+        rb_square_sums_add(squares, sum + i, piece);
+    return piece;
 }
 
 RB_CLONES static void adamw_each(float *w, float *m, float *v, const int32_t *sum, size_t n,
@@ -71,14 +84,8 @@ RB_CLONES static void adamw_each(float *w, float *m, float *v, const int32_t *su
                                  struct rb_square_sums *squares)
 {
     for (size_t i = 0; i < n; i += PIECE) {
-        const size_t piece = piece_at(i, n);
+        const size_t piece = begin_piece(w, m, v, sum, i, n, squares);
 
-        fetch(sum + i);
-        fetch(w + i);
-        fetch(m + i);
-        fetch(v + i);
-        if (squares)
-            rb_square_sums_add(squares, sum + i, piece);
         if (factor.power != 0)
             adamw(w + i, m + i, v + i, sum + i, piece, factor, false, how);
         else
@@ -142,14 +149,8 @@ RB_CLONES static void sgd_each(float *w, float *m, const int32_t *sum, size_t n,
                                struct rb_square_sums *squares)
 {
     for (size_t i = 0; i < n; i += PIECE) {
-        const size_t piece = piece_at(i, n);
+        const size_t piece = begin_piece(w, m, NULL, sum, i, n, squares);
 
-        fetch(sum + i);
-        fetch(w + i);
-        if (m)
-            fetch(m + i);
-        if (squares)
-            rb_square_sums_add(squares, sum + i, piece);
         if (factor.power != 0)
             sgd(w + i, m ? m + i : NULL, sum + i, piece, factor, false, how);
         else

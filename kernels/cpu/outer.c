@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/fixed.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/vector.h"
 
 #include <string.h>
 #if defined(__x86_64__)

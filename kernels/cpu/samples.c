@@ -246,9 +246,8 @@ static void samples_each(struct rb_kernel *kernel, int n, const void *const *con
 {
     const struct samples *s = (const struct samples *)kernel;
     const float *w = in[0][1], *bias = s->bias ? in[0][2] : NULL;
-    struct list list = {.k = s->k, .packed = s->cpu->panels.memory};
-
     const int64_t at_once = samples_at_once(n * s->m, s->k);
+    struct list list = {.k = s->k, .packed = s->cpu->panels.memory};
 
     (void)keys;
     for (int e = 0; e < n; e++)
