@@ -166,7 +166,7 @@ static void mix_run(struct rb_kernel *kernel, const void *const *in, void *const
     mix_each(kernel, 1, &in, &out, key);
 }
 
-bool rb_cpu_mix_suits(const struct rb_matrices *s)
+static bool suits(const struct rb_matrices *s)
 {
     return s->batch == 0 && !s->swap_a && !s->swap_b && s->m >= LEAST_ROWS &&
            s->m <= (s->k <= SHALLOW ? MOST_SHALLOW : MOST_ROWS) && s->n >= LEAST_COLUMNS &&
@@ -174,32 +174,35 @@ bool rb_cpu_mix_suits(const struct rb_matrices *s)
            strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
-struct rb_kernel *rb_cpu_mix(const struct rb_matrices *s, bool bias)
+int rb_cpu_mix(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+               struct rb_kernel **ret_kernel)
 {
-    struct mix *mix = rb_cpu_kernel(sizeof *mix, mix_run);
+    struct mix *mix;
 
+    (void)cpu;
+    if (!suits(s))
+        return RB_EUNSUPPORTED;
+    mix = rb_cpu_kernel(sizeof *mix, mix_run);
     mix->base.each = s->m <= MOST_ROWS ? mix_each : NULL;
     mix->base.shared = bias ? 2 : 1;
     mix->m = s->m;
     mix->n = s->n;
     mix->k = s->k;
     mix->bias = bias;
-    return &mix->base;
+    *ret_kernel = &mix->base;
+    return 0;
 }
 
 #else
 
-bool rb_cpu_mix_suits(const struct rb_matrices *s)
+int rb_cpu_mix(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+               struct rb_kernel **ret_kernel)
 {
-    (void)s;
-    return false;
-}
-
-struct rb_kernel *rb_cpu_mix(const struct rb_matrices *s, bool bias)
-{
+    (void)cpu;
     (void)s;
     (void)bias;
-    return NULL;
+    (void)ret_kernel;
+    return RB_EUNSUPPORTED;
 }
 
 #endif

@@ -309,10 +309,10 @@ static void outer_sum(struct rb_kernel *kernel, const void *const *in, const str
     sum_together(kernel, 1, &in, into);
 }
 
-bool rb_cpu_outer_suits(const struct rb_matrices *s)
+static bool suits(const struct rb_matrices *s)
 {
-    return s->batch == 0 && s->swap_a && !s->swap_b && s->k <= DEEPEST && s->m >= LEAST_ROWS &&
-           s->n >= LEAST_COLUMNS && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
+    return s->batch == 0 && s->swap_a && !s->swap_b && s->k > 0 && s->k <= DEEPEST &&
+           s->m >= LEAST_ROWS && s->n >= LEAST_COLUMNS && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
 static int how_many_together(int64_t depth, size_t panels)
@@ -323,12 +323,16 @@ static int how_many_together(int64_t depth, size_t panels)
     return most < 1 || depth > DEEPEST_EACH ? 1 : most < TOGETHER ? (int)most : TOGETHER;
 }
 
-int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kernel **ret_kernel)
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+                 struct rb_kernel **ret_kernel)
 {
     size_t panels = (size_t)(s->n + COLUMNS - 1) / COLUMNS * COLUMNS * (size_t)s->k * sizeof(float);
-    int together = how_many_together(s->k, panels);
     struct outer *outer;
+    int together;
 
+    if (bias || !suits(s))
+        return RB_EUNSUPPORTED;
+    together = how_many_together(s->k, panels);
     if (rb_cpu_need(&cpu->panels, (size_t)together * panels))
         return RB_ENOMEM;
     outer = rb_cpu_kernel(sizeof *outer, outer_run);
@@ -345,16 +349,12 @@ int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kern
 
 #else
 
-bool rb_cpu_outer_suits(const struct rb_matrices *s)
-{
-    (void)s;
-    return false;
-}
-
-int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kernel **ret_kernel)
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+                 struct rb_kernel **ret_kernel)
 {
     (void)cpu;
     (void)s;
+    (void)bias;
     (void)ret_kernel;
     return RB_EUNSUPPORTED;
 }

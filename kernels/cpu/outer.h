@@ -13,11 +13,9 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/matrices.h"
 
-/* Is this product such a sum, and quicker here than elsewhere?  Shapes and the numeric class alone
- * decide. */
-bool rb_cpu_outer_suits(const struct rb_matrices *s);
-
-/* RB_ENOMEM. */
-int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, struct rb_kernel **ret_kernel);
+/* RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the numeric class
+ * alone decide.  RB_ENOMEM. */
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+                 struct rb_kernel **ret_kernel);
 
 #endif

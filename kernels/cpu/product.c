@@ -303,7 +303,7 @@ static int64_t *find_places(const struct rb_matrices *s, const int64_t *dim, int
     return at;
 }
 
-bool rb_cpu_product_suits(const struct rb_matrices *s)
+static bool suits(const struct rb_matrices *s)
 {
     return strncmp(rb_dnnl_isa(), "avx2", 4) == 0 && s->m >= LEAST_ROWS && s->n >= LEAST_COLUMNS &&
            s->k >= LEAST_DEPTH;
@@ -315,6 +315,8 @@ int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
     const size_t room = PANELS + (COLUMNS * DEEPEST + LOW * DEEPEST) * sizeof(float);
     struct product *p;
 
+    if (!suits(s))
+        return RB_EUNSUPPORTED;
     if (rb_cpu_need(&cpu->panels, room))
         return RB_ENOMEM;
     p = rb_cpu_kernel(sizeof *p, product_run);
@@ -344,12 +346,6 @@ int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
 }
 
 #else
-
-bool rb_cpu_product_suits(const struct rb_matrices *s)
-{
-    (void)s;
-    return false;
-}
 
 int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
                    struct rb_kernel **ret_kernel)

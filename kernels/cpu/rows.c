@@ -130,38 +130,41 @@ static void rows_run(struct rb_kernel *kernel, const void *const *in, void *cons
     rows_each(kernel, 1, &in, &out, key);
 }
 
-bool rb_cpu_rows_suits(const struct rb_matrices *s)
+static bool suits(const struct rb_matrices *s)
 {
     return s->batch == 0 && !s->swap_a && s->swap_b && s->m >= LEAST_ROWS && s->m <= MOST_ROWS &&
            s->n >= LEAST_WEIGHTS && s->k >= LEAST_DEPTH && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
-struct rb_kernel *rb_cpu_rows(const struct rb_matrices *s, bool bias)
+int rb_cpu_rows(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+                struct rb_kernel **ret_kernel)
 {
-    struct rows *rows = rb_cpu_kernel(sizeof *rows, rows_run);
+    struct rows *rows;
 
+    (void)cpu;
+    if (!suits(s))
+        return RB_EUNSUPPORTED;
+    rows = rb_cpu_kernel(sizeof *rows, rows_run);
     rows->base.each = rows_each;
     rows->base.shared = bias ? 2 : 1;
     rows->m = s->m;
     rows->n = s->n;
     rows->k = s->k;
     rows->bias = bias;
-    return &rows->base;
+    *ret_kernel = &rows->base;
+    return 0;
 }
 
 #else
 
-bool rb_cpu_rows_suits(const struct rb_matrices *s)
+int rb_cpu_rows(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+                struct rb_kernel **ret_kernel)
 {
-    (void)s;
-    return false;
-}
-
-struct rb_kernel *rb_cpu_rows(const struct rb_matrices *s, bool bias)
-{
+    (void)cpu;
     (void)s;
     (void)bias;
-    return NULL;
+    (void)ret_kernel;
+    return RB_EUNSUPPORTED;
 }
 
 #endif

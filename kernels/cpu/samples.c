@@ -267,7 +267,7 @@ static void samples_run(struct rb_kernel *kernel, const void *const *in, void *c
     samples_each(kernel, 1, &in, &out, key);
 }
 
-bool rb_cpu_samples_suits(const struct rb_matrices *s)
+static bool suits(const struct rb_matrices *s)
 {
     return s->batch == 0 && !s->swap_a && s->swap_b && s->m >= LEAST_SAMPLES &&
            s->m <= (s->n < FEW ? MOST_OF_FEW : MOST_SAMPLES) && s->n >= LEAST_ROWS &&
@@ -278,10 +278,14 @@ int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
                    struct rb_kernel **ret_kernel)
 {
     const bool each = s->m <= MOST_SAMPLES;
-    const int64_t all = s->m * (each ? RB_KERNEL_EACH : 1), most = most_at_once(s->k);
-    const int64_t room = all < most ? (all + LANES - 1) / LANES * LANES : most;
+    const int64_t all = s->m * (each ? RB_KERNEL_EACH : 1);
     struct samples *samples;
+    int64_t room, most;
 
+    if (!suits(s))
+        return RB_EUNSUPPORTED;
+    most = most_at_once(s->k);
+    room = all < most ? (all + LANES - 1) / LANES * LANES : most;
     if (rb_cpu_need(&cpu->panels, (size_t)(room * s->k) * sizeof(float)))
         return RB_ENOMEM;
     samples = rb_cpu_kernel(sizeof *samples, samples_run);
@@ -297,12 +301,6 @@ int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
 }
 
 #else
-
-bool rb_cpu_samples_suits(const struct rb_matrices *s)
-{
-    (void)s;
-    return false;
-}
 
 int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
                    struct rb_kernel **ret_kernel)

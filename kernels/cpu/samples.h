@@ -15,11 +15,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/matrices.h"
 
-/* Is this product such a one, and quicker here than elsewhere?  Shapes and the numeric class alone
- * decide. */
-bool rb_cpu_samples_suits(const struct rb_matrices *s);
-
-/* For a product that suits.  RB_ENOMEM. */
+/* RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the numeric class
+ * alone decide.  RB_ENOMEM. */
 int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
                    struct rb_kernel **ret_kernel);
 
