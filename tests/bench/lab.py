@@ -14,6 +14,8 @@ import cluster  # noqa: E402
 import corpus  # noqa: E402
 
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+BLAS = os.path.join(LIBRARIES, "openblas-openmp")
+MALLOC = os.path.join(LIBRARIES, "libtcmalloc_minimal.so.4")
 ENDLESS = 1000000  # steps
 
 
@@ -46,19 +48,21 @@ def machine(patience=0):
 
 
 def torch_environment():
-    """PyTorch as it is fastest here: OpenMP OpenBLAS with kernels for this processor, tcmalloc, one thread."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
-                   "GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo"}
-    blas = os.path.join(LIBRARIES, "openblas-openmp")
-    malloc = os.path.join(LIBRARIES, "libtcmalloc_minimal.so.4")
-    if os.path.exists(blas):
-        environment["LD_LIBRARY_PATH"] = blas
-    if os.path.exists(malloc):
-        environment["LD_PRELOAD"] = malloc
+    """PyTorch as it is fastest here: OpenMP OpenBLAS with kernels for this processor, tcmalloc, one thread.
+
+    What the shell says of OpenBLAS does not count: some set slow kernels everywhere, for the same bits."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+                    "GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo"}
+    for name, path in (("LD_LIBRARY_PATH", BLAS), ("LD_PRELOAD", MALLOC)):
+        if os.path.exists(path):
+            environment[name] = path
+        else:
+            print(f"PyTorch is faster with {path}", file=sys.stderr)
     with open("/proc/cpuinfo") as file:
         flags = next((line for line in file if line.startswith("flags")), "").split()
     if "avx512f" in flags:  # newer than this OpenBLAS: it would take slow kernels
-        environment.setdefault("OPENBLAS_CORETYPE", "Cooperlake" if "avx512_bf16" in flags else "SkylakeX")
+        environment["OPENBLAS_CORETYPE"] = "Cooperlake" if "avx512_bf16" in flags else "SkylakeX"
     return environment
 
 

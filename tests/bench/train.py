@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ms a step of the reference models on one core: Rubato beside PyTorch, in turn, in one run.
 
-usage: train.py [CASE ...] [--bench PATH] [--core N] [--windows N] [--blas FOLDER] [--malloc FILE]
+usage: train.py [CASE ...] [--bench PATH] [--core N] [--windows N]
 
 CASE is gpt, mlp, cnn or resnet (ResNet-18 on 32 x 32 pixels, exported from PyTorch), with @B for a batch of B samples (mlp@1), with +bf16 for precision bf16 (PyTorch: under
 autocast) and with :M for M microbatches a step (gpt@4+bf16:8); all of them at their own size by default.  Both sides live in a process of their own on the same core, and only one works at a time: each window is some steps
@@ -19,7 +19,6 @@ import tempfile
 import time
 
 CASES = [f"{name}{precision}:{m}" for precision in ("", "+bf16") for name in ("gpt", "mlp", "cnn", "resnet") for m in (1, 8)]
-LIBRARIES = "/usr/lib/x86_64-linux-gnu"
 BUILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "build")
 WINDOW = 0.5  # seconds of the slower side
 
@@ -122,10 +121,10 @@ def resident():
 class Side:
     """A process that takes steps when told to."""
 
-    def __init__(self, command, core, environment=None):
+    def __init__(self, command, core, environment):
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+            env=environment,
             preexec_fn=lambda: os.sched_setaffinity(0, {core}))
         self.core, self.wall = [], []
         answer = self.process.stdout.readline().split()
@@ -146,25 +145,16 @@ class Side:
         self.process.wait()
 
 
-def core_type():
-    """OpenBLAS takes slow kernels on processors that are newer than itself: name the right ones."""
-    with open("/proc/cpuinfo") as file:
-        flags = next((line for line in file if line.startswith("flags")), "").split()
-    kernels = "Cooperlake" if "avx512_bf16" in flags else "SkylakeX" if "avx512f" in flags else None
-    return {"OPENBLAS_CORETYPE": kernels} if kernels and "OPENBLAS_CORETYPE" not in os.environ else {}
-
-
 def measure(case, options):
+    import lab  # not for PyTorch's process, whose memory is shown
+
     name, microbatches = case.split(":")
-    environment = {"LD_LIBRARY_PATH": options.blas, **core_type()}
-    if os.path.exists(options.malloc):
-        environment["LD_PRELOAD"] = options.malloc
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "model.onnx")
         if name.startswith("resnet"):
             subprocess.run(["/usr/bin/python3", "-W", "ignore", os.path.abspath(__file__), "--export", "resnet", model], check=True)
-        ours = Side([options.bench, f"{name}={model}" if os.path.exists(model) else name, microbatches], options.core)
-    theirs = Side(["/usr/bin/python3", os.path.abspath(__file__), "--peer", name], options.core, environment)
+        ours = Side([options.bench, f"{name}={model}" if os.path.exists(model) else name, microbatches], options.core, os.environ)
+    theirs = Side(["/usr/bin/python3", os.path.abspath(__file__), "--peer", name], options.core, lab.torch_environment())
     steps = max(3, int(1e3 * WINDOW / max(ours.window(3), theirs.window(3))))
     ratios = [ours.window(steps) / theirs.window(steps) for _ in range(options.windows)]
     ours.end()
@@ -182,17 +172,12 @@ def main():
     parser.add_argument("--bench", default=os.path.join(BUILD, "tests/bench/bench-train"))
     parser.add_argument("--core", type=int, default=0)
     parser.add_argument("--windows", type=int, default=15)
-    parser.add_argument("--blas", default=os.path.join(LIBRARIES, "openblas-openmp"))
-    parser.add_argument("--malloc", default=os.path.join(LIBRARIES, "libtcmalloc_minimal.so.4"))
     options = parser.parse_args()
     if options.peer:
         return peer(options.peer)
     if options.export:
         return export(*options.export)
-    found = [name for name, path in (("OpenBLAS", options.blas), ("tcmalloc", options.malloc))
-             if os.path.exists(path)]
-    print(f"PyTorch with {' and '.join(found) or 'neither OpenBLAS nor tcmalloc'}; load "
-          f"{os.getloadavg()[0]:.1f}; ms on the core (by the clock), {options.windows} windows each\n")
+    print(f"load {os.getloadavg()[0]:.1f}; ms on the core (by the clock), {options.windows} windows each\n")
     print("| model | microbatches | Rubato | PyTorch | ratio | Rubato MB | PyTorch MB |\n|---|---|---|---|---|---|---|")
     for case in options.cases:
         measure(case if ":" in case else case + ":1", options)
