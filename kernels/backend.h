@@ -20,6 +20,9 @@ struct rb_device_ops {
     void (*close)(struct rb_device *device);
     /* Zeroed and at least 64-byte aligned, or NULL; `release` takes NULL too. */
     void *(*alloc)(struct rb_device *device, size_t bytes);
+    /* NULL, both, where no memory can be shown. */
+    void *(*alloc_shown)(struct rb_device *device, size_t bytes);
+    int (*shown)(struct rb_device *device, const void *memory);
     void (*release)(struct rb_device *device, void *memory);
     void (*discard)(struct rb_device *device, void *memory, size_t bytes);
     /* NULL where all memory is taken at once. */

@@ -69,6 +69,17 @@ void *rb_device_alloc(struct rb_device *device, size_t bytes)
     return device->ops->alloc(device, bytes);
 }
 
+void *rb_device_alloc_shown(struct rb_device *device, size_t bytes)
+{
+    return device->ops->alloc_shown ? device->ops->alloc_shown(device, bytes)
+                                    : rb_device_alloc(device, bytes);
+}
+
+int rb_device_shown(struct rb_device *device, const void *memory)
+{
+    return device->ops->shown ? device->ops->shown(device, memory) : -1;
+}
+
 void rb_device_free(struct rb_device *device, void *memory)
 {
     if (memory)

@@ -83,7 +83,13 @@ void rb_device_close(struct rb_device *device);
  * CPU takes room only as far as it was written. */
 void *rb_device_alloc(struct rb_device *device, size_t bytes);
 void rb_device_free(struct rb_device *device, void *memory);
-/* Is that so here?  Else all of it is taken at once. */
+
+/* The same for what other processes of this host may read as it lies (rb_coll_show), and the file
+ * that they can map: its bytes are the memory's.  -1: it cannot be shown, here or at all. */
+void *rb_device_alloc_shown(struct rb_device *device, size_t bytes);
+int rb_device_shown(struct rb_device *device, const void *memory);
+
+/* Does large memory take room so here?  Else all of it is taken at once. */
 bool rb_device_sparse(const struct rb_device *device);
 
 /* A range of such memory is not needed any more: its room is given back as far as the device can,
