@@ -24,6 +24,7 @@ FOR_WRITING void rb_add(int32_t *out, const int32_t *a, const uint8_t *b, size_t
         wide x, y;
 
         __builtin_prefetch(a + i + AHEAD);
+        __builtin_prefetch(b + 4 * (i + AHEAD));
         __builtin_prefetch(out + i + AHEAD, 1);
 
         memcpy(&x, a + i, sizeof x);

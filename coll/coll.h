@@ -136,6 +136,21 @@ int rb_coll_flush(struct rb_coll *coll, struct rb_why *why);
 int rb_coll_wait(struct rb_coll *coll, const bool *from, int fd, int timeout_ms, int *ret_rank,
                  struct rb_why *why);
 
+/* ---- Views -----------------------------------------------------------------------------------
+ * Memory that the ranks of one host show each other: who has a view of it reads it as it lies,
+ * beside all calls, whatever becomes of the group and of who shows it. */
+struct rb_coll_view {
+    const void *memory; /* NULL: there is none */
+    size_t bytes;
+};
+
+/* Everyone gives a file (a memfd that cannot shrink; -1: none) and its bytes, and gets views of the
+ * others', by rank, none of its own.  All get all of them, or nobody gets any: *ret_all says which;
+ * all links have to be shared memory. */
+int rb_coll_show(struct rb_coll *coll, uint64_t tag, int file, size_t bytes,
+                 struct rb_coll_view *ret_views, bool *ret_all, struct rb_why *why);
+void rb_coll_view_done(struct rb_coll_view *view);
+
 /* ---- Ends -----------------------------------------------------------------------------------*/
 
 /* From any thread: pending and later calls return RB_ECANCELED. */

@@ -21,7 +21,7 @@ struct rb_link {
     atomic_bool ended; /* nothing more will arrive but what is here already; set by the slots */
 };
 
-/* All slots are filled. */
+/* All slots are filled but for those that say when not. */
 struct rb_link_ops {
     const char *name; /* "shared memory", "unix", "tcp" */
 
@@ -43,6 +43,11 @@ struct rb_link_ops {
     void (*disarm)(struct rb_link *link, short revents);
 
     void (*close)(struct rb_link *link); /* frees it too */
+
+    /* A file for the peer: 0, or RB_EPEER.  And the last one that it has given, which is the
+     * caller's from now on; -1: none has arrived.  NULL, both, where none can be given. */
+    int (*give)(struct rb_link *link, int file);
+    int (*given)(struct rb_link *link);
 
     const struct rb_reach_ops *reach; /* NULL: the peer's memory is out of reach */
 };

@@ -12,6 +12,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "coll/pass.h"
 #include "coll/reach.h"
 
 #include <errno.h>
@@ -56,6 +57,7 @@ struct shared {
     struct rb_reach peer;
     uint64_t offered, took; /* as many; the other side's count is in its ring */
     bool tried;             /* whether the peer can be reached */
+    int given;              /* a file; -1: none, or it was asked for already */
 };
 
 /* After a counter was stored.  That store and this load, and the sleeper's store and load in arm,
@@ -259,19 +261,43 @@ static bool shared_arm(struct rb_link *link, bool in, bool out, short *ret_event
     return atomic_load(&link->ended) || (in && waiting(s) != 0) || (out && has_room(s));
 }
 
+/* Bells that have rung, and what was given with one; false: there are no more. */
+static bool hear(struct shared *s)
+{
+    char bells[256];
+    ssize_t got = rb_pass_receive(s->link.fd, bells, sizeof bells, &s->given);
+
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
+        atomic_store(&s->link.ended, true);
+    return got > 0;
+}
+
 static void shared_disarm(struct rb_link *link, short revents)
 {
     struct shared *s = (struct shared *)link;
-    char bells[256];
-    ssize_t got;
 
     atomic_store_explicit(&s->in->reader_sleeps, 0, memory_order_relaxed);
     atomic_store_explicit(&s->out->writer_sleeps, 0, memory_order_relaxed);
-    if (!revents)
-        return;
-    got = recv(link->fd, bells, sizeof bells, MSG_DONTWAIT);
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
-        atomic_store(&link->ended, true);
+    if (revents)
+        hear(s);
+}
+
+/* It goes with a bell. */
+static int shared_give(struct rb_link *link, int file)
+{
+    return rb_pass_send(link->fd, "", 1, file) == 1 ? 0 : RB_EPEER;
+}
+
+static int shared_given(struct rb_link *link)
+{
+    struct shared *s = (struct shared *)link;
+    int file;
+
+    while (hear(s))
+        continue;
+    file = s->given;
+    s->given = -1;
+    return file;
 }
 
 static void shared_close(struct rb_link *link)
@@ -280,6 +306,8 @@ static void shared_close(struct rb_link *link)
 
     shutdown(link->fd, SHUT_RDWR);
     close(link->fd);
+    if (s->given >= 0)
+        close(s->given);
     munmap(s->memory, total);
     free(s);
 }
@@ -293,6 +321,8 @@ static const struct rb_link_ops shared_ops = {
     .arm = shared_arm,
     .disarm = shared_disarm,
     .close = shared_close,
+    .give = shared_give,
+    .given = shared_given,
     .reach = &reach_ops,
 };
 
@@ -330,6 +360,7 @@ struct rb_link *rb_link_shared_new(int fd, int memory, int side)
     s = rb_alloc(sizeof *s);
     s->link.ops = &shared_ops;
     s->link.fd = fd;
+    s->given = -1;
     s->memory = map;
     s->out = (struct ring *)map + side;
     s->in = (struct ring *)map + !side;

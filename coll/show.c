@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "coll/group.h"
+
+#include "base/arena.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The contents of a file that nobody can take away again; NULL.  The file is closed. */
+static const void *map(int file, size_t bytes)
+{
+    int seals = file >= 0 ? fcntl(file, F_GET_SEALS) : -1;
+    struct stat status;
+    void *map = MAP_FAILED;
+
+    if (seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(file, &status) == 0 && status.st_size >= 0 &&
+        (uint64_t)status.st_size >= bytes)
+        map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
+    if (file >= 0)
+        close(file);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+/* Can files go to all others? */
+static bool reaches_all(const struct rb_coll *coll)
+{
+    bool all = true;
+
+    for (int r = 0; r < coll->size; r++)
+        all &= !coll->link[r] || coll->link[r]->ops->give;
+    return all;
+}
+
+/* One that cannot be given is one that the other will not find. */
+static void give_all(struct rb_coll *coll, int file)
+{
+    for (int r = 0; r < coll->size; r++)
+        if (coll->link[r])
+            coll->link[r]->ops->give(coll->link[r], file);
+}
+
+/* bytes: of what each rank shows. */
+static bool map_all(struct rb_coll *coll, const uint64_t *bytes, struct rb_coll_view *ret_views)
+{
+    bool all = true;
+
+    for (int r = 0; r < coll->size; r++) {
+        if (!coll->link[r])
+            continue;
+        ret_views[r].bytes = bytes[r];
+        ret_views[r].memory = map(coll->link[r]->ops->given(coll->link[r]), bytes[r]);
+        all &= ret_views[r].memory != NULL;
+    }
+    return all;
+}
+
+void rb_coll_view_done(struct rb_coll_view *view)
+{
+    if (view->memory)
+        munmap((void *)(uintptr_t)view->memory, view->bytes);
+    *view = (struct rb_coll_view){NULL, 0};
+}
+
+/* Everyone says `mine`: do all say yes? */
+static int all_say(struct rb_coll *coll, uint64_t tag, bool mine, bool *ret_all, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) uint8_t *said = rb_alloc((size_t)coll->size);
+    uint8_t word = mine;
+    int err = rb_coll_gather(coll, tag, &word, said, sizeof word, why);
+
+    *ret_all = !err;
+    for (int r = 0; r < coll->size; r++)
+        *ret_all &= said[r] == 1;
+    return err;
+}
+
+/* Who shows nothing, or cannot to everybody, shows 0 bytes.  All say when they have given their
+ * files, and when they have mapped those of the others. */
+int rb_coll_show(struct rb_coll *coll, uint64_t tag, int file, size_t bytes,
+                 struct rb_coll_view *ret_views, bool *ret_all, struct rb_why *why)
+{
+    size_t size = (size_t)coll->size;
+    RB_CLEANUP(rb_freep) uint64_t *shown = rb_alloc(size * sizeof *shown);
+    uint64_t mine = file >= 0 && reaches_all(coll) ? bytes : 0;
+    int err = rb_coll_gather(coll, tag, &mine, shown, sizeof mine, why);
+
+    memset(ret_views, 0, size * sizeof *ret_views);
+    *ret_all = !err;
+    for (size_t r = 0; r < size; r++)
+        *ret_all &= shown[r] != 0;
+    if (!*ret_all)
+        return err;
+    give_all(coll, file);
+    err = all_say(coll, tag + 1, true, ret_all, why);
+    err = err ? err : all_say(coll, tag + 2, map_all(coll, shown, ret_views), ret_all, why);
+    for (size_t r = 0; r < size && !*ret_all; r++)
+        rb_coll_view_done(&ret_views[r]);
+    return err;
+}
