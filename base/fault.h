@@ -44,6 +44,7 @@
     X("worker.vote", "all is reduced, its record is about to be sent")                             \
     X("worker.voted", "it knows the decision and has changed nothing")                             \
     X("worker.update", "in the middle of the update: a block is applied")                          \
+    X("worker.viewed", "it has read the sums of the others, who perhaps have not read its own")    \
     X("worker.gather", "its blocks are updated, their weights are about to be sent")               \
     X("worker.gathered", "all weights are of the new level")                                       \
     X("worker.taken", "it was given blocks that it is to hold in a configuration to come")         \

@@ -74,6 +74,9 @@ int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_dec
  * -----------------------------------*/
 
 void rb_attempt_update(const struct rb_step *step, struct rb_step_result *result);
+/* Sums that were read where they are may be written again, by anybody. */
+int rb_attempt_viewed(const struct rb_attempt *attempt, const struct rb_step_result *result,
+                      struct rb_why *why);
 /* Weights of the blocks that are held elsewhere. */
 int rb_attempt_gather(struct rb_attempt *attempt, const struct rb_step_result *result,
                       struct rb_why *why);

@@ -9,6 +9,7 @@
 #include "worker/join/taking.h"
 #include "worker/lap.h"
 #include "worker/update.h"
+#include "worker/views.h"
 
 #include <string.h>
 
@@ -30,6 +31,23 @@ void rb_attempt_update(const struct rb_step *step, struct rb_step_result *result
     result->grad_norm = done.grad_norm;
     result->lr = done.lr;
     result->committed = true;
+}
+
+int rb_attempt_viewed(const struct rb_attempt *attempt, const struct rb_step_result *result,
+                      struct rb_why *why)
+{
+    const struct rb_model *model = attempt->step->model;
+    struct rb_coll *coll = attempt->step->configuration->coll;
+    uint8_t done = 1, all[RB_VIEWS_RANKS];
+    int err;
+
+    if (!model->apart || result->decision.verdict != RB_VOTE_COMMIT)
+        return 0;
+    rb_fault("worker.viewed");
+    err = rb_views_check(model, why);
+    return err ? err
+               : rb_coll_gather(coll, rb_tag(RB_TAG_VIEWED, model->state.level, attempt->number, 0),
+                                &done, all, sizeof done, why);
 }
 
 /* Does each rank get by with the weights that its stage reads?  All come to the same. */

@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "worker/lap.h"
 #include "worker/update.h"
+#include "worker/views.h"
 
 #include <stdlib.h>
 
@@ -153,6 +154,27 @@ static int sum_by_circle(struct rb_attempt *attempt, struct part part, struct rb
     return err;
 }
 
+/* May sums stay where they are?  All ranks come to the same. */
+static bool may_view(const struct rb_attempt *attempt)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+
+    return configuration->size > 1 && configuration->size <= RB_VIEWS_RANKS &&
+           !configuration->stage && !configuration->placement.sharded &&
+           rb_device_sparse(attempt->step->model->device);
+}
+
+/* model->apart: they do. */
+static int look_at_others(struct rb_attempt *attempt, struct rb_why *why)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+
+    return may_view(attempt) ? rb_views_find(model, configuration->coll, configuration->number,
+                                             &model->apart, why)
+                             : 0;
+}
+
 /* Zeros where no microbatch of this rank has added anything. */
 static void clear_fresh(struct rb_model *model)
 {
@@ -195,10 +217,11 @@ int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why
         return rb_lap_share(model, configuration, bucket, why);
     rb_fault("worker.reduce");
     clear_fresh(model);
+    err = look_at_others(attempt, why);
     /* A rank alone has complete sums: see take_alone. */
-    if (part.count && configuration->circle)
+    if (!err && part.count && configuration->circle)
         err = sum_by_circle(attempt, part, why);
-    else if (part.count && configuration->size > 1)
+    else if (!err && part.count && configuration->size > 1 && !model->apart)
         err = sum_by_links(attempt, tag, part, why);
     rb_fault("worker.reduced");
     return err;

@@ -206,7 +206,8 @@ static void apply(struct rb_model *model, uint32_t step)
         (float)(mean * rb_update_clip(message->optimizer, sqrt(lap->rows[step].squares) * mean));
     for (size_t b = 0; b < message->n_blocks; b++)
         if (lap->mine[b])
-            rb_update_block(model, &lap->work, model->local, &terms, message->blocks[b]);
+            rb_update_block(model, &lap->work, model->local + message->blocks[b]->first, &terms,
+                            message->blocks[b]);
     for (size_t v = 0; v < message->n_variables; v++)
         if (!model->fresh[v])
             rb_exponent_commit(&model->exponents[v], model->largest[v], model->limits[v]);

@@ -7,6 +7,7 @@
 #include "worker/join/wire.h"
 #include "worker/lanes.h"
 #include "worker/lap.h"
+#include "worker/views.h"
 #include "worker/vote.h"
 
 #include <stdlib.h>
@@ -69,18 +70,30 @@ struct rb_fixed rb_model_summand(struct rb_model *model, const Rb__Contribution 
     };
 }
 
+size_t rb_model_sums_bytes(const struct rb_model *model)
+{
+    size_t sums = (size_t)model->message->state_elements * sizeof(int32_t),
+           line = RB_MODEL_SUMS_END;
+
+    return (sums + line - 1) / line * line + line;
+}
+
+int32_t *rb_model_sums(const struct rb_model *model)
+{
+    return rb_device_alloc_shown(model->device, rb_model_sums_bytes(model));
+}
+
 static int get_memory(struct rb_model *model, struct rb_why *why)
 {
     const Rb__Model *message = model->message;
-    size_t sums = (size_t)message->state_elements * sizeof(int32_t);
     size_t constants = message->constants.len;
     int err = rb_state_open(message, model->device, &model->state, why);
 
     if (err)
         return err;
     model->constants = rb_device_alloc(model->device, constants + 64);
-    model->local = rb_device_alloc(model->device, sums);
-    model->reduced = rb_device_alloc(model->device, sums);
+    model->local = rb_model_sums(model);
+    model->reduced = rb_model_sums(model);
     model->largest =
         rb_device_alloc(model->device, (message->n_variables + 1) * sizeof *model->largest);
     model->overflow =
@@ -91,7 +104,8 @@ static int get_memory(struct rb_model *model, struct rb_why *why)
         rb_device_alloc(model->device, (model->microbatches + 1) * sizeof *model->results);
     if (!model->constants || !model->local || !model->reduced || !model->largest ||
         !model->overflow || !model->squares || !model->results)
-        return rb_why_set(why, RB_ENOMEM, "no memory: sums take %zu bytes", 2 * sums);
+        return rb_why_set(why, RB_ENOMEM, "no memory: sums take %zu bytes",
+                          2 * rb_model_sums_bytes(model));
     if (constants)
         memcpy(model->constants, message->constants.data, constants);
     rb_device_push(model->device, model->constants, constants);
@@ -224,6 +238,7 @@ void rb_model_free(struct rb_model *model)
     free(model->fresh);
     free(model->record);
     free(model->applied.entry);
+    rb_views_free(model->views);
     if (model->device) {
         void *memory[] = {model->arena,   model->constants, model->local,   model->reduced,
                           model->largest, model->overflow,  model->squares, model->results};

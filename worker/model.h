@@ -39,6 +39,7 @@ struct rb_chunk {
 
 struct rb_flight;
 struct rb_lap;
+struct rb_views;
 
 struct rb_model {
     Rb__Model *message;
@@ -59,7 +60,10 @@ struct rb_model {
     struct rb_lap *lap;        /* of asynchronous ones (worker/lap.h); NULL: none was run yet */
 
     /* Of an attempt: all that computing a step writes to. */
-    int32_t *local, *reduced;      /* flat, as the state */
+    int32_t *local, *reduced;      /* flat, as the state: rb_model_sums */
+    struct rb_views *views;        /* of the others' local sums (worker/views.h), or NULL */
+    uint64_t word;                 /* what these are called there */
+    bool apart;                    /* all of them together are what is not in `reduced` */
     struct rb_exponent *exponents; /* by variable: the state's, or what a redo asked for */
     int32_t *limits;               /* by variable: the largest summand */
     uint32_t *largest;             /* by variable: bits of the largest |g|; the device's memory, */
@@ -81,9 +85,9 @@ struct rb_model {
 
     /* What a crash in the middle of a vote asks for (worker/join/recovery.h). */
     struct rb_pending {
-        int64_t level;    /* at which `reduced` was summed up whole; -1: it is not */
+        int64_t level; /* at which all sums were there (`apart`, or reduced); -1: they were not */
         uint32_t attempt; /* that it was summed up in */
-        uint32_t lap;     /* not `reduced`, but a lap of so many steps is whole (worker/lap.h) */
+        uint32_t lap;     /* not sums, but a lap of so many steps is whole (worker/lap.h) */
     } pending;
     uint32_t opened; /* the last configuration that it came level in by an opening; 0: none */
     struct rb_applied {
@@ -103,6 +107,12 @@ struct rb_model {
 int rb_model_load(const char *path, const char *kind, int index, struct rb_model **ret_model,
                   struct rb_why *why);
 void rb_model_free(struct rb_model *model);
+
+/* Memory for sums, zero, that other workers of this host may read, and its bytes: behind the sums
+ * some for worker/views.h.  NULL: there is none. */
+enum { RB_MODEL_SUMS_END = 64 };
+size_t rb_model_sums_bytes(const struct rb_model *model);
+int32_t *rb_model_sums(const struct rb_model *model);
 
 /* Have the programs ready that train so, and those of the evaluation; before anything runs, and
  * where nothing is under way.  What the others needed more of is given back: by a CPU as untouched

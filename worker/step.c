@@ -6,6 +6,7 @@
 #include "worker/attempt.h"
 #include "worker/flight.h"
 #include "worker/lap.h"
+#include "worker/views.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +76,10 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
 {
     struct rb_model *model = attempt->step->model;
     size_t variables = model->message->n_variables;
+    uint32_t number = attempt->step->configuration->number;
 
+    rb_views_begin(model, rb_tag(RB_TAG_VIEWS, model->state.level, attempt->number, number),
+                   number);
     model->kept = model->pending.level = -1;
     attempt->computed_ns = attempt->began_ns = 0;
     attempt->computed = attempt->n_unsaid = 0;
@@ -138,6 +142,7 @@ static int run_attempt(struct rb_attempt *attempt, struct rb_step_result *result
         case RB__ORDER__KIND__UPDATE:
             rb_attempt_update(attempt->step, result);
             err = rb_device_check(attempt->step->model->device, why);
+            err = err ? err : rb_attempt_viewed(attempt, result, why);
             break;
         default:
             err = rb_attempt_gather(attempt, result, why);

@@ -15,7 +15,8 @@
  * Where the plan lets microbatches change hands (worker/steal.h) and the vote before found that it
  * pays, COMPUTE orders say with whom each begins, not who computes it.
  *
- * Reducing is out of place, but for a rank alone, whose sums are the whole.  An attempt that is
+ * Reducing is out of place, but for a rank alone, whose sums are the whole, and for a few of one
+ * host, who read each other's where they are (worker/views.h).  An attempt that is
  * given up because a peer is lost leaves its local sums in the model; the first attempt of the next
  * configuration computes only what they lack, where its orders cover them and the exponents are the
  * same.  Else it starts with empty sums. */
@@ -71,7 +72,9 @@ enum rb_tag {
     RB_TAG_COPY,
     RB_TAG_GATHER,
     RB_TAG_STAGE,
-    RB_TAG_STEAL
+    RB_TAG_STEAL,
+    RB_TAG_VIEWS,
+    RB_TAG_VIEWED
 };
 uint64_t rb_tag(enum rb_tag purpose, int64_t level, uint32_t attempt, uint64_t part);
 

@@ -7,6 +7,7 @@
 #include "worker/join/feed.h"
 #include "worker/join/wire.h"
 #include "worker/rate.h"
+#include "worker/views.h"
 #include "worker/window.h"
 
 #include <math.h>
@@ -75,7 +76,7 @@ static void apply_adamw(struct rb_model *model, struct rb_state *state, const in
     };
 
     rb_apply_adamw(model->device, state->w + block->first, state->m + block->first,
-                   state->v + block->first, sums + block->first, (size_t)block->count,
+                   state->v + block->first, sums, (size_t)block->count,
                    model->exponents[block->variable].exponent, terms->scale, &how, ret_squares);
 }
 
@@ -94,11 +95,11 @@ static void apply_sgd(struct rb_model *model, struct rb_state *state, const int3
     };
 
     rb_apply_sgd(model->device, state->w + block->first, state->m ? state->m + block->first : NULL,
-                 sums + block->first, (size_t)block->count,
-                 model->exponents[block->variable].exponent, terms->scale, &how, ret_squares);
+                 sums, (size_t)block->count, model->exponents[block->variable].exponent,
+                 terms->scale, &how, ret_squares);
 }
 
-/* ret_squares: as of rb_apply_sgd; statistics have none. */
+/* sums: of the block.  ret_squares: as of rb_apply_sgd; statistics have none. */
 static void update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
                          const struct rb_update_terms *terms, const Rb__Block *block,
                          double *ret_squares)
@@ -106,8 +107,8 @@ static void update_block(struct rb_model *model, struct rb_state *state, const i
     const Rb__Variable *variable = variable_of(model->message, block);
 
     if (variable->role == RB__VARIABLE__ROLE__STATISTIC)
-        rb_apply_statistic(model->device, state->w + block->first, sums + block->first,
-                           (size_t)block->count, model->exponents[block->variable].exponent,
+        rb_apply_statistic(model->device, state->w + block->first, sums, (size_t)block->count,
+                           model->exponents[block->variable].exponent,
                            rb_exponent_keep(variable->momentum, model->microbatches));
     else if (model->message->optimizer->kind == RB__OPTIMIZER__KIND__ADAMW)
         apply_adamw(model, state, sums, terms, block, ret_squares);
@@ -143,18 +144,26 @@ static void advance(struct rb_model *model)
     state->level++;
 }
 
+/* reduced: model->reduced is whole. */
+static const int32_t *sums_of(const struct rb_model *model, const Rb__Block *block, bool reduced)
+{
+    return reduced ? model->reduced + block->first : rb_views_block(model, block);
+}
+
 /* ret_squares (may be NULL): those of each block, where all are held. */
-static void apply_held(struct rb_model *model, const struct rb_update_terms *terms,
+static void apply_held(struct rb_model *model, const struct rb_update_terms *terms, bool reduced,
                        double *ret_squares)
 {
     const Rb__Model *message = model->message;
     struct rb_snapshot *snapshot = model->state.window->snapshot;
 
     for (size_t i = 0; i < message->n_blocks; i++) {
+        const Rb__Block *block = message->blocks[i];
+
         if (snapshot)
             rb_snapshot_keep(snapshot, i);
         if (rb_held_follows(model->state.held[i]))
-            update_block(model, &model->state, model->reduced, terms, message->blocks[i],
+            update_block(model, &model->state, sums_of(model, block, reduced), terms, block,
                          ret_squares ? &ret_squares[i] : NULL);
         else
             model->state.torn = true;
@@ -179,11 +188,16 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
     struct rb_state *state = &model->state;
     double mean = 1 / (double)decision->count, clip = 1;
     bool clips = message->optimizer->clip_norm > 0, late = !squared && !clips;
+    bool reduced = !model->apart;
     struct rb_update update = {
         .lr = rb_rate_at(message->optimizer, message->steps, state->level + 1),
     };
     struct rb_update_terms terms = {.lr = update.lr, .applied = state->applied};
 
+    if (!reduced && clips) {
+        rb_views_reduce(model);
+        reduced = true;
+    }
     if (!squared && clips)
         rb_update_squares(model, NULL, 0);
     if (!late)
@@ -193,7 +207,11 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
     terms.scale = (float)(mean * clip);
     pthread_mutex_lock(&state->window->lock);
     rb_model_settle(model);
-    apply_held(model, &terms, late ? model->squares : NULL);
+    if (!reduced && state->window->feed) {
+        rb_views_reduce(model);
+        reduced = true;
+    }
+    apply_held(model, &terms, reduced, late ? model->squares : NULL);
     advance(model);
     note_entry(model, &terms);
     rb_feed_log(state->window, model, &terms, decision);
@@ -222,16 +240,24 @@ struct rb_update rb_update_skip(struct rb_model *model, const struct rb_vote_dec
     };
 }
 
-void rb_update_apply(struct rb_model *model, const void *entry, bool commit)
+int rb_update_apply(struct rb_model *model, const void *entry, bool commit, struct rb_why *why)
 {
     size_t size = rb_state_counters_size(&model->state);
     RB_CLEANUP(rb_freep) void *counters = rb_alloc(size);
     struct rb_update_terms terms;
+    int err = 0;
 
     rb_wire_entry_unpack(model, entry, &terms, counters);
     rb_model_settle(model);
+    if (commit && model->apart) {
+        rb_views_reduce(model);
+        err = rb_views_check(model, why);
+    }
+    if (err)
+        return err;
     if (commit)
-        apply_held(model, &terms, NULL);
+        apply_held(model, &terms, true, NULL);
     rb_state_counters_unpack(&model->state, counters);
     note_entry(model, commit ? &terms : NULL);
+    return 0;
 }

@@ -24,8 +24,9 @@ struct rb_update {
 void rb_update_squares(struct rb_model *model, const uint32_t *primary, uint32_t rank);
 
 /* A commit: the blocks that are held, exponents, counters, level + 1.  squared: model->squares has
- * those of all blocks, from the vote; else all are held, and it computes them.  model->reduced is
- * another buffer afterwards where a newcomer must be told of the sums. */
+ * those of all blocks, from the vote; else all are held, and it computes them.  Where sums
+ * are apart, they are read where they are, unless more than the update needs them: clipping, and
+ * newcomers, who must be told of them.  For those model->reduced is another buffer afterwards. */
 struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_decision *decision,
                                   bool squared);
 
@@ -39,11 +40,12 @@ struct rb_update_terms {
     float scale;     /* of the sums: 1 / count and clipping */
 };
 
-/* What a step did elsewhere, to the blocks that are held: the sums are in model->reduced.  entry:
- * of a commit or of a skip (worker/join/wire.h). */
-void rb_update_apply(struct rb_model *model, const void *entry, bool commit);
+/* What a step did elsewhere, to the blocks that are held: the sums are those of model->pending.
+ * entry: of a commit or of a skip (worker/join/wire.h).  RB_EINTERNAL: they are not there any more;
+ * nothing has been changed. */
+int rb_update_apply(struct rb_model *model, const void *entry, bool commit, struct rb_why *why);
 
-/* One block of `state` by `sums`, at model->exponents. */
+/* One block of `state` by the sums of its elements, at model->exponents. */
 void rb_update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
                      const struct rb_update_terms *terms, const Rb__Block *block);
 

@@ -185,7 +185,7 @@ static void reserve(struct rb_feed *feed, uint32_t term)
     memcpy(held, model->state.held, model->state.blocks);
     pthread_mutex_unlock(&feed->window->lock);
     while (feed->n_spares < SPARES && is_term(feed->window, term)) {
-        int32_t *spare = rb_device_alloc(model->device, rb_feed_sums_bytes(model));
+        int32_t *spare = rb_model_sums(model);
 
         for (size_t b = 0; spare && b < model->state.blocks && is_term(feed->window, term); b++)
             if (rb_held_follows(held[b]))

@@ -66,8 +66,7 @@ const char *rb_feed_hopeless(const struct rb_feed *feed)
  */
 static bool swap_sums(struct rb_feed *feed, struct rb_model *model, struct entry *entry)
 {
-    int32_t *fresh = feed->n_spares ? feed->spares[--feed->n_spares]
-                                    : rb_device_alloc(model->device, rb_feed_sums_bytes(model));
+    int32_t *fresh = feed->n_spares ? feed->spares[--feed->n_spares] : rb_model_sums(model);
 
     if (!fresh)
         return false;

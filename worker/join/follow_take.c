@@ -235,7 +235,7 @@ static int apply(struct follow *follow, struct source *source, const struct rb_w
                              model->reduced + block->first,
                              (size_t)block->count * sizeof *model->reduced, why);
         if (!err)
-            rb_update_block(model, &model->state, model->reduced, terms, block);
+            rb_update_block(model, &model->state, model->reduced + block->first, terms, block);
     }
     return err;
 }

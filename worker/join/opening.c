@@ -168,13 +168,16 @@ static void pack_told(const struct rb_model *model, struct told *told)
     memcpy(told->row, model->applied.row, sizeof told->row);
 }
 
-static void apply_told(struct rb_model *model, const struct told *told, const void *entry)
+static int apply_told(struct rb_model *model, const struct told *told, const void *entry,
+                      struct rb_why *why)
 {
-    rb_update_apply(model, entry, told->commit != 0);
-    if (told->row_bytes <= sizeof told->row) {
+    int err = rb_update_apply(model, entry, told->commit != 0, why);
+
+    if (!err && told->row_bytes <= sizeof told->row) {
         model->applied.row_bytes = told->row_bytes;
         memcpy(model->applied.row, told->row, sizeof told->row);
     }
+    return err;
 }
 
 static int tell_entry(struct opening *opening, struct rb_why *why)
@@ -201,7 +204,7 @@ static int tell_entry(struct opening *opening, struct rb_why *why)
         if (opening->testimonies[opening->self].lap)
             rb_lap_commit(model);
         else
-            apply_told(model, &told, entry);
+            err = apply_told(model, &told, entry, why);
     }
     free(moves.at);
     return err;
