@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/add.h"
 
+#include "base/prefetch.h"
+
 #include <string.h>
 
 /* Sixteen integers at once: the compiler cuts it to what the machine has. */
@@ -10,13 +12,7 @@ typedef uint32_t wide __attribute__((vector_size(64)));
  * another core has read would otherwise be asked for twice. */
 enum { AHEAD = 1056 };
 
-#if defined(__x86_64__)
-#define FOR_WRITING __attribute__((target("prfchw"))) /* no operation where there is none */
-#else
-#define FOR_WRITING
-#endif
-
-FOR_WRITING void rb_add(int32_t *out, const int32_t *a, const uint8_t *b, size_t n)
+void rb_add(int32_t *out, const int32_t *a, const uint8_t *b, size_t n)
 {
     size_t i = 0;
 
@@ -25,7 +21,7 @@ FOR_WRITING void rb_add(int32_t *out, const int32_t *a, const uint8_t *b, size_t
 
         __builtin_prefetch(a + i + AHEAD);
         __builtin_prefetch(b + 4 * (i + AHEAD));
-        __builtin_prefetch(out + i + AHEAD, 1);
+        rb_prefetch_write(out + i + AHEAD);
 
         memcpy(&x, a + i, sizeof x);
         memcpy(&y, b + 4 * i, sizeof y);

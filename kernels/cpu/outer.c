@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cpu/outer.h"
 
+#include "base/prefetch.h"
 #include "kernels/cpu/fixed.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
@@ -186,8 +187,8 @@ RB_WIDE static RB_INLINE __m512i add(__m512 c[ROWS][2], const struct rb_fixed *i
 static RB_INLINE void fetch(const void *c, int64_t at, int64_t step)
 {
 #define FETCH(r)                                                                                   \
-    __builtin_prefetch((const float *)c + at + r * step, 1);                                       \
-    __builtin_prefetch((const float *)c + at + r * step + HALF, 1);
+    rb_prefetch_write((const float *)c + at + r * step);                                           \
+    rb_prefetch_write((const float *)c + at + r * step + HALF);
     EACH_ROW(FETCH)
 #undef FETCH
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cpu/product.h"
 
+#include "base/prefetch.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/product_pack.h"
 #include "kernels/cpu/product_tile.h"
@@ -106,8 +107,8 @@ static void pack_a(struct block *block, int e, int64_t i, int64_t n)
 static void fetch(const struct block *block, int64_t r, int64_t n, int64_t column)
 {
     for (int64_t at = r + ROWS; at < n && at < r + 2 * ROWS; at++) {
-        __builtin_prefetch(block->row[at] + column, 1);
-        __builtin_prefetch(block->row[at] + column + COLUMNS - 1, 1);
+        rb_prefetch_write(block->row[at] + column);
+        rb_prefetch_write(block->row[at] + column + COLUMNS - 1);
     }
 }
 

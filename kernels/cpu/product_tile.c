@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cpu/product_tile.h"
 
+#include "base/prefetch.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vector.h"
 
@@ -257,8 +258,8 @@ void rb_tile_add(struct rb_tile_sums *sums, int n, const struct rb_tile_place *p
     adder *const add[] = {find_adder(place, depth, false), find_adder(place, depth, true)};
 
     for (int r = ROWS; r < 2 * ROWS; r++) {
-        __builtin_prefetch(place->sum + r * place->step, 1);
-        __builtin_prefetch(place->sum + r * place->step + COLUMNS - 1, 1);
+        rb_prefetch_write(place->sum + r * place->step);
+        rb_prefetch_write(place->sum + r * place->step + COLUMNS - 1);
     }
     for (int e = 0; e < n; e++, sums++, strip += ROWS * depth, panel += COLUMNS * depth) {
         adder *const one = add[sums->fresh];

@@ -30,7 +30,7 @@
 
 /* A function of AVX-512, for who has asked whether there is any. */
 #if defined(__x86_64__)
-#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,prfchw")))
+#define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 #endif
 
 /* Sums and the like go over 32 lanes in memory: the inner loop is one that compilers make vectors
