@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters split over workers: losses and weights agree with one device to 1e-5, and the state outlives whoever comes,
 goes and dies."""
+import contextlib
 import gzip
 import json
 import os
@@ -76,6 +77,17 @@ def plan_of(c, job):
     return c.status(job)["plan"]["summary"]
 
 
+@contextlib.contextmanager
+def slow_cluster():
+    """Where a job of some steps can be looked at before it is over."""
+    os.environ["RUBATO_FAULT"] = "worker.vote:rank=0:do=10ms"
+    try:
+        with cluster.Cluster(devices=4) as c:
+            yield c
+    finally:
+        del os.environ["RUBATO_FAULT"]
+
+
 def agree(c, model, shape, steps, counts, **train):
     c.submit("alone", spec_of(c, model, shape, steps, **train))
     alone = take(c, "alone")
@@ -88,7 +100,7 @@ def agree(c, model, shape, steps, counts, **train):
 
 
 def neurons():
-    with cluster.Cluster(devices=4) as c:
+    with slow_cluster() as c:
         c.model("mlp", inputs=48, hidden=64, depth=2, classes=10)
         agree(c, "mlp", (48,), 40, ((2, 2, "1"), (2, 2, "all"), (4, 4, "1"), (2, 4, "2"), (2, 3, "1")))
 
@@ -96,7 +108,7 @@ def neurons():
 def filters():
     """VGG's shape, AlexNet's with its groups, an Inception block and ResNet's; where filters of a norm keep statistics
     too."""
-    with cluster.Cluster(devices=4) as c:
+    with slow_cluster() as c:
         for name, counts in (("vgg", ((2, 2, "1"), (4, 4, "1"))), ("alexnet", ((2, 2, "1"), (3, 3, "1"), (4, 4, "all"))),
                              ("inception", ((2, 2, "1"), (4, 4, "2"))),
                              ("residual", ((2, 2, "1"), (3, 4, "1"), (4, 4, "2")))):
