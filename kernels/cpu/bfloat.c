@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cpu/bfloat.h"
 
+#include "kernels/cpu/onednn.h"
 #include "kernels/cpu/vector.h"
 
 #include <stdlib.h>
@@ -25,6 +26,12 @@ RB_CLONES void rb_cpu_widen(float *restrict to, const uint16_t *restrict from, i
 
         memcpy(&to[i], &bits, sizeof(bits));
     }
+}
+
+/* AMX is another one, and faster. */
+bool rb_cpu_dots(const struct rb_cpu *cpu)
+{
+    return cpu->bfloat == RB_DNNL_BFLOAT_FAST && strcmp(rb_dnnl_isa(), "avx512_core_bf16") == 0;
 }
 
 /* ---- Any kernel, on copies ---- */

@@ -11,6 +11,9 @@
 void rb_cpu_narrow(uint16_t *to, const float *from, int64_t n);
 void rb_cpu_widen(float *to, const uint16_t *from, int64_t n);
 
+/* Is a pair's dot product the fastest that there is?  Then RB_DOTS of kernels/cpu/vector.h. */
+bool rb_cpu_dots(const struct rb_cpu *cpu);
+
 /* A kernel for a call with bfloat16 tensors from one for the same call with float32 in their
  * place: it works on copies in the device's room. */
 int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepare *prepare,

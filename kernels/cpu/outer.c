@@ -2,8 +2,10 @@
 #include "kernels/cpu/outer.h"
 
 #include "base/prefetch.h"
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/fixed.h"
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/outer_pack.h"
 #include "kernels/cpu/vector.h"
 
 #include <string.h>
@@ -11,21 +13,22 @@
 #include <immintrin.h>
 #endif
 
-/* A tile is as many elements of c as fit the registers: 28 of 32, the rest are factors. */
-enum { ROWS = 14, HALF = 16, COLUMNS = 2 * HALF };
+enum { ROWS = RB_OUTER_ROWS, COLUMNS = RB_OUTER_COLUMNS, HALF = COLUMNS / 2 };
 
 /* Deeper sums are large products, which oneDNN cuts up in all directions. */
 enum { DEEPEST = 512, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
 
 /* Several at once, at most: as many as have their strips in the place of the deepest one, and their
- * panels (bytes) in cache.  Of deeper ones so much is computed that the sums' memory is little. */
+ * panels (bytes) in cache.  Of more steps so much is computed that the sums' memory is little. */
 enum { TOGETHER = RB_KERNEL_EACH, DEEPEST_EACH = 128, MOST_PANELS = 1 << 20 };
 
 struct outer {
     struct rb_kernel base;
     const struct rb_cpu *cpu;
+    bool pairs; /* of bfloat16 */
     int64_t m, n, k;
-    int together; /* of the runs that are given at once */
+    int64_t steps; /* outer_pack.h */
+    int together;  /* of the runs that are given at once */
 };
 
 #if defined(__x86_64__)
@@ -40,48 +43,25 @@ struct place {
     __mmask16 left, right;
 };
 
-/* Columns of b, a tile's width after the other, zeros behind the last. */
-static void pack_columns(const struct outer *outer, const float *b, float *panel)
+/* One step: a word times words.  Pairs have an instruction, which takes subnormals as zeros: of c
+ * and what it multiplies, and what comes of either half. */
+RB_DOTS static RB_INLINE __m512 add_product(__m512 c, __m512 a, __m512 b, bool pairs)
 {
-    for (int64_t j = 0; j < outer->n; j += COLUMNS) {
-        int64_t width = outer->n - j < COLUMNS ? outer->n - j : COLUMNS;
-
-        for (int64_t k = 0; k < outer->k; k++, panel += COLUMNS) {
-            if (width == COLUMNS) {
-                memcpy(panel, b + k * outer->n + j, COLUMNS * sizeof(float));
-                continue;
-            }
-            memset(panel, 0, COLUMNS * sizeof(float));
-            memcpy(panel, b + k * outer->n + j, (size_t)width * sizeof(float));
-        }
-    }
+    return pairs ? _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b) : _mm512_fmadd_ps(a, b, c);
 }
 
-/* The rows of c from i on are columns of a. */
-static void pack_rows(const struct outer *outer, const float *a, int64_t i, int rows, float *strip)
-{
-    for (int64_t k = 0; k < outer->k; k++, strip += ROWS) {
-        if (rows == ROWS) {
-            memcpy(strip, a + k * outer->m + i, ROWS * sizeof(float));
-            continue;
-        }
-        memset(strip, 0, ROWS * sizeof(float));
-        memcpy(strip, a + k * outer->m + i, (size_t)rows * sizeof(float));
-    }
-}
-
-RB_WIDE static RB_INLINE void multiply(__m512 c[ROWS][2], const float *strip, const float *panel,
-                                       int64_t depth)
+RB_DOTS static RB_INLINE void multiply(__m512 c[ROWS][2], const float *strip, const float *panel,
+                                       int64_t steps, bool pairs)
 {
 #define CLEAR(r) c[r][0] = c[r][1] = _mm512_setzero_ps();
 #define STEP(r)                                                                                    \
     {                                                                                              \
         const __m512 a_ = _mm512_set1_ps(strip[r]);                                                \
-        c[r][0] = _mm512_fmadd_ps(a_, left, c[r][0]);                                              \
-        c[r][1] = _mm512_fmadd_ps(a_, right, c[r][1]);                                             \
+        c[r][0] = add_product(c[r][0], a_, left, pairs);                                           \
+        c[r][1] = add_product(c[r][1], a_, right, pairs);                                          \
     }
     EACH_ROW(CLEAR)
-    for (int64_t k = 0; k < depth; k++, strip += ROWS, panel += COLUMNS) {
+    for (int64_t k = 0; k < steps; k++, strip += ROWS, panel += COLUMNS) {
         const __m512 left = _mm512_loadu_ps(panel), right = _mm512_loadu_ps(panel + HALF);
 
         EACH_ROW(STEP)
@@ -199,7 +179,7 @@ enum what { STORE, ADD, SET };
 /* Runs that go the same way: of each the factors, and of sums what each is told. */
 struct runs {
     int n;
-    const float *a[TOGETHER], *b[TOGETHER];
+    const void *a[TOGETHER], *b[TOGETHER];
     float *c;
     const struct rb_fixed *into;
     struct rb_fixed_quick quick[TOGETHER];
@@ -207,14 +187,14 @@ struct runs {
 };
 
 /* A tile of run e. */
-RB_WIDE static RB_INLINE void one_tile(struct runs *runs, int e, const float *strip,
-                                       const float *panel, int64_t depth, const struct place *place,
-                                       enum what what)
+RB_DOTS static RB_INLINE void one_tile(struct runs *runs, int e, const float *strip,
+                                       const float *panel, const struct outer *outer,
+                                       const struct place *place, bool pairs, enum what what)
 {
     __m512 tile[ROWS][2];
     __m512i most;
 
-    multiply(tile, strip, panel, depth);
+    multiply(tile, strip, panel, outer->steps, pairs);
     if (what == STORE) {
         store(tile, runs->c + place->at, place);
         return;
@@ -226,60 +206,86 @@ RB_WIDE static RB_INLINE void one_tile(struct runs *runs, int e, const float *st
     runs->largest[e] = _mm512_max_epu32(runs->largest[e], most);
 }
 
-/* Tile by tile along the rows of c, and each of them for all runs. */
-RB_WIDE static RB_INLINE void go_through(const struct outer *outer, struct runs *runs,
-                                         enum what what)
+/* Tiles along `rows` rows of c from i on, each of them for all runs. */
+RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *runs, int64_t i,
+                                        int rows, const float *strips, bool pairs, enum what what)
 {
-    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->k;
-    float *panels = outer->cpu->panels.memory, strips[ROWS * DEEPEST];
+    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->steps;
     const void *to = what == STORE ? (const void *)runs->c : (const void *)runs->into->sum;
+    const float *panel = outer->cpu->panels.memory;
 
-    for (int e = 0; e < runs->n; e++)
-        pack_columns(outer, runs->b[e], panels + e * wide);
-    for (int64_t i = 0; i < outer->m; i += ROWS) {
-        int rows = (int)(outer->m - i < ROWS ? outer->m - i : ROWS);
+    for (int64_t j = 0; j < outer->n; j += COLUMNS, panel += COLUMNS * outer->steps) {
+        int columns = (int)(outer->n - j < COLUMNS ? outer->n - j : COLUMNS);
+        uint32_t mask = (uint32_t)((1ull << columns) - 1);
+        struct place place = {i * outer->n + j, outer->n,        rows,
+                              columns,          (__mmask16)mask, (__mmask16)(mask >> HALF)};
 
-        for (int e = 0; e < runs->n; e++)
-            pack_rows(outer, runs->a[e], i, rows, strips + e * ROWS * outer->k);
-        for (int64_t j = 0; j < outer->n; j += COLUMNS) {
-            int columns = (int)(outer->n - j < COLUMNS ? outer->n - j : COLUMNS);
-            uint32_t mask = (uint32_t)((1ull << columns) - 1);
-            struct place place = {i * outer->n + j, outer->n,        rows,
-                                  columns,          (__mmask16)mask, (__mmask16)(mask >> HALF)};
-            const float *panel = panels + j * outer->k;
-
-            fetch(to, place.at + COLUMNS, outer->n);
-            one_tile(runs, 0, strips, panel, outer->k, &place, what);
-            for (int e = 1; what != STORE && e < runs->n; e++)
-                one_tile(runs, e, strips + e * ROWS * outer->k, panel + e * wide, outer->k, &place,
-                         ADD);
-        }
+        fetch(to, place.at + COLUMNS, outer->n);
+        one_tile(runs, 0, strips, panel, outer, &place, pairs, what);
+        for (int e = 1; what != STORE && e < runs->n; e++)
+            one_tile(runs, e, strips + e * ROWS * outer->steps, panel + e * wide, outer, &place,
+                     pairs, ADD);
     }
 }
 
-RB_WIDE static void outer_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
-                              const struct rb_key *key)
+/* Strip after strip. */
+RB_DOTS static RB_INLINE void go_through(const struct outer *outer, struct runs *runs, bool pairs,
+                                         enum what what)
 {
+    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->steps;
+    float strips[ROWS * DEEPEST];
+
+    for (int e = 0; e < runs->n; e++) {
+        const struct rb_outer_factor b = {runs->b[e], pairs, outer->k, outer->n};
+
+        rb_outer_panels(&b, (float *)outer->cpu->panels.memory + e * wide);
+    }
+    for (int64_t i = 0; i < outer->m; i += ROWS) {
+        int rows = (int)(outer->m - i < ROWS ? outer->m - i : ROWS);
+
+        for (int e = 0; e < runs->n; e++) {
+            const struct rb_outer_factor a = {runs->a[e], pairs, outer->k, outer->m};
+
+            rb_outer_strip(&a, i, rows, strips + e * ROWS * outer->steps);
+        }
+        one_strip(outer, runs, i, rows, strips, pairs, what);
+    }
+}
+
+/* Functions of their own: compilers keep a tile in registers there. */
+typedef void goer(const struct outer *outer, struct runs *runs);
+
+#define GOER(name, pairs, what)                                                                    \
+    RB_DOTS static void name(const struct outer *outer, struct runs *runs)                         \
+    {                                                                                              \
+        go_through(outer, runs, pairs, what);                                                      \
+    }
+GOER(store_floats, false, STORE)
+GOER(add_floats, false, ADD)
+GOER(set_floats, false, SET)
+GOER(store_pairs, true, STORE)
+GOER(add_pairs, true, ADD)
+GOER(set_pairs, true, SET)
+#undef GOER
+
+static goer *const goers[2][3] = {{store_floats, add_floats, set_floats},
+                                  {store_pairs, add_pairs, set_pairs}};
+
+static void outer_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                      const struct rb_key *key)
+{
+    const struct outer *outer = (const struct outer *)kernel;
     struct runs runs = {.n = 1, .a = {in[0]}, .b = {in[1]}, .c = out[0]};
 
     (void)key;
-    go_through((const struct outer *)kernel, &runs, STORE);
-}
-
-RB_WIDE static void outer_add(const struct outer *outer, struct runs *runs)
-{
-    go_through(outer, runs, ADD);
-}
-
-RB_WIDE static void outer_set(const struct outer *outer, struct runs *runs)
-{
-    go_through(outer, runs, SET);
+    goers[outer->pairs][STORE](outer, &runs);
 }
 
 /* Runs behind the first are onto what that has left. */
 RB_WIDE static void sum_together(struct rb_kernel *kernel, int n, const void *const *const *in,
                                  const struct rb_fixed *into)
 {
+    const struct outer *outer = (const struct outer *)kernel;
     struct runs runs = {.n = n, .into = into};
 
     for (int e = 0; e < n; e++) {
@@ -287,7 +293,7 @@ RB_WIDE static void sum_together(struct rb_kernel *kernel, int n, const void *co
         runs.b[e] = in[e][1];
         runs.quick[e] = rb_fixed_quick(&into[e]);
     }
-    (into->fresh ? outer_set : outer_add)((const struct outer *)kernel, &runs);
+    goers[outer->pairs][into->fresh ? SET : ADD](outer, &runs);
     for (int e = 0; e < n; e++) {
         uint32_t largest = _mm512_reduce_max_epu32(runs.largest[e]);
 
@@ -310,39 +316,44 @@ static void outer_sum(struct rb_kernel *kernel, const void *const *in, const str
     sum_together(kernel, 1, &in, into);
 }
 
-static bool suits(const struct rb_matrices *s)
+static bool suits(const struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors)
 {
     return s->batch == 0 && s->swap_a && !s->swap_b && s->k > 0 && s->k <= DEEPEST &&
-           s->m >= LEAST_ROWS && s->n >= LEAST_COLUMNS && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
+           s->m >= LEAST_ROWS && s->n >= LEAST_COLUMNS &&
+           (factors == RB_BF16 ? rb_cpu_dots(cpu) : strncmp(rb_dnnl_isa(), "avx512", 6) == 0);
 }
 
-static int how_many_together(int64_t depth, size_t panels)
+static int how_many_together(int64_t steps, size_t panels)
 {
-    const int64_t strips = DEEPEST / depth, cached = (int64_t)(MOST_PANELS / panels);
+    const int64_t strips = DEEPEST / steps, cached = (int64_t)(MOST_PANELS / panels);
     const int64_t most = strips < cached ? strips : cached;
 
-    return most < 1 || depth > DEEPEST_EACH ? 1 : most < TOGETHER ? (int)most : TOGETHER;
+    return most < 1 || steps > DEEPEST_EACH ? 1 : most < TOGETHER ? (int)most : TOGETHER;
 }
 
-int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
                  struct rb_kernel **ret_kernel)
 {
-    size_t panels = (size_t)(s->n + COLUMNS - 1) / COLUMNS * COLUMNS * (size_t)s->k * sizeof(float);
+    const int64_t steps = rb_outer_steps(s->k, factors == RB_BF16);
     struct outer *outer;
+    size_t panels;
     int together;
 
-    if (bias || !suits(s))
+    if (bias || !suits(cpu, s, factors))
         return RB_EUNSUPPORTED;
-    together = how_many_together(s->k, panels);
+    panels = (size_t)((s->n + COLUMNS - 1) / COLUMNS * COLUMNS * steps) * sizeof(float);
+    together = how_many_together(steps, panels);
     if (rb_cpu_need(&cpu->panels, (size_t)together * panels))
         return RB_ENOMEM;
     outer = rb_cpu_kernel(sizeof *outer, outer_run);
     outer->base.sum = outer_sum;
     outer->base.sum_each = together > 1 ? outer_sum_each : NULL;
     outer->cpu = cpu;
+    outer->pairs = factors == RB_BF16;
     outer->m = s->m;
     outer->n = s->n;
     outer->k = s->k;
+    outer->steps = steps;
     outer->together = together;
     *ret_kernel = &outer->base;
     return 0;
@@ -350,11 +361,12 @@ int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
 
 #else
 
-int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
                  struct rb_kernel **ret_kernel)
 {
     (void)cpu;
     (void)s;
+    (void)factors;
     (void)bias;
     (void)ret_kernel;
     return RB_EUNSUPPORTED;

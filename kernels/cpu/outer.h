@@ -6,16 +6,17 @@
  * c [m, n] is the sum over k of column k of a turned [k, m] and row k of b [k, n].  Where k is
  * small the product costs less than its memory, so it can be added to fixed-point sums piece by
  * piece, from registers.  Each element is one chain of fused multiply-adds in the order of k: its
- * bits depend on nothing else, and are the same in both ways. */
+ * bits depend on nothing else, and are the same in both ways.  Of bfloat16 it is that of the
+ * processor's dot product of pairs, in which subnormals are zeros. */
 #ifndef RB_KERNELS_CPU_OUTER_H
 #define RB_KERNELS_CPU_OUTER_H
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/matrices.h"
 
-/* RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the numeric class
- * alone decide.  RB_ENOMEM. */
-int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+/* To float32.  RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the
+ * numeric class alone decide.  RB_ENOMEM. */
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
                  struct rb_kernel **ret_kernel);
 
 #endif

@@ -195,12 +195,13 @@ struct sums {
     bool overflow[RB_KERNEL_EACH];
 };
 
-static struct rb_kernel *outer(struct rb_device *device, int64_t depth, bool turn)
+static struct rb_kernel *outer(struct rb_device *device, enum rb_dtype factors, int64_t depth,
+                               bool turn)
 {
     static const int64_t one = 1;
     const struct rb_attribute turned = {.key = "transA", .ints = &one, .n_ints = 1};
-    const struct rb_tensor_type in[] = {{RB_F32, 2, {turn ? depth : ROWS, turn ? ROWS : depth}},
-                                        {RB_F32, 2, {depth, COLUMNS}}};
+    const struct rb_tensor_type in[] = {{factors, 2, {turn ? depth : ROWS, turn ? ROWS : depth}},
+                                        {factors, 2, {depth, COLUMNS}}};
     const struct rb_tensor_type out = {RB_F32, 2, {ROWS, COLUMNS}};
     const struct rb_call call = {.op = RB_OP_MATMUL,
                                  .n_in = 2,
@@ -231,12 +232,25 @@ static void into_of(struct sums *sums, int exponent, bool fresh,
     }
 }
 
+/* To bfloat16, where they are. */
+static void narrow(float *numbers, int64_t n)
+{
+    uint16_t *to = (uint16_t *)numbers;
+
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t rounded = rb_dtype_to_bfloat(numbers[i]);
+
+        memcpy(&to[i], &rounded, sizeof rounded);
+    }
+}
+
 /* Whatever the exponent, one of the runs with a guest in it. */
-static void check_sums(struct rb_device *device, int64_t depth, bool turn, float guest)
+static void check_sums(struct rb_device *device, enum rb_dtype factor, int64_t depth, bool turn,
+                       float guest)
 {
     static struct sums once, twice;
     static const int exponents[] = {-130, -127, -100, 20, 25, 31, 126, 127};
-    struct rb_kernel *kernel = outer(device, depth, turn);
+    struct rb_kernel *kernel = outer(device, factor, depth, turn);
     uint32_t seed = 5;
     const void *in[RB_KERNEL_EACH][2];
     const void *const *ins[RB_KERNEL_EACH];
@@ -249,6 +263,10 @@ static void check_sums(struct rb_device *device, int64_t depth, bool turn, float
         ins[e] = in[e];
     }
     factors[2][0][ROWS - 1] = factors[2][1][3] = guest;
+    for (int e = 0; e < RB_KERNEL_EACH && factor == RB_BF16; e++) {
+        narrow(factors[e][0], depth * ROWS);
+        narrow(factors[e][1], depth * COLUMNS);
+    }
     for (size_t i = 0; i < 2 * RB_COUNT(exponents) && rb_kernel_sums(kernel); i++)
         for (int n = 1; n <= RB_KERNEL_EACH; n++) {
             struct rb_fixed into[RB_KERNEL_EACH];
@@ -272,9 +290,12 @@ static void sums_at_once(void **state)
     static const float guests[] = {0.5f, NAN, INFINITY, 1e30f, -1e-42f};
 
     for (size_t g = 0; g < RB_COUNT(guests); g++) {
-        check_sums(*state, DEPTH, true, guests[g]);
-        check_sums(*state, DEPTH, false, guests[g]);
-        check_sums(*state, DEEP, true, guests[g]); /* so deep that one goes after the other */
+        check_sums(*state, RB_F32, DEPTH, true, guests[g]);
+        check_sums(*state, RB_F32, DEPTH, false, guests[g]);
+        check_sums(*state, RB_F32, DEEP, true, guests[g]); /* so deep: one after the other */
+        check_sums(*state, RB_BF16, DEPTH, true, guests[g]);
+        check_sums(*state, RB_BF16, DEPTH + 1, true, guests[g]);
+        check_sums(*state, RB_BF16, 2 * DEEP, true, guests[g]);
     }
 }
 
