@@ -5,16 +5,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Instructions that are run once a step would have to be run once in each lane. */
-uint32_t rb_lanes_count(const Rb__Model *model, const Rb__Program *program, uint64_t working,
-                        struct rb_caches caches)
+uint32_t rb_lanes_count(const Rb__Model *model, uint64_t working, struct rb_caches caches)
 {
     uint64_t weights = 0, count;
 
     for (size_t v = 0; v < model->n_variables; v++)
         if (model->variables[v]->role == RB__VARIABLE__ROLE__TRAINED)
             weights += model->variables[v]->elements * sizeof(float);
-    if (weights <= caches.own || program->once || !working)
+    if (weights <= caches.own || !working)
         return 1;
     count = caches.part / working;
     return count < 1 ? 1 : count < RB_KERNEL_EACH ? (uint32_t)count : RB_KERNEL_EACH;
@@ -37,9 +35,10 @@ static struct rb_caches find_caches(void)
 uint32_t rb_lanes_pay(const Rb__Model *model, const Rb__Program *program,
                       const struct rb_program *ready)
 {
+    (void)program;
     if (!rb_program_gathers(ready))
         return 1;
-    return rb_lanes_count(model, program, rb_program_working(ready), find_caches());
+    return rb_lanes_count(model, rb_program_working(ready), find_caches());
 }
 
 /* Small pages: gradients that go into the sums unwritten have their places in an arena too, and
@@ -68,10 +67,19 @@ static int open_one(struct rb_model *model, struct rb_lane *lane, struct rb_why 
     return rb_runner_prepare_twin(model, &lane->runner, model->runner, lane->arena, why);
 }
 
+/* Does another program train, too, in the first lane's arena?  It takes what it made once of
+ * weights to be there as long as those are the same. */
+static bool is_shared(const struct rb_model *model)
+{
+    return model->last_runner != model->runner && model->runner->message->once > 0;
+}
+
 int rb_lanes_make(struct rb_model *model, uint32_t count, struct rb_why *why)
 {
     int err = 0;
 
+    if (is_shared(model))
+        count = 1;
     model->lanes[0].runner = *model->runner;
     model->n_lanes = 1;
     while (!err && model->n_lanes < count && model->n_lanes < model->microbatches)

@@ -5,8 +5,9 @@
  * Model, caches > [lanes] > attempt_compute
  *
  * A lane is the program of a microbatch with an arena and inputs of its own, and kernels that all
- * lanes share.  Which microbatches go together shows nowhere in the bits: each is computed as it is
- * alone (kernels/device.h), and the sums are integers. */
+ * lanes share, as they share what is made once of weights.  Which microbatches go together shows
+ * nowhere in the bits: each is computed as it is alone (kernels/device.h), and the sums are
+ * integers. */
 #ifndef RB_WORKER_LANES_H
 #define RB_WORKER_LANES_H
 
@@ -19,8 +20,7 @@ struct rb_caches {
 
 /* How many at once: as many as have what they write (rb_program_working) in a core's part of the
  * caches, where the trained weights do not stay in its own.  1: nothing is gained.  Pure. */
-uint32_t rb_lanes_count(const Rb__Model *model, const Rb__Program *program, uint64_t working,
-                        struct rb_caches caches);
+uint32_t rb_lanes_count(const Rb__Model *model, uint64_t working, struct rb_caches caches);
 
 /* What that is here, for a program that is ready. */
 uint32_t rb_lanes_pay(const Rb__Model *model, const Rb__Program *program,

@@ -25,7 +25,8 @@ struct rb_program_memory {
      * it meanwhile; else somebody looks at places while they are nobody's, or lets only few be
      * touched. */
     bool spares;
-    /* One of the same Program, whose kernels this one runs and which lives longer; or NULL. */
+    /* One of the same Program, whose kernels this one runs and which lives longer; or NULL.  What
+     * instructions that are run once make is there, for both. */
     const struct rb_program *twin;
 };
 
@@ -89,11 +90,12 @@ int rb_program_again(struct rb_program *program, const struct rb_key *key, const
 
 /* Is anything gained by that? */
 bool rb_program_gathers(const struct rb_program *program);
-/* The bytes that a run has to itself: its inputs, and what it writes of its arena.  For a program
- * that leaves gradients to rb_program_add. */
+/* The bytes that a run has to itself: its inputs, and what it writes of its arena, without what is
+ * made once for all.  For a program that leaves gradients to rb_program_add. */
 uint64_t rb_program_working(const struct rb_program *program);
 
-/* As rb_program_run of one after the other; `after` is called when all have done an instruction. */
+/* As rb_program_run of one after the other, the first of which has no twin itself; `after` is
+ * called when all have done an instruction. */
 int rb_program_run_each(struct rb_program *const *programs, int n, const struct rb_key *keys,
                         const atomic_bool *stop, void (*after)(int instruction, void *context),
                         void *context);

@@ -44,6 +44,7 @@ struct rb_program {
     size_t *input_bytes;
     struct rb_extent *written; /* of the arena, ascending and apart */
     size_t n_written;
+    uint64_t working; /* bytes: rb_program_working */
 
     /* Tapes (rb_program_keep).  Of a run that is played, what `after` asked for. */
     bool keeps;

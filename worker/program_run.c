@@ -110,7 +110,7 @@ int rb_program_run_each(struct rb_program *const *programs, int n, const struct 
     for (int i = 0; i < programs[0]->n_steps; i++) {
         if (stop && atomic_load_explicit(stop, memory_order_relaxed))
             return RB_ECANCELED;
-        step_each(programs, n, i, keys);
+        step_each(programs, i < programs[0]->once ? 1 : n, i, keys);
         if (after)
             after(i, context);
     }

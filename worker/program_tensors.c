@@ -121,6 +121,30 @@ static int make_inputs(const struct rb_program_build *b)
     return 0;
 }
 
+static bool lies_in(const Rb__Tensor *tensor, const Rb__Tensor *other, size_t bytes)
+{
+    return tensor->space == RB__TENSOR__SPACE__ARENA && other->space == tensor->space &&
+           tensor->offset >= other->offset && tensor->offset - other->offset < bytes;
+}
+
+/* What `output` is, or a view of it, is where the twin has it. */
+static void share_output(const struct rb_program_build *b, int32_t output)
+{
+    if (output < 0 || output >= b->program->n_tensors)
+        return;
+    for (int i = 0; i < b->program->n_tensors; i++)
+        if (lies_in(b->from->tensors[i], b->from->tensors[output], b->bytes[output]))
+            b->program->addresses[i] = b->memory->twin->addresses[i];
+}
+
+/* What is run once a step is run by one for all. */
+static void share_once(const struct rb_program_build *b)
+{
+    for (int i = 0; i < b->program->once; i++)
+        for (size_t o = 0; o < b->from->instructions[i]->n_outputs; o++)
+            share_output(b, b->from->instructions[i]->outputs[o]);
+}
+
 int rb_program_make_tensors(const struct rb_program_build *b)
 {
     int err = 0;
@@ -130,6 +154,8 @@ int rb_program_make_tensors(const struct rb_program_build *b)
     err = err ? err : make_inputs(b);
     for (int i = 0; !err && i < b->program->n_tensors; i++)
         err = tensor_address(b, b->from->tensors[i], i);
+    if (!err && b->memory->twin)
+        share_once(b);
     return err;
 }
 

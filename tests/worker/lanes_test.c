@@ -44,8 +44,8 @@ static uint64_t train(const struct bench_case *from, int64_t micro_batch, uint32
     return hash;
 }
 
-static void check(const char *name, const char *setting, int64_t micro_batch, int64_t batch,
-                  uint32_t most)
+static void check_in(const char *precision, const char *name, const char *setting,
+                     int64_t micro_batch, int64_t batch, uint32_t most)
 {
     const struct bench_case *found = bench_case_find(bench_sums_cases, bench_n_sums_cases, name);
     struct bench_case one;
@@ -56,6 +56,7 @@ static void check(const char *name, const char *setting, int64_t micro_batch, in
     one = *found;
     if (setting)
         one.settings[0] = setting;
+    one.precision = precision;
     one.batch = batch;
     hash = train(&one, micro_batch, 1, &alone);
     for (uint32_t lanes = 2; lanes <= most; lanes += RB_SANITIZED && lanes < most ? most - 2 : 1) {
@@ -64,10 +65,43 @@ static void check(const char *name, const char *setting, int64_t micro_batch, in
     }
 }
 
+static void check(const char *name, const char *setting, int64_t micro_batch, int64_t batch,
+                  uint32_t most)
+{
+    check_in(NULL, name, setting, micro_batch, batch, most);
+}
+
 static void test_mlp(void **state)
 {
     (void)state;
     check("mlp", NULL, 8, 8 * MICROBATCHES - 3, RB_KERNEL_EACH);
+}
+
+/* Weights are rounded once for all. */
+static void test_bfloat(void **state)
+{
+    (void)state;
+    check_in("bf16", "mlp", NULL, 8, 8 * MICROBATCHES, RB_KERNEL_EACH);
+    check_in("bf16", "cnn", NULL, 4, 4 * MICROBATCHES, 3);
+    check_in("bf16", "gpt", NULL, 1, MICROBATCHES, 3);
+}
+
+/* Where a last microbatch has a program of its own, what each of both made once has to stay. */
+static void test_bfloat_of_two(void **state)
+{
+    struct bench_case one = *bench_case_find(bench_sums_cases, bench_n_sums_cases, "mlp");
+    struct bench_job job;
+    struct rb_why why;
+
+    (void)state;
+    one.precision = "bf16";
+    one.batch = 8 * MICROBATCHES - 3;
+    bench_job_open(&one, 8, &job);
+    assert_int_equal(job.model->n_lanes, 1);
+    rb_lanes_close(job.model);
+    bench_check(rb_lanes_make(job.model, 2, &why), &why);
+    assert_int_equal(job.model->n_lanes, 1);
+    bench_job_close(&job);
 }
 
 static void test_cnn(void **state)
@@ -143,14 +177,12 @@ static void test_arenas(void **state)
     bench_job_close(&job);
 }
 
-/* As many as a part of the caches holds; none where weights stay in a core's own, or where
- * something is done once. */
+/* As many as a part of the caches holds; none where weights stay in a core's own. */
 static void test_count(void **state)
 {
     Rb__Variable weight = RB__VARIABLE__INIT, frozen = RB__VARIABLE__INIT;
     Rb__Variable *variables[] = {&weight, &frozen};
     Rb__Model model = RB__MODEL__INIT;
-    Rb__Program program = RB__PROGRAM__INIT;
 
     (void)state;
     model.variables = variables;
@@ -159,23 +191,21 @@ static void test_count(void **state)
     weight.elements = 300;
     frozen.role = RB__VARIABLE__ROLE__FIXED;
     frozen.elements = 1000;
-    assert_int_equal(rb_lanes_count(&model, &program, 334, (struct rb_caches){1000, 1000}), 2);
-    assert_int_equal(rb_lanes_count(&model, &program, 333, (struct rb_caches){1000, 1000}), 3);
-    assert_int_equal(rb_lanes_count(&model, &program, 1, (struct rb_caches){1000, 1000}),
-                     RB_KERNEL_EACH);
-    assert_int_equal(rb_lanes_count(&model, &program, 2000, (struct rb_caches){1000, 1000}), 1);
-    assert_int_equal(rb_lanes_count(&model, &program, 0, (struct rb_caches){1000, 1000}), 1);
-    assert_int_equal(rb_lanes_count(&model, &program, 1, (struct rb_caches){1200, 1000}), 1);
-    program.once = 1;
-    assert_int_equal(rb_lanes_count(&model, &program, 1, (struct rb_caches){1000, 1000}), 1);
+    assert_int_equal(rb_lanes_count(&model, 334, (struct rb_caches){1000, 1000}), 2);
+    assert_int_equal(rb_lanes_count(&model, 333, (struct rb_caches){1000, 1000}), 3);
+    assert_int_equal(rb_lanes_count(&model, 1, (struct rb_caches){1000, 1000}), RB_KERNEL_EACH);
+    assert_int_equal(rb_lanes_count(&model, 2000, (struct rb_caches){1000, 1000}), 1);
+    assert_int_equal(rb_lanes_count(&model, 0, (struct rb_caches){1000, 1000}), 1);
+    assert_int_equal(rb_lanes_count(&model, 1, (struct rb_caches){1200, 1000}), 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mlp),      cmocka_unit_test(test_cnn),
-        cmocka_unit_test(test_wide_cnn), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_gpt),      cmocka_unit_test(test_arenas),
+        cmocka_unit_test(test_mlp),           cmocka_unit_test(test_bfloat),
+        cmocka_unit_test(test_bfloat_of_two), cmocka_unit_test(test_cnn),
+        cmocka_unit_test(test_wide_cnn),      cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_gpt),           cmocka_unit_test(test_arenas),
         cmocka_unit_test(test_count),
     };
 
