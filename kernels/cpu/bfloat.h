@@ -11,7 +11,7 @@
 void rb_cpu_narrow(uint16_t *to, const float *from, int64_t n);
 void rb_cpu_widen(float *to, const uint16_t *from, int64_t n);
 
-/* Is a pair's dot product the fastest that there is?  Then RB_DOTS of kernels/cpu/vector.h. */
+/* Is the dot product of pairs (pairs.h) the fastest product that there is here? */
 bool rb_cpu_dots(const struct rb_cpu *cpu);
 
 /* A kernel for a call with bfloat16 tensors from one for the same call with float32 in their

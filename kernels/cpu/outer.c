@@ -6,20 +6,17 @@
 #include "kernels/cpu/fixed.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/outer_pack.h"
-#include "kernels/cpu/vector.h"
 
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 enum { ROWS = RB_OUTER_ROWS, COLUMNS = RB_OUTER_COLUMNS, HALF = COLUMNS / 2 };
 
-/* Deeper sums are large products, which oneDNN cuts up in all directions. */
-enum { DEEPEST = 512, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
+/* Deeper sums are large products, which oneDNN cuts up in all directions: of pairs, which are
+ * multiplied twice as fast, it does so soon. */
+enum { DEEPEST = 512, DEEPEST_OF_PAIRS = 192, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
 
 /* Several at once, at most: as many as have their strips in the place of the deepest one, and their
- * panels (bytes) in cache.  Of more steps so much is computed that the sums' memory is little. */
+ * panels (bytes) in cache.  Of more words so much is computed that the sums' memory is little. */
 enum { TOGETHER = RB_KERNEL_EACH, DEEPEST_EACH = 128, MOST_PANELS = 1 << 20 };
 
 struct outer {
@@ -27,7 +24,7 @@ struct outer {
     const struct rb_cpu *cpu;
     bool pairs; /* of bfloat16 */
     int64_t m, n, k;
-    int64_t steps; /* outer_pack.h */
+    int64_t words; /* along k */
     int together;  /* of the runs that are given at once */
 };
 
@@ -43,25 +40,18 @@ struct place {
     __mmask16 left, right;
 };
 
-/* One step: a word times words.  Pairs have an instruction, which takes subnormals as zeros: of c
- * and what it multiplies, and what comes of either half. */
-RB_DOTS static RB_INLINE __m512 add_product(__m512 c, __m512 a, __m512 b, bool pairs)
-{
-    return pairs ? _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b) : _mm512_fmadd_ps(a, b, c);
-}
-
-RB_DOTS static RB_INLINE void multiply(__m512 c[ROWS][2], const float *strip, const float *panel,
-                                       int64_t steps, bool pairs)
+RB_DOTS static RB_INLINE void multiply(__m512 c[ROWS][2], const rb_word *strip,
+                                       const rb_word *panel, int64_t words, bool pairs)
 {
 #define CLEAR(r) c[r][0] = c[r][1] = _mm512_setzero_ps();
 #define STEP(r)                                                                                    \
     {                                                                                              \
         const __m512 a_ = _mm512_set1_ps(strip[r]);                                                \
-        c[r][0] = add_product(c[r][0], a_, left, pairs);                                           \
-        c[r][1] = add_product(c[r][1], a_, right, pairs);                                          \
+        c[r][0] = rb_add_product(c[r][0], a_, left, pairs);                                        \
+        c[r][1] = rb_add_product(c[r][1], a_, right, pairs);                                       \
     }
     EACH_ROW(CLEAR)
-    for (int64_t k = 0; k < steps; k++, strip += ROWS, panel += COLUMNS) {
+    for (int64_t k = 0; k < words; k++, strip += ROWS, panel += COLUMNS) {
         const __m512 left = _mm512_loadu_ps(panel), right = _mm512_loadu_ps(panel + HALF);
 
         EACH_ROW(STEP)
@@ -187,14 +177,14 @@ struct runs {
 };
 
 /* A tile of run e. */
-RB_DOTS static RB_INLINE void one_tile(struct runs *runs, int e, const float *strip,
-                                       const float *panel, const struct outer *outer,
+RB_DOTS static RB_INLINE void one_tile(struct runs *runs, int e, const rb_word *strip,
+                                       const rb_word *panel, const struct outer *outer,
                                        const struct place *place, bool pairs, enum what what)
 {
     __m512 tile[ROWS][2];
     __m512i most;
 
-    multiply(tile, strip, panel, outer->steps, pairs);
+    multiply(tile, strip, panel, outer->words, pairs);
     if (what == STORE) {
         store(tile, runs->c + place->at, place);
         return;
@@ -208,13 +198,13 @@ RB_DOTS static RB_INLINE void one_tile(struct runs *runs, int e, const float *st
 
 /* Tiles along `rows` rows of c from i on, each of them for all runs. */
 RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *runs, int64_t i,
-                                        int rows, const float *strips, bool pairs, enum what what)
+                                        int rows, const rb_word *strips, bool pairs, enum what what)
 {
-    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->steps;
+    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->words;
     const void *to = what == STORE ? (const void *)runs->c : (const void *)runs->into->sum;
-    const float *panel = outer->cpu->panels.memory;
+    const rb_word *panel = outer->cpu->panels.memory;
 
-    for (int64_t j = 0; j < outer->n; j += COLUMNS, panel += COLUMNS * outer->steps) {
+    for (int64_t j = 0; j < outer->n; j += COLUMNS, panel += COLUMNS * outer->words) {
         int columns = (int)(outer->n - j < COLUMNS ? outer->n - j : COLUMNS);
         uint32_t mask = (uint32_t)((1ull << columns) - 1);
         struct place place = {i * outer->n + j, outer->n,        rows,
@@ -223,7 +213,7 @@ RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *
         fetch(to, place.at + COLUMNS, outer->n);
         one_tile(runs, 0, strips, panel, outer, &place, pairs, what);
         for (int e = 1; what != STORE && e < runs->n; e++)
-            one_tile(runs, e, strips + e * ROWS * outer->steps, panel + e * wide, outer, &place,
+            one_tile(runs, e, strips + e * ROWS * outer->words, panel + e * wide, outer, &place,
                      pairs, ADD);
     }
 }
@@ -232,13 +222,13 @@ RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *
 RB_DOTS static RB_INLINE void go_through(const struct outer *outer, struct runs *runs, bool pairs,
                                          enum what what)
 {
-    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->steps;
-    float strips[ROWS * DEEPEST];
+    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->words;
+    rb_word strips[ROWS * DEEPEST];
 
     for (int e = 0; e < runs->n; e++) {
         const struct rb_outer_factor b = {runs->b[e], pairs, outer->k, outer->n};
 
-        rb_outer_panels(&b, (float *)outer->cpu->panels.memory + e * wide);
+        rb_outer_panels(&b, (rb_word *)outer->cpu->panels.memory + e * wide);
     }
     for (int64_t i = 0; i < outer->m; i += ROWS) {
         int rows = (int)(outer->m - i < ROWS ? outer->m - i : ROWS);
@@ -246,7 +236,7 @@ RB_DOTS static RB_INLINE void go_through(const struct outer *outer, struct runs 
         for (int e = 0; e < runs->n; e++) {
             const struct rb_outer_factor a = {runs->a[e], pairs, outer->k, outer->m};
 
-            rb_outer_strip(&a, i, rows, strips + e * ROWS * outer->steps);
+            rb_outer_strip(&a, i, rows, strips + e * ROWS * outer->words);
         }
         one_strip(outer, runs, i, rows, strips, pairs, what);
     }
@@ -318,31 +308,34 @@ static void outer_sum(struct rb_kernel *kernel, const void *const *in, const str
 
 static bool suits(const struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors)
 {
-    return s->batch == 0 && s->swap_a && !s->swap_b && s->k > 0 && s->k <= DEEPEST &&
-           s->m >= LEAST_ROWS && s->n >= LEAST_COLUMNS &&
-           (factors == RB_BF16 ? rb_cpu_dots(cpu) : strncmp(rb_dnnl_isa(), "avx512", 6) == 0);
+    const bool pairs = factors == RB_BF16;
+
+    return s->batch == 0 && s->swap_a && !s->swap_b && s->k > 0 &&
+           s->k <= (pairs ? DEEPEST_OF_PAIRS : DEEPEST) && s->m >= LEAST_ROWS &&
+           s->n >= LEAST_COLUMNS &&
+           (pairs ? rb_cpu_dots(cpu) : strncmp(rb_dnnl_isa(), "avx512", 6) == 0);
 }
 
-static int how_many_together(int64_t steps, size_t panels)
+static int how_many_together(int64_t words, size_t panels)
 {
-    const int64_t strips = DEEPEST / steps, cached = (int64_t)(MOST_PANELS / panels);
+    const int64_t strips = DEEPEST / words, cached = (int64_t)(MOST_PANELS / panels);
     const int64_t most = strips < cached ? strips : cached;
 
-    return most < 1 || steps > DEEPEST_EACH ? 1 : most < TOGETHER ? (int)most : TOGETHER;
+    return most < 1 || words > DEEPEST_EACH ? 1 : most < TOGETHER ? (int)most : TOGETHER;
 }
 
 int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
                  struct rb_kernel **ret_kernel)
 {
-    const int64_t steps = rb_outer_steps(s->k, factors == RB_BF16);
+    const int64_t words = rb_words(s->k, factors == RB_BF16);
     struct outer *outer;
     size_t panels;
     int together;
 
     if (bias || !suits(cpu, s, factors))
         return RB_EUNSUPPORTED;
-    panels = (size_t)((s->n + COLUMNS - 1) / COLUMNS * COLUMNS * steps) * sizeof(float);
-    together = how_many_together(steps, panels);
+    panels = (size_t)((s->n + COLUMNS - 1) / COLUMNS * COLUMNS * words) * sizeof(float);
+    together = how_many_together(words, panels);
     if (rb_cpu_need(&cpu->panels, (size_t)together * panels))
         return RB_ENOMEM;
     outer = rb_cpu_kernel(sizeof *outer, outer_run);
@@ -353,7 +346,7 @@ int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype 
     outer->m = s->m;
     outer->n = s->n;
     outer->k = s->k;
-    outer->steps = steps;
+    outer->words = words;
     outer->together = together;
     *ret_kernel = &outer->base;
     return 0;

@@ -6,8 +6,8 @@
  * c [m, n] is the sum over k of column k of a turned [k, m] and row k of b [k, n].  Where k is
  * small the product costs less than its memory, so it can be added to fixed-point sums piece by
  * piece, from registers.  Each element is one chain of fused multiply-adds in the order of k: its
- * bits depend on nothing else, and are the same in both ways.  Of bfloat16 it is that of the
- * processor's dot product of pairs, in which subnormals are zeros. */
+ * bits depend on nothing else, and are the same in both ways.  Of bfloat16 they
+ * come in pairs (pairs.h). */
 #ifndef RB_KERNELS_CPU_OUTER_H
 #define RB_KERNELS_CPU_OUTER_H
 

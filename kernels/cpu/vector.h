@@ -28,11 +28,9 @@
 #define RB_INLINE inline __attribute__((always_inline))
 #endif
 
-/* A function of AVX-512, for who has asked whether there is any.  RB_DOTS: one that may do dot
- * products of bfloat16 too, an instruction that compilers never use of their own accord. */
+/* A function of AVX-512, for who has asked whether there is any. */
 #if defined(__x86_64__)
 #define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
-#define RB_DOTS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,avx512bf16")))
 #endif
 
 /* Sums and the like go over 32 lanes in memory: the inner loop is one that compilers make vectors

@@ -22,8 +22,9 @@ struct shape {
 };
 
 /* Whole tiles, parts of them in both directions, one sample and many. */
-static const struct shape shapes[] = {{14, 32, 1},  {28, 64, 16}, {8, 16, 3},     {15, 33, 16},
-                                      {13, 31, 20}, {70, 48, 40}, {29, 100, 128}, {43, 17, 512}};
+static const struct shape shapes[] = {{14, 32, 1},  {28, 64, 16}, {8, 16, 3},    {15, 33, 16},
+                                      {13, 31, 20}, {70, 48, 40}, {29, 100, 128}};
+static const struct shape deep = {43, 17, 512}, deep_of_bfloat = {43, 17, 191};
 
 static float a[80 * 512], b[120 * 512], c[MOST];
 static uint16_t narrow_a[80 * 512], narrow_b[120 * 512];
@@ -150,12 +151,14 @@ static void both_ways_give_the_same_bits(void **state)
 {
     for (size_t s = 0; s < RB_COUNT(shapes); s++)
         check_both_ways(*state, &shapes[s], RB_F32);
+    check_both_ways(*state, &deep, RB_F32);
 }
 
 static void the_same_of_bfloat(void **state)
 {
     for (size_t s = 0; s < RB_COUNT(shapes); s++)
         check_both_ways(*state, &shapes[s], RB_BF16);
+    check_both_ways(*state, &deep_of_bfloat, RB_BF16);
 }
 
 static float flushed(float x)
@@ -163,13 +166,14 @@ static float flushed(float x)
     return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
 }
 
-/* An element as a chain; of bfloat16 as processors do it in pairs. */
+/* An element as a chain; of bfloat16 as processors do it in pairs, the second first. */
 static float chain_of(const struct shape *shape, enum rb_dtype factors, int64_t i, int64_t j)
 {
     const int64_t end = factors == RB_BF16 ? (shape->k + 1) / 2 * 2 : shape->k;
     float chain = 0;
 
-    for (int64_t k = 0; k < end; k++) {
+    for (int64_t at = 0; at < end; at++) {
+        const int64_t k = factors == RB_BF16 ? at ^ 1 : at;
         const int64_t p = k * shape->m + i, q = k * shape->n + j;
 
         if (factors == RB_F32)
@@ -210,6 +214,7 @@ static void elements_are_chains(void **state)
 {
     for (size_t s = 0; s < RB_COUNT(shapes); s++)
         check_chains(*state, &shapes[s], RB_F32, 1, 1);
+    check_chains(*state, &deep, RB_F32, 1, 1);
 }
 
 /* As far as that is known of this processor: others copy. */
@@ -218,6 +223,7 @@ static void elements_of_bfloat_are_chains(void **state)
     if (!strstr(rb_cpu_numeric_class(), "avx512_core_bf16") ||
         strstr(rb_cpu_numeric_class(), "bf16-as-fp32"))
         skip();
+    check_chains(*state, &deep_of_bfloat, RB_BF16, 1, 1);
     for (size_t s = 0; s < RB_COUNT(shapes); s++) {
         check_chains(*state, &shapes[s], RB_BF16, 1, 1);
         check_chains(*state, &shapes[s], RB_BF16, NAN, 1);

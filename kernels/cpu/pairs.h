@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pairs of bfloat16 as words: how they come into products where processors have an instruction for
+ * them (rb_cpu_dots).
+ *
+ * outer, samples, mix > [pairs]
+ *
+ * A word is a float32, or two bfloat16 of neighbouring k as they lie in memory, so what goes
+ * through words along k multiplies either.  Of a pair the second is multiplied and added first;
+ * subnormals are zeros, those that come in and those that come out of either half. */
+#ifndef RB_KERNELS_CPU_PAIRS_H
+#define RB_KERNELS_CPU_PAIRS_H
+
+#include "kernels/cpu/vector.h"
+
+#include <stdbool.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* For who has asked rb_cpu_dots, where there are pairs.  Compilers use none of their own accord. */
+#if defined(__x86_64__)
+#define RB_DOTS __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma,avx512bf16")))
+#endif
+
+typedef float rb_word __attribute__((may_alias));
+
+/* Words of so many k that are not in one row, a last one with a zero; and of a row, which pairs
+ * fill where k is even. */
+static inline int64_t rb_words(int64_t k, bool pairs)
+{
+    return pairs ? (k + 1) / 2 : k;
+}
+
+/* Words of two rows each, of which n numbers are there; `wide` words side by side, zeros behind the
+ * n-th.  `step` numbers from row to row. */
+void rb_pairs_pack(const uint16_t *from, int64_t step, int64_t depth, int64_t n, int64_t wide,
+                   rb_word *to);
+
+#if defined(__x86_64__)
+RB_DOTS static RB_INLINE __m512 rb_add_product(__m512 c, __m512 a, __m512 b, bool pairs)
+{
+    return pairs ? _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b) : _mm512_fmadd_ps(a, b, c);
+}
+#endif
+
+#endif
