@@ -91,20 +91,14 @@ static bool copies_pay(const struct rb_cpu *cpu, const struct rb_matrices *s)
 static int make_own(struct rb_cpu *cpu, const struct rb_matrices *s,
                     const struct rb_dnnl_matmul *how, struct rb_kernel **ret_kernel)
 {
-    static int (*const makers[])(struct rb_cpu *, const struct rb_matrices *, bool,
+    static int (*const makers[])(struct rb_cpu *, const struct rb_matrices *, enum rb_dtype, bool,
                                  struct rb_kernel **) = {
-        rb_cpu_samples,
-        rb_cpu_rows,
-        rb_cpu_mix,
-        rb_cpu_product,
+        rb_cpu_outer, rb_cpu_samples, rb_cpu_rows, rb_cpu_mix, rb_cpu_product,
     };
     int err = RB_EUNSUPPORTED;
 
-    if (how->product == RB_F32)
-        err = rb_cpu_outer(cpu, s, how->factors, how->bias, ret_kernel);
-    for (size_t i = 0; how->factors == RB_F32 && err == RB_EUNSUPPORTED && i < RB_COUNT(makers);
-         i++)
-        err = makers[i](cpu, s, how->bias, ret_kernel);
+    for (size_t i = 0; err == RB_EUNSUPPORTED && i < RB_COUNT(makers); i++)
+        err = makers[i](cpu, s, how->factors, how->bias, ret_kernel);
     return err;
 }
 
@@ -130,7 +124,7 @@ static int prepare(struct rb_cpu *cpu, const struct rb_call *call, struct rb_ker
     rb_matrices_merge(&s);
     if (how.factors == RB_BF16 && (elements == 0 || s.k == 0 || copies_pay(cpu, &s)))
         return rb_cpu_widened(cpu, call, prepare, ret_kernel, why);
-    if (elements > 0) {
+    if (elements > 0 && how.product == RB_F32) {
         err = make_own(cpu, &s, &how, ret_kernel);
         if (err != RB_EUNSUPPORTED)
             return err ? rb_call_refuse(call, err, why, "no memory for a factor") : 0;

@@ -8,16 +8,19 @@
  * of w is what costs: it is gone through once, as it lies, for all rows of all runs that share it.
  * Where w is shallow it is that of y, and rows may be more.
  * Each element is one chain of fused multiply-adds in the order of k, and then the bias: its bits
- * depend on its row of x and its column of w alone. */
+ * depend on its row of x and its column of w alone.
+ *
+ * Of bfloat16 they come in pairs (pairs.h), of two rows of w, which are put together block by
+ * block. */
 #ifndef RB_KERNELS_CPU_MIX_H
 #define RB_KERNELS_CPU_MIX_H
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/matrices.h"
 
-/* RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the numeric class
- * alone decide. */
-int rb_cpu_mix(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+/* To float32.  RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the
+ * numeric class alone decide.  RB_ENOMEM. */
+int rb_cpu_mix(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
                struct rb_kernel **ret_kernel);
 
 #endif

@@ -5,15 +5,10 @@
 
 enum { LANES = 16 };
 
-/* As many words of two rows as `mask` says. */
-RB_WIDE static RB_INLINE __m512i sixteen(const uint16_t *first, const uint16_t *second,
-                                         __mmask16 mask)
+RB_WIDE static RB_INLINE __m512i join(__m256i first, __m256i second)
 {
-    const __m512i lower = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, first));
-    const __m512i upper =
-        second ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, second)) : lower;
-
-    return second ? _mm512_or_si512(lower, _mm512_slli_epi32(upper, LANES)) : lower;
+    return _mm512_or_si512(_mm512_cvtepu16_epi32(first),
+                           _mm512_slli_epi32(_mm512_cvtepu16_epi32(second), LANES));
 }
 
 static RB_INLINE __mmask16 mask_of(int64_t n)
@@ -21,16 +16,30 @@ static RB_INLINE __mmask16 mask_of(int64_t n)
     return n >= LANES ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
 }
 
+/* Of two rows, or of one with zeros behind it. */
+RB_WIDE static RB_INLINE void pack_rows(const uint16_t *first, const uint16_t *second, int64_t n,
+                                        int64_t wide, rb_word *to)
+{
+    int64_t j = 0;
+
+    for (; second && j + LANES <= n && j + LANES <= wide; j += LANES)
+        _mm512_storeu_si512(to + j, join(_mm256_loadu_si256((const __m256i *)(first + j)),
+                                         _mm256_loadu_si256((const __m256i *)(second + j))));
+    for (; j < wide; j += LANES) {
+        const __mmask16 there = mask_of(n - j);
+
+        _mm512_mask_storeu_epi32(
+            to + j, mask_of(wide - j),
+            join(_mm256_maskz_loadu_epi16(there, first + j),
+                 second ? _mm256_maskz_loadu_epi16(there, second + j) : _mm256_setzero_si256()));
+    }
+}
+
 RB_WIDE void rb_pairs_pack(const uint16_t *from, int64_t step, int64_t depth, int64_t n,
                            int64_t wide, rb_word *to)
 {
-    for (int64_t k = 0; k < depth; k += 2, from += 2 * step, to += wide) {
-        const uint16_t *second = k + 1 < depth ? from + step : NULL;
-
-        for (int64_t j = 0; j < wide; j += LANES)
-            _mm512_mask_storeu_epi32(to + j, mask_of(wide - j),
-                                     sixteen(from + j, second ? second + j : NULL, mask_of(n - j)));
-    }
+    for (int64_t k = 0; k < depth; k += 2, from += 2 * step, to += wide)
+        pack_rows(from, k + 1 < depth ? from + step : NULL, n, wide, to);
 }
 
 #endif

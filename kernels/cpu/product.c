@@ -310,13 +310,13 @@ static bool suits(const struct rb_matrices *s)
            s->k >= LEAST_DEPTH;
 }
 
-int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
-                   struct rb_kernel **ret_kernel)
+int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
+                   bool bias, struct rb_kernel **ret_kernel)
 {
     const size_t room = PANELS + (COLUMNS * DEEPEST + LOW * DEEPEST) * sizeof(float);
     struct product *p;
 
-    if (!suits(s))
+    if (factors != RB_F32 || !suits(s))
         return RB_EUNSUPPORTED;
     if (rb_cpu_need(&cpu->panels, room))
         return RB_ENOMEM;
@@ -348,11 +348,12 @@ int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
 
 #else
 
-int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
-                   struct rb_kernel **ret_kernel)
+int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
+                   bool bias, struct rb_kernel **ret_kernel)
 {
     (void)cpu;
     (void)s;
+    (void)factors;
     (void)bias;
     (void)ret_kernel;
     return RB_EUNSUPPORTED;

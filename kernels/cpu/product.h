@@ -23,7 +23,7 @@
 
 /* RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the numeric class
  * alone decide.  RB_ENOMEM. */
-int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
-                   struct rb_kernel **ret_kernel);
+int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
+                   bool bias, struct rb_kernel **ret_kernel);
 
 #endif

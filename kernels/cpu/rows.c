@@ -136,13 +136,13 @@ static bool suits(const struct rb_matrices *s)
            s->n >= LEAST_WEIGHTS && s->k >= LEAST_DEPTH && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
-int rb_cpu_rows(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+int rb_cpu_rows(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
                 struct rb_kernel **ret_kernel)
 {
     struct rows *rows;
 
     (void)cpu;
-    if (!suits(s))
+    if (factors != RB_F32 || !suits(s))
         return RB_EUNSUPPORTED;
     rows = rb_cpu_kernel(sizeof *rows, rows_run);
     rows->base.each = rows_each;
@@ -157,11 +157,12 @@ int rb_cpu_rows(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
 
 #else
 
-int rb_cpu_rows(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+int rb_cpu_rows(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
                 struct rb_kernel **ret_kernel)
 {
     (void)cpu;
     (void)s;
+    (void)factors;
     (void)bias;
     (void)ret_kernel;
     return RB_EUNSUPPORTED;

@@ -16,7 +16,7 @@
 
 /* RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the numeric class
  * alone decide. */
-int rb_cpu_rows(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
+int rb_cpu_rows(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
                 struct rb_kernel **ret_kernel);
 
 #endif

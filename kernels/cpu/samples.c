@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cpu/samples.h"
 
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/pairs.h"
 
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 /* A tile: so many rows of w times so many samples; 24 registers of sums, 3 and 1 of factors. */
 enum { ROWS = 8, LANES = 16, VECTORS = 3, PANEL = VECTORS * LANES };
@@ -16,7 +14,7 @@ enum { ROWS = 8, LANES = 16, VECTORS = 3, PANEL = VECTORS * LANES };
  * in the second cache. */
 enum { MOST = 4 * PANEL, PANELS = 1 << 20 };
 
-/* Numbers of a row of w that are on their way while others are multiplied: with those of a tile's
+/* Words of a row of w that are on their way while others are multiplied: with those of a tile's
  * other rows they fit the first cache, also where rows are a multiple of 4 kB apart. */
 enum { AHEAD = 4 * LANES };
 
@@ -30,8 +28,9 @@ enum { FEW = 64, MOST_OF_FEW = 512 };
 struct samples {
     struct rb_kernel base;
     const struct rb_cpu *cpu;
-    int64_t m, n, k;
-    bool bias;
+    int64_t m, n;
+    int64_t words; /* of a row of x or w */
+    bool pairs, bias;
 };
 
 #if defined(__x86_64__)
@@ -40,16 +39,16 @@ struct samples {
 
 /* Samples of the runs, one list, and what is made of them. */
 struct list {
-    int64_t n, k;
+    int64_t n, words;
     int panels, vectors[MOST / PANEL]; /* of each panel */
-    const float *x[MOST];
+    const rb_word *x[MOST];
     float *y[MOST];
-    float *packed; /* by panel: [k][vectors] */
+    rb_word *packed; /* by panel: [words][vectors] */
 };
 
 /* ---- Samples as lanes ------------------------------------------------------------------------*/
 
-/* 16 rows of 16 numbers become 16 columns. */
+/* 16 rows of 16 words become 16 columns. */
 RB_WIDE static RB_INLINE void turn_sixteen(__m512 r[LANES])
 {
     __m512 t[LANES];
@@ -79,14 +78,14 @@ RB_WIDE static RB_INLINE void turn_sixteen(__m512 r[LANES])
 }
 
 /* Lanes behind the last sample are that one once more. */
-RB_WIDE static void pack_sixteen(const struct list *list, int64_t first, float *to, int64_t step)
+RB_WIDE static void pack_sixteen(const struct list *list, int64_t first, rb_word *to, int64_t step)
 {
-    const float *x[LANES];
+    const rb_word *x[LANES];
     int64_t k = 0;
 
     for (int64_t i = 0; i < LANES; i++)
         x[i] = list->x[first + i < list->n ? first + i : list->n - 1];
-    for (; k + LANES <= list->k; k += LANES) {
+    for (; k + LANES <= list->words; k += LANES) {
         __m512 r[LANES];
 
         for (int i = 0; i < LANES; i++)
@@ -95,7 +94,7 @@ RB_WIDE static void pack_sixteen(const struct list *list, int64_t first, float *
         for (int i = 0; i < LANES; i++)
             _mm512_storeu_ps(to + (k + i) * step, r[i]);
     }
-    for (; k < list->k; k++)
+    for (; k < list->words; k++)
         for (int i = 0; i < LANES; i++)
             to[k * step + i] = x[i][k];
 }
@@ -104,7 +103,7 @@ RB_WIDE static void pack_sixteen(const struct list *list, int64_t first, float *
 static void pack(struct list *list)
 {
     int64_t vectors = (list->n + LANES - 1) / LANES, first = 0;
-    float *to = list->packed;
+    rb_word *to = list->packed;
 
     for (list->panels = 0; vectors > 0; vectors -= list->vectors[list->panels++]) {
         const int here = vectors == 4 ? 2 : vectors < VECTORS ? (int)vectors : VECTORS;
@@ -112,7 +111,7 @@ static void pack(struct list *list)
         list->vectors[list->panels] = here;
         for (int v = 0; v < here; v++, first += LANES)
             pack_sixteen(list, first, to + v * LANES, here * LANES);
-        to += list->k * here * LANES;
+        to += list->words * here * LANES;
     }
 }
 
@@ -120,8 +119,8 @@ static void pack(struct list *list)
 
 /* sums [ROWS][PANEL] = rows of w times a panel.  Meanwhile those behind them are fetched: the rows
  * of the tile that comes next are as many further on. */
-RB_WIDE static RB_INLINE void multiply(const float *const w[ROWS], const float *panel, int64_t k,
-                                       float *sums, int vectors)
+RB_DOTS static RB_INLINE void multiply(const rb_word *const w[ROWS], const rb_word *panel,
+                                       int64_t words, float *sums, int vectors, bool pairs)
 {
     __m512 c[ROWS][VECTORS];
 
@@ -129,20 +128,20 @@ RB_WIDE static RB_INLINE void multiply(const float *const w[ROWS], const float *
 #define STEP(r)                                                                                    \
     {                                                                                              \
         const __m512 w_ = _mm512_set1_ps(w[r][at]);                                                \
-        c[r][0] = _mm512_fmadd_ps(w_, x0, c[r][0]);                                                \
+        c[r][0] = rb_add_product(c[r][0], w_, x0, pairs);                                          \
         if (vectors > 1)                                                                           \
-            c[r][1] = _mm512_fmadd_ps(w_, x1, c[r][1]);                                            \
+            c[r][1] = rb_add_product(c[r][1], w_, x1, pairs);                                      \
         if (vectors > 2)                                                                           \
-            c[r][2] = _mm512_fmadd_ps(w_, x2, c[r][2]);                                            \
+            c[r][2] = rb_add_product(c[r][2], w_, x2, pairs);                                      \
     }
 #define STORE(r)                                                                                   \
     for (int v = 0; v < vectors; v++)                                                              \
         _mm512_storeu_ps(sums + r * PANEL + v * LANES, c[r][v]);
 #define FETCH(r) __builtin_prefetch(w[r] + ahead);
     EACH_ROW(CLEAR)
-    for (int64_t at = 0; at < k;) {
-        const int64_t end = k - at < LANES ? k : at + LANES;
-        const int64_t ahead = at + AHEAD < k ? at + AHEAD : at + AHEAD + (ROWS - 1) * k;
+    for (int64_t at = 0; at < words;) {
+        const int64_t end = words - at < LANES ? words : at + LANES;
+        const int64_t ahead = at + AHEAD < words ? at + AHEAD : at + AHEAD + (ROWS - 1) * words;
 
         EACH_ROW(FETCH)
         for (; at < end; at++, panel += vectors * LANES) {
@@ -161,32 +160,38 @@ RB_WIDE static RB_INLINE void multiply(const float *const w[ROWS], const float *
 }
 
 /* Functions of their own: compilers keep a tile in registers there. */
-typedef void multiplier(const float *const w[ROWS], const float *panel, int64_t k, float *sums);
+typedef void multiplier(const rb_word *const w[ROWS], const rb_word *panel, int64_t words,
+                        float *sums);
 
-#define MULTIPLIER(name, vectors)                                                                  \
-    RB_WIDE static void name(const float *const w[ROWS], const float *panel, int64_t k,            \
+#define MULTIPLIER(name, vectors, pairs)                                                           \
+    RB_DOTS static void name(const rb_word *const w[ROWS], const rb_word *panel, int64_t words,    \
                              float *sums)                                                          \
     {                                                                                              \
-        multiply(w, panel, k, sums, vectors);                                                      \
+        multiply(w, panel, words, sums, vectors, pairs);                                           \
     }
-MULTIPLIER(multiply_one, 1)
-MULTIPLIER(multiply_two, 2)
-MULTIPLIER(multiply_three, 3)
+MULTIPLIER(multiply_one, 1, false)
+MULTIPLIER(multiply_two, 2, false)
+MULTIPLIER(multiply_three, 3, false)
+MULTIPLIER(multiply_one_of_pairs, 1, true)
+MULTIPLIER(multiply_two_of_pairs, 2, true)
+MULTIPLIER(multiply_three_of_pairs, 3, true)
 #undef MULTIPLIER
 
-static multiplier *const multipliers[] = {NULL, multiply_one, multiply_two, multiply_three};
+static multiplier *const multipliers[2][VECTORS + 1] = {
+    {NULL, multiply_one, multiply_two, multiply_three},
+    {NULL, multiply_one_of_pairs, multiply_two_of_pairs, multiply_three_of_pairs}};
 
 /* ROWS of w from the j-th on times all panels, which are LANES * PANEL apart in the sums. */
-static void go_through(const struct list *list, const struct samples *s, const float *w, int64_t j,
-                       float *sums)
+static void go_through(const struct list *list, const struct samples *s, const rb_word *w,
+                       int64_t j, float *sums)
 {
-    const float *rows[ROWS], *panel = list->packed;
+    const rb_word *rows[ROWS], *panel = list->packed;
 
     for (int64_t r = 0; r < ROWS; r++) /* behind the last it is that once more */
-        rows[r] = w + (j + r < s->n ? j + r : s->n - 1) * s->k;
+        rows[r] = w + (j + r < s->n ? j + r : s->n - 1) * s->words;
     for (int p = 0; p < list->panels; p++, sums += LANES * PANEL) {
-        multipliers[list->vectors[p]](rows, panel, s->k, sums);
-        panel += s->k * list->vectors[p] * LANES;
+        multipliers[s->pairs][list->vectors[p]](rows, panel, s->words, sums);
+        panel += s->words * list->vectors[p] * LANES;
     }
 }
 
@@ -206,7 +211,8 @@ RB_WIDE static void write_sixteen(const struct list *list, const float *sums, in
     }
 }
 
-static void run_list(struct list *list, const struct samples *s, const float *w, const float *bias)
+static void run_list(struct list *list, const struct samples *s, const rb_word *w,
+                     const float *bias)
 {
     float sums[MOST / PANEL * LANES * PANEL] = {0};
 
@@ -226,17 +232,17 @@ static void run_list(struct list *list, const struct samples *s, const float *w,
 /* ---- The kernel ------------------------------------------------------------------------------*/
 
 /* Samples that stay in cache, in whole panels. */
-static int64_t most_at_once(int64_t k)
+static int64_t most_at_once(int64_t words)
 {
-    const int64_t cached = PANELS / (int64_t)sizeof(float) / k / PANEL * PANEL;
+    const int64_t cached = PANELS / (int64_t)sizeof(rb_word) / words / PANEL * PANEL;
 
     return cached < PANEL ? PANEL : cached < MOST ? cached : MOST;
 }
 
 /* Of so many: no more than that, and about as many each time. */
-static int64_t samples_at_once(int64_t samples, int64_t k)
+static int64_t samples_at_once(int64_t samples, int64_t words)
 {
-    const int64_t most = most_at_once(k), times = (samples + most - 1) / most;
+    const int64_t most = most_at_once(words), times = (samples + most - 1) / most;
 
     return ((samples + times - 1) / times + LANES - 1) / LANES * LANES;
 }
@@ -245,14 +251,15 @@ static void samples_each(struct rb_kernel *kernel, int n, const void *const *con
                          void *const *const *out, const struct rb_key *keys)
 {
     const struct samples *s = (const struct samples *)kernel;
-    const float *w = in[0][1], *bias = s->bias ? in[0][2] : NULL;
-    const int64_t at_once = samples_at_once(n * s->m, s->k);
-    struct list list = {.k = s->k, .packed = s->cpu->panels.memory};
+    const rb_word *w = in[0][1];
+    const float *bias = s->bias ? in[0][2] : NULL;
+    const int64_t at_once = samples_at_once(n * s->m, s->words);
+    struct list list = {.words = s->words, .packed = s->cpu->panels.memory};
 
     (void)keys;
     for (int e = 0; e < n; e++)
         for (int64_t i = 0; i < s->m; i++) {
-            list.x[list.n] = (const float *)in[e][0] + i * s->k;
+            list.x[list.n] = (const rb_word *)in[e][0] + i * s->words;
             list.y[list.n] = (float *)out[e][0] + i * s->n;
             if (++list.n == at_once)
                 run_list(&list, s, w, bias);
@@ -267,26 +274,30 @@ static void samples_run(struct rb_kernel *kernel, const void *const *in, void *c
     samples_each(kernel, 1, &in, &out, key);
 }
 
-static bool suits(const struct rb_matrices *s)
+/* Rows of pairs are rows of words where k is even. */
+static bool suits(const struct rb_cpu *cpu, const struct rb_matrices *s, bool pairs)
 {
+    if (pairs && (!rb_cpu_dots(cpu) || s->k % 2 != 0))
+        return false;
     return s->batch == 0 && !s->swap_a && s->swap_b && s->m >= LEAST_SAMPLES &&
            s->m <= (s->n < FEW ? MOST_OF_FEW : MOST_SAMPLES) && s->n >= LEAST_ROWS &&
            s->k >= LEAST_DEPTH && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
-int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
-                   struct rb_kernel **ret_kernel)
+int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
+                   bool bias, struct rb_kernel **ret_kernel)
 {
-    const bool each = s->m <= MOST_SAMPLES;
+    const bool each = s->m <= MOST_SAMPLES, pairs = factors == RB_BF16;
+    const int64_t words = rb_words(s->k, pairs);
     const int64_t all = s->m * (each ? RB_KERNEL_EACH : 1);
     struct samples *samples;
     int64_t room, most;
 
-    if (!suits(s))
+    if (!suits(cpu, s, pairs))
         return RB_EUNSUPPORTED;
-    most = most_at_once(s->k);
+    most = most_at_once(words);
     room = all < most ? (all + LANES - 1) / LANES * LANES : most;
-    if (rb_cpu_need(&cpu->panels, (size_t)(room * s->k) * sizeof(float)))
+    if (rb_cpu_need(&cpu->panels, (size_t)(room * words) * sizeof(rb_word)))
         return RB_ENOMEM;
     samples = rb_cpu_kernel(sizeof *samples, samples_run);
     samples->base.each = each ? samples_each : NULL;
@@ -294,7 +305,8 @@ int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
     samples->cpu = cpu;
     samples->m = s->m;
     samples->n = s->n;
-    samples->k = s->k;
+    samples->words = words;
+    samples->pairs = pairs;
     samples->bias = bias;
     *ret_kernel = &samples->base;
     return 0;
@@ -302,11 +314,12 @@ int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
 
 #else
 
-int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
-                   struct rb_kernel **ret_kernel)
+int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
+                   bool bias, struct rb_kernel **ret_kernel)
 {
     (void)cpu;
     (void)s;
+    (void)factors;
     (void)bias;
     (void)ret_kernel;
     return RB_EUNSUPPORTED;

@@ -6,18 +6,18 @@
  * y [m, n] = x [m, k] times w [n, k] turned, + bias, from 12 samples a run on (rows has fewer). The
  * memory of w is what costs: it is neither copied nor turned, but gone through as it lies, once for
  * as many samples of all runs that share it as stay in cache.
- * They are turned instead, so that each is a lane: a number of w times a vector of samples.  Each
+ * They are turned instead, so that each is a lane: a word of w times a vector of samples.  Each
  * element is one chain of fused multiply-adds in the order of k, and then the bias: its bits depend
- * on its row of x and its row of w alone. */
+ * on its row of x and its row of w alone.  Of bfloat16 they come in pairs (pairs.h). */
 #ifndef RB_KERNELS_CPU_SAMPLES_H
 #define RB_KERNELS_CPU_SAMPLES_H
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/matrices.h"
 
-/* RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the numeric class
- * alone decide.  RB_ENOMEM. */
-int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, bool bias,
-                   struct rb_kernel **ret_kernel);
+/* To float32.  RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the
+ * numeric class alone decide.  RB_ENOMEM. */
+int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
+                   bool bias, struct rb_kernel **ret_kernel);
 
 #endif

@@ -51,6 +51,27 @@ static float *numbers(struct rb_device *device, int64_t n, uint32_t *seed)
     return memory;
 }
 
+/* To bfloat16, where they are. */
+static void narrow(float *numbers, int64_t n)
+{
+    uint16_t *to = (uint16_t *)numbers;
+
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t rounded = rb_dtype_to_bfloat(numbers[i]);
+
+        memcpy(&to[i], &rounded, sizeof rounded);
+    }
+}
+
+static float *factor(struct rb_device *device, enum rb_dtype dtype, int64_t n, uint32_t *seed)
+{
+    float *memory = numbers(device, n, seed);
+
+    if (dtype == RB_BF16)
+        narrow(memory, n);
+    return memory;
+}
+
 static struct rb_kernel *prepare(struct rb_device *device, const struct rb_call *call)
 {
     struct rb_kernel *kernel;
@@ -61,13 +82,14 @@ static struct rb_kernel *prepare(struct rb_device *device, const struct rb_call 
     return kernel;
 }
 
-static struct rb_kernel *product(struct rb_device *device, const struct shape *s)
+static struct rb_kernel *product(struct rb_device *device, const struct shape *s,
+                                 enum rb_dtype factors)
 {
     static const int64_t one = 1;
     const struct rb_attribute turned = {.key = "transB", .ints = &one, .n_ints = 1};
     const struct rb_tensor_type in[] = {
-        {RB_F32, 2, {s->m, s->k}},
-        {RB_F32, 2, {s->turned ? s->n : s->k, s->turned ? s->k : s->n}},
+        {factors, 2, {s->m, s->k}},
+        {factors, 2, {s->turned ? s->n : s->k, s->turned ? s->k : s->n}},
         {RB_F32, 1, {s->n}},
     };
     const struct rb_tensor_type out = {RB_F32, 2, {s->m, s->n}};
@@ -84,11 +106,11 @@ static struct rb_kernel *product(struct rb_device *device, const struct shape *s
 
 /* Of weights that all share; or of a second factor and a bias of each run's own, as where those are
  * made from samples. */
-static void products_at_once(void **state, bool own)
+static void products_at_once(void **state, enum rb_dtype factors, bool own)
 {
     for (size_t i = 0; i < RB_COUNT(shapes); i++) {
         const struct shape *s = &shapes[i];
-        struct rb_kernel *kernel = product(*state, s);
+        struct rb_kernel *kernel = product(*state, s, factors);
         size_t bytes = (size_t)(s->m * s->n) * sizeof(float);
         uint32_t seed = 3;
         float *w[RB_KERNEL_EACH], *bias[RB_KERNEL_EACH];
@@ -102,9 +124,9 @@ static void products_at_once(void **state, bool own)
         for (int e = 0; e < RB_KERNEL_EACH; e++) {
             void *alone[1];
 
-            w[e] = e && !own ? w[0] : numbers(*state, s->n * s->k, &seed);
+            w[e] = e && !own ? w[0] : factor(*state, factors, s->n * s->k, &seed);
             bias[e] = e && !own ? bias[0] : numbers(*state, s->n, &seed);
-            runs[e].x = numbers(*state, s->m * s->k, &seed);
+            runs[e].x = factor(*state, factors, s->m * s->k, &seed);
             runs[e].y = numbers(*state, s->m * s->n, &seed);
             runs[e].alone = numbers(*state, s->m * s->n, &seed);
             memcpy(in[e], (const void *[]){runs[e].x, w[e], bias[e]}, sizeof in[e]);
@@ -138,51 +160,81 @@ static void products_at_once(void **state, bool own)
 
 static void products_of_weights(void **state)
 {
-    products_at_once(state, false);
+    products_at_once(state, RB_F32, false);
+    products_at_once(state, RB_BF16, false);
 }
 
 static void products_of_samples(void **state)
 {
-    products_at_once(state, true);
+    products_at_once(state, RB_F32, true);
+    products_at_once(state, RB_BF16, true);
 }
 
-/* In the order of k, and then the bias. */
-static void check_chains(const struct shape *s, const float *x, const float *w, const float *bias,
-                         const float *y)
+static float element(const float *numbers, enum rb_dtype dtype, int64_t at)
+{
+    return dtype == RB_BF16 ? rb_dtype_bfloat(((const uint16_t *)numbers)[at]) : numbers[at];
+}
+
+/* In the order of k, of pairs the second first, and then the bias. */
+static void check_chains(const struct shape *s, enum rb_dtype factors, const float *x,
+                         const float *w, const float *bias, const float *y)
 {
     for (int64_t i = 0; i < s->m; i++)
         for (int64_t j = 0; j < s->n; j += 13) {
             float chain = 0;
 
-            for (int64_t k = 0; k < s->k; k++)
-                chain = fmaf(x[i * s->k + k], w[s->turned ? j * s->k + k : k * s->n + j], chain);
+            for (int64_t at = 0; at < s->k; at++) {
+                const int64_t k = factors == RB_BF16 ? at ^ 1 : at;
+
+                chain = fmaf(element(x, factors, i * s->k + k),
+                             element(w, factors, s->turned ? j * s->k + k : k * s->n + j), chain);
+            }
             chain = s->bias ? chain + bias[j] : chain;
             assert_memory_equal(&chain, &y[i * s->n + j], sizeof chain);
         }
+}
+
+static void check_product(struct rb_device *device, const struct shape *s, enum rb_dtype factors)
+{
+    struct rb_kernel *kernel = product(device, s, factors);
+    uint32_t seed = 9;
+    float *x = factor(device, factors, s->m * s->k, &seed);
+    float *w = factor(device, factors, s->n * s->k, &seed);
+    float *bias = numbers(device, s->n, &seed), *y = numbers(device, s->m * s->n, &seed);
+    const void *const in[] = {x, w, bias};
+    void *const out[] = {y};
+    const struct rb_key key = {0};
+
+    rb_kernel_run(kernel, in, out, &key);
+    check_chains(s, factors, x, w, bias, y);
+    rb_device_free(device, x);
+    rb_device_free(device, w);
+    rb_device_free(device, bias);
+    rb_device_free(device, y);
+    rb_kernel_free(kernel);
 }
 
 static void elements_are_chains(void **state)
 {
     if (!strstr(rb_cpu_numeric_class(), "avx512"))
         skip(); /* other processors have products of their own */
-    for (size_t i = 0; i < RB_COUNT(chains); i++) {
-        const struct shape *s = &chains[i];
-        struct rb_kernel *kernel = product(*state, s);
-        uint32_t seed = 9;
-        float *x = numbers(*state, s->m * s->k, &seed), *w = numbers(*state, s->n * s->k, &seed);
-        float *bias = numbers(*state, s->n, &seed), *y = numbers(*state, s->m * s->n, &seed);
-        const void *const in[] = {x, w, bias};
-        void *const out[] = {y};
-        const struct rb_key key = {0};
+    for (size_t i = 0; i < RB_COUNT(chains); i++)
+        check_product(*state, &chains[i], RB_F32);
+}
 
-        rb_kernel_run(kernel, in, out, &key);
-        check_chains(s, x, w, bias, y);
-        rb_device_free(*state, x);
-        rb_device_free(*state, w);
-        rb_device_free(*state, bias);
-        rb_device_free(*state, y);
-        rb_kernel_free(kernel);
-    }
+/* Of bfloat16, where pairs have an instruction that is the fastest. */
+static void elements_of_bfloat_are_chains(void **state)
+{
+    static const struct shape shapes_of_pairs[] = {
+        {17, 1100, 600, false, false}, {48, 1030, 514, false, true}, {500, 70, 10, false, true},
+        {12, 33, 78, true, true},      {64, 130, 130, true, false},  {200, 10, 70, true, true},
+    };
+
+    if (!strstr(rb_cpu_numeric_class(), "avx512_core_bf16") ||
+        strstr(rb_cpu_numeric_class(), "bf16-as-fp32"))
+        skip();
+    for (size_t i = 0; i < RB_COUNT(shapes_of_pairs); i++)
+        check_product(*state, &shapes_of_pairs[i], RB_BF16);
 }
 
 /* ---- Into sums --------------------------------------------------------------------------------*/
@@ -229,18 +281,6 @@ static void into_of(struct sums *sums, int exponent, bool fresh,
                                         .limit = INT32_MAX / 8,
                                         .largest = &sums->largest[e],
                                         .overflow = &sums->overflow[e]};
-    }
-}
-
-/* To bfloat16, where they are. */
-static void narrow(float *numbers, int64_t n)
-{
-    uint16_t *to = (uint16_t *)numbers;
-
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t rounded = rb_dtype_to_bfloat(numbers[i]);
-
-        memcpy(&to[i], &rounded, sizeof rounded);
     }
 }
 
@@ -302,9 +342,8 @@ static void sums_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_weights),
-        cmocka_unit_test(products_of_samples),
-        cmocka_unit_test(elements_are_chains),
+        cmocka_unit_test(products_of_weights), cmocka_unit_test(products_of_samples),
+        cmocka_unit_test(elements_are_chains), cmocka_unit_test(elements_of_bfloat_are_chains),
         cmocka_unit_test(sums_at_once),
     };
 
