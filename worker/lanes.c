@@ -12,7 +12,7 @@ uint32_t rb_lanes_count(const Rb__Model *model, uint64_t working, struct rb_cach
     for (size_t v = 0; v < model->n_variables; v++)
         if (model->variables[v]->role == RB__VARIABLE__ROLE__TRAINED)
             weights += model->variables[v]->elements * sizeof(float);
-    if (weights <= caches.own || !working)
+    if (weights <= caches.own || weights < 2 * working || !working)
         return 1;
     count = caches.part / working;
     return count < 1 ? 1 : count < RB_KERNEL_EACH ? (uint32_t)count : RB_KERNEL_EACH;

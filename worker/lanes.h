@@ -19,7 +19,8 @@ struct rb_caches {
 };
 
 /* How many at once: as many as have what they write (rb_program_working) in a core's part of the
- * caches, where the trained weights do not stay in its own.  1: nothing is gained.  Pure. */
+ * caches, where the trained weights do not stay in its own and are at least twice that: of less,
+ * what goes further away costs what is shared.  1: nothing is gained.  Pure. */
 uint32_t rb_lanes_count(const Rb__Model *model, uint64_t working, struct rb_caches caches);
 
 /* What that is here, for a program that is ready. */
