@@ -91,32 +91,49 @@ RB_WIDE static RB_INLINE __m512i largest_of(const __m512 c[ROWS][2], const struc
     return _mm512_max_epu32(left, right);
 }
 
+/* What a tile's summands are added to, and where that goes: its first element, from row to row. */
+struct sums {
+    const int32_t *from;
+    int32_t *to;
+    int64_t from_step, to_step;
+};
+
 /* Some summand is beyond the limit, or no number: row by row, as if the tile had been in memory. */
 static __attribute__((noinline)) void add_clamped(const float *tile, const struct rb_fixed *into,
+                                                  const struct sums *sums,
                                                   const struct place *place)
 {
-    for (int r = 0; r < place->rows; r++)
-        rb_cpu_fixed_add(NULL, into->sum + place->at + r * place->step, tile + r * COLUMNS,
-                         (size_t)place->columns, into->fresh, 1, into->exponent, into->limit,
-                         into->largest, into->overflow);
+    for (int r = 0; r < place->rows; r++) {
+        int32_t *to = sums->to + r * sums->to_step;
+
+        if (sums->from != sums->to && !into->fresh)
+            memcpy(to, sums->from + r * sums->from_step, (size_t)place->columns * sizeof *to);
+        rb_cpu_fixed_add(NULL, to, tile + r * COLUMNS, (size_t)place->columns, into->fresh, 1,
+                         into->exponent, into->limit, into->largest, into->overflow);
+    }
 }
 
 /* Scale, round to nearest even, add; `fresh`: onto nothing. */
-RB_WIDE static RB_INLINE void add_inside(const __m512 c[ROWS][2], int32_t *sum,
+RB_WIDE static RB_INLINE void add_inside(const __m512 c[ROWS][2], const struct sums *sums,
                                          const struct place *place, __m512 scale, bool fresh,
                                          bool whole)
 {
-#define ADD(at_, mask_, g_)                                                                        \
+    const int32_t *from = sums->from;
+    int32_t *to = sums->to;
+
+#define ADD(r, half_, mask_, g_)                                                                   \
     {                                                                                              \
         const __mmask16 m_ = whole ? 0xffff : mask_;                                               \
-        __m512i old_ = fresh ? _mm512_setzero_si512() : _mm512_maskz_loadu_epi32(m_, (at_));       \
+        __m512i old_ = fresh ? _mm512_setzero_si512()                                              \
+                             : _mm512_maskz_loadu_epi32(m_, from + r * sums->from_step + half_);   \
         _mm512_mask_storeu_epi32(                                                                  \
-            (at_), m_, _mm512_add_epi32(old_, _mm512_cvtps_epi32(_mm512_mul_ps(g_, scale))));      \
+            to + r * sums->to_step + half_, m_,                                                    \
+            _mm512_add_epi32(old_, _mm512_cvtps_epi32(_mm512_mul_ps(g_, scale))));                 \
     }
 #define ADD_ROW(r)                                                                                 \
     if (whole || r < place->rows) {                                                                \
-        ADD(sum + r * place->step, place->left, c[r][0])                                           \
-        ADD(sum + r * place->step + HALF, place->right, c[r][1])                                   \
+        ADD(r, 0, place->left, c[r][0])                                                            \
+        ADD(r, HALF, place->right, c[r][1])                                                        \
     }
     EACH_ROW(ADD_ROW)
 #undef ADD_ROW
@@ -125,8 +142,8 @@ RB_WIDE static RB_INLINE void add_inside(const __m512 c[ROWS][2], int32_t *sum,
 
 /* Returns the largest by lane, which is not yet in into->largest. */
 RB_WIDE static RB_INLINE __m512i add(__m512 c[ROWS][2], const struct rb_fixed *into,
-                                     const struct place *place, const struct rb_fixed_quick *quick,
-                                     bool fresh, bool whole)
+                                     const struct sums *sums, const struct place *place,
+                                     const struct rb_fixed_quick *quick, bool fresh, bool whole)
 {
     __m512i largest;
 
@@ -142,13 +159,13 @@ RB_WIDE static RB_INLINE __m512i add(__m512 c[ROWS][2], const struct rb_fixed *i
     largest = largest_of(c, place, whole);
     if (__builtin_expect(!_mm512_cmpgt_epi32_mask(largest, _mm512_set1_epi32(quick->bound)),
                          true)) {
-        add_inside(c, into->sum + place->at, place, _mm512_set1_ps(quick->scale), fresh, whole);
+        add_inside(c, sums, place, _mm512_set1_ps(quick->scale), fresh, whole);
     } else {
         const struct place all = {0, COLUMNS, place->rows, COLUMNS, 0xffff, 0xffff};
         float tile[ROWS * COLUMNS];
 
         store(c, tile, &all);
-        add_clamped(tile, into, place);
+        add_clamped(tile, into, sums, place);
     }
     return largest;
 }
@@ -176,11 +193,14 @@ struct runs {
     __m512i largest[TOGETHER]; /* by lane */
 };
 
-/* A tile of run e. */
+/* A tile of run e.  Runs in between hand it on in `between`: where it belongs its rows may be so
+ * far apart that processors take one for another. */
 RB_DOTS static RB_INLINE void one_tile(struct runs *runs, int e, const rb_word *strip,
                                        const rb_word *panel, const struct outer *outer,
-                                       const struct place *place, bool pairs, enum what what)
+                                       const struct place *place, int32_t *between, bool pairs,
+                                       enum what what)
 {
+    struct sums sums = {between, between, COLUMNS, COLUMNS};
     __m512 tile[ROWS][2];
     __m512i most;
 
@@ -189,10 +209,18 @@ RB_DOTS static RB_INLINE void one_tile(struct runs *runs, int e, const rb_word *
         store(tile, runs->c + place->at, place);
         return;
     }
+    if (e == 0) {
+        sums.from = runs->into->sum + place->at;
+        sums.from_step = place->step;
+    }
+    if (e + 1 == runs->n) {
+        sums.to = runs->into->sum + place->at;
+        sums.to_step = place->step;
+    }
     if (place->rows == ROWS && place->columns == COLUMNS)
-        most = add(tile, &runs->into[e], place, &runs->quick[e], what == SET, true);
+        most = add(tile, &runs->into[e], &sums, place, &runs->quick[e], what == SET, true);
     else
-        most = add(tile, &runs->into[e], place, &runs->quick[e], what == SET, false);
+        most = add(tile, &runs->into[e], &sums, place, &runs->quick[e], what == SET, false);
     runs->largest[e] = _mm512_max_epu32(runs->largest[e], most);
 }
 
@@ -203,6 +231,7 @@ RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *
     const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->words;
     const void *to = what == STORE ? (const void *)runs->c : (const void *)runs->into->sum;
     const rb_word *panel = outer->cpu->panels.memory;
+    __attribute__((aligned(64))) int32_t between[ROWS * COLUMNS];
 
     for (int64_t j = 0; j < outer->n; j += COLUMNS, panel += COLUMNS * outer->words) {
         int columns = (int)(outer->n - j < COLUMNS ? outer->n - j : COLUMNS);
@@ -211,10 +240,10 @@ RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *
                               columns,          (__mmask16)mask, (__mmask16)(mask >> HALF)};
 
         fetch(to, place.at + COLUMNS, outer->n);
-        one_tile(runs, 0, strips, panel, outer, &place, pairs, what);
+        one_tile(runs, 0, strips, panel, outer, &place, between, pairs, what);
         for (int e = 1; what != STORE && e < runs->n; e++)
             one_tile(runs, e, strips + e * ROWS * outer->words, panel + e * wide, outer, &place,
-                     pairs, ADD);
+                     between, pairs, ADD);
     }
 }
 
