@@ -32,10 +32,8 @@ static struct rb_caches find_caches(void)
     return caches;
 }
 
-uint32_t rb_lanes_pay(const Rb__Model *model, const Rb__Program *program,
-                      const struct rb_program *ready)
+uint32_t rb_lanes_pay(const Rb__Model *model, const struct rb_program *ready)
 {
-    (void)program;
     if (!rb_program_gathers(ready))
         return 1;
     return rb_lanes_count(model, rb_program_working(ready), find_caches());
@@ -91,8 +89,7 @@ int rb_lanes_open(struct rb_model *model, struct rb_why *why)
 {
     const struct rb_runner *runner = model->runner;
 
-    return rb_lanes_make(model, rb_lanes_pay(model->message, runner->message, runner->program),
-                         why);
+    return rb_lanes_make(model, rb_lanes_pay(model->message, runner->program), why);
 }
 
 void rb_lanes_close(struct rb_model *model)

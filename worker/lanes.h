@@ -24,8 +24,7 @@ struct rb_caches {
 uint32_t rb_lanes_count(const Rb__Model *model, uint64_t working, struct rb_caches caches);
 
 /* What that is here, for a program that is ready. */
-uint32_t rb_lanes_pay(const Rb__Model *model, const Rb__Program *program,
-                      const struct rb_program *ready);
+uint32_t rb_lanes_pay(const Rb__Model *model, const struct rb_program *ready);
 
 /* Makes model->lanes, of which the first is model->runner: so many, RB_KERNEL_EACH at most, or as
  * many as pay here, which take no more memory than caches have (and a page here and there). */
