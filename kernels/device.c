@@ -97,6 +97,14 @@ void rb_device_discard(struct rb_device *device, void *memory, size_t bytes)
         device->ops->discard(device, memory, bytes);
 }
 
+void rb_device_clear(struct rb_device *device, void *memory, size_t bytes)
+{
+    if (rb_device_sparse(device))
+        memset(memory, 0, bytes);
+    else
+        rb_device_discard(device, memory, bytes);
+}
+
 void rb_device_expect(struct rb_device *device, void *memory, size_t bytes,
                       const struct rb_extent *extents, size_t n)
 {

@@ -96,6 +96,9 @@ bool rb_device_sparse(const struct rb_device *device);
  * and it is zero again. */
 void rb_device_discard(struct rb_device *device, void *memory, size_t bytes);
 
+/* The same for what will be written again soon: it is zero, and its room stays. */
+void rb_device_clear(struct rb_device *device, void *memory, size_t bytes);
+
 /* Of such memory, `extents` (ascending and apart) will be written often, and the rest seldom or
  * never.  Changes no bit: memory of a CPU comes in large pages, of which one byte takes all, and
  * from here on in small ones where much of a large one would be taken for nothing. */

@@ -24,8 +24,8 @@ uint64_t rb_tag(enum rb_tag purpose, int64_t level, uint32_t attempt, uint64_t p
 /* Where several contributions are parts of a variable, no single one is its first. */
 static void clear_all(struct rb_model *model)
 {
-    rb_device_discard(model->device, model->local,
-                      (size_t)model->message->state_elements * sizeof *model->local);
+    rb_device_clear(model->device, model->local,
+                    (size_t)model->message->state_elements * sizeof *model->local);
     memset(model->fresh, false, model->message->n_variables * sizeof *model->fresh);
 }
 

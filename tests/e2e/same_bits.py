@@ -45,7 +45,7 @@ def resized_and_resumed():
             c.submit(name, spec)
             c.wait(name, "step=5")
             for change in (("grow", 2), ("shrink", 1), ("grow", 3), ("shrink", 4), ("grow", 1), ("grow", 2), ("shrink", 2)):
-                receipt = c.json(change[0], name, change[1], "--wait", "--timeout", "60")
+                receipt = c.json(change[0], name, change[1], "--wait", "--timeout", "180")
                 check_nothing_lost(receipt, kind)
             c.train_on(name, 2)
             c.same_as_alone(name, spec, f"{kind}, resized seven times")
