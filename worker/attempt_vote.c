@@ -175,15 +175,19 @@ static int look_at_others(struct rb_attempt *attempt, struct rb_why *why)
                              : 0;
 }
 
-/* Zeros where no microbatch of this rank has added anything. */
+/* Zeros where no microbatch of this rank has added anything.  Pages that others look at are not
+ * given back: each look would bring one again. */
 static void clear_fresh(struct rb_model *model)
 {
+    void (*zero)(struct rb_device *, void *, size_t) =
+        model->apart ? rb_device_clear : rb_device_discard;
+
     for (size_t v = 0; v < model->message->n_variables; v++) {
         const Rb__Variable *variable = model->message->variables[v];
 
         if (model->fresh[v] && variable->role != RB__VARIABLE__ROLE__FIXED)
-            rb_device_discard(model->device, model->local + variable->offset,
-                              (size_t)variable->elements * sizeof *model->local);
+            zero(model->device, model->local + variable->offset,
+                 (size_t)variable->elements * sizeof *model->local);
         model->fresh[v] = false;
     }
 }
@@ -216,8 +220,8 @@ int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why
     if (attempt->laps)
         return rb_lap_share(model, configuration, bucket, why);
     rb_fault("worker.reduce");
-    clear_fresh(model);
     err = look_at_others(attempt, why);
+    clear_fresh(model);
     /* A rank alone has complete sums: see take_alone. */
     if (!err && part.count && configuration->circle)
         err = sum_by_circle(attempt, part, why);
