@@ -104,6 +104,9 @@ int rb_coll_move(struct rb_coll *coll, uint64_t tag, const struct rb_coll_move *
 int rb_coll_gather(struct rb_coll *coll, uint64_t tag, const void *mine, void *all, size_t bytes,
                    struct rb_why *why);
 
+/* Does everyone say yes?  Nobody hears it before all have come here. */
+int rb_coll_agree(struct rb_coll *coll, uint64_t tag, bool yes, bool *ret_all, struct rb_why *why);
+
 /* Everyone gets root's bytes. */
 int rb_coll_broadcast(struct rb_coll *coll, uint64_t tag, int root, void *bytes, size_t size,
                       struct rb_why *why);

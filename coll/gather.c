@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "coll/group.h"
 
+#include "base/arena.h"
+
 #include <string.h>
 
 int rb_coll_gather(struct rb_coll *coll, uint64_t tag, const void *mine, void *all, size_t bytes,
@@ -21,4 +23,16 @@ int rb_coll_gather(struct rb_coll *coll, uint64_t tag, const void *mine, void *a
     if (bytes)
         memmove(to + (size_t)coll->rank * bytes, mine, bytes);
     return rb_progress_run(coll, why);
+}
+
+int rb_coll_agree(struct rb_coll *coll, uint64_t tag, bool yes, bool *ret_all, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) uint8_t *all = rb_alloc((size_t)coll->size);
+    uint8_t mine = yes;
+    int err = rb_coll_gather(coll, tag, &mine, all, sizeof mine, why);
+
+    *ret_all = !err;
+    for (int r = 0; r < coll->size; r++)
+        *ret_all &= all[r] == 1;
+    return err;
 }

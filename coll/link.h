@@ -44,9 +44,9 @@ struct rb_link_ops {
 
     void (*close)(struct rb_link *link); /* frees it too */
 
-    /* A file for the peer: 0, or RB_EPEER.  And the last one that it has given, which is the
-     * caller's from now on; -1: none has arrived.  NULL, both, where none can be given. */
-    int (*give)(struct rb_link *link, int file);
+    /* A file for the peer, where the link takes it now; and the one that it has given, which is
+     * the caller's from now on; -1: none has arrived.  NULL, both, where none can be given. */
+    void (*give)(struct rb_link *link, int file);
     int (*given)(struct rb_link *link);
 
     const struct rb_reach_ops *reach; /* NULL: the peer's memory is out of reach */

@@ -12,24 +12,22 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/sealed.h"
 #include "coll/pass.h"
 #include "coll/reach.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
     RING = 512 * 1024, /* a power of two; larger ones are no faster */
     PUBLISH = 32 * 1024,
     CONTROL = 4096,
-    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
 static const size_t total = CONTROL + 2 * (size_t)RING;
 
@@ -283,9 +281,9 @@ static void shared_disarm(struct rb_link *link, short revents)
 }
 
 /* It goes with a bell. */
-static int shared_give(struct rb_link *link, int file)
+static void shared_give(struct rb_link *link, int file)
 {
-    return rb_pass_send(link->fd, "", 1, file) == 1 ? 0 : RB_EPEER;
+    (void)rb_pass_send(link->fd, "", 1, file);
 }
 
 static int shared_given(struct rb_link *link)
@@ -328,23 +326,7 @@ static const struct rb_link_ops shared_ops = {
 
 int rb_link_shared_create(void)
 {
-    int fd = memfd_create("rubato-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-    if (fd >= 0 && ftruncate(fd, (off_t)total) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-/* Sealed against shrinking, so that no access can fault later. */
-static bool is_sound(int memory)
-{
-    struct stat status;
-    int seals = fcntl(memory, F_GET_SEALS);
-
-    return seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(memory, &status) == 0 &&
-           status.st_size == (off_t)total;
+    return rb_sealed_create("rubato-link", total);
 }
 
 struct rb_link *rb_link_shared_new(int fd, int memory, int side)
@@ -352,7 +334,7 @@ struct rb_link *rb_link_shared_new(int fd, int memory, int side)
     struct shared *s;
     uint8_t *map;
 
-    if (!is_sound(memory))
+    if (rb_sealed_size(memory) != (int64_t)total)
         return NULL;
     map = mmap(NULL, total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory, 0);
     if (map == MAP_FAILED)

@@ -2,22 +2,19 @@
 #include "coll/group.h"
 
 #include "base/arena.h"
+#include "base/sealed.h"
 
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The contents of a file that nobody can take away again; NULL.  The file is closed. */
 static const void *map(int file, size_t bytes)
 {
-    int seals = file >= 0 ? fcntl(file, F_GET_SEALS) : -1;
-    struct stat status;
+    int64_t size = rb_sealed_size(file);
     void *map = MAP_FAILED;
 
-    if (seals >= 0 && (seals & F_SEAL_SHRINK) && fstat(file, &status) == 0 && status.st_size >= 0 &&
-        (uint64_t)status.st_size >= bytes)
+    if (size >= 0 && (uint64_t)size >= bytes)
         map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, file, 0);
     if (file >= 0)
         close(file);
@@ -64,19 +61,6 @@ void rb_coll_view_done(struct rb_coll_view *view)
     *view = (struct rb_coll_view){NULL, 0};
 }
 
-/* Everyone says `mine`: do all say yes? */
-static int all_say(struct rb_coll *coll, uint64_t tag, bool mine, bool *ret_all, struct rb_why *why)
-{
-    RB_CLEANUP(rb_freep) uint8_t *said = rb_alloc((size_t)coll->size);
-    uint8_t word = mine;
-    int err = rb_coll_gather(coll, tag, &word, said, sizeof word, why);
-
-    *ret_all = !err;
-    for (int r = 0; r < coll->size; r++)
-        *ret_all &= said[r] == 1;
-    return err;
-}
-
 /* Who shows nothing, or cannot to everybody, shows 0 bytes.  All say when they have given their
  * files, and when they have mapped those of the others. */
 int rb_coll_show(struct rb_coll *coll, uint64_t tag, int file, size_t bytes,
@@ -94,8 +78,8 @@ int rb_coll_show(struct rb_coll *coll, uint64_t tag, int file, size_t bytes,
     if (!*ret_all)
         return err;
     give_all(coll, file);
-    err = all_say(coll, tag + 1, true, ret_all, why);
-    err = err ? err : all_say(coll, tag + 2, map_all(coll, shown, ret_views), ret_all, why);
+    err = rb_coll_agree(coll, tag + 1, true, ret_all, why);
+    err = err ? err : rb_coll_agree(coll, tag + 2, map_all(coll, shown, ret_views), ret_all, why);
     for (size_t r = 0; r < size && !*ret_all; r++)
         rb_coll_view_done(&ret_views[r]);
     return err;

@@ -38,7 +38,7 @@ int rb_attempt_viewed(const struct rb_attempt *attempt, const struct rb_step_res
 {
     const struct rb_model *model = attempt->step->model;
     struct rb_coll *coll = attempt->step->configuration->coll;
-    uint8_t done = 1, all[RB_VIEWS_RANKS];
+    bool all;
     int err;
 
     if (!model->apart || result->decision.verdict != RB_VOTE_COMMIT)
@@ -46,8 +46,8 @@ int rb_attempt_viewed(const struct rb_attempt *attempt, const struct rb_step_res
     rb_fault("worker.viewed");
     err = rb_views_check(model, why);
     return err ? err
-               : rb_coll_gather(coll, rb_tag(RB_TAG_VIEWED, model->state.level, attempt->number, 0),
-                                &done, all, sizeof done, why);
+               : rb_coll_agree(coll, rb_tag(RB_TAG_VIEWED, model->state.level, attempt->number, 0),
+                               true, &all, why);
 }
 
 /* Does each rank get by with the weights that its stage reads?  All come to the same. */

@@ -8,21 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-/* Does everyone say yes? */
-static int all_agree(struct rb_coll *coll, uint64_t tag, bool yes, bool *ret_all,
-                     struct rb_why *why)
-{
-    size_t size = (size_t)rb_coll_size(coll);
-    RB_CLEANUP(rb_freep) uint8_t *all = rb_alloc(size);
-    uint8_t mine = yes;
-    int err = rb_coll_gather(coll, tag, &mine, all, 1, why);
-
-    *ret_all = !err;
-    for (size_t r = 0; !err && r < size; r++)
-        *ret_all &= all[r] == 1;
-    return err;
-}
-
 /* Until everyone is in, or will not be: RB_EPEER and its like. */
 static int wait_ready(struct rb_coll *coll, struct rb_circle *circle, int timeout_ms,
                       struct rb_why *why)
@@ -51,7 +36,7 @@ int rb_circle_agree(struct rb_coll *coll, uint64_t tag, struct rb_device *device
     struct rb_circle *circle = NULL;
     bool all = false;
     int failed = rb_circle_ticket(device, ticket, ret_none);
-    int err = all_agree(coll, tag, !failed, &all, why);
+    int err = rb_coll_agree(coll, tag, !failed, &all, why);
 
     if (err || !all) {
         if (!failed)
@@ -65,7 +50,7 @@ int rb_circle_agree(struct rb_coll *coll, uint64_t tag, struct rb_device *device
         rb_circle_enter(device, ticket, rb_coll_rank(coll), rb_coll_size(coll), &circle, ret_none);
     if (!failed)
         failed = wait_ready(coll, circle, timeout_ms, ret_none);
-    err = all_agree(coll, tag + 2, !failed, &all, why);
+    err = rb_coll_agree(coll, tag + 2, !failed, &all, why);
     if (!err && all) {
         *ret_circle = circle;
         return 0;

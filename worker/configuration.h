@@ -3,8 +3,7 @@
  *
  * Configure > prepare > [configuration] > step thread
  *
- * Immutable once prepared, but for `steal`; owned by the mailbox, then by the step
- * thread.
+ * Immutable once prepared, but for `steal`; owned by the mailbox, then by the step thread.
  *
  * How its members get the same state is decided while it is prepared.  With a roster: newcomers are
  * fed beside the training, and it is entered by the flip of a vote or not at all.  Without one:

@@ -150,6 +150,14 @@ static const int32_t *sums_of(const struct rb_model *model, const Rb__Block *blo
     return reduced ? model->reduced + block->first : rb_views_block(model, block);
 }
 
+/* For who goes through sums more than once. */
+static void reduce(struct rb_model *model, bool *reduced)
+{
+    if (!*reduced)
+        rb_views_reduce(model);
+    *reduced = true;
+}
+
 /* ret_squares (may be NULL): those of each block, where all are held. */
 static void apply_held(struct rb_model *model, const struct rb_update_terms *terms, bool reduced,
                        double *ret_squares)
@@ -194,10 +202,8 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
     };
     struct rb_update_terms terms = {.lr = update.lr, .applied = state->applied};
 
-    if (!reduced && clips) {
-        rb_views_reduce(model);
-        reduced = true;
-    }
+    if (clips)
+        reduce(model, &reduced);
     if (!squared && clips)
         rb_update_squares(model, NULL, 0);
     if (!late)
@@ -207,10 +213,8 @@ struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_d
     terms.scale = (float)(mean * clip);
     pthread_mutex_lock(&state->window->lock);
     rb_model_settle(model);
-    if (!reduced && state->window->feed) {
-        rb_views_reduce(model);
-        reduced = true;
-    }
+    if (state->window->feed)
+        reduce(model, &reduced);
     apply_held(model, &terms, reduced, late ? model->squares : NULL);
     advance(model);
     note_entry(model, &terms);

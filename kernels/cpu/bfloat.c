@@ -34,6 +34,11 @@ bool rb_cpu_dots(const struct rb_cpu *cpu)
     return cpu->bfloat == RB_DNNL_BFLOAT_FAST && strcmp(rb_dnnl_isa(), "avx512_core_bf16") == 0;
 }
 
+bool rb_cpu_rows_of_words(const struct rb_cpu *cpu, enum rb_dtype factors, int64_t k)
+{
+    return factors != RB_BF16 || (rb_cpu_dots(cpu) && k % 2 == 0);
+}
+
 /* ---- Any kernel, on copies ---- */
 
 enum { MOST = 8, LINE = 64 };

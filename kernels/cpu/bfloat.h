@@ -14,6 +14,10 @@ void rb_cpu_widen(float *to, const uint16_t *from, int64_t n);
 /* Is the dot product of pairs (pairs.h) the fastest product that there is here? */
 bool rb_cpu_dots(const struct rb_cpu *cpu);
 
+/* Can rows of `k` factors be multiplied as rows of words (pairs.h)?  Those of float32 always, pairs
+ * where they fill them and there are dot products. */
+bool rb_cpu_rows_of_words(const struct rb_cpu *cpu, enum rb_dtype factors, int64_t k);
+
 /* A kernel for a call with bfloat16 tensors from one for the same call with float32 in their
  * place: it works on copies in the device's room. */
 int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepare *prepare,

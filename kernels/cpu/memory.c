@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cpu/memory.h"
 
-#include "base/arena.h"
+#include "base/sealed.h"
 #include "kernels/cpu/cpu.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -92,15 +91,11 @@ void *rb_cpu_alloc(struct rb_device *device, size_t bytes)
     return base + LINE;
 }
 
-/* Sealed against shrinking, so that nobody who maps it can fault later. */
 void *rb_cpu_alloc_shown(struct rb_device *device, size_t bytes)
 {
-    int file = memfd_create("rubato-shown", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    void *memory = NULL;
+    int file = bytes && bytes <= SIZE_MAX / 2 ? rb_sealed_create("rubato-shown", bytes) : -1;
+    void *memory = file >= 0 ? map(bytes, file) : NULL;
 
-    if (bytes && bytes <= SIZE_MAX / 2 && file >= 0 && ftruncate(file, (off_t)bytes) == 0 &&
-        fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-        memory = map(bytes, file);
     if (!memory && file >= 0)
         close(file);
     return memory ? memory : rb_cpu_alloc(device, bytes);

@@ -193,13 +193,10 @@ static void mix_run(struct rb_kernel *kernel, const void *const *in, void *const
     mix_each(kernel, 1, &in, &out, key);
 }
 
-/* Rows of pairs are rows of words where k is even. */
-static bool suits(const struct rb_cpu *cpu, const struct rb_matrices *s, bool pairs)
+static bool suits(const struct rb_matrices *s, bool pairs)
 {
     const int64_t most = pairs ? MOST_ROWS_OF_PAIRS : MOST_ROWS;
 
-    if (pairs && (!rb_cpu_dots(cpu) || s->k % 2 != 0))
-        return false;
     return s->batch == 0 && !s->swap_a && !s->swap_b && s->m >= LEAST_ROWS &&
            s->m <= (s->k <= SHALLOW ? MOST_SHALLOW : most) && s->n >= LEAST_COLUMNS && s->k > 0 &&
            (s->k <= SHALLOW || s->n * s->k >= LEAST_ELEMENTS) &&
@@ -212,7 +209,7 @@ int rb_cpu_mix(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype fa
     const bool pairs = factors == RB_BF16;
     struct mix *mix;
 
-    if (!suits(cpu, s, pairs))
+    if (!suits(s, pairs) || !rb_cpu_rows_of_words(cpu, factors, s->k))
         return RB_EUNSUPPORTED;
     if (pairs && rb_cpu_need(&cpu->panels, sizeof(rb_word) * DEPTH_OF_PAIRS * WIDTH_OF_PAIRS))
         return RB_ENOMEM;

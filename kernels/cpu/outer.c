@@ -24,8 +24,9 @@ struct outer {
     const struct rb_cpu *cpu;
     bool pairs; /* of bfloat16 */
     int64_t m, n, k;
-    int64_t words; /* along k */
-    int together;  /* of the runs that are given at once */
+    int64_t words;  /* along k */
+    int64_t panels; /* words of all of a run's */
+    int together;   /* of the runs that are given at once */
 };
 
 #if defined(__x86_64__)
@@ -228,7 +229,6 @@ RB_DOTS static RB_INLINE void one_tile(struct runs *runs, int e, const rb_word *
 RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *runs, int64_t i,
                                         int rows, const rb_word *strips, bool pairs, enum what what)
 {
-    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->words;
     const void *to = what == STORE ? (const void *)runs->c : (const void *)runs->into->sum;
     const rb_word *panel = outer->cpu->panels.memory;
     __attribute__((aligned(64))) int32_t between[ROWS * COLUMNS];
@@ -242,8 +242,8 @@ RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *
         fetch(to, place.at + COLUMNS, outer->n);
         one_tile(runs, 0, strips, panel, outer, &place, between, pairs, what);
         for (int e = 1; what != STORE && e < runs->n; e++)
-            one_tile(runs, e, strips + e * ROWS * outer->words, panel + e * wide, outer, &place,
-                     between, pairs, ADD);
+            one_tile(runs, e, strips + e * ROWS * outer->words, panel + e * outer->panels, outer,
+                     &place, between, pairs, ADD);
     }
 }
 
@@ -251,13 +251,12 @@ RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *
 RB_DOTS static RB_INLINE void go_through(const struct outer *outer, struct runs *runs, bool pairs,
                                          enum what what)
 {
-    const int64_t wide = (outer->n + COLUMNS - 1) / COLUMNS * COLUMNS * outer->words;
     rb_word strips[ROWS * DEEPEST];
 
     for (int e = 0; e < runs->n; e++) {
         const struct rb_outer_factor b = {runs->b[e], pairs, outer->k, outer->n};
 
-        rb_outer_panels(&b, (rb_word *)outer->cpu->panels.memory + e * wide);
+        rb_outer_panels(&b, (rb_word *)outer->cpu->panels.memory + e * outer->panels);
     }
     for (int64_t i = 0; i < outer->m; i += ROWS) {
         int rows = (int)(outer->m - i < ROWS ? outer->m - i : ROWS);
@@ -357,15 +356,16 @@ int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype 
                  struct rb_kernel **ret_kernel)
 {
     const int64_t words = rb_words(s->k, factors == RB_BF16);
+    const int64_t panels = (s->n + COLUMNS - 1) / COLUMNS * COLUMNS * words;
     struct outer *outer;
-    size_t panels;
+    size_t bytes;
     int together;
 
     if (bias || !suits(cpu, s, factors))
         return RB_EUNSUPPORTED;
-    panels = (size_t)((s->n + COLUMNS - 1) / COLUMNS * COLUMNS * words) * sizeof(float);
-    together = how_many_together(words, panels);
-    if (rb_cpu_need(&cpu->panels, (size_t)together * panels))
+    bytes = (size_t)panels * sizeof(rb_word);
+    together = how_many_together(words, bytes);
+    if (rb_cpu_need(&cpu->panels, (size_t)together * bytes))
         return RB_ENOMEM;
     outer = rb_cpu_kernel(sizeof *outer, outer_run);
     outer->base.sum = outer_sum;
@@ -376,6 +376,7 @@ int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype 
     outer->n = s->n;
     outer->k = s->k;
     outer->words = words;
+    outer->panels = panels;
     outer->together = together;
     *ret_kernel = &outer->base;
     return 0;

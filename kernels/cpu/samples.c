@@ -274,11 +274,8 @@ static void samples_run(struct rb_kernel *kernel, const void *const *in, void *c
     samples_each(kernel, 1, &in, &out, key);
 }
 
-/* Rows of pairs are rows of words where k is even. */
-static bool suits(const struct rb_cpu *cpu, const struct rb_matrices *s, bool pairs)
+static bool suits(const struct rb_matrices *s)
 {
-    if (pairs && (!rb_cpu_dots(cpu) || s->k % 2 != 0))
-        return false;
     return s->batch == 0 && !s->swap_a && s->swap_b && s->m >= LEAST_SAMPLES &&
            s->m <= (s->n < FEW ? MOST_OF_FEW : MOST_SAMPLES) && s->n >= LEAST_ROWS &&
            s->k >= LEAST_DEPTH && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
@@ -293,7 +290,7 @@ int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtyp
     struct samples *samples;
     int64_t room, most;
 
-    if (!suits(cpu, s, pairs))
+    if (!suits(s) || !rb_cpu_rows_of_words(cpu, factors, s->k))
         return RB_EUNSUPPORTED;
     most = most_at_once(words);
     room = all < most ? (all + LANES - 1) / LANES * LANES : most;

@@ -32,22 +32,21 @@ static const struct tiny_options job = {
 
 struct run {
     struct kind kind;
-    Rb__Model *model;
-    char folder[64];
+    struct tiny_place place;
 };
 
 static Rb__Plan *new_plan(const struct run *run)
 {
     const uint32_t ranks = (uint32_t)run->kind.ranks;
-    const struct rb_replicas where = {run->kind.copies, run->model->n_blocks, ranks, NULL};
+    const struct rb_replicas where = {run->kind.copies, run->place.model->n_blocks, ranks, NULL};
     struct rb_why why = {0};
     Rb__Plan *plan = NULL;
 
     if (!run->kind.stages)
-        plan = tiny_plan(run->model, ranks);
-    else if (rb_pipeline_plan(run->model, ranks, run->kind.stages, &plan, &why))
+        plan = tiny_plan(run->place.model, ranks);
+    else if (rb_pipeline_plan(run->place.model, ranks, run->kind.stages, &plan, &why))
         abort();
-    rb_replicas_place(&where, run->model, plan);
+    rb_replicas_place(&where, run->place.model, plan);
     return plan;
 }
 
@@ -155,7 +154,7 @@ static void reduce_all(struct crew *crew, struct rb_attempt *attempt, bool at_on
 static void body(struct crew *crew)
 {
     const struct run *run = crew->data;
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/model", run->folder);
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/model", run->place.folder);
     struct rb_configuration one = {.rank = (uint32_t)crew->rank, .size = (uint32_t)crew->size};
     struct rb_step step = {.configuration = &one};
     struct rb_attempt attempt = {.step = &step};
@@ -165,9 +164,9 @@ static void body(struct crew *crew)
     CREW_OK(crew, rb_model_use(step.model, false, &why), &why);
     CREW_CHECK(crew, step.model->message->n_buckets == 2);
     one.plan = new_plan(run);
-    CREW_OK(crew, rb_placement_make(one.plan, run->model, &one.placement, &why), &why);
+    CREW_OK(crew, rb_placement_make(one.plan, run->place.model, &one.placement, &why), &why);
     if (run->kind.stages)
-        CREW_OK(crew, rb_stage_read(one.plan, run->model, one.rank, &one.stage, &why), &why);
+        CREW_OK(crew, rb_stage_read(one.plan, run->place.model, one.rank, &one.stage, &why), &why);
     CREW_OK(crew, crew_open(crew, 1, 20000, &one.coll, &why), &why);
     fill(step.model, &one);
     reduce_all(crew, &attempt, run->kind.stages || run->kind.copies);
@@ -183,19 +182,14 @@ static void body(struct crew *crew)
 
 static void run_kinds(const struct kind *kinds, size_t n)
 {
-    struct run run = {.folder = "/tmp/rubato-buckets-XXXXXX"};
-    RB_CLEANUP(rb_freep) char *command = NULL;
+    struct run run;
 
-    assert_non_null(mkdtemp(run.folder));
-    command = rb_format("rm -r %s", run.folder);
-    run.model = tiny_model(run.folder, &job);
-    tiny_write(run.folder, &job, 1);
+    tiny_place_open(&job, &run.place);
     for (size_t i = 0; i < n; i++) {
         run.kind = kinds[i];
         crew_run(run.kind.ranks, (enum crew_link)(i % CREW_LINKS), 0, body, &run);
     }
-    rb__model__free_unpacked(run.model, NULL);
-    assert_int_equal(system(command), 0);
+    tiny_place_close(&run.place);
 }
 
 static void one_by_one_where_all_hold_all(void **state)

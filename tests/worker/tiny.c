@@ -599,3 +599,21 @@ void tiny_write(const char *folder, const struct tiny_options *options, uint32_t
     }
     rb__model__free_unpacked(model, NULL);
 }
+
+void tiny_place_open(const struct tiny_options *options, struct tiny_place *ret)
+{
+    *ret = (struct tiny_place){.folder = "/tmp/rubato-tiny-XXXXXX"};
+    if (!mkdtemp(ret->folder))
+        abort();
+    ret->model = tiny_model(ret->folder, options);
+    tiny_write(ret->folder, options, 1);
+}
+
+void tiny_place_close(struct tiny_place *place)
+{
+    RB_CLEANUP(rb_freep) char *command = rb_format("rm -r %s", place->folder);
+
+    rb__model__free_unpacked(place->model, NULL);
+    if (system(command) != 0)
+        abort();
+}

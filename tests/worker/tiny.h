@@ -39,6 +39,14 @@ Rb__Model *tiny_model(const char *folder, const struct tiny_options *options);
  * FOLDER/plan.1 .. plan.N. */
 void tiny_write(const char *folder, const struct tiny_options *options, uint32_t ranks);
 
+/* A folder of its own with that, until it is closed. */
+struct tiny_place {
+    Rb__Model *model;
+    char folder[64];
+};
+void tiny_place_open(const struct tiny_options *options, struct tiny_place *ret);
+void tiny_place_close(struct tiny_place *place);
+
 /* The plan as the planner makes it: runs that differ by at most one. */
 Rb__Plan *tiny_plan(const Rb__Model *model, uint32_t ranks);
 

@@ -22,11 +22,6 @@ enum { UNTOUCHED = 0x5a5a5a5a, WORD = 77 };
 static const struct tiny_options job = {
     .samples = 40, .global_batch = 8, .micro_batch = 1, .steps = 1, .hidden = 5000};
 
-struct run {
-    Rb__Model *model;
-    char folder[64];
-};
-
 /* A rank that has sums, and a group. */
 struct member {
     struct rb_configuration one;
@@ -60,8 +55,8 @@ static void gather(struct crew *crew, struct rb_coll *coll, uint64_t tag)
 
 static void open_member(struct crew *crew, struct member *member)
 {
-    const struct run *run = crew->data;
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/model", run->folder);
+    const struct tiny_place *place = crew->data;
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/model", place->folder);
     struct rb_configuration *one = &member->one;
     struct rb_model *model;
     struct rb_why why = {0};
@@ -73,8 +68,8 @@ static void open_member(struct crew *crew, struct member *member)
     CREW_OK(crew, rb_model_load(path, "cpu", 0, &member->step.model, &why), &why);
     model = member->step.model;
     CREW_OK(crew, rb_model_use(model, false, &why), &why);
-    one->plan = tiny_plan(run->model, one->size);
-    CREW_OK(crew, rb_placement_make(one->plan, run->model, &one->placement, &why), &why);
+    one->plan = tiny_plan(place->model, one->size);
+    CREW_OK(crew, rb_placement_make(one->plan, place->model, &one->placement, &why), &why);
     CREW_OK(crew, crew_open(crew, 1, 20000, &one->coll, &why), &why);
     rb_views_begin(model, WORD, one->number);
     memset(model->fresh, 0, model->message->n_variables * sizeof *model->fresh);
@@ -112,6 +107,15 @@ static void check_blocks(struct crew *crew, const struct rb_model *model)
     }
 }
 
+static void check_reduced(struct crew *crew, const struct rb_model *model)
+{
+    for (size_t b = 0; b < model->message->n_blocks; b++) {
+        size_t i = model->message->blocks[b]->first;
+
+        CREW_CHECK(crew, model->reduced[i] == sum_at((uint32_t)crew->size, i));
+    }
+}
+
 /* Nothing is sent but who is where, nothing is written but on demand. */
 static void all_read(struct crew *crew)
 {
@@ -127,11 +131,7 @@ static void all_read(struct crew *crew)
     check_blocks(crew, model);
     CREW_CHECK(crew, model->reduced[model->message->blocks[0]->first] == UNTOUCHED);
     rb_views_reduce(model);
-    for (size_t b = 0; b < model->message->n_blocks; b++) {
-        size_t i = model->message->blocks[b]->first;
-
-        CREW_CHECK(crew, model->reduced[i] == sum_at((uint32_t)crew->size, i));
-    }
+    check_reduced(crew, model);
     CREW_OK(crew, rb_attempt_viewed(&member.attempt, &committed, &why), &why);
     close_member(&member);
 }
@@ -180,26 +180,17 @@ static void nobody_reads(struct crew *crew)
     model = member.step.model;
     reduce_all(crew, &member);
     CREW_CHECK(crew, !model->apart);
-    for (size_t b = 0; b < model->message->n_blocks; b++) {
-        size_t i = model->message->blocks[b]->first;
-
-        CREW_CHECK(crew, model->reduced[i] == sum_at((uint32_t)crew->size, i));
-    }
+    check_reduced(crew, model);
     close_member(&member);
 }
 
 static void run_crew(int size, enum crew_link link, unsigned dead, crew_body *body)
 {
-    struct run run = {.folder = "/tmp/rubato-views-XXXXXX"};
-    RB_CLEANUP(rb_freep) char *command = NULL;
+    struct tiny_place place;
 
-    assert_non_null(mkdtemp(run.folder));
-    command = rb_format("rm -r %s", run.folder);
-    run.model = tiny_model(run.folder, &job);
-    tiny_write(run.folder, &job, 1);
-    crew_run(size, link, dead, body, &run);
-    rb__model__free_unpacked(run.model, NULL);
-    assert_int_equal(system(command), 0);
+    tiny_place_open(&job, &place);
+    crew_run(size, link, dead, body, &place);
+    tiny_place_close(&place);
 }
 
 static void a_few_of_a_host_read_each_others(void **state)

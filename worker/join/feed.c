@@ -158,7 +158,7 @@ static void end(struct rb_feed *feed, int err, struct rb_why *why)
     }
     /* Nobody waits for these, but who closes the feed at once. */
     close_parcels(feed);
-    if (feed->most * rb_feed_sums_bytes(feed->model) >= MUCH)
+    if (feed->most * rb_model_sums_bytes(feed->model) >= MUCH)
         malloc_trim(0); /* the heap would keep what many steps took */
 }
 

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-size_t rb_feed_sums_bytes(const struct rb_model *model)
-{
-    return (size_t)model->message->state_elements * sizeof(int32_t);
-}
-
 size_t rb_feed_held_bytes(const struct rb_model *model)
 {
     size_t bytes = 0;
