@@ -18,10 +18,8 @@
 #define RB_WORKER_VIEWS_H
 
 #include "coll/coll.h"
+#include "plan/schedule.h"
 #include "worker/model.h"
-
-/* Of so many ranks reading all sums takes fewer passes over memory than sending them. */
-enum { RB_VIEWS_RANKS = 3 };
 
 /* Have model->views of configuration `number`, asking the others for them where this is the first
  * time: all ranks call it in the same places.  *ret_all: they are there; else somebody cannot show

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 enum {
     MOST_TASKS = 4096, /* more microbatches than that, and a rank's are one task */
@@ -147,6 +148,19 @@ static void find_flows(struct rb_predict_tasks *tasks, const Rb__Plan *plan)
     }
 }
 
+/* Does each rank read the others' sums when it updates? */
+static bool looks(const struct rb_predict_how *how)
+{
+    const struct rb_cluster_device *devices = how->cluster->devices;
+
+    if (how->ranks < 2 || how->ranks > RB_SCHEDULE_VIEWS || sharded(how))
+        return false;
+    for (uint32_t r = 0; r < how->ranks; r++)
+        if (strcmp(devices[r].kind, "cpu") || devices[r].node != devices[0].node)
+            return false;
+    return true;
+}
+
 static void add_sums(struct rb_predict_tasks *tasks)
 {
     const Rb__Model *model = tasks->how->model;
@@ -158,7 +172,9 @@ static void add_sums(struct rb_predict_tasks *tasks)
         rb__plan__free_unpacked(plan, NULL);
         return;
     }
-    for (size_t b = 0; b < model->n_buckets && tasks->how->ranks > 1; b++) {
+    if (tasks->how->ranks < 2 || looks(tasks->how))
+        return;
+    for (size_t b = 0; b < model->n_buckets; b++) {
         int crossings;
 
         rb_predict_fill(tasks,
@@ -192,10 +208,14 @@ static void add_update(struct rb_predict_tasks *tasks)
     const struct rb_predict_how *how = tasks->how;
     double elements = (double)how->model->state_elements, n = how->ranks;
 
-    for (uint32_t r = 0; r < how->ranks; r++)
-        rb_predict_work(
-            tasks, r, RB_PREDICT_UPDATE, 0,
-            rb_cost_update(how->model, held(how), &how->cluster->devices[r], how->profile));
+    for (uint32_t r = 0; r < how->ranks; r++) {
+        const struct rb_cluster_device *device = &how->cluster->devices[r];
+        struct rb_cost cost = rb_cost_update(how->model, held(how), device, how->profile);
+
+        if (looks(how))
+            cost = plus(cost, rb_cost_bytes(4 * elements * (n - 1), device, how->profile));
+        rb_predict_work(tasks, r, RB_PREDICT_UPDATE, 0, cost);
+    }
     if (!sharded(how))
         return;
     rb_predict_fill(tasks,

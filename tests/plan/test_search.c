@@ -208,8 +208,9 @@ static void test_step(void **state)
 {
     static const uint32_t alone[1] = {4}, pair[2] = {3, 1}, four[4] = {1, 1, 1, 1};
     Rb__Model *model = new_model(4);
-    struct rb_cluster cluster = parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}],"
-                                      " inside: {bandwidth: 2e9, latency: 1e-4}}]");
+    struct rb_cluster cluster =
+        parse("nodes: [{devices: [{count: 4, kind: cuda, flops: 1e9, bandwidth: 1e9}],"
+              " inside: {bandwidth: 2e9, latency: 1e-4}}]");
     double record = 24 * 4 + 8;
     struct rb_predict_step step;
 
@@ -252,13 +253,43 @@ static void test_network(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
+/* Three cores of a node read the sums of the other two where they are, and four send them; so do
+ * two on two nodes. */
+static void test_looks(void **state)
+{
+    static const uint32_t shares[4] = {1, 1, 1, 1};
+    Rb__Model *model = new_model(4);
+    struct rb_cluster one = parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}],"
+                                  " inside: {bandwidth: 2e9, latency: 1e-4}}]");
+    struct rb_cluster two = parse("nodes: [{count: 2, devices: [{flops: 1e9, bandwidth: 1e9}],"
+                                  " network: {bandwidth: 2e9, latency: 1e-4}}]");
+    double all = 4.0 * BUCKETS * BUCKET, record = 24 * 4 + 8;
+    static const uint32_t three[3] = {2, 1, 1}, pair[2] = {2, 2};
+    struct rb_predict_step step = predict(model, &one, 3, three, 0);
+
+    (void)state;
+    assert_near(step.summing, 2 * record / 2e9 + 1e-4);
+    assert_near(step.updating, update + 2 * all / 1e9);
+    assert_near(step.sent, 2 * record);
+    step = predict(model, &one, 4, shares, 0);
+    assert_near(step.updating, update);
+    assert_near(step.sent, 1.5 * all + 3 * record);
+    step = predict(model, &two, 2, pair, 0);
+    assert_near(step.updating, update);
+    assert_near(step.sent, all + record);
+    rb_cluster_done(&one);
+    rb_cluster_done(&two);
+    rb__model__free_unpacked(model, NULL);
+}
+
 /* Devices that share a memory of 1.5 GB/s: what two move at once takes 4/3 of the time. */
 static void test_shared_memory(void **state)
 {
     static const uint32_t shares[2] = {1, 1};
     Rb__Model *model = new_model(2);
-    struct rb_cluster cluster = parse("nodes: [{memoryBandwidth: 1.5e9,"
-                                      " devices: [{count: 2, flops: 1e15, bandwidth: 1e9}]}]");
+    struct rb_cluster cluster =
+        parse("nodes: [{memoryBandwidth: 1.5e9,"
+              " devices: [{count: 2, kind: cuda, flops: 1e15, bandwidth: 1e9}]}]");
     struct rb_predict_step step = predict(model, &cluster, 2, shares, 0);
 
     (void)state;
@@ -699,14 +730,23 @@ static void test_gpus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cluster),       cmocka_unit_test(test_bad_clusters),
-        cmocka_unit_test(test_step),          cmocka_unit_test(test_network),
-        cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_search),
-        cmocka_unit_test(test_pinned_state),  cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_uneven),        cmocka_unit_test(test_slow_network),
-        cmocka_unit_test(test_choice),        cmocka_unit_test(test_all_are_few),
-        cmocka_unit_test(test_many),          cmocka_unit_test(test_gpus),
-        cmocka_unit_test(test_again),         cmocka_unit_test(test_links_are_shared),
+        cmocka_unit_test(test_cluster),
+        cmocka_unit_test(test_bad_clusters),
+        cmocka_unit_test(test_step),
+        cmocka_unit_test(test_network),
+        cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_search),
+        cmocka_unit_test(test_pinned_state),
+        cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_slow_network),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_all_are_few),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_gpus),
+        cmocka_unit_test(test_again),
+        cmocka_unit_test(test_links_are_shared),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
