@@ -43,6 +43,7 @@ static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
 {
     struct rb_train *train = owner;
 
+    rb_feed_ease(train->model->state.window, rb_train_level(train), train->stop);
     rb_mailbox_ready(train->mailbox, &train->next, ret_ready);
     if (train->next && !is_vouched_for(train))
         *ret_ready = (struct rb_vote_ready){0};

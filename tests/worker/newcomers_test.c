@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Newcomers: fed while the others train, killed or silent on the way, prepared in vain; nobody
- * waits for them and no bit changes. */
+ * waits for them unless they cannot keep up, and no bit changes. */
 #include "tests/worker/run.h"
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/sanitized.h"
 
@@ -191,7 +192,8 @@ static int64_t resident(const struct run *run, int worker)
 }
 
 /* A newcomer that neither dies nor takes what it is sent is given up, for all that waits for it or
- * for its silence, whatever comes first; training does not notice, and keeps no memory of it. */
+ * for its silence, whatever comes first; training waits half a second, and keeps no memory of it.
+ */
 static void test_newcomer_silent(void **state)
 {
     static const int64_t hidden[] = {4096, 64},
@@ -232,6 +234,32 @@ static void test_newcomer_silent(void **state)
         cluster_until_step(&run.cluster, run.cluster.n_rows + 10);
         run_close(&run);
     }
+}
+
+/* Two newcomers that take 20 ms for each step of less: training waits for them, and they are in at
+ * the first try. */
+static void test_newcomers_slow(void **state)
+{
+    struct tiny_options options = run_endless;
+    struct run run;
+    int members[3];
+    uint32_t number;
+
+    (void)state;
+    if (!rb_fault_describe(0, &(const char *){NULL}, &(const char *){NULL}))
+        skip();
+    options.hidden *= 4; /* 160 steps fill the room there is */
+    run_open(&run, &options);
+    cluster_start(&run.cluster, 1, run.weights);
+    run_arm(&run, "worker.follow:do=20ms");
+    number = feed(&run, members, 3);
+    run_disarm();
+    cluster_until_step(&run.cluster, run.cluster.n_rows + 320);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(run.cluster.workers[members[i]].unready, 0);
+    flip_to(&run, number, members, 3);
+    run_end(&run, &options);
+    run_close(&run);
 }
 
 /* The middle one of three dies: what the others had of [0 1] [2 3] [4 5] is theirs in [0 1 2]
@@ -418,9 +446,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_grown),          cmocka_unit_test(test_go_withheld),
         cmocka_unit_test(test_feed_abandoned), cmocka_unit_test(test_newcomer_killed),
         cmocka_unit_test(test_source_killed),  cmocka_unit_test(test_newcomer_silent),
-        cmocka_unit_test(test_kept),           cmocka_unit_test(test_foreseen),
-        cmocka_unit_test(test_abandoned),      cmocka_unit_test(test_unready),
-        cmocka_unit_test(test_bad_start),
+        cmocka_unit_test(test_newcomers_slow), cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_foreseen),       cmocka_unit_test(test_abandoned),
+        cmocka_unit_test(test_unready),        cmocka_unit_test(test_bad_start),
     };
 
     if (argc < 2) {

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CATCH_UP_MS = 20, MUCH = 1 << 20 };
+enum { CATCH_UP_MS = 20, MOST_DOUBLINGS = 5, MUCH = 1 << 20 };
 
 /* ---- The thread -----------------------------------------------------------------------------*/
 
@@ -303,6 +303,7 @@ int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, 
         .counters = rb_alloc(rb_state_counters_size(&model->state)),
     };
     pthread_cond_init(&feed->ended, NULL);
+    atomic_init(&feed->moved, rb_clock_ns());
     get_takers(feed, rank);
     if (feed->news < 0)
         err = rb_why_set(why, RB_EIO, "cannot make an eventfd: %s", strerror(errno));
@@ -341,7 +342,8 @@ bool rb_feed_level(struct rb_feed *feed, int64_t level)
 bool rb_feed_wait_level(struct rb_feed *feed, int64_t level, const atomic_bool *stop)
 {
     const struct timespec nap = {.tv_nsec = 50000};
-    uint64_t until = rb_clock_ns() + (uint64_t)CATCH_UP_MS * 1000000;
+    unsigned doublings = feed->pauses < MOST_DOUBLINGS ? feed->pauses : MOST_DOUBLINGS;
+    uint64_t until = rb_clock_ns() + ((uint64_t)CATCH_UP_MS * 1000000 << doublings);
 
     for (uint32_t i = 0; i < feed->roster->n_newcomers; i++) {
         int64_t has = atomic_load(&feed->takers[i].level);
@@ -353,6 +355,7 @@ bool rb_feed_wait_level(struct rb_feed *feed, int64_t level, const atomic_bool *
         if (atomic_load(&feed->phase) != FEEDING || atomic_load(stop))
             return false;
         if (rb_clock_ns() >= until) {
+            feed->pauses++;
             for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
                 feed->takers[i].waited_at = atomic_load(&feed->takers[i].level);
             return false;

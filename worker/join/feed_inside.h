@@ -61,13 +61,16 @@ struct rb_feed {
     uint8_t *staging, *counters;
     int64_t flip; /* level of the last entry, once that is being sent; INT64_MAX before */
 
+    unsigned pauses; /* the step thread's: how often it waited for an answer in vain */
     atomic_int phase;
+    _Atomic uint64_t moved; /* when something was last sent or heard */
     /* the window's lock guards what is below */
     pthread_cond_t ended;
     struct entry *first, *last;
     unsigned queued, most; /* entries with sums: that wait, and ever waited at once */
     int32_t *spares[SPARES];
     unsigned n_spares;
+    uint64_t eases_from, eased; /* when training began to wait for it, 0: it does not; ns before */
     bool halted, closing;
     int err;
     struct rb_why why;
@@ -79,7 +82,7 @@ size_t rb_feed_held_bytes(const struct rb_model *model); /* of sums, in the bloc
 void rb_feed_free_entry(struct rb_feed *feed, struct entry *entry);
 void rb_feed_nudge(struct rb_feed *feed);
 
-/* Would one more entry be too many, or has a newcomer fallen silent?  NULL: no. */
+/* Has a newcomer fallen silent?  NULL: no. */
 const char *rb_feed_hopeless(const struct rb_feed *feed);
 
 /* The oldest entry, NULL where there is none; and what to do with it afterwards. */

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 size_t rb_feed_held_bytes(const struct rb_model *model)
@@ -41,13 +42,17 @@ void rb_feed_halt(struct rb_feed *feed, const char *reason)
     rb_feed_nudge(feed);
 }
 
+/* Would one more entry be too many? */
+static bool is_full(const struct rb_feed *feed)
+{
+    return feed->queued >= RB_FEED_QUEUE &&
+           feed->queued * rb_feed_held_bytes(feed->model) >= (size_t)RB_FEED_BYTES;
+}
+
 const char *rb_feed_hopeless(const struct rb_feed *feed)
 {
     uint64_t now = rb_clock_ns();
 
-    if (feed->queued >= RB_FEED_QUEUE &&
-        feed->queued * rb_feed_held_bytes(feed->model) >= (size_t)RB_FEED_BYTES)
-        return "newcomers do not keep up with the training";
     for (uint32_t i = 0; i < feed->roster->n_newcomers; i++) {
         uint64_t heard = atomic_load(&feed->takers[i].heard);
 
@@ -77,11 +82,12 @@ void rb_feed_log(struct rb_window *window, struct rb_model *model,
                  const struct rb_update_terms *terms, const struct rb_vote_decision *decision)
 {
     struct rb_feed *feed = window->feed;
-    const char *reason = feed ? rb_feed_hopeless(feed) : NULL;
+    const char *reason;
     struct entry *entry;
 
     if (!feed)
         return;
+    reason = is_full(feed) ? "newcomers do not keep up with the training" : rb_feed_hopeless(feed);
     if (reason) {
         rb_feed_halt(feed, reason);
         return;
@@ -107,6 +113,47 @@ void rb_feed_log(struct rb_window *window, struct rb_model *model,
         feed->first = entry;
     feed->last = entry;
     rb_feed_nudge(feed);
+}
+
+/* Nothing has come of waiting for a while. */
+static bool is_stuck(const struct rb_feed *feed, uint64_t now)
+{
+    uint64_t moved = atomic_load(&feed->moved);
+
+    return now > moved && now - moved > (uint64_t)RB_FEED_STUCK_MS * 1000000;
+}
+
+/* Once it waits it waits for all, so that the step may be the one that flips. */
+static bool must_wait(struct rb_feed *feed, int64_t level)
+{
+    const uint64_t most = (uint64_t)RB_FEED_EASE_MS * 1000000;
+    uint64_t now = rb_clock_ns();
+
+    if (!feed->eases_from) {
+        if (!is_full(feed))
+            return false;
+        feed->eases_from = now;
+    }
+    if (feed->eased + (now - feed->eases_from) < most && !is_stuck(feed, now) &&
+        !rb_feed_level(feed, level))
+        return true;
+    feed->eased += now - feed->eases_from;
+    feed->eases_from = 0;
+    return false;
+}
+
+void rb_feed_ease(struct rb_window *window, int64_t level, const atomic_bool *stop)
+{
+    const struct timespec nap = {.tv_nsec = 200000};
+    bool waits;
+
+    do {
+        pthread_mutex_lock(&window->lock);
+        waits = window->feed && must_wait(window->feed, level);
+        pthread_mutex_unlock(&window->lock);
+        if (waits)
+            nanosleep(&nap, NULL);
+    } while (waits && !atomic_load(stop));
 }
 
 struct entry *rb_feed_take(struct rb_feed *feed)

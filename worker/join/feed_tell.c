@@ -40,6 +40,7 @@ int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
     if (answer == RB_WIRE_NOT_FOUND && !taker->asked)
         return rb_why_set(why, RB_EINTERNAL, "rank %u has lost what it had found", rank);
     atomic_store(&taker->heard, rb_clock_ns());
+    atomic_store(&feed->moved, rb_clock_ns());
     note_answer(taker, answer);
     feed->from[rank] = answer < feed->flip; /* what comes then belongs to the next step */
     return 0;
@@ -63,6 +64,7 @@ static int send_payload(struct rb_feed *feed, const struct taker *taker, uint64_
 {
     int err = rb_coll_send(feed->coll, tag, (int)taker->rank, bytes, size, why);
 
+    atomic_store(&feed->moved, rb_clock_ns());
     return err ? err : rb_feed_listen(feed, 0, why);
 }
 
