@@ -171,6 +171,7 @@ def compare_paused(c, what):
 def changed(c, replicas):
     """From one device to parts, to more and fewer of them, paused, and back: nothing is lost."""
     c.submit("split", long_job(c, ENDLESS, 3, 1, replicas))
+    c.wait("split", "running")
     for change, count, says in (("grow", 1, "2 parts x2"), ("grow", 2, "3 parts x4"), ("shrink", 1, "3 parts x3"),
                                 ("shrink", 2, "data parallel x1"), ("grow", 2, "3 parts x3")):
         c.train_on("split", len(c.status("split")["devices"]), 5)
