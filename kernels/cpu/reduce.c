@@ -8,6 +8,8 @@
 #include "kernels/cpu/vector.h"
 #include "kernels/cpu/walk.h"
 
+#include <string.h>
+
 enum { FROM, TO };
 enum { PIECE = 256 };
 
@@ -75,26 +77,41 @@ static void combine_rows(enum rb_op op, float *y, const float *x, int64_t deep, 
     }
 }
 
-/* The same for rows of bfloat16: eight of them, or pieces of them, are widened at a time. */
-static void combine_narrow(enum rb_op op, float *y, const uint16_t *x, int64_t deep, int64_t step,
-                           int64_t n)
+static RB_INLINE float wide(uint16_t upper)
 {
-    float rows[8 * PIECE];
+    uint32_t bits = (uint32_t)upper << 16;
+    float x;
 
-    for (int64_t c = 0; c < n; c += PIECE) {
-        int64_t width = n - c < PIECE ? n - c : PIECE;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
-        for (int64_t i = 0; i < deep; i += 8) {
-            int64_t many = deep - i < 8 ? deep - i : 8;
+/* The same of bfloat16. */
+RB_CLONES static void add_eight_narrow(float *restrict y, const uint16_t *restrict x, int64_t step,
+                                       int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint16_t *p = x + i;
 
-            if (step == n && n <= PIECE)
-                rb_cpu_widen(rows, x + i * step, many * n);
-            else
-                for (int64_t r = 0; r < many; r++)
-                    rb_cpu_widen(rows + r * width, x + (i + r) * step + c, width);
-            combine_rows(op, y + c, rows, many, width, width);
-        }
+        y[i] += ((wide(p[0]) + wide(p[step])) + (wide(p[2 * step]) + wide(p[3 * step]))) +
+                ((wide(p[4 * step]) + wide(p[5 * step])) + (wide(p[6 * step]) + wide(p[7 * step])));
     }
+}
+
+RB_CLONES static void add_row_narrow(float *restrict y, const uint16_t *restrict x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] += wide(x[i]);
+}
+
+static void combine_narrow(float *y, const uint16_t *x, int64_t deep, int64_t step, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + 8 <= deep; i += 8)
+        add_eight_narrow(y, x + i * step, step, n);
+    for (; i < deep; i++)
+        add_row_narrow(y, x + i * step, n);
 }
 
 /* A row that becomes one number, a piece at a time. */
@@ -138,8 +155,7 @@ static void reduce_run_f32(struct rb_kernel *kernel, const void *const *in, void
         float *to = y + at.offset[TO];
 
         if (narrow && kept) {
-            combine_narrow(reduce->op, to, (const uint16_t *)in[0] + at.offset[FROM], deep, step,
-                           n);
+            combine_narrow(to, (const uint16_t *)in[0] + at.offset[FROM], deep, step, n);
         } else if (narrow) {
             *to += narrow_sum((const uint16_t *)in[0] + at.offset[FROM], n);
         } else if (kept) {
