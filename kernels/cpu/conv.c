@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions and their gradients through oneDNN, in the blocked layouts it prefers: activations
- * that come so (proto/blocked.h) need not be turned around.  Where bfloat16 is not the faster one,
- * or oneDNN lacks it, it is one of float32 copies. */
+ * that come so (proto/blocked.h) need not be turned around; or as an outer product.  Where bfloat16
+ * is not the faster one, or oneDNN lacks it, it is one of float32 copies. */
 #include "kernels/cpu/bfloat.h"
+#include "kernels/cpu/conv_outer.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/window.h"
 #include "proto/blocked.h"
@@ -94,6 +95,11 @@ static void read_blocks(const struct rb_call *call, struct rb_dnnl_conv *how,
     how->y = y;
 }
 
+static bool suits_outer(const struct rb_dnnl_conv *how)
+{
+    return how->group == 1 && how->x_blocked && how->y_blocked && how->w->dtype == RB_F32;
+}
+
 int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                 struct rb_why *why)
 {
@@ -113,6 +119,11 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
     err = err ? err : check_channels(call, &how, why);
     if (err)
         return err;
+    if (kind == RB_DNNL_CONV_GRAD_W && suits_outer(&how)) {
+        err = rb_cpu_conv_outer(cpu, &window, how.y->dim[1], how.x->dtype, ret_kernel);
+        if (err != RB_EUNSUPPORTED)
+            return err ? rb_call_refuse(call, err, why, "no memory for windows") : 0;
+    }
     how.spatial = window.spatial;
     how.spare = (struct rb_dnnl_spare){call->spare_bytes, call->spare};
     for (int i = 0; i < window.spatial; i++) {

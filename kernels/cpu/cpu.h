@@ -19,8 +19,9 @@ struct rb_cpu {
     struct rb_device base;
     struct rb_dnnl *dnnl;
     int bfloat; /* enum rb_dnnl_bfloat: which products of bfloat16 are made of float32 copies */
-    struct rb_cpu_room copies; /* of bfloat16 in float32, which a kernel works on that needs */
-    struct rb_cpu_room panels; /* these, factors in the order in which they are gone through */
+    struct rb_cpu_room copies;  /* of bfloat16 in float32, which a kernel works on that needs */
+    struct rb_cpu_room windows; /* these, what windows show of an activation */
+    struct rb_cpu_room panels;  /* these, factors in the order in which they are gone through */
 };
 
 typedef int rb_cpu_prepare(struct rb_cpu *cpu, const struct rb_call *call,

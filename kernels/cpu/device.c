@@ -90,6 +90,7 @@ static void cpu_close(struct rb_device *device)
 
     rb_dnnl_close(cpu->dnnl);
     free(cpu->copies.memory);
+    free(cpu->windows.memory);
     free(cpu->panels.memory);
     free(cpu);
 }

@@ -24,6 +24,7 @@ struct outer {
     const struct rb_cpu *cpu;
     bool pairs; /* of bfloat16 */
     int64_t m, n, k;
+    int64_t step;   /* from row to row of c */
     int64_t words;  /* along k */
     int64_t panels; /* words of all of a run's */
     int together;   /* of the runs that are given at once */
@@ -236,10 +237,10 @@ RB_DOTS static RB_INLINE void one_strip(const struct outer *outer, struct runs *
     for (int64_t j = 0; j < outer->n; j += COLUMNS, panel += COLUMNS * outer->words) {
         int columns = (int)(outer->n - j < COLUMNS ? outer->n - j : COLUMNS);
         uint32_t mask = (uint32_t)((1ull << columns) - 1);
-        struct place place = {i * outer->n + j, outer->n,        rows,
-                              columns,          (__mmask16)mask, (__mmask16)(mask >> HALF)};
+        struct place place = {i * outer->step + j,      outer->step, rows, columns, (__mmask16)mask,
+                              (__mmask16)(mask >> HALF)};
 
-        fetch(to, place.at + COLUMNS, outer->n);
+        fetch(to, place.at + COLUMNS, outer->step);
         one_tile(runs, 0, strips, panel, outer, &place, between, pairs, what);
         for (int e = 1; what != STORE && e < runs->n; e++)
             one_tile(runs, e, strips + e * ROWS * outer->words, panel + e * outer->panels, outer,
@@ -352,8 +353,8 @@ static int how_many_together(int64_t words, size_t panels)
     return most < 1 || words > DEEPEST_EACH ? 1 : most < TOGETHER ? (int)most : TOGETHER;
 }
 
-int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
-                 struct rb_kernel **ret_kernel)
+int rb_cpu_outer_part(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
+                      int64_t step, struct rb_kernel **ret_kernel)
 {
     const int64_t words = rb_words(s->k, factors == RB_BF16);
     const int64_t panels = (s->n + COLUMNS - 1) / COLUMNS * COLUMNS * words;
@@ -361,7 +362,7 @@ int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype 
     size_t bytes;
     int together;
 
-    if (bias || !suits(cpu, s, factors))
+    if (!suits(cpu, s, factors))
         return RB_EUNSUPPORTED;
     bytes = (size_t)panels * sizeof(rb_word);
     together = how_many_together(words, bytes);
@@ -375,6 +376,7 @@ int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype 
     outer->m = s->m;
     outer->n = s->n;
     outer->k = s->k;
+    outer->step = step;
     outer->words = words;
     outer->panels = panels;
     outer->together = together;
@@ -384,15 +386,21 @@ int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype 
 
 #else
 
-int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
-                 struct rb_kernel **ret_kernel)
+int rb_cpu_outer_part(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
+                      int64_t step, struct rb_kernel **ret_kernel)
 {
     (void)cpu;
     (void)s;
     (void)factors;
-    (void)bias;
+    (void)step;
     (void)ret_kernel;
     return RB_EUNSUPPORTED;
 }
 
 #endif
+
+int rb_cpu_outer(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
+                 struct rb_kernel **ret_kernel)
+{
+    return bias ? RB_EUNSUPPORTED : rb_cpu_outer_part(cpu, s, factors, s->n, ret_kernel);
+}
