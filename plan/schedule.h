@@ -19,10 +19,6 @@ struct rb_buffer;
 
 enum { RB_SCHEDULE_LOST = -1 };
 
-/* So many data-parallel cores of one host, which all have all of the state, read each other's sums
- * where they are made (worker/views.h): fewer passes over memory than sending them. */
-enum { RB_SCHEDULE_VIEWS = 3 };
-
 /* Of a step; 0 where the model's sizes make no sense. */
 uint32_t rb_schedule_microbatches(const Rb__Model *model);
 

@@ -159,7 +159,7 @@ static bool may_view(const struct rb_attempt *attempt)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
 
-    return configuration->size > 1 && configuration->size <= RB_SCHEDULE_VIEWS &&
+    return configuration->size > 1 && configuration->size <= RB_VIEWS_RANKS &&
            !configuration->stage && !configuration->placement.sharded &&
            rb_device_sparse(attempt->step->model->device);
 }

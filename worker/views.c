@@ -11,7 +11,7 @@
 struct rb_views {
     uint32_t number; /* of the configuration */
     bool all;
-    struct rb_coll_view sums[RB_SCHEDULE_VIEWS]; /* by rank; none of our own */
+    struct rb_coll_view sums[RB_VIEWS_RANKS]; /* by rank; none of our own */
     int32_t *room;                            /* for a block */
 };
 
@@ -53,7 +53,7 @@ void rb_views_free(struct rb_views *views)
 {
     if (!views)
         return;
-    for (int r = 0; r < RB_SCHEDULE_VIEWS; r++)
+    for (int r = 0; r < RB_VIEWS_RANKS; r++)
         rb_coll_view_done(&views->sums[r]);
     free(views->room);
     free(views);
@@ -76,7 +76,7 @@ static void sum(const struct rb_model *model, const Rb__Block *block, int32_t *t
 {
     const int32_t *so_far = model->local + block->first;
 
-    for (int r = 0; r < RB_SCHEDULE_VIEWS; r++) {
+    for (int r = 0; r < RB_VIEWS_RANKS; r++) {
         const int32_t *sums = model->views->sums[r].memory;
 
         if (!sums)
@@ -101,7 +101,7 @@ void rb_views_reduce(struct rb_model *model)
 int rb_views_check(const struct rb_model *model, struct rb_why *why)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    for (int r = 0; r < RB_SCHEDULE_VIEWS; r++) {
+    for (int r = 0; r < RB_VIEWS_RANKS; r++) {
         const void *sums = model->views->sums[r].memory;
 
         if (sums && atomic_load(word_of(sums, model)) != model->word)

@@ -18,7 +18,7 @@
 #define RB_WORKER_VIEWS_H
 
 #include "coll/coll.h"
-#include "plan/schedule.h"
+#include "proto/views.h"
 #include "worker/model.h"
 
 /* Have model->views of configuration `number`, asking the others for them where this is the first

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "plan/replicas.h"
 #include "plan/schedule.h"
+#include "proto/views.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -153,7 +154,7 @@ static bool looks(const struct rb_predict_how *how)
 {
     const struct rb_cluster_device *devices = how->cluster->devices;
 
-    if (how->ranks < 2 || how->ranks > RB_SCHEDULE_VIEWS || sharded(how))
+    if (how->ranks < 2 || how->ranks > RB_VIEWS_RANKS || sharded(how))
         return false;
     for (uint32_t r = 0; r < how->ranks; r++)
         if (strcmp(devices[r].kind, "cpu") || devices[r].node != devices[0].node)

@@ -197,7 +197,7 @@ static void a_few_of_a_host_read_each_others(void **state)
 {
     (void)state;
     run_crew(2, CREW_SHARED, 0, all_read);
-    run_crew(RB_SCHEDULE_VIEWS, CREW_SHARED, 0, all_read);
+    run_crew(RB_VIEWS_RANKS, CREW_SHARED, 0, all_read);
 }
 
 static void those_of_the_dead_are_there(void **state)
@@ -218,7 +218,7 @@ static void elsewhere_sums_are_sent(void **state)
     (void)state;
     run_crew(2, CREW_UNIX, 0, nobody_reads);
     run_crew(3, CREW_TCP, 0, nobody_reads);
-    run_crew(RB_SCHEDULE_VIEWS + 1, CREW_SHARED, 0, nobody_reads);
+    run_crew(RB_VIEWS_RANKS + 1, CREW_SHARED, 0, nobody_reads);
 }
 
 int main(void)
