@@ -269,7 +269,7 @@ static void test_looks(void **state)
 
     (void)state;
     assert_near(step.summing, 2 * record / 2e9 + 1e-4);
-    assert_near(step.updating, update + 2 * all / 1e9);
+    assert_near(step.updating, update + 2 * 3.5 * all / 1e9);
     assert_near(step.sent, 2 * record);
     step = predict(model, &one, 4, shares, 0);
     assert_near(step.updating, update);
