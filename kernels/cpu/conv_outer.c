@@ -11,8 +11,9 @@
 /* Channels of x at a time, at most: their windows stay in the second cache. */
 enum { CHANNELS = 64 };
 
-/* More pixels are a large product, and of fewer weights the gradient is soon turned around. */
-enum { MOST_PIXELS = 256, LEAST_WEIGHTS = 1 << 16 };
+/* More pixels are a large product, and of fewer weights the gradient is soon turned around.  What
+ * both factors take (bytes) is soon too much where windows are large. */
+enum { MOST_PIXELS = 256, LEAST_WEIGHTS = 1 << 16, MOST_ROOM = 4 << 20 };
 
 struct conv_outer {
     struct rb_kernel base;
@@ -176,11 +177,15 @@ int rb_cpu_conv_outer(struct rb_cpu *cpu, const struct rb_window *window, int64_
         .m = m, .n = channels * taps, .k = pixels, .swap_a = true, .swap_b = false};
     const size_t size = rb_dtype_size(factors);
     struct conv_outer *conv;
+    size_t room;
     int err;
 
     if (pixels > MOST_PIXELS || m * window->c * taps < LEAST_WEIGHTS)
         return RB_EUNSUPPORTED;
-    if (rb_cpu_need(&cpu->windows, (size_t)(pixels * (m + s.n)) * size))
+    room = (size_t)(pixels * (m + s.n)) * size;
+    if (room > MOST_ROOM)
+        return RB_EUNSUPPORTED;
+    if (rb_cpu_need(&cpu->windows, room))
         return RB_ENOMEM;
     conv = rb_cpu_kernel(sizeof *conv, conv_outer_run);
     conv->base.free = conv_outer_free;
