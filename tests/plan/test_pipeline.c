@@ -6,6 +6,7 @@
 #include "plan/compile/lower.h"
 #include "plan/partition/chain.h"
 #include "plan/simulate/pipeline.h"
+#include "tests/plan/near.h"
 #include "tests/plan/tiny.h"
 
 #include <math.h>
@@ -15,12 +16,6 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
-
-static void assert_near(double found, double expected)
-{
-    if (fabs(found - expected) > 1e-9 * fabs(expected))
-        fail_msg("%.12g, not %.12g", found, expected);
-}
 
 /* Product, ReLU, product, loss; their gradients: see golden/mlp.txt.  Instruction i takes i + 1 s.
  */

@@ -1,304 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clusters read, steps predicted, ways to run a job compared: against what can be worked out by
- * hand for a model of one product. */
+/* Ways to run a job compared: against what can be worked out by hand for a model of one product. */
 #include "base/arena.h"
 #include "plan/compile/footprint.h"
 #include "plan/search/inside.h"
 #include "plan/simulate/timeline.h"
-#include "proto/operators.h"
+#include "tests/plan/near.h"
+#include "tests/plan/product.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include <cmocka.h>
-
-/* A product of 100 x 100 x 100 a sample: 2 MFLOP; a million weights in buckets of 250,000. */
-enum { WIDTH = 100, BUCKETS = 4, BUCKET = 250000, BLOCK = 50000 };
-
-static Rb__Tensor *new_tensor(void)
-{
-    Rb__Tensor *tensor = rb_alloc(sizeof *tensor);
-
-    rb__tensor__init(tensor);
-    tensor->space = RB__TENSOR__SPACE__ARENA;
-    tensor->dtype = 1;
-    tensor->n_dims = 2;
-    tensor->dims = rb_alloc(2 * sizeof *tensor->dims);
-    tensor->dims[0] = tensor->dims[1] = WIDTH;
-    return tensor;
-}
-
-static Rb__Program *new_program(void)
-{
-    static const int32_t inputs[2] = {0, 1}, outputs[1] = {2};
-    Rb__Program *program = rb_alloc(sizeof *program);
-    Rb__Instruction *product = rb_alloc(sizeof *product);
-    Rb__Contribution *gradient = rb_alloc(sizeof *gradient);
-
-    rb__program__init(program);
-    program->name = rb_string("train b=1");
-    program->train = 1;
-    program->batch = 1;
-    program->arena_bytes = 1 << 20;
-    program->tensors = rb_alloc(3 * sizeof *program->tensors);
-    while (program->n_tensors < 3)
-        program->tensors[program->n_tensors++] = new_tensor();
-    rb__instruction__init(product);
-    product->operator_ = RB_OP_MATMUL;
-    product->n_inputs = 2;
-    product->inputs = rb_alloc(sizeof inputs);
-    memcpy(product->inputs, inputs, sizeof inputs);
-    product->n_outputs = 1;
-    product->outputs = rb_alloc(sizeof outputs);
-    memcpy(product->outputs, outputs, sizeof outputs);
-    program->instructions = rb_alloc(sizeof *program->instructions);
-    program->instructions[program->n_instructions++] = product;
-    rb__contribution__init(gradient);
-    program->contributions = rb_alloc(sizeof *program->contributions);
-    program->contributions[program->n_contributions++] = gradient;
-    return program;
-}
-
-static Rb__Optimizer *new_optimizer(void)
-{
-    Rb__Optimizer *optimizer = rb_alloc(sizeof *optimizer);
-
-    rb__optimizer__init(optimizer);
-    optimizer->kind = RB__OPTIMIZER__KIND__ADAMW;
-    return optimizer;
-}
-
-static Rb__Model *new_model(int64_t batch)
-{
-    Rb__Model *model = rb_alloc(sizeof *model);
-
-    rb__model__init(model);
-    model->global_batch = batch;
-    model->micro_batch = 1;
-    model->state_elements = BUCKETS * BUCKET;
-    model->optimizer = new_optimizer();
-    model->programs = rb_alloc(sizeof *model->programs);
-    model->programs[model->n_programs++] = new_program();
-    model->variables = rb_alloc(sizeof *model->variables);
-    model->variables[0] = rb_alloc(sizeof **model->variables);
-    rb__variable__init(model->variables[0]);
-    model->variables[0]->name = rb_string("w");
-    model->variables[0]->elements = model->state_elements;
-    model->n_variables = 1;
-    model->buckets = rb_alloc(BUCKETS * sizeof *model->buckets);
-    for (uint64_t b = 0; b < BUCKETS; b++) {
-        Rb__Bucket *bucket = model->buckets[model->n_buckets++] = rb_alloc(sizeof *bucket);
-
-        rb__bucket__init(bucket);
-        bucket->first = b * BUCKET;
-        bucket->count = BUCKET;
-    }
-    model->blocks = rb_alloc(model->state_elements / BLOCK * sizeof *model->blocks);
-    for (uint64_t at = 0; at < model->state_elements; at += BLOCK) {
-        Rb__Block *block = model->blocks[model->n_blocks++] = rb_alloc(sizeof *block);
-
-        rb__block__init(block);
-        block->first = at;
-        block->count = BLOCK;
-    }
-    return model;
-}
-
-static struct rb_cluster parse(const char *text)
-{
-    struct rb_cluster cluster;
-    struct rb_why why;
-
-    if (rb_cluster_parse("c.yaml", text, strlen(text), &cluster, &why))
-        fail_msg("%s", why.text);
-    return cluster;
-}
-
-static void assert_near(double found, double expected)
-{
-    if (fabs(found - expected) > 1e-9 * fabs(expected))
-        fail_msg("%.12g, not %.12g", found, expected);
-}
-
-/* ---- Clusters --------------------------------------------------------------------------------*/
-
-static void test_cluster(void **state)
-{
-    struct rb_cluster cluster =
-        parse("nodes:\n"
-              "- name: a\n"
-              "  count: 2\n"
-              "  rack: r\n"
-              "  inside: {bandwidth: 4e9, latency: 5e-6}\n"
-              "  network: {bandwidth: 1e9, latency: 50e-6}\n"
-              "  devices: [{count: 2, memory: 8Gi}, {speed: 0.5}]\n"
-              "- {devices: [{flops: 1e12, bandwidth: 1e11}]}\n"
-              "racks: [{name: r, network: {bandwidth: 2e9, latency: 1e-3}}]\n");
-
-    (void)state;
-    assert_int_equal(cluster.n_nodes, 3);
-    assert_int_equal(cluster.n_devices, 7);
-    assert_string_equal(cluster.nodes[1].name, "a-1");
-    assert_int_equal(cluster.devices[4].node, 1);
-    assert_int_equal(cluster.devices[0].memory, UINT64_C(8) << 30);
-    assert_true(cluster.devices[5].speed == 0.5);
-    assert_true(cluster.devices[6].flops == 1e12);
-    assert_int_equal(cluster.nodes[2].rack, RB_CLUSTER_NO_RACK);
-    assert_true(rb_cluster_unmeasured(&cluster));
-    assert_near(rb_cluster_latency(&cluster, 3), 5e-6);
-    assert_near(rb_cluster_latency(&cluster, 6), 50e-6);
-    rb_cluster_done(&cluster);
-}
-
-static void test_bad_clusters(void **state)
-{
-    static const char *const bad[][2] = {
-        {"nodes: []", "no devices"},
-        {"nodes: [{name: a}]", "a: it has no devices"},
-        {"nodes: [{devices: [{count: 0}]}]", "no devices"},
-        {"nodes: [{devices: [{speed: 0}]}]", "speed"},
-        {"nodes: [{devices: [{speed: -1}]}]", "speed"},
-        {"nodes: [{devices: [{flops: 1e9}]}]", "go together"},
-        {"nodes: [{devices: [{flops: 0, bandwidth: 1}]}]", "flops"},
-        {"nodes: [{devices: [{memory: lots}]}]", "no size"},
-        {"nodes: [{devices: [{}], network: {bandwidth: -1}}]", "network"},
-        {"nodes: [{devices: [{}], rack: r}]", "no rack 'r'"},
-        {"nodes: [{devices: [{count: 4000000000}], count: 4000000000}]", "more than"},
-        {"nodes: [{devises: [{}]}]", "devices"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < RB_COUNT(bad); i++) {
-        struct rb_cluster cluster;
-        struct rb_why why = {0};
-
-        if (!rb_cluster_parse("c.yaml", bad[i][0], strlen(bad[i][0]), &cluster, &why))
-            fail_msg("accepted: %s", bad[i][0]);
-        if (!strstr(why.text, bad[i][1]) || !strstr(why.text, "c.yaml"))
-            fail_msg("%s: %s", bad[i][0], why.text);
-    }
-}
-
-/* ---- A step ----------------------------------------------------------------------------------*/
-
-/* 1 GFLOP/s and 1 GB/s: a product takes 2 ms (its 120 kB 0.12 ms), sums 8 or 12 ms, the update 28.
- */
-static const double product = 2e-3, set = 8e-3, sums = 12e-3, update = 28e-3;
-
-static struct rb_predict_step predict(const Rb__Model *model, const struct rb_cluster *cluster,
-                                      uint32_t ranks, const uint32_t *shares, uint32_t copies)
-{
-    static const struct rb_cost_profile none;
-    struct rb_predict_how how = {model, cluster, &none, ranks, shares, copies};
-    struct rb_predict_step step;
-    struct rb_why why;
-
-    if (rb_predict_data(&how, &step, &why))
-        fail_msg("%s", why.text);
-    rb_simulate_free(step.simulate);
-    return step;
-}
-
-static void test_step(void **state)
-{
-    static const uint32_t alone[1] = {4}, pair[2] = {3, 1}, four[4] = {1, 1, 1, 1};
-    Rb__Model *model = new_model(4);
-    struct rb_cluster cluster =
-        parse("nodes: [{devices: [{count: 4, kind: cuda, flops: 1e9, bandwidth: 1e9}],"
-              " inside: {bandwidth: 2e9, latency: 1e-4}}]");
-    double record = 24 * 4 + 8;
-    struct rb_predict_step step;
-
-    (void)state;
-    step = predict(model, &cluster, 1, alone, 0);
-    assert_near(step.seconds, 4 * product + set + 3 * sums + update);
-    assert_near(step.sent, 0);
-    step = predict(model, &cluster, 2, pair, 0);
-    assert_near(step.computing, 3 * product + set + 2 * sums);
-    assert_near(step.summing, BUCKETS * (4.0 * BUCKET / 2e9 + 1e-4) + record / 2e9 + 1e-4);
-    assert_near(step.updating, update);
-    assert_near(step.sent, 4.0 * BUCKETS * BUCKET + record);
-    step = predict(model, &cluster, 4, four, 0);
-    assert_near(step.seconds, product + set + BUCKETS * (1.5 * 4.0 * BUCKET / 2e9 + 2e-4) +
-                                  3 * record / 2e9 + 1e-4 + update);
-    step = predict(model, &cluster, 4, four, 1);
-    assert_near(step.updating, update / 4);
-    /* a quarter to each of three others, while as much comes */
-    assert_near(step.summing, 0.75 * 4.0 * BUCKETS * BUCKET / 2e9 + 1e-4 + 3 * record / 2e9 + 1e-4);
-    assert_near(step.gathering, 0.75 * 4.0 * BUCKETS * BUCKET / 2e9 + 1e-4);
-    assert_near(step.sent, 1.5 * 4.0 * BUCKETS * BUCKET + 3 * record);
-    rb_cluster_done(&cluster);
-    rb__model__free_unpacked(model, NULL);
-}
-
-/* Two nodes of two: of what a rank sends two thirds pass the network, which two ranks share. */
-static void test_network(void **state)
-{
-    static const uint32_t shares[4] = {1, 1, 1, 1};
-    Rb__Model *model = new_model(4);
-    struct rb_cluster cluster =
-        parse("nodes: [{count: 2, devices: [{count: 2, flops: 1e9, bandwidth: 1e9}],"
-              " network: {bandwidth: 1e8}}]");
-    struct rb_predict_step step = predict(model, &cluster, 4, shares, 0);
-    double sent = 1.5 * 4.0 * BUCKETS * BUCKET + 3 * (24 * 4 + 8);
-
-    (void)state;
-    assert_near(step.summing, 2 * sent * 2 / 3 / 1e8);
-    rb_cluster_done(&cluster);
-    rb__model__free_unpacked(model, NULL);
-}
-
-/* Three cores of a node read the sums of the other two where they are, and four send them; so do
- * two on two nodes. */
-static void test_looks(void **state)
-{
-    static const uint32_t shares[4] = {1, 1, 1, 1};
-    Rb__Model *model = new_model(4);
-    struct rb_cluster one = parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}],"
-                                  " inside: {bandwidth: 2e9, latency: 1e-4}}]");
-    struct rb_cluster two = parse("nodes: [{count: 2, devices: [{flops: 1e9, bandwidth: 1e9}],"
-                                  " network: {bandwidth: 2e9, latency: 1e-4}}]");
-    double all = 4.0 * BUCKETS * BUCKET, record = 24 * 4 + 8;
-    static const uint32_t three[3] = {2, 1, 1}, pair[2] = {2, 2};
-    struct rb_predict_step step = predict(model, &one, 3, three, 0);
-
-    (void)state;
-    assert_near(step.summing, 2 * record / 2e9 + 1e-4);
-    assert_near(step.updating, update + 2 * 3.5 * all / 1e9);
-    assert_near(step.sent, 2 * record);
-    step = predict(model, &one, 4, shares, 0);
-    assert_near(step.updating, update);
-    assert_near(step.sent, 1.5 * all + 3 * record);
-    step = predict(model, &two, 2, pair, 0);
-    assert_near(step.updating, update);
-    assert_near(step.sent, all + record);
-    rb_cluster_done(&one);
-    rb_cluster_done(&two);
-    rb__model__free_unpacked(model, NULL);
-}
-
-/* Devices that share a memory of 1.5 GB/s: what two move at once takes 4/3 of the time. */
-static void test_shared_memory(void **state)
-{
-    static const uint32_t shares[2] = {1, 1};
-    Rb__Model *model = new_model(2);
-    struct rb_cluster cluster =
-        parse("nodes: [{memoryBandwidth: 1.5e9,"
-              " devices: [{count: 2, kind: cuda, flops: 1e15, bandwidth: 1e9}]}]");
-    struct rb_predict_step step = predict(model, &cluster, 2, shares, 0);
-
-    (void)state;
-    assert_near(step.updating, update * 4 / 3);
-    rb_cluster_done(&cluster);
-    rb__model__free_unpacked(model, NULL);
-}
-
-/* ---- The search ------------------------------------------------------------------------------*/
 
 static struct rb_search search_with(const Rb__Model *model, const struct rb_cluster *cluster,
                                     uint32_t devices, const char *limit, const char *balance)
@@ -334,7 +45,7 @@ static struct rb_search search_gpus(const Rb__Model *model, const char *memory,
     char *text = rb_format("nodes: [{inside: {bandwidth: %s, latency: 1e-6}, devices:"
                            " [{kind: cuda, count: 2, memory: %s}]}]",
                            bandwidth, memory);
-    struct rb_cluster cluster = parse(text);
+    struct rb_cluster cluster = product_cluster(text);
     Rb__DevicesSpec asked = RB__DEVICES_SPEC__INIT;
     Rb__ParallelSpec parallel = RB__PARALLEL_SPEC__INIT;
     Rb__Spec spec = RB__SPEC__INIT;
@@ -402,9 +113,10 @@ static const struct rb_search_candidate *find_named(const struct rb_search *foun
  * so two replicas are chosen, where the job file does not say which. */
 static void test_search(void **state)
 {
-    Rb__Model *model = new_model(8);
-    struct rb_cluster cluster = parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}],"
-                                      " inside: {bandwidth: 2e9}}]");
+    Rb__Model *model = product_model(8);
+    struct rb_cluster cluster =
+        product_cluster("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}],"
+                        " inside: {bandwidth: 2e9}}]");
     struct rb_search found = search(model, &cluster, 4, NULL);
     const struct rb_search_candidate *half = &found.candidates[0], *all;
     struct rb_buffer svg = {0};
@@ -441,9 +153,10 @@ static void test_search(void **state)
 static void test_pinned_state(void **state)
 {
     static const char half[] = "data parallel x4, 2 replicas of the state";
-    Rb__Model *model = new_model(8);
-    struct rb_cluster cluster = parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}],"
-                                      " inside: {bandwidth: 2e9}}]");
+    Rb__Model *model = product_model(8);
+    struct rb_cluster cluster =
+        product_cluster("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}],"
+                        " inside: {bandwidth: 2e9}}]");
     struct rb_search found = search_pinned(model, &cluster, "all", 0);
 
     (void)state;
@@ -468,9 +181,9 @@ static void test_pinned_state(void **state)
 /* All of the state takes 21 MB, two replicas of it on 4 devices 15 MB. */
 static void test_limit(void **state)
 {
-    Rb__Model *model = new_model(8);
+    Rb__Model *model = product_model(8);
     struct rb_cluster cluster =
-        parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}]}]");
+        product_cluster("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}]}]");
     struct rb_search found = search(model, &cluster, 4, "16M");
 
     (void)state;
@@ -486,7 +199,7 @@ static void test_limit(void **state)
 /* Its product twice, in a quarter of the memory. */
 static void add_again(Rb__Model *model)
 {
-    Rb__Program *again = new_program(), *copy = new_program();
+    Rb__Program *again = product_program(), *copy = product_program();
 
     model->programs[0]->arena_bytes = 4 << 20;
     again->has_recomputes = again->recomputes = 1;
@@ -506,9 +219,9 @@ static void test_again(void **state)
     static const struct rb_cost_profile profile = {measured, 1e9, 1e9};
     static const struct rb_cluster_device core = {.speed = 2};
     static const char *const kept = "data parallel x4, 2 replicas of the state";
-    Rb__Model *model = new_model(8);
+    Rb__Model *model = product_model(8);
     struct rb_cluster cluster =
-        parse("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}]}]");
+        product_cluster("nodes: [{devices: [{count: 4, flops: 1e9, bandwidth: 1e9}]}]");
     const struct rb_search_candidate *again;
     struct rb_search found;
 
@@ -612,9 +325,9 @@ static void test_all_are_few(void **state)
 /* Over a network of 1 MB/s one device is quicker than four, and the choice says so. */
 static void test_slow_network(void **state)
 {
-    Rb__Model *model = new_model(8);
-    struct rb_cluster cluster = parse("nodes: [{count: 4, network: {bandwidth: 1e6},"
-                                      " devices: [{flops: 1e9, bandwidth: 1e9}]}]");
+    Rb__Model *model = product_model(8);
+    struct rb_cluster cluster = product_cluster("nodes: [{count: 4, network: {bandwidth: 1e6},"
+                                                " devices: [{flops: 1e9, bandwidth: 1e9}]}]");
     struct rb_search found = search(model, &cluster, 4, NULL);
 
     (void)state;
@@ -627,10 +340,10 @@ static void test_slow_network(void **state)
 /* Where devices differ enough, shares follow speed, unless the job file wants even ones. */
 static void test_uneven(void **state)
 {
-    Rb__Model *model = new_model(44);
+    Rb__Model *model = product_model(44);
     struct rb_cluster cluster =
-        parse("nodes: [{devices: [{count: 2, flops: 4e7, bandwidth: 1e12},"
-              " {flops: 2e7, bandwidth: 1e12}, {flops: 1e7, bandwidth: 1e12}]}]");
+        product_cluster("nodes: [{devices: [{count: 2, flops: 4e7, bandwidth: 1e12},"
+                        " {flops: 2e7, bandwidth: 1e12}, {flops: 1e7, bandwidth: 1e12}]}]");
     struct rb_search found = search(model, &cluster, 4, NULL);
     const struct rb_search_candidate *even =
         find_named(&found, "data parallel x4, all of the state everywhere");
@@ -656,12 +369,12 @@ static void test_uneven(void **state)
 /* Who is on a node, or in a rack, with others has a part of its network. */
 static void test_links_are_shared(void **state)
 {
-    struct rb_cluster cluster =
-        parse("racks: [{name: a, network: {bandwidth: 6e9}}, {name: b}]\n"
-              "nodes: [{count: 2, rack: a, devices: [{count: 4, flops: 1e13, bandwidth: 1e12}],"
-              " inside: {bandwidth: 5e9}, network: {bandwidth: 8e9}},"
-              " {rack: b, devices: [{count: 4, flops: 1e13, bandwidth: 1e12}],"
-              " inside: {bandwidth: 5e9}, network: {bandwidth: 8e9}}]");
+    struct rb_cluster cluster = product_cluster(
+        "racks: [{name: a, network: {bandwidth: 6e9}}, {name: b}]\n"
+        "nodes: [{count: 2, rack: a, devices: [{count: 4, flops: 1e13, bandwidth: 1e12}],"
+        " inside: {bandwidth: 5e9}, network: {bandwidth: 8e9}},"
+        " {rack: b, devices: [{count: 4, flops: 1e13, bandwidth: 1e12}],"
+        " inside: {bandwidth: 5e9}, network: {bandwidth: 8e9}}]");
     struct rb_search_how how = {.cluster = &cluster};
     static const double expected[][2] = {{2, 5e9}, {4, 5e9}, {5, 2e9}, {8, 2e9}, {12, 6e9 / 8}};
 
@@ -677,10 +390,10 @@ static void test_links_are_shared(void **state)
 /* 1,024 devices on 128 nodes: the bound is a tenth of what would be too slow. */
 static void test_many(void **state)
 {
-    Rb__Model *model = new_model(4096);
+    Rb__Model *model = product_model(4096);
     struct rb_cluster cluster =
-        parse("nodes: [{count: 128, devices: [{count: 8, flops: 1e13, bandwidth: 1e12}],"
-              " inside: {bandwidth: 1e11}, network: {bandwidth: 1e10, latency: 1e-5}}]");
+        product_cluster("nodes: [{count: 128, devices: [{count: 8, flops: 1e13, bandwidth: 1e12}],"
+                        " inside: {bandwidth: 1e11}, network: {bandwidth: 1e10, latency: 1e-5}}]");
     clock_t start = clock(); /* of this process alone */
     struct rb_search found = search(model, &cluster, 1024, NULL);
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
@@ -698,7 +411,7 @@ static void test_gpus(void **state)
 {
     Rb__DevicesSpec devices = RB__DEVICES_SPEC__INIT;
     Rb__Spec spec = RB__SPEC__INIT;
-    Rb__Model *model = new_model(4);
+    Rb__Model *model = product_model(4);
     struct rb_footprint footprint = rb_footprint_of(model);
     uint64_t alone = rb_footprint_total(&footprint, false, 0, 4);
     struct rb_search found = search_gpus(model, "1Gi", "1e12");
@@ -730,12 +443,6 @@ static void test_gpus(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cluster),
-        cmocka_unit_test(test_bad_clusters),
-        cmocka_unit_test(test_step),
-        cmocka_unit_test(test_network),
-        cmocka_unit_test(test_looks),
-        cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_search),
         cmocka_unit_test(test_pinned_state),
         cmocka_unit_test(test_limit),
