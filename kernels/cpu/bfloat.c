@@ -21,11 +21,8 @@ RB_CLONES void rb_cpu_narrow(uint16_t *restrict to, const float *restrict from, 
 
 RB_CLONES void rb_cpu_widen(float *restrict to, const uint16_t *restrict from, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits = (uint32_t)from[i] << 16;
-
-        memcpy(&to[i], &bits, sizeof(bits));
-    }
+    for (int64_t i = 0; i < n; i++)
+        to[i] = rb_cpu_wide(from[i]);
 }
 
 /* AMX is another one, and faster. */

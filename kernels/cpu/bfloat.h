@@ -6,10 +6,23 @@
 #define RB_KERNELS_CPU_BFLOAT_H
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/vector.h"
+
+#include <string.h>
 
 /* n elements, as rb_dtype_to_bfloat and rb_dtype_bfloat say. */
 void rb_cpu_narrow(uint16_t *to, const float *from, int64_t n);
 void rb_cpu_widen(float *to, const uint16_t *from, int64_t n);
+
+/* One of them, for a loop. */
+static RB_INLINE float rb_cpu_wide(uint16_t upper)
+{
+    uint32_t bits = (uint32_t)upper << 16;
+    float x;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
 
 /* Is the dot product of pairs (pairs.h) the fastest product that there is here? */
 bool rb_cpu_dots(const struct rb_cpu *cpu);

@@ -8,8 +8,6 @@
 #include "kernels/cpu/vector.h"
 #include "kernels/cpu/walk.h"
 
-#include <string.h>
-
 enum { FROM, TO };
 enum { PIECE = 256 };
 
@@ -77,15 +75,6 @@ static void combine_rows(enum rb_op op, float *y, const float *x, int64_t deep, 
     }
 }
 
-static RB_INLINE float wide(uint16_t upper)
-{
-    uint32_t bits = (uint32_t)upper << 16;
-    float x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
 /* The same of bfloat16. */
 RB_CLONES static void add_eight_narrow(float *restrict y, const uint16_t *restrict x, int64_t step,
                                        int64_t n)
@@ -93,15 +82,17 @@ RB_CLONES static void add_eight_narrow(float *restrict y, const uint16_t *restri
     for (int64_t i = 0; i < n; i++) {
         const uint16_t *p = x + i;
 
-        y[i] += ((wide(p[0]) + wide(p[step])) + (wide(p[2 * step]) + wide(p[3 * step]))) +
-                ((wide(p[4 * step]) + wide(p[5 * step])) + (wide(p[6 * step]) + wide(p[7 * step])));
+        y[i] += ((rb_cpu_wide(p[0]) + rb_cpu_wide(p[step])) +
+                 (rb_cpu_wide(p[2 * step]) + rb_cpu_wide(p[3 * step]))) +
+                ((rb_cpu_wide(p[4 * step]) + rb_cpu_wide(p[5 * step])) +
+                 (rb_cpu_wide(p[6 * step]) + rb_cpu_wide(p[7 * step])));
     }
 }
 
 RB_CLONES static void add_row_narrow(float *restrict y, const uint16_t *restrict x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        y[i] += wide(x[i]);
+        y[i] += rb_cpu_wide(x[i]);
 }
 
 static void combine_narrow(float *y, const uint16_t *x, int64_t deep, int64_t step, int64_t n)

@@ -212,13 +212,14 @@ static void add_update(struct rb_predict_tasks *tasks)
 {
     const struct rb_predict_how *how = tasks->how;
     double elements = (double)how->model->state_elements, n = how->ranks;
+    double others = looks(how) ? looked * 4 * elements * (n - 1) : 0; /* bytes of their sums */
 
     for (uint32_t r = 0; r < how->ranks; r++) {
         const struct rb_cluster_device *device = &how->cluster->devices[r];
         struct rb_cost cost = rb_cost_update(how->model, held(how), device, how->profile);
 
-        if (looks(how))
-            cost = plus(cost, rb_cost_bytes(looked * 4 * elements * (n - 1), device, how->profile));
+        if (others > 0)
+            cost = plus(cost, rb_cost_bytes(others, device, how->profile));
         rb_predict_work(tasks, r, RB_PREDICT_UPDATE, 0, cost);
     }
     if (!sharded(how))

@@ -30,6 +30,7 @@ int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
 {
     struct taker *taker = &feed->takers[rb_roster_newcomer(feed->roster, rank)];
     int64_t answer;
+    uint64_t now;
     int err = rb_coll_receive(feed->coll, rb_wire_answer_tag(taker->answers++), (int)rank, &answer,
                               sizeof answer, why);
 
@@ -39,8 +40,9 @@ int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
         return rb_why_set(why, RB_EINTERNAL, "rank %u took more parcels than there were", rank);
     if (answer == RB_WIRE_NOT_FOUND && !taker->asked)
         return rb_why_set(why, RB_EINTERNAL, "rank %u has lost what it had found", rank);
-    atomic_store(&taker->heard, rb_clock_ns());
-    atomic_store(&feed->moved, rb_clock_ns());
+    now = rb_clock_ns();
+    atomic_store(&taker->heard, now);
+    atomic_store(&feed->moved, now);
     note_answer(taker, answer);
     feed->from[rank] = answer < feed->flip; /* what comes then belongs to the next step */
     return 0;
