@@ -47,20 +47,22 @@ static bool is_move(const struct rb_node *node)
            node->op == RB_OP_CONCAT || node->op == RB_OP_SPLIT;
 }
 
-/* May the first output be rounded as it is written? */
-static bool can_round(const struct rb_node *node)
+/* So many of the first outputs may be rounded as they are written. */
+static int n_rounded(const struct rb_node *node)
 {
     switch (node->op) {
     case RB_OP_CONV_GRAD_W:
     case RB_OP_WHERE:
     case RB_OP_CAST:
-        return false;
+        return 0;
+    case RB_OP_ATTENTION_GRAD:
+        return node->n_out;
     case RB_OP_LAYER_NORM:
     case RB_OP_SOFTMAX:
     case RB_OP_SOFTMAX_GRAD:
     case RB_OP_DROPOUT:
     case RB_OP_DROPOUT_GRAD:
-        return true;
+        return 1;
     default:
         return is_product(node) || rb_op_info(node->op)->kind == RB_KIND_POINT;
     }
@@ -171,20 +173,26 @@ static struct rb_value *narrowed(struct narrow *narrow, struct rb_value *value)
     return demand->narrowed;
 }
 
+static void round_output(const struct narrow *narrow, struct rb_value *value)
+{
+    const struct demand *demand = demand_of(narrow, value);
+
+    if (demand && demand->narrow && !demand->wide && value->type.dtype == RB_F32)
+        value->type.dtype = RB_BF16;
+}
+
 static void narrow_node(struct narrow *narrow, int place)
 {
     struct rb_node *node = narrow->graph->nodes[place];
     enum taste taste = narrow->tastes[place];
-    const struct demand *demand = node->n_out > 0 ? demand_of(narrow, node->out[0]) : NULL;
 
     for (int j = 0; taste == NARROW && j < n_taken(node); j++)
         node->in[j] = narrowed(narrow, node->in[j]);
     for (int j = 0; taste != WIDE && is_move(node) && j < node->n_out; j++)
         if (node->out[j])
             node->out[j]->type.dtype = node->in[0]->type.dtype;
-    if (demand && demand->narrow && !demand->wide && can_round(node) &&
-        node->out[0]->type.dtype == RB_F32)
-        node->out[0]->type.dtype = RB_BF16;
+    for (int j = 0; j < node->n_out && j < n_rounded(node); j++)
+        round_output(narrow, node->out[j]);
 }
 
 int rb_narrow(struct rb_graph *graph, struct rb_why *why)

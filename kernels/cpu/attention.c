@@ -153,13 +153,13 @@ int rb_cpu_attention(struct rb_cpu *cpu, const struct rb_call *call, struct rb_k
 
     if (err)
         return err;
+    if (rb_cpu_attention_suits(cpu, call, &s)) {
+        err = rb_cpu_attention_blocked(cpu, call, &s, ret_kernel);
+        return err ? rb_call_refuse(call, err, why, "no memory for a block of scores") : 0;
+    }
     for (int i = 0; i < call->n_in + call->n_out; i++)
         if ((i < call->n_in ? &call->in[i] : &call->out[i - call->n_in])->dtype == RB_BF16)
             return rb_cpu_widened(cpu, call, rb_cpu_attention, ret_kernel, why);
-    if (rb_cpu_attention_suits(&s)) {
-        err = rb_cpu_attention_blocked(cpu, &s, call->op == RB_OP_ATTENTION, ret_kernel);
-        return err ? rb_call_refuse(call, err, why, "no memory for a block of scores") : 0;
-    }
     if (rb_cpu_need(&cpu->panels, (size_t)(4 * s.keys + 4) * sizeof(float)))
         return rb_call_refuse(call, RB_ENOMEM, why, "no memory for a row of scores");
     attention =

@@ -9,7 +9,10 @@
  * for softmax", 2018); backward, probabilities are made again from the logarithm of their sum (Dao
  * and others, "FlashAttention", 2022).  Blocks that no query sees are left out.
  *
- * The order is that of one matrix, whatever its size: keys in blocks, queries in their order. */
+ * The order is that of one matrix, whatever its size: keys in blocks, queries in their order.
+ *
+ * Of bfloat16, where processors multiply pairs (pairs.h), scores and what comes of them are float32
+ * and are rounded as factors of the next product; sums are rounded when they are whole. */
 #ifndef RB_KERNELS_CPU_ATTENTION_BLOCKED_H
 #define RB_KERNELS_CPU_ATTENTION_BLOCKED_H
 
@@ -17,10 +20,11 @@
 #include "kernels/cpu/cpu.h"
 
 /* Are there tiles for this processor, and do rows fit them? */
-bool rb_cpu_attention_suits(const struct rb_attention *s);
+bool rb_cpu_attention_suits(const struct rb_cpu *cpu, const struct rb_call *call,
+                            const struct rb_attention *s);
 
 /* Of a call that suits, forward or backward.  RB_ENOMEM. */
-int rb_cpu_attention_blocked(struct rb_cpu *cpu, const struct rb_attention *s, bool forward,
-                             struct rb_kernel **ret_kernel);
+int rb_cpu_attention_blocked(struct rb_cpu *cpu, const struct rb_call *call,
+                             const struct rb_attention *s, struct rb_kernel **ret_kernel);
 
 #endif

@@ -2,7 +2,7 @@
 #include "kernels/cpu/attention_tile.h"
 
 #include "kernels/cpu/onednn.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/pairs.h"
 
 #include <stddef.h>
 
@@ -12,20 +12,20 @@ _Static_assert(COLUMNS == 16, "tiles are written out: two registers of AVX2, one
 _Static_assert(RB_BLOCK_KEYS % COLUMNS == 0 && RB_BLOCK_KEYS + COLUMNS <= STEP,
                "a row has room for what is 0 behind what is seen");
 
-/* c [rows, COLUMNS], `step` apart, += a [rows, depth] times a panel; fresh: onto nothing. */
-typedef void tile_run(const float *a, const float *panel, int64_t depth, float *c, int64_t step,
+/* c [rows, COLUMNS], `step` apart, += a [rows, depth] times a panel; fresh: onto nothing.  A depth
+ * of words. */
+typedef void tile_run(const rb_word *a, const rb_word *panel, int64_t depth, float *c, int64_t step,
                       bool fresh);
 
 struct rb_attention_tiles {
     int rows;
+    bool pairs;
     tile_run *straight, *turned; /* the rows of a are rows of a block, or its columns */
 };
 
 #if defined(__x86_64__)
-#include <immintrin.h>
 
-#define RB_AVX2      __attribute__((target("avx2,fma"), noinline))
-#define RB_WIDE_TILE RB_WIDE __attribute__((noinline))
+#define RB_AVX2 __attribute__((target("avx2,fma"), noinline))
 
 /* Where row r and step k of a lie. */
 #define STRAIGHT(r) a[r * STEP + k]
@@ -60,10 +60,10 @@ struct rb_attention_tiles {
         EACH_6(END, A)                                                                             \
     }
 
-RB_AVX2 static void straight_6(const float *a, const float *panel, int64_t depth, float *c,
+RB_AVX2 static void straight_6(const rb_word *a, const rb_word *panel, int64_t depth, float *c,
                                int64_t step, bool fresh){TILE(STRAIGHT)}
 
-RB_AVX2 static void turned_6(const float *a, const float *panel, int64_t depth, float *c,
+RB_AVX2 static void turned_6(const rb_word *a, const rb_word *panel, int64_t depth, float *c,
                              int64_t step, bool fresh)
 {
     TILE(TURNED)
@@ -77,7 +77,7 @@ RB_AVX2 static void turned_6(const float *a, const float *panel, int64_t depth, 
 /* ---- Sixteen: one, and twice the rows ---- */
 
 #define BEGIN(r, A) c##r = fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(c + r * step);
-#define ADD(r, A)   c##r = _mm512_fmadd_ps(_mm512_set1_ps(A(r)), b, c##r);
+#define ADD(r, A)   c##r = rb_add_word(c##r, &A(r), b, pairs);
 #define END(r, A)   _mm512_storeu_ps(c + r * step, c##r);
 #define TILE(A)                                                                                    \
     {                                                                                              \
@@ -91,33 +91,50 @@ RB_AVX2 static void turned_6(const float *a, const float *panel, int64_t depth, 
         }                                                                                          \
         EACH_12(END, A)                                                                            \
     }
+#define TILES(name, of_pairs)                                                                      \
+    RB_DOTS __attribute__((noinline)) static void straight_##name(                                 \
+        const rb_word *a, const rb_word *panel, int64_t depth, float *c, int64_t step, bool fresh) \
+    {                                                                                              \
+        const bool pairs = of_pairs;                                                               \
+        TILE(STRAIGHT)                                                                             \
+    }                                                                                              \
+    RB_DOTS __attribute__((noinline)) static void turned_##name(                                   \
+        const rb_word *a, const rb_word *panel, int64_t depth, float *c, int64_t step, bool fresh) \
+    {                                                                                              \
+        const bool pairs = of_pairs;                                                               \
+        TILE(TURNED)                                                                               \
+    }
 
-RB_WIDE_TILE static void straight_12(const float *a, const float *panel, int64_t depth, float *c,
-                                     int64_t step, bool fresh){TILE(STRAIGHT)}
+TILES(12, false)
+TILES(12_of_pairs, true)
 
-RB_WIDE_TILE static void turned_12(const float *a, const float *panel, int64_t depth, float *c,
-                                   int64_t step, bool fresh)
+const struct rb_attention_tiles *rb_attention_tiles(bool pairs)
 {
-    TILE(TURNED)
-}
-
-const struct rb_attention_tiles *rb_attention_tiles(void)
-{
-    static const struct rb_attention_tiles avx2 = {6, straight_6, turned_6};
-    static const struct rb_attention_tiles avx512 = {MOST_ROWS, straight_12, turned_12};
+    static const struct rb_attention_tiles avx2 = {6, false, straight_6, turned_6};
+    static const struct rb_attention_tiles avx512 = {MOST_ROWS, false, straight_12, turned_12};
+    static const struct rb_attention_tiles dots = {MOST_ROWS, true, straight_12_of_pairs,
+                                                   turned_12_of_pairs};
     const char *isa = rb_dnnl_isa();
 
+    if (pairs)
+        return &dots;
     return strncmp(isa, "avx512", 6) == 0 ? &avx512 : strncmp(isa, "avx2", 4) == 0 ? &avx2 : NULL;
 }
 
 #else
 
-const struct rb_attention_tiles *rb_attention_tiles(void)
+const struct rb_attention_tiles *rb_attention_tiles(bool pairs)
 {
+    (void)pairs;
     return NULL;
 }
 
 #endif
+
+bool rb_attention_of_pairs(const struct rb_attention_tiles *tiles)
+{
+    return tiles->pairs;
+}
 
 /* ---- Blocks ----------------------------------------------------------------------------------*/
 
@@ -127,7 +144,7 @@ static int smaller(int a, int b)
 }
 
 /* Of a tile at the edge what is there. */
-static void run_part(tile_run *run, const float *a, const float *panel, int64_t depth,
+static void run_part(tile_run *run, const rb_word *a, const rb_word *panel, int64_t depth,
                      const struct rb_attention_sum *sum, float *c, int rows, int columns)
 {
     float beside[MOST_ROWS * COLUMNS] = {0};
@@ -140,8 +157,8 @@ static void run_part(tile_run *run, const float *a, const float *panel, int64_t 
         memcpy(c + r * sum->step, beside + r * COLUMNS, width);
 }
 
-void rb_attention_scores(const struct rb_attention_block *block, const float *a,
-                         const float *panels, int64_t depth, float *c)
+void rb_attention_scores(const struct rb_attention_block *block, const rb_word *a,
+                         const rb_word *panels, int64_t depth, float *c)
 {
     const struct rb_attention_tiles *tiles = block->tiles;
 
@@ -151,17 +168,18 @@ void rb_attention_scores(const struct rb_attention_block *block, const float *a,
                 tiles->straight(a + i * STEP, panels, depth, c + i * STEP + j, STEP, true);
 }
 
-void rb_attention_mix(const struct rb_attention_block *block, const float *scores,
-                      const float *panels, const struct rb_attention_sum *sum)
+void rb_attention_mix(const struct rb_attention_block *block, const rb_word *scores,
+                      const rb_word *panels, const struct rb_attention_sum *sum)
 {
     const struct rb_attention_tiles *tiles = block->tiles;
+    const int64_t panel = COLUMNS * rb_words(block->keys, tiles->pairs);
 
-    for (int64_t j = 0; j < sum->width; j += COLUMNS, panels += COLUMNS * block->keys) {
+    for (int64_t j = 0; j < sum->width; j += COLUMNS, panels += panel) {
         const int columns = sum->width - j < COLUMNS ? (int)(sum->width - j) : COLUMNS;
 
         for (int i = 0; i < block->queries; i += tiles->rows) {
             const int rows = smaller(tiles->rows, block->queries - i);
-            const int depth = rb_attention_seen(block, i + rows - 1);
+            const int64_t depth = rb_words(rb_attention_seen(block, i + rows - 1), tiles->pairs);
             float *c = sum->c + i * sum->step + j;
 
             if (rows == tiles->rows && columns == COLUMNS)
@@ -172,24 +190,26 @@ void rb_attention_mix(const struct rb_attention_block *block, const float *score
     }
 }
 
-void rb_attention_gather(const struct rb_attention_block *block, const float *scores,
-                         const float *panels, const struct rb_attention_sum *sum)
+void rb_attention_gather(const struct rb_attention_block *block, const rb_word *scores,
+                         const rb_word *panels, const struct rb_attention_sum *sum)
 {
     const struct rb_attention_tiles *tiles = block->tiles;
+    const int64_t all = rb_words(block->queries, tiles->pairs);
 
     for (int j = 0; j < block->keys; j += tiles->rows) {
         const int rows = smaller(tiles->rows, block->keys - j);
         const int blind = j > block->ahead ? smaller(j - (int)block->ahead, block->queries) : 0;
-        const float *a = scores + blind * STEP + j, *panel = panels + blind * COLUMNS;
+        const int64_t first = tiles->pairs ? blind / 2 : blind; /* word */
+        const rb_word *a = scores + first * STEP + j, *panel = panels + first * COLUMNS;
 
-        for (int64_t e = 0; e < sum->width; e += COLUMNS, panel += COLUMNS * block->queries) {
+        for (int64_t e = 0; e < sum->width; e += COLUMNS, panel += COLUMNS * all) {
             const int columns = sum->width - e < COLUMNS ? (int)(sum->width - e) : COLUMNS;
             float *c = sum->c + j * sum->step + e;
 
             if (rows == tiles->rows && columns == COLUMNS)
-                tiles->turned(a, panel, block->queries - blind, c, sum->step, sum->fresh);
+                tiles->turned(a, panel, all - first, c, sum->step, sum->fresh);
             else
-                run_part(tiles->turned, a, panel, block->queries - blind, sum, c, rows, columns);
+                run_part(tiles->turned, a, panel, all - first, sum, c, rows, columns);
         }
     }
 }

@@ -7,10 +7,14 @@
  * their rows at distances that are known when they are compiled, and scores are packed for none of
  * the three ways in which they are multiplied.  The other factor is panels (product_pack.h).  As in
  * product, each element is one chain of fused multiply-adds in its order: its bits do not depend on
- * the size of tiles. */
+ * the size of tiles.
+ *
+ * Factors are words (pairs.h): of pairs a row has half as many along what is summed over, and what
+ * was turned is rows of two queries each. */
 #ifndef RB_KERNELS_CPU_ATTENTION_TILE_H
 #define RB_KERNELS_CPU_ATTENTION_TILE_H
 
+#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/product_pack.h"
 
 /* A block's scores and their gradients stay in the second cache beside what they are made of.  A
@@ -22,8 +26,9 @@ enum { RB_BLOCK_COLUMNS = 16 };
 
 struct rb_attention_tiles;
 
-/* For this processor; NULL: there are none. */
-const struct rb_attention_tiles *rb_attention_tiles(void);
+/* For this processor; NULL: there are none.  pairs: of bfloat16, for who has asked rb_cpu_dots. */
+const struct rb_attention_tiles *rb_attention_tiles(bool pairs);
+bool rb_attention_of_pairs(const struct rb_attention_tiles *tiles);
 
 /* Query i of the block sees its keys [0, i + ahead]. */
 struct rb_attention_block {
@@ -39,9 +44,9 @@ static inline int rb_attention_seen(const struct rb_attention_block *block, int 
 }
 
 /* c [queries, keys] = a [queries, depth] times keys as panels, so far as it is seen and a little
- * further. */
-void rb_attention_scores(const struct rb_attention_block *block, const float *a,
-                         const float *panels, int64_t depth, float *c);
+ * further; a depth of words. */
+void rb_attention_scores(const struct rb_attention_block *block, const rb_word *a,
+                         const rb_word *panels, int64_t depth, float *c);
 
 /* A number of `width` a row, `step` apart: on top of what it is, or (fresh) of nothing. */
 struct rb_attention_sum {
@@ -52,11 +57,11 @@ struct rb_attention_sum {
 
 /* c [queries, width] += scores [queries, keys] times panels of `keys` rows.  Scores of what is not
  * seen are 0 as far as RB_BLOCK_COLUMNS behind the last that is. */
-void rb_attention_mix(const struct rb_attention_block *block, const float *scores,
-                      const float *panels, const struct rb_attention_sum *sum);
+void rb_attention_mix(const struct rb_attention_block *block, const rb_word *scores,
+                      const rb_word *panels, const struct rb_attention_sum *sum);
 
 /* c [keys, width] += scores turned [keys, queries] times panels of `queries` rows. */
-void rb_attention_gather(const struct rb_attention_block *block, const float *scores,
-                         const float *panels, const struct rb_attention_sum *sum);
+void rb_attention_gather(const struct rb_attention_block *block, const rb_word *scores,
+                         const rb_word *panels, const struct rb_attention_sum *sum);
 
 #endif

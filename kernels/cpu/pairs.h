@@ -2,7 +2,7 @@
 /* Pairs of bfloat16 as words: how they come into products where processors have an instruction for
  * them (rb_cpu_dots).
  *
- * outer, samples, mix > [pairs]
+ * outer, samples, mix, attention_blocked > [pairs]
  *
  * A word is a float32, or two bfloat16 of neighbouring k as they lie in memory, so what goes
  * through words along k multiplies either.  Of a pair the second is multiplied and added first;
@@ -31,6 +31,11 @@ static inline int64_t rb_words(int64_t k, bool pairs)
     return pairs ? (k + 1) / 2 : k;
 }
 
+/* n float32, rounded, as the words of a row; `to` may be `from`. */
+void rb_pairs_of_row(const float *from, int64_t n, rb_word *to);
+/* n columns of two rows of float32, a word each; second NULL: it is zeros. */
+void rb_pairs_of_rows(const float *first, const float *second, int64_t n, rb_word *to);
+
 /* Words of two rows each, of which n numbers are there; `wide` words side by side, zeros behind the
  * n-th.  `step` numbers from row to row. */
 void rb_pairs_pack(const uint16_t *from, int64_t step, int64_t depth, int64_t n, int64_t wide,
@@ -40,6 +45,16 @@ void rb_pairs_pack(const uint16_t *from, int64_t step, int64_t depth, int64_t n,
 RB_DOTS static RB_INLINE __m512 rb_add_product(__m512 c, __m512 a, __m512 b, bool pairs)
 {
     return pairs ? _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b) : _mm512_fmadd_ps(a, b, c);
+}
+
+/* A word times b: where it is used once it need not be in a register before.  Compilers see to that
+ * of multiply-adds, and not of pairs, which take a third longer then. */
+RB_DOTS static RB_INLINE __m512 rb_add_word(__m512 c, const rb_word *a, __m512 b, bool pairs)
+{
+    if (!pairs)
+        return rb_add_product(c, _mm512_set1_ps(*a), b, false);
+    __asm__("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(c) : "v"(b), "m"(*a));
+    return c;
 }
 #endif
 

@@ -126,11 +126,12 @@ RB_DOTS static RB_INLINE void multiply(const rb_word *const w[ROWS], const rb_wo
 
 #define CLEAR(r) c[r][0] = c[r][1] = c[r][2] = _mm512_setzero_ps();
 #define STEP(r)                                                                                    \
-    {                                                                                              \
+    if (vectors == 1) {                                                                            \
+        c[r][0] = rb_add_word(c[r][0], &w[r][at], x0, pairs);                                      \
+    } else {                                                                                       \
         const __m512 w_ = _mm512_set1_ps(w[r][at]);                                                \
         c[r][0] = rb_add_product(c[r][0], w_, x0, pairs);                                          \
-        if (vectors > 1)                                                                           \
-            c[r][1] = rb_add_product(c[r][1], w_, x1, pairs);                                      \
+        c[r][1] = rb_add_product(c[r][1], w_, x1, pairs);                                          \
         if (vectors > 2)                                                                           \
             c[r][2] = rb_add_product(c[r][2], w_, x2, pairs);                                      \
     }

@@ -179,6 +179,15 @@ static void say_laps(const Rb__Model *model, struct rb_compiled *compiled)
                  rb_laps_word(model->asynchronous), model->asynchronous->lap);
 }
 
+/* Of bfloat16 where processors multiply pairs of them (kernels/cpu/pairs.h). */
+static bool has_tiles(const char *numeric_class, bool narrow)
+{
+    if (narrow)
+        return strstr(numeric_class, " avx512_core_bf16 ") &&
+               !strstr(numeric_class, " bf16-as-fp32");
+    return strstr(numeric_class, " avx2") || strstr(numeric_class, " avx512");
+}
+
 /* For devices of this class. */
 static struct rb_compile_work new_work(const Rb__Spec *spec, const char *numeric_class,
                                        struct rb_why *why)
@@ -187,7 +196,7 @@ static struct rb_compile_work new_work(const Rb__Spec *spec, const char *numeric
         .spec = spec,
         .why = why,
         .blocks = !rb_spec_class_is(numeric_class, "cuda"),
-        .tiles = strstr(numeric_class, " avx2") || strstr(numeric_class, " avx512"),
+        .tiles = has_tiles(numeric_class, strcmp(spec->train->precision, "bf16") == 0),
     };
 }
 

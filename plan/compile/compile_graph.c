@@ -62,14 +62,10 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
     return err;
 }
 
-/* Is attention one node?  On cores where they have tiles for it; there products of bfloat16 are
- * better alone. */
+/* Is attention one node?  On cores where they have tiles for it. */
 static bool attends(const struct rb_compile_work *work, const struct rb_graph *graph)
 {
-    if (!work->blocks)
-        return true;
-    return work->tiles && strcmp(work->spec->train->precision, "bf16") != 0 &&
-           rb_attention_pays(graph);
+    return !work->blocks || (work->tiles && rb_attention_pays(graph));
 }
 
 /* The first program's sizes say it for all, parts of programs too: the forward nodes of those that

@@ -20,7 +20,7 @@ struct rb_compile_work {
     struct rb_source *train, *eval;
     int64_t seq_len;
     bool blocks;            /* activations may be in blocks of channels, which GPUs do not take */
-    bool tiles;             /* cores have kernels/cpu/attention_tile.h's */
+    bool tiles;             /* cores have kernels/cpu/attention_tile.h's, for this precision */
     struct rb_graph *graph; /* the training graph of a whole microbatch, nothing computed again */
     struct rb_attentions attentions;    /* that are one node: as that graph, the first, says */
     bool attention_known;               /* of parts: the first is one of a whole microbatch */

@@ -139,8 +139,8 @@ static void by_parts(const struct attend_shape *s, const struct attend_run *run,
         float p[KEYS_MOST], g[KEYS_MOST], most = -INFINITY, sum = 0, inner = 0;
 
         for (int64_t j = 0; j < all; j++) {
-            p[j] = ATTEND_SCALE *
-                   attend_chain(run->q + i * s->depth, 1, run->k + j * s->depth, 1, s->depth, 0);
+            p[j] = ATTEND_SCALE * attend_chain(run->q + i * s->depth, 1, run->k + j * s->depth, 1,
+                                               s->depth, 0, false);
             p[j] = j < n ? p[j] : -INFINITY;
             most = p[j] > most ? p[j] : most;
         }
@@ -148,15 +148,16 @@ static void by_parts(const struct attend_shape *s, const struct attend_run *run,
             sum += p[j] = expf(p[j] - most);
         for (int64_t j = 0; j < all; j++) {
             p[j] /= sum;
-            g[j] = attend_chain(run->dy + i * s->width, 1, run->v + j * s->width, 1, s->width, 0);
+            g[j] = attend_chain(run->dy + i * s->width, 1, run->v + j * s->width, 1, s->width, 0,
+                                false);
             inner += p[j] * g[j];
         }
         for (int64_t j = 0; j < all; j++)
             g[j] = p[j] * (g[j] - inner) * ATTEND_SCALE;
         for (int64_t e = 0; e < s->width; e++)
-            run->y[i * s->width + e] = attend_chain(p, 1, run->v + e, s->width, all, 0);
+            run->y[i * s->width + e] = attend_chain(p, 1, run->v + e, s->width, all, 0, false);
         for (int64_t d = 0; d < s->depth; d++)
-            run->dq[i * s->depth + d] = attend_chain(g, 1, run->k + d, s->depth, all, 0);
+            run->dq[i * s->depth + d] = attend_chain(g, 1, run->k + d, s->depth, all, 0, false);
         for (int64_t at = 0; at < all * s->depth; at++)
             run->dk[at] += g[at / s->depth] * run->q[i * s->depth + at % s->depth];
         for (int64_t at = 0; at < all * s->width; at++)

@@ -362,6 +362,14 @@ const char *const rb_cases[] = {
     "f32[2,130,1] > f32[2,130,12] f32[2,130,12] - scale=0.3 causal=1 ratio=0.25 key=9",
     "FusedAttentionGrad bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] "
     "f32[2,70,1] > bf16[2,70,20] f32[2,70,20] f32[2,70,20] scale=0.25 causal=1 key=9",
+    "FusedAttention bf16[2,131,64] bf16[2,131,64] bf16[2,131,64] > f32[2,131,64] f32[2,131,1] "
+    "scale=0.125 causal=1",
+    "FusedAttention bf16[3,37,20] bf16[3,200,20] bf16[3,200,24] > bf16[3,37,24] - scale=0.25 "
+    "ratio=0.25",
+    "FusedAttention bf16[2,40,33] bf16[2,40,33] bf16[2,40,7] > bf16[2,40,7] f32[2,40,1] scale=0.2",
+    "FusedAttentionGrad bf16[2,131,24] bf16[2,131,20] bf16[2,131,20] bf16[2,131,24] "
+    "bf16[2,131,24] f32[2,131,1] > bf16[2,131,20] bf16[2,131,20] bf16[2,131,24] scale=0.25 "
+    "causal=1 ratio=0.25 key=9",
     "FusedAttentionGrad f32[2,37,24] f32[2,37,20] f32[2,70,20] f32[2,70,24] f32[2,37,24] "
     "f32[2,37,1] > - - f32[2,70,24] scale=0.25 ratio=0.25 key=9",
     "FusedAttentionGrad bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] bf16[2,70,20] "

@@ -68,6 +68,9 @@ static double tolerance(const struct rb_call *call, const struct rb_tensor_type 
 {
     enum rb_op_kind kind = rb_op_info(call->op)->kind;
 
+    if ((call->op == RB_OP_ATTENTION || call->op == RB_OP_ATTENTION_GRAD) &&
+        call->in[0].dtype == RB_BF16)
+        return 0x1p-7; /* of factors that are rounded on the way, too */
     if (type->dtype == RB_BF16 && kind != RB_KIND_MOVE && call->op != RB_OP_CAST)
         return 0x1p-8; /* the next one */
     if (type->dtype != RB_F32 && type->dtype != RB_F64)

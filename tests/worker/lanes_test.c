@@ -130,7 +130,7 @@ static void test_attention(void **state)
     bench_job_open(gpt, 1, &job);
     for (size_t i = 0; i < job.model->message->programs[0]->n_instructions; i++)
         nodes += job.model->message->programs[0]->instructions[i]->operator_ == RB_OP_ATTENTION;
-    assert_true((nodes > 0) == (rb_attention_tiles() != NULL));
+    assert_true((nodes > 0) == (rb_attention_tiles(false) != NULL));
     bench_job_close(&job);
 }
 
