@@ -5,7 +5,8 @@
  * value that only products read, perhaps behind moves, and sums beside them (a bias takes its
  * gradient from one), is rounded by whoever makes it, and moves move half as much.  A value that
  * others read too stays float32 and has a rounded copy, made right before the first product that
- * wants it.  Either way it is rounded once, and everything but products computes in float32.
+ * wants it.  Either way it is rounded once, and everything but products computes in float32.  What
+ * a Relu made may be rounded although its gradient reads it, too.
  *
  * Operators alone decide, never sizes: the programs of one job, of all batch sizes, round alike. */
 #include "graph/train.h"
@@ -57,6 +58,7 @@ static int n_rounded(const struct rb_node *node)
         return 0;
     case RB_OP_ATTENTION_GRAD:
         return node->n_out;
+    case RB_OP_BATCH_NORM_GRAD:
     case RB_OP_LAYER_NORM:
     case RB_OP_SOFTMAX:
     case RB_OP_SOFTMAX_GRAD:
@@ -111,6 +113,12 @@ static int n_taken(const struct rb_node *node)
     return is_product(node) && node->n_in > 2 ? 2 : node->n_in;
 }
 
+/* Whether a number is above 0 is all that is asked of it: rounding leaves that. */
+static bool is_asked_its_sign(const struct rb_node *node, int j)
+{
+    return node->op == RB_OP_RELU_GRAD && j == 1;
+}
+
 static void want_wide(struct narrow *narrow, const struct rb_value *value)
 {
     if (value)
@@ -139,6 +147,8 @@ static void find_demands(struct narrow *narrow)
 
         narrow->tastes[i] = taste_of(narrow, node);
         for (int j = 0; j < node->n_in; j++) {
+            if (is_asked_its_sign(node, j))
+                continue;
             if (narrow->tastes[i] == WIDE || j >= n_taken(node))
                 want_wide(narrow, node->in[j]);
             else if (narrow->tastes[i] == NARROW && node->in[j])

@@ -5,6 +5,7 @@
  * index order.  Where there are no spatial axes (inner 1) the few elements are summed in double. */
 #include "kernels/cpu/batch_norm.h"
 
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/vector.h"
 #include "proto/blocked.h"
 
@@ -154,24 +155,30 @@ struct runs {
     rb_cpu_run *plain, *blocked;
 };
 
-/* Activations come first, all of one type.  All the others have an element a channel. */
+/* An axis more than it looks: the channels are those of the other inputs. */
+static bool is_blocked(const struct rb_call *call, int n_in)
+{
+    const struct rb_tensor_type *x = rb_call_in(call, 0);
+
+    return x->rank >= 4 && x->dim[x->rank - 1] == RB_BLOCK &&
+           rb_tensor_elements(rb_call_in(call, n_in - 1)) == x->dim[1] * RB_BLOCK;
+}
+
+/* Activations come first, all of one type; the first output may be rounded.  All the others have an
+ * element a channel. */
 static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, struct runs runs,
                           struct rb_kernel **ret_kernel, struct rb_why *why)
 {
     const struct rb_tensor_type *x = rb_call_in(call, 0);
-    int64_t channels = x->dim[1];
+    bool fits = x->dtype != RB_NONE && x->rank >= 2 && rb_call_has_in(call, n_in - 1);
+    bool blocked = fits && is_blocked(call, n_in);
+    int64_t channels = blocked ? x->dim[1] * RB_BLOCK : x->dim[1];
     struct rb_batch_norm *b;
-    int err = rb_call_only(call, RB_F32, why);
-    bool fits = x->dtype != RB_NONE && x->rank >= 2 && rb_call_has_in(call, n_in - 1), blocked;
     unsigned wanted = 0;
+    int err = rb_call_rounded(call, why);
 
     if (err)
         return err;
-    /* An axis more than it looks: the channels are those of the other inputs. */
-    blocked = fits && x->rank >= 4 && x->dim[x->rank - 1] == RB_BLOCK &&
-              rb_tensor_elements(&call->in[n_in - 1]) == channels * RB_BLOCK;
-    if (blocked)
-        channels *= RB_BLOCK;
     for (int i = 0; fits && i < n_in; i++) {
         const struct rb_tensor_type *type = rb_call_in(call, i);
 
@@ -184,7 +191,7 @@ static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, st
         if (type->dtype == RB_NONE)
             continue;
         wanted |= 1u << i;
-        fits = i == 0 ? rb_tensor_same(type, x) : rb_tensor_elements(type) == channels;
+        fits = i == 0 ? rb_tensor_same_shape(type, x) : rb_tensor_elements(type) == channels;
     }
     if (!fits || (call->op != RB_OP_BATCH_NORM_GRAD && !(wanted & 1)))
         return rb_call_refuse(call, RB_EINVAL, why, "the shapes do not fit together");
@@ -194,6 +201,7 @@ static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, st
     b->inner = rb_call_split_at(x, 1).inner / (blocked ? RB_BLOCK : 1);
     b->epsilon = rb_call_float(call, "epsilon", 1e-5f);
     b->wanted = wanted;
+    b->rounds = call->out[0].dtype == RB_BF16;
     *ret_kernel = &b->base;
     return 0;
 }
@@ -201,23 +209,31 @@ static int batch_norm_new(const struct rb_call *call, int n_in, int large_in, st
 int rb_cpu_batch_norm(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                       struct rb_why *why)
 {
+    int err = rb_call_only(call, RB_F32, why);
+
     (void)cpu;
-    return batch_norm_new(call, 3, 1, (struct runs){plain_run, rb_batch_norm_blocked}, ret_kernel,
-                          why);
+    return err ? err
+               : batch_norm_new(call, 3, 1, (struct runs){plain_run, rb_batch_norm_blocked},
+                                ret_kernel, why);
 }
 
 int rb_cpu_batch_norm_eval(struct rb_cpu *cpu, const struct rb_call *call,
                            struct rb_kernel **ret_kernel, struct rb_why *why)
 {
+    int err = rb_call_only(call, RB_F32, why);
+
     (void)cpu;
-    return batch_norm_new(call, 5, 1, (struct runs){plain_eval_run, rb_batch_norm_eval_blocked},
-                          ret_kernel, why);
+    return err ? err
+               : batch_norm_new(call, 5, 1,
+                                (struct runs){plain_eval_run, rb_batch_norm_eval_blocked},
+                                ret_kernel, why);
 }
 
 int rb_cpu_batch_norm_grad(struct rb_cpu *cpu, const struct rb_call *call,
                            struct rb_kernel **ret_kernel, struct rb_why *why)
 {
-    (void)cpu;
+    if (rb_call_out(call, 0)->dtype == RB_BF16 && !is_blocked(call, 5))
+        return rb_cpu_widened(cpu, call, rb_cpu_batch_norm_grad, ret_kernel, why);
     return batch_norm_new(call, 5, 2, (struct runs){plain_grad_run, rb_batch_norm_grad_blocked},
                           ret_kernel, why);
 }

@@ -10,6 +10,7 @@ struct rb_batch_norm {
     int64_t n, c, inner; /* samples, channels, elements of a channel in a sample */
     float epsilon;
     unsigned wanted; /* bit i: output i is there */
+    bool rounds;     /* a gradient in blocks is written as bfloat16 */
 };
 
 rb_cpu_run rb_batch_norm_blocked, rb_batch_norm_eval_blocked, rb_batch_norm_grad_blocked;

@@ -4,10 +4,11 @@
  * A block is a run of places a sample, each with 16 channels side by side.  Four places are summed
  * side by side, runs are joined in double in index order. */
 #include "kernels/cpu/batch_norm.h"
+#include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/vector.h"
 #include "proto/blocked.h"
 
-enum { WIDE = 4 * RB_BLOCK };
+enum { WIDE = 4 * RB_BLOCK, PIECE = 16 * WIDE }; /* a piece of each tensor fits the nearest cache */
 
 /* Where the runs of a block are: run i starts at i * step and has `length` elements. */
 struct runs {
@@ -19,6 +20,14 @@ static struct runs runs_of(const struct rb_batch_norm *b)
     return (struct runs){b->n, b->c * b->inner, b->inner * RB_BLOCK};
 }
 
+/* Of a run's lanes, in double. */
+static RB_INLINE void join(const float *lane, double *ret)
+{
+    for (int c = 0; c < RB_BLOCK; c++)
+        ret[c] += (double)((lane[c] + lane[c + RB_BLOCK]) +
+                           (lane[c + 2 * RB_BLOCK] + lane[c + 3 * RB_BLOCK]));
+}
+
 /* ret[channel] = the sum of TERM, an expression of the index `at_` and the lane `l_`. */
 #define BLOCK_SUM(runs, ret, TERM)                                                                 \
     do {                                                                                           \
@@ -26,9 +35,7 @@ static struct runs runs_of(const struct rb_batch_norm *b)
             float lane_[WIDE] = {0};                                                               \
             int64_t start_ = run_ * (runs).step;                                                   \
             RB_LANE_ADD(lane_, WIDE, start_, start_ + (runs).length, TERM);                        \
-            for (int c_ = 0; c_ < RB_BLOCK; c_++)                                                  \
-                (ret)[c_] += (double)((lane_[c_] + lane_[c_ + RB_BLOCK]) +                         \
-                                      (lane_[c_ + 2 * RB_BLOCK] + lane_[c_ + 3 * RB_BLOCK]));      \
+            join(lane_, ret);                                                                      \
         }                                                                                          \
     } while (0)
 
@@ -53,14 +60,27 @@ RB_CLONES static void squares(const float *restrict x, struct runs runs, const f
     BLOCK_SUM(runs, ret, (x[at_] - shift[l_]) * (x[at_] - shift[l_]));
 }
 
-/* Sums of dy, and of dy (x - mean). */
+/* Sums of dy, and of dy (x - mean), piece by piece: dy comes from memory once. */
 RB_CLONES static void products(const float *restrict dy, const float *restrict x, struct runs runs,
-                               const float *mean, double *restrict ret)
+                               const float *mean, double *restrict ret_sums,
+                               double *restrict ret_products)
 {
     float shift[WIDE];
 
     widen(mean, shift);
-    BLOCK_SUM(runs, ret, dy[at_] * (x[at_] - shift[l_]));
+    for (int64_t run = 0; run < runs.n; run++) {
+        const int64_t start = run * runs.step, end = start + runs.length;
+        float sums[WIDE] = {0}, products[WIDE] = {0};
+
+        for (int64_t at = start; at < end; at += PIECE) {
+            const int64_t stop = at + PIECE < end ? at + PIECE : end;
+
+            RB_LANE_ADD(sums, WIDE, at, stop, dy[at_]);
+            RB_LANE_ADD(products, WIDE, at, stop, dy[at_] * (x[at_] - shift[l_]));
+        }
+        join(sums, ret_sums);
+        join(products, ret_products);
+    }
 }
 
 /* y = (x - shift) * scale + bias */
@@ -81,14 +101,32 @@ struct slopes {
 
 /* dx = (dy - mean_dy - (x - mean) slope) * scale */
 RB_CLONES static void gradient(const float *restrict dy, const float *restrict x,
-                               float *restrict dx, struct runs runs, const float *restrict mean,
+                               float *restrict dx, int64_t n, const float *restrict mean,
                                const struct slopes *restrict s)
 {
+    for (int64_t k = 0; k < n; k += RB_BLOCK)
+        for (int c = 0; c < RB_BLOCK; c++)
+            dx[k + c] =
+                (dy[k + c] - s->mean_dy[c] - (x[k + c] - mean[c]) * s->slope[c]) * s->scale[c];
+}
+
+/* From element `first` on, where it belongs; rounded if it is to be. */
+static void write_gradient(const struct rb_batch_norm *b, const float *dy, const float *x, void *dx,
+                           int64_t first, const float *mean, const struct slopes *s)
+{
+    const struct runs runs = runs_of(b);
+    float room[PIECE];
+
     for (int64_t run = 0; run < runs.n; run++)
-        for (int64_t k = run * runs.step; k < run * runs.step + runs.length; k += RB_BLOCK)
-            for (int c = 0; c < RB_BLOCK; c++)
-                dx[k + c] =
-                    (dy[k + c] - s->mean_dy[c] - (x[k + c] - mean[c]) * s->slope[c]) * s->scale[c];
+        for (int64_t k = 0; k < runs.length; k += PIECE) {
+            const int64_t at = first + run * runs.step + k;
+            const int64_t n = runs.length - k < PIECE ? runs.length - k : PIECE;
+            float *to = b->rounds ? room : (float *)dx + at;
+
+            gradient(dy + at, x + at, to, n, mean, s);
+            if (b->rounds)
+                rb_cpu_narrow((uint16_t *)dx + at, room, n);
+        }
 }
 
 void rb_batch_norm_blocked(struct rb_kernel *kernel, const void *const *in, void *const *out,
@@ -154,8 +192,7 @@ void rb_batch_norm_grad_blocked(struct rb_kernel *kernel, const void *const *in,
         double sums[RB_BLOCK] = {0}, product[RB_BLOCK] = {0};
         struct slopes s;
 
-        sum(dy, runs_of(b), sums);
-        products(dy, x, runs_of(b), mean + c, product);
+        products(dy, x, runs_of(b), mean + c, sums, product);
         for (int i = 0; i < RB_BLOCK; i++) {
             double inverse = (double)deviation[c + i];
 
@@ -168,6 +205,6 @@ void rb_batch_norm_grad_blocked(struct rb_kernel *kernel, const void *const *in,
                 ((float *)out[2])[c + i] = (float)sums[i];
         }
         if (b->wanted & 1)
-            gradient(dy, x, (float *)out[0] + c * b->inner, runs_of(b), mean + c, &s);
+            write_gradient(b, in[0], in[1], out[0], c * b->inner, mean + c, &s);
     }
 }

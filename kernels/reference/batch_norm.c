@@ -39,6 +39,8 @@ void rb_reference_batch_norm(const struct rb_call *call, const void *const *in, 
 {
     const struct rb_tensor_type *type = &call->in[0];
 
+    if (rb_reference_widened(call, rb_reference_batch_norm, in, out, key))
+        return;
     if (type->rank >= 4 &&
         rb_tensor_elements(&call->in[call->op == RB_OP_BATCH_NORM ? 1 : 2]) != type->dim[1] &&
         rb_reference_blocked(call, type->rank - 3, rb_reference_batch_norm, in, out, key))

@@ -292,6 +292,7 @@ const char *const rb_cases[] = {
     "BatchNormGrad f32[4,3,5,5] f32[4,3,5,5] f32[3] f32[3] f32[3] > f32[4,3,5,5] f32[3] f32[3]",
     "BatchNormGrad f32[9,17] f32[9,17] f32[17] f32[17] f32[17] > f32[9,17] f32[17] f32[17]",
     "BatchNormGrad f32[2,2,40] f32[2,2,40] f32[2] f32[2] f32[2] > - f32[2] -",
+    "BatchNormGrad f32[4,3,5,5] f32[4,3,5,5] f32[3] f32[3] f32[3] > bf16[4,3,5,5] f32[3] f32[3]",
     /* pooling */
     /* in blocks of channels, on one side or both */
     "Conv f32[2,2,9,8,16] f32[32,32,3,3] f32[32] > f32[2,2,9,8,16] pads=1,1,1,1",
@@ -319,6 +320,8 @@ const char *const rb_cases[] = {
     "BatchNormGrad f32[3,2,5,7,16] f32[3,2,5,7,16] f32[32] f32[32] f32[32] > f32[3,2,5,7,16] "
     "f32[32] f32[32]",
     "BatchNormGrad f32[3,1,9,16] f32[3,1,9,16] f32[16] f32[16] f32[16] > - f32[16] f32[16]",
+    "BatchNormGrad f32[3,2,9,15,16] f32[3,2,9,15,16] f32[32] f32[32] f32[32] > "
+    "bf16[3,2,9,15,16] f32[32] f32[32]",
     "MaxPool f32[2,3,8,8] > f32[2,3,4,4] i32[2,3,4,4] kernel=2,2 strides=2,2",
     "MaxPool f32[2,3,9,75] > f32[2,3,4,37] i32[2,3,4,37] kernel=2,2 strides=2,2",
     "MaxPool f32[2,3,8,32] > f32[2,3,4,16] kernel=2,2 strides=2,2",

@@ -284,7 +284,8 @@ static void check_keys(const Rb__Program *program)
     }
 }
 
-/* On a GPU of any size, on a core from so many keys on, and never with bfloat16 there. */
+/* On a GPU of any size, on a core from so many keys on; there with bfloat16 where pairs of them are
+ * multiplied. */
 static void attention_in_one_node(void **state)
 {
     static const struct {
@@ -295,6 +296,9 @@ static void attention_in_one_node(void **state)
                  {"test avx512_core", "longer.onnx", "fp32", true},
                  {"test sse41", "longer.onnx", "fp32", false},
                  {"test avx2", "longer.onnx", "bf16", false},
+                 {"test avx512_core onednn", "longer.onnx", "bf16", false},
+                 {"test avx512_core_bf16 onednn", "longer.onnx", "bf16", true},
+                 {"test avx512_core_bf16 bf16-as-fp32 onednn", "longer.onnx", "bf16", false},
                  {"cuda test", "gpt.onnx", "fp32", true},
                  {"cuda test", "longer.onnx", "bf16", true}};
 

@@ -33,8 +33,8 @@ static bool is_move(const struct rb_node *node)
     return node->op == RB_OP_RESHAPE || rb_op_info(node->op)->kind == RB_KIND_MOVE;
 }
 
-/* Products take nothing else, nobody but moves and sums takes it beside them, and a move keeps its
- * type. */
+/* Products take nothing else, nobody but moves and sums takes it beside them, and who asks of a
+ * Relu whether it was above 0; a move keeps its type. */
 static void check_readers(const struct rb_graph *graph)
 {
     for (int i = 0; i < graph->n_nodes; i++) {
@@ -45,7 +45,8 @@ static void check_readers(const struct rb_graph *graph)
                 continue;
             if (is_product(node))
                 assert_int_equal(node->in[j]->type.dtype, j < 2 ? RB_BF16 : RB_F32);
-            else if (!is_move(node) && node->op != RB_OP_REDUCE_SUM)
+            else if (!is_move(node) && node->op != RB_OP_REDUCE_SUM &&
+                     !(node->op == RB_OP_RELU_GRAD && j == 1))
                 assert_int_not_equal(node->in[j]->type.dtype, RB_BF16);
             else if (is_move(node) && j == 0)
                 assert_int_equal(node->in[j]->type.dtype, node->out[0]->type.dtype);
@@ -156,9 +157,33 @@ static void where_rounding_goes(void **state)
     rb_graph_free(graph);
 }
 
+/* What a Relu makes is rounded if products and its own gradient read it, and nobody else. */
+static void what_relu_made(void **state)
+{
+    for (int others = 0; others < 2; others++) {
+        struct tiny tiny = tiny_new(2, false);
+        struct rb_value *x = tiny_features(&tiny, RB_F32, TYPE(2, 6));
+        struct rb_value *w = tiny_weight(&tiny, "w", TYPE(6, 6), 0, 1);
+        struct rb_value *relu = tiny_one(&tiny, RB_OP_RELU, "relu", product(&tiny, x, w));
+        struct rb_value *dy = product(&tiny, relu, w);
+        struct rb_value *dx = tiny_two(&tiny, RB_OP_RELU_GRAD, "dx", dy, relu);
+        struct rb_value *ends[] = {dx, others ? tiny_one(&tiny, RB_OP_EXP, "exp", relu) : NULL};
+        struct rb_why why;
+
+        (void)state;
+        tiny.graph->outputs = ends;
+        tiny.graph->n_outputs = 1 + others;
+        assert_int_equal(rb_narrow(tiny.graph, &why), 0);
+        assert_int_equal(relu->type.dtype, others ? RB_F32 : RB_BF16);
+        assert_int_equal(dy->type.dtype, RB_F32);
+        rb_graph_free(tiny.graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_relu_made),
         cmocka_unit_test(holds_everywhere),
         cmocka_unit_test(same_at_any_batch),
         cmocka_unit_test(where_rounding_goes),
