@@ -34,7 +34,7 @@ struct rb_coordinator {
 
 static void decide(uv_timer_t *timer);
 
-void rb_coordinator_poke(struct rb_coordinator *coordinator)
+static void decide_soon(struct rb_coordinator *coordinator)
 {
     if (coordinator->fence && !coordinator->committing)
         uv_timer_start(&coordinator->timer, decide, 0, 0);
@@ -125,7 +125,7 @@ static void on_facts(void *context)
     if (connected && !coordinator->connected && coordinator->fence)
         coordinator->since_ms = rb_clock_unix_ms();
     coordinator->connected = connected;
-    rb_coordinator_poke(coordinator);
+    decide_soon(coordinator);
 }
 
 struct rb_coordinator *rb_coordinator_new(struct rb_daemon *daemon)
@@ -156,7 +156,7 @@ void rb_coordinator_lead(struct rb_coordinator *coordinator, int64_t fence)
         coordinator->since_ms = rb_clock_unix_ms();
     coordinator->fence = fence;
     if (fence)
-        rb_coordinator_poke(coordinator);
+        decide_soon(coordinator);
     else
         uv_timer_stop(&coordinator->timer);
 }

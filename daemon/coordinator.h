@@ -25,7 +25,4 @@ bool rb_coordinator_leads(const struct rb_coordinator *coordinator);
  */
 int64_t rb_coordinator_fence(const struct rb_coordinator *coordinator);
 
-/* Call rb_decide soon. */
-void rb_coordinator_poke(struct rb_coordinator *coordinator);
-
 #endif

@@ -175,7 +175,8 @@ static void share_readers(struct rb_splitting *splitting, const struct rb_node *
             piece->readers[c] = of->readers[c / times];
 }
 
-int rb_split_find_pieces(struct rb_splitting *splitting)
+/* Products are where it is said; all else follows. */
+static int find_pieces(struct rb_splitting *splitting)
 {
     const struct rb_graph *whole = splitting->whole;
     int err = 0;
@@ -210,7 +211,7 @@ int rb_graph_split(struct rb_graph *whole, const struct rb_split *how, struct rb
     graph->train = whole->train;
     graph->own_loss = whole->own_loss;
     splitting.pieces = RB_ARENA_NEW(&whole->arena, struct rb_split_piece, whole->n_values);
-    err = rb_split_find_pieces(&splitting);
+    err = find_pieces(&splitting);
     if (!err)
         err = rb_split_emit(&splitting, graph);
     if (err) {

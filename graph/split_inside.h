@@ -44,9 +44,6 @@ static inline struct rb_split_piece *rb_split_piece_of(const struct rb_splitting
     return &splitting->pieces[value->id];
 }
 
-/* Products are where it is said; all else follows. */
-int rb_split_find_pieces(struct rb_splitting *splitting);
-
 /* The nodes of one part. */
 int rb_split_emit(struct rb_splitting *splitting, struct rb_graph *graph);
 

@@ -20,7 +20,8 @@ static int64_t next_multiple(int64_t level, int64_t of)
     return (level / of + 1) * of;
 }
 
-uint32_t rb_lap_length(const Rb__Model *model, int64_t level)
+/* Steps from `level` to the end of its lap. */
+static uint32_t lap_length(const Rb__Model *model, int64_t level)
 {
     const Rb__Asynchronous *how = model->asynchronous;
     int64_t end = next_multiple(level, how->lap);
@@ -37,8 +38,7 @@ int64_t rb_lap_next(const struct rb_model *model, const struct rb_configuration 
 {
     int64_t level = model->state.level;
 
-    return level +
-           (rb_configuration_laps(configuration) ? rb_lap_length(model->message, level) : 1);
+    return level + (rb_configuration_laps(configuration) ? lap_length(model->message, level) : 1);
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------*/
@@ -140,7 +140,7 @@ int rb_lap_begin(struct rb_model *model, const struct rb_configuration *configur
         err = fit(model, configuration->stage, why);
     if (err)
         return err;
-    lap->steps = rb_lap_length(message, model->state.level);
+    lap->steps = lap_length(message, model->state.level);
     lap->updated = lap->viewed = 0;
     lap->wild = false;
     lap->count = lap->summed = 0;

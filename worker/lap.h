@@ -70,9 +70,6 @@ struct rb_lap {
     uint64_t started;
 };
 
-/* Steps from `level` to the end of its lap. */
-uint32_t rb_lap_length(const Rb__Model *model, int64_t level);
-
 /* The level behind the next commit. */
 int64_t rb_lap_next(const struct rb_model *model, const struct rb_configuration *configuration);
 

@@ -198,8 +198,9 @@ int rb_profile_quickly(struct rb_device *device, struct rb_profile_speed *ret_sp
     return hold_race(device, &race, ret_speed, why);
 }
 
-double rb_profile_floor(const Rb__Program *program, size_t instruction,
-                        const struct rb_profile_speed *speed)
+/* ns: the larger of its products at that speed and its bytes at that. */
+static double floor_of(const Rb__Program *program, size_t instruction,
+                       const struct rb_profile_speed *speed)
 {
     double products = rb_work_flops(program, instruction) / speed->flops;
     double bytes = rb_work_bytes(program, instruction) / speed->bytes;
@@ -298,7 +299,7 @@ struct rb_profile_row *rb_profile_rows(const struct rb_profile *profile,
         row->ns += rb_profile_ns(profile, i);
         row->flops += rb_work_flops(program, i);
         row->bytes += rb_work_bytes(program, i);
-        row->floor += rb_profile_floor(program, i, speed);
+        row->floor += floor_of(program, i, speed);
     }
     for (size_t op = 0; op < RB_OP_COUNT; op++)
         if (rows[op].calls)
@@ -327,7 +328,7 @@ struct rb_profile_loss *rb_profile_losses(const struct rb_profile *profile,
 
     for (size_t i = 0; i < program->n_instructions; i++) {
         double ns = rb_profile_ns(profile, i);
-        double lost = ns - executions * rb_profile_floor(program, i, speed);
+        double lost = ns - executions * floor_of(program, i, speed);
 
         if (lost > 0)
             losses[n++] = (struct rb_profile_loss){i, ns, lost};

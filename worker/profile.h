@@ -28,10 +28,6 @@ int rb_profile_measure(struct rb_device *device, const Rb__Program *program,
 int rb_profile_quickly(struct rb_device *device, struct rb_profile_speed *ret_speed,
                        struct rb_why *why);
 
-/* ns: the larger of its products at that speed and its bytes at that. */
-double rb_profile_floor(const Rb__Program *program, size_t instruction,
-                        const struct rb_profile_speed *speed);
-
 /* ---- Measuring ---- */
 
 struct rb_profile;

@@ -20,14 +20,6 @@ const struct rb_job_facts *rb_facts_job(const struct rb_facts *facts, const char
     return NULL;
 }
 
-const struct rb_job_facts *rb_facts_job_named(const struct rb_facts *facts, const char *name)
-{
-    for (size_t i = 0; i < facts->n_jobs; i++)
-        if (facts->jobs[i].job.message && !strcmp(facts->jobs[i].job.job->name, name))
-            return &facts->jobs[i];
-    return NULL;
-}
-
 const struct rb_fact *rb_facts_configuration(const struct rb_job_facts *job, uint32_t number)
 {
     for (size_t i = job->configurations.n; i-- > 0;)

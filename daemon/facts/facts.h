@@ -63,7 +63,6 @@ struct rb_facts {
 /* NULL where there is none. */
 const struct rb_fact *rb_fact_find(const struct rb_fact_list *list, const char *name);
 const struct rb_job_facts *rb_facts_job(const struct rb_facts *facts, const char *id);
-const struct rb_job_facts *rb_facts_job_named(const struct rb_facts *facts, const char *name);
 const struct rb_fact *rb_facts_configuration(const struct rb_job_facts *job, uint32_t number);
 
 /* The report on device `device` of `node`, whatever process it speaks of. */

@@ -67,20 +67,9 @@ void rb_request_free(struct rb_request *request)
 
 /* ---- What methods see ------------------------------------------------------------------------ */
 
-const char *rb_request_method(const struct rb_request *request)
-{
-    return request->method;
-}
-
 const json_t *rb_request_body(const struct rb_request *request)
 {
     return request->body;
-}
-
-const void *rb_request_data(const struct rb_request *request, size_t *ret_size)
-{
-    *ret_size = request->call->has_data ? request->call->data.len : 0;
-    return request->call->data.data;
 }
 
 int rb_request_string(struct rb_request *request, const char *key, const char **ret,

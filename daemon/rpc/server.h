@@ -44,9 +44,7 @@ void rb_server_free(struct rb_server *server); /* the loop must run once more be
 
 /* ---- For methods ----------------------------------------------------------------------------- */
 
-const char *rb_request_method(const struct rb_request *request);
 const json_t *rb_request_body(const struct rb_request *request); /* an object, never NULL */
-const void *rb_request_data(const struct rb_request *request, size_t *ret_size);
 
 /* A member of the body; a message naming it where it is absent or of another type. */
 int rb_request_string(struct rb_request *request, const char *key, const char **ret,

@@ -8,7 +8,8 @@
 
 /* ---- Tensors to variables ---- */
 
-bool rb_match_converts(enum rb_dtype dtype)
+/* To the variable's float32, with one rounding. */
+static bool converts(enum rb_dtype dtype)
 {
     return dtype == RB_F16 || dtype == RB_BF16 || dtype == RB_F64;
 }
@@ -37,7 +38,7 @@ static int check_type(const Rb__Variable *variable, const struct rb_safetensor *
     char have[RB_TENSOR_TEXT], want[RB_TENSOR_TEXT];
 
     if (rb_tensor_same(&type, &tensor->type) ||
-        (same_shape && type.dtype == RB_F32 && rb_match_converts(tensor->type.dtype)))
+        (same_shape && type.dtype == RB_F32 && converts(tensor->type.dtype)))
         return 0;
     return rb_why_set(why, RB_EINVAL, "'%.100s' is %s, and the model's is %s%s", tensor->name,
                       rb_tensor_text(&tensor->type, have), rb_tensor_text(&type, want),

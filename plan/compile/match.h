@@ -22,14 +22,11 @@ struct rb_match {
 };
 
 /* A variable has the tensor of its name, of an alias in the graph, or of what the file's notes say
- * that either was kept as.  RB_EINVAL: not one has, a shape differs or a type that is not
- * converted (rb_match_converts), or several tensors that are one variable differ. */
+ * that either was kept as.  RB_EINVAL: not one has, a shape differs or a type that does not
+ * become float32 with one rounding, or several tensors that are one variable differ. */
 int rb_match_open(const struct rb_graph *graph, const Rb__Model *model,
                   const struct rb_pretrained *pretrained, struct rb_match *ret, struct rb_why *why);
 void rb_match_done(struct rb_match *match);
-
-/* To the variable's float32, with one rounding. */
-bool rb_match_converts(enum rb_dtype dtype);
 
 /* Set model->aliases: of the graph, and of the notes of the file (NULL: there is none). */
 void rb_match_aliases(const struct rb_graph *graph, const struct rb_match *match, Rb__Model *model);

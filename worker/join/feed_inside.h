@@ -78,7 +78,6 @@ struct rb_feed {
 
 /* ---- The log: with the window's lock held, but for the last two ------------------------------*/
 
-size_t rb_feed_held_bytes(const struct rb_model *model); /* of sums, in the blocks that are held */
 void rb_feed_free_entry(struct rb_feed *feed, struct entry *entry);
 void rb_feed_nudge(struct rb_feed *feed);
 

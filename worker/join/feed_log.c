@@ -8,7 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-size_t rb_feed_held_bytes(const struct rb_model *model)
+/* Of sums, in the blocks that are held. */
+static size_t held_bytes(const struct rb_model *model)
 {
     size_t bytes = 0;
 
@@ -46,7 +47,7 @@ void rb_feed_halt(struct rb_feed *feed, const char *reason)
 static bool is_full(const struct rb_feed *feed)
 {
     return feed->queued >= RB_FEED_QUEUE &&
-           feed->queued * rb_feed_held_bytes(feed->model) >= (size_t)RB_FEED_BYTES;
+           feed->queued * held_bytes(feed->model) >= (size_t)RB_FEED_BYTES;
 }
 
 const char *rb_feed_hopeless(const struct rb_feed *feed)
