@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
-#include "plan/needs.h"
+#include "proto/needs.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

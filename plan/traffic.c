@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "plan/needs.h"
+#include "proto/needs.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

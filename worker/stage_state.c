@@ -3,28 +3,13 @@
 #include "worker/stage_state.h"
 
 #include "base/arena.h"
+#include "proto/needs.h"
 
 /* A part of a range in which the same stages count. */
 struct piece {
     size_t first, end;
     size_t block; /* the first of those in it */
 };
-
-/* The first block that ends behind `at`. */
-static size_t find_block(const Rb__Model *model, size_t at)
-{
-    size_t low = 0, high = model->n_blocks;
-
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-
-        if (model->blocks[middle]->first + model->blocks[middle]->count > at)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
 
 /* From *block on, inside [first, end); false: there is no further one. */
 static bool next_piece(const Rb__Model *model, const uint64_t *stages, size_t first, size_t end,
@@ -47,48 +32,6 @@ static bool next_piece(const Rb__Model *model, const uint64_t *stages, size_t fi
 
 /* ---- Who gives, and who reads ----------------------------------------------------------------*/
 
-/* These stages count for elements first .. of a variable, as many as `tensor` has. */
-static void mark(const Rb__Model *model, uint32_t variable, uint64_t first,
-                 const Rb__Tensor *tensor, uint64_t stages, uint64_t *by_block)
-{
-    uint64_t elements = 1, end;
-
-    if (model->variables[variable]->role == RB__VARIABLE__ROLE__FIXED)
-        return;
-    for (size_t d = 0; d < tensor->n_dims; d++)
-        elements *= (uint64_t)tensor->dims[d];
-    first += model->variables[variable]->offset;
-    end = first + elements;
-    for (size_t b = find_block(model, first); b < model->n_blocks && model->blocks[b]->first < end;
-         b++)
-        by_block[b] |= stages;
-}
-
-/* stages: by instruction; NULL: all of it is run by `part`. */
-static void mark_program(struct rb_stage *stage, const Rb__Model *model, const Rb__Program *program,
-                         const uint64_t *stages, uint64_t part)
-{
-    for (size_t i = 0; i < program->n_instructions; i++)
-        for (size_t k = 0; k < program->instructions[i]->n_inputs; k++) {
-            int32_t t = program->instructions[i]->inputs[k];
-            const Rb__Tensor *tensor =
-                t < 0 || (size_t)t >= program->n_tensors ? NULL : program->tensors[t];
-
-            if (tensor && tensor->space == RB__TENSOR__SPACE__VARIABLE &&
-                tensor->offset < model->n_variables)
-                mark(model, (uint32_t)tensor->offset, tensor->first, tensor,
-                     stages ? stages[i] : part, stage->reads);
-        }
-    for (size_t c = 0; c < program->n_contributions; c++) {
-        const Rb__Contribution *one = program->contributions[c];
-        uint32_t made = one->after ? one->after - 1 : 0;
-
-        if (one->variable < model->n_variables && made < program->n_instructions)
-            mark(model, one->variable, one->first, program->tensors[one->tensor],
-                 stages ? stages[made] & -stages[made] : part, stage->gives);
-    }
-}
-
 void rb_stage_find_blocks(struct rb_stage *stage, const Rb__Plan *plan, const Rb__Model *model)
 {
     size_t n = model->n_blocks;
@@ -96,16 +39,7 @@ void rb_stage_find_blocks(struct rb_stage *stage, const Rb__Plan *plan, const Rb
     stage->gives = rb_alloc((n + 1) * sizeof *stage->gives);
     stage->reads = rb_alloc((n + 1) * sizeof *stage->reads);
     stage->senders = rb_alloc(n * stage->ranks + 1);
-    for (size_t c = 0; !stage->split && c < plan->n_courses; c++) {
-        const Rb__Program *program = model->programs[plan->courses[c]->program];
-
-        if (program->recomputes == plan->recomputes)
-            mark_program(stage, model, program, plan->courses[c]->stages, 0);
-    }
-    for (size_t p = 0; stage->split && p < model->n_programs; p++)
-        if (model->programs[p]->parts == stage->stages)
-            mark_program(stage, model, model->programs[p], NULL,
-                         UINT64_C(1) << model->programs[p]->part);
+    rb_needs_find(model, plan, stage->gives, stage->reads);
     for (size_t b = 0; b < n; b++)
         for (uint32_t r = 0; r < stage->ranks; r++)
             stage->senders[b * stage->ranks + r] = stage->gives[b] >> stage->of_rank[r] & 1;
@@ -121,7 +55,7 @@ size_t rb_stage_ranges(const struct rb_stage *stage, const Rb__Model *model,
     size_t room = 0, k = 0;
 
     for (size_t i = 0; i < n; i++) {
-        size_t end = ranges[i].first + ranges[i].count, b = find_block(model, ranges[i].first);
+        size_t end = ranges[i].first + ranges[i].count, b = rb_needs_block(model, ranges[i].first);
         struct piece piece;
 
         while (next_piece(model, stage->gives, ranges[i].first, end, &b, &piece)) {
@@ -147,7 +81,7 @@ size_t rb_stage_moves(const struct rb_stage *stage, const Rb__Model *model, cons
 
     for (size_t i = 0; i < n; i++) {
         size_t first = (size_t)((const float *)moves[i].bytes - weights);
-        size_t end = first + moves[i].size / sizeof *weights, b = find_block(model, first);
+        size_t end = first + moves[i].size / sizeof *weights, b = rb_needs_block(model, first);
         struct piece piece;
 
         while (next_piece(model, stage->reads, first, end, &b, &piece)) {

@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-void rb_uses_find(const Rb__Model *model, const Rb__Course *course, uint64_t *ret_gives,
-                  uint64_t *ret_reads)
+/* By variable: the stages that make summands of its gradient, and those that read it (1 << stage).
+ */
+static void find(const Rb__Model *model, const Rb__Course *course, uint64_t *ret_gives,
+                 uint64_t *ret_reads)
 {
     const Rb__Program *program = model->programs[course->program];
 
@@ -33,7 +35,7 @@ int rb_uses_separate(const Rb__Model *model, const Rb__Course *course, struct rb
     RB_CLEANUP(rb_freep) uint64_t *gives = rb_alloc((model->n_variables + 1) * sizeof *gives);
     RB_CLEANUP(rb_freep) uint64_t *reads = rb_alloc((model->n_variables + 1) * sizeof *reads);
 
-    rb_uses_find(model, course, gives, reads);
+    find(model, course, gives, reads);
     for (size_t v = 0; v < model->n_variables; v++) {
         uint64_t maker = gives[v] ? gives[v] & -gives[v] : 1;
 

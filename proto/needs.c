@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/needs.h"
+#include "proto/needs.h"
 
 #include <string.h>
 
-/* The first block that ends behind `at`. */
-static size_t find_block(const Rb__Model *model, uint64_t at)
+size_t rb_needs_block(const Rb__Model *model, uint64_t at)
 {
     size_t low = 0, high = model->n_blocks;
 
@@ -20,8 +19,8 @@ static size_t find_block(const Rb__Model *model, uint64_t at)
 }
 
 /* These stages need elements first .. of a variable, as many as `tensor` has. */
-static void mark(const Rb__Model *model, size_t variable, uint64_t first, const Rb__Tensor *tensor,
-                 uint64_t stages, uint64_t *by_block)
+static void mark(const Rb__Model *model, uint64_t variable, uint64_t first,
+                 const Rb__Tensor *tensor, uint64_t stages, uint64_t *by_block)
 {
     uint64_t elements = 1;
 
@@ -31,32 +30,47 @@ static void mark(const Rb__Model *model, size_t variable, uint64_t first, const 
     for (size_t d = 0; d < tensor->n_dims; d++)
         elements *= (uint64_t)tensor->dims[d];
     first += model->variables[variable]->offset;
-    for (size_t b = find_block(model, first);
+    for (size_t b = rb_needs_block(model, first);
          b < model->n_blocks && model->blocks[b]->first < first + elements; b++)
         by_block[b] |= stages;
 }
 
 /* Of what several stages make the first one's counts.  stages: by instruction; NULL: `part` runs
  * all of it. */
-static void mark_program(const Rb__Model *model, const Rb__Program *program, const uint64_t *stages,
-                         uint64_t part, uint64_t *gives, uint64_t *reads)
+static void mark_gives(const Rb__Model *model, const Rb__Program *program, const uint64_t *stages,
+                       uint64_t part, uint64_t *gives)
 {
     for (size_t c = 0; c < program->n_contributions; c++) {
         const Rb__Contribution *one = program->contributions[c];
         uint32_t made = one->after ? one->after - 1 : 0;
 
-        mark(model, one->variable, one->first, program->tensors[one->tensor],
-             stages ? stages[made] & -stages[made] : part, gives);
+        if (made < program->n_instructions && one->tensor < program->n_tensors)
+            mark(model, one->variable, one->first, program->tensors[one->tensor],
+                 stages ? stages[made] & -stages[made] : part, gives);
     }
-    for (size_t i = 0; reads && i < program->n_instructions; i++)
+}
+
+static void mark_reads(const Rb__Model *model, const Rb__Program *program, const uint64_t *stages,
+                       uint64_t part, uint64_t *reads)
+{
+    for (size_t i = 0; i < program->n_instructions; i++)
         for (size_t k = 0; k < program->instructions[i]->n_inputs; k++) {
             int32_t t = program->instructions[i]->inputs[k];
-            const Rb__Tensor *tensor = t < 0 ? NULL : program->tensors[t];
+            const Rb__Tensor *tensor =
+                t < 0 || (size_t)t >= program->n_tensors ? NULL : program->tensors[t];
 
             if (tensor && tensor->space == RB__TENSOR__SPACE__VARIABLE)
-                mark(model, (size_t)tensor->offset, tensor->first, tensor,
-                     stages ? stages[i] : part, reads);
+                mark(model, tensor->offset, tensor->first, tensor, stages ? stages[i] : part,
+                     reads);
         }
+}
+
+static void mark_program(const Rb__Model *model, const Rb__Program *program, const uint64_t *stages,
+                         uint64_t part, uint64_t *gives, uint64_t *reads)
+{
+    mark_gives(model, program, stages, part, gives);
+    if (reads)
+        mark_reads(model, program, stages, part, reads);
 }
 
 void rb_needs_find(const Rb__Model *model, const Rb__Plan *plan, uint64_t *ret_gives,
