@@ -85,7 +85,7 @@
       "(x, indices I64 or I32 of x's rank, not longer on the other axes): x[i][indices[i][j]]")    \
     X(SCATTER, "Scatter", 3, 1, MOVE, "axis reduction",                                            \
       "(x, indices, updates of their shape): x with updates at their places, in index order; "     \
-      "reduction 0: the last one stays, 1: sum, 2: product, 3: largest, 4: smallest")              \
+      "reduction: enum rb_scatter")                                                                \
     /* sums */                                                                                     \
     X(REDUCE_SUM, "ReduceSum", 1, 1, REDUCE, "axes",                                               \
       "sum over the axes; the output's shape says whether they stay as 1")                         \
@@ -196,6 +196,16 @@ struct rb_op_info {
     enum rb_op_kind kind;
     const char *attributes; /* separated by spaces; a key beside these is an error */
     const char *meaning;
+};
+
+/* What Scatter makes of an element and an update that falls on it: its attribute "reduction". */
+enum rb_scatter {
+    RB_SCATTER_SET, /* the last update stays */
+    RB_SCATTER_ADD,
+    RB_SCATTER_MUL,
+    RB_SCATTER_MAX, /* NaN if either is */
+    RB_SCATTER_MIN, /* likewise */
+    RB_SCATTER_COUNT,
 };
 
 /* NULL for a number that is no operator. */

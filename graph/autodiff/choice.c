@@ -63,12 +63,11 @@ static struct rb_value *gathered(struct rb_diff *diff, struct rb_value *dy,
                         &attribute);
 }
 
-/* Into `x`, as 0: instead of what was there, or 1: on top of it. */
 static struct rb_value *scattered(struct rb_diff *diff, struct rb_value *x,
                                   struct rb_value *indices, struct rb_value *updates,
-                                  const struct rb_node *node, int64_t reduction)
+                                  const struct rb_node *node, enum rb_scatter how)
 {
-    int64_t axis = rb_node_int(node, "axis", 0);
+    int64_t axis = rb_node_int(node, "axis", 0), reduction = how;
     struct rb_graph_attribute attributes[] = {rb_attr_ints("axis", &axis, 1),
                                               rb_attr_ints("reduction", &reduction, 1)};
 
@@ -86,8 +85,9 @@ void rb_diff_gather_elements(struct rb_diff *diff, struct rb_node *node, struct 
 {
     struct rb_value *x = node->in[0];
 
-    rb_diff_give(diff, node, 0,
-                 scattered(diff, zeros(diff, x, &x->type), node->in[1], dy[0], node, 1));
+    rb_diff_give(
+        diff, node, 0,
+        scattered(diff, zeros(diff, x, &x->type), node->in[1], dy[0], node, RB_SCATTER_ADD));
 }
 
 /* Where updates went, x has no say any more; with a sum it has.  Of updates that fell on one place
@@ -95,18 +95,19 @@ void rb_diff_gather_elements(struct rb_diff *diff, struct rb_node *node, struct 
  */
 void rb_diff_scatter(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
-    int64_t reduction = rb_node_int(node, "reduction", 0);
+    int64_t reduction = rb_node_int(node, "reduction", RB_SCATTER_SET);
     struct rb_value *updates = node->in[2];
 
-    if (reduction > 1) {
+    if (reduction != RB_SCATTER_SET && reduction != RB_SCATTER_ADD) {
         rb_diff_refuse(diff, node, "its reduction is neither none nor add");
         return;
     }
     if (rb_diff_wants(diff, node, 0))
         rb_diff_give(diff, node, 0,
-                     reduction ? dy[0]
-                               : scattered(diff, dy[0], node->in[1],
-                                           zeros(diff, updates, &updates->type), node, 0));
+                     reduction == RB_SCATTER_ADD
+                         ? dy[0]
+                         : scattered(diff, dy[0], node->in[1], zeros(diff, updates, &updates->type),
+                                     node, RB_SCATTER_SET));
     if (rb_diff_wants(diff, node, 2))
         rb_diff_give(diff, node, 2, gathered(diff, dy[0], node->in[1], node));
 }
@@ -121,7 +122,7 @@ void rb_diff_top_k(struct rb_diff *diff, struct rb_node *node, struct rb_value *
     places.dtype = RB_I64;
     rb_diff_give(diff, node, 0,
                  scattered(diff, zeros(diff, x, &x->type), rb_diff_output(diff, node, 1, &places),
-                           dy[0], node, 1));
+                           dy[0], node, RB_SCATTER_ADD));
 }
 
 /* The running sum from the other end. */

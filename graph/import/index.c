@@ -17,17 +17,21 @@ int rb_import_op_gather_elements(struct rb_import *import)
 static struct rb_value *scatter(struct rb_import *import, struct rb_value *x,
                                 struct rb_value *indices, struct rb_value *updates, int64_t axis)
 {
-    static const char *const names[] = {"none", "add", "mul", "max", "min"};
+    static const char *const names[RB_SCATTER_COUNT] = {[RB_SCATTER_SET] = "none",
+                                                        [RB_SCATTER_ADD] = "add",
+                                                        [RB_SCATTER_MUL] = "mul",
+                                                        [RB_SCATTER_MAX] = "max",
+                                                        [RB_SCATTER_MIN] = "min"};
     struct rb_value *in[3] = {x, indices, updates}, *y = NULL;
     struct rb_graph_attribute attributes[2];
     const char *text = "none";
-    int64_t reduction = 0;
+    int64_t reduction = RB_SCATTER_SET;
 
     if (!import->err)
         import->err = rb_import_text(import, "reduction", &text);
-    while (reduction < (int64_t)RB_COUNT(names) && strcmp(names[reduction], text) != 0)
+    while (reduction < RB_SCATTER_COUNT && strcmp(names[reduction], text) != 0)
         reduction++;
-    if (reduction == (int64_t)RB_COUNT(names))
+    if (reduction == RB_SCATTER_COUNT)
         rb_make_no(import, "reduction is not none, add, mul, max or min");
     attributes[0] = rb_attr_ints("axis", &axis, 1);
     attributes[1] = rb_attr_ints("reduction", &reduction, 1);

@@ -41,7 +41,7 @@ int rb_shapes_gather_elements(struct rb_shapes *shapes)
 int rb_shapes_scatter(struct rb_shapes *shapes)
 {
     const struct rb_tensor_type *x = &shapes->node->in[0]->type, *updates;
-    int64_t reduction = rb_node_int(shapes->node, "reduction", 0);
+    int64_t reduction = rb_node_int(shapes->node, "reduction", RB_SCATTER_SET);
     int err = check_indices(shapes, x);
 
     if (!err)
@@ -52,7 +52,7 @@ int rb_shapes_scatter(struct rb_shapes *shapes)
     if (updates->dtype != x->dtype)
         return rb_why_set(shapes->why, RB_EINVAL, "updates are %s, the tensor is %s",
                           rb_dtype_text(updates->dtype), rb_dtype_text(x->dtype));
-    if (reduction < 0 || reduction > 4)
+    if (reduction < 0 || reduction >= RB_SCATTER_COUNT)
         return rb_why_set(shapes->why, RB_EINVAL, "there is no reduction %" PRId64, reduction);
     shapes->out[0] = *x;
     return 0;

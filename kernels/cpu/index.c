@@ -121,9 +121,10 @@ static combine_fn *find_combine(enum rb_dtype dtype, int64_t reduction)
 {
 #define ROW(suffix)                                                                                \
     {                                                                                              \
-        NULL, add_##suffix, mul_##suffix, max_##suffix, min_##suffix                               \
+        [RB_SCATTER_ADD] = add_##suffix, [RB_SCATTER_MUL] = mul_##suffix,                          \
+        [RB_SCATTER_MAX] = max_##suffix, [RB_SCATTER_MIN] = min_##suffix                           \
     }
-    static combine_fn *const rows[4][5] = {ROW(f32), ROW(f64), ROW(i32), ROW(i64)};
+    static combine_fn *const rows[4][RB_SCATTER_COUNT] = {ROW(f32), ROW(f64), ROW(i32), ROW(i64)};
 #undef ROW
     int row = dtype == RB_F32   ? 0
               : dtype == RB_F64 ? 1
@@ -190,7 +191,7 @@ int rb_cpu_gather_elements(struct rb_cpu *cpu, const struct rb_call *call,
 int rb_cpu_scatter(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                    struct rb_why *why)
 {
-    int64_t reduction = rb_call_int(call, "reduction", 0);
+    int64_t reduction = rb_call_int(call, "reduction", RB_SCATTER_SET);
     const struct rb_tensor_type *x = rb_call_in(call, 0), *updates = rb_call_in(call, 2);
     struct elements *elements;
     int err;
@@ -201,7 +202,8 @@ int rb_cpu_scatter(struct rb_cpu *cpu, const struct rb_call *call, struct rb_ker
         return rb_call_refuse(call, RB_EINVAL, why,
                               "updates shaped as the indices and an output like the input are "
                               "needed");
-    if (reduction < 0 || reduction > 4 || (reduction && !find_combine(x->dtype, reduction)))
+    if (reduction < 0 || reduction >= RB_SCATTER_COUNT ||
+        (reduction != RB_SCATTER_SET && !find_combine(x->dtype, reduction)))
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "reduction %lld is not for this type",
                               (long long)reduction);
     err = elements_new(call, scatter_run, &elements, why);

@@ -39,14 +39,14 @@ template <class T> struct gather_body {
 template <class T> RB_GPU T combine(int reduction, T a, T b)
 {
     switch (reduction) {
-    case 1:
+    case RB_SCATTER_ADD:
         return a + b;
-    case 2:
+    case RB_SCATTER_MUL:
         return a * b;
-    case 3:
-        return a > b ? a : b;
-    case 4:
-        return a < b ? a : b;
+    case RB_SCATTER_MAX:
+        return a != a || a > b ? a : b;
+    case RB_SCATTER_MIN:
+        return a != a || a < b ? a : b;
     default:
         return b;
     }
@@ -174,7 +174,7 @@ int rb_cuda_scatter(struct rb_cuda *cuda, const struct rb_call *call, struct rb_
     struct scatter work = {};
 
     work.s = shape_of(call);
-    work.reduction = (int)rb_call_int(call, "reduction", 0);
+    work.reduction = (int)rb_call_int(call, "reduction", RB_SCATTER_SET);
     work.n = rb_tensor_elements(&call->out[0]);
     work.dtype = call->in[0].dtype;
     switch (work.dtype) {

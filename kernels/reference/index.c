@@ -4,14 +4,14 @@
 static double combine(int64_t reduction, double a, double b)
 {
     switch (reduction) {
-    case 1:
+    case RB_SCATTER_ADD:
         return a + b;
-    case 2:
+    case RB_SCATTER_MUL:
         return a * b;
-    case 3:
-        return a > b ? a : b;
-    case 4:
-        return a < b ? a : b;
+    case RB_SCATTER_MAX:
+        return a != a || a > b ? a : b;
+    case RB_SCATTER_MIN:
+        return a != a || a < b ? a : b;
     default:
         return b;
     }
@@ -22,7 +22,7 @@ void rb_reference_index_elements(const struct rb_call *call, const void *const *
 {
     const struct rb_tensor_type *x = &call->in[0], *indices = &call->in[1];
     int axis = (int)rb_call_int(call, "axis", 0);
-    int64_t reduction = rb_call_int(call, "reduction", 0), at[RB_MAX_RANK];
+    int64_t reduction = rb_call_int(call, "reduction", RB_SCATTER_SET), at[RB_MAX_RANK];
     bool scatter = call->op == RB_OP_SCATTER;
 
     (void)key;

@@ -122,6 +122,43 @@ void a_relu_behind_a_nan_is_told(void **state)
     rb_kernel_free(kernel);
 }
 
+/* The largest and the smallest of what falls on a place are NaN where either is. */
+void a_scatter_keeps_a_nan(void **state)
+{
+    static const char *const cases[] = {
+        "Scatter f32[3] i64[3] f32[3] > f32[3] axis=0 reduction=3",
+        "Scatter f32[3] i64[3] f32[3] > f32[3] axis=0 reduction=4",
+    };
+    struct rb_device *device = *state;
+    float *x = cuda_get(device, 3 * sizeof *x), *updates = cuda_get(device, 3 * sizeof *updates);
+    float *y = cuda_get(device, 3 * sizeof *y);
+    int64_t *places = cuda_get(device, 3 * sizeof *places);
+    const void *in[] = {x, places, updates};
+    void *out[] = {y};
+    struct rb_key key = {42, 7, 3};
+
+    for (int i = 0; i < 3; i++) {
+        x[i] = i == 0 ? NAN : 2;
+        updates[i] = i == 1 ? NAN : 5;
+        places[i] = i;
+    }
+    rb_device_push(device, x, 3 * sizeof *x);
+    rb_device_push(device, updates, 3 * sizeof *updates);
+    rb_device_push(device, places, 3 * sizeof *places);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct rb_kernel *kernel = cuda_prepare(device, cases[k]);
+
+        rb_kernel_run(kernel, in, out, &key);
+        rb_device_pull(device, y, 3 * sizeof *y);
+        assert_true(isnan(y[0]) && isnan(y[1]) && y[2] == (k ? 2 : 5));
+        rb_kernel_free(kernel);
+    }
+    rb_device_free(device, x);
+    rb_device_free(device, updates);
+    rb_device_free(device, places);
+    rb_device_free(device, y);
+}
+
 /* How much memory a block may share is said once for all kernels of an instantiation. */
 void limits_are_kept(void **state)
 {

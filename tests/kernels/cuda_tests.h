@@ -18,6 +18,7 @@ void convolutions_come_in_tiles(void **state);
 void products_round_behind_a_bias(void **state);
 void a_relu_may_be_late(void **state);
 void a_relu_behind_a_nan_is_told(void **state);
+void a_scatter_keeps_a_nan(void **state);
 void limits_are_kept(void **state);
 void scratch_is_kept(void **state);
 

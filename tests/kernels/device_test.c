@@ -301,9 +301,10 @@ static void division_and_casts_have_no_traps(void **state)
 
 static void nan_is_not_hidden(void **state)
 {
-    const float x[40] = {[7] = NAN};
+    const float x[40] = {[7] = NAN}, into[3] = {NAN, 2, 5}, updates[3] = {1, NAN, 2};
+    const int64_t places[3] = {0, 1, 2};
     float y[40];
-    const void *in[] = {x};
+    const void *in[] = {x}, *scatter_in[] = {into, places, updates};
     void *out[] = {y};
 
     run(*state, "Relu f32[40] > f32[40]", in, out);
@@ -314,6 +315,10 @@ static void nan_is_not_hidden(void **state)
     assert_true(isnan(y[0]));
     run(*state, "MaxPool f32[1,1,8,5] > f32[1,1,1,1] kernel=8,5", in, out);
     assert_true(isnan(y[0]));
+    run(*state, "Scatter f32[3] i64[3] f32[3] > f32[3] axis=0 reduction=3", scatter_in, out);
+    assert_true(isnan(y[0]) && isnan(y[1]) && y[2] == 5);
+    run(*state, "Scatter f32[3] i64[3] f32[3] > f32[3] axis=0 reduction=4", scatter_in, out);
+    assert_true(isnan(y[0]) && isnan(y[1]) && y[2] == 2);
 }
 
 /* Row i of 100 shows i + 1 of its elements: what it makes of them is, to the bit, what a row of so
