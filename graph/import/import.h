@@ -78,6 +78,9 @@ struct rb_sequence {
 int rb_import_bind_sequence(struct rb_import *import, int output,
                             const struct rb_sequence *sequence);
 
+/* Make values of the model's inputs, or of those that are given. */
+int rb_import_inputs(struct rb_import *import);
+
 /* Import one node of the model, or of a branch of it. */
 int rb_import_node(struct rb_import *import, const Onnx__NodeProto *node);
 
