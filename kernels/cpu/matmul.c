@@ -87,17 +87,25 @@ static bool copies_pay(const struct rb_cpu *cpu, const struct rb_matrices *s)
     return s->m > ROWS && s->n > ROWS && s->m * s->n > ROWS * (s->m + s->n);
 }
 
-/* By whoever is first to have a way of its own.  RB_EUNSUPPORTED: nobody; RB_ENOMEM. */
+/* By whoever is first to have a way of its own.  RB_EUNSUPPORTED: nobody, as on processors that
+ * these are not written for; RB_ENOMEM. */
 static int make_own(struct rb_cpu *cpu, const struct rb_matrices *s,
                     const struct rb_dnnl_matmul *how, struct rb_kernel **ret_kernel)
 {
     static int (*const makers[])(struct rb_cpu *, const struct rb_matrices *, enum rb_dtype, bool,
                                  struct rb_kernel **) = {
-        rb_cpu_outer, rb_cpu_samples, rb_cpu_rows, rb_cpu_mix, rb_cpu_product,
+#if defined(__x86_64__)
+        rb_cpu_outer,
+        rb_cpu_samples,
+        rb_cpu_rows,
+        rb_cpu_mix,
+        rb_cpu_product,
+#endif
+        NULL,
     };
     int err = RB_EUNSUPPORTED;
 
-    for (size_t i = 0; err == RB_EUNSUPPORTED && i < RB_COUNT(makers); i++)
+    for (size_t i = 0; err == RB_EUNSUPPORTED && makers[i]; i++)
         err = makers[i](cpu, s, how->factors, how->bias, ret_kernel);
     return err;
 }

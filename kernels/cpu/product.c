@@ -346,17 +346,4 @@ int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtyp
     return 0;
 }
 
-#else
-
-int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
-                   bool bias, struct rb_kernel **ret_kernel)
-{
-    (void)cpu;
-    (void)s;
-    (void)factors;
-    (void)bias;
-    (void)ret_kernel;
-    return RB_EUNSUPPORTED;
-}
-
 #endif
