@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Work in tiles: a block of threads, memory that they share, and products of small matrices in it.
  *
- * attention.cu > [tile] > a block on the GPU, tensor cores for bfloat16 | loops on the host
+ * attention_forward.h, attention_backward.h > [tile] > a block on the GPU, tensor cores for
+ * bfloat16 | loops on the host
  *
  * As in launch.h the same source runs on both.  What differs is the product alone: of bfloat16 it
  * is the tensor cores' on a GPU.  Every call ends with all threads in step. */
