@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,71 +50,59 @@ static int check(const struct rb_worker_options *options, struct rb_why *why)
     return 0;
 }
 
+/* What there is to say, and which member of the options it becomes. */
+static const struct {
+    const char *name;
+    enum { TEXT, NUMBER, FLAG } kind;
+    size_t member;
+} rows[] = {
+#define ROW(name, kind, member)                                                                    \
+    {                                                                                              \
+        name, kind, offsetof(struct rb_worker_options, member)                                     \
+    }
+    ROW("job", TEXT, job),         ROW("worker", TEXT, worker),
+    ROW("device", NUMBER, device), ROW("kind", TEXT, kind),
+    ROW("cpu", NUMBER, cpu),       ROW("run-dir", TEXT, run_dir),
+    ROW("host", TEXT, host),       ROW("log", TEXT, log),
+    ROW("devices", TEXT, devices), ROW("numeric-class", TEXT, numeric_class),
+    ROW("profile", TEXT, profile), ROW("faults", FLAG, faults),
+#undef ROW
+};
+
+static int take(size_t row, const char *text, struct rb_worker_options *options, struct rb_why *why)
+{
+    void *member = (char *)options + rows[row].member;
+
+    switch (rows[row].kind) {
+    case TEXT:
+        *(const char **)member = text;
+        return 0;
+    case NUMBER:
+        return read_number(rows[row].name, text, member, why);
+    default:
+        *(bool *)member = true;
+        return 0;
+    }
+}
+
 int rb_worker_options_read(int argc, char **argv, struct rb_worker_options *ret_options,
                            struct rb_why *why)
 {
-    static const struct option known[] = {
-        {"job", required_argument, NULL, 'j'},
-        {"worker", required_argument, NULL, 'w'},
-        {"device", required_argument, NULL, 'd'},
-        {"kind", required_argument, NULL, 'k'},
-        {"cpu", required_argument, NULL, 'c'},
-        {"run-dir", required_argument, NULL, 'r'},
-        {"host", required_argument, NULL, 'h'},
-        {"log", required_argument, NULL, 'l'},
-        {"numeric-class", required_argument, NULL, 'n'},
-        {"devices", required_argument, NULL, 'D'},
-        {"profile", required_argument, NULL, 'p'},
-        {"faults", no_argument, NULL, 'f'},
-        {NULL, 0, NULL, 0},
-    };
+    enum { FIRST = 256 }; /* behind the letters, of which there are none */
+    struct option known[RB_COUNT(rows) + 1] = {0};
     struct rb_worker_options options = {.kind = "cpu", .cpu = -1};
-    int letter, err = 0;
+    int found, err = 0;
 
+    for (size_t i = 0; i < RB_COUNT(rows); i++)
+        known[i] =
+            (struct option){rows[i].name, rows[i].kind == FLAG ? no_argument : required_argument,
+                            NULL, FIRST + (int)i};
     optind = 1;
     opterr = 0;
-    while (!err && (letter = getopt_long(argc, argv, "", known, NULL)) != -1) {
-        switch (letter) {
-        case 'j':
-            options.job = optarg;
-            break;
-        case 'w':
-            options.worker = optarg;
-            break;
-        case 'd':
-            err = read_number("device", optarg, &options.device, why);
-            break;
-        case 'k':
-            options.kind = optarg;
-            break;
-        case 'c':
-            err = read_number("cpu", optarg, &options.cpu, why);
-            break;
-        case 'r':
-            options.run_dir = optarg;
-            break;
-        case 'h':
-            options.host = optarg;
-            break;
-        case 'n':
-            options.numeric_class = optarg;
-            break;
-        case 'D':
-            options.devices = optarg;
-            break;
-        case 'p':
-            options.profile = optarg;
-            break;
-        case 'f':
-            options.faults = true;
-            break;
-        case 'l':
-            options.log = optarg;
-            break;
-        default:
-            err = rb_why_set(why, RB_EINVAL, "unknown or incomplete option '%s'", argv[optind - 1]);
-        }
-    }
+    while (!err && (found = getopt_long(argc, argv, "", known, NULL)) != -1)
+        err = found < FIRST ? rb_why_set(why, RB_EINVAL, "unknown or incomplete option '%s'",
+                                         argv[optind - 1])
+                            : take((size_t)(found - FIRST), optarg, &options, why);
     if (!err && optind < argc)
         err = rb_why_set(why, RB_EINVAL, "unexpected '%s'", argv[optind]);
     if (!err && !options.numeric_class && !options.devices && !options.profile && !options.faults)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line of rubato-worker. */
+/* The command line of rubato-worker.
+ *
+ * daemon/agent/spawn.c, a shell > [options] > main, control, listener */
 #ifndef RB_WORKER_CONTROL_OPTIONS_H
 #define RB_WORKER_CONTROL_OPTIONS_H
 
