@@ -279,24 +279,14 @@ static void judge_stealing(struct rb_attempt *attempt, const void *records, uint
     rb_steal_judge(steal, decision->times.mean, decision->times.most, decision->moved);
 }
 
-int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_decision,
-                    struct rb_why *why)
+/* What this rank has come to: its record, in which nothing is changed any more. */
+static int fill_record(struct rb_attempt *attempt, struct rb_why *why)
 {
     const struct rb_step *step = attempt->step;
     struct rb_model *model = step->model;
-    size_t bytes = rb_vote_bytes(&attempt->shape);
-    RB_CLEANUP(rb_freep) uint8_t *records = rb_alloc(bytes * step->configuration->size);
     struct rb_vote_ready ready = {0};
-    uint64_t voted_ns;
-    int err = rb_attempt_say(attempt, why);
+    int err;
 
-    err = err ? err : rb_configuration_settle(step->configuration, why);
-    if (!err && attempt->laps)
-        err = rb_lap_report(model, step->configuration, why);
-    if (err)
-        return err;
-    if (step->configuration->size == 1)
-        take_alone(model);
     rb_device_pull(model->device, model->largest,
                    attempt->shape.variables * sizeof *model->largest);
     rb_device_pull(model->device, model->overflow,
@@ -313,6 +303,38 @@ int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_dec
     rb_vote_computed(model->record, attempt->computed_ns, rb_pace_us(&model->pace));
     step->ready(&ready, step->owner);
     rb_vote_finish(model->record, rb_state_agreement(&model->state), &ready);
+    return 0;
+}
+
+/* What the others say of the change that is prepared. */
+static void hear_change(struct rb_attempt *attempt, const void *records, bool flip)
+{
+    for (uint32_t r = 0; r < attempt->step->configuration->size; r++) {
+        rb_vote_takes(&attempt->shape, records, r, &attempt->said[r]);
+        attempt->stays[r] = flip && rb_vote_stays(&attempt->shape, records, r);
+    }
+}
+
+int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_decision,
+                    struct rb_why *why)
+{
+    const struct rb_step *step = attempt->step;
+    struct rb_model *model = step->model;
+    size_t bytes = rb_vote_bytes(&attempt->shape);
+    RB_CLEANUP(rb_freep) uint8_t *records = rb_alloc(bytes * step->configuration->size);
+    uint64_t voted_ns;
+    int err = rb_attempt_say(attempt, why);
+
+    err = err ? err : rb_configuration_settle(step->configuration, why);
+    if (!err && attempt->laps)
+        err = rb_lap_report(model, step->configuration, why);
+    if (err)
+        return err;
+    if (step->configuration->size == 1)
+        take_alone(model);
+    err = fill_record(attempt, why);
+    if (err)
+        return err;
     rb_fault("worker.vote");
     err = rb_coll_gather(step->configuration->coll,
                          rb_tag(RB_TAG_VOTE, model->state.level, attempt->number, 0), model->record,
@@ -325,15 +347,13 @@ int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_dec
     err = rb_vote_decide(&attempt->shape, records, step->configuration->size, model->state.level,
                          attempt->number, model->exponents, model->limits, ret_decision,
                          model->largest, why);
-    if (!err)
-        judge_stealing(attempt, records, voted_ns, ret_decision);
-    if (!err && attempt->laps)
+    if (err)
+        return err;
+    judge_stealing(attempt, records, voted_ns, ret_decision);
+    if (attempt->laps)
         ret_decision->verdict = RB_VOTE_COMMIT; /* each stage has decided, step by step */
-    if (!err && ret_decision->verdict == RB_VOTE_COMMIT)
+    if (ret_decision->verdict == RB_VOTE_COMMIT)
         hear_squares(attempt, records);
-    for (uint32_t r = 0; !err && r < step->configuration->size; r++) {
-        rb_vote_takes(&attempt->shape, records, r, &attempt->said[r]);
-        attempt->stays[r] = ret_decision->flip && rb_vote_stays(&attempt->shape, records, r);
-    }
-    return err;
+    hear_change(attempt, records, ret_decision->flip);
+    return 0;
 }
