@@ -11,7 +11,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,10 +185,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_deaths),
     };
 
-    if (argc < 2) {
-        fprintf(stderr, "usage: %s RUBATO-WORKER\n", argv[0]);
+    if (!run_begin(argc, argv))
         return 2;
-    }
-    run_program = argv[1];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The generators' models, compiled as a submitted job is, on clusters of real workers: with dropout
  * and BatchNormalization, at any count and while they are resized, the same bits. */
-#include "tests/worker/cluster.h"
-#include "tests/worker/tiny.h"
+#include "tests/worker/run.h"
 
 #include "base/arena.h"
 #include "base/sanitized.h"
@@ -28,8 +27,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-static const char *program;
 
 enum { MOST = 3 };
 
@@ -192,7 +189,7 @@ static void run(const struct kind *kind, int workers, char ret_digest[33])
     RB_CLEANUP(rb_freep) char *weights = NULL;
     char whole[33];
 
-    cluster_open(&cluster, program);
+    cluster_open(&cluster, run_program);
     write_job(cluster.folder, kind);
     weights = rb_format("%s/weights.safetensors", cluster.folder);
     cluster_start(&cluster, workers, weights);
@@ -216,7 +213,7 @@ static void check_resized(const struct kind *kind, const int *counts, int n,
         struct cluster cluster;
         RB_CLEANUP(rb_freep) char *weights = NULL;
 
-        cluster_open(&cluster, program);
+        cluster_open(&cluster, run_program);
         write_job(cluster.folder, i ? &reference : &endless);
         weights = rb_format("%s/weights.safetensors", cluster.folder);
         if (i) {
@@ -386,7 +383,7 @@ static void test_given_back(void **state)
     (void)state;
     if (RB_SANITIZED)
         skip(); /* its shadow of our memory would be counted too */
-    cluster_open(&cluster, program);
+    cluster_open(&cluster, run_program);
     write_job(cluster.folder, &wide);
     path = rb_format("%s/model", cluster.folder);
     if (rb_model_load(path, "cpu", 0, &model, &why))
@@ -412,12 +409,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_turns),      cmocka_unit_test(test_given_back),
     };
 
-    if (argc < 2) {
-        fprintf(stderr, "usage: %s RUBATO-WORKER [FILTER]\n", argv[0]);
+    if (!run_begin(argc, argv))
         return 2;
-    }
-    program = argv[1];
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -451,12 +451,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_unready),        cmocka_unit_test(test_bad_start),
     };
 
-    if (argc < 2) {
-        fprintf(stderr, "usage: %s RUBATO-WORKER [FILTER]\n", argv[0]);
+    if (!run_begin(argc, argv))
         return 2;
-    }
-    run_program = argv[1];
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,12 +129,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_fault_points),
     };
 
-    if (argc < 2) {
-        fprintf(stderr, "usage: %s RUBATO-WORKER [FILTER]\n", argv[0]);
+    if (!run_begin(argc, argv))
         return 2;
-    }
-    run_program = argv[1];
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
     return cmocka_run_group_tests(tests, describe, NULL);
 }

@@ -30,6 +30,18 @@ const struct tiny_options run_job = JOB(400), run_endless = JOB(1000000);
 static char reference[33];
 static Rb__Row **reference_rows;
 
+bool run_begin(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s RUBATO-WORKER [FILTER]\n", argv[0]);
+        return false;
+    }
+    run_program = argv[1];
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    return true;
+}
+
 void run_open(struct run *run, const struct tiny_options *options)
 {
     run->steps = options->steps;

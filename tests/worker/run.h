@@ -10,8 +10,11 @@
 
 enum { RUN_MOST = 5 }; /* ranks that there are plans for */
 
-/* rubato-worker: main sets it. */
+/* rubato-worker: run_begin, or main, sets it. */
 extern const char *run_program;
+
+/* The command line of a test: RUBATO-WORKER [FILTER].  false: it is not that, and stderr has it. */
+bool run_begin(int argc, char **argv);
 
 /* Short: what is compared at its end.  And the same for those who meddle with it: whatever happens,
  * and however slow the machine is, it comes in time, as the run ends when its test has seen enough.

@@ -353,13 +353,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_saves),        cmocka_unit_test(test_variants),
     };
 
-    if (argc < 2)
-        return 1;
-    run_program = argv[1];
+    if (!run_begin(argc, argv))
+        return 2;
     job = run_job;
     job.steps = STEPS;
     run_alone(&job, reference);
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

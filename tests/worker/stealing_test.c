@@ -97,13 +97,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_deaths),
     };
 
-    if (argc < 2) {
-        fprintf(stderr, "usage: %s RUBATO-WORKER [FILTER]\n", argv[0]);
+    if (!run_begin(argc, argv))
         return 2;
-    }
-    run_program = argv[1];
-    if (argc > 2)
-        cmocka_set_test_filter(argv[2]);
     if (!rb_fault_describe(0, &(const char *){NULL}, &(const char *){NULL}))
         return 77; /* a build without fault points */
     run_alone(&job, alone);
