@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dialling: begin to connect to "unix:PATH" or "tcp:HOST:PORT". */
+/* Dialling: begin to connect to "unix:PATH" or "tcp:HOST:PORT".
+ *
+ * meet > [dial] > a socket */
 #ifndef RB_COLL_DIAL_H
 #define RB_COLL_DIAL_H
 

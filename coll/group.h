@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a struct rb_coll is made of, for the rooms' own files. */
+/* What a struct rb_coll is made of, for the room's own files.
+ *
+ * coll > [group] > gather, sum, moves, broadcast, p2p, show, wait, progress */
 #ifndef RB_COLL_GROUP_H
 #define RB_COLL_GROUP_H
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Members of a reply that may or may not be there. */
+/* Members of a reply that may or may not be there.
+ *
+ * client > a reply > [value] > verbs */
 #ifndef RB_CTL_VALUE_H
 #define RB_CTL_VALUE_H
 

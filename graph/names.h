@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A map from names to pointers; names are not copied. */
+/* A map from names to pointers; names are not copied.
+ *
+ * graph/onnx, graph/import, plan/compile/match > [names] */
 #ifndef RB_GRAPH_NAMES_H
 #define RB_GRAPH_NAMES_H
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long to wait before trying again: 50 ms, doubling to 2 s. */
+/* How long to wait before trying again: 50 ms, doubling to 2 s.
+ *
+ * lease, watch, private_etcd > [backoff] */
 #ifndef RB_DAEMON_ETCD_BACKOFF_H
 #define RB_DAEMON_ETCD_BACKOFF_H
 

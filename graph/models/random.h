@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random initial weights: a function of (seed, number of the tensor, element), the same bits on
- * every machine, since no libm is in them. */
+ * every machine, since no libm is in them.
+ *
+ * writer > [random] */
 #ifndef RB_GRAPH_MODELS_RANDOM_H
 #define RB_GRAPH_MODELS_RANDOM_H
 

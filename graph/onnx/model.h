@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of struct rb_onnx, for the files that read ONNX; nobody else includes this. */
+/* The inside of struct rb_onnx, for who looks into the file itself.
+ *
+ * read, wire_scan > [model] > graph/import, advice, hints */
 #ifndef RB_GRAPH_ONNX_MODEL_H
 #define RB_GRAPH_ONNX_MODEL_H
 

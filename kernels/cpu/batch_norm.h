@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch norm ready to run, and the kernels for activations in blocks of channels. */
+/* A batch norm ready to run, and the kernels for activations in blocks of channels.
+ *
+ * batch_norm > [batch_norm_blocked] */
 #ifndef RB_KERNELS_CPU_BATCH_NORM_H
 #define RB_KERNELS_CPU_BATCH_NORM_H
 

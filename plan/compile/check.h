@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do the data fit the model?  Asked once, at submit, so that no step fails for it. */
+/* Do the data fit the model?  Asked once, at submit, so that no step fails for it.
+ *
+ * graph, rb_source_info > [check] > compile_graph, forward */
 #ifndef RB_PLAN_COMPILE_CHECK_H
 #define RB_PLAN_COMPILE_CHECK_H
 

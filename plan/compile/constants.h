@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constants of all programs in one run of bytes; equal ones lie once. */
+/* Constants of all programs in one run of bytes; equal ones lie once.
+ *
+ * lower > [constants] > Model.constants */
 #ifndef RB_PLAN_COMPILE_CONSTANTS_H
 #define RB_PLAN_COMPILE_CONSTANTS_H
 

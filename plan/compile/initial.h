@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The weights that training starts from, as safetensors. */
+/* The weights that training starts from, as safetensors.
+ *
+ * graph, pretrained > match > [initial] > compile, forward > a blob */
 #ifndef RB_PLAN_COMPILE_INITIAL_H
 #define RB_PLAN_COMPILE_INITIAL_H
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job does that its author may not expect, as lines for who submits it. */
+/* What a job does that its author may not expect, as lines for who submits it.
+ *
+ * compile > [notes] > rb_compiled.notes > rubatoctl submit */
 #ifndef RB_PLAN_COMPILE_NOTES_H
 #define RB_PLAN_COMPILE_NOTES_H
 

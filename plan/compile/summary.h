@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A compiled model in one line. */
+/* A compiled model in one line.
+ *
+ * Model > [summary] > rb_compiled.summary > rubatoctl */
 #ifndef RB_PLAN_COMPILE_SUMMARY_H
 #define RB_PLAN_COMPILE_SUMMARY_H
 
