@@ -8,6 +8,7 @@
 #include "base/file.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -57,8 +58,8 @@ static int read_number(const char *text, long *ret_number, struct rb_why *why)
     char *end;
     long number = strtol(text, &end, 10);
 
-    if (end == text || *end || number < 0)
-        return rb_why_set(why, RB_EINVAL, "'%s' is no number", text);
+    if (end == text || *end || number < 0 || number > INT_MAX)
+        return rb_why_set(why, RB_EINVAL, "'%s' is no number, or too large", text);
     *ret_number = number;
     return 0;
 }
@@ -86,7 +87,8 @@ static int read_word(struct fault *fault, const char *word, struct rb_why *why)
         return rb_why_set(why, RB_EINVAL, "'%s' is not at=N, rank=R or do=kill|stop|exit|MSms",
                           word);
     err = read_number(word + 5, &rank, why);
-    fault->rank = (int)rank;
+    if (!err)
+        fault->rank = (int)rank;
     return err;
 }
 

@@ -74,10 +74,17 @@ static void test_sleeps(void **state)
 
 static void test_refused(void **state)
 {
-    static const char *const bad[] = {
-        "worker.nowhere",       "worker.voted:at=",    "worker.voted:at=1x",
-        "worker.voted:rank=-1", "worker.voted:do=it",  "worker.voted,worker.nowhere",
-        "worker.voted:do=5s",   "worker.voted:do=0ms", "worker.voted:do=5msec"};
+    static const char *const bad[] = {"worker.nowhere",
+                                      "worker.voted:at=",
+                                      "worker.voted:at=1x",
+                                      "worker.voted:rank=-1",
+                                      "worker.voted:rank=4294967297",
+                                      "worker.voted:at=99999999999999999999",
+                                      "worker.voted:do=it",
+                                      "worker.voted,worker.nowhere",
+                                      "worker.voted:do=5s",
+                                      "worker.voted:do=0ms",
+                                      "worker.voted:do=5msec"};
 
     (void)state;
     for (size_t i = 0; i < RB_COUNT(bad); i++)
