@@ -28,8 +28,20 @@ static Rb__WorkerReport__State state_of(const struct rb_worker *worker)
                                : RB__WORKER_REPORT__STATE__STARTING;
 }
 
+/* Where what it has done cannot be in facts before they know that its configuration trains, which
+ * they learn from its report, that report is silent about the state behind the last step: with it
+ * the job would be over, and its last loss not be known. */
+static bool is_over(const struct rb_worker *worker, const struct rb_job_facts *facts)
+{
+    const struct rb_agent_job *job = worker->job;
+
+    return worker->told.gone || !worker->done || !job->progress_dirty || !facts->state.message ||
+           rb_publish_progress(facts, &job->progress) != RB_PUBLISH_LATER;
+}
+
 /* known: what facts have of it, or NULL. */
-static char *report_text(const struct rb_worker *worker, const Rb__WorkerReport *known)
+static char *report_text(const struct rb_worker *worker, const struct rb_job_facts *facts,
+                         const Rb__WorkerReport *known)
 {
     Rb__WorkerReport report = RB__WORKER_REPORT__INIT;
     report.worker = (char *)worker->told.worker;
@@ -63,7 +75,7 @@ static char *report_text(const struct rb_worker *worker, const Rb__WorkerReport 
         report.without = worker->without;
         report.n_without = worker->n_without;
     }
-    report.saved = worker->saved;
+    report.saved = is_over(worker, facts) ? worker->saved : NULL;
     return rb_reflect_to_text(&report.base);
 }
 
@@ -99,7 +111,7 @@ static void report(struct rb_worker *worker)
         return;
     const struct rb_fact *known = rb_facts_report(job, agent->node, worker->told.device);
     bool same = known && !strcmp(known->worker->worker, worker->told.worker);
-    RB_CLEANUP(rb_freep) char *text = report_text(worker, same ? known->worker : NULL);
+    RB_CLEANUP(rb_freep) char *text = report_text(worker, job, same ? known->worker : NULL);
     if (known && !strcmp(known->text, text))
         return;
     ProtobufCMessage *message = NULL;

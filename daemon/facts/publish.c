@@ -15,7 +15,17 @@ static const Rb__Configuration *last_active(const struct rb_job_facts *job)
     return NULL;
 }
 
-/* Rows are told again to a rubatod that comes back: within a configuration progress only grows. */
+/* Facts have planned it, and do not know yet whether it trains. */
+static bool is_to_come(const struct rb_job_facts *job, uint32_t number)
+{
+    const struct rb_fact *fact = rb_facts_configuration(job, number);
+
+    return fact && (fact->configuration->state == RB__CONFIGURATION__STATE__PREPARING ||
+                    fact->configuration->state == RB__CONFIGURATION__STATE__GO);
+}
+
+/* Rows are told again to a rubatod that comes back: within a configuration progress only grows.  A
+ * job may be through before facts know that its first configuration trains. */
 enum rb_publish rb_publish_progress(const struct rb_job_facts *job, const Rb__Progress *progress)
 {
     const Rb__Progress *known = job->progress.message ? job->progress.progress : NULL;
@@ -26,7 +36,8 @@ enum rb_publish rb_publish_progress(const struct rb_job_facts *job, const Rb__Pr
         return RB_PUBLISH_NEVER;
     if (last && last->number == number)
         return RB_PUBLISH_NOW;
-    return active && active < number ? RB_PUBLISH_LATER : RB_PUBLISH_NEVER;
+    return (active ? active < number : is_to_come(job, number)) ? RB_PUBLISH_LATER
+                                                                : RB_PUBLISH_NEVER;
 }
 
 /* Deaths since then, of which facts heard late, take nothing from a checkpoint. */

@@ -31,7 +31,17 @@ static Rb__WorkerReport__State state_of(const struct sim_own *own)
     return own->has_addresses ? RB__WORKER_REPORT__STATE__IDLE : RB__WORKER_REPORT__STATE__STARTING;
 }
 
-static Rb__WorkerReport report_of(struct sim_own *own, const struct rb_fact *known, char **address)
+static bool is_over(struct sim_rubatod *rubatod, const struct sim_own *own,
+                    const struct rb_job_facts *facts)
+{
+    const struct sim_known *known = sim_known(rubatod, own->told.job);
+
+    return own->told.gone || !own->done || !known->dirty || !facts->state.message ||
+           rb_publish_progress(facts, &known->progress) != RB_PUBLISH_LATER;
+}
+
+static Rb__WorkerReport report_of(struct sim_own *own, const struct rb_fact *known, bool over,
+                                  char **address)
 {
     bool same = known && !strcmp(known->worker->worker, own->told.worker);
     Rb__WorkerReport report = RB__WORKER_REPORT__INIT;
@@ -59,7 +69,7 @@ static Rb__WorkerReport report_of(struct sim_own *own, const struct rb_fact *kno
     report.rank = own->rank;
     report.microbatch_us = rb_publish_pace(same ? known->worker : NULL, own->microbatch_us);
     report.has_microbatch_us = report.microbatch_us != 0;
-    report.saved = own->saved;
+    report.saved = over ? own->saved : NULL;
     report.has_ended = own->ended != 0;
     report.ended = own->ended;
     if (own->foreseen && own->foreseen == own->told.active) {
@@ -104,7 +114,7 @@ static void report(struct sim_rubatod *rubatod, struct sim_own *own)
         (own->unheard && !own->told.gone))
         return;
     known = rb_facts_report(job, rubatod->node->name, own->told.device);
-    value = report_of(own, known, &address);
+    value = report_of(own, known, is_over(rubatod, own, job), &address);
     rb_writes_guard(&writes, job->job.revision, "%s", job->job.key);
     rb_writes_put(&writes, RB_ANY_REVISION, &value.base, "jobs/%s/workers/%s:%u", own->told.job,
                   rubatod->node->name, own->told.device);

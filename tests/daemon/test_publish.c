@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is told of a job, when: also where it is done before facts know that it trains. */
+#include "daemon/facts/publish.h"
+#include "tests/daemon/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define JOB WORLD_JOB
+
+static enum rb_publish may(struct world *world, uint32_t configuration)
+{
+    Rb__Progress progress = RB__PROGRESS__INIT;
+
+    progress.configuration = configuration;
+    progress.step = 1;
+    return rb_publish_progress(world_job(world, JOB), &progress);
+}
+
+static void progress_of_the_first_configuration(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world_add_node(&world, "a", 2);
+    world_add_job(&world, JOB, 1, 2, 1, 1000);
+    world_decide(&world);
+    assert_int_equal(world_next(&world, JOB)->number, 1);
+    assert_null(world_active(&world, JOB));
+    assert_int_equal(may(&world, 1), RB_PUBLISH_LATER);
+    assert_int_equal(may(&world, 2), RB_PUBLISH_NEVER); /* facts know of none */
+    world_rounds(&world, 10);
+    assert_int_equal(world_active(&world, JOB)->number, 1);
+    assert_int_equal(may(&world, 1), RB_PUBLISH_NOW);
+    world_progress(&world, JOB, 1);
+    assert_int_equal(may(&world, 1), RB_PUBLISH_NEVER); /* facts have it */
+    world_end(&world);
+}
+
+static void progress_of_what_was_given_up(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world_add_node(&world, "a", 2);
+    world_add_job(&world, JOB, 1, 2, 1, 1000);
+    world_decide(&world);
+    world_wish(&world, JOB, world_cancel, 1);
+    world_rounds(&world, 3);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Cancelled);
+    assert_int_equal(may(&world, 1), RB_PUBLISH_NEVER);
+    world_end(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(progress_of_the_first_configuration),
+        cmocka_unit_test(progress_of_what_was_given_up),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
