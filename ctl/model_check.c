@@ -51,7 +51,8 @@ static void report_info(json_t *report, const struct rb_onnx_info *info)
                                               : json_string("any"));
 }
 
-static void report_outputs(json_t *report, const struct rb_graph *graph, bool any_batch)
+static void report_outputs(json_t *report, const struct rb_onnx *onnx, const struct rb_graph *graph,
+                           bool any_batch)
 {
     json_t *outputs = json_array();
 
@@ -60,7 +61,7 @@ static void report_outputs(json_t *report, const struct rb_graph *graph, bool an
 
         if (any_batch && type.rank > 0 && type.dim[0] == graph->batch)
             type.dim[0] = -1;
-        json_array_append_new(outputs, type_report(graph->outputs[i]->name, &type));
+        json_array_append_new(outputs, type_report(rb_onnx_output_name(onnx, i), &type));
     }
     json_object_set_new(report, "outputs", outputs);
 }
@@ -235,7 +236,7 @@ static int look(const struct rb_onnx *onnx, struct rb_import_options *options, j
     report_mistakes(report, onnx, options->batch > 0 && is_baked_in(onnx, options, !err));
     if (err)
         return err;
-    report_outputs(report, graph, info.fixed_batch <= 0);
+    report_outputs(report, onnx, graph, info.fixed_batch <= 0);
     report_values(report, graph);
     report_operators(report, graph);
     report_notes(report, onnx, graph, &info, options->free_size);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- Which file for which input ---- */
 
@@ -31,7 +32,8 @@ static char *declared_text(const struct rb_onnx *onnx, int i)
     return rb_buffer_take(&text);
 }
 
-/* The input that "NAME=FILE" names, and where FILE begins; a plain FILE is the only input's. */
+/* The input that "NAME=FILE" names, and where FILE begins; a plain FILE is the only input's.  -1:
+ * the model has none of that name. */
 static int find_input(const struct rb_onnx *onnx, const char *word, const char **ret_file)
 {
     *ret_file = word;
@@ -44,6 +46,8 @@ static int find_input(const struct rb_onnx *onnx, const char *word, const char *
             return i;
         }
     }
+    if (strchr(word, '=') && access(word, F_OK))
+        return -1;
     return rb_onnx_inputs(onnx) == 1 ? 0 : -1;
 }
 
@@ -57,8 +61,9 @@ static int no_input(const struct rb_onnx *onnx, const char *word, struct rb_why 
         rb_buffer_format(&names, "%s'%s' (%s)", i ? ", " : "", rb_onnx_input_name(onnx, i), type);
     }
     return rb_why_set(why, RB_EINVAL,
-                      "--input %s: the model has the inputs %s; say --input NAME=FILE for each",
-                      word, names.data ? names.data : "(none)");
+                      "--input %s: the model has the input%s %s; say --input NAME=FILE%s", word,
+                      rb_onnx_inputs(onnx) == 1 ? "" : "s", names.data ? names.data : "(none)",
+                      rb_onnx_inputs(onnx) == 1 ? "" : " for each");
 }
 
 static int open_file(struct rb_model_inputs *inputs, int i, const char *file, struct rb_why *why)

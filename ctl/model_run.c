@@ -45,8 +45,6 @@ static int take_type(struct forward *forward, const Rb__Tensor *output, struct r
         return rb_why_set(why, RB_EUNSUPPORTED, "the output has more than %d axes", RB_MAX_RANK);
     for (size_t i = 0; i < output->n_dims; i++)
         forward->type.dim[i] = output->dims[i];
-    snprintf(forward->name, sizeof forward->name, "%s",
-             output->name && output->name[0] ? output->name : "output");
     return 0;
 }
 
@@ -92,9 +90,12 @@ static int run_all(struct forward *forward, struct rb_why *why)
     int64_t samples = forward->inputs.samples, batch, whole;
     struct rb_onnx_info info;
     int err = rb_onnx_info(forward->onnx, &info, why);
+    const char *name;
 
     if (err)
         return err;
+    name = rb_onnx_outputs(forward->onnx) ? rb_onnx_output_name(forward->onnx, 0) : NULL;
+    snprintf(forward->name, sizeof forward->name, "%s", name && name[0] ? name : "output");
     batch = info.fixed_batch;
     if (batch > 0 && samples % batch)
         return rb_why_set(why, RB_EINVAL,

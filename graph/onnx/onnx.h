@@ -54,6 +54,8 @@ bool rb_onnx_next_free(const struct rb_onnx *model, int *input, int *axis);
 /* The different lengths of the axes of initializers, as they come; returns how many, at most. */
 int rb_onnx_lengths(const struct rb_onnx *model, int64_t *ret_lengths, int most);
 const char *rb_onnx_input_name(const struct rb_onnx *model, int i);
+/* As the file has it: the value of the graph may go by that of the node that makes it. */
+const char *rb_onnx_output_name(const struct rb_onnx *model, int i);
 
 struct rb_import_options {
     int64_t batch; /* bound to the symbolic first axis; 0: the model says it itself */

@@ -85,3 +85,8 @@ const char *rb_onnx_input_name(const struct rb_onnx *model, int i)
 {
     return model->inputs[i]->name;
 }
+
+const char *rb_onnx_output_name(const struct rb_onnx *model, int i)
+{
+    return model->proto->graph->output[i]->name;
+}

@@ -89,6 +89,26 @@ static void free_axis(struct rb_writer *w, int input, int axis, const char *name
 
 /* ---- model run ---- */
 
+/* Exporters name a node by what it is in the module; the output is called what its author said. */
+static void outputs_have_the_names_of_the_file(void **state)
+{
+    const float x[] = {1, 2, 3};
+    struct rb_writer w;
+
+    (void)state;
+    write_npy("one.npy", "<f4", "1, 3", x, sizeof x);
+    rb_writer_init(&w, "named", 1);
+    rb_writer_input(&w, "x", RB_F32, 2, DIMS(-1, 3));
+    rb_writer_node(&w, "Relu", "scores", "x", NULL);
+    w.graph.node[0]->name = rb_arena_string(&w.arena, "/head/Relu");
+    write_model(&w, "scores", "named.onnx");
+    expect(4, "outputs     scores: float32[any, 3]", "", WORDS("model", "check", "named.onnx"));
+    expect(0, "result/scores.npy", "",
+           WORDS("model", "run", "named.onnx", "--input", "one.npy", "--out", "result"));
+    expect(4, "", "--input y=one.npy: the model has the input 'x' (float32[any, 3]); say",
+           WORDS("model", "run", "named.onnx", "--input", "y=one.npy"));
+}
+
 static void a_file_for_each_input(void **state)
 {
     const float x[] = {1, 2, 3, 4, 5, 6}, y[] = {10, 20, 30, 40, 50, 60};
@@ -259,8 +279,11 @@ static void classes_have_their_loss(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs_that_data_cannot_fill), cmocka_unit_test(axes_of_no_size),
-        cmocka_unit_test(types_that_are_not_trained),   cmocka_unit_test(classes_have_their_loss),
+        cmocka_unit_test(inputs_that_data_cannot_fill),
+        cmocka_unit_test(axes_of_no_size),
+        cmocka_unit_test(types_that_are_not_trained),
+        cmocka_unit_test(classes_have_their_loss),
+        cmocka_unit_test(outputs_have_the_names_of_the_file),
         cmocka_unit_test(a_file_for_each_input),
     };
 
