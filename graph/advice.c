@@ -9,7 +9,7 @@
 void rb_advice_say(struct rb_advice_search *search, const char *mistake, const char *remedy)
 {
     if (search->n < RB_ADVICE_MOST)
-        search->found[search->n++] = (struct rb_advice){mistake, remedy};
+        search->found[search->n++] = (struct rb_advice){mistake, remedy, false};
 }
 
 static bool is(const Onnx__NodeProto *node, const char *op)
@@ -220,13 +220,17 @@ int rb_advice_find(const struct rb_onnx *model, struct rb_arena *arena,
                    struct rb_advice ret_advice[RB_ADVICE_MOST])
 {
     struct rb_advice_search search = {model, arena, ret_advice, 0};
+    bool harms;
 
     check_mode(&search);
     check_names(&search);
     check_lost(&search);
-    rb_advice_check_shared(&search);
-    check_batch(&search);
     check_types(&search);
+    harms = search.n > 0;
+    rb_advice_check_shared(&search); /* by itself it may be meant */
+    for (int i = 0; i < search.n; i++)
+        ret_advice[i].harms = harms;
+    check_batch(&search);
     check_weights(&search);
     check_versions(&search);
     check_loss(&search);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What often goes wrong when a model is exported from PyTorch, found in the file that came of it.
  *
- * model.onnx > [advice] > model check */
+ * model.onnx > [advice] > model check, submit */
 #ifndef RB_GRAPH_ADVICE_H
 #define RB_GRAPH_ADVICE_H
 
@@ -10,6 +10,7 @@
 /* One mistake, and what of the export call avoids it. */
 struct rb_advice {
     const char *mistake, *remedy; /* sentences in the arena */
+    bool harms;                   /* what is trained is not the module, or cannot go back into it */
 };
 
 enum { RB_ADVICE_MOST = 16 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/compile/notes.h"
 
+#include "graph/advice.h"
 #include "graph/hints.h"
 
 #include <inttypes.h>
@@ -26,9 +27,28 @@ static void note_norms(const struct rb_compile_work *work, int64_t micro_batch,
     rb_buffer_text(notes, ", the microbatch that was chosen: train.microBatch sets it\n");
 }
 
+/* Such a model trains, and whoever exported it finds out when the weights are to go back. */
+static void note_export(const struct rb_compile_work *work, struct rb_buffer *notes)
+{
+    struct rb_advice advice[RB_ADVICE_MOST];
+    struct rb_arena arena = {0};
+    int n = rb_advice_find(work->onnx, &arena, advice), harms = 0;
+
+    for (int i = 0; i < n; i++) {
+        harms += advice[i].harms;
+        if (advice[i].harms)
+            rb_buffer_format(notes, "%s\n", advice[i].mistake);
+    }
+    if (harms)
+        rb_buffer_format(notes, "what to export it with instead: rubatoctl model check %s\n",
+                         work->spec->model->onnx);
+    rb_arena_done(&arena);
+}
+
 void rb_compile_notes(const struct rb_compile_work *work, int64_t micro_batch,
                       struct rb_buffer *ret_notes)
 {
+    note_export(work, ret_notes);
     rb_hint_buffers(work->graph, ret_notes);
     note_norms(work, micro_batch, ret_notes);
     if (micro_batch < work->spec->train->global_batch)
