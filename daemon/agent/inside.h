@@ -14,6 +14,7 @@
 enum {
     RB_AGENT_WINDOW = 32,
     RB_AGENT_PROGRESS_MS = 500,
+    RB_AGENT_SKIP_MS = 60000,
     RB_AGENT_PACE_MS = 2000,
     RB_AGENT_RETRY_MS = 500
 };
@@ -44,6 +45,7 @@ struct rb_agent_job {
         uint64_t time, samples;
     } window[RB_AGENT_WINDOW];
     size_t n_window;
+    uint64_t skip_due; /* loop time: before it no further skipped step is an event */
 
     struct rb_agent_checkpoint *checkpoints;
 

@@ -2,10 +2,13 @@
 /* How far a job is: the rows of its workers, and what goes to facts of those of rank 0. */
 #include "daemon/agent/inside.h"
 
+#include "base/arena.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "daemon/facts/publish.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* Samples a second over the last rows. */
@@ -34,6 +37,24 @@ static void take_pace(struct rb_worker *worker, const Rb__Row *row)
     rb_agent_poke_in(worker->agent, RB_AGENT_PROGRESS_MS);
 }
 
+/* A job that skips steps goes on as if nothing were, so it is said; not of each, which may be many.
+ */
+static void tell_skipped(struct rb_worker *worker, const Rb__Row *row)
+{
+    struct rb_agent_job *job = worker->job;
+    uint64_t now = uv_now(worker->agent->daemon->loop);
+    if (!row->skipped || now < job->skip_due)
+        return;
+    job->skip_due = now + RB_AGENT_SKIP_MS;
+    RB_CLEANUP(rb_freep)
+    char *text =
+        rb_format("step %" PRId64 " is skipped: %s", row->step,
+                  isfinite(row->loss) ? "a gradient is not finite, or no target of it counts"
+                                      : "its loss is not finite");
+    rb_log(RB_LOG_WARN, "job %s: %s", job->id, text);
+    rb_agent_tell(worker, "step-skipped", text);
+}
+
 void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0)
 {
     struct rb_agent_job *job = worker->job;
@@ -47,6 +68,8 @@ void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0
         rb_log(RB_LOG_INFO, "job %s: metrics are written again", job->id);
     if (err || new)
         job->rows_failed = err != 0;
+    if (rank_0 && new)
+        tell_skipped(worker, row);
     rb_fault("daemon.row");
     take_pace(worker, row);
     Rb__Progress *progress = &job->progress;

@@ -3,6 +3,7 @@
 """Every input can be wrong: each gets a clear message and exit code, nothing lost, nothing left behind."""
 import os
 import socket
+import struct
 import subprocess
 
 import cluster
@@ -108,6 +109,24 @@ def full_disk():
             subprocess.run(["umount", small], check=False)
 
 
+def not_a_number():
+    """One sample of 64 holds a NaN: the step that has it is skipped, which is an event, and the job goes on."""
+    with cluster.Cluster(devices=1) as c:
+        c.model("cnn", image=8)
+        spec = good(c)
+        spec["train"]["steps"] = 8
+        path = spec["data"]["train"]["path"]
+        with open(path, "r+b") as file:
+            file.seek(-4 * 1000, os.SEEK_END)
+            file.write(struct.pack("<f", float("nan")))
+        c.submit("nan", spec)
+        c.wait("nan", "done")
+        skipped = [int(row["step"]) for row in c.metrics("nan") if row["skipped"]]
+        check(len(skipped) == 1, f"skipped: {skipped}")
+        told = [e["text"] for e in c.json("events", "nan")["items"] if e["kind"] == "step-skipped"]
+        check(told == [f"step {skipped[0]} is skipped: its loss is not finite"], f"events: {told}")
+
+
 def data_cut_off():
     """A data file that becomes shorter while it is read: the job fails and says which, and by how much."""
     with cluster.Cluster(devices=2) as c:
@@ -145,4 +164,4 @@ def daemons():
         check(done.returncode == 64, f"usage: {done.returncode}")
 
 
-cluster.main(job_files, full_disk, data_cut_off, daemons)
+cluster.main(job_files, full_disk, not_a_number, data_cut_off, daemons)
