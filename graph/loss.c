@@ -195,6 +195,22 @@ static int check_output(const struct rb_value *y, struct rb_why *why)
                            : "a loss is one of float32");
 }
 
+static int attach_named(struct rb_graph *graph, const struct rb_loss_options *options,
+                        struct rb_value *y, struct rb_why *why)
+{
+    const char *type = options->type;
+
+    if (!strcmp(type, "cross_entropy"))
+        return attach_cross_entropy(graph, options, y, why);
+    if (!strcmp(type, "mse"))
+        return attach_elementwise(graph, type, RB_OP_MSE, 3, y, why);
+    if (!strcmp(type, "bce_with_logits"))
+        return attach_elementwise(graph, type, RB_OP_BCE_LOGITS, 7, y, why);
+    return rb_why_set(why, RB_EINVAL,
+                      "loss type '%s' is not known: cross_entropy, mse, bce_with_logits or graph",
+                      type);
+}
+
 int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options,
                    struct rb_why *why)
 {
@@ -213,15 +229,12 @@ int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options
     err = check_output(y, why);
     if (!err)
         err = make_targets(graph, options, why);
-    if (err)
-        return err;
-    if (!strcmp(type, "cross_entropy"))
-        return attach_cross_entropy(graph, options, y, why);
-    if (!strcmp(type, "mse"))
-        return attach_elementwise(graph, type, RB_OP_MSE, 3, y, why);
-    if (!strcmp(type, "bce_with_logits"))
-        return attach_elementwise(graph, type, RB_OP_BCE_LOGITS, 7, y, why);
-    return rb_why_set(why, RB_EINVAL,
-                      "loss type '%s' is not known: cross_entropy, mse, bce_with_logits or graph",
-                      type);
+    if (!err)
+        err = attach_named(graph, options, y, why);
+    if (err && y->type.rank == 0)
+        return rb_why_set(why, RB_EINVAL,
+                          "%s: the model's first output, '%s', is one number: where that is its "
+                          "loss, say spec.loss.type: graph",
+                          type, y->name);
+    return err;
 }
