@@ -96,13 +96,14 @@ static int open_features(const struct rb_source_options *options, struct rb_sour
 
 /* The next element of each: the same samples, one element later. */
 static int open_next(const struct rb_source_options *options, struct rb_source *source,
-                     struct rb_why *why)
+                     enum format format, struct rb_why *why)
 {
     if (options->targets && *options->targets)
         return rb_why_set(why, RB_EINVAL,
-                          "%s is a sequence, whose targets are its own next elements; expected no "
-                          "targets file, found %s",
-                          options->path, options->targets);
+                          "%s is taken as %s, a sequence whose targets are its own next elements; "
+                          "expected no targets file, found %s (features that have one are .npy or "
+                          "IDX)",
+                          options->path, formats[format], options->targets);
     source->targets = source->features;
     source->targets.data += source->features.stored->size;
     return 0;
@@ -164,6 +165,7 @@ static void fill_info(const struct rb_source_options *options, struct rb_source 
     info->targets = source->targets.type;
     info->extremes = none;
     info->largest_feature = none.most;
+    info->least_feature = 0;
     if (format == TEXT) {
         info->extremes = bytes;
         info->largest_feature = bytes.most;
@@ -171,7 +173,11 @@ static void fill_info(const struct rb_source_options *options, struct rb_source 
         info->extremes = find_token_extremes(&source->features);
         info->largest_feature = info->extremes.most;
     } else if (!options->unscanned) {
-        info->largest_feature = find_extremes(&source->features).most;
+        struct rb_extremes features = find_extremes(&source->features);
+
+        info->largest_feature = features.most;
+        if (source->features.type.dtype == RB_I64)
+            info->least_feature = features.least;
         if (source->targets.stored)
             info->extremes = find_extremes(&source->targets);
     }
@@ -185,7 +191,7 @@ int rb_source_open(const struct rb_source_options *options, struct rb_source **r
     int err = open_features(options, source, &format, why);
 
     if (!err && (format == TEXT || format == TOKENS))
-        err = open_next(options, source, why);
+        err = open_next(options, source, format, why);
     else if (!err)
         err = open_targets(options, source, why);
     if (err) {

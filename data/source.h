@@ -38,6 +38,7 @@ struct rb_source_info {
     struct rb_extremes extremes;    /* of integer targets and tokens; text: bytes'; all -1: no
                                        integers, or unscanned */
     int64_t largest_feature;        /* the most of the features, likewise */
+    int64_t least_feature;          /* and the least; 0 where there are no integers, or unscanned */
 };
 
 /* Open and check: header against size, features against targets.

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/compile/check.h"
 
+#include "base/buffer.h"
 #include "graph/shapes/shapes.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* What the input takes of one sample: its type without the batch axis. */
 static struct rb_tensor_type sample_of(const struct rb_tensor_type *input)
@@ -65,6 +67,56 @@ int rb_check_type(const struct rb_graph *graph, struct rb_why *why)
     return 0;
 }
 
+/* Text is not read for this: any byte may come. */
+static int check_tokens(const struct rb_source_info *info, const struct rb_value *table,
+                        struct rb_why *why)
+{
+    int64_t rows = table->type.dim[0];
+
+    if (info->largest_feature >= rows && !strcmp(info->format, "text"))
+        return rb_why_set(why, RB_EINVAL,
+                          "text is bytes, 0 to 255, but the embedding '%s' has %" PRId64 " rows",
+                          table->name, rows);
+    if (info->largest_feature >= rows)
+        return rb_why_set(why, RB_EINVAL,
+                          "token %" PRId64 " is in the data, but the embedding '%s' has %" PRId64
+                          " rows",
+                          info->largest_feature, table->name, rows);
+    if (info->least_feature < 0)
+        return rb_why_set(why, RB_EINVAL,
+                          "token %" PRId64 " is in the data, and the rows of the embedding '%s' "
+                          "are 0 to %" PRId64,
+                          info->least_feature, table->name, rows - 1);
+    return 0;
+}
+
+int rb_check_declared(const struct rb_onnx *onnx, const struct rb_tensor_type *sample,
+                      struct rb_why *why)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer want = {0};
+    char have[RB_TENSOR_TEXT];
+    struct rb_tensor_type type;
+    bool off = false, free = false;
+
+    if (!rb_onnx_inputs(onnx) || rb_onnx_input_declared(onnx, 0, &type, NULL) ||
+        type.rank != sample->rank + 1)
+        return 0;
+    for (int i = 0; i < sample->rank; i++) {
+        off |= type.dim[i + 1] >= 0 && type.dim[i + 1] != sample->dim[i];
+        free |= type.dim[i + 1] < 0;
+        if (type.dim[i + 1] < 0)
+            rb_buffer_format(&want, "%sany", i ? "," : "");
+        else
+            rb_buffer_format(&want, "%s%" PRId64, i ? "," : "", type.dim[i + 1]);
+    }
+    return off && free
+               ? rb_why_set(why, RB_EINVAL,
+                            "a sample is %s and the model's input '%s' takes %s[%s] a sample",
+                            rb_tensor_text(sample, have), rb_onnx_input_name(onnx, 0),
+                            rb_dtype_text(type.dtype), want.data)
+               : 0;
+}
+
 int rb_check_features(const struct rb_graph *graph, const struct rb_source_info *info,
                       struct rb_why *why)
 {
@@ -88,12 +140,7 @@ int rb_check_features(const struct rb_graph *graph, const struct rb_source_info 
                           rb_dtype_text(info->features.dtype), input->name,
                           rb_dtype_text(input->type.dtype));
     table = find_table(graph);
-    if (table && info->largest_feature >= table->type.dim[0])
-        return rb_why_set(why, RB_EINVAL,
-                          "token %" PRId64 " is in the data, but the embedding '%s' has %" PRId64
-                          " rows",
-                          info->largest_feature, table->name, table->type.dim[0]);
-    return 0;
+    return table ? check_tokens(info, table, why) : 0;
 }
 
 int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why)

@@ -43,10 +43,14 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
     struct rb_graph *graph;
     int err = rb_onnx_import(work->onnx, &import, ret_graph, work->why);
 
+    if (err && rb_check_declared(work->onnx, &first->features, work->why))
+        return rb_why_add(work->why, RB_EINVAL, "%s", data_key(true));
     if (err)
         return rb_why_add(work->why, err, "spec.model.onnx");
     graph = *ret_graph;
     err = rb_check_features(graph, info, work->why);
+    if (err)
+        rb_check_declared(work->onnx, &info->features, work->why);
     if (err)
         rb_why_add(work->why, err, "%s", data_key(train));
     if (!err) {
