@@ -27,6 +27,24 @@ static void note_norms(const struct rb_compile_work *work, int64_t micro_batch,
     rb_buffer_text(notes, ", the microbatch that was chosen: train.microBatch sets it\n");
 }
 
+/* The losses make probabilities of logits themselves.  Of probabilities they make flat ones, and
+ * the model learns slowly and not much; of a LogSoftmax's output the same again. */
+static void note_logits(const struct rb_graph *graph, struct rb_buffer *notes)
+{
+    const struct rb_node *loss = graph->loss->maker, *node = loss->in[0]->maker;
+    bool classes = loss->op == RB_OP_CROSS_ENTROPY;
+
+    while (node && (node->op == RB_OP_RESHAPE || node->op == RB_OP_TRANSPOSE))
+        node = node->in[0]->maker;
+    if (node && ((classes && node->op == RB_OP_SOFTMAX) ||
+                 (loss->op == RB_OP_BCE_LOGITS && node->op == RB_OP_SIGMOID)))
+        rb_buffer_format(notes,
+                         "the model ends in a %s, which %s applies by itself: here it is applied "
+                         "twice; export the model without it\n",
+                         classes ? "Softmax" : "Sigmoid",
+                         classes ? "cross_entropy" : "bce_with_logits");
+}
+
 /* Such a model trains, and whoever exported it finds out when the weights are to go back. */
 static void note_export(const struct rb_compile_work *work, struct rb_buffer *notes)
 {
@@ -51,6 +69,7 @@ void rb_compile_notes(const struct rb_compile_work *work, int64_t micro_batch,
     note_export(work, ret_notes);
     rb_hint_buffers(work->graph, ret_notes);
     note_norms(work, micro_batch, ret_notes);
+    note_logits(work->graph, ret_notes);
     if (micro_batch < work->spec->train->global_batch)
         rb_hint_loss(work->graph->own_loss, ret_notes);
 }
