@@ -15,6 +15,7 @@ int rb_help(struct rb_session *session, const struct rb_arguments *arguments)
     }
     name = rb_format("%s%s%s", arguments->word[0], arguments->n_words > 1 ? " " : "",
                      arguments->n_words > 1 ? arguments->word[1] : "");
+    session->verb = NULL;
     if (!rb_verbs_help(session->out, name))
         return rb_session_usage(session, "there is no verb '%.80s'", name);
     return 0;

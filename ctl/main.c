@@ -61,8 +61,13 @@ static int run_verb(struct rb_session *session, int argc, const char *const *arg
     int used, n = 0, code;
 
     verb = rb_verbs_find(argv + before, argc - before, &used);
-    if (!verb && rb_verbs_group(argv[before]))
+    if (!verb && rb_verbs_group(argv[before])) {
+        session->verb = argv[before];
+        if (before + 1 < argc && argv[before + 1][0] != '-')
+            return rb_session_usage(session, "there is no verb '%.40s %.40s'", argv[before],
+                                    argv[before + 1]);
         return rb_session_usage(session, "%s: which?", argv[before]);
+    }
     if (!verb)
         return rb_session_usage(session, "there is no verb '%.40s'", argv[before]);
     session->verb = verb->name;

@@ -98,7 +98,7 @@ void rb_model_page(const struct rb_session *session, const json_t *report)
     add_types(&page, rb_value_count(report, "inputs") > 1 ? "inputs" : "input",
               json_object_get(report, "inputs"));
     if (batch)
-        rb_page_add(&page, "batch", "%" PRId64 " samples, no other", batch);
+        rb_page_add(&page, "batch", "%" PRId64 " sample%s, no other", batch, batch == 1 ? "" : "s");
     else
         rb_page_add(&page, "batch", "any");
     if (json_object_get(report, "operators"))

@@ -83,7 +83,10 @@ static void test_usage(void **state)
     fake_start(&fake, none);
     expect(&fake, 2, "", "help", (const char *const[]){NULL});
     expect(&fake, 2, "", "no verb 'frobnicate'", WORDS("frobnicate"));
-    expect(&fake, 2, "", "which?", WORDS("node"));
+    expect(&fake, 2, "", "node: which?; see: rubatoctl help node\n", WORDS("node"));
+    expect(&fake, 2, "", "no verb 'model chek'; see: rubatoctl help model\n",
+           WORDS("model", "chek", "m.onnx"));
+    expect(&fake, 2, "", "no verb 'sumbit'; see: rubatoctl help\n", WORDS("help", "sumbit"));
     expect(&fake, 2, "", "unknown option '-1'", WORDS("grow", "gpt", "-1"));
     expect(&fake, 2, "", "'x' is no count", WORDS("grow", "gpt", "x"));
     expect(&fake, 2, "", "expected: rubatoctl grow", WORDS("grow", "gpt"));
