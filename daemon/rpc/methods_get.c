@@ -2,6 +2,7 @@
 /* Methods that list what facts hold: get, events. */
 #include "daemon/rpc/methods_inside.h"
 
+#include "base/arena.h"
 #include "base/buffer.h"
 #include "daemon/agent/devices.h"
 #include "daemon/facts/members.h"
@@ -10,6 +11,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SHARES_LISTED = 16 };
@@ -72,13 +74,29 @@ static bool shown(const struct rb_job_facts *job)
            !job->wish.wish->deleted && job->job.job->spec;
 }
 
+static int by_age(const void *a, const void *b)
+{
+    const struct rb_job_facts *const *x = a, *const *y = b;
+    uint64_t one = (*x)->job.job->created, other = (*y)->job.job->created;
+
+    return one != other ? (one > other) - (one < other)
+                        : strcmp((*x)->job.job->name, (*y)->job.job->name);
+}
+
+/* Facts have them by their ids, which are random. */
 static json_t *get_jobs(const struct rb_facts *facts, const struct rb_job_facts *only)
 {
+    const struct rb_job_facts **jobs = rb_alloc(sizeof(*jobs) * (facts->n_jobs + 1));
     json_t *items = json_array();
+    size_t n = 0;
 
     for (size_t i = 0; i < facts->n_jobs; i++)
         if (shown(&facts->jobs[i]) && (!only || only == &facts->jobs[i]))
-            json_array_append_new(items, rb_job_row(&facts->jobs[i]));
+            jobs[n++] = &facts->jobs[i];
+    qsort(jobs, n, sizeof(*jobs), by_age);
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(items, rb_job_row(jobs[i]));
+    free(jobs);
     return items;
 }
 
