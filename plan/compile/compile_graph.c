@@ -56,7 +56,7 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
     if (!err) {
         err = rb_loss_attach(graph, &loss, work->why);
         if (err)
-            rb_why_add(work->why, err, "spec.loss");
+            rb_why_add(work->why, err, "%s", train ? "spec.loss" : data_key(train));
     }
     if (!err) {
         err = rb_check_targets(graph, info, loss.ignore_index, work->why);
