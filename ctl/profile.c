@@ -162,12 +162,13 @@ static void print_page(const struct rb_session *session, const json_t *report)
     double whole = rb_value_real(report, "ms", 0), gflops = rb_value_real(peak, "gflops", 1);
     const char *device = rb_value_text(report, "device", "");
     int64_t free_size = rb_value_integer(report, "freeSize", 0);
+    int64_t batch = rb_value_integer(report, "batch", 0);
     struct rb_buffer text = {0};
     size_t i;
 
     rb_page_add(&page, "model", "%s", rb_value_text(report, "summary", "?"));
-    rb_page_add(&page, "profiled", "forward and backward of %" PRId64 " samples, %s",
-                rb_value_integer(report, "batch", 0), *device ? device : "one core");
+    rb_page_add(&page, "profiled", "forward and backward of %" PRId64 " sample%s, %s", batch,
+                batch == 1 ? "" : "s", *device ? device : "one core");
     if (free_size)
         rb_page_add(&page, "free axes", "%" PRId64 " long (--seq)", free_size);
     rb_page_add(&page, *device ? "this device" : "this core",
