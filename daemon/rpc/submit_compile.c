@@ -78,12 +78,13 @@ int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
     const Rb__CheckpointSpec *checkpoint = job->spec->checkpoint;
     int err = compile_model(job, why);
 
+    if (!err && checkpoint && checkpoint->path)
+        err = rb_resume_find(checkpoint->path, job->compiled.model->spec_digest, job->numeric_class,
+                             &job->resume, &job->resume_step, why);
+    /* Last: nobody removes what a job that is refused has written. */
     if (!err)
         err = write_model(job, why);
     if (!err)
         take_profile(job);
-    if (!err && checkpoint && checkpoint->path)
-        err = rb_resume_find(checkpoint->path, job->compiled.model->spec_digest, job->numeric_class,
-                             &job->resume, &job->resume_step, why);
     return err;
 }

@@ -109,6 +109,22 @@ def full_disk():
             subprocess.run(["umount", small], check=False)
 
 
+def others_checkpoints():
+    """A folder with checkpoints of another job: refused, and nothing of the job that was refused is kept."""
+    with cluster.Cluster(devices=1) as c:
+        c.model("cnn", image=8)
+        spec = good(c)
+        spec["checkpoint"] = {"path": c.path("saved"), "every": 2}
+        c.submit("first", spec)
+        c.wait("first", "done")
+        blobs = os.path.join(c.nodes[0].state, "blobs")
+        before = sorted(os.listdir(blobs))
+        spec["train"]["globalBatch"] = 4
+        done = c.run("submit", "-f", c.job_file("second", spec))
+        check(done.returncode == 4 and "another job" in done.stderr, f"{done.returncode} {done.stderr}")
+        check(sorted(os.listdir(blobs)) == before, f"left behind: {sorted(os.listdir(blobs))}, not {before}")
+
+
 def not_a_number():
     """One sample of 64 holds a NaN: the step that has it is skipped, which is an event, and the job goes on."""
     with cluster.Cluster(devices=1) as c:
@@ -164,4 +180,4 @@ def daemons():
         check(done.returncode == 64, f"usage: {done.returncode}")
 
 
-cluster.main(job_files, full_disk, not_a_number, data_cut_off, daemons)
+cluster.main(job_files, full_disk, others_checkpoints, not_a_number, data_cut_off, daemons)
