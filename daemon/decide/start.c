@@ -260,6 +260,13 @@ static void begin(struct rb_turn *turn)
     rb_turn_phase(turn, RB__PHASE__Preparing, NULL);
 }
 
+static void say_paused(struct rb_turn *turn)
+{
+    rb_turn_event(turn, NULL, "paused",
+                  turn->state.parked ? "paused before it went on from its saved state"
+                                     : "paused before it ran");
+}
+
 static void wait_for_devices(struct rb_turn *turn)
 {
     const Rb__Configuration *last;
@@ -268,7 +275,7 @@ static void wait_for_devices(struct rb_turn *turn)
 
     if (turn->in->wish.wish->paused) {
         rb_turn_phase(turn, RB__PHASE__Paused, "paused");
-        rb_turn_event(turn, NULL, "paused", "paused before it ran");
+        say_paused(turn);
     } else if (failures >= RB_START_TRIES) {
         rb_decide_fail(turn, rb_turn_text(turn, "it could not be started: %s", last->reason));
     } else if (until) {
@@ -298,7 +305,7 @@ void rb_decide_start(struct rb_turn *turn)
         /* One that was told to go may train by now: it is parked when it has said so. */
         rb_turn_abandon(turn, "the job was paused", false, NULL);
         rb_turn_phase(turn, RB__PHASE__Paused, "paused");
-        rb_turn_event(turn, NULL, "paused", "paused before it ran");
+        say_paused(turn);
     } else if (rb_decide_tend(turn, next)) {
         if (!turn->state.next)
             rb_turn_phase(turn, RB__PHASE__Pending, NULL);
