@@ -182,14 +182,54 @@ static void save_own_loss(const char *name, const char *reduce)
     jobs_save(name, onnx.data, onnx.size);
 }
 
+/* As an exporter writes it that has computed something from the weight. */
+static void save_nameless(const char *name)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    struct rb_writer w;
+    struct rb_why why = {0};
+    const char *x;
+
+    rb_writer_init(&w, "nameless", 3);
+    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){-1, 6});
+    x = rb_writer_weight(&w, "onnx::MatMul_7", 2, (int64_t[]){6, 3}, RB_INIT_NORMAL, 0.1);
+    rb_writer_output(&w, rb_writer_node(&w, "MatMul", "logits", "x", x, NULL), 0, NULL);
+    if (rb_writer_finish(&w, &onnx, &why))
+        fail_msg("%s", why.text);
+    rb_writer_done(&w);
+    jobs_save(name, onnx.data, onnx.size);
+}
+
+/* x * w through `op`. */
+static void save_probabilities(const char *name, const char *op)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    struct rb_writer w;
+    struct rb_why why = {0};
+    const char *x;
+
+    rb_writer_init(&w, "sure", 3);
+    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){-1, 6});
+    x = rb_writer_weight(&w, "w.weight", 2, (int64_t[]){6, 3}, RB_INIT_NORMAL, 0.1);
+    x = rb_writer_node(&w, "MatMul", "logits", "x", x, NULL);
+    rb_writer_output(&w, rb_writer_node(&w, op, "sure", x, NULL), 0, NULL);
+    if (rb_writer_finish(&w, &onnx, &why))
+        fail_msg("%s", why.text);
+    rb_writer_done(&w);
+    jobs_save(name, onnx.data, onnx.size);
+}
+
 #define OWN "spec.loss.type=graph", "spec.data.train.targets=null", "spec.data.eval=null"
 
 static void notes(void **state)
 {
+    static const float threes[50 * 3];
+
 #define IMAGES                                                                                     \
     "spec.model.onnx=cnn.onnx", "spec.data.train.path=images.npy",                                 \
         "spec.data.train.targets=images-labels.npy", "spec.data.eval=null"
     (void)state;
+    jobs_save_npy("threes.npy", "<f4", "50, 3", threes, sizeof(threes));
     save_own_loss("sum.onnx", "ReduceSum");
     save_own_loss("mean.onnx", "ReduceMean");
     MUST_NOT_NOTE(jobs_rows, NULL);
@@ -201,6 +241,20 @@ static void notes(void **state)
                   "spec.train.microBatch=10", NULL);
     MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=mean.onnx", OWN, "spec.model.buffers=[temperature]",
                   NULL);
+    save_probabilities("softmax.onnx", "Softmax");
+    save_probabilities("log-softmax.onnx", "LogSoftmax");
+    save_probabilities("sigmoid.onnx", "Sigmoid");
+    MUST_NOTE("the model ends in a Softmax, which cross_entropy applies", jobs_rows,
+              "spec.model.onnx=softmax.onnx", NULL);
+    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=log-softmax.onnx", NULL);
+    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=sigmoid.onnx", NULL);
+    MUST_NOTE("the model ends in a Sigmoid, which bce_with_logits applies", jobs_rows,
+              "spec.model.onnx=sigmoid.onnx", "spec.loss.type=bce_with_logits",
+              "spec.data.train.targets=threes.npy", "spec.data.eval=null", NULL);
+    save_nameless("nameless.onnx");
+    MUST_NOTE("1 of 1 weights lost their names (onnx::MatMul_7 ...)", jobs_rows,
+              "spec.model.onnx=nameless.onnx", NULL);
+    MUST_NOTE("instead: rubatoctl model check ", jobs_rows, "spec.model.onnx=nameless.onnx", NULL);
     MUST_NOT_NOTE(jobs_rows, IMAGES, NULL);
     MUST_NOTE("takes its statistics of 3 samples at a time (of 1 once a step), the microbatch that",
               jobs_rows, IMAGES, "spec.train.microBatch=auto", "spec.devices.max=3", NULL);
@@ -272,12 +326,21 @@ static void refusals(void **state)
 {
     (void)state;
     MUST_REFUSE(RB_EINVAL, "embedding", jobs_text, "spec.model.onnx=ascii.onnx", NULL);
-    MUST_REFUSE(RB_EINVAL, "has 128 rows", jobs_text, "spec.model.onnx=ascii.onnx", NULL);
+    MUST_REFUSE(RB_EINVAL, "text is bytes, 0 to 255, but the embedding 'wte.weight' has 128 rows",
+                jobs_text, "spec.model.onnx=ascii.onnx", NULL);
     MUST_REFUSE(RB_EINVAL, "int64[4]", jobs_text, "spec.data.train.seqLen=4", NULL);
+    MUST_REFUSE(RB_EINVAL, "text.txt is taken as text, a sequence whose targets are its own next",
+                jobs_rows, "spec.data.train.path=text.txt", NULL);
+    save_own_loss("own.onnx", "ReduceMean");
+    MUST_REFUSE(RB_EINVAL, "is one number: where that is its loss, say spec.loss.type: graph",
+                jobs_rows, "spec.model.onnx=own.onnx", NULL);
     MUST_REFUSE(RB_EINVAL, "float32[7]", jobs_rows, "spec.data.train.path=wide.npy", NULL);
     MUST_REFUSE(RB_EINVAL, "target 4", jobs_rows, "spec.data.train.targets=wide-labels.npy", NULL);
     MUST_REFUSE(RB_EINVAL, "spec.loss: mse", jobs_rows, "spec.loss.type=mse", NULL);
-    MUST_REFUSE(RB_EINVAL, "needs targets", jobs_rows, "spec.data.train.targets=null", NULL);
+    MUST_REFUSE(RB_EINVAL, "spec.loss: the loss cross_entropy needs targets", jobs_rows,
+                "spec.data.train.targets=null", NULL);
+    MUST_REFUSE(RB_EINVAL, "spec.data.eval: the loss cross_entropy needs targets", jobs_rows,
+                "spec.data.eval.targets=null", "spec.train.eval.every=1", NULL);
     MUST_REFUSE(RB_ENOTFOUND, "spec.model.onnx", jobs_rows, "spec.model.onnx=none.onnx", NULL);
     MUST_REFUSE(RB_ENOTFOUND, "spec.data.train", jobs_rows, "spec.data.train.path=none.npy", NULL);
     MUST_REFUSE(RB_EINVAL, "spec.train.tokens", jobs_rows, "spec.train.epochs=null",

@@ -22,6 +22,21 @@ static void bytes_as_features(void **state)
                 NULL);
 }
 
+/* Indices below 0 count from the end in ONNX; of an embedding they are a mistake. */
+static void tokens_below_0(void **state)
+{
+    int64_t tokens[50 * 8] = {0};
+
+    (void)state;
+    jobs_save_npy("tokens.npy", "<i8", "50, 8", tokens, sizeof(tokens));
+    tokens[77] = -2;
+    jobs_save_npy("below.npy", "<i8", "50, 8", tokens, sizeof(tokens));
+    MUST_REFUSE(RB_EINVAL,
+                "token -2 is in the data, and the rows of the embedding 'wte.weight' are 0 to 255",
+                jobs_text, "spec.data.train.path=below.npy", "spec.data.train.targets=tokens.npy",
+                "spec.data.train.format=npy", NULL);
+}
+
 /* A label that is no class, whether or not one that does not count lies beyond it. */
 static void labels_that_are_no_classes(void **state)
 {
@@ -92,6 +107,7 @@ static void save_sides(const char *file, enum rb_dtype dtype, bool more)
 /* Axes of no size are as long as in the data. */
 static void sizes_of_the_data(void **state)
 {
+    static const float images[50 * 8 * 8 * 3];
     struct rb_compiled compiled;
     const Rb__Program *program;
     bool found = false;
@@ -114,6 +130,12 @@ static void sizes_of_the_data(void **state)
     }
     assert_true(found);
     rb_compiled_done(&compiled);
+    jobs_save_npy("turned.npy", "<f4", "50, 8, 8, 3", images, sizeof(images));
+    MUST_REFUSE(RB_EINVAL,
+                "spec.data.train: a sample is float32[8,8,3] and the model's input 'x' takes "
+                "float32[1,any,any]",
+                jobs_rows, "spec.model.onnx=sides.onnx", "spec.data.train.path=turned.npy",
+                "spec.data.train.targets=images-labels.npy", "spec.data.eval=null", NULL);
     save_sides("more.onnx", RB_F32, true);
     MUST_REFUSE(RB_EUNSUPPORTED, "a further input 'more'", jobs_rows, "spec.model.onnx=more.onnx",
                 "spec.data.train.path=images.npy", "spec.data.train.targets=images-labels.npy",
@@ -128,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_as_features),
+        cmocka_unit_test(tokens_below_0),
         cmocka_unit_test(labels_that_are_no_classes),
         cmocka_unit_test(sizes_of_the_data),
     };
