@@ -94,6 +94,33 @@ def kill_the_only_worker():
             same_as_alone(c, f"restarted, {checkpoint or 'no checkpoint'}")
 
 
+def saved(c):
+    return {name for name in os.listdir(c.path("ckpt")) if name.startswith("step-")}
+
+
+def registered(c):
+    return [checkpoint["step"] for checkpoint in c.json("get", "checkpoints", "gpt")["items"]]
+
+
+def killed_while_rubatod_is_away():
+    """Workers that train on write checkpoints that nobody hears of: the one that facts have must stay."""
+    with cluster.Cluster(devices=2) as c:
+        start(c)
+        c.submit("gpt", spec(c, ENDLESS, 2, checkpoint={"path": c.path("ckpt"), "every": 10, "keep": 1}))
+        until("a checkpoint", lambda: len(registered(c)) and c.status("gpt")["step"] > 30)
+        pids = [device["pid"] for device in c.status("gpt")["devices"]]
+        c.nodes[0].stop(signal.SIGKILL)
+        before = saved(c)
+        until("checkpoints that are not registered", lambda: len(saved(c) - before) > 1 or max(saved(c)) > "step-00000100")
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        c.nodes[0].start()
+        until("the restart", lambda: "restarted" in [e["kind"] for e in c.json("events", "gpt")["items"]])
+        c.train_on("gpt", 2, 20)
+        check("abandoned" not in [e["kind"] for e in c.json("events", "gpt")["items"]], "the checkpoint was removed")
+        same_as_alone(c, "killed while rubatod was away")
+
+
 def restarts_are_limited():
     with cluster.Cluster(devices=1) as c:
         start(c)
@@ -195,5 +222,5 @@ def resized_before_it_ran():
 
 
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away, kill_the_only_worker,
-             restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
+             killed_while_rubatod_is_away, restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
              parked_in_a_vote, resized_before_it_ran)
