@@ -25,7 +25,8 @@
     X(14, EAGAIN, "not yet")                                                                       \
     X(15, EINTERNAL, "internal error")                                                             \
     X(16, EFULL, "no space left")                                                                  \
-    X(17, ELOST, "lost for good")
+    X(17, ELOST, "lost for good")                                                                  \
+    X(18, EUNREADABLE, "cannot be read")
 
 enum rb_error {
     RB_OK = 0,

@@ -58,13 +58,13 @@ static void keep_circle(struct rb_train *train)
 static bool is_data_error(int err)
 {
     return err == RB_EINVAL || err == RB_ENOTFOUND || err == RB_EREFUSED ||
-           err == RB_EUNSUPPORTED || err == RB_ELOST;
+           err == RB_EUNSUPPORTED || err == RB_ELOST || err == RB_EUNREADABLE;
 }
 
 enum rb_train_phase rb_train_fail(struct rb_train *train, int err, const char *reason)
 {
     rb_log(RB_LOG_ERROR, "%s", reason);
-    rb_tell_failed(train->reports, reason, err == RB_ELOST);
+    rb_tell_failed(train->reports, err, reason);
     train->code = is_data_error(err) ? RB_EXIT_DATA : RB_EXIT_INTERNAL;
     return RB_TRAIN_FAILED;
 }

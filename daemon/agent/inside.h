@@ -68,7 +68,8 @@ struct rb_worker {
     char **addresses;
     size_t n_addresses;
     bool frozen, done, failed;
-    bool lost; /* failed because some of the state has no holder any more */
+    bool lost;       /* failed because some of the state has no holder any more, */
+    bool unreadable; /* or because nobody could load what there is to start from */
     int64_t level, first_step;
     uint64_t flipped, bytes_moved;
     uint32_t rank;

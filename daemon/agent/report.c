@@ -59,6 +59,7 @@ static char *report_text(const struct rb_worker *worker, const struct rb_job_fac
     report.unready = worker->told.unready;
     report.reason = worker->reason;
     report.has_lost = report.lost = worker->lost;
+    report.has_unreadable = report.unreadable = worker->unreadable;
     if (worker->flipped) {
         report.has_flipped = report.has_bytes_moved = report.has_first_step = true;
         report.flipped = worker->flipped;

@@ -171,6 +171,7 @@ void rb_worker_hear(struct rb_worker *worker, const Rb__FromWorker *message)
     if (message->failed) {
         worker->failed = true;
         worker->lost = message->failed->lost;
+        worker->unreadable = message->failed->unreadable;
         rb_worker_set_reason(worker, "%s", message->failed->reason);
         rb_log(RB_LOG_ERROR, "job %s: worker %s failed: %s", worker->told.job, worker->told.worker,
                message->failed->reason);

@@ -182,6 +182,19 @@ static bool start_outdated(const struct rb_turn *turn, const Rb__Configuration *
     return turn->share->n > next->n_members && turn->in->wish.wish->asked > next->created;
 }
 
+/* Has a member said that nobody could load what it was to start from? */
+static bool is_unreadable(const struct rb_turn *turn, const Rb__Configuration *next)
+{
+    for (size_t m = 0; next->restore && m < next->n_members; m++) {
+        const Rb__WorkerReport *report;
+
+        rb_member_life(turn->facts, turn->in, next, m, &report);
+        if (report && report->unreadable)
+            return true;
+    }
+    return false;
+}
+
 bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next)
 {
     const char *blamed = NULL, *late = NULL, *why;
@@ -191,6 +204,11 @@ bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next)
     if (why) {
         rb_turn_event(turn, NULL, "abandoned", "configuration %" PRIu32 ": %s", next->number, why);
         rb_turn_abandon(turn, why, failed, blamed);
+        if (is_unreadable(turn, next)) {
+            Rb__Configuration *conf = rb_turn_edit(turn, next);
+
+            conf->has_unreadable = conf->unreadable = 1;
+        }
         return true;
     }
     if (going)
@@ -250,11 +268,26 @@ static uint64_t asked_of_start(const struct rb_turn *turn)
     return asked;
 }
 
+/* An older state than that which the last start could not load. */
+static void tell_older(struct rb_turn *turn, const Rb__Checkpoint *source)
+{
+    const Rb__Configuration *last;
+
+    rb_turn_failures(turn, false, &last);
+    if (source && last && last->unreadable && last->restore->step > source->step)
+        rb_turn_event(turn, NULL, "checkpoint-unreadable",
+                      "step %" PRId64 " in %s cannot be loaded; goes on from step %" PRId64
+                      " in %s",
+                      last->restore->step, last->restore->path, source->step, source->path);
+}
+
 static void begin(struct rb_turn *turn)
 {
     bool local;
-    const char *cause = rb_restore_source(turn->in, turn->arena, &local) ? "resume" : "start";
+    const Rb__Checkpoint *source = rb_restore_source(turn->in, turn->arena, &local);
+    const char *cause = source ? "resume" : "start";
 
+    tell_older(turn, source);
     set_restore(turn, rb_turn_create(turn, turn->share->places, turn->share->n, cause,
                                      asked_of_start(turn)));
     rb_turn_phase(turn, RB__PHASE__Preparing, NULL);
@@ -267,10 +300,20 @@ static void say_paused(struct rb_turn *turn)
                                      : "paused before it ran");
 }
 
+/* Of what it would start from now. */
+static unsigned failed_starts(const struct rb_turn *turn, const Rb__Configuration **ret_last)
+{
+    bool local, unreadable;
+    const Rb__Checkpoint *source = rb_restore_source(turn->in, turn->arena, &local);
+    unsigned failures = rb_turn_failures(turn, false, ret_last);
+
+    return source ? rb_restore_failures(turn->in, source, &unreadable) : failures;
+}
+
 static void wait_for_devices(struct rb_turn *turn)
 {
     const Rb__Configuration *last;
-    unsigned failures = rb_turn_failures(turn, false, &last);
+    unsigned failures = failed_starts(turn, &last);
     uint64_t until = rb_turn_hold_off(turn, false, 1000);
 
     if (turn->in->wish.wish->paused) {

@@ -17,7 +17,6 @@ enum {
     RB_TURN_CHANGES = 8,
     RB_TURN_EVENTS = 16,
     RB_KEEP_CONFIGURATIONS = 64, /* of the past */
-    RB_START_TRIES = 3,          /* failed preparations of a start until the job has failed */
     RB_CRASH_TRIES = 3,          /* of a recovery until those who could not prepare it are left */
     RB_PREPARE_MS = 120000,      /* longest preparation */
     RB_ABSENCE_MS = 300000,      /* nodes with all of a job's state are waited for so long */

@@ -1,21 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "daemon/facts/restore.h"
 
+#include <string.h>
+
+/* One that was written anew, behind a fall back to an older one, is another. */
+static bool is_same(const Rb__Checkpoint *a, const Rb__Checkpoint *b)
+{
+    return a->time == b->time && a->step == b->step && !strcmp(a->path, b->path);
+}
+
+unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoint *source,
+                             bool *ret_unreadable)
+{
+    unsigned failures = 0;
+
+    *ret_unreadable = false;
+    for (size_t i = job->configurations.n; i-- > 0;) {
+        const Rb__Configuration *conf = job->configurations.at[i].configuration;
+
+        if (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
+            conf->state == RB__CONFIGURATION__STATE__RETIRED)
+            break;
+        if (!conf->has_failed || !conf->restore || !is_same(conf->restore, source))
+            continue;
+        failures++;
+        *ret_unreadable |= conf->unreadable;
+    }
+    return failures;
+}
+
+static bool is_unreadable(const struct rb_job_facts *job, const Rb__Checkpoint *source)
+{
+    bool unreadable;
+
+    return rb_restore_failures(job, source, &unreadable) >= RB_START_TRIES && unreadable;
+}
+
+struct search {
+    const struct rb_job_facts *job;
+    const Rb__Checkpoint *best;
+    bool local, readable;
+};
+
+/* Of the same step one that all can read is better. */
+static void consider(struct search *search, const Rb__Checkpoint *each, bool local)
+{
+    const Rb__Checkpoint *best = search->best;
+    bool readable = !is_unreadable(search->job, each);
+
+    if (best && search->readable && !readable)
+        return;
+    if (best && search->readable == readable &&
+        (each->step < best->step || (each->step == best->step && !search->local)))
+        return;
+    search->best = each;
+    search->local = local;
+    search->readable = readable;
+}
+
 const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct rb_arena *arena,
                                         bool *ret_local)
 {
-    const Rb__Checkpoint *best = job->state.state->parked;
+    struct search search = {.job = job};
 
-    *ret_local = best != NULL;
-    for (size_t i = 0; i < job->checkpoints.n; i++) {
-        const Rb__Checkpoint *each = job->checkpoints.at[i].checkpoint;
-
-        if (!best || each->step > best->step || (*ret_local && each->step == best->step)) {
-            best = each;
-            *ret_local = false;
-        }
-    }
-    if (job->job.job->resume && (!best || job->job.job->resume_step > best->step)) {
+    if (job->state.state->parked)
+        consider(&search, job->state.state->parked, true);
+    for (size_t i = 0; i < job->checkpoints.n; i++)
+        consider(&search, job->checkpoints.at[i].checkpoint, false);
+    if (job->job.job->resume &&
+        (!search.readable || !search.best || job->job.job->resume_step > search.best->step)) {
         Rb__Checkpoint *told = RB_ARENA_NEW(arena, Rb__Checkpoint, 1);
 
         rb__checkpoint__init(told);
@@ -23,8 +76,8 @@ const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct r
         told->path = job->job.job->resume;
         told->node = job->job.job->node;
         told->time = job->job.job->created;
-        best = told;
-        *ret_local = false;
+        consider(&search, told, false);
     }
-    return best;
+    *ret_local = search.local;
+    return search.best;
 }

@@ -8,10 +8,19 @@
 #include "base/arena.h"
 #include "daemon/facts/facts.h"
 
+/* Failed starts from one state, until an older one is taken if it could not be loaded, else until
+ * the job has failed. */
+enum { RB_START_TRIES = 3 };
+
 /* Where the job goes on from: its parked state, its newest checkpoint or what it was told to
- * resume, whichever has come furthest; NULL: its initial weights.  *ret_local: only that node can
- * read it. */
+ * resume, whichever has come furthest; NULL: its initial weights.  What was found unreadable counts
+ * where there is nothing else.  *ret_local: only that node can read it. */
 const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct rb_arena *arena,
                                         bool *ret_local);
+
+/* Starts from it that failed since a configuration was last active; *ret_unreadable: one of them
+ * because nobody could load it. */
+unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoint *source,
+                             bool *ret_unreadable);
 
 #endif

@@ -146,6 +146,54 @@ static void restarts_from_the_newest_checkpoint(void **unused)
     world_end(&world);
 }
 
+/* Starts that load `step` fail, and say so, until the job runs or has failed. */
+static void fail_to_load(struct world *world, int64_t step)
+{
+    world_kill(world, world_worker(world, JOB, "a", 0));
+    world_rounds(world, 1);
+    for (int i = 0; i < 1000 && world_state(world, JOB)->phase != RB__PHASE__Failed &&
+                    world_state(world, JOB)->phase != RB__PHASE__Running;
+         i++) {
+        const Rb__Configuration *next = world_next(world, JOB);
+        struct worker *worker = world_worker(world, JOB, "a", 0);
+
+        if (next && next->restore && next->restore->step == step && worker) {
+            world_kill(world, worker);
+            worker->state = RB__WORKER_REPORT__STATE__FAILED;
+            worker->unreadable = true;
+        }
+        world_rounds(world, 1);
+    }
+}
+
+static void an_unreadable_checkpoint_gives_way_to_an_older_one(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 1, 1, 1);
+    world_checkpoint(&world, JOB, 3, "a");
+    world_checkpoint(&world, JOB, 7, "a");
+    fail_to_load(&world, 7);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+    assert_int_equal(world_active(&world, JOB)->restore->step, 3);
+    assert_true(world_event(&world, "checkpoint-unreadable"));
+    world_end(&world);
+}
+
+static void with_nothing_to_load_a_job_fails(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 1, 1, 1);
+    world_checkpoint(&world, JOB, 7, "a");
+    fail_to_load(&world, 7);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Failed);
+    assert_false(world_event(&world, "checkpoint-unreadable"));
+    world_end(&world);
+}
+
 static void too_many_restarts_fail(void **unused)
 {
     struct world world;
@@ -400,6 +448,8 @@ int main(void)
         cmocka_unit_test(what_agents_did_is_recorded),
         cmocka_unit_test(a_newcomer_that_dies_costs_nothing),
         cmocka_unit_test(restarts_from_the_newest_checkpoint),
+        cmocka_unit_test(an_unreadable_checkpoint_gives_way_to_an_older_one),
+        cmocka_unit_test(with_nothing_to_load_a_job_fails),
         cmocka_unit_test(too_many_restarts_fail),
         cmocka_unit_test(own_failure_fails_the_job),
         cmocka_unit_test(another_saver_when_the_first_dies),

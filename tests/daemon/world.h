@@ -29,7 +29,7 @@ struct worker {
     uint32_t ready, go, active, unready, opening;
     uint32_t microbatch_us;
     int64_t level, first;
-    bool saves, has_saved, dirty;
+    bool saves, has_saved, dirty, unreadable;
     int64_t saved;
     unsigned known_dead; /* a bit a node whose agent knows */
 };

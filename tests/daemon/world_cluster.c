@@ -251,6 +251,7 @@ static void report(struct world *world, struct worker *w)
     value.spawned_for = w->spawned_for;
     value.has_microbatch_us = w->microbatch_us != 0;
     value.microbatch_us = w->microbatch_us;
+    value.has_unreadable = value.unreadable = w->unreadable;
     value.reason = w->unready ? (char *)"no will" : NULL;
     for (size_t i = 0; left && i < left->n_without; i++)
         without[i] = left->without[i];

@@ -121,6 +121,22 @@ def killed_while_rubatod_is_away():
         same_as_alone(c, "killed while rubatod was away")
 
 
+def checkpoint_is_damaged():
+    """The newest one cannot be read: an older one, and it says so."""
+    with cluster.Cluster(devices=1) as c:
+        start(c)
+        c.submit("gpt", spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 100, "keep": 2}))
+        steps = until("two checkpoints", lambda: (lambda found: sorted(found) if len(found) > 1 else None)(registered(c)))
+        os.kill(c.status("gpt")["devices"][0]["pid"], signal.SIGSTOP)  # and is killed for it
+        steps = sorted(registered(c))
+        os.truncate(c.path(f"ckpt/step-{steps[-1]:08}/model.safetensors"), 1000)
+        said = until("the older one", lambda: [e["text"] for e in c.json("events", "gpt")["items"]
+                                               if e["kind"] == "checkpoint-unreadable"])
+        check(f"step {steps[-1]} in" in said[0] and f"goes on from step {steps[-2]}" in said[0], said[0])
+        c.train_on("gpt", 1)
+        same_as_alone(c, "a checkpoint was damaged")
+
+
 def restarts_are_limited():
     with cluster.Cluster(devices=1) as c:
         start(c)
@@ -222,5 +238,5 @@ def resized_before_it_ran():
 
 
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away, kill_the_only_worker,
-             killed_while_rubatod_is_away, restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
+             killed_while_rubatod_is_away, checkpoint_is_damaged, restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
              parked_in_a_vote, resized_before_it_ran)

@@ -182,13 +182,14 @@ void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_sav
     rb_reports_post(reports, &message);
 }
 
-void rb_tell_failed(struct rb_reports *reports, const char *reason, bool lost)
+void rb_tell_failed(struct rb_reports *reports, int err, const char *reason)
 {
     Rb__FromWorker message = RB__FROM_WORKER__INIT;
     Rb__Failed failed = RB__FAILED__INIT;
 
     failed.reason = (char *)reason;
-    failed.has_lost = failed.lost = lost;
+    failed.has_lost = failed.lost = err == RB_ELOST;
+    failed.has_unreadable = failed.unreadable = err == RB_EUNREADABLE;
     message.failed = &failed;
     rb_reports_post(reports, &message);
 }

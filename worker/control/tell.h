@@ -40,7 +40,7 @@ void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *con
 
 /* final: NULL but for who saved the end of the run. */
 void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_saved *final);
-/* lost: because nobody holds some block of the state any more. */
-void rb_tell_failed(struct rb_reports *reports, const char *reason, bool lost);
+/* err: RB_ELOST and RB_EUNREADABLE are told as such. */
+void rb_tell_failed(struct rb_reports *reports, int err, const char *reason);
 
 #endif

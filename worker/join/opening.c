@@ -95,8 +95,8 @@ static int restore(struct opening *opening, struct rb_why *why)
     if (err || opening->recovery.level >= 0)
         return err;
     if (failed)
-        return rb_why_set(why, failed, "%s", reason.text);
-    return rb_why_set(why, RB_ENOTFOUND, "no member has the state or could load it");
+        return rb_why_set(why, failed == RB_ENOMEM ? failed : RB_EUNREADABLE, "%s", reason.text);
+    return rb_why_set(why, RB_EUNREADABLE, "no member has the state or could load it");
 }
 
 static int call(struct opening *opening, struct rb_why *why)
