@@ -214,9 +214,22 @@ static bool all_pinned(const Rb__Wish *wish, const Rb__Configuration *conf)
     return true;
 }
 
+/* The one that trains, where it is what is wished for by now and nothing else is prepared: a death,
+ * or a wish that was taken back, has led to it. */
+static const Rb__Configuration *standing(const struct rb_job_facts *job)
+{
+    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__Wish *wish = job->wish.wish;
+
+    return active && !job->state.state->next && active->n_members == wish->want &&
+                   all_pinned(wish, active)
+               ? active
+               : NULL;
+}
+
 /* The configuration that answered the wish of that time: the first behind it with as many devices
- * as are wanted.  A newer wish may have come between; then any one that was asked for exactly then.
- */
+ * as are wanted, or one that is there already.  A newer wish may have come between; then any one
+ * that was asked for exactly then. */
 static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64_t asked)
 {
     const Rb__Wish *wish = job->wish.wish;
@@ -232,7 +245,7 @@ static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64
                                 : conf->n_members == wish->want && all_pinned(wish, conf))
             return conf;
     }
-    return NULL;
+    return wish->asked == asked ? standing(job) : NULL;
 }
 
 /* The configuration asked for then takes over any moment, whatever is wished since. */

@@ -237,6 +237,18 @@ def resized_before_it_ran():
         check(receipt["from"] == 0 and receipt["to"] == 2 and receipt["step"] == 1, f"{receipt}")
 
 
+def resized_to_what_it_has():
+    """A death has left as many devices as are asked for then: nothing has to be made, and nobody waits for it."""
+    with cluster.Cluster(devices=3) as c:
+        start(c)
+        c.submit("gpt", spec(c, ENDLESS, 3, parallel={"pipeline": 1, "balance": "even"}))
+        for _ in range(2):  # behind the second death of a device it is left alone for longer
+            os.kill(c.train_on("gpt", 3)["devices"][2]["pid"], signal.SIGKILL)
+            c.wait("gpt", "devices=2")
+        receipt = c.json("resize", "gpt", "--want", 2, "--wait", "--timeout", 30)
+        check(receipt["to"] == 2, f"{receipt}")
+
+
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away, kill_the_only_worker,
              killed_while_rubatod_is_away, checkpoint_is_damaged, restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
-             parked_in_a_vote, resized_before_it_ran)
+             parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)
