@@ -46,10 +46,10 @@ static void on_continue(struct sim *sim, void *who, uint64_t stamp, void *what)
         sim_process_continue(process);
 }
 
-/* Or never. */
+/* Or never, if some rubatod has heard of it: who has not is nobody's to kill. */
 static void continues(struct sim *sim, struct sim_process *process)
 {
-    if (sim_chance(sim, 2))
+    if (sim_chance(sim, 2) || !process->agent)
         sim_in(sim, lasts(sim), on_continue, process, 0, NULL);
 }
 
