@@ -156,7 +156,7 @@ static void make_key(const Rb__Job *job, const struct rb_search_way *running,
     rb_hash_digest(text.data, text.size, ret_key);
 }
 
-/* "a step of 21.9 ms is expected, of a data parallel x2, all of the state everywhere 433 ms" */
+/* "a step of 21.9 ms is expected; the next best, data parallel x2: 433 ms" */
 static void explain(const struct rb_search *found, struct answer *answer)
 {
     const struct rb_search_candidate *other = NULL;
@@ -168,8 +168,8 @@ static void explain(const struct rb_search *found, struct answer *answer)
             (!other || found->candidates[i].seconds < other->seconds))
             other = &found->candidates[i];
     if (other)
-        snprintf(answer->why + used, sizeof(answer->why) - (size_t)used, ", of a %s %.4g ms",
-                 other->name, 1e3 * other->seconds);
+        snprintf(answer->why + used, sizeof(answer->why) - (size_t)used,
+                 "; the next best, %s: %.4g ms", other->name, 1e3 * other->seconds);
 }
 
 static struct rb_cost_profile profile_of(const struct subject *subject)
