@@ -19,14 +19,14 @@ template <class T> struct gather_body {
     struct shape s;
     const T *x;
     const void *indices;
-    T *y;
+    T *y, outside;
 
     RB_GPU void operator()(int64_t i) const
     {
         int64_t row = rb_row_of(indices, s.wide, i / s.inner % s.places, s.rows);
         int64_t o = i / s.inner / s.places;
 
-        y[i] = row < 0 ? 0 : x[(o * s.rows + row) * s.inner + i % s.inner];
+        y[i] = row < 0 ? outside : x[(o * s.rows + row) * s.inner + i % s.inner];
     }
 };
 
@@ -75,12 +75,12 @@ struct sum_body {
 
 struct gather : rb_work {
     struct shape s;
-    size_t size;
+    enum rb_dtype dtype;
 
     template <class T> void take(struct rb_cuda *cuda, const void *const *in, void *const *out)
     {
         struct gather_body<T> body = {
-            s, (const T *)in[0], in[1], (T *)out[0]
+            s, (const T *)in[0], in[1], (T *)out[0], (T)rb_outside(dtype)
         };
 
         rb_each(cuda, s.outer * s.places * s.inner, body);
@@ -88,14 +88,19 @@ struct gather : rb_work {
 
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
     {
-        if (size == 1)
+        switch (rb_dtype_size(dtype)) {
+        case 1:
             take<uint8_t>(cuda, in, out);
-        else if (size == 2)
+            break;
+        case 2:
             take<uint16_t>(cuda, in, out);
-        else if (size == 4)
+            break;
+        case 4:
             take<uint32_t>(cuda, in, out);
-        else
+            break;
+        default:
             take<uint64_t>(cuda, in, out);
+        }
     }
 };
 
@@ -142,7 +147,7 @@ int rb_cuda_gather(struct rb_cuda *cuda, const struct rb_call *call, struct rb_k
     struct gather work = {};
 
     work.s = shape_of(call, &call->in[0]);
-    work.size = rb_dtype_size(call->in[0].dtype);
+    work.dtype = call->in[0].dtype;
     return rb_make(cuda, call, work, ret_kernel);
 }
 

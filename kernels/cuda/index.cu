@@ -22,7 +22,7 @@ template <class T> struct gather_body {
     struct shape s;
     const T *x;
     const void *indices;
-    T *y;
+    T *y, outside;
 
     RB_GPU void operator()(int64_t i) const
     {
@@ -32,7 +32,7 @@ template <class T> struct gather_body {
             from += (a == s.axis ? (k < 0 ? 0 : k) : left % s.dim[a]) * s.x_step[a];
             left /= s.dim[a];
         }
-        y[i] = k < 0 ? 0 : x[from];
+        y[i] = k < 0 ? outside : x[from];
     }
 };
 
@@ -94,7 +94,7 @@ struct elements : rb_work {
     template <class T> void gather(struct rb_cuda *cuda, const void *const *in, void *const *out)
     {
         struct gather_body<T> body = {
-            s, (const T *)in[0], in[1], (T *)out[0]
+            s, (const T *)in[0], in[1], (T *)out[0], (T)rb_outside(dtype)
         };
 
         rb_each(cuda, n, body);

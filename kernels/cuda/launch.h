@@ -376,4 +376,14 @@ static inline RB_GPU int64_t rb_row_of(const void *indices, bool wide, int64_t i
     return row >= 0 && row < rows ? row : -1;
 }
 
+/* The bits of what is read there: NaN, as on cores (kernels/cpu/gather.c), or 0 where there is
+ * none.
+ */
+static inline uint64_t rb_outside(enum rb_dtype dtype)
+{
+    return dtype == RB_F32   ? UINT64_C(0x7fc00000)
+           : dtype == RB_F64 ? UINT64_C(0x7ff8000000000000)
+                             : 0;
+}
+
 #endif

@@ -159,6 +159,37 @@ void a_scatter_keeps_a_nan(void **state)
     rb_device_free(device, y);
 }
 
+/* What is read where there is nothing is NaN, as on cores. */
+void what_is_not_there_shows(void **state)
+{
+    static const char *const cases[] = {
+        "Gather f32[2] i64[3] > f32[3] axis=0",
+        "GatherElements f32[2] i64[3] > f32[3] axis=0",
+    };
+    struct rb_device *device = *state;
+    float *x = cuda_get(device, 2 * sizeof *x), *y = cuda_get(device, 3 * sizeof *y);
+    int64_t *places = cuda_get(device, 3 * sizeof *places);
+    const void *in[] = {x, places};
+    void *out[] = {y};
+    struct rb_key key = {42, 7, 3};
+
+    memcpy(x, (const float[]){5, 7}, 2 * sizeof *x);
+    memcpy(places, (const int64_t[]){-1, 2, -3}, 3 * sizeof *places);
+    rb_device_push(device, x, 2 * sizeof *x);
+    rb_device_push(device, places, 3 * sizeof *places);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        struct rb_kernel *kernel = cuda_prepare(device, cases[k]);
+
+        rb_kernel_run(kernel, in, out, &key);
+        rb_device_pull(device, y, 3 * sizeof *y);
+        assert_true(y[0] == 7 && isnan(y[1]) && isnan(y[2]));
+        rb_kernel_free(kernel);
+    }
+    rb_device_free(device, x);
+    rb_device_free(device, places);
+    rb_device_free(device, y);
+}
+
 /* How much memory a block may share is said once for all kernels of an instantiation. */
 void limits_are_kept(void **state)
 {
