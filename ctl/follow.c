@@ -132,6 +132,19 @@ static void print_outcome(const struct rb_session *session, const char *job, con
             reason ? ": " : "", reason ? reason : "");
 }
 
+/* It ended otherwise; of a job that is waited for to its end the outcome says so itself. */
+static void tell_missed(const struct rb_session *session, const char *job,
+                        const struct rb_goal *goal)
+{
+    if (goal->kind == RB_GOAL_STEP)
+        fprintf(session->err, "rubatoctl: %s ended before step %" PRId64 "\n", job, goal->number);
+    else if (goal->kind == RB_GOAL_DEVICES)
+        fprintf(session->err, "rubatoctl: %s ended without %" PRId64 " devices\n", job,
+                goal->number);
+    else if (goal->kind == RB_GOAL_RUNNING)
+        fprintf(session->err, "rubatoctl: %s ended without running meanwhile\n", job);
+}
+
 int rb_follow(const struct rb_session *session, const char *job, const struct rb_goal *goal,
               uint64_t deadline)
 {
@@ -158,6 +171,8 @@ int rb_follow(const struct rb_session *session, const char *job, const struct rb
             end_line(&progress);
             print_outcome(session, job, status);
         }
+        if (state == RB_GOAL_MISSED)
+            tell_missed(session, job, goal);
         json_decref(status);
         if (state == RB_GOAL_AHEAD)
             err = rb_session_sleep(session, fresh ? POLL_MS : SLOW_POLL_MS, deadline, &why);

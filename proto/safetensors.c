@@ -329,6 +329,10 @@ static int open_header(const uint8_t *file, size_t size, json_t **ret_root, size
 
     if (size < 8)
         return rb_why_set(why, RB_EINVAL, "too short for a safetensors file");
+    if (memcmp(file, "PK\3\4", 4) == 0)
+        return rb_why_set(why, RB_EINVAL,
+                          "a zip file, as torch.save writes: save the state_dict with "
+                          "safetensors.torch.save_file");
     for (int i = 8; i-- > 0;)
         header = header << 8 | file[i];
     if (header > HEADER_LIMIT || header > size - 8)

@@ -245,6 +245,7 @@ static void test_wait(void **state)
         {.method = "status", .how = FAKE_HANG_UP},
         {.method = "status", .error = RB_EAGAIN, .why = "no leader yet"},
         {.method = "status", .body = "{\"phase\":\"Failed\",\"step\":8,\"reason\":\"a NaN\"}"},
+        {.method = "status", .body = succeeded},
         {.method = "status", .body = running},
         {0},
     };
@@ -254,6 +255,8 @@ static void test_wait(void **state)
     fake_start(&fake, replies);
     expect(&fake, 1, "gpt: Failed at step 8", "trying again",
            WORDS("wait", "gpt", "--for", "done"));
+    expect(&fake, 1, "gpt: Succeeded at step 10", "gpt ended before step 30",
+           WORDS("wait", "gpt", "--for", "step=30"));
     expect(&fake, 0, "", "", WORDS("wait", "gpt", "--for", "step=7"));
     expect(&fake, 0, "", "", WORDS("wait", "gpt", "--for", "devices=1"));
     expect(&fake, 124, "", "timed out",

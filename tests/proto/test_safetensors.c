@@ -192,7 +192,15 @@ static void test_hostile(void **state)
         {"{\"a\"", 0, "not JSON"},
     };
 
+    static const char zip[] = "PK\3\4 and what torch.save puts there";
+    struct rb_safetensor *tensors = NULL;
+    struct rb_why other = {0};
+    int n;
+
     (void)state;
+    assert_int_equal(rb_safetensors_read((const void *)zip, sizeof zip, &tensors, &n, &other),
+                     RB_EINVAL);
+    assert_non_null(strstr(other.text, "safetensors.torch.save_file"));
     for (size_t i = 0; i < RB_COUNT(cases); i++) {
         struct rb_why why = {0};
 
