@@ -314,13 +314,10 @@ static bool fits_pairs(const struct rb_cpu *cpu, const struct rb_attention *s)
 bool rb_cpu_attention_suits(const struct rb_cpu *cpu, const struct rb_call *call,
                             const struct rb_attention *s)
 {
-    const bool pairs = call->in[0].dtype == RB_BF16;
-    bool rounds = false;
-
-    for (int i = 0; i < call->n_out; i++)
-        rounds |= call->out[i].dtype == RB_BF16;
-    return (pairs ? fits_pairs(cpu, s) : !rounds && rb_attention_tiles(false)) && s->queries > 0 &&
-           s->keys > 0 && s->depth > 0 && s->width > 0 && s->depth <= WIDEST && s->width <= WIDEST;
+    return (call->in[0].dtype == RB_BF16 ? fits_pairs(cpu, s)
+                                         : rb_attention_tiles(false) != NULL) &&
+           s->queries > 0 && s->keys > 0 && s->depth > 0 && s->width > 0 && s->depth <= WIDEST &&
+           s->width <= WIDEST;
 }
 
 int rb_cpu_attention_blocked(struct rb_cpu *cpu, const struct rb_call *call,

@@ -369,6 +369,7 @@ const char *const rb_cases[] = {
     "scale=0.125 causal=1",
     "FusedAttention bf16[3,37,20] bf16[3,200,20] bf16[3,200,24] > bf16[3,37,24] - scale=0.25 "
     "ratio=0.25",
+    "FusedAttention f32[2,90,20] f32[2,90,20] f32[2,90,20] > bf16[2,90,20] - scale=0.2 causal=1",
     "FusedAttention bf16[2,40,33] bf16[2,40,33] bf16[2,40,7] > bf16[2,40,7] f32[2,40,1] scale=0.2",
     "FusedAttentionGrad bf16[2,131,24] bf16[2,131,20] bf16[2,131,20] bf16[2,131,24] "
     "bf16[2,131,24] f32[2,131,1] > bf16[2,131,20] bf16[2,131,20] bf16[2,131,24] scale=0.25 "
