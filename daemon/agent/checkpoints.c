@@ -109,16 +109,3 @@ void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_
         }
     }
 }
-
-void rb_agent_tell_registered(struct rb_worker *worker, const struct rb_job_facts *facts)
-{
-    Rb__ToWorker message = RB__TO_WORKER__INIT;
-    message.has_registered = true;
-    for (size_t i = 0; i < facts->checkpoints.n; i++)
-        if (facts->checkpoints.at[i].checkpoint->step > message.registered)
-            message.registered = facts->checkpoints.at[i].checkpoint->step;
-    if (!worker->told.connected || worker->registered == message.registered)
-        return;
-    worker->registered = message.registered;
-    rb_worker_send(worker, &message);
-}

@@ -76,7 +76,6 @@ struct rb_worker {
     bool has_rank;
     uint32_t microbatch_us; /* 0: not measured */
     uint64_t pace_due;      /* loop time to look at it again */
-    int64_t registered;     /* checkpoint that it was told of */
     bool answers;           /* pings */
     bool unheard; /* adopted, and it has not said yet how it is: what facts have of it stays */
     char *reason;
@@ -207,8 +206,6 @@ void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);
 Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__Saved *saved,
                                        uint32_t configuration);
 void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_facts *facts);
-/* The newest in facts, which a worker that goes on without us must not remove; if that is news. */
-void rb_agent_tell_registered(struct rb_worker *worker, const struct rb_job_facts *facts);
 
 /* methods.c */
 extern const struct rb_server_method rb_agent_methods[];

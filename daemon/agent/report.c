@@ -192,9 +192,6 @@ void rb_agent_report_all(struct rb_agent *agent)
         }
     }
     for (struct rb_worker *worker = agent->workers; worker; worker = worker->next) {
-        const struct rb_job_facts *found = rb_facts_job(facts, worker->told.job);
-        if (found)
-            rb_agent_tell_registered(worker, found);
         save_final_again(worker);
         report(worker);
     }

@@ -98,7 +98,6 @@ static void on_link_lost(void *context)
 {
     struct rb_worker *worker = context;
     worker->told.connected = false;
-    worker->registered = 0;
     worker->told.waited = uv_now(worker->agent->daemon->loop);
 }
 

@@ -270,7 +270,7 @@ static int remove_in(const char *folder, const char *name, struct rb_why *why)
 }
 
 int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64_t keep,
-                        int64_t spared, struct rb_why *why)
+                        struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *half_done = rb_format(".tmp-%s-", job);
     RB_CLEANUP(rb_freep) int64_t *steps = NULL;
@@ -297,8 +297,7 @@ int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64
     for (int64_t i = keep < 1 ? n : keep; !err && i < n; i++) {
         RB_CLEANUP(rb_freep) char *name = rb_format("step-%08" PRId64, steps[i]);
 
-        if (steps[i] != spared)
-            err = remove_in(folder, name, why);
+        err = remove_in(folder, name, why);
     }
     return err;
 }

@@ -42,9 +42,9 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
 int rb_checkpoint_export(const Rb__Model *model, const struct rb_state *state, const char *folder,
                          uint64_t *ret_bytes, struct rb_why *why);
 
-/* Remove all but the `keep` newest checkpoints of at most `step` (keep < 1 keeps all) and that of
- * step `spared`, and what writers of `job` left half done when they died. */
+/* Remove all but the `keep` newest checkpoints of at most `step` (keep < 1 keeps all), and what
+ * writers of `job` left half done when they died. */
 int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64_t keep,
-                        int64_t spared, struct rb_why *why);
+                        struct rb_why *why);
 
 #endif

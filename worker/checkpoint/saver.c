@@ -35,7 +35,7 @@ void rb_save_run(const Rb__Model *model, const struct rb_state *state, const str
         err = rb_checkpoint_write(model, state, save->folder, job, worker, &saved.folder,
                                   &saved.bytes, &why);
     if (!err && save->prune)
-        rb_checkpoint_prune(save->folder, job, state->level, save->keep, save->registered, NULL);
+        rb_checkpoint_prune(save->folder, job, state->level, save->keep, NULL);
     if (err)
         saved.error = rb_string(why.text);
     if (!saved.folder)

@@ -19,8 +19,8 @@ struct rb_save {
     uint64_t request; /* of the agent; 0: by ourselves */
     const char *folder;
     bool export_only;
-    bool prune;               /* a periodic checkpoint: keep the newest `keep` of them */
-    int64_t keep, registered; /* and that which the job would go on from */
+    bool prune; /* a periodic checkpoint: keep the newest `keep` of them */
+    int64_t keep;
 };
 
 /* How a save went, as the agent is told.  Strings are the caller's. */

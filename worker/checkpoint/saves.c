@@ -132,7 +132,6 @@ static struct rb_save periodic(const struct rb_settings *settings)
         .folder = settings->checkpoint_path,
         .prune = true,
         .keep = settings->checkpoint_keep,
-        .registered = settings->registered,
     };
 }
 

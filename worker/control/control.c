@@ -142,8 +142,6 @@ static void obey(struct rb_control *control, Rb__ToWorker *message)
     }
     if (message->settings)
         rb_mailbox_settings(mailbox, message->settings);
-    if (message->has_registered)
-        rb_mailbox_registered(mailbox, message->registered);
     if (!message->configure && !message->go && !message->abandon && !message->save &&
         !message->leave)
         return; /* settings are facts, no orders: of any leader */

@@ -73,27 +73,16 @@ bool rb_mailbox_fence(struct rb_mailbox *mailbox, uint64_t fence)
 
 void rb_mailbox_settings(struct rb_mailbox *mailbox, const Rb__Settings *settings)
 {
-    int64_t registered;
-
     lock(mailbox);
-    registered = mailbox->settings.registered;
     rb_settings_done(&mailbox->settings);
     mailbox->settings = (struct rb_settings){
         .checkpoint_path = copy_of(settings->checkpoint_path),
         .checkpoint_every = settings->checkpoint_every,
         .checkpoint_keep = settings->checkpoint_keep,
-        .registered = registered,
         .final_folder = copy_of(settings->final_folder),
     };
     unlock(mailbox);
     rb_reports_rows_after(mailbox->reports, settings->rows_after);
-}
-
-void rb_mailbox_registered(struct rb_mailbox *mailbox, int64_t step)
-{
-    lock(mailbox);
-    mailbox->settings.registered = step;
-    unlock(mailbox);
 }
 
 /* What is left after deaths has a number that was kept for it, lower than that of what was prepared

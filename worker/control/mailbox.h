@@ -27,7 +27,6 @@ void rb_mailbox_free(struct rb_mailbox *mailbox);
 bool rb_mailbox_fence(struct rb_mailbox *mailbox, uint64_t fence);
 
 void rb_mailbox_settings(struct rb_mailbox *mailbox, const Rb__Settings *settings);
-void rb_mailbox_registered(struct rb_mailbox *mailbox, int64_t step);
 /* Takes `order` over.  A newer one takes the place of one that was not told to go yet. */
 void rb_mailbox_configure(struct rb_mailbox *mailbox, Rb__Configure *order);
 void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number);
@@ -115,7 +114,6 @@ bool rb_mailbox_take_save(struct rb_mailbox *mailbox, struct rb_save_order *ret_
 struct rb_settings {
     char *checkpoint_path; /* NULL: none */
     int64_t checkpoint_every, checkpoint_keep;
-    int64_t registered; /* newest checkpoint that the job would go on from; 0: none */
     char *final_folder; /* NULL: the agent has not said */
 };
 /* A copy; free it with rb_settings_done. */
