@@ -218,6 +218,33 @@ static void test_prune(void **state)
     close_place(&place);
 }
 
+static void test_made_way(void **state)
+{
+    struct place place;
+    RB_CLEANUP(rb_freep) char *first = NULL;
+    RB_CLEANUP(rb_freep) char *last = NULL;
+    struct rb_why why = {0};
+
+    (void)state;
+    open_place(&place, &job);
+    fill_state(&place, 10);
+    first = write_checkpoint(&place);
+    fill_state(&place, 20);
+    free(write_checkpoint(&place));
+    fill_state(&place, 30);
+    last = write_checkpoint(&place);
+    assert_int_equal(rb_checkpoint_prune(place.folder, "j", 30, 1, NULL), 0);
+    assert_int_equal(rb_restore(first, place.model, &place.state, NULL), 0);
+    assert_int_equal(place.state.level, 30);
+    rb_file_remove(last, NULL);
+    assert_int_equal(rb_restore(first, place.model, &place.state, &why), RB_ENOTFOUND);
+    assert_non_null(strstr(why.text, "step-00000010")); /* what was asked for is what is missed */
+    fill_state(&place, 5);
+    free(write_checkpoint(&place));
+    assert_int_equal(rb_restore(first, place.model, &place.state, NULL), RB_ENOTFOUND);
+    close_place(&place);
+}
+
 /* ---- Damage ---------------------------------------------------------------------------------*/
 
 static int restore_into(struct place *place, const char *path, struct rb_why *why)
@@ -436,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_prune),
+        cmocka_unit_test(test_made_way),
         cmocka_unit_test(test_every_byte_counts),
         cmocka_unit_test(test_hostile_manifests),
         cmocka_unit_test(test_other_jobs),

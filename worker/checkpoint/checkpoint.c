@@ -243,8 +243,7 @@ int rb_checkpoint_export(const Rb__Model *model, const struct rb_state *state, c
 
 /* ---- Pruning --------------------------------------------------------------------------------*/
 
-/* The step of a name written by rb_checkpoint_write, -1 for any other. */
-static int64_t step_of(const char *name)
+int64_t rb_checkpoint_step(const char *name)
 {
     RB_CLEANUP(rb_freep) char *again = NULL;
     int64_t step;
@@ -269,6 +268,20 @@ static int remove_in(const char *folder, const char *name, struct rb_why *why)
     return rb_file_remove(path, why);
 }
 
+/* Under another name first: whoever dies in the middle leaves no half of a checkpoint. */
+static int remove_step(const char *folder, const char *half_done, int64_t step, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/step-%08" PRId64, folder, step);
+    RB_CLEANUP(rb_freep) char *aside = rb_format("%s/%sremoved-%" PRId64, folder, half_done, step);
+    int err = rb_file_remove(aside, why);
+
+    if (err)
+        return err;
+    if (rename(path, aside) < 0)
+        return errno == ENOENT ? 0 : fail(why, "rename", path);
+    return rb_file_remove(aside, why);
+}
+
 int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64_t keep,
                         struct rb_why *why)
 {
@@ -282,7 +295,7 @@ int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64
     if (!listing)
         return fail(why, "open", folder);
     while (!err && (entry = readdir(listing)) != NULL) {
-        int64_t one = step_of(entry->d_name);
+        int64_t one = rb_checkpoint_step(entry->d_name);
 
         if (strncmp(entry->d_name, half_done, strlen(half_done)) == 0)
             err = remove_in(folder, entry->d_name, why);
@@ -294,10 +307,7 @@ int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64
     closedir(listing);
     if (n)
         qsort(steps, (size_t)n, sizeof *steps, falling);
-    for (int64_t i = keep < 1 ? n : keep; !err && i < n; i++) {
-        RB_CLEANUP(rb_freep) char *name = rb_format("step-%08" PRId64, steps[i]);
-
-        err = remove_in(folder, name, why);
-    }
+    for (int64_t i = keep < 1 ? n : keep; !err && i < n; i++)
+        err = remove_step(folder, half_done, steps[i], why);
     return err;
 }

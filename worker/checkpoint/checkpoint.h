@@ -42,6 +42,9 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
 int rb_checkpoint_export(const Rb__Model *model, const struct rb_state *state, const char *folder,
                          uint64_t *ret_bytes, struct rb_why *why);
 
+/* The step of a name that rb_checkpoint_write has given, -1 of any other. */
+int64_t rb_checkpoint_step(const char *name);
+
 /* Remove all but the `keep` newest checkpoints of at most `step` (keep < 1 keeps all), and what
  * writers of `job` left half done when they died. */
 int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64_t keep,

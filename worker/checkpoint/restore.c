@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-enum { MANIFEST_LIMIT = 64 << 20 };
+enum { MANIFEST_LIMIT = 64 << 20, LATEST_LIMIT = 4096 };
 
 static int by_name(const void *a, const void *b)
 {
@@ -111,13 +112,41 @@ static void start_fresh(struct rb_state *state)
     rb_state_clear_moments(state);
 }
 
-int rb_restore(const char *path, const Rb__Model *model, struct rb_state *state, struct rb_why *why)
+/* A checkpoint that is gone has made way for newer ones, of which nobody heard who could have told:
+ * workers go on writing them while rubatod or etcd is away.  The newest of those; NULL: none. */
+static char *find_newer(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    RB_CLEANUP(rb_freep) char *folder = rb_format("%.*s", name ? (int)(name - path) : 0, path);
+    RB_CLEANUP(rb_freep) char *latest = rb_format("%s/latest", folder);
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer line = {0};
+    int64_t step;
+
+    if (!name || rb_checkpoint_step(name + 1) < 0 ||
+        rb_file_read(latest, LATEST_LIMIT, &line, NULL) != 0 || !line.size)
+        return NULL;
+    line.data[line.size - 1] = 0; /* for its end of line */
+    step = rb_checkpoint_step((const char *)line.data);
+    return step > rb_checkpoint_step(name + 1) ? rb_format("%s/%s", folder, (char *)line.data)
+                                               : NULL;
+}
+
+static bool is_folder(const char *path)
 {
     struct stat status;
+
+    return path && stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int rb_restore(const char *path, const Rb__Model *model, struct rb_state *state, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *newer = access(path, F_OK) ? find_newer(path) : NULL;
     int err;
 
-    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+    if (is_folder(path)) {
         err = load_folder(path, model, state, why);
+    } else if (is_folder(newer)) {
+        err = load_folder(newer, model, state, why);
     } else {
         start_fresh(state);
         err = load_file(path, NULL, RB_CHECKPOINT_WEIGHTS, model, state, why);
