@@ -53,13 +53,14 @@ static void serve(struct bench_job *job)
 
 /* ---- Profile --------------------------------------------------------------------------------*/
 
-/* A step cut up: its instructions, and what stands beside them. */
+/* A step cut up: its instructions, and what stands beside them.  Its sums go where those of the
+ * step before are: there those of the next one will be, and the other array takes no memory. */
 struct cut {
     struct bench_job *job;
     const struct rb_runner *runner;
     struct rb_profile *profile;
     size_t next;
-    bool first; /* microbatch of the step */
+    uint32_t microbatch; /* of the step */
     double batch, adding;
 };
 
@@ -73,18 +74,10 @@ static void after_instruction(int instruction, void *context)
            cut->runner->contributions[cut->next]->after <= (uint32_t)instruction + 1;
          cut->next++) {
         const Rb__Contribution *one = cut->runner->contributions[cut->next];
-        const Rb__Variable *variable = model->message->variables[one->variable];
+        struct rb_fixed into = rb_model_summand(model, one, cut->microbatch);
 
-        struct rb_fixed into = {
-            .sum = model->local + variable->offset,
-            .fresh = cut->first,
-            .weight = 1,
-            .exponent = model->exponents[one->variable].exponent,
-            .limit = model->limits[one->variable],
-            .largest = &model->largest[one->variable],
-            .overflow = &model->overflow[one->variable],
-        };
-
+        into.sum = model->reduced + (into.sum - model->local);
+        into.fresh = cut->microbatch == 0 && one->first == 0;
         rb_program_add(cut->runner->program, (int)one->tensor, &into);
         cut->adding += rb_profile_pass(cut->profile);
     }
@@ -107,7 +100,7 @@ static double cut_step(struct cut *cut)
 
         cut->runner = i + 1 == model->microbatches ? model->last_runner : model->runner;
         cut->next = 0;
-        cut->first = i == 0;
+        cut->microbatch = i;
         rb_profile_pass(cut->profile);
         rb_batch_fill(&cut->runner->slots, model->train, message->seed, &batch);
         cut->batch += rb_profile_pass(cut->profile);
