@@ -2,13 +2,14 @@
 #include "kernels/cpu/bfloat.h"
 
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/vector.h"
 
 #include <stdlib.h>
 
 /* Half of the last place that stays is added, less one bit where that place is even; a carry goes
  * up into the exponent, which is right.  Only a NaN could be carried out of itself. */
-RB_CLONES void rb_cpu_narrow(uint16_t *restrict to, const float *restrict from, int64_t n)
+RB_CLONES static void narrow_each(uint16_t *restrict to, const float *restrict from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits, rounded;
@@ -17,6 +18,55 @@ RB_CLONES void rb_cpu_narrow(uint16_t *restrict to, const float *restrict from, 
         rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
         to[i] = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : rounded);
     }
+}
+
+#if defined(__x86_64__)
+
+enum { SIXTEEN = 16 };
+
+static bool has_instruction(void)
+{
+    return __builtin_cpu_supports("avx512bf16");
+}
+
+/* In a quarter of the time, to the same bits: the instruction makes zeros of subnormals, so the few
+ * vectors that have any go the long way. */
+RB_DOTS static void narrow_sixteens(uint16_t *to, const float *from, int64_t n)
+{
+    enum { SUBNORMAL = 0x20 };
+
+    for (int64_t i = 0; i < n; i += SIXTEEN) {
+        const __m512 x = _mm512_loadu_ps(from + i);
+
+        if (_mm512_fpclass_ps_mask(x, SUBNORMAL))
+            narrow_each(to + i, from + i, SIXTEEN);
+        else
+            _mm256_storeu_si256((__m256i *)(to + i), (__m256i)_mm512_cvtneps_pbh(x));
+    }
+}
+
+#else
+
+enum { SIXTEEN = 1 };
+
+static bool has_instruction(void)
+{
+    return false;
+}
+
+static void narrow_sixteens(uint16_t *to, const float *from, int64_t n)
+{
+    narrow_each(to, from, n);
+}
+
+#endif
+
+void rb_cpu_narrow(uint16_t *restrict to, const float *restrict from, int64_t n)
+{
+    int64_t vectors = has_instruction() ? n / SIXTEEN * SIXTEEN : 0;
+
+    narrow_sixteens(to, from, vectors);
+    narrow_each(to + vectors, from + vectors, n - vectors);
 }
 
 RB_CLONES void rb_cpu_widen(float *restrict to, const uint16_t *restrict from, int64_t n)

@@ -2,6 +2,7 @@
 /* Rows of elementwise operators of two inputs, gradients among them. */
 #include "kernels/cpu/point.h"
 
+#include "kernels/cpu/gelu.h"
 #include "kernels/cpu/math.h"
 
 /* A row of two inputs: three loops, so that a broadcast operand stays in a register. */
@@ -155,13 +156,21 @@ rb_point_row *rb_point_binary_row(enum rb_op op, enum rb_dtype dtype, bool fmod)
     }
 }
 
+static rb_point_row *gelu_grad_row(bool tanh_form)
+{
+    rb_point_row *fast = rb_gelu_grad_row();
+
+    return tanh_form ? gelu_tanh_grad_f32 : fast ? fast : gelu_grad_f32;
+}
+
 rb_point_row *rb_point_grad_row(enum rb_op op, bool tanh_form)
 {
     static rb_point_row *const rows[RB_OP_COUNT] = {
-        [RB_OP_RELU_GRAD] = relu_grad_f32,       [RB_OP_GELU_GRAD] = gelu_grad_f32,
-        [RB_OP_TANH_GRAD] = tanh_grad_f32,       [RB_OP_ERF_GRAD] = erf_grad_f32,
+        [RB_OP_RELU_GRAD] = relu_grad_f32,
+        [RB_OP_TANH_GRAD] = tanh_grad_f32,
+        [RB_OP_ERF_GRAD] = erf_grad_f32,
         [RB_OP_SIGMOID_GRAD] = sigmoid_grad_f32,
     };
 
-    return op == RB_OP_GELU_GRAD && tanh_form ? gelu_tanh_grad_f32 : rows[op];
+    return op == RB_OP_GELU_GRAD ? gelu_grad_row(tanh_form) : rows[op];
 }

@@ -2,6 +2,7 @@
 /* Rows of elementwise operators of one input. */
 #include "kernels/cpu/point.h"
 
+#include "kernels/cpu/gelu.h"
 #include "kernels/cpu/math.h"
 
 /* A row of one input; a broadcast one is computed once and copied. */
@@ -114,8 +115,14 @@ static const struct unary_rows unary_rows[RB_OP_COUNT] = {
     [RB_OP_SIGMOID] = {sigmoid_f32, sigmoid_f64},
     [RB_OP_ERF] = {erf_f32, erf_f64},
     [RB_OP_RELU] = {relu_f32, relu_f64, relu_i32, relu_i64},
-    [RB_OP_GELU] = {gelu_f32},
 };
+
+static rb_point_row *gelu_row(bool tanh_form)
+{
+    rb_point_row *fast = rb_gelu_row();
+
+    return tanh_form ? gelu_tanh_f32 : fast ? fast : gelu_f32;
+}
 
 rb_point_row *rb_point_unary_row(enum rb_op op, enum rb_dtype dtype, bool tanh_form)
 {
@@ -123,7 +130,7 @@ rb_point_row *rb_point_unary_row(enum rb_op op, enum rb_dtype dtype, bool tanh_f
 
     switch (dtype) {
     case RB_F32:
-        return op == RB_OP_GELU && tanh_form ? gelu_tanh_f32 : rows->f32;
+        return op == RB_OP_GELU ? gelu_row(tanh_form) : rows->f32;
     case RB_F64:
         return rows->f64;
     case RB_I32:

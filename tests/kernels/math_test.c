@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The approximations against the C library in double, in units of the last place, over floats of
  * all sizes; and their ends. */
+#include "kernels/cpu/gelu.h"
 #include "kernels/cpu/math.h"
 
 #include <float.h>
@@ -109,9 +110,68 @@ static void ends_are_right(void **state)
     assert_true(isnan(rb_erff(NAN)) && isnan(rb_sigmoidf(NAN)) && isnan(rb_geluf(NAN)));
 }
 
+static double distribution(double x)
+{
+    return 0.5 * erfc(-x * sqrt(0.5));
+}
+
+static double slope(double x)
+{
+    return distribution(x) + x * exp(-0.5 * x * x) / sqrt(2 * acos(-1));
+}
+
+/* GELU's row at one x, among others and beside the end. */
+static float row_at(rb_point_row *row, float x)
+{
+    float one[] = {1}, in[33], out[33];
+    const int64_t steps[] = {1, 1}, turned[] = {0, 1};
+    bool grad = row == rb_gelu_grad_row();
+
+    for (int i = 0; i < 33; i++)
+        in[i] = i % 3 ? (float)i : x;
+    row(grad ? (const void *[]){one, in} : (const void *[]){in}, grad ? turned : steps, out, 31);
+    assert_true(rb_float_bits(out[0]) == rb_float_bits(out[30]));
+    row(grad ? (const void *[]){one, &x} : (const void *[]){&x}, (const int64_t[]){0, 0}, out, 33);
+    assert_true(rb_float_bits(out[0]) == rb_float_bits(out[32]));
+    return out[7];
+}
+
+/* What is above 0 is off by a unit of its last place, or of x's; what is below by little of itself.
+ */
+static void check_gelu(const char *name, rb_point_row *row, double (*want)(double), bool times_x)
+{
+    for (uint64_t bits = 0; bits <= 0xffffffffu; bits += 40099) {
+        float x = rb_bits_float((uint32_t)bits);
+        double right = want((double)x) * (times_x ? (double)x : 1), error;
+
+        if (!(fabsf(x) < 20) || (fabsf(x) > 0 && fabsf(x) < FLT_MIN))
+            continue;
+        error = fabs((double)row_at(row, x) - right);
+        if (error > 9e-8 * (times_x ? fabs((double)x) : 1) ||
+            (x < -1.5f && x > -5.8f && error > 3e-5 * fabs(right)))
+            fail_msg("%s(%a) is off by %g", name, (double)x, error);
+    }
+    assert_true(isnan(row_at(row, NAN)));
+}
+
+static void gelu_by_tables(void **state)
+{
+    rb_point_row *gelu = rb_gelu_row(), *grad = rb_gelu_grad_row();
+
+    (void)state;
+    if (!gelu)
+        skip();
+    check_gelu("gelu", gelu, distribution, true);
+    check_gelu("its slope", grad, slope, false);
+    assert_true(row_at(gelu, INFINITY) == INFINITY && row_at(gelu, -7.0f) == 0);
+    assert_true(row_at(grad, INFINITY) == 1 && row_at(grad, -INFINITY) == 0);
+    assert_true(rb_float_bits(row_at(gelu, -0.0f)) == 0x80000000u && row_at(grad, 0) == 0.5f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gelu_by_tables),
         cmocka_unit_test(errors_are_small),
         cmocka_unit_test(small_exponentials_vanish),
         cmocka_unit_test(what_is_below_0_has_the_same_exponentials),

@@ -166,23 +166,28 @@ static void products_of_bfloat(void **state)
     rb_device_close(device);
 }
 
-/* What rounding meets: halves, ends, NaN, the smallest. */
+/* What rounding meets: halves, ends, NaN, the smallest; 16 of each in a row, as an instruction
+ * takes them, and one of each. */
 static void bfloat_of_all_kinds(void **state)
 {
-    static const uint32_t bits[] = {0,          0x80000000, 0x3f808000, 0x3f818000, 0x3f808001,
-                                    0x3f7fffff, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000,
-                                    0x7f800001, 0xffffffff, 0x7fffffff, 0x00000001, 0x00008000,
-                                    0x00018000, 0x807fffff, 0x7f7f7fff, 0x7f7f8000};
-    const struct rb_tensor_type wide = {RB_F32, 1, {RB_COUNT(bits)}};
-    const struct rb_tensor_type narrow = {RB_BF16, 1, {RB_COUNT(bits)}};
+    static const uint32_t kinds[] = {0,          0x80000000, 0x3f808000, 0x3f818000, 0x3f808001,
+                                     0x3f7fffff, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000,
+                                     0x7f800001, 0xffffffff, 0x7fffffff, 0x00000001, 0x00008000,
+                                     0x00018000, 0x807fffff, 0x7f7f7fff, 0x7f7f8000};
+    enum { KINDS = RB_COUNT(kinds), ALL = 17 * KINDS };
+    const struct rb_tensor_type wide = {RB_F32, 1, {ALL}};
+    const struct rb_tensor_type narrow = {RB_BF16, 1, {ALL}};
     struct rb_call call = {.op = RB_OP_CAST, .n_in = 1, .n_out = 1, .in = &wide, .out = &narrow};
-    uint16_t rounded[RB_COUNT(bits)];
-    float back[RB_COUNT(bits)];
+    uint32_t bits[ALL];
+    uint16_t rounded[ALL];
+    float back[ALL];
     struct rb_device *device;
     struct rb_kernel *kernel;
     struct rb_why why;
 
     (void)state;
+    for (int i = 0; i < ALL; i++)
+        bits[i] = kinds[i < 16 * KINDS ? i / 16 : i % KINDS];
     assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);
     assert_int_equal(rb_kernel_prepare(device, &call, &kernel, &why), 0);
     rb_kernel_run(kernel, (const void *[]){bits}, (void *[]){rounded}, &key);
@@ -192,7 +197,7 @@ static void bfloat_of_all_kinds(void **state)
     assert_int_equal(rb_kernel_prepare(device, &call, &kernel, &why), 0);
     rb_kernel_run(kernel, (const void *[]){rounded}, (void *[]){back}, &key);
     rb_kernel_free(kernel);
-    for (size_t i = 0; i < RB_COUNT(bits); i++) {
+    for (int i = 0; i < ALL; i++) {
         uint32_t again;
         float x;
 
