@@ -33,7 +33,7 @@ struct rb_agent_job {
     char *id;
     char *folder;                    /* STATE/jobs/ID */
     char *model, *weights, *profile; /* digests, to be removed with the job; no profile: NULL */
-    bool deleted;                    /* its wish said so */
+    bool deleted;                    /* its wish said so, or its deletion */
     struct rb_rows *rows;            /* NULL until needed */
     bool rows_failed;                /* the last one could not be written */
 
@@ -110,6 +110,7 @@ struct rb_agent {
     uv_timer_t watch; /* looks at the processes, while there are any */
     unsigned looks;
     struct rb_agent_job *jobs;
+    int64_t deletions_heard; /* up to this revision */
     struct rb_worker *workers;
     struct rb_agent_known_death *deaths;
     struct rb_agent_save *saves;

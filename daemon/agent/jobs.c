@@ -117,6 +117,29 @@ static bool has_workers(const struct rb_agent *agent, const struct rb_agent_job 
     return false;
 }
 
+static void take_deletion(struct rb_agent *agent, const Rb__Deletion *deletion)
+{
+    if (!rb_agent_id_valid(deletion->job))
+        return;
+    struct rb_agent_job *job = rb_agent_job(agent, deletion->job);
+    char **blobs[] = {&job->model, &job->weights, &job->profile};
+    for (size_t i = 0; i < deletion->n_blobs && i < RB_COUNT(blobs); i++)
+        keep_text(blobs[i], deletion->blobs[i]);
+    job->deleted = true;
+}
+
+/* Jobs whose deletion this node may have missed: while it was away, or because their keys had gone
+ * before it looked. */
+static void take_deletions(struct rb_agent *agent, const struct rb_facts *facts)
+{
+    if (facts->revision < agent->deletions_heard) /* another etcd, or an older copy of it */
+        agent->deletions_heard = 0;
+    for (size_t i = 0; i < facts->deletions.n; i++)
+        if (facts->deletions.at[i].revision > agent->deletions_heard)
+            take_deletion(agent, facts->deletions.at[i].deletion);
+    agent->deletions_heard = facts->revision;
+}
+
 /* Only a deletion that was seen to be asked for removes folders: an etcd that has lost its data
  * must not take the jobs' with it. */
 void rb_agent_jobs_follow(struct rb_agent *agent)
@@ -133,6 +156,7 @@ void rb_agent_jobs_follow(struct rb_agent *agent)
             keep_text(&job->profile, found->job.job->profile);
         job->deleted = found->wish.message && found->wish.wish->deleted;
     }
+    take_deletions(agent, facts);
     for (struct rb_agent_job *job = agent->jobs, *next; job; job = next) {
         const struct rb_job_facts *found = rb_facts_job(facts, job->id);
         next = job->next;

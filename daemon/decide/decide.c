@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver: shares for all jobs, then a turn for each, then old events go. */
+/* The driver: shares for all jobs, then a turn for each, then what is old goes. */
 #include "daemon/decide/decide.h"
 
 #include "daemon/decide/turn.h"
@@ -7,8 +7,8 @@
 #include <string.h>
 
 enum {
-    EVENTS_MOST = 1000, /* kept; what is older goes */
-    EVENTS_AT_ONCE = 50,
+    KEPT = 1000, /* of events, and of deletions; what is older goes */
+    AT_ONCE = 50,
 };
 
 static void take_turn(const struct rb_facts *facts, const struct rb_job_facts *job,
@@ -35,13 +35,13 @@ static void take_turn(const struct rb_facts *facts, const struct rb_job_facts *j
         *wake = turn.wake;
 }
 
-static void forget_old_events(const struct rb_facts *facts, struct rb_writes *writes)
+static void forget_old(const struct rb_fact_list *list, struct rb_writes *writes)
 {
-    if (facts->events.n <= EVENTS_MOST + EVENTS_AT_ONCE)
+    if (list->n <= KEPT + AT_ONCE)
         return;
     rb_writes_next(writes);
-    for (size_t i = 0; i < EVENTS_AT_ONCE; i++)
-        rb_writes_delete(writes, RB_ANY_REVISION, "%s", facts->events.at[i].key);
+    for (size_t i = 0; i < AT_ONCE; i++)
+        rb_writes_delete(writes, RB_ANY_REVISION, "%s", list->at[i].key);
     rb_writes_next(writes);
 }
 
@@ -58,7 +58,8 @@ int rb_decide(const struct rb_facts *facts, uint64_t now_ms,
     for (size_t j = 0; j < facts->n_jobs; j++)
         take_turn(facts, &facts->jobs[j], &shares[j], now_ms, options, &arena, ret_writes,
                   &sequence, &wake);
-    forget_old_events(facts, ret_writes);
+    forget_old(&facts->events, ret_writes);
+    forget_old(&facts->deletions, ret_writes);
     *ret_wake_ms = wake;
     rb_arena_done(&arena);
     return 0;

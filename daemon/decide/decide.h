@@ -22,7 +22,8 @@
  * dies.
  *   - A report that is not in facts, of a named worker, means that the worker is gone.
  *   - Keys of a job with wish.deleted may be removed (rb_writes_delete_all "jobs/ID/") once no
- * report of a living process is left; agents then remove the job's folders. */
+ * report of a living process is left; agents then remove the job's folders, those that are away
+ * when they hear of its Deletion. */
 #ifndef RB_DAEMON_DECIDE_DECIDE_H
 #define RB_DAEMON_DECIDE_DECIDE_H
 

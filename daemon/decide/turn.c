@@ -232,6 +232,20 @@ static void write_event(struct rb_turn *turn, size_t i, struct rb_writes *writes
                   (*sequence)++ % 1000, (unsigned)turn->options->random);
 }
 
+/* For nodes that are away. */
+static void write_deletion(struct rb_turn *turn, struct rb_writes *writes)
+{
+    const Rb__Job *job = turn->in->job.job;
+    char *blobs[] = {job->model, job->weights, job->profile};
+    Rb__Deletion deletion = RB__DELETION__INIT;
+
+    deletion.job = job->id;
+    deletion.blobs = blobs;
+    deletion.n_blobs = job->profile ? 3 : 2;
+    rb_writes_put(writes, RB_ANY_REVISION, &deletion.base, "deletions/%013" PRIu64 "-%s", turn->now,
+                  job->id);
+}
+
 /* Configurations of the past beyond what is kept go, oldest first, a few at a time.  What the
  * active one is left of stays: deaths are counted from there. */
 static void prune(struct rb_turn *turn, struct rb_writes *writes)
@@ -259,6 +273,7 @@ void rb_turn_write(struct rb_turn *turn, struct rb_writes *writes, unsigned *seq
     if (turn->forget) {
         rb_writes_guard(writes, turn->in->state.revision, "jobs/%s/state", id);
         rb_writes_delete_all(writes, "jobs/%s/", id);
+        write_deletion(turn, writes);
     } else if (turn->state_changed || turn->n_changes) {
         if (turn->state_changed)
             rb_writes_put(writes, turn->in->state.revision, &turn->state.base, "jobs/%s/state", id);

@@ -36,11 +36,12 @@ struct rb_fact {
         const Rb__WorkerReport *worker;
         const Rb__Progress *progress;
         const Rb__Checkpoint *checkpoint;
+        const Rb__Deletion *deletion;
         const Rb__Event *event;
     };
 };
 
-/* Sorted by key: configurations by number, checkpoints by step, events by time. */
+/* Sorted by key: configurations by number, checkpoints by step, deletions and events by time. */
 struct rb_fact_list {
     const struct rb_fact *at;
     size_t n;
@@ -55,7 +56,7 @@ struct rb_job_facts {
 struct rb_facts {
     int64_t revision; /* everything up to here is in it */
     struct rb_fact leader;
-    struct rb_fact_list nodes, cordons, events;
+    struct rb_fact_list nodes, cordons, deletions, events;
     const struct rb_job_facts *jobs; /* sorted by id */
     size_t n_jobs;
 };

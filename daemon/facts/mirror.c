@@ -15,6 +15,7 @@ enum place {
     LEADER,
     NODES,
     CORDONS,
+    DELETIONS,
     EVENTS,
     JOB,
     WISH,
@@ -33,6 +34,7 @@ static const struct kind {
     {"leader", LEADER, &rb__leader__descriptor},
     {"nodes/*", NODES, &rb__node__descriptor},
     {"cordons/*", CORDONS, &rb__cordon__descriptor},
+    {"deletions/*", DELETIONS, &rb__deletion__descriptor},
     {"events/*", EVENTS, &rb__event__descriptor},
     {"jobs/*/job", JOB, &rb__job__descriptor},
     {"jobs/*/wish", WISH, &rb__wish__descriptor},
@@ -249,6 +251,9 @@ static void place(struct rb_facts *facts, struct rb_job_facts *job, const struct
         return;
     case CORDONS:
         add(&facts->cordons, space, used, &entry->fact);
+        return;
+    case DELETIONS:
+        add(&facts->deletions, space, used, &entry->fact);
         return;
     case EVENTS:
         add(&facts->events, space, used, &entry->fact);

@@ -336,6 +336,28 @@ static void deleted_when_all_are_gone(void **unused)
     world_rounds(&world, 5);
     assert_null(world_job(&world, JOB));
     assert_int_equal(world.n_workers, 0);
+    assert_int_equal(rb_mirror_facts(world.mirror)->deletions.n, 1);
+    assert_string_equal(rb_mirror_facts(world.mirror)->deletions.at[0].deletion->job, JOB);
+    world_end(&world);
+}
+
+static void old_deletions_are_forgotten(void **unused)
+{
+    Rb__Deletion deletion = RB__DELETION__INIT;
+    const struct rb_fact_list *kept;
+    struct rb_writes writes = {0};
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 1, 1, 1);
+    deletion.job = (char *)"old";
+    for (int i = 0; i < 1100; i++)
+        rb_writes_put(&writes, RB_ABSENT, &deletion.base, "deletions/%013d-old", i);
+    world_commit(&world, &writes);
+    world_rounds(&world, 10);
+    kept = &rb_mirror_facts(world.mirror)->deletions;
+    assert_in_range(kept->n, 1000, 1050);
+    assert_string_equal(kept->at[kept->n - 1].key, "deletions/0000000001099-old");
     world_end(&world);
 }
 
@@ -353,6 +375,7 @@ int main(void)
         cmocka_unit_test(pauses_and_goes_on),
         cmocka_unit_test(failed_growth_is_no_failed_start),
         cmocka_unit_test(deleted_when_all_are_gone),
+        cmocka_unit_test(old_deletions_are_forgotten),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,25 @@ def leave_and_return():
         c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node left and came back")
 
 
+def deleted_while_away():
+    """A node that is away when a job is deleted keeps nothing of it when it is back."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        c.model("gpt", layers=1, width=64, heads=2, seq=32)
+        job = c.submit("wide", spec(c, 5, 2))["id"]
+        c.wait("wide", "done")
+        leader, other = coordinator_and_other(c)
+        folder, blobs = os.path.join(other.state, "jobs", job), os.path.join(other.state, "blobs")
+        check(os.path.isdir(folder) and os.listdir(blobs), f"{other.name} has nothing of the job")
+        until("all workers to be gone", lambda: not c.processes("rubato-worker"))
+        other.stop(signal.SIGKILL)
+        c.ctl("delete", "wide", endpoint=leader.endpoint)
+        until("the deletion", lambda: not os.path.isdir(os.path.join(leader.state, "jobs", job)))
+        check(os.path.isdir(folder), "the folder is gone before its node is back")
+        other.start()
+        until("the folder to go", lambda: not os.path.isdir(folder), 20)
+        until("its blobs to go", lambda: not os.listdir(blobs), 20)
+
+
 def coordinator_and_other(c):
     first = c.json("version")["rubatod"]["leader"]
     return sorted(c.nodes, key=lambda node: node.name != first)
@@ -109,5 +128,5 @@ def coordinator_is_stopped():
             os.kill(leader.process.pid, signal.SIGCONT)
 
 
-cluster.main(two_nodes, three_nodes, leave_and_return, coordinator_is_gone, coordinator_and_etcd_are_gone,
-             coordinator_is_stopped)
+cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, coordinator_is_gone,
+             coordinator_and_etcd_are_gone, coordinator_is_stopped)
