@@ -4,6 +4,8 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/hash.h"
+#include "proto/sealed.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,7 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MANIFEST_MOST = 16 << 20 };
+enum { MANIFEST_MOST = 64 << 20 };
+
+struct found {
+    int64_t step;
+    char *name; /* "step-00001200" */
+};
+
+struct folder {
+    const char *path;
+    struct found *at; /* newest first */
+    size_t n;
+};
 
 /* "step-00001200" gives 1200, anything else -1. */
 static int64_t step_of(const char *name)
@@ -27,83 +40,187 @@ static int64_t step_of(const char *name)
     return *end || errno ? -1 : step;
 }
 
-static json_t *read_manifest(const char *folder)
+static int newest_first(const void *a, const void *b)
 {
-    RB_CLEANUP(rb_freep) char *file = rb_format("%s/state.json", folder);
-    struct rb_buffer bytes = {0};
-    json_t *manifest = NULL;
+    int64_t left = ((const struct found *)a)->step, right = ((const struct found *)b)->step;
 
-    if (!rb_file_read(file, MANIFEST_MOST, &bytes, NULL) && bytes.size)
-        manifest = json_loadb(bytes.data, bytes.size, JSON_REJECT_DUPLICATES, NULL);
-    rb_buffer_done(&bytes);
-    return manifest;
+    return (left < right) - (left > right);
 }
 
-/* The newest folder in `path` that has a readable manifest. */
-static int newest(const char *path, char **ret_folder, int64_t *ret_step, json_t **ret_manifest,
-                  struct rb_why *why)
+static int list(struct folder *folder, struct rb_why *why)
 {
-    DIR *folder = opendir(path);
+    DIR *listing = opendir(folder->path);
     struct dirent *entry;
     int err = errno;
 
-    *ret_folder = NULL;
-    *ret_step = -1;
-    *ret_manifest = NULL;
-    if (!folder)
+    if (!listing)
         return err == ENOENT ? 0
                              : rb_why_set(why, rb_error_from_errno(err), "checkpoint.path %s: %s",
-                                          path, strerror(err));
-    while ((entry = readdir(folder))) {
+                                          folder->path, strerror(err));
+    while ((entry = readdir(listing))) {
         int64_t step = step_of(entry->d_name);
-        char *each;
-        json_t *manifest;
 
-        if (step <= *ret_step)
+        if (step < 0)
             continue;
-        each = rb_format("%s/%s", path, entry->d_name);
-        manifest = read_manifest(each);
-        if (!manifest) {
-            free(each);
-            continue;
-        }
-        json_decref(*ret_manifest);
-        free(*ret_folder);
-        *ret_manifest = manifest;
-        *ret_folder = each;
-        *ret_step = step;
+        folder->at = rb_realloc(folder->at, (folder->n + 1) * sizeof *folder->at);
+        folder->at[folder->n++] = (struct found){step, rb_string(entry->d_name)};
     }
-    closedir(folder);
+    closedir(listing);
+    if (folder->n)
+        qsort(folder->at, folder->n, sizeof *folder->at, newest_first);
     return 0;
 }
 
-int rb_resume_find(const char *path, const char *spec_digest, const char *numeric_class,
-                   char **ret_folder, int64_t *ret_step, struct rb_why *why)
+static void folder_done(struct folder *folder)
 {
-    RB_CLEANUP(rb_freep) char *folder = NULL;
-    const char *digest, *class;
-    json_t *manifest;
-    int64_t step;
-    int err = newest(path, &folder, &step, &manifest, why);
+    for (size_t i = 0; i < folder->n; i++)
+        free(folder->at[i].name);
+    free(folder->at);
+}
+
+/* RB_ENOTFOUND: there is none, so that folder is no checkpoint. */
+static int read_manifest(const char *path, json_t **ret_manifest, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *file = rb_format("%s/state.json", path);
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer bytes = {0};
+    json_t *manifest = NULL;
+    int err = rb_file_read(file, MANIFEST_MOST, &bytes, why);
 
     if (err)
         return err;
-    digest = json_string_value(json_object_get(manifest, "specDigest"));
-    class = json_string_value(json_object_get(manifest, "numericClass"));
-    if (manifest && (!digest || strcmp(digest, spec_digest) != 0))
-        err = rb_why_set(why, RB_EREFUSED,
-                         "checkpoint.path %s holds checkpoints of another job (%s: its model, data "
-                         "or training settings differ): name another folder, or remove them",
-                         path, strrchr(folder, '/') + 1);
-    else if (manifest && class && strcmp(class, numeric_class) != 0)
-        err = rb_why_set(why, RB_EREFUSED,
-                         "%s was written by devices of numeric class %s and those here are of %s: "
-                         "going on from it would give other bits; name another checkpoint.path",
-                         folder, class, numeric_class);
-    json_decref(manifest);
+    manifest = json_loadb(bytes.size ? bytes.data : "", bytes.size, JSON_REJECT_DUPLICATES, NULL);
+    err = json_is_object(manifest) ? rb_sealed_check(manifest, bytes.data, bytes.size, why)
+                                   : rb_why_set(why, RB_EINVAL, "it is no JSON object");
+    if (err) {
+        json_decref(manifest);
+        return rb_why_add(why, err, "state.json");
+    }
+    *ret_manifest = manifest;
+    return 0;
+}
+
+static int check_file(const char *path, const char *name, const json_t *listed, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *file = rb_format("%s/%s", path, name);
+    const char *digest = json_string_value(json_object_get(listed, "digest"));
+    json_int_t bytes = json_integer_value(json_object_get(listed, "bytes"));
+    char is[33];
+    struct rb_map map;
+    int err = rb_map_open(file, &map, why);
+
     if (err)
         return err;
-    *ret_folder = RB_TAKE(folder);
-    *ret_step = *ret_folder ? step : 0;
+    rb_hash_digest(map.data, map.size, is);
+    if (map.size != (size_t)bytes || !digest || strcmp(is, digest) != 0)
+        err = rb_why_set(why, RB_EINVAL, "%s is not the file that its state.json lists", name);
+    rb_map_close(&map);
+    return err;
+}
+
+static int check_files(const char *path, const json_t *manifest, struct rb_why *why)
+{
+    const char *name;
+    json_t *listed;
+
+    json_object_foreach(json_object_get(manifest, "files"), name, listed)
+    {
+        int err = check_file(path, name, listed, why);
+
+        if (err)
+            return err;
+    }
     return 0;
+}
+
+static int check_job(const char *folder, const char *name, const json_t *manifest,
+                     const char *spec_digest, const char *numeric_class, struct rb_why *why)
+{
+    const char *digest = json_string_value(json_object_get(manifest, "specDigest"));
+    const char *class = json_string_value(json_object_get(manifest, "numericClass"));
+
+    if (!digest || strcmp(digest, spec_digest) != 0)
+        return rb_why_set(why, RB_EREFUSED,
+                          "checkpoint.path %s holds checkpoints of another job (%s: its model, "
+                          "data or training settings differ): name another folder, or remove them",
+                          folder, name);
+    if (class && strcmp(class, numeric_class) != 0)
+        return rb_why_set(why, RB_EREFUSED,
+                          "%s/%s was written by devices of numeric class %s and those here are of "
+                          "%s: going on from it would give other bits; name another "
+                          "checkpoint.path",
+                          folder, name, class, numeric_class);
+    return 0;
+}
+
+/* RB_ENOTFOUND: it is none; RB_EREFUSED: it is not this job's; else it is damaged. */
+static int check(const char *folder, const char *name, const char *spec_digest,
+                 const char *numeric_class, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
+    json_t *manifest = NULL;
+    int err = read_manifest(path, &manifest, why);
+
+    if (err)
+        return err;
+    err = check_job(folder, name, manifest, spec_digest, numeric_class, why);
+    if (!err && check_files(path, manifest, why))
+        err = RB_EUNREADABLE;
+    json_decref(manifest);
+    return err;
+}
+
+/* What is damaged, and is newer than what is whole (NULL: nothing is). */
+static int tell_damaged(const char *path, const struct found *damaged, const struct found *whole,
+                        const struct rb_why *what, struct rb_buffer *ret_notes, struct rb_why *why)
+{
+    if (!whole)
+        return rb_why_set(why, RB_EREFUSED,
+                          "checkpoint.path %s: %s cannot be loaded (%s), and there is no older "
+                          "one that can: name another folder, or remove it to start anew",
+                          path, damaged->name, what->text);
+    rb_buffer_format(ret_notes, "checkpoint.path: %s cannot be loaded (%s): goes on from %s\n",
+                     damaged->name, what->text, whole->name);
+    return 0;
+}
+
+static int find(const struct folder *folder, const char *spec_digest, const char *numeric_class,
+                const struct found **ret_whole, struct rb_buffer *ret_notes, struct rb_why *why)
+{
+    const struct found *damaged = NULL, *whole = NULL;
+    struct rb_why what = {{0}};
+
+    for (size_t i = 0; i < folder->n && !whole; i++) {
+        const struct found *each = &folder->at[i];
+        struct rb_why own = {{0}};
+        int err = check(folder->path, each->name, spec_digest, numeric_class, &own);
+
+        if (err == RB_EREFUSED)
+            return rb_why_set(why, err, "%s", own.text);
+        if (!err) {
+            whole = each;
+        } else if (err != RB_ENOTFOUND && !damaged) {
+            damaged = each;
+            what = own;
+        }
+    }
+    *ret_whole = whole;
+    return damaged ? tell_damaged(folder->path, damaged, whole, &what, ret_notes, why) : 0;
+}
+
+int rb_resume_find(const char *path, const char *spec_digest, const char *numeric_class,
+                   char **ret_folder, int64_t *ret_step, struct rb_buffer *ret_notes,
+                   struct rb_why *why)
+{
+    struct folder folder = {.path = path};
+    const struct found *whole = NULL;
+    int err = list(&folder, why);
+
+    if (!err)
+        err = find(&folder, spec_digest, numeric_class, &whole, ret_notes, why);
+    if (!err) {
+        *ret_folder = whole ? rb_format("%s/%s", path, whole->name) : NULL;
+        *ret_step = whole ? whole->step : 0;
+    }
+    folder_done(&folder);
+    return err;
 }

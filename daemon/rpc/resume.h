@@ -3,17 +3,21 @@
  *
  * checkpoint.path > [resume] > submit
  *
- * Looks at FOLDER/step-*\/state.json, newest first. */
+ * Looks at FOLDER/step-*\/state.json, newest first, and reads all files that it lists. */
 #ifndef RB_DAEMON_RPC_RESUME_H
 #define RB_DAEMON_RPC_RESUME_H
 
+#include "base/buffer.h"
 #include "base/error.h"
 
 #include <stdint.h>
 
-/* 0 with *ret_folder (free) and *ret_step, or with NULL where there is no checkpoint (or no
- * folder). RB_EREFUSED: the newest belongs to another job, with a sentence that says what to do. */
+/* 0 with *ret_folder (free) and *ret_step, the newest that is whole, or with NULL where there is no
+ * checkpoint (or no folder).  Damaged ones that are newer are told of in ret_notes, a line.
+ * RB_EREFUSED: the newest belongs to another job, or none is whole, with a sentence that says what
+ * to do. */
 int rb_resume_find(const char *path, const char *spec_digest, const char *numeric_class,
-                   char **ret_folder, int64_t *ret_step, struct rb_why *why);
+                   char **ret_folder, int64_t *ret_step, struct rb_buffer *ret_notes,
+                   struct rb_why *why);
 
 #endif

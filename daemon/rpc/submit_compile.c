@@ -80,7 +80,7 @@ int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
 
     if (!err && checkpoint && checkpoint->path)
         err = rb_resume_find(checkpoint->path, job->compiled.model->spec_digest, job->numeric_class,
-                             &job->resume, &job->resume_step, why);
+                             &job->resume, &job->resume_step, &job->compiled.notes, why);
     /* Last: nobody removes what a job that is refused has written. */
     if (!err)
         err = write_model(job, why);

@@ -137,6 +137,29 @@ def checkpoint_is_damaged():
         same_as_alone(c, "a checkpoint was damaged")
 
 
+def checkpoint_to_go_on_from_is_damaged():
+    """A new job takes the newest one that is whole, and `submit` says so; with none it refuses."""
+    with cluster.Cluster(devices=1) as c:
+        start(c)
+        job = spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 10, "keep": 2})
+        c.submit("gpt", job)
+        until("two checkpoints", lambda: len(registered(c)) > 1)
+        c.drop("gpt")
+        older, newest = sorted(saved(c))[-2:]
+        os.truncate(c.path(f"ckpt/{newest}/model.safetensors"), 1000)
+        told = c.submit("gpt", job)
+        check(told["resumeStep"] == int(older[5:]), f"{told}")
+        check(f"{newest} cannot be loaded" in told["notes"][-1] and f"goes on from {older}" in told["notes"][-1], f"{told}")
+        c.train_on("gpt", 1)
+        check("abandoned" not in [e["kind"] for e in c.json("events", "gpt")["items"]], "a start has failed")
+        c.same_as_alone("gpt", spec(c, ENDLESS), "the newest checkpoint was damaged", int(older[5:]))
+        for name in saved(c):
+            os.truncate(c.path(f"ckpt/{name}/model.safetensors"), 1000)
+        refused = c.run("submit", "-f", c.job_file("gpt", job))
+        check(refused.returncode == 4 and "cannot be loaded" in refused.stderr and "name another folder" in refused.stderr,
+              f"exit {refused.returncode}: {refused.stderr}")
+
+
 def restarts_are_limited():
     with cluster.Cluster(devices=1) as c:
         start(c)
@@ -250,5 +273,6 @@ def resized_to_what_it_has():
 
 
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away, kill_the_only_worker,
-             killed_while_rubatod_is_away, checkpoint_is_damaged, restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
+             killed_while_rubatod_is_away, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
+             restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
              parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)

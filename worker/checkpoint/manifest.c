@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/checkpoint/manifest.h"
 
-#include "base/arena.h"
-#include "base/hash.h"
+#include "proto/sealed.h"
 #include "worker/checkpoint/checkpoint.h"
 
 #include <inttypes.h>
@@ -12,30 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Integers and strings alone, keys sorted: there is one way to write it, and only that is read.  A
- * history is written as the sixteen hex digits of its bits. */
+/* A history is written as the sixteen hex digits of its bits. */
 enum { HISTORY_DIGITS = 16 };
-
-static char *text_of(const json_t *manifest)
-{
-    char *json = json_dumps(manifest, JSON_SORT_KEYS | JSON_INDENT(1));
-    char *text = json ? rb_format("%s\n", json) : NULL;
-
-    free(json);
-    return text;
-}
-
-/* The digest of everything in the manifest but itself. */
-static int digest_of(const json_t *manifest, char ret_digest[33])
-{
-    char *text = text_of(manifest);
-
-    if (!text)
-        return RB_EINVAL;
-    rb_hash_digest(text, strlen(text), ret_digest);
-    free(text);
-    return 0;
-}
 
 /* ---- Writing --------------------------------------------------------------------------------*/
 
@@ -82,12 +59,8 @@ int rb_manifest_text(const Rb__Model *model, const struct rb_state *state,
         "notFinite", (json_int_t)state->not_finite, "seed", (json_int_t)model->seed, "specDigest",
         model->spec_digest, "numericClass", model->numeric_class, "exponents",
         exponents_json(model, state), "files", files_json(files, n));
-    char digest[33], *text = NULL;
+    char *text = manifest ? rb_sealed_text(manifest) : NULL;
 
-    if (manifest && !digest_of(manifest, digest)) {
-        json_object_set_new(manifest, "digest", json_string(digest));
-        text = text_of(manifest);
-    }
     json_decref(manifest);
     if (!text)
         return rb_why_set(why, RB_EINVAL, "the model has names that are no UTF-8");
@@ -100,31 +73,6 @@ int rb_manifest_text(const Rb__Model *model, const struct rb_state *state,
 static int bad(struct rb_why *why, const char *what)
 {
     return rb_why_set(why, RB_EINVAL, "the manifest is damaged: %s", what);
-}
-
-static int check_text(const json_t *manifest, const char *text, size_t size, struct rb_why *why)
-{
-    RB_CLEANUP(rb_freep) char *again = text_of(manifest);
-
-    if (!again || strlen(again) != size || memcmp(again, text, size) != 0)
-        return bad(why, "it is not as it was written");
-    return 0;
-}
-
-static int check_digest(json_t *manifest, struct rb_why *why)
-{
-    json_t *stored = json_incref(json_object_get(manifest, "digest"));
-    char digest[33];
-    bool same;
-
-    if (!json_is_string(stored)) {
-        json_decref(stored);
-        return bad(why, "it has no digest");
-    }
-    json_object_del(manifest, "digest");
-    same = !digest_of(manifest, digest) && strcmp(digest, json_string_value(stored)) == 0;
-    json_decref(stored);
-    return same ? 0 : bad(why, "its digest is another");
 }
 
 static int read_exponents(json_t *all, const Rb__Model *model, struct rb_state *state,
@@ -192,11 +140,9 @@ static int read_all(json_t *manifest, const Rb__Model *model, struct rb_state *s
     if (strcmp(format, RB_CHECKPOINT_FORMAT) != 0 || version != RB_CHECKPOINT_VERSION)
         return rb_why_set(why, RB_EUNSUPPORTED, "it is a %.32s of version %lld", format,
                           (long long)version);
-    err = check_text(manifest, text, size, why);
-    if (!err)
-        err = check_digest(manifest, why);
+    err = rb_sealed_check(manifest, text, size, why);
     if (err)
-        return err;
+        return rb_why_add(why, err, "the manifest is damaged");
     if (strcmp(spec, model->spec_digest) != 0 || (uint64_t)seed != model->seed)
         return rb_why_set(why, RB_EREFUSED,
                           "it belongs to another job: model, data or training settings differ");

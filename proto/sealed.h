@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* JSON that carries a digest of itself: the manifests of checkpoints.
+ *
+ * writers > [sealed] > text > [sealed] > readers who find any byte that has changed
+ *
+ * Integers and strings alone, keys sorted: there is one way to write it, and only that is read. */
+#ifndef RB_PROTO_SEALED_H
+#define RB_PROTO_SEALED_H
+
+#include "base/error.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+/* Gives an object its "digest"; the text, ending in a newline, is the caller's to free.  NULL: it
+ * holds strings that are no UTF-8. */
+char *rb_sealed_text(json_t *object);
+
+/* `object` was read from `text`: it loses its "digest".  RB_EINVAL: it is not what was written. */
+int rb_sealed_check(json_t *object, const char *text, size_t size, struct rb_why *why);
+
+#endif
