@@ -154,6 +154,24 @@ static struct rb_extremes find_token_extremes(const struct rb_column *column)
     return column->stored->extremes(column->data, column->samples * column->count + 1);
 }
 
+/* The first that is no probability, but for rounding. */
+static float find_stray(const struct rb_column *column)
+{
+    const int64_t total = column->samples * column->count;
+    float room[1024];
+    const int64_t most = sizeof room / sizeof *room;
+
+    for (int64_t i = 0; i < total; i += most) {
+        int64_t n = total - i < most ? total - i : most;
+
+        column->stored->to_f32(column->data + (size_t)i * column->stored->size, n, room);
+        for (int64_t j = 0; j < n; j++)
+            if (!(room[j] >= -1e-6f && room[j] <= 1 + 1e-6f))
+                return room[j];
+    }
+    return 0;
+}
+
 static void fill_info(const struct rb_source_options *options, struct rb_source *source,
                       enum format format)
 {
@@ -180,6 +198,8 @@ static void fill_info(const struct rb_source_options *options, struct rb_source 
             info->least_feature = features.least;
         if (source->targets.stored)
             info->extremes = find_extremes(&source->targets);
+        if (options->probabilities && source->targets.type.dtype == RB_F32)
+            info->stray_target = find_stray(&source->targets);
     }
 }
 

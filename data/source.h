@@ -25,6 +25,7 @@ struct rb_source_options {
     const char *format;  /* text | npy | idx | tokens; NULL, auto: by the content and the name */
     int64_t seq_len;     /* text and tokens: elements in a sample; ignored elsewhere */
     bool floats;         /* the model takes floats, so that bytes are no tokens */
+    bool probabilities;  /* targets are to be 0 to 1: look at floats, too */
     bool unscanned; /* do not read whole files for the largest values: a worker's quick start */
 };
 
@@ -39,6 +40,8 @@ struct rb_source_info {
                                        integers, or unscanned */
     int64_t largest_feature;        /* the most of the features, likewise */
     int64_t least_feature;          /* and the least; 0 where there are no integers, or unscanned */
+    float
+        stray_target; /* a float that is not 0 to 1, maybe no number; 0: none is, or nobody asked */
 };
 
 /* Open and check: header against size, features against targets.

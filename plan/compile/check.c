@@ -170,6 +170,22 @@ static bool find_stray(const struct rb_extremes *extremes, int64_t classes, int6
     return false;
 }
 
+/* Of a target beyond 0 and 1 this loss has no least value: the weights would grow for ever. */
+static int check_probabilities(const struct rb_source_info *info, struct rb_why *why)
+{
+    const struct rb_extremes *found = &info->extremes;
+    double stray = info->stray_target;
+
+    if (info->targets.dtype == RB_I64)
+        stray = (double)(found->least < 0 ? found->least : found->most > 1 ? found->most : 0);
+    return stray == 0 ? 0
+                      : rb_why_set(why, RB_EINVAL,
+                                   "target %g is in the data, and bce_with_logits takes "
+                                   "probabilities, 0 to 1: convert the file, or say another "
+                                   "spec.loss.type",
+                                   stray);
+}
+
 int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
                      int64_t ignore_index, struct rb_why *why)
 {
@@ -179,6 +195,8 @@ int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *
 
     if (err)
         return err;
+    if (loss->op == RB_OP_BCE_LOGITS)
+        return check_probabilities(info, why);
     if (loss->op != RB_OP_CROSS_ENTROPY || info->targets.dtype != RB_I64)
         return 0;
     classes = loss->in[0]->type.dim[rb_node_int(loss, "axis", 0)];

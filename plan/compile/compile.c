@@ -57,6 +57,7 @@ static int open_source(struct rb_compile_work *work, const char *key, const Rb__
         .format = spec->format,
         .seq_len = seq_len,
         .floats = work->info.input_type.dtype == RB_F32,
+        .probabilities = !strcmp(work->spec->loss->type, "bce_with_logits"),
     };
     int err = rb_source_open(&options, ret_source, work->why);
 

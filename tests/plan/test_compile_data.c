@@ -4,6 +4,7 @@
 #include "graph/models/writer.h"
 #include "tests/plan/jobs.h"
 
+#include <math.h>
 #include <stdbool.h>
 
 /* A row of bytes is one of numbers where the model takes floats, and of tokens where it does not.
@@ -35,6 +36,50 @@ static void tokens_below_0(void **state)
                 "token -2 is in the data, and the rows of the embedding 'wte.weight' are 0 to 255",
                 jobs_text, "spec.data.train.path=below.npy", "spec.data.train.targets=tokens.npy",
                 "spec.data.train.format=npy", NULL);
+}
+
+/* Truth values and whatever lies between them, as floats or as integers. */
+static void targets_that_are_no_probabilities(void **state)
+{
+    static const struct {
+        float odd;
+        const char *says; /* NULL: fine */
+    } cases[] = {
+        {0.5f, NULL},
+        {1.0000001f, NULL},
+        {-0.25f, "target -0.25 is in the data, and bce_with_logits takes probabilities, 0 to 1"},
+        {255, "target 255 is in the data"},
+        {NAN, "nan is in the data"},
+    };
+    int64_t numbers[50 * 3] = {0, 1};
+    struct rb_compiled compiled;
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        float targets[50 * 3] = {0, 1, 1};
+
+        targets[50 * 3 - 1] = cases[i].odd;
+        jobs_save_npy("odds.npy", "<f4", "50, 3", targets, sizeof(targets));
+        if (cases[i].says)
+            MUST_REFUSE(RB_EINVAL, cases[i].says, jobs_rows, "spec.loss.type=bce_with_logits",
+                        "spec.data.train.targets=odds.npy", "spec.data.eval=null", NULL);
+        else
+            MUST_COMPILE(jobs_rows, &compiled, "spec.loss.type=bce_with_logits",
+                         "spec.data.train.targets=odds.npy", "spec.data.eval=null", NULL);
+        if (!cases[i].says)
+            rb_compiled_done(&compiled);
+        MUST_COMPILE(jobs_rows, &compiled, "spec.loss.type=mse", "spec.data.train.targets=odds.npy",
+                     "spec.data.eval=null", NULL);
+        rb_compiled_done(&compiled);
+    }
+    jobs_save_npy("numbers.npy", "<i8", "50, 3", numbers, sizeof(numbers));
+    MUST_COMPILE(jobs_rows, &compiled, "spec.loss.type=bce_with_logits",
+                 "spec.data.train.targets=numbers.npy", "spec.data.eval=null", NULL);
+    rb_compiled_done(&compiled);
+    numbers[7] = -1;
+    jobs_save_npy("numbers.npy", "<i8", "50, 3", numbers, sizeof(numbers));
+    MUST_REFUSE(RB_EINVAL, "target -1 is in the data", jobs_rows, "spec.loss.type=bce_with_logits",
+                "spec.data.train.targets=numbers.npy", "spec.data.eval=null", NULL);
 }
 
 /* A label that is no class, whether or not one that does not count lies beyond it. */
@@ -151,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_as_features),
         cmocka_unit_test(tokens_below_0),
+        cmocka_unit_test(targets_that_are_no_probabilities),
         cmocka_unit_test(labels_that_are_no_classes),
         cmocka_unit_test(sizes_of_the_data),
     };
