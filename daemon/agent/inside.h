@@ -201,6 +201,9 @@ void rb_agent_tell(struct rb_worker *worker, const char *kind, const char *text)
 /* progress.c */
 void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0);
 void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_facts *facts);
+/* Comes no row behind what it has told?  It is done, has saved what is parked, or is gone, and no
+ * other of its job is here. */
+bool rb_agent_rows_end(const struct rb_worker *worker);
 
 /* checkpoints.c */
 void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);

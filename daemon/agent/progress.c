@@ -105,12 +105,23 @@ static void on_progressed(int err, const struct rb_agent_about *about)
     rb_agent_poke_in(about->agent, job->progress_dirty ? RB_AGENT_PROGRESS_MS : 0);
 }
 
-static bool worker_done(const struct rb_agent_job *job)
+bool rb_agent_rows_end(const struct rb_worker *worker)
+{
+    const struct rb_worker *other = worker->agent->workers;
+    if (worker->done || (worker->told.saving && worker->saved))
+        return true;
+    while (other && (other->job != worker->job || other->told.gone))
+        other = other->next;
+    return worker->told.gone && !other;
+}
+
+/* There is no hurry while it trains: the next step is near. */
+static bool is_urgent(const struct rb_agent_job *job, const Rb__JobState *state)
 {
     for (const struct rb_worker *worker = job->agent->workers; worker; worker = worker->next)
-        if (worker->job == job && worker->done)
+        if (worker->job == job && rb_agent_rows_end(worker))
             return true;
-    return false;
+    return !state->active || state->saver;
 }
 
 void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_facts *facts)
@@ -126,7 +137,7 @@ void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_fac
             rb_agent_poke_in(agent, RB_AGENT_PROGRESS_MS);
         return;
     }
-    if (now < job->progress_due && !worker_done(job)) {
+    if (now < job->progress_due && !is_urgent(job, facts->state.state)) {
         rb_agent_poke_in(agent, job->progress_due - now);
         return;
     }

@@ -93,11 +93,12 @@ static void on_reported(int err, const struct rb_agent_about *about)
         rb_agent_poke(about->agent);
 }
 
-/* The last rows of a finished job go before the report that it is done. */
+/* The last rows go first: who hears from its report that the job has ended, or stands still, hears
+ * of its last step, too. */
 static bool must_wait(const struct rb_worker *worker, const struct rb_job_facts *facts)
 {
     const struct rb_agent_job *job = worker->job;
-    return worker->done && facts->state.message &&
+    return rb_agent_rows_end(worker) && facts->state.message &&
            (job->progress_sent ||
             (job->progress_dirty && rb_publish_progress(facts, &job->progress) == RB_PUBLISH_NOW));
 }

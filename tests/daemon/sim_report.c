@@ -79,12 +79,23 @@ static Rb__WorkerReport report_of(struct sim_own *own, const struct rb_fact *kno
     return report;
 }
 
+static bool rows_end(const struct sim_rubatod *rubatod, const struct sim_own *own)
+{
+    const struct sim_own *other = rubatod->own;
+
+    if (own->done || (own->told.saving && own->saved))
+        return true;
+    while (other && (strcmp(other->told.job, own->told.job) || other->told.gone))
+        other = other->next;
+    return own->told.gone && !other;
+}
+
 static bool must_wait(struct sim_rubatod *rubatod, const struct sim_own *own,
                       const struct rb_job_facts *facts)
 {
     const struct sim_known *known = sim_known(rubatod, own->told.job);
 
-    return own->done && facts->state.message &&
+    return rows_end(rubatod, own) && facts->state.message &&
            (known->sent ||
             (known->dirty && rb_publish_progress(facts, &known->progress) == RB_PUBLISH_NOW));
 }
@@ -158,12 +169,12 @@ static void on_progressed(struct sim *sim, int err, void *who, void *what)
     sim_agent_poke_in(rubatod, known->dirty ? PROGRESS_US : 0);
 }
 
-static bool any_done(const struct sim_rubatod *rubatod, const char *job)
+static bool is_urgent(const struct sim_rubatod *rubatod, const struct rb_job_facts *facts)
 {
     for (const struct sim_own *own = rubatod->own; own; own = own->next)
-        if (own->done && !strcmp(own->told.job, job))
+        if (!strcmp(own->told.job, facts->id) && rows_end(rubatod, own))
             return true;
-    return false;
+    return !facts->state.state->active || facts->state.state->saver;
 }
 
 static void guard(struct sim_rubatod *rubatod, struct rb_writes *writes,
@@ -189,7 +200,7 @@ static void publish_progress(struct sim_rubatod *rubatod, struct sim_known *know
             sim_agent_poke_in(rubatod, PROGRESS_US);
         return;
     }
-    if (now < known->due && !any_done(rubatod, facts->id)) {
+    if (now < known->due && !is_urgent(rubatod, facts)) {
         sim_agent_poke_in(rubatod, known->due - now);
         return;
     }

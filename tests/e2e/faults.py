@@ -224,6 +224,31 @@ def pause_resume_cancel():
         until("the workers to leave", lambda: not c.processes("rubato-worker"))
 
 
+def check_last_step(c, status):
+    last = c.metrics("gpt")[-1]
+    told = [status["step"], status["loss"], status["samples"]]
+    check(told == [last["step"], last["loss"], last["first_sample"] + last["samples"]],
+          f"{status['phase']}, {told} of its last step is told, and that was {last}")
+
+
+def last_step_is_told():
+    """Who hears that a job stands still, or has ended, hears of its last step and of none before it."""
+    with cluster.Cluster(devices=2) as c:
+        start(c)
+        for devices in (1, 2):
+            c.submit("gpt", spec(c, ENDLESS, devices, failure={"maxRestarts": 0}))
+            for _ in range(2):
+                c.train_on("gpt", devices, 30)
+                c.ctl("pause", "gpt")
+                c.wait("gpt", "devices=0")
+                check_last_step(c, c.status("gpt"))
+                c.ctl("resume", "gpt")
+            for device in c.train_on("gpt", devices, 30)["devices"]:
+                os.kill(device["pid"], signal.SIGKILL)
+            check_last_step(c, c.json("wait", "gpt", "--for", "done", code=1))
+            c.ctl("delete", "gpt")
+
+
 def parked_in_a_vote():
     """Who saves has said yes and waits for the others' words: a step that one of them commits is in what it saves."""
     os.environ["RUBATO_FAULT"] = "worker.vote:rank=1:do=60ms"
@@ -275,4 +300,4 @@ def resized_to_what_it_has():
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away, kill_the_only_worker,
              killed_while_rubatod_is_away, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
              restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
-             parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)
+             last_step_is_told, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)
