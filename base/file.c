@@ -102,7 +102,7 @@ static int write_file(const char *path, const void *bytes, size_t size, bool syn
     int err = 0;
 
     if (fd < 0)
-        return fail(why, "create", temporary);
+        return fail(why, "create", path);
     if (rb_file_put(fd, bytes, size) < 0 || (sync && fsync(fd) < 0))
         err = fail(why, "write", path);
     if (close(fd) < 0 && !err)

@@ -16,6 +16,7 @@
 enum { QUIET_MS = 600000 };
 
 struct target {
+    const char *path; /* as the user said it, for errors */
     char *temporary;
     int fd;
     uint64_t bytes;
@@ -37,7 +38,7 @@ static int write_piece(void *context, const void *bytes, size_t size, struct rb_
         ssize_t put = write(target->fd, (const char *)bytes + at, size - at);
 
         if (put < 0 && errno != EINTR)
-            return failed("write", target->temporary, why);
+            return failed("write", target->path, why);
         at += put > 0 ? (size_t)put : 0;
     }
     target->bytes += size;
@@ -70,8 +71,9 @@ static int fetch(const struct rb_session *session, const char *job, struct targe
 }
 
 /* On disk, under its name, and the name on disk. */
-static int settle(struct target *target, const char *path, struct rb_why *why)
+static int settle(struct target *target, struct rb_why *why)
 {
+    const char *path = target->path;
     RB_CLEANUP(rb_freep) char *folder = rb_string(path);
     char *slash = strrchr(folder, '/');
 
@@ -87,7 +89,7 @@ static int settle(struct target *target, const char *path, struct rb_why *why)
 int rb_export(struct rb_session *session, const struct rb_arguments *arguments)
 {
     const char *path = rb_arguments_value(arguments, "out"), *job = arguments->word[0];
-    struct target target = {.fd = -1};
+    struct target target = {.path = path, .fd = -1};
     char text[RB_HUMAN_SIZE];
     json_t *reply = NULL;
     struct rb_why why = {0};
@@ -98,11 +100,11 @@ int rb_export(struct rb_session *session, const struct rb_arguments *arguments)
     target.temporary = rb_format("%s.%d.tmp", path, (int)getpid());
     target.fd = open(target.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (target.fd < 0)
-        err = failed("create", target.temporary, &why);
+        err = failed("create", path, &why);
     if (!err)
         err = fetch(session, job, &target, &reply, &why);
     if (!err)
-        err = settle(&target, path, &why);
+        err = settle(&target, &why);
     if (err && target.fd >= 0)
         unlink(target.temporary);
     if (target.fd >= 0)

@@ -412,7 +412,10 @@ static void test_export(void **state)
     rb_buffer_clear(&file);
     assert_int_equal(rb_file_read(path, 100, &file, NULL), 0); /* the old one is whole */
     assert_string_equal(file.data, "eight by");
-    expect(&fake, 3, "", "nowhere/m", WORDS("export", "gpt", "--out", "nowhere/m"));
+    expect(&fake, 3, "", "cannot create nowhere/m: No such file or directory",
+           WORDS("export", "gpt", "--out", "nowhere/m"));
+    expect(&fake, 3, "", "cannot create nowhere/m: No such file or directory",
+           WORDS("model", "new", "gpt", "--out", "nowhere/m"));
     expect(&fake, 5, "", "data where none", WORDS("status", "gpt"));
     rb_buffer_done(&file);
     fake_stop(&fake);
