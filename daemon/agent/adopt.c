@@ -2,7 +2,8 @@
 /* Adoption: workers that outlived the rubatod before this one are found by their sockets.
  *
  *   STATE/run/NAME.sock: someone answers -> its process is followed, its link comes up
- *                        silence         -> its process is killed
+ *                        silence, or it hangs up
+ *                                        -> its process is killed
  *                        nobody          -> the socket is removed; a report in facts that says it
  *                                           lives is put right by the rules (REPORT_DEAD) */
 #include "daemon/agent/inside.h"
@@ -25,9 +26,7 @@
 
 enum { HELLO_MS = 10000, LOOK_MS = 100 };
 
-/* Ask who is behind a socket: connect, take the Hello, hang up.  Waits; at start only.  RB_EAGAIN:
- * process *ret_pid is stopped or silent. */
-static int ask(const char *path, Rb__Hello **ret_hello, pid_t *ret_pid, struct rb_why *why)
+static int call(const char *path, int *ret_fd, pid_t *ret_pid, struct rb_why *why)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     struct ucred who = {0};
@@ -44,37 +43,58 @@ static int ask(const char *path, Rb__Hello **ret_hello, pid_t *ret_pid, struct r
             close(fd);
         return err;
     }
-    struct rb_buffer in = {0};
-    ProtobufCMessage *message = NULL;
-    int err = RB_EAGAIN;
+    *ret_fd = fd;
+    *ret_pid = who.pid;
+    return RB_OK;
+}
+
+/* Its first word.  RB_EAGAIN: none comes, with what became of it. */
+static int hear(int fd, pid_t pid, ProtobufCMessage **ret_message, struct rb_why *why)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer in = {0};
     struct pollfd wait = {.fd = fd, .events = POLLIN};
+    int err = RB_EAGAIN;
     for (int waited = 0; err == RB_EAGAIN && waited < HELLO_MS;) {
         if (poll(&wait, 1, LOOK_MS) != 1) {
-            waited = rb_process_stopped(who.pid) ? HELLO_MS : waited + LOOK_MS;
+            waited = rb_process_stopped(pid) ? HELLO_MS : waited + LOOK_MS;
             continue;
         }
         ssize_t n = read(fd, rb_buffer_reserve(&in, 65536), 65536);
-        if (n <= 0)
-            break;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return rb_why_set(why, RB_EAGAIN, "process %ld cannot be heard: %s", (long)pid,
+                              strerror(errno));
+        if (n == 0)
+            return rb_why_set(why, RB_EAGAIN, "process %ld hung up before its Hello was whole",
+                              (long)pid);
         in.size += (size_t)n;
-        err = rb_frame_take(&in, RB_FRAME_FROM_WORKER, &rb__from_worker__descriptor, &message, why);
+        err = rb_frame_take(&in, RB_FRAME_FROM_WORKER, &rb__from_worker__descriptor, ret_message,
+                            why);
     }
+    return err == RB_EAGAIN
+               ? rb_why_set(why, err, "process %ld is there and says nothing", (long)pid)
+               : err;
+}
+
+/* Ask who is behind a socket: connect, take the Hello, hang up.  Waits; at start only.  RB_EAGAIN:
+ * process *ret_pid is stopped, or silent, or has hung up. */
+static int ask(const char *path, Rb__Hello **ret_hello, pid_t *ret_pid, struct rb_why *why)
+{
+    ProtobufCMessage *message = NULL;
+    int fd = -1, err = call(path, &fd, ret_pid, why);
+    if (err)
+        return err;
+    err = hear(fd, *ret_pid, &message, why);
     close(fd);
-    rb_buffer_done(&in);
     Rb__FromWorker *from = (Rb__FromWorker *)message;
     if (!err && !from->hello)
-        err = rb_why_set(why, RB_EINVAL, "%s: its first word is no Hello", path);
-    if (!err) {
-        *ret_hello = from->hello;
-        *ret_pid = who.pid;
-        from->hello = NULL;
-    } else if (err == RB_EAGAIN) {
-        *ret_pid = who.pid;
-        rb_why_set(why, err, "%s: process %ld is there and says nothing", path, (long)who.pid);
-    }
+        err = rb_why_set(why, RB_EINVAL, "its first word is no Hello");
+    if (!err)
+        *ret_hello = RB_TAKE(from->hello);
     if (from)
         rb__from_worker__free_unpacked(from, NULL);
-    return err;
+    return err ? rb_why_add(why, err, "%s", path) : RB_OK;
 }
 
 /* What an earlier rubatod has reported about the same process. */

@@ -4,6 +4,8 @@
 import concurrent.futures
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import cluster
@@ -79,6 +81,31 @@ def stopped_while_rubatod_was_away():
         until("the stopped worker's end", lambda: not os.path.exists(f"/proc/{pid}"))
         c.train_on("gpt", 2)
         same_as_alone(c, "a worker was stopped")
+
+
+HANGS_UP = """
+import socket, sys
+door = socket.socket(socket.AF_UNIX)
+door.bind(sys.argv[1])
+door.listen()
+while True:
+    door.accept()[0].close()
+"""
+
+
+def hangs_up_instead_of_being_adopted():
+    """What has the socket of a worker, and ends the call before it says which: it is killed, and the log says for what."""
+    with cluster.Cluster(devices=1) as c:
+        c.nodes[0].stop()
+        door = os.path.join(c.nodes[0].state, "run", "d0-gone.sock")
+        with subprocess.Popen([sys.executable, "-c", HANGS_UP, door]) as other:
+            until("its door", lambda: os.path.exists(door))
+            c.nodes[0].start()
+            check(other.wait(10) == -signal.SIGKILL, f"its exit status: {other.returncode}")
+        check(not os.path.exists(door), "the socket is still there")
+        with open(c.nodes[0].log) as log:
+            said = [line for line in log if f"process {other.pid}" in line]
+        check(len(said) == 1 and "hung up before its Hello" in said[0], f"the log says {said}")
 
 
 def kill_the_only_worker():
@@ -297,7 +324,8 @@ def resized_to_what_it_has():
         check(receipt["to"] == 2, f"{receipt}")
 
 
-cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away, kill_the_only_worker,
+cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
+             hangs_up_instead_of_being_adopted, kill_the_only_worker,
              killed_while_rubatod_is_away, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
              restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
              last_step_is_told, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)
