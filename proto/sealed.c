@@ -2,11 +2,15 @@
 #include "proto/sealed.h"
 
 #include "base/arena.h"
+#include "base/buffer.h"
+#include "base/file.h"
 #include "base/hash.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MANIFEST_MOST = 64 << 20 };
 
 static char *text_of(const json_t *object)
 {
@@ -53,4 +57,43 @@ int rb_sealed_check(json_t *object, const char *text, size_t size, struct rb_why
     if (digest_of(object, digest) || strcmp(digest, kept) != 0)
         return rb_why_set(why, RB_EINVAL, "its digest is another");
     return 0;
+}
+
+int rb_sealed_open(const char *folder, json_t **ret_manifest, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/state.json", folder);
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer text = {0};
+    json_t *manifest;
+    int err = rb_file_read(path, MANIFEST_MOST, &text, why);
+
+    if (err)
+        return err;
+    manifest = json_loadb(text.size ? text.data : "", text.size, JSON_REJECT_DUPLICATES, NULL);
+    err = json_is_object(manifest) ? rb_sealed_check(manifest, text.data, text.size, why)
+                                   : rb_why_set(why, RB_EINVAL, "it is no JSON object");
+    if (err) {
+        json_decref(manifest);
+        return rb_why_add(why, err, "state.json");
+    }
+    *ret_manifest = manifest;
+    return 0;
+}
+
+int rb_sealed_file(const char *folder, const char *name, const json_t *manifest, struct rb_why *why)
+{
+    const json_t *listed = json_object_get(json_object_get(manifest, "files"), name);
+    const char *digest = json_string_value(json_object_get(listed, "digest"));
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
+    char is[33];
+    struct rb_map map;
+    int err = rb_map_open(path, &map, why);
+
+    if (err)
+        return err;
+    rb_hash_digest(map.data, map.size, is);
+    if (json_integer_value(json_object_get(listed, "bytes")) != (json_int_t)map.size || !digest ||
+        strcmp(is, digest) != 0)
+        err = rb_why_set(why, RB_EINVAL, "%s is not the file that its state.json lists", name);
+    rb_map_close(&map);
+    return err;
 }

@@ -19,4 +19,14 @@ char *rb_sealed_text(json_t *object);
 /* `object` was read from `text`: it loses its "digest".  RB_EINVAL: it is not what was written. */
 int rb_sealed_check(json_t *object, const char *text, size_t size, struct rb_why *why);
 
+/* ---- In a checkpoint's folder ---- */
+
+/* Its manifest, state.json; json_decref it.  RB_ENOTFOUND: there is none, it is no checkpoint.
+ * RB_EINVAL: it is damaged. */
+int rb_sealed_open(const char *folder, json_t **ret_manifest, struct rb_why *why);
+
+/* Is the file there what the manifest lists?  Reads all of it. */
+int rb_sealed_file(const char *folder, const char *name, const json_t *manifest,
+                   struct rb_why *why);
+
 #endif

@@ -2,9 +2,6 @@
 #include "daemon/rpc/resume.h"
 
 #include "base/arena.h"
-#include "base/buffer.h"
-#include "base/file.h"
-#include "base/hash.h"
 #include "proto/sealed.h"
 
 #include <dirent.h>
@@ -13,8 +10,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MANIFEST_MOST = 64 << 20 };
 
 struct found {
     int64_t step;
@@ -78,45 +73,6 @@ static void folder_done(struct folder *folder)
     free(folder->at);
 }
 
-/* RB_ENOTFOUND: there is none, so that folder is no checkpoint. */
-static int read_manifest(const char *path, json_t **ret_manifest, struct rb_why *why)
-{
-    RB_CLEANUP(rb_freep) char *file = rb_format("%s/state.json", path);
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer bytes = {0};
-    json_t *manifest = NULL;
-    int err = rb_file_read(file, MANIFEST_MOST, &bytes, why);
-
-    if (err)
-        return err;
-    manifest = json_loadb(bytes.size ? bytes.data : "", bytes.size, JSON_REJECT_DUPLICATES, NULL);
-    err = json_is_object(manifest) ? rb_sealed_check(manifest, bytes.data, bytes.size, why)
-                                   : rb_why_set(why, RB_EINVAL, "it is no JSON object");
-    if (err) {
-        json_decref(manifest);
-        return rb_why_add(why, err, "state.json");
-    }
-    *ret_manifest = manifest;
-    return 0;
-}
-
-static int check_file(const char *path, const char *name, const json_t *listed, struct rb_why *why)
-{
-    RB_CLEANUP(rb_freep) char *file = rb_format("%s/%s", path, name);
-    const char *digest = json_string_value(json_object_get(listed, "digest"));
-    json_int_t bytes = json_integer_value(json_object_get(listed, "bytes"));
-    char is[33];
-    struct rb_map map;
-    int err = rb_map_open(file, &map, why);
-
-    if (err)
-        return err;
-    rb_hash_digest(map.data, map.size, is);
-    if (map.size != (size_t)bytes || !digest || strcmp(is, digest) != 0)
-        err = rb_why_set(why, RB_EINVAL, "%s is not the file that its state.json lists", name);
-    rb_map_close(&map);
-    return err;
-}
-
 static int check_files(const char *path, const json_t *manifest, struct rb_why *why)
 {
     const char *name;
@@ -124,7 +80,7 @@ static int check_files(const char *path, const json_t *manifest, struct rb_why *
 
     json_object_foreach(json_object_get(manifest, "files"), name, listed)
     {
-        int err = check_file(path, name, listed, why);
+        int err = rb_sealed_file(path, name, manifest, why);
 
         if (err)
             return err;
@@ -158,7 +114,7 @@ static int check(const char *folder, const char *name, const char *spec_digest,
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
     json_t *manifest = NULL;
-    int err = read_manifest(path, &manifest, why);
+    int err = rb_sealed_open(path, &manifest, why);
 
     if (err)
         return err;

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/file.h"
+#include "proto/sealed.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -155,14 +156,35 @@ static int open_index(struct rb_pretrained *pretrained, const char *path, struct
     return err;
 }
 
+/* A checkpoint says what its files are: a damaged one would be trained on.  Where the manifest is
+ * damaged the weights may be whole. */
+static int check_checkpoint(const char *path, struct rb_why *why)
+{
+    json_t *manifest = NULL;
+    int err;
+
+    if (rb_sealed_open(path, &manifest, NULL))
+        return 0;
+    err = rb_sealed_file(path, "model.safetensors", manifest, NULL);
+    json_decref(manifest);
+    return err ? rb_why_set(
+                     why, err,
+                     "the checkpoint is damaged: its model.safetensors is not what state.json "
+                     "lists; name another, or the file itself to take it as it is")
+               : 0;
+}
+
 static int open_folder(struct rb_pretrained *pretrained, const char *path, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *one = rb_format("%s/model.safetensors", path);
     RB_CLEANUP(rb_freep) char *index = rb_format("%s/model.safetensors.index.json", path);
     struct stat status;
+    int err;
 
-    if (!stat(one, &status))
-        return open_file(pretrained, one, NULL, why);
+    if (!stat(one, &status)) {
+        err = check_checkpoint(path, why);
+        return err ? err : open_file(pretrained, one, NULL, why);
+    }
     if (!stat(index, &status))
         return open_index(pretrained, index, why);
     return rb_why_set(why, RB_ENOTFOUND,

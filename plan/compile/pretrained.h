@@ -18,7 +18,8 @@ struct rb_pretrained {
 };
 
 /* In a folder model.safetensors, or else model.safetensors.index.json.  The files of an index lie
- * right beside it, and of each counts what the index says is in it. */
+ * right beside it, and of each counts what the index says is in it.  Of a checkpoint's folder it
+ * must be the file that was written there. */
 int rb_pretrained_open(const char *path, struct rb_pretrained *ret, struct rb_why *why);
 void rb_pretrained_close(struct rb_pretrained *pretrained);
 

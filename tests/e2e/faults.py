@@ -164,6 +164,15 @@ def checkpoint_is_damaged():
         same_as_alone(c, "a checkpoint was damaged")
 
 
+def damage(path):
+    """One bit in its middle."""
+    with open(path, "r+b") as file:
+        file.seek(os.path.getsize(path) // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+
+
 def checkpoint_to_go_on_from_is_damaged():
     """A new job takes the newest one that is whole, and `submit` says so; with none it refuses."""
     with cluster.Cluster(devices=1) as c:
@@ -172,18 +181,24 @@ def checkpoint_to_go_on_from_is_damaged():
         c.submit("gpt", job)
         until("two checkpoints", lambda: len(registered(c)) > 1)
         c.drop("gpt")
+        until("the last one", lambda: not c.processes("rubato-worker"))
         older, newest = sorted(saved(c))[-2:]
-        os.truncate(c.path(f"ckpt/{newest}/model.safetensors"), 1000)
+        damage(c.path(f"ckpt/{newest}/model.safetensors"))
         told = c.submit("gpt", job)
         check(told["resumeStep"] == int(older[5:]), f"{told}")
         check(f"{newest} cannot be loaded" in told["notes"][-1] and f"goes on from {older}" in told["notes"][-1], f"{told}")
         c.train_on("gpt", 1)
         check("abandoned" not in [e["kind"] for e in c.json("events", "gpt")["items"]], "a start has failed")
         c.same_as_alone("gpt", spec(c, ENDLESS), "the newest checkpoint was damaged", int(older[5:]))
+        until("the last one", lambda: not c.processes("rubato-worker"))
         for name in saved(c):
-            os.truncate(c.path(f"ckpt/{name}/model.safetensors"), 1000)
+            damage(c.path(f"ckpt/{name}/model.safetensors"))
         refused = c.run("submit", "-f", c.job_file("gpt", job))
         check(refused.returncode == 4 and "cannot be loaded" in refused.stderr and "name another folder" in refused.stderr,
+              f"exit {refused.returncode}: {refused.stderr}")
+        start_from = {"model": {"onnx": "gpt.onnx", "weights": c.path(f"ckpt/{max(saved(c))}")}, "checkpoint": {}}
+        refused = c.run("submit", "-f", c.job_file("gpt", {**job, **start_from}))
+        check(refused.returncode == 4 and f"{max(saved(c))}: the checkpoint is damaged" in refused.stderr,
               f"exit {refused.returncode}: {refused.stderr}")
 
 
