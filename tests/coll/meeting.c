@@ -225,9 +225,9 @@ static void strangers(void **state)
     close_both(coll);
     assert_true(send(known, bytes, size, MSG_NOSIGNAL) > 0); /* speaks before it is welcome */
     check_shown_out(known);
-    close(half);
-    close(silent[0]);
-    close(silent[1]);
+    check_shown_out(half); /* has had its time */
+    check_shown_out(silent[0]);
+    check_shown_out(silent[1]);
 }
 
 /* Says a proper hello as rank 1, is welcome, then sends nonsense. */
