@@ -40,8 +40,7 @@ struct rb_source_info {
                                        integers, or unscanned */
     int64_t largest_feature;        /* the most of the features, likewise */
     int64_t least_feature;          /* and the least; 0 where there are no integers, or unscanned */
-    float
-        stray_target; /* a float that is not 0 to 1, maybe no number; 0: none is, or nobody asked */
+    float stray_target; /* one that is not 0 to 1, maybe no number; 0: all are, or nobody asked */
 };
 
 /* Open and check: header against size, features against targets.

@@ -2,7 +2,7 @@
 #include "daemon/rpc/resume.h"
 
 #include "base/arena.h"
-#include "proto/sealed.h"
+#include "proto/digested.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -80,7 +80,7 @@ static int check_files(const char *path, const json_t *manifest, struct rb_why *
 
     json_object_foreach(json_object_get(manifest, "files"), name, listed)
     {
-        int err = rb_sealed_file(path, name, manifest, why);
+        int err = rb_digested_file(path, name, manifest, why);
 
         if (err)
             return err;
@@ -114,7 +114,7 @@ static int check(const char *folder, const char *name, const char *spec_digest,
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
     json_t *manifest = NULL;
-    int err = rb_sealed_open(path, &manifest, why);
+    int err = rb_digested_open(path, &manifest, why);
 
     if (err)
         return err;

@@ -4,7 +4,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/file.h"
-#include "proto/sealed.h"
+#include "proto/digested.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -163,9 +163,9 @@ static int check_checkpoint(const char *path, struct rb_why *why)
     json_t *manifest = NULL;
     int err;
 
-    if (rb_sealed_open(path, &manifest, NULL))
+    if (rb_digested_open(path, &manifest, NULL))
         return 0;
-    err = rb_sealed_file(path, "model.safetensors", manifest, NULL);
+    err = rb_digested_file(path, "model.safetensors", manifest, NULL);
     json_decref(manifest);
     return err ? rb_why_set(
                      why, err,

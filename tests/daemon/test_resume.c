@@ -5,7 +5,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "proto/sealed.h"
+#include "proto/digested.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -52,7 +52,7 @@ static void put_whole(const char *folder, const char *spec_digest)
     rb_hash_digest("weights", 7, digest);
     manifest = json_pack("{s:s,s:s,s:{s:{s:i,s:s}}}", "specDigest", spec_digest, "numericClass",
                          "c", "files", "model.safetensors", "bytes", 7, "digest", digest);
-    text = rb_sealed_text(manifest);
+    text = rb_digested_text(manifest);
     put(folder, text);
     assert_int_equal(rb_file_write(weights, "weights", 7, NULL), 0);
     json_decref(manifest);

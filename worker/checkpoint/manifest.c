@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/checkpoint/manifest.h"
 
-#include "proto/sealed.h"
+#include "proto/digested.h"
 #include "worker/checkpoint/checkpoint.h"
 
 #include <inttypes.h>
@@ -59,7 +59,7 @@ int rb_manifest_text(const Rb__Model *model, const struct rb_state *state,
         "notFinite", (json_int_t)state->not_finite, "seed", (json_int_t)model->seed, "specDigest",
         model->spec_digest, "numericClass", model->numeric_class, "exponents",
         exponents_json(model, state), "files", files_json(files, n));
-    char *text = manifest ? rb_sealed_text(manifest) : NULL;
+    char *text = manifest ? rb_digested_text(manifest) : NULL;
 
     json_decref(manifest);
     if (!text)
@@ -140,7 +140,7 @@ static int read_all(json_t *manifest, const Rb__Model *model, struct rb_state *s
     if (strcmp(format, RB_CHECKPOINT_FORMAT) != 0 || version != RB_CHECKPOINT_VERSION)
         return rb_why_set(why, RB_EUNSUPPORTED, "it is a %.32s of version %lld", format,
                           (long long)version);
-    err = rb_sealed_check(manifest, text, size, why);
+    err = rb_digested_check(manifest, text, size, why);
     if (err)
         return rb_why_add(why, err, "the manifest is damaged");
     if (strcmp(spec, model->spec_digest) != 0 || (uint64_t)seed != model->seed)

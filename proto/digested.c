@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "proto/sealed.h"
+#include "proto/digested.h"
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -32,7 +32,7 @@ static int digest_of(const json_t *object, char ret_digest[33])
     return 0;
 }
 
-char *rb_sealed_text(json_t *object)
+char *rb_digested_text(json_t *object)
 {
     char digest[33];
 
@@ -42,7 +42,7 @@ char *rb_sealed_text(json_t *object)
     return text_of(object);
 }
 
-int rb_sealed_check(json_t *object, const char *text, size_t size, struct rb_why *why)
+int rb_digested_check(json_t *object, const char *text, size_t size, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *again = text_of(object);
     const char *stored = json_string_value(json_object_get(object, "digest"));
@@ -59,7 +59,7 @@ int rb_sealed_check(json_t *object, const char *text, size_t size, struct rb_why
     return 0;
 }
 
-int rb_sealed_open(const char *folder, json_t **ret_manifest, struct rb_why *why)
+int rb_digested_open(const char *folder, json_t **ret_manifest, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/state.json", folder);
     RB_CLEANUP(rb_buffer_done) struct rb_buffer text = {0};
@@ -69,7 +69,7 @@ int rb_sealed_open(const char *folder, json_t **ret_manifest, struct rb_why *why
     if (err)
         return err;
     manifest = json_loadb(text.size ? text.data : "", text.size, JSON_REJECT_DUPLICATES, NULL);
-    err = json_is_object(manifest) ? rb_sealed_check(manifest, text.data, text.size, why)
+    err = json_is_object(manifest) ? rb_digested_check(manifest, text.data, text.size, why)
                                    : rb_why_set(why, RB_EINVAL, "it is no JSON object");
     if (err) {
         json_decref(manifest);
@@ -79,7 +79,8 @@ int rb_sealed_open(const char *folder, json_t **ret_manifest, struct rb_why *why
     return 0;
 }
 
-int rb_sealed_file(const char *folder, const char *name, const json_t *manifest, struct rb_why *why)
+int rb_digested_file(const char *folder, const char *name, const json_t *manifest,
+                     struct rb_why *why)
 {
     const json_t *listed = json_object_get(json_object_get(manifest, "files"), name);
     const char *digest = json_string_value(json_object_get(listed, "digest"));
