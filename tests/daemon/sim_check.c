@@ -132,6 +132,15 @@ static bool is_seen(struct sim *sim, const struct sim_process *process, uint32_t
            rb_fact_find(&truth(sim)->nodes, process->node->name);
 }
 
+/* Is it in a configuration whose members have a part of the state each?  It may have entered one
+ * that nobody has said yet to be active. */
+static bool has_part(const struct rb_job_facts *facts, const struct sim_process *process)
+{
+    const struct rb_fact *fact = rb_facts_configuration(facts, process->number);
+
+    return fact && rb_holding_sharded(facts->job.job, fact->configuration);
+}
+
 /* Those who can be seen still have what a fall back to a checkpoint would lose. */
 static void check_restart(struct sim *sim, struct sim_job *job, const struct rb_job_facts *facts)
 {
@@ -143,7 +152,8 @@ static void check_restart(struct sim *sim, struct sim_job *job, const struct rb_
 
     for (size_t i = 0; i < sim->n_processes && !sharded; i++)
         if (sim->processes[i]->job == job &&
-            is_seen(sim, sim->processes[i], facts->state.state->active))
+            is_seen(sim, sim->processes[i], facts->state.state->active) &&
+            !has_part(facts, sim->processes[i]))
             sim_fail(sim, "%s falls back, and %s has its state of level %" PRId64, job->id,
                      sim->processes[i]->name, sim->processes[i]->state.level);
     if (!sharded)
