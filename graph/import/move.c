@@ -33,10 +33,39 @@ int rb_import_op_transpose(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
+/* Are all elements one number, known at import? */
+static bool is_one_number(struct rb_value *x)
+{
+    size_t size = rb_dtype_size(x->type.dtype);
+    size_t bytes = (size_t)rb_tensor_elements(&x->type) * size;
+
+    return rb_import_ask(x) && bytes &&
+           !memcmp(x->data, (const char *)x->data + size, bytes - size);
+}
+
+/* PyTorch writes the first state of a recurrent layer as zeros of the batch that it was exported
+ * with, and expands them to the batch that comes: of one number that is as good as any size. */
+static bool expand_number(struct rb_value **x, const int64_t *dim, int rank, struct rb_graph *graph,
+                          struct rb_tensor_type *ret)
+{
+    struct rb_tensor_type type = {.dtype = (*x)->type.dtype, .rank = rank};
+    int skip = rank - (*x)->type.rank;
+
+    if (skip < 0 || !is_one_number(*x))
+        return false;
+    for (int i = 0; i < rank; i++)
+        type.dim[i] = dim[i] == 1 && i >= skip ? (*x)->type.dim[i - skip] : dim[i];
+    *ret = type;
+    type.rank = 0;
+    *x = rb_graph_value(graph, RB_VALUE_CONST, (*x)->name, &type, (*x)->data);
+    return true;
+}
+
 int rb_import_op_expand(struct rb_import *import)
 {
+    char have[RB_TENSOR_TEXT], want[RB_TENSOR_TEXT];
+    struct rb_tensor_type type, asked = {0};
     struct rb_value *x, *out = NULL;
-    struct rb_tensor_type type;
     const int64_t *dim;
     int rank;
     int err = rb_import_need(import, 0, &x);
@@ -48,8 +77,13 @@ int rb_import_op_expand(struct rb_import *import)
     if (err)
         return err;
     type = x->type;
-    if (!rb_shapes_broadcast_dims(type.dim, &type.rank, dim, rank))
-        return RB_IMPORT_BAD(import, "the input does not broadcast to the shape");
+    if (!rb_shapes_broadcast_dims(type.dim, &type.rank, dim, rank) &&
+        !expand_number(&x, dim, rank, import->graph, &type)) {
+        asked = (struct rb_tensor_type){.dtype = x->type.dtype, .rank = rank};
+        memcpy(asked.dim, dim, sizeof(*dim) * (size_t)rank);
+        return RB_IMPORT_BAD(import, "the input, %s, does not broadcast to %s",
+                             rb_tensor_text(&x->type, have), rb_tensor_text(&asked, want));
+    }
     if (rb_tensor_same(&type, &x->type))
         return rb_import_bind(import, 0, x);
     err = rb_import_emit(import, RB_OP_EXPAND, 1, &x, 0, NULL, &type, &out);

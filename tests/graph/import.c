@@ -104,6 +104,27 @@ static void views(void **state)
                 "output %4\n");
 }
 
+/* The first state of a packed sequence has the batch of the export, which is not that of the job.
+ */
+static void zeros_expand_to_any_shape(void **state)
+{
+    struct rb_writer w;
+
+    start(&w, 2, (int64_t[]){-1, 3});
+    rb_writer_constant_ints(&w, "three", 3, (int64_t[]){2, 2, 2});
+    rb_writer_constant_ints(&w, "shape", 2, (int64_t[]){4, 2});
+    rb_writer_node(&w, "Expand", "y", "three", "shape", NULL);
+    expect_text(&w, 2,
+                "input in:x : float32[2,3]\n"
+                "const c:%1 : int64[4,2]\n"
+                "output c:%1\n");
+    start(&w, 2, (int64_t[]){-1, 3});
+    rb_writer_constant_ints(&w, "some", 3, (int64_t[]){2, 2, 1});
+    rb_writer_constant_ints(&w, "shape", 2, (int64_t[]){1, 4});
+    rb_writer_node(&w, "Expand", "y", "some", "shape", NULL);
+    expect_refusal(&w, 2, RB_EINVAL, "the input, int64[3], does not broadcast to int64[1,4]");
+}
+
 static void gemm_writes_out_alpha_and_beta(void **state)
 {
     struct rb_writer w;
@@ -539,6 +560,7 @@ int main(void)
         cmocka_unit_test(cnn_train),
         cmocka_unit_test(cnn_eval),
         cmocka_unit_test(views),
+        cmocka_unit_test(zeros_expand_to_any_shape),
         cmocka_unit_test(gemm_writes_out_alpha_and_beta),
         cmocka_unit_test(matmul_of_vectors),
         cmocka_unit_test(same_padding),
