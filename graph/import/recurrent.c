@@ -24,8 +24,8 @@ struct recurrent {
     const Onnx__AttributeProto *activations;
     float clip; /* 0: none */
     bool linear_before_reset;
-    struct rb_value *x;     /* steps batch inputs */
-    const int64_t *lengths; /* NULL: all of them whole */
+    struct rb_value *x;       /* steps batch inputs */
+    struct rb_value *lengths; /* [batch, 1], int64; NULL: all of them whole */
 };
 
 /* One direction while it is unrolled. */
@@ -145,12 +145,9 @@ static void rnn_step(const struct recurrent *r, struct direction *d, struct rb_v
 /* [batch, 1]: has sample b a step t? */
 static struct rb_value *alive(const struct recurrent *r, int64_t t)
 {
-    struct rb_tensor_type type = {.dtype = RB_BOOL, .rank = 2, .dim = {r->batch, 1}};
-    uint8_t *yes = RB_ARENA_NEW(&r->import->graph->arena, uint8_t, r->batch);
+    struct rb_value *at = rb_make_number(r->import, RB_I64, (double)t);
 
-    for (int64_t b = 0; b < r->batch; b++)
-        yes[b] = t < r->lengths[b];
-    return rb_graph_value(r->import->graph, RB_VALUE_CONST, NULL, &type, yes);
+    return rb_make_two(r->import, RB_OP_LESS, at, r->lengths);
 }
 
 /* ---- Inputs: [directions, ...] each ---- */
@@ -279,20 +276,31 @@ static void read_directions(struct recurrent *r)
     r->backward[1] = true;
 }
 
+/* Are they known, and none ends before the last step? */
+static bool are_whole(struct rb_value *lengths, int64_t steps)
+{
+    bool whole = rb_import_ask(lengths);
+
+    for (int64_t i = 0; whole && i < rb_tensor_elements(&lengths->type); i++)
+        whole = rb_fold_integer(lengths, i) >= steps;
+    return whole;
+}
+
+/* A packed sequence has them in its data. */
 static void read_lengths(struct recurrent *r)
 {
-    bool whole = true;
-    int n = 0;
+    struct rb_value *lengths = rb_import_in(r->import, 4);
 
-    if (r->import->err || !rb_import_in(r->import, 4))
+    if (r->import->err || !lengths)
         return;
-    r->import->err = rb_import_known_ints(r->import, 4, "sequence_lens", &r->lengths, &n);
-    if (!r->import->err && n != r->batch)
-        rb_make_bad(r->import, "%d sequence lengths for a batch of %" PRId64, n, r->batch);
-    for (int i = 0; !r->import->err && i < n; i++)
-        whole &= r->lengths[i] >= r->steps;
-    if (whole)
-        r->lengths = NULL;
+    if (lengths->type.dtype != RB_I64 && lengths->type.dtype != RB_I32)
+        rb_make_bad(r->import, "sequence_lens are %s, not int32",
+                    rb_dtype_text(lengths->type.dtype));
+    else if (lengths->type.rank != 1 || lengths->type.dim[0] != r->batch)
+        rb_make_bad(r->import, "%" PRId64 " sequence lengths for a batch of %" PRId64,
+                    rb_tensor_elements(&lengths->type), r->batch);
+    else if (!are_whole(lengths, r->steps))
+        r->lengths = rb_make_unsqueeze(r->import, rb_make_cast(r->import, lengths, RB_I64), 1);
 }
 
 static void read_node(struct recurrent *r)

@@ -41,11 +41,25 @@ def zero_column(x):
     return y
 
 
+class Packed(nn.Module):
+    """Sequences of several lengths in one tensor; as floats they are data, where integers might be known at import."""
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, lengths):
+        x = nn.utils.rnn.pack_padded_sequence(x, lengths.long(), batch_first=True, enforce_sorted=False)
+        y, last = self.layer(x)
+        return nn.utils.rnn.pad_packed_sequence(y, batch_first=True, total_length=4)[0], last
+
+
 # A module and its inputs.
 MODULES = {
     "gru": (nn.GRU(5, 6, 2, bidirectional=True), R(4, 2, 5)),
     "lstm_bi": (nn.LSTM(5, 6, 2, bidirectional=True, batch_first=True), R(2, 4, 5)),
     "lstm_h": (nn.LSTM(5, 6), R(4, 2, 5), (R(1, 2, 6), R(1, 2, 6))),
+    "lstm_packed": (Packed(nn.LSTM(5, 6, 2, bidirectional=True, batch_first=True)), R(3, 4, 5), torch.tensor([2., 4, 1])),
+    "gru_packed": (Packed(nn.GRU(5, 6, batch_first=True)), R(3, 4, 5), torch.tensor([3., 1, 2])),
     "rnn_relu": (nn.RNN(5, 6, nonlinearity="relu"), R(4, 2, 5)),
     "rnn_tanh": (nn.RNN(5, 6, bias=False), R(4, 2, 5)),
     "ct1": (nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2), R(2, 4, 5)),
