@@ -5,7 +5,7 @@
  *     counter = { low 32 bits of i/4, high 32 bits of i/4, id, microbatch }
  *     key     = { low 32 bits of k, high 32 bits of k },  k = mix(seed + mix(step))
  * mix being rb_hash_mix.  A dropout keeps the element where the word is
- * >= round(ratio * 2^32). */
+ * >= round(ratio * 2^32); a uniform number is the word's upper 24 bits over 2^24. */
 #ifndef RB_KERNELS_RANDOM_H
 #define RB_KERNELS_RANDOM_H
 

@@ -166,7 +166,9 @@
       "(dy): the gradient of Spread, with its attributes: what was received goes back, and is "    \
       "added up where it came from: what it kept, then parts in their order")                      \
     /* several of the elementwise ones, see proto/fused.h */                                       \
-    X(FUSED, "Fused", 8, 1, POINT, "steps", "elementwise operators, one on what the others make")
+    X(FUSED, "Fused", 8, 1, POINT, "steps", "elementwise operators, one on what the others make")  \
+    /* randomness that no tensor gives its shape, keyed as a dropout is */                         \
+    X(UNIFORM, "Uniform", 1, 1, RANDOM, "", "(x, one F32): as much as 24 bits say of [0, x)")
 
 enum rb_op {
     RB_OP_NONE = 0,

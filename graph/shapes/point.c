@@ -142,3 +142,18 @@ int rb_shapes_dropout(struct rb_shapes *shapes)
         return rb_why_set(shapes->why, RB_EINVAL, "ratio %g is not within [0, 1)", (double)ratio);
     return rb_shapes_want_f32(shapes, 0);
 }
+
+int rb_shapes_uniform(struct rb_shapes *shapes)
+{
+    int err = rb_shapes_want_given(shapes);
+
+    if (!err)
+        err = rb_shapes_want_f32(shapes, 0);
+    if (err)
+        return err;
+    if (rb_tensor_elements(&shapes->node->in[0]->type) != 1)
+        return rb_why_set(shapes->why, RB_EINVAL, "the input must be one number");
+    shapes->out[0] = *shapes->given;
+    shapes->out[0].dtype = RB_F32;
+    return 0;
+}

@@ -99,6 +99,7 @@ static rb_shapes_rule *const rules[RB_OP_COUNT] = {
     [RB_OP_SPREAD] = rb_shapes_exchange,
     [RB_OP_FOLD] = rb_shapes_exchange,
     [RB_OP_FUSED] = rb_shapes_fused,
+    [RB_OP_UNIFORM] = rb_shapes_uniform,
 };
 
 int rb_shapes_infer(struct rb_shapes *shapes)

@@ -55,7 +55,7 @@ typedef int rb_shapes_rule(struct rb_shapes *shapes);
 /* point.c */
 rb_shapes_rule rb_shapes_point, rb_shapes_fused, rb_shapes_compare, rb_shapes_where,
     rb_shapes_unary, rb_shapes_cast, rb_shapes_unary_grad, rb_shapes_row, rb_shapes_row_grad,
-    rb_shapes_dropout;
+    rb_shapes_dropout, rb_shapes_uniform;
 /* move.c */
 rb_shapes_rule rb_shapes_reshape, rb_shapes_transpose, rb_shapes_expand, rb_shapes_concat,
     rb_shapes_split, rb_shapes_slice, rb_shapes_slice_grad, rb_shapes_trilu, rb_shapes_gather,

@@ -42,7 +42,7 @@ rb_cpu_prepare rb_cpu_matmul, rb_cpu_conv, rb_cpu_attention;
 rb_cpu_prepare rb_cpu_layer_norm, rb_cpu_layer_norm_grad;
 rb_cpu_prepare rb_cpu_batch_norm, rb_cpu_batch_norm_eval, rb_cpu_batch_norm_grad;
 rb_cpu_prepare rb_cpu_max_pool, rb_cpu_max_pool_grad, rb_cpu_average_pool, rb_cpu_average_pool_grad;
-rb_cpu_prepare rb_cpu_dropout;
+rb_cpu_prepare rb_cpu_dropout, rb_cpu_uniform;
 rb_cpu_prepare rb_cpu_cross_entropy, rb_cpu_cross_entropy_grad, rb_cpu_mse, rb_cpu_mse_grad,
     rb_cpu_bce, rb_cpu_bce_grad, rb_cpu_graph_loss;
 

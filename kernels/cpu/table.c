@@ -93,6 +93,7 @@ rb_cpu_prepare *const rb_cpu_table[RB_OP_COUNT] = {
     /* randomness */
     [RB_OP_DROPOUT] = rb_cpu_dropout,
     [RB_OP_DROPOUT_GRAD] = rb_cpu_dropout,
+    [RB_OP_UNIFORM] = rb_cpu_uniform,
     /* losses */
     [RB_OP_CROSS_ENTROPY] = rb_cpu_cross_entropy,
     [RB_OP_CROSS_ENTROPY_GRAD] = rb_cpu_cross_entropy_grad,

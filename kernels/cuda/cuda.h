@@ -151,7 +151,7 @@ rb_cuda_prepare rb_cuda_layer_norm, rb_cuda_layer_norm_grad;
 rb_cuda_prepare rb_cuda_batch_norm, rb_cuda_batch_norm_eval, rb_cuda_batch_norm_grad;
 rb_cuda_prepare rb_cuda_max_pool, rb_cuda_max_pool_grad, rb_cuda_average_pool,
     rb_cuda_average_pool_grad;
-rb_cuda_prepare rb_cuda_dropout;
+rb_cuda_prepare rb_cuda_dropout, rb_cuda_uniform;
 /* Another kernel on whole floats, with what is bfloat16 made so before it and rounded behind it. */
 rb_cuda_prepare rb_cuda_rounded;
 rb_cuda_prepare rb_cuda_cross_entropy, rb_cuda_cross_entropy_grad, rb_cuda_loss, rb_cuda_loss_grad,

@@ -48,6 +48,7 @@ rb_cuda_prepare *const rb_cuda_table[RB_OP_COUNT] = {
     /* randomness */
     [RB_OP_DROPOUT] = rb_cuda_dropout,
     [RB_OP_DROPOUT_GRAD] = rb_cuda_dropout,
+    [RB_OP_UNIFORM] = rb_cuda_uniform,
     /* losses */
     [RB_OP_CROSS_ENTROPY] = rb_cuda_cross_entropy,
     [RB_OP_CROSS_ENTROPY_GRAD] = rb_cuda_cross_entropy_grad,

@@ -29,7 +29,7 @@ rb_reference rb_reference_point, rb_reference_fused, rb_reference_move, rb_refer
     rb_reference_index_elements, rb_reference_order, rb_reference_reduce, rb_reference_softmax,
     rb_reference_matmul, rb_reference_attention, rb_reference_conv, rb_reference_layer_norm,
     rb_reference_batch_norm, rb_reference_max_pool, rb_reference_average_pool, rb_reference_dropout,
-    rb_reference_loss;
+    rb_reference_uniform, rb_reference_loss;
 
 /* An elementwise operator on numbers. */
 double rb_reference_value(const struct rb_call *call, const double *v);

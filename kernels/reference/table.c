@@ -86,6 +86,7 @@ rb_reference *const rb_reference_table[RB_OP_COUNT] = {
     [RB_OP_AVERAGE_POOL_GRAD] = rb_reference_average_pool,
     [RB_OP_DROPOUT] = rb_reference_dropout,
     [RB_OP_DROPOUT_GRAD] = rb_reference_dropout,
+    [RB_OP_UNIFORM] = rb_reference_uniform,
     [RB_OP_CROSS_ENTROPY] = rb_reference_loss,
     [RB_OP_CROSS_ENTROPY_GRAD] = rb_reference_loss,
     [RB_OP_MSE] = rb_reference_loss,

@@ -295,7 +295,8 @@ static void place_tensors(struct lower *lower)
 
 static bool is_random(const Rb__Instruction *instruction)
 {
-    return instruction->operator_ == RB_OP_DROPOUT || instruction->operator_ == RB_OP_ATTENTION;
+    return instruction->operator_ == RB_OP_DROPOUT || instruction->operator_ == RB_OP_ATTENTION ||
+           instruction->operator_ == RB_OP_UNIFORM;
 }
 
 /* One that is not computed again: copies stand behind what they are copies of, under its id. */

@@ -145,6 +145,15 @@ def residual(path):
     net.write(path, net.dense(net.flat(net.node("GlobalAveragePool", [x]), 1), CLASSES, relu=False))
 
 
+def variational(path):
+    """Between two layers the mean and the deviation of what is drawn."""
+    net = Net((48,))
+    x = net.dense("features", 32)
+    mean, spread = net.dense(x, 12, relu=False), net.dense(x, 12, relu=False)
+    drawn = net.node("Mul", [net.node("RandomNormalLike", [spread]), net.node("Exp", [spread])])
+    net.write(path, net.dense(net.node("Add", [mean, drawn]), CLASSES, relu=False))
+
+
 def sloped(path):
     """An MLP whose activation has one slope, which is trained."""
     net = Net((48,))

@@ -8,6 +8,8 @@ by no device count.  In both precisions.
 import os
 
 import cluster
+import corpus
+import nets
 from cluster import ENDLESS, check, check_nothing_lost, until
 from delicate import models
 
@@ -35,6 +37,26 @@ def fixed_counts():
             rounded = {n: run_fixed(c, f"{kind}-bf16", spec, n) for n in (1, 2, 3)}
             check(len(set(rounded.values())) == 1, f"{kind}, bf16: {rounded}")
             check(rounded[1] != shas[1], f"{kind}: the precision makes no difference")
+
+
+def drawn():
+    """Numbers that the model draws: the same with any devices, in a pipeline, and where they are drawn twice."""
+    with cluster.Cluster(devices=3) as c:
+        nets.variational(c.path("drawn.onnx"))
+        features, targets = corpus.classes(c.folder, 61, (48,), nets.CLASSES)
+        data = {"path": features, "targets": targets}
+        spec = {
+            "model": {"onnx": "drawn.onnx"},
+            "data": {"train": data, "eval": data},
+            "train": {"steps": 12, "globalBatch": 10, "microBatch": 3, "eval": {"every": 6}},
+            "devices": {"min": 1, "max": 3},
+        }
+        shas = {run_fixed(c, f"drawn{i}", dict(spec, **more), n)
+                for i, more in enumerate(({}, {"parallel": {"pipeline": 2}}, {"memory": {"recompute": "always"}}))
+                for n in (1, 3)}
+        check(len(shas) == 1, f"drawn: {shas}")
+        spec["train"]["seed"] = 2
+        check(run_fixed(c, "drawn", spec, 2) not in shas, "drawn: the seed makes no difference")
 
 
 def resized_and_resumed():
@@ -66,4 +88,4 @@ def resized_and_resumed():
             c.same_as_alone(name, spec, f"{kind}, resumed from a checkpoint", again["resumeStep"])
 
 
-cluster.main(fixed_counts, resized_and_resumed)
+cluster.main(fixed_counts, drawn, resized_and_resumed)

@@ -381,6 +381,8 @@ const char *const rb_cases[] = {
     /* randomness */
     "Dropout f32[3,1001] > f32[3,1001] ratio=0.25",
     "Dropout f32[5] > f32[5] ratio=0.0",
+    "Uniform f32[] > f32[3,1001]",
+    "Uniform f32[1] > f32[5]",
     "DropoutGrad f32[3,1001] > f32[3,1001] ratio=0.25 key=99",
     /* losses */
     "CrossEntropy f32[9,33] i64[9] > f64[1] i64[1] i64[1] f32[9] axis=1",

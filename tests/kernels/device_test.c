@@ -199,6 +199,7 @@ static const struct {
     {"AveragePoolGrad f32[1,1,4,6] > f32[1,1,4,4] kernel=1,1 pads=0,1,0,1", RB_EINVAL},
     {"Dropout f32[4] > f32[4] ratio=1.5", RB_EINVAL},
     {"Dropout f32[4] > f32[5] ratio=0.5", RB_EINVAL},
+    {"Uniform f32[2] > f32[5]", RB_EINVAL},
     {"CrossEntropy f32[4,3] i64[3] > f64[1] i64[1] i64[1] f32[4] axis=1", RB_EINVAL},
     {"CrossEntropy f32[4,3] f32[4] > f64[1] axis=1", RB_EUNSUPPORTED},
     {"CrossEntropy f32[4,3] i64[4] > f32[1] axis=1", RB_EINVAL},

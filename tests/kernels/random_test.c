@@ -61,22 +61,27 @@ static void words_are_philox(void **state)
     }
 }
 
+static void run_one(struct rb_device *device, const char *text, uint32_t id,
+                    const struct rb_key *with, const float *x, float *y)
+{
+    struct rb_kernel *kernel;
+    struct rb_case c;
+
+    rb_case_read(text, &c);
+    c.call.id = id;
+    assert_int_equal(rb_kernel_prepare(device, &c.call, &kernel, NULL), 0);
+    rb_kernel_run(kernel, (const void *const[]){x}, (void *const[]){y}, with);
+    rb_kernel_free(kernel);
+}
+
 static void drop(struct rb_device *device, const char *text, uint32_t id, const struct rb_key *with,
                  float *y)
 {
     static float ones[N];
-    const void *in[] = {ones};
-    void *out[] = {y};
-    struct rb_kernel *kernel;
-    struct rb_case c;
 
     for (int i = 0; i < N; i++)
         ones[i] = 1.0f;
-    rb_case_read(text, &c);
-    c.call.id = id;
-    assert_int_equal(rb_kernel_prepare(device, &c.call, &kernel, NULL), 0);
-    rb_kernel_run(kernel, in, out, with);
-    rb_kernel_free(kernel);
+    run_one(device, text, id, with, ones, y);
 }
 
 static void dropout_keeps_its_share_and_the_mean(void **state)
@@ -94,6 +99,27 @@ static void dropout_keeps_its_share_and_the_mean(void **state)
     drop(*state, "Dropout f32[40000] > f32[40000] ratio=1.0", 5, &key, y);
     for (int i = 0; i < N; i++)
         assert_true(y[i] == 0.0f);
+}
+
+static void uniform_numbers_are_even(void **state)
+{
+    static const float three = 3;
+    static float y[N], again[N];
+    int tenths[10] = {0};
+    double sum = 0;
+
+    run_one(*state, "Uniform f32[] > f32[40000]", 5, &key, &three, y);
+    for (int i = 0; i < N; i++) {
+        assert_true(y[i] >= 0 && y[i] < 3);
+        tenths[(int)(y[i] / 0.3f) % 10]++;
+        sum += (double)y[i];
+    }
+    /* The standard deviation of the mean is 0.0043, of a tenth 60. */
+    assert_true(fabs(sum / N - 1.5) < 0.02);
+    for (int i = 0; i < 10; i++)
+        assert_true(abs(tenths[i] - N / 10) < 300);
+    run_one(*state, "Uniform f32[] > f32[40000]", 6, &key, &three, again);
+    assert_memory_not_equal(y, again, sizeof(y));
 }
 
 static void gradient_has_the_forward_mask(void **state)
@@ -125,6 +151,7 @@ int main(void)
         cmocka_unit_test(random123_gives_its_known_answer),
         cmocka_unit_test(words_are_philox),
         cmocka_unit_test(dropout_keeps_its_share_and_the_mean),
+        cmocka_unit_test(uniform_numbers_are_even),
         cmocka_unit_test(gradient_has_the_forward_mask),
         cmocka_unit_test(every_part_of_the_key_matters),
     };
