@@ -25,4 +25,7 @@ const char *rb_advice_train_remedy(const Onnx__ModelProto *proto);
 /* Weights of several modules that became one. */
 void rb_advice_check_shared(struct rb_advice_search *search);
 
+/* A gradient that was to pass by. */
+void rb_advice_check_detached(struct rb_advice_search *search);
+
 #endif

@@ -96,6 +96,23 @@ static void half_weights(void **state)
     expect(finish(&w, y), "", "half floats", NULL);
 }
 
+static void detached(void **state)
+{
+    static const char *const ends[][2] = {{"x", "d"}, {"d", "x"}, {"d", "w"}};
+
+    for (size_t i = 0; i < RB_COUNT(ends); i++) {
+        struct rb_writer w;
+        const char *y;
+
+        start(&w, -1);
+        rb_writer_weight(&w, "w", 4, (int64_t[]){1, 2, 4, 4}, RB_INIT_ONE, 0);
+        rb_writer_node(&w, "Round", "r", "x", NULL);
+        rb_writer_node(&w, "Sub", "d", "r", "x", NULL);
+        y = rb_writer_node(&w, "Add", "y", ends[i][0], ends[i][1], NULL);
+        expect(finish(&w, y), "", i < 2 ? "'y' is x + (y - x)" : NULL, NULL);
+    }
+}
+
 static void other_domains(void **state)
 {
     struct rb_writer w;
@@ -267,17 +284,12 @@ static void generated_models_are_fine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folded_norms),
-        cmocka_unit_test(one_batch),
-        cmocka_unit_test(half_weights),
-        cmocka_unit_test(other_domains),
-        cmocka_unit_test(loss_inside),
-        cmocka_unit_test(no_weights),
-        cmocka_unit_test(merged_norms),
-        cmocka_unit_test(sharing_on_purpose),
-        cmocka_unit_test(the_call),
-        cmocka_unit_test(new_exporter),
-        cmocka_unit_test(generated_models_are_fine),
+        cmocka_unit_test(folded_norms),       cmocka_unit_test(one_batch),
+        cmocka_unit_test(half_weights),       cmocka_unit_test(detached),
+        cmocka_unit_test(other_domains),      cmocka_unit_test(loss_inside),
+        cmocka_unit_test(no_weights),         cmocka_unit_test(merged_norms),
+        cmocka_unit_test(sharing_on_purpose), cmocka_unit_test(the_call),
+        cmocka_unit_test(new_exporter),       cmocka_unit_test(generated_models_are_fine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
