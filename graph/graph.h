@@ -67,7 +67,7 @@ enum rb_own_loss {
     RB_OWN_LOSS_NONE,  /* the model makes none */
     RB_OWN_LOSS_MEAN,  /* each sample has the same share of it: it is rewritten to sum and count */
     RB_OWN_LOSS_SUM,   /* the sum of all elements of something */
-    RB_OWN_LOSS_OTHER, /* anything else: a quotient of sums, a root, several terms */
+    RB_OWN_LOSS_OTHER, /* anything else: a quotient of sums, a root */
 };
 
 /* What a microbatch contributes to a variable: a gradient (each use of a tied weight is its own),

@@ -197,6 +197,19 @@ static void class_axis(void **state)
     }
 }
 
+static void probabilities_need_a_loss_of_their_own(void **state)
+{
+    struct rb_graph *graph;
+    struct rb_why why;
+
+    (void)state;
+    assert_int_equal(
+        attach(TYPE(2, 5), "cross_entropy", (struct rb_tensor_type){RB_F32, 1, {5}}, &graph, &why),
+        RB_EINVAL);
+    assert_says(&why, "for probabilities of classes");
+    rb_graph_free(graph);
+}
+
 /* Both axes would do: tokens have their classes on the last. */
 static void class_axis_of_tokens(void **state)
 {
@@ -252,6 +265,46 @@ static void elementwise(void **state)
                      RB_EINVAL);
     assert_says(&why, "must be the loss");
     rb_graph_free(graph);
+}
+
+/* What is made of a mean, or of two: of the first three each sample still has the same share. */
+static struct rb_value *behind_mean(struct tiny *tiny, int kind, struct rb_value *mean)
+{
+    struct rb_value *tenth = tiny_constant(tiny, (struct rb_tensor_type){.dtype = RB_F32}, 0.1F, 0);
+
+    switch (kind) {
+    case 0:
+        return tiny_one(tiny, RB_OP_NEG, "n", mean);
+    case 1:
+        return tiny_two(tiny, RB_OP_ADD, "a", mean, tiny_two(tiny, RB_OP_MUL, "b", tenth, mean));
+    case 2:
+        return tiny_two(tiny, RB_OP_SUB, "s", tenth, tiny_two(tiny, RB_OP_DIV, "d", mean, tenth));
+    case 3:
+        return tiny_two(tiny, RB_OP_DIV, "d", tenth, mean);
+    case 4:
+        return tiny_two(tiny, RB_OP_MUL, "m", mean, mean);
+    default: /* twice as long to look at with each of them */
+        for (int i = 0; i < 64; i++)
+            mean = tiny_two(tiny, RB_OP_ADD, "a", mean, mean);
+        return mean;
+    }
+}
+
+static void own_loss_of_means(void **state)
+{
+    const int64_t axes[] = {0, 1};
+
+    (void)state;
+    for (int kind = 0; kind < 6; kind++) {
+        struct tiny tiny = tiny_new(2, true);
+        struct rb_value *x = tiny_features(&tiny, RB_F32, TYPE(2, 3)), *y;
+
+        y = tiny_with(&tiny, RB_OP_REDUCE_MEAN, "all", 1, &x, "axes", axes, 2);
+        y = behind_mean(&tiny, kind, y);
+        assert_int_equal(rb_own_loss_of(tiny.graph, y),
+                         kind < 3 ? RB_OWN_LOSS_MEAN : RB_OWN_LOSS_OTHER);
+        rb_graph_free(tiny.graph);
+    }
 }
 
 /* A plain mean is a sum over samples; anything behind it may not be. */
@@ -384,9 +437,11 @@ int main(void)
         cmocka_unit_test(transpose_and_bias),
         cmocka_unit_test(shared_product_keeps_its_bias),
         cmocka_unit_test(class_axis),
+        cmocka_unit_test(probabilities_need_a_loss_of_their_own),
         cmocka_unit_test(class_axis_of_tokens),
         cmocka_unit_test(elementwise),
         cmocka_unit_test(own_loss),
+        cmocka_unit_test(own_loss_of_means),
         cmocka_unit_test(left_fold),
         cmocka_unit_test(contributions),
         cmocka_unit_test(refusals),
