@@ -203,7 +203,7 @@ static int import_known(struct rb_import *import)
         return import_other(import);
     import->op = rb_import_find(import->node->op_type ? import->node->op_type : "");
     if (!import->op)
-        return RB_IMPORT_NO(import, "this operator is not supported");
+        return rb_import_unknown(import);
     if (import->opset < import->op->since)
         return RB_IMPORT_NO(import, "this operator came with opset %" PRId64, import->op->since);
     err = check_inputs(import);

@@ -68,7 +68,8 @@ struct rb_import_op {
 };
 
 const struct rb_import_op *rb_import_find(const char *name); /* NULL: not supported */
-const struct rb_import_op *rb_import_all(int *ret_n);        /* by name */
+int rb_import_unknown(struct rb_import *import); /* says so, with a way out where there is one */
+const struct rb_import_op *rb_import_all(int *ret_n); /* by name */
 
 /* A sequence of tensors, known now. */
 struct rb_sequence {

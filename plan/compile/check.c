@@ -148,10 +148,13 @@ int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why)
     for (int i = 0; i < graph->n_values; i++)
         if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features &&
             graph->values[i] != graph->targets)
-            return rb_why_set(why, RB_EUNSUPPORTED,
-                              "the model has a further input '%s' that the data cannot fill: they "
-                              "have features and, for the loss, targets",
-                              graph->values[i]->name);
+            return rb_why_set(
+                why, RB_EUNSUPPORTED,
+                "the model has a further input '%s' that the data cannot fill: they "
+                "have features and, for the loss, targets; export a module that takes "
+                "one input and makes the others of it: slices of its columns, or a "
+                "mask of tokens that are compared with the padding",
+                graph->values[i]->name);
     return 0;
 }
 

@@ -132,6 +132,12 @@ static void unknown_operator(void **state)
     rb_writer_node(&w, "Frobnicate", "y", "x", NULL);
     expect_refusal(&w, 1, RB_EUNSUPPORTED,
                    "node 'y' (Frobnicate, opset 17): this operator is not supported");
+    start(&w);
+    rb_writer_node(&w, "NonZero", "y", "x", NULL);
+    expect_refusal(&w, 1, RB_EUNSUPPORTED, "depends on the data");
+    start(&w);
+    rb_writer_node(&w, "Loop", "y", "x", NULL);
+    expect_refusal(&w, 1, RB_EUNSUPPORTED, "nn.Embedding with a sum");
 }
 
 static void unknown_value(void **state)

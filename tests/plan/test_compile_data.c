@@ -182,7 +182,7 @@ static void sizes_of_the_data(void **state)
                 jobs_rows, "spec.model.onnx=sides.onnx", "spec.data.train.path=turned.npy",
                 "spec.data.train.targets=images-labels.npy", "spec.data.eval=null", NULL);
     save_sides("more.onnx", RB_F32, true);
-    MUST_REFUSE(RB_EUNSUPPORTED, "a further input 'more'", jobs_rows, "spec.model.onnx=more.onnx",
+    MUST_REFUSE(RB_EUNSUPPORTED, "slices of its columns", jobs_rows, "spec.model.onnx=more.onnx",
                 "spec.data.train.path=images.npy", "spec.data.train.targets=images-labels.npy",
                 "spec.data.eval=null", NULL);
     save_sides("half.onnx", RB_F16, false);

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Operators that are not imported: why, and what people write instead. */
+#include "graph/import/import.h"
+
+#include <string.h>
+
+static const char by_data[] = "the size of what it gives depends on the data (as that of x[mask] "
+                              "does): keep all elements and "
+                              "weigh them by 0 and 1, with torch.where or a product";
+static const char loop[] =
+    "loops are not taken apart: write the steps out before the export; nn.EmbeddingBag is such a "
+    "loop, and nn.Embedding with a sum or mean over the bag's axis gives the same";
+static const char integers[] =
+    "models are trained in floats: export the model before it is quantized";
+
+static const struct {
+    const char *op, *reason;
+} known[] = {
+    {"Compress", by_data},
+    {"ConvInteger", integers},
+    {"DequantizeLinear", integers},
+    {"DynamicQuantizeLinear", integers},
+    {"Loop", loop},
+    {"MatMulInteger", integers},
+    {"NonMaxSuppression", by_data},
+    {"NonZero", by_data},
+    {"QLinearConv", integers},
+    {"QLinearMatMul", integers},
+    {"QuantizeLinear", integers},
+    {"Scan", loop},
+    {"Unique", by_data},
+};
+
+int rb_import_unknown(struct rb_import *import)
+{
+    const char *op = import->node->op_type ? import->node->op_type : "";
+
+    for (size_t i = 0; i < RB_COUNT(known); i++)
+        if (!strcmp(op, known[i].op))
+            return RB_IMPORT_NO(import, "this operator is not supported; %s", known[i].reason);
+    return RB_IMPORT_NO(import, "this operator is not supported");
+}
