@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elementwise operators. */
 #include "graph/import/make.h"
+#include "graph/shapes/shapes.h"
 
 #include <string.h>
 
@@ -161,6 +162,34 @@ int rb_import_op_gelu(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
+/* Has the mask the first axes of x, where it would need the last ones? */
+static bool is_of_first_axes(const struct rb_tensor_type *mask, const struct rb_tensor_type *x)
+{
+    int64_t dim[RB_MAX_RANK];
+    int rank = x->rank;
+
+    memcpy(dim, x->dim, sizeof dim);
+    return mask->rank && mask->rank < x->rank &&
+           !memcmp(mask->dim, x->dim, sizeof(*dim) * (size_t)mask->rank) &&
+           !rb_shapes_broadcast_dims(dim, &rank, mask->dim, mask->rank);
+}
+
+/* PyTorch's older exporter writes x[mask] = y as a Where of mask as it is. */
+static int check_mask(struct rb_import *import, struct rb_value *const *in)
+{
+    char mask[RB_TENSOR_TEXT], x[RB_TENSOR_TEXT];
+
+    for (int i = 1; i < 3; i++)
+        if (is_of_first_axes(&in[0]->type, &in[i]->type))
+            return RB_IMPORT_BAD(import,
+                                 "the mask, %s, has the first axes of %s, but goes with the last "
+                                 "ones: in place of x[mask] = y write "
+                                 "x.masked_fill(mask.unsqueeze(-1), y)",
+                                 rb_tensor_text(&in[0]->type, mask),
+                                 rb_tensor_text(&in[i]->type, x));
+    return 0;
+}
+
 int rb_import_op_where(struct rb_import *import)
 {
     struct rb_value *in[3], *out = NULL;
@@ -168,6 +197,8 @@ int rb_import_op_where(struct rb_import *import)
 
     for (int i = 0; !err && i < 3; i++)
         err = rb_import_need(import, i, &in[i]);
+    if (!err)
+        err = check_mask(import, in);
     if (!err)
         err = rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, &out);
     return err ? err : rb_import_bind(import, 0, out);

@@ -125,6 +125,20 @@ static void zeros_expand_to_any_shape(void **state)
     expect_refusal(&w, 2, RB_EINVAL, "the input, int64[3], does not broadcast to int64[1,4]");
 }
 
+static void a_mask_of_the_first_axes_is_told_from_one_of_the_last(void **state)
+{
+    struct rb_writer w;
+
+    start(&w, 3, (int64_t[]){-1, 3, 4});
+    rb_writer_node(&w, "ReduceMax", "most", "x", NULL);
+    rb_writer_ints(&w, "axes", 1, (int64_t[]){2});
+    rb_writer_int(&w, "keepdims", 0);
+    rb_writer_node(&w, "Cast", "mask", "most", NULL);
+    rb_writer_int(&w, "to", RB_BOOL);
+    rb_writer_node(&w, "Where", "y", "mask", "x", "x", NULL);
+    expect_refusal(&w, 2, RB_EINVAL, "bool[2,3], has the first axes of float32[2,3,4]");
+}
+
 static void gemm_writes_out_alpha_and_beta(void **state)
 {
     struct rb_writer w;
@@ -561,6 +575,7 @@ int main(void)
         cmocka_unit_test(cnn_eval),
         cmocka_unit_test(views),
         cmocka_unit_test(zeros_expand_to_any_shape),
+        cmocka_unit_test(a_mask_of_the_first_axes_is_told_from_one_of_the_last),
         cmocka_unit_test(gemm_writes_out_alpha_and_beta),
         cmocka_unit_test(matmul_of_vectors),
         cmocka_unit_test(same_padding),
