@@ -94,7 +94,7 @@ def expected(plan):
     if plan["expectedMs"] is None:
         return {}
     said = {kind_of(plan): plan["expectedMs"]}
-    other = re.search(r"the next best, (.*): ([0-9.e+]+) ms", plan["chosen"])
+    other = re.search(r"(?:the next best|hardly quicker), (.*): ([0-9.e+]+) ms", plan["chosen"])
     if other:
         said[kind_of({"summary": other[1]})] = float(other[2])
     return said
