@@ -117,7 +117,7 @@ void rb_mailbox_configure(struct rb_mailbox *mailbox, Rb__Configure *order)
     if (mailbox->group && mailbox->group_use == RB_GROUP_FOLLOWING &&
         mailbox->group_number != mailbox->go)
         rb_coll_cancel(mailbox->group);
-    unlock(mailbox);
+    unlock_changed(mailbox);
     rb_configuration_free(replaced);
 }
 
@@ -126,7 +126,7 @@ void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number)
     lock(mailbox);
     if (number > mailbox->go && !is_abandoned(mailbox, number))
         mailbox->go = number;
-    unlock(mailbox);
+    unlock_changed(mailbox);
 }
 
 void rb_mailbox_abandon(struct rb_mailbox *mailbox, uint32_t number)
@@ -147,7 +147,7 @@ void rb_mailbox_abandon(struct rb_mailbox *mailbox, uint32_t number)
     if (mailbox->group && mailbox->group_use != RB_GROUP_TRAINING &&
         mailbox->group_number == number)
         rb_coll_cancel(mailbox->group);
-    unlock(mailbox);
+    unlock_changed(mailbox);
     rb_configuration_free(dropped);
 }
 
@@ -168,7 +168,7 @@ void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *order)
         *end = save;
         mailbox->n_saves++;
     }
-    unlock(mailbox);
+    unlock_changed(mailbox);
 }
 
 void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code)
@@ -183,7 +183,7 @@ void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code)
         if (mailbox->group && !(folder && mailbox->voting))
             rb_coll_cancel(mailbox->group);
     }
-    unlock(mailbox);
+    unlock_changed(mailbox);
 }
 
 int rb_mailbox_hears_out(struct rb_mailbox *mailbox)
@@ -285,7 +285,7 @@ bool rb_mailbox_prepared(struct rb_mailbox *mailbox, struct rb_configuration *co
         mailbox->prepared = configuration;
         mailbox->status.ready = configuration->number;
     }
-    unlock(mailbox);
+    unlock_changed(mailbox);
     rb_configuration_free(replaced);
     return wanted;
 }

@@ -54,6 +54,13 @@ static inline void lock(struct rb_mailbox *mailbox)
 
 static inline void unlock(struct rb_mailbox *mailbox)
 {
+    pthread_mutex_unlock(&mailbox->lock);
+}
+
+/* Where anybody may wait for what has been changed: who waits shares the core with who trains, so
+ * nobody is woken up for less. */
+static inline void unlock_changed(struct rb_mailbox *mailbox)
+{
     pthread_cond_broadcast(&mailbox->changed);
     pthread_mutex_unlock(&mailbox->lock);
 }

@@ -46,7 +46,7 @@ enum rb_event rb_mailbox_wait(struct rb_mailbox *mailbox, bool (*can_save)(void 
 void rb_mailbox_kick(struct rb_mailbox *mailbox)
 {
     lock(mailbox);
-    unlock(mailbox);
+    unlock_changed(mailbox);
 }
 
 struct rb_configuration *rb_mailbox_take(struct rb_mailbox *mailbox)
@@ -130,7 +130,7 @@ void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration 
          (use == RB_GROUP_FOLLOWING && mailbox->configured > mailbox->group_number &&
           mailbox->group_number != mailbox->go)))
         rb_coll_cancel(mailbox->group);
-    unlock(mailbox);
+    unlock_changed(mailbox);
 }
 
 bool rb_mailbox_has_save(struct rb_mailbox *mailbox)
