@@ -79,14 +79,14 @@ struct rb_device_ops {
                       float weight, int exponent, int32_t limit, uint32_t *largest, bool *overflow);
     void (*fixed_squares)(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
                           double scale, double *ret_squares);
-    void (*apply_adamw)(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
+    void (*apply_adamw)(struct rb_device *device, float *w, float *m, float *v, struct rb_sums sums,
                         size_t n, int exponent, float scale, const struct rb_adamw *how,
                         double *ret_squares);
-    void (*apply_sgd)(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
+    void (*apply_sgd)(struct rb_device *device, float *w, float *m, struct rb_sums sums, size_t n,
                       int exponent, float scale, const struct rb_sgd *how, double *ret_squares);
     void (*predict)(struct rb_device *device, float *out, const float *w, const float *m,
                     const float *v, size_t n, const struct rb_predict *how);
-    void (*apply_statistic)(struct rb_device *device, float *w, const int32_t *sum, size_t n,
+    void (*apply_statistic)(struct rb_device *device, float *w, struct rb_sums sums, size_t n,
                             int exponent, float keep);
 };
 

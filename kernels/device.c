@@ -387,17 +387,17 @@ void rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, in
     device->ops->fixed_squares(device, sum, n, exponent, scale, ret_squares);
 }
 
-void rb_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
+void rb_apply_adamw(struct rb_device *device, float *w, float *m, float *v, struct rb_sums sums,
                     size_t n, int exponent, float scale, const struct rb_adamw *how,
                     double *ret_squares)
 {
-    device->ops->apply_adamw(device, w, m, v, sum, n, exponent, scale, how, ret_squares);
+    device->ops->apply_adamw(device, w, m, v, sums, n, exponent, scale, how, ret_squares);
 }
 
-void rb_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
+void rb_apply_sgd(struct rb_device *device, float *w, float *m, struct rb_sums sums, size_t n,
                   int exponent, float scale, const struct rb_sgd *how, double *ret_squares)
 {
-    device->ops->apply_sgd(device, w, m, sum, n, exponent, scale, how, ret_squares);
+    device->ops->apply_sgd(device, w, m, sums, n, exponent, scale, how, ret_squares);
 }
 
 void rb_predict(struct rb_device *device, float *out, const float *w, const float *m,
@@ -406,8 +406,8 @@ void rb_predict(struct rb_device *device, float *out, const float *w, const floa
     device->ops->predict(device, out, w, m, v, n, how);
 }
 
-void rb_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
+void rb_apply_statistic(struct rb_device *device, float *w, struct rb_sums sums, size_t n,
                         int exponent, float keep)
 {
-    device->ops->apply_statistic(device, w, sum, n, exponent, keep);
+    device->ops->apply_statistic(device, w, sums, n, exponent, keep);
 }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "proto/dtype.h"
 #include "proto/operators.h"
+#include "proto/views.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -334,13 +335,25 @@ void rb_kernel_sum_each(struct rb_kernel *kernel, int n, const void *const *cons
 void rb_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
                       double scale, double *ret_squares);
 
-/* One optimizer step on gradients sum[i] * 2^-exponent * scale (scale: 1/count and clipping).
+/* Sums that nobody has written down: each is that of an element of all parts, modulo 2^32, and is
+ * made when it is read.  Of memory that has another side on a device there is one part. */
+struct rb_sums {
+    const int32_t *parts[RB_VIEWS_RANKS];
+    int n_parts;
+};
+
+static inline struct rb_sums rb_sums_of(const int32_t *sums)
+{
+    return (struct rb_sums){{sums}, 1};
+}
+
+/* One optimizer step on gradients sums[i] * 2^-exponent * scale (scale: 1/count and clipping).
  * ret_squares (may be NULL): on the way, what rb_fixed_squares says of these sums at scale 1. */
 struct rb_adamw {
     float lr, beta1, beta2, eps, weight_decay; /* weight_decay 0 where the variable has none */
     float correction1, correction2;            /* 1 - beta^t */
 };
-void rb_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
+void rb_apply_adamw(struct rb_device *device, float *w, float *m, float *v, struct rb_sums sums,
                     size_t n, int exponent, float scale, const struct rb_adamw *how,
                     double *ret_squares);
 
@@ -348,7 +361,7 @@ struct rb_sgd {
     float lr, momentum, weight_decay;
     bool nesterov, first; /* first: the buffer becomes the gradient, as in PyTorch */
 };
-void rb_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
+void rb_apply_sgd(struct rb_device *device, float *w, float *m, struct rb_sums sums, size_t n,
                   int exponent, float scale, const struct rb_sgd *how, double *ret_squares);
 
 /* Weights as they will be some steps on, should the optimizer go on in the direction of its last
@@ -361,8 +374,8 @@ struct rb_predict {
 void rb_predict(struct rb_device *device, float *out, const float *w, const float *m,
                 const float *v, size_t n, const struct rb_predict *how);
 
-/* A running statistic: w[i] = keep * w[i] + sum[i] * 2^-exponent. */
-void rb_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
+/* A running statistic: w[i] = keep * w[i] + sums[i] * 2^-exponent. */
+void rb_apply_statistic(struct rb_device *device, float *w, struct rb_sums sums, size_t n,
                         int exponent, float keep);
 
 #endif

@@ -34,11 +34,11 @@ static void update(const struct after *after)
         on_the_way = NULL;
     }
     if (after->v)
-        rb_apply_adamw(place->device, place->memory.state, after->m, after->v, after->reduced, n,
-                       30, 1, &adamw, on_the_way);
+        rb_apply_adamw(place->device, place->memory.state, after->m, after->v,
+                       rb_sums_of(after->reduced), n, 30, 1, &adamw, on_the_way);
     else
         rb_apply_sgd(place->device, place->memory.state, sgd.momentum != 0 ? after->m : NULL,
-                     after->reduced, n, 30, 1, &sgd, on_the_way);
+                     rb_sums_of(after->reduced), n, 30, 1, &sgd, on_the_way);
 }
 
 /* Reducing is out of place. */

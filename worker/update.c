@@ -58,7 +58,7 @@ static double norm_of(const struct rb_model *model, double mean)
     return sqrt(squares) * mean;
 }
 
-static void apply_adamw(struct rb_model *model, struct rb_state *state, const int32_t *sums,
+static void apply_adamw(struct rb_model *model, struct rb_state *state, struct rb_sums sums,
                         const struct rb_update_terms *terms, const Rb__Block *block,
                         double *ret_squares)
 {
@@ -80,7 +80,7 @@ static void apply_adamw(struct rb_model *model, struct rb_state *state, const in
                    model->exponents[block->variable].exponent, terms->scale, &how, ret_squares);
 }
 
-static void apply_sgd(struct rb_model *model, struct rb_state *state, const int32_t *sums,
+static void apply_sgd(struct rb_model *model, struct rb_state *state, struct rb_sums sums,
                       const struct rb_update_terms *terms, const Rb__Block *block,
                       double *ret_squares)
 {
@@ -100,7 +100,7 @@ static void apply_sgd(struct rb_model *model, struct rb_state *state, const int3
 }
 
 /* sums: of the block.  ret_squares: as of rb_apply_sgd; statistics have none. */
-static void update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
+static void update_block(struct rb_model *model, struct rb_state *state, struct rb_sums sums,
                          const struct rb_update_terms *terms, const Rb__Block *block,
                          double *ret_squares)
 {
@@ -120,7 +120,7 @@ static void update_block(struct rb_model *model, struct rb_state *state, const i
 void rb_update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
                      const struct rb_update_terms *terms, const Rb__Block *block)
 {
-    update_block(model, state, sums, terms, block, NULL);
+    update_block(model, state, rb_sums_of(sums), terms, block, NULL);
 }
 
 double rb_update_clip(const Rb__Optimizer *optimizer, double norm)
@@ -145,9 +145,9 @@ static void advance(struct rb_model *model)
 }
 
 /* reduced: model->reduced is whole. */
-static const int32_t *sums_of(const struct rb_model *model, const Rb__Block *block, bool reduced)
+static struct rb_sums sums_of(const struct rb_model *model, const Rb__Block *block, bool reduced)
 {
-    return reduced ? model->reduced + block->first : rb_views_block(model, block);
+    return reduced ? rb_sums_of(model->reduced + block->first) : rb_views_block(model, block);
 }
 
 /* For who goes through sums more than once. */

@@ -12,23 +12,12 @@ struct rb_views {
     uint32_t number; /* of the configuration */
     bool all;
     struct rb_coll_view sums[RB_VIEWS_RANKS]; /* by rank; none of our own */
-    int32_t *room;                            /* for a block */
 };
 
 /* Behind the sums. */
 static _Atomic uint64_t *word_of(const void *sums, const struct rb_model *model)
 {
     return (_Atomic uint64_t *)((uintptr_t)sums + rb_model_sums_bytes(model) - RB_MODEL_SUMS_END);
-}
-
-static size_t largest_block(const Rb__Model *message)
-{
-    size_t most = 0;
-
-    for (size_t b = 0; b < message->n_blocks; b++)
-        if (message->blocks[b]->count > most)
-            most = message->blocks[b]->count;
-    return most;
 }
 
 int rb_views_find(struct rb_model *model, struct rb_coll *coll, uint32_t number, bool *ret_all,
@@ -40,7 +29,6 @@ int rb_views_find(struct rb_model *model, struct rb_coll *coll, uint32_t number,
     if (!views) {
         views = model->views = rb_alloc(sizeof *views);
         views->number = number;
-        views->room = rb_alloc(largest_block(model->message) * sizeof *views->room);
         err = rb_coll_show(coll, rb_tag(RB_TAG_VIEWS, number, 0, 0),
                            rb_device_shown(model->device, model->local), rb_model_sums_bytes(model),
                            views->sums, &views->all, why);
@@ -55,7 +43,6 @@ void rb_views_free(struct rb_views *views)
         return;
     for (int r = 0; r < RB_VIEWS_RANKS; r++)
         rb_coll_view_done(&views->sums[r]);
-    free(views->room);
     free(views);
 }
 
@@ -72,30 +59,34 @@ void rb_views_begin(struct rb_model *model, uint64_t word, uint32_t number)
         rb_views_free(RB_TAKE(model->views));
 }
 
-static void sum(const struct rb_model *model, const Rb__Block *block, int32_t *to)
+/* Our own come first. */
+struct rb_sums rb_views_block(const struct rb_model *model, const Rb__Block *block)
 {
-    const int32_t *so_far = model->local + block->first;
+    struct rb_sums sums = rb_sums_of(model->local + block->first);
 
     for (int r = 0; r < RB_VIEWS_RANKS; r++) {
-        const int32_t *sums = model->views->sums[r].memory;
+        const int32_t *shown = model->views->sums[r].memory;
 
-        if (!sums)
-            continue;
-        rb_add(to, so_far, (const uint8_t *)(sums + block->first), block->count);
-        so_far = to;
+        if (shown)
+            sums.parts[sums.n_parts++] = shown + block->first;
     }
+    return sums;
 }
 
-const int32_t *rb_views_block(const struct rb_model *model, const Rb__Block *block)
-{
-    sum(model, block, model->views->room);
-    return model->views->room;
-}
-
+/* Block by block, so that what is written stays near until the last part is added. */
 void rb_views_reduce(struct rb_model *model)
 {
-    for (size_t b = 0; b < model->message->n_blocks; b++)
-        sum(model, model->message->blocks[b], model->reduced + model->message->blocks[b]->first);
+    for (size_t b = 0; b < model->message->n_blocks; b++) {
+        const Rb__Block *block = model->message->blocks[b];
+        struct rb_sums sums = rb_views_block(model, block);
+        int32_t *reduced = model->reduced + block->first;
+        const int32_t *so_far = sums.parts[0];
+
+        for (int part = 1; part < sums.n_parts; part++) {
+            rb_add(reduced, so_far, (const uint8_t *)sums.parts[part], block->count);
+            so_far = reduced;
+        }
+    }
 }
 
 int rb_views_check(const struct rb_model *model, struct rb_why *why)

@@ -32,8 +32,8 @@ void rb_views_free(struct rb_views *views);
  * other configurations than `number` are of no more use. */
 void rb_views_begin(struct rb_model *model, uint64_t word, uint32_t number);
 
-/* The sums over all ranks of a block: in memory that the next call writes over. */
-const int32_t *rb_views_block(const struct rb_model *model, const Rb__Block *block);
+/* The sums over all ranks of a block, where they lie. */
+struct rb_sums rb_views_block(const struct rb_model *model, const Rb__Block *block);
 
 /* All of them, into model->reduced. */
 void rb_views_reduce(struct rb_model *model);

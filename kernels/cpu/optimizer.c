@@ -5,7 +5,7 @@
  * a fifth of the instructions.
  *
  * A step goes through memory that is in no cache.  Piece by piece, while the next one is on its
- * way, the sums are squared and then applied. */
+ * way, the sums are added up where they have several parts, squared, and applied. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/squares.h"
 #include "kernels/cpu/vector.h"
@@ -61,46 +61,63 @@ static RB_INLINE void fetch(const void *at)
         __builtin_prefetch((const float *)at + AHEAD + i);
 }
 
-/* Begins the piece at element i: how long it is.  m, v and squares may be NULL. */
-static RB_INLINE size_t begin_piece(const float *w, const float *m, const float *v,
-                                    const int32_t *sum, size_t i, size_t n,
-                                    struct rb_square_sums *squares)
+/* Begins the piece at element i: where its sums are, `room` if they have to be made, and how many.
+ * m, v and squares may be NULL. */
+static RB_INLINE const int32_t *begin_piece(const float *w, const float *m, const float *v,
+                                            const struct rb_sums *sums, size_t i, size_t n,
+                                            int32_t *room, struct rb_square_sums *squares)
 {
-    const size_t piece = n - i < PIECE ? n - i : PIECE;
+    const int32_t *sum = sums->parts[0] + i;
 
-    fetch(sum + i);
+    for (int part = 0; part < sums->n_parts; part++)
+        fetch(sums->parts[part] + i);
     fetch(w + i);
     if (m)
         fetch(m + i);
     if (v)
         fetch(v + i);
+    for (int part = 1; part < sums->n_parts; part++) {
+        const int32_t *other = sums->parts[part] + i;
+
+        for (size_t k = 0; k < n; k++)
+            room[k] = (int32_t)((uint32_t)sum[k] + (uint32_t)other[k]);
+        sum = room;
+    }
     if (squares)
-        rb_square_sums_add(squares, sum + i, piece);
-    return piece;
+        rb_square_sums_add(squares, sum, n);
+    return sum;
 }
 
-RB_CLONES static void adamw_each(float *w, float *m, float *v, const int32_t *sum, size_t n,
+static RB_INLINE size_t piece_at(size_t i, size_t n)
+{
+    return n - i < PIECE ? n - i : PIECE;
+}
+
+RB_CLONES static void adamw_each(float *w, float *m, float *v, const struct rb_sums *sums, size_t n,
                                  struct factor factor, const struct rb_adamw *how,
                                  struct rb_square_sums *squares)
 {
+    int32_t room[PIECE];
+
     for (size_t i = 0; i < n; i += PIECE) {
-        const size_t piece = begin_piece(w, m, v, sum, i, n, squares);
+        const size_t piece = piece_at(i, n);
+        const int32_t *sum = begin_piece(w, m, v, sums, i, piece, room, squares);
 
         if (factor.power != 0)
-            adamw(w + i, m + i, v + i, sum + i, piece, factor, false, how);
+            adamw(w + i, m + i, v + i, sum, piece, factor, false, how);
         else
-            adamw(w + i, m + i, v + i, sum + i, piece, factor, true, how);
+            adamw(w + i, m + i, v + i, sum, piece, factor, true, how);
     }
 }
 
-void rb_cpu_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
+void rb_cpu_apply_adamw(struct rb_device *device, float *w, float *m, float *v, struct rb_sums sums,
                         size_t n, int exponent, float scale, const struct rb_adamw *how,
                         double *ret_squares)
 {
     struct rb_square_sums squares = {0};
 
     (void)device;
-    adamw_each(w, m, v, sum, n, factor_of((double)scale, exponent), how,
+    adamw_each(w, m, v, &sums, n, factor_of((double)scale, exponent), how,
                ret_squares ? &squares : NULL);
     if (ret_squares)
         *ret_squares = rb_square_sums_join(&squares, exponent, 1);
@@ -144,27 +161,30 @@ static RB_INLINE void sgd(float *w, float *m, const int32_t *sum, size_t n, stru
         sgd_plain(w, sum, n, factor, exact, how);
 }
 
-RB_CLONES static void sgd_each(float *w, float *m, const int32_t *sum, size_t n,
+RB_CLONES static void sgd_each(float *w, float *m, const struct rb_sums *sums, size_t n,
                                struct factor factor, const struct rb_sgd *how,
                                struct rb_square_sums *squares)
 {
+    int32_t room[PIECE];
+
     for (size_t i = 0; i < n; i += PIECE) {
-        const size_t piece = begin_piece(w, m, NULL, sum, i, n, squares);
+        const size_t piece = piece_at(i, n);
+        const int32_t *sum = begin_piece(w, m, NULL, sums, i, piece, room, squares);
 
         if (factor.power != 0)
-            sgd(w + i, m ? m + i : NULL, sum + i, piece, factor, false, how);
+            sgd(w + i, m ? m + i : NULL, sum, piece, factor, false, how);
         else
-            sgd(w + i, m ? m + i : NULL, sum + i, piece, factor, true, how);
+            sgd(w + i, m ? m + i : NULL, sum, piece, factor, true, how);
     }
 }
 
-void rb_cpu_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
+void rb_cpu_apply_sgd(struct rb_device *device, float *w, float *m, struct rb_sums sums, size_t n,
                       int exponent, float scale, const struct rb_sgd *how, double *ret_squares)
 {
     struct rb_square_sums squares = {0};
 
     (void)device;
-    sgd_each(w, how->momentum != 0.0f ? m : NULL, sum, n, factor_of((double)scale, exponent), how,
+    sgd_each(w, how->momentum != 0.0f ? m : NULL, &sums, n, factor_of((double)scale, exponent), how,
              ret_squares ? &squares : NULL);
     if (ret_squares)
         *ret_squares = rb_square_sums_join(&squares, exponent, 1);
@@ -199,16 +219,22 @@ void rb_cpu_predict(struct rb_device *device, float *out, const float *w, const 
         predict_sgd(out, w, m, n, how->factor);
 }
 
-RB_CLONES static void statistic(float *restrict w, const int32_t *restrict sum, size_t n,
+/* A channel has two or three of them, so nothing is gained by pieces. */
+RB_CLONES static void statistic(float *restrict w, const struct rb_sums *sums, size_t n,
                                 double factor, float keep)
 {
-    for (size_t i = 0; i < n; i++)
-        w[i] = keep * w[i] + (float)((double)sum[i] * factor);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t sum = 0;
+
+        for (int part = 0; part < sums->n_parts; part++)
+            sum += (uint32_t)sums->parts[part][i];
+        w[i] = keep * w[i] + (float)((double)(int32_t)sum * factor);
+    }
 }
 
-void rb_cpu_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
+void rb_cpu_apply_statistic(struct rb_device *device, float *w, struct rb_sums sums, size_t n,
                             int exponent, float keep)
 {
     (void)device;
-    statistic(w, sum, n, ldexp(1.0, -exponent), keep);
+    statistic(w, &sums, n, ldexp(1.0, -exponent), keep);
 }

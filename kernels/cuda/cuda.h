@@ -162,14 +162,14 @@ void rb_cuda_fixed_add(struct rb_device *device, int32_t *sum, const float *g, s
                        bool *overflow);
 void rb_cuda_fixed_squares(struct rb_device *device, const int32_t *sum, size_t n, int exponent,
                            double scale, double *ret_squares);
-void rb_cuda_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
-                         size_t n, int exponent, float scale, const struct rb_adamw *how,
-                         double *ret_squares);
-void rb_cuda_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
+void rb_cuda_apply_adamw(struct rb_device *device, float *w, float *m, float *v,
+                         struct rb_sums sums, size_t n, int exponent, float scale,
+                         const struct rb_adamw *how, double *ret_squares);
+void rb_cuda_apply_sgd(struct rb_device *device, float *w, float *m, struct rb_sums sums, size_t n,
                        int exponent, float scale, const struct rb_sgd *how, double *ret_squares);
 void rb_cuda_predict(struct rb_device *device, float *out, const float *w, const float *m,
                      const float *v, size_t n, const struct rb_predict *how);
-void rb_cuda_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
+void rb_cuda_apply_statistic(struct rb_device *device, float *w, struct rb_sums sums, size_t n,
                              int exponent, float keep);
 
 #ifdef __cplusplus

@@ -73,9 +73,9 @@ struct statistic_body {
 
 } // namespace
 
-void rb_cuda_apply_adamw(struct rb_device *device, float *w, float *m, float *v, const int32_t *sum,
-                         size_t n, int exponent, float scale, const struct rb_adamw *how,
-                         double *ret_squares)
+void rb_cuda_apply_adamw(struct rb_device *device, float *w, float *m, float *v,
+                         struct rb_sums sums, size_t n, int exponent, float scale,
+                         const struct rb_adamw *how, double *ret_squares)
 {
     struct rb_cuda *cuda = (struct rb_cuda *)device;
     struct adamw_body body = {};
@@ -83,7 +83,7 @@ void rb_cuda_apply_adamw(struct rb_device *device, float *w, float *m, float *v,
     body.w = (float *)rb_twins_gpu(cuda, w);
     body.m = (float *)rb_twins_gpu(cuda, m);
     body.v = (float *)rb_twins_gpu(cuda, v);
-    body.sum = (const int32_t *)rb_twins_gpu(cuda, sum);
+    body.sum = (const int32_t *)rb_twins_gpu(cuda, sums.parts[0]);
     body.factor = ldexp((double)scale, -exponent);
     body.decay = 1.0f - how->lr * how->weight_decay;
     body.b1 = how->beta1;
@@ -92,12 +92,12 @@ void rb_cuda_apply_adamw(struct rb_device *device, float *w, float *m, float *v,
     body.step = how->lr / how->correction1;
     body.root = 1.0f / sqrtf(how->correction2);
     if (ret_squares)
-        rb_cuda_fixed_squares(device, sum, n, exponent, 1, ret_squares);
+        rb_cuda_fixed_squares(device, sums.parts[0], n, exponent, 1, ret_squares);
     if (rb_gpu_enter(cuda->gpu))
         rb_each(cuda, (int64_t)n, body);
 }
 
-void rb_cuda_apply_sgd(struct rb_device *device, float *w, float *m, const int32_t *sum, size_t n,
+void rb_cuda_apply_sgd(struct rb_device *device, float *w, float *m, struct rb_sums sums, size_t n,
                        int exponent, float scale, const struct rb_sgd *how, double *ret_squares)
 {
     struct rb_cuda *cuda = (struct rb_cuda *)device;
@@ -105,7 +105,7 @@ void rb_cuda_apply_sgd(struct rb_device *device, float *w, float *m, const int32
 
     body.w = (float *)rb_twins_gpu(cuda, w);
     body.m = m && how->momentum != 0.0f ? (float *)rb_twins_gpu(cuda, m) : NULL;
-    body.sum = (const int32_t *)rb_twins_gpu(cuda, sum);
+    body.sum = (const int32_t *)rb_twins_gpu(cuda, sums.parts[0]);
     body.factor = ldexp((double)scale, -exponent);
     body.lr = how->lr;
     body.decay = how->weight_decay;
@@ -113,7 +113,7 @@ void rb_cuda_apply_sgd(struct rb_device *device, float *w, float *m, const int32
     body.nesterov = how->nesterov;
     body.first = how->first;
     if (ret_squares)
-        rb_cuda_fixed_squares(device, sum, n, exponent, 1, ret_squares);
+        rb_cuda_fixed_squares(device, sums.parts[0], n, exponent, 1, ret_squares);
     if (rb_gpu_enter(cuda->gpu))
         rb_each(cuda, (int64_t)n, body);
 }
@@ -136,14 +136,14 @@ void rb_cuda_predict(struct rb_device *device, float *out, const float *w, const
         rb_each(cuda, (int64_t)n, body);
 }
 
-void rb_cuda_apply_statistic(struct rb_device *device, float *w, const int32_t *sum, size_t n,
+void rb_cuda_apply_statistic(struct rb_device *device, float *w, struct rb_sums sums, size_t n,
                              int exponent, float keep)
 {
     struct rb_cuda *cuda = (struct rb_cuda *)device;
     struct statistic_body body = {};
 
     body.w = (float *)rb_twins_gpu(cuda, w);
-    body.sum = (const int32_t *)rb_twins_gpu(cuda, sum);
+    body.sum = (const int32_t *)rb_twins_gpu(cuda, sums.parts[0]);
     body.factor = ldexp(1.0, -exponent);
     body.keep = keep;
     if (rb_gpu_enter(cuda->gpu))

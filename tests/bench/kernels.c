@@ -197,9 +197,9 @@ static void bench_state(struct rb_device *device, size_t n)
             else if (what == 1)
                 rb_fixed_squares(device, sum, n, 20, 1e-3, &squares);
             else if (what == 2)
-                rb_apply_adamw(device, w, m, v, sum, n, 20, 1e-3f, &adamw, NULL);
+                rb_apply_adamw(device, w, m, v, rb_sums_of(sum), n, 20, 1e-3f, &adamw, NULL);
             else
-                rb_apply_sgd(device, w, m, sum, n, 20, 1e-3f, &sgd, NULL);
+                rb_apply_sgd(device, w, m, rb_sums_of(sum), n, 20, 1e-3f, &sgd, NULL);
             time = rb_clock_ns() - start;
             best = (double)time < best ? (double)time : best;
         }

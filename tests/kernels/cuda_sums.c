@@ -169,8 +169,8 @@ void adamw_is_pytorchs(void **state)
         gradients(*state, t, step, 0.125);
         how.correction1 = (float)(1 - pow((double)how.beta1, step));
         how.correction2 = (float)(1 - pow((double)how.beta2, step));
-        rb_apply_adamw(*state, t->w, t->m, t->v, t->sum, WEIGHTS, EXPONENT, 0.125f, &how,
-                       &squares[0]);
+        rb_apply_adamw(*state, t->w, t->m, t->v, rb_sums_of(t->sum), WEIGHTS, EXPONENT, 0.125f,
+                       &how, &squares[0]);
         rb_reference_adamw(t->w2, t->m2, t->v2, t->g2, WEIGHTS, (double)how.lr, (double)how.beta1,
                            (double)how.beta2, (double)how.eps, (double)how.weight_decay, step);
     }
@@ -190,8 +190,8 @@ void sgd_is_pytorchs(void **state)
         for (int step = 1; step <= STEPS; step++) {
             gradients(*state, t, step, 0.5);
             how.first = step == 1;
-            rb_apply_sgd(*state, t->w, kind ? t->m : NULL, t->sum, WEIGHTS, EXPONENT, 0.5f, &how,
-                         &squares[0]);
+            rb_apply_sgd(*state, t->w, kind ? t->m : NULL, rb_sums_of(t->sum), WEIGHTS, EXPONENT,
+                         0.5f, &how, &squares[0]);
             rb_reference_sgd(t->w2, t->m2, t->g2, WEIGHTS, (double)how.lr, (double)how.momentum,
                              (double)how.weight_decay, how.nesterov, how.first);
         }
@@ -210,7 +210,7 @@ void statistics_decay(void **state)
     memcpy(sum, (const int32_t[]){1 << 19, 1 << 20, -(1 << 20)}, 3 * sizeof *sum);
     rb_device_push(device, w, 3 * sizeof *w);
     rb_device_push(device, sum, 3 * sizeof *sum);
-    rb_apply_statistic(device, w, sum, 3, 20, 0.75f);
+    rb_apply_statistic(device, w, rb_sums_of(sum), 3, 20, 0.75f);
     rb_device_pull(device, w, 3 * sizeof *w);
     assert_true(w[0] == 1.25f && w[1] == -0.5f && w[2] == -1.0f);
     rb_device_free(device, w);

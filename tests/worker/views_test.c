@@ -100,10 +100,16 @@ static void check_blocks(struct crew *crew, const struct rb_model *model)
 {
     for (size_t b = 0; b < model->message->n_blocks; b++) {
         const Rb__Block *block = model->message->blocks[b];
-        const int32_t *sums = rb_views_block(model, block);
+        struct rb_sums sums = rb_views_block(model, block);
 
-        for (size_t i = 0; i < block->count; i++)
-            CREW_CHECK(crew, sums[i] == sum_at((uint32_t)crew->size, block->first + i));
+        CREW_CHECK(crew, sums.n_parts == crew->size);
+        for (size_t i = 0; i < block->count; i++) {
+            uint32_t sum = 0;
+
+            for (int part = 0; part < sums.n_parts; part++)
+                sum += (uint32_t)sums.parts[part][i];
+            CREW_CHECK(crew, (int32_t)sum == sum_at((uint32_t)crew->size, block->first + i));
+        }
     }
 }
 
