@@ -15,6 +15,7 @@
 
 enum {
     ROWS_AGAIN = 5000, /* rows told twice are known; a fall back may have changed some */
+    ROWS_WAIT_MS = 50, /* nobody who reads them sees that; short steps feel each interruption */
     LOGS_KEPT =
         64, /* of workers of a job that live or did; who lives writes one with each change */
 };
@@ -90,6 +91,8 @@ static void greet(pid_t pid, void *context)
     }
     settings.has_rows_after = true;
     settings.rows_after = rb_worker_rows_known(worker);
+    settings.has_rows_wait_ms = true;
+    settings.rows_wait_ms = ROWS_WAIT_MS;
     message.settings = &settings;
     rb_worker_send(worker, &message);
 }

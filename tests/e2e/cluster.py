@@ -194,7 +194,8 @@ class Cluster:
         if error is not None:
             with contextlib.suppress(OSError):
                 self.keep_logs()
-            self.print_logs()
+            with contextlib.suppress(OSError):  # nobody may read any more: nodes are stopped all the same
+                self.print_logs()
         late = []
         for node in self.nodes:
             if node.process and node.process.poll() is None:

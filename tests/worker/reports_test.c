@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <malloc.h>
+#include <poll.h>
+#include <unistd.h>
 
 static void tell(struct rb_reports *reports, int64_t first, int64_t last)
 {
@@ -169,10 +171,58 @@ static void the_last_word_on_a_configuration_counts(void **state)
     rb_reports_free(reports);
 }
 
+static bool is_readable(const struct rb_reports *reports)
+{
+    struct pollfd one = {rb_reports_fd(reports), POLLIN, 0};
+
+    return poll(&one, 1, 0) > 0;
+}
+
+/* Who trains in short steps is not interrupted for each row; but none is kept for long, and none
+ * any longer than a report. */
+static void rows_wait_for_each_other(void **state)
+{
+    enum { WAIT_MS = 30 };
+    struct rb_reports *reports = rb_reports_new();
+    int due;
+
+    (void)state;
+    rb_reports_rows_wait(reports, WAIT_MS);
+    rb_reports_rows_after(reports, 0);
+    tell(reports, 1, 1);
+    assert_int_equal(rb_reports_due_ms(reports), 0); /* the first that an agent hears of */
+    expect(reports, 1, 1);
+    assert_int_equal(rb_reports_due_ms(reports), -1);
+    rb_reports_quiet(reports);
+    tell(reports, 2, 2);
+    assert_true(is_readable(reports));
+    rb_reports_quiet(reports);
+    tell(reports, 3, 9);
+    assert_false(is_readable(reports));
+    due = rb_reports_due_ms(reports);
+    assert_in_range(due, 0, WAIT_MS);
+    usleep((useconds_t)due * 1000 + 1000);
+    assert_int_equal(rb_reports_due_ms(reports), 0);
+    expect(reports, 2, 9);
+
+    tell(reports, 10, 10);
+    tell_ready(reports, 2);
+    assert_int_equal(rb_reports_due_ms(reports), 0);
+    expect(reports, 10, 10);
+    tell(reports, 11, 11);
+    rb_reports_quiet(reports);
+    rb_reports_hurry(reports);
+    assert_true(is_readable(reports));
+    assert_int_equal(rb_reports_due_ms(reports), 0);
+    expect(reports, 11, 11);
+    rb_reports_free(reports);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_agent_gets_what_it_lacks),
+        cmocka_unit_test(rows_wait_for_each_other),
         cmocka_unit_test(what_is_known_is_dropped_and_nothing_else),
         cmocka_unit_test(rows_do_not_pile_up),
         cmocka_unit_test(the_last_word_on_a_configuration_counts),

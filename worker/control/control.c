@@ -193,7 +193,8 @@ static void write_agent(struct rb_control *control)
     while (control->agent >= 0) {
         ssize_t put;
 
-        if (!control->out.size && !rb_reports_take(control->reports, &control->out))
+        if (!control->out.size && (rb_reports_due_ms(control->reports) != 0 ||
+                                   !rb_reports_take(control->reports, &control->out)))
             return;
         put = send(control->agent, control->out.data, control->out.size, MSG_NOSIGNAL);
         if (put < 0 && errno == EINTR)
@@ -246,11 +247,18 @@ static bool note_told(struct rb_control *control)
     bool closing;
 
     pthread_mutex_lock(&control->lock);
-    control->told = control->agent >= 0 && !control->out.size;
+    control->told =
+        control->agent >= 0 && !control->out.size && rb_reports_due_ms(control->reports) < 0;
     closing = control->closing;
     pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
     return closing;
+}
+
+/* Of two times in ms, -1: never. */
+static int sooner(int a, int b)
+{
+    return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
 static void turn(struct rb_control *control, int timeout)
@@ -262,7 +270,9 @@ static void turn(struct rb_control *control, int timeout)
         [AT_SIGNALS] = {control->signal_fd, POLLIN, 0},
     };
 
-    if (poll(fds, AT_COUNT, timeout) <= 0)
+    if (control->agent >= 0 && !control->out.size)
+        timeout = sooner(timeout, rb_reports_due_ms(control->reports));
+    if (poll(fds, AT_COUNT, timeout) < 0)
         return;
     if (fds[AT_SIGNALS].revents)
         take_signal(control);
@@ -368,7 +378,7 @@ void rb_control_wait_told(struct rb_control *control)
 {
     pthread_mutex_lock(&control->lock);
     control->told = false;
-    rb_reports_wake(control->reports);
+    rb_reports_hurry(control->reports);
     while (!control->told && !atomic_load(rb_mailbox_stop(control->mailbox)))
         pthread_cond_wait(&control->changed, &control->lock);
     pthread_mutex_unlock(&control->lock);
@@ -381,7 +391,7 @@ void rb_control_close(struct rb_control *control)
     pthread_mutex_lock(&control->lock);
     control->closing = true;
     pthread_mutex_unlock(&control->lock);
-    rb_reports_wake(control->reports);
+    rb_reports_hurry(control->reports);
     pthread_join(control->thread, NULL);
     unlink(control->path);
     free_control(control);

@@ -82,6 +82,7 @@ void rb_mailbox_settings(struct rb_mailbox *mailbox, const Rb__Settings *setting
         .final_folder = copy_of(settings->final_folder),
     };
     unlock(mailbox);
+    rb_reports_rows_wait(mailbox->reports, settings->rows_wait_ms);
     rb_reports_rows_after(mailbox->reports, settings->rows_after);
 }
 

@@ -2,6 +2,7 @@
 #include "worker/control/reports.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "proto/frame.h"
 
 #include <pthread.h>
@@ -36,6 +37,10 @@ struct rb_reports {
     size_t room, first, count;
     bool rows_wanted;
     int64_t rows_sent; /* step of the newest row sent */
+    uint32_t wait_ms;
+    uint64_t taken_ns; /* when all rows that there were had been taken */
+    bool told;         /* of rows since then */
+    bool hurry;
 };
 
 struct rb_reports *rb_reports_new(void)
@@ -73,12 +78,20 @@ void rb_reports_quiet(struct rb_reports *reports)
 }
 
 /* A full counter is as good a wake-up as any. */
-void rb_reports_wake(struct rb_reports *reports)
+static void wake(struct rb_reports *reports)
 {
     uint64_t one = 1;
     ssize_t put = write(reports->fd, &one, sizeof one);
 
     (void)put;
+}
+
+void rb_reports_hurry(struct rb_reports *reports)
+{
+    pthread_mutex_lock(&reports->lock);
+    reports->hurry = true;
+    wake(reports);
+    pthread_mutex_unlock(&reports->lock);
 }
 
 static enum kind kind_of(const Rb__FromWorker *message)
@@ -128,7 +141,7 @@ void rb_reports_post(struct rb_reports *reports, const Rb__FromWorker *message)
     rb_frame_put(&slot->frame, RB_FRAME_FROM_WORKER, &message->base);
     slot->order = ++reports->posted;
     slot->number = number;
-    rb_reports_wake(reports);
+    wake(reports);
     pthread_mutex_unlock(&reports->lock);
 }
 
@@ -155,7 +168,9 @@ void rb_reports_row(struct rb_reports *reports, uint32_t rank, const Rb__Row *ro
         reports->count--;
     }
     reports->rows[(reports->first + reports->count++) % reports->room] = (struct row){rank, *row};
-    rb_reports_wake(reports);
+    if (!reports->told)
+        wake(reports);
+    reports->told = true;
     pthread_mutex_unlock(&reports->lock);
 }
 
@@ -188,7 +203,15 @@ void rb_reports_rows_after(struct rb_reports *reports, int64_t step)
     reports->rows_wanted = true;
     reports->rows_sent = step;
     drop_rows(reports, step);
-    rb_reports_wake(reports);
+    reports->hurry = true;
+    wake(reports);
+    pthread_mutex_unlock(&reports->lock);
+}
+
+void rb_reports_rows_wait(struct rb_reports *reports, uint32_t ms)
+{
+    pthread_mutex_lock(&reports->lock);
+    reports->wait_ms = ms;
     pthread_mutex_unlock(&reports->lock);
 }
 
@@ -225,6 +248,28 @@ static size_t first_unsent(const struct rb_reports *reports)
             low = middle + 1;
     }
     return low;
+}
+
+static bool has_unsent(const struct rb_reports *reports)
+{
+    return reports->rows_wanted && first_unsent(reports) < reports->count;
+}
+
+int rb_reports_due_ms(struct rb_reports *reports)
+{
+    uint64_t waited;
+    int due = 0;
+
+    pthread_mutex_lock(&reports->lock);
+    waited = (rb_clock_ns() - reports->taken_ns) / 1000000;
+    if (!next_slot(reports)) {
+        if (!has_unsent(reports))
+            due = -1;
+        else if (!reports->hurry && waited < reports->wait_ms)
+            due = (int)(reports->wait_ms - waited);
+    }
+    pthread_mutex_unlock(&reports->lock);
+    return due;
 }
 
 /* One frame of rows of one rank. */
@@ -264,6 +309,10 @@ bool rb_reports_take(struct rb_reports *reports, struct rb_buffer *out)
     while (out->size - before < TAKE_BYTES && (slot = next_slot(reports)) != NULL) {
         rb_buffer_add(out, slot->frame.data, slot->frame.size);
         reports->sent = slot->order;
+    }
+    if (!has_unsent(reports)) {
+        reports->told = reports->hurry = false;
+        reports->taken_ns = rb_clock_ns();
     }
     pthread_mutex_unlock(&reports->lock);
     return out->size > before;

@@ -5,8 +5,9 @@
  * step, preparing and saving threads > [reports] > control thread > agent
  *
  * Reports of a kind that only the newest matters of replace each other.  Rows are kept in a ring;
- * each agent says up to which step it has them, when it comes and from time to time.  All calls are
- * safe from any thread. */
+ * each agent says up to which step it has them, when it comes and from time to time.  It also says
+ * how long a row may wait for others, so that steps of a few milliseconds and less are not
+ * interrupted for each; no row waits behind a report.  All calls are safe from any thread. */
 #ifndef RB_WORKER_CONTROL_REPORTS_H
 #define RB_WORKER_CONTROL_REPORTS_H
 
@@ -30,7 +31,8 @@ void rb_reports_free(struct rb_reports *reports);
 /* Readable when something new is there (an eventfd). */
 int rb_reports_fd(const struct rb_reports *reports);
 void rb_reports_quiet(struct rb_reports *reports);
-void rb_reports_wake(struct rb_reports *reports); /* without anything new */
+/* Nothing is to wait any longer; readable also without anything new. */
+void rb_reports_hurry(struct rb_reports *reports);
 
 /* Post a message with one of ready, unready, flipped, frozen, saved, done, failed set.
  *
@@ -44,8 +46,13 @@ void rb_reports_row(struct rb_reports *reports, uint32_t rank, const Rb__Row *ro
 /* A new agent: everything is new to it; no rows before it has said which it has. */
 void rb_reports_restart(struct rb_reports *reports);
 void rb_reports_rows_after(struct rb_reports *reports, int64_t step);
+/* How long a row may wait behind those that were taken last; 0 until an agent says so. */
+void rb_reports_rows_wait(struct rb_reports *reports, uint32_t ms);
 /* Nobody will ask for rows up to this step. */
 void rb_reports_rows_known(struct rb_reports *reports, int64_t step);
+
+/* In how many ms something has to be sent; 0: now, -1: there is nothing. */
+int rb_reports_due_ms(struct rb_reports *reports);
 
 /* Append frames of what the agent has not been sent, at most about 1 MiB.  False: nothing. */
 bool rb_reports_take(struct rb_reports *reports, struct rb_buffer *out);
