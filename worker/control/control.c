@@ -3,9 +3,8 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
-#include "proto/frame.h"
+#include "worker/control/agent_link.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -28,15 +27,11 @@ enum {
 enum { AT_LISTEN, AT_AGENT, AT_REPORTS, AT_SIGNALS, AT_COUNT };
 
 struct rb_control {
-    const struct rb_worker_options *options;
     struct rb_mailbox *mailbox;
     struct rb_reports *reports;
-    const struct rb_listener *peers;
     char *path;
-    int listen_fd, signal_fd, agent; /* agent -1: none */
-    struct rb_buffer in, out;
-    uint64_t alone_since; /* ns; when there is no agent */
-    bool agent_came;
+    int listen_fd, signal_fd;
+    struct rb_agent_link agent;
 
     pthread_t thread;
     pthread_mutex_t lock;
@@ -61,153 +56,6 @@ void rb_control_block_signals(void)
     signal(SIGHUP, SIG_IGN);
 }
 
-/* ---- The connection -------------------------------------------------------------------------*/
-
-static void drop_agent(struct rb_control *control, const char *why)
-{
-    if (control->agent < 0)
-        return;
-    rb_log(RB_LOG_INFO, "agent disconnected: %s", why);
-    close(control->agent);
-    control->agent = -1;
-    control->alone_since = rb_clock_ns();
-    rb_buffer_clear(&control->in);
-    rb_buffer_clear(&control->out);
-}
-
-static void say_hello(struct rb_control *control)
-{
-    Rb__FromWorker message = RB__FROM_WORKER__INIT;
-    Rb__Hello hello = RB__HELLO__INIT;
-    struct rb_status status;
-    char *addresses[8];
-
-    while (hello.n_addresses < RB_COUNT(addresses)) {
-        const char *address = rb_listener_address(control->peers, (int)hello.n_addresses);
-
-        if (!address)
-            break;
-        addresses[hello.n_addresses++] = (char *)address;
-    }
-    rb_mailbox_status(control->mailbox, &status);
-    hello.worker = (char *)control->options->worker;
-    hello.pid = (uint32_t)getpid();
-    hello.job = (char *)control->options->job;
-    hello.device = (uint32_t)control->options->device;
-    hello.addresses = addresses;
-    hello.has_configured = hello.has_ready = hello.has_active = hello.has_level = 1;
-    hello.has_frozen = hello.has_done = 1;
-    hello.configured = status.configured;
-    hello.has_fence = 1;
-    hello.fence = status.fence;
-    hello.ready = status.ready;
-    hello.active = status.said;
-    hello.level = status.level;
-    hello.frozen = status.frozen;
-    hello.done = status.done;
-    hello.has_answers = hello.answers = 1;
-    message.hello = &hello;
-    rb_frame_put(&control->out, RB_FRAME_FROM_WORKER, &message.base);
-}
-
-static void accept_agent(struct rb_control *control)
-{
-    int fd = accept4(control->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-    if (fd < 0)
-        return;
-    drop_agent(control, "another one came");
-    control->agent = fd;
-    control->agent_came = true;
-    rb_reports_restart(control->reports);
-    say_hello(control);
-    rb_log(RB_LOG_INFO, "agent connected");
-}
-
-static void say_pong(struct rb_control *control)
-{
-    Rb__FromWorker message = RB__FROM_WORKER__INIT;
-
-    message.has_pong = message.pong = 1;
-    rb_frame_put(&control->out, RB_FRAME_FROM_WORKER, &message.base);
-}
-
-static void obey(struct rb_control *control, Rb__ToWorker *message)
-{
-    struct rb_mailbox *mailbox = control->mailbox;
-
-    if (message->ping) {
-        rb_reports_rows_known(control->reports, message->rows_known);
-        say_pong(control);
-    }
-    if (message->settings)
-        rb_mailbox_settings(mailbox, message->settings);
-    if (!message->configure && !message->go && !message->abandon && !message->save &&
-        !message->leave)
-        return; /* settings are facts, no orders: of any leader */
-    if (!rb_mailbox_fence(mailbox, message->fence)) {
-        rb_log(RB_LOG_WARN, "refused an order of an older leader (fence %llu)",
-               (unsigned long long)message->fence);
-        return;
-    }
-    if (message->configure)
-        rb_mailbox_configure(mailbox, RB_TAKE(message->configure));
-    if (message->go) {
-        rb_fault("worker.go");
-        rb_mailbox_go(mailbox, message->go->number);
-    }
-    if (message->abandon)
-        rb_mailbox_abandon(mailbox, message->abandon->number);
-    if (message->save)
-        rb_mailbox_save(mailbox, message->save);
-    if (message->leave)
-        rb_mailbox_leave(mailbox, message->leave->folder, 0);
-}
-
-static void read_agent(struct rb_control *control)
-{
-    char *room = rb_buffer_reserve(&control->in, 65536);
-    ssize_t got = recv(control->agent, room, 65536, 0);
-    struct rb_why why = {0};
-    ProtobufCMessage *message;
-    int err;
-
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (got <= 0) {
-        drop_agent(control, got ? strerror(errno) : "it closed the connection");
-        return;
-    }
-    control->in.size += (size_t)got;
-    while ((err = rb_frame_take(&control->in, RB_FRAME_TO_WORKER, &rb__to_worker__descriptor,
-                                &message, &why)) == 0) {
-        obey(control, (Rb__ToWorker *)message);
-        protobuf_c_message_free_unpacked(message, NULL);
-    }
-    if (err != RB_EAGAIN)
-        drop_agent(control, why.text);
-}
-
-static void write_agent(struct rb_control *control)
-{
-    while (control->agent >= 0) {
-        ssize_t put;
-
-        if (!control->out.size && (rb_reports_due_ms(control->reports) != 0 ||
-                                   !rb_reports_take(control->reports, &control->out)))
-            return;
-        put = send(control->agent, control->out.data, control->out.size, MSG_NOSIGNAL);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0 && errno == EAGAIN)
-            return;
-        if (put < 0)
-            drop_agent(control, strerror(errno));
-        else
-            rb_buffer_drop(&control->out, (size_t)put);
-    }
-}
-
 /* ---- The loop -------------------------------------------------------------------------------*/
 
 static void take_signal(struct rb_control *control)
@@ -225,14 +73,14 @@ static void take_signal(struct rb_control *control)
 static int patience(struct rb_control *control)
 {
     int hears = rb_mailbox_hears_out(control->mailbox);
-    uint64_t waited = (rb_clock_ns() - control->alone_since) / 1000000;
-    uint64_t limit = control->agent_came ? LEFT_ALONE_MS : NEVER_CAME_MS;
+    uint64_t waited = (rb_clock_ns() - control->agent.alone_since) / 1000000;
+    uint64_t limit = control->agent.came ? LEFT_ALONE_MS : NEVER_CAME_MS;
     struct rb_status status;
 
     if (hears >= 0)
         return hears + 1;
     rb_mailbox_status(control->mailbox, &status);
-    if (control->agent >= 0 || status.level >= 0 || status.in_group ||
+    if (control->agent.fd >= 0 || status.level >= 0 || status.in_group ||
         atomic_load(rb_mailbox_stop(control->mailbox)))
         return -1;
     if (waited < limit)
@@ -247,8 +95,7 @@ static bool note_told(struct rb_control *control)
     bool closing;
 
     pthread_mutex_lock(&control->lock);
-    control->told =
-        control->agent >= 0 && !control->out.size && rb_reports_due_ms(control->reports) < 0;
+    control->told = rb_agent_link_told(&control->agent);
     closing = control->closing;
     pthread_cond_broadcast(&control->changed);
     pthread_mutex_unlock(&control->lock);
@@ -261,28 +108,35 @@ static int sooner(int a, int b)
     return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
+static void accept_agent(struct rb_control *control)
+{
+    int fd = accept4(control->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (fd >= 0)
+        rb_agent_link_take(&control->agent, fd);
+}
+
 static void turn(struct rb_control *control, int timeout)
 {
+    struct rb_agent_link *agent = &control->agent;
     struct pollfd fds[AT_COUNT] = {
         [AT_LISTEN] = {control->listen_fd, POLLIN, 0},
-        [AT_AGENT] = {control->agent, (short)(POLLIN | (control->out.size ? POLLOUT : 0)), 0},
+        [AT_AGENT] = {agent->fd, (short)(POLLIN | (agent->out.size ? POLLOUT : 0)), 0},
         [AT_REPORTS] = {rb_reports_fd(control->reports), POLLIN, 0},
         [AT_SIGNALS] = {control->signal_fd, POLLIN, 0},
     };
 
-    if (control->agent >= 0 && !control->out.size)
-        timeout = sooner(timeout, rb_reports_due_ms(control->reports));
-    if (poll(fds, AT_COUNT, timeout) < 0)
+    if (poll(fds, AT_COUNT, sooner(timeout, rb_agent_link_due_ms(agent))) < 0)
         return;
     if (fds[AT_SIGNALS].revents)
         take_signal(control);
     if (fds[AT_REPORTS].revents)
         rb_reports_quiet(control->reports);
     if (fds[AT_AGENT].revents & (POLLIN | POLLHUP | POLLERR))
-        read_agent(control);
+        rb_agent_link_read(agent);
     if (fds[AT_LISTEN].revents)
         accept_agent(control);
-    write_agent(control);
+    rb_agent_link_write(agent);
 }
 
 static void *run(void *context)
@@ -298,8 +152,8 @@ static void *run(void *context)
 
             if (!deadline)
                 deadline = now + (uint64_t)FLUSH_MS * 1000000;
-            write_agent(control);
-            if (control->agent < 0 || !control->out.size || now >= deadline)
+            rb_agent_link_write(&control->agent);
+            if (control->agent.fd < 0 || !control->agent.out.size || now >= deadline)
                 return NULL;
             timeout = (int)((deadline - now) / 1000000) + 1;
         }
@@ -334,10 +188,7 @@ static void free_control(struct rb_control *control)
         close(control->listen_fd);
     if (control->signal_fd >= 0)
         close(control->signal_fd);
-    if (control->agent >= 0)
-        close(control->agent);
-    rb_buffer_done(&control->in);
-    rb_buffer_done(&control->out);
+    rb_agent_link_done(&control->agent);
     pthread_cond_destroy(&control->changed);
     pthread_mutex_destroy(&control->lock);
     free(control->path);
@@ -352,13 +203,17 @@ int rb_control_open(const struct rb_worker_options *options, struct rb_mailbox *
     sigset_t set;
     int err, number;
 
-    control->options = options;
     control->mailbox = mailbox;
     control->reports = reports;
-    control->peers = peers;
     control->path = rb_format("%s/%s.sock", options->run_dir, options->worker);
-    control->agent = -1;
-    control->alone_since = rb_clock_ns();
+    control->agent = (struct rb_agent_link){
+        .options = options,
+        .mailbox = mailbox,
+        .reports = reports,
+        .peers = peers,
+        .fd = -1,
+        .alone_since = rb_clock_ns(),
+    };
     pthread_mutex_init(&control->lock, NULL);
     pthread_cond_init(&control->changed, NULL);
     signals_of(&set);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control thread: one agent at a time on a unix socket, and SIGTERM.
  *
- * agent > [control] > mailbox        reports > [control] > agent
+ * [control] > agent_link > mailbox        reports > agent_link > agent
  *
  * A new connection takes the place of the old one.  An agent that goes away changes nothing for a
  * worker that trains; one that never came, or left a worker without state, lets the process end. */
