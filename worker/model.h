@@ -61,6 +61,7 @@ struct rb_model {
 
     /* Of an attempt: all that computing a step writes to. */
     int32_t *local, *reduced;      /* flat, as the state: rb_model_sums */
+    int32_t *empty;                /* of these the one that takes no memory, where one does not */
     struct rb_views *views;        /* of the others' local sums (worker/views.h), or NULL */
     uint64_t word;                 /* what these are called there */
     bool apart;                    /* all of them together are what is not in `reduced` */

@@ -30,16 +30,18 @@ static void clear_all(struct rb_model *model)
 }
 
 /* A rank alone takes its sums as they are (take_alone): each attempt starts in the same memory, and
- * the other half, of which others may have left something, takes none. */
-static void start_alone(struct rb_model *model)
+ * the other half, of which others may have left something, takes none.  empty: the half that takes
+ * none already, or NULL: steps may be shorter than asking the kernel again. */
+static void start_alone(struct rb_model *model, const int32_t *empty)
 {
     int32_t *other = model->local;
 
     model->local = model->reduced;
     model->reduced = other;
-    if (rb_device_sparse(model->device))
+    if (rb_device_sparse(model->device) && empty != model->reduced)
         rb_device_discard(model->device, model->reduced,
                           (size_t)model->message->state_elements * sizeof *model->reduced);
+    model->empty = model->reduced;
 }
 
 static bool ordered(const Rb__RankPlan *orders, uint32_t microbatch)
@@ -77,6 +79,7 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
     struct rb_model *model = attempt->step->model;
     size_t variables = model->message->n_variables;
     uint32_t number = attempt->step->configuration->number;
+    const int32_t *empty = RB_TAKE(model->empty);
 
     rb_views_begin(model, rb_tag(RB_TAG_VIEWS, model->state.level, attempt->number, number),
                    number);
@@ -94,7 +97,7 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
     }
 
     if (attempt->step->configuration->size == 1)
-        start_alone(model);
+        start_alone(model, empty);
     memset(model->fresh, true, variables * sizeof *model->fresh);
     rb_device_discard(model->device, model->largest, variables * sizeof *model->largest);
     rb_device_discard(model->device, model->overflow, variables * sizeof *model->overflow);
