@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What being elastic costs while nothing happens: Markdown on stdout, raw numbers in a file.
 
-usage: idle_cost.py [parts] [scaling] [replicas] [--models gpt,mlp,cnn] [--rounds N] [--steps N] [--json FILE] ...
+usage: idle_cost.py [parts] [scaling] [replicas] [short] [--models gpt,mlp,cnn] [--rounds N] [--steps N] [--json FILE] ...
 
 parts      the fixed-point sums and the vote as fractions of a step, for 1, 2 and 4 workers (tests/bench/parts.c:
            processes without a rubatod, worker i on core i mod cores)
 scaling    twice the batch on two workers against one worker, through rubatod: one job alone; two jobs of one worker
            each at the same time, which is what the machine itself costs; one job on two workers; in turn, in rounds
 replicas   steps with state.replicas 2 and all against 1, on 2 and 4 workers, in turn
+short      steps that take less than a millisecond, by the clock on the wall and by their own, and PyTorch's
 
 Needs `ninja -C build tests/bench/bench-parts`.  RUBATO_BUILD names another build folder.
 """
@@ -139,6 +140,64 @@ def replicas(options):
     return found
 
 
+TORCH = """
+import sys, time, torch
+torch.set_num_threads(1)
+hidden, steps = map(int, sys.argv[1:])
+net = torch.nn.Sequential(torch.nn.Linear(784, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, 10))
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-4, momentum=0.9)
+x, y = torch.randn(2048, 784), torch.randint(0, 10, (2048,))
+for step in range(2 * steps):
+    if step == steps:
+        started = time.monotonic()
+    picked = torch.arange(8) + 8 * step % 2048
+    optimizer.zero_grad(set_to_none=True)
+    torch.nn.functional.cross_entropy(net(x[picked]), y[picked]).backward()
+    optimizer.step()
+print((time.monotonic() - started) * 1e6 / steps)
+"""
+
+
+def short_steps(c, hidden, workers, steps):
+    """us a step: by the clock on the wall, and as the rows have it."""
+    c.submit("short", {"model": {"onnx": c.model("mlp", name=f"mlp{hidden}", hidden=hidden, depth=1)},
+                       "data": {"train": {"path": "short.npy", "targets": "short-labels.npy"}},
+                       "train": {"steps": lab.ENDLESS, "globalBatch": 8, "microBatch": 8 // workers,
+                                 "optimizer": {"type": "sgd", "lr": 1.0e-4, "momentum": 0.9}},
+                       "devices": {"min": workers, "max": workers, "want": workers}})
+    c.wait("short", f"step={2 * steps}", 600)
+    c.ctl("cancel", "short")
+    rows = [row for row in c.metrics("short") if steps < row["step"] <= 2 * steps]
+    c.ctl("delete", "short")
+    return ((rows[-1]["time"] - rows[0]["time"]) * 1e3 / (len(rows) - 1),
+            1e3 * statistics.median(row["step_ms"] for row in rows))
+
+
+def short(options):
+    found, steps = {}, 250 * options.steps
+    with lab.Lab(nodes=2, devices=1, pinned=True) as c:
+        lab.corpus.classes(c.folder, 2048, (784,), 10, name="short")
+        for hidden in (32, 256):
+            cells = {"torch": [], 1: [], 2: []}
+            for i in range(options.rounds):
+                lab.say(f"short steps, {hidden} hidden: round {i + 1} of {options.rounds}")
+                done = subprocess.run(["taskset", "-c", "0", "/usr/bin/python3", "-c", TORCH, str(hidden), str(steps)],
+                                      capture_output=True, text=True, env=lab.torch_environment())
+                check(not done.returncode, f"PyTorch: {done.stderr}")
+                cells["torch"].append(float(done.stdout))
+                for workers in (1, 2):
+                    cells[workers].append(short_steps(c, hidden, workers, steps))
+            found[f"{hidden}"] = cells
+    print(f"### Short steps\n\nAn MLP 784-hidden-10, batch 8, SGD with momentum; us a step, in brackets by its own clock; "
+          f"medians of {options.rounds} rounds in turn.\n")
+    rows = []
+    for hidden, cells in found.items():
+        ours = ["{} ({})".format(*(lab.show(statistics.median(each)) for each in zip(*cells[n]))) for n in (1, 2)]
+        rows.append([hidden, statistics.median(cells["torch"]), *ours])
+    lab.table(["hidden", "PyTorch, one core", "one worker", "two workers"], rows)
+    return found
+
+
 def part_over(times, one):
     if not times:
         return None
@@ -156,7 +215,7 @@ def main():
     parser.add_argument("--json", default="bench-idle.json")
     parser.add_argument("--patience", type=int, default=0, help="seconds to wait for a quiet machine")
     options = parser.parse_args()
-    doing = {"parts": parts, "scaling": scaling, "replicas": replicas}
+    doing = {"parts": parts, "scaling": scaling, "replicas": replicas, "short": short}
     if not set(options.kinds) <= set(doing):
         parser.error(f"kinds are {', '.join(doing)}")
     raw = {"machine": lab.machine(options.patience)}
