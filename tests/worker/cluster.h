@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { CLUSTER_WORKERS = 64, CLUSTER_SAVED = 32 };
+enum { CLUSTER_WORKERS = 64, CLUSTER_SAVED = 32, CLUSTER_PATIENCE_MS = 120000 };
 
 struct cluster_worker {
     char name[32];
@@ -120,5 +120,14 @@ void cluster_digest(const char *folder, char ret_digest[33]);
 int64_t cluster_break_off(struct cluster *cluster);
 /* The same job on one device, up to that step, which is saved too. */
 void cluster_alone_until(struct cluster *cluster, const char *restore, int64_t step);
+
+/* What all workers have said, and where each of them stands. */
+void cluster_show_logs(struct cluster *cluster);
+
+#define CLUSTER_FAIL(cluster, ...)                                                                 \
+    do {                                                                                           \
+        cluster_show_logs(cluster);                                                                \
+        fail_msg(__VA_ARGS__);                                                                     \
+    } while (0)
 
 #endif
