@@ -236,8 +236,8 @@ static void test_newcomer_silent(void **state)
     }
 }
 
-/* Two newcomers that take 20 ms for each step of less: training waits for them, and they are in at
- * the first try. */
+/* Two newcomers that take 5 ms for each step of a tenth: training waits for them, and they are in
+ * at the first try. */
 static void test_newcomers_slow(void **state)
 {
     struct tiny_options options = run_endless;
@@ -251,7 +251,7 @@ static void test_newcomers_slow(void **state)
     options.hidden *= 4; /* 160 steps fill the room there is */
     run_open(&run, &options);
     cluster_start(&run.cluster, 1, run.weights);
-    run_arm(&run, "worker.follow:do=20ms");
+    run_arm(&run, "worker.follow:do=5ms");
     number = feed(&run, members, 3);
     run_disarm();
     cluster_until_step(&run.cluster, run.cluster.n_rows + 320);
@@ -262,25 +262,20 @@ static void test_newcomers_slow(void **state)
     run_close(&run);
 }
 
-/* The middle one of three dies: what the others had of [0 1] [2 3] [4 5] is theirs in [0 1 2]
- * [3 4 5] too, and each computes one microbatch of the step.  Who was told of a commit by the dead
- * one gives its state to the other, whose sums are then of a step that is past. */
+/* The middle one of three dies before it has said anything of the step: what the others had of
+ * [0 1] [2 3] [4 5] is theirs in [0 1 2] [3 4 5] too, and each computes one microbatch of it. */
 static void test_kept(void **state)
 {
-    uint32_t kept[2];
     struct run run;
 
     (void)state;
+    if (!rb_fault_describe(0, &(const char *){NULL}, &(const char *){NULL}))
+        skip();
     run_open(&run, &run_endless);
-    cluster_start(&run.cluster, 3, run.weights);
-    cluster_until_step(&run.cluster, 60);
-    cluster_kill(&run.cluster, run.cluster.members[1]);
-    cluster_recover(&run.cluster);
+    run_with_death(&run, "worker.vote:rank=1:at=60:do=kill", 3);
     run_end(&run, &run_endless);
-    for (int i = 0; i < 2; i++)
-        kept[i] = run.cluster.workers[i * 2].kept;
-    assert_true(kept[0] == 2 || kept[1] == 2);
-    assert_true(kept[0] % 2 == 0 && kept[0] + kept[1] <= 4);
+    assert_int_equal(run.cluster.workers[0].kept, 2);
+    assert_int_equal(run.cluster.workers[2].kept, 2);
     run_close(&run);
 }
 
