@@ -39,6 +39,7 @@ struct rb_agent_job {
 
     /* What rank 0 told: throughput is over the last rows. */
     Rb__Progress progress;
+    Rb__Progress heard; /* of any rank */
     bool progress_dirty, progress_sent;
     uint64_t progress_due; /* loop time */
     struct {

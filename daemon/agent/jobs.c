@@ -35,6 +35,7 @@ struct rb_agent_job *rb_agent_job(struct rb_agent *agent, const char *id)
     job->id = rb_string(id);
     job->folder = rb_format("%s/%s", agent->jobs_folder, id);
     rb__progress__init(&job->progress);
+    rb__progress__init(&job->heard);
     job->next = agent->jobs;
     agent->jobs = job;
     return job;

@@ -55,6 +55,31 @@ static void tell_skipped(struct rb_worker *worker, const Rb__Row *row)
     rb_agent_tell(worker, "step-skipped", text);
 }
 
+static bool is_further(const Rb__Progress *a, const Rb__Progress *b)
+{
+    return a->configuration != b->configuration ? a->configuration > b->configuration
+                                                : a->step > b->step;
+}
+
+/* All but throughput. */
+static Rb__Progress progress_of(const Rb__Row *row, const Rb__Progress *before)
+{
+    Rb__Progress progress = *before;
+    progress.configuration = row->configuration;
+    progress.step = row->step;
+    progress.loss = row->loss;
+    progress.samples = row->first_sample + row->samples;
+    progress.time = row->time;
+    if (row->has_eval_loss) {
+        progress.has_eval_loss = progress.has_eval_step = true;
+        progress.eval_loss = row->eval_loss;
+        progress.eval_step = row->step;
+        progress.has_eval_accuracy = row->has_eval_accuracy;
+        progress.eval_accuracy = row->eval_accuracy;
+    }
+    return progress;
+}
+
 void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0)
 {
     struct rb_agent_job *job = worker->job;
@@ -72,25 +97,16 @@ void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0
         tell_skipped(worker, row);
     rb_fault("daemon.row");
     take_pace(worker, row);
-    Rb__Progress *progress = &job->progress;
-    if (!rank_0 || row->configuration < progress->configuration ||
-        (row->configuration == progress->configuration && row->step <= progress->step))
+    Rb__Progress progress = progress_of(row, &job->heard);
+    if (is_further(&progress, &job->heard))
+        job->heard = progress;
+    progress = progress_of(row, &job->progress);
+    if (!rank_0 || !is_further(&progress, &job->progress))
         return;
-    if (row->configuration != progress->configuration)
+    if (row->configuration != job->progress.configuration)
         job->n_window = 0; /* another set has another pace, and there may be a pause between them */
-    progress->configuration = row->configuration;
-    progress->step = row->step;
-    progress->loss = row->loss;
-    progress->samples = row->first_sample + row->samples;
-    progress->time = row->time;
-    progress->throughput = throughput(job, row);
-    if (row->has_eval_loss) {
-        progress->has_eval_loss = progress->has_eval_step = true;
-        progress->eval_loss = row->eval_loss;
-        progress->eval_step = row->step;
-        progress->has_eval_accuracy = row->has_eval_accuracy;
-        progress->eval_accuracy = row->eval_accuracy;
-    }
+    progress.throughput = throughput(job, row);
+    job->progress = progress;
     job->progress_dirty = true;
     rb_agent_poke_in(worker->agent, RB_AGENT_PROGRESS_MS);
 }
@@ -115,19 +131,37 @@ bool rb_agent_rows_end(const struct rb_worker *worker)
     return worker->told.gone && !other;
 }
 
-/* There is no hurry while it trains: the next step is near. */
-static bool is_urgent(const struct rb_agent_job *job, const Rb__JobState *state)
+static bool all_is_said(const struct rb_agent_job *job)
 {
     for (const struct rb_worker *worker = job->agent->workers; worker; worker = worker->next)
         if (worker->job == job && rb_agent_rows_end(worker))
             return true;
-    return !state->active || state->saver;
+    return false;
+}
+
+/* Each worker says its rows some at a time.  Where all have died, another may have said more than
+ * rank 0. */
+static void take_heard(struct rb_agent_job *job)
+{
+    if (!job->progress.configuration || !is_further(&job->heard, &job->progress) ||
+        !all_is_said(job))
+        return;
+    job->heard.throughput = job->progress.throughput;
+    job->progress = job->heard;
+    job->progress_dirty = true;
+}
+
+/* There is no hurry while it trains: the next step is near. */
+static bool is_urgent(const struct rb_agent_job *job, const Rb__JobState *state)
+{
+    return all_is_said(job) || !state->active || state->saver;
 }
 
 void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_facts *facts)
 {
     struct rb_agent *agent = job->agent;
     uint64_t now = uv_now(agent->daemon->loop);
+    take_heard(job);
     if (!job->progress_dirty || job->progress_sent)
         return;
     enum rb_publish may = rb_publish_progress(facts, &job->progress);
