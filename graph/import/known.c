@@ -30,7 +30,7 @@ int rb_import_op_constant(struct rb_import *import)
 {
     struct rb_tensor_type type = {.dtype = RB_I64};
     const Onnx__AttributeProto *a;
-
+    static const int64_t nothing;
     const char *key;
 
     if (import->node->n_attribute != 1 || !import->node->attribute[0]->name)
@@ -48,14 +48,14 @@ int rb_import_op_constant(struct rb_import *import)
         return bind_constant(import, &type, &a->f);
     }
     type.rank = 1;
-    if (!strcmp(key, "value_ints") && a->n_ints) {
+    if (!strcmp(key, "value_ints")) { /* none of them: the shape of a scalar */
         type.dim[0] = (int64_t)a->n_ints;
-        return bind_constant(import, &type, a->ints);
+        return bind_constant(import, &type, a->n_ints ? (const void *)a->ints : &nothing);
     }
-    if (!strcmp(key, "value_floats") && a->n_floats) {
+    if (!strcmp(key, "value_floats")) {
         type.dtype = RB_F32;
         type.dim[0] = (int64_t)a->n_floats;
-        return bind_constant(import, &type, a->floats);
+        return bind_constant(import, &type, a->n_floats ? (const void *)a->floats : &nothing);
     }
     return RB_IMPORT_NO(import, "a constant that is neither a tensor nor numbers");
 }

@@ -125,6 +125,23 @@ static void zeros_expand_to_any_shape(void **state)
     expect_refusal(&w, 2, RB_EINVAL, "the input, int64[3], does not broadcast to int64[1,4]");
 }
 
+/* torch.zeros([]), as dynamo=True writes it. */
+static void no_integers_are_the_shape_of_a_scalar(void **state)
+{
+    struct rb_writer w;
+
+    start(&w, 2, (int64_t[]){-1, 3});
+    rb_writer_node(&w, "Constant", "shape", NULL);
+    rb_writer_ints(&w, "value_ints", 0, NULL);
+    rb_writer_constant_float(&w, "low", -2);
+    rb_writer_node(&w, "Expand", "scalar", "low", "shape", NULL);
+    rb_writer_node(&w, "Add", "y", "x", "scalar", NULL);
+    expect_text(&w, 2,
+                "input in:x : float32[2,3]\n"
+                "%2 = Add(in:x, -2) : float32[2,3]\n"
+                "output %2\n");
+}
+
 static void a_mask_of_the_first_axes_is_told_from_one_of_the_last(void **state)
 {
     struct rb_writer w;
@@ -575,6 +592,7 @@ int main(void)
         cmocka_unit_test(cnn_eval),
         cmocka_unit_test(views),
         cmocka_unit_test(zeros_expand_to_any_shape),
+        cmocka_unit_test(no_integers_are_the_shape_of_a_scalar),
         cmocka_unit_test(a_mask_of_the_first_axes_is_told_from_one_of_the_last),
         cmocka_unit_test(gemm_writes_out_alpha_and_beta),
         cmocka_unit_test(matmul_of_vectors),
