@@ -150,30 +150,50 @@ static struct rb_value *over_channels(struct rb_diff *diff, struct rb_value *x,
     return rb_diff_make(diff, RB_OP_REDUCE_SUM, channel, 1, &x, 1, &attribute);
 }
 
-/* With statistics that stand still a batch norm is a scale and a shift a channel. */
+/* y = (x - mean) inverse scale + bias, inverse = (variance + epsilon)^(-1/2): by channel, what
+ * passes to statistics that are computed from weights. */
+static void give_statistics(struct rb_diff *diff, struct rb_node *node, struct rb_value *inverse,
+                            struct rb_value *dbias, struct rb_value *dscale)
+{
+    struct rb_value *part;
+
+    if (rb_diff_wants(diff, node, 3)) {
+        part = rb_diff_two(diff, RB_OP_MUL, node->in[1], inverse);
+        part = rb_diff_two(diff, RB_OP_MUL, dbias, part);
+        rb_diff_give(diff, node, 3, rb_diff_one(diff, RB_OP_NEG, part));
+    }
+    if (rb_diff_wants(diff, node, 4)) {
+        part = rb_diff_two(diff, RB_OP_MUL, inverse, inverse);
+        part = rb_diff_two(diff, RB_OP_MUL, part, rb_diff_number(diff, NULL, -0.5));
+        part = rb_diff_two(diff, RB_OP_MUL, part, node->in[1]);
+        rb_diff_give(diff, node, 4, rb_diff_two(diff, RB_OP_MUL, dscale, part));
+    }
+}
+
+/* With statistics that are given a batch norm is a scale and a shift a channel. */
 void rb_diff_batch_norm_eval(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     double epsilon = (double)rb_node_float(node, "epsilon", 1e-5F);
-    struct rb_value *x = node->in[0], *inverse, *part;
+    struct rb_value *x = node->in[0], *inverse, *part, *dscale = NULL, *dbias = NULL;
     const struct rb_tensor_type *channel = &node->in[1]->type;
     int rank = x->type.rank;
 
-    if (rb_diff_wants(diff, node, 3) || rb_diff_wants(diff, node, 4)) {
-        rb_diff_refuse(diff, node, "its mean or variance depends on weights");
-        return;
-    }
     inverse = rb_diff_two(diff, RB_OP_ADD, node->in[4], rb_diff_number(diff, NULL, epsilon));
     inverse = rb_diff_one(diff, RB_OP_RECIPROCAL, rb_diff_one(diff, RB_OP_SQRT, inverse));
     if (rb_diff_wants(diff, node, 0)) {
         part = rb_diff_two(diff, RB_OP_MUL, node->in[1], inverse);
         rb_diff_give(diff, node, 0, rb_diff_two(diff, RB_OP_MUL, dy[0], beside(diff, part, rank)));
     }
-    if (rb_diff_wants(diff, node, 1)) {
+    if (rb_diff_wants(diff, node, 1) || rb_diff_wants(diff, node, 4)) {
         part = rb_diff_two(diff, RB_OP_SUB, x, beside(diff, node->in[3], rank));
         part = rb_diff_two(diff, RB_OP_MUL, part, beside(diff, inverse, rank));
-        rb_diff_give(diff, node, 1,
-                     over_channels(diff, rb_diff_two(diff, RB_OP_MUL, dy[0], part), channel));
+        dscale = over_channels(diff, rb_diff_two(diff, RB_OP_MUL, dy[0], part), channel);
     }
+    if (rb_diff_wants(diff, node, 1))
+        rb_diff_give(diff, node, 1, dscale);
+    if (rb_diff_wants(diff, node, 2) || rb_diff_wants(diff, node, 3))
+        dbias = over_channels(diff, dy[0], channel);
     if (rb_diff_wants(diff, node, 2))
-        rb_diff_give(diff, node, 2, over_channels(diff, dy[0], channel));
+        rb_diff_give(diff, node, 2, dbias);
+    give_statistics(diff, node, inverse, dbias, dscale);
 }

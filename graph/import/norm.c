@@ -85,7 +85,7 @@ static int make_statistic(struct rb_import *import, struct rb_value *value, floa
         return RB_IMPORT_NO(import, "'%s' is the statistic of another node already",
                             rb_onnx_quote(value->name, room));
     if (!value->data || (value->role != RB_VALUE_WEIGHT && value->role != RB_VALUE_BUFFER))
-        return RB_IMPORT_NO(import, "mean and variance must be initializers");
+        return RB_IMPORT_NO(import, "mean and variance must be initializers, or both computed");
     value->role = RB_VALUE_BUFFER;
     value->frozen = false;
     value->statistic = true;
@@ -132,7 +132,7 @@ static int batch_norm_eval(struct rb_import *import, struct rb_value *const *in,
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* One step of training, without anybody who keeps the statistics: they come out. */
+/* Statistics of what is there, which nobody keeps: they come out. */
 static int batch_norm_as_said(struct rb_import *import, struct rb_value *const *in, float epsilon,
                               float momentum)
 {
@@ -165,6 +165,14 @@ static int find_frozen(struct rb_import *import, struct rb_value *const *in, boo
                          rb_onnx_quote(in[3]->name, a), rb_onnx_quote(in[4]->name, b));
 }
 
+/* Mean and variance that nodes of the model make belong to no run of batches: a convolution's
+ * weights are standardized so.  They hold as they are, and training_mode=1 says that x has the
+ * same. */
+static bool are_computed(struct rb_value *const *in)
+{
+    return in[3]->maker && in[4]->maker;
+}
+
 /* Training decides what it does, not the file (exporters write either mode): statistics of the
  * microbatch while training, running ones in evaluation and where those are frozen. */
 int rb_import_op_batch_norm(struct rb_import *import)
@@ -186,9 +194,9 @@ int rb_import_op_batch_norm(struct rb_import *import)
         err = find_frozen(import, in, &frozen);
     if (err)
         return err;
-    if (import->options->given && rb_make_int(import, "training_mode", 0))
+    if ((import->options->given || are_computed(in)) && rb_make_int(import, "training_mode", 0))
         return batch_norm_as_said(import, in, epsilon, momentum);
-    if (import->options->train && !frozen)
+    if (import->options->train && !frozen && !are_computed(in))
         return batch_norm_train(import, in, epsilon, momentum);
     return batch_norm_eval(import, in, epsilon, momentum, frozen);
 }

@@ -23,8 +23,8 @@ static const struct rb_import_op table[] = {
     {"AveragePool", rb_import_op_average_pool, RB_OP_AVERAGE_POOL, 0, RB_TYPES_REAL, RB_GRADIENT_YES,
      "one to three spatial axes; no dilations"},
     {"BatchNormalization", rb_import_op_batch_norm, RB_OP_BATCH_NORM, 0, RB_TYPES_REAL, RB_GRADIENT_YES,
-     "training uses the statistics of each microbatch, whatever the file says; the running variance is "
-     "the population's, as ONNX has it (PyTorch's own divides by one less)"},
+     "training uses the statistics of each microbatch, whatever the file says, but for those that the model "
+     "computes; the running variance is the population's, as ONNX has it (PyTorch's own divides by one less)"},
     {"Bernoulli", rb_import_op_bernoulli, RB_OP_NONE, 15, RB_TYPES_ANY, RB_GRADIENT_ZERO,
      "drawn anew for each microbatch, from the job's seed"},
     {"Cast", rb_import_op_cast, RB_OP_CAST, 6, RB_TYPES_ANY, RB_GRADIENT_YES,

@@ -438,6 +438,42 @@ static void half_frozen_statistics(void **state)
     rb_buffer_done(&bytes);
 }
 
+/* timm's ScaledStdConv2d standardizes a convolution's weights by F.batch_norm: training_mode=1 by
+ * the older exporter, 0 by the newer. */
+static void statistics_that_are_computed(void **state)
+{
+    static const char *const norms[] = {"= BatchNormEval(in:x, w:scale, w:bias, %3, %5) {",
+                                        "= BatchNormalization(in:x, w:scale, w:bias) {"};
+
+    for (int mode = 0; mode < 2; mode++) {
+        struct rb_graph *graph = NULL;
+        struct rb_why why = {0};
+        struct rb_writer w;
+        char *text;
+
+        start(&w, 3, (int64_t[]){-1, 3, 4});
+        rb_writer_weight(&w, "scale", 1, (int64_t[]){3}, RB_INIT_ONE, 0);
+        rb_writer_weight(&w, "bias", 1, (int64_t[]){3}, RB_INIT_ZERO, 0);
+        rb_writer_node(&w, "ReduceMean", "mean", "x", NULL);
+        rb_writer_ints(&w, "axes", 2, (int64_t[]){0, 2});
+        rb_writer_int(&w, "keepdims", 0);
+        rb_writer_node(&w, "Mul", "square", "x", "x", NULL);
+        rb_writer_node(&w, "ReduceMean", "variance", "square", NULL);
+        rb_writer_ints(&w, "axes", 2, (int64_t[]){0, 2});
+        rb_writer_int(&w, "keepdims", 0);
+        rb_writer_node(&w, "BatchNormalization", "y", "x", "scale", "bias", "mean", "variance",
+                       NULL);
+        rb_writer_int(&w, "training_mode", mode);
+        if (import_batch(&w, 2, &graph, &why))
+            fail_msg("%s", why.text);
+        text = take_text(graph);
+        if (!strstr(text, norms[mode]))
+            fail_msg("mode %d: %s", mode, text);
+        free(text);
+        rb_writer_done(&w);
+    }
+}
+
 /* A NaN is neither above nor below a bound, so what is clipped keeps it. */
 static void clip_keeps_nan(void **state)
 {
@@ -605,6 +641,7 @@ int main(void)
         cmocka_unit_test(globs),
         cmocka_unit_test(statistics),
         cmocka_unit_test(half_frozen_statistics),
+        cmocka_unit_test(statistics_that_are_computed),
         cmocka_unit_test(clip_keeps_nan),
         cmocka_unit_test(own_loss),
         cmocka_unit_test(a_fixed_batch_must_match),

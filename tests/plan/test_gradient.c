@@ -371,6 +371,24 @@ static void frozen_norm(void **state)
           tiny_node(&tiny, RB_OP_BATCH_NORM_EVAL, "norm", 1, NULL, 1, &attribute, 5, in)->out[0]);
 }
 
+/* Of a weight that is standardized: they are computed from it. */
+static void computed_norm(void **state)
+{
+    const float epsilon = 1e-5f;
+    struct tiny tiny = tiny_new(1, true);
+    struct rb_value *in[] = {tiny_weight(&tiny, "x", TYPE(3, 2, 2, 2), 0.5f, 1.5f),
+                             tiny_weight(&tiny, "scale", TYPE(2), 1, 0.3f),
+                             tiny_weight(&tiny, "bias", TYPE(2), 0, 1),
+                             tiny_weight(&tiny, "mean", TYPE(2), 0.3f, 1),
+                             tiny_weight(&tiny, "variance", TYPE(2), 2, 1)};
+    struct rb_graph_attribute attribute = rb_attr_float("epsilon", &epsilon);
+
+    (void)state;
+    tiny_features(&tiny, RB_F32, TYPE(1, 1));
+    check("batch norm of computed statistics", &tiny,
+          tiny_node(&tiny, RB_OP_BATCH_NORM_EVAL, "norm", 1, NULL, 1, &attribute, 5, in)->out[0]);
+}
+
 static void pools(void **state)
 {
     const int64_t kernel[] = {3, 2}, strides[] = {2, 1}, pads[] = {1, 0, 1, 1}, one = 1,
@@ -534,6 +552,7 @@ int main(void)
         cmocka_unit_test(convolutions),
         cmocka_unit_test(norms),
         cmocka_unit_test(frozen_norm),
+        cmocka_unit_test(computed_norm),
         cmocka_unit_test(pools),
         cmocka_unit_test(dropout),
         cmocka_unit_test(attention),
