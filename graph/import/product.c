@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products and convolutions. */
+#include "graph/fold.h"
 #include "graph/import/import.h"
 
 #include <string.h>
@@ -132,6 +133,20 @@ int rb_import_op_gemm(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
+/* A Conv3d without a bias has one of zeros [channels, 2] where dynamo=True wrote it: of another
+ * shape than a bias, and it adds nothing. */
+static bool adds_nothing(struct rb_value *bias)
+{
+    if (bias->maker && bias->maker->op == RB_OP_EXPAND)
+        bias = bias->maker->in[0];
+    if (!rb_import_ask(bias))
+        return false;
+    for (int64_t i = 0; i < rb_tensor_elements(&bias->type); i++)
+        if (rb_fold_real(bias, i) != 0)
+            return false;
+    return true;
+}
+
 int rb_import_op_conv(struct rb_import *import)
 {
     struct rb_graph_attribute attributes[4];
@@ -151,6 +166,8 @@ int rb_import_op_conv(struct rb_import *import)
     if (err)
         return err;
     in[2] = rb_import_in(import, 2);
+    if (in[2] && in[2]->type.rank != 1 && adds_nothing(in[2]))
+        in[2] = NULL;
     if (in[1]->type.rank != in[0]->type.rank || in[0]->type.rank < 3)
         return RB_IMPORT_BAD(import, "x has %d axes and w has %d", in[0]->type.rank,
                              in[1]->type.rank);

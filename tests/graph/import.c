@@ -216,6 +216,30 @@ static void same_padding(void **state)
                 "output %2\n");
 }
 
+/* torch 2.15 gives a Conv3d without a bias zeros that are none. */
+static void a_bias_of_zeros_has_any_shape(void **state)
+{
+    for (int bias = 0; bias < 2; bias++) {
+        struct rb_writer w;
+
+        start(&w, 5, (int64_t[]){-1, 1, 2, 2, 2});
+        rb_writer_weight(&w, "w", 5, (int64_t[]){3, 1, 2, 2, 2}, RB_INIT_ONE, 0);
+        rb_writer_node(&w, "Expand", "b", rb_writer_constant_float(&w, "number", (float)bias),
+                       rb_writer_constant_ints(&w, "shape", 2, (int64_t[]){3, 2}), NULL);
+        rb_writer_node(&w, "Conv", "y", "x", "w", "b", NULL);
+        if (bias)
+            expect_refusal(&w, 2, RB_EINVAL, "the bias is not float32[3]");
+        else
+            expect_text(&w, 2,
+                        "input in:x : float32[2,1,2,2,2]\n"
+                        "weight w:w : float32[3,1,2,2,2]\n"
+                        "%2 = Conv(in:x, w:w) {strides 1 1 1, pads 0 0 0 0 0 0, dilations 1 1 1, "
+                        "group 1} : "
+                        "float32[2,3,1,1,1]\n"
+                        "output %2\n");
+    }
+}
+
 static void slices_follow_numpy(void **state)
 {
     struct rb_writer w;
@@ -633,6 +657,7 @@ int main(void)
         cmocka_unit_test(gemm_writes_out_alpha_and_beta),
         cmocka_unit_test(matmul_of_vectors),
         cmocka_unit_test(same_padding),
+        cmocka_unit_test(a_bias_of_zeros_has_any_shape),
         cmocka_unit_test(slices_follow_numpy),
         cmocka_unit_test(softmax_saw_a_matrix_before_13),
         cmocka_unit_test(axes_moved_from_attribute_to_input),
