@@ -4,6 +4,7 @@
 
 #include "graph/fold.h"
 #include "graph/import/buffers.h"
+#include "graph/import/paths.h"
 
 #include <stdlib.h>
 
@@ -85,6 +86,8 @@ int rb_import_tidy(struct rb_graph *graph, struct rb_why *why)
     int err;
 
     rb_import_find_buffers(graph);
+    if (!graph->train)
+        rb_import_keep_paths(graph);
     err = rb_fold(graph, why);
     if (err)
         return err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The end of an import: find the buffers, fold, drop what nobody reads, check what is left.
  *
- * import > [tidy] > fold, buffers */
+ * import > [tidy] > fold, buffers, paths */
 #ifndef RB_GRAPH_IMPORT_TIDY_H
 #define RB_GRAPH_IMPORT_TIDY_H
 

@@ -498,6 +498,55 @@ static void statistics_that_are_computed(void **state)
     }
 }
 
+enum { DIVIDED, MULTIPLIED, BY_ANOTHER, PATHS };
+
+/* Stochastic depth of torchvision and timm (Bernoulli's mask, divided), of transformers (a floor),
+ * and what looks like it; x * 0.5 / 0.5 each. */
+static void write_paths(struct rb_writer *w, int kind)
+{
+    const char *half = "half", *mask = "mask", *x = "x";
+
+    start(w, 3, (int64_t[]){-1, 3, 4});
+    rb_writer_constant_float(w, half, 0.5F);
+    rb_writer_constant_float(w, "third", 0.3F);
+    rb_writer_node(w, "ReduceMean", "shape", "x", NULL);
+    rb_writer_ints(w, "axes", 2, (int64_t[]){1, 2});
+    rb_writer_node(w, "RandomUniformLike", "u", "shape", NULL);
+    if (kind == MULTIPLIED) {
+        rb_writer_node(w, "Floor", mask, rb_writer_node(w, "Add", "sum", half, "u", NULL), NULL);
+        x = rb_writer_node(w, "Div", "scaled", "x", half, NULL);
+    } else {
+        rb_writer_node(w, "Cast", "bernoulli", rb_writer_node(w, "Less", "less", "u", half, NULL),
+                       NULL);
+        rb_writer_int(w, "to", RB_F32);
+        rb_writer_node(w, "Div", mask, "bernoulli", kind == DIVIDED ? half : "third", NULL);
+    }
+    rb_writer_node(w, "Mul", "y", x, mask, NULL);
+}
+
+/* Training drops paths, evaluation keeps them; another mask is the model's own affair. */
+static void evaluation_keeps_paths(void **state)
+{
+    for (int i = 0; i < 2 * PATHS; i++) {
+        struct rb_import_options options = {.batch = 2, .train = i % 2};
+        struct rb_graph *graph = NULL;
+        struct rb_why why = {0};
+        struct rb_writer w;
+        char *text;
+
+        write_paths(&w, i / 2);
+        if (import_options(&w, &options, &graph, &why))
+            fail_msg("%s", why.text);
+        text = take_text(graph);
+        if (!strstr(text, "Uniform") != (!options.train && i / 2 != BY_ANOTHER))
+            fail_msg("%d, train %d: %s", i / 2, options.train, text);
+        if (!options.train && i / 2 == MULTIPLIED)
+            assert_non_null(strstr(text, "Mul(in:x, 1)"));
+        free(text);
+        rb_writer_done(&w);
+    }
+}
+
 /* A NaN is neither above nor below a bound, so what is clipped keeps it. */
 static void clip_keeps_nan(void **state)
 {
@@ -667,6 +716,7 @@ int main(void)
         cmocka_unit_test(statistics),
         cmocka_unit_test(half_frozen_statistics),
         cmocka_unit_test(statistics_that_are_computed),
+        cmocka_unit_test(evaluation_keeps_paths),
         cmocka_unit_test(clip_keeps_nan),
         cmocka_unit_test(own_loss),
         cmocka_unit_test(a_fixed_batch_must_match),
