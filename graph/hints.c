@@ -35,11 +35,10 @@ static bool is_any(const char *name, const char *const *words)
 
 static enum name_kind kind_of(const char *name)
 {
-    static const char *const buffers[] = {"pos_weight",  "class_weight", "class_weights",
-                                          "mean",        "std",          "pixel_mean",
-                                          "pixel_std",   "mask",         "attn_mask",
-                                          "causal_mask", "inv_freq",     "alibi",
-                                          "pe",          "freqs",        NULL};
+    static const char *const buffers[] = {
+        "pos_weight", "class_weight", "class_weights",     "mean",        "std",      "pixel_mean",
+        "pixel_std",  "mask",         "attn_mask",         "causal_mask", "inv_freq", "alibi",
+        "pe",         "freqs",        "final_logits_bias", NULL};
     static const char *const layers[] = {"weight", "bias", "kernel", NULL};
     static const char *const parameters[] = {"token", "embed", "gamma", "beta",     "alpha",
                                              "scale", "proj",  "query", "lambda",   "prompt",

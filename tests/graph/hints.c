@@ -169,6 +169,7 @@ static void looks(void **state)
     add(&sum, "slopes", 2, turned, slopes);
     add(&sum, "temperature", 0, NULL, NULL);
     add(&sum, "std", 1, dim + 1, NULL);
+    add(&sum, "model.final_logits_bias", 1, dim + 1, NULL); /* of BART and its kin */
     add(&sum, "fc.weight", 2, dim, bits);
     add(&sum, "gamma", 1, dim + 1, ones);
     add(&sum, "logit_scale", 1, one, NULL);
@@ -182,7 +183,7 @@ static void looks(void **state)
         text,
         "trained, though it looks like a buffer: pos.weight (sines or cosines), causal (zeros and "
         "large negative numbers), allowed (zeros and ones), slopes (numbers in even steps), "
-        "temperature (one number), std (by its name) and 1 more; where it is one, say "
+        "temperature (one number), std (by its name) and 2 more; where it is one, say "
         "spec.model.buffers: [pos.weight, causal, allowed, slopes, temperature, std, ...]\n");
     free(text);
     text = hints(graph, "pytorch");
