@@ -93,7 +93,7 @@ static void check_lost(struct rb_advice_search *search)
 static void check_mode(struct rb_advice_search *search)
 {
     const Onnx__GraphProto *graph = search->model->proto->graph;
-    int folded = 0, off = 0;
+    int folded = 0, off = 0, dropouts = count_nodes(graph, "Dropout");
 
     for (size_t i = 0; i < graph->n_node; i++) {
         const Onnx__NodeProto *node = graph->node[i];
@@ -113,7 +113,8 @@ static void check_mode(struct rb_advice_search *search)
     for (size_t i = 0; i < graph->n_node; i++)
         off += is(graph->node[i], "Dropout") && graph->node[i]->n_output < 2 &&
                graph->node[i]->n_input < 3 && search->model->opset >= 12;
-    if (off)
+    if (off &&
+        off == dropouts) /* beside others these are scaled_dot_product_attention's, written so */
         rb_advice_say(
             search,
             rb_arena_format(search->arena,

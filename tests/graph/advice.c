@@ -74,6 +74,23 @@ static void folded_norms(void **state)
            "evaluation mode: the batch normalization", "2 of 2 weights lost their names", NULL);
 }
 
+/* scaled_dot_product_attention's dropout is exported without a mode, a module's with one. */
+static void dropouts_without_a_mode(void **state)
+{
+    for (int beside = 0; beside < 2; beside++) {
+        struct rb_writer w;
+        const char *y, *ratio;
+
+        start(&w, -1);
+        ratio = rb_writer_constant_float(&w, "ratio", 0.1F);
+        y = rb_writer_node(&w, "Conv", "c", "x", weight(&w, "conv.weight"), NULL);
+        y = rb_writer_node(&w, "Dropout", "d", y, ratio, NULL);
+        if (beside)
+            y = rb_writer_dropout(&w, "y", y, 0.1);
+        expect(finish(&w, y), "", beside ? NULL : "1 dropouts are switched off", NULL);
+    }
+}
+
 static void one_batch(void **state)
 {
     struct rb_writer w;
@@ -284,12 +301,19 @@ static void generated_models_are_fine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(folded_norms),       cmocka_unit_test(one_batch),
-        cmocka_unit_test(half_weights),       cmocka_unit_test(detached),
-        cmocka_unit_test(other_domains),      cmocka_unit_test(loss_inside),
-        cmocka_unit_test(no_weights),         cmocka_unit_test(merged_norms),
-        cmocka_unit_test(sharing_on_purpose), cmocka_unit_test(the_call),
-        cmocka_unit_test(new_exporter),       cmocka_unit_test(generated_models_are_fine),
+        cmocka_unit_test(dropouts_without_a_mode),
+        cmocka_unit_test(folded_norms),
+        cmocka_unit_test(one_batch),
+        cmocka_unit_test(half_weights),
+        cmocka_unit_test(detached),
+        cmocka_unit_test(other_domains),
+        cmocka_unit_test(loss_inside),
+        cmocka_unit_test(no_weights),
+        cmocka_unit_test(merged_norms),
+        cmocka_unit_test(sharing_on_purpose),
+        cmocka_unit_test(the_call),
+        cmocka_unit_test(new_exporter),
+        cmocka_unit_test(generated_models_are_fine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
