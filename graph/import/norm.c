@@ -170,7 +170,15 @@ static int find_frozen(struct rb_import *import, struct rb_value *const *in, boo
  * same. */
 static bool are_computed(struct rb_value *const *in)
 {
-    return in[3]->maker && in[4]->maker;
+    for (int i = 3; i < 5; i++) {
+        const struct rb_value *value = in[i];
+
+        while (value->maker && value->maker->op == RB_OP_CAST) /* of half floats in the file */
+            value = value->maker->in[0];
+        if (!value->maker)
+            return false;
+    }
+    return true;
 }
 
 /* Training decides what it does, not the file (exporters write either mode): statistics of the
