@@ -55,29 +55,30 @@ static void tell_skipped(struct rb_worker *worker, const Rb__Row *row)
     rb_agent_tell(worker, "step-skipped", text);
 }
 
-static bool is_further(const Rb__Progress *a, const Rb__Progress *b)
+static bool is_further(uint32_t configuration, int64_t step, const Rb__Progress *than)
 {
-    return a->configuration != b->configuration ? a->configuration > b->configuration
-                                                : a->step > b->step;
+    return configuration != than->configuration ? configuration > than->configuration
+                                                : step > than->step;
 }
 
-/* All but throughput. */
-static Rb__Progress progress_of(const Rb__Row *row, const Rb__Progress *before)
+/* All but throughput.  False: it was as far. */
+static bool go_on(Rb__Progress *progress, const Rb__Row *row)
 {
-    Rb__Progress progress = *before;
-    progress.configuration = row->configuration;
-    progress.step = row->step;
-    progress.loss = row->loss;
-    progress.samples = row->first_sample + row->samples;
-    progress.time = row->time;
+    if (!is_further(row->configuration, row->step, progress))
+        return false;
+    progress->configuration = row->configuration;
+    progress->step = row->step;
+    progress->loss = row->loss;
+    progress->samples = row->first_sample + row->samples;
+    progress->time = row->time;
     if (row->has_eval_loss) {
-        progress.has_eval_loss = progress.has_eval_step = true;
-        progress.eval_loss = row->eval_loss;
-        progress.eval_step = row->step;
-        progress.has_eval_accuracy = row->has_eval_accuracy;
-        progress.eval_accuracy = row->eval_accuracy;
+        progress->has_eval_loss = progress->has_eval_step = true;
+        progress->eval_loss = row->eval_loss;
+        progress->eval_step = row->step;
+        progress->has_eval_accuracy = row->has_eval_accuracy;
+        progress->eval_accuracy = row->eval_accuracy;
     }
-    return progress;
+    return true;
 }
 
 void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0)
@@ -97,16 +98,13 @@ void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0
         tell_skipped(worker, row);
     rb_fault("daemon.row");
     take_pace(worker, row);
-    Rb__Progress progress = progress_of(row, &job->heard);
-    if (is_further(&progress, &job->heard))
-        job->heard = progress;
-    progress = progress_of(row, &job->progress);
-    if (!rank_0 || !is_further(&progress, &job->progress))
+    uint32_t before = job->progress.configuration;
+    go_on(&job->heard, row);
+    if (!rank_0 || !go_on(&job->progress, row))
         return;
-    if (row->configuration != job->progress.configuration)
+    if (row->configuration != before)
         job->n_window = 0; /* another set has another pace, and there may be a pause between them */
-    progress.throughput = throughput(job, row);
-    job->progress = progress;
+    job->progress.throughput = throughput(job, row);
     job->progress_dirty = true;
     rb_agent_poke_in(worker->agent, RB_AGENT_PROGRESS_MS);
 }
@@ -143,8 +141,9 @@ static bool all_is_said(const struct rb_agent_job *job)
  * rank 0. */
 static void take_heard(struct rb_agent_job *job)
 {
-    if (!job->progress.configuration || !is_further(&job->heard, &job->progress) ||
-        !all_is_said(job))
+    const Rb__Progress *heard = &job->heard;
+    if (!job->progress.configuration ||
+        !is_further(heard->configuration, heard->step, &job->progress) || !all_is_said(job))
         return;
     job->heard.throughput = job->progress.throughput;
     job->progress = job->heard;
