@@ -1,27 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Dropout with the words of kernels/random.h: a block of four to a thread. */
+/* Dropout with the words of kernels/random.h. */
 #include "kernels/cuda/random.h"
 
 namespace
 {
 
-struct body {
-    int64_t n;
-    uint32_t id;
-    struct rb_cuda_key key;
-    const struct rb_cuda_key *kept; /* instead of `key`, on a tape */
+struct element {
     uint64_t least; /* the smallest word that keeps */
     float factor;
     const float *x;
     float *y;
 
-    RB_GPU void operator()(int64_t block) const
+    RB_GPU void operator()(int64_t i, uint32_t word) const
     {
-        uint32_t w[4];
-
-        rb_random_block(kept ? *kept : key, id, (uint64_t)block, w);
-        for (int k = 0; k < 4 && 4 * block + k < n; k++)
-            y[4 * block + k] = w[k] >= least ? x[4 * block + k] * factor : 0;
+        y[i] = word >= least ? x[i] * factor : 0;
     }
 };
 
@@ -34,10 +26,9 @@ struct dropout : rb_work {
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out,
              const struct rb_key *key)
     {
-        struct body body = {n,     id,     rb_cuda_key_of(key), rb_cuda_tape_key(cuda),
-                            least, factor, (const float *)in[0], (float *)out[0]};
+        struct element element = {least, factor, (const float *)in[0], (float *)out[0]};
 
-        rb_each(cuda, (n + 3) / 4, body);
+        rb_draw(cuda, n, id, key, element);
     }
 };
 

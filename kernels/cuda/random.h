@@ -27,4 +27,31 @@ static inline RB_GPU void rb_random_block(const struct rb_cuda_key &key, uint32_
     }
 }
 
+/* Each element of a tensor with a word of its own: of(i, word).  A thread has a block of four. */
+template <class Element> struct rb_drawn {
+    int64_t n;
+    uint32_t id;
+    struct rb_cuda_key key;
+    const struct rb_cuda_key *kept; /* instead of `key`, on a tape */
+    Element of;
+
+    RB_GPU void operator()(int64_t block) const
+    {
+        uint32_t w[4];
+
+        rb_random_block(kept ? *kept : key, id, (uint64_t)block, w);
+        for (int k = 0; k < 4 && 4 * block + k < n; k++)
+            of(4 * block + k, w[k]);
+    }
+};
+
+template <class Element>
+static inline void rb_draw(struct rb_cuda *cuda, int64_t n, uint32_t id, const struct rb_key *key,
+                           const Element &of)
+{
+    rb_drawn<Element> body = {n, id, rb_cuda_key_of(key), rb_cuda_tape_key(cuda), of};
+
+    rb_each(cuda, (n + 3) / 4, body);
+}
+
 #endif
