@@ -11,11 +11,6 @@ struct fuse {
     int *uses; /* rb_graph_count_uses */
 };
 
-static struct rb_node *made_by(const struct rb_value *value, enum rb_op op)
-{
-    return value && value->maker && value->maker->op == op ? value->maker : NULL;
-}
-
 static void rewrite(struct fuse *fuse, struct rb_node *node, enum rb_op op, int n_in,
                     struct rb_value *const *in)
 {
@@ -61,7 +56,7 @@ static void fuse_transpose(struct fuse *fuse, struct rb_node *node)
     if (node->op != RB_OP_MATMUL)
         return;
     for (int i = 0; i < 2; i++) {
-        const struct rb_node *turn = made_by(node->in[i], RB_OP_TRANSPOSE);
+        const struct rb_node *turn = rb_graph_made_by(node->in[i], RB_OP_TRANSPOSE);
         const struct rb_graph_attribute *perm = turn ? rb_node_attribute(turn, "perm") : NULL;
         bool swaps = perm && perm->n_ints >= 2;
 
@@ -83,7 +78,7 @@ static void fuse_bias(struct fuse *fuse, struct rb_node *node)
     if (node->op != RB_OP_ADD)
         return;
     for (int i = 0; i < 2; i++) {
-        const struct rb_node *product = made_by(node->in[i], RB_OP_MATMUL);
+        const struct rb_node *product = rb_graph_made_by(node->in[i], RB_OP_MATMUL);
         struct rb_value *row = node->in[1 - i];
         const struct rb_tensor_type *type = &node->out[0]->type;
         struct rb_value *in[3];
@@ -113,16 +108,16 @@ static bool is_number(const struct rb_value *value, double number)
 /* The x of 1 + erf(x / sqrt 2), or NULL. */
 static struct rb_value *erf_of(const struct rb_value *value)
 {
-    const struct rb_node *add = made_by(value, RB_OP_ADD), *erf, *inner;
+    const struct rb_node *add = rb_graph_made_by(value, RB_OP_ADD), *erf, *inner;
 
     for (int i = 0; add && i < 2; i++) {
-        erf = is_number(add->in[1 - i], 1.0) ? made_by(add->in[i], RB_OP_ERF) : NULL;
+        erf = is_number(add->in[1 - i], 1.0) ? rb_graph_made_by(add->in[i], RB_OP_ERF) : NULL;
         if (!erf)
             continue;
-        inner = made_by(erf->in[0], RB_OP_DIV);
+        inner = rb_graph_made_by(erf->in[0], RB_OP_DIV);
         if (inner && is_number(inner->in[1], sqrt(2.0)))
             return inner->in[0];
-        inner = made_by(erf->in[0], RB_OP_MUL);
+        inner = rb_graph_made_by(erf->in[0], RB_OP_MUL);
         for (int j = 0; inner && j < 2; j++)
             if (is_number(inner->in[1 - j], sqrt(0.5)))
                 return inner->in[j];
@@ -134,7 +129,7 @@ static struct rb_value *erf_of(const struct rb_value *value)
 static int factors(const struct fuse *fuse, struct rb_value *value, bool first,
                    struct rb_value *ret[3], int n)
 {
-    const struct rb_node *mul = made_by(value, RB_OP_MUL);
+    const struct rb_node *mul = rb_graph_made_by(value, RB_OP_MUL);
 
     if (n > 3)
         return n;
@@ -178,20 +173,20 @@ static bool reduces_last(const struct rb_node *node)
 /* The epsilon of sqrt(mean(d d) + epsilon) over the last axis; negative for anything else. */
 static float deviation_of(const struct rb_value *value, const struct rb_value *d)
 {
-    const struct rb_node *root = made_by(value, RB_OP_SQRT);
-    const struct rb_node *add = root ? made_by(root->in[0], RB_OP_ADD) : NULL;
+    const struct rb_node *root = rb_graph_made_by(value, RB_OP_SQRT);
+    const struct rb_node *add = root ? rb_graph_made_by(root->in[0], RB_OP_ADD) : NULL;
 
     for (int i = 0; add && i < 2; i++) {
-        const struct rb_node *mean = made_by(add->in[i], RB_OP_REDUCE_MEAN), *square;
+        const struct rb_node *mean = rb_graph_made_by(add->in[i], RB_OP_REDUCE_MEAN), *square;
         const struct rb_value *eps = add->in[1 - i];
 
         if (!reduces_last(mean) || eps->role != RB_VALUE_CONST || !eps->data ||
             eps->type.dtype != RB_F32 || rb_tensor_elements(&eps->type) != 1)
             continue;
-        square = made_by(mean->in[0], RB_OP_POW);
+        square = rb_graph_made_by(mean->in[0], RB_OP_POW);
         if (square && square->in[0] == d && is_number(square->in[1], 2.0))
             return *(const float *)eps->data;
-        square = made_by(mean->in[0], RB_OP_MUL);
+        square = rb_graph_made_by(mean->in[0], RB_OP_MUL);
         if (square && square->in[0] == d && square->in[1] == d)
             return *(const float *)eps->data;
     }
@@ -213,15 +208,15 @@ static void fuse_layer_norm(struct fuse *fuse, struct rb_node *node)
         return;
     for (int i = 0; i < 4; i++) {
         struct rb_value *bias = node->in[1 - i / 2], *scale, *x;
-        const struct rb_node *mul = made_by(node->in[i / 2], RB_OP_MUL), *div, *sub, *mean;
+        const struct rb_node *mul = rb_graph_made_by(node->in[i / 2], RB_OP_MUL), *div, *sub, *mean;
         struct rb_graph_attribute attributes[2];
         float epsilon;
         int64_t axis;
 
         scale = mul ? mul->in[1 - i % 2] : NULL;
-        div = mul ? made_by(mul->in[i % 2], RB_OP_DIV) : NULL;
-        sub = div ? made_by(div->in[0], RB_OP_SUB) : NULL;
-        mean = sub ? made_by(sub->in[1], RB_OP_REDUCE_MEAN) : NULL;
+        div = mul ? rb_graph_made_by(mul->in[i % 2], RB_OP_DIV) : NULL;
+        sub = div ? rb_graph_made_by(div->in[0], RB_OP_SUB) : NULL;
+        mean = sub ? rb_graph_made_by(sub->in[1], RB_OP_REDUCE_MEAN) : NULL;
         if (!reduces_last(mean) || mean->in[0] != sub->in[0])
             continue;
         x = sub->in[0];
@@ -243,7 +238,8 @@ static void fuse_layer_norm(struct fuse *fuse, struct rb_node *node)
  * the two choose different elements of a window none is above 0, and nothing passes. */
 static void fuse_pool(struct fuse *fuse, struct rb_node *node)
 {
-    struct rb_node *relu = node->op == RB_OP_MAX_POOL ? made_by(node->in[0], RB_OP_RELU) : NULL;
+    struct rb_node *relu =
+        node->op == RB_OP_MAX_POOL ? rb_graph_made_by(node->in[0], RB_OP_RELU) : NULL;
     struct rb_node pool = *node;
 
     if (!relu || fuse->uses[relu->out[0]->id] != 1 || (node->n_out > 1 && node->out[1]))

@@ -27,11 +27,6 @@ struct found {
     bool turned; /* the keys */
 };
 
-static struct rb_node *made_by(const struct rb_value *value, enum rb_op op)
-{
-    return value && value->maker && value->maker->op == op ? value->maker : NULL;
-}
-
 static int uses_of(const struct rb_graph *graph, const struct rb_value *value)
 {
     int uses = 0;
@@ -88,7 +83,8 @@ static bool is_causal(const struct rb_value *mask, bool inverted, int64_t n)
 /* What is below a mask that hides later keys; NULL: it is no such mask. */
 static struct rb_value *below_mask(struct rb_value *scores)
 {
-    const struct rb_node *where = made_by(scores, RB_OP_WHERE), *add = made_by(scores, RB_OP_ADD);
+    const struct rb_node *where = rb_graph_made_by(scores, RB_OP_WHERE),
+                         *add = rb_graph_made_by(scores, RB_OP_ADD);
     const struct rb_tensor_type *type = &scores->type;
     int64_t n = type->dim[type->rank - 1];
     float number;
@@ -107,7 +103,8 @@ static struct rb_value *below_mask(struct rb_value *scores)
 
 static struct rb_value *below_scale(struct rb_value *scores, float *scale)
 {
-    const struct rb_node *mul = made_by(scores, RB_OP_MUL), *div = made_by(scores, RB_OP_DIV);
+    const struct rb_node *mul = rb_graph_made_by(scores, RB_OP_MUL),
+                         *div = rb_graph_made_by(scores, RB_OP_DIV);
     float number;
 
     for (int i = 0; mul && i < 2; i++)
@@ -125,7 +122,7 @@ static struct rb_value *below_scale(struct rb_value *scores, float *scale)
 static struct rb_node *find_scores(const struct rb_graph *graph, struct rb_value *value,
                                    struct found *found)
 {
-    const struct rb_node *drop = made_by(value, RB_OP_DROPOUT), *softmax;
+    const struct rb_node *drop = rb_graph_made_by(value, RB_OP_DROPOUT), *softmax;
     struct rb_value *below;
 
     if (drop) {
@@ -134,12 +131,12 @@ static struct rb_node *find_scores(const struct rb_graph *graph, struct rb_value
             return NULL;
         value = drop->in[0];
     }
-    softmax = made_by(value, RB_OP_SOFTMAX);
+    softmax = rb_graph_made_by(value, RB_OP_SOFTMAX);
     if (!softmax || uses_of(graph, value) != 1 ||
         rb_node_int(softmax, "axis", -1) != value->type.rank - 1)
         return NULL;
     for (value = softmax->in[0]; uses_of(graph, value) == 1; value = below) {
-        if (made_by(value, RB_OP_MATMUL))
+        if (rb_graph_made_by(value, RB_OP_MATMUL))
             return value->maker;
         below = found->causal ? NULL : below_mask(value);
         found->causal |= below != NULL;
@@ -162,7 +159,7 @@ static void swap(int64_t *numbers, int n)
  * such thing. */
 static struct rb_value *below_factor(const struct rb_value *k)
 {
-    const struct rb_node *mul = made_by(k, RB_OP_MUL);
+    const struct rb_node *mul = rb_graph_made_by(k, RB_OP_MUL);
     float number;
 
     for (int i = 0; mul && i < 2; i++)
@@ -173,7 +170,7 @@ static struct rb_value *below_factor(const struct rb_value *k)
 
 static struct rb_graph_attribute *turn_of(const struct rb_value *k)
 {
-    const struct rb_node *turn = made_by(k, RB_OP_TRANSPOSE);
+    const struct rb_node *turn = rb_graph_made_by(k, RB_OP_TRANSPOSE);
 
     return turn ? (struct rb_graph_attribute *)rb_node_attribute(turn, "perm") : NULL;
 }

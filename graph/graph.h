@@ -113,6 +113,12 @@ struct rb_graph {
 struct rb_graph *rb_graph_new(void);
 void rb_graph_free(struct rb_graph *graph);
 
+/* The node that makes a value, if it is such a one; else NULL, as of no value. */
+static inline struct rb_node *rb_graph_made_by(const struct rb_value *value, enum rb_op op)
+{
+    return value && value->maker && value->maker->op == op ? value->maker : NULL;
+}
+
 /* ---- Building ----
  * rb_graph_node infers the outputs' types (graph/shapes/shapes.c) and appends; outputs it makes are
  * TEMP. A missing optional input is NULL.  want_out: bit i set makes output i, else it is absent.

@@ -12,15 +12,10 @@
 
 #include <math.h>
 
-static const struct rb_node *made_by(const struct rb_value *value, enum rb_op op)
-{
-    return value && value->maker && value->maker->op == op ? value->maker : NULL;
-}
-
 /* The one number that all elements are, if that is known; otherwise 0, which is no chance. */
 static double number_of(const struct rb_value *value)
 {
-    const struct rb_node *expand = made_by(value, RB_OP_EXPAND);
+    const struct rb_node *expand = rb_graph_made_by(value, RB_OP_EXPAND);
     double first;
 
     value = expand ? expand->in[0] : value;
@@ -35,7 +30,7 @@ static double number_of(const struct rb_value *value)
 
 static bool is_uniform(const struct rb_value *value)
 {
-    const struct rb_node *node = made_by(value, RB_OP_UNIFORM);
+    const struct rb_node *node = rb_graph_made_by(value, RB_OP_UNIFORM);
 
     return node && number_of(node->in[0]) == 1;
 }
@@ -43,17 +38,17 @@ static bool is_uniform(const struct rb_value *value)
 /* The chance of a mask to be 1; 0: it is no mask. */
 static double chance_of(const struct rb_value *value)
 {
-    const struct rb_node *node = made_by(value, RB_OP_FLOOR);
+    const struct rb_node *node = rb_graph_made_by(value, RB_OP_FLOOR);
 
     if (node) {
-        node = made_by(node->in[0], RB_OP_ADD);
+        node = rb_graph_made_by(node->in[0], RB_OP_ADD);
         if (node && is_uniform(node->in[0]))
             return number_of(node->in[1]);
         return node && is_uniform(node->in[1]) ? number_of(node->in[0]) : 0;
     }
-    while (made_by(value, RB_OP_CAST))
+    while (rb_graph_made_by(value, RB_OP_CAST))
         value = value->maker->in[0];
-    node = made_by(value, RB_OP_LESS);
+    node = rb_graph_made_by(value, RB_OP_LESS);
     return node && is_uniform(node->in[0]) ? number_of(node->in[1]) : 0;
 }
 
@@ -83,7 +78,7 @@ static void keep_divided(struct rb_graph *graph, struct rb_node *node)
 static void keep_product(struct rb_graph *graph, struct rb_node *node)
 {
     for (int i = 0; i < 2; i++) {
-        const struct rb_node *div = made_by(node->in[i], RB_OP_DIV);
+        const struct rb_node *div = rb_graph_made_by(node->in[i], RB_OP_DIV);
 
         if (!div || !rb_tensor_same(&div->in[0]->type, &node->out[0]->type) ||
             !is_made_up_for(chance_of(node->in[1 - i]), div->in[1]))
