@@ -15,6 +15,14 @@
 /* cmocka wants those above */
 #include <cmocka.h>
 
+/* A model of x and y. */
+static inline void start_writer(struct rb_writer *w, int rank, const int64_t *dim)
+{
+    rb_writer_init(w, "test", 1);
+    rb_writer_input(w, "x", RB_F32, rank, dim);
+    rb_writer_output(w, "y", 1, (int64_t[]){-1});
+}
+
 /* Write the model, read it again, import it. */
 static inline int import_options(struct rb_writer *w, const struct rb_import_options *options,
                                  struct rb_graph **ret, struct rb_why *why)
