@@ -146,9 +146,8 @@ static int attach_elementwise(struct rb_graph *graph, const char *type, enum rb_
     return 0;
 }
 
-enum {
-    MOST_TERMS = 256
-}; /* nodes of a sum of means that are looked at: it may be written without end */
+/* Nodes of a sum of means that are looked at: it may be written without end. */
+enum { MOST_TERMS = 256 };
 
 static bool is_number(const struct rb_value *value)
 {

@@ -144,7 +144,7 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
             last = piece->why;
         trained |= rb_split_is_trained(node->in[i]);
     }
-    if (node->op == RB_OP_DROPOUT || node->op == RB_OP_UNIFORM)
+    if (rb_op_info(node->op)->kind == RB_KIND_RANDOM)
         return refuse(splitting, node, "its random numbers are those of a whole layer");
     if (!from && !last)
         return trained || node->op == RB_OP_BATCH_NORM

@@ -99,7 +99,7 @@ static int add_other(struct rb_filters_reading *reading, size_t at, struct rb_wh
 {
     const Rb__Instruction *one = reading->program->instructions[at];
 
-    if (one->operator_ == RB_OP_DROPOUT || one->operator_ == RB_OP_UNIFORM)
+    if (rb_op_info(one->operator_)->kind == RB_KIND_RANDOM)
         return refuse(one, "its random numbers are those of a whole layer", why);
     reading->sources[at] = rb_filters_take(reading, at);
     for (size_t k = 0; !reading->sources[at].n && k < one->n_inputs; k++)
