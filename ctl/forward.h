@@ -6,7 +6,7 @@
 #define RB_CTL_FORWARD_H
 
 #include "plan/compile/compile.h"
-#include "worker/program.h"
+#include "worker/program/program.h"
 
 /* All zero but for `compiled` before opening. */
 struct rb_forward {

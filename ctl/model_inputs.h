@@ -6,7 +6,7 @@
 #define RB_CTL_MODEL_INPUTS_H
 
 #include "graph/onnx/onnx.h"
-#include "worker/program.h"
+#include "worker/program/program.h"
 
 struct rb_model_inputs {
     const struct rb_onnx *onnx;

@@ -5,7 +5,7 @@
 #ifndef RB_CTL_TIMING_H
 #define RB_CTL_TIMING_H
 
-#include "worker/timing.h"
+#include "worker/timing/timing.h"
 
 /* Where a job is timed. */
 struct rb_timing_place {

@@ -6,7 +6,7 @@
  * One line an operator: X(NAME, "Name", inputs, outputs, kind, "attributes", "meaning").  Inputs
  * and outputs are the largest counts (-1: any).  Kinds: VIEW moves no bytes (lowering makes it an
  * alias, no kernel sees it); POINT is elementwise with NumPy broadcasting; the others are their
- * own.  EXCHANGE goes between devices: no kernel sees it either (worker/exchange.h).
+ * own.  EXCHANGE goes between devices: no kernel sees it either (worker/stages/exchange.h).
  *
  * Conventions.  All tensors are row-major and dense.  Axes are counted from 0 (import normalises
  * negative ones).  A grad operator's dy has the type of the forward output, its result that of the

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "data/source.h"
 #include "plan.pb-c.h"
-#include "worker/program.h"
+#include "worker/program/program.h"
 
 #include <stdint.h>
 

@@ -2,142 +2,20 @@
 #include "worker/configuration.h"
 
 #include "base/arena.h"
-#include "base/buffer.h"
 #include "base/fault.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "worker/batch.h"
-#include "worker/step.h"
+#include "worker/orders.h"
+#include "worker/tag.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLAN_LIMIT = 64 << 20, MEMBERS_LIMIT = 4096 };
+enum { MEMBERS_LIMIT = 4096 };
 /* Of an opening's tags: behind those of worker/join/opening.c. */
 enum { PART_ROLES = 100, PART_CIRCLE, PART_INHERIT = 110, PART_ARRIVE };
 enum { CIRCLE_MS = 20000 };
-
-/* One that is named twice, by whichever ranks, would be summed twice.  Stages and parts of the
- * filters are looked at apart (worker/stage.c): there each has every microbatch once. */
-static int check_compute(const Rb__Plan *plan, uint32_t microbatch, uint32_t microbatches,
-                         uint8_t *taken, struct rb_why *why)
-{
-    if (plan->stages && !plan->split)
-        return rb_why_set(why, RB_EINVAL, "microbatch %u is computed in one piece in a pipeline",
-                          microbatch);
-    if (microbatch >= microbatches)
-        return rb_why_set(why, RB_EINVAL, "there is no microbatch %u, only %u", microbatch,
-                          microbatches);
-    if (!plan->stages && taken[microbatch]++)
-        return rb_why_set(why, RB_EINVAL, "microbatch %u is computed twice", microbatch);
-    return 0;
-}
-
-/* COMPUTE... (or stages' parts, see worker/stage.h), REDUCE..., VOTE, UPDATE, and GATHER where
- * there are shards: the sums are complete before they are reduced, nothing is applied that was not
- * voted for, and no weight is left old that is read. */
-static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint32_t microbatches,
-                        const Rb__Plan *plan, uint8_t *taken, struct rb_why *why)
-{
-    enum { COMPUTING, REDUCING, VOTED, UPDATED, GATHERED } stage = COMPUTING;
-    uint32_t buckets = 0;
-    int err;
-
-    for (size_t i = 0; i < orders->n_orders; i++) {
-        const Rb__Order *order = orders->orders[i];
-
-        switch (order->kind) {
-        case RB__ORDER__KIND__COMPUTE:
-            if (stage != COMPUTING)
-                return rb_why_set(why, RB_EINVAL, "microbatch %u is computed too late",
-                                  order->argument);
-            err = check_compute(plan, order->argument, microbatches, taken, why);
-            if (err)
-                return err;
-            break;
-        case RB__ORDER__KIND__FORWARD:
-        case RB__ORDER__KIND__BACKWARD:
-            if (stage != COMPUTING || !plan->stages || plan->split)
-                return rb_why_set(why, RB_EINVAL, "microbatch %u is computed out of turn",
-                                  order->argument);
-            break;
-        case RB__ORDER__KIND__REDUCE:
-            /* in the model's order, so that all ranks make the same calls */
-            if (stage > REDUCING || order->argument != buckets++)
-                return rb_why_set(why, RB_EINVAL, "bucket %u is reduced out of turn",
-                                  order->argument);
-            stage = REDUCING;
-            break;
-        case RB__ORDER__KIND__VOTE:
-            if (stage >= VOTED || buckets != model->n_buckets)
-                return rb_why_set(why, RB_EINVAL, "the vote is out of turn");
-            stage = VOTED;
-            break;
-        case RB__ORDER__KIND__UPDATE:
-            if (stage != VOTED)
-                return rb_why_set(why, RB_EINVAL, "the update is out of turn");
-            stage = UPDATED;
-            break;
-        case RB__ORDER__KIND__GATHER:
-            if (stage != UPDATED)
-                return rb_why_set(why, RB_EINVAL, "weights are gathered out of turn");
-            stage = GATHERED;
-            break;
-        default:
-            return rb_why_set(why, RB_EUNSUPPORTED, "order %d is unknown", (int)order->kind);
-        }
-    }
-    if (stage != UPDATED && stage != GATHERED)
-        return rb_why_set(why, RB_EINVAL, "a step without an update");
-    if ((plan->n_shards != 0) != (stage == GATHERED))
-        return rb_why_set(why, RB_EINVAL, "weights are gathered where there are shards");
-    return 0;
-}
-
-static bool has_again(const Rb__Model *model)
-{
-    for (size_t p = 0; p < model->n_programs; p++)
-        if (model->programs[p]->recomputes)
-            return true;
-    return false;
-}
-
-static int check_plan(const Rb__Plan *plan, const Rb__Model *model, struct rb_why *why)
-{
-    uint32_t microbatches = rb_batch_count(model->global_batch, model->micro_batch);
-    RB_CLEANUP(rb_freep) uint8_t *taken = rb_alloc(microbatches);
-
-    if (plan->format != 1)
-        return rb_why_set(why, RB_EINVAL, "the plan has format %u, this worker reads 1",
-                          plan->format);
-    if (plan->recomputes && !has_again(model))
-        return rb_why_set(why, RB_EINVAL, "plan: the model has no programs that compute again");
-    for (size_t r = 0; r < plan->n_ranks; r++) {
-        int err = check_orders(plan->ranks[r], model, microbatches, plan, taken, why);
-
-        if (err)
-            return rb_why_add(why, err, "plan, rank %zu", r);
-    }
-    for (uint32_t i = 0; !plan->stages && i < microbatches; i++)
-        if (!taken[i])
-            return rb_why_set(why, RB_EINVAL, "plan: nobody computes microbatch %u", i);
-    return 0;
-}
-
-static int read_plan(const char *path, Rb__Plan **ret_plan, struct rb_why *why)
-{
-    struct rb_buffer bytes = {0};
-    int err = rb_file_read(path, PLAN_LIMIT, &bytes, why);
-
-    if (!err) {
-        *ret_plan = rb__plan__unpack(NULL, bytes.size, (const uint8_t *)bytes.data);
-        if (!*ret_plan)
-            err = rb_why_set(why, RB_EINVAL, "%s is no plan", path);
-    }
-    rb_buffer_done(&bytes);
-    return err;
-}
 
 /* In laps the stage that makes a block's gradient updates it. */
 static int check_makers(const struct rb_configuration *one, const Rb__Model *model,
@@ -183,12 +61,7 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
     one->recovers = order->recovers;
     one->digest = rb_hash64(order->digest, strlen(order->digest));
     one->restore = order->restore ? rb_string(order->restore) : NULL;
-    err = read_plan(order->plan_path, &one->plan, why);
-    if (!err && one->plan->n_ranks != one->size)
-        err = rb_why_set(why, RB_EINVAL, "the plan is for %zu ranks, there are %u members",
-                         one->plan->n_ranks, one->size);
-    if (!err)
-        err = check_plan(one->plan, model, why);
+    err = rb_orders_read(order->plan_path, one->size, model, &one->plan, why);
     if (!err)
         err = rb_placement_make(one->plan, model, &one->placement, why);
     if (!err)

@@ -19,9 +19,9 @@
 #include "worker/circle.h"
 #include "worker/join/feed.h"
 #include "worker/join/roster.h"
-#include "worker/placement.h"
-#include "worker/stage.h"
-#include "worker/steal.h"
+#include "worker/state/placement.h"
+#include "worker/stages/stage.h"
+#include "worker/step/steal.h"
 
 #include <stdint.h>
 
@@ -44,7 +44,7 @@ struct rb_configuration {
     struct rb_feed *feed; /* that uses `coll` until the flip; NULL: nobody to feed here */
 };
 
-/* Does it train in laps (worker/lap.h)? */
+/* Does it train in laps (worker/stages/lap.h)? */
 static inline bool rb_configuration_laps(const struct rb_configuration *configuration)
 {
     return configuration->stage && configuration->stage->laps;

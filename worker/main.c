@@ -12,7 +12,7 @@
 #include "worker/control/options.h"
 #include "worker/control/prepare.h"
 #include "worker/control/reports.h"
-#include "worker/timing.h"
+#include "worker/timing/timing.h"
 #include "worker/train.h"
 
 #include <errno.h>

@@ -3,12 +3,12 @@
 
 #include "base/arena.h"
 #include "base/file.h"
-#include "worker/flight.h"
+#include "worker/stages/flight.h"
 #include "worker/join/wire.h"
 #include "worker/lanes.h"
-#include "worker/lap.h"
-#include "worker/views.h"
-#include "worker/vote.h"
+#include "worker/stages/lap.h"
+#include "worker/step/views.h"
+#include "worker/step/vote.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,9 +10,9 @@
 
 #include "data/source.h"
 #include "worker/batch.h"
-#include "worker/pace.h"
-#include "worker/program.h"
-#include "worker/state.h"
+#include "worker/step/pace.h"
+#include "worker/program/program.h"
+#include "worker/state/state.h"
 
 enum { RB_MODEL_ROW = 256 };
 
@@ -55,14 +55,14 @@ struct rb_model {
     uint32_t n_lanes;
     struct rb_chunk *chunks;
     uint32_t n_chunks;
-    struct rb_flight *flights; /* of pipelines (worker/flight.h), */
-    struct rb_ways *ways;      /* and between the GPUs of one (worker/flight_ways.c) */
-    struct rb_lap *lap;        /* of asynchronous ones (worker/lap.h); NULL: none was run yet */
+    struct rb_flight *flights; /* of pipelines (worker/stages/flight.h), */
+    struct rb_ways *ways;      /* and between the GPUs of one (worker/stages/flight_ways.c) */
+    struct rb_lap *lap; /* of asynchronous ones (worker/stages/lap.h); NULL: none was run yet */
 
     /* Of an attempt: all that computing a step writes to. */
     int32_t *local, *reduced;      /* flat, as the state: rb_model_sums */
     int32_t *empty;                /* of these the one that takes no memory, where one does not */
-    struct rb_views *views;        /* of the others' local sums (worker/views.h), or NULL */
+    struct rb_views *views;        /* of the others' local sums (worker/step/views.h), or NULL */
     uint64_t word;                 /* what these are called there */
     bool apart;                    /* all of them together are what is not in `reduced` */
     struct rb_exponent *exponents; /* by variable: the state's, or what a redo asked for */
@@ -76,19 +76,19 @@ struct rb_model {
         double loss;
         int64_t count, correct;
     } * results;
-    /* Of the vote (worker/vote.h): which microbatches the local sums hold, but for those of which
-     * an attempt has not heard yet what they came to (worker/attempt_results.c). */
+    /* Of the vote (worker/step/vote.h): which microbatches the local sums hold, but for those of
+     * which an attempt has not heard yet what they came to (worker/step/attempt_results.c). */
     uint8_t *record;
     struct rb_pace pace;
     /* The level at which an attempt was given up with its local sums whole, so that the next one
-     * need not compute them again (worker/step.c); -1: none was. */
+     * need not compute them again (worker/step/step.c); -1: none was. */
     int64_t kept;
 
     /* What a crash in the middle of a vote asks for (worker/join/recovery.h). */
     struct rb_pending {
         int64_t level; /* at which all sums were there (`apart`, or reduced); -1: they were not */
         uint32_t attempt; /* that it was summed up in */
-        uint32_t lap;     /* not sums, but a lap of so many steps is whole (worker/lap.h) */
+        uint32_t lap;     /* not sums, but a lap of so many steps is whole (worker/stages/lap.h) */
     } pending;
     uint32_t opened; /* the last configuration that it came level in by an opening; 0: none */
     struct rb_applied {
@@ -110,7 +110,7 @@ int rb_model_load(const char *path, const char *kind, int index, struct rb_model
 void rb_model_free(struct rb_model *model);
 
 /* Memory for sums, zero, that other workers of this host may read, and its bytes: behind the sums
- * some for worker/views.h.  NULL: there is none. */
+ * some for worker/step/views.h.  NULL: there is none. */
 enum { RB_MODEL_SUMS_END = 64 };
 size_t rb_model_sums_bytes(const struct rb_model *model);
 int32_t *rb_model_sums(const struct rb_model *model);

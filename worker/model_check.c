@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Model file is checked before anything in it becomes an address or a size. */
-#include "worker/exchange.h"
+#include "worker/stages/exchange.h"
 #include "worker/model.h"
 
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #include "worker/model.h"
 
 #include "base/arena.h"
-#include "worker/flight.h"
+#include "worker/stages/flight.h"
 #include "worker/lanes.h"
 
 #include <stdlib.h>

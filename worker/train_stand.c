@@ -4,7 +4,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "worker/lap.h"
+#include "worker/stages/lap.h"
 
 #include <inttypes.h>
 

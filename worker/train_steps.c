@@ -5,11 +5,11 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "worker/evaluate.h"
-#include "worker/flight.h"
+#include "worker/step/evaluate.h"
+#include "worker/stages/flight.h"
 #include "worker/join/taking.h"
-#include "worker/lap.h"
-#include "worker/step.h"
+#include "worker/stages/lap.h"
+#include "worker/step/step.h"
 
 #include <inttypes.h>
 #include <stdio.h>

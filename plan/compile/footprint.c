@@ -91,8 +91,8 @@ bool rb_footprint_on_gpus(const Rb__Spec *spec, const Rb__Model *model)
            rb_spec_class_is(model->numeric_class, "cuda");
 }
 
-/* In laps (worker/lap.h) what is held is there twice, and older or predicted weights of a stage
- * beside it, all together no more than all weights once. */
+/* In laps (worker/stages/lap.h) what is held is there twice, and older or predicted weights of a
+ * stage beside it, all together no more than all weights once. */
 static uint64_t in_laps(const Rb__Model *model, uint32_t copies, uint32_t ranks)
 {
     uint64_t array = model->state_elements * sizeof(float), held;

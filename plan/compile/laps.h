@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the job file says of a pipeline that does not stop behind each step.
  *
- * Spec.parallel > [laps] > Model.asynchronous > schedule_pipeline, worker/lap.h */
+ * Spec.parallel > [laps] > Model.asynchronous > schedule_pipeline, worker/stages/lap.h */
 #ifndef RB_PLAN_COMPILE_LAPS_H
 #define RB_PLAN_COMPILE_LAPS_H
 

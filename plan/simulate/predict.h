@@ -5,7 +5,7 @@
  * Model + shares + cluster > [predict] > simulate > seconds, and who did what when
  *
  * A rank does one thing at a time, and its collectives begin when the last one has come to them:
- * worker/step.c is what is modelled, coll/sum.c what the bytes come from. */
+ * worker/step/step.c is what is modelled, coll/sum.c what the bytes come from. */
 #ifndef RB_PLAN_SIMULATE_PREDICT_H
 #define RB_PLAN_SIMULATE_PREDICT_H
 

@@ -8,7 +8,7 @@
 
 #include "worker/configuration.h"
 #include "worker/model.h"
-#include "worker/step.h"
+#include "worker/step/step.h"
 
 enum { BENCH_MAX_SETTINGS = 8, BENCH_MAX_WORKERS = 8 };
 

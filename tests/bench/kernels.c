@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How fast the kernels are at the shapes of the reference models:
  *
- *     bench_kernels [WORD]      only cases that contain WORD
+ *     bench_kernels [WORD]      only cases that contain WORD; "Relu f32[8,4] > f32[8,4]" is a case itself
  *
  * One line a case: the best of several runs, in GFLOP/s for products and GB/s for the rest (bytes
  * of inputs and outputs).  Pin it to a core; other load shows. */
@@ -222,6 +222,8 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("%s\n", rb_device_numeric_class("cpu"));
+    if (argc == 2 && strchr(argv[1], '>'))
+        bench(device, argv[1]);
     for (size_t i = 0; i < RB_COUNT(cases); i++)
         if (argc < 2 || strstr(cases[i], argv[1]))
             bench(device, cases[i]);

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/job.h"
-#include "worker/update.h"
+#include "worker/step/update.h"
 
 #include <sched.h>
 #include <stdio.h>

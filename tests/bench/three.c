@@ -3,8 +3,8 @@
 
 #include "base/arena.h"
 #include "kernels/cpu/vector.h"
-#include "worker/rate.h"
-#include "worker/update.h"
+#include "worker/step/rate.h"
+#include "worker/step/update.h"
 
 #include <stdio.h>
 #include <stdlib.h>

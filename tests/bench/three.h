@@ -3,7 +3,8 @@
  *
  * job > [three] > sums (errors and costs)
  *
- * The walk is that of worker/step.c on one device: same microbatches, same order, same vote. */
+ * The walk is that of worker/step/step.c on one device: same microbatches, same order, same vote.
+ */
 #ifndef RB_TESTS_BENCH_THREE_H
 #define RB_TESTS_BENCH_THREE_H
 

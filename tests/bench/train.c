@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "proto/work.h"
 #include "tests/bench/cases.h"
-#include "worker/profile.h"
+#include "worker/timing/profile.h"
 
 #include <inttypes.h>
 #include <stdio.h>

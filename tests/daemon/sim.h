@@ -72,7 +72,7 @@ struct sim_client;
 /* What happens at some time.  `stamp` is for `who` to see whether it is still meant. */
 typedef void sim_act(struct sim *sim, void *who, uint64_t stamp, void *what);
 
-/* A job's, as one process or file has it (worker/state.h): of each block the weights, and the
+/* A job's, as one process or file has it (worker/state/state.h): of each block the weights, and the
  * moments where it is held. */
 struct sim_state {
     int64_t level;

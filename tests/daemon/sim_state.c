@@ -5,7 +5,7 @@
 #include "sim.h"
 
 #include "base/hash.h"
-#include "worker/state.h"
+#include "worker/state/state.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step, as in worker/step.c: compute, reduce, vote, update.  Records and decisions are the
+/* A step, as in worker/step/step.c: compute, reduce, vote, update.  Records and decisions are the
  * product's. */
 #include "sim_worker.h"
 

@@ -17,7 +17,7 @@
 #include "worker/join/recovery.h"
 #include "worker/join/roster.h"
 #include "worker/model.h"
-#include "worker/vote.h"
+#include "worker/step/vote.h"
 
 /* ---- Links (sim_net.c) ------------------------------------------------------------------------*/
 

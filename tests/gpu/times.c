@@ -6,14 +6,14 @@
  *
  * Pieces of a cold start, whole steps, and what each operator takes beside its two floors: its
  * products at the speed of a large product and its bytes at that of a large copy, both measured
- * here.  An operator's time is that between two events (worker/timing.h).  Lines are told as they
- * come: whoever ends this in the middle has what was known by then. */
+ * here.  An operator's time is that between two events (worker/timing/timing.h).  Lines are told as
+ * they come: whoever ends this in the middle has what was known by then. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "tests/bench/job.h"
 #include "tests/gpu/cold.h"
 #include "tests/gpu/communicator.h"
-#include "worker/timing.h"
+#include "worker/timing/timing.h"
 
 #include <stdio.h>
 #include <stdlib.h>

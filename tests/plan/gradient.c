@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "plan/compile/lower.h"
-#include "worker/program.h"
+#include "worker/program/program.h"
 
 #include <stdarg.h>
 #include <setjmp.h>

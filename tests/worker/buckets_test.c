@@ -9,7 +9,7 @@
 #include "base/arena.h"
 #include "plan/replicas.h"
 #include "plan/schedule_pipeline.h"
-#include "worker/attempt.h"
+#include "worker/step/attempt.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

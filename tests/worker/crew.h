@@ -5,8 +5,8 @@
 #ifndef RB_TESTS_WORKER_CREW_H
 #define RB_TESTS_WORKER_CREW_H
 
-#include "worker/lap.h"
-#include "worker/step.h"
+#include "worker/stages/lap.h"
+#include "worker/step/step.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Passes of stages on the host in a GPU's place: each is asked for by itself once, kept once and
  * played from then on, and the bits are those of asking for it each time. */
-#include "worker/flight.h"
+#include "worker/stages/flight.h"
 
 #include "base/arena.h"
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker's memory takes: pages that are there, and not what was asked for. */
 #include "tests/bench/cases.h"
-#include "worker/step.h"
+#include "worker/step/step.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

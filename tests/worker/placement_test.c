@@ -5,8 +5,8 @@
 #include "base/arena.h"
 #include "base/sanitized.h"
 #include "plan/replicas.h"
-#include "worker/placement.h"
-#include "worker/state.h"
+#include "worker/state/placement.h"
+#include "worker/state/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

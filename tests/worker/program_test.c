@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A Program written by hand: a linear layer with a squared error, its gradient, and a dropout; then
  * the same with one thing wrong at a time. */
-#include "worker/program.h"
+#include "worker/program/program.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,9 +4,9 @@
 #include "data/order.h"
 #include "kernels/device.h"
 #include "worker/batch.h"
-#include "worker/exponent.h"
-#include "worker/pace.h"
-#include "worker/rate.h"
+#include "worker/state/exponent.h"
+#include "worker/step/pace.h"
+#include "worker/step/rate.h"
 
 #include <float.h>
 #include <math.h>

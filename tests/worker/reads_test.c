@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A gradient that only its contribution reads is not written; any other is. */
-#include "worker/program.h"
+#include "worker/program/program.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

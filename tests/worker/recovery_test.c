@@ -4,7 +4,7 @@
  * survivor holds, and nobody takes a block of one level for another. */
 #include "worker/join/recovery.h"
 
-#include "worker/state.h"
+#include "worker/state/state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,8 +5,8 @@
 #include "base/hash.h"
 #include "proto/work.h"
 #include "tests/bench/cases.h"
-#include "worker/spare.h"
-#include "worker/timing_inside.h"
+#include "worker/program/spare.h"
+#include "worker/timing/timing_inside.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

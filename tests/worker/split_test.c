@@ -15,9 +15,9 @@
 #include "plan/replicas.h"
 #include "plan/split.h"
 #include "proto/spec.h"
-#include "worker/exchange.h"
+#include "worker/stages/exchange.h"
 #include "worker/model.h"
-#include "worker/step.h"
+#include "worker/step/step.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "plan/schedule_pipeline.h"
-#include "worker/stage.h"
+#include "worker/stages/stage.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

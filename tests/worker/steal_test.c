@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Microbatches that change hands: played with links that keep order and take their time. */
 #include "base/arena.h"
-#include "worker/steal.h"
+#include "worker/step/steal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Programs timed by instruction, through the door that all devices have: on a core, and on what the
  * module named by RUBATO_CUDA_MODULE sees (a GPU, or the host in its place). */
-#include "worker/timing.h"
+#include "worker/timing/timing.h"
 
 #include "base/arena.h"
 #include "base/file.h"

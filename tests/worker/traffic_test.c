@@ -16,7 +16,7 @@
 #include "plan/search/search.h"
 #include "plan/traffic.h"
 #include "proto/spec.h"
-#include "worker/attempt.h"
+#include "worker/step/attempt.h"
 
 #include <math.h>
 #include <setjmp.h>

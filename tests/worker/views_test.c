@@ -4,8 +4,8 @@
 #include "tests/worker/tiny.h"
 
 #include "base/arena.h"
-#include "worker/attempt.h"
-#include "worker/views.h"
+#include "worker/step/attempt.h"
+#include "worker/step/views.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker/vote.h"
+#include "worker/step/vote.h"
 
 #include "base/arena.h"
 

@@ -11,7 +11,7 @@
 #define RB_WORKER_CHECKPOINT_CHECKPOINT_H
 
 #include "base/error.h"
-#include "worker/state.h"
+#include "worker/state/state.h"
 
 #include <stdint.h>
 

@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "worker/carry.h"
-#include "worker/step.h"
+#include "worker/tag.h"
 
 #include <stdlib.h>
 

@@ -5,7 +5,7 @@
 #ifndef RB_WORKER_CHECKPOINT_MANIFEST_H
 #define RB_WORKER_CHECKPOINT_MANIFEST_H
 
-#include "worker/state.h"
+#include "worker/state/state.h"
 
 struct rb_manifest_file {
     const char *name; /* in the checkpoint's folder */

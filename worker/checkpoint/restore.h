@@ -5,7 +5,7 @@
 #ifndef RB_WORKER_CHECKPOINT_RESTORE_H
 #define RB_WORKER_CHECKPOINT_RESTORE_H
 
-#include "worker/state.h"
+#include "worker/state/state.h"
 
 /* path: a folder that rb_checkpoint_write made, or one safetensors file with exactly the model's
  * variables (level 0).  Where such a folder was removed for newer ones, it is the newest of them;

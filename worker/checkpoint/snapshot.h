@@ -10,7 +10,7 @@
 #ifndef RB_WORKER_CHECKPOINT_SNAPSHOT_H
 #define RB_WORKER_CHECKPOINT_SNAPSHOT_H
 
-#include "worker/state.h"
+#include "worker/state/state.h"
 
 struct rb_snapshot;
 

@@ -12,7 +12,7 @@
 #include "worker/configuration.h"
 #include "worker/control/reports.h"
 #include "worker/model.h"
-#include "worker/vote.h"
+#include "worker/step/vote.h"
 
 #include <stdatomic.h>
 

@@ -3,8 +3,8 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "worker/lap.h"
-#include "worker/rate.h"
+#include "worker/stages/lap.h"
+#include "worker/step/rate.h"
 
 #include <math.h>
 

@@ -8,8 +8,8 @@
 #include "worker/checkpoint/saver.h"
 #include "worker/configuration.h"
 #include "worker/control/reports.h"
-#include "worker/evaluate.h"
-#include "worker/step.h"
+#include "worker/step/evaluate.h"
+#include "worker/step/step.h"
 
 void rb_tell_ready(struct rb_reports *reports, uint32_t number);
 void rb_tell_unready(struct rb_reports *reports, uint32_t number, const char *reason);

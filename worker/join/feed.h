@@ -21,9 +21,9 @@
 #include "worker/control/reports.h"
 #include "worker/join/roster.h"
 #include "worker/model.h"
-#include "worker/placement.h"
-#include "worker/update.h"
-#include "worker/vote.h"
+#include "worker/state/placement.h"
+#include "worker/step/update.h"
+#include "worker/step/vote.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "worker/checkpoint/restore.h"
-#include "worker/lap.h"
+#include "worker/stages/lap.h"
 
 #include <stdlib.h>
 #include <string.h>

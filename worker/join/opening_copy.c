@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "worker/carry.h"
 #include "worker/join/wire.h"
-#include "worker/lap.h"
+#include "worker/stages/lap.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "worker/join/opening.h"
 #include "worker/join/recovery.h"
-#include "worker/step.h"
+#include "worker/tag.h"
 
 enum part { PART_TESTIMONIES, PART_RESTORED, PART_HASHES, PART_ENTRY, PART_STATE };
 

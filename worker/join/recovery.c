@@ -2,7 +2,7 @@
 #include "worker/join/recovery.h"
 
 #include "base/arena.h"
-#include "worker/state.h"
+#include "worker/state/state.h"
 
 #include <stdlib.h>
 

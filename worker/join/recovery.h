@@ -14,12 +14,13 @@
  *                                                      APPLIES: told of the entry, then the same
  *       else                                           VOID: it receives whatever it shall hold
  *
- * A lap (worker/lap.h) is whole where a rank has voted on it: it needs no entry, for there was
- * nothing to decide.  Such a rank counts as one at the level that the lap leads to, and APPLIES; if
- * that level has lost a block that the lap's beginning has not, all go back to there.  But others
- * may have opened a configuration without such a rank, and gone on from the lap's beginning in
- * another way: a lap counts only if nobody with state has opened a later configuration than the
- * one in which it ran.  (A flip goes on from the commit of the lap, so it takes nothing from it.)
+ * A lap (worker/stages/lap.h) is whole where a rank has voted on it: it needs no entry, for there
+ * was nothing to decide.  Such a rank counts as one at the level that the lap leads to, and
+ * APPLIES; if that level has lost a block that the lap's beginning has not, all go back to there.
+ * But others may have opened a configuration without such a rank, and gone on from the lap's
+ * beginning in another way: a lap counts only if nobody with state has opened a later configuration
+ * than the one in which it ran.  (A flip goes on from the commit of the lap, so it takes nothing
+ * from it.)
  *
  * Whoever was given a level, as a newcomer, does not know what led to it.  If only such are at the
  * highest, and some hold the sums of that step, then it is as where all have died who committed it:

@@ -23,7 +23,7 @@ struct rb_role {
     uint32_t term;  /* the configuration that it trains in; 0: it does not train */
     uint32_t fresh; /* it has no state and waits for some */
     uint32_t core;  /* that it keeps to, counted from 1; 0: none */
-    uint32_t laps;  /* it trains in laps (worker/lap.h), which newcomers cannot follow */
+    uint32_t laps;  /* it trains in laps (worker/stages/lap.h), which newcomers cannot follow */
 };
 
 struct rb_roster {

@@ -5,7 +5,7 @@
 #include "base/fault.h"
 #include "worker/carry.h"
 #include "worker/join/wire.h"
-#include "worker/step.h"
+#include "worker/tag.h"
 
 #include <stdlib.h>
 #include <string.h>

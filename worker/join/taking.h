@@ -13,7 +13,7 @@
 
 #include "worker/configuration.h"
 #include "worker/model.h"
-#include "worker/vote.h"
+#include "worker/step/vote.h"
 
 enum { RB_TAKING_LEAST = 4 << 20 }; /* bytes a step; a block in any case */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/join/wire.h"
 
-#include "worker/step.h"
+#include "worker/tag.h"
 
 #include <string.h>
 

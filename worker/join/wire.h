@@ -20,7 +20,7 @@
 #define RB_WORKER_JOIN_WIRE_H
 
 #include "worker/model.h"
-#include "worker/update.h"
+#include "worker/step/update.h"
 
 #include <sys/uio.h>
 

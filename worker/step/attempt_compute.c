@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A microbatch of this rank: all of it, its stage, or its filters. */
+#include "worker/step/attempt.h"
+
+#include "base/fault.h"
+#include "worker/stages/exchange.h"
+#include "worker/stages/flight.h"
+#include "worker/stages/lap.h"
+#include "worker/step/stealing.h"
+#include "worker/tag.h"
+
+/* ---- All of it ------------------------------------------------------------------------------*/
+
+static void add_contribution(struct rb_attempt *attempt, const Rb__Contribution *contribution)
+{
+    struct rb_model *model = attempt->step->model;
+    struct rb_fixed into = rb_model_summand(model, contribution, attempt->microbatch);
+
+    model->fresh[contribution->variable] = false;
+    rb_program_add(attempt->runner->program, (int)contribution->tensor, &into);
+}
+
+/* Behind each instruction: what is ready is added at once, its memory may be used again. */
+static void after_instruction(int instruction, void *context)
+{
+    struct rb_attempt *attempt = context;
+    const struct rb_runner *runner = attempt->runner;
+
+    while (attempt->next < runner->message->n_contributions &&
+           runner->contributions[attempt->next]->after <= (uint32_t)instruction + 1)
+        add_contribution(attempt, runner->contributions[attempt->next++]);
+}
+
+int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why)
+{
+    struct rb_attempt *attempt = owner;
+    struct rb_model *model = attempt->step->model;
+    const Rb__Model *message = model->message;
+    struct rb_key key = {message->seed, (uint64_t)model->state.level, microbatch};
+    struct rb_batch batch =
+        rb_batch_of(message->global_batch, message->micro_batch, model->state.level, microbatch);
+    const struct rb_runner *runner = rb_model_runner(model, microbatch);
+    int err;
+
+    if (rb_vote_holds(model->record, microbatch))
+        return 0; /* kept from the attempt before */
+    /* Of a GPU's time only the first fill is a part, whatever its share: the others are beside it.
+     */
+    if (!rb_device_tapes(model->device))
+        rb_attempt_begin(attempt);
+    attempt->runner = runner;
+    attempt->microbatch = microbatch;
+    attempt->next = 0;
+    rb_batch_fill(&runner->slots, model->train, message->seed, &batch);
+    rb_attempt_begin(attempt);
+    err = (attempt->ran == runner ? rb_program_again : rb_program_run)(
+        runner->program, &key, attempt->step->stop, after_instruction, attempt);
+    if (err)
+        return rb_why_set(why, err, "stopped");
+    attempt->ran = runner;
+    rb_attempt_keep(attempt, microbatch, runner);
+    attempt->computed++;
+    return 0;
+}
+
+/* ---- Several at once (worker/lanes.h) -------------------------------------------------------*/
+
+struct together {
+    struct rb_model *model;
+    int n;
+    const uint32_t *microbatches;
+    struct rb_program *programs[RB_KERNEL_EACH];
+    size_t next; /* contribution to add next */
+};
+
+static void add_together(struct together *together, const Rb__Contribution *contribution)
+{
+    struct rb_fixed into[RB_KERNEL_EACH];
+
+    for (int e = 0; e < together->n; e++) {
+        into[e] = rb_model_summand(together->model, contribution, together->microbatches[e]);
+        together->model->fresh[contribution->variable] = false;
+    }
+    rb_program_add_each(together->programs, together->n, (int)contribution->tensor, into);
+}
+
+static void after_together(int instruction, void *context)
+{
+    struct together *together = context;
+    const struct rb_runner *runner = together->model->runner;
+
+    while (together->next < runner->message->n_contributions &&
+           runner->contributions[together->next]->after <= (uint32_t)instruction + 1)
+        add_together(together, runner->contributions[together->next++]);
+}
+
+static int compute_together(struct rb_attempt *attempt, const uint32_t *microbatches, uint32_t n,
+                            struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    const Rb__Model *message = model->message;
+    struct together together = {.model = model, .n = (int)n, .microbatches = microbatches};
+    struct rb_key keys[RB_KERNEL_EACH];
+    int err;
+
+    rb_attempt_begin(attempt);
+    for (uint32_t e = 0; e < n; e++) {
+        struct rb_batch batch = rb_batch_of(message->global_batch, message->micro_batch,
+                                            model->state.level, microbatches[e]);
+
+        keys[e] = (struct rb_key){message->seed, (uint64_t)model->state.level, microbatches[e]};
+        together.programs[e] = model->lanes[e].runner.program;
+        rb_batch_fill(&model->lanes[e].runner.slots, model->train, message->seed, &batch);
+    }
+    err = rb_program_run_each(together.programs, (int)n, keys, attempt->step->stop, after_together,
+                              &together);
+    if (err)
+        return rb_why_set(why, err, "stopped");
+    for (uint32_t e = 0; e < n; e++)
+        rb_attempt_keep(attempt, microbatches[e], &model->lanes[e].runner);
+    attempt->computed += n;
+    return 0;
+}
+
+int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *why)
+{
+    const Rb__RankPlan *orders = attempt->step->configuration->orders;
+    const struct rb_model *model = attempt->step->model;
+    uint32_t microbatches[RB_KERNEL_EACH], n = 0, first = orders->orders[*at]->argument;
+
+    if (model->n_lanes < 2 || rb_model_runner(model, first) != model->runner)
+        return rb_attempt_compute(first, attempt, why);
+    for (; n < model->n_lanes && *at < orders->n_orders; ++*at) {
+        uint32_t microbatch = orders->orders[*at]->argument;
+
+        if (orders->orders[*at]->kind != RB__ORDER__KIND__COMPUTE ||
+            rb_model_runner(model, microbatch) != model->runner)
+            break;
+        if (!rb_vote_holds(model->record, microbatch))
+            microbatches[n++] = microbatch;
+    }
+    --*at;
+    if (n > 1)
+        return compute_together(attempt, microbatches, n, why);
+    return n ? rb_attempt_compute(microbatches[0], attempt, why) : 0;
+}
+
+/* What is asked for cannot be given away any more, so nothing more is before it is done. */
+static int compute_shared(uint32_t microbatch, void *owner, struct rb_why *why)
+{
+    int err = rb_attempt_compute(microbatch, owner, why);
+
+    return err ? err : rb_attempt_say(owner, why);
+}
+
+/* Not only what is planned for this rank: see worker/step/steal.h. */
+int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why)
+{
+    struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_stealing stealing = {
+        .steal = configuration->steal,
+        .coll = configuration->coll,
+        .tag = rb_tag(RB_TAG_STEAL, attempt->step->model->state.level, attempt->number, 0),
+        .stop = attempt->step->stop,
+        .compute = compute_shared,
+        .owner = attempt,
+    };
+    int err = rb_configuration_settle(configuration, why);
+
+    rb_steal_begin(configuration->steal);
+    return err ? err : rb_stealing_run(&stealing, why);
+}
+
+/* ---- Stages ---------------------------------------------------------------------------------*/
+
+static void add_of_stage(const struct rb_flight *flight, const Rb__Contribution *contribution,
+                         void *owner)
+{
+    struct rb_attempt *attempt = owner;
+
+    attempt->runner = &flight->runner;
+    attempt->microbatch = flight->microbatch;
+    add_contribution(attempt, contribution);
+}
+
+static int forward(struct rb_attempt *attempt, const struct rb_pilot *pilot, uint32_t microbatch,
+                   struct rb_why *why)
+{
+    int err = rb_configuration_settle(attempt->step->configuration, why);
+
+    return err ? err : rb_flight_forward(pilot, microbatch, why);
+}
+
+/* Only the last stage has seen what a microbatch came to. */
+static void end_part(struct rb_attempt *attempt, uint32_t microbatch,
+                     const struct rb_runner *runner)
+{
+    const struct rb_stage *stage = attempt->step->configuration->stage;
+
+    if (stage->mine + 1 == stage->stages) {
+        rb_attempt_keep(attempt, microbatch, runner);
+        return;
+    }
+    rb_vote_microbatch(&attempt->shape, attempt->step->model->record, microbatch, 0, 0, 0);
+    rb_fault("worker.computed");
+}
+
+static int backward(struct rb_attempt *attempt, const struct rb_pilot *pilot, uint32_t microbatch,
+                    struct rb_why *why)
+{
+    const struct rb_flight *flight;
+    int err = rb_flight_backward(pilot, microbatch, &flight, why);
+
+    if (err)
+        return err;
+    end_part(attempt, microbatch, &flight->runner);
+    return 0;
+}
+
+static int run_lap(const struct rb_step *step, const Rb__Order *order, struct rb_why *why)
+{
+    struct rb_lap_run run = {
+        .model = step->model,
+        .configuration = step->configuration,
+        .stop = step->stop,
+        .watch = step->watch,
+        .owner = step->owner,
+    };
+
+    return (order->kind == RB__ORDER__KIND__FORWARD ? rb_lap_forward : rb_lap_backward)(&run, order,
+                                                                                        why);
+}
+
+/* Orders of a stage: the half of a microbatch. */
+int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct rb_why *why)
+{
+    struct rb_pilot pilot = {
+        .model = attempt->step->model,
+        .configuration = attempt->step->configuration,
+        .weights = attempt->step->model->state.w,
+        .attempt = attempt->number,
+        .stop = attempt->step->stop,
+        .add = add_of_stage,
+        .owner = attempt,
+    };
+
+    if (attempt->laps)
+        return run_lap(attempt->step, order, why);
+    return (order->kind == RB__ORDER__KIND__FORWARD ? forward : backward)(attempt, &pilot,
+                                                                          order->argument, why);
+}
+
+/* ---- Parts of the filters --------------------------------------------------------------------*/
+
+/* The runner of this part, made ready when it is first needed. */
+static int part_runner(struct rb_model *model, const struct rb_stage *stage, uint32_t microbatch,
+                       const struct rb_runner **ret_runner, struct rb_why *why)
+{
+    uint32_t p = microbatch + 1 == model->microbatches ? stage->last_program : stage->program;
+    struct rb_runner *runner = &model->runners[p];
+
+    *ret_runner = runner;
+    if (runner->program)
+        return 0;
+    runner->message = model->message->programs[p];
+    return rb_runner_prepare(model, runner, model->state.w, model->arena, model->train, why);
+}
+
+/* This rank's filters of a microbatch, there and back, with those of others in between. */
+static int run_part(struct rb_attempt *attempt, uint32_t microbatch, const struct rb_runner *runner,
+                    struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    struct rb_key key = {model->message->seed, (uint64_t)model->state.level, microbatch};
+    struct rb_exchange exchange = {
+        .stage = attempt->step->configuration->stage,
+        .coll = attempt->step->configuration->coll,
+        .device = model->device,
+        .message = runner->message,
+        .program = runner->program,
+        .tag = rb_tag(RB_TAG_STAGE, model->state.level, attempt->number, microbatch),
+        .microbatch = microbatch,
+    };
+    int err = 0;
+
+    rb_program_start(runner->program);
+    for (size_t i = 0; !err && i < runner->message->n_instructions; i++) {
+        if (atomic_load_explicit(attempt->step->stop, memory_order_relaxed))
+            return rb_why_set(why, RB_ECANCELED, "stopped");
+        if (rb_program_exchanges(runner->message->instructions[i])) {
+            err = rb_exchange_run(&exchange, i, why);
+            continue;
+        }
+        rb_program_step(runner->program, (int)i, &key);
+        after_instruction((int)i, attempt);
+        err = rb_coll_nudge(exchange.coll, why);
+    }
+    return err;
+}
+
+int rb_attempt_part(struct rb_attempt *attempt, uint32_t microbatch, struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    const struct rb_stage *stage = attempt->step->configuration->stage;
+    struct rb_batch batch = rb_batch_of(model->message->global_batch, model->message->micro_batch,
+                                        model->state.level, microbatch);
+    int err = rb_configuration_settle(attempt->step->configuration, why);
+
+    if (!err)
+        err = part_runner(model, stage, microbatch, &attempt->runner, why);
+    if (err)
+        return err;
+    attempt->microbatch = microbatch;
+    attempt->next = 0;
+    rb_batch_fill(&attempt->runner->slots, model->train, model->message->seed, &batch);
+    err = run_part(attempt, microbatch, attempt->runner, why);
+    if (err)
+        return err;
+    end_part(attempt, microbatch, attempt->runner);
+    return 0;
+}
