@@ -74,6 +74,10 @@ int rb_column(const json_t *columns, const char *name); /* -1: none */
 json_t *rb_job_row(const struct rb_job_facts *job);
 json_t *rb_receipt_json(const Rb__Receipt *receipt); /* spelled as scripts rely on */
 void rb_node_describe(const struct rb_facts *facts, const Rb__Node *node, json_t *row);
+json_t *rb_rows_of_nodes(const struct rb_facts *facts);
+json_t *rb_rows_of_devices(const struct rb_facts *facts);
+/* What is not in the list of `kind` and could be: a sentence each. */
+json_t *rb_notes_on(const struct rb_facts *facts, const char *kind);
 json_t *rb_json_text(const char *value);
 json_t *rb_json_real(bool there, double value); /* null for what is not finite */
 
