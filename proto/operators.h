@@ -78,9 +78,10 @@
       "a start and a step for every axis (step may be negative)")                                  \
     X(SLICE_GRAD, "SliceGrad", 1, 1, MOVE, "starts steps", "(dy): zeros but for the slice")        \
     X(TRILU, "Trilu", 1, 1, MOVE, "upper k", "zeros below (upper=1) or above the k-th diagonal")   \
-    X(GATHER, "Gather", 2, 1, MOVE, "axis", "(x, indices I64 or I32, negative ones from the end)") \
-    X(GATHER_GRAD, "GatherGrad", 2, 1, MOVE, "axis",                                               \
-      "(dy, indices): sums into zeros, in index order")                                            \
+    X(GATHER, "Gather", 2, 1, MOVE, "axis padding",                                                \
+      "(x, indices I64 or I32, negative ones from the end); padding: see its gradient")            \
+    X(GATHER_GRAD, "GatherGrad", 2, 1, MOVE, "axis padding",                                       \
+      "(dy, indices): sums into zeros, in index order; padding: an index whose row gets none")     \
     X(GATHER_ELEMENTS, "GatherElements", 2, 1, MOVE, "axis",                                       \
       "(x, indices I64 or I32 of x's rank, not longer on the other axes): x[i][indices[i][j]]")    \
     X(SCATTER, "Scatter", 3, 1, MOVE, "axis reduction",                                            \

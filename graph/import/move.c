@@ -258,9 +258,9 @@ int rb_import_op_slice(struct rb_import *import)
 
 int rb_import_op_gather(struct rb_import *import)
 {
-    struct rb_graph_attribute attribute;
+    int64_t axis = 0, padding = rb_onnx_padding(import->model, import->node);
+    struct rb_graph_attribute attributes[2];
     struct rb_value *in[2], *out = NULL;
-    int64_t axis = 0;
     int err = rb_import_need(import, 0, &in[0]);
 
     if (!err)
@@ -269,9 +269,11 @@ int rb_import_op_gather(struct rb_import *import)
         err = rb_import_int(import, "axis", &axis);
     if (!err)
         err = rb_import_axis(import, axis, in[0]->type.rank, &axis);
-    attribute = rb_attr_ints("axis", &axis, 1);
+    attributes[0] = rb_attr_ints("axis", &axis, 1);
+    attributes[1] = rb_attr_ints("padding", &padding, 1);
     if (!err)
-        err = rb_import_emit(import, RB_OP_GATHER, 2, in, 1, &attribute, NULL, &out);
+        err = rb_import_emit(import, RB_OP_GATHER, 2, in, padding < 0 ? 1 : 2, attributes, NULL,
+                             &out);
     return err ? err : rb_import_bind(import, 0, out);
 }
 

@@ -68,7 +68,7 @@ static const struct rb_import_op table[] = {
     {"GRU", rb_import_op_recurrent, RB_OP_NONE, 7, RB_TYPES_REAL, RB_GRADIENT_YES,
      "unrolled, at most 4096 steps"},
     {"Gather", rb_import_op_gather, RB_OP_GATHER, 0, RB_TYPES_ANY, RB_GRADIENT_YES,
-     "an embedding's padding_idx is not in the file: its row is trained like others"},
+     "the row of an embedding's padding_idx gets no gradient where the file names it, as torch's newer exporter does"},
     {"GatherElements", rb_import_op_gather_elements, RB_OP_GATHER_ELEMENTS, 0, RB_TYPES_ANY, RB_GRADIENT_YES, ""},
     {"GatherND", rb_import_op_gather_nd, RB_OP_GATHER, 0, RB_TYPES_ANY, RB_GRADIENT_YES, ""},
     {"Gelu", rb_import_op_gelu, RB_OP_GELU, 20, RB_TYPES_REAL, RB_GRADIENT_YES, ""},

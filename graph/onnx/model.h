@@ -60,6 +60,10 @@ enum rb_onnx_kind rb_onnx_kind(const struct rb_onnx *model, const char *name);
  * their place.  *ret_example, NULL before: one of them. */
 int rb_onnx_lost(const struct rb_onnx *model, const char **ret_example);
 
+/* The row of an embedding that gets no gradient (padding_idx), as the call says that a Gather was
+ * made from; -1: none. */
+int64_t rb_onnx_padding(const struct rb_onnx *model, const Onnx__NodeProto *node);
+
 int rb_onnx_list_functions(struct rb_onnx *model, struct rb_why *why);
 void rb_onnx_functions_done(struct rb_onnx *model);
 /* The function that the node calls; NULL: there is none. */

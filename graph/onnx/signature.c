@@ -4,7 +4,10 @@
  *     p_fc1_weight: PARAMETER target='fc1.weight'
  *     b_mask: BUFFER target='mask' persistent=True
  *
- * and, at each node, the call that it was made from: "%linear : ... (args = (%x, %p_fc1_weight)".
+ * and, at each node, the call that it was made from,
+ *
+ *     %linear : ... call_function[target=torch.ops.aten.linear.default](args = (%x, %p_fc1_weight),
+ * ...
  */
 #include "graph/onnx/model.h"
 
@@ -39,6 +42,13 @@ static char *find_metadata(struct rb_capped_alloc *capped, const ProtobufCMessag
             onnx__string_string_entry_proto__free_unpacked(entry, &capped->protobuf);
     }
     return found;
+}
+
+/* What a node was made from, or NULL; the caller frees it. */
+static char *find_call(const struct rb_onnx *model, const Onnx__NodeProto *node)
+{
+    return find_metadata((struct rb_capped_alloc *)&model->capped, &node->base, NODE_METADATA,
+                         "pkg.torch.onnx.fx_node");
 }
 
 /* "ARGUMENT: KIND target='NAME' ..." */
@@ -149,8 +159,7 @@ int rb_onnx_lost(const struct rb_onnx *model, const char **ret_example)
 
         if (!graph->node[i]->n_input)
             continue;
-        call = find_metadata((struct rb_capped_alloc *)&model->capped, &graph->node[i]->base,
-                             NODE_METADATA, "pkg.torch.onnx.fx_node");
+        call = find_call(model, graph->node[i]);
         if (call)
             find_lost(model, graph->node[i], call, &lost);
     }
@@ -160,4 +169,26 @@ int rb_onnx_lost(const struct rb_onnx *model, const char **ret_example)
     n = (int)lost.n;
     rb_names_done(&lost);
     return n;
+}
+
+/* ---- What a call says and an ONNX operator cannot ---- */
+
+/* "... aten.embedding.default](args = (%weight, %indices, PADDING ..." */
+int64_t rb_onnx_padding(const struct rb_onnx *model, const Onnx__NodeProto *node)
+{
+    static const char start[] = "aten.embedding.default](args = (";
+    RB_CLEANUP(rb_freep) char *call = find_call(model, node);
+    const char *at = call ? strstr(call, start) : NULL;
+    long long padding;
+    char *end;
+
+    at = at ? at + strlen(start) : NULL;
+    for (int skipped = 0; at && skipped < 2; skipped++) {
+        at = strpbrk(at, ",)");
+        at = at && *at == ',' ? at + 1 : NULL;
+    }
+    if (!at)
+        return -1;
+    padding = strtoll(at, &end, 10);
+    return end == at || padding < 0 ? -1 : padding;
 }

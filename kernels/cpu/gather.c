@@ -10,6 +10,7 @@ struct gather {
     struct rb_kernel base;
     struct rb_call_split at; /* of the tensor that is indexed */
     int64_t n;               /* indices */
+    int64_t padding;         /* of gradients: the row that gets none; -1: each gets its own */
     enum rb_dtype dtype, indices;
 };
 
@@ -76,7 +77,7 @@ static void gather_grad_run(struct rb_kernel *kernel, const void *const *in, voi
         for (int64_t i = 0; i < gather->n; i++, dy += inner) {
             int64_t row = row_at(gather, in[1], i);
 
-            if (row >= 0)
+            if (row >= 0 && row != gather->padding)
                 add_row(dx + o * plane + row * inner, dy, inner);
         }
 }
@@ -105,6 +106,7 @@ static int gather_new(const struct rb_call *call, const struct rb_tensor_type *x
     gather = rb_cpu_kernel(sizeof(*gather), run);
     gather->at = rb_call_split_at(x, axis);
     gather->n = rb_tensor_elements(indices);
+    gather->padding = rb_call_int(call, "padding", -1);
     gather->dtype = x->dtype;
     gather->indices = indices->dtype;
     *ret_kernel = &gather->base;

@@ -12,7 +12,8 @@ namespace
 /* x is [outer, rows, inner], y [outer, places, inner]. */
 struct shape {
     int64_t outer, rows, inner, places;
-    bool wide; /* the indices are I64 */
+    bool wide;       /* the indices are I64 */
+    int64_t padding; /* of gradients: the row that gets none; -1: each gets its own */
 };
 
 template <class T> struct gather_body {
@@ -40,6 +41,7 @@ struct link_body {
     {
         int64_t row = rb_row_of(indices, s.wide, p, s.rows), q;
 
+        row = row == s.padding ? -1 : row;
         first[p] = row >= 0;
         next[p] = -1;
         for (q = 0; q < p && first[p]; q++)
@@ -136,6 +138,7 @@ struct shape shape_of(const struct rb_call *call, const struct rb_tensor_type *x
     s.inner = at.inner;
     s.places = rb_tensor_elements(&call->in[1]);
     s.wide = call->in[1].dtype == RB_I64;
+    s.padding = rb_call_int(call, "padding", -1);
     return s;
 }
 

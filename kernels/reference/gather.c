@@ -9,6 +9,7 @@ void rb_reference_gather(const struct rb_call *call, const void *const *in, void
     const struct rb_tensor_type *y = grad ? &call->in[0] : &call->out[0];
     const struct rb_tensor_type *indices = &call->in[1];
     int axis = (int)rb_call_int(call, "axis", 0);
+    int64_t padding = rb_call_int(call, "padding", -1);
     int64_t at[RB_MAX_RANK], from[RB_MAX_RANK];
 
     (void)key;
@@ -23,10 +24,10 @@ void rb_reference_gather(const struct rb_call *call, const void *const *in, void
             from[a] = a < axis ? at[a] : a == axis ? row : at[a + indices->rank - 1];
         from[axis] += row < 0 ? x->dim[axis] : 0;
         k = rb_reference_flat(x, from);
-        if (grad)
+        if (grad && from[axis] != padding)
             rb_reference_set(x, out[0], k,
                              rb_reference_get(x, out[0], k) + rb_reference_get(y, in[0], i));
-        else
+        if (!grad)
             rb_reference_set(y, out[0], i, rb_reference_get(x, in[0], k));
     }
 }

@@ -3,6 +3,7 @@
  */
 #include "graph/advice.h"
 #include "graph/onnx/model.h"
+#include "graph/train.h"
 #include "tests/graph/help.h"
 
 #include <stdio.h>
@@ -154,13 +155,55 @@ static void nonsense(void **state)
     rb_writer_done(&w);
 }
 
+/* What the gradient of y = w[x] leaves out where that was made from such a call; -1: nothing. */
+static int64_t left_out(const char *arguments)
+{
+    struct rb_loss_options loss = {.type = "mse", .targets = {.dtype = RB_F32, .rank = 2}};
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+    int64_t padding = -2;
+    char call[256];
+
+    snprintf(call, sizeof call,
+             "%%embedding : [num_users=1] = call_function[target=torch.ops.aten.embedding.default]"
+             "(args = (%s), kwargs = {})                                          ",
+             arguments);
+    loss.targets.dim[0] = 4;
+    loss.targets.dim[1] = 3;
+    rb_writer_init(&w, "test", 1);
+    rb_writer_input(&w, "x", RB_I64, 2, (int64_t[]){-1, 4});
+    rb_writer_output(&w, "y", 1, (int64_t[]){-1});
+    rb_writer_weight(&w, "w", 2, (int64_t[]){10, 3}, RB_INIT_ONE, 0);
+    rb_writer_node(&w, "Gather", "y", "w", "x", NULL);
+    add_metadata(&w.graph.node[0]->base, 1, 9, "pkg.torch.onnx.fx_node", call);
+    if (import_batch(&w, 2, &graph, &why) || rb_loss_attach(graph, &loss, &why) ||
+        rb_autodiff(graph, &why))
+        fail_msg("%s", why.text);
+    for (int i = 0; i < graph->n_nodes; i++)
+        if (graph->nodes[i]->op == RB_OP_GATHER_GRAD)
+            padding = rb_node_int(graph->nodes[i], "padding", -1);
+    rb_graph_free(graph);
+    rb_writer_done(&w);
+    return padding;
+}
+
+/* The row of an embedding's padding_idx gets no gradient; the ONNX operator cannot say so. */
+static void padding(void **state)
+{
+    assert_int_equal(left_out("%p_w, %x, 7"), 7);
+    assert_int_equal(left_out("%p_w, %x, 0, True"), 0);
+    assert_int_equal(left_out("%p_w, %x, -1, False, True"), -1);
+    assert_int_equal(left_out("%p_w, %x"), -1);
+    assert_int_equal(left_out("%p_w, %x, %n"), -1);
+    assert_int_equal(left_out(""), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds),
-        cmocka_unit_test(constants),
-        cmocka_unit_test(lost),
-        cmocka_unit_test(nonsense),
+        cmocka_unit_test(kinds),   cmocka_unit_test(constants), cmocka_unit_test(lost),
+        cmocka_unit_test(padding), cmocka_unit_test(nonsense),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,6 +163,7 @@ const char *const rb_cases[] = {
     "Gather i64[9] i64[] > i64[] axis=0",
     "GatherGrad f32[2,3,7] i64[2,3] > f32[4,7] axis=0",
     "GatherGrad f32[3,40,5] i32[40] > f32[3,9,5] axis=1",
+    "GatherGrad f32[40,5] i64[40] > f32[9,5] axis=0 padding=3",
     /* sums */
     "GatherElements f32[9,4] i64[12,3] > f32[12,3] axis=0",
     "GatherElements f32[2,3,33] i32[2,3,65] > f32[2,3,65] axis=2",

@@ -4,6 +4,7 @@
 #include "tests/kernels/case.h"
 #include "tests/kernels/chain.h"
 
+#include "base/hash.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/reference/reference.h"
@@ -77,11 +78,13 @@ static double tolerance(const struct rb_call *call, const struct rb_tensor_type 
         return 0;
     if (kind == RB_KIND_MOVE && call->op != RB_OP_GATHER_GRAD)
         return 0;
-    return type->dtype == RB_F64 && kind != RB_KIND_LOSS ? 1e-15 : 2e-6;
+    return type->dtype == RB_F64 && kind != RB_KIND_LOSS ? 1e-15 : 4e-6;
 }
 
-static void run_case(struct rb_device *device, const char *text, struct rb_case c, uint64_t seed)
+/* Its numbers are its own: they stay when other cases come and go. */
+static void run_case(struct rb_device *device, const char *text, struct rb_case c)
 {
+    const uint64_t seed = rb_hash64(text, strlen(text)) % 1000;
     struct rb_kernel *kernel = NULL;
     struct memory got, again, want;
     struct rb_why why = {{0}};
@@ -134,7 +137,7 @@ static void every_case_agrees(void **state)
         struct rb_case c;
 
         rb_case_read(rb_cases[i], &c);
-        run_case(device, rb_cases[i], c, i + 1);
+        run_case(device, rb_cases[i], c);
     }
     rb_device_close(device);
 }
@@ -158,9 +161,9 @@ static void products_of_bfloat(void **state)
         for (int way = RB_DNNL_BFLOAT_NOT; way <= RB_DNNL_BFLOAT_FAST; way++) {
             ((struct rb_cpu *)device)->bfloat = way;
             c.out[0].dtype = RB_F32;
-            run_case(device, rb_cases[i], c, i + 1);
+            run_case(device, rb_cases[i], c);
             c.out[0].dtype = RB_BF16;
-            run_case(device, rb_cases[i], c, i + 1);
+            run_case(device, rb_cases[i], c);
         }
     }
     rb_device_close(device);
