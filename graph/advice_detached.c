@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* x + (y - x): what nobody writes but with a detach() around the difference, for the value of y
- * with the gradient of x.  Of the detach() nothing is in the file. */
+ * with the gradient of x.  Files of the newer exporter have an Identity there; in others nothing is
+ * left of the detach(). */
 #include "graph/advice_inside.h"
 
 #include "base/arena.h"
@@ -44,9 +45,8 @@ void rb_advice_check_detached(struct rb_advice_search *search)
             search,
             rb_arena_format(search->arena,
                             "'%s' is x + (y - x), which is y with the gradient of x where "
-                            "the difference is detached; a file does not say what is "
-                            "detached, and here the gradient is that of y",
+                            "the difference is detached; this file does not say what "
+                            "is, and so the gradient is that of y",
                             rb_onnx_quote(found, room)),
-            "no detach() and no torch.no_grad() in what is trained (weights that stay "
-            "as they are: spec.model.freeze)");
+            "dynamo=True, optimize=False: the newer exporter says what is detached");
 }

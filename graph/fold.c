@@ -94,13 +94,14 @@ static bool small_enough(const struct rb_graph *graph, const struct rb_node *nod
 /* 1: the outputs of the node are constants now. */
 static int fold_node(struct rb_graph *graph, const struct rb_node *node, struct rb_why *why)
 {
+    const bool view = rb_op_info(node->op)->kind == RB_KIND_VIEW;
     void *data[RB_SHAPES_OUTPUTS] = {0};
     int done;
 
     for (int i = 0; i < node->n_in; i++)
         if (node->in[i] && !rb_fold_known(node->in[i]))
             return 0;
-    if (node->op == RB_OP_RESHAPE)
+    if (view)
         data[0] = (void *)node->in[0]->data;
     else if (!small_enough(graph, node))
         return 0;
@@ -109,7 +110,7 @@ static int fold_node(struct rb_graph *graph, const struct rb_node *node, struct 
             data[i] =
                 rb_arena_alloc(&graph->arena, (size_t)rb_tensor_elements(&node->out[i]->type) *
                                                   rb_dtype_size(node->out[i]->type.dtype));
-    done = node->op == RB_OP_RESHAPE ? 1 : rb_fold_point(node, data, why);
+    done = view ? 1 : rb_fold_point(node, data, why);
     if (!done)
         done = rb_fold_move(node, data, why);
     if (done != 1)

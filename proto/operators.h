@@ -169,7 +169,9 @@
     /* several of the elementwise ones, see proto/fused.h */                                       \
     X(FUSED, "Fused", 8, 1, POINT, "steps", "elementwise operators, one on what the others make")  \
     /* randomness that no tensor gives its shape, keyed as a dropout is */                         \
-    X(UNIFORM, "Uniform", 1, 1, RANDOM, "", "(x, one F32): as much as 24 bits say of [0, x)")
+    X(UNIFORM, "Uniform", 1, 1, RANDOM, "", "(x, one F32): as much as 24 bits say of [0, x)")      \
+    /* a view that ends the way of gradients */                                                    \
+    X(DETACH, "Detach", 1, 1, VIEW, "", "the same; no gradient goes through it")
 
 enum rb_op {
     RB_OP_NONE = 0,

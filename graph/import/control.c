@@ -245,6 +245,19 @@ int rb_import_op_concat_from_sequence(struct rb_import *import)
                         import->err ? NULL : rb_make_concat(import, axis, from->n, items));
 }
 
+/* What a detach() left of itself. */
+static int detach(struct rb_import *import)
+{
+    struct rb_value *x, *out = NULL;
+    int err = rb_import_need(import, 0, &x);
+
+    if (!err && (x->role == RB_VALUE_CONST || x->type.dtype != RB_F32))
+        return rb_import_bind(import, 0, x);
+    if (!err)
+        err = rb_import_emit(import, RB_OP_DETACH, 1, &x, 0, NULL, NULL, &out);
+    return err ? err : rb_import_bind(import, 0, out);
+}
+
 int rb_import_op_identity(struct rb_import *import)
 {
     const char *name = import->node->n_input ? import->node->input[0] : "";
@@ -252,5 +265,7 @@ int rb_import_op_identity(struct rb_import *import)
 
     if (sequence)
         return rb_import_bind_sequence(import, 0, sequence);
+    if (rb_onnx_detaches(import->model, import->node))
+        return detach(import);
     return rb_make_bind(import, 0, rb_make_need(import, 0));
 }

@@ -60,6 +60,8 @@ enum rb_onnx_kind rb_onnx_kind(const struct rb_onnx *model, const char *name);
  * their place.  *ret_example, NULL before: one of them. */
 int rb_onnx_lost(const struct rb_onnx *model, const char **ret_example);
 
+/* Was it made from a detach()? */
+bool rb_onnx_detaches(const struct rb_onnx *model, const Onnx__NodeProto *node);
 /* The row of an embedding that gets no gradient (padding_idx), as the call says that a Gather was
  * made from; -1: none. */
 int64_t rb_onnx_padding(const struct rb_onnx *model, const Onnx__NodeProto *node);

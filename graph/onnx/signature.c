@@ -173,6 +173,13 @@ int rb_onnx_lost(const struct rb_onnx *model, const char **ret_example)
 
 /* ---- What a call says and an ONNX operator cannot ---- */
 
+bool rb_onnx_detaches(const struct rb_onnx *model, const Onnx__NodeProto *node)
+{
+    RB_CLEANUP(rb_freep) char *call = find_call(model, node);
+
+    return call && strstr(call, "[target=torch.ops.aten.detach.default]");
+}
+
 /* "... aten.embedding.default](args = (%weight, %indices, PADDING ..." */
 int64_t rb_onnx_padding(const struct rb_onnx *model, const Onnx__NodeProto *node)
 {

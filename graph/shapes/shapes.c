@@ -6,6 +6,7 @@
 
 static rb_shapes_rule *const rules[RB_OP_COUNT] = {
     [RB_OP_RESHAPE] = rb_shapes_reshape,
+    [RB_OP_DETACH] = rb_shapes_unary,
     [RB_OP_ADD] = rb_shapes_point,
     [RB_OP_SUB] = rb_shapes_point,
     [RB_OP_MUL] = rb_shapes_point,

@@ -3,6 +3,7 @@
 
 rb_cpu_prepare *const rb_cpu_table[RB_OP_COUNT] = {
     [RB_OP_RESHAPE] = rb_cpu_reshape,
+    [RB_OP_DETACH] = rb_cpu_reshape,
     /* elementwise */
     [RB_OP_ADD] = rb_cpu_binary,
     [RB_OP_SUB] = rb_cpu_binary,

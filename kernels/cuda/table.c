@@ -3,6 +3,7 @@
 
 rb_cuda_prepare *const rb_cuda_table[RB_OP_COUNT] = {
     [RB_OP_RESHAPE] = rb_cuda_copy,
+    [RB_OP_DETACH] = rb_cuda_copy,
     /* elementwise */
     [RB_OP_ADD... RB_OP_GREATER] = rb_cuda_binary,
     [RB_OP_WHERE] = rb_cuda_where,

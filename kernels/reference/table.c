@@ -3,6 +3,7 @@
 
 rb_reference *const rb_reference_table[RB_OP_COUNT] = {
     [RB_OP_RESHAPE] = rb_reference_move,
+    [RB_OP_DETACH] = rb_reference_move,
     [RB_OP_ADD] = rb_reference_point,
     [RB_OP_SUB] = rb_reference_point,
     [RB_OP_MUL] = rb_reference_point,

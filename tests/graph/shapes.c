@@ -26,6 +26,7 @@ static const struct test_case cases[] = {
     {RB_OP_RESHAPE, "f2,3 | | f6 -> f6"},
     {RB_OP_RESHAPE, "f2,3 | | f7 -> !"},
     {RB_OP_RESHAPE, "f2,3 | | -> !"},
+    {RB_OP_DETACH, "f2,3 | | -> f2,3"},
     {RB_OP_ADD, "f2,1,3 f4,1 | | -> f2,4,3"},
     {RB_OP_ADD, "f2 f3 | | -> !"},
     {RB_OP_ADD, "f2 l2 | | -> !"},

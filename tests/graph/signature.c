@@ -199,11 +199,57 @@ static void padding(void **state)
     assert_int_equal(left_out(""), -1);
 }
 
+/* Of y = x * w + Identity(x * v), where that was made from such a call: are w and v reached by
+ * gradients? */
+static void reached(const char *target, bool *ret_w, bool *ret_v)
+{
+    struct rb_loss_options loss = {.type = "mse", .targets = {.dtype = RB_F32, .rank = 1}};
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+    char call[256];
+
+    snprintf(call, sizeof call,
+             "%%d : [num_users=1] = call_function[target=torch.ops.aten.%s](args = (%%mul,), "
+             "kwargs = {})                                                                  ",
+             target);
+    loss.targets.dim[0] = 4;
+    rb_writer_init(&w, "test", 1);
+    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){-1, 4});
+    rb_writer_output(&w, "y", 1, (int64_t[]){-1});
+    rb_writer_weight(&w, "w", 1, (int64_t[]){4}, RB_INIT_ONE, 0);
+    rb_writer_weight(&w, "v", 1, (int64_t[]){4}, RB_INIT_ONE, 0);
+    rb_writer_node(&w, "Mul", "a", "x", "v", NULL);
+    rb_writer_node(&w, "Identity", "d", "a", NULL);
+    rb_writer_node(&w, "Mul", "b", "x", "w", NULL);
+    rb_writer_node(&w, "Add", "y", "b", "d", NULL);
+    add_metadata(&w.graph.node[1]->base, 1, 9, "pkg.torch.onnx.fx_node", call);
+    if (import_batch(&w, 2, &graph, &why) || rb_loss_attach(graph, &loss, &why) ||
+        rb_autodiff(graph, &why))
+        fail_msg("%s", why.text);
+    *ret_w = *ret_v = false;
+    for (int i = 0; i < graph->n_contributions; i++)
+        *(strcmp(graph->contributions[i].variable->name, "w") ? ret_v : ret_w) = true;
+    rb_graph_free(graph);
+    rb_writer_done(&w);
+}
+
+/* An Identity that a detach() has left ends the way of gradients, and no other does. */
+static void detached(void **state)
+{
+    bool w, v;
+
+    reached("detach.default", &w, &v);
+    assert_true(w && !v);
+    reached("alias.default", &w, &v);
+    assert_true(w && v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kinds),   cmocka_unit_test(constants), cmocka_unit_test(lost),
-        cmocka_unit_test(padding), cmocka_unit_test(nonsense),
+        cmocka_unit_test(padding), cmocka_unit_test(detached),  cmocka_unit_test(nonsense),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

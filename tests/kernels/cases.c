@@ -3,6 +3,7 @@
 
 const char *const rb_cases[] = {
     "Reshape f32[2,3,4] > f32[6,4]",
+    "Detach f32[2,3,4] > f32[2,3,4]",
     /* elementwise: broadcasting, size 1, scalars, odd lengths, ranks 0 to 5 */
     "Add f32[] f32[] > f32[]",
     "Add f32[1] f32[1] > f32[1]",
