@@ -129,6 +129,7 @@ int rb_file_write_lightly(const char *path, const void *bytes, size_t size, stru
 int rb_file_make_folder(const char *path, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *part = rb_string(path);
+    struct rb_why unsynced;
     struct stat status;
 
     for (char *at = part + (*part == '/');; at++) {
@@ -137,7 +138,9 @@ int rb_file_make_folder(const char *path, struct rb_why *why)
         if (kept != '/' && kept != '\0')
             continue;
         *at = '\0';
-        if (*part && mkdir(part, 0700) < 0 && errno != EEXIST)
+        if (*part && mkdir(part, 0700) == 0)
+            sync_parent(part, &unsynced); /* what lies in a folder is no safer than its name */
+        else if (*part && errno != EEXIST)
             return fail(why, "make folder", part);
         *at = kept;
         if (!kept)

@@ -43,17 +43,20 @@ static int add_deadline(const struct rb_arguments *arguments, json_t *body)
     return 0;
 }
 
-/* Again, about the time that the first answer gave. */
-static int ask(const struct rb_session *session, const char *verb, uint64_t deadline,
-               json_t **reply, struct rb_why *why)
+/* How far is the drain?  Whoever takes it back meanwhile has the last word. */
+static int look(const struct rb_session *session, const char *node, uint64_t deadline,
+                json_t **reply, struct rb_why *why)
 {
-    json_t *body = json_pack("{s:s}", "verb", verb);
+    json_t *body = json_pack("{s:s, s:s}", "node", node, "verb", "look");
+    int err;
 
-    json_object_set(body, "node", json_object_get(*reply, "node"));
-    json_object_set(body, "until", json_object_get(*reply, "until"));
     json_decref(*reply);
     *reply = NULL;
-    return rb_session_ask_again(session, "node", body, deadline, reply, why);
+    err = rb_session_ask_again(session, "node", body, deadline, reply, why);
+    if (!err && !json_is_true(json_object_get(*reply, "drained")))
+        err =
+            rb_why_set(why, RB_EREFUSED, "%s is not drained any more: somebody took it back", node);
+    return err;
 }
 
 static int change(struct rb_session *session, const struct rb_arguments *arguments,
@@ -78,7 +81,7 @@ static int change(struct rb_session *session, const struct rb_arguments *argumen
         if (err == RB_ETIMEOUT)
             rb_why_set(&why, err, "timed out; %s goes on being drained", node);
         if (!err)
-            err = ask(session, verb, deadline, &reply, &why);
+            err = look(session, node, deadline, &reply, &why);
     }
     if (err) {
         json_decref(reply);

@@ -5,7 +5,8 @@
  *        |  first list of facts
  *   running: workers adopted, presence announced
  *        |  SIGTERM, SIGINT
- *   leaving: until the coordinator has taken every worker away, or patience ends: kill them
+ *   leaving: until the coordinator has taken every worker away, or patience ends: kill them, but
+ * for those who save
  *        |
  *   revoking the lease > freeing the parts > stopping the private etcd > end */
 #include "daemon/life.h"
@@ -124,9 +125,14 @@ static void look_whether_left(uv_timer_t *timer)
     if (rb_agent_idle(life->daemon.agent)) {
         end(life);
     } else if (now >= life->until && !life->killed) {
-        rb_log(RB_LOG_WARN, "%zu workers did not leave in time and are killed",
-               rb_agent_workers(life->daemon.agent));
-        rb_agent_kill_all(life->daemon.agent);
+        size_t all = rb_agent_workers(life->daemon.agent);
+        size_t saving = rb_agent_kill_all(life->daemon.agent);
+        if (all > saving)
+            rb_log(RB_LOG_WARN, "%zu workers did not leave in time and are killed", all - saving);
+        if (saving)
+            rb_log(RB_LOG_WARN,
+                   "%zu workers still save the state of their jobs, and go on without rubatod",
+                   saving);
         life->killed = true;
         life->until = now + KILLED_MS;
     } else if (now >= life->until) {
@@ -294,12 +300,20 @@ static int make_parts(struct life *life, struct rb_why *why)
     return RB_OK;
 }
 
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 static void catch_signals(struct life *life)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     for (size_t i = 0; i < RB_COUNT(life->signals); i++) {
         uv_signal_init(&life->loop, &life->signals[i]);
         life->signals[i].data = life;
+        if (numbers[i] == SIGHUP && is_ignored(SIGHUP))
+            continue; /* nohup */
         uv_signal_start(&life->signals[i], on_signal, numbers[i]);
     }
     signal(SIGPIPE, SIG_IGN);

@@ -261,6 +261,12 @@ static int complete(Rb__DaemonSettings *value, unsigned cores, struct rb_why *wh
     }
     if (!value->listen && !value->single_node)
         set_string(&value->listen, "127.0.0.1:0");
+    if (!value->single_node &&
+        (!strncmp(value->listen, "0.0.0.0:", 8) || !strncmp(value->listen, "[::]:", 5)))
+        return rb_why_set(why, RB_EINVAL,
+                          "--listen %s: others are told this address, so it has to be one by which "
+                          "they reach this node",
+                          value->listen);
     if (!value->has_cpu_devices) {
         value->has_cpu_devices = true;
         value->cpu_devices = cores;

@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "worker/join/taking.h"
 
+#include <time.h>
+
 /* ---- Waiting: IDLE, FROZEN, LEFT, DONE --------------------------------------------------------*/
 
 /* Outside of training: a configuration with a roster is for a newcomer to follow.  Whoever was to
@@ -101,16 +103,26 @@ static enum rb_train_phase failed(struct rb_train *train)
     return RB_TRAIN_ENDED;
 }
 
+/* Who saves before it leaves may be the last to have the state: it goes on trying, and does not end
+ * before somebody has heard where the state is. */
 static enum rb_train_phase leaving(struct rb_train *train)
 {
+    const struct timespec pause = {.tv_sec = 1};
     const char *folder = rb_mailbox_leave_folder(train->mailbox, &train->code);
-    struct rb_saved saved;
+    int err = RB_EIO;
 
-    if (folder) {
-        rb_saves_now(&train->saves, folder, &saved);
-        rb_saved_post(&saved, train->reports);
+    for (bool said = false; folder && err == RB_EIO; said = true) {
+        struct rb_saved saved;
+
+        if (said)
+            nanosleep(&pause, NULL);
+        err = rb_saves_now(&train->saves, folder, &saved);
+        if (err != RB_EIO || !said)
+            rb_saved_post(&saved, train->reports);
         rb_saved_done(&saved);
     }
+    if (folder)
+        rb_control_wait_told(train->control);
     return RB_TRAIN_ENDED;
 }
 

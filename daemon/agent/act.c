@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What had the device before is dead and its report about to be replaced. */
@@ -117,6 +118,8 @@ static void tell_to_leave(struct rb_agent *agent, struct rb_worker *worker, bool
     message.leave = &leave;
     worker->told.left = uv_now(agent->daemon->loop);
     worker->told.saving = saving;
+    if (saving)
+        free(RB_TAKE(worker->reason)); /* from now on: why it has not saved yet */
     rb_worker_send(worker, &message);
 }
 

@@ -153,10 +153,15 @@ bool rb_agent_idle(const struct rb_agent *agent)
     return !agent->workers;
 }
 
-void rb_agent_kill_all(struct rb_agent *agent)
+size_t rb_agent_kill_all(struct rb_agent *agent)
 {
-    for (struct rb_worker *worker = agent->workers; worker; worker = worker->next)
-        rb_process_kill(worker->process);
+    size_t saving = 0;
+    for (struct rb_worker *worker = agent->workers; worker; worker = worker->next) {
+        saving += worker->told.saving && !worker->told.gone;
+        if (!worker->told.saving)
+            rb_process_kill(worker->process);
+    }
+    return saving;
 }
 
 static void on_closed(uv_handle_t *handle)

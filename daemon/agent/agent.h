@@ -42,7 +42,8 @@ size_t rb_agent_workers(const struct rb_agent *agent); /* living processes */
 
 /* No process is left, and facts have what became of each. */
 bool rb_agent_idle(const struct rb_agent *agent);
-void rb_agent_kill_all(struct rb_agent *agent);
+/* But for those who save the state of their job, and end by themselves; returns how many. */
+size_t rb_agent_kill_all(struct rb_agent *agent);
 
 /* Leaves workers as they are. */
 void rb_agent_free(struct rb_agent *agent);

@@ -71,14 +71,24 @@ static void node_metrics(struct rb_request *request, void *context)
 
 /* ---- node-logs ------------------------------------------------------------------------------- */
 
-/* Whole UTF-8 for JSON: what is not becomes '?'. */
+static void replace(char *bytes, size_t size, unsigned char least, unsigned char most)
+{
+    for (size_t i = 0; i < size; i++)
+        if ((unsigned char)bytes[i] >= least && (unsigned char)bytes[i] <= most)
+            bytes[i] = '?';
+}
+
+/* Whole UTF-8 for JSON: what is not becomes '?'.  So does a zero byte, which a loss of power leaves
+ * and readers of JSON refuse. */
 static json_t *log_text(char *bytes, size_t size)
 {
-    json_t *text = json_stringn(bytes, size);
-    for (size_t i = 0; !text && i < size; i++)
-        if ((unsigned char)bytes[i] >= 0x80 || !bytes[i])
-            bytes[i] = '?';
-    return text ? text : json_stringn(bytes, size);
+    json_t *text;
+    replace(bytes, size, 0, 0);
+    text = json_stringn(bytes, size);
+    if (text)
+        return text;
+    replace(bytes, size, 0x80, 0xff);
+    return json_stringn(bytes, size);
 }
 
 static json_t *log_piece(const struct rb_agent *agent, const char *path, const char *file,

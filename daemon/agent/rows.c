@@ -303,10 +303,10 @@ int rb_rows_read(struct rb_rows *rows, int64_t after, size_t limit, bool lost, j
     json_t *all = json_array();
     int err = RB_OK;
     flush(rows);
-    int64_t step = after < 0 ? 1 : after + 1;
+    int64_t step = after < 0 ? 1 : after < rows->last ? after + 1 : INT64_MAX;
     if (step < rows->first)
         step = rows->first;
-    for (size_t n = 0; !err && step <= rows->last && step > 0 && n < limit; step++) {
+    for (size_t n = 0; !err && step <= rows->last && n < limit; step++) {
         const struct place *place = find(rows, step);
         if (!place)
             continue;

@@ -9,7 +9,6 @@
 
 enum {
     LEAVE_MS = 10000, /* a dismissed worker ends within this, or is killed */
-    SAVE_MS = 120000, /* one that saves first */
     START_MS = 30000, /* a fresh one says Hello within this */
     SILENT_S = 10,    /* a living one answers within this */
 };
@@ -32,12 +31,14 @@ static void kill_for(struct rb_rules *rules, const struct rb_job_facts *job, siz
     rb_rules_act_on(rules, RB_AGENT_KILL, job, w)->text = why;
 }
 
-/* One that was told to end, or has not begun: how long may that take? */
+/* One that was told to end, or has not begun: how long may that take?  Who saves takes as long as
+ * it takes, for the state may be nowhere else; it answers meanwhile. */
 static void watch_over(struct rb_rules *rules, const struct rb_job_facts *job, size_t w)
 {
     const struct rb_agent_worker *worker = &rules->view->workers[w];
-    uint64_t until = worker->left ? worker->left + (worker->saving ? SAVE_MS : LEAVE_MS)
-                                  : worker->waited + START_MS;
+    uint64_t until = worker->left ? worker->left + LEAVE_MS : worker->waited + START_MS;
+    if (worker->saving && is_saver(job, worker->worker))
+        return;
     if (rules->view->now_ms >= until)
         kill_for(rules, job, w, worker->left ? NULL : "it did not say hello within 30 s");
     else

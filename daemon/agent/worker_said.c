@@ -100,9 +100,22 @@ static void take_final(struct rb_worker *worker, const Rb__Saved *saved)
         return;
     worker->final_due = uv_now(worker->agent->daemon->loop) + FINAL_AGAIN_MS;
     rb_worker_set_reason(worker, "the final state could not be saved: %s", saved->error);
-    if (!worker->final_failed)
+    if (!worker->save_failed)
         rb_agent_tell(worker, "final-failed", worker->reason);
-    worker->final_failed = true;
+    worker->save_failed = true;
+}
+
+/* What a job goes on from, from the worker that saves before it leaves. */
+static void take_parked(struct rb_worker *worker, const Rb__Saved *saved)
+{
+    keep_saved(worker, saved);
+    worker->told.left = uv_now(worker->agent->daemon->loop); /* it ends now */
+    if (!saved->error)
+        return;
+    rb_worker_set_reason(worker, "its state could not be saved: %s", saved->error);
+    if (!worker->save_failed)
+        rb_agent_tell(worker, "park-failed", worker->reason);
+    worker->save_failed = true;
 }
 
 /* Is it below a folder of the job's own, as it was told? */
@@ -116,7 +129,7 @@ static bool saved_below(const struct rb_worker *worker, const Rb__Saved *saved, 
 static void take_saved(struct rb_worker *worker, const Rb__Saved *saved)
 {
     /* A periodic checkpoint may be told again, or just before the state that is parked. */
-    bool parked = worker->told.saving && saved_below(worker, saved, "/park");
+    bool parked = saved_below(worker, saved, "/park");
     if (worker->done && !worker->told.saving && saved_below(worker, saved, "/final")) {
         take_final(worker, saved);
         return;
@@ -124,15 +137,13 @@ static void take_saved(struct rb_worker *worker, const Rb__Saved *saved)
     if (saved->error) {
         rb_log(RB_LOG_ERROR, "job %s: worker %s could not save: %s", worker->told.job,
                worker->told.worker, saved->error);
-        if (parked)
-            rb_worker_set_reason(worker, "%s", saved->error);
-        else if (!saved->request) /* nobody waits for the answer */
+        if (!parked && !saved->request) /* nobody waits for the answer */
             rb_agent_tell(worker, "checkpoint-failed", saved->error);
     }
     if (saved->request)
         rb_agent_saved(worker, saved);
     else if (parked)
-        keep_saved(worker, saved);
+        take_parked(worker, saved);
     else if (!saved->error)
         rb_agent_take_checkpoint(worker, saved);
 }

@@ -209,6 +209,8 @@ void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll)
     }
     if (!ended && !saver_away(turn, roll)) {
         rb_turn_suspect(turn, false);
+        if (saver->worker->reason)
+            rb_turn_reason(turn, rb_turn_text(turn, "%s: %s", why, saver->worker->reason));
         return;
     }
     if (!ended) {

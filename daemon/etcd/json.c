@@ -57,6 +57,18 @@ char *rb_etcd_range_text(const char *key, const char *end, int64_t revision, int
     return finish(range);
 }
 
+char *rb_etcd_newest_text(const char *key, const char *end)
+{
+    json_t *range = json_object();
+    set_bytes(range, "key", key);
+    set_bytes(range, "range_end", end);
+    set_number(range, "limit", 1);
+    json_object_set_new(range, "sort_order", json_string("DESCEND"));
+    json_object_set_new(range, "sort_target", json_string("MOD"));
+    json_object_set_new(range, "keys_only", json_true());
+    return finish(range);
+}
+
 static json_t *compare(const char *key, const char *target, const char *field, int64_t value)
 {
     json_t *object = json_object();

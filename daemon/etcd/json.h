@@ -23,6 +23,9 @@ struct rb_write;
 /* All keys from `key` to before `end` (NULL: this key alone) as of `revision` (0: now), by key. */
 char *rb_etcd_range_text(const char *key, const char *end, int64_t revision, int64_t limit);
 
+/* Of all those, the one that was written last, without its value. */
+char *rb_etcd_newest_text(const char *key, const char *end);
+
 /* The end of the range of all keys that start with `prefix`. */
 char *rb_etcd_prefix_end(struct rb_arena *arena, const char *prefix);
 

@@ -5,7 +5,9 @@
  *      +-- compacted, or etcd has lost its past
  *
  * Is a silent watch one with nothing to say?  A small question every PROBE_MS tells how far etcd
- * is; a watch that has not come so far by the next one is opened anew. */
+ * is.  Where a watch has not come so far by the next one, others may write elsewhere in the same
+ * etcd: so a larger question tells when one of our keys was written last, and a watch that has not
+ * told of that is opened anew. */
 #include "daemon/etcd/watch.h"
 
 #include "base/arena.h"
@@ -163,6 +165,30 @@ static void give_up_watch(struct rb_watch *watch, const char *what)
     lost(watch, &why);
 }
 
+/* The newest of our keys.  A deletion is not among them: it is told with what is written next. */
+static void on_newest(int err, const struct rb_why *why, const json_t *answer, void *context)
+{
+    struct rb_watch *watch = context;
+    struct rb_arena arena = {0};
+    struct rb_etcd_range range = {0};
+    struct rb_why ignored;
+    int64_t newest;
+    (void)why;
+    watch->question = NULL;
+    if (!err)
+        err = rb_etcd_range_read(answer, &arena, &range, &ignored);
+    newest = !err && range.n ? range.kvs[0].revision : 0;
+    rb_arena_done(&arena);
+    if (err || !watch->connected)
+        return; /* the next small question tells */
+    if (newest > watch->heard && newest <= watch->expected)
+        give_up_watch(watch, "the watch is behind");
+    else if (newest > watch->expected)
+        watch->expected = newest; /* it may be on its way still */
+    else
+        watch->heard = watch->expected;
+}
+
 static void on_answer(int err, const struct rb_why *why, const json_t *answer, void *context)
 {
     struct rb_watch *watch = context;
@@ -180,10 +206,9 @@ static void on_answer(int err, const struct rb_why *why, const json_t *answer, v
     if (watch->unanswered >= PROBES_LOST) {
         give_up_watch(watch, "it does not answer");
     } else if (!err && watch->expected > watch->heard) {
-        /* What others write elsewhere in the same etcd moves its revision too: a new watch that has
-         * nothing to tell is level with it. */
-        watch->heard = watch->expected;
-        give_up_watch(watch, "the watch is behind");
+        watch->question = rb_etcd_post(watch->etcd, "/v3/kv/range",
+                                       rb_etcd_newest_text(RB_FACTS_PREFIX, watch->prefix_end),
+                                       LIST_MS, on_newest, watch);
     } else if (!err) {
         watch->expected = range.revision;
     }

@@ -159,6 +159,14 @@ static bool same_cordon(const struct rb_fact *cordon, bool drain, uint64_t until
     return cordon && cordon->cordon->drain == drain && cordon->cordon->deadline == until;
 }
 
+static json_t *node_json(const struct rb_facts *facts, const char *name, bool drained,
+                         uint64_t until)
+{
+    return json_pack("{s:s,s:o,s:b,s:o}", "node", name, "jobs", jobs_on(facts, name), "drained",
+                     drained, "until", until ? json_integer((json_int_t)until) : json_null());
+}
+
+/* drain, cordon, uncordon; or `look`, which changes nothing: for who waits until it is left. */
 static void change_node(struct rb_request *request, void *context)
 {
     struct rb_methods *methods = context;
@@ -168,7 +176,7 @@ static void change_node(struct rb_request *request, void *context)
     struct rb_why why = {{0}};
     struct rb_writes writes = {0};
     uint64_t now = rb_clock_unix_ms(), until = 0;
-    bool drain, known;
+    bool drain, looks, known;
     int err = rb_request_string(request, "node", &name, &why);
 
     if (!err)
@@ -178,12 +186,19 @@ static void change_node(struct rb_request *request, void *context)
         return;
     }
     drain = !strcmp(verb, "drain");
-    known = drain || !strcmp(verb, "cordon") || !strcmp(verb, "uncordon");
+    looks = !strcmp(verb, "look");
+    known = drain || looks || !strcmp(verb, "cordon") || !strcmp(verb, "uncordon");
     cordon = rb_fact_find(&facts->cordons, name);
     if (!known || (!cordon && !rb_fact_find(&facts->nodes, name))) {
         rb_request_failf(request, known ? RB_ENOTFOUND : RB_EINVAL,
                          known ? "there is no node %s" : "%s: say drain, cordon or uncordon",
                          known ? name : verb);
+        return;
+    }
+    if (looks) {
+        drain = cordon && cordon->cordon->drain;
+        rb_request_reply(request,
+                         node_json(facts, name, drain, drain ? cordon->cordon->deadline : 0));
         return;
     }
     if (drain && !read_deadline(request, now, &until))
@@ -194,8 +209,7 @@ static void change_node(struct rb_request *request, void *context)
     } else if (!same_cordon(cordon, drain, until)) {
         write_cordon(&writes, cordon, name, drain, now, until);
     }
-    json_t *reply = json_pack("{s:s,s:o,s:o}", "node", name, "jobs", jobs_on(facts, name), "until",
-                              until ? json_integer((json_int_t)until) : json_null());
+    json_t *reply = node_json(facts, name, drain, until);
     if (!writes.n) {
         rb_request_reply(request, reply);
         return;

@@ -10,15 +10,19 @@
 
 /* ---- Connections ----------------------------------------------------------------------------- */
 
+/* What was being sent to it ends. */
 static void connection_close(struct rb_connection *connection)
 {
-    if (connection->request)
-        connection->request->connection = NULL;
+    struct rb_request *request = connection->request;
+    if (request)
+        request->connection = NULL;
     *connection->self = connection->next;
     if (connection->next)
         connection->next->self = connection->self;
     rb_stream_close(connection->stream);
     free(connection);
+    if (request)
+        rb_request_drained(request);
 }
 
 static void on_bytes(struct rb_stream *stream, struct rb_buffer *in, void *context)

@@ -361,9 +361,12 @@ static void test_nodes_and_jobs(void **state)
     static const struct fake_reply replies[] = {
         {.method = "node", .body = "{\"node\":\"a\",\"jobs\":[\"x\",\"y\"]}"},
         {.method = "node", .body = "{\"node\":\"a\",\"jobs\":[\"x\"]}"},
-        {.method = "node", .body = "{\"node\":\"a\",\"jobs\":[]}"},
+        {.method = "node", .body = "{\"node\":\"a\",\"jobs\":[],\"drained\":true}"},
         {.method = "node", .body = "{\"node\":\"b\",\"jobs\":[\"x\"],\"until\":1700000000000}"},
-        {.method = "node", .body = "{\"node\":\"b\",\"jobs\":[],\"until\":1700000000000}"},
+        {.method = "node",
+         .body = "{\"node\":\"b\",\"jobs\":[],\"drained\":true,\"until\":1700000000000}"},
+        {.method = "node", .body = "{\"node\":\"c\",\"jobs\":[\"x\"],\"drained\":true}"},
+        {.method = "node", .body = "{\"node\":\"c\",\"jobs\":[\"x\"],\"drained\":false}"},
         {.method = "pause", .body = "{\"job\":\"gpt\",\"phase\":\"Paused\"}"},
         {.method = "checkpoint", .body = "{\"step\":5,\"path\":\"/c/step-5\",\"node\":\"a\"}"},
         {.method = "checkpoint", .how = FAKE_SILENCE},
@@ -380,8 +383,8 @@ static void test_nodes_and_jobs(void **state)
     expect(&fake, 0, "b: drained, to be left by 2023-11-14 22:13:20\n", "",
            WORDS("node", "drain", "b", "--deadline", "2m", "--wait"));
     assert_called(&fake, "{\"node\":\"b\",\"verb\":\"drain\",\"deadline\":120000}");
-    /* Asked again, it is about the time that was given, and not two minutes from then on. */
-    assert_called(&fake, "{\"verb\":\"drain\",\"node\":\"b\",\"until\":1700000000000}");
+    assert_called(&fake, "{\"node\":\"b\",\"verb\":\"look\"}"); /* who waits changes nothing */
+    expect(&fake, 4, "", "took it back", WORDS("node", "drain", "c", "--wait"));
     expect(&fake, 0, "now Paused", "", WORDS("pause", "gpt"));
     expect(&fake, 0, "step 5 in /c/step-5 on a", "", WORDS("checkpoint", "gpt", "--wait"));
     expect(&fake, 124, "", "no answer", WORDS("checkpoint", "gpt", "--wait", "--timeout", "200ms"));

@@ -63,7 +63,7 @@ static void cluster(void **state)
 static void refusals(void **state)
 {
     static const struct {
-        const char *words[6];
+        const char *words[7];
         const char *says;
     } cases[] = {
         {{"--single-node"}, "--state-dir"},
@@ -80,13 +80,14 @@ static void refusals(void **state)
         {{"--state-dir", "/x", "--single-node", "--leave-timeout", "soon"}, "soon"},
         {{"--state-dir", "/x", "--single-node", "--notice-command", "curl x"}, "absolute"},
         {{"--state-dir", "/x", "--single-node", "--notice-every", "1s"}, "absolute"},
+        {{"--state-dir", "/x", "--etcd", "http://a", "--listen", "0.0.0.0:7"}, "reach this node"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct rb_settings settings;
         struct rb_why why = {0};
         const char *const *w = cases[i].words;
-        assert_int_not_equal(read_words(&settings, &why, w[0], w[1], w[2], w[3], w[4], NULL),
+        assert_int_not_equal(read_words(&settings, &why, w[0], w[1], w[2], w[3], w[4], w[5], NULL),
                              RB_OK);
         assert_non_null(strstr(why.text, cases[i].says));
     }
@@ -113,7 +114,7 @@ static void file_and_command_line(void **state)
     assert_non_null(mkdtemp(folder));
     char *path = rb_format("%s/rubatod.yaml", folder);
     static const char text[] = "stateDir: /s\nnode: f\netcd: [http://a:1, http://b:1]\n"
-                               "cpuDevices: 3\nlisten: 0.0.0.0:7\n";
+                               "cpuDevices: 3\nlisten: 10.0.0.7:7\n";
     assert_int_equal(rb_file_write(path, text, strlen(text), &why), RB_OK);
     assert_int_equal(
         read_words(&settings, &why, "--config", path, "--node", "c", "--etcd", "http://z:1", NULL),
@@ -122,7 +123,7 @@ static void file_and_command_line(void **state)
     assert_int_equal(settings.value->n_etcd, 1);
     assert_string_equal(settings.value->etcd[0], "http://z:1");
     assert_int_equal(settings.value->cpu_devices, 3);
-    assert_string_equal(settings.value->listen, "0.0.0.0:7");
+    assert_string_equal(settings.value->listen, "10.0.0.7:7");
     rb_settings_done(&settings);
     static const char wrong[] = "stateDir: /s\nhtttp: 1\n";
     assert_int_equal(rb_file_write(path, wrong, strlen(wrong), &why), RB_OK);

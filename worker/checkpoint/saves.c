@@ -86,6 +86,8 @@ static void serve(struct rb_saves *saves, struct rb_save_order *order, bool trai
 
     if (!reason)
         rb_saver_start(saves->saver, &save);
+    else if (reason == in_shards && saves->gathered)
+        rb_saver_write(saves->saver, &save);
     else if ((reason == in_shards || reason == torn) && trains)
         saves->waiting =
             (struct rb_save_order){order->request, RB_TAKE(order->folder), order->export_only};
@@ -211,18 +213,19 @@ int rb_saves_collect(struct rb_saves *saves, const struct rb_configuration *conf
 
 /* ---- Before going on ------------------------------------------------------------------------*/
 
-void rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *ret_saved)
+int rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *ret_saved)
 {
     const char *reason = hindrance(saves, false);
     struct rb_save save = {.folder = folder};
 
     if (reason) {
         refuse(0, folder, reason, ret_saved);
-        return;
+        return RB_EREFUSED;
     }
     rb_saver_wait(saves->saver);
     rb_save_run(saves->model->message, &saves->model->state, &save, saves->options->job,
                 saves->options->worker, ret_saved);
+    return ret_saved->error ? RB_EIO : 0;
 }
 
 int rb_saves_last(struct rb_saves *saves, const struct rb_configuration *configuration,
@@ -232,6 +235,7 @@ int rb_saves_last(struct rb_saves *saves, const struct rb_configuration *configu
     struct rb_state *whole = NULL;
     int err = collect(saves, configuration, 0, &whole, why);
 
+    saves->gathered = !err && whole;
     if (!err && whole && folder)
         rb_save_run(saves->model->message, whole, &save, saves->options->job,
                     saves->options->worker, ret_saved);

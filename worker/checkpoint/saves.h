@@ -22,6 +22,7 @@ struct rb_saves {
     const struct rb_model *model;
     struct rb_saver *saver;
     struct rb_save_order waiting; /* what needs all ranks; folder NULL: none */
+    bool gathered; /* the saver has a copy of the whole of the last step's state in shards */
 };
 
 /* The model is there: start the saver.  The second time is fine. */
@@ -46,9 +47,9 @@ int rb_saves_collect(struct rb_saves *saves, const struct rb_configuration *conf
  * than leave one out. */
 void rb_saves_periodically(struct rb_saves *saves, uint32_t rank);
 
-/* Save a checkpoint into `folder` before this returns; without the whole state ret_saved says so.
- */
-void rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *ret_saved);
+/* Save a checkpoint into `folder` before this returns.  ret_saved says what came of it, in any
+ * case. RB_EREFUSED: there is not the whole state here; RB_EIO: it could not be written. */
+int rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *ret_saved);
 
 /* The same at the end of a run whose state is in shards: all ranks, rank 0 saves.  folder: NULL
  * where nothing is to be saved; then, and elsewhere, ret_saved is left alone. */

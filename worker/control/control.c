@@ -231,10 +231,12 @@ int rb_control_open(const struct rb_worker_options *options, struct rb_mailbox *
 
 void rb_control_wait_told(struct rb_control *control)
 {
+    const bool leaves = atomic_load(rb_mailbox_stop(control->mailbox));
+
     pthread_mutex_lock(&control->lock);
     control->told = false;
     rb_reports_hurry(control->reports);
-    while (!control->told && !atomic_load(rb_mailbox_stop(control->mailbox)))
+    while (!control->told && (leaves || !atomic_load(rb_mailbox_stop(control->mailbox))))
         pthread_cond_wait(&control->changed, &control->lock);
     pthread_mutex_unlock(&control->lock);
 }

@@ -23,7 +23,8 @@ int rb_control_open(const struct rb_worker_options *options, struct rb_mailbox *
                     struct rb_reports *reports, const struct rb_listener *peers,
                     struct rb_control **ret_control, struct rb_why *why);
 
-/* Wait until an agent has been sent everything (or until the worker is told to leave). */
+/* Wait until an agent has been sent everything; a worker that has not been told to leave yet, until
+ * then at most. */
 void rb_control_wait_told(struct rb_control *control);
 
 /* Send what is left to a connected agent, for at most a second; then remove the socket. */
