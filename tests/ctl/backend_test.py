@@ -17,9 +17,9 @@ NAMED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backend_unsupp
 
 # Quantisation, text, signals, detection, control flow and shapes that depend on numbers.
 OTHER = """
-    bitshift blackmanwindow hammingwindow hannwindow basic_convinteger convinteger compress dft stft
+    bitshift blackmanwindow hammingwindow hannwindow basic_convinteger convinteger compress
     dequantizelinear dynamicquantizelinear quantizelinear qlinearconv qlinearmatmul matmulinteger
-    det gridsample if_ loop maxunpool melweightmatrix nonmaxsuppression nonzero optional_ resize
+    det if_ loop maxunpool melweightmatrix nonmaxsuppression nonzero optional_ resize
     reversesequence roialign scan sequence_ strnormalizer tfidfvectorizer unique upsample shrink
 """.split()
 
