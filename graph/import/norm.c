@@ -181,6 +181,14 @@ static bool are_computed(struct rb_value *const *in)
     return true;
 }
 
+/* Before opset 14 five outputs said that it trains.  PyTorch says so still, of an instance
+ * normalization with running statistics: a batch norm of as many channels as samples have
+ * together. */
+static bool says_training(const struct rb_import *import)
+{
+    return import->options->train && import->node->n_output == 5;
+}
+
 /* Training decides what it does, not the file (exporters write either mode): statistics of the
  * microbatch while training, running ones in evaluation and where those are frozen. */
 int rb_import_op_batch_norm(struct rb_import *import)
@@ -202,7 +210,8 @@ int rb_import_op_batch_norm(struct rb_import *import)
         err = find_frozen(import, in, &frozen);
     if (err)
         return err;
-    if ((import->options->given || are_computed(in)) && rb_make_int(import, "training_mode", 0))
+    if ((import->options->given || are_computed(in)) &&
+        (rb_make_int(import, "training_mode", 0) || says_training(import)))
         return batch_norm_as_said(import, in, epsilon, momentum);
     if (import->options->train && !frozen && !are_computed(in))
         return batch_norm_train(import, in, epsilon, momentum);

@@ -153,6 +153,44 @@ static void statistics_that_are_computed(void **state)
     }
 }
 
+/* PyTorch's older exporter has an instance normalization with running statistics as a batch norm of
+ * all samples' channels: without training_mode, but with the five outputs of old. */
+static void statistics_of_instances(void **state)
+{
+    for (int train = 0; train < 2; train++) {
+        struct rb_import_options options = {.batch = 2, .train = train};
+        struct rb_graph *graph = NULL;
+        struct rb_why why = {0};
+        struct rb_writer w;
+        Onnx__NodeProto *norm;
+        char *text;
+
+        start_writer(&w, 3, (int64_t[]){-1, 3, 4});
+        rb_writer_weight(&w, "scale", 1, (int64_t[]){3}, RB_INIT_ONE, 0);
+        rb_writer_weight(&w, "bias", 1, (int64_t[]){3}, RB_INIT_ZERO, 0);
+        rb_writer_weight(&w, "n.running_mean", 1, (int64_t[]){3}, RB_INIT_ZERO, 0);
+        rb_writer_weight(&w, "n.running_var", 1, (int64_t[]){3}, RB_INIT_ONE, 0);
+        rb_writer_node(&w, "Mul", "mean", "n.running_mean", "scale", NULL);
+        rb_writer_node(&w, "Mul", "variance", "n.running_var", "scale", NULL);
+        rb_writer_node(&w, "BatchNormalization", "y", "x", "scale", "bias", "mean", "variance",
+                       NULL);
+        norm = w.graph.node[w.graph.n_node - 1];
+        norm->output = rb_arena_alloc(&w.arena, 5 * sizeof *norm->output);
+        norm->n_output = 5;
+        for (int i = 0; i < 5; i++)
+            norm->output[i] = i ? RB_WRITER_NAME(&w, "y%d", i) : (char *)(uintptr_t) "y";
+        if (import_options(&w, &options, &graph, &why))
+            fail_msg("%s", why.text);
+        text = take_text(graph);
+        if (!strstr(text, train ? "= BatchNormalization(in:x, w:scale, w:bias) {"
+                                : "= BatchNormEval(in:x, w:scale, w:bias, "))
+            fail_msg("%s", text);
+        assert_int_equal(strstr(text, "weight w:n.running_mean") != NULL, !train);
+        free(text);
+        rb_writer_done(&w);
+    }
+}
+
 enum { DIVIDED, MULTIPLIED, BY_ANOTHER, PATHS };
 
 /* Stochastic depth of torchvision and timm (Bernoulli's mask, divided), of transformers (a floor),
@@ -210,6 +248,7 @@ int main(void)
         cmocka_unit_test(statistics),
         cmocka_unit_test(half_frozen_statistics),
         cmocka_unit_test(statistics_that_are_computed),
+        cmocka_unit_test(statistics_of_instances),
         cmocka_unit_test(evaluation_keeps_paths),
     };
 
