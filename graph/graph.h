@@ -37,6 +37,7 @@ struct rb_value {
     int output;            /* which of the maker's outputs */
     bool frozen;           /* WEIGHT that takes no gradient; BUFFER: statistics that do not move */
     bool no_number;        /* BUFFER for an infinity or a NaN in it alone */
+    bool frequencies;      /* BUFFER for sines and cosines alone being made of it */
     int64_t first;         /* WEIGHT, BUFFER of a part: its first element in the whole one */
     bool statistic;        /* BUFFER that a training BatchNormalization keeps up to date */
     float momentum;        /* statistic: what is kept of the old value */

@@ -129,7 +129,7 @@ static bool is_marked(const struct rb_graph *graph, const struct rb_value *value
 
 void rb_hint_buffers(const struct rb_graph *graph, struct rb_buffer *out)
 {
-    RB_CLEANUP(list_done) struct list likely = {0}, held = {0}, nameless = {0};
+    RB_CLEANUP(list_done) struct list likely = {0}, held = {0}, tables = {0}, nameless = {0};
     bool names = is_of_pytorch(graph);
 
     for (int i = 0; i < graph->n_values; i++) {
@@ -143,6 +143,8 @@ void rb_hint_buffers(const struct rb_graph *graph, struct rb_buffer *out)
         why = trained ? suspect(value) : NULL;
         if (value->no_number)
             add(&held, value->name, NULL);
+        else if (value->frequencies && kind_of(value->name) != NAME_OF_BUFFER)
+            add(&tables, value->name, NULL);
         else if (why)
             add(&likely, value->name, why);
         else if (trained && names && kind_of(value->name) == NAME_UNKNOWN)
@@ -150,10 +152,17 @@ void rb_hint_buffers(const struct rb_graph *graph, struct rb_buffer *out)
     }
     end(&likely);
     end(&held);
+    end(&tables);
     end(&nameless);
     if (held.n)
         rb_buffer_format(out, "not trained, for an infinity or a NaN in it: %s\n",
                          held.reasons.data);
+    if (tables.n)
+        rb_buffer_format(out,
+                         "not trained, for only sines and cosines that do not depend on the data "
+                         "are made of it: %s; where it is a parameter, export the model with "
+                         "dynamo=True, which marks parameters\n",
+                         tables.reasons.data);
     if (likely.n)
         rb_buffer_format(out,
                          "trained, though it looks like a buffer: %s; where it is one, say "

@@ -2,6 +2,7 @@
 #include "graph/import/buffers.h"
 
 #include "base/arena.h"
+#include "graph/onnx/model.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -36,15 +37,54 @@ static bool *find_data(const struct rb_graph *graph)
     return data;
 }
 
-/* A gradient flows from a float output to every float input; but the sines and cosines of what no
- * input has a part in are a table (the frequencies of rotary embeddings). */
-static bool passes_gradient(const struct rb_node *node, const bool *reached, const bool *data)
+/* How a gradient comes to a value. */
+enum reach {
+    NOT_REACHED,
+    BY_TABLES, /* only through sines and cosines of what no input has a part in */
+    REACHED,
+};
+
+/* A gradient flows from a float output to every float input. */
+static enum reach passes_gradient(const struct rb_node *node, const enum reach *reached,
+                                  const bool *data)
 {
+    enum reach most = NOT_REACHED;
+
     for (int i = 0; i < node->n_out; i++)
-        if (node->out[i] && reached[node->out[i]->id])
-            return !is_step(node->op) &&
-                   ((node->op != RB_OP_SIN && node->op != RB_OP_COS) || data[node->in[0]->id]);
-    return false;
+        if (node->out[i] && reached[node->out[i]->id] > most)
+            most = reached[node->out[i]->id];
+    if (!most || is_step(node->op))
+        return NOT_REACHED;
+    return (node->op == RB_OP_SIN || node->op == RB_OP_COS) && !data[node->in[0]->id] ? BY_TABLES
+                                                                                      : most;
+}
+
+/* Rotary embeddings have their frequencies in a vector that falls or rises all along; of what else
+ * only sines and cosines read (the phases of a state space model) any may be a parameter. */
+static bool are_frequencies(const struct rb_value *value)
+{
+    int64_t n = value->data ? rb_tensor_elements(&value->type) : 0, axes = 0;
+    bool falls = true, rises = true;
+    float last = 0, x;
+
+    for (int i = 0; i < value->type.rank; i++)
+        axes += value->type.dim[i] > 1;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&x, (const uint8_t *)value->data + i * (int64_t)sizeof x, sizeof x);
+        falls &= !i || x <= last;
+        rises &= !i || x >= last;
+        last = x;
+    }
+    return axes <= 1 && (falls || rises);
+}
+
+/* An exporter that marks parameters leaves nothing to guess. */
+static bool is_trained(const struct rb_graph *graph, const struct rb_value *value,
+                       enum reach reached)
+{
+    bool marked = graph->model && rb_onnx_kind(graph->model, value->name) == RB_ONNX_PARAMETER;
+
+    return reached == REACHED || (reached == BY_TABLES && (marked || !are_frequencies(value)));
 }
 
 /* An infinity stays one under any update, and a NaN too. */
@@ -73,19 +113,19 @@ static bool is_finite(const struct rb_value *value)
 
 void rb_import_find_buffers(struct rb_graph *graph)
 {
-    bool *reached = rb_alloc(sizeof *reached * (size_t)graph->n_values);
+    enum reach *reached = rb_alloc(sizeof *reached * (size_t)graph->n_values);
     bool *data = find_data(graph);
 
     for (int i = 0; i < graph->n_outputs; i++)
-        reached[graph->outputs[i]->id] = is_real(graph->outputs[i]->type.dtype);
+        if (is_real(graph->outputs[i]->type.dtype))
+            reached[graph->outputs[i]->id] = REACHED;
     for (int i = graph->n_nodes - 1; i >= 0; i--) {
         const struct rb_node *node = graph->nodes[i];
+        enum reach reach = passes_gradient(node, reached, data);
 
-        if (!passes_gradient(node, reached, data))
-            continue;
         for (int j = 0; j < node->n_in; j++)
-            if (node->in[j] && is_real(node->in[j]->type.dtype))
-                reached[node->in[j]->id] = true;
+            if (node->in[j] && is_real(node->in[j]->type.dtype) && reached[node->in[j]->id] < reach)
+                reached[node->in[j]->id] = reach;
     }
     for (int i = 0; i < graph->n_values; i++) {
         struct rb_value *value = graph->values[i];
@@ -93,7 +133,8 @@ void rb_import_find_buffers(struct rb_graph *graph)
         if (value->role != RB_VALUE_WEIGHT)
             continue;
         value->no_number = reached[i] && !is_finite(value);
-        if (!reached[i] || value->no_number) {
+        if (value->no_number || !is_trained(graph, value, reached[i])) {
+            value->frequencies = reached[i] == BY_TABLES && !value->no_number;
             value->role = RB_VALUE_BUFFER;
             value->frozen = false;
         }

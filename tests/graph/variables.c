@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Importing: what is trained, what stands still, and what holds in training alone. */
+#include "graph/hints.h"
 #include "graph/models/models.h"
 #include "tests/graph/help.h"
 
@@ -191,6 +192,34 @@ static void statistics_of_instances(void **state)
     }
 }
 
+/* A vector that falls is one of frequencies; what is neither may be a parameter. */
+static void tables(void **state)
+{
+    static const float numbers[2][3] = {{1, 0.1F, 0.01F}, {0.3F, 0.9F, 0.2F}};
+
+    for (int i = 0; i < 2; i++) {
+        struct rb_buffer hints = {0};
+        struct rb_graph *graph = NULL;
+        struct rb_why why = {0};
+        struct rb_writer w;
+        char *text;
+
+        start_writer(&w, 2, (int64_t[]){-1, 3});
+        rb_writer_weight(&w, "phase", 1, (int64_t[]){3}, RB_INIT_ONE, 0);
+        memcpy(w.graph.initializer[0]->raw_data.data, numbers[i], sizeof numbers[i]);
+        rb_writer_node(&w, "Sin", "table", "phase", NULL);
+        rb_writer_node(&w, "Mul", "y", "x", "table", NULL);
+        assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
+        rb_hint_buffers(graph, &hints);
+        assert_int_equal(hints.data && strstr(hints.data, "are made of it: phase; where"), !i);
+        text = take_text(graph);
+        assert_non_null(strstr(text, i ? "weight w:phase" : "buffer b:phase"));
+        free(text);
+        rb_buffer_done(&hints);
+        rb_writer_done(&w);
+    }
+}
+
 enum { DIVIDED, MULTIPLIED, BY_ANOTHER, PATHS };
 
 /* Stochastic depth of torchvision and timm (Bernoulli's mask, divided), of transformers (a floor),
@@ -249,6 +278,7 @@ int main(void)
         cmocka_unit_test(half_frozen_statistics),
         cmocka_unit_test(statistics_that_are_computed),
         cmocka_unit_test(statistics_of_instances),
+        cmocka_unit_test(tables),
         cmocka_unit_test(evaluation_keeps_paths),
     };
 
