@@ -228,6 +228,7 @@ int rb_advice_find(const struct rb_onnx *model, struct rb_arena *arena,
     check_lost(&search);
     check_types(&search);
     rb_advice_check_detached(&search);
+    rb_advice_check_changed(&search);
     harms = search.n > 0;
     rb_advice_check_shared(&search); /* by itself it may be meant */
     for (int i = 0; i < search.n; i++)

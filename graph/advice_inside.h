@@ -28,4 +28,7 @@ void rb_advice_check_shared(struct rb_advice_search *search);
 /* A gradient that was to pass by. */
 void rb_advice_check_detached(struct rb_advice_search *search);
 
+/* Buffers that the module changes, and nobody here. */
+void rb_advice_check_changed(struct rb_advice_search *search);
+
 #endif

@@ -35,6 +35,7 @@ struct rb_onnx {
     char *signature;                  /* the exporter's list of what the module has; NULL: none */
     struct rb_names kinds;            /* of the signature: a tensor's name -> enum rb_onnx_kind */
     struct rb_names arguments;        /* of the signature: what nodes call it -> its name */
+    struct rb_names changed;          /* of the signature: buffers that the module changes */
 };
 
 enum { RB_ONNX_DEPTH = 64 }; /* the most nested messages */

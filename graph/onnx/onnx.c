@@ -162,6 +162,7 @@ void rb_onnx_close(struct rb_onnx *model)
     rb_names_done(&model->initializers);
     rb_names_done(&model->kinds);
     rb_names_done(&model->arguments);
+    rb_names_done(&model->changed);
     free(model->signature);
     free(model->inputs);
     free(model->folder);

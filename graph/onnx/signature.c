@@ -3,6 +3,7 @@
  *
  *     p_fc1_weight: PARAMETER target='fc1.weight'
  *     b_mask: BUFFER target='mask' persistent=True
+ *     add: BUFFER_MUTATION target='mask'
  *
  * and, at each node, the call that it was made from,
  *
@@ -67,7 +68,11 @@ static void read_line(struct rb_onnx *model, char *line)
     else if (strstr(line, ": BUFFER ") && !strstr(end, " persistent=False"))
         kind = &kinds[1];
     *colon = *end = '\0';
-    rb_names_add(&model->kinds, name, (void *)kind); /* inputs first; an output may change one */
+    if (!strncmp(colon + 1, " BUFFER_MUTATION ", strlen(" BUFFER_MUTATION "))) {
+        rb_names_add(&model->changed, name, name); /* an output of the module */
+        return;
+    }
+    rb_names_add(&model->kinds, name, (void *)kind);
     rb_names_add(&model->arguments, line, name);
 }
 
@@ -117,33 +122,69 @@ static bool reads_made(const struct rb_onnx *model, const Onnx__NodeProto *node)
     return false;
 }
 
-/* The node stands for a call with `name`, but the tensor of that name is not what it gets. */
-static bool is_lost(const struct rb_onnx *model, const Onnx__NodeProto *node, const char *name,
-                    bool made)
+/* The tensor that the next argument of a call is; NULL: none, or (*at NULL) there is no other. */
+static const char *next_argument(const struct rb_onnx *model, const char **at)
+{
+    char argument[MOST_NAME];
+    size_t n = 0;
+
+    *at = strchr(*at, '%');
+    if (!*at)
+        return NULL;
+    for (++*at; n < sizeof(argument) - 1 && (isalnum((unsigned char)(*at)[n]) || (*at)[n] == '_');
+         n++)
+        argument[n] = (*at)[n];
+    argument[n] = '\0';
+    *at += n;
+    return rb_names_get(&model->arguments, argument);
+}
+
+static bool calls_with(const struct rb_onnx *model, const char *call, const char *wanted)
+{
+    while (call) {
+        const char *name = next_argument(model, &call);
+
+        if (name && !strcmp(name, wanted))
+            return true;
+    }
+    return false;
+}
+
+/* A tensor of the module that is no argument of the call. */
+static bool reads_another(const struct rb_onnx *model, const Onnx__NodeProto *node,
+                          const char *call)
+{
+    for (size_t i = 0; i < node->n_input; i++)
+        if (rb_names_get(&model->kinds, node->input[i]) && !calls_with(model, call, node->input[i]))
+            return true;
+    return false;
+}
+
+/* The node stands for a call with `name`, but the tensor of that name is not what it gets.  A
+ * buffer that is not there and has none in its place was not needed: the statistics of an instance
+ * normalization in training. */
+static bool is_lost(const struct rb_onnx *model, const Onnx__NodeProto *node, const char *call,
+                    const char *name)
 {
     enum rb_onnx_kind kind = rb_onnx_kind(model, name);
+    bool made = reads_made(model, node);
 
     if (kind != RB_ONNX_PARAMETER && kind != RB_ONNX_BUFFER)
         return false;
-    return !rb_names_get(&model->initializers, name) || (made && !reads(node, name));
+    if (rb_names_get(&model->initializers, name))
+        return made && !reads(node, name);
+    return kind == RB_ONNX_PARAMETER || made || reads_another(model, node, call);
 }
 
 static void find_lost(const struct rb_onnx *model, const Onnx__NodeProto *node, const char *call,
                       struct rb_names *lost)
 {
-    bool made = reads_made(model, node);
+    const char *at = call;
 
-    for (const char *at = strchr(call, '%'); at; at = strchr(at, '%')) {
-        char argument[MOST_NAME];
-        const char *name;
-        size_t n = 0;
+    while (at) {
+        const char *name = next_argument(model, &at);
 
-        for (at++; n < sizeof(argument) - 1 && (isalnum((unsigned char)at[n]) || at[n] == '_'); n++)
-            argument[n] = at[n];
-        argument[n] = '\0';
-        at += n;
-        name = rb_names_get(&model->arguments, argument);
-        if (name && is_lost(model, node, name, made))
+        if (name && is_lost(model, node, call, name))
             rb_names_add(lost, name, (void *)(uintptr_t)name);
     }
 }

@@ -90,12 +90,41 @@ static void constants(void **state)
     rb_writer_done(&w);
 }
 
+/* A parameter is one, though only a sine is made of it. */
+static void parameters_of_sines(void **state)
+{
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+
+    for (int marked = 0; marked < 2; marked++) {
+        start(&w, marked ? "p_w: PARAMETER target='w'\np_c: PARAMETER target='c'\n"
+                           "b_m: BUFFER target='m' persistent=True\nx: USER_INPUT\n"
+                         : "# no signature of anything, but as long as what stands for one has to "
+                           "be, which is 128 "
+                           "bytes with its key and all that is around it");
+        rb_writer_node(&w, "Cos", "d", "c", NULL);
+        w.graph.node[2]->input[1] = rb_arena_string(&w.arena, "d");
+        /* in front of the node that reads it */
+        {
+            Onnx__NodeProto *cosine = w.graph.node[3];
+
+            w.graph.node[3] = w.graph.node[2];
+            w.graph.node[2] = cosine;
+        }
+        assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
+        assert_int_equal(role_of(graph, "c"), marked ? RB_VALUE_WEIGHT : RB_VALUE_BUFFER);
+        rb_graph_free(graph);
+        rb_writer_done(&w);
+    }
+}
+
 /* The node that reads w was made from a call. */
 static void start_called(struct rb_writer *w, const char *call)
 {
     start(w, "p_w: PARAMETER target='w'\np_v: PARAMETER target='layers.1.v'\n"
              "p_u: PARAMETER target='layers.0.u'\nb_m: BUFFER target='m' persistent=True\n"
-             "x: USER_INPUT\n");
+             "b_n: BUFFER target='n' persistent=True\nx: USER_INPUT\n");
     add_metadata(&w->graph.node[0]->base, 1, 9, "pkg.torch.onnx.fx_node", call);
 }
 
@@ -121,6 +150,11 @@ static void lost(void **state)
     rb_graph_free(graph);
     w.graph.node[0]->input[1] = rb_arena_string(&w.arena, "c"); /* that is one */
     expect_refusal(&w, 2, RB_EUNSUPPORTED, "1 of the module's parameters were replaced ('m' ...)");
+    start_called(&w, CALL "(args = (%x, %p_w, %b_n" REST); /* a buffer that was not needed */
+    assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
+    rb_graph_free(graph);
+    start_called(&w, CALL "(args = (%x, %b_n" REST); /* another in its place: w */
+    expect_refusal(&w, 2, RB_EUNSUPPORTED, "1 of the module's parameters were replaced ('n' ...)");
     start_called(&w, CALL "(args = (%x, %p_w" REST); /* others are not used at all */
     assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
     rb_graph_free(graph);
@@ -138,6 +172,39 @@ static void lost(void **state)
     rb_arena_done(&arena);
     rb_buffer_done(&bytes);
     rb_writer_done(&w);
+}
+
+/* Buffers that the module changes, read for what they hold: m, and not a batch norm's statistic.
+ * What the module calls their new value is no call with the old one. */
+static void changed(void **state)
+{
+    struct rb_advice advice[RB_ADVICE_MOST];
+    struct rb_buffer bytes = {0};
+    struct rb_onnx *model = NULL;
+    struct rb_arena arena = {0};
+    struct rb_why why = {0};
+    struct rb_writer w;
+
+    for (int statistic = 0; statistic < 2; statistic++) {
+        start(&w, "p_w: PARAMETER target='w'\nb_m: BUFFER target='m' persistent=True\n"
+                  "b_n: BUFFER target='n' persistent=True\nx: USER_INPUT\n\n# outputs\n"
+                  "mul: BUFFER_MUTATION target='m'\nadd: BUFFER_MUTATION target='n'\n");
+        add_metadata(&w.graph.node[0]->base, 1, 9, "pkg.torch.onnx.fx_node",
+                     CALL "(args = (%x, %p_w, %add" REST);
+        if (statistic) {
+            rb_writer_node(&w, "BatchNormalization", "z", "a", "w", "w", "m", "m", NULL);
+            w.graph.node[1]->input[1] = rb_arena_string(&w.arena, "w");
+        }
+        assert_int_equal(rb_writer_finish(&w, &bytes, &why), 0);
+        assert_int_equal(rb_onnx_open_bytes(bytes.data, bytes.size, &model, &why), 0);
+        assert_int_equal(rb_advice_find(model, &arena, advice), !statistic);
+        if (!statistic)
+            assert_non_null(strstr(advice[0].mistake, "1 of the module's buffers ('m' ...) are"));
+        rb_onnx_close(model);
+        rb_buffer_done(&bytes);
+        rb_writer_done(&w);
+    }
+    rb_arena_done(&arena);
 }
 
 static void nonsense(void **state)
@@ -248,8 +315,14 @@ static void detached(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kinds),   cmocka_unit_test(constants), cmocka_unit_test(lost),
-        cmocka_unit_test(padding), cmocka_unit_test(detached),  cmocka_unit_test(nonsense),
+        cmocka_unit_test(kinds),
+        cmocka_unit_test(constants),
+        cmocka_unit_test(parameters_of_sines),
+        cmocka_unit_test(lost),
+        cmocka_unit_test(padding),
+        cmocka_unit_test(detached),
+        cmocka_unit_test(changed),
+        cmocka_unit_test(nonsense),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
