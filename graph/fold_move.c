@@ -168,28 +168,33 @@ static int fold_split(const struct rb_node *node, void *const *data)
     return 1;
 }
 
-/* Sums of int64: shape arithmetic.  Float sums are left to the kernels, whose order decides bits.
- */
-static int fold_sum(const struct rb_node *node, void *data)
+/* Sums and largest ones of int64: shape arithmetic.  Float sums are left to the kernels, whose
+ * order decides bits. */
+static int fold_reduce(const struct rb_node *node, void *data)
 {
     const struct rb_tensor_type *type = &node->in[0]->type;
     const struct rb_graph_attribute *axes = rb_node_attribute(node, "axes");
     int64_t n = rb_tensor_elements(type), at[RB_MAX_RANK];
     struct rb_tensor_type kept = *type;
-    int64_t *sums = data;
+    int64_t *results = data;
 
-    if (node->op != RB_OP_REDUCE_SUM || type->dtype != RB_I64)
+    if (type->dtype != RB_I64 || (node->op == RB_OP_REDUCE_MAX && !n))
         return 0;
+    for (int64_t i = 0; i < rb_tensor_elements(&node->out[0]->type); i++)
+        results[i] = node->op == RB_OP_REDUCE_MAX ? INT64_MIN : 0;
     for (int i = 0; i < axes->n_ints; i++)
         kept.dim[axes->ints[i]] = 1;
     for (int64_t i = 0; i < n; i++) {
-        int64_t to;
+        int64_t x = rb_fold_integer(node->in[0], i), to;
 
         coordinates(type, i, at);
         for (int j = 0; j < axes->n_ints; j++)
             at[axes->ints[j]] = 0;
         to = index_of(&kept, at);
-        sums[to] = (int64_t)((uint64_t)sums[to] + (uint64_t)rb_fold_integer(node->in[0], i));
+        if (node->op == RB_OP_REDUCE_SUM)
+            results[to] = (int64_t)((uint64_t)results[to] + (uint64_t)x);
+        else
+            results[to] = x > results[to] ? x : results[to];
     }
     return 1;
 }
@@ -220,7 +225,8 @@ int rb_fold_move(const struct rb_node *node, void *const *data, struct rb_why *w
     case RB_OP_SPLIT:
         return fold_split(node, data);
     case RB_OP_REDUCE_SUM:
-        return fold_sum(node, data[0]);
+    case RB_OP_REDUCE_MAX:
+        return fold_reduce(node, data[0]);
     default:
         return 0;
     }

@@ -68,7 +68,8 @@ struct rb_import_op {
 };
 
 const struct rb_import_op *rb_import_find(const char *name); /* NULL: not supported */
-int rb_import_unknown(struct rb_import *import); /* says so, with a way out where there is one */
+/* Says so, with a way out where there is one; also of a node whose input must be known. */
+int rb_import_unknown(struct rb_import *import);
 const struct rb_import_op *rb_import_all(int *ret_n); /* by name */
 
 /* A sequence of tensors, known now. */
@@ -149,29 +150,30 @@ int rb_import_binary(struct rb_import *import, enum rb_op op, struct rb_value *a
 /* One function an operator or family (table.c says for which). */
 rb_import_fn rb_import_op_arg, rb_import_op_attention, rb_import_op_average_pool,
     rb_import_op_batch_norm, rb_import_op_binary, rb_import_op_cast, rb_import_op_cast_like,
-    rb_import_op_celu, rb_import_op_clip, rb_import_op_concat, rb_import_op_concat_from_sequence,
-    rb_import_op_constant, rb_import_op_constant_of_shape, rb_import_op_conv,
-    rb_import_op_conv_transpose, rb_import_op_cum_sum, rb_import_op_depth_to_space,
-    rb_import_op_dft, rb_import_op_bernoulli, rb_import_op_dropout, rb_import_op_random,
-    rb_import_op_einsum, rb_import_op_elu, rb_import_op_expand, rb_import_op_extreme,
-    rb_import_op_eye_like, rb_import_op_flatten, rb_import_op_gather, rb_import_op_gather_elements,
-    rb_import_op_gather_nd, rb_import_op_gelu, rb_import_op_gemm, rb_import_op_global_pool,
-    rb_import_op_grid_sample, rb_import_op_group_norm, rb_import_op_hard_sigmoid,
-    rb_import_op_hard_swish, rb_import_op_hardmax, rb_import_op_identity, rb_import_op_if,
-    rb_import_op_instance_norm, rb_import_op_is_inf, rb_import_op_is_nan, rb_import_op_layer_norm,
-    rb_import_op_leaky_relu, rb_import_op_logic, rb_import_op_lrn, rb_import_op_matmul,
-    rb_import_op_max_pool, rb_import_op_mean, rb_import_op_mean_variance, rb_import_op_mish,
-    rb_import_op_mod, rb_import_op_not, rb_import_op_one_hot, rb_import_op_or_equal,
-    rb_import_op_own_loss, rb_import_op_pad, rb_import_op_pow, rb_import_op_prelu,
-    rb_import_op_range, rb_import_op_recurrent, rb_import_op_reduce, rb_import_op_reduce_l1,
-    rb_import_op_reduce_l2, rb_import_op_reduce_log_sum, rb_import_op_reduce_log_sum_exp,
-    rb_import_op_reduce_min, rb_import_op_reduce_prod, rb_import_op_reduce_sum_square,
-    rb_import_op_reshape, rb_import_op_resize, rb_import_op_rotary, rb_import_op_rms_norm,
-    rb_import_op_scatter_elements, rb_import_op_scatter_nd, rb_import_op_selu,
-    rb_import_op_sequence_at, rb_import_op_sequence_construct, rb_import_op_sequence_empty,
-    rb_import_op_sequence_erase, rb_import_op_sequence_insert, rb_import_op_sequence_length,
-    rb_import_op_shape, rb_import_op_shrink, rb_import_op_size, rb_import_op_slice,
-    rb_import_op_softmax, rb_import_op_softsign, rb_import_op_space_to_depth, rb_import_op_split,
+    rb_import_op_celu, rb_import_op_clip, rb_import_op_col2im, rb_import_op_concat,
+    rb_import_op_concat_from_sequence, rb_import_op_constant, rb_import_op_constant_of_shape,
+    rb_import_op_conv, rb_import_op_conv_transpose, rb_import_op_cum_sum,
+    rb_import_op_depth_to_space, rb_import_op_dft, rb_import_op_bernoulli, rb_import_op_dropout,
+    rb_import_op_random, rb_import_op_einsum, rb_import_op_elu, rb_import_op_expand,
+    rb_import_op_extreme, rb_import_op_eye_like, rb_import_op_flatten, rb_import_op_gather,
+    rb_import_op_gather_elements, rb_import_op_gather_nd, rb_import_op_gelu, rb_import_op_gemm,
+    rb_import_op_global_pool, rb_import_op_grid_sample, rb_import_op_group_norm,
+    rb_import_op_hard_sigmoid, rb_import_op_hard_swish, rb_import_op_hardmax, rb_import_op_identity,
+    rb_import_op_if, rb_import_op_instance_norm, rb_import_op_is_inf, rb_import_op_is_nan,
+    rb_import_op_layer_norm, rb_import_op_leaky_relu, rb_import_op_logic, rb_import_op_lrn,
+    rb_import_op_matmul, rb_import_op_max_pool, rb_import_op_mean, rb_import_op_mean_variance,
+    rb_import_op_mish, rb_import_op_non_zero, rb_import_op_mod, rb_import_op_not,
+    rb_import_op_one_hot, rb_import_op_or_equal, rb_import_op_own_loss, rb_import_op_pad,
+    rb_import_op_pow, rb_import_op_prelu, rb_import_op_range, rb_import_op_recurrent,
+    rb_import_op_reduce, rb_import_op_reduce_l1, rb_import_op_reduce_l2,
+    rb_import_op_reduce_log_sum, rb_import_op_reduce_log_sum_exp, rb_import_op_reduce_min,
+    rb_import_op_reduce_prod, rb_import_op_reduce_sum_square, rb_import_op_reshape,
+    rb_import_op_resize, rb_import_op_rotary, rb_import_op_rms_norm, rb_import_op_scatter_elements,
+    rb_import_op_scatter_nd, rb_import_op_selu, rb_import_op_sequence_at,
+    rb_import_op_sequence_construct, rb_import_op_sequence_empty, rb_import_op_sequence_erase,
+    rb_import_op_sequence_insert, rb_import_op_sequence_length, rb_import_op_shape,
+    rb_import_op_shrink, rb_import_op_size, rb_import_op_slice, rb_import_op_softmax,
+    rb_import_op_softsign, rb_import_op_space_to_depth, rb_import_op_split,
     rb_import_op_split_to_sequence, rb_import_op_squeeze, rb_import_op_stft, rb_import_op_sum,
     rb_import_op_swish, rb_import_op_thresholded_relu, rb_import_op_tile, rb_import_op_top_k,
     rb_import_op_transpose, rb_import_op_trilu, rb_import_op_unary, rb_import_op_unsqueeze,

@@ -127,6 +127,45 @@ int rb_import_op_size(struct rb_import *import)
                          rb_arena_copy(&import->graph->arena, &elements, sizeof elements));
 }
 
+static bool is_zero(const struct rb_value *x, int64_t i)
+{
+    bool real = x->type.dtype == RB_F32 || x->type.dtype == RB_F64 || x->type.dtype == RB_F16 ||
+                x->type.dtype == RB_BF16;
+
+    return real ? rb_fold_real(x, i) == 0 : rb_fold_integer(x, i) == 0;
+}
+
+/* A column for each element that is not 0, with its coordinates. */
+int rb_import_op_non_zero(struct rb_import *import)
+{
+    struct rb_tensor_type type = {.dtype = RB_I64, .rank = 2};
+    struct rb_value *x;
+    int64_t n, *places, count = 0;
+    int err = rb_import_need(import, 0, &x);
+
+    if (err)
+        return err;
+    if (!rb_import_ask(x))
+        return rb_import_unknown(import);
+    n = rb_tensor_elements(&x->type);
+    for (int64_t i = 0; i < n; i++)
+        type.dim[1] += !is_zero(x, i);
+    type.dim[0] = x->type.rank;
+    places = RB_ARENA_NEW(&import->graph->arena, int64_t, type.dim[0] * type.dim[1] + 1);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t rest = i;
+
+        if (is_zero(x, i))
+            continue;
+        for (int axis = x->type.rank - 1; axis >= 0; axis--) {
+            places[axis * type.dim[1] + count] = rest % x->type.dim[axis];
+            rest /= x->type.dim[axis];
+        }
+        count++;
+    }
+    return bind_constant(import, &type, places);
+}
+
 /* start, start + delta, ... below limit: ceil((limit - start) / delta) of them. */
 static int count_range(struct rb_import *import, struct rb_value *const *in, int64_t *ret)
 {

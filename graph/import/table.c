@@ -117,6 +117,8 @@ static const struct rb_import_op table[] = {
     {"Mul", rb_import_op_binary, RB_OP_MUL, 0, RB_TYPES_NUMBER, RB_GRADIENT_YES, ""},
     {"Neg", rb_import_op_unary, RB_OP_NEG, 0, RB_TYPES_NUMBER, RB_GRADIENT_YES, ""},
     {"NegativeLogLikelihoodLoss", rb_import_op_own_loss, RB_OP_NONE, 0, RB_TYPES_REAL, RB_GRADIENT_YES, ""},
+    {"NonZero", rb_import_op_non_zero, RB_OP_NONE, 9, RB_TYPES_ANY, RB_GRADIENT_NONE,
+     "must be known at import"},
     {"Not", rb_import_op_not, RB_OP_NONE, 0, RB_TYPES_ANY, RB_GRADIENT_NONE, ""},
     {"OneHot", rb_import_op_one_hot, RB_OP_NONE, 0, RB_TYPES_ANY, RB_GRADIENT_YES,
      "to the two values; the depth must be known at import"},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators that are not imported: why, and what people write instead. */
+/* Operators that are not imported, or not of what the data decide: why, and what people write
+ * instead. */
 #include "graph/import/import.h"
 
 #include <string.h>
@@ -34,9 +35,11 @@ static const struct {
 int rb_import_unknown(struct rb_import *import)
 {
     const char *op = import->node->op_type ? import->node->op_type : "";
+    const char *what =
+        import->op ? "its input is computed from the data" : "this operator is not supported";
 
     for (size_t i = 0; i < RB_COUNT(known); i++)
         if (!strcmp(op, known[i].op))
-            return RB_IMPORT_NO(import, "this operator is not supported; %s", known[i].reason);
-    return RB_IMPORT_NO(import, "this operator is not supported");
+            return RB_IMPORT_NO(import, "%s; %s", what, known[i].reason);
+    return RB_IMPORT_NO(import, "%s", what);
 }

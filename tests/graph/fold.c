@@ -245,6 +245,36 @@ static void movement(void **state)
     rb_writer_done(&w);
 }
 
+/* The largest of integers, and where a mask is not 0. */
+static void choices(void **state)
+{
+    struct rb_import_options options = {.batch = 1};
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+    const char *a;
+
+    start(&w);
+    a = rb_writer_constant_ints(&w, "a", 6, (int64_t[]){0, -7, 2, 9, 0, -5});
+    a = rb_writer_node(&w, "Reshape", "b", a,
+                       rb_writer_constant_ints(&w, "two", 2, (int64_t[]){2, 3}), NULL);
+    rb_writer_node(&w, "ReduceMax", "y", a, NULL);
+    rb_writer_ints(&w, "axes", 1, (int64_t[]){1});
+    rb_writer_int(&w, "keepdims", 0);
+    rb_writer_node(&w, "NonZero", "places", a, NULL);
+    rb_writer_output(&w, "places", 2, (int64_t[]){2, -1});
+    assert_int_equal(import_options(&w, &options, &graph, &why), 0);
+    assert_int_equal(graph->n_nodes, 0);
+    assert_memory_equal(graph->outputs[0]->data, ((int64_t[]){2, 9}), 16);
+    assert_int_equal(graph->outputs[1]->type.dim[1], 4);
+    assert_memory_equal(graph->outputs[1]->data, ((int64_t[]){0, 0, 1, 1, 1, 2, 0, 2}), 64);
+    rb_graph_free(graph);
+    rb_writer_done(&w);
+    start(&w);
+    rb_writer_node(&w, "NonZero", "y", "x", NULL);
+    expect_refusal(&w, 1, RB_EUNSUPPORTED, "its input is computed from the data; the size of");
+}
+
 static void an_index_out_of_range_is_an_error(void **state)
 {
     struct rb_writer w;
@@ -280,6 +310,7 @@ int main(void)
         cmocka_unit_test(shape_arithmetic),
         cmocka_unit_test(mask_from_ranges),
         cmocka_unit_test(movement),
+        cmocka_unit_test(choices),
         cmocka_unit_test(an_index_out_of_range_is_an_error),
         cmocka_unit_test(large_results_are_not_folded),
     };
