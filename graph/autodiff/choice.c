@@ -90,6 +90,30 @@ void rb_diff_gather_elements(struct rb_diff *diff, struct rb_node *node, struct 
         scattered(diff, zeros(diff, x, &x->type), node->in[1], dy[0], node, RB_SCATTER_ADD));
 }
 
+/* 1 where a is b, else 0. */
+static struct rb_value *alike(struct rb_diff *diff, struct rb_value *a, struct rb_value *b)
+{
+    struct rb_value *equal = rb_diff_two(diff, RB_OP_EQUAL, a, b);
+
+    return equal ? rb_diff_make(diff, RB_OP_CAST, &a->type, 1, &equal, 0, NULL) : NULL;
+}
+
+/* dy shared equally among all that are as large (as small) as what came of them. */
+static void scatter_extreme(struct rb_diff *diff, struct rb_node *node, struct rb_value *dy)
+{
+    struct rb_value *x = node->in[0], *indices = node->in[1], *updates = node->in[2];
+    struct rb_value *y = node->out[0], *kept = alike(diff, x, y), *taken, *share;
+
+    taken = alike(diff, updates, gathered(diff, y, indices, node));
+    share = rb_diff_two(diff, RB_OP_DIV, dy,
+                        scattered(diff, kept, indices, taken, node, RB_SCATTER_ADD));
+    if (rb_diff_wants(diff, node, 0))
+        rb_diff_give(diff, node, 0, rb_diff_two(diff, RB_OP_MUL, kept, share));
+    if (rb_diff_wants(diff, node, 2))
+        rb_diff_give(diff, node, 2,
+                     rb_diff_two(diff, RB_OP_MUL, taken, gathered(diff, share, indices, node)));
+}
+
 /* Where updates went, x has no say any more; with a sum it has.  Of updates that fell on one place
  * without a sum the last one counted, and each is given the gradient: ONNX leaves that undefined.
  */
@@ -98,8 +122,12 @@ void rb_diff_scatter(struct rb_diff *diff, struct rb_node *node, struct rb_value
     int64_t reduction = rb_node_int(node, "reduction", RB_SCATTER_SET);
     struct rb_value *updates = node->in[2];
 
+    if (reduction == RB_SCATTER_MAX || reduction == RB_SCATTER_MIN) {
+        scatter_extreme(diff, node, dy[0]);
+        return;
+    }
     if (reduction != RB_SCATTER_SET && reduction != RB_SCATTER_ADD) {
-        rb_diff_refuse(diff, node, "its reduction is neither none nor add");
+        rb_diff_refuse(diff, node, "its reduction is mul");
         return;
     }
     if (rb_diff_wants(diff, node, 0))
