@@ -11,11 +11,12 @@ enum { MOST_CLASSES = 1 << 24 }; /* their numbers become a constant of the graph
 
 struct own_loss {
     struct rb_value *scores;    /* N C ...: logarithms of probabilities */
-    struct rb_value *labels;    /* N ..., int64 */
+    struct rb_value *labels;    /* N ..., int64; soft: N C ..., float */
     struct rb_value *is_class;  /* N C ..., bool: this is the row's class */
     struct rb_value *rows;      /* N ...: what each row loses */
     struct rb_value *factor;    /* N ...: how much it counts; NULL: 1 */
     struct rb_tensor_type type; /* of rows */
+    bool soft;                  /* labels are probabilities of all classes */
 };
 
 static int read_inputs(struct rb_import *import, struct own_loss *loss)
@@ -35,7 +36,10 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
         loss->type.dim[0] = type->dim[0];
         memcpy(loss->type.dim + 1, type->dim + 2, sizeof type->dim[0] * (size_t)(type->rank - 2));
     }
-    if (type->rank < 2 || !rb_tensor_same_shape(&loss->type, &loss->labels->type))
+    loss->soft = import->op->op == RB_OP_LOG_SOFTMAX && type->rank >= 2 &&
+                 loss->labels->type.dtype == RB_F32 &&
+                 rb_tensor_same_shape(type, &loss->labels->type);
+    if (!loss->soft && (type->rank < 2 || !rb_tensor_same_shape(&loss->type, &loss->labels->type)))
         return RB_IMPORT_BAD(import, "scores %s do not fit labels %s", rb_tensor_text(type, text_s),
                              rb_tensor_text(&loss->labels->type, text_l));
     if (type->dim[1] > MOST_CLASSES)
@@ -44,7 +48,7 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
     if (loss->labels->role == RB_VALUE_INPUT && loss->labels != graph->features &&
         !graph->targets && !import->options->given)
         graph->targets = loss->labels;
-    return rb_import_cast(import, loss->labels, RB_I64, &loss->labels);
+    return loss->soft ? 0 : rb_import_cast(import, loss->labels, RB_I64, &loss->labels);
 }
 
 /* Compare each label with all classes. */
@@ -99,21 +103,50 @@ static void hold(struct rb_import *import, struct rb_value *weights)
     weights->frozen = false;
 }
 
+/* Class weights that broadcast over the scores; NULL: there are none. */
+static int class_weights(struct rb_import *import, const struct own_loss *loss,
+                         struct rb_value **ret)
+{
+    struct rb_value *weights = rb_import_in(import, 2);
+    int64_t dim[RB_MAX_RANK];
+    int rank = loss->scores->type.rank;
+
+    *ret = NULL;
+    if (!weights)
+        return 0;
+    hold(import, weights);
+    for (int i = 0; i < rank; i++)
+        dim[i] = i == 1 ? loss->scores->type.dim[1] : 1;
+    return rb_import_reshape(import, weights, rank, dim, ret);
+}
+
+/* PyTorch's cross_entropy takes probabilities too, and exports them as they are.  Each row counts
+ * for one, whatever its classes weigh. */
+static int mix(struct rb_import *import, struct own_loss *loss)
+{
+    struct rb_graph_attribute axes = rb_attr_ints("axes", (int64_t[]){1}, 1);
+    struct rb_value *weights, *mixed;
+    int err = class_weights(import, loss, &weights);
+
+    if (!err)
+        err = rb_import_binary(import, RB_OP_MUL, loss->labels, loss->scores, &mixed);
+    if (!err && weights)
+        err = rb_import_binary(import, RB_OP_MUL, mixed, weights, &mixed);
+    return err ? err
+               : rb_import_emit(import, RB_OP_REDUCE_SUM, 1, &mixed, 1, &axes, &loss->type,
+                                &loss->rows);
+}
+
 /* Class weights, and labels that do not count. */
 static int weigh(struct rb_import *import, struct own_loss *loss)
 {
-    struct rb_value *weights = rb_import_in(import, 2), *ignored;
+    struct rb_value *weights, *ignored;
     bool ignores = rb_import_attribute(import, "ignore_index") != NULL;
-    int64_t index = 0, dim[RB_MAX_RANK];
-    int rank = loss->scores->type.rank;
+    int64_t index = 0;
     int err = rb_import_int(import, "ignore_index", &index);
 
-    for (int i = 0; i < rank; i++)
-        dim[i] = i == 1 ? loss->scores->type.dim[1] : 1;
-    if (!err && weights) {
-        hold(import, weights);
-        err = rb_import_reshape(import, weights, rank, dim, &weights);
-    }
+    if (!err)
+        err = class_weights(import, loss, &weights);
     if (!err && weights)
         err = pick(import, loss, weights, &loss->factor);
     if (err || !ignores)
@@ -179,13 +212,15 @@ int rb_import_op_own_loss(struct rb_import *import)
                              &loss.scores);
     if (!err && import->op->op == RB_OP_LOG_SOFTMAX)
         err = rb_import_bind(import, 1, loss.scores);
-    if (!err)
+    if (!err && loss.soft)
+        err = mix(import, &loss);
+    if (!err && !loss.soft)
         err = compare(import, &loss);
-    if (!err)
+    if (!err && !loss.soft)
         err = pick(import, &loss, loss.scores, &loss.rows);
     if (!err)
         err = rb_import_unary(import, RB_OP_NEG, loss.rows, &loss.rows);
-    if (!err)
+    if (!err && !loss.soft)
         err = weigh(import, &loss);
     if (!err && loss.factor)
         err = rb_import_binary(import, RB_OP_MUL, loss.rows, loss.factor, &loss.rows);

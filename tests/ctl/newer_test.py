@@ -106,6 +106,26 @@ def make():
     case("Gelu", 20, [x], [(x * (1 + numpy.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2).astype("float32")],
          approximate="tanh")
     case("Mish", 18, [x], [(x * numpy.tanh(numpy.log1p(numpy.exp(x)))).astype("float32")])
+    x = real(2, 3 * 4, 6)
+    image = numpy.zeros((2, 3, 3, 6), "float32")  # pads of one column behind
+    for i in range(6):
+        row, column = i // 3, i % 3 * 2
+        image[:, :, row:row + 2, column:column + 2] += x[:, :, i].reshape(2, 3, 2, 2)
+    case("Col2Im", 18, [x, numpy.array([3, 5], "int64"), numpy.array([2, 2], "int64")],
+         [numpy.ascontiguousarray(image[..., :5])], strides=[1, 2], pads=[0, 0, 0, 1])
+    for n in 7, 8, 12:
+        x = real(2, 5, 2, 2)
+        y = numpy.fft.irfft(x[..., 0] + 1j * x[..., 1], n, 1)[..., None].astype("float32")
+        case("DFT", 17, [x, numpy.int64(n)], [y], inverse=1, onesided=1)
+        if n == 8:
+            case("DFT", 17, [x], [y], inverse=1, onesided=1)
+    x = real(1, 9)  # to thirds: tents three wide, of what lies inside
+    tent = numpy.array([1, 2, 3, 2, 1], "float32")
+    y = [[(x[0, :4] * tent[1:]).sum() / 8, (x[0, 2:7] * tent).sum() / 9, (x[0, 5:] * tent[:4]).sum() / 8]]
+    case("Resize", 18, [x, None, None, numpy.array([1, 3], "int64")], [numpy.array(y, "float32")],
+         mode="linear", antialias=1, exclude_outside=1)
+    x, y = real(4, 3), softmax(real(4, 3))
+    case("SoftmaxCrossEntropyLoss", 17, [x, y], [(-(y * numpy.log(softmax(x))).sum(1)).mean()])
     axes = numpy.array([0, -1], "int64")
     x = real(2, 3, 4)
     for op, f in (("ReduceMean", numpy.mean), ("ReduceMax", numpy.max), ("ReduceProd", numpy.prod),

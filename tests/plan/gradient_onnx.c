@@ -165,6 +165,7 @@ static const struct onnx_case {
     {"Slice", 17, "f5,4 l2=4,0 l2=-9,3 l2=0,1 l2=-2,1", ""},
     {"Softmax", 17, "f2,3,4", "axis=1"},
     {"Softmax", 12, "f2,3,4", "axis=1"},
+    {"SoftmaxCrossEntropyLoss", 17, "f4,3,2 f4,3,2@1*0.5 f3@1*0.5", "ignore_index=-100"},
     {"SoftmaxCrossEntropyLoss", 17, "f4,3 l4=0,2,1,2", ""},
     {"SoftmaxCrossEntropyLoss", 17, "f2,3,2 l2,2=0,2,1,2 f3@1*0.5", "ignore_index=1 out=2"},
     {"Softplus", 17, "f3,4*3", ""},
