@@ -35,6 +35,8 @@ static const struct rb_import_op table[] = {
     {"Celu", rb_import_op_celu, RB_OP_NONE, 0, RB_TYPES_REAL, RB_GRADIENT_YES, ""},
     {"Clip", rb_import_op_clip, RB_OP_NONE, 0, RB_TYPES_NUMBER, RB_GRADIENT_YES,
      "to x only, not to the bounds"},
+    {"Col2Im", rb_import_op_col2im, RB_OP_CONV_GRAD_X, 18, RB_TYPES_REAL, RB_GRADIENT_YES,
+     "one to three spatial axes; sizes must be known at import"},
     {"Concat", rb_import_op_concat, RB_OP_CONCAT, 4, RB_TYPES_ANY, RB_GRADIENT_YES, ""},
     {"ConcatFromSequence", rb_import_op_concat_from_sequence, RB_OP_NONE, 0, RB_TYPES_ANY, RB_GRADIENT_YES, ""},
     {"Constant", rb_import_op_constant, RB_OP_NONE, 0, RB_TYPES_ANY, RB_GRADIENT_NONE,

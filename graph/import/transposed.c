@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ConvTranspose: what the gradient of a convolution does to its input. */
+/* ConvTranspose and Col2Im: what the gradient of a convolution does to its input. */
 #include "graph/import/make.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+enum { MOST_WEIGHTS = 1 << 24 };
 
 struct transposed {
     struct rb_import_window window;
@@ -68,11 +70,28 @@ static int64_t output_size(struct rb_import *import, struct transposed *t, int64
     return want;
 }
 
+static struct rb_value *transposed(struct rb_import *import, struct rb_value *x, struct rb_value *w,
+                                   const struct rb_import_window *window, int64_t group,
+                                   const struct rb_tensor_type *type)
+{
+    struct rb_graph_attribute attributes[4] = {
+        rb_attr_ints("strides", window->strides, window->n),
+        rb_attr_ints("pads", window->pads, 2 * window->n),
+        rb_attr_ints("dilations", window->dilations, window->n),
+        rb_attr_ints("group", &group, 1),
+    };
+    struct rb_value *y = NULL;
+
+    if (!import->err)
+        import->err = rb_import_emit(import, RB_OP_CONV_GRAD_X, 2, (struct rb_value *[]){x, w}, 4,
+                                     attributes, type, &y);
+    return y;
+}
+
 int rb_import_op_conv_transpose(struct rb_import *import)
 {
     struct rb_value *x = rb_make_need(import, 0), *w = rb_make_need(import, 1);
-    struct rb_value *bias = rb_import_in(import, 2), *y = NULL;
-    struct rb_graph_attribute attributes[4];
+    struct rb_value *bias = rb_import_in(import, 2), *y;
     struct transposed t = {0};
     struct rb_tensor_type type;
 
@@ -85,17 +104,74 @@ int rb_import_op_conv_transpose(struct rb_import *import)
     type.dim[1] = w->type.dim[1] * t.group;
     for (int i = 0; i < t.window.n; i++)
         type.dim[2 + i] = output_size(import, &t, x->type.dim[2 + i], i);
-    attributes[0] = rb_attr_ints("strides", t.window.strides, t.window.n);
-    attributes[1] = rb_attr_ints("pads", t.window.pads, 2 * t.window.n);
-    attributes[2] = rb_attr_ints("dilations", t.window.dilations, t.window.n);
-    attributes[3] = rb_attr_ints("group", &t.group, 1);
-    if (!import->err)
-        import->err = rb_import_emit(import, RB_OP_CONV_GRAD_X, 2, (struct rb_value *[]){x, w}, 4,
-                                     attributes, &type, &y);
+    y = transposed(import, x, w, &t.window, t.group, &type);
     if (bias && !import->err) {
         int64_t dim[RB_MAX_RANK] = {bias->type.dim[0], 1, 1, 1};
 
         y = rb_make_two(import, RB_OP_ADD, y, rb_make_reshape(import, bias, type.rank - 1, dim));
     }
     return rb_make_bind(import, 0, y);
+}
+
+/* Blocks of an image, each a column: every element of a block is a channel of its own, which the
+ * window puts in its place. */
+static struct rb_value *identity(struct rb_import *import, int64_t channels,
+                                 const struct rb_import_window *window, int64_t block)
+{
+    struct rb_tensor_type type = {
+        .dtype = RB_F32, .rank = 2 + window->n, .dim = {channels * block, 1}};
+    float *ones;
+
+    if (import->err || channels * block > MOST_WEIGHTS / block)
+        return rb_make_no(import, "%" PRId64 " channels in blocks of %" PRId64, channels, block);
+    ones = RB_ARENA_NEW(&import->graph->arena, float, channels *block *block);
+    for (int i = 0; i < window->n; i++)
+        type.dim[2 + i] = window->kernel[i];
+    for (int64_t i = 0; i < channels * block; i++)
+        ones[i * block + i % block] = 1;
+    return rb_graph_value(import->graph, RB_VALUE_CONST, NULL, &type, ones);
+}
+
+int rb_import_op_col2im(struct rb_import *import)
+{
+    struct rb_value *x = rb_make_need(import, 0), *w;
+    const int64_t *image = NULL, *blocks = NULL;
+    struct rb_import_window window = {0};
+    struct rb_tensor_type type = {.dtype = RB_F32}, columns = {.dtype = RB_F32};
+    int n_image = 0, n = 0;
+    int64_t block = 1;
+
+    if (!import->err)
+        import->err = rb_import_known_ints(import, 1, "image_shape", &image, &n_image);
+    if (!import->err)
+        import->err = rb_import_known_ints(import, 2, "block_shape", &blocks, &n);
+    if (!import->err && (x->type.rank != 3 || n < 1 || n != n_image))
+        rb_make_bad(import, "columns, image and blocks do not fit together");
+    if (!import->err && n > 3)
+        rb_make_no(import, "%d spatial axes", n);
+    if (import->err)
+        return import->err;
+    type.rank = columns.rank = 2 + n;
+    type.dim[0] = columns.dim[0] = x->type.dim[0];
+    for (int i = 0; i < n; i++) {
+        type.dim[2 + i] = image[i];
+        if (blocks[i] < 1 || blocks[i] > MOST_WEIGHTS / block)
+            return RB_IMPORT_NO(import, "a block of %" PRId64, blocks[i]);
+        block *= blocks[i];
+    }
+    type.dim[1] = x->type.dim[1] / block;
+    columns.dim[1] = x->type.dim[1];
+    import->err = rb_import_window(import, &(struct rb_value){.type = type}, blocks, &window);
+    for (int i = 0; !import->err && i < n; i++) {
+        int64_t inside = image[i] + window.pads[i] + window.pads[n + i] -
+                         window.dilations[i] * (blocks[i] - 1) - 1;
+
+        columns.dim[2 + i] = inside < 0 ? 0 : inside / window.strides[i] + 1;
+    }
+    if (!import->err && (type.dim[1] * block != x->type.dim[1] ||
+                         rb_tensor_elements(&columns) != rb_tensor_elements(&x->type)))
+        rb_make_bad(import, "columns, image and blocks do not fit together");
+    w = identity(import, type.dim[1], &window, block);
+    x = rb_make_reshape(import, x, columns.rank, columns.dim);
+    return rb_make_bind(import, 0, transposed(import, x, w, &window, type.dim[1], &type));
 }
