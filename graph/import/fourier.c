@@ -11,19 +11,29 @@
 enum { MOST_WEIGHTS = 1 << 24 };
 
 struct transform {
-    int64_t n;       /* samples that are transformed */
-    int64_t parts;   /* of each: 1 real, 2 complex */
-    int64_t given;   /* samples that are there: others are zeros */
-    int64_t results; /* complex ones */
+    int64_t n;     /* samples that are transformed */
+    int64_t parts; /* of each: 1 real, 2 complex */
+    int64_t given; /* samples that are there: others are zeros */
+    int64_t results;
+    int64_t made; /* parts of each result */
     bool inverse;
 };
+
+/* What sample j counts.  Of a half whose other half mirrors it each stands for two, but for the
+ * first and the middle. */
+static double scale_of(const struct transform *t, int64_t j)
+{
+    bool two = t->made == 1 && j > 0 && 2 * j != t->n;
+
+    return t->inverse ? (two ? 2 : 1) / (double)t->n : 1;
+}
 
 /* Rows: parts of samples; columns: parts of results. */
 static struct rb_value *matrix_of(struct rb_import *import, const struct transform *t)
 {
-    int64_t rows = t->given * t->parts, columns = t->results * 2;
+    int64_t rows = t->given * t->parts, columns = t->results * t->made;
     struct rb_tensor_type type = {.dtype = RB_F32, .rank = 2, .dim = {rows, columns}};
-    double circle = 2 * acos(-1.0) / (double)t->n, scale = t->inverse ? 1 / (double)t->n : 1;
+    double circle = 2 * acos(-1.0) / (double)t->n;
     float *matrix;
 
     if (rows < 1 || columns < 1 || rows > MOST_WEIGHTS / columns)
@@ -32,19 +42,21 @@ static struct rb_value *matrix_of(struct rb_import *import, const struct transfo
     for (int64_t j = 0; j < t->given; j++)
         for (int64_t k = 0; k < t->results; k++) {
             double angle = circle * (double)(j * k % t->n) * (t->inverse ? 1 : -1);
-            float *real = matrix + j * t->parts * columns + 2 * k, *imaginary = real + columns;
+            double scale = scale_of(t, j);
+            float *part = matrix + j * t->parts * columns + t->made * k;
 
-            real[0] = (float)(scale * cos(angle));
-            real[1] = (float)(scale * sin(angle));
-            if (t->parts == 2) {
-                imaginary[0] = -real[1];
-                imaginary[1] = real[0];
-            }
+            part[0] = (float)(scale * cos(angle));
+            if (t->made == 2)
+                part[1] = (float)(scale * sin(angle));
+            if (t->parts == 2)
+                part[columns] = (float)(scale * -sin(angle));
+            if (t->parts == 2 && t->made == 2)
+                part[columns + 1] = part[0];
         }
     return rb_graph_value(import->graph, RB_VALUE_CONST, NULL, &type, matrix);
 }
 
-/* Of the last two axes, samples and their parts: a row of results and their two parts each. */
+/* Of the last two axes, samples and their parts: a row of results' parts. */
 static struct rb_value *transformed(struct rb_import *import, struct rb_value *x,
                                     const struct transform *t)
 {
@@ -94,18 +106,21 @@ int rb_import_op_dft(struct rb_import *import)
     int64_t axis = axis_of(import, x), perm[RB_MAX_RANK], back[RB_MAX_RANK], dim[RB_MAX_RANK];
     bool onesided = rb_make_int(import, "onesided", 0) != 0;
     struct transform t = {.inverse = rb_make_int(import, "inverse", 0) != 0};
+    bool mirrored = onesided && t.inverse; /* half of the samples are given, real numbers made */
     int rank = x ? x->type.rank : 0, moved = 0;
+    int64_t most;
 
-    t.n = known_number(import, 1, "dft_length", import->err ? 1 : x->type.dim[axis]);
+    t.n = import->err ? 1 : x->type.dim[axis];
+    t.n = known_number(import, 1, "dft_length", mirrored ? 2 * (t.n - 1) : t.n);
     if (!import->err && (t.n < 1 || t.n > MOST_WEIGHTS))
         rb_make_no(import, "a transform of %" PRId64 " samples", t.n);
-    if (!import->err && onesided && t.inverse)
-        rb_make_no(import, "both onesided and inverse");
     if (import->err)
         return import->err;
     t.parts = x->type.dim[rank - 1];
-    t.results = onesided ? t.n / 2 + 1 : t.n;
-    t.given = x->type.dim[axis] < t.n ? x->type.dim[axis] : t.n;
+    t.made = mirrored ? 1 : 2;
+    t.results = onesided && !mirrored ? t.n / 2 + 1 : t.n;
+    most = mirrored ? t.n / 2 + 1 : t.n;
+    t.given = x->type.dim[axis] < most ? x->type.dim[axis] : most;
     for (int i = 0; i < rank - 1; i++)
         if (i != axis)
             perm[moved++] = i;
@@ -115,7 +130,7 @@ int rb_import_op_dft(struct rb_import *import)
     y = transformed(import, y, &t);
     for (int i = 0; i < rank; i++) {
         back[perm[i]] = i;
-        dim[i] = i == rank - 1 ? 2 : i == rank - 2 ? t.results : x->type.dim[perm[i]];
+        dim[i] = i == rank - 1 ? t.made : i == rank - 2 ? t.results : x->type.dim[perm[i]];
     }
     return rb_make_bind(import, 0,
                         rb_make_transpose(import, rb_make_reshape(import, y, rank, dim), back));
@@ -144,7 +159,7 @@ int rb_import_op_stft(struct rb_import *import)
     struct rb_value *x = rb_make_need(import, 0), *window = rb_import_in(import, 2), *y;
     int64_t step = known_number(import, 1, "frame_step", 0), dim[4] = {0};
     bool onesided = rb_make_int(import, "onesided", 1) != 0;
-    struct transform t = {.parts = 1};
+    struct transform t = {.made = 2};
 
     if (!import->err && x->type.rank == 2)
         x = rb_make_unsqueeze(import, x, 2);

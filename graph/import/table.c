@@ -52,7 +52,7 @@ static const struct rb_import_op table[] = {
     {"CumSum", rb_import_op_cum_sum, RB_OP_CUM_SUM, 0, RB_TYPES_NUMBER, RB_GRADIENT_YES,
      "the axis must be known at import"},
     {"DFT", rb_import_op_dft, RB_OP_NONE, 17, RB_TYPES_REAL, RB_GRADIENT_YES,
-     "length and axis must be known at import; not both onesided and inverse"},
+     "length and axis must be known at import"},
     {"DepthToSpace", rb_import_op_depth_to_space, RB_OP_NONE, 0, RB_TYPES_ANY, RB_GRADIENT_YES, ""},
     {"Div", rb_import_op_binary, RB_OP_DIV, 0, RB_TYPES_NUMBER, RB_GRADIENT_YES,
      "not of uint64"},

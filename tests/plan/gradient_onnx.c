@@ -58,6 +58,8 @@ static const struct onnx_case {
     {"CumSum", 17, "f3,4,2 l1=1", "exclusive=1 reverse=1"},
     {"DFT", 17, "f2,5,3,1", "axis=1"},
     {"DFT", 17, "f2,5,2 l1=4", "inverse=1"},
+    {"DFT", 17, "f2,4,2 l1=7", "inverse=1 onesided=1"},
+    {"DFT", 17, "f2,5,2", "inverse=1 onesided=1"},
     {"DFT", 20, "f3,4,1 l1=6 l1=-2", "onesided=1"},
     {"DepthToSpace", 17, "f1,8,2,3", "blocksize=2 mode=CRD"},
     {"DepthToSpace", 17, "f1,8,2,3", "blocksize=2"},
