@@ -15,7 +15,7 @@ struct resize {
     int64_t axis[RB_MAX_RANK]; /* those that are scaled */
     int n_axes;
     double cubic;
-    bool exclude_outside;
+    bool exclude_outside, antialias;
     double scale[RB_MAX_RANK];
     int64_t size[RB_MAX_RANK];
 };
@@ -63,19 +63,24 @@ static double weight(const struct resize *r, double distance)
     return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-/* Neighbours beyond the end count for the last one, or not at all. */
-static void fill_row(const struct resize *r, double x, int64_t n, float *row)
+/* Neighbours beyond the end count for the last one, or not at all.  Without aliases an axis that
+ * shrinks has as many more of them. */
+static void fill_row(const struct resize *r, double x, int axis, int64_t n, float *row)
 {
-    double first = floor(x) - 1, total = 0, each[4];
+    double near = r->antialias && r->scale[axis] < 1 ? r->scale[axis] : 1, reach = 2 / near;
+    double first = floor(x - reach) + 1, total = 0;
+    bool share = r->exclude_outside || r->antialias;
 
-    for (int k = 0; k < 4; k++) {
-        bool outside = first + k < 0 || first + k > (double)(n - 1);
+    for (int pass = 0; pass < 2; pass++)
+        for (double at = first; at < x + reach; at++) {
+            bool outside = at < 0 || at > (double)(n - 1);
+            double each = r->exclude_outside && outside ? 0 : weight(r, (x - at) * near);
 
-        each[k] = r->exclude_outside && outside ? 0 : weight(r, x - (first + k));
-        total += each[k];
-    }
-    for (int k = 0; k < 4; k++)
-        row[clamped(first + k, n)] += (float)(each[k] / (r->exclude_outside ? total : 1));
+            if (!pass)
+                total += each;
+            else
+                row[clamped(at, n)] += (float)(each / (share ? total : 1));
+        }
 }
 
 static struct rb_value *resized(struct rb_import *import, const struct resize *r,
@@ -96,7 +101,7 @@ static struct rb_value *resized(struct rb_import *import, const struct resize *r
     }
     weights = RB_ARENA_NEW(&import->graph->arena, float, m *n);
     for (int64_t i = 0; i < m; i++)
-        fill_row(r, coordinate(r, axis, i, n), n, weights + i * n);
+        fill_row(r, coordinate(r, axis, i, n), axis, n, weights + i * n);
     matrix = rb_graph_value(import->graph, RB_VALUE_CONST, NULL, &type, weights);
     for (int i = 0; i < x->type.rank; i++)
         dim[i < axis ? 0 : i == axis ? 1 : 2] *= x->type.dim[i];
@@ -225,8 +230,7 @@ static void read(struct rb_import *import, const struct rb_value *x, struct resi
         known |= !strcmp(coordinates[i], r->coordinates);
     if (!known)
         rb_make_no(import, "this coordinate_transformation_mode");
-    if (rb_make_int(import, "antialias", 0))
-        rb_make_no(import, "antialias");
+    r->antialias = rb_make_int(import, "antialias", 0) != 0;
     r->policy = "stretch";
     text(import, "keep_aspect_ratio_policy", &r->policy);
     if (strcmp(r->policy, "stretch") && strcmp(r->policy, "not_larger") &&

@@ -159,7 +159,7 @@ static const struct rb_import_op table[] = {
     {"Reshape", rb_import_op_reshape, RB_OP_RESHAPE, 5, RB_TYPES_ANY, RB_GRADIENT_YES,
      "the shape must be known at import"},
     {"Resize", rb_import_op_resize, RB_OP_NONE, 10, RB_TYPES_REAL, RB_GRADIENT_YES,
-     "scales or sizes must be known at import; no antialias, no cropping"},
+     "scales or sizes must be known at import; no cropping"},
     {"RotaryEmbedding", rb_import_op_rotary, RB_OP_NONE, 23, RB_TYPES_REAL, RB_GRADIENT_YES, ""},
     {"Round", rb_import_op_unary, RB_OP_ROUND, 0, RB_TYPES_NUMBER, RB_GRADIENT_ZERO, ""},
     {"STFT", rb_import_op_stft, RB_OP_NONE, 17, RB_TYPES_REAL, RB_GRADIENT_YES,

@@ -134,6 +134,7 @@ static const struct onnx_case {
     {"Resize", 17, "f1,2,3,4 - l4=1,1,2,2", "mode=cubic"},
     {"Resize", 17, "f1,2,3,4 - - l4=1,2,5,3",
      "mode=linear coordinate_transformation_mode=align_corners"},
+    {"Resize", 18, "f1,2,5,6 - - l4=1,2,2,3", "mode=linear antialias=1"},
     {"RMSNormalization", 23, "f2,3,4 f4@1", ""},
     {"RNN", 17, "f4,2,3 f1,5,3 f1,5,5 f1,10", "hidden_size=5 direction=reverse out=2"},
     {"Reciprocal", 17, "f3,4@2", ""},
