@@ -94,6 +94,7 @@ struct rb_graph {
                                be in another one; NULL: it is whole itself */
     int64_t batch;          /* samples */
     bool train;
+    int other_floats; /* initializers that are no numbers alone, and of floats but F32 */
     struct rb_value **values;
     int n_values;
     struct rb_node **nodes; /* in an order that can be run */

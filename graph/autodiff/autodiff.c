@@ -318,6 +318,11 @@ int rb_autodiff(struct rb_graph *graph, struct rb_why *why)
     for (int i = 0; i < graph->n_contributions; i++)
         if (graph->contributions[i].variable->role == RB_VALUE_WEIGHT)
             return 0;
+    if (graph->other_floats)
+        return rb_why_set(why, RB_EINVAL,
+                          "there is nothing to train: only float32 weights are, and %d are half "
+                          "floats or doubles; model.float() before the export",
+                          graph->other_floats);
     return rb_why_set(why, RB_EINVAL,
                       "there is nothing to train: the loss depends on no weight "
                       "that is not frozen");

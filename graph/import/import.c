@@ -22,6 +22,13 @@ bool rb_import_freezes(const struct rb_import *import, const char *name)
     return name && matches(import->options->freeze, import->options->n_freeze, name);
 }
 
+/* It may have been a weight, but only F32 is trained. */
+static bool is_other_float(const struct rb_tensor_type *type)
+{
+    return type->rank > 0 &&
+           (type->dtype == RB_F16 || type->dtype == RB_BF16 || type->dtype == RB_F64);
+}
+
 static int add_initializer(struct rb_import *import, const Onnx__TensorProto *tensor)
 {
     const struct rb_import_options *options = import->options;
@@ -38,6 +45,7 @@ static int add_initializer(struct rb_import *import, const Onnx__TensorProto *te
     kind = rb_onnx_kind(import->model, tensor->name);
     weight = type.dtype == RB_F32 && (kind == RB_ONNX_UNMARKED || kind == RB_ONNX_PARAMETER) &&
              !matches(options->buffers, options->n_buffers, tensor->name);
+    import->graph->other_floats += is_other_float(&type) && kind != RB_ONNX_CONSTANT;
     value = rb_graph_value(import->graph,
                            weight                     ? RB_VALUE_WEIGHT
                            : kind == RB_ONNX_CONSTANT ? RB_VALUE_CONST

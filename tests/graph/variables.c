@@ -220,6 +220,26 @@ static void tables(void **state)
     }
 }
 
+/* Half floats are counted: that there is nothing to train may be for them. */
+static void half_floats(void **state)
+{
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+
+    start_writer(&w, 2, (int64_t[]){-1, 2});
+    rb_writer_weight(&w, "w", 1, (int64_t[]){2}, RB_INIT_ONE, 0);
+    w.graph.initializer[0]->data_type = RB_BF16;
+    w.graph.initializer[0]->raw_data.len /= 2;
+    rb_writer_node(&w, "Cast", "c", "w", NULL);
+    rb_writer_int(&w, "to", RB_F32);
+    rb_writer_node(&w, "Mul", "y", "x", "c", NULL);
+    assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
+    assert_int_equal(graph->other_floats, 1);
+    rb_graph_free(graph);
+    rb_writer_done(&w);
+}
+
 enum { DIVIDED, MULTIPLIED, BY_ANOTHER, PATHS };
 
 /* Stochastic depth of torchvision and timm (Bernoulli's mask, divided), of transformers (a floor),
@@ -279,6 +299,7 @@ int main(void)
         cmocka_unit_test(statistics_that_are_computed),
         cmocka_unit_test(statistics_of_instances),
         cmocka_unit_test(tables),
+        cmocka_unit_test(half_floats),
         cmocka_unit_test(evaluation_keeps_paths),
     };
 

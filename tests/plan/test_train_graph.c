@@ -420,6 +420,15 @@ static void refusals(void **state)
 
     tiny = tiny_new(2, true);
     x = tiny_features(&tiny, RB_F32, TYPE(2, 1));
+    set_output(tiny.graph, tiny_one(&tiny, RB_OP_TANH, "t", x));
+    tiny.graph->other_floats = 3;
+    assert_int_equal(rb_loss_attach(tiny.graph, &options, &why), 0);
+    assert_int_equal(rb_autodiff(tiny.graph, &why), RB_EINVAL);
+    assert_says(&why, "3 are half floats or doubles; model.float() before");
+    rb_graph_free(tiny.graph);
+
+    tiny = tiny_new(2, true);
+    x = tiny_features(&tiny, RB_F32, TYPE(2, 1));
     w = tiny_weight(&tiny, "w", TYPE(1), 2, 0);
     set_output(tiny.graph, tiny_two(&tiny, RB_OP_MOD, "p", x, w));
     assert_int_equal(rb_loss_attach(tiny.graph, &options, &why), 0);
