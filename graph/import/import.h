@@ -177,7 +177,7 @@ rb_import_fn rb_import_op_arg, rb_import_op_attention, rb_import_op_average_pool
     rb_import_op_split_to_sequence, rb_import_op_squeeze, rb_import_op_stft, rb_import_op_sum,
     rb_import_op_swish, rb_import_op_thresholded_relu, rb_import_op_tile, rb_import_op_top_k,
     rb_import_op_transpose, rb_import_op_trilu, rb_import_op_unary, rb_import_op_unsqueeze,
-    rb_import_op_where, rb_import_op_xor;
+    rb_import_op_where, rb_import_op_window, rb_import_op_xor;
 
 /* Windows (window.c): strides, pads and dilations as the graph wants them, auto_pad
  * resolved. */

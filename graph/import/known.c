@@ -219,3 +219,45 @@ int rb_import_op_range(struct rb_import *import)
     }
     return bind_constant(import, &type, data);
 }
+
+/* Sums of cosines over a period, or from end to end. */
+int rb_import_op_window(struct rb_import *import)
+{
+    static const struct {
+        const char *op;
+        double a, b, c;
+    } windows[] = {
+        {"HannWindow", 0.5, 0.5, 0},
+        {"HammingWindow", 25 / 46.0, 21 / 46.0, 0},
+        {"BlackmanWindow", 0.42, 0.5, 0.08},
+    };
+    struct rb_tensor_type type = {.dtype = RB_F64, .rank = 1};
+    int64_t to = RB_F32, periodic = 1;
+    const int64_t *size = NULL;
+    struct rb_value *value;
+    double *numbers, step;
+    int n = 0, which = 0;
+    int err = rb_import_known_ints(import, 0, "size", &size, &n);
+
+    if (!err)
+        err = rb_import_int(import, "output_datatype", &to);
+    if (!err)
+        err = rb_import_int(import, "periodic", &periodic);
+    if (err)
+        return err;
+    if (n != 1 || size[0] < 1 || size[0] > 1 << 24)
+        return RB_IMPORT_BAD(import, "the size is not one number that a window can have");
+    if (to < 1 || to > 64 || !rb_dtype_size((enum rb_dtype)to))
+        return RB_IMPORT_NO(import, "elements of type %" PRId64, to);
+    while (strcmp(windows[which].op, import->op->name) != 0)
+        which++;
+    type.dim[0] = size[0];
+    numbers = RB_ARENA_NEW(&import->graph->arena, double, size[0]);
+    step = 2 * acos(-1.0) / (double)(periodic || size[0] == 1 ? size[0] : size[0] - 1);
+    for (int64_t i = 0; i < size[0]; i++)
+        numbers[i] = windows[which].a - windows[which].b * cos(step * (double)i) +
+                     windows[which].c * cos(2 * step * (double)i);
+    value = rb_graph_value(import->graph, RB_VALUE_CONST, import->name, &type, numbers);
+    err = rb_import_cast(import, value, (enum rb_dtype)to, &value);
+    return err ? err : rb_import_bind(import, 0, value);
+}

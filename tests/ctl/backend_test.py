@@ -17,7 +17,7 @@ NAMED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backend_unsupp
 
 # Quantisation, text, signals, detection, control flow and shapes that depend on numbers.
 OTHER = """
-    bitshift blackmanwindow hammingwindow hannwindow basic_convinteger convinteger compress
+    bitshift basic_convinteger convinteger compress
     dequantizelinear dynamicquantizelinear quantizelinear qlinearconv qlinearmatmul matmulinteger
     det if_ loop maxunpool melweightmatrix nonmaxsuppression nonzero optional_ resize
     reversesequence roialign scan sequence_ strnormalizer tfidfvectorizer unique upsample shrink
