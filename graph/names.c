@@ -19,12 +19,19 @@ static struct rb_names_slot *find(const struct rb_names *names, const char *name
 
 void *rb_names_get(const struct rb_names *names, const char *name)
 {
-    return names->room ? find(names, name)->item : NULL;
+    for (; names; names = names->outer) {
+        const struct rb_names_slot *slot = names->room ? find(names, name) : NULL;
+
+        if (slot && slot->name)
+            return slot->item;
+    }
+    return NULL;
 }
 
 static void widen(struct rb_names *names)
 {
-    struct rb_names wide = {.n = names->n, .room = names->room ? 2 * names->room : 64};
+    struct rb_names wide = {
+        .n = names->n, .room = names->room ? 2 * names->room : 64, .outer = names->outer};
 
     wide.slots = rb_alloc(sizeof *wide.slots * wide.room);
     for (size_t i = 0; i < names->room; i++)

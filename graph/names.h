@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A map from names to pointers; names are not copied.
+/* A map from names to pointers, maybe within another one; names are not copied.
  *
  * graph/onnx, graph/import, plan/compile/match > [names] */
 #ifndef RB_GRAPH_NAMES_H
@@ -13,7 +13,8 @@ struct rb_names { /* all zero is empty */
         const char *name;
         void *item;
     } * slots;
-    size_t n, room; /* room: a power of two */
+    size_t n, room;               /* room: a power of two */
+    const struct rb_names *outer; /* has what is not found here; NULL: none */
 };
 
 void *rb_names_get(const struct rb_names *names, const char *name);      /* NULL: not there */

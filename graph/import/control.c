@@ -27,7 +27,7 @@ static int add_initializers(struct rb_import *import, const Onnx__GraphProto *br
     return 0;
 }
 
-static int take_branch(struct rb_import *import, const Onnx__GraphProto *branch)
+int rb_import_inside(struct rb_import *import, const Onnx__GraphProto *branch)
 {
     struct rb_import outer = *import;
     int err = add_initializers(import, branch);
@@ -38,6 +38,13 @@ static int take_branch(struct rb_import *import, const Onnx__GraphProto *branch)
     import->op = outer.op;
     import->name = outer.name;
     import->narrow = import->wide = RB_NONE;
+    return err;
+}
+
+static int take_branch(struct rb_import *import, const Onnx__GraphProto *branch)
+{
+    int err = rb_import_inside(import, branch);
+
     if (err)
         return err;
     if (branch->n_output != import->node->n_output)

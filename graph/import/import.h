@@ -86,6 +86,9 @@ int rb_import_inputs(struct rb_import *import);
 /* Import one node of the model, or of a branch of it. */
 int rb_import_node(struct rb_import *import, const Onnx__NodeProto *node);
 
+/* The nodes of a branch or of a loop's body, in the place of import->node. */
+int rb_import_inside(struct rb_import *import, const Onnx__GraphProto *branch);
+
 /* The function's body in the place of import->node. */
 int rb_import_call(struct rb_import *import, const struct rb_onnx_function *function);
 /* List the other names that the model's Identity nodes give to weights and buffers. */
@@ -160,12 +163,12 @@ rb_import_fn rb_import_op_arg, rb_import_op_attention, rb_import_op_average_pool
     rb_import_op_global_pool, rb_import_op_grid_sample, rb_import_op_group_norm,
     rb_import_op_hard_sigmoid, rb_import_op_hard_swish, rb_import_op_hardmax, rb_import_op_identity,
     rb_import_op_if, rb_import_op_instance_norm, rb_import_op_is_inf, rb_import_op_is_nan,
-    rb_import_op_layer_norm, rb_import_op_leaky_relu, rb_import_op_logic, rb_import_op_lrn,
-    rb_import_op_matmul, rb_import_op_max_pool, rb_import_op_mean, rb_import_op_mean_variance,
-    rb_import_op_mish, rb_import_op_non_zero, rb_import_op_mod, rb_import_op_not,
-    rb_import_op_one_hot, rb_import_op_or_equal, rb_import_op_own_loss, rb_import_op_pad,
-    rb_import_op_pow, rb_import_op_prelu, rb_import_op_range, rb_import_op_recurrent,
-    rb_import_op_reduce, rb_import_op_reduce_l1, rb_import_op_reduce_l2,
+    rb_import_op_layer_norm, rb_import_op_leaky_relu, rb_import_op_logic, rb_import_op_loop,
+    rb_import_op_lrn, rb_import_op_matmul, rb_import_op_max_pool, rb_import_op_mean,
+    rb_import_op_mean_variance, rb_import_op_mish, rb_import_op_non_zero, rb_import_op_mod,
+    rb_import_op_not, rb_import_op_one_hot, rb_import_op_or_equal, rb_import_op_own_loss,
+    rb_import_op_pad, rb_import_op_pow, rb_import_op_prelu, rb_import_op_range,
+    rb_import_op_recurrent, rb_import_op_reduce, rb_import_op_reduce_l1, rb_import_op_reduce_l2,
     rb_import_op_reduce_log_sum, rb_import_op_reduce_log_sum_exp, rb_import_op_reduce_min,
     rb_import_op_reduce_prod, rb_import_op_reduce_sum_square, rb_import_op_reshape,
     rb_import_op_resize, rb_import_op_rotary, rb_import_op_rms_norm, rb_import_op_scatter_elements,

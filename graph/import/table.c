@@ -112,6 +112,9 @@ static const struct rb_import_op table[] = {
      "not of uint64"},
     {"Log", rb_import_op_unary, RB_OP_LOG, 0, RB_TYPES_NUMBER, RB_GRADIENT_YES, ""},
     {"LogSoftmax", rb_import_op_softmax, RB_OP_LOG_SOFTMAX, 0, RB_TYPES_REAL, RB_GRADIENT_YES, ""},
+    {"Loop", rb_import_op_loop, RB_OP_NONE, 11, RB_TYPES_ANY, RB_GRADIENT_YES,
+     "unrolled, at most 4096 rounds, known at import; a table that each round reads is slow (nn.EmbeddingBag: "
+     "nn.Embedding with a sum or mean is quicker)"},
     {"MatMul", rb_import_op_matmul, RB_OP_MATMUL, 0, RB_TYPES_REAL, RB_GRADIENT_YES, ""},
     {"Max", rb_import_op_extreme, RB_OP_MAX, 0, RB_TYPES_NUMBER, RB_GRADIENT_YES, ""},
     {"MaxPool", rb_import_op_max_pool, RB_OP_MAX_POOL, 0, RB_TYPES_REAL, RB_GRADIENT_YES,

@@ -8,9 +8,7 @@
 static const char by_data[] = "the size of what it gives depends on the data (as that of x[mask] "
                               "does): keep all elements and "
                               "weigh them by 0 and 1, with torch.where or a product";
-static const char loop[] =
-    "loops are not taken apart: write the steps out before the export; nn.EmbeddingBag is such a "
-    "loop, and nn.Embedding with a sum or mean over the bag's axis gives the same";
+static const char loop[] = "write the steps out before the export";
 static const char integers[] =
     "models are trained in floats: export the model before it is quantized";
 
@@ -21,7 +19,6 @@ static const struct {
     {"ConvInteger", integers},
     {"DequantizeLinear", integers},
     {"DynamicQuantizeLinear", integers},
-    {"Loop", loop},
     {"MatMulInteger", integers},
     {"NonMaxSuppression", by_data},
     {"NonZero", by_data},

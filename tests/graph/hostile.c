@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "graph/models/models.h"
 #include "tests/graph/help.h"
+#include "tests/graph/inside.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -137,7 +138,7 @@ static void unknown_operator(void **state)
     expect_refusal(&w, 1, RB_EUNSUPPORTED, "depends on the data");
     start(&w);
     rb_writer_node(&w, "Loop", "y", "x", NULL);
-    expect_refusal(&w, 1, RB_EUNSUPPORTED, "nn.Embedding with a sum");
+    expect_refusal(&w, 1, RB_EINVAL, "is float32, not int64");
 }
 
 static void unknown_value(void **state)
@@ -427,6 +428,44 @@ static void files(void **state)
     assert_int_equal(rb_file_remove(folder.path, &why), 0);
 }
 
+/* Loops that never end, that end when the data say so, and that make too much. */
+static void loops(void **state)
+{
+    static const char *const said[] = {
+        "more than 4096 rounds",
+        "whether it goes on is computed from the data",
+        "loops have more than 1048576 nodes",
+        "output 0 of its body is made by no node",
+        "do not fit with those of its body",
+    };
+
+    for (size_t i = 0; i < RB_COUNT(said); i++) {
+        enum rb_error err = i == 2 ? RB_ELIMIT : i < 2 ? RB_EUNSUPPORTED : RB_EINVAL;
+        struct rb_writer w;
+        size_t first;
+
+        start(&w);
+        rb_writer_constant_ints(&w, "rounds", 1, (int64_t[]){4095});
+        first = w.graph.n_node;
+        rb_writer_node(&w, "Neg", "next", "h", NULL);
+        if (i == 1)
+            rb_writer_node(&w, "Less", "less", "h", "next", NULL);
+        if (i == 2) { /* in each round another without an end */
+            rb_writer_node(&w, "Identity", "k", "h1", NULL);
+            for (int j = 1; j < 600; j++)
+                rb_writer_node(&w, "Identity", RB_WRITER_NAME(&w, "k%d", j), "h1", NULL);
+            rb_writer_node(&w, "Loop", "deep", "rounds", "", "h", NULL);
+            put_inside(&w, first + 1, "body", "j1 c1 h1", "c1 k");
+        }
+        rb_writer_node(&w, "Loop", "y", "", "", "x", NULL);
+        put_inside(&w, first, "body", i == 4 ? "j c" : "j c h",
+                   i == 1   ? "less next"
+                   : i == 3 ? "nobody next"
+                            : "c next");
+        expect_refusal(&w, 1, err, said[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -447,6 +486,7 @@ int main(void)
         cmocka_unit_test(hostile_names_in_messages),
         cmocka_unit_test(external_data),
         cmocka_unit_test(files),
+        cmocka_unit_test(loops),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include "graph/import/import.h"
 #include "graph/models/writer.h"
 #include "graph/train.h"
+#include "tests/graph/inside.h"
 #include "tests/plan/gradient.h"
 #include "tests/plan/precise.h"
 #include "tests/plan/tiny.h"
@@ -355,25 +356,27 @@ static const char *write_if(struct rb_writer *w)
 {
     const char *a = rb_writer_weight(w, "a", 2, (int64_t[]){2, 3}, RB_INIT_UNIFORM, 1);
     const char *yes = known_integers(w, "c", "b1=1");
-    Onnx__GraphProto *branch = RB_ARENA_NEW(&w->arena, Onnx__GraphProto, 1);
-    Onnx__AttributeProto *attribute;
-    Onnx__NodeProto *node;
+    size_t first = w->graph.n_node;
 
     rb_writer_node(w, "Tanh", "inner", a, NULL);
-    onnx__graph_proto__init(branch);
-    branch->node = RB_ARENA_NEW(&w->arena, Onnx__NodeProto *, 1);
-    branch->node[branch->n_node++] = w->graph.node[--w->graph.n_node];
-    branch->output = RB_ARENA_NEW(&w->arena, Onnx__ValueInfoProto *, 1);
-    branch->output[0] = RB_ARENA_NEW(&w->arena, Onnx__ValueInfoProto, 1);
-    onnx__value_info_proto__init(branch->output[0]);
-    branch->output[branch->n_output++]->name = rb_arena_string(&w->arena, "inner");
     rb_writer_node(w, "If", "y", yes, NULL);
-    rb_writer_int(w, "then_branch", 0);
-    node = w->graph.node[w->graph.n_node - 1];
-    attribute = node->attribute[0];
-    attribute->type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH;
-    attribute->has_i = 0;
-    attribute->g = branch;
+    put_inside(w, first, "then_branch", NULL, "inner");
+    return "y";
+}
+
+/* Three rounds of h = a Tanh(h); y: all that Tanh gave. */
+static const char *write_loop(struct rb_writer *w)
+{
+    const char *a = rb_writer_weight(w, "a", 2, (int64_t[]){2, 3}, RB_INIT_UNIFORM, 1);
+    const char *start = rb_writer_weight(w, "start", 2, (int64_t[]){2, 3}, RB_INIT_UNIFORM, 1);
+    const char *rounds = known_integers(w, "rounds", "l1=3");
+    size_t first = w->graph.n_node;
+
+    rb_writer_node(w, "Tanh", "t", "h", NULL);
+    rb_writer_node(w, "Mul", "next", "t", a, NULL);
+    rb_writer_node(w, "Loop", "last", rounds, "", start, NULL);
+    rb_writer_extra_output(w, "y");
+    put_inside(w, first, "body", "i c h", "c next t");
     return "y";
 }
 
@@ -384,6 +387,7 @@ static const struct {
     {"SequenceConstruct SequenceInsert SequenceErase ConcatFromSequence SplitToSequence SequenceAt",
      write_sequence},
     {"If", write_if},
+    {"Loop", write_loop},
 };
 
 /* ---- Checking ---- */
