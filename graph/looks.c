@@ -30,42 +30,85 @@ static bool is_table(const struct rb_tensor_type *type, int64_t *ret_rows, int64
     return n > 0;
 }
 
+/* `n` rows of a table, each `step` behind the one before, in one of its columns. */
+struct column {
+    const struct rb_value *value;
+    int64_t columns, number, first, step, n;
+};
+
+static double in_row(const struct column *c, int64_t i)
+{
+    return (double)at(c->value, (c->first + i * c->step) * c->columns + c->number);
+}
+
 /* A wave of any phase has x[i - 1] + x[i + 1] = 2 cos(step) x[i]; so the largest x tells the step,
  * and all others must agree. */
-static bool is_wave(const struct rb_value *value, int64_t rows, int64_t columns, int64_t c)
+static bool is_wave(const struct column *c)
 {
     int64_t best = 1;
     double twice;
 
-    for (int64_t i = 1; i + 1 < rows; i++)
-        if (fabsf(at(value, i * columns + c)) > fabsf(at(value, best * columns + c)))
+    for (int64_t i = 1; i + 1 < c->n; i++)
+        if (fabs(in_row(c, i)) > fabs(in_row(c, best)))
             best = i;
-#define X(i) ((double)at(value, (i)*columns + c))
-    if (X(best) == 0)
-        return X(0) == 0 && X(rows - 1) == 0;
-    twice = (X(best - 1) + X(best + 1)) / X(best);
+    if (in_row(c, best) == 0)
+        return in_row(c, 0) == 0 && in_row(c, c->n - 1) == 0;
+    twice = (in_row(c, best - 1) + in_row(c, best + 1)) / in_row(c, best);
     if (fabs(twice) > 2.0001)
         return false;
-    for (int64_t i = 1; i + 1 < rows; i++)
-        if (fabs(X(i - 1) + X(i + 1) - twice * X(i)) > 1e-4)
+    for (int64_t i = 1; i + 1 < c->n; i++)
+        if (fabs(in_row(c, i - 1) + in_row(c, i + 1) - twice * in_row(c, i)) > 1e-4)
             return false;
-#undef X
     return true;
 }
 
-/* Wide tables are judged by some of their columns. */
-static bool are_waves(const struct rb_value *value)
+/* The rows are places of a square image, line by line: a wave from line to line that is the same
+ * throughout each, or a wave within lines that are all the same. */
+static bool is_wave_of_image(const struct column *all, int64_t side)
 {
-    enum { LEAST_ROWS = 5, LEAST_COLUMNS = 4, MOST_COLUMNS = 64 };
-    int64_t rows, columns, step;
+    struct column lines = *all, places = *all;
+    bool same_within = true, same_lines = true;
 
-    if (!is_table(&value->type, &rows, &columns) || rows < LEAST_ROWS || columns < LEAST_COLUMNS)
-        return false;
-    step = columns > MOST_COLUMNS ? columns / MOST_COLUMNS : 1;
-    for (int64_t c = 0; c < columns; c += step)
-        if (!is_wave(value, rows, columns, c))
+    lines.n = places.n = side;
+    lines.step = side;
+    for (int64_t i = 0; i < all->n; i++) {
+        same_within &= in_row(all, i) == in_row(&lines, i / side);
+        same_lines &= in_row(all, i) == in_row(&places, i % side);
+    }
+    return (same_within && is_wave(&lines)) || (same_lines && is_wave(&places));
+}
+
+/* Wide tables are judged by some of their columns. */
+static bool all_columns(struct column c, int64_t side)
+{
+    enum { MOST_COLUMNS = 64 };
+    int64_t step = c.columns > MOST_COLUMNS ? c.columns / MOST_COLUMNS : 1;
+
+    for (c.number = 0; c.number < c.columns; c.number += step)
+        if (side ? !is_wave_of_image(&c, side) : !is_wave(&c))
             return false;
     return true;
+}
+
+/* Positions of a sequence, or of an image; of the latter maybe behind a row of zeros, that of a
+ * class token. */
+static bool are_waves(const struct rb_value *value)
+{
+    enum { LEAST_ROWS = 5, LEAST_COLUMNS = 4, LEAST_SIDE = 4 };
+    struct column c = {.value = value, .step = 1};
+    int64_t side;
+
+    if (!is_table(&value->type, &c.n, &c.columns) || c.n < LEAST_ROWS || c.columns < LEAST_COLUMNS)
+        return false;
+    if (all_columns(c, 0))
+        return true;
+    side = (int64_t)sqrt((double)c.n);
+    c.first = side * side + 1 == c.n;
+    c.n -= c.first;
+    for (int64_t i = 0; c.first && i < c.columns; i++)
+        if (at(value, i) != 0)
+            return false;
+    return side >= LEAST_SIDE && side * side == c.n && all_columns(c, side);
 }
 
 static bool are_steps(const struct rb_value *value)

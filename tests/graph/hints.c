@@ -194,6 +194,44 @@ static void looks(void **state)
     rb_graph_free(graph);
 }
 
+/* Positions of an image: half of the columns for its lines, half for places within them; also
+ * behind a class token.  Other numbers are no waves. */
+static void positions_of_images(void **state)
+{
+    enum { SIDE = 4, PLACES = SIDE * SIDE, HALF = 4 };
+    float waves[(PLACES + 1) * 2 * HALF] = {0};
+
+    for (int i = 0; i < PLACES; i++)
+        for (int j = 0; j < 2 * HALF; j++) {
+            double x = (j < HALF ? i / SIDE : i % SIDE) * pow(10, -(j % HALF) / 2.0);
+
+            waves[(i + 1) * 2 * HALF + j] = (float)(j % 2 ? cos(x) : sin(x));
+        }
+    for (int kind = 0; kind < 3; kind++) {
+        int64_t dim[] = {PLACES + (kind > 0), 2 * HALF};
+        struct rb_graph *graph = NULL;
+        struct rb_why why = {0};
+        struct rb_writer w;
+        char *text;
+
+        if (kind == 2)
+            waves[5 * HALF] += 0.1F;
+        rb_writer_init(&w, "test", 1);
+        rb_writer_input(&w, "x", RB_F32, 3, (int64_t[]){-1, dim[0], dim[1]});
+        rb_writer_weight(&w, "pos_embed", 2, dim, RB_INIT_ZERO, 0);
+        memcpy(w.graph.initializer[0]->raw_data.data, waves + (kind ? 0 : 2 * HALF),
+               w.graph.initializer[0]->raw_data.len);
+        rb_writer_output(&w, rb_writer_node(&w, "Add", "y", "x", "pos_embed", NULL), 1,
+                         (int64_t[]){-1});
+        assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
+        text = hints(graph, "pytorch");
+        assert_int_equal(strstr(text, "pos_embed (sines or cosines)") != NULL, kind < 2);
+        free(text);
+        rb_graph_free(graph);
+        rb_writer_done(&w);
+    }
+}
+
 static void many(void **state)
 {
     struct rb_graph *graph;
@@ -282,9 +320,10 @@ static void losses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(infinities), cmocka_unit_test(looks),     cmocka_unit_test(many),
-        cmocka_unit_test(names),      cmocka_unit_test(generated), cmocka_unit_test(class_weights),
-        cmocka_unit_test(losses),
+        cmocka_unit_test(infinities), cmocka_unit_test(looks),
+        cmocka_unit_test(many),       cmocka_unit_test(names),
+        cmocka_unit_test(generated),  cmocka_unit_test(class_weights),
+        cmocka_unit_test(losses),     cmocka_unit_test(positions_of_images),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
