@@ -3,6 +3,11 @@
  * sums, and the gradient operators that import uses forward. */
 #include "graph/autodiff/autodiff.h"
 
+#include "base/arena.h"
+#include "graph/fold.h"
+
+#include <stdlib.h>
+
 static struct rb_value *where(struct rb_diff *diff, struct rb_value *c, struct rb_value *a,
                               struct rb_value *b)
 {
@@ -114,9 +119,38 @@ static void scatter_extreme(struct rb_diff *diff, struct rb_node *node, struct r
                      rb_diff_two(diff, RB_OP_MUL, taken, gathered(diff, share, indices, node)));
 }
 
+/* Do indices that are known name a place twice? */
+static bool repeats(const struct rb_node *node)
+{
+    const struct rb_tensor_type *x = &node->in[0]->type, *type = &node->in[1]->type;
+    int64_t axis = rb_node_int(node, "axis", 0), n = rb_tensor_elements(type);
+    bool twice = false, *taken;
+
+    if (!rb_fold_known(node->in[1]))
+        return false;
+    taken = rb_alloc(sizeof *taken * (size_t)(rb_tensor_elements(x) + 1));
+    for (int64_t i = 0; i < n && !twice; i++) {
+        int64_t at = rb_fold_integer(node->in[1], i), place = 0, stride = 1, rest = i;
+
+        for (int a = x->rank - 1; a >= 0; a--) {
+            int64_t coordinate = rest % type->dim[a];
+
+            if (a == axis)
+                coordinate = at < 0 ? at + x->dim[a] : at;
+            rest /= type->dim[a];
+            place += coordinate * stride;
+            stride *= x->dim[a];
+        }
+        twice = place >= 0 && place < stride && taken[place];
+        if (place >= 0 && place < stride)
+            taken[place] = true;
+    }
+    free(taken);
+    return twice;
+}
+
 /* Where updates went, x has no say any more; with a sum it has.  Of updates that fell on one place
- * without a sum the last one counted, and each is given the gradient: ONNX leaves that undefined.
- */
+ * without a sum the last one counted, but ONNX leaves that undefined. */
 void rb_diff_scatter(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     int64_t reduction = rb_node_int(node, "reduction", RB_SCATTER_SET);
@@ -128,6 +162,12 @@ void rb_diff_scatter(struct rb_diff *diff, struct rb_node *node, struct rb_value
     }
     if (reduction != RB_SCATTER_SET && reduction != RB_SCATTER_ADD) {
         rb_diff_refuse(diff, node, "its reduction is mul");
+        return;
+    }
+    if (reduction == RB_SCATTER_SET && rb_diff_wants(diff, node, 2) && repeats(node)) {
+        rb_diff_refuse(diff, node,
+                       "several updates fall on one place, and none is said to stay (PyTorch "
+                       "exports the mean of scatter_reduce so: write a sum, divided by counts)");
         return;
     }
     if (rb_diff_wants(diff, node, 0))

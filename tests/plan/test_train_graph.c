@@ -418,6 +418,26 @@ static void refusals(void **state)
     assert_says(&why, "nothing to train");
     rb_graph_free(tiny.graph);
 
+    for (int last = 0; last < 2; last++) { /* updates at 1 and last of an axis of two */
+        const struct rb_tensor_type type = {RB_I64, 2, {2, 1}};
+        const int64_t places[] = {1, last};
+        struct rb_value *in[3];
+
+        tiny = tiny_new(2, true);
+        x = tiny_features(&tiny, RB_F32, TYPE(2, 1));
+        w = tiny_weight(&tiny, "w", TYPE(2, 1), 0, 1);
+        in[0] = x;
+        in[1] = rb_graph_value(tiny.graph, RB_VALUE_CONST, "i", &type, places);
+        in[2] = w;
+        set_output(tiny.graph,
+                   tiny_with(&tiny, RB_OP_SCATTER, "s", 3, in, "axis", &(int64_t){0}, 1));
+        assert_int_equal(rb_loss_attach(tiny.graph, &options, &why), 0);
+        assert_int_equal(rb_autodiff(tiny.graph, &why), last ? RB_EUNSUPPORTED : 0);
+        if (last)
+            assert_says(&why, "several updates fall on one place");
+        rb_graph_free(tiny.graph);
+    }
+
     tiny = tiny_new(2, true);
     x = tiny_features(&tiny, RB_F32, TYPE(2, 1));
     set_output(tiny.graph, tiny_one(&tiny, RB_OP_TANH, "t", x));
