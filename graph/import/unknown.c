@@ -12,12 +12,23 @@ static const char loop[] = "write the steps out before the export";
 static const char integers[] =
     "models are trained in floats: export the model before it is quantized";
 
+static const char bits[] = "what is computed of the bits of whole numbers (a hash, say) can be an "
+                           "input of the model, or a buffer";
+static const char sampled[] = "F.grid_sample at the places that it reads gives the same";
+
 static const struct {
     const char *op, *reason;
 } known[] = {
+    {"BitShift", bits},
+    {"BitwiseAnd", bits},
+    {"BitwiseNot", bits},
+    {"BitwiseOr", bits},
+    {"BitwiseXor", bits},
     {"Compress", by_data},
     {"ConvInteger", integers},
+    {"DeformConv", sampled},
     {"DequantizeLinear", integers},
+    {"Det", "of a triangular matrix, as of a flow's, it is the product of the diagonal"},
     {"DynamicQuantizeLinear", integers},
     {"MatMulInteger", integers},
     {"NonMaxSuppression", by_data},
@@ -25,6 +36,7 @@ static const struct {
     {"QLinearConv", integers},
     {"QLinearMatMul", integers},
     {"QuantizeLinear", integers},
+    {"RoiAlign", sampled},
     {"Scan", loop},
     {"Unique", by_data},
 };
@@ -38,5 +50,5 @@ int rb_import_unknown(struct rb_import *import)
     for (size_t i = 0; i < RB_COUNT(known); i++)
         if (!strcmp(op, known[i].op))
             return RB_IMPORT_NO(import, "%s; %s", what, known[i].reason);
-    return RB_IMPORT_NO(import, "%s", what);
+    return RB_IMPORT_NO(import, "%s; docs/operators.md has those that are", what);
 }

@@ -132,7 +132,10 @@ static void unknown_operator(void **state)
     start(&w);
     rb_writer_node(&w, "Frobnicate", "y", "x", NULL);
     expect_refusal(&w, 1, RB_EUNSUPPORTED,
-                   "node 'y' (Frobnicate, opset 17): this operator is not supported");
+                   "node 'y' (Frobnicate, opset 17): this operator is not supported; docs");
+    start(&w);
+    rb_writer_node(&w, "RoiAlign", "y", "x", NULL);
+    expect_refusal(&w, 1, RB_EUNSUPPORTED, "not supported; F.grid_sample");
     start(&w);
     rb_writer_node(&w, "NonZero", "y", "x", NULL);
     expect_refusal(&w, 1, RB_EUNSUPPORTED, "depends on the data");
