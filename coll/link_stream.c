@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 enum { BUFFER = 256 * 1024, DIRECT = 64 * 1024, SOCKET_BUFFER = 4 * 1024 * 1024 };
+/* Of a host that vanished: sent so often again, and nothing heard of it for so long. */
+enum { SENT_AGAIN = 4, SILENT_MS = 8000 };
 
 struct stream {
     struct rb_link link;
@@ -117,6 +119,20 @@ static void stream_disarm(struct rb_link *link, short revents)
     (void)revents;
 }
 
+/* Probes (rb_link_stream_new) are not sent while something is on its way, and the kernel sends that
+ * again for a quarter of an hour.  A peer that lives acknowledges it, however slow it is: of one
+ * that takes nothing because its buffer is full, nothing is on its way. */
+static void tcp_disarm(struct rb_link *link, short revents)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+
+    if (!revents && getsockopt(link->fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+        info.tcpi_unacked && info.tcpi_retransmits >= SENT_AGAIN &&
+        info.tcpi_last_ack_recv >= SILENT_MS)
+        shutdown(link->fd, SHUT_RDWR);
+}
+
 static void stream_close(struct rb_link *link)
 {
     shutdown(link->fd, SHUT_RDWR);
@@ -124,14 +140,14 @@ static void stream_close(struct rb_link *link)
     free(link);
 }
 
-#define STREAM_OPS(its_name)                                                                       \
+#define STREAM_OPS(its_name, its_disarm)                                                           \
     {                                                                                              \
         .name = (its_name), .send = stream_send, .receive = stream_receive, .peek = stream_peek,   \
-        .consume = stream_consume, .arm = stream_arm, .disarm = stream_disarm,                     \
+        .consume = stream_consume, .arm = stream_arm, .disarm = (its_disarm),                      \
         .close = stream_close,                                                                     \
     }
-static const struct rb_link_ops unix_ops = STREAM_OPS("unix");
-static const struct rb_link_ops tcp_ops = STREAM_OPS("tcp");
+static const struct rb_link_ops unix_ops = STREAM_OPS("unix", stream_disarm);
+static const struct rb_link_ops tcp_ops = STREAM_OPS("tcp", tcp_disarm);
 
 static void set(int fd, int level, int option, int value)
 {

@@ -117,6 +117,13 @@ static void tell_row(struct rb_train *train, const struct rb_step_result *result
     rb_fault("worker.row");
 }
 
+/* A death right behind a commit may have kept us from what was due at this level. */
+static enum rb_train_phase make_up(struct rb_train *train)
+{
+    rb_saves_periodically(&train->saves, train->active->rank);
+    return gives_up(train) ? give_up(train) : RB_TRAIN_TRAINING;
+}
+
 /* After a committed or skipped step: what is due at this level, and where to go from here. */
 static enum rb_train_phase after_step(struct rb_train *train, const struct rb_step_result *result,
                                       uint64_t started)
@@ -195,6 +202,8 @@ enum rb_train_phase rb_train_training(struct rb_train *train)
      * on a core that the feed needs.  Should it fail, it shows again where the step needs the
      * links. */
     rb_configuration_settle(train->active, &unsettled);
+    if (train->active->recovers)
+        phase = make_up(train);
     while (phase == RB_TRAIN_TRAINING) {
         uint64_t started = rb_clock_ns();
         struct rb_step_result result = {0};

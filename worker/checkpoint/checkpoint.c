@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -171,6 +172,31 @@ static int fill_folder(const Rb__Model *model, const struct rb_state *state, con
     return err ? err : rb_file_sync_folder(folder, why);
 }
 
+/* A folder that a living process writes; the lock ends with its descriptor.  -1: one does (errno
+ * EWOULDBLOCK), or there are no locks. */
+static int hold(const char *folder)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), number;
+
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    number = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = number;
+    return -1;
+}
+
+static bool is_held(const char *folder)
+{
+    int fd = hold(folder);
+    bool held = fd < 0 && errno == EWOULDBLOCK;
+
+    if (fd >= 0)
+        close(fd);
+    return held;
+}
+
 /* A checkpoint of this step may be there already, from before a restart: the new one takes its
  * place. */
 static int put_in_place(const char *temporary, const char *path, struct rb_why *why)
@@ -196,7 +222,7 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
     RB_CLEANUP(rb_freep) char *latest = rb_format("%s/latest", folder);
     RB_CLEANUP(rb_freep) char *line = rb_format("%s\n", name);
     uint64_t bytes = 0;
-    int err = rb_file_make_folder(folder, why);
+    int held, err = rb_file_make_folder(folder, why);
 
     if (!err)
         err = rb_file_remove(temporary, why);
@@ -204,6 +230,7 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
         err = fail(why, "make folder", temporary);
     if (err)
         return rb_why_add(why, err, "checkpoint of step %" PRId64, state->level);
+    held = hold(temporary);
     err = fill_folder(model, state, temporary, &bytes, why);
     rb_fault("worker.save.written");
     if (!err)
@@ -211,6 +238,8 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
     rb_fault("worker.save.renamed");
     if (err)
         rb_file_remove(temporary, NULL);
+    if (held >= 0)
+        close(held);
     if (!err)
         err = rb_file_sync_folder(folder, why);
     if (!err)
@@ -261,11 +290,12 @@ static int falling(const void *a, const void *b)
     return (*left < *right) - (*left > *right);
 }
 
-static int remove_in(const char *folder, const char *name, struct rb_why *why)
+/* What somebody has left who died; a worker that left the job may write its last one still. */
+static int remove_half_done(const char *folder, const char *name, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
 
-    return rb_file_remove(path, why);
+    return is_held(path) ? 0 : rb_file_remove(path, why);
 }
 
 /* Under another name first: whoever dies in the middle leaves no half of a checkpoint. */
@@ -298,7 +328,7 @@ int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64
         int64_t one = rb_checkpoint_step(entry->d_name);
 
         if (strncmp(entry->d_name, half_done, strlen(half_done)) == 0)
-            err = remove_in(folder, entry->d_name, why);
+            err = remove_half_done(folder, entry->d_name, why);
         if (one < 0 || one > step)
             continue;
         steps = rb_realloc(steps, (size_t)(n + 1) * sizeof *steps);

@@ -141,9 +141,14 @@ void rb_saves_periodically(struct rb_saves *saves, uint32_t rank)
 {
     struct rb_settings settings;
 
+    if (saves->model->state.level < saves->begun)
+        saves->begun = 0; /* it has gone back */
     rb_mailbox_copy_settings(saves->mailbox, &settings);
-    if (is_due(&settings, rank, saves->model->state.level) && !hindrance(saves, false)) {
+    if (is_due(&settings, rank, saves->model->state.level) && !hindrance(saves, false) &&
+        saves->begun != saves->model->state.level) {
         struct rb_save save = periodic(&settings);
+
+        saves->begun = saves->model->state.level;
 
         rb_saver_wait(saves->saver);
         rb_saver_start(saves->saver, &save);

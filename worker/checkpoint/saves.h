@@ -22,6 +22,7 @@ struct rb_saves {
     const struct rb_model *model;
     struct rb_saver *saver;
     struct rb_save_order waiting; /* what needs all ranks; folder NULL: none */
+    int64_t begun;                /* the level of the newest of those of every so many steps */
     bool gathered; /* the saver has a copy of the whole of the last step's state in shards */
 };
 
