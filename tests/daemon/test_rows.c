@@ -87,6 +87,9 @@ static double at(const json_t *rows, size_t row, size_t column)
 static void each_step_once(void **state)
 {
     struct world *world = *state;
+    json_t *none = read_all(world, INT64_MAX, 100);
+    assert_int_equal(json_array_size(none), 0);
+    json_decref(none);
     assert_true(add(world, 1, 1, 5));
     assert_true(add(world, 2, 1, 0.1 + 0.2));
     assert_false(add(world, 1, 1, 6)); /* another worker tells the same */

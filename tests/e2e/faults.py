@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deaths: of workers, of rubatod, of all. The job goes on by itself and the bits are the same."""
 import concurrent.futures
+import contextlib
 import os
+import random
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -25,6 +28,15 @@ def spec(c, steps, want=3, **more):
 
 def start(c):
     c.model("gpt", layers=2, width=64, heads=2, seq=32, dropout=0.1)
+
+
+@contextlib.contextmanager
+def faulty(fault):
+    os.environ["RUBATO_FAULT"] = fault
+    try:
+        yield
+    finally:
+        del os.environ["RUBATO_FAULT"]
 
 
 def same_as_alone(c, what):
@@ -291,25 +303,78 @@ def last_step_is_told():
             c.ctl("delete", "gpt")
 
 
+def cannot_be_parked():
+    """Who is to save and cannot keeps the state, says why and tries again; a cancelled job's ends."""
+    with cluster.Cluster(devices=2) as c:
+        start(c)
+        for name in ("gpt", "other"):
+            job = c.submit(name, spec(c, ENDLESS, 2, failure={"maxRestarts": 0}))["id"]
+            park = os.path.join(c.nodes[0].state, "jobs", job, "park")
+            c.wait(name, "step=10")
+            with open(park, "w"):
+                pass
+            c.ctl("pause", name)
+            until("the reason", lambda: "could not be saved" in (c.status(name)["reason"] or ""))
+            kinds = [event["kind"] for event in c.json("events", name)["items"]]
+            check(kinds.count("park-failed") == 1 and "restarted" not in kinds, f"{kinds}")
+            if name == "other":
+                break
+            os.remove(park)
+            until("the pause", lambda: c.status(name)["phase"] == "Paused")
+            step = c.status(name)["step"]
+            c.ctl("resume", name)
+            c.train_on(name, 2)
+            steps = [int(row["step"]) for row in c.metrics(name)]
+            check(steps == list(range(1, steps[-1] + 1)) and steps[-1] > step, f"steps lost or done twice: {steps}")
+            c.ctl("delete", name)
+        c.ctl("cancel", "other")
+        until("its worker to end", lambda: not c.processes("rubato-worker"))
+
+
+def fails_at(fault):
+    """The step at which a job gives up for a sample that is no number."""
+    with faulty(fault), cluster.Cluster(devices=2) as c:
+        draw = random.Random(1)
+        values = [draw.gauss(0, 1) for _ in range(256 * 16)]
+        corpus.npy(c.path("held-out.npy"), "<f4", (256, 16), struct.pack(f"<{len(values)}f", *values))
+        values[77 * 16] = float("nan")
+        c.model("mlp", inputs=16, hidden=32, depth=1, classes=4)
+        corpus.npy(c.path("x.npy"), "<f4", (256, 16), struct.pack(f"<{len(values)}f", *values))
+        corpus.npy(c.path("y.npy"), "<i8", (256,), struct.pack("<256q", *[draw.randrange(4) for _ in range(256)]))
+        c.submit("mlp", {"model": {"onnx": "mlp.onnx"},
+                         "data": {"train": {"path": "x.npy", "targets": "y.npy"},
+                                  "eval": {"path": "held-out.npy", "targets": "y.npy"}},
+                         "train": {"steps": 16, "globalBatch": 16, "eval": {"every": 1},
+                                   "onNonFinite": {"action": "stop"}},
+                         "devices": {"min": 1, "max": 2, "want": 2}})
+        until("the end", lambda: c.status("mlp")["phase"] in ("Failed", "Succeeded"))
+        status = c.status("mlp")
+        check("not finite" in (status["reason"] or ""), f"{status['phase']} at {status['step']}: {status['reason']}")
+        return int(status["step"])
+
+
+def fails_behind_a_death():
+    """Whether a job gives up depends on its steps alone, and not on who died in the evaluation behind one."""
+    step = fails_at("")
+    check(1 < step < 16, f"step {step}")
+    check(fails_at(f"worker.committed:rank=1:at={step}:do=kill") == step, "it went on")
+
+
 def parked_in_a_vote():
     """Who saves has said yes and waits for the others' words: a step that one of them commits is in what it saves."""
-    os.environ["RUBATO_FAULT"] = "worker.vote:rank=1:do=60ms"
-    try:
-        with cluster.Cluster(devices=2) as c:
-            start(c)
-            c.submit("gpt", spec(c, 100, 2))
-            for step in (10, 25, 40):
-                c.wait("gpt", f"step={step}")
-                c.ctl("pause", "gpt")
-                until("the pause", lambda: c.status("gpt")["phase"] == "Paused" and not c.processes("rubato-worker"))
-                c.ctl("resume", "gpt")
-            c.ctl("wait", "gpt", "--for", "done", "--timeout", "60")
-            steps = [row["step"] for row in c.metrics("gpt")]
-            check(steps == list(range(1, 101)), f"a step was lost or done twice: {steps}")
-            lost = [each["receipt"]["steps_lost"] for each in c.json("get", "configurations", "gpt")["items"]]
-            check(not any(lost), f"steps lost: {lost}")
-    finally:
-        del os.environ["RUBATO_FAULT"]
+    with faulty("worker.vote:rank=1:do=60ms"), cluster.Cluster(devices=2) as c:
+        start(c)
+        c.submit("gpt", spec(c, 100, 2))
+        for step in (10, 25, 40):
+            c.wait("gpt", f"step={step}")
+            c.ctl("pause", "gpt")
+            until("the pause", lambda: c.status("gpt")["phase"] == "Paused" and not c.processes("rubato-worker"))
+            c.ctl("resume", "gpt")
+        c.ctl("wait", "gpt", "--for", "done", "--timeout", "60")
+        steps = [row["step"] for row in c.metrics("gpt")]
+        check(steps == list(range(1, 101)), f"a step was lost or done twice: {steps}")
+        lost = [each["receipt"]["steps_lost"] for each in c.json("get", "configurations", "gpt")["items"]]
+        check(not any(lost), f"steps lost: {lost}")
 
 
 def resized_before_it_ran():
@@ -343,4 +408,5 @@ cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              hangs_up_instead_of_being_adopted, kill_the_only_worker,
              killed_while_rubatod_is_away, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
              restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
-             last_step_is_told, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)
+             last_step_is_told, cannot_be_parked, fails_behind_a_death, parked_in_a_vote,
+             resized_before_it_ran, resized_to_what_it_has)

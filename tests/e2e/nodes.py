@@ -1,8 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Two and three rubatods on one etcd: the job spans them, a drain moves it off one of them."""
+import base64
+import json
 import os
 import signal
+import threading
+import urllib.request
 
 import cluster
 import corpus
@@ -128,5 +132,33 @@ def coordinator_is_stopped():
             os.kill(leader.process.pid, signal.SIGCONT)
 
 
+def others_write_into_etcd():
+    """Etcd has other users, and its revision is not ours alone: a node that is lost is given up all the same."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        leader, other = coordinator_and_other(c)
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        c.submit("wide", spec(c, ENDLESS, 2))
+        c.train_on("wide", 2)
+        over = threading.Event()
+
+        def write():
+            put = json.dumps({"key": base64.b64encode(b"/others").decode(), "value": ""}).encode()
+            while not over.wait(0.3):
+                urllib.request.urlopen(c.url + "/v3/kv/put", put, timeout=5).read()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            worker = [d["pid"] for d in c.status("wide")["devices"] if d["node"] == other.name]
+            other.stop(signal.SIGKILL)
+            os.kill(worker[0], signal.SIGKILL)
+            c.ctl("wait", "wide", "--for", "devices=1", "--timeout", 60, endpoint=leader.endpoint)
+            kinds = [event["kind"] for event in c.json("events", "wide", endpoint=leader.endpoint)["items"]]
+            check("node-lost" in kinds, f"{kinds}")
+        finally:
+            over.set()
+            writer.join()
+
+
 cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, coordinator_is_gone,
-             coordinator_and_etcd_are_gone, coordinator_is_stopped)
+             coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd)

@@ -10,6 +10,7 @@
 #include "worker/checkpoint/saver.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -198,6 +200,7 @@ static void test_prune(void **state)
     struct place place;
     RB_CLEANUP(rb_freep) char *half = NULL;
     RB_CLEANUP(rb_freep) char *foreign = NULL;
+    int written;
 
     (void)state;
     open_place(&place, &job);
@@ -209,6 +212,11 @@ static void test_prune(void **state)
     foreign = rb_format("%s/step-7", place.folder);
     assert_int_equal(mkdir(half, 0700), 0);
     assert_int_equal(mkdir(foreign, 0700), 0);
+    written = open(half, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(written, LOCK_EX), 0);
+    assert_int_equal(rb_checkpoint_prune(place.folder, "j", 50, 9, NULL), 0);
+    assert_int_equal(count_entries(place.folder, ".tmp"), 1); /* somebody writes it */
+    close(written);
     assert_int_equal(rb_checkpoint_prune(place.folder, "j", 50, 2, NULL), 0);
     assert_int_equal(count_entries(place.folder, "step-000000"), 3); /* 40, 50 and the newer 60 */
     assert_int_equal(count_entries(place.folder, ".tmp"), 0);
