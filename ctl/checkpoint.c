@@ -8,6 +8,17 @@
 /* Without --wait a refusal is still heard: it comes within this time. */
 enum { HEAR_MS = 1500 };
 
+/* Is there such a job, and somebody who answers?  Behind that silence means that it is being saved.
+ */
+static int look(struct rb_session *session, const char *job, struct rb_why *why)
+{
+    json_t *reply = NULL;
+    int err = rb_session_call(session, "status", json_pack("{s:s}", "job", job), 0, &reply, why);
+
+    json_decref(reply);
+    return err;
+}
+
 int rb_checkpoint(struct rb_session *session, const struct rb_arguments *arguments)
 {
     const char *job = arguments->word[0];
@@ -21,6 +32,8 @@ int rb_checkpoint(struct rb_session *session, const struct rb_arguments *argumen
         return rb_session_usage(session, "--timeout %s", why.text);
     if (deadline && !wait)
         return rb_session_usage(session, "--timeout goes with --wait");
+    if (!wait && (err = look(session, job, &why)) != 0)
+        return rb_session_fail(session, err, &why);
     if (!wait)
         deadline = rb_clock_ns() + (uint64_t)HEAR_MS * 1000000;
     err = rb_session_call(session, "checkpoint", json_pack("{s:s}", "job", job), deadline, &reply,
