@@ -12,9 +12,11 @@ static bool is_real(enum rb_dtype dtype)
     return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_F16 || dtype == RB_BF16;
 }
 
+/* No gradient goes through these. */
 static bool is_step(enum rb_op op)
 {
-    return op == RB_OP_SIGN || op == RB_OP_FLOOR || op == RB_OP_CEIL || op == RB_OP_ROUND;
+    return op == RB_OP_SIGN || op == RB_OP_FLOOR || op == RB_OP_CEIL || op == RB_OP_ROUND ||
+           op == RB_OP_DETACH;
 }
 
 /* What depends on an input of the model. */
