@@ -160,6 +160,8 @@ void rb_client_pause(struct rb_client_call *call, bool paused)
 {
     if (call->stream)
         rb_stream_pause(call->stream, paused);
+    else if (call->request && call->request->forward) /* it is answered from elsewhere */
+        rb_client_pause(call->request->forward, paused);
 }
 
 static struct rb_client_call *new_call(struct rb_server *server,

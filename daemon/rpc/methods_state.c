@@ -29,6 +29,8 @@ static void state_free(struct rb_op *op)
 {
     struct state_op *state = (struct state_op *)op;
 
+    if (op->request)
+        rb_request_passed(op->request);
     rb_op_remove(op);
     if (state->call)
         rb_client_cancel(state->call);
@@ -59,7 +61,7 @@ static void fetch_piece(const void *data, size_t size, void *context)
     struct state_op *state = context;
 
     state->bytes += size;
-    rb_request_piece(state->op.request, data, size);
+    rb_request_pass(state->op.request, state->call, data, size);
 }
 
 static void fetched(int err, const struct rb_why *why, const json_t *body, void *context)
@@ -70,6 +72,7 @@ static void fetched(int err, const struct rb_why *why, const json_t *body, void 
 
     (void)body;
     state->call = NULL;
+    rb_request_passed(request);
     if (err) {
         fail(state, err, why);
         return;

@@ -203,6 +203,28 @@ void rb_request_drained(struct rb_request *request)
         send_file(request);
     else if (request->forward)
         rb_client_pause(request->forward, false);
+    else if (request->source)
+        rb_client_pause(request->source, false);
+}
+
+static void hold_back(struct rb_request *request, struct rb_client_call *source)
+{
+    if (source && request->connection &&
+        rb_stream_pending(request->connection->stream) > QUEUE_MOST)
+        rb_client_pause(source, true);
+}
+
+void rb_request_pass(struct rb_request *request, struct rb_client_call *source, const void *data,
+                     size_t size)
+{
+    request->source = source;
+    rb_request_piece(request, data, size);
+    hold_back(request, source);
+}
+
+void rb_request_passed(struct rb_request *request)
+{
+    request->source = NULL;
 }
 
 /* ---- Forwarding ------------------------------------------------------------------------------ */
@@ -211,8 +233,7 @@ static void on_forward_piece(const void *data, size_t size, void *context)
 {
     struct rb_request *request = context;
     rb_request_piece(request, data, size);
-    if (request->connection && rb_stream_pending(request->connection->stream) > QUEUE_MOST)
-        rb_client_pause(request->forward, true);
+    hold_back(request, request->forward);
 }
 
 static void on_forward_done(int err, const struct rb_why *why, const json_t *body, void *context)

@@ -51,7 +51,8 @@ struct rb_request {
     int64_t coordinator;     /* revision of its election, where it went there as such; else 0 */
     int64_t asked;           /* the last such, that may not have been reached */
     struct rb_why unreached; /* and why it was not; empty: it was, or none was asked */
-    int file;                /* being sent; -1: none */
+    struct rb_client_call *source; /* a method's own call, whose pieces are sent on; or NULL */
+    int file;                      /* being sent; -1: none */
     uint64_t file_bytes;
     json_t *file_body;
 };

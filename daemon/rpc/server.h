@@ -58,6 +58,11 @@ void rb_request_failf(struct rb_request *request, int err, const char *format, .
 
 /* A piece of data before the last reply (copied). */
 void rb_request_piece(struct rb_request *request, const void *data, size_t size);
+/* One that came from a call of the method's own, which is held back while the caller takes nothing;
+ * before that call is over, `passed` has to say so. */
+void rb_request_pass(struct rb_request *request, struct rb_client_call *source, const void *data,
+                     size_t size);
+void rb_request_passed(struct rb_request *request);
 
 /* Answer with the whole file in pieces, as fast as the caller takes them, then `body` with "bytes"
  * added.  Takes the reference; the request is gone behind it. */
