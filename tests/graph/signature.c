@@ -153,6 +153,7 @@ static void lost(void **state)
     start_called(&w, CALL "(args = (%x, %p_w, %b_n" REST); /* a buffer that was not needed */
     assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
     rb_graph_free(graph);
+    rb_writer_done(&w);
     start_called(&w, CALL "(args = (%x, %b_n" REST); /* another in its place: w */
     expect_refusal(&w, 2, RB_EUNSUPPORTED, "1 of the module's parameters were replaced ('n' ...)");
     start_called(&w, CALL "(args = (%x, %p_w" REST); /* others are not used at all */
