@@ -118,11 +118,6 @@ static double real_at(const struct rb_onnx_sample *tensor, int64_t i)
     }
 }
 
-static bool is_real(enum rb_dtype dtype)
-{
-    return dtype == RB_F64 || dtype == RB_F32 || dtype == RB_F16 || dtype == RB_BF16;
-}
-
 static int compare(const struct data_set *set, int output, const struct rb_onnx_sample *got,
                    const struct rb_onnx_sample *want)
 {
@@ -138,7 +133,7 @@ static int compare(const struct data_set *set, int output, const struct rb_onnx_
     for (int64_t i = 0; i < n; i++) {
         double a, b;
 
-        if (!is_real(want->type.dtype)) {
+        if (!rb_dtype_is_real(want->type.dtype)) {
             if (memcmp((const char *)got->data + (size_t)i * width,
                        (const char *)want->data + (size_t)i * width, width))
                 return rb_why_set(set->why, RB_EINVAL,

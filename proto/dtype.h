@@ -46,6 +46,11 @@ struct rb_tensor_type {
 const char *rb_dtype_text(enum rb_dtype dtype); /* "?" for an unknown one */
 size_t rb_dtype_size(enum rb_dtype dtype);      /* 0 for an unknown one */
 
+static inline bool rb_dtype_is_real(enum rb_dtype dtype)
+{
+    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_F16 || dtype == RB_BF16;
+}
+
 /* A half has 1 sign, 5 exponent and 10 fraction bits; every one is a float exactly. */
 float rb_dtype_half(uint16_t half);
 uint16_t rb_dtype_to_half(float x); /* to nearest even */

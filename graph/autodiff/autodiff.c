@@ -199,11 +199,6 @@ struct rb_value *rb_diff_output(struct rb_diff *diff, struct rb_node *node, int 
     return node->out[i];
 }
 
-static bool is_real(enum rb_dtype dtype)
-{
-    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_F16 || dtype == RB_BF16;
-}
-
 /* A gradient must reach a weight that is trained, and every float on the way from one, but for what
  * is detached. */
 static void mark_wanted(struct rb_diff *diff, int n_nodes)
@@ -225,7 +220,7 @@ static void mark_wanted(struct rb_diff *diff, int n_nodes)
         any |= node->op == RB_OP_SPREAD; /* of other parts' weights */
         any &= node->op != RB_OP_DETACH;
         for (int j = 0; any && j < node->n_out; j++)
-            if (node->out[j] && is_real(node->out[j]->type.dtype))
+            if (node->out[j] && rb_dtype_is_real(node->out[j]->type.dtype))
                 diff->wanted[node->out[j]->id] = true;
     }
 }

@@ -7,11 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_real(enum rb_dtype dtype)
-{
-    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_F16 || dtype == RB_BF16;
-}
-
 /* No gradient goes through these. */
 static bool is_step(enum rb_op op)
 {
@@ -119,14 +114,15 @@ void rb_import_find_buffers(struct rb_graph *graph)
     bool *data = find_data(graph);
 
     for (int i = 0; i < graph->n_outputs; i++)
-        if (is_real(graph->outputs[i]->type.dtype))
+        if (rb_dtype_is_real(graph->outputs[i]->type.dtype))
             reached[graph->outputs[i]->id] = REACHED;
     for (int i = graph->n_nodes - 1; i >= 0; i--) {
         const struct rb_node *node = graph->nodes[i];
         enum reach reach = passes_gradient(node, reached, data);
 
         for (int j = 0; j < node->n_in; j++)
-            if (node->in[j] && is_real(node->in[j]->type.dtype) && reached[node->in[j]->id] < reach)
+            if (node->in[j] && rb_dtype_is_real(node->in[j]->type.dtype) &&
+                reached[node->in[j]->id] < reach)
                 reached[node->in[j]->id] = reach;
     }
     for (int i = 0; i < graph->n_values; i++) {

@@ -129,10 +129,7 @@ int rb_import_op_size(struct rb_import *import)
 
 static bool is_zero(const struct rb_value *x, int64_t i)
 {
-    bool real = x->type.dtype == RB_F32 || x->type.dtype == RB_F64 || x->type.dtype == RB_F16 ||
-                x->type.dtype == RB_BF16;
-
-    return real ? rb_fold_real(x, i) == 0 : rb_fold_integer(x, i) == 0;
+    return rb_dtype_is_real(x->type.dtype) ? rb_fold_real(x, i) == 0 : rb_fold_integer(x, i) == 0;
 }
 
 /* A column for each element that is not 0, with its coordinates. */

@@ -22,11 +22,6 @@ static double gelu_slope(double x, bool approximate)
     return 0.5 * (1 + erf(x / sqrt(2.0))) + x * root_2_pi / 2 * exp(-x * x / 2);
 }
 
-static bool is_real(enum rb_dtype dtype)
-{
-    return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_F16 || dtype == RB_BF16;
-}
-
 static double mod(double a, double b, bool integer, bool like_a)
 {
     double left = integer && b == 0 ? 0 : fmod(a, b);
@@ -36,12 +31,12 @@ static double mod(double a, double b, bool integer, bool like_a)
 
 static double cast(double x, enum rb_dtype to)
 {
-    return to == RB_BOOL ? x != 0 : is_real(to) ? x : trunc(x);
+    return to == RB_BOOL ? x != 0 : rb_dtype_is_real(to) ? x : trunc(x);
 }
 
 double rb_reference_value(const struct rb_call *call, const double *v)
 {
-    bool integer = !is_real(call->out[0].dtype);
+    bool integer = !rb_dtype_is_real(call->out[0].dtype);
     bool tanh_form = rb_call_int(call, "tanh", 0) != 0;
     double a = v[0], b = v[1];
 
