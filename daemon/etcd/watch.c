@@ -179,9 +179,11 @@ static void on_newest(int err, const struct rb_why *why, const json_t *answer, v
         err = rb_etcd_range_read(answer, &arena, &range, &ignored);
     newest = !err && range.n ? range.kvs[0].revision : 0;
     rb_arena_done(&arena);
-    if (err || !watch->connected)
-        return; /* the next small question tells */
-    if (newest > watch->heard && newest <= watch->expected)
+    if (!watch->connected)
+        return;
+    if (err)
+        give_up_watch(watch, "it does not answer");
+    else if (newest > watch->heard && newest <= watch->expected)
         give_up_watch(watch, "the watch is behind");
     else if (newest > watch->expected)
         watch->expected = newest; /* it may be on its way still */
