@@ -7,8 +7,7 @@
  *
  * and, at each node, the call that it was made from,
  *
- *     %linear : ... call_function[target=torch.ops.aten.linear.default](args = (%x, %p_fc1_weight),
- * ...
+ *     %linear : ... [target=torch.ops.aten.linear.default](args = (%x, %p_fc1_weight), ...
  */
 #include "graph/onnx/model.h"
 

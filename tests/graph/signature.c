@@ -223,12 +223,24 @@ static void nonsense(void **state)
     rb_writer_done(&w);
 }
 
+/* The model with its gradient by mean squared errors.  The writer is done with. */
+static struct rb_graph *differentiated(struct rb_writer *w, struct rb_tensor_type targets)
+{
+    struct rb_loss_options loss = {.type = "mse", .targets = targets};
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+
+    if (import_batch(w, 2, &graph, &why) || rb_loss_attach(graph, &loss, &why) ||
+        rb_autodiff(graph, &why))
+        fail_msg("%s", why.text);
+    rb_writer_done(w);
+    return graph;
+}
+
 /* What the gradient of y = w[x] leaves out where that was made from such a call; -1: nothing. */
 static int64_t left_out(const char *arguments)
 {
-    struct rb_loss_options loss = {.type = "mse", .targets = {.dtype = RB_F32, .rank = 2}};
-    struct rb_graph *graph = NULL;
-    struct rb_why why = {0};
+    struct rb_graph *graph;
     struct rb_writer w;
     int64_t padding = -2;
     char call[256];
@@ -237,22 +249,17 @@ static int64_t left_out(const char *arguments)
              "%%embedding : [num_users=1] = call_function[target=torch.ops.aten.embedding.default]"
              "(args = (%s), kwargs = {})                                          ",
              arguments);
-    loss.targets.dim[0] = 4;
-    loss.targets.dim[1] = 3;
     rb_writer_init(&w, "test", 1);
     rb_writer_input(&w, "x", RB_I64, 2, (int64_t[]){-1, 4});
     rb_writer_output(&w, "y", 1, (int64_t[]){-1});
     rb_writer_weight(&w, "w", 2, (int64_t[]){10, 3}, RB_INIT_ONE, 0);
     rb_writer_node(&w, "Gather", "y", "w", "x", NULL);
     add_metadata(&w.graph.node[0]->base, 1, 9, "pkg.torch.onnx.fx_node", call);
-    if (import_batch(&w, 2, &graph, &why) || rb_loss_attach(graph, &loss, &why) ||
-        rb_autodiff(graph, &why))
-        fail_msg("%s", why.text);
+    graph = differentiated(&w, (struct rb_tensor_type){.dtype = RB_F32, .rank = 2, .dim = {4, 3}});
     for (int i = 0; i < graph->n_nodes; i++)
         if (graph->nodes[i]->op == RB_OP_GATHER_GRAD)
             padding = rb_node_int(graph->nodes[i], "padding", -1);
     rb_graph_free(graph);
-    rb_writer_done(&w);
     return padding;
 }
 
@@ -271,9 +278,7 @@ static void padding(void **state)
  * gradients? */
 static void reached(const char *target, bool *ret_w, bool *ret_v)
 {
-    struct rb_loss_options loss = {.type = "mse", .targets = {.dtype = RB_F32, .rank = 1}};
-    struct rb_graph *graph = NULL;
-    struct rb_why why = {0};
+    struct rb_graph *graph;
     struct rb_writer w;
     char call[256];
 
@@ -281,7 +286,6 @@ static void reached(const char *target, bool *ret_w, bool *ret_v)
              "%%d : [num_users=1] = call_function[target=torch.ops.aten.%s](args = (%%mul,), "
              "kwargs = {})                                                                  ",
              target);
-    loss.targets.dim[0] = 4;
     rb_writer_init(&w, "test", 1);
     rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){-1, 4});
     rb_writer_output(&w, "y", 1, (int64_t[]){-1});
@@ -292,14 +296,11 @@ static void reached(const char *target, bool *ret_w, bool *ret_v)
     rb_writer_node(&w, "Mul", "b", "x", "w", NULL);
     rb_writer_node(&w, "Add", "y", "b", "d", NULL);
     add_metadata(&w.graph.node[1]->base, 1, 9, "pkg.torch.onnx.fx_node", call);
-    if (import_batch(&w, 2, &graph, &why) || rb_loss_attach(graph, &loss, &why) ||
-        rb_autodiff(graph, &why))
-        fail_msg("%s", why.text);
+    graph = differentiated(&w, (struct rb_tensor_type){.dtype = RB_F32, .rank = 1, .dim = {4}});
     *ret_w = *ret_v = false;
     for (int i = 0; i < graph->n_contributions; i++)
         *(strcmp(graph->contributions[i].variable->name, "w") ? ret_v : ret_w) = true;
     rb_graph_free(graph);
-    rb_writer_done(&w);
 }
 
 /* An Identity that a detach() has left ends the way of gradients, and no other does. */
