@@ -154,6 +154,8 @@ int rb_import_op_col2im(struct rb_import *import)
     type.rank = columns.rank = 2 + n;
     type.dim[0] = columns.dim[0] = x->type.dim[0];
     for (int i = 0; i < n; i++) {
+        if (image[i] < 1 || image[i] > MOST_WEIGHTS)
+            return RB_IMPORT_NO(import, "an image of %" PRId64, image[i]);
         type.dim[2 + i] = image[i];
         if (blocks[i] < 1 || blocks[i] > MOST_WEIGHTS / block)
             return RB_IMPORT_NO(import, "a block of %" PRId64, blocks[i]);

@@ -483,6 +483,25 @@ static void info(void **state)
     rb_buffer_done(&bytes);
 }
 
+/* Sizes that windows and pads would carry beyond what a number holds. */
+static void endless_image(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        struct rb_why why = {0};
+        struct rb_writer w;
+        char *text = NULL;
+
+        start_writer(&w, 3, (int64_t[]){-1, 4, 4});
+        rb_writer_node(&w, "Col2Im", "y", "x",
+                       rb_writer_constant_ints(&w, "image", 2, (int64_t[]){3, i ? INT64_MAX : -3}),
+                       rb_writer_constant_ints(&w, "block", 2, (int64_t[]){2, 2}), NULL);
+        rb_writer_ints(&w, "pads", 4, (int64_t[]){0, 1, 0, 1});
+        assert_int_equal(import_as(&w, 18, &text, &why), RB_EUNSUPPORTED);
+        assert_non_null(strstr(why.text, i ? "an image of 922" : "an image of -3"));
+        rb_writer_done(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -501,6 +520,7 @@ int main(void)
         cmocka_unit_test(a_bias_of_zeros_has_any_shape),
         cmocka_unit_test(slices_follow_numpy),
         cmocka_unit_test(softmax_saw_a_matrix_before_13),
+        cmocka_unit_test(endless_image),
         cmocka_unit_test(axes_moved_from_attribute_to_input),
         cmocka_unit_test(opsets_out_of_range_are_named),
         cmocka_unit_test(clip_keeps_nan),
