@@ -45,8 +45,15 @@ int rb_forward_open(struct rb_device *device, struct rb_forward *forward, struct
     if (!memory->state || !memory->fixed || !memory->arena)
         return rb_why_set(why, RB_ENOMEM, "no memory for a batch of %u", program->batch);
     err = load_weights(&forward->compiled, memory, why);
-    return err ? err
-               : rb_program_prepare(device, model, program, memory, &forward->program, why);
+    return err ? err : rb_program_prepare(device, model, program, memory, &forward->program, why);
+}
+
+int rb_forward_run(struct rb_device *device, struct rb_forward *forward, struct rb_why *why)
+{
+    const struct rb_key key = {0};
+    int err = rb_program_run(forward->program, &key, NULL, NULL, NULL);
+
+    return err ? rb_why_set(why, err, "the run failed") : rb_device_check(device, why);
 }
 
 void rb_forward_done(struct rb_device *device, struct rb_forward *forward)

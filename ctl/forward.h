@@ -17,6 +17,8 @@ struct rb_forward {
 
 /* Memory, weights and kernels for the one program of `compiled`. */
 int rb_forward_open(struct rb_device *device, struct rb_forward *forward, struct rb_why *why);
+/* Once, with the inputs that are there. */
+int rb_forward_run(struct rb_device *device, struct rb_forward *forward, struct rb_why *why);
 void rb_forward_done(struct rb_device *device, struct rb_forward *forward);
 
 #endif

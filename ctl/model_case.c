@@ -180,7 +180,6 @@ static int check_outputs(struct data_set *set)
 
 static int run_set(struct data_set *set)
 {
-    const struct rb_key key = {0};
     int err = read_inputs(set);
 
     if (!err)
@@ -190,7 +189,7 @@ static int run_set(struct data_set *set)
     if (!err)
         fill_inputs(set);
     if (!err)
-        err = rb_program_run(set->forward.program, &key, NULL, NULL, NULL);
+        err = rb_forward_run(set->device, &set->forward, set->why);
     if (!err)
         err = check_outputs(set);
     if (set->forward.compiled.model)

@@ -53,16 +53,15 @@ static int run_batch(struct forward *forward, struct rb_forward *runner, int64_t
 {
     const Rb__Program *program = runner->compiled.model->programs[0];
     const Rb__Tensor *output;
-    struct rb_key key = {0};
     int err = rb_model_inputs_read(&forward->inputs, program, first, runner->program, why);
 
     if (!err && !program->n_outputs)
         err = rb_why_set(why, RB_EUNSUPPORTED, "the model has no output");
     if (err)
         return err;
-    err = rb_program_run(runner->program, &key, NULL, NULL, NULL);
+    err = rb_forward_run(forward->device, runner, why);
     if (err)
-        return rb_why_set(why, err, "the run failed");
+        return err;
     output = program->tensors[program->outputs[0]];
     err = take_type(forward, output, why);
     if (!err)

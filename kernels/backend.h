@@ -28,8 +28,7 @@ struct rb_device_ops {
     /* NULL where all memory is taken at once. */
     void (*expect)(struct rb_device *device, void *memory, size_t bytes,
                    const struct rb_extent *extents, size_t n);
-    /* NULL where the host's memory is the device's: there is nothing to copy or to go wrong then.
-     */
+    /* NULL where the host's memory is the device's. */
     void (*pull)(struct rb_device *device, void *memory, size_t bytes);
     void (*push)(struct rb_device *device, void *memory, size_t bytes);
     void (*copy)(struct rb_device *device, void *to, const void *from, size_t bytes);

@@ -4,9 +4,10 @@
  * plan > worker (interpreter) > [device] > cpu | cuda
  *
  * A device has one thread of its own: the caller's.  Everything that may allocate, compile or fail
- * for a wrong shape happens in prepare; running a kernel allocates nothing and cannot fail.  The
- * result of a kernel depends on its inputs and its key alone: never on addresses, on what ran
- * before, on other processes or on the number of the device.  (A GPU can break: rb_device_check.)
+ * for a wrong shape happens in prepare; running a kernel cannot fail, but with the device: a GPU
+ * can break, a CPU's products can find no memory (rb_device_check).  The result of a kernel depends
+ * on its inputs and its key alone: never on addresses, on what ran before, on other processes or on
+ * the number of the device.
  */
 #ifndef RB_KERNELS_DEVICE_H
 #define RB_KERNELS_DEVICE_H

@@ -105,6 +105,11 @@ static int cpu_prepare(struct rb_device *device, const struct rb_call *call,
     return prepare((struct rb_cpu *)device, call, ret_kernel, why);
 }
 
+static int cpu_check(struct rb_device *device, struct rb_why *why)
+{
+    return rb_dnnl_check(((struct rb_cpu *)device)->dnnl, why);
+}
+
 /* ---- Marks ------------------------------------------------------------------------------------*/
 
 struct marks {
@@ -152,6 +157,7 @@ const struct rb_device_ops rb_cpu_ops = {
     .release = rb_cpu_release,
     .discard = rb_cpu_discard,
     .expect = rb_cpu_expect,
+    .check = cpu_check,
     .prepare = cpu_prepare,
     .marks_new = cpu_marks_new,
     .marks_set = cpu_marks_set,

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "kernels/cpu/cpu.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ struct rb_dnnl {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     struct rb_cpu_room room; /* for other layouts and scratch of the operation that runs */
+    atomic_int failed;       /* the first dnnl_status_t that was no success */
 };
 
 /* What needs no more than SMALL has the room, which is likely to be in a cache. */
@@ -54,6 +56,8 @@ int rb_dnnl_status(dnnl_status_t code, const char *what, struct rb_why *why)
     };
     int err = (size_t)code < RB_COUNT(errors) ? errors[code] : RB_EINTERNAL;
 
+    if (err == RB_ENOMEM)
+        return rb_why_set(why, err, "no memory for oneDNN to %s", what);
     return err ? rb_why_set(why, err, "oneDNN cannot %s (status %d)", what, (int)code) : 0;
 }
 
@@ -214,6 +218,22 @@ static void follow_room(struct rb_dnnl_op *op, void *const *addresses)
     op->room = room;
 }
 
+/* Products get memory of their own while they run, and there may be none. */
+static void execute(struct rb_dnnl *dnnl, dnnl_primitive_t primitive, int n,
+                    const dnnl_exec_arg_t *arguments)
+{
+    const dnnl_status_t status = dnnl_primitive_execute(primitive, dnnl->stream, n, arguments);
+    int none = dnnl_success;
+
+    if (status != dnnl_success)
+        atomic_compare_exchange_strong(&dnnl->failed, &none, (int)status);
+}
+
+int rb_dnnl_check(struct rb_dnnl *dnnl, struct rb_why *why)
+{
+    return rb_dnnl_status((dnnl_status_t)atomic_load(&dnnl->failed), "compute", why);
+}
+
 void rb_dnnl_run(struct rb_dnnl_op *op, void *const *addresses)
 {
     dnnl_exec_arg_t arguments[MAX_ARGUMENTS];
@@ -229,18 +249,18 @@ void rb_dnnl_run(struct rb_dnnl_op *op, void *const *addresses)
         if (a->reorder && !a->output) {
             dnnl_exec_arg_t pair[] = {{DNNL_ARG_FROM, a->outer}, {DNNL_ARG_TO, a->inner}};
 
-            dnnl_primitive_execute(a->reorder, stream, 2, pair);
+            execute(op->dnnl, a->reorder, 2, pair);
         }
         arguments[i] = (dnnl_exec_arg_t){a->name, a->inner};
     }
-    dnnl_primitive_execute(op->primitive, stream, op->n, arguments);
+    execute(op->dnnl, op->primitive, op->n, arguments);
     for (int i = 0; i < op->n; i++) {
         struct argument *a = &op->arguments[i];
 
         if (a->reorder && a->output) {
             dnnl_exec_arg_t pair[] = {{DNNL_ARG_FROM, a->inner}, {DNNL_ARG_TO, a->outer}};
 
-            dnnl_primitive_execute(a->reorder, stream, 2, pair);
+            execute(op->dnnl, a->reorder, 2, pair);
         }
     }
     dnnl_stream_wait(stream);

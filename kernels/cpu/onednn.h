@@ -82,6 +82,8 @@ int rb_dnnl_conv(struct rb_dnnl *dnnl, enum rb_dnnl_conv_kind kind, const struct
                  struct rb_dnnl_op **ret_op, struct rb_why *why);
 
 void rb_dnnl_run(struct rb_dnnl_op *op, void *const *addresses);
+/* 0, or why an operation that ran since rb_dnnl_open was not: by any thread. */
+int rb_dnnl_check(struct rb_dnnl *dnnl, struct rb_why *why);
 void rb_dnnl_free(struct rb_dnnl_op *op);
 
 #endif

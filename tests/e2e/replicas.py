@@ -4,6 +4,8 @@
 everything everywhere, at any device count, resized, paused, killed; and what one replica loses is said.  All of it data
 parallel: auto.py has what the planner makes of such jobs."""
 import os
+import pathlib
+import resource
 import signal
 
 import cluster
@@ -114,6 +116,29 @@ def by_memory():
             c.ctl("delete", "job")
 
 
+def limit_memory(pid, more):
+    """What the process has, and `more` MB."""
+    pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[0])
+    resource.prlimit(pid, resource.RLIMIT_AS, (pages * resource.getpagesize() + (more << 20), resource.RLIM_INFINITY))
+
+
+def no_room():
+    """A checkpoint of a state in shards takes memory for all of it at one rank: without, it is refused, and training goes on."""
+    with cluster.Cluster(devices=2) as c:
+        models(c, width=512, seq=8)  # 3 x 26 MB
+        c.submit("job", gpt_spec(c, ENDLESS, "1", 2, seq=8))
+        workers = [d["pid"] for d in c.train_on("job", 2)["devices"]]
+        for pid in workers:
+            limit_memory(pid, 16)
+        done = c.run("checkpoint", "job", "--wait")
+        check(done.returncode and "no memory for the whole state" in done.stderr, done.stderr)
+        check([d["pid"] for d in c.train_on("job", 2)["devices"]] == workers, "a worker ended")
+        for pid in workers:
+            limit_memory(pid, 1 << 20)
+        c.ctl("checkpoint", "job", "--wait")
+        c.same_as_alone("job", gpt_spec(c, ENDLESS, "all", seq=8), "a checkpoint was refused")
+
+
 def node_lost():
     """Two nodes of two: each block is on both, so a node and all its processes may go at once."""
     with cluster.Cluster(nodes=2, devices=2) as c:
@@ -131,4 +156,4 @@ def node_lost():
 
 
 if __name__ == "__main__":
-    cluster.main(fixed_counts, resized_and_paused, killed, lost, by_memory, node_lost)
+    cluster.main(fixed_counts, resized_and_paused, killed, lost, by_memory, no_room, node_lost)

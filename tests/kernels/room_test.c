@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What kernels need beside their tensors while they run: one room for all of a device's, which
  * moves where a later kernel needs a larger one. */
+#include "base/sanitized.h"
 #include "kernels/device.h"
 #include "tests/kernels/case.h"
 #include "tests/kernels/setup.h"
@@ -10,8 +11,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -178,12 +182,88 @@ static void it_takes_what_is_spared(void **state)
     }
 }
 
+/* So that the process has no more memory than now; returns what it had. */
+static struct rlimit limit_memory(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    struct rlimit before, now;
+    unsigned long pages;
+
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu", &pages), 1);
+    fclose(file);
+    getrlimit(RLIMIT_AS, &before);
+    now = (struct rlimit){pages * (unsigned long)sysconf(_SC_PAGESIZE), before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &now), 0);
+    return before;
+}
+
+/* What was freed before, in pieces of 64 KB: each holds the address of the one before. */
+static void **take_the_rest(void)
+{
+    void **last = NULL, **piece;
+
+    while ((piece = malloc(1 << 16))) {
+        *piece = last;
+        last = piece;
+    }
+    return last;
+}
+
+static void give_back(void **last)
+{
+    while (last) {
+        void **before = *last;
+
+        free(last);
+        last = before;
+    }
+}
+
+/* Products of oneDNN's get memory as they run: without, the device says so, until it is closed. */
+static void without_memory_it_is_said(void **state)
+{
+    static const char text[] = "MatMul f32[1024,1024] f32[1024,1024] > f32[1024,1024]";
+    struct convolution product;
+    struct rb_device *device;
+    struct rlimit before;
+    struct rb_why why;
+    size_t bytes;
+    void *want, **rest;
+    int err;
+
+    (void)state;
+    if (RB_SANITIZED) /* it has memory of its own */
+        skip();
+    want = alone(text, &bytes);
+    assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);
+    prepare(device, text, &product);
+    memset(product.out, 0, bytes);
+    before = limit_memory();
+    rest = take_the_rest();
+    run(&product);
+    give_back(rest);
+    setrlimit(RLIMIT_AS, &before);
+    err = rb_device_check(device, &why);
+    if (err) {
+        assert_int_equal(err, RB_ENOMEM);
+        assert_string_equal(why.text, "no memory for oneDNN to compute");
+        run(&product);
+        assert_int_equal(rb_device_check(device, &why), RB_ENOMEM);
+    }
+    assert_memory_equal(product.out, want, bytes);
+    done(device, &product);
+    rb_device_close(device);
+    free(want);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_sees_the_others),
         cmocka_unit_test(many_need_no_more_than_one),
         cmocka_unit_test(it_takes_what_is_spared),
+        cmocka_unit_test(without_memory_it_is_said),
     };
 
     return cmocka_run_group_tests(tests, setup_core, setup_done);

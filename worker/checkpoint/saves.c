@@ -160,15 +160,35 @@ void rb_saves_periodically(struct rb_saves *saves, uint32_t rank)
 
 /* ---- A state in shards ----------------------------------------------------------------------*/
 
-bool rb_saves_want(const struct rb_saves *saves, uint32_t rank, int64_t next)
+static const char *const no_room =
+    "no memory for the whole state, which is in shards: a save takes as much as all of it";
+
+/* What would be collected cannot be kept: say so, and ask nobody for it. */
+static void give_up(struct rb_saves *saves, const struct rb_settings *settings, bool due)
+{
+    const struct rb_save_order order = {0, settings->checkpoint_path, false};
+
+    if (due)
+        refuse_order(saves, &order, no_room);
+    if (saves->waiting.folder)
+        refuse_order(saves, &saves->waiting, no_room);
+    free(RB_TAKE(saves->waiting.folder));
+}
+
+bool rb_saves_want(struct rb_saves *saves, uint32_t rank, int64_t next)
 {
     struct rb_settings settings;
-    bool wants = saves->waiting.folder != NULL;
+    bool due, wants;
 
     if (!saves->saver || rb_state_whole(&saves->model->state))
         return false;
     rb_mailbox_copy_settings(saves->mailbox, &settings);
-    wants |= is_due(&settings, rank, next);
+    due = is_due(&settings, rank, next);
+    wants = due || saves->waiting.folder;
+    if (wants && !rb_saver_lend(saves->saver)) {
+        give_up(saves, &settings, due);
+        wants = false;
+    }
     rb_settings_done(&settings);
     return wants;
 }

@@ -37,8 +37,9 @@ bool rb_saves_ready(void *saves);
  * what needs all ranks waits for the next vote, else it is refused. */
 void rb_saves_serve(struct rb_saves *saves, bool trains);
 
-/* Does this rank want the whole state of the next level?  What it says in the vote. */
-bool rb_saves_want(const struct rb_saves *saves, uint32_t rank, int64_t next);
+/* Does this rank want the whole state of the next level?  What it says in the vote; without memory
+ * for it, no, and what it was for is refused. */
+bool rb_saves_want(struct rb_saves *saves, uint32_t rank, int64_t next);
 
 /* All ranks: the state goes to the `collector`, which begins to save it. */
 int rb_saves_collect(struct rb_saves *saves, const struct rb_configuration *configuration,
