@@ -188,7 +188,7 @@ void rb_tell_failed(struct rb_reports *reports, int err, const char *reason)
     Rb__Failed failed = RB__FAILED__INIT;
 
     failed.reason = (char *)reason;
-    failed.has_lost = failed.lost = err == RB_ELOST;
+    failed.has_lost = failed.lost = err == RB_ELOST || err == RB_ENOMEM;
     failed.has_unreadable = failed.unreadable = err == RB_EUNREADABLE;
     message.failed = &failed;
     rb_reports_post(reports, &message);

@@ -40,7 +40,7 @@ void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *con
 
 /* final: NULL but for who saved the end of the run. */
 void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_saved *final);
-/* err: RB_ELOST and RB_EUNREADABLE are told as such. */
+/* err: RB_EUNREADABLE is told as such, RB_ELOST and RB_ENOMEM as what a new start may get over. */
 void rb_tell_failed(struct rb_reports *reports, int err, const char *reason);
 
 #endif
