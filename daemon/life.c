@@ -12,6 +12,7 @@
 #include "daemon/life.h"
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "daemon/agent/agent.h"
@@ -36,6 +37,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -43,6 +45,7 @@ enum {
     KILLED_MS = 400,  /* for the reports of workers that were killed */
     REVOKE_MS = 400,
     ETCD_STOP_MS = 1500,
+    RUN_OUT_MS = 300, /* for handles to close */
     LOOK_MS = 10,
 };
 
@@ -75,6 +78,22 @@ static void close_handles(void *context)
     uv_close((uv_handle_t *)&life->timer, NULL);
     for (size_t i = 0; i < RB_COUNT(life->signals); i++)
         uv_close((uv_handle_t *)&life->signals[i], NULL);
+    uv_stop(&life->loop);
+}
+
+/* What is left to be called back.  false: a model is compiled or profiled still, which cannot be
+ * broken off. */
+static bool run_out(uv_loop_t *loop)
+{
+    const uint64_t until = rb_clock_ns() + (uint64_t)RUN_OUT_MS * 1000000;
+    const struct timespec pause = {0, 1000000};
+
+    while (uv_run(loop, UV_RUN_NOWAIT)) {
+        if (rb_clock_ns() >= until)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
 }
 
 /* The store first: it tells everyone that their commits are cancelled. */
@@ -344,8 +363,10 @@ int rb_life(const Rb__DaemonSettings *settings)
         uv_timer_start(&life->timer, on_no_etcd, START_MS, 0);
     }
     uv_run(&life->loop, UV_RUN_DEFAULT);
-    uv_loop_close(&life->loop);
     status = life->status;
+    if (!run_out(&life->loop))
+        _exit(status); /* with the thread that does it */
+    uv_loop_close(&life->loop);
     if (life->lock >= 0)
         close(life->lock);
     free(life->numeric_class);

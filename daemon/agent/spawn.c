@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -298,6 +299,7 @@ int rb_program_output(const char *program, const char *const *arguments, struct 
         return rb_why_set(why, rb_error_from_errno(errno), "pipe: %s", strerror(errno));
     pid_t pid = fork();
     if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* nobody else will read it */
         dup2(pipe_ends[1], 1);
         execv(program, (char *const *)arguments);
         _exit(127);

@@ -259,6 +259,22 @@ def stopped_and_started():
         same_as_alone(c, "stopped and started")
 
 
+def stopped_while_it_profiles():
+    """A model that is measured for `submit` keeps nobody from stopping (it takes 9 s), and nobody measures on."""
+    with cluster.Cluster(devices=2) as c, concurrent.futures.ThreadPoolExecutor() as beside:
+        c.model("gpt", layers=6, width=1024, heads=16, seq=256)
+        job = spec(c, 10, 2)
+        job["data"]["train"]["seqLen"] = 256
+        submitted = beside.submit(c.run, "submit", "-f", c.job_file("gpt", job))
+        until("the measurements", lambda: c.processes("rubato-worker") or submitted.done(), 60)
+        check(not submitted.done(), "nothing was measured")
+        at = time.monotonic()
+        check(c.nodes[0].stop(signal.SIGTERM) == 0, "exit status")
+        check(time.monotonic() - at < 5, f"took {time.monotonic() - at:.1f} s")
+        until("those who measure to end", lambda: not c.processes())
+        check(submitted.result().returncode == 5, submitted.result().stderr)
+
+
 def pause_resume_cancel():
     with cluster.Cluster(devices=2) as c:
         start(c)
@@ -407,6 +423,7 @@ def resized_to_what_it_has():
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              hangs_up_instead_of_being_adopted, kill_the_only_worker,
              killed_while_rubatod_is_away, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
-             restarts_are_limited, rubatod_killed, stopped_and_started, pause_resume_cancel,
+             restarts_are_limited, rubatod_killed, stopped_and_started,
+             stopped_while_it_profiles, pause_resume_cancel,
              last_step_is_told, cannot_be_parked, fails_behind_a_death, parked_in_a_vote,
              resized_before_it_ran, resized_to_what_it_has)
