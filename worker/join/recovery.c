@@ -121,26 +121,34 @@ static bool is_undecided(const struct rb_testimony *testimonies, uint32_t ranks,
     return false;
 }
 
+/* A level below the judged one that is better if all of the state is there; -1: none is. */
+static int64_t fallback(const struct rb_testimony *testimonies, const struct rb_recovery *judged)
+{
+    int64_t committed = highest(testimonies, judged->ranks, false);
+
+    if (committed < judged->level) /* a lap leads to it */
+        return judged->lost >= 0 ? committed : -1;
+    return judged->teller < 0 && is_undecided(testimonies, judged->ranks, judged->level)
+               ? judged->level - 1
+               : -1;
+}
+
 void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
                        size_t blocks, struct rb_recovery *ret_recovery)
 {
-    int64_t level = highest(testimonies, ranks, true), lower = level - 1;
-    struct rb_recovery before;
+    struct rb_recovery below;
+    int64_t lower;
 
-    judge_at(testimonies, held, ranks, blocks, level, ret_recovery);
-    if (highest(testimonies, ranks, false) < level) {
-        if (ret_recovery->lost < 0)
-            return;
-        lower = highest(testimonies, ranks, false);
-    } else if (ret_recovery->teller >= 0 || !is_undecided(testimonies, ranks, level)) {
+    judge_at(testimonies, held, ranks, blocks, highest(testimonies, ranks, true), ret_recovery);
+    lower = fallback(testimonies, ret_recovery);
+    if (lower < 0)
         return;
-    }
-    judge_at(testimonies, held, ranks, blocks, lower, &before);
-    if (before.lost < 0) {
+    judge_at(testimonies, held, ranks, blocks, lower, &below);
+    if (below.lost < 0) {
         rb_recovery_done(ret_recovery);
-        *ret_recovery = before;
+        *ret_recovery = below;
     } else {
-        rb_recovery_done(&before);
+        rb_recovery_done(&below);
     }
 }
 
