@@ -96,15 +96,24 @@ static void go(struct rb_rules *rules, const struct rb_job_facts *job, size_t w,
     rb_rules_act_on(rules, RB_AGENT_GO, job, w)->number = number;
 }
 
-/* Its number is lower than that of what was prepared beside.  A later loss has taken it further. */
+/* What a process says of configurations is of the newest.  Their numbers rise, so to whom a later
+ * one was given this one is nothing new. */
+static bool has_heard(const struct rb_agent_worker *worker, uint32_t number)
+{
+    return worker->configured >= number || worker->ready >= number || worker->unready >= number;
+}
+
+/* What is left behind a death has a lower number than what was prepared beside, which the process
+ * may have heard of.  A later loss has taken it further. */
 static void tend_survivor(struct rb_rules *rules, const struct rb_job_facts *job,
                           const Rb__Configuration *configuration, size_t rank, size_t w)
 {
     const struct rb_agent_worker *worker = &rules->view->workers[w];
     uint32_t number = configuration->number, last = number + configuration->spare;
     bool further = worker->configured > number && worker->configured <= last;
-    if (!further && worker->configured != number && worker->ready != number &&
-        worker->unready != number)
+    bool heard =
+        worker->configured == number || worker->ready == number || worker->unready == number;
+    if (!heard && !further)
         configure(rules, job, configuration, rank, w);
     else if (worker->ready == number && worker->went != number)
         go(rules, job, w, number);
@@ -124,7 +133,7 @@ static void tend_member(struct rb_rules *rules, const struct rb_job_facts *job,
         return;
     if (configuration->left_of)
         tend_survivor(rules, job, configuration, rank, w);
-    else if (worker->configured < number && worker->ready < number && worker->unready < number)
+    else if (!has_heard(worker, number))
         configure(rules, job, configuration, rank, w);
     else if (configuration->state != RB__CONFIGURATION__STATE__PREPARING &&
              worker->ready == number && worker->went < number)

@@ -4,10 +4,7 @@
  *      |           +-------+
  *      +-- compacted, or etcd has lost its past
  *
- * Is a silent watch one with nothing to say?  A small question every PROBE_MS tells how far etcd
- * is.  Where a watch has not come so far by the next one, others may write elsewhere in the same
- * etcd: so a larger question tells when one of our keys was written last, and a watch that has not
- * told of that is opened anew. */
+ * Every PROBE_MS etcd is asked whether the watch still tells everything (level.h). */
 #include "daemon/etcd/watch.h"
 
 #include "base/arena.h"
@@ -15,6 +12,7 @@
 #include "daemon/etcd/backoff.h"
 #include "daemon/etcd/etcd.h"
 #include "daemon/etcd/json.h"
+#include "daemon/etcd/level.h"
 #include "daemon/facts/mirror.h"
 
 #include <stdlib.h>
@@ -24,7 +22,6 @@ enum {
     PAGE = 500,
     LIST_MS = 5000,
     PROBE_MS = 2000,
-    PROBES_LOST = 2, /* unanswered ones that end the watch */
 };
 
 struct rb_watch {
@@ -41,9 +38,7 @@ struct rb_watch {
     char *prefix_end;
     struct rb_arena arena;
     struct rb_etcd_call *call, *question;
-    int64_t heard;    /* the watch has told everything up to here */
-    int64_t expected; /* what the last question said: the watch must be there by the next */
-    unsigned unanswered;
+    struct rb_level level;
     bool synced, connected, complained;
     int closing;
 };
@@ -111,7 +106,7 @@ static void on_watch_line(const json_t *message, void *context)
         watch->call = NULL;
         lost(watch, &why);
     } else if (told.created) {
-        watch->expected = 0;
+        watch->level.expected = 0;
         found(watch);
     } else if (told.n) {
         for (size_t i = 0; i < told.n; i++) {
@@ -122,13 +117,14 @@ static void on_watch_line(const json_t *message, void *context)
                 rb_mirror_delete(watch->mirror, kv->key + prefix);
         }
         if (!told.fragment) {
-            watch->revision = watch->heard = told.revision;
+            watch->revision = told.revision;
+            rb_level_heard(&watch->level, told.revision);
             rb_mirror_set_revision(watch->mirror, told.revision);
             watch->changed(watch->context);
         }
     }
-    if (!err && told.progress && told.revision > watch->heard)
-        watch->heard = told.revision;
+    if (!err && told.progress)
+        rb_level_heard(&watch->level, told.revision);
     rb_arena_done(&arena);
 }
 
@@ -160,60 +156,66 @@ static void give_up_watch(struct rb_watch *watch, const char *what)
     rb_why_set(&why, RB_ETIMEOUT, "etcd at %s: %s", rb_etcd_names(watch->etcd), what);
     rb_etcd_cancel(watch->call);
     watch->call = NULL;
-    watch->unanswered = 0;
+    watch->level.unanswered = 0;
     rb_etcd_turn(watch->etcd);
     lost(watch, &why);
 }
 
-/* The newest of our keys.  A deletion is not among them: it is told with what is written next. */
-static void on_newest(int err, const struct rb_why *why, const json_t *answer, void *context)
+/* etcd's revision, and that of the first key of the answer; false: there is no answer. */
+static bool read_revisions(int err, const json_t *answer, int64_t *ret_revision, int64_t *ret_first)
 {
-    struct rb_watch *watch = context;
     struct rb_arena arena = {0};
     struct rb_etcd_range range = {0};
     struct rb_why ignored;
-    int64_t newest;
-    (void)why;
-    watch->question = NULL;
     if (!err)
         err = rb_etcd_range_read(answer, &arena, &range, &ignored);
-    newest = !err && range.n ? range.kvs[0].revision : 0;
+    *ret_revision = err ? 0 : range.revision;
+    *ret_first = !err && range.n ? range.kvs[0].revision : 0;
     rb_arena_done(&arena);
-    if (!watch->connected)
-        return;
-    if (err)
-        give_up_watch(watch, "it does not answer");
-    else if (newest > watch->heard && newest <= watch->expected)
+    return !err;
+}
+
+static void on_newest(int err, const struct rb_why *why, const json_t *answer, void *context);
+
+static void act(struct rb_watch *watch, enum rb_level_next next)
+{
+    switch (next) {
+    case RB_LEVEL_ASK:
+        watch->question = rb_etcd_post(watch->etcd, "/v3/kv/range",
+                                       rb_etcd_newest_text(RB_FACTS_PREFIX, watch->prefix_end),
+                                       LIST_MS, on_newest, watch);
+        break;
+    case RB_LEVEL_BEHIND:
         give_up_watch(watch, "the watch is behind");
-    else if (newest > watch->expected)
-        watch->expected = newest; /* it may be on its way still */
-    else
-        watch->heard = watch->expected;
+        break;
+    case RB_LEVEL_SILENT:
+        give_up_watch(watch, "it does not answer");
+        break;
+    default:
+        break;
+    }
+}
+
+static void on_newest(int err, const struct rb_why *why, const json_t *answer, void *context)
+{
+    struct rb_watch *watch = context;
+    int64_t revision, newest;
+    bool answered = read_revisions(err, answer, &revision, &newest);
+    (void)why;
+    watch->question = NULL;
+    if (watch->connected)
+        act(watch, rb_level_newest(&watch->level, answered, newest));
 }
 
 static void on_answer(int err, const struct rb_why *why, const json_t *answer, void *context)
 {
     struct rb_watch *watch = context;
-    struct rb_arena arena = {0};
-    struct rb_etcd_range range = {0};
-    struct rb_why ignored;
+    int64_t revision, first;
+    bool answered = read_revisions(err, answer, &revision, &first);
     (void)why;
     watch->question = NULL;
-    if (!err)
-        err = rb_etcd_range_read(answer, &arena, &range, &ignored);
-    rb_arena_done(&arena);
-    if (!watch->connected)
-        return;
-    watch->unanswered = err ? watch->unanswered + 1 : 0;
-    if (watch->unanswered >= PROBES_LOST) {
-        give_up_watch(watch, "it does not answer");
-    } else if (!err && watch->expected > watch->heard) {
-        watch->question = rb_etcd_post(watch->etcd, "/v3/kv/range",
-                                       rb_etcd_newest_text(RB_FACTS_PREFIX, watch->prefix_end),
-                                       LIST_MS, on_newest, watch);
-    } else if (!err) {
-        watch->expected = range.revision;
-    }
+    if (watch->connected)
+        act(watch, rb_level_answer(&watch->level, answered, revision));
 }
 
 static void ask(uv_timer_t *timer)
@@ -240,7 +242,7 @@ static void list_over(struct rb_watch *watch)
 {
     rb_mirror_free(watch->mirror);
     watch->mirror = RB_TAKE(watch->next);
-    watch->revision = watch->heard = watch->listed;
+    watch->revision = watch->level.heard = watch->listed;
     rb_mirror_set_revision(watch->mirror, watch->revision);
     watch->synced = true;
     watch->changed(watch->context);
