@@ -80,7 +80,13 @@ static size_t collect(const json_t *answers, size_t limit, const struct where *w
     return n;
 }
 
-json_t *rb_merge_rows(const json_t *answers, size_t limit, bool lost, json_t **ret_columns)
+/* Done, and not done again since. */
+static bool is_lost(const struct rb_merge *merge, const struct row *row)
+{
+    return row->configuration < (json_int_t)merge->configuration && row->step > merge->step;
+}
+
+json_t *rb_merge_rows(const json_t *answers, const struct rb_merge *merge, json_t **ret_columns)
 {
     const json_t *columns = NULL, *answer;
     json_t *merged = json_array();
@@ -101,14 +107,16 @@ json_t *rb_merge_rows(const json_t *answers, size_t limit, bool lost, json_t **r
     where = (struct where){rb_column(columns, "step"), rb_column(columns, "configuration"),
                            rb_column(columns, "time")};
     rows = rb_alloc((room + 1) * sizeof(*rows));
-    n = collect(answers, limit, &where, rows, &known);
+    n = collect(answers, merge->limit, &where, rows, &known);
     qsort(rows, n, sizeof(*rows), by_step);
     for (i = 0; i < n && rows[i].step <= known; i++) {
         bool first = !i || rows[i].step != rows[i - 1].step;
 
-        if (first && steps++ == limit)
+        if (!merge->lost && is_lost(merge, &rows[i]))
+            continue;
+        if (first && steps++ == merge->limit)
             break;
-        if (first || (lost && rows[i].configuration != rows[i - 1].configuration))
+        if (first || (merge->lost && rows[i].configuration != rows[i - 1].configuration))
             json_array_append(merged, rows[i].cells);
     }
     free(rows);

@@ -8,16 +8,14 @@
 enum { ROWS_USUAL = 10000, ROWS_MOST = 100000 };
 
 struct gather {
-    size_t limit;
-    bool lost;
+    struct rb_merge merge; /* of metrics */
     char *phase;
 };
 
-static struct gather *gather_new(const struct rb_job_facts *job, size_t limit)
+static struct gather *gather_new(const struct rb_job_facts *job)
 {
     struct gather *gather = rb_alloc(sizeof(*gather));
 
-    gather->limit = limit;
     gather->phase = rb_string(rb_phase_text(job->state.state->phase));
     return gather;
 }
@@ -56,7 +54,7 @@ static void metrics_came(struct rb_methods *methods, struct rb_request *request,
 
     (void)methods;
     if (!nobody_answered(request, answers)) {
-        rows = rb_merge_rows(answers, gather->limit, gather->lost, &columns);
+        rows = rb_merge_rows(answers, &gather->merge, &columns);
         rb_request_reply(request, json_pack("{s:o,s:o,s:s}", "columns", columns, "rows", rows,
                                             "phase", gather->phase));
     }
@@ -74,11 +72,16 @@ static void metrics(struct rb_request *request, void *context)
         return;
     if (limit < 1 || limit > ROWS_MOST)
         limit = ROWS_MOST;
-    gather = gather_new(job, (size_t)limit);
-    gather->lost = json_is_true(json_object_get(rb_request_body(request), "lost"));
+    gather = gather_new(job);
+    gather->merge = (struct rb_merge){
+        .limit = (size_t)limit,
+        .lost = json_is_true(json_object_get(rb_request_body(request), "lost")),
+        .configuration = job->progress.message ? job->progress.progress->configuration : 0,
+        .step = job->progress.message ? job->progress.progress->step : 0,
+    };
     rb_methods_ask_nodes(context, request, "node-metrics",
                          json_pack("{s:s,s:I,s:I,s:b}", "job", job->id, "after", (json_int_t)after,
-                                   "limit", (json_int_t)limit, "lost", (int)gather->lost),
+                                   "limit", (json_int_t)limit, "lost", (int)gather->merge.lost),
                          metrics_came, gather);
 }
 
@@ -111,7 +114,7 @@ static void logs(struct rb_request *request, void *context)
     after = json_object_get(rb_request_body(request), "after");
     body = json_pack("{s:s,s:o}", "job", job->id, "after",
                      json_is_object(after) ? json_deep_copy(after) : json_object());
-    rb_methods_ask_nodes(context, request, "node-logs", body, logs_came, gather_new(job, 0));
+    rb_methods_ask_nodes(context, request, "node-logs", body, logs_came, gather_new(job));
 }
 
 const struct rb_server_method rb_methods_gather[] = {

@@ -64,10 +64,20 @@ void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request
                                        json_t *answers, void *context),
                           void *context);
 
+/* What to make of rows. */
+struct rb_merge {
+    size_t limit; /* steps, at most */
+    bool lost;    /* also what a fall back to a checkpoint has lost */
+    /* How far the job is; 0: nothing is known.  What an earlier configuration did beyond is lost.
+     */
+    uint32_t configuration;
+    int64_t step;
+};
+
 /* Rows of several nodes as one list by step: of a step committed twice the newest configuration's
- * (`lost`: and behind it the others'), of a row told twice the earliest.  At most `limit` steps,
- * and none beyond what each node has told. */
-json_t *rb_merge_rows(const json_t *answers, size_t limit, bool lost, json_t **ret_columns);
+ * (`lost`: and behind it the others'), of a row told twice the earliest; none beyond what each node
+ * has told. */
+json_t *rb_merge_rows(const json_t *answers, const struct rb_merge *merge, json_t **ret_columns);
 int rb_column(const json_t *columns, const char *name); /* -1: none */
 
 /* Rows for people and scripts, shared by get and status. */

@@ -17,10 +17,10 @@ static json_t *parse(const char *text)
     return json;
 }
 
-static void check_with(const char *answers, size_t limit, bool lost, const char *expected)
+static void check_merge(const char *answers, struct rb_merge merge, const char *expected)
 {
     json_t *in = parse(answers), *want = parse(expected), *columns;
-    json_t *rows = rb_merge_rows(in, limit, lost, &columns);
+    json_t *rows = rb_merge_rows(in, &merge, &columns);
 
     if (!json_equal(rows, want))
         fail_msg("got %s", json_dumps(rows, 0));
@@ -28,6 +28,11 @@ static void check_with(const char *answers, size_t limit, bool lost, const char 
     json_decref(want);
     json_decref(columns);
     json_decref(rows);
+}
+
+static void check_with(const char *answers, size_t limit, bool lost, const char *expected)
+{
+    check_merge(answers, (struct rb_merge){.limit = limit, .lost = lost}, expected);
 }
 
 static void check(const char *answers, size_t limit, const char *expected)
@@ -64,6 +69,23 @@ static void steps_that_were_done_again_are_told_on_request(void **unused)
     check(answers, 10, "[[1,10,1],[2,90,4],[3,95,4]]");
 }
 
+/* Back to step 1, and not as far again as it was. */
+static void steps_that_were_lost_are_told_on_request(void **unused)
+{
+    (void)unused;
+    const char *answers = "[" NODE("[[1,10,1],[2,20,1],[2,90,4],[3,30,1],[4,40,2]]") "]";
+
+    check_merge(answers, (struct rb_merge){.limit = 10, .configuration = 4, .step = 2},
+                "[[1,10,1],[2,90,4]]");
+    check_merge(answers, (struct rb_merge){.limit = 10, .configuration = 2, .step = 4},
+                "[[1,10,1],[2,90,4],[3,30,1],[4,40,2]]"); /* progress is behind */
+    check_merge(answers,
+                (struct rb_merge){.limit = 10, .lost = true, .configuration = 4, .step = 2},
+                "[[1,10,1],[2,90,4],[2,20,1],[3,30,1],[4,40,2]]");
+    check_merge(answers, (struct rb_merge){.limit = 1, .configuration = 4, .step = 2},
+                "[[1,10,1]]");
+}
+
 static void nothing_beyond_what_all_have_told(void **unused)
 {
     (void)unused;
@@ -84,6 +106,7 @@ int main(void)
         cmocka_unit_test(each_step_once),
         cmocka_unit_test(the_newest_configuration_counts),
         cmocka_unit_test(steps_that_were_done_again_are_told_on_request),
+        cmocka_unit_test(steps_that_were_lost_are_told_on_request),
         cmocka_unit_test(nothing_beyond_what_all_have_told),
         cmocka_unit_test(a_node_that_fails_is_left_out),
     };

@@ -3,6 +3,7 @@
 """Deaths: of workers, of rubatod, of all. The job goes on by itself and the bits are the same."""
 import concurrent.futures
 import contextlib
+import json
 import os
 import random
 import signal
@@ -319,6 +320,25 @@ def last_step_is_told():
             c.ctl("delete", "gpt")
 
 
+def lost_steps_are_told_on_request():
+    """A fall back takes steps out of `metrics`, until they are done again."""
+    with cluster.Cluster(devices=1) as c:
+        start(c)
+        c.submit("gpt", spec(c, ENDLESS, 1))
+        c.wait("gpt", "step=400")
+        os.kill(c.status("gpt")["devices"][0]["pid"], signal.SIGKILL)
+        until("the restart", lambda: "restarted" in [e["kind"] for e in c.json("events", "gpt")["items"]])
+        c.wait("gpt", "running")
+        until("a step", lambda: 0 < c.status("gpt")["step"] < 400)
+        c.ctl("pause", "gpt")
+        c.wait("gpt", "devices=0")
+        status = c.status("gpt")
+        check(status["step"] < 400, f"at step {status['step']} already")
+        check_last_step(c, status)
+        rows = json.loads(c.ctl("-o", "json", "metrics", "gpt", "--lost"))
+        check({row["step"] for row in rows} >= set(range(1, 400)), "what was lost is not told")
+
+
 def cannot_be_parked():
     """Who is to save and cannot keeps the state, says why and tries again; a cancelled job's ends."""
     with cluster.Cluster(devices=2) as c:
@@ -425,5 +445,5 @@ cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              killed_while_rubatod_is_away, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
              restarts_are_limited, rubatod_killed, stopped_and_started,
              stopped_while_it_profiles, pause_resume_cancel,
-             last_step_is_told, cannot_be_parked, fails_behind_a_death, parked_in_a_vote,
-             resized_before_it_ran, resized_to_what_it_has)
+             last_step_is_told, lost_steps_are_told_on_request, cannot_be_parked,
+             fails_behind_a_death, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)
