@@ -100,6 +100,7 @@ struct rb_model {
          * no step is without a row where who told of it dies. */
         uint8_t row[RB_MODEL_ROW];
         uint64_t row_bytes; /* 0: nothing yet */
+        bool owed;          /* it has not been said: its evaluation is to come */
     } applied;
 };
 

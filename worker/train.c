@@ -95,10 +95,17 @@ static enum rb_train_phase done(struct rb_train *train)
     return wait_for_orders(train, RB_TRAIN_DONE);
 }
 
+/* Whatever its rank was, nobody will come further in that configuration. */
+static void tell_the_rest(struct rb_train *train)
+{
+    rb_tell_owed(train->reports, 0, train->model, NULL);
+}
+
 /* Nobody needs this process any more, but somebody must hear why. */
 static enum rb_train_phase failed(struct rb_train *train)
 {
     rb_train_stand(train, RB_TRAIN_FAILED);
+    tell_the_rest(train);
     rb_control_wait_told(train->control);
     return RB_TRAIN_ENDED;
 }
@@ -111,6 +118,7 @@ static enum rb_train_phase leaving(struct rb_train *train)
     const char *folder = rb_mailbox_leave_folder(train->mailbox, &train->code);
     int err = RB_EIO;
 
+    tell_the_rest(train);
     for (bool said = false; folder && err == RB_EIO; said = true) {
         struct rb_saved saved;
 

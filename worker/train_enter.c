@@ -57,8 +57,9 @@ static enum rb_train_phase entered(struct rb_train *train, uint64_t bytes)
     rb_log(RB_LOG_INFO,
            "configuration %u: rank %u of %u, level %" PRId64 ", %" PRIu64 " bytes moved",
            train->number, train->active->rank, train->active->size, rb_train_level(train), bytes);
-    return rb_train_level(train) >= train->model->message->steps ? RB_TRAIN_DONE
-                                                                 : RB_TRAIN_TRAINING;
+    return rb_train_level(train) >= train->model->message->steps && !train->active->recovers
+               ? RB_TRAIN_DONE
+               : RB_TRAIN_TRAINING; /* which makes up for what a death has interrupted first */
 }
 
 enum rb_train_phase rb_train_opening(struct rb_train *train)
@@ -78,7 +79,8 @@ enum rb_train_phase rb_train_opening(struct rb_train *train)
         rb_saves_wait_copied(&train->saves);
         err = rb_opening_run(train->model, train->active, &bytes, &why);
         if (before >= 0 && rb_train_level(train) > before)
-            rb_tell_told(train->reports, train->active, train->model, before);
+            rb_tell_told(train->reports, train->active, train->model, before,
+                         train->active->recovers && rb_train_evaluates(train));
     }
     return err ? rb_train_interrupted(train, err, &why) : entered(train, bytes);
 }

@@ -82,4 +82,7 @@ void rb_train_tell_entered(struct rb_train *train);
 /* Step after step, until something else is to be done. */
 enum rb_train_phase rb_train_training(struct rb_train *train);
 
+/* Is an evaluation due at the present level? */
+bool rb_train_evaluates(const struct rb_train *train);
+
 #endif

@@ -70,13 +70,13 @@ static void wait_copied(void *owner)
         rb_saves_wait_copied(&train->saves);
 }
 
-static bool evaluates_now(const struct rb_train *train)
+bool rb_train_evaluates(const struct rb_train *train)
 {
     const Rb__Model *model = train->model->message;
+    int64_t level = rb_train_level(train);
 
-    return train->model->n_chunks && model->eval_every > 0 &&
-           (rb_train_level(train) % model->eval_every == 0 ||
-            rb_train_level(train) == model->steps);
+    return train->model->n_chunks && model->eval_every > 0 && level > 0 &&
+           (level % model->eval_every == 0 || level == model->steps);
 }
 
 /* Evaluation does, and whoever saves the end. */
@@ -84,7 +84,7 @@ static bool reads_all(void *owner)
 {
     const struct rb_train *train = owner;
 
-    return evaluates_now(train) || rb_train_level(train) >= train->model->message->steps;
+    return rb_train_evaluates(train) || rb_train_level(train) >= train->model->message->steps;
 }
 
 /* Too many steps in a row without usable gradients: every rank counts the same and fails alike. */
@@ -109,19 +109,38 @@ static enum rb_train_phase give_up(struct rb_train *train)
     return phase;
 }
 
+/* evaluation: NULL where there is none, or none yet (interrupted). */
 static void tell_row(struct rb_train *train, const struct rb_step_result *result,
-                     const struct rb_evaluation *evaluation, uint64_t started)
+                     const struct rb_evaluation *evaluation, bool interrupted, uint64_t started)
 {
-    rb_tell_row(train->reports, train->active, train->model, result, evaluation,
-                (double)(rb_clock_ns() - started) / 1e6);
+    double ms = (double)(rb_clock_ns() - started) / 1e6;
+
+    if (interrupted && rb_train_evaluates(train))
+        rb_tell_row_later(train->reports, train->active, train->model, result, ms);
+    else
+        rb_tell_row(train->reports, train->active, train->model, result, evaluation, ms);
     rb_fault("worker.row");
 }
 
-/* A death right behind a commit may have kept us from what was due at this level. */
+/* A death right behind a commit may have kept us from what was due at this level, or others: all of
+ * the configuration do it. */
 static enum rb_train_phase make_up(struct rb_train *train)
 {
+    struct rb_evaluation evaluation;
+    struct rb_why why = {0};
+    int err = 0;
+
+    if (rb_train_evaluates(train)) {
+        err = rb_evaluate(train->model, train->active, train->stop, &evaluation, &why);
+        if (err)
+            return rb_train_interrupted(train, err, &why);
+        rb_tell_owed(train->reports, train->active->rank, train->model, &evaluation);
+    }
     rb_saves_periodically(&train->saves, train->active->rank);
-    return gives_up(train) ? give_up(train) : RB_TRAIN_TRAINING;
+    if (gives_up(train))
+        return give_up(train);
+    return rb_train_level(train) >= train->model->message->steps ? RB_TRAIN_DONE
+                                                                 : RB_TRAIN_TRAINING;
 }
 
 /* After a committed or skipped step: what is due at this level, and where to go from here. */
@@ -130,14 +149,14 @@ static enum rb_train_phase after_step(struct rb_train *train, const struct rb_st
 {
     struct rb_evaluation evaluation;
     struct rb_why why = {0};
-    bool evaluated = evaluates_now(train);
+    bool evaluated = rb_train_evaluates(train);
     int err = 0;
 
     rb_fault("worker.committed");
     rb_configuration_free(RB_TAKE(train->retired));
     if (evaluated)
         err = rb_evaluate(train->model, train->active, train->stop, &evaluation, &why);
-    tell_row(train, result, evaluated && !err ? &evaluation : NULL, started);
+    tell_row(train, result, evaluated && !err ? &evaluation : NULL, err, started);
     rb_train_stand(train, RB_TRAIN_TRAINING);
     if (!err && result->decision.collector >= 0)
         err = rb_saves_collect(&train->saves, train->active, (uint32_t)result->decision.collector,
@@ -214,7 +233,7 @@ enum rb_train_phase rb_train_training(struct rb_train *train)
         if (result.committed)
             rb_train_tell_entered(train);
         if (err && result.committed)
-            tell_row(train, &result, NULL, started);
+            tell_row(train, &result, NULL, true, started);
         note_taken(train, &result, rb_clock_ns() - started);
         say_slow(train);
         phase = err ? rb_train_interrupted(train, err, &why) : after_step(train, &result, started);

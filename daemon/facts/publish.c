@@ -24,17 +24,18 @@ static bool is_to_come(const struct rb_job_facts *job, uint32_t number)
                     fact->configuration->state == RB__CONFIGURATION__STATE__GO);
 }
 
-/* Rows are told again to a rubatod that comes back: within a configuration progress only grows.  A
- * job may be through before facts know that its first configuration trains. */
+/* Rows are told again to a rubatod that comes back: progress only grows.  A job may be through
+ * before facts know that its first configuration trains; and a step may be told behind a death. */
 enum rb_publish rb_publish_progress(const struct rb_job_facts *job, const Rb__Progress *progress)
 {
     const Rb__Progress *known = job->progress.message ? job->progress.progress : NULL;
     const Rb__Configuration *last = last_active(job);
     uint32_t number = progress->configuration, active = job->state.state->active;
 
-    if (known && known->configuration == number && known->step >= progress->step)
+    if (known && (known->configuration > number ||
+                  (known->configuration == number && known->step >= progress->step)))
         return RB_PUBLISH_NEVER;
-    if (last && last->number == number)
+    if (last && rb_contingency_descends(last, number))
         return RB_PUBLISH_NOW;
     return (active ? active < number : is_to_come(job, number)) ? RB_PUBLISH_LATER
                                                                 : RB_PUBLISH_NEVER;

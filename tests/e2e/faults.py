@@ -4,6 +4,7 @@
 import concurrent.futures
 import contextlib
 import json
+import math
 import os
 import random
 import signal
@@ -396,6 +397,32 @@ def fails_behind_a_death():
     check(fails_at(f"worker.committed:rank=1:at={step}:do=kill") == step, "it went on")
 
 
+def evaluations(fault):
+    """What metrics and status say of the evaluations of a job, in the words of whoever told them."""
+    with faulty(fault), cluster.Cluster(devices=3) as c:
+        start(c)
+        corpus.text(c.path("held-out.txt"), 4000)
+        job = spec(c, 24, 2)
+        job["data"]["eval"] = {"path": "held-out.txt"}
+        job["train"]["eval"] = {"every": 10}
+        c.submit("gpt", job)
+        c.wait("gpt", "done")
+        rows = c.metrics("gpt")
+        check([row["step"] for row in rows] == list(range(1, 25)), f"{rows}")
+        status = c.status("gpt")
+        check(status["step"] == 24, f"status says step {status['step']}")
+        return {row["step"]: row["eval_loss"] for row in rows if not math.isnan(row["eval_loss"])}, status["evalLoss"]
+
+
+def evaluates_behind_a_death():
+    """An evaluation that a death interrupts is made up, also the one behind the last step."""
+    alone = evaluations("")
+    check(sorted(alone[0]) == [10, 20, 24] and alone[1] == alone[0][24], f"{alone}")
+    for step in 10, 24:
+        told = evaluations(f"worker.committed:rank=1:at={step}:do=kill")
+        check(told == alone, f"a death behind step {step}: {told}, undisturbed {alone}")
+
+
 def parked_in_a_vote():
     """Who saves has said yes and waits for the others' words: a step that one of them commits is in what it saves."""
     with faulty("worker.vote:rank=1:do=60ms"), cluster.Cluster(devices=2) as c:
@@ -446,4 +473,4 @@ cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              restarts_are_limited, rubatod_killed, stopped_and_started,
              stopped_while_it_profiles, pause_resume_cancel,
              last_step_is_told, lost_steps_are_told_on_request, cannot_be_parked,
-             fails_behind_a_death, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)
+             fails_behind_a_death, evaluates_behind_a_death, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)

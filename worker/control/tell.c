@@ -114,18 +114,13 @@ static void tell_lap(struct rb_reports *reports, uint32_t rank, const struct rb_
     }
 }
 
-void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
-                 struct rb_model *model, const struct rb_step_result *result,
-                 const struct rb_evaluation *evaluation, double step_ms)
+static Rb__Row row_of(const struct rb_configuration *configuration, const struct rb_model *model,
+                      const struct rb_step_result *result, double step_ms)
 {
     const struct rb_vote_decision *decision = &result->decision;
     uint64_t batch = (uint64_t)model->message->global_batch;
     Rb__Row row = RB__ROW__INIT;
 
-    if (result->lap) {
-        tell_lap(reports, configuration->rank, model, evaluation);
-        return;
-    }
     row.step = model->state.level;
     row.time = rb_clock_unix_ms();
     row.loss = decision->count > 0 ? decision->loss / (double)decision->count : 0;
@@ -144,14 +139,72 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
     add_times(&row, model, &decision->times);
     row.has_stolen = decision->moved != 0;
     row.stolen = decision->moved;
+    return row;
+}
+
+/* For others whom this rank must tell of the step. */
+static bool keep_row(struct rb_model *model, const Rb__Row *row)
+{
+    if (rb__row__get_packed_size(row) > sizeof model->applied.row)
+        return false;
+    model->applied.row_bytes = rb__row__pack(row, model->applied.row);
+    return true;
+}
+
+static Rb__Row *kept_row(const struct rb_model *model)
+{
+    return rb__row__unpack(NULL, (size_t)model->applied.row_bytes, model->applied.row);
+}
+
+void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
+                 struct rb_model *model, const struct rb_step_result *result,
+                 const struct rb_evaluation *evaluation, double step_ms)
+{
+    Rb__Row row;
+
+    if (result->lap) {
+        tell_lap(reports, configuration->rank, model, evaluation);
+        return;
+    }
+    rb_tell_owed(reports, configuration->rank, model, NULL);
+    row = row_of(configuration, model, result, step_ms);
     add_evaluation(&row, evaluation);
     rb_reports_row(reports, configuration->rank, &row);
-    if (rb__row__get_packed_size(&row) <= sizeof model->applied.row)
-        model->applied.row_bytes = rb__row__pack(&row, model->applied.row);
+    keep_row(model, &row);
+}
+
+void rb_tell_row_later(struct rb_reports *reports, const struct rb_configuration *configuration,
+                       struct rb_model *model, const struct rb_step_result *result, double step_ms)
+{
+    Rb__Row row;
+
+    if (result->lap) {
+        tell_lap(reports, configuration->rank, model, NULL);
+        return;
+    }
+    rb_tell_owed(reports, configuration->rank, model, NULL);
+    row = row_of(configuration, model, result, step_ms);
+    model->applied.owed = keep_row(model, &row);
+    if (!model->applied.owed)
+        rb_reports_row(reports, configuration->rank, &row);
+}
+
+void rb_tell_owed(struct rb_reports *reports, uint32_t rank, struct rb_model *model,
+                  const struct rb_evaluation *evaluation)
+{
+    Rb__Row *row = model && model->applied.owed ? kept_row(model) : NULL;
+
+    if (!row)
+        return;
+    model->applied.owed = false;
+    add_evaluation(row, evaluation);
+    rb_reports_row(reports, rank, row);
+    keep_row(model, row);
+    rb__row__free_unpacked(row, NULL);
 }
 
 void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *configuration,
-                  const struct rb_model *model, int64_t before)
+                  struct rb_model *model, int64_t before, bool evaluates)
 {
     Rb__Row *row = NULL;
 
@@ -159,11 +212,13 @@ void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *con
         tell_lap(reports, configuration->rank, model, NULL);
     else if (model->applied.level == before + 1 && model->state.level == before + 1 &&
              model->applied.row_bytes)
-        row = rb__row__unpack(NULL, (size_t)model->applied.row_bytes, model->applied.row);
+        row = kept_row(model);
     if (!row)
         return;
     row->has_microbatch_us = 0; /* that was another's */
-    rb_reports_row(reports, configuration->rank, row);
+    model->applied.owed = evaluates && !row->has_eval_loss && keep_row(model, row);
+    if (!model->applied.owed)
+        rb_reports_row(reports, configuration->rank, row);
     rb__row__free_unpacked(row, NULL);
 }
 

@@ -33,10 +33,20 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
                  struct rb_model *model, const struct rb_step_result *result,
                  const struct rb_evaluation *evaluation, double step_ms);
 
+/* The same where a death has interrupted the evaluation: a step is owed until that is made up
+ * (rb_tell_owed), the steps of a lap are told at once. */
+void rb_tell_row_later(struct rb_reports *reports, const struct rb_configuration *configuration,
+                       struct rb_model *model, const struct rb_step_result *result, double step_ms);
+
 /* The same of what this rank did to come from level `before` to its present one when others told it
- * what became of that; nothing where it was given the level. */
+ * what became of that; nothing where it was given the level.  evaluates: a step is owed, unless
+ * those who told of it had its evaluation. */
 void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *configuration,
-                  const struct rb_model *model, int64_t before);
+                  struct rb_model *model, int64_t before, bool evaluates);
+
+/* What is owed, if anything is.  evaluation: NULL where there will be none. */
+void rb_tell_owed(struct rb_reports *reports, uint32_t rank, struct rb_model *model,
+                  const struct rb_evaluation *evaluation);
 
 /* final: NULL but for who saved the end of the run. */
 void rb_tell_done(struct rb_reports *reports, int64_t level, const struct rb_saved *final);
