@@ -4,6 +4,7 @@
 #include "base/sealed.h"
 #include "kernels/cpu/cpu.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -98,6 +99,10 @@ void *rb_cpu_alloc_shown(struct rb_device *device, size_t bytes)
 
     if (!memory && file >= 0)
         close(file);
+    if (memory && madvise(memory, 1, MADV_REMOVE) != 0) { /* gVisor: it could not be let go */
+        rb_cpu_release(device, memory);
+        memory = NULL;
+    }
     return memory ? memory : rb_cpu_alloc(device, bytes);
 }
 
@@ -123,10 +128,12 @@ void rb_cpu_release(struct rb_device *device, void *memory)
         close(origin.file);
 }
 
-/* Of a file pages have to be taken out; of one's own memory it is enough to let them go. */
+/* Of a file pages have to be taken out, else they come back as they were.  That is invalid for
+ * one's own memory, or not there at all (then none of a file is had): letting them go is enough. */
 static bool drop(void *memory, size_t bytes)
 {
-    return madvise(memory, bytes, MADV_REMOVE) == 0 || madvise(memory, bytes, MADV_DONTNEED) == 0;
+    return madvise(memory, bytes, MADV_REMOVE) == 0 ||
+           ((errno == EINVAL || errno == ENOSYS) && madvise(memory, bytes, MADV_DONTNEED) == 0);
 }
 
 /* Whole pages go back; what is left of the others is written. */

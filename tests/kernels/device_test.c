@@ -4,6 +4,7 @@
 #include "tests/kernels/case.h"
 #include "tests/kernels/setup.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+static int refused_advice, refused_with; /* 0: none is */
+
+/* In front of the system's. */
+int madvise(void *memory, size_t bytes, int advice)
+{
+    if (!refused_with || advice != refused_advice)
+        return (int)syscall(SYS_madvise, memory, bytes, advice);
+    errno = refused_with;
+    return -1;
+}
 
 static void kinds_are_named(void **state)
 {
@@ -95,6 +108,35 @@ static void memory_takes_room_where_it_is_written(void **state)
     assert_true(small[9] == 1 && small[990] == 1 && !small[10] && !small[989]);
     rb_device_free(*state, small);
     rb_device_free(*state, memory);
+}
+
+/* Of a file that others can map, too: once there is not enough memory to take pages out of it, or
+ * ever, on a system that cannot (gVisor). */
+static void memory_is_zero_again_whatever_is_refused(void **state)
+{
+    enum { PART = 4 << 20, WHOLE = 2 * PART };
+    static const struct {
+        int advice, with;
+        bool ever;
+    } cases[] = {{0}, {MADV_REMOVE, ENOMEM}, {MADV_REMOVE, ENOSYS, true}, {MADV_DONTNEED, EINVAL}};
+
+    for (size_t i = 0; i < 2 * RB_COUNT(cases); i++) {
+        uint8_t *memory;
+
+        refused_advice = cases[i / 2].advice;
+        refused_with = cases[i / 2].ever ? cases[i / 2].with : 0;
+        memory = i % 2 ? rb_device_alloc_shown(*state, WHOLE) : rb_device_alloc(*state, WHOLE);
+        assert_non_null(memory);
+        memset(memory, 1, WHOLE);
+        refused_with = cases[i / 2].with;
+        rb_device_discard(*state, memory + 10, PART);
+        refused_with = 0;
+        assert_true(memory[9] == 1 && memory[PART + 10] == 1);
+        for (size_t k = 10; k < PART + 10; k++)
+            if (memory[k])
+                fail_msg("case %zu: byte %zu is not 0", i, k);
+        rb_device_free(*state, memory);
+    }
 }
 
 /* Where little is expected, a byte takes a page and not a large one. */
@@ -359,6 +401,7 @@ int main(void)
         cmocka_unit_test(without_a_module),
         cmocka_unit_test(memory_is_zeroed_and_aligned),
         cmocka_unit_test(memory_takes_room_where_it_is_written),
+        cmocka_unit_test(memory_is_zero_again_whatever_is_refused),
         cmocka_unit_test(memory_is_taken_as_expected),
         cmocka_unit_test(malformed_calls_are_refused),
         cmocka_unit_test(unknown_operators_are_refused),
