@@ -111,7 +111,8 @@ static enum rb_train_phase failed(struct rb_train *train)
 }
 
 /* Who saves before it leaves may be the last to have the state: it goes on trying, and does not end
- * before somebody has heard where the state is. */
+ * before somebody has heard where the state is.  Whoever asked it for a save waits for an answer
+ * meanwhile, and that save may go to where there is room. */
 static enum rb_train_phase leaving(struct rb_train *train)
 {
     const struct timespec pause = {.tv_sec = 1};
@@ -122,8 +123,10 @@ static enum rb_train_phase leaving(struct rb_train *train)
     for (bool said = false; folder && err == RB_EIO; said = true) {
         struct rb_saved saved;
 
-        if (said)
+        if (said) {
             nanosleep(&pause, NULL);
+            rb_saves_serve(&train->saves, false);
+        }
         err = rb_saves_now(&train->saves, folder, &saved);
         if (err != RB_EIO || !said)
             rb_saved_post(&saved, train->reports);

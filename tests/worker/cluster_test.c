@@ -128,6 +128,41 @@ static void test_parked(void **state)
     run_close(&run);
 }
 
+/* The state cannot be saved where it is to be: it is tried again until it can, and whoever asks for
+ * something else meanwhile is answered. */
+static void test_parked_in_vain(void **state)
+{
+    Rb__Leave leave = RB__LEAVE__INIT;
+    Rb__ToWorker message = RB__TO_WORKER__INIT;
+    const struct cluster_worker *worker;
+    struct run run;
+    char folder[160], export[160];
+    int first, saved;
+
+    (void)state;
+    run_open(&run, &run_endless);
+    snprintf(folder, sizeof folder, "%s/park", run.cluster.folder);
+    snprintf(export, sizeof export, "%s/export", run.cluster.folder);
+    assert_int_equal(rb_file_write(folder, "", 0, NULL), 0);
+    cluster_start(&run.cluster, 1, run.weights);
+    cluster_until_step(&run.cluster, 10);
+    first = run.cluster.members[0];
+    worker = &run.cluster.workers[first];
+    leave.folder = folder;
+    message.leave = &leave;
+    cluster_send(&run.cluster, first, &message);
+    saved = cluster_until_saved(&run.cluster, first, 0);
+    assert_non_null(strstr(worker->saved[saved].error, "a file is in its place"));
+    saved =
+        cluster_until_saved(&run.cluster, first, cluster_save(&run.cluster, first, export, true));
+    assert_string_equal(worker->saved[saved].error, "");
+    assert_int_equal(unlink(folder), 0);
+    cluster_until_exit(&run.cluster, first);
+    assert_int_equal(worker->code, 0);
+    assert_string_equal(worker->saved[worker->n_saved - 1].error, "");
+    run_close(&run);
+}
+
 /* Everyone dies at once; the newest periodic checkpoint is where it goes on. */
 static void test_checkpoints(void **state)
 {
@@ -348,13 +383,14 @@ static void test_variants(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),      cmocka_unit_test(test_any_count),
-        cmocka_unit_test(test_resized),     cmocka_unit_test(test_moved),
-        cmocka_unit_test(test_killed),      cmocka_unit_test(test_parked),
-        cmocka_unit_test(test_checkpoints), cmocka_unit_test(test_saves),
-        cmocka_unit_test(test_agent_gone),  cmocka_unit_test(test_old_orders),
-        cmocka_unit_test(test_terminated),  cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_no_targets),  cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_learns),         cmocka_unit_test(test_any_count),
+        cmocka_unit_test(test_resized),        cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_killed),         cmocka_unit_test(test_parked),
+        cmocka_unit_test(test_parked_in_vain), cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_saves),          cmocka_unit_test(test_agent_gone),
+        cmocka_unit_test(test_old_orders),     cmocka_unit_test(test_terminated),
+        cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_no_targets),
+        cmocka_unit_test(test_variants),
     };
 
     if (!run_begin(argc, argv))
