@@ -5,7 +5,9 @@
  *                        silence, or it hangs up
  *                                        -> its process is killed
  *                        nobody          -> the socket is removed; a report in facts that says it
- *                                           lives is put right by the rules (REPORT_DEAD) */
+ *                                           lives is put right by the rules (REPORT_DEAD)
+ *                        we cannot ask   -> rubatod ends and says why: who is not adopted is
+ *                                           reported dead, and others would wait for it to be */
 #include "daemon/agent/inside.h"
 
 #include "base/arena.h"
@@ -26,6 +28,23 @@
 
 enum { HELLO_MS = 10000, LOOK_MS = 100 };
 
+static int error_of(int number)
+{
+    switch (number) {
+    case ECONNREFUSED:
+    case ENOENT: /* it ended just now */
+        return RB_EPEER;
+    case EAGAIN:
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+        return RB_EFULL;
+    }
+    return RB_EIO;
+}
+
+/* RB_EPEER: nobody is there.  RB_EFULL: we have no descriptor, or no memory, to ask. */
 static int call(const char *path, int *ret_fd, pid_t *ret_pid, struct rb_why *why)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -37,8 +56,7 @@ static int call(const char *path, int *ret_fd, pid_t *ret_pid, struct rb_why *wh
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size)) {
-        int err = rb_why_set(why, errno == ECONNREFUSED ? RB_EPEER : RB_EIO, "%s: %s", path,
-                             strerror(errno));
+        int err = rb_why_set(why, error_of(errno), "%s: %s", path, strerror(errno));
         if (fd >= 0)
             close(fd);
         return err;
@@ -142,17 +160,33 @@ static void kill_silent(pid_t pid)
     close(pidfd);
 }
 
-static void adopt(struct rb_agent *agent, const char *name, const char *path)
+/* Whoever has ended since it answered is none that lives. */
+static int follow(struct rb_agent *agent, const Rb__Hello *hello, pid_t pid, struct rb_why *why)
+{
+    struct rb_worker *worker = rb_worker_new(agent, hello->job, hello->worker, hello->device, 0);
+    int err;
+    take_report(worker, rb_store_facts(agent->daemon->store));
+    err = rb_worker_adopt(worker, pid, why);
+    if (err) {
+        rb_worker_free(worker);
+        return err == RB_ENOTFOUND ? RB_OK : rb_why_add(why, RB_EFULL, "worker %s", hello->worker);
+    }
+    rb_log(RB_LOG_INFO, "job %s: adopted worker %s on device %u (process %ld)", hello->job,
+           hello->worker, hello->device, (long)pid);
+    return RB_OK;
+}
+
+/* RB_EFULL: it may be alive, and we lack what it takes to find out or to follow it. */
+static int adopt(struct rb_agent *agent, const char *name, const char *path, struct rb_why *why)
 {
     Rb__Hello *hello = NULL;
-    struct rb_why why = {0};
     pid_t pid = 0;
-    int err = ask(path, &hello, &pid, &why);
+    int err = ask(path, &hello, &pid, why);
     if (!err && (strcmp(hello->worker, name) || !rb_agent_id_valid(hello->job)))
-        err = rb_why_set(&why, RB_EINVAL, "%s: it says it is %s of job %s", path, hello->worker,
+        err = rb_why_set(why, RB_EINVAL, "%s: it says it is %s of job %s", path, hello->worker,
                          hello->job);
     if (err == RB_EAGAIN) {
-        rb_log(RB_LOG_WARN, "%s: it is killed", why.text);
+        rb_log(RB_LOG_WARN, "%s: it is killed", why->text);
         kill_silent(pid);
         err = RB_EPEER;
     }
@@ -160,36 +194,31 @@ static void adopt(struct rb_agent *agent, const char *name, const char *path)
         RB_CLEANUP(rb_freep) char *peer = rb_format("%s/%s.peer", agent->run_folder, name);
         unlink(path);
         unlink(peer);
-    } else if (err) {
-        rb_log(RB_LOG_WARN, "not adopted: %s", why.text);
-    } else {
-        struct rb_worker *worker = rb_worker_new(agent, hello->job, name, hello->device, 0);
-        take_report(worker, rb_store_facts(agent->daemon->store));
-        err = rb_worker_adopt(worker, pid, &why);
-        if (err)
-            rb_worker_free(worker);
-        else
-            rb_log(RB_LOG_INFO, "job %s: adopted worker %s on device %u (process %ld)", hello->job,
-                   name, hello->device, (long)pid);
+    } else if (!err) {
+        err = follow(agent, hello, pid, why);
+    } else if (err != RB_EFULL) {
+        rb_log(RB_LOG_WARN, "not adopted: %s", why->text);
     }
     if (hello)
         rb__hello__free_unpacked(hello, NULL);
+    return err == RB_EFULL ? err : RB_OK;
 }
 
 int rb_agent_adopt(struct rb_agent *agent, struct rb_why *why)
 {
     DIR *folder = opendir(agent->run_folder);
+    int err = RB_OK;
     if (!folder)
         return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", agent->run_folder,
                           strerror(errno));
-    for (struct dirent *entry; (entry = readdir(folder));) {
+    for (struct dirent *entry; !err && (entry = readdir(folder));) {
         size_t length = strlen(entry->d_name);
         if (length <= 5 || strcmp(entry->d_name + length - 5, ".sock"))
             continue;
         RB_CLEANUP(rb_freep) char *name = rb_format("%.*s", (int)length - 5, entry->d_name);
         RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", agent->run_folder, entry->d_name);
-        adopt(agent, name, path);
+        err = adopt(agent, name, path, why);
     }
     closedir(folder);
-    return RB_OK;
+    return err ? rb_why_add(why, err, "cannot adopt the workers that are there") : RB_OK;
 }

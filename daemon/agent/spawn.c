@@ -179,8 +179,10 @@ int rb_process_adopt(uv_loop_t *loop, pid_t pid, rb_process_ended *ended, void *
                      struct rb_process **ret, struct rb_why *why)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pid <= 0 || (pidfd < 0 && errno != ENOSYS) || (pidfd < 0 && kill(pid, 0)))
-        return rb_why_set(why, RB_ENOTFOUND, "process %ld: %s", (long)pid, strerror(errno));
+    if (pid <= 0 || (pidfd < 0 && errno != ENOSYS) || (pidfd < 0 && kill(pid, 0))) {
+        int err = pid <= 0 || errno == ESRCH ? RB_ENOTFOUND : rb_error_from_errno(errno);
+        return rb_why_set(why, err, "process %ld: %s", (long)pid, strerror(errno));
+    }
     struct rb_process *process = rb_alloc(sizeof(*process));
     process->pid = pid;
     process->pidfd = pidfd;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker's environment says: here the worker is a script that writes it to its log. */
+/* What a worker's environment says: here the worker is a script that writes it to its log.  And
+ * what is said where one cannot be adopted. */
 #include "base/arena.h"
 #include "daemon/agent/spawn.h"
 
@@ -10,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -75,6 +78,30 @@ static void sharers_name_their_host(void **state)
     assert_string_equal(line, "1 mine\n");
 }
 
+/* Whom we lack a descriptor to follow may live; who is not there does not. */
+static void who_is_gone_is_told_from_who_cannot_be_followed(void **state)
+{
+    struct rlimit limit, none;
+    struct rb_process *process;
+    struct rb_why why;
+    uv_loop_t loop;
+    pid_t gone = fork();
+
+    (void)state;
+    if (gone == 0)
+        _exit(0);
+    assert_int_equal(waitpid(gone, NULL, 0), gone);
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(rb_process_adopt(&loop, gone, NULL, NULL, &process, &why), RB_ENOTFOUND);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){0, limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(rb_process_adopt(&loop, getpid(), NULL, NULL, &process, &why), RB_EIO);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_non_null(strstr(why.text, "Too many open files"));
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 static int make_script(void **state)
 {
     RB_CLEANUP(rb_freep) char *program = mkdtemp(folder) ? in_folder("worker") : NULL;
@@ -99,7 +126,9 @@ static int remove_script(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sharers_name_their_host)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sharers_name_their_host),
+        cmocka_unit_test(who_is_gone_is_told_from_who_cannot_be_followed)};
 
     return cmocka_run_group_tests(tests, make_script, remove_script);
 }
