@@ -342,14 +342,19 @@ int rb_life(const Rb__DaemonSettings *settings)
 {
     struct life *life = rb_alloc(sizeof(*life));
     struct rb_why why = {0};
+    int loop = uv_loop_init(&life->loop);
+    if (loop) { /* nothing of it may be used, nor closed */
+        rb_log(RB_LOG_ERROR, "cannot make an event loop: %s", uv_strerror(loop));
+        free(life);
+        return RB_EXIT_UNAVAILABLE;
+    }
     life->settings = settings;
     life->lock = -1;
-    uv_loop_init(&life->loop);
     uv_timer_init(&life->loop, &life->timer);
     life->timer.data = life;
     catch_signals(life);
     int err = lock_state(life, &why);
-    int status = err ? RB_EXIT_CONFIG : RB_EXIT_UNAVAILABLE;
+    int status = err == RB_EEXISTS ? RB_EXIT_CONFIG : RB_EXIT_UNAVAILABLE;
     if (!err)
         err = find_devices(life, &why);
     if (!err)

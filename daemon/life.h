@@ -10,7 +10,7 @@
 enum rb_exit {
     RB_EXIT_OK = 0,
     RB_EXIT_USAGE = 64,
-    RB_EXIT_UNAVAILABLE = 69, /* no etcd, an address in use, no rubato-worker */
+    RB_EXIT_UNAVAILABLE = 69, /* no etcd, an address in use, no rubato-worker, no room */
     RB_EXIT_CONFIG = 78,      /* the state folder or the name is another rubatod's */
 };
 

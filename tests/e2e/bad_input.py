@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every input can be wrong: each gets a clear message and exit code, nothing lost, nothing left behind."""
 import os
+import resource
 import socket
 import struct
 import subprocess
+import tempfile
 
 import cluster
 import corpus
@@ -175,9 +177,21 @@ def daemons():
             done = rubatod("--single-node", "--state-dir", c.path("y"), "--listen", f"127.0.0.1:{port}")
             check(done.returncode and str(port) in done.stderr, f"port in use: {done.returncode} {done.stderr}")
         done = rubatod("--single-node", "--state-dir", c.nodes[0].state)
-        check(done.returncode and c.nodes[0].state in done.stderr, f"state folder in use: {done.stderr}")
+        check(done.returncode == 78 and c.nodes[0].state in done.stderr, f"state folder in use: {done.stderr}")
         done = rubatod("--single-nod")
         check(done.returncode == 64, f"usage: {done.returncode}")
 
 
-cluster.main(job_files, full_disk, others_checkpoints, not_a_number, data_cut_off, daemons)
+def few_descriptors():
+    """From the first that it cannot have on, rubatod says so and ends, to be started again."""
+    with tempfile.TemporaryDirectory(prefix="rubato-e2e.") as folder:
+        for limit in range(6, 12):
+            done = subprocess.run(
+                [os.path.join(BUILD, "rubatod"), "--single-node", "--state-dir", os.path.join(folder, "x")],
+                capture_output=True, text=True, timeout=20,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+            check(done.returncode == 69 and "too many open files" in done.stderr.lower(),
+                  f"{limit} descriptors: exit {done.returncode}: {done.stderr}")
+
+
+cluster.main(job_files, full_disk, others_checkpoints, not_a_number, data_cut_off, daemons, few_descriptors)
