@@ -10,6 +10,7 @@
 #include "worker/checkpoint/saver.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -465,6 +467,58 @@ static void test_full_disk(void **state)
     close_place(&place);
 }
 
+static int failing_rename; /* 1: the next one; 0: none */
+static bool no_exchange;   /* as on NFS */
+
+/* In front of the system's. */
+int rename(const char *from, const char *to)
+{
+    if (failing_rename > 0 && --failing_rename == 0) {
+        errno = EIO;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+    if (no_exchange) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
+}
+
+/* A checkpoint that takes the place of one of the same step may fail at any name that it changes:
+ * the old one or the new one is there, whole, and nothing beside it. */
+static void test_replaced_in_vain(void **state)
+{
+    RB_CLEANUP(rb_freep) char *old = NULL;
+    struct place place;
+    int err = -1;
+
+    (void)state;
+    open_place(&place, &job);
+    old = write_checkpoint(&place);
+    no_exchange = true;
+    for (int k = 1; err; k++) {
+        char *path = NULL;
+        uint64_t bytes;
+
+        failing_rename = k;
+        err = rb_checkpoint_write(place.model, &place.state, place.folder, "j", "w", &path, &bytes,
+                                  NULL);
+        free(path);
+        assert_true(failing_rename == 0 || !err);
+        failing_rename = 0;
+        assert_int_equal(count_entries(place.folder, "step-"), 1);
+        assert_int_equal(count_entries(place.folder, ".tmp"), 0);
+        assert_int_equal(restore_into(&place, old, NULL), 0);
+    }
+    no_exchange = false;
+    close_place(&place);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -477,6 +531,7 @@ int main(void)
         cmocka_unit_test(test_other_jobs),
         cmocka_unit_test(test_notes),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_replaced_in_vain),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -197,6 +197,24 @@ static bool is_held(const char *folder)
     return held;
 }
 
+/* Where two folders cannot change places: the old one is aside meanwhile, and comes back if the new
+ * one cannot have its place. */
+static int replace(const char *temporary, const char *path, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *aside = rb_format("%s-old", temporary);
+    int err = rb_file_remove(aside, why);
+
+    if (err)
+        return err;
+    if (rename(path, aside) < 0)
+        return fail(why, "replace", path);
+    if (rename(temporary, path) < 0) {
+        err = fail(why, "replace", path);
+        return rename(aside, path) < 0 ? fail(why, "put back", path) : err;
+    }
+    return rb_file_remove(aside, why);
+}
+
 /* A checkpoint of this step may be there already, from before a restart: the new one takes its
  * place. */
 static int put_in_place(const char *temporary, const char *path, struct rb_why *why)
@@ -207,9 +225,7 @@ static int put_in_place(const char *temporary, const char *path, struct rb_why *
         return fail(why, "rename", temporary);
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
         return rb_file_remove(temporary, why);
-    if (rb_file_remove(path, why) == 0 && rename(temporary, path) == 0)
-        return 0;
-    return fail(why, "replace", path);
+    return replace(temporary, path, why);
 }
 
 int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, const char *folder,
