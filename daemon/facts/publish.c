@@ -3,6 +3,8 @@
 
 #include "daemon/facts/contingency.h"
 
+#include <string.h>
+
 /* The configuration that trains, or was the last one that did; NULL: none. */
 static const Rb__Configuration *last_active(const struct rb_job_facts *job)
 {
@@ -41,14 +43,24 @@ enum rb_publish rb_publish_progress(const struct rb_job_facts *job, const Rb__Pr
                                                                 : RB_PUBLISH_NEVER;
 }
 
-/* Deaths since then, of which facts heard late, take nothing from a checkpoint. */
+/* Gathered what `last` had, to park it: it trains nothing and is never the active one. */
+static bool is_gathered_from(const struct rb_job_facts *job, const Rb__Configuration *last,
+                             uint32_t number)
+{
+    const struct rb_fact *fact = rb_facts_configuration(job, number);
+
+    return fact && number > last->number && !strcmp(fact->configuration->cause, "park");
+}
+
+/* Deaths since then, of which facts heard late, take nothing from a checkpoint; nor does it that
+ * its writer has gone on to gather the state when it is through. */
 enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
                                       const Rb__Checkpoint *checkpoint)
 {
     const Rb__Configuration *last = last_active(job);
     uint32_t number = checkpoint->configuration;
 
-    if (last && rb_contingency_descends(last, number))
+    if (last && (rb_contingency_descends(last, number) || is_gathered_from(job, last, number)))
         return RB_PUBLISH_NOW;
     return job->state.state->active < number ? RB_PUBLISH_LATER : RB_PUBLISH_NEVER;
 }

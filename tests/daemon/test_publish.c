@@ -57,11 +57,50 @@ static void progress_of_what_was_given_up(void **unused)
     world_end(&world);
 }
 
+static enum rb_publish may_save(struct world *world, uint32_t configuration)
+{
+    Rb__Checkpoint checkpoint = RB__CHECKPOINT__INIT;
+
+    checkpoint.configuration = configuration;
+    checkpoint.step = 1;
+    return rb_publish_checkpoint(world_job(world, JOB), &checkpoint);
+}
+
+/* Its writer is through when it has gone on to gather the state, which is in shards, to park it. */
+static void checkpoint_that_a_pause_overtakes(void **unused)
+{
+    struct world world;
+    uint32_t active, park;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world.replicas = 2;
+    world_add_node(&world, "a", 3);
+    world_add_job(&world, JOB, 1, 3, 3, 1000);
+    world_rounds(&world, 10);
+    active = world_active(&world, JOB)->number;
+    world_wish(&world, JOB, world_pause, 1);
+    world_decide(&world);
+    park = world_next(&world, JOB)->number;
+    assert_string_equal(world_next(&world, JOB)->cause, "park");
+    assert_int_equal(may_save(&world, active), RB_PUBLISH_NOW);
+    assert_int_equal(may_save(&world, park), RB_PUBLISH_NOW);
+    world_rounds(&world, 10);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    assert_int_equal(may_save(&world, park), RB_PUBLISH_NOW);
+    world_wish(&world, JOB, world_pause, 0);
+    world_rounds(&world, 10);
+    assert_true(world_active(&world, JOB)->number > park);
+    assert_int_equal(may_save(&world, park), RB_PUBLISH_NEVER);
+    world_end(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_of_the_first_configuration),
         cmocka_unit_test(progress_of_what_was_given_up),
+        cmocka_unit_test(checkpoint_that_a_pause_overtakes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
