@@ -45,10 +45,11 @@ static void done(void *message)
 
 /* ---- What is published ------------------------------------------------------------------------*/
 
-/* Only the configuration that trains publishes, or the last one that did; checkpoints of it from
- * before deaths that facts heard of late count too, and from its way to where it is parked. */
+/* Only the configuration that trains publishes, or the last one that did; what it made before
+ * deaths that facts heard of late counts too, and saves: what it made on its way to where it is
+ * parked. */
 static void check_publisher(struct sim *sim, const struct rb_job_facts *facts, const char *key,
-                            uint32_t number, bool descends)
+                            uint32_t number, bool saves)
 {
     const Rb__Configuration *last = NULL;
     bool gathers = false;
@@ -56,13 +57,13 @@ static void check_publisher(struct sim *sim, const struct rb_job_facts *facts, c
     for (size_t i = 0; i < facts->configurations.n; i++) {
         const Rb__Configuration *conf = facts->configurations.at[i].configuration;
 
-        gathers |= descends && conf->number == number && !strcmp(conf->cause, "park");
+        gathers |= saves && conf->number == number && !strcmp(conf->cause, "park");
         if (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
             conf->state == RB__CONFIGURATION__STATE__RETIRED)
             last = conf;
     }
     if (!last || !(last->number == number || (gathers && number > last->number) ||
-                   (descends && number < last->number && number >= last->left_of && last->left_of)))
+                   (number < last->number && number >= last->left_of && last->left_of)))
         sim_fail(sim, "configuration %u publishes %s, and the last one to train is %u", number, key,
                  last ? last->number : 0);
 }
