@@ -11,6 +11,7 @@
 #include "daemon/facts/contingency.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -127,7 +128,8 @@ static void on_ended(const char *how, void *context)
     worker->told.connected = false;
     worker->ended = rb_clock_unix_ms();
     if (!worker->failed && !worker->told.left)
-        rb_worker_set_reason(worker, "its process ended: %s", how);
+        rb_worker_set_reason(worker, "its process ended: %s%s", how,
+                             strncmp(how, "status", 6) ? "" : ", and its log says why");
     rb_worker_link_close(worker->link);
     worker->link = NULL;
     rb_agent_saves_lost(worker);

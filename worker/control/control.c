@@ -15,12 +15,14 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
     NEVER_CAME_MS = 30000, /* an agent that starts a worker connects at once */
     LEFT_ALONE_MS = 60000, /* a worker without state loses nothing by ending */
     FLUSH_MS = 1000,
+    FULL_NS = 10000000, /* without a descriptor for an agent that calls */
     EXIT_ALONE = 70,
 };
 
@@ -114,6 +116,8 @@ static void accept_agent(struct rb_control *control)
 
     if (fd >= 0)
         rb_agent_link_take(&control->agent, fd);
+    else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+        nanosleep(&(struct timespec){.tv_nsec = FULL_NS}, NULL); /* it is still there to be taken */
 }
 
 static void turn(struct rb_control *control, int timeout)
@@ -205,6 +209,7 @@ int rb_control_open(const struct rb_worker_options *options, struct rb_mailbox *
 
     control->mailbox = mailbox;
     control->reports = reports;
+    control->listen_fd = -1;
     control->path = rb_format("%s/%s.sock", options->run_dir, options->worker);
     control->agent = (struct rb_agent_link){
         .options = options,
@@ -218,7 +223,9 @@ int rb_control_open(const struct rb_worker_options *options, struct rb_mailbox *
     pthread_cond_init(&control->changed, NULL);
     signals_of(&set);
     control->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    err = bind_socket(control, why);
+    err = control->signal_fd < 0 || rb_reports_fd(reports) < 0
+              ? rb_why_set(why, RB_EFULL, "no descriptor for signals, or for reports")
+              : bind_socket(control, why);
     if (!err && (number = pthread_create(&control->thread, NULL, run, control)) != 0)
         err = rb_why_set(why, RB_EINTERNAL, "cannot start a thread: %s", strerror(number));
     if (err) {
