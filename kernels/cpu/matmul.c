@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products, with as few batch axes as the shapes allow: by whoever is quickest at them.
  *
- * call > [matmul] > outer, samples, rows, mix (AVX-512, small microbatches), product (AVX2), oneDNN
+ * call > [matmul] > outer, samples, rows, mix (AVX-512, small microbatches), tall (AVX-512),
+ *                   product (AVX2), oneDNN
  *
  * A stack of matrices times one matrix is one taller matrix times it.  Batch axes that are alike in
  * all operands are merged.  A product over nothing (k = 0) is the bias or zero.  Where bfloat16 is
@@ -13,6 +14,7 @@
 #include "kernels/cpu/product.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/cpu/samples.h"
+#include "kernels/cpu/tall.h"
 #include "kernels/matrices.h"
 
 #include <stdlib.h>
@@ -99,6 +101,7 @@ static int make_own(struct rb_cpu *cpu, const struct rb_matrices *s,
         rb_cpu_samples,
         rb_cpu_rows,
         rb_cpu_mix,
+        rb_cpu_tall,
         rb_cpu_product,
 #endif
         NULL,

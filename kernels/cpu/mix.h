@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of a few rows with a large factor that is not turned: what a layer hands back of a small
- * microbatch.
+ * microbatch (of 12 samples of float32 and more: samples).
  *
  * matmul > [mix]
  *

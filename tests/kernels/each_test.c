@@ -31,12 +31,6 @@ static const struct shape shapes[] = {
     {64, 24, 1500, true, false}, {30, 9, 6000, true, true},
 };
 
-/* Of these, what is one chain an element on processors with AVX-512. */
-static const struct shape chains[] = {
-    {17, 1100, 600, false, false}, {500, 70, 10, false, true}, {12, 33, 77, true, true},
-    {64, 130, 130, true, false},   {200, 10, 70, true, true},
-};
-
 struct run {
     float *x, *y, *alone;
 };
@@ -170,73 +164,6 @@ static void products_of_samples(void **state)
     products_at_once(state, RB_BF16, true);
 }
 
-static float element(const float *numbers, enum rb_dtype dtype, int64_t at)
-{
-    return dtype == RB_BF16 ? rb_dtype_bfloat(((const uint16_t *)numbers)[at]) : numbers[at];
-}
-
-/* In the order of k, of pairs the second first, and then the bias. */
-static void check_chains(const struct shape *s, enum rb_dtype factors, const float *x,
-                         const float *w, const float *bias, const float *y)
-{
-    for (int64_t i = 0; i < s->m; i++)
-        for (int64_t j = 0; j < s->n; j += 13) {
-            float chain = 0;
-
-            for (int64_t at = 0; at < s->k; at++) {
-                const int64_t k = factors == RB_BF16 ? at ^ 1 : at;
-
-                chain = fmaf(element(x, factors, i * s->k + k),
-                             element(w, factors, s->turned ? j * s->k + k : k * s->n + j), chain);
-            }
-            chain = s->bias ? chain + bias[j] : chain;
-            assert_memory_equal(&chain, &y[i * s->n + j], sizeof chain);
-        }
-}
-
-static void check_product(struct rb_device *device, const struct shape *s, enum rb_dtype factors)
-{
-    struct rb_kernel *kernel = product(device, s, factors);
-    uint32_t seed = 9;
-    float *x = factor(device, factors, s->m * s->k, &seed);
-    float *w = factor(device, factors, s->n * s->k, &seed);
-    float *bias = numbers(device, s->n, &seed), *y = numbers(device, s->m * s->n, &seed);
-    const void *const in[] = {x, w, bias};
-    void *const out[] = {y};
-    const struct rb_key key = {0};
-
-    rb_kernel_run(kernel, in, out, &key);
-    check_chains(s, factors, x, w, bias, y);
-    rb_device_free(device, x);
-    rb_device_free(device, w);
-    rb_device_free(device, bias);
-    rb_device_free(device, y);
-    rb_kernel_free(kernel);
-}
-
-static void elements_are_chains(void **state)
-{
-    if (!strstr(rb_cpu_numeric_class(), "avx512"))
-        skip(); /* other processors have products of their own */
-    for (size_t i = 0; i < RB_COUNT(chains); i++)
-        check_product(*state, &chains[i], RB_F32);
-}
-
-/* Of bfloat16, where pairs have an instruction that is the fastest. */
-static void elements_of_bfloat_are_chains(void **state)
-{
-    static const struct shape shapes_of_pairs[] = {
-        {17, 1100, 600, false, false}, {48, 1030, 514, false, true}, {500, 70, 10, false, true},
-        {12, 33, 78, true, true},      {64, 130, 130, true, false},  {200, 10, 70, true, true},
-    };
-
-    if (!strstr(rb_cpu_numeric_class(), "avx512_core_bf16") ||
-        strstr(rb_cpu_numeric_class(), "bf16-as-fp32"))
-        skip();
-    for (size_t i = 0; i < RB_COUNT(shapes_of_pairs); i++)
-        check_product(*state, &shapes_of_pairs[i], RB_BF16);
-}
-
 /* ---- Into sums --------------------------------------------------------------------------------*/
 
 enum { ROWS = 43, COLUMNS = 100, DEPTH = 16, DEEP = 200 };
@@ -342,8 +269,8 @@ static void sums_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_of_weights), cmocka_unit_test(products_of_samples),
-        cmocka_unit_test(elements_are_chains), cmocka_unit_test(elements_of_bfloat_are_chains),
+        cmocka_unit_test(products_of_weights),
+        cmocka_unit_test(products_of_samples),
         cmocka_unit_test(sums_at_once),
     };
 

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cpu/tall.h"
+
+#include "kernels/cpu/bfloat.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/wide_panel.h"
+
+#include <string.h>
+
+enum { ROWS = RB_WIDE_ROWS, LANES = RB_WIDE_LANES, COLUMNS = RB_WIDE_COLUMNS };
+
+/* Rows that are gone through together: words that lie side by side are a line. */
+enum { GROUP = LANES };
+
+/* So deep are panels at most, of which so many (bytes) stay in the second cache while rows go
+ * through.  Rows that lie, which may have to be put together for each block, want wide ones. */
+enum { DEPTH = 1024, DEPTH_OF_LYING = 384, PANELS = 1 << 19 };
+
+/* Fewer rows do not pay for packing.  Pairs of a factor that is not turned have to be put together
+ * in any case. */
+enum { LEAST_ROWS = 384, LEAST_ROWS_OF_PAIRS = 65, LEAST_COLUMNS = 32, LEAST_DEPTH = 64 };
+
+struct tall {
+    struct rb_kernel base;
+    const struct rb_cpu *cpu;
+    int64_t m, n, k;
+    int64_t words;   /* along k */
+    int64_t depth;   /* of a block, words */
+    int64_t at_once; /* columns whose panels stay in cache */
+    bool lies;       /* a is [k, m] */
+    bool turned;     /* b is [n, k] */
+    bool pairs, bias;
+};
+
+#if defined(__x86_64__)
+
+/* A part of the product: columns [j, j + wide), words [k, k + depth) of each. */
+struct block {
+    const struct tall *tall;
+    const void *a, *b;
+    const float *bias;
+    float *c;
+    int64_t j, wide, k, depth;
+    rb_word *panels, *together;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Along k there may be one number less than the words of a block have room for. */
+static int64_t numbers(const struct block *block)
+{
+    return least(2 * block->depth, block->tall->k - 2 * block->k);
+}
+
+static void pack_turned(const struct block *block)
+{
+    const int64_t words = block->tall->words;
+    const rb_word *const first = (const rb_word *)block->b + block->j * words + block->k;
+    const rb_word *column[COLUMNS];
+    rb_word *panel = block->panels;
+
+    for (int64_t j = 0; j < block->wide;) {
+        const int64_t wide = rb_wide_vectors(block->wide - j) * LANES;
+        const int64_t there = least(block->wide - j, wide);
+
+        for (int64_t i = 0; i < there; i++)
+            column[i] = first + (j + i) * words;
+        rb_wide_turn(column, there, block->depth, panel);
+        panel += block->depth * wide;
+        j += wide;
+    }
+}
+
+static void pack(const struct block *block)
+{
+    const int64_t n = block->tall->n;
+
+    if (block->tall->turned)
+        pack_turned(block);
+    else if (block->tall->pairs)
+        rb_wide_copy_pairs((const uint16_t *)block->b + 2 * block->k * n + block->j, n, block->wide,
+                           numbers(block), block->panels);
+    else
+        rb_wide_copy((const float *)block->b + block->k * n + block->j, n, block->wide,
+                     block->depth, block->panels);
+}
+
+/* Rows [i, i + n) of a, GROUP or less, side by side, and zeros behind them. */
+static void put_together(const struct block *block, int64_t i, int64_t n)
+{
+    const struct tall *tall = block->tall;
+    rb_word *to = block->together;
+
+    if (tall->lies && tall->pairs) {
+        rb_pairs_pack((const uint16_t *)block->a + 2 * block->k * tall->m + i, tall->m,
+                      numbers(block), n, GROUP, to);
+        return;
+    }
+    memset(to, 0, (size_t)(GROUP * block->depth) * sizeof *to);
+    for (int64_t k = 0; k < block->depth; k++)
+        for (int64_t r = 0; r < n; r++)
+            to[k * GROUP + r] =
+                tall->lies ? ((const rb_word *)block->a)[(block->k + k) * tall->m + i + r]
+                           : ((const rb_word *)block->a)[(i + r) * tall->words + block->k + k];
+}
+
+/* n rows from the i-th on, GROUP or less: where they are if tiles can go through them there. */
+static struct rb_wide_strip find_rows(const struct block *block, int64_t i, int64_t n)
+{
+    const struct tall *tall = block->tall;
+    const rb_word *a = block->a;
+
+    if (n < GROUP || (tall->lies && tall->pairs)) {
+        put_together(block, i, n);
+        return (struct rb_wide_strip){block->together, true, 1, GROUP, block->depth, NULL, 0};
+    }
+    if (tall->lies)
+        return (struct rb_wide_strip){
+            a + block->k * tall->m + i, true, 1, tall->m, block->depth, NULL, 0};
+    return (struct rb_wide_strip){
+        a + i * tall->words + block->k, false, tall->words, 1, block->depth, NULL, 0};
+}
+
+/* What comes behind these rows of a: those that lie begin anywhere in a line.  Of pairs that are
+ * put together each half of a group fetches one of the two rows. */
+static void fetch_behind(const struct block *block, int64_t i, struct rb_wide_strip *strip)
+{
+    const struct tall *tall = block->tall;
+    const int64_t last = i / GROUP * GROUP + 2 * GROUP - 1, second = i % GROUP > 0;
+
+    strip->pace = tall->m * (int64_t)sizeof(rb_word);
+    if (!tall->lies)
+        strip->ahead = (const char *)(strip->first + ROWS * strip->row);
+    else if (!tall->pairs)
+        strip->ahead = (const char *)((const rb_word *)block->a + block->k * tall->m + last);
+    else
+        strip->ahead =
+            (const char *)((const uint16_t *)block->a + (2 * block->k + second) * tall->m + last);
+}
+
+/* A tile of which not all rows or columns are there: by way of a whole one. */
+static void multiply_part(const struct rb_wide_strip *strip, const rb_word *panel, bool pairs,
+                          int64_t rows, int64_t columns, const struct rb_wide_place *place)
+{
+    const size_t row = (size_t)columns * sizeof(float);
+    float tile[RB_WIDE_TILE] = {0}, bias[COLUMNS] = {0};
+    const struct rb_wide_place whole = {tile, COLUMNS, place->onto, place->bias ? bias : NULL};
+
+    if (place->bias)
+        memcpy(bias, place->bias, row);
+    for (int64_t r = 0; r < rows && place->onto; r++)
+        memcpy(tile + r * COLUMNS, place->to + r * place->step, row);
+    rb_wide_multiply(strip, panel, rb_wide_vectors(columns), pairs, &whole);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(place->to + r * place->step, tile + r * COLUMNS, row);
+}
+
+/* A strip, of which `rows` from the i-th on are there, times all panels. */
+static void go_through(const struct block *block, struct rb_wide_strip *strip, int64_t i,
+                       int64_t rows)
+{
+    const struct tall *tall = block->tall;
+    const bool last = block->k + block->depth == tall->words;
+    const rb_word *panel = block->panels;
+
+    fetch_behind(block, i, strip);
+    for (int64_t j = 0; j < block->wide;) {
+        const int vectors = rb_wide_vectors(block->wide - j);
+        const int64_t column = block->j + j, columns = least(block->wide - j, vectors * LANES);
+        const struct rb_wide_place place = {block->c + i * tall->n + column, tall->n, block->k > 0,
+                                            block->bias && last ? block->bias + column : NULL};
+
+        if (rows == ROWS && columns == vectors * LANES)
+            rb_wide_multiply(strip, panel, vectors, tall->pairs, &place);
+        else
+            multiply_part(strip, panel, tall->pairs, rows, columns, &place);
+        strip->ahead = (const char *)panel;
+        strip->pace = 0;
+        panel += block->depth * vectors * LANES;
+        j += vectors * LANES;
+    }
+}
+
+static void run_block(const struct block *block)
+{
+    const int64_t m = block->tall->m;
+
+    pack(block);
+    for (int64_t i = 0; i < m; i += GROUP) {
+        struct rb_wide_strip strip = find_rows(block, i, least(m - i, GROUP));
+
+        for (int64_t r = i; r < i + GROUP && r < m; r += ROWS) {
+            go_through(block, &strip, r, least(m - r, ROWS));
+            strip.first += ROWS * strip.row;
+        }
+    }
+}
+
+static void tall_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
+                     const struct rb_key *key)
+{
+    const struct tall *tall = (const struct tall *)kernel;
+    struct block block = {tall, in[0], in[1], tall->bias ? in[2] : NULL, out[0], 0, 0, 0,
+                          0,    NULL,  NULL};
+
+    (void)key;
+    block.together = tall->cpu->panels.memory;
+    block.panels = block.together + GROUP * tall->depth;
+    for (; block.j < tall->n; block.j += block.wide) {
+        block.wide = least(tall->n - block.j, tall->at_once);
+        for (block.k = 0; block.k < tall->words; block.k += block.depth) {
+            block.depth = least(tall->words - block.k, tall->depth);
+            run_block(&block);
+        }
+    }
+}
+
+static bool suits(const struct rb_matrices *s, bool pairs)
+{
+    const bool together = pairs && !s->swap_a && !s->swap_b;
+
+    return s->batch == 0 && s->m >= (together ? LEAST_ROWS_OF_PAIRS : LEAST_ROWS) &&
+           (!s->swap_a || s->n <= s->m) && s->n >= LEAST_COLUMNS && s->k >= LEAST_DEPTH &&
+           strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
+}
+
+/* Columns whose panels stay in cache: about as many each time, in whole panels. */
+static int64_t columns_at_once(int64_t columns, int64_t depth)
+{
+    const int64_t most = PANELS / (int64_t)sizeof(rb_word) / depth / COLUMNS * COLUMNS;
+    const int64_t times = (columns + most - 1) / most;
+
+    return ((columns + times - 1) / times + COLUMNS - 1) / COLUMNS * COLUMNS;
+}
+
+int rb_cpu_tall(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors, bool bias,
+                struct rb_kernel **ret_kernel)
+{
+    const bool pairs = factors == RB_BF16;
+    const int64_t words = rb_words(s->k, pairs);
+    const int64_t depth = least(words, s->swap_a ? DEPTH_OF_LYING : DEPTH);
+    struct tall *tall;
+    int64_t at_once;
+
+    if (!suits(s, pairs) || (pairs && !rb_cpu_dots(cpu)) ||
+        ((!s->swap_a || s->swap_b) && !rb_cpu_rows_of_words(cpu, factors, s->k)))
+        return RB_EUNSUPPORTED;
+    at_once = columns_at_once(s->n, depth);
+    if (rb_cpu_need(&cpu->panels, (size_t)((GROUP + at_once) * depth) * sizeof(rb_word)))
+        return RB_ENOMEM;
+    tall = rb_cpu_kernel(sizeof *tall, tall_run);
+    tall->cpu = cpu;
+    tall->m = s->m;
+    tall->n = s->n;
+    tall->k = s->k;
+    tall->words = words;
+    tall->depth = depth;
+    tall->at_once = at_once;
+    tall->lies = s->swap_a;
+    tall->turned = s->swap_b;
+    tall->pairs = pairs;
+    tall->bias = bias;
+    *ret_kernel = &tall->base;
+    return 0;
+}
+
+#endif
