@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Matrix products, with as few batch axes as the shapes allow: by whoever is quickest at them.
  *
- * call > [matmul] > outer, samples, rows, mix (AVX-512, small microbatches), tall (AVX-512),
- *                   product (AVX2), oneDNN
+ * call > [matmul] > outer, samples, rows, mix, tall (AVX-512), product (AVX2), oneDNN
  *
  * A stack of matrices times one matrix is one taller matrix times it.  Batch axes that are alike in
  * all operands are merged.  A product over nothing (k = 0) is the bias or zero.  Where bfloat16 is

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of a few rows with a large factor that is not turned: what a layer hands back of a small
- * microbatch (of 12 samples of float32 and more: samples).
+/* Products of 8 to 11 rows with a large factor that is not turned, and of some hundreds with a
+ * shallow one: what a layer hands back of a small microbatch (of more samples: samples; of
+ * bfloat16: tall).
  *
  * matmul > [mix]
  *
  * y [m, n] = x [m, k] times w [k, n], + bias: each row of y is a mixture of rows of w.  The memory
  * of w is what costs: it is gone through once, as it lies, for all rows of all runs that share it.
- * Where w is shallow it is that of y, and rows may be more.
+ * Where w is shallow it is that of y.
  * Each element is one chain of fused multiply-adds in the order of k, and then the bias: its bits
- * depend on its row of x and its column of w alone.
- *
- * Of bfloat16 they come in pairs (pairs.h), of two rows of w, which are put together block by
- * block. */
+ * depend on its row of x and its column of w alone. */
 #ifndef RB_KERNELS_CPU_MIX_H
 #define RB_KERNELS_CPU_MIX_H
 

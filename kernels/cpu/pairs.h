@@ -2,7 +2,7 @@
 /* Pairs of bfloat16 as words: how they come into products where processors have an instruction for
  * them (rb_cpu_dots).
  *
- * outer, wide_tile, wide_panel, mix, attention_blocked > [pairs]
+ * outer, wide_tile, wide_panel, attention_blocked > [pairs]
  *
  * A word is a float32, or two bfloat16 of neighbouring k as they lie in memory, so what goes
  * through words along k multiplies either.  Of a pair the second is multiplied and added first;

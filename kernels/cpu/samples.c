@@ -13,8 +13,8 @@ enum { ROWS = RB_WIDE_ROWS, LANES = RB_WIDE_LANES, PANEL = RB_WIDE_COLUMNS };
  * in the second cache. */
 enum { MOST = 4 * PANEL, PANELS = 1 << 20 };
 
-/* Fewer samples leave lanes empty.  More, or more than FEW_SAMPLES of a w that stays in cache, are
- * a product that pays for packing both factors. */
+/* Fewer samples leave lanes empty.  More, or more than FEW_SAMPLES
+ * of a w that stays in cache, are a product that pays for packing both factors. */
 enum { MOST_SAMPLES = MOST, FEW_SAMPLES = 64, LEAST_SAMPLES = 12 };
 enum { LEAST_DEPTH = 64, LEAST_ROWS = 8, LARGE = 1 << 19 };
 

@@ -16,9 +16,14 @@ enum { GROUP = LANES };
  * through.  Rows that lie, which may have to be put together for each block, want wide ones. */
 enum { DEPTH = 1024, DEPTH_OF_LYING = 384, PANELS = 1 << 19 };
 
-/* Fewer rows do not pay for packing.  Pairs of a factor that is not turned have to be put together
- * in any case. */
-enum { LEAST_ROWS = 384, LEAST_ROWS_OF_PAIRS = 65, LEAST_COLUMNS = 32, LEAST_DEPTH = 64 };
+/* Fewer rows do not pay for packing, but where pairs have to be put together in any case: of a
+ * large b for few rows, too, then all runs at once.  So shallow a product is memory, that of c, and
+ * not worth the 4 MB of code that oneDNN writes for it. */
+enum { LEAST_ROWS = 384, LEAST_ROWS_OF_PAIRS = 65, FEW_ROWS = 8, LARGE = 1 << 19 };
+enum { LEAST_COLUMNS = 32, LEAST_DEPTH = 64, SHALLOW = 32 };
+
+/* More rows a run than this gain nothing from others'. */
+enum { MOST_ROWS_EACH = 64 };
 
 struct tall {
     struct rb_kernel base;
@@ -34,12 +39,11 @@ struct tall {
 
 #if defined(__x86_64__)
 
-/* A part of the product: columns [j, j + wide), words [k, k + depth) of each. */
+/* A part of the products of all runs: columns [j, j + wide), words [k, k + depth) of each. */
 struct block {
     const struct tall *tall;
-    const void *a, *b;
-    const float *bias;
-    float *c;
+    const void *const *const *in;
+    void *const *const *out;
     int64_t j, wide, k, depth;
     rb_word *panels, *together;
 };
@@ -58,7 +62,7 @@ static int64_t numbers(const struct block *block)
 static void pack_turned(const struct block *block)
 {
     const int64_t words = block->tall->words;
-    const rb_word *const first = (const rb_word *)block->b + block->j * words + block->k;
+    const rb_word *const first = (const rb_word *)block->in[0][1] + block->j * words + block->k;
     const rb_word *column[COLUMNS];
     rb_word *panel = block->panels;
 
@@ -76,45 +80,45 @@ static void pack_turned(const struct block *block)
 
 static void pack(const struct block *block)
 {
+    const void *const b = block->in[0][1];
     const int64_t n = block->tall->n;
 
     if (block->tall->turned)
         pack_turned(block);
     else if (block->tall->pairs)
-        rb_wide_copy_pairs((const uint16_t *)block->b + 2 * block->k * n + block->j, n, block->wide,
+        rb_wide_copy_pairs((const uint16_t *)b + 2 * block->k * n + block->j, n, block->wide,
                            numbers(block), block->panels);
     else
-        rb_wide_copy((const float *)block->b + block->k * n + block->j, n, block->wide,
-                     block->depth, block->panels);
+        rb_wide_copy((const float *)b + block->k * n + block->j, n, block->wide, block->depth,
+                     block->panels);
 }
 
 /* Rows [i, i + n) of a, GROUP or less, side by side, and zeros behind them. */
-static void put_together(const struct block *block, int64_t i, int64_t n)
+static void put_together(const struct block *block, const rb_word *a, int64_t i, int64_t n)
 {
     const struct tall *tall = block->tall;
     rb_word *to = block->together;
 
     if (tall->lies && tall->pairs) {
-        rb_pairs_pack((const uint16_t *)block->a + 2 * block->k * tall->m + i, tall->m,
+        rb_pairs_pack((const uint16_t *)(const void *)a + 2 * block->k * tall->m + i, tall->m,
                       numbers(block), n, GROUP, to);
         return;
     }
     memset(to, 0, (size_t)(GROUP * block->depth) * sizeof *to);
     for (int64_t k = 0; k < block->depth; k++)
         for (int64_t r = 0; r < n; r++)
-            to[k * GROUP + r] =
-                tall->lies ? ((const rb_word *)block->a)[(block->k + k) * tall->m + i + r]
-                           : ((const rb_word *)block->a)[(i + r) * tall->words + block->k + k];
+            to[k * GROUP + r] = tall->lies ? a[(block->k + k) * tall->m + i + r]
+                                           : a[(i + r) * tall->words + block->k + k];
 }
 
 /* n rows from the i-th on, GROUP or less: where they are if tiles can go through them there. */
-static struct rb_wide_strip find_rows(const struct block *block, int64_t i, int64_t n)
+static struct rb_wide_strip find_rows(const struct block *block, const rb_word *a, int64_t i,
+                                      int64_t n)
 {
     const struct tall *tall = block->tall;
-    const rb_word *a = block->a;
 
-    if (n < GROUP || (tall->lies && tall->pairs)) {
-        put_together(block, i, n);
+    if (n % ROWS || (tall->lies && (tall->pairs || n < GROUP))) {
+        put_together(block, a, i, n);
         return (struct rb_wide_strip){block->together, true, 1, GROUP, block->depth, NULL, 0};
     }
     if (tall->lies)
@@ -126,19 +130,20 @@ static struct rb_wide_strip find_rows(const struct block *block, int64_t i, int6
 
 /* What comes behind these rows of a: those that lie begin anywhere in a line.  Of pairs that are
  * put together each half of a group fetches one of the two rows. */
-static void fetch_behind(const struct block *block, int64_t i, struct rb_wide_strip *strip)
+static void fetch_behind(const struct block *block, const rb_word *a, int64_t i,
+                         struct rb_wide_strip *strip)
 {
     const struct tall *tall = block->tall;
     const int64_t last = i / GROUP * GROUP + 2 * GROUP - 1, second = i % GROUP > 0;
 
-    strip->pace = tall->m * (int64_t)sizeof(rb_word);
+    strip->pace = tall->lies ? tall->m * (int64_t)sizeof(rb_word) : 0;
     if (!tall->lies)
         strip->ahead = (const char *)(strip->first + ROWS * strip->row);
     else if (!tall->pairs)
-        strip->ahead = (const char *)((const rb_word *)block->a + block->k * tall->m + last);
+        strip->ahead = (const char *)(a + block->k * tall->m + last);
     else
         strip->ahead =
-            (const char *)((const uint16_t *)block->a + (2 * block->k + second) * tall->m + last);
+            (const char *)((const uint16_t *)a + (2 * block->k + second) * tall->m + last);
 }
 
 /* A tile of which not all rows or columns are there: by way of a whole one. */
@@ -158,20 +163,20 @@ static void multiply_part(const struct rb_wide_strip *strip, const rb_word *pane
         memcpy(place->to + r * place->step, tile + r * COLUMNS, row);
 }
 
-/* A strip, of which `rows` from the i-th on are there, times all panels. */
-static void go_through(const struct block *block, struct rb_wide_strip *strip, int64_t i,
-                       int64_t rows)
+/* A strip, of which so many rows are there, times all panels, to where c has its first row. */
+static void go_through(const struct block *block, struct rb_wide_strip *strip, int64_t rows,
+                       float *c)
 {
     const struct tall *tall = block->tall;
-    const bool last = block->k + block->depth == tall->words;
+    const float *bias =
+        tall->bias && block->k + block->depth == tall->words ? block->in[0][2] : NULL;
     const rb_word *panel = block->panels;
 
-    fetch_behind(block, i, strip);
     for (int64_t j = 0; j < block->wide;) {
         const int vectors = rb_wide_vectors(block->wide - j);
-        const int64_t column = block->j + j, columns = least(block->wide - j, vectors * LANES);
-        const struct rb_wide_place place = {block->c + i * tall->n + column, tall->n, block->k > 0,
-                                            block->bias && last ? block->bias + column : NULL};
+        const int64_t columns = least(block->wide - j, vectors * LANES);
+        const struct rb_wide_place place = {c + block->j + j, tall->n, block->k > 0,
+                                            bias ? bias + block->j + j : NULL};
 
         if (rows == ROWS && columns == vectors * LANES)
             rb_wide_multiply(strip, panel, vectors, tall->pairs, &place);
@@ -184,17 +189,38 @@ static void go_through(const struct block *block, struct rb_wide_strip *strip, i
     }
 }
 
-static void run_block(const struct block *block)
+/* All rows of a run. */
+static void run_rows(const struct block *block, const rb_word *a, float *c)
 {
     const int64_t m = block->tall->m;
 
-    pack(block);
     for (int64_t i = 0; i < m; i += GROUP) {
-        struct rb_wide_strip strip = find_rows(block, i, least(m - i, GROUP));
+        struct rb_wide_strip strip = find_rows(block, a, i, least(m - i, GROUP));
 
         for (int64_t r = i; r < i + GROUP && r < m; r += ROWS) {
-            go_through(block, &strip, r, least(m - r, ROWS));
+            fetch_behind(block, a, r, &strip);
+            go_through(block, &strip, least(m - r, ROWS), c + r * block->tall->n);
             strip.first += ROWS * strip.row;
+        }
+    }
+}
+
+static void tall_each(struct rb_kernel *kernel, int n, const void *const *const *in,
+                      void *const *const *out, const struct rb_key *keys)
+{
+    const struct tall *tall = (const struct tall *)kernel;
+    struct block block = {.tall = tall, .in = in, .out = out};
+
+    (void)keys;
+    block.together = tall->cpu->panels.memory;
+    block.panels = block.together + GROUP * tall->depth;
+    for (; block.j < tall->n; block.j += block.wide) {
+        block.wide = least(tall->n - block.j, tall->at_once);
+        for (block.k = 0; block.k < tall->words; block.k += block.depth) {
+            block.depth = least(tall->words - block.k, tall->depth);
+            pack(&block);
+            for (int e = 0; e < n; e++)
+                run_rows(&block, in[e][0], out[e][0]);
         }
     }
 }
@@ -202,28 +228,22 @@ static void run_block(const struct block *block)
 static void tall_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
                      const struct rb_key *key)
 {
-    const struct tall *tall = (const struct tall *)kernel;
-    struct block block = {tall, in[0], in[1], tall->bias ? in[2] : NULL, out[0], 0, 0, 0,
-                          0,    NULL,  NULL};
+    tall_each(kernel, 1, &in, &out, key);
+}
 
-    (void)key;
-    block.together = tall->cpu->panels.memory;
-    block.panels = block.together + GROUP * tall->depth;
-    for (; block.j < tall->n; block.j += block.wide) {
-        block.wide = least(tall->n - block.j, tall->at_once);
-        for (block.k = 0; block.k < tall->words; block.k += block.depth) {
-            block.depth = least(tall->words - block.k, tall->depth);
-            run_block(&block);
-        }
-    }
+static int64_t least_rows(const struct rb_matrices *s, bool pairs)
+{
+    if (s->swap_a || s->swap_b || (!pairs && s->k > SHALLOW))
+        return LEAST_ROWS;
+    return s->k <= SHALLOW || s->n * s->k >= LARGE ? FEW_ROWS : LEAST_ROWS_OF_PAIRS;
 }
 
 static bool suits(const struct rb_matrices *s, bool pairs)
 {
-    const bool together = pairs && !s->swap_a && !s->swap_b;
+    const bool shallow = s->k <= SHALLOW && !s->swap_a && !s->swap_b;
 
-    return s->batch == 0 && s->m >= (together ? LEAST_ROWS_OF_PAIRS : LEAST_ROWS) &&
-           (!s->swap_a || s->n <= s->m) && s->n >= LEAST_COLUMNS && s->k >= LEAST_DEPTH &&
+    return s->batch == 0 && s->m >= least_rows(s, pairs) && (!s->swap_a || s->n <= s->m) &&
+           s->n >= LEAST_COLUMNS && (shallow || s->k >= LEAST_DEPTH) && s->k > 0 &&
            strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
@@ -252,6 +272,8 @@ int rb_cpu_tall(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype f
     if (rb_cpu_need(&cpu->panels, (size_t)((GROUP + at_once) * depth) * sizeof(rb_word)))
         return RB_ENOMEM;
     tall = rb_cpu_kernel(sizeof *tall, tall_run);
+    tall->base.each = !s->swap_a && s->m <= MOST_ROWS_EACH ? tall_each : NULL;
+    tall->base.shared = bias ? 2 : 1;
     tall->cpu = cpu;
     tall->m = s->m;
     tall->n = s->n;
