@@ -50,20 +50,22 @@ static void some_outputs(const struct list *list, const struct samples *s, const
                          int64_t j, int64_t n, float *sums)
 {
     const rb_word *const next = s->lies ? w + j + 2 * LANES - 1 : w + (j + LANES) * s->row;
+    const int strips = n == ROWS ? 1 : 2;
 
-    for (int64_t r = 0; r<n; r += n> ROWS && r == 0 ? n - ROWS : n) {
+    for (int i = 0; i < strips; i++) {
+        const int64_t r = i * (n - ROWS);
         const rb_word *const first = w + (j + r) * s->row, *panel = list->packed;
         struct rb_wide_strip strip = {first, s->lies, s->row, s->step, s->words, NULL, 0};
         struct rb_wide_place place = {sums + r * PANEL, PANEL, false, NULL};
 
-        strip.ahead = (const char *)(r == 0 ? next : first);
-        strip.pace = r == 0 ? s->step * (int64_t)sizeof *w : 0;
-        for (int64_t i = 0; i < list->n; place.to += LANES * PANEL) {
-            const int vectors = rb_wide_vectors(list->n - i);
+        strip.ahead = (const char *)(i == 0 ? next : first);
+        strip.pace = i == 0 ? s->step * (int64_t)sizeof *w : 0;
+        for (int64_t at = 0; at < list->n; place.to += LANES * PANEL) {
+            const int vectors = rb_wide_vectors(list->n - at);
 
             rb_wide_multiply(&strip, panel, vectors, s->pairs, &place);
             panel += s->words * vectors * LANES;
-            i += vectors * LANES;
+            at += vectors * LANES;
             strip.ahead = (const char *)first;
             strip.pace = 0;
         }
