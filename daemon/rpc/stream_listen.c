@@ -28,13 +28,13 @@ static void on_connection(uv_stream_t *handle, int status)
         listen->accepted(stream, listen->context);
 }
 
-/* Does a living process listen there? */
-static bool alive(const char *path)
+/* Does a living process listen there?  A negative errno where nobody can be asked. */
+static int alive(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return true;
+        return -errno;
     memcpy(to.sun_path, path, strlen(path));
     bool refused = connect(fd, (struct sockaddr *)&to, sizeof(to)) && errno == ECONNREFUSED;
     close(fd);
@@ -47,7 +47,11 @@ static int bind_unix(struct rb_listen *listen, const char *path, struct rb_why *
         return rb_why_set(why, RB_ELIMIT, "the path of the socket is longer than %d bytes: %s",
                           (int)RB_STREAM_PATH_MOST, path);
     int status = uv_pipe_bind(&listen->socket.pipe, path);
-    if (status == UV_EADDRINUSE && !alive(path)) {
+    int there = status == UV_EADDRINUSE ? alive(path) : 0;
+    if (there < 0)
+        return rb_why_set(why, RB_EIO, "cannot ask whether another process uses %s: %s", path,
+                          strerror(-there));
+    if (status == UV_EADDRINUSE && !there) {
         unlink(path);
         status = uv_pipe_bind(&listen->socket.pipe, path);
     }
