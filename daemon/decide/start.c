@@ -98,11 +98,30 @@ void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next)
     rb_decide_tell(turn, next);
 }
 
+/* May it have been flipped to behind our back?  Who trained before is out of reach, all of them;
+ * they are waited for, or given up and with them what they were told (crash.c).  What is foreseen
+ * for a death they do anyway. */
+static bool is_unheard(struct rb_turn *turn, const Rb__Configuration *next)
+{
+    const Rb__Configuration *active = rb_turn_active(turn);
+
+    if (!active || next->state != RB__CONFIGURATION__STATE__GO || !strcmp(next->cause, "crash"))
+        return false;
+    for (size_t m = 0; m < active->n_members; m++) {
+        const Rb__WorkerReport *report;
+
+        if (rb_member_life(turn->facts, turn->in, active, m, &report) == RB_LIFE_HERE)
+            return false;
+    }
+    return true;
+}
+
 /* Has something gone wrong with a member?  Blames the newcomers where it is not its own fault. */
 static const char *spoiled(struct rb_turn *turn, const Rb__Configuration *next,
                            const char **ret_blamed, bool *ret_failed)
 {
     uint64_t patient_until = turn->options->since_ms + turn->options->patience_ms;
+    bool unheard = is_unheard(turn, next);
 
     for (size_t m = 0; m < next->n_members; m++) {
         const Rb__Member *member = next->members[m];
@@ -121,6 +140,13 @@ static const char *spoiled(struct rb_turn *turn, const Rb__Configuration *next,
             return rb_turn_text(turn, "%s trains in configuration %" PRIu32, place, report->active);
         if (life == RB_LIFE_AWAY) {
             *ret_failed = false; /* and is not tried again while it is away */
+            if (unheard) {
+                rb_turn_reason(turn, rb_turn_text(turn,
+                                                  "node %s is out of reach: what it has been "
+                                                  "told to do may be done",
+                                                  member->node));
+                continue;
+            }
             if (turn->now >= patient_until)
                 return rb_turn_text(turn, "node %s is out of reach", member->node);
             rb_turn_wake(turn, patient_until);

@@ -210,6 +210,30 @@ static void lost_lease_is_no_death(void **unused)
     world_end(&world);
 }
 
+/* All who could say whether they have flipped are out of reach. */
+static void what_went_is_not_taken_back_unheard(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 2, 1, 1);
+    world_wish(&world, JOB, world_want, 2);
+    world_decide(&world);
+    while (world_next(&world, JOB)->state != RB__CONFIGURATION__STATE__GO) {
+        world_agent(&world, 0);
+        world_train(&world, JOB);
+        world_decide(&world);
+    }
+    world_node_up(&world, 0, false);
+    world_rounds(&world, 300);
+    assert_int_equal(world_next(&world, JOB)->state, RB__CONFIGURATION__STATE__GO);
+    assert_false(world_event(&world, "abandoned"));
+    world_node_up(&world, 0, true);
+    world_rounds(&world, 20);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    world_end(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +246,7 @@ int main(void)
         cmocka_unit_test(last_node_leaves),
         cmocka_unit_test(cordon_keeps_who_is_there),
         cmocka_unit_test(lost_lease_is_no_death),
+        cmocka_unit_test(what_went_is_not_taken_back_unheard),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
