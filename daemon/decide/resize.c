@@ -190,9 +190,11 @@ void rb_decide_resize(struct rb_turn *turn)
     struct rb_roll roll;
     uint64_t until;
 
+    if (out_of_reach(turn, active))
+        return;
     if (next && next->state != RB__CONFIGURATION__STATE__PREPARING)
         return; /* it flips any moment; newer wishes follow behind it */
-    if (out_of_reach(turn, active) || hurry(turn, active, next))
+    if (hurry(turn, active, next))
         return;
     wake_for_hurry(turn, active);
     if (turn->share->leaving && !rb_turn_enough(turn)) {

@@ -140,13 +140,8 @@ static const char *spoiled(struct rb_turn *turn, const Rb__Configuration *next,
             return rb_turn_text(turn, "%s trains in configuration %" PRIu32, place, report->active);
         if (life == RB_LIFE_AWAY) {
             *ret_failed = false; /* and is not tried again while it is away */
-            if (unheard) {
-                rb_turn_reason(turn, rb_turn_text(turn,
-                                                  "node %s is out of reach: what it has been "
-                                                  "told to do may be done",
-                                                  member->node));
+            if (unheard)
                 continue;
-            }
             if (turn->now >= patient_until)
                 return rb_turn_text(turn, "node %s is out of reach", member->node);
             rb_turn_wake(turn, patient_until);

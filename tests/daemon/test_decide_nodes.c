@@ -228,9 +228,12 @@ static void what_went_is_not_taken_back_unheard(void **unused)
     world_rounds(&world, 300);
     assert_int_equal(world_next(&world, JOB)->state, RB__CONFIGURATION__STATE__GO);
     assert_false(world_event(&world, "abandoned"));
+    assert_string_equal(world_state(&world, JOB)->reason,
+                        "node a is out of reach: changes wait for it");
     world_node_up(&world, 0, true);
     world_rounds(&world, 20);
     assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    assert_null(world_state(&world, JOB)->reason);
     world_end(&world);
 }
 
