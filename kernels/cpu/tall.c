@@ -42,8 +42,7 @@ struct tall {
 /* A part of the products of all runs: columns [j, j + wide), words [k, k + depth) of each. */
 struct block {
     const struct tall *tall;
-    const void *const *const *in;
-    void *const *const *out;
+    const float *bias; /* NULL: none */
     int64_t j, wide, k, depth;
     rb_word *panels, *together;
 };
@@ -59,66 +58,46 @@ static int64_t numbers(const struct block *block)
     return least(2 * block->depth, block->tall->k - 2 * block->k);
 }
 
-static void pack_turned(const struct block *block)
+static void pack_turned(const struct block *block, const rb_word *from, int64_t n, rb_word *panels)
 {
     const int64_t words = block->tall->words;
-    const rb_word *const first = (const rb_word *)block->in[0][1] + block->j * words + block->k;
     const rb_word *column[COLUMNS];
-    rb_word *panel = block->panels;
 
-    for (int64_t j = 0; j < block->wide;) {
-        const int64_t wide = rb_wide_vectors(block->wide - j) * LANES;
-        const int64_t there = least(block->wide - j, wide);
+    for (int64_t j = 0; j < n;) {
+        const int64_t wide = rb_wide_vectors(n - j) * LANES, there = least(n - j, wide);
 
         for (int64_t i = 0; i < there; i++)
-            column[i] = first + (j + i) * words;
-        rb_wide_turn(column, there, block->depth, panel);
-        panel += block->depth * wide;
+            column[i] = from + (j + i) * words;
+        rb_wide_turn(column, there, block->depth, panels);
+        panels += block->depth * wide;
         j += wide;
     }
 }
 
-static void pack(const struct block *block)
-{
-    const void *const b = block->in[0][1];
-    const int64_t n = block->tall->n;
-
-    if (block->tall->turned)
-        pack_turned(block);
-    else if (block->tall->pairs)
-        rb_wide_copy_pairs((const uint16_t *)b + 2 * block->k * n + block->j, n, block->wide,
-                           numbers(block), block->panels);
-    else
-        rb_wide_copy((const float *)b + block->k * n + block->j, n, block->wide, block->depth,
-                     block->panels);
-}
-
-/* Rows [i, i + n) of a, GROUP or less, side by side, and zeros behind them. */
-static void put_together(const struct block *block, const rb_word *a, int64_t i, int64_t n)
+/* Rows of a, or columns of b, of which a factor has `all`: [first, first + n) of them. */
+static void pack(const struct block *block, const void *from, int64_t all, bool turned,
+                 int64_t first, int64_t n, rb_word *panels)
 {
     const struct tall *tall = block->tall;
-    rb_word *to = block->together;
 
-    if (tall->lies && tall->pairs) {
-        rb_pairs_pack((const uint16_t *)(const void *)a + 2 * block->k * tall->m + i, tall->m,
-                      numbers(block), n, GROUP, to);
-        return;
-    }
-    memset(to, 0, (size_t)(GROUP * block->depth) * sizeof *to);
-    for (int64_t k = 0; k < block->depth; k++)
-        for (int64_t r = 0; r < n; r++)
-            to[k * GROUP + r] = tall->lies ? a[(block->k + k) * tall->m + i + r]
-                                           : a[(i + r) * tall->words + block->k + k];
+    if (turned)
+        pack_turned(block, (const rb_word *)from + first * tall->words + block->k, n, panels);
+    else if (tall->pairs)
+        rb_wide_copy_pairs((const uint16_t *)from + 2 * block->k * all + first, all, n,
+                           numbers(block), panels);
+    else
+        rb_wide_copy((const float *)from + block->k * all + first, all, n, block->depth, panels);
 }
 
-/* n rows from the i-th on, GROUP or less: where they are if tiles can go through them there. */
+/* n rows from the i-th on, GROUP or less: where they are if tiles can go through them there, else
+ * side by side like the columns of one vector. */
 static struct rb_wide_strip find_rows(const struct block *block, const rb_word *a, int64_t i,
                                       int64_t n)
 {
     const struct tall *tall = block->tall;
 
     if (n % ROWS || (tall->lies && (tall->pairs || n < GROUP))) {
-        put_together(block, a, i, n);
+        pack(block, a, tall->m, !tall->lies, i, n, block->together);
         return (struct rb_wide_strip){block->together, true, 1, GROUP, block->depth, NULL, 0};
     }
     if (tall->lies)
@@ -168,8 +147,7 @@ static void go_through(const struct block *block, struct rb_wide_strip *strip, i
                        float *c)
 {
     const struct tall *tall = block->tall;
-    const float *bias =
-        tall->bias && block->k + block->depth == tall->words ? block->in[0][2] : NULL;
+    const float *bias = block->k + block->depth == tall->words ? block->bias : NULL;
     const rb_word *panel = block->panels;
 
     for (int64_t j = 0; j < block->wide;) {
@@ -209,7 +187,7 @@ static void tall_each(struct rb_kernel *kernel, int n, const void *const *const 
                       void *const *const *out, const struct rb_key *keys)
 {
     const struct tall *tall = (const struct tall *)kernel;
-    struct block block = {.tall = tall, .in = in, .out = out};
+    struct block block = {.tall = tall, .bias = tall->bias ? in[0][2] : NULL};
 
     (void)keys;
     block.together = tall->cpu->panels.memory;
@@ -218,7 +196,7 @@ static void tall_each(struct rb_kernel *kernel, int n, const void *const *const 
         block.wide = least(tall->n - block.j, tall->at_once);
         for (block.k = 0; block.k < tall->words; block.k += block.depth) {
             block.depth = least(tall->words - block.k, tall->depth);
-            pack(&block);
+            pack(&block, in[0][1], tall->n, tall->turned, block.j, block.wide, block.panels);
             for (int e = 0; e < n; e++)
                 run_rows(&block, in[e][0], out[e][0]);
         }

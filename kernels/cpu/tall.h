@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of many rows on processors with AVX-512: what layers make of large microbatches, what
- * they hand back, and the gradients of their weights.
+ * they hand back, and the gradients of their weights; and of few rows, of all runs at once, where
+ * pairs of bfloat16 have to be put together in any case.
  *
  * matmul > [tall] > wide_panel, wide_tile
  *

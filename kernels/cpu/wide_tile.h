@@ -23,9 +23,9 @@ enum { RB_WIDE_TILE = RB_WIDE_ROWS * RB_WIDE_COLUMNS };
 
 struct rb_wide_strip {
     const rb_word *first;
-    bool lies; /* its rows are side by side */
-    int64_t row,
-        step;      /* words from row to row, 1 where it lies; and along k, 1 where it does not */
+    bool lies;     /* its rows are side by side */
+    int64_t row;   /* words from row to row; 1 where it lies */
+    int64_t step;  /* words along k, from one to the next; 1 where it does not lie */
     int64_t words; /* along k */
     /* Fetched meanwhile, a line a step: `pace` bytes apart, a line's where it does not lie. */
     const char *ahead;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How fast the kernels are at the shapes of the reference models:
  *
- *     bench_kernels [WORD]      only cases that contain WORD; "Relu f32[8,4] > f32[8,4]" is a case
- * itself
+ *     bench_kernels [WORD]
+ *
+ * Only cases that contain WORD; "Relu f32[8,4] > f32[8,4]" is a case itself.
  *
  * One line a case: the best of several runs, in GFLOP/s for products and GB/s for the rest (bytes
  * of inputs and outputs).  Pin it to a core; times are of the thread's own, but others' memory
