@@ -113,12 +113,8 @@ static enum rb_train_phase give_up(struct rb_train *train)
 static void tell_row(struct rb_train *train, const struct rb_step_result *result,
                      const struct rb_evaluation *evaluation, bool interrupted, uint64_t started)
 {
-    double ms = (double)(rb_clock_ns() - started) / 1e6;
-
-    if (interrupted && rb_train_evaluates(train))
-        rb_tell_row_later(train->reports, train->active, train->model, result, ms);
-    else
-        rb_tell_row(train->reports, train->active, train->model, result, evaluation, ms);
+    rb_tell_row(train->reports, train->active, train->model, result, evaluation,
+                interrupted && rb_train_evaluates(train), (double)(rb_clock_ns() - started) / 1e6);
     rb_fault("worker.row");
 }
 

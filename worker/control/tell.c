@@ -158,7 +158,7 @@ static Rb__Row *kept_row(const struct rb_model *model)
 
 void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
                  struct rb_model *model, const struct rb_step_result *result,
-                 const struct rb_evaluation *evaluation, double step_ms)
+                 const struct rb_evaluation *evaluation, bool interrupted, double step_ms)
 {
     Rb__Row row;
 
@@ -169,22 +169,7 @@ void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *conf
     rb_tell_owed(reports, configuration->rank, model, NULL);
     row = row_of(configuration, model, result, step_ms);
     add_evaluation(&row, evaluation);
-    rb_reports_row(reports, configuration->rank, &row);
-    keep_row(model, &row);
-}
-
-void rb_tell_row_later(struct rb_reports *reports, const struct rb_configuration *configuration,
-                       struct rb_model *model, const struct rb_step_result *result, double step_ms)
-{
-    Rb__Row row;
-
-    if (result->lap) {
-        tell_lap(reports, configuration->rank, model, NULL);
-        return;
-    }
-    rb_tell_owed(reports, configuration->rank, model, NULL);
-    row = row_of(configuration, model, result, step_ms);
-    model->applied.owed = keep_row(model, &row);
+    model->applied.owed = keep_row(model, &row) && interrupted;
     if (!model->applied.owed)
         rb_reports_row(reports, configuration->rank, &row);
 }

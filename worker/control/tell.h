@@ -28,15 +28,12 @@ void rb_tell_frozen(struct rb_reports *reports, const struct rb_configuration *c
                     int64_t level, const char *reason);
 
 /* The step that `model` has just taken, or the steps of its lap; evaluation: of the last of them,
- * NULL where there was none.  The model keeps a step's, for others whom it must tell of it. */
+ * NULL where there was none.  The model keeps a step's, for others whom it must tell of it.
+ * interrupted: by a death; the row is owed until the evaluation is made up (rb_tell_owed).  Those
+ * of a lap are told at once. */
 void rb_tell_row(struct rb_reports *reports, const struct rb_configuration *configuration,
                  struct rb_model *model, const struct rb_step_result *result,
-                 const struct rb_evaluation *evaluation, double step_ms);
-
-/* The same where a death has interrupted the evaluation: a step is owed until that is made up
- * (rb_tell_owed), the steps of a lap are told at once. */
-void rb_tell_row_later(struct rb_reports *reports, const struct rb_configuration *configuration,
-                       struct rb_model *model, const struct rb_step_result *result, double step_ms);
+                 const struct rb_evaluation *evaluation, bool interrupted, double step_ms);
 
 /* The same of what this rank did to come from level `before` to its present one when others told it
  * what became of that; nothing where it was given the level.  evaluates: a step is owed, unless
