@@ -32,10 +32,10 @@ bool rb_rules_serves(const struct rb_rules *rules, const Rb__Configuration *conf
 bool rb_rules_member_of(const struct rb_rules *rules, const Rb__Configuration *configuration,
                         uint32_t device, const char *worker, uint32_t spawned_for);
 
-/* Does a live configuration or the wish to park speak of this process?  job: NULL: there is none.
- */
+/* Does a live configuration or the wish to park speak of this process, or one that was given up and
+ * in which it trains (active)?  job: NULL: there is none. */
 bool rb_rules_needed(const struct rb_rules *rules, const struct rb_job_facts *job, uint32_t device,
-                     const char *worker, uint32_t spawned_for);
+                     const char *worker, uint32_t spawned_for, uint32_t active);
 
 /* rules_processes.c: a process of ours; and reports under our name whose processes we do not have.
  */

@@ -74,7 +74,8 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
     const struct rb_agent_view *view = rules->view;
     const struct rb_agent_worker *worker = &view->workers[w];
     const struct rb_job_facts *job = rb_facts_job(view->facts, worker->job);
-    bool wanted = rb_rules_needed(rules, job, worker->device, worker->worker, worker->spawned_for);
+    bool wanted = rb_rules_needed(rules, job, worker->device, worker->worker, worker->spawned_for,
+                                  worker->active);
     if (worker->gone) {
         const struct rb_agent_action *next = rb_rules_spawning(rules, worker->device);
         if (!wanted && !(next && next->job == job))
@@ -132,7 +133,7 @@ void rb_rules_tend_reports(struct rb_rules *rules, const struct rb_job_facts *jo
         if (device < 0 || have_worker(rules, job->id, report->worker->worker))
             continue;
         bool wanted = rb_rules_needed(rules, job, (uint32_t)device, report->worker->worker,
-                                      report->worker->spawned_for);
+                                      report->worker->spawned_for, report->worker->active);
         if (wanted && ended(report->worker))
             continue;
         rb_rules_act(rules, wanted ? RB_AGENT_REPORT_DEAD : RB_AGENT_REPORT_DELETE, job)->report =

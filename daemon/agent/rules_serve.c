@@ -57,7 +57,7 @@ bool rb_rules_member_of(const struct rb_rules *rules, const Rb__Configuration *c
 }
 
 bool rb_rules_needed(const struct rb_rules *rules, const struct rb_job_facts *job, uint32_t device,
-                     const char *worker, uint32_t spawned_for)
+                     const char *worker, uint32_t spawned_for, uint32_t active)
 {
     if (!job || !job->job.message)
         return false;
@@ -65,8 +65,10 @@ bool rb_rules_needed(const struct rb_rules *rules, const struct rb_job_facts *jo
         return true;
     for (size_t i = 0; i < job->configurations.n; i++) {
         const Rb__Configuration *configuration = job->configurations.at[i].configuration;
-        if (rb_configuration_live(configuration) &&
-            rb_rules_member_of(rules, configuration, device, worker, spawned_for))
+        bool counts =
+            rb_configuration_live(configuration) ||
+            (active == configuration->number && rb_configuration_given_up(job, configuration));
+        if (counts && rb_rules_member_of(rules, configuration, device, worker, spawned_for))
             return true;
     }
     return false;

@@ -182,6 +182,8 @@ static void run(struct rb_turn *turn)
         rb_decide_activate(turn, next);
         return;
     }
+    if (rb_decide_revive(turn))
+        return;
     rb_turn_roll(turn, &roll);
     if (turn->in->state.state->saver) {
         rb_decide_parking(turn, &roll);

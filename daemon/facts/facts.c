@@ -68,3 +68,13 @@ bool rb_configuration_live(const Rb__Configuration *configuration)
            configuration->state == RB__CONFIGURATION__STATE__GO ||
            configuration->state == RB__CONFIGURATION__STATE__ACTIVE;
 }
+
+bool rb_configuration_given_up(const struct rb_job_facts *job,
+                               const Rb__Configuration *configuration)
+{
+    const Rb__JobState *state = job->state.state;
+
+    return state && state->phase == RB__PHASE__Running && !state->saver && state->active &&
+           configuration->number > state->active && configuration->went &&
+           !configuration->left_of && configuration->state == RB__CONFIGURATION__STATE__ABANDONED;
+}

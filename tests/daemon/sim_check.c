@@ -15,10 +15,10 @@
 enum { CAME_BACK_US = 20000000 }; /* for the orders to a trainer that was replaced */
 
 const char *const sim_kinds[SIM_KINDS] = {
-    "started",     "grown",     "shrunk",    "moved",      "recovered",
-    "restarted",   "parked",    "paused",    "resumed",    "abandoned",
-    "worker-died", "node-lost", "failed",    "saver-lost", "succeeded",
-    "cancelled",   "balanced",  "replanned", "straggler",  "straggler-over",
+    "started",   "grown",          "shrunk",    "moved",     "recovered",   "restarted",
+    "parked",    "paused",         "resumed",   "abandoned", "worker-died", "node-lost",
+    "failed",    "saver-lost",     "succeeded", "cancelled", "balanced",    "replanned",
+    "straggler", "straggler-over", "revived",
 };
 
 static const struct rb_facts *truth(struct sim *sim)

@@ -99,6 +99,28 @@ static void abandoned(void **state)
     scene_expect(scene, "abandon:W0:3 abandon:W1:3 leave:W1");
 }
 
+/* Given up behind its GO: who trains there is kept until facts know, who does not is not. */
+static void given_up_and_flipped_to(void **state)
+{
+    struct scene *scene = *state;
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":2}");
+    scene->more = ",\"went\":2";
+    scene_put_configuration(scene, 1, "ACTIVE", "b:0=X");
+    scene_put_configuration(scene, 2, "GO", "b:0=X a:0=W0 a:1=W1");
+    struct rb_agent_worker *w0 = scene_add_worker(scene, "W0", 0, 2);
+    struct rb_agent_worker *w1 = scene_add_worker(scene, "W1", 1, 2);
+    w0->configured = w0->ready = w0->went = w0->active = 2;
+    w1->configured = w1->ready = w1->went = 2;
+    scene_put_configuration(scene, 2, "ABANDONED", "b:0=X a:0=W0 a:1=W1");
+    scene_expect(scene, "abandon:W1:2 leave:W1");
+    w1->abandoned = 2;
+    w1->left = scene->now;
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":3,\"newest\":3}");
+    scene_put_configuration(scene, 1, "RETIRED", "b:0=X");
+    scene_put_configuration(scene, 3, "ACTIVE", "b:0=X");
+    scene_expect(scene, "leave:W0");
+}
+
 static void unready_is_not_told_again(void **state)
 {
     struct scene *scene = *state;
@@ -155,6 +177,7 @@ int main(void)
         TEST(start_to_training),
         TEST(grow_and_shrink),
         TEST(abandoned),
+        TEST(given_up_and_flipped_to),
         TEST(unready_is_not_told_again),
         TEST(a_fresh_one_waits_for_the_device),
         TEST(a_device_has_one_process),

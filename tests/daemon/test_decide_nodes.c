@@ -237,6 +237,49 @@ static void what_went_is_not_taken_back_unheard(void **unused)
     world_end(&world);
 }
 
+/* Two nodes of one device; the job trains on a and goes to both.  b is cut off behind the GO, and
+ * the step that is voted on takes longer than anyone waits. */
+static void what_was_flipped_to_is_revived(void **unused)
+{
+    struct world world;
+    struct worker *fed;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world_add_node(&world, "a", 1);
+    world_add_node(&world, "b", 1);
+    world_add_job(&world, JOB, 1, 2, 1, 100000);
+    world_rounds(&world, 20);
+    world_wish(&world, JOB, world_want, 2);
+    world_decide(&world);
+    while (world_next(&world, JOB)->state != RB__CONFIGURATION__STATE__GO) {
+        world_agent(&world, 0);
+        world_agent(&world, 1);
+        world_train(&world, JOB);
+        world_decide(&world);
+    }
+    world_agent(&world, 0);
+    world_agent(&world, 1);
+    world_node_up(&world, 1, false);
+    world.now += 2 * WORLD_PATIENCE;
+    world_decide(&world);
+    assert_true(world_event(&world, "abandoned"));
+    assert_null(world_next(&world, JOB));
+
+    world_train(&world, JOB); /* the vote; then its node is back, and hears that it was given up */
+    fed = world_worker(&world, JOB, "b", 0);
+    world_node_up(&world, 1, true);
+    world_agent(&world, 1);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    world_rounds(&world, 20);
+    assert_true(world_event(&world, "revived"));
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    assert_ptr_equal(world_worker(&world, JOB, "b", 0), fed);
+    assert_true(fed->alive);
+    assert_null(world_state(&world, JOB)->reason);
+    world_end(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +293,7 @@ int main(void)
         cmocka_unit_test(cordon_keeps_who_is_there),
         cmocka_unit_test(lost_lease_is_no_death),
         cmocka_unit_test(what_went_is_not_taken_back_unheard),
+        cmocka_unit_test(what_was_flipped_to_is_revived),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -275,7 +275,10 @@ static bool spoken_of(const struct rb_job_facts *job, const struct worker *w)
     for (size_t c = 0; c < job->configurations.n; c++) {
         const Rb__Configuration *conf = job->configurations.at[c].configuration;
 
-        for (size_t m = 0; rb_configuration_live(conf) && m < conf->n_members; m++) {
+        bool counts = rb_configuration_live(conf) ||
+                      (w->active == conf->number && rb_configuration_given_up(job, conf));
+
+        for (size_t m = 0; counts && m < conf->n_members; m++) {
             const Rb__Member *member = conf->members[m];
 
             if (!strcmp(member->node, w->node) && member->device == w->device &&

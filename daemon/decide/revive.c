@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Behind a GO members flip without being asked again.  So one that is given up then, because a node
+ * of its members is out of reach, may have been flipped to before its members hear of that, or
+ * before the coordinator hears of the flip.  Where somebody trains there is where the job is: it
+ * becomes the active one, and what was decided meanwhile, for members that have left the old one,
+ * is given up.  Their agents keep them until then (daemon/agent/rules_serve.c). */
+#include "daemon/decide/turn.h"
+
+#include <inttypes.h>
+
+static bool is_entered(const struct rb_turn *turn, const Rb__Configuration *conf)
+{
+    for (size_t m = 0; m < conf->n_members; m++) {
+        const Rb__WorkerReport *report;
+        enum rb_life life = rb_member_life(turn->facts, turn->in, conf, m, &report);
+
+        if (report && report->active == conf->number && life != RB_LIFE_GONE)
+            return true;
+    }
+    return false;
+}
+
+bool rb_decide_revive(struct rb_turn *turn)
+{
+    const struct rb_fact_list *confs = &turn->in->configurations;
+    Rb__Configuration *edit;
+
+    for (size_t i = confs->n; i-- > 0;) {
+        const Rb__Configuration *conf = confs->at[i].configuration;
+
+        if (!rb_configuration_given_up(turn->in, conf) || !is_entered(turn, conf))
+            continue;
+        rb_turn_abandon(turn, "an older configuration had been flipped to", false, NULL);
+        edit = rb_turn_edit(turn, conf);
+        edit->reason = NULL;
+        edit->has_failed = 0;
+        edit->n_blamed = 0;
+        rb_turn_event(turn, NULL, "revived",
+                      "configuration %" PRIu32 " was given up after it had been flipped to",
+                      conf->number);
+        rb_decide_activate(turn, conf);
+        return true;
+    }
+    return false;
+}
