@@ -19,6 +19,7 @@ enum {
     ROWS_MOST = 100000,
     LOG_USUAL = 256 << 10, /* bytes of all files in one answer */
     LOG_MOST = 4 << 20,
+    SAVES_MOST = 32, /* that wait at one worker, which tells of twice as many at once */
 };
 
 static int64_t number(struct rb_request *request, const char *key, int64_t otherwise)
@@ -157,6 +158,14 @@ static struct rb_worker *choose(const struct rb_agent *agent, const struct rb_ag
     return best;
 }
 
+static unsigned saves_of(const struct rb_worker *worker)
+{
+    unsigned n = 0;
+    for (const struct rb_agent_save *save = worker->agent->saves; save; save = save->next)
+        n += save->worker == worker;
+    return n;
+}
+
 static char *save_folder(const struct rb_agent *agent, const struct rb_agent_job *job,
                          bool export_only)
 {
@@ -185,6 +194,11 @@ static void node_save(struct rb_request *request, void *context)
     if (!worker) {
         rb_request_failf(request, RB_ENOTFOUND, "node %s has no worker with the state of job %s",
                          agent->node, job->id);
+        return;
+    }
+    if (saves_of(worker) >= SAVES_MOST) {
+        rb_request_failf(request, RB_ELIMIT, "%d saves of job %s wait already; try again behind them",
+                         SAVES_MOST, job->id);
         return;
     }
     RB_CLEANUP(rb_freep)
@@ -238,7 +252,7 @@ void rb_agent_saves_lost(struct rb_worker *worker)
             continue;
         }
         *at = save->next;
-        rb_request_failf(save->request, RB_EPEER, "the worker ended before it had saved");
+        rb_request_failf(save->request, RB_EPEER, "the worker ended, or the link to it broke, before it had saved");
         free(save);
     }
 }

@@ -102,6 +102,7 @@ static void on_link_lost(void *context)
 {
     struct rb_worker *worker = context;
     worker->told.connected = false;
+    rb_agent_saves_lost(worker); /* orders or answers may be lost with it */
     worker->told.waited = uv_now(worker->agent->daemon->loop);
 }
 

@@ -22,7 +22,7 @@ struct rb_reports;
 
 enum {
     RB_REPORTS_ROWS = 65536, /* the oldest are dropped beyond */
-    RB_REPORTS_SAVED = 8,
+    RB_REPORTS_SAVED = 64,
 };
 
 struct rb_reports *rb_reports_new(void);
