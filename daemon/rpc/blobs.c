@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "daemon/rpc/server.h"
 
+#include <dirent.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,11 +46,27 @@ struct rb_blobs {
     struct hold *holds;
 };
 
+/* What a rubatod was writing as it was killed: "DIGEST.NUMBER.tmp". */
+static void remove_half_done(const char *folder)
+{
+    DIR *listing = opendir(folder);
+    const struct dirent *entry;
+    while (listing && (entry = readdir(listing))) {
+        size_t length = strlen(entry->d_name);
+        if (strspn(entry->d_name, "0123456789abcdef") == DIGEST && entry->d_name[DIGEST] == '.' &&
+            length > 4 && !strcmp(entry->d_name + length - 4, ".tmp"))
+            unlinkat(dirfd(listing), entry->d_name, 0);
+    }
+    if (listing)
+        closedir(listing);
+}
+
 int rb_blobs_open(const char *folder, struct rb_blobs **ret_blobs, struct rb_why *why)
 {
     int err = rb_file_make_folder(folder, why);
     if (err)
         return err;
+    remove_half_done(folder);
     struct rb_blobs *blobs = rb_alloc(sizeof(*blobs));
     blobs->folder = rb_string(folder);
     *ret_blobs = blobs;

@@ -16,6 +16,7 @@
 struct rb_blobs;
 struct rb_server;
 
+/* Nobody else writes in the folder: what was half written before is removed. */
 int rb_blobs_open(const char *folder, struct rb_blobs **ret_blobs, struct rb_why *why);
 void rb_blobs_close(struct rb_blobs *blobs); /* pending fetches end without their callback */
 

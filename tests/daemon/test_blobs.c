@@ -7,8 +7,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <setjmp.h>
 
@@ -53,6 +55,25 @@ static void what_is_held_stays(void **unused)
     close_place(&place);
 }
 
+static void what_was_half_written_goes(void **unused)
+{
+    struct place place;
+    char half[128], other[128];
+
+    (void)unused;
+    open_place(&place);
+    rb_blobs_close(place.blobs);
+    snprintf(half, sizeof half, "%s/%s.7.tmp", place.folder, place.digest);
+    snprintf(other, sizeof other, "%s/notes.tmp", place.folder);
+    assert_int_equal(rb_file_write_lightly(half, "wei", 3, NULL), 0);
+    assert_int_equal(rb_file_write_lightly(other, "mine", 4, NULL), 0);
+    assert_int_equal(rb_blobs_open(place.folder, &place.blobs, NULL), 0);
+    assert_int_not_equal(access(half, F_OK), 0);
+    assert_int_equal(access(other, F_OK), 0);
+    assert_true(rb_blobs_has(place.blobs, place.digest));
+    close_place(&place);
+}
+
 static void what_is_no_digest_is_left_alone(void **unused)
 {
     struct place place;
@@ -71,6 +92,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_held_stays),
+        cmocka_unit_test(what_was_half_written_goes),
         cmocka_unit_test(what_is_no_digest_is_left_alone),
     };
 
