@@ -36,18 +36,20 @@ struct rb_process {
     void *context;
 };
 
-/* The letter in /proc/PID/stat; 0: there is no such process. */
+/* The letter in /proc/PID/stat; 0: there is no such process; '?': that could not be read, for want
+ * of a descriptor perhaps, and proves nothing. */
 static char state_of(pid_t pid)
 {
     char path[32], text[512];
     snprintf(path, sizeof(path), "/proc/%ld/stat", (long)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+    bool none = n < 0 && (errno == ENOENT || errno == ESRCH);
     if (fd >= 0)
         close(fd);
     text[n > 0 ? n : 0] = 0;
     const char *behind = strrchr(text, ')'); /* the program's name may hold anything */
-    return behind && behind[1] == ' ' ? behind[2] : 0;
+    return none ? 0 : behind && behind[1] == ' ' ? behind[2] : '?';
 }
 
 static void tell(struct rb_process *process, const char *how)
