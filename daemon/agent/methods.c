@@ -28,6 +28,14 @@ static int64_t number(struct rb_request *request, const char *key, int64_t other
     return json_is_integer(value) ? json_integer_value(value) : otherwise;
 }
 
+/* Also one that facts have lost, and this node has not. */
+static bool is_known(struct rb_agent *agent, const char *id)
+{
+    RB_CLEANUP(rb_freep) char *folder = rb_format("%s/%s", agent->jobs_folder, id);
+    return rb_agent_job_known(agent, id) ||
+           rb_facts_job(rb_store_facts(agent->daemon->store), id) || !access(folder, F_OK);
+}
+
 /* The job that the body names, by id; NULL, and the request is answered. */
 static struct rb_agent_job *job_of(struct rb_agent *agent, struct rb_request *request)
 {
@@ -36,6 +44,8 @@ static struct rb_agent_job *job_of(struct rb_agent *agent, struct rb_request *re
     int err = rb_request_string(request, "job", &id, &why);
     if (!err && !rb_agent_id_valid(id))
         err = rb_why_set(&why, RB_EINVAL, "'%s' is no id of a job", id);
+    if (!err && !is_known(agent, id))
+        err = rb_why_set(&why, RB_ENOTFOUND, "node %s has seen no job %s", agent->node, id);
     if (!err)
         return rb_agent_job(agent, id);
     rb_request_fail(request, err, &why);
@@ -197,8 +207,9 @@ static void node_save(struct rb_request *request, void *context)
         return;
     }
     if (saves_of(worker) >= SAVES_MOST) {
-        rb_request_failf(request, RB_ELIMIT, "%d saves of job %s wait already; try again behind them",
-                         SAVES_MOST, job->id);
+        rb_request_failf(request, RB_ELIMIT,
+                         "%d saves of job %s wait already; try again behind them", SAVES_MOST,
+                         job->id);
         return;
     }
     RB_CLEANUP(rb_freep)
@@ -252,7 +263,8 @@ void rb_agent_saves_lost(struct rb_worker *worker)
             continue;
         }
         *at = save->next;
-        rb_request_failf(save->request, RB_EPEER, "the worker ended, or the link to it broke, before it had saved");
+        rb_request_failf(save->request, RB_EPEER,
+                         "the worker ended, or the link to it broke, before it had saved");
         free(save);
     }
 }
