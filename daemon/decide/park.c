@@ -194,10 +194,20 @@ static bool saver_away(const struct rb_turn *turn, const struct rb_roll *roll)
     return false;
 }
 
+/* As things are now: who was paused may have been resumed meanwhile, but a saver that was told to
+ * leave does so. */
+static const char *why_parking(const struct rb_turn *turn)
+{
+    if (turn->in->wish.wish->paused)
+        return "paused";
+    return rb_turn_enough(turn) && !turn->share->leaving ? "goes on when its state is saved"
+                                                         : "it has no device to go to";
+}
+
 void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll)
 {
     const struct rb_fact *saver = find_saver(turn);
-    const char *why = turn->in->wish.wish->paused ? "paused" : "it has no device to go to";
+    const char *why = why_parking(turn);
     bool ended = !saver || saver->worker->state == RB__WORKER_REPORT__STATE__DEAD ||
                  saver->worker->state == RB__WORKER_REPORT__STATE__FAILED;
     char *old = turn->in->state.state->saver;
