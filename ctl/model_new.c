@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/file.h"
 #include "ctl/human.h"
+#include "ctl/output.h"
 #include "ctl/verbs.h"
 #include "graph/models/models.h"
 
@@ -17,7 +17,7 @@ int rb_model_new(struct rb_session *session, const struct rb_arguments *argument
         return rb_session_usage(session, "--out says where to");
     err = rb_models_new(arguments->word[0], settings, n, &onnx, &why);
     if (!err)
-        err = rb_file_write(path, onnx.data, onnx.size, &why);
+        err = rb_output_write(session, path, onnx.data, onnx.size, &why);
     if (!err)
         fprintf(session->err, "rubatoctl: %s: a new %s of %s\n", path, arguments->word[0],
                 rb_human_bytes((double)onnx.size, text));

@@ -160,6 +160,8 @@ int rb_model_run(struct rb_session *session, const struct rb_arguments *argument
 
     if (!n)
         return rb_session_usage(session, "--input says which .npy file");
+    if (folder && strcmp(folder, "-") == 0)
+        return rb_session_usage(session, "--out names a folder");
     err = rb_onnx_open(arguments->word[0], 0, &forward.onnx, &why);
     if (!err)
         err = run_files(&forward, words, n, &why);

@@ -6,7 +6,7 @@
  * only a speed is known, a microbatch is timed here, on one device of the job's kind.  The report
  * is one JSON value; plan_page.c makes the table from it. */
 #include "base/arena.h"
-#include "base/file.h"
+#include "ctl/output.h"
 #include "ctl/plan_page.h"
 #include "ctl/timing.h"
 #include "ctl/verbs.h"
@@ -286,7 +286,8 @@ static json_t *report(const struct plan *plan)
 /* ---- As a picture ---- */
 
 /* The step of the first candidate of the last number of devices. */
-static int draw(const struct plan *plan, const char *path, struct rb_why *why)
+static int draw(struct rb_session *session, const struct plan *plan, const char *path,
+                struct rb_why *why)
 {
     const struct rb_search_candidate *one = plan->searches[plan->n_searches - 1].candidates;
     RB_CLEANUP(rb_buffer_done) struct rb_buffer svg = {0};
@@ -294,7 +295,7 @@ static int draw(const struct plan *plan, const char *path, struct rb_why *why)
     char *title = rb_format("%s: %s, a step of %.4g ms", plan->name, one->name, 1e3 * one->seconds);
 
     rb_timeline_svg(one->simulate, title, &svg);
-    return rb_file_write_lightly(path, svg.data, svg.size, why);
+    return rb_output_write(session, path, svg.data, svg.size, why);
 }
 
 /* ---- The verb ---- */
@@ -324,7 +325,7 @@ int rb_plan(struct rb_session *session, const struct rb_arguments *arguments)
     if (!err)
         err = search(&plan, &why);
     if (!err && svg)
-        err = draw(&plan, svg, &why);
+        err = draw(session, &plan, svg, &why);
     if (!err) {
         all = report(&plan);
         if (session->format == RB_FORMAT_TABLE)

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -415,11 +416,45 @@ static void test_export(void **state)
     rb_buffer_clear(&file);
     assert_int_equal(rb_file_read(path, 100, &file, NULL), 0); /* the old one is whole */
     assert_string_equal(file.data, "eight by");
+    expect(&fake, 5, "", "data where none", WORDS("status", "gpt"));
+    rb_buffer_done(&file);
+    fake_stop(&fake);
+}
+
+/* What is no regular file stays what it is, and one that is keeps its mode. */
+static void test_output(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "export", .data = "eight by", .body = "{\"step\":9,\"bytes\":8}"}, {0}};
+    struct rb_buffer file = {0};
+    struct stat status;
+    struct fake fake;
+    char path[100];
+
+    (void)state;
+    fake_start(&fake, replies);
+    put(&fake, "kept", "old");
+    snprintf(path, sizeof path, "%s/kept", fake.folder);
+    assert_int_equal(chmod(path, 0600), 0);
+    snprintf(path, sizeof path, "%s/link", fake.folder);
+    assert_int_equal(symlink("kept", path), 0);
+    expect(&fake, 0, "link: step 9 of gpt", "", WORDS("export", "gpt", "--out", "link"));
+    assert_int_equal(rb_file_read(path, 100, &file, NULL), 0);
+    assert_string_equal(file.data, "eight by");
+    assert_int_equal(lstat(path, &status), 0);
+    assert_true(S_ISLNK(status.st_mode));
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 07777, 0600);
+    expect(&fake, 0, "null: step 9 of gpt", "", WORDS("export", "gpt", "--out", "/dev/null"));
+    assert_int_equal(stat("/dev/null", &status), 0);
+    assert_true(S_ISCHR(status.st_mode));
+    expect(&fake, 0, "eight by", "stdout: step 9 of gpt", WORDS("export", "gpt", "--out", "-"));
+    expect(&fake, 2, "", "names a folder",
+           WORDS("model", "run", "m.onnx", "--input", "x.npy", "--out", "-"));
     expect(&fake, 3, "", "cannot create nowhere/m: No such file or directory",
            WORDS("export", "gpt", "--out", "nowhere/m"));
     expect(&fake, 3, "", "cannot create nowhere/m: No such file or directory",
            WORDS("model", "new", "gpt", "--out", "nowhere/m"));
-    expect(&fake, 5, "", "data where none", WORDS("status", "gpt"));
     rb_buffer_done(&file);
     fake_stop(&fake);
 }
@@ -586,7 +621,7 @@ int main(void)
         cmocka_unit_test(test_resize),  cmocka_unit_test(test_nodes_and_jobs),
         cmocka_unit_test(test_export),  cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_logs),    cmocka_unit_test(test_models),
-        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_profile), cmocka_unit_test(test_output),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ctl/output.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int failed(const char *verb, const char *path, struct rb_why *why)
+{
+    int number = errno;
+
+    return rb_why_set(why, rb_error_from_errno(number), "cannot %s %s: %s", verb, path,
+                      strerror(number));
+}
+
+/* A name that nobody can have taken: O_EXCL follows no link that lies there. */
+static int open_temporary(struct rb_output *output, const struct stat *old, struct rb_why *why)
+{
+    uint64_t random = 0;
+
+    if (getrandom(&random, sizeof random, 0) < 0)
+        return failed("create", output->path, why);
+    output->temporary = rb_format("%s.%016" PRIx64 ".tmp", output->target, random);
+    output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (output->fd < 0)
+        return failed("create", output->path, why);
+    if (!old || fchmod(output->fd, old->st_mode & 07777) == 0)
+        return 0;
+    failed("create", output->path, why);
+    unlink(output->temporary);
+    close(output->fd);
+    return RB_EIO;
+}
+
+static int open_path(struct rb_output *output, struct rb_why *why)
+{
+    struct stat status;
+    bool there = stat(output->path, &status) == 0;
+
+    if (there && S_ISREG(status.st_mode))
+        output->target = realpath(output->path, NULL);
+    else if (!there && lstat(output->path, &status) < 0)
+        output->target = rb_string(output->path);
+    if (output->target)
+        return open_temporary(output, there ? &status : NULL, why);
+    /* no regular file, or a link to what is not there yet */
+    output->fd = open(output->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    return output->fd < 0 ? failed("create", output->path, why) : 0;
+}
+
+int rb_output_open(struct rb_session *session, const char *path, struct rb_output *ret,
+                   struct rb_why *why)
+{
+    struct rb_output output = {.path = path, .fd = -1};
+    int err = 0;
+
+    if (strcmp(path, "-") == 0) {
+        fflush(session->out);
+        session->out = session->err;
+        output.path = "stdout";
+        output.fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+        err = output.fd < 0 ? failed("open", output.path, why) : 0;
+    } else {
+        err = open_path(&output, why);
+    }
+    if (err) {
+        free(output.target);
+        free(output.temporary);
+        return err;
+    }
+    *ret = output;
+    return 0;
+}
+
+int rb_output_add(struct rb_output *output, const void *bytes, size_t size, struct rb_why *why)
+{
+    return rb_file_put(output->fd, bytes, size) < 0 ? failed("write", output->path, why) : 0;
+}
+
+/* On disk, under its name, and the name on disk. */
+static int settle(const struct rb_output *output, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *folder = rb_string(output->target);
+    char *slash = strrchr(folder, '/');
+
+    if (fsync(output->fd) < 0 && errno != EINVAL)
+        return failed("write", output->path, why);
+    if (rename(output->temporary, output->target) < 0)
+        return failed("rename", output->path, why);
+    if (slash)
+        slash[slash == folder] = '\0';
+    return rb_file_sync_folder(slash ? folder : ".", why);
+}
+
+int rb_output_close(struct rb_output *output, int err, struct rb_why *why)
+{
+    if (!err && output->temporary)
+        err = settle(output, why);
+    if (err && output->temporary)
+        unlink(output->temporary);
+    if (close(output->fd) < 0 && !err)
+        err = failed("write", output->path, why);
+    free(output->target);
+    free(output->temporary);
+    return err;
+}
+
+int rb_output_write(struct rb_session *session, const char *path, const void *bytes, size_t size,
+                    struct rb_why *why)
+{
+    struct rb_output output;
+    int err = rb_output_open(session, path, &output, why);
+
+    if (err)
+        return err;
+    return rb_output_close(&output, rb_output_add(&output, bytes, size, why), why);
+}
