@@ -36,7 +36,7 @@ const char rb_settings_usage[] =
     "                       will be taken away, and may say in how many seconds: it is drained\n"
     "  --notice-every T     how often to ask it (default 5s)\n"
     "  --config FILE        the same settings as YAML (stateDir: DIR, notice: {command: CMD})\n"
-    "  --version, --help\n";
+    "  --version, -h, --help\n";
 
 enum word {
     CONFIG = 1,
@@ -163,7 +163,7 @@ static int go_through(int argc, char *const *argv, Rb__DaemonSettings *value,
     bool etcd_seen = false;
     optind = 0; /* start anew, also when called twice */
     opterr = 0;
-    for (int option; (option = getopt_long(argc, argv, ":", options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
         const char *word = argv[optind - 1];
         if (option == ':')
             return rb_why_set(why, RB_EINVAL, "%s needs a value", word);
@@ -171,7 +171,7 @@ static int go_through(int argc, char *const *argv, Rb__DaemonSettings *value,
             return rb_why_set(why, RB_EINVAL, "unknown option %s", word);
         if (option == CONFIG)
             *config = optarg;
-        settings->help = settings->help || option == HELP;
+        settings->help = settings->help || option == HELP || option == 'h';
         settings->version = settings->version || option == VERSION;
         int err = value ? set(value, option, optarg, &etcd_seen, why) : RB_OK;
         if (err)
@@ -222,11 +222,14 @@ static int check_notice(const Rb__NoticeSettings *notice, struct rb_why *why)
 {
     if (!notice)
         return RB_OK;
-    if (!notice->command || notice->command[0] != '/')
+    if (!notice->command)
+        return rb_why_set(why, RB_EINVAL,
+                          "--notice-every (notice.every) goes with --notice-command");
+    if (notice->command[0] != '/')
         return rb_why_set(why, RB_EINVAL,
                           "notice.command '%.80s': the absolute path of a program, and its "
                           "arguments behind blanks; there is no shell",
-                          notice->command ? notice->command : "");
+                          notice->command);
     return check_duration(notice->every, "notice.every", 100, why);
 }
 

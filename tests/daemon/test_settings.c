@@ -79,7 +79,7 @@ static void refusals(void **state)
         {{"--config", "/nowhere/at/all.yaml"}, "/nowhere/at/all.yaml"},
         {{"--state-dir", "/x", "--single-node", "--leave-timeout", "soon"}, "soon"},
         {{"--state-dir", "/x", "--single-node", "--notice-command", "curl x"}, "absolute"},
-        {{"--state-dir", "/x", "--single-node", "--notice-every", "1s"}, "absolute"},
+        {{"--state-dir", "/x", "--single-node", "--notice-every", "1s"}, "goes with"},
         {{"--state-dir", "/x", "--etcd", "http://a", "--listen", "0.0.0.0:7"}, "reach this node"},
     };
     (void)state;
@@ -183,7 +183,7 @@ static void questions(void **state)
     (void)state;
     assert_int_equal(read_words(&settings, &why, "--version", NULL), RB_OK);
     assert_true(settings.version && !settings.value);
-    assert_int_equal(read_words(&settings, &why, "--help", NULL), RB_OK);
+    assert_int_equal(read_words(&settings, &why, "-h", NULL), RB_OK);
     assert_true(settings.help && !settings.value);
 }
 
