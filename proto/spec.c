@@ -273,12 +273,27 @@ int rb_spec_duration_ms(const char *text, int64_t *ret_ms)
 {
     static const struct unit units[] = {{"", 1e3},  {"s", 1e3},   {"ms", 1},
                                         {"m", 6e4}, {"h", 3.6e6}, {"d", 8.64e7}};
-    double ms;
-    int err = read_amount(text, units, RB_COUNT(units), 1e15, &ms);
+    const double most = 1e15;
+    const char *at = text;
+    double sum = 0, ms;
 
-    if (!err)
-        *ret_ms = (int64_t)(ms + 0.5);
-    return err;
+    do {
+        size_t digits = strspn(at, "0123456789.");
+        size_t size = digits + strcspn(at + digits, "0123456789.");
+        char part[32];
+        int err;
+
+        if (size >= sizeof part || (at != text && size == digits))
+            return RB_EINVAL;
+        snprintf(part, sizeof part, "%.*s", (int)size, at);
+        err = read_amount(part, units, RB_COUNT(units), most - sum, &ms);
+        if (err)
+            return err;
+        sum += ms;
+        at += size;
+    } while (*at);
+    *ret_ms = (int64_t)(sum + 0.5);
+    return 0;
 }
 
 int rb_spec_bytes(const char *text, uint64_t *ret_bytes)

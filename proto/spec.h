@@ -34,7 +34,7 @@ int64_t rb_spec_steps(const Rb__Spec *spec, int64_t samples, int64_t tokens_a_sa
 /* A size as users write it: bytes, or 500k 64M 8G 1T, or 512Ki 64Mi 4Gi 1Ti. */
 int rb_spec_bytes(const char *text, uint64_t *ret_bytes);
 
-/* A duration as users write it: seconds, or 500ms 90s 5m 2h 1d. */
+/* A duration as users write it: seconds, or 500ms 90s 5m 2h 1d 1m30s. */
 int rb_spec_duration_ms(const char *text, int64_t *ret_ms);
 
 #endif

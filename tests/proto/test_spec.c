@@ -271,13 +271,23 @@ static void test_steps(void **state)
 
 static void test_durations(void **state)
 {
-    static const char *const bad[] = {"",      "s",   "5x",  "-5",
-                                      "1.2.3", "5 m", "1e3", "99999999999999d"};
+    static const char *const bad[] = {"",
+                                      "s",
+                                      "5x",
+                                      "-5",
+                                      "1.2.3",
+                                      "5 m",
+                                      "1e3",
+                                      "99999999999999d",
+                                      "1m30",
+                                      "1m s",
+                                      "9999999d9999999d"};
     static const struct {
         const char *text;
         int64_t ms;
-    } good[] = {{"90", 90000}, {"90s", 90000}, {"5m", 300000}, {"2h", 7200000},
-                {"0", 0},      {"250ms", 250}, {"1.5", 1500},  {"1d", 86400000}};
+    } good[] = {{"90", 90000},    {"90s", 90000},    {"5m", 300000}, {"2h", 7200000},
+                {"0", 0},         {"250ms", 250},    {"1.5", 1500},  {"1d", 86400000},
+                {"1m30s", 90000}, {"2h05m", 7500000}};
     int64_t ms;
 
     (void)state;
