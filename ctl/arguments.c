@@ -9,7 +9,7 @@ struct known {
     const char *name;
     int size;
     char letter;
-    bool takes_value;
+    bool takes_value, is_list;
 };
 
 static const char *next_known(const char *at, struct known *ret)
@@ -26,6 +26,8 @@ static const char *next_known(const char *at, struct known *ret)
         ret->name += 2;
         ret->size -= 2;
     }
+    ret->is_list = ret->name[ret->size - 1] == '+';
+    ret->size -= ret->is_list;
     ret->takes_value = ret->name[ret->size - 1] == '=';
     ret->size -= ret->takes_value;
     return at + size;
@@ -38,6 +40,14 @@ static bool find(const char *options, char letter, const char *name, size_t size
                    : (size_t)ret->size == size && memcmp(ret->name, name, size) == 0)
             return true;
     }
+    return false;
+}
+
+static bool given(const struct rb_arguments *arguments, const struct known *known)
+{
+    for (int i = 0; i < arguments->n_options; i++)
+        if (arguments->option[i].name == known->name)
+            return true;
     return false;
 }
 
@@ -63,6 +73,8 @@ static int take_option(const char *options, int argc, const char *const *argv, i
             return rb_why_set(why, RB_EINVAL, "option '%.80s' needs a value", text);
         value = argv[++*at];
     }
+    if (known.takes_value && !known.is_list && given(ret, &known))
+        return rb_why_set(why, RB_EINVAL, "option '%.80s' is there twice", text);
     if (ret->n_options == RB_ARGUMENTS_MAX)
         return rb_why_set(why, RB_EINVAL, "too many options");
     ret->option[ret->n_options].name = known.name;

@@ -3,8 +3,9 @@
  *
  * argv > [arguments] > verbs
  *
- * Which options a verb takes is one string: "f|file= set= wait" is -f or --file with a value, --set
- * with one, --wait without.  Options may stand anywhere; "--" ends them; a later one wins. */
+ * Which options a verb takes is one string: "f|file= set=+ wait" is -f or --file with a value,
+ * --set with one as often as one likes, --wait without.  Options may stand anywhere; "--" ends
+ * them. */
 #ifndef RB_CTL_ARGUMENTS_H
 #define RB_CTL_ARGUMENTS_H
 
@@ -26,14 +27,14 @@ struct rb_arguments {
     int n_options;
 };
 
-/* RB_EINVAL for an unknown option, one without its value, or too many of anything.  `stop_at_word`:
- * the first word ends the options; *ret_used says how many of argv were taken. */
+/* RB_EINVAL for an unknown option, one without its value or there twice, or too many of anything.
+ * `stop_at_word`: the first word ends the options; *ret_used says how many of argv were taken. */
 int rb_arguments_parse(const char *options, int argc, const char *const *argv, bool stop_at_word,
                        struct rb_arguments *ret, int *ret_used, struct rb_why *why);
 
 bool rb_arguments_has(const struct rb_arguments *arguments, const char *name);
 
-/* The last value given, or NULL. */
+/* The value given, or NULL. */
 const char *rb_arguments_value(const struct rb_arguments *arguments, const char *name);
 
 /* All values of a repeated option; returns their number, at most RB_ARGUMENTS_MAX. */

@@ -28,10 +28,8 @@ int rb_checkpoint(struct rb_session *session, const struct rb_arguments *argumen
     uint64_t deadline;
     int err;
 
-    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), &deadline, &why))
-        return rb_session_usage(session, "--timeout %s", why.text);
-    if (deadline && !wait)
-        return rb_session_usage(session, "--timeout goes with --wait");
+    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), wait, &deadline, &why))
+        return rb_session_usage(session, "%s", why.text);
     if (!wait && (err = look(session, job, &why)) != 0)
         return rb_session_fail(session, err, &why);
     if (!wait)

@@ -17,7 +17,7 @@ int rb_help(struct rb_session *session, const struct rb_arguments *arguments)
                      arguments->n_words > 1 ? arguments->word[1] : "");
     session->verb = NULL;
     if (!rb_verbs_help(session->out, name))
-        return rb_session_usage(session, "there is no verb '%.80s'", name);
+        return rb_verbs_unknown(session, name);
     return 0;
 }
 

@@ -11,23 +11,28 @@
 
 #define GLOBAL_OPTIONS "endpoint= o|output= h|help version "
 
-static int set_format(struct rb_session *session, const char *text)
+static int set_format(struct rb_session *session, enum rb_prints prints, const char *text)
 {
     static const char *const names[] = {"table", "json", "yaml", "csv"};
+    static const struct {
+        bool can[RB_COUNT(names)];
+        const char *expected;
+    } kinds[] = {
+        [RB_PRINTS_VALUES] = {{true, true, true, false}, "expected table, json or yaml"},
+        [RB_PRINTS_ROWS] = {{false, true, false, true}, "rows are csv or json"},
+        [RB_PRINTS_LINES] = {{true, false, false, false}, "it prints lines of text"},
+    };
 
     for (size_t i = 0; text && i < RB_COUNT(names); i++) {
-        if (strcmp(names[i], text) != 0)
-            continue;
         session->format = (enum rb_format)i;
-        return session->format == RB_FORMAT_CSV &&
-                       (!session->verb || strcmp(session->verb, "metrics") != 0)
-                   ? rb_session_usage(session, "-o csv: only metrics has rows")
-                   : 0;
+        if (strcmp(names[i], text) == 0 && kinds[prints].can[i])
+            return 0;
     }
-    return text ? rb_session_usage(session, "-o %.40s: expected table, json or yaml", text) : 0;
+    return text ? rb_session_usage(session, "-o %.40s: %s", text, kinds[prints].expected) : 0;
 }
 
-static int set_globals(struct rb_session *session, const struct rb_arguments *arguments)
+static int set_globals(struct rb_session *session, const struct rb_verb *verb,
+                       const struct rb_arguments *arguments)
 {
     const char *endpoint = rb_arguments_value(arguments, "endpoint");
     struct rb_why why = {0};
@@ -36,7 +41,7 @@ static int set_globals(struct rb_session *session, const struct rb_arguments *ar
         session->endpoint = endpoint;
     if (rb_client_check_endpoint(session->endpoint, &why))
         return rb_session_usage(session, "%s", why.text);
-    return set_format(session, rb_arguments_value(arguments, "output"));
+    return set_format(session, verb->prints, rb_arguments_value(arguments, "output"));
 }
 
 /* From here on ctrl-c is something to read. */
@@ -50,6 +55,41 @@ static void watch_interrupt(struct rb_session *session)
     session->interrupt_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* The first of n words names none; it may be what some begin with, of which help is asked. */
+static int no_verb(struct rb_session *session, int n, const char *const *words)
+{
+    RB_CLEANUP(rb_freep) char *two = NULL;
+
+    if (!rb_verbs_group(words[0]))
+        return rb_verbs_unknown(session, words[0]);
+    session->verb = words[0];
+    if (n > 1 && (strcmp(words[1], "-h") == 0 || strcmp(words[1], "--help") == 0)) {
+        rb_verbs_help(session->out, words[0]);
+        return 0;
+    }
+    if (n < 2 || words[1][0] == '-')
+        return rb_session_usage(session, "%s: say which", words[0]);
+    two = rb_format("%s %s", words[0], words[1]);
+    return rb_verbs_unknown(session, two);
+}
+
+/* What goes to rubatod goes as JSON. */
+static int check_words(const struct rb_session *session, const struct rb_verb *verb,
+                       const struct rb_arguments *arguments)
+{
+    if (arguments->n_words < verb->least || arguments->n_words > verb->most)
+        return rb_session_usage(session, "expected: rubatoctl %s%s%s", verb->name,
+                                verb->arguments[0] ? " " : "", verb->arguments);
+    for (int i = 0; i < arguments->n_words && !verb->local; i++) {
+        json_t *text = json_string(arguments->word[i]);
+
+        if (!text)
+            return rb_session_usage(session, "'%.80s' is not UTF-8", arguments->word[i]);
+        json_decref(text);
+    }
+    return 0;
+}
+
 /* `before`: how many of argv stand before the verb. */
 static int run_verb(struct rb_session *session, int argc, const char *const *argv, int before)
 {
@@ -61,15 +101,8 @@ static int run_verb(struct rb_session *session, int argc, const char *const *arg
     int used, n = 0, code;
 
     verb = rb_verbs_find(argv + before, argc - before, &used);
-    if (!verb && rb_verbs_group(argv[before])) {
-        session->verb = argv[before];
-        if (before + 1 < argc && argv[before + 1][0] != '-')
-            return rb_session_usage(session, "there is no verb '%.40s %.40s'", argv[before],
-                                    argv[before + 1]);
-        return rb_session_usage(session, "%s: which?", argv[before]);
-    }
     if (!verb)
-        return rb_session_usage(session, "there is no verb '%.40s'", argv[before]);
+        return no_verb(session, argc - before, argv + before);
     session->verb = verb->name;
     options = rb_format(GLOBAL_OPTIONS "%s", verb->options);
     for (int i = 0; i < argc; i++) {
@@ -80,11 +113,11 @@ static int run_verb(struct rb_session *session, int argc, const char *const *arg
         return rb_session_usage(session, "%s", why.text);
     if (rb_arguments_has(arguments, "help"))
         return rb_verbs_help(session->out, verb->name) ? 0 : RB_EXIT_USAGE;
-    code = set_globals(session, arguments);
+    code = set_globals(session, verb, arguments);
+    if (!code)
+        code = check_words(session, verb, arguments);
     if (code)
         return code;
-    if (arguments->n_words < verb->least || arguments->n_words > verb->most)
-        return rb_session_usage(session, "expected: rubatoctl %s %s", verb->name, verb->arguments);
     if (!verb->local)
         watch_interrupt(session);
     return verb->run(session, arguments);
@@ -107,7 +140,7 @@ static int run(struct rb_session *session, int argc, const char *const *argv)
         return 0;
     }
     if (before == argc)
-        return rb_session_usage(session, "what shall be done?");
+        return rb_session_usage(session, "say what shall be done");
     return run_verb(session, argc, argv, before);
 }
 
@@ -122,7 +155,7 @@ int main(int argc, char **argv)
         .interrupt_fd = -1,
     };
     int code = argc > 1 ? run(&session, argc - 1, (const char *const *)argv + 1)
-                        : rb_session_usage(&session, "what shall be done?");
+                        : rb_session_usage(&session, "say what shall be done");
 
     if (session.interrupt_fd >= 0)
         close(session.interrupt_fd);

@@ -141,7 +141,7 @@ int rb_metrics(struct rb_session *session, const struct rb_arguments *arguments)
 {
     struct metrics metrics = {
         .session = session,
-        .json = session->format == RB_FORMAT_JSON || session->format == RB_FORMAT_YAML,
+        .json = session->format == RB_FORMAT_JSON,
         .follow = rb_arguments_has(arguments, "follow"),
         .lost = rb_arguments_has(arguments, "lost"),
         .list = json_array(),
@@ -149,10 +149,6 @@ int rb_metrics(struct rb_session *session, const struct rb_arguments *arguments)
     struct rb_why why = {0};
     int err;
 
-    if (session->format == RB_FORMAT_YAML) {
-        json_decref(metrics.list);
-        return rb_session_usage(session, "rows are csv or json");
-    }
     err = read_all(&metrics, arguments->word[0], &why);
     if (!err && metrics.json && !metrics.follow)
         rb_session_print(session, metrics.list);

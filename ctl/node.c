@@ -30,7 +30,7 @@ static void print_node(const struct rb_session *session, const char *verb, const
 }
 
 /* --deadline T, in ms. */
-static int add_deadline(const struct rb_arguments *arguments, json_t *body)
+static int add_deadline(const struct rb_arguments *arguments, json_t *body, struct rb_why *why)
 {
     const char *text = rb_arguments_value(arguments, "deadline");
     int64_t ms;
@@ -38,7 +38,8 @@ static int add_deadline(const struct rb_arguments *arguments, json_t *body)
     if (!text)
         return 0;
     if (rb_spec_duration_ms(text, &ms))
-        return RB_EINVAL;
+        return rb_why_set(why, RB_EINVAL,
+                          "--deadline '%.40s' is no duration: seconds, or 90s 5m 2h", text);
     json_object_set_new(body, "deadline", json_integer(ms));
     return 0;
 }
@@ -63,17 +64,18 @@ static int change(struct rb_session *session, const struct rb_arguments *argumen
                   const char *verb)
 {
     const char *node = arguments->word[0];
-    bool wait = rb_arguments_has(arguments, "wait") && strcmp(verb, "drain") == 0;
+    bool wait = rb_arguments_has(arguments, "wait");
     json_t *reply = NULL, *body = json_pack("{s:s, s:s}", "node", node, "verb", verb);
     struct rb_why why = {0};
     uint64_t deadline;
     int err;
 
-    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), &deadline, &why) ||
-        add_deadline(arguments, body)) {
+    err = rb_session_deadline(rb_arguments_value(arguments, "timeout"), wait, &deadline, &why);
+    if (!err)
+        err = add_deadline(arguments, body, &why);
+    if (err) {
         json_decref(body);
-        return why.text[0] ? rb_session_usage(session, "--timeout %s", why.text)
-                           : rb_session_usage(session, "--deadline: seconds, or 90s 5m 2h");
+        return rb_session_usage(session, "%s", why.text);
     }
     err = rb_session_call(session, "node", body, deadline, &reply, &why);
     while (!err && wait && rb_value_count(reply, "jobs")) {

@@ -214,10 +214,9 @@ static int request(struct rb_session *session, const struct rb_arguments *argume
     uint64_t deadline;
     int err, code;
 
-    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), &deadline, &why) ||
-        (deadline && !wait && rb_why_set(&why, RB_EINVAL, "goes with --wait"))) {
+    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), wait, &deadline, &why)) {
         json_decref(body);
-        return rb_session_usage(session, "--timeout %s", why.text);
+        return rb_session_usage(session, "%s", why.text);
     }
     json_object_set_new(body, "job", json_string(job));
     err = rb_session_call(session, "resize", body, deadline, &reply, &why);

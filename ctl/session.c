@@ -172,7 +172,7 @@ int rb_session_sleep(const struct rb_session *session, int ms, uint64_t deadline
     return 0;
 }
 
-int rb_session_deadline(const char *timeout, uint64_t *ret_deadline, struct rb_why *why)
+int rb_session_deadline(const char *timeout, bool waits, uint64_t *ret_deadline, struct rb_why *why)
 {
     int64_t ms;
 
@@ -180,7 +180,10 @@ int rb_session_deadline(const char *timeout, uint64_t *ret_deadline, struct rb_w
     if (!timeout)
         return 0;
     if (rb_spec_duration_ms(timeout, &ms))
-        return rb_why_set(why, RB_EINVAL, "'%.40s' is no duration: seconds, or 90s 5m 2h", timeout);
+        return rb_why_set(why, RB_EINVAL, "--timeout '%.40s' is no duration: seconds, or 90s 5m 2h",
+                          timeout);
+    if (!waits)
+        return rb_why_set(why, RB_EINVAL, "--timeout goes with --wait");
     *ret_deadline = rb_clock_ns() + (uint64_t)ms * 1000000;
     return 0;
 }

@@ -64,8 +64,10 @@ int rb_session_ask_again(const struct rb_session *session, const char *method, j
 int rb_session_sleep(const struct rb_session *session, int ms, uint64_t deadline,
                      struct rb_why *why);
 
-/* The deadline that --timeout (NULL: none, 0) sets; RB_EINVAL where it is no duration. */
-int rb_session_deadline(const char *timeout, uint64_t *ret_deadline, struct rb_why *why);
+/* The deadline that --timeout (NULL: none, 0) sets; RB_EINVAL where it is no duration, or the verb
+ * does not wait. */
+int rb_session_deadline(const char *timeout, bool waits, uint64_t *ret_deadline,
+                        struct rb_why *why);
 
 /* Print as JSON or YAML (a table's place is the verb); returns 0. */
 int rb_session_print(const struct rb_session *session, const json_t *json);

@@ -64,10 +64,8 @@ int rb_submit(struct rb_session *session, const struct rb_arguments *arguments)
 
     if (!path)
         return rb_session_usage(session, "-f says which job file");
-    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), &deadline, &why))
-        return rb_session_usage(session, "--timeout %s", why.text);
-    if (deadline && !wait)
-        return rb_session_usage(session, "--timeout goes with --wait");
+    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), wait, &deadline, &why))
+        return rb_session_usage(session, "%s", why.text);
     err = read_job(arguments, path, &body, name, &why);
     if (!err)
         err = rb_session_call(session, "submit", body, 0, &reply, &why);

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ctl/verbs.h"
 
+#include "base/arena.h"
+#include "base/near.h"
+
 #include <string.h>
 
-#define RESIZE_OPTIONS "devices= wait timeout="
+#define RESIZE_OPTIONS "devices=+ wait timeout="
 
 const struct rb_verb rb_verbs[] = {
     {"model new", "KIND [--set KEY=VALUE]... --out FILE", "write an ONNX model: gpt, mlp or cnn",
-     "set= out=", 1, 1, true, rb_model_new},
+     "set=+ out=", 1, 1, true, rb_model_new},
     {"model check", "FILE [--seq N]", "say what a model holds and whether it can be trained",
      "seq=", 1, 1, true, rb_model_check},
     {"model run", "FILE --input [NAME=]FILE.npy... [--out DIR]",
-     "run a model forward on .npy files, one for each of its inputs", "input= out=", 1, 1, true,
-     rb_model_run},
+     "run a model forward on .npy files, one for each of its inputs", "input=+ out=", 1, 1, true,
+     rb_model_run, RB_PRINTS_LINES},
     {"model test", "DIR...", "run folders of ONNX backend tests", "", 1, RB_ARGUMENTS_MAX, true,
      rb_model_test},
     {"profile", "FILE.onnx|JOB [--batch N] [--seq N]",
      "where the time of a training step goes, by operator", "batch= seq=", 1, 1, true, rb_profile},
     {"plan", "-f FILE|JOB [--set KEY=VALUE]... [--devices N,...] [--cluster FILE] [--svg FILE]",
      "how a job would run on so many devices, and what going there costs",
-     "f|file= set= devices= cluster= svg=", 0, 1, true, rb_plan},
+     "f|file= set=+ devices= cluster= svg=", 0, 1, true, rb_plan},
     {"submit", "-f FILE [--set KEY=VALUE]... [--wait [--timeout T]]", "hand in a job",
-     "f|file= set= wait timeout=", 0, 0, false, rb_submit},
+     "f|file= set=+ wait timeout=", 0, 0, false, rb_submit},
     {"get", "jobs|nodes|devices|configurations|checkpoints|events [JOB]", "list what there is", "",
      1, 2, false, rb_get},
     {"status", "JOB", "how a job does", "", 1, 1, false, rb_status},
@@ -36,9 +39,8 @@ const struct rb_verb rb_verbs[] = {
     {"node drain", "NODE [--deadline T] [--wait [--timeout T]]",
      "move all jobs off a node, in T at the latest", "deadline= wait timeout=", 1, 1, false,
      rb_node_drain},
-    {"node cordon", "NODE", "place nothing new on a node", "wait timeout=", 1, 1, false,
-     rb_node_cordon},
-    {"node uncordon", "NODE", "use a node again", "wait timeout=", 1, 1, false, rb_node_uncordon},
+    {"node cordon", "NODE", "place nothing new on a node", "", 1, 1, false, rb_node_cordon},
+    {"node uncordon", "NODE", "use a node again", "", 1, 1, false, rb_node_uncordon},
     {"pause", "JOB", "stop a job, state kept, devices free", "", 1, 1, false, rb_pause},
     {"resume", "JOB", "go on with a paused job", "", 1, 1, false, rb_resume},
     {"cancel", "JOB", "end a job", "", 1, 1, false, rb_cancel},
@@ -48,10 +50,11 @@ const struct rb_verb rb_verbs[] = {
     {"export", "JOB --out FILE", "the weights as safetensors", "out=", 1, 1, false, rb_export},
     {"metrics", "JOB [--follow] [--lost]",
      "a row per committed step, or also those of steps done again: csv, or -o json",
-     "f|follow lost", 1, 1, false, rb_metrics},
+     "f|follow lost", 1, 1, false, rb_metrics, RB_PRINTS_ROWS},
     {"wait", "JOB --for done|running|step=N|devices=N [--timeout T]", "until a job is there",
      "for= timeout=", 1, 1, false, rb_wait},
-    {"logs", "JOB [-f]", "what a job's workers said", "f|follow", 1, 1, false, rb_logs},
+    {"logs", "JOB [-f]", "what a job's workers said", "f|follow", 1, 1, false, rb_logs,
+     RB_PRINTS_LINES},
     {"events", "[JOB]", "what has happened", "", 0, 1, false, rb_events},
     {"version", "", "of rubatoctl and of the rubatod that it reaches", "", 0, 0, false, rb_version},
     {"help", "[VERB]", "this", "", 0, 2, true, rb_help},
@@ -83,6 +86,26 @@ bool rb_verbs_group(const char *word)
             return true;
     }
     return false;
+}
+
+int rb_verbs_unknown(const struct rb_session *session, const char *text)
+{
+    size_t size = strlen(text), best = SIZE_MAX;
+    const char *nearest = NULL;
+
+    for (const struct rb_verb *verb = rb_verbs; verb->name && size < RB_NEAR_MOST; verb++) {
+        size_t first = strchr(text, ' ') ? strlen(verb->name) : strcspn(verb->name, " ");
+        RB_CLEANUP(rb_freep) char *name = rb_format("%.*s", (int)first, verb->name);
+        size_t distance = rb_near_distance(text, size, name);
+
+        if (distance < best && rb_near_enough(distance, size)) {
+            best = distance;
+            nearest = verb->name;
+        }
+    }
+    if (!nearest)
+        return rb_session_usage(session, "there is no verb '%.80s'", text);
+    return rb_session_usage(session, "there is no verb '%.80s', did you mean '%s'", text, nearest);
 }
 
 int rb_verbs_help(FILE *out, const char *word)

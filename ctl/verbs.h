@@ -6,6 +6,13 @@
 #include "ctl/arguments.h"
 #include "ctl/session.h"
 
+/* What -o may ask of it. */
+enum rb_prints {
+    RB_PRINTS_VALUES, /* table, json, yaml */
+    RB_PRINTS_ROWS,   /* csv, json */
+    RB_PRINTS_LINES,  /* as they are */
+};
+
 struct rb_verb {
     const char *name;      /* one word or two: "model new" */
     const char *arguments; /* as the manual writes them */
@@ -14,6 +21,7 @@ struct rb_verb {
     int least, most;     /* words behind the name */
     bool local;          /* needs no rubatod; ctrl-c just ends it */
     int (*run)(struct rb_session *session, const struct rb_arguments *arguments);
+    enum rb_prints prints;
 };
 
 /* Ends with a NULL name. */
@@ -24,6 +32,9 @@ const struct rb_verb *rb_verbs_find(const char *const *words, int n, int *ret_us
 
 /* Whether some verb begins with this word ("model", "node"). */
 bool rb_verbs_group(const char *word);
+
+/* Say that there is none of this name, and which may have been meant; returns the exit code. */
+int rb_verbs_unknown(const struct rb_session *session, const char *text);
 
 /* All verbs, or those that begin with `word`. */
 int rb_verbs_help(FILE *out, const char *word);

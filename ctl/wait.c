@@ -13,7 +13,7 @@ int rb_wait(struct rb_session *session, const struct rb_arguments *arguments)
         return rb_session_usage(session, "--for says what to wait for");
     if (rb_goal_parse(text, &goal, &why))
         return rb_session_usage(session, "--for %s", why.text);
-    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), &deadline, &why))
-        return rb_session_usage(session, "--timeout %s", why.text);
+    if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), true, &deadline, &why))
+        return rb_session_usage(session, "%s", why.text);
     return rb_follow(session, arguments->word[0], &goal, deadline);
 }

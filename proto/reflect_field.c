@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/buffer.h"
+#include "base/near.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,29 +38,6 @@ const ProtobufCFieldDescriptor *rb_field_find(const ProtobufCMessageDescriptor *
     return NULL;
 }
 
-/* Levenshtein's distance, one row; letters count the same in both cases. */
-static size_t distance(const char *a, size_t n, const char *b)
-{
-    size_t m = strlen(b), row[RB_FIELD_KEY + 1];
-
-    for (size_t j = 0; j <= m; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
-
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            size_t change = diagonal + ((a[i - 1] | 0x20) != (b[j - 1] | 0x20));
-
-            diagonal = row[j];
-            row[j] = row[j] + 1 < change ? row[j] + 1 : change;
-            if (row[j - 1] + 1 < row[j])
-                row[j] = row[j - 1] + 1;
-        }
-    }
-    return row[m];
-}
-
 void rb_field_unknown(const ProtobufCMessageDescriptor *descriptor, const char *key, size_t size,
                       char *ret_text, size_t room)
 {
@@ -72,14 +50,14 @@ void rb_field_unknown(const ProtobufCMessageDescriptor *descriptor, const char *
         size_t d;
 
         rb_field_key(&descriptor->fields[i], name);
-        d = distance(key, size, name);
+        d = rb_near_distance(key, size, name);
         if (d < best) {
             best = d;
             memcpy(nearest, name, sizeof nearest);
         }
     }
     rb_buffer_format(&text, "unknown key '%.*s'", shown, key);
-    if (nearest[0] && best <= 1 + size / 3) {
+    if (nearest[0] && rb_near_enough(best, size)) {
         rb_buffer_format(&text, ", did you mean '%s'?", nearest);
     } else {
         rb_buffer_text(&text, "; known here:");

@@ -84,10 +84,19 @@ static void test_usage(void **state)
     fake_start(&fake, none);
     expect(&fake, 2, "", "help", (const char *const[]){NULL});
     expect(&fake, 2, "", "no verb 'frobnicate'", WORDS("frobnicate"));
-    expect(&fake, 2, "", "node: which?; see: rubatoctl help node\n", WORDS("node"));
-    expect(&fake, 2, "", "no verb 'model chek'; see: rubatoctl help model\n",
+    expect(&fake, 2, "", "node: say which; see: rubatoctl help node\n", WORDS("node"));
+    expect(&fake, 2, "", "no verb 'model chek', did you mean 'model check'; see: rubatoctl help",
            WORDS("model", "chek", "m.onnx"));
-    expect(&fake, 2, "", "no verb 'sumbit'; see: rubatoctl help\n", WORDS("help", "sumbit"));
+    expect(&fake, 2, "", "no verb 'sumbit', did you mean 'submit'; see", WORDS("help", "sumbit"));
+    expect(&fake, 2, "", "'-f' is there twice", WORDS("submit", "-f", "a.yaml", "-f", "b.yaml"));
+    expect(&fake, 2, "", "unknown option '--wait'", WORDS("node", "cordon", "a", "--wait"));
+    expect(&fake, 2, "", "goes with --wait", WORDS("node", "drain", "a", "--timeout", "5"));
+    expect(&fake, 2, "", "rows are csv or json", WORDS("metrics", "gpt", "-o", "table"));
+    expect(&fake, 2, "", "-o json: it prints lines", WORDS("logs", "gpt", "-o", "json"));
+    expect(&fake, 2, "", "'\xff' is not UTF-8; see", WORDS("status", "\xff"));
+    expect(&fake, 2, "", "expected: rubatoctl version; see", WORDS("version", "x"));
+    expect(&fake, 0, "model check", "", WORDS("model", "-h"));
+    expect(&fake, 0, "node drain", "", WORDS("node", "--help", "drain"));
     expect(&fake, 2, "", "unknown option '-1'", WORDS("grow", "gpt", "-1"));
     expect(&fake, 2, "", "'x' is no count", WORDS("grow", "gpt", "x"));
     expect(&fake, 2, "", "expected: rubatoctl grow", WORDS("grow", "gpt"));
@@ -99,7 +108,7 @@ static void test_usage(void **state)
     expect(&fake, 2, "", "no duration", WORDS("wait", "gpt", "--for", "done", "--timeout", "soon"));
     expect(&fake, 2, "", "no endpoint", WORDS("--endpoint", "nowhere", "get", "jobs"));
     expect(&fake, 2, "", "table, json or yaml", WORDS("get", "jobs", "-o", "xml"));
-    expect(&fake, 2, "", "only metrics", WORDS("get", "jobs", "-o", "csv"));
+    expect(&fake, 2, "", "-o csv: expected table, json or yaml", WORDS("get", "jobs", "-o", "csv"));
     expect(&fake, 2, "", "there are no 'tables'", WORDS("get", "tables"));
     expect(&fake, 2, "", "-f says", WORDS("submit"));
     expect(&fake, 2, "", "-f says", WORDS("plan", "--devices", "2"));

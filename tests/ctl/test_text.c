@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS "f|file= set= wait timeout="
+#define OPTIONS "f|file= set=+ wait timeout="
 
 static int parse(struct rb_arguments *ret, struct rb_why *why, int n, const char *const *words)
 {
@@ -53,8 +53,9 @@ static void test_arguments_short(void **state)
     (void)state;
     assert_int_equal(parse(&arguments, NULL, 1, words), 0);
     assert_string_equal(rb_arguments_value(&arguments, "file"), "x");
-    assert_int_equal(parse(&arguments, NULL, 3, words), 0);
+    assert_int_equal(parse(&arguments, NULL, 2, words + 1), 0);
     assert_string_equal(rb_arguments_value(&arguments, "file"), "y");
+    assert_int_equal(parse(&arguments, NULL, 3, words), RB_EINVAL);
 }
 
 static void test_arguments_wrong(void **state)
