@@ -5,9 +5,6 @@
 
 #include <inttypes.h>
 
-/* Without --wait a refusal is still heard: it comes within this time. */
-enum { HEAR_MS = 1500 };
-
 /* Is there such a job, and somebody who answers?  Behind that silence means that it is being saved.
  */
 static int look(struct rb_session *session, const char *job, struct rb_why *why)
@@ -30,10 +27,11 @@ int rb_checkpoint(struct rb_session *session, const struct rb_arguments *argumen
 
     if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), wait, &deadline, &why))
         return rb_session_usage(session, "%s", why.text);
-    if (!wait && (err = look(session, job, &why)) != 0)
+    err = look(session, job, &why);
+    if (err)
         return rb_session_fail(session, err, &why);
-    if (!wait)
-        deadline = rb_clock_ns() + (uint64_t)HEAR_MS * 1000000;
+    if (!wait) /* a refusal is still heard */
+        deadline = rb_clock_ns();
     err = rb_session_call(session, "checkpoint", json_pack("{s:s}", "job", job), deadline, &reply,
                           &why);
     if (err == RB_ETIMEOUT && !wait) {
@@ -43,6 +41,8 @@ int rb_checkpoint(struct rb_session *session, const struct rb_arguments *argumen
             job);
         return RB_EXIT_DONE;
     }
+    if (err == RB_ETIMEOUT)
+        rb_why_set(&why, err, "timed out; the checkpoint of %s goes on", job);
     if (err)
         return rb_session_fail(session, err, &why);
     if (session->format != RB_FORMAT_TABLE)

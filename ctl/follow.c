@@ -185,6 +185,8 @@ int rb_follow(const struct rb_session *session, const char *job, const struct rb
                 job, job);
         return RB_EXIT_INTERRUPTED;
     }
+    if (err == RB_ETIMEOUT && deadline && rb_clock_ns() >= deadline)
+        rb_why_set(&why, err, "timed out; %s goes on", job);
     if (err)
         return rb_session_fail(session, err, &why);
     return state == RB_GOAL_REACHED ? RB_EXIT_DONE : RB_EXIT_FAILED;

@@ -99,7 +99,8 @@ static int print_unchanged(const struct rb_session *session, const char *job, co
     json_object_set(fact, "configuration", json_object_get(status, "configuration"));
     json_object_set(fact, "step", json_object_get(status, "step"));
     receipt = spell_receipt(fact);
-    fprintf(session->err, "rubatoctl: %s has %" PRId64 " devices already\n", job, devices);
+    fprintf(session->err, "rubatoctl: %s has %" PRId64 " device%s already\n", job, devices,
+            devices == 1 ? "" : "s");
     print_receipt(session, receipt);
     json_decref(receipt);
     json_decref(fact);
@@ -135,6 +136,10 @@ static int await_receipt(const struct rb_session *session, const char *job, cons
             return rb_session_fail(session, err, &why);
         fact = json_object_get(answer, "receipt");
         done = rb_value_true(answer, "done");
+        if (done && rb_value_true(answer, "unchanged")) {
+            json_decref(answer);
+            return print_unchanged(session, job, reply);
+        }
         if (done && json_is_object(fact)) {
             json_t *receipt = spell_receipt(fact);
 
@@ -194,14 +199,20 @@ static int pinned(const struct rb_arguments *arguments, json_t *body, struct rb_
 
 static int print_asked(const struct rb_session *session, const char *job, const json_t *reply)
 {
+    int64_t from = rb_value_integer(reply, "from", 0), want = rb_value_integer(reply, "want", 0);
+    int64_t wanted = rb_value_integer(reply, "wanted", from);
+    const char *s = want == 1 ? "" : "s";
+
     if (session->format != RB_FORMAT_TABLE)
         return rb_session_print(session, reply);
     if (rb_value_true(reply, "unchanged"))
-        fprintf(session->out, "%s: %" PRId64 " devices already\n", job,
-                rb_value_integer(reply, "want", 0));
+        fprintf(session->out, "%s: %" PRId64 " device%s already\n", job, want, s);
+    else if (wanted != from)
+        fprintf(session->out,
+                "%s: wants %" PRId64 " device%s instead of %" PRId64 ", has %" PRId64 "\n", job,
+                want, s, wanted, from);
     else
-        fprintf(session->out, "%s: %" PRId64 " -> %" PRId64 " devices\n", job,
-                rb_value_integer(reply, "from", 0), rb_value_integer(reply, "want", 0));
+        fprintf(session->out, "%s: %" PRId64 " -> %" PRId64 " device%s\n", job, from, want, s);
     return RB_EXIT_DONE;
 }
 

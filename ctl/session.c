@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUIET_MS = 600000, GRACE_MS = 30000, RETRY_MS = 300 };
+enum { QUIET_MS = 600000, HEARD_MS = 1500, GRACE_MS = 30000, RETRY_MS = 300 };
 
 int rb_session_exit(int err)
 {
@@ -65,14 +65,17 @@ int rb_session_usage(const struct rb_session *session, const char *format, ...)
     return RB_EXIT_USAGE;
 }
 
-/* How long a call may be quiet: ten minutes (a large model compiles), or until the deadline. */
+/* How long a call may be quiet: ten minutes (a large model compiles), or until the deadline, which
+ * is for what is waited for: whoever is there is heard all the same. */
 static int64_t quiet_until(uint64_t deadline)
 {
     uint64_t now = rb_clock_ns();
 
     if (!deadline || deadline > now + (uint64_t)QUIET_MS * 1000000)
         return QUIET_MS;
-    return deadline > now ? (int64_t)((deadline - now) / 1000000) + 1 : 1;
+    if (deadline < now + (uint64_t)HEARD_MS * 1000000)
+        return HEARD_MS;
+    return (int64_t)((deadline - now) / 1000000) + 1;
 }
 
 int rb_session_call(const struct rb_session *session, const char *method, json_t *body,

@@ -214,22 +214,20 @@ static bool all_pinned(const Rb__Wish *wish, const Rb__Configuration *conf)
     return true;
 }
 
-/* The one that trains, where it is what is wished for by now and nothing else is prepared: a death,
- * or a wish that was taken back, has led to it. */
-static const Rb__Configuration *standing(const struct rb_job_facts *job)
+/* The one that trains is what was wished for then, and nothing else is prepared: a death, or a wish
+ * that was taken back, has led to it.  Nothing changes, and its receipt is that of another wish. */
+static bool stands(const struct rb_job_facts *job, uint64_t asked)
 {
     const Rb__Configuration *active = rb_methods_active(job);
     const Rb__Wish *wish = job->wish.wish;
 
-    return active && !job->state.state->next && active->n_members == wish->want &&
-                   all_pinned(wish, active)
-               ? active
-               : NULL;
+    return wish->asked == asked && active && !job->state.state->next &&
+           active->n_members == wish->want && all_pinned(wish, active);
 }
 
 /* The configuration that answered the wish of that time: the first behind it with as many devices
- * as are wanted, or one that is there already.  A newer wish may have come between; then any one
- * that was asked for exactly then. */
+ * as are wanted.  A newer wish may have come between; then any one that was asked for exactly then.
+ */
 static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64_t asked)
 {
     const Rb__Wish *wish = job->wish.wish;
@@ -245,7 +243,7 @@ static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64
                                 : conf->n_members == wish->want && all_pinned(wish, conf))
             return conf;
     }
-    return wish->asked == asked ? standing(job) : NULL;
+    return NULL;
 }
 
 /* The configuration asked for then takes over any moment, whatever is wished since. */
@@ -266,20 +264,22 @@ static void receipt(struct rb_request *request, void *context)
     const Rb__Configuration *conf;
     const char *reason;
     int64_t asked;
-    bool replaced;
+    bool replaced, unchanged;
     json_t *body;
 
     if (!job || !rb_methods_number(request, "asked", 0, &asked))
         return;
     conf = answer_to(job, (uint64_t)asked);
+    unchanged = !conf && stands(job, (uint64_t)asked);
     replaced = !conf && job->wish.wish->asked > (uint64_t)asked && !flips(job, (uint64_t)asked);
     reason = job->state.state->reason;
     if (replaced)
         reason = "a newer request has replaced it";
     else if (!conf && rb_phase_final(job->state.state->phase) && !reason)
         reason = "the job was over before";
-    body = json_pack("{s:b,s:s,s:o}", "done", replaced || (conf && conf->receipt), "phase",
-                     rb_phase_text(job->state.state->phase), "reason", rb_json_text(reason));
+    body = json_pack("{s:b,s:b,s:s,s:o}", "done", replaced || unchanged || (conf && conf->receipt),
+                     "unchanged", unchanged, "phase", rb_phase_text(job->state.state->phase),
+                     "reason", rb_json_text(reason));
     if (conf)
         json_object_set_new(body, "configuration", json_integer(conf->number));
     if (conf && conf->receipt)

@@ -192,7 +192,7 @@ static void resize_with(struct rb_request *request, struct rb_methods *methods,
     Rb__Wish wish = *job->wish.wish;
     uint64_t now = rb_clock_unix_ms();
     size_t named;
-    int64_t want, from = active ? (int64_t)active->n_members : 0;
+    int64_t want, before = wish.want, from = active ? (int64_t)active->n_members : 0;
     int err = read_pins(arena, rb_methods_facts(methods), job, rb_request_body(request), &pins,
                         &named, &why);
     json_t *reply;
@@ -204,8 +204,8 @@ static void resize_with(struct rb_request *request, struct rb_methods *methods,
     if (!read_want(request, job, named, &want) || !check_want(request, job, want, &pins))
         return;
     if (same_wish(&wish, want, &pins)) {
-        rb_request_reply(request, json_pack("{s:s,s:I,s:I,s:I,s:b}", "job", job->job.job->name,
-                                            "from", from, "want", want, "asked",
+        rb_request_reply(request, json_pack("{s:s,s:I,s:I,s:I,s:I,s:b}", "job", job->job.job->name,
+                                            "from", from, "wanted", before, "want", want, "asked",
                                             (json_int_t)wish.asked, "unchanged", from == want));
         return;
     }
@@ -215,8 +215,9 @@ static void resize_with(struct rb_request *request, struct rb_methods *methods,
     wish.has_asked = 1;
     wish.asked = now > wish.asked ? now : wish.asked + 1;
     rb_writes_put(&writes, job->wish.revision, &wish.base, "jobs/%s/wish", job->id);
-    reply = json_pack("{s:s,s:I,s:I,s:I,s:b}", "job", job->job.job->name, "from", from, "want",
-                      want, "asked", (json_int_t)wish.asked, "unchanged", 0);
+    reply =
+        json_pack("{s:s,s:I,s:I,s:I,s:I,s:b}", "job", job->job.job->name, "from", from, "wanted",
+                  before, "want", want, "asked", (json_int_t)wish.asked, "unchanged", 0);
     rb_methods_commit(methods, request, &writes, reply, resize);
 }
 

@@ -467,7 +467,7 @@ def resized_to_what_it_has():
             os.kill(c.train_on("gpt", 3)["devices"][2]["pid"], signal.SIGKILL)
             c.wait("gpt", "devices=2")
         receipt = c.json("resize", "gpt", "--want", 2, "--wait", "--timeout", 30)
-        check(receipt["to"] == 2, f"{receipt}")
+        check(receipt["from"] == receipt["to"] == 2 and receipt["ready_ms"] == 0, f"not a receipt of no change: {receipt}")
 
 
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
