@@ -14,8 +14,17 @@ enum { POLL_MS = 100, SLOW_POLL_MS = 500, LINE_MS = 10000 };
 
 int rb_goal_parse(const char *text, struct rb_goal *ret, struct rb_why *why)
 {
-    if (strcmp(text, "done") == 0 || strcmp(text, "running") == 0) {
-        *ret = (struct rb_goal){text[0] == 'd' ? RB_GOAL_DONE : RB_GOAL_RUNNING, 0};
+    static const struct {
+        const char *name;
+        struct rb_goal goal;
+    } plain[] = {{"done", {RB_GOAL_DONE, 0}},
+                 {"running", {RB_GOAL_RUNNING, 0}},
+                 {"paused", {RB_GOAL_PAUSED, 0}}};
+
+    for (size_t i = 0; i < RB_COUNT(plain); i++) {
+        if (strcmp(text, plain[i].name) != 0)
+            continue;
+        *ret = plain[i].goal;
         return 0;
     }
     if (strncmp(text, "step=", 5) == 0) {
@@ -26,7 +35,24 @@ int rb_goal_parse(const char *text, struct rb_goal *ret, struct rb_why *why)
         ret->kind = RB_GOAL_DEVICES;
         return rb_arguments_count(text + 8, 0, 1 << 20, &ret->number, why);
     }
-    return rb_why_set(why, RB_EINVAL, "'%.40s': expected done, running, step=N or devices=N", text);
+    return rb_why_set(why, RB_EINVAL,
+                      "'%.40s': expected done, running, paused, step=N or devices=N", text);
+}
+
+int rb_goal_check(const struct rb_goal *goal, const json_t *status, struct rb_why *why)
+{
+    int64_t steps = rb_value_integer(status, "steps", INT64_MAX);
+    int64_t min = rb_value_integer(status, "min", 0), max = rb_value_integer(status, "max", 0);
+    int64_t n = goal->number;
+
+    if (goal->kind == RB_GOAL_STEP && n > steps)
+        return rb_why_set(why, RB_EREFUSED, "it has %" PRId64 " steps, and none of number %" PRId64,
+                          steps, n);
+    if (goal->kind == RB_GOAL_DEVICES && n && (n < min || (max && n > max)))
+        return rb_why_set(why, RB_EREFUSED,
+                          "it trains on %" PRId64 " to %" PRId64 " devices, never on %" PRId64, min,
+                          max, n);
+    return 0;
 }
 
 enum rb_goal_state rb_goal_look(const struct rb_goal *goal, const json_t *status)
@@ -40,6 +66,9 @@ enum rb_goal_state rb_goal_look(const struct rb_goal *goal, const json_t *status
         break;
     case RB_GOAL_RUNNING:
         reached = running;
+        break;
+    case RB_GOAL_PAUSED:
+        reached = strcmp(phase, "Paused") == 0;
         break;
     case RB_GOAL_STEP:
         reached = rb_value_integer(status, "step", -1) >= goal->number;
@@ -67,7 +96,7 @@ void rb_progress_line(const json_t *status, struct rb_buffer *out)
     if (strcmp(phase, "Running") != 0)
         rb_buffer_format(out, "%s | ", phase);
     rb_buffer_format(out, "step %" PRId64 "/%" PRId64, step, steps);
-    if (step > 0)
+    if (rb_value_there(status, "loss"))
         rb_buffer_format(out, " | loss %s",
                          rb_human_real(rb_value_real(status, "loss", NAN), text));
     if (rate > 0)
@@ -126,7 +155,7 @@ static void print_outcome(const struct rb_session *session, const char *job, con
     fprintf(session->out, "%s: %s at step %" PRId64 " of %" PRId64, job,
             rb_value_text(status, "phase", "?"), rb_value_integer(status, "step", 0),
             rb_value_integer(status, "steps", 0));
-    if (!isnan(loss))
+    if (rb_value_there(status, "loss"))
         fprintf(session->out, ", loss %s", rb_human_real(loss, text));
     fprintf(session->out, ", %" PRId64 " device%s%s%s\n", devices, devices == 1 ? "" : "s",
             reason ? ": " : "", reason ? reason : "");
@@ -141,6 +170,8 @@ static void tell_missed(const struct rb_session *session, const char *job,
     else if (goal->kind == RB_GOAL_DEVICES)
         fprintf(session->err, "rubatoctl: %s ended without %" PRId64 " devices\n", job,
                 goal->number);
+    else if (goal->kind == RB_GOAL_PAUSED)
+        fprintf(session->err, "rubatoctl: %s ended without being paused\n", job);
     else if (goal->kind == RB_GOAL_RUNNING)
         fprintf(session->err, "rubatoctl: %s ended without running meanwhile\n", job);
 }
@@ -161,8 +192,12 @@ int rb_follow(const struct rb_session *session, const char *job, const struct rb
 
         err = first ? rb_session_call(session, "status", body, deadline, &status, &why)
                     : rb_session_ask_again(session, "status", body, deadline, &status, &why);
-        if (err)
+        if (!err && first)
+            err = rb_goal_check(goal, status, &why) ? rb_why_add(&why, RB_EREFUSED, "%s", job) : 0;
+        if (err) {
+            json_decref(status);
             break;
+        }
         first = false;
         state = rb_goal_look(goal, status);
         if (state == RB_GOAL_AHEAD || session->terminal)

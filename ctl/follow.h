@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct rb_goal {
-    enum { RB_GOAL_DONE, RB_GOAL_RUNNING, RB_GOAL_STEP, RB_GOAL_DEVICES } kind;
+    enum { RB_GOAL_DONE, RB_GOAL_RUNNING, RB_GOAL_PAUSED, RB_GOAL_STEP, RB_GOAL_DEVICES } kind;
     int64_t number;
 };
 
@@ -20,8 +20,11 @@ enum rb_goal_state {
     RB_GOAL_MISSED, /* the job is over and it cannot come any more */
 };
 
-/* "done", "running", "step=N", "devices=N". */
+/* "done", "running", "paused", "step=N", "devices=N". */
 int rb_goal_parse(const char *text, struct rb_goal *ret, struct rb_why *why);
+
+/* RB_EREFUSED where the job of this status will never have so many steps or devices. */
+int rb_goal_check(const struct rb_goal *goal, const json_t *status, struct rb_why *why);
 
 /* What a reply to `status` says about it. */
 enum rb_goal_state rb_goal_look(const struct rb_goal *goal, const json_t *status);

@@ -105,7 +105,7 @@ static void add_cell(struct rb_table *table, const struct column *column, const 
         rb_table_add(table, whole(item, key, text));
         return;
     }
-    if (column->how == COUNT && json_object_get(item, key)) {
+    if (column->how == COUNT && rb_value_there(item, key)) {
         snprintf(text, sizeof text, "%" PRId64, rb_value_count(item, key));
         rb_table_add(table, text);
         return;
@@ -116,7 +116,7 @@ static void add_cell(struct rb_table *table, const struct column *column, const 
         rb_table_add(table, step);
         return;
     }
-    if (!json_object_get(item, key))
+    if (!rb_value_there(item, key))
         rb_table_add(table, "-");
     else if (column->how == MS) {
         snprintf(text, sizeof text, "%.1f ms", x);

@@ -20,7 +20,7 @@ static void add_progress(struct rb_table *page, const json_t *status)
 
     rb_page_add(page, "step", "%" PRId64 "/%" PRId64 " (%.1f %%)", step, steps,
                 steps ? 100.0 * (double)step / (double)steps : 0);
-    if (step)
+    if (rb_value_there(status, "loss"))
         rb_page_add(page, "loss", "%s", rb_human_real(rb_value_real(status, "loss", NAN), text));
     if (!isnan(eval) && isnan(accuracy))
         rb_page_add(page, "evaluation", "loss %s", rb_human_real(eval, text));
@@ -89,6 +89,9 @@ static void add_checkpoint(struct rb_table *page, const json_t *status)
         rb_page_add(page, "checkpoint", "step %" PRId64, (int64_t)json_integer_value(checkpoint));
     else if (rb_value_text(status, "checkpoint", NULL))
         rb_page_add(page, "checkpoint", "%s", rb_value_text(status, "checkpoint", ""));
+    if (rb_value_text(status, "checkpointFailed", NULL))
+        rb_page_add(page, "checkpoint", "failed: %s",
+                    rb_value_text(status, "checkpointFailed", ""));
 }
 
 static void print_status(const struct rb_session *session, const json_t *status)

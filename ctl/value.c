@@ -32,6 +32,13 @@ double rb_value_real(const json_t *object, const char *key, double otherwise)
     return otherwise;
 }
 
+bool rb_value_there(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return value && !json_is_null(value);
+}
+
 bool rb_value_true(const json_t *object, const char *key)
 {
     return json_is_true(json_object_get(object, key));

@@ -12,6 +12,7 @@
 const char *rb_value_text(const json_t *object, const char *key, const char *otherwise);
 int64_t rb_value_integer(const json_t *object, const char *key, int64_t otherwise);
 double rb_value_real(const json_t *object, const char *key, double otherwise); /* "nan" too */
+bool rb_value_there(const json_t *object, const char *key);                    /* and not null */
 bool rb_value_true(const json_t *object, const char *key);
 int64_t rb_value_count(const json_t *object, const char *key); /* a list's length, or a count */
 

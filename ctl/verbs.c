@@ -51,7 +51,7 @@ const struct rb_verb rb_verbs[] = {
     {"metrics", "JOB [--follow] [--lost]",
      "a row per committed step, or also those of steps done again: csv, or -o json",
      "f|follow lost", 1, 1, false, rb_metrics, RB_PRINTS_ROWS},
-    {"wait", "JOB --for done|running|step=N|devices=N [--timeout T]", "until a job is there",
+    {"wait", "JOB --for done|running|paused|step=N|devices=N [--timeout T]", "until a job is there",
      "for= timeout=", 1, 1, false, rb_wait},
     {"logs", "JOB [-f]", "what a job's workers said", "f|follow", 1, 1, false, rb_logs,
      RB_PRINTS_LINES},

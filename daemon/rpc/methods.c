@@ -99,7 +99,7 @@ const struct rb_job_facts *rb_methods_job(struct rb_methods *methods, struct rb_
     }
     job = rb_methods_job_named(rb_methods_facts(methods), name);
     if (!job)
-        rb_request_failf(request, RB_ENOTFOUND, "there is no job %s", name);
+        rb_request_failf(request, RB_ENOTFOUND, "there is no job '%s'", name);
     return job;
 }
 

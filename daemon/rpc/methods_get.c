@@ -19,10 +19,13 @@ json_t *rb_json_text(const char *value)
     return value ? json_string(value) : json_null();
 }
 
-/* JSON has no word for what is not finite. */
 json_t *rb_json_real(bool there, double value)
 {
-    return there && isfinite(value) ? json_real(value) : json_null();
+    if (!there)
+        return json_null();
+    if (isfinite(value))
+        return json_real(value);
+    return json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
 }
 
 static int64_t step_of(const struct rb_job_facts *job)
@@ -248,7 +251,7 @@ static void events(struct rb_request *request, void *context)
 
     if (job && !json_array_size(items) && !rb_methods_job_named(facts, job)) {
         json_decref(items);
-        rb_request_failf(request, RB_ENOTFOUND, "there is no job %s", job);
+        rb_request_failf(request, RB_ENOTFOUND, "there is no job '%s'", job);
         return;
     }
     rb_request_reply(request, json_pack("{s:o}", "items", items));

@@ -89,7 +89,8 @@ json_t *rb_rows_of_devices(const struct rb_facts *facts);
 /* What is not in the list of `kind` and could be: a sentence each. */
 json_t *rb_notes_on(const struct rb_facts *facts, const char *kind);
 json_t *rb_json_text(const char *value);
-json_t *rb_json_real(bool there, double value); /* null for what is not finite */
+/* null for what is not there; what is not finite is a word, as in proto/reflect.h. */
+json_t *rb_json_real(bool there, double value);
 
 extern const struct rb_server_method rb_methods_look[];    /* methods_look.c */
 extern const struct rb_server_method rb_methods_get[];     /* methods_get.c */

@@ -120,6 +120,27 @@ static void add_plan(json_t *body, const struct rb_job_facts *job)
                                                shown_one ? shown_one->expected_ms : 0)));
 }
 
+/* The newest checkpoint, and why one behind it could not be written. */
+static void add_checkpoint(json_t *body, const struct rb_facts *facts,
+                           const struct rb_job_facts *job)
+{
+    const struct rb_fact *kept =
+        job->checkpoints.n ? &job->checkpoints.at[job->checkpoints.n - 1] : NULL;
+    const Rb__Event *failed = NULL;
+
+    for (size_t i = 0; i < facts->events.n; i++) {
+        const Rb__Event *event = facts->events.at[i].event;
+
+        if (event->job_id && !strcmp(event->job_id, job->id) &&
+            !strcmp(event->kind, "checkpoint-failed") &&
+            (!kept || event->time > kept->checkpoint->time))
+            failed = event;
+    }
+    json_object_set_new(body, "checkpoint",
+                        kept ? rb_reflect_to_json(kept->message, true) : json_null());
+    json_object_set_new(body, "checkpointFailed", rb_json_text(failed ? failed->text : NULL));
+}
+
 static void status(struct rb_request *request, void *context)
 {
     const struct rb_facts *facts = rb_methods_facts(context);
@@ -134,11 +155,7 @@ static void status(struct rb_request *request, void *context)
     json_object_set_new(body, "devices", devices_of(facts, job));
     json_object_set_new(body, "summary", rb_json_text(job->job.job->summary));
     json_object_set_new(body, "microbatches", json_integer(job->job.job->microbatches));
-    json_object_set_new(
-        body, "checkpoint",
-        job->checkpoints.n
-            ? rb_reflect_to_json(job->checkpoints.at[job->checkpoints.n - 1].message, true)
-            : json_null());
+    add_checkpoint(body, facts, job);
     rb_request_reply(request, body);
 }
 

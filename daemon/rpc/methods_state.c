@@ -193,6 +193,23 @@ static void list_nodes(struct state_op *state, const Rb__Configuration *active)
     }
 }
 
+/* It has done steps, and what they made went with its processes; or it has done none. */
+static void refuse_export(struct rb_request *request, const struct rb_job_facts *job)
+{
+    const char *name = job->job.job->name, *phase = rb_phase_text(job->state.state->phase);
+    int64_t step = job->progress.message ? job->progress.progress->step : 0;
+
+    if (step > 0)
+        rb_request_failf(request, RB_EREFUSED,
+                         "job %s has no weights to export: its state at step %" PRId64
+                         " was not kept (%s); pause keeps it, checkpoint saves it",
+                         name, step, phase);
+    else
+        rb_request_failf(request, RB_EREFUSED,
+                         "job %s has no weights to export: it has not done its first step (%s)",
+                         name, phase);
+}
+
 /* Not training: the state that it would go on from, or ended with. */
 static void export_kept(struct rb_request *request, struct rb_methods *methods,
                         const struct rb_job_facts *job)
@@ -203,9 +220,7 @@ static void export_kept(struct rb_request *request, struct rb_methods *methods,
     struct state_op *state;
 
     if (!kept || kept->step < 1) {
-        rb_request_failf(request, RB_EREFUSED,
-                         "job %s has no weights to export: it has not done its first step (%s)",
-                         job->job.job->name, rb_phase_text(job->state.state->phase));
+        refuse_export(request, job);
     } else {
         state = state_new(methods, request, job, true);
         state->step = kept->step;

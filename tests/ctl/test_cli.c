@@ -170,7 +170,9 @@ static void test_reading(void **state)
         {.method = "describe", .body = "{\"job\":{\"name\":\"gpt\",\"steps\":10}}"},
         {.method = "get",
          .body = "{\"items\":[{\"name\":\"gpt\",\"phase\":\"Running\",\"step\":7,\"steps\":10,"
-                 "\"loss\":\"nan\",\"devices\":[1,2],\"want\":2,\"throughput\":1234.5}]}"},
+                 "\"loss\":\"nan\",\"devices\":[1,2],\"want\":2,\"throughput\":1234.5},"
+                 "{\"name\":\"new\",\"phase\":\"Pending\",\"step\":0,\"steps\":10,"
+                 "\"loss\":null,\"devices\":0,\"want\":2}]}"},
         {.method = "get", .body = "{\"items\":[]}"},
         {.method = "events",
          .body = "{\"items\":[{\"key\":\"k\",\"time\":1767323045678,\"job\":\"gpt\","
@@ -192,7 +194,8 @@ static void test_reading(void **state)
     expect(&fake, 0, "job:\n  name: gpt\n", "", WORDS("describe", "gpt"));
     expect(&fake, 0,
            "NAME  PHASE    STEP  LOSS  DEVICES  WANT  AGE\n"
-           "gpt   Running  7/10   nan        2     2    -\n",
+           "gpt   Running  7/10   nan        2     2    -\n"
+           "new   Pending  0/10     -        0     2    -\n",
            "", WORDS("get", "jobs"));
     expect(&fake, 0, "", "no nodes", WORDS("get", "nodes"));
     expect(&fake, 0, "2026-01-02 03:04:05  gpt  -     grown  1 -> 3\n", "", WORDS("events", "gpt"));
@@ -265,8 +268,12 @@ static void test_wait(void **state)
     fake_start(&fake, replies);
     expect(&fake, 1, "gpt: Failed at step 8", "trying again",
            WORDS("wait", "gpt", "--for", "done"));
-    expect(&fake, 1, "gpt: Succeeded at step 10", "gpt ended before step 30",
+    expect(&fake, 1, "gpt: Succeeded at step 10", "gpt ended without being paused",
+           WORDS("wait", "gpt", "--for", "paused"));
+    expect(&fake, 4, "", "gpt: it has 10 steps, and none of number 30",
            WORDS("wait", "gpt", "--for", "step=30"));
+    expect(&fake, 4, "", "gpt: it trains on 1 to 4 devices, never on 5",
+           WORDS("wait", "gpt", "--for", "devices=5"));
     expect(&fake, 0, "", "", WORDS("wait", "gpt", "--for", "step=7"));
     expect(&fake, 0, "", "", WORDS("wait", "gpt", "--for", "devices=1"));
     expect(&fake, 124, "", "timed out; gpt goes on",

@@ -105,6 +105,8 @@ def full_disk():
             c.wait("full", "done")
             events = [e for e in c.json("events", "full")["items"] if e["kind"] == "checkpoint-failed"]
             check(events and "space" in events[0]["text"], f"events: {events}")
+            told = c.ctl("status", "full")
+            check(events[-1]["text"] in told, f"status does not tell of it: {told}")
             check(not [n for n in os.listdir(small) if n.startswith("step-")], "half a checkpoint was left")
             check(len(c.export("full")) == 64, "the result is not lost")
         finally:

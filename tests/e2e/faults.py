@@ -291,9 +291,12 @@ def pause_resume_cancel():
         same_as_alone(c, "paused and resumed")
         c.submit("gpt", spec(c, ENDLESS, 2))
         c.wait("gpt", "step=5")
+        c.ctl("wait", "gpt", "--for", "devices=9", code=4)
         c.ctl("cancel", "gpt")
         c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
         until("the workers to leave", lambda: not c.processes("rubato-worker"))
+        done = c.run("export", "gpt", "--out", c.path("cancelled"))
+        check(done.returncode == 4 and "was not kept (Cancelled)" in done.stderr, f"export: {done.stderr}")
 
 
 def check_last_step(c, status):
