@@ -251,10 +251,15 @@ static int find_devices(struct life *life, struct rb_why *why)
     const char *arguments[] = {program, "--numeric-class", "cpu", NULL};
     int err = rb_program_line(program, arguments, &life->numeric_class, why);
     if (err)
-        return err;
+        return err == RB_ENOTFOUND ? rb_why_add(why, err, "rubato-worker must lie beside rubatod")
+                                   : err;
     life->devices = rb_devices_new(program, life->settings->cpu_devices);
     life->daemon.numeric_class = life->numeric_class;
     life->daemon.devices = life->devices;
+    if (!life->devices->n)
+        rb_log(RB_LOG_WARN,
+               "this node has no device, and nothing will run on it: --cpu-devices 0, %s",
+               life->devices->missing ? life->devices->missing : "and no GPU");
     return RB_OK;
 }
 

@@ -32,7 +32,7 @@ struct rb_share {
     uint64_t wake_ms;  /* when a device may be tried again; UINT64_MAX: none waits */
     size_t given;      /* devices that it has and gives to a job of a higher priority, */
     const char *to;    /* which is the last one that takes any; or NULL */
-    const char *taken; /* who has those that are not free: "; gpt has a:0, a:1"; or "" */
+    const char *taken; /* why it has not more: "; gpt has a:0, a:1"; or "" */
 };
 
 /* One share for each of facts->jobs, in that order; all in `arena`. */

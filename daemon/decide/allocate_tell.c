@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job that waits for devices is told: how many are free, and who has the others. */
+/* What a job that waits for devices is told: how many are free, who has the others, and which it
+ * leaves alone. */
 #include "daemon/decide/allocate_inside.h"
 
 #include "base/buffer.h"
+#include "base/clock.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -57,6 +59,23 @@ static void tell_closed(struct rb_pool *pool, const struct rb_job_facts *job,
     }
 }
 
+/* Devices that are free, and have failed it. */
+static void tell_blamed(struct rb_pool *pool, const struct rb_job_facts *job,
+                        struct rb_buffer *text)
+{
+    bool foreign;
+
+    for (size_t s = 0; s < pool->n; s++) {
+        const struct rb_slot *slot = &pool->slots[s];
+        uint64_t until = rb_pool_blamed_until(pool, job, slot->node->name, slot->device->index);
+        char clock[RB_CLOCK_TEXT];
+
+        if (until && !slot->holder && !slot->closed && rb_pool_fits(job, slot, &foreign))
+            rb_buffer_format(text, "; %s:%" PRIu32 " failed it and is tried again at %s",
+                             slot->node->name, slot->device->index, rb_clock_text(until, clock));
+    }
+}
+
 void rb_pool_tell_taken(struct rb_pool *pool, const struct rb_claimant *claimant)
 {
     const struct rb_job_facts *job = claimant->job;
@@ -66,6 +85,7 @@ void rb_pool_tell_taken(struct rb_pool *pool, const struct rb_claimant *claimant
         if (&pool->facts->jobs[j] != job && pool->facts->jobs[j].job.message)
             tell_holder(pool, job, &pool->facts->jobs[j], &text);
     tell_closed(pool, job, &text);
+    tell_blamed(pool, job, &text);
     if (text.size)
         claimant->share->taken = rb_arena_string(pool->arena, text.data);
     rb_buffer_done(&text);
@@ -77,8 +97,8 @@ const char *rb_share_reason(const struct rb_share *share, const struct rb_job_fa
     const char *s = devices == 1 ? "" : "s";
 
     if (share->needs)
-        return rb_arena_format(arena, "waits for a device of node %s, which holds its state",
-                               share->needs);
+        return rb_arena_format(arena, "waits for a device of node %s, which holds its state%s",
+                               share->needs, share->taken);
     if (!share->fitting && share->foreign)
         return rb_arena_format(arena,
                                "waits for %" PRIu32 " device%s of numeric class %s: the %zu here "

@@ -85,7 +85,7 @@ void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll)
     n = count_restart(turn, window_ms(failure ? failure->window : NULL));
     if (n > most) {
         rb_decide_fail(turn, rb_turn_text(turn,
-                                          "%s%s%s, for the %zu. time: failure.maxRestarts is "
+                                          "%s%s%s, %zu times by now: failure.maxRestarts is "
                                           "%" PRIu32,
                                           what, first ? ": " : "", first ? first : "", n, most));
         return;

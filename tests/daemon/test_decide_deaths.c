@@ -47,6 +47,8 @@ static void survivors_go_on(void **unused)
     assert_true(world_worker(&world, JOB, "a", 1)->level >= level);
     assert_true(world_event(&world, "worker-died") && world_event(&world, "recovered"));
     assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    assert_non_null(strstr(world_state(&world, JOB)->reason,
+                           "1 of 3 is free; a:0 failed it and is tried again at "));
     world_rounds(&world, 50); /* the device is tried again a little later */
     assert_int_equal(world_active(&world, JOB)->n_members, 3);
     compare_runs(world_active(&world, JOB)->members[0], ""); /* even shares again */

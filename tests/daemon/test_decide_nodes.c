@@ -156,6 +156,7 @@ static void last_node_leaves(void **unused)
     assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Pending);
     assert_non_null(world_state(&world, JOB)->parked);
     assert_int_equal(world.n_workers, 0);
+    assert_non_null(strstr(world_state(&world, JOB)->reason, "its state; node a is leaving"));
     world_node_up(&world, 0, false);
     world_rounds(&world, 3);
     assert_non_null(strstr(world_state(&world, JOB)->reason, "node a, which holds its state"));
