@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { FILE_LIMIT = 1 << 20 };
 
@@ -201,22 +202,36 @@ int rb_spec_parse(const char *file, const char *folder, const char *text, size_t
     return 0;
 }
 
+/* The folder that a job file lies in; of what is no regular file, as a pipe, the current one. */
+static char *folder_of(const char *path)
+{
+    struct stat status;
+    char *folder, *slash;
+
+    if (stat(path, &status) < 0 || !S_ISREG(status.st_mode))
+        return realpath(".", NULL);
+    folder = realpath(path, NULL);
+    slash = folder ? strrchr(folder, '/') : NULL;
+    if (slash)
+        slash[slash == folder] = '\0';
+    return folder;
+}
+
 int rb_spec_read(const char *path, const char *const *overrides, int n, Rb__JobFile **ret_job,
                  struct rb_why *why)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer text = {0};
-    RB_CLEANUP(rb_freep) char *whole = NULL;
-    char *slash;
-    int err = rb_file_read(path, FILE_LIMIT, &text, why);
+    RB_CLEANUP(rb_freep) char *folder = NULL;
+    bool is_stdin = strcmp(path, "-") == 0;
+    int err = rb_file_read(is_stdin ? "/dev/stdin" : path, FILE_LIMIT, &text, why);
 
     if (err)
         return err;
-    whole = realpath(path, NULL);
-    if (!whole)
+    folder = folder_of(path);
+    if (!folder)
         return rb_why_set(why, RB_EIO, "cannot find the folder of %s", path);
-    slash = strrchr(whole, '/');
-    slash[slash == whole] = '\0';
-    return rb_spec_parse(path, whole, text.data, text.size, overrides, n, ret_job, why);
+    return rb_spec_parse(is_stdin ? "stdin" : path, folder, text.data, text.size, overrides, n,
+                         ret_job, why);
 }
 
 /* ---- Values made of a spec ---- */

@@ -10,9 +10,10 @@
 
 #include <stdbool.h>
 
-/* Read `path`, apply n overrides "spec.key=value", check and complete: defaults filled in, paths
- * made absolute (from the job file's folder), name taken from metadata.  Every message carries
- * file, line and column where there are any.  Free with rb__job_file__free_unpacked. */
+/* Read `path` ("-": stdin), apply n overrides "spec.key=value", check and complete: defaults filled
+ * in, paths made absolute (from the job file's folder; of stdin or a pipe the current one), name
+ * taken from metadata.  Every message carries file, line and column where there are any.  Free with
+ * rb__job_file__free_unpacked. */
 int rb_spec_read(const char *path, const char *const *overrides, int n, Rb__JobFile **ret_job,
                  struct rb_why *why);
 
