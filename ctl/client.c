@@ -56,6 +56,11 @@ static int wait_for(const struct line *line, short events, struct rb_why *why)
 
 static int unreachable(const char *endpoint, int number, struct rb_why *why)
 {
+    if (number == EACCES && endpoint[0] == 'u')
+        return rb_why_set(why, RB_EUNREACHABLE,
+                          "rubatod at %s is another user's: run your own, or ask for its tcp "
+                          "endpoint; --endpoint or RUBATO_ENDPOINT says where",
+                          endpoint);
     return rb_why_set(why, RB_EUNREACHABLE,
                       "cannot reach rubatod at %s: %s; is it running? --endpoint or "
                       "RUBATO_ENDPOINT says where",

@@ -21,6 +21,7 @@ struct column {
 struct kind {
     const char *name;
     struct column column[16];
+    bool of_nodes; /* and of no job */
 };
 
 static const struct kind kinds[] = {
@@ -39,14 +40,16 @@ static const struct kind kinds[] = {
       {"DEVICES", "devices", NULL, COUNT},
       {"NETWORK/S", "networkBandwidth", NULL, BYTES},
       {"ADDRESS", "address", NULL, TEXT},
-      {"UP", "started", NULL, AGE}}},
+      {"UP", "started", NULL, AGE}},
+     true},
     {"devices",
      {{"NODE", "node", NULL, TEXT},
       {"DEVICE", "device", "index", WHOLE},
       {"KIND", "kind", NULL, TEXT},
       {"JOB", "job", NULL, TEXT},
       {"NAME", "name", NULL, TEXT},
-      {"HEALTH", "sick", "slow", TEXT}}},
+      {"HEALTH", "sick", "slow", TEXT}},
+     true},
     {"configurations",
      {{"JOB", "job", NULL, TEXT},
       {"NUMBER", "number", NULL, WHOLE},
@@ -199,8 +202,11 @@ int rb_get(struct rb_session *session, const struct rb_arguments *arguments)
     const char *job = arguments->n_words > 1 ? arguments->word[1] : NULL;
 
     for (size_t i = 0; i < RB_COUNT(kinds); i++) {
-        if (strcmp(kinds[i].name, name) == 0)
-            return list(session, &kinds[i], job);
+        if (strcmp(kinds[i].name, name) != 0)
+            continue;
+        if (job && kinds[i].of_nodes)
+            return rb_session_usage(session, "get %s takes no job", name);
+        return list(session, &kinds[i], job);
     }
     return rb_session_usage(session,
                             "there are no '%.40s': jobs, nodes, devices, configurations, "

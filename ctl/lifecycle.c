@@ -3,6 +3,8 @@
 #include "ctl/value.h"
 #include "ctl/verbs.h"
 
+#include <string.h>
+
 static int say(struct rb_session *session, const struct rb_arguments *arguments, const char *method)
 {
     json_t *reply = NULL;
@@ -14,6 +16,9 @@ static int say(struct rb_session *session, const struct rb_arguments *arguments,
         return rb_session_fail(session, err, &why);
     if (session->format != RB_FORMAT_TABLE)
         rb_session_print(session, reply);
+    else if (strcmp(method, "delete") == 0)
+        fprintf(session->out, "%s: %s\n", arguments->word[0],
+                rb_value_over(reply) ? "deleted" : "is cancelled and deleted");
     else
         fprintf(session->out, "%s: %s asked for, now %s\n", arguments->word[0], method,
                 rb_value_text(reply, "phase", "gone"));

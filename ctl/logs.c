@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What workers wrote to stderr: whole lines, each behind the name of its file. */
+/* What workers wrote to stderr: whole lines, each behind its node and its worker. */
 #include "base/arena.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
@@ -12,11 +12,17 @@ struct logs {
     const struct rb_session *session;
     json_t *after; /* FILE: bytes read */
     json_t *part;  /* FILE: a line whose end has not come yet */
+    json_t *node;  /* FILE: where it is */
 };
 
 static void put_line(const struct logs *logs, const char *file, const char *line, size_t size)
 {
-    fprintf(logs->session->out, "[%s] %.*s\n", file, (int)size, line);
+    size_t name = strlen(file), end = strlen(".log");
+
+    if (name > end && strcmp(file + name - end, ".log") == 0)
+        name -= end;
+    fprintf(logs->session->out, "[%s %.*s] %.*s\n", rb_value_text(logs->node, file, "?"), (int)name,
+            file, (int)size, line);
 }
 
 static void take_piece(struct logs *logs, const json_t *piece)
@@ -25,6 +31,7 @@ static void take_piece(struct logs *logs, const json_t *piece)
     RB_CLEANUP(rb_freep) char *whole = rb_format("%s%s", rb_value_text(logs->part, file, ""), text);
     const char *at = whole, *end;
 
+    json_object_set_new(logs->node, file, json_string(rb_value_text(piece, "node", "?")));
     while ((end = strchr(at, '\n'))) {
         put_line(logs, file, at, (size_t)(end - at));
         at = end + 1;
@@ -90,7 +97,8 @@ static int read_all(struct logs *logs, const char *job, bool follow, struct rb_w
 
 int rb_logs(struct rb_session *session, const struct rb_arguments *arguments)
 {
-    struct logs logs = {.session = session, .after = json_object(), .part = json_object()};
+    struct logs logs = {
+        .session = session, .after = json_object(), .part = json_object(), .node = json_object()};
     bool follow = rb_arguments_has(arguments, "follow");
     struct rb_why why = {0};
     int err = read_all(&logs, arguments->word[0], follow, &why);
@@ -98,5 +106,6 @@ int rb_logs(struct rb_session *session, const struct rb_arguments *arguments)
     put_parts(&logs);
     json_decref(logs.after);
     json_decref(logs.part);
+    json_decref(logs.node);
     return err ? rb_session_fail(session, err, &why) : RB_EXIT_DONE;
 }

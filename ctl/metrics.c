@@ -18,13 +18,13 @@ struct metrics {
     int64_t after;
 };
 
-static void put_csv(struct metrics *metrics, const json_t *columns, const json_t *row)
+static void put_csv(const struct metrics *metrics, const json_t *cells)
 {
     struct rb_buffer line = {0};
     const json_t *cell;
     size_t i;
 
-    json_array_foreach(metrics->headed ? row : columns, i, cell)
+    json_array_foreach(cells, i, cell)
     {
         if (i)
             rb_buffer_text(&line, ",");
@@ -41,10 +41,6 @@ static void put_csv(struct metrics *metrics, const json_t *columns, const json_t
     }
     rb_buffer_text(&line, "\n");
     rb_session_put(metrics->session, &line);
-    if (!metrics->headed) {
-        metrics->headed = true;
-        put_csv(metrics, columns, row);
-    }
 }
 
 static void put_row(struct metrics *metrics, const json_t *columns, const json_t *row)
@@ -55,7 +51,7 @@ static void put_row(struct metrics *metrics, const json_t *columns, const json_t
     size_t i;
 
     if (!metrics->json) {
-        put_csv(metrics, columns, row);
+        put_csv(metrics, row);
         return;
     }
     object = json_object();
@@ -99,6 +95,9 @@ static int take_page(struct metrics *metrics, const json_t *reply, bool *ret_mor
     int64_t before = metrics->after;
     size_t i;
 
+    if (!metrics->json && !metrics->headed)
+        put_csv(metrics, columns);
+    metrics->headed = true;
     json_array_foreach(rows, i, row)
     {
         put_row(metrics, columns, row);

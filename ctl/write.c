@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ctl/write.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +23,8 @@ static void put_real(struct rb_buffer *out, double x)
         if (strtod(text, NULL) == x)
             break;
     }
+    if (fabs(x) >= 1 && fabs(x) < 1e15 && strchr(text, 'e')) /* 150.0, not 1.5e+02 */
+        snprintf(text, sizeof text, "%.0f", x);
     e = strcspn(text, "e"); /* with a point always: YAML 1.1 takes 1e-08 for a word */
     rb_buffer_format(out, "%.*s%s%s", (int)e, text, strchr(text, '.') ? "" : ".0", text + e);
 }

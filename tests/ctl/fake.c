@@ -185,6 +185,7 @@ pid_t fake_spawn(const struct fake *fake, const char *const *words)
 {
     const char *argv[40] = {"rubatoctl"};
     pid_t pid;
+    int in;
 
     for (int i = 0; words[i]; i++)
         argv[i + 1] = words[i];
@@ -192,6 +193,8 @@ pid_t fake_spawn(const struct fake *fake, const char *const *words)
     if (pid == 0) {
         if (chdir(fake->folder) < 0)
             _exit(99);
+        if ((in = open("in", O_RDONLY)) >= 0)
+            dup2(in, STDIN_FILENO);
         point("out", STDOUT_FILENO);
         point("err", STDERR_FILENO);
         setenv("RUBATO_ENDPOINT", fake->endpoint, 1);

@@ -33,8 +33,8 @@ struct outcome {
     char *out, *err;
 };
 
-/* Start rubatoctl with these words (the last one NULL) in the fake's folder, and wait for its end.
- */
+/* Start rubatoctl with these words (the last one NULL) in the fake's folder, its file `in` as stdin
+ * where there is one, and wait for its end. */
 pid_t fake_spawn(const struct fake *fake, const char *const *words);
 struct outcome fake_wait(const struct fake *fake, pid_t pid);
 struct outcome fake_run(const struct fake *fake, const char *const *words);

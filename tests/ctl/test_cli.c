@@ -110,6 +110,7 @@ static void test_usage(void **state)
     expect(&fake, 2, "", "table, json or yaml", WORDS("get", "jobs", "-o", "xml"));
     expect(&fake, 2, "", "-o csv: expected table, json or yaml", WORDS("get", "jobs", "-o", "csv"));
     expect(&fake, 2, "", "there are no 'tables'", WORDS("get", "tables"));
+    expect(&fake, 2, "", "get nodes takes no job", WORDS("get", "nodes", "gpt"));
     expect(&fake, 2, "", "-f says", WORDS("submit"));
     expect(&fake, 2, "", "-f says", WORDS("plan", "--devices", "2"));
     expect(&fake, 2, "", "'x' is no count", WORDS("plan", "-f", "job.yaml", "--devices", "2,x"));
@@ -223,6 +224,7 @@ static void test_submit(void **state)
         {.method = "status", .body = succeeded},
         {0},
     };
+    RB_CLEANUP(rb_freep) char *where = NULL;
     struct fake fake;
     json_t *json;
 
@@ -239,6 +241,11 @@ static void test_submit(void **state)
            WORDS("submit", "-f", "job.yaml", "--set", "spec.train.seed=5"));
     expect(&fake, 0, "gpt: 3.3 M", "rubatoctl: a mask is trained\n",
            WORDS("submit", "-f", "job.yaml"));
+    put(&fake, "in", job);
+    expect(&fake, 0, "gpt: 3.3 M", "", WORDS("submit", "-f", "-", "--set", "spec.train.seed=6"));
+    where = rb_format("%s/gpt.onnx\"", strrchr(fake.folder, '/'));
+    assert_called(&fake, "\"seed\":6");
+    assert_called(&fake, where);
     assert_called(&fake, "\"globalBatch\":32");
     assert_called(&fake, "\"seed\":5");
     assert_called(&fake, "/gpt.onnx\"");
@@ -394,6 +401,8 @@ static void test_nodes_and_jobs(void **state)
          .body = "{\"node\":\"b\",\"jobs\":[],\"drained\":true,\"until\":1700000000000}"},
         {.method = "node", .body = "{\"node\":\"c\",\"jobs\":[\"x\"],\"drained\":true}"},
         {.method = "node", .body = "{\"node\":\"c\",\"jobs\":[\"x\"],\"drained\":false}"},
+        {.method = "delete", .body = "{\"job\":\"gpt\",\"phase\":\"Running\"}"},
+        {.method = "delete", .body = "{\"job\":\"gpt\",\"phase\":\"Succeeded\"}"},
         {.method = "pause", .body = "{\"job\":\"gpt\",\"phase\":\"Paused\"}"},
         {.method = "checkpoint", .body = "{\"step\":5,\"path\":\"/c/step-5\",\"node\":\"a\"}"},
         {.method = "checkpoint", .how = FAKE_SILENCE},
@@ -414,6 +423,8 @@ static void test_nodes_and_jobs(void **state)
     assert_called(&fake, "{\"node\":\"b\",\"verb\":\"look\"}"); /* who waits changes nothing */
     expect(&fake, 4, "", "took it back", WORDS("node", "drain", "c", "--wait"));
     expect(&fake, 0, "now Paused", "", WORDS("pause", "gpt"));
+    expect(&fake, 0, "gpt: is cancelled and deleted\n", "", WORDS("delete", "gpt"));
+    expect(&fake, 0, "gpt: deleted\n", "", WORDS("delete", "gpt"));
     expect(&fake, 0, "step 5 in /c/step-5 on a", "", WORDS("checkpoint", "gpt", "--wait"));
     expect(&fake, 124, "", "timed out; the checkpoint of gpt goes on",
            WORDS("checkpoint", "gpt", "--wait", "--timeout", "0"));
@@ -494,15 +505,11 @@ static void test_metrics(void **state)
     static const char columns[] = "\"columns\":[\"step\",\"time\",\"loss\",\"grad_norm\",\"lr\"]";
     static char pages[4][300];
     struct fake_reply replies[] = {
-        {.method = "metrics", .body = pages[0]},
-        {.method = "metrics", .body = pages[2]},
-        {.method = "metrics", .body = pages[0]},
-        {.method = "metrics", .body = pages[2]},
-        {.method = "metrics", .body = pages[0]},
-        {.method = "metrics", .body = pages[3]},
-        {.method = "metrics", .body = pages[1]},
-        {.method = "metrics", .body = pages[2]},
-        {0},
+        {.method = "metrics", .body = pages[0]}, {.method = "metrics", .body = pages[2]},
+        {.method = "metrics", .body = pages[0]}, {.method = "metrics", .body = pages[2]},
+        {.method = "metrics", .body = pages[0]}, {.method = "metrics", .body = pages[3]},
+        {.method = "metrics", .body = pages[1]}, {.method = "metrics", .body = pages[2]},
+        {.method = "metrics", .body = pages[2]}, {0},
     };
     struct fake fake;
     json_t *json;
@@ -524,6 +531,7 @@ static void test_metrics(void **state)
     expect(&fake, 0, "lr\n1,1700000000000,2.5,nan,nan\n2,1700000000000,2.5,nan,nan\n3,17", "",
            WORDS("metrics", "gpt", "--follow"));
     assert_called(&fake, "\"after\":2");
+    expect(&fake, 0, "step,time,loss,grad_norm,lr\n", "", WORDS("metrics", "gpt")); /* no rows */
     fake_stop(&fake);
 }
 
@@ -545,7 +553,7 @@ static void test_logs(void **state)
 
     (void)state;
     fake_start(&fake, replies);
-    expect(&fake, 0, "[w1] one\n[w1] two\n[w2] x\n", "", WORDS("logs", "gpt", "-f"));
+    expect(&fake, 0, "[a w1] one\n[a w1] two\n[a w2] x\n", "", WORDS("logs", "gpt", "-f"));
     assert_called(&fake, "\"after\":{\"w1\":8,\"w2\":5}");
     fake_stop(&fake);
 }
