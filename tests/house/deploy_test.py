@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a service manager grants and what rubatod takes to leave its jobs fit together."""
+"""What a service manager grants and what rubatod takes to leave its jobs fit together, and what is installed lies side
+by side, where the unit begins it."""
+import json
 import os
 import re
 import shutil
@@ -23,5 +25,15 @@ if f"`TimeoutStopSec={stops}`" not in page or f"`terminationGracePeriodSeconds: 
 if shutil.which("systemd-analyze"):
     said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True).stderr
     bad += [line for line in said.splitlines() if "rubatod.service" in line and "is not executable" not in line]
+build = os.path.dirname(rubatod)
+if shutil.which("meson"):
+    said = subprocess.run(["meson", "introspect", "--installed", build], capture_output=True, text=True, check=True)
+    installed = {os.path.basename(path): os.path.dirname(path) for path in json.loads(said.stdout).values()}
+    programs = {installed.get(name) for name in ("rubatod", "rubatoctl", "rubato-worker")}
+    programs |= {folder for name, folder in installed.items() if name.endswith(".so")}
+    with open(os.path.join(build, "deploy/rubatod.service")) as file:
+        begins = os.path.dirname(re.search(r"^ExecStart=(\S+)", file.read(), re.M).group(1))
+    if programs != {begins} or "rubatod.service" not in installed:
+        bad.append(f"the unit begins rubatod in {begins}, and installed is {installed}")
 print("\n".join(bad) or f"leaves within {leaves} s of {stops} s")
 sys.exit(bool(bad))
