@@ -70,6 +70,8 @@ static void fail(struct submit *submit, int err, const struct rb_why *why)
 
     if (why)
         told = *why;
+    if (err == RB_ENOTFOUND) /* what the job names, as any other thing that is wrong with it */
+        err = RB_EREFUSED;
     submit_free(submit);
     rb_request_fail(request, err, &told);
 }

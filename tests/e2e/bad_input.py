@@ -56,6 +56,7 @@ def job_files():
         refused(c, "type", changed("train.steps", "many"), "type.yaml:")
         refused(c, "name_With_Capitals", spec, "name")
         refused(c, "no-onnx", changed("model.onnx", "absent.onnx"), "absent.onnx")
+        refused(c, "no-folder", changed("checkpoint.path", c.path("cnn.onnx")), "cnn.onnx")
         refused(c, "no-data", changed("data.train.path", "absent.npy"), "absent.npy")
         refused(c, "ends", changed("train.epochs", 2), "steps", "epochs")
         refused(c, "data", changed("parallel.data", 2), "parallel.data")
