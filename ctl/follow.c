@@ -168,8 +168,8 @@ static void tell_missed(const struct rb_session *session, const char *job,
     if (goal->kind == RB_GOAL_STEP)
         fprintf(session->err, "rubatoctl: %s ended before step %" PRId64 "\n", job, goal->number);
     else if (goal->kind == RB_GOAL_DEVICES)
-        fprintf(session->err, "rubatoctl: %s ended without %" PRId64 " devices\n", job,
-                goal->number);
+        fprintf(session->err, "rubatoctl: %s ended without %" PRId64 " device%s\n", job,
+                goal->number, goal->number == 1 ? "" : "s");
     else if (goal->kind == RB_GOAL_PAUSED)
         fprintf(session->err, "rubatoctl: %s ended without being paused\n", job);
     else if (goal->kind == RB_GOAL_RUNNING)

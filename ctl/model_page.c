@@ -15,7 +15,7 @@ static char *type_text(const json_t *report)
     struct rb_buffer text = {0};
     size_t i;
 
-    rb_buffer_format(&text, "%s: %s[", rb_value_text(report, "name", "?"),
+    rb_buffer_format(&text, "'%s': %s[", rb_value_text(report, "name", "?"),
                      rb_value_text(report, "type", "?"));
     json_array_foreach(shape, i, dim)
     {

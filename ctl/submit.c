@@ -10,13 +10,14 @@
 static void print_submitted(const struct rb_session *session, const json_t *reply)
 {
     int64_t resumed = rb_value_integer(reply, "resumeStep", 0);
+    int64_t steps = rb_value_integer(reply, "steps", 0);
 
     if (session->format != RB_FORMAT_TABLE) {
         rb_session_print(session, reply);
         return;
     }
-    fprintf(session->out, "%s: %s; %" PRId64 " steps", rb_value_text(reply, "name", "?"),
-            rb_value_text(reply, "summary", "submitted"), rb_value_integer(reply, "steps", 0));
+    fprintf(session->out, "%s: %s; %" PRId64 " step%s", rb_value_text(reply, "name", "?"),
+            rb_value_text(reply, "summary", "submitted"), steps, steps == 1 ? "" : "s");
     if (resumed)
         fprintf(session->out, ", resumed from step %" PRId64, resumed);
     fputs("\n", session->out);

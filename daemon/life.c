@@ -222,9 +222,9 @@ static void on_facts(void *context)
     if (rb_agent_start(life->daemon.agent, &why))
         fail(life, RB_EXIT_UNAVAILABLE, why.text);
     else
-        rb_log(RB_LOG_INFO, "rubatod %s: node %s, %zu devices, %s%s%s", RUBATO_VERSION,
-               life->settings->node, life->devices->n, life->settings->state_dir,
-               life->devices->missing ? "; " : "",
+        rb_log(RB_LOG_INFO, "rubatod %s: node %s, %zu device%s, %s%s%s", RUBATO_VERSION,
+               life->settings->node, life->devices->n, life->devices->n == 1 ? "" : "s",
+               life->settings->state_dir, life->devices->missing ? "; " : "",
                life->devices->missing ? life->devices->missing : "");
 }
 

@@ -130,8 +130,8 @@ static bool read_want(struct rb_request *request, const struct rb_job_facts *job
     }
     if (shrink > before) {
         rb_request_failf(request, RB_EREFUSED,
-                         "job %s has %" PRId64 " devices and cannot give %" PRId64,
-                         job->job.job->name, before, shrink);
+                         "job %s wants %" PRId64 " device%s and cannot give %" PRId64,
+                         job->job.job->name, before, before == 1 ? "" : "s", shrink);
         return false;
     }
     if (grow > UINT32_MAX || want > UINT32_MAX) {

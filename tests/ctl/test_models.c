@@ -102,7 +102,7 @@ static void outputs_have_the_names_of_the_file(void **state)
     rb_writer_node(&w, "Relu", "scores", "x", NULL);
     w.graph.node[0]->name = rb_arena_string(&w.arena, "/head/Relu");
     write_model(&w, "scores", "named.onnx");
-    expect(4, "outputs     scores: float32[any, 3]", "", WORDS("model", "check", "named.onnx"));
+    expect(4, "outputs     'scores': float32[any, 3]", "", WORDS("model", "check", "named.onnx"));
     expect(0, "result/scores.npy", "",
            WORDS("model", "run", "named.onnx", "--input", "one.npy", "--out", "result"));
     expect(4, "", "--input y=one.npy: the model has the input 'x' (float32[any, 3]); say",
@@ -189,7 +189,7 @@ static void inputs_that_data_cannot_fill(void **state)
     (void)state;
     x = start(&w, 2);
     write_model(&w, rb_writer_node(&w, "Mul", "gated", x, "y", NULL), "gated.onnx");
-    expect(4, "y: float32[any, 4]", "a further input 'y'", WORDS("model", "check", "gated.onnx"));
+    expect(4, "'y': float32[any, 4]", "a further input 'y'", WORDS("model", "check", "gated.onnx"));
     x = start(&w, 2);
     write_model(&w, mean(&w, rb_writer_node(&w, "Sub", "error", x, "y", NULL)), "loss.onnx");
     expect(0, "trainable", "", WORDS("model", "check", "loss.onnx"));
