@@ -126,7 +126,7 @@ int rb_verbs_help(FILE *out, const char *word)
     }
     if (!word)
         fputs("\nEndpoint: --endpoint, else RUBATO_ENDPOINT, else unix:/run/rubato/rubatod.sock.\n"
-              "T: seconds, or 90s 5m 2h.\n"
+              "T: seconds, or 90s 5m 2h 1m30s.\n"
               "Exit: 0 done, 1 the job failed, 2 usage, 3 not found, 4 refused, 5 unreachable,\n"
               "      124 timed out, 130 interrupted (ctrl-c is safe: the job goes on).\n",
               out);
