@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/near.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define RESIZE_OPTIONS "devices=+ wait timeout="
@@ -91,7 +92,7 @@ bool rb_verbs_group(const char *word)
 int rb_verbs_unknown(const struct rb_session *session, const char *text)
 {
     size_t size = strlen(text), best = SIZE_MAX;
-    const char *nearest = NULL;
+    RB_CLEANUP(rb_freep) char *nearest = NULL;
 
     for (const struct rb_verb *verb = rb_verbs; verb->name && size < RB_NEAR_MOST; verb++) {
         size_t first = strchr(text, ' ') ? strlen(verb->name) : strcspn(verb->name, " ");
@@ -100,7 +101,8 @@ int rb_verbs_unknown(const struct rb_session *session, const char *text)
 
         if (distance < best && rb_near_enough(distance, size)) {
             best = distance;
-            nearest = verb->name;
+            free(nearest);
+            nearest = RB_TAKE(name);
         }
     }
     if (!nearest)

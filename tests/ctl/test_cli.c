@@ -88,6 +88,7 @@ static void test_usage(void **state)
     expect(&fake, 2, "", "no verb 'model chek', did you mean 'model check'; see: rubatoctl help",
            WORDS("model", "chek", "m.onnx"));
     expect(&fake, 2, "", "no verb 'sumbit', did you mean 'submit'; see", WORDS("help", "sumbit"));
+    expect(&fake, 2, "", "no verb 'modle', did you mean 'model'; see", WORDS("modle", "new"));
     expect(&fake, 2, "", "'-f' is there twice", WORDS("submit", "-f", "a.yaml", "-f", "b.yaml"));
     expect(&fake, 2, "", "unknown option '--wait'", WORDS("node", "cordon", "a", "--wait"));
     expect(&fake, 2, "", "goes with --wait", WORDS("node", "drain", "a", "--timeout", "5"));
