@@ -57,6 +57,23 @@ bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next
     return false;
 }
 
+/* A node of those before it that it is not on; NULL: it is on all of them. */
+static const char *node_left(const struct rb_turn *turn, const Rb__Configuration *next)
+{
+    const struct rb_fact *before = rb_facts_configuration(turn->in, next->from);
+
+    for (size_t m = 0; before && m < before->configuration->n_members; m++) {
+        const char *node = before->configuration->members[m]->node;
+        bool there = false;
+
+        for (size_t i = 0; i < next->n_members && !there; i++)
+            there = !strcmp(next->members[i]->node, node);
+        if (!there)
+            return node;
+    }
+    return NULL;
+}
+
 void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next)
 {
     static const struct {
@@ -67,18 +84,20 @@ void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next)
         {"grow", "grown", "grew to"},
         {"shrink", "shrunk", "shrank to"},
         {"move", "moved", "moved and is on"},
-        {"drain", "moved", "left a node and is on"},
+        {"drain", "moved", "is leaving a node and is on"},
         {"crash", "recovered", "goes on without loss on"},
         {"replan", "replanned", "runs in another way on"},
         {"park", "gathered", "has its whole state on"},
         {"balance", "balanced", "shares by speed on"},
     };
+    const char *left = strcmp(next->cause, "drain") ? NULL : node_left(turn, next);
 
     for (size_t i = 0; i < RB_COUNT(words); i++)
         if (!strcmp(next->cause, words[i].cause))
             rb_turn_event(turn, NULL, words[i].kind, "configuration %" PRIu32 ": %s %zu device%s",
-                          next->number, words[i].text, next->n_members,
-                          next->n_members == 1 ? "" : "s");
+                          next->number,
+                          left ? rb_turn_text(turn, "left node %s and is on", left) : words[i].text,
+                          next->n_members, next->n_members == 1 ? "" : "s");
 }
 
 void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next)

@@ -40,6 +40,8 @@ def spans(count):
         status = c.status("wide")
         check(status["phase"] == "Running", f"phase {status['phase']}: {status}")
         check(last not in nodes_of(status), f"{last} is drained and still used")
+        told = [e["text"] for e in c.json("events")["items"] if e["kind"] == "moved"]
+        check(any(f"left node {last} and is on" in text for text in told), f"events: {told}")
         # Any node answers, the drained one too.
         check(c.json("status", "wide", endpoint=c.nodes[-1].endpoint)["name"] == "wide", "forwarding")
         c.ctl("node", "uncordon", last)
