@@ -94,6 +94,34 @@ static int check_model(struct rb_onnx *model, struct rb_why *why)
     return err ? err : rb_onnx_list_functions(model, why);
 }
 
+/* The length of a header of JSON, and the header. */
+static bool is_safetensors(const uint8_t *bytes, size_t size)
+{
+    uint64_t length = 0;
+
+    for (int i = 0; size > 8 && i < 8; i++)
+        length |= (uint64_t)bytes[i] << 8 * i;
+    return size > 8 && length <= size - 8 && bytes[8] == '{';
+}
+
+/* What is mostly given instead of a model, by its first bytes. */
+static int check_kind(const uint8_t *bytes, size_t size, struct rb_why *why)
+{
+    const char *kind = NULL;
+
+    if (!size)
+        return rb_why_set(why, RB_EINVAL, "the file is empty");
+    if (size >= 4 && (!memcmp(bytes, "PK\3\4", 4) || !memcmp(bytes, "\x80\2\x8a\x0a", 4)))
+        kind = "what torch.save writes";
+    else if (is_safetensors(bytes, size))
+        kind = "safetensors, which are weights without a model";
+    return kind ? rb_why_set(why, RB_EINVAL,
+                             "no ONNX model but %s: export the module with torch.onnx.export "
+                             "(docs/job-file.md)",
+                             kind)
+                : 0;
+}
+
 int rb_onnx_open_bytes(const void *bytes, size_t size, struct rb_onnx **ret_model,
                        struct rb_why *why)
 {
@@ -103,6 +131,9 @@ int rb_onnx_open_bytes(const void *bytes, size_t size, struct rb_onnx **ret_mode
 
     if (size > INT32_MAX)
         return rb_why_set(why, RB_ELIMIT, "a protobuf of 2 GiB or more");
+    err = check_kind(bytes, size, why);
+    if (err)
+        return err;
     err = rb_wire_scan(&onnx__model_proto__descriptor, bytes, size, RB_ONNX_DEPTH, why);
     if (err)
         return rb_why_add(why, err, "no ONNX model");

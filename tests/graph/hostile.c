@@ -413,6 +413,33 @@ static void external_data(void **state)
     assert_int_equal(rb_file_remove(folder.path, &why), 0);
 }
 
+/* What users take for a model: what it is, and what to do instead. */
+static void other_files(void **state)
+{
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *says;
+    } cases[] = {
+        {"", 0, "the file is empty"},
+        {"PK\3\4\0\0\x08\x08", 8, "no ONNX model but what torch.save writes: export the module"},
+        {"\x80\2\x8a\x0al\xfc", 6, "what torch.save writes"}, /* before torch 1.6 */
+        {"\2\0\0\0\0\0\0\0{}", 10, "safetensors, which are weights without a model"},
+        {"\2\0\0\0\0\0\0\1{}", 10, "protobuf"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        RB_CLEANUP(rb_buffer_done) struct rb_buffer bytes = {0};
+        struct rb_why why = {0};
+
+        rb_buffer_add(&bytes, cases[i].bytes, cases[i].size);
+        assert_int_equal(open_bytes(&bytes, &why), RB_EINVAL);
+        if (!strstr(why.text, cases[i].says))
+            fail_msg("%s", why.text);
+    }
+}
+
 static void files(void **state)
 {
     struct rb_onnx *model = NULL;
@@ -488,6 +515,7 @@ int main(void)
         cmocka_unit_test(countless_classes),
         cmocka_unit_test(hostile_names_in_messages),
         cmocka_unit_test(external_data),
+        cmocka_unit_test(other_files),
         cmocka_unit_test(files),
         cmocka_unit_test(loops),
     };
