@@ -2,6 +2,7 @@
 #include "graph/shapes/shapes.h"
 #include "graph/train.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static struct rb_tensor_type batched(const struct rb_graph *graph, const struct rb_tensor_type *one)
@@ -22,7 +23,9 @@ static int make_targets(struct rb_graph *graph, const struct rb_loss_options *op
     struct rb_tensor_type type;
 
     if (options->targets.dtype == RB_NONE)
-        return rb_why_set(why, RB_EINVAL, "the loss %s needs targets, and the data have none",
+        return rb_why_set(why, RB_EINVAL,
+                          "%s needs targets, and the data have none: say the name of their file "
+                          "as targets, beside path",
                           options->type);
     if (options->targets.rank >= RB_MAX_RANK)
         return rb_why_set(why, RB_EINVAL, "the targets have too many axes");
@@ -59,12 +62,25 @@ static const char *soft_labels(const struct rb_tensor_type *logits,
                : "";
 }
 
-/* Where both axes would do, sequences have their classes last, and all else on axis 1. */
-static int find_class_axis(const struct rb_tensor_type *logits,
-                           const struct rb_tensor_type *targets, bool sequences, int64_t *ret_axis,
-                           struct rb_why *why)
+/* What does not go together; the first axis is nothing that the user has said. */
+static int refuse_shapes(const struct rb_graph *graph, const char *type,
+                         const struct rb_tensor_type *y, const char *wanted, const char *more,
+                         struct rb_why *why)
 {
     char a[RB_TENSOR_TEXT], b[RB_TENSOR_TEXT];
+
+    return rb_why_set(why, RB_EINVAL,
+                      "%s: in a microbatch of %" PRId64
+                      " the model's output is %s and the targets are %s; %s%s",
+                      type, graph->batch, rb_tensor_text(y, a),
+                      rb_tensor_text(&graph->targets->type, b), wanted, more);
+}
+
+/* Where both axes would do, sequences have their classes last, and all else on axis 1. */
+static int find_class_axis(const struct rb_graph *graph, const struct rb_tensor_type *logits,
+                           bool sequences, int64_t *ret_axis, struct rb_why *why)
+{
+    const struct rb_tensor_type *targets = &graph->targets->type;
     int last = logits->rank - 1;
 
     if (lacks_axis(logits, targets, sequences ? last : 1))
@@ -72,12 +88,10 @@ static int find_class_axis(const struct rb_tensor_type *logits,
     else if (lacks_axis(logits, targets, sequences ? 1 : last))
         *ret_axis = sequences ? 1 : last;
     else
-        return rb_why_set(why, RB_EINVAL,
-                          "cross_entropy: the model's output is %s and the targets are %s; the "
-                          "targets must have the output's shape without its last axis (or its axis "
-                          "1), that of the classes%s",
-                          rb_tensor_text(logits, a), rb_tensor_text(targets, b),
-                          soft_labels(logits, targets));
+        return refuse_shapes(graph, "cross_entropy", logits,
+                             "the targets must have the output's shape without its last axis (or "
+                             "its axis 1), that of the classes",
+                             soft_labels(logits, targets), why);
     return 0;
 }
 
@@ -94,7 +108,7 @@ static int attach_cross_entropy(struct rb_graph *graph, const struct rb_loss_opt
     float smoothing = (float)options->label_smoothing;
     int64_t axis;
     struct rb_node *node;
-    int err = find_class_axis(&y->type, &graph->targets->type, options->sequences, &axis, why);
+    int err = find_class_axis(graph, &y->type, options->sequences, &axis, why);
 
     if (!err) {
         struct rb_graph_attribute attributes[] = {
@@ -105,17 +119,15 @@ static int attach_cross_entropy(struct rb_graph *graph, const struct rb_loss_opt
                             (struct rb_value *[]){y, graph->targets}, 3, attributes, 0xf, NULL,
                             &node, why);
     }
-    if (err)
-        return rb_why_add(why, err, "the loss");
-    take_outputs(graph, node);
-    return 0;
+    if (!err)
+        take_outputs(graph, node);
+    return err;
 }
 
 /* mse and bce_with_logits: one target an element of the output, as F32. */
 static int attach_elementwise(struct rb_graph *graph, const char *type, enum rb_op op,
                               unsigned want, struct rb_value *y, struct rb_why *why)
 {
-    char a[RB_TENSOR_TEXT], b[RB_TENSOR_TEXT];
     struct rb_value *targets = graph->targets;
     struct rb_tensor_type shape = targets->type;
     struct rb_node *node;
@@ -123,10 +135,8 @@ static int attach_elementwise(struct rb_graph *graph, const char *type, enum rb_
 
     shape.dtype = RB_F32;
     if (!rb_shapes_same_but_ones(&y->type, &shape))
-        return rb_why_set(why, RB_EINVAL,
-                          "%s: the model's output is %s and the targets are %s; it needs a target "
-                          "for each element of the output",
-                          type, rb_tensor_text(&y->type, a), rb_tensor_text(&targets->type, b));
+        return refuse_shapes(graph, type, &y->type,
+                             "it needs a target for each element of the output", "", why);
     if (targets->type.dtype != RB_F32) {
         err = rb_graph_node(graph, RB_OP_CAST, "loss.targets", 1, &targets, 0, NULL, 1, &shape,
                             &node, why);
@@ -140,10 +150,9 @@ static int attach_elementwise(struct rb_graph *graph, const char *type, enum rb_
     if (!err)
         err = rb_graph_node(graph, op, "loss", 2, (struct rb_value *[]){y, targets}, 0, NULL, want,
                             NULL, &node, why);
-    if (err)
-        return rb_why_add(why, err, "the loss");
-    take_outputs(graph, node);
-    return 0;
+    if (!err)
+        take_outputs(graph, node);
+    return err;
 }
 
 /* Nodes of a sum of means that are looked at: it may be written without end. */
@@ -221,10 +230,9 @@ static int attach_graph(struct rb_graph *graph, struct rb_value *y, struct rb_wh
                           "'%s' is %s",
                           y->name, rb_tensor_text(&y->type, text));
     err = rb_graph_node(graph, RB_OP_GRAPH_LOSS, "loss", 1, &y, 1, &samples, 3, NULL, &node, why);
-    if (err)
-        return rb_why_add(why, err, "the loss");
-    take_outputs(graph, node);
-    return 0;
+    if (!err)
+        take_outputs(graph, node);
+    return err;
 }
 
 static int check_output(const struct rb_value *y, struct rb_why *why)

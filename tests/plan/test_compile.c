@@ -336,10 +336,13 @@ static void refusals(void **state)
                 jobs_rows, "spec.model.onnx=own.onnx", NULL);
     MUST_REFUSE(RB_EINVAL, "float32[7]", jobs_rows, "spec.data.train.path=wide.npy", NULL);
     MUST_REFUSE(RB_EINVAL, "target 4", jobs_rows, "spec.data.train.targets=wide-labels.npy", NULL);
-    MUST_REFUSE(RB_EINVAL, "spec.loss: mse", jobs_rows, "spec.loss.type=mse", NULL);
-    MUST_REFUSE(RB_EINVAL, "spec.loss: the loss cross_entropy needs targets", jobs_rows,
-                "spec.data.train.targets=null", NULL);
-    MUST_REFUSE(RB_EINVAL, "spec.data.eval: the loss cross_entropy needs targets", jobs_rows,
+    MUST_REFUSE(RB_EINVAL,
+                "spec.loss: mse: in a microbatch of 4 the model's output is float32[4,3] and the "
+                "targets are int64[4]; it needs",
+                jobs_rows, "spec.loss.type=mse", NULL);
+    MUST_REFUSE(RB_EINVAL, "spec.loss: cross_entropy needs targets, and the data have none: say",
+                jobs_rows, "spec.data.train.targets=null", NULL);
+    MUST_REFUSE(RB_EINVAL, "spec.data.eval: cross_entropy needs targets", jobs_rows,
                 "spec.data.eval.targets=null", "spec.train.eval.every=1", NULL);
     MUST_REFUSE(RB_ENOTFOUND, "spec.model.onnx", jobs_rows, "spec.model.onnx=none.onnx", NULL);
     MUST_REFUSE(RB_ENOTFOUND, "spec.data.train", jobs_rows, "spec.data.train.path=none.npy", NULL);
