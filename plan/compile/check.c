@@ -202,6 +202,11 @@ int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *
         return check_probabilities(info, why);
     if (loss->op != RB_OP_CROSS_ENTROPY || info->targets.dtype != RB_I64)
         return 0;
+    if (info->extremes.least == ignore_index && info->extremes.most == ignore_index)
+        return rb_why_set(why, RB_EINVAL,
+                          "every target in the data is %" PRId64
+                          ", which spec.loss.ignoreIndex leaves out: none is left",
+                          ignore_index);
     classes = loss->in[0]->type.dim[rb_node_int(loss, "axis", 0)];
     if (!find_stray(&info->extremes, classes, ignore_index, &stray))
         return 0;

@@ -115,6 +115,10 @@ static void labels_that_are_no_classes(void **state)
                      NULL);
         rb_compiled_done(&compiled);
     }
+    jobs_save_npy("odd.npy", "<i8", "50,", (int64_t[50]){0}, 50 * sizeof(int64_t));
+    MUST_REFUSE(RB_EINVAL,
+                "spec.data.train: every target in the data is 0, which spec.loss.ignoreIndex",
+                jobs_rows, "spec.data.train.targets=odd.npy", "spec.loss.ignoreIndex=0", NULL);
 }
 
 /* A model of images of any size, and one more input where `more`. */
