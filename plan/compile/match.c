@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,8 +95,28 @@ static int consider_all(struct rb_match *match, struct rb_why *why)
     return err;
 }
 
+/* DistributedDataParallel, torch.compile and wrappers put a word in front of every name. */
+static void say_prefix(const struct rb_match *match, char *text, size_t room)
+{
+    const struct rb_safetensor **tensors = match->pretrained->tensors;
+    const char *name = tensors[0]->name, *dot = strchr(name, '.');
+    size_t size;
+    int n = 0;
+
+    while (dot && place_of(match, dot + 1) < 0)
+        dot = strchr(dot + 1, '.');
+    if (!dot)
+        return;
+    size = (size_t)(dot + 1 - name);
+    for (int i = 0; i < match->pretrained->n; i++)
+        n +=
+            !strncmp(tensors[i]->name, name, size) && place_of(match, tensors[i]->name + size) >= 0;
+    snprintf(text, room, "; without '%.*s' %d fit: take it off their names", (int)size, name, n);
+}
+
 static int check_any(const struct rb_match *match, struct rb_why *why)
 {
+    char prefix[160] = "";
     const struct rb_pretrained *pretrained = match->pretrained;
     const Rb__Model *model = match->model;
 
@@ -104,11 +125,12 @@ static int check_any(const struct rb_match *match, struct rb_why *why)
     for (int i = 0; i < pretrained->n; i++)
         if (match->owner[i] >= 0)
             return 0;
+    say_prefix(match, prefix, sizeof(prefix));
     return rb_why_set(
         why, RB_EINVAL,
-        "not one of its %d tensors is the model's: it has '%.100s', the model '%.100s'",
+        "not one of its %d tensors is the model's: it has '%.100s', the model '%.100s'%s",
         pretrained->n, pretrained->tensors[0]->name,
-        model->n_variables ? model->variables[0]->name : "");
+        model->n_variables ? model->variables[0]->name : "", prefix);
 }
 
 int rb_match_open(const struct rb_graph *graph, const Rb__Model *model,

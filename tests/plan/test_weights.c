@@ -257,7 +257,8 @@ static void must_fit(void **state)
     must_refuse("longer.safetensors", "'head.bias' is float32[1,3], and the model's is float32[3]");
     save_tensors("alien.safetensors", alien, 1, NULL, 0);
     must_refuse("alien.safetensors",
-                "not one of its 1 tensors is the model's: it has 'module.head.bias'");
+                "not one of its 1 tensors is the model's: it has 'module.head.bias', the model "
+                "'a.weight'; without 'module.' 1 fit: take it off their names");
     save_tensors("none.safetensors", NULL, 0, NULL, 0);
     must_refuse("none.safetensors", "no tensors");
     save("bytes.safetensors", "", 0);
