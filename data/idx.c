@@ -2,12 +2,15 @@
 /* IDX, the files of MNIST: 0, 0, element type, number of axes; big-endian u32 axes; elements. */
 #include "data/column.h"
 
-enum { U8 = 0x08 };
+enum { U8 = 0x08, I8, I16 = 0x0b, F64 = 0x0e };
 
 bool rb_idx_match(const struct rb_map *map)
 {
-    return map->size >= 4 && map->data[0] == 0 && map->data[1] == 0 && map->data[2] == U8 &&
-           map->data[3] >= 1 && map->data[3] <= RB_MAX_RANK + 1;
+    const uint8_t *bytes = map->data;
+
+    return map->size >= 4 && !bytes[0] && !bytes[1] &&
+           (bytes[2] == U8 || bytes[2] == I8 || (bytes[2] >= I16 && bytes[2] <= F64)) &&
+           bytes[3] >= 1 && bytes[3] <= RB_MAX_RANK + 1;
 }
 
 int rb_idx_open(const struct rb_map *map, const char *path, enum rb_column_use use,
@@ -23,9 +26,10 @@ int rb_idx_open(const struct rb_map *map, const char *path, enum rb_column_use u
         return rb_why_set(why, RB_EINVAL, "%s is no IDX file: expected it to start with two zeros",
                           path);
     if (bytes[2] != U8)
-        return rb_why_set(why, RB_EUNSUPPORTED,
-                          "%s holds elements of IDX type 0x%02x; expected 0x08 (unsigned bytes)",
-                          path, bytes[2]);
+        return rb_why_set(
+            why, RB_EUNSUPPORTED,
+            "%s holds elements of IDX type 0x%02x; expected 0x08 (unsigned bytes): save it as .npy",
+            path, bytes[2]);
     if (bytes[3] < 1 || bytes[3] > RB_MAX_RANK + 1)
         return rb_why_set(why, RB_EUNSUPPORTED, "%s has %d axes; expected 1 to %d", path, bytes[3],
                           RB_MAX_RANK + 1);

@@ -65,8 +65,8 @@ static void broken_idx(void **state)
     f->options.targets = NULL;
     memcpy(bytes, images, sizeof images);
     bytes[2] = 0x0d;
-    put(f, 0, "x-ubyte", bytes, sizeof bytes);
-    must_fail(f, RB_EUNSUPPORTED, "x-ubyte", "type 0x0d; expected 0x08");
+    put(f, 0, "x", bytes, sizeof bytes);
+    must_fail(f, RB_EUNSUPPORTED, "/x", "type 0x0d; expected 0x08 (unsigned bytes): save it as");
     bytes[2] = 8;
     bytes[3] = 10;
     put(f, 0, "x-ubyte", bytes, sizeof bytes);
