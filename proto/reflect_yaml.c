@@ -31,7 +31,7 @@ static bool parse_integer(const char *text, bool *ret_negative, uint64_t *ret_ma
 
     if (rb_field_parse_integer(text, ret_negative, ret_magnitude))
         return true;
-    if (!strpbrk(text, "eE") || !parse_real(text, &x) || x != trunc(x) || fabs(x) > 0x1p53)
+    if (!strpbrk(text, "eE") || !parse_real(text, &x) || x != trunc(x) || fabs(x) >= 0x1p64)
         return false;
     *ret_negative = x < 0;
     *ret_magnitude = (uint64_t)fabs(x);

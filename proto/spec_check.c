@@ -205,9 +205,10 @@ static int check_unsupported(const Rb__Spec *spec, struct rb_why *why)
 {
     if (!spec->parallel->has_data)
         return 0;
-    return rb_why_set(why, RB_EUNSUPPORTED,
-                      "spec.parallel.data: this release has no such pin; what others leave is "
-                      "data-parallel");
+    return rb_why_set(
+        why, RB_EUNSUPPORTED,
+        "spec.parallel.data: this release has no such pin: leave it out; devices beyond "
+        "those of a pipeline or a hypergraph are data-parallel");
 }
 
 static int check_keeping(const Rb__Spec *spec, struct rb_why *why)

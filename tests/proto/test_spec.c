@@ -153,6 +153,7 @@ static void test_refusals(void **state)
     refused("spec.train.steps=null", RB_EINVAL, "say one of");
     refused("spec.train={epochs: 1, steps: 2}", RB_EINVAL, "only one of");
     refused("spec.train.steps=0", RB_EINVAL, "not within");
+    refused("spec.train.steps=1e18", RB_EINVAL, "is not within 1 and 1099511627776");
     refused("spec.train={epochs: 0}", RB_EINVAL, "above 0");
     refused("spec.train.globalBatch=0", RB_EINVAL, "not within");
     refused("spec.train.microBatch=33", RB_EINVAL, "within 1 and 32");
