@@ -161,9 +161,9 @@ static int compile_all(struct rb_compile_work *work, const char *numeric_class,
     if (!err)
         err = rb_compile_add_others(work, micro_batch);
     if (!err)
-        rb_compile_notes(work, micro_batch, &compiled->notes);
-    if (!err)
         err = fill_job(work, micro_batch, numeric_class);
+    if (!err)
+        rb_compile_notes(work, micro_batch, &compiled->notes);
     if (!err)
         err = rb_compile_recompute(work, micro_batch);
     return err ? err : finish(work, compiled);

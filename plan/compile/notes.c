@@ -5,9 +5,10 @@
 #include "graph/hints.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* How many samples are behind a statistic is the job file's to say; where it has left that open it
- * followed from the number of devices, which hardly is what anybody meant. */
+ * followed from the number of devices or from the export, which hardly is what anybody meant. */
 static void note_norms(const struct rb_compile_work *work, int64_t micro_batch,
                        struct rb_buffer *notes)
 {
@@ -16,15 +17,29 @@ static void note_norms(const struct rb_compile_work *work, int64_t micro_batch,
 
     for (int i = 0; i < work->graph->n_nodes; i++)
         norms |= work->graph->nodes[i]->op == RB_OP_BATCH_NORM;
-    if (!norms || work->spec->train->has_micro_batch || work->info.fixed_batch > 0 ||
-        micro_batch == work->spec->train->global_batch)
+    if (!norms)
         return;
     rb_buffer_format(notes,
                      "batch normalization takes its statistics of %" PRId64 " sample%s at a time",
                      micro_batch, micro_batch == 1 ? "" : "s");
     if (rest)
         rb_buffer_format(notes, " (of %" PRId64 " once a step)", rest);
-    rb_buffer_text(notes, ", the microbatch that was chosen: train.microBatch sets it\n");
+    rb_buffer_text(notes, work->info.fixed_batch > 0
+                              ? ", the microbatch of the export\n"
+                              : ", the microbatch that was chosen: train.microBatch sets it\n");
+}
+
+static void note_microbatch(const struct rb_compile_work *work, int64_t micro_batch,
+                            struct rb_buffer *notes)
+{
+    if (work->spec->train->has_micro_batch || micro_batch == work->spec->train->global_batch)
+        return;
+    if (work->info.fixed_batch > 0)
+        rb_buffer_format(notes,
+                         "the model was exported for batches of %" PRId64 " only, so every "
+                         "microbatch is of that size; export it with a dynamic first axis\n",
+                         micro_batch);
+    note_norms(work, micro_batch, notes);
 }
 
 /* The losses make probabilities of logits themselves.  Of probabilities they make flat ones, and
@@ -63,13 +78,75 @@ static void note_export(const struct rb_compile_work *work, struct rb_buffer *no
     rb_arena_done(&arena);
 }
 
+/* ---- What the job file says in vain ---- */
+
+/* Do samples say by themselves how long they are? */
+static bool is_sized(const struct rb_compile_work *work)
+{
+    const struct rb_source_info *data = rb_source_info(work->train);
+
+    return strcmp(data->format, "text") != 0 && strcmp(data->format, "tokens") != 0 &&
+           work->info.input_type.rank == data->features.rank + 1;
+}
+
+static void note_unused(const struct rb_compile_work *work, struct rb_buffer *notes)
+{
+    const Rb__Spec *spec = work->spec;
+    const Rb__OptimizerSpec *optimizer = spec->train->optimizer, usual = RB__OPTIMIZER_SPEC__INIT;
+    const Rb__ScheduleSpec *schedule = spec->train->schedule;
+    const Rb__LossSpec usual_loss = RB__LOSS_SPEC__INIT;
+    const bool sgd = work->model->optimizer->kind == RB__OPTIMIZER__KIND__SGD;
+    const struct {
+        bool unused;
+        const char *text;
+    } cases[] = {
+        {spec->loss->ignore_index != usual_loss.ignore_index &&
+             strcmp(spec->loss->type, "cross_entropy") != 0,
+         "spec.loss.ignoreIndex is ignored: it goes with cross_entropy only"},
+        {sgd && (work->model->optimizer->beta1 != 0.9 || work->model->optimizer->beta2 != 0.999),
+         "spec.train.optimizer.betas is ignored: it is adamw's, and sgd has momentum"},
+        {sgd && optimizer->eps != usual.eps, "spec.train.optimizer.eps is ignored: it is adamw's"},
+        {!strcmp(schedule->type, "constant") && schedule->min_ratio != 0,
+         "spec.train.schedule.minRatio is ignored: it goes with linear and cosine"},
+        {schedule->warmup > (int64_t)work->model->steps,
+         "spec.train.schedule.warmup is longer than the job: the rate never gets to lr"},
+        {spec->data->train->has_seq_len && is_sized(work),
+         "spec.data.train.seqLen is ignored: it goes with text and tokens"},
+        {spec->data->eval && spec->train->eval->every == 0,
+         "spec.data.eval is ignored: say spec.train.eval.every, after how many steps to evaluate"},
+    };
+
+    for (size_t i = 0; i < RB_COUNT(cases); i++)
+        if (cases[i].unused)
+            rb_buffer_format(notes, "%s\n", cases[i].text);
+}
+
+/* As long as nobody has asked for more, the usual devices.max is nobody's plan. */
+static void note_idle(const struct rb_compile_work *work, int64_t micro_batch,
+                      struct rb_buffer *notes)
+{
+    const Rb__DevicesSpec *devices = work->spec->devices, usual = RB__DEVICES_SPEC__INIT;
+    const Rb__ParallelSpec *parallel = work->spec->parallel;
+    int64_t microbatches = (work->spec->train->global_batch - 1) / micro_batch + 1;
+    uint32_t most = devices->max == usual.max ? devices->want : devices->max;
+
+    if (most > microbatches &&
+        (!parallel || (parallel->pipeline <= 1 && parallel->hypergraph <= 1)))
+        rb_buffer_format(notes,
+                         "of %u devices no more than %" PRId64 " compute: a step has %" PRId64
+                         " microbatch%s (train.globalBatch, train.microBatch)\n",
+                         most, microbatches, microbatches, microbatches == 1 ? "" : "es");
+}
+
 void rb_compile_notes(const struct rb_compile_work *work, int64_t micro_batch,
                       struct rb_buffer *ret_notes)
 {
     note_export(work, ret_notes);
     rb_hint_buffers(work->graph, ret_notes);
-    note_norms(work, micro_batch, ret_notes);
+    note_microbatch(work, micro_batch, ret_notes);
     note_logits(work->graph, ret_notes);
     if (micro_batch < work->spec->train->global_batch)
         rb_hint_loss(work->graph->own_loss, ret_notes);
+    note_unused(work, ret_notes);
+    note_idle(work, micro_batch, ret_notes);
 }

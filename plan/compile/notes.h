@@ -7,7 +7,7 @@
 
 #include "plan/compile/compile_inside.h"
 
-/* After rb_compile_microbatch. */
+/* Of a model whose job is filled in. */
 void rb_compile_notes(const struct rb_compile_work *work, int64_t micro_batch,
                       struct rb_buffer *ret_notes);
 

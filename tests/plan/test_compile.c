@@ -232,7 +232,7 @@ static void notes(void **state)
     jobs_save_npy("threes.npy", "<f4", "50, 3", threes, sizeof(threes));
     save_own_loss("sum.onnx", "ReduceSum");
     save_own_loss("mean.onnx", "ReduceMean");
-    MUST_NOT_NOTE(jobs_rows, NULL);
+    MUST_NOT_NOTE(jobs_rows, "spec.train.eval.every=3", NULL);
     MUST_NOTE("temperature (one number); where it is one, say spec.model.buffers: [temperature]\n",
               jobs_rows, "spec.model.onnx=sum.onnx", OWN, NULL);
     MUST_NOTE("the model's own loss is a sum", jobs_rows, "spec.model.onnx=sum.onnx", OWN,
@@ -246,8 +246,8 @@ static void notes(void **state)
     save_probabilities("sigmoid.onnx", "Sigmoid");
     MUST_NOTE("the model ends in a Softmax, which cross_entropy applies", jobs_rows,
               "spec.model.onnx=softmax.onnx", NULL);
-    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=log-softmax.onnx", NULL);
-    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=sigmoid.onnx", NULL);
+    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=log-softmax.onnx", "spec.data.eval=null", NULL);
+    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=sigmoid.onnx", "spec.data.eval=null", NULL);
     MUST_NOTE("the model ends in a Sigmoid, which bce_with_logits applies", jobs_rows,
               "spec.model.onnx=sigmoid.onnx", "spec.loss.type=bce_with_logits",
               "spec.data.train.targets=threes.npy", "spec.data.eval=null", NULL);
@@ -260,6 +260,76 @@ static void notes(void **state)
               jobs_rows, IMAGES, "spec.train.microBatch=auto", "spec.devices.max=3", NULL);
     MUST_NOT_NOTE(jobs_rows, IMAGES, "spec.train.microBatch=auto", "spec.devices.max=1", NULL);
 #undef IMAGES
+}
+
+/* x * w, normalized, for batches of 2. */
+static void save_fixed(const char *name)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    struct rb_writer w;
+    struct rb_why why = {0};
+    const char *x;
+
+    rb_writer_init(&w, "fixed", 3);
+    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){2, 6});
+    x = rb_writer_weight(&w, "w.weight", 2, (int64_t[]){6, 3}, RB_INIT_NORMAL, 0.1);
+    x = rb_writer_node(&w, "MatMul", "product", "x", x, NULL);
+    x = rb_writer_node(&w, "BatchNormalization", "logits", x,
+                       rb_writer_weight(&w, "n.weight", 1, (int64_t[]){3}, RB_INIT_ONE, 0),
+                       rb_writer_weight(&w, "n.bias", 1, (int64_t[]){3}, RB_INIT_ZERO, 0),
+                       rb_writer_weight(&w, "n.mean", 1, (int64_t[]){3}, RB_INIT_ZERO, 0),
+                       rb_writer_weight(&w, "n.var", 1, (int64_t[]){3}, RB_INIT_ONE, 0), NULL);
+    rb_writer_output(&w, x, 0, NULL);
+    if (rb_writer_finish(&w, &onnx, &why))
+        fail_msg("%s", why.text);
+    rb_writer_done(&w);
+    jobs_save(name, onnx.data, onnx.size);
+}
+
+static void notes_of_the_job(void **state)
+{
+    static const float threes[50 * 3];
+    static const struct {
+        const char *one, *other, *says; /* NULL: nothing */
+    } cases[] = {
+        {"spec.loss.type=mse", "spec.loss.ignoreIndex=-1", "spec.loss.ignoreIndex is ignored"},
+        {"spec.loss.type=mse", "spec.loss.ignoreIndex=-100", NULL},
+        {"spec.train.optimizer.type=sgd", "spec.train.optimizer.betas=[0.9, 0.95]", "betas is ig"},
+        {"spec.train.optimizer.type=sgd", "spec.train.optimizer.eps=1e-6", "eps is ignored"},
+        {"spec.train.optimizer.betas=[0.9, 0.95]", "spec.train.optimizer.eps=1e-6", NULL},
+        {"spec.train.schedule.type=constant", "spec.train.schedule.minRatio=0.1", "minRatio is ig"},
+        {"spec.train.schedule.type=cosine", "spec.train.schedule.minRatio=0.1", NULL},
+        {"spec.train.schedule.warmup=11", NULL, "warmup is longer than the job"},
+        {"spec.train.schedule.warmup=10", NULL, NULL},
+        {"spec.data.train.seqLen=6", NULL, "seqLen is ignored: it goes with text"},
+        {"spec.devices.want=4", NULL, "of 4 devices no more than 3 compute: a step has 3 microb"},
+        {"spec.devices.max=4", NULL, "of 4 devices no more than 3 compute"},
+        {"spec.devices.max=3", NULL, NULL},
+        {"spec.devices.max=4", "spec.parallel.pipeline=2", NULL},
+    };
+
+    (void)state;
+    jobs_save_npy("threes.npy", "<f4", "50, 3", threes, sizeof(threes));
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        bool mse = strstr(cases[i].one, "mse") != NULL;
+        const char *targets =
+            mse ? "spec.data.train.targets=threes.npy" : "spec.data.train.targets=rows-labels.npy";
+
+        if (cases[i].says)
+            MUST_NOTE(cases[i].says, jobs_rows, "spec.data.eval=null", targets, cases[i].one,
+                      cases[i].other, NULL);
+        else
+            MUST_NOT_NOTE(jobs_rows, "spec.data.eval=null", targets, cases[i].one, cases[i].other,
+                          NULL);
+    }
+    MUST_NOTE("spec.data.eval is ignored: say spec.train.eval.every", jobs_rows, NULL);
+    save_fixed("fixed.onnx");
+    MUST_NOTE("was exported for batches of 2 only, so every microbatch is of that size", jobs_rows,
+              "spec.model.onnx=fixed.onnx", "spec.train.microBatch=auto", NULL);
+    MUST_NOTE("takes its statistics of 2 samples at a time, the microbatch of the export\n",
+              jobs_rows, "spec.model.onnx=fixed.onnx", "spec.train.microBatch=auto", NULL);
+    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=fixed.onnx", "spec.train.microBatch=2",
+                  "spec.data.eval=null", NULL);
 }
 
 /* What decides bits changes the digest, and nothing else does. */
@@ -386,6 +456,7 @@ int main(void)
         cmocka_unit_test(automatic_microbatch),
         cmocka_unit_test(cnn),
         cmocka_unit_test(notes),
+        cmocka_unit_test(notes_of_the_job),
         cmocka_unit_test(digest),
         cmocka_unit_test(decay),
         cmocka_unit_test(refusals),
