@@ -22,7 +22,8 @@ struct rb_compiled {
     uint32_t microbatches;    /* of a step: ceil(global batch / micro batch) */
     struct rb_buffer notes;   /* what the author may not expect, a line each: notes.h, and what the
                                  file of weights and the model lack of each other */
-    char summary[256];        /* "gpt.onnx: 3.3 M parameters in 53 variables, batch 32 as 8 x 4" */
+    char summary[320];        /* "gpt.onnx: 3.3 M parameters in 53 variables, batch 32 as 8
+                                 microbatches of 4" */
 };
 
 /* spec: complete (proto/spec.h).  numeric_class: of the devices that will run it.

@@ -18,17 +18,17 @@ static int64_t count_parameters(const Rb__Model *model, int *ret_variables)
     return parameters;
 }
 
-/* ", batch 30 as 7 x 4 + 2" */
+/* ", batch 30 as 7 microbatches of 4 and one of 2" */
 static void batch_text(const Rb__Model *model, char *text, size_t room)
 {
     int64_t whole = model->global_batch / model->micro_batch;
     int64_t rest = model->global_batch % model->micro_batch;
-    char more[32] = "";
+    char more[48] = "";
 
     if (rest)
-        snprintf(more, sizeof(more), " + %" PRId64, rest);
-    snprintf(text, room, ", batch %" PRId64 " as %" PRId64 " x %" PRId64 "%s", model->global_batch,
-             whole, model->micro_batch, more);
+        snprintf(more, sizeof(more), " and one of %" PRId64, rest);
+    snprintf(text, room, ", batch %" PRId64 " as %" PRId64 " microbatch%s of %" PRId64 "%s",
+             model->global_batch, whole, whole == 1 ? "" : "es", model->micro_batch, more);
 }
 
 void rb_summary_write(const char *onnx_path, struct rb_compiled *compiled)
@@ -36,7 +36,7 @@ void rb_summary_write(const char *onnx_path, struct rb_compiled *compiled)
     static const char *const units[] = {"", " k", " M", " G"};
     const Rb__Model *model = compiled->model;
     const char *slash = strrchr(onnx_path, '/');
-    char batch[96] = "";
+    char batch[128] = "";
     size_t unit = 0;
     double shown;
     int variables;

@@ -32,7 +32,7 @@ struct bench_job {
     struct rb_model *model;
     struct rb_listener *listener;
     struct rb_configuration configuration; /* this process alone, or with others */
-    char summary[256];
+    char summary[320];
     const char *device;
 };
 

@@ -38,7 +38,7 @@ static void gpt(void **state)
     assert_string_equal(model->numeric_class, "test");
     assert_int_equal(strlen(model->spec_digest), 32);
     assert_non_null(strstr(compiled.summary, "gpt.onnx: "));
-    assert_non_null(strstr(compiled.summary, "batch 30 as 10 x 3"));
+    assert_non_null(strstr(compiled.summary, "batch 30 as 10 microbatches of 3"));
     for (size_t i = 0; i < model->n_variables; i++)
         assert_int_not_equal(model->variables[i]->role, RB__VARIABLE__ROLE__STATISTIC);
     rb_compiled_done(&compiled);
@@ -82,7 +82,7 @@ static void programs_for_every_size(void **state)
     assert_int_equal(compiled.microbatches, 3);
     assert_int_equal(compiled.model->steps, 10);
     assert_int_equal(compiled.model->eval->samples, 7);
-    assert_non_null(strstr(compiled.summary, "batch 10 as 2 x 4 + 2"));
+    assert_non_null(strstr(compiled.summary, "batch 10 as 2 microbatches of 4 and one of 2"));
     rb_compiled_done(&compiled);
 }
 
