@@ -95,15 +95,17 @@ static int64_t uses_of(const struct rb_graph *graph, enum rb_op op)
     return uses;
 }
 
-static void report_operators(json_t *report, const struct rb_graph *graph)
+/* As the file has them, in the order in which they come. */
+static void report_operators(json_t *report, const struct rb_onnx *onnx, int n_nodes)
 {
     json_t *operators = json_object();
 
-    for (unsigned op = 1; op < RB_OP_COUNT; op++) {
-        int64_t uses = uses_of(graph, op);
+    for (int i = 0; i < n_nodes; i++) {
+        char room[80];
+        const char *op = rb_onnx_quote(rb_onnx_node_op(onnx, i), room);
+        json_int_t uses = json_integer_value(json_object_get(operators, op));
 
-        if (uses)
-            json_object_set_new(operators, rb_op_info(op)->name, json_integer(uses));
+        json_object_set_new(operators, op, json_integer(uses + 1));
     }
     json_object_set_new(report, "operators", operators);
 }
@@ -203,15 +205,18 @@ static void report_mistakes(json_t *report, const struct rb_onnx *onnx, bool bak
     json_t *mistakes = json_array();
     struct rb_arena arena = {0};
     int n = rb_advice_find(onnx, &arena, advice);
+    bool call = false;
 
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         add_mistake(mistakes, advice[i].mistake, advice[i].remedy);
+        call |= advice[i].call;
+    }
     if (baked_in)
         add_mistake(mistakes,
                     "the first axis is free by its name, but the size of the example batch is "
                     "written somewhere inside: x.view(32, ...) or int(x.shape[0]) in the module",
                     "x.shape[0] used as it is, or -1, in the module");
-    if (json_array_size(mistakes))
+    if (call)
         json_object_set_new(report, "export", json_string(rb_advice_call(onnx, &arena)));
     json_object_set_new(report, "mistakes", mistakes);
     rb_arena_done(&arena);
@@ -238,7 +243,7 @@ static int look(const struct rb_onnx *onnx, struct rb_import_options *options, j
         return err;
     report_outputs(report, onnx, graph, info.fixed_batch <= 0);
     report_values(report, graph);
-    report_operators(report, graph);
+    report_operators(report, onnx, info.n_nodes);
     report_notes(report, onnx, graph, &info, options->free_size);
     rb_graph_free(graph);
     return 0;

@@ -9,7 +9,13 @@
 void rb_advice_say(struct rb_advice_search *search, const char *mistake, const char *remedy)
 {
     if (search->n < RB_ADVICE_MOST)
-        search->found[search->n++] = (struct rb_advice){mistake, remedy, false};
+        search->found[search->n++] = (struct rb_advice){mistake, remedy, true, false};
+}
+
+void rb_advice_say_module(struct rb_advice_search *search, const char *mistake, const char *remedy)
+{
+    if (search->n < RB_ADVICE_MOST)
+        search->found[search->n++] = (struct rb_advice){mistake, remedy, false, false};
 }
 
 static bool is(const Onnx__NodeProto *node, const char *op)
@@ -209,7 +215,7 @@ static void check_loss(struct rb_advice_search *search)
 
     if (count_nodes(graph, "SoftmaxCrossEntropyLoss") +
         count_nodes(graph, "NegativeLogLikelihoodLoss"))
-        rb_advice_say(
+        rb_advice_say_module(
             search,
             "the loss is part of the model: it is trained with loss.type: graph, and is slower "
             "and less precise than the loss of the job file; label smoothing may have been dropped "

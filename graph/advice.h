@@ -10,6 +10,7 @@
 /* One mistake, and what of the export call avoids it. */
 struct rb_advice {
     const char *mistake, *remedy; /* sentences in the arena */
+    bool call;                    /* rb_advice_call has the remedy; else the module needs another */
     bool harms;                   /* what is trained is not the module, or cannot go back into it */
 };
 
@@ -19,7 +20,7 @@ enum { RB_ADVICE_MOST = 16 };
 int rb_advice_find(const struct rb_onnx *model, struct rb_arena *arena,
                    struct rb_advice ret_advice[RB_ADVICE_MOST]);
 
-/* The call that avoids them all, with this model's inputs by their names. */
+/* The call that avoids all that a call can, with this model's inputs by their names. */
 const char *rb_advice_call(const struct rb_onnx *model, struct rb_arena *arena);
 
 #endif

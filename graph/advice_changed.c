@@ -43,7 +43,7 @@ void rb_advice_check_changed(struct rb_advice_search *search)
         first = !first || strcmp(name, first) < 0 ? name : first;
     }
     if (n)
-        rb_advice_say(
+        rb_advice_say_module(
             search,
             rb_arena_format(search->arena,
                             "%d of the module's buffers ('%s' ...) are changed by it while "

@@ -14,6 +14,8 @@ struct rb_advice_search {
 };
 
 void rb_advice_say(struct rb_advice_search *search, const char *mistake, const char *remedy);
+/* The same of what no call of the exporter avoids. */
+void rb_advice_say_module(struct rb_advice_search *search, const char *mistake, const char *remedy);
 
 /* The exporter behind dynamo=True has other switches than the one before it, which never wrote
  * IR 10. */

@@ -56,6 +56,8 @@ int rb_onnx_lengths(const struct rb_onnx *model, int64_t *ret_lengths, int most)
 const char *rb_onnx_input_name(const struct rb_onnx *model, int i);
 /* As the file has it: the value of the graph may go by that of the node that makes it. */
 const char *rb_onnx_output_name(const struct rb_onnx *model, int i);
+/* Operator of a node of the graph itself, of which rb_onnx_info has the number. */
+const char *rb_onnx_node_op(const struct rb_onnx *model, int i);
 
 struct rb_import_options {
     int64_t batch; /* bound to the symbolic first axis; 0: the model says it itself */

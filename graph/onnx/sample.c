@@ -90,3 +90,10 @@ const char *rb_onnx_output_name(const struct rb_onnx *model, int i)
 {
     return model->proto->graph->output[i]->name;
 }
+
+const char *rb_onnx_node_op(const struct rb_onnx *model, int i)
+{
+    const char *op = model->proto->graph->node[i]->op_type;
+
+    return op ? op : "";
+}
