@@ -113,8 +113,8 @@ static void check_mode(struct rb_advice_search *search)
             search,
             rb_arena_format(search->arena,
                             "exported in evaluation mode: the batch normalization behind %d "
-                            "convolutions has been folded into their weights and cannot be trained",
-                            folded),
+                            "convolution%s has been folded into the weights and cannot be trained",
+                            folded, folded == 1 ? "" : "s"),
             rb_advice_train_remedy(search->model->proto));
     for (size_t i = 0; i < graph->n_node; i++)
         off += is(graph->node[i], "Dropout") && graph->node[i]->n_output < 2 &&
@@ -124,9 +124,9 @@ static void check_mode(struct rb_advice_search *search)
         rb_advice_say(
             search,
             rb_arena_format(search->arena,
-                            "%d dropouts are switched off: exported in evaluation mode (they act "
-                            "while training here all the same)",
-                            off),
+                            "%d dropout%s switched off: exported in evaluation mode (while "
+                            "training they act here all the same)",
+                            off, off == 1 ? " is" : "s are"),
             rb_advice_train_remedy(search->model->proto));
 }
 
@@ -163,8 +163,9 @@ static void check_types(struct rb_advice_search *search)
     if (halves || doubles)
         rb_advice_say(search,
                       rb_arena_format(search->arena,
-                                      "%d weights are %s: only float32 weights are trained",
-                                      halves + doubles, halves ? "half floats" : "doubles"),
+                                      "%d weight%s %s: only float32 weights are trained",
+                                      halves + doubles, halves + doubles == 1 ? " is of" : "s are",
+                                      halves ? "half floats" : "doubles"),
                       "model.float() before the export");
 }
 

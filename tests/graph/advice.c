@@ -89,7 +89,7 @@ static void dropouts_without_a_mode(void **state)
         y = rb_writer_node(&w, "Dropout", "d", y, ratio, NULL);
         if (beside)
             y = rb_writer_dropout(&w, "y", y, 0.1);
-        expect(finish(&w, y), "", beside ? NULL : "1 dropouts are switched off", NULL);
+        expect(finish(&w, y), "", beside ? NULL : "1 dropout is switched off", NULL);
     }
 }
 
