@@ -13,12 +13,14 @@ static void indent(struct rb_buffer *out, int depth)
         rb_buffer_text(out, "  ");
 }
 
+/* As few digits as make this number again, and no exponent where those before the point suffice. */
 static void put_real(struct rb_buffer *out, double x)
 {
+    bool plain = fabs(x) >= 1 && fabs(x) < 1e15;
     char text[40];
     size_t e;
 
-    for (int digits = 1; digits <= 17; digits++) {
+    for (int digits = plain ? (int)log10(fabs(x)) + 1 : 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, x);
         if (strtod(text, NULL) == x)
             break;

@@ -163,6 +163,8 @@ static void test_json(void **state)
                    "{\"a\": [1, {\"b\": null}], \"c\": \"\\n\"}\n");
     assert_written(rb_write_line, "3.2143000000000002", "3.2143\n");
     assert_written(rb_write_line, "0.1000000000000000055511151231257827", "0.1\n");
+    assert_written(rb_write_line, "[150.0,1e14,-2.5e3,1e15,1e-8]",
+                   "[150.0, 100000000000000.0, -2500.0, 1.0e+15, 1.0e-08]\n");
     assert_written(rb_write_json, "[]", "[]\n");
 }
 
