@@ -133,9 +133,10 @@ static void note_idle(const struct rb_compile_work *work, int64_t micro_batch,
     if (most > microbatches &&
         (!parallel || (parallel->pipeline <= 1 && parallel->hypergraph <= 1)))
         rb_buffer_format(notes,
-                         "of %u devices no more than %" PRId64 " compute: a step has %" PRId64
-                         " microbatch%s (train.globalBatch, train.microBatch)\n",
-                         most, microbatches, microbatches, microbatches == 1 ? "" : "es");
+                         "a step has %" PRId64 " microbatch%s (train.globalBatch, "
+                         "train.microBatch): of %u devices no more than that compute, but in a "
+                         "pipeline\n",
+                         microbatches, microbatches == 1 ? "" : "es", most);
 }
 
 void rb_compile_notes(const struct rb_compile_work *work, int64_t micro_batch,

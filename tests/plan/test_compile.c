@@ -302,8 +302,8 @@ static void notes_of_the_job(void **state)
         {"spec.train.schedule.warmup=11", NULL, "warmup is longer than the job"},
         {"spec.train.schedule.warmup=10", NULL, NULL},
         {"spec.data.train.seqLen=6", NULL, "seqLen is ignored: it goes with text"},
-        {"spec.devices.want=4", NULL, "of 4 devices no more than 3 compute: a step has 3 microb"},
-        {"spec.devices.max=4", NULL, "of 4 devices no more than 3 compute"},
+        {"spec.devices.want=4", NULL, "a step has 3 microbatches"},
+        {"spec.devices.max=4", NULL, "of 4 devices no more than that compute, but in a pipe"},
         {"spec.devices.max=3", NULL, NULL},
         {"spec.devices.max=4", "spec.parallel.pipeline=2", NULL},
     };
