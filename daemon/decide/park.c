@@ -8,6 +8,7 @@
  *        |  ^
  *        +--+ it dies without having saved: the next one that has the state, until there is none */
 #include "daemon/decide/turn.h"
+#include "daemon/facts/holding.h"
 #include "daemon/facts/members.h"
 
 #include <inttypes.h>
@@ -98,6 +99,16 @@ static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char 
                                 rb_turn_place(turn, saver->member->node, saver->member->device)));
 }
 
+/* Is its state in shards, or may it be by now?  Behind a GO members flip without being asked. */
+static bool may_be_sharded(const struct rb_turn *turn)
+{
+    const Rb__Configuration *next = rb_turn_next(turn);
+
+    return rb_turn_sharded(turn) || (next && turn->state.next == next->number &&
+                                     next->state == RB__CONFIGURATION__STATE__GO &&
+                                     rb_holding_sharded(turn->in->job.job, next));
+}
+
 /* A configuration of one, which takes what it lacks from the others. */
 static void create_gathering(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
 {
@@ -142,12 +153,11 @@ static void gather(struct rb_turn *turn, const struct rb_roll *roll, const char 
     if ((roll->gone || roll->frozen || roll->away) && rb_decide_crash(turn, roll))
         return;
     next = rb_turn_next(turn);
-    if (next && !strcmp(next->cause, "park")) {
-        rb_decide_tend(turn, next);
+    if (next &&
+        (!strcmp(next->cause, "park") || next->state != RB__CONFIGURATION__STATE__PREPARING)) {
+        rb_decide_tend(turn, next); /* it flips any moment, or is given up */
         return;
     }
-    if (next && next->state != RB__CONFIGURATION__STATE__PREPARING)
-        return; /* it flips any moment */
     if (next)
         rb_turn_abandon(turn, "the job is being parked", false, NULL);
     create_gathering(turn, roll, why);
@@ -155,7 +165,7 @@ static void gather(struct rb_turn *turn, const struct rb_roll *roll, const char 
 
 void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char *why)
 {
-    if (rb_turn_sharded(turn))
+    if (may_be_sharded(turn))
         gather(turn, roll, why);
     else
         choose(turn, roll, why, NULL);
@@ -238,6 +248,6 @@ void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll)
                   saver && saver->worker->reason ? saver->worker->reason : "no reason known");
     turn->state.saver = NULL;
     turn->state_changed = true;
-    if (!rb_turn_sharded(turn)) /* else it is brought together again */
+    if (!may_be_sharded(turn)) /* else it is brought together again */
         choose(turn, roll, why, old);
 }

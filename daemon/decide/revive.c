@@ -2,8 +2,9 @@
 /* Behind a GO members flip without being asked again.  So one that is given up then, because a node
  * of its members is out of reach, may have been flipped to before its members hear of that, or
  * before the coordinator hears of the flip.  Where somebody trains there is where the job is: it
- * becomes the active one, and what was decided meanwhile, for members that have left the old one,
- * is given up.  Their agents keep them until then (daemon/agent/rules_serve.c). */
+ * becomes the next one again, which all see has been flipped to, and what was decided meanwhile,
+ * for members that have left the old one, is given up.  Their agents keep them until then
+ * (daemon/agent/rules_serve.c). */
 #include "daemon/decide/turn.h"
 
 #include <inttypes.h>
@@ -14,7 +15,7 @@ static bool is_entered(const struct rb_turn *turn, const Rb__Configuration *conf
         const Rb__WorkerReport *report;
         enum rb_life life = rb_member_life(turn->facts, turn->in, conf, m, &report);
 
-        if (report && report->active == conf->number && life != RB_LIFE_GONE)
+        if (life == RB_LIFE_HERE && report->active == conf->number && rb_report_holds_state(report))
             return true;
     }
     return false;
@@ -32,13 +33,16 @@ bool rb_decide_revive(struct rb_turn *turn)
             continue;
         rb_turn_abandon(turn, "an older configuration had been flipped to", false, NULL);
         edit = rb_turn_edit(turn, conf);
+        edit->state = RB__CONFIGURATION__STATE__GO;
         edit->reason = NULL;
         edit->has_failed = 0;
         edit->n_blamed = 0;
         rb_turn_event(turn, NULL, "revived",
                       "configuration %" PRIu32 " was given up after it had been flipped to",
                       conf->number);
-        rb_decide_activate(turn, conf);
+        turn->state.has_next = 1;
+        turn->state.next = conf->number;
+        turn->state_changed = true;
         return true;
     }
     return false;

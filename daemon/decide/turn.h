@@ -126,7 +126,7 @@ bool rb_turn_sharded(const struct rb_turn *turn);
 void rb_decide_start(struct rb_turn *turn); /* start.c */
 bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next);
 bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next);
-/* Has one that was given up been flipped to nevertheless?  It is made the active one. */
+/* Has one that was given up been flipped to nevertheless?  It is made the next one again. */
 bool rb_decide_revive(struct rb_turn *turn); /* revive.c */
 void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next);
 void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active);

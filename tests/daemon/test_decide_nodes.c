@@ -281,6 +281,35 @@ static void what_was_flipped_to_is_revived(void **unused)
     world_end(&world);
 }
 
+/* With two devices each has all of the state, with three it is in shards: nobody can be told to
+ * save behind the GO, for it may have been flipped to. */
+static void paused_on_the_way_into_shards(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world.replicas = 2;
+    world_add_node(&world, "a", 3);
+    world_add_job(&world, JOB, 1, 3, 2, 100000);
+    world_rounds(&world, 20);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    world_wish(&world, JOB, world_want, 3);
+    world_decide(&world);
+    while (world_next(&world, JOB)->state != RB__CONFIGURATION__STATE__GO) {
+        world_agent(&world, 0);
+        world_train(&world, JOB);
+        world_decide(&world);
+    }
+    world_wish(&world, JOB, world_pause, 1);
+    world_decide(&world);
+    assert_null(world_state(&world, JOB)->saver);
+    world_rounds(&world, 40);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    assert_false(world_event(&world, "saver-lost"));
+    world_end(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +324,7 @@ int main(void)
         cmocka_unit_test(lost_lease_is_no_death),
         cmocka_unit_test(what_went_is_not_taken_back_unheard),
         cmocka_unit_test(what_was_flipped_to_is_revived),
+        cmocka_unit_test(paused_on_the_way_into_shards),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
