@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,6 +109,14 @@ static int check_job(const char *folder, const char *name, const json_t *manifes
     return 0;
 }
 
+/* As workers name them, all at once when they are whole. */
+static bool is_named_so(const char *name)
+{
+    RB_CLEANUP(rb_freep) char *as_named = rb_format("step-%08" PRId64, step_of(name));
+
+    return !strcmp(name, as_named);
+}
+
 /* RB_ENOTFOUND: it is none; RB_EREFUSED: it is not this job's; else it is damaged. */
 static int check(const char *folder, const char *name, const char *spec_digest,
                  const char *numeric_class, struct rb_why *why)
@@ -117,7 +126,7 @@ static int check(const char *folder, const char *name, const char *spec_digest,
     int err = rb_digested_open(path, &manifest, why);
 
     if (err)
-        return err;
+        return err == RB_ENOTFOUND && is_named_so(name) ? RB_EUNREADABLE : err;
     err = check_job(folder, name, manifest, spec_digest, numeric_class, why);
     if (!err && check_files(path, manifest, why))
         err = RB_EUNREADABLE;

@@ -88,6 +88,24 @@ static void nothing_to_go_on_from(void **unused)
     assert_int_equal(notes.size, 0);
 }
 
+static void one_without_its_list_is_damaged(void **unused)
+{
+    RB_CLEANUP(rb_freep) char *folder = NULL;
+    struct rb_buffer notes = {0};
+    struct rb_why why;
+    int64_t step;
+
+    (void)unused;
+    put("step-00000150", NULL);
+    assert_int_equal(rb_resume_find(root, "aa", "c", &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_non_null(strstr(why.text, "step-00000150 cannot be loaded"));
+    put_whole("step-00000100", "aa");
+    assert_int_equal(rb_resume_find(root, "aa", "c", &folder, &step, &notes, &why), 0);
+    assert_int_equal(step, 100);
+    assert_non_null(strstr(notes.data, "step-00000150 cannot be loaded"));
+    rb_buffer_done(&notes);
+}
+
 static void the_newest_whole_one(void **unused)
 {
     static const char *const files[] = {"state.json", "model.safetensors"};
@@ -153,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nothing_to_go_on_from, begin, end),
+        cmocka_unit_test_setup_teardown(one_without_its_list_is_damaged, begin, end),
         cmocka_unit_test_setup_teardown(the_newest_whole_one, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_whole, begin, end),
         cmocka_unit_test_setup_teardown(another_job_is_refused, begin, end),
