@@ -2,6 +2,7 @@
 #include "data/mapped.h"
 
 #include "base/arena.h"
+#include "base/hash.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -80,6 +81,24 @@ bool rb_mapped_read(const struct rb_mapped *mapped, const uint8_t *from, size_t 
         have += (size_t)got;
     }
     return true;
+}
+
+uint64_t rb_mapped_hash(const struct rb_mapped *mapped)
+{
+    enum { PIECES = 32, PIECE = 32 << 10 };
+    const size_t size = mapped->map.size, last = size > PIECE ? size - PIECE : 0;
+    uint64_t hashes[PIECES + 1] = {size};
+    uint8_t *room = rb_alloc(PIECE);
+
+    for (size_t i = 0; i < PIECES; i++) {
+        size_t first = size <= PIECES * PIECE ? i * PIECE : last / (PIECES - 1) * i;
+        size_t n = first >= size ? 0 : size - first < PIECE ? size - first : PIECE;
+        const uint8_t *piece = mapped->map.data + first;
+
+        hashes[i + 1] = rb_hash64(rb_mapped_read(mapped, piece, n, room) ? room : piece, n);
+    }
+    free(room);
+    return rb_hash64(hashes, sizeof hashes);
 }
 
 void rb_mapped_forget(const struct rb_mapped *mapped)

@@ -30,6 +30,11 @@ int rb_mapped_check(const struct rb_mapped *mapped, struct rb_why *why);
  * the map may have it nevertheless. */
 bool rb_mapped_read(const struct rb_mapped *mapped, const uint8_t *from, size_t bytes, void *to);
 
+/* A number by which the file's contents are known again: of its length and all of its bytes, where
+ * it is long of 32 pieces from end to end.  Other data have another; a few bytes that were changed
+ * in a long file may not show. */
+uint64_t rb_mapped_hash(const struct rb_mapped *mapped);
+
 /* What was looked at so far is no memory of ours any more; it is there as before. */
 void rb_mapped_forget(const struct rb_mapped *mapped);
 

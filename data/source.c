@@ -2,6 +2,7 @@
 #include "data/source.h"
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "data/column.h"
 #include "data/mapped.h"
 
@@ -237,6 +238,15 @@ void rb_source_close(struct rb_source *source)
     rb_mapped_close(&source->features_file);
     rb_mapped_close(&source->targets_file);
     free(source);
+}
+
+uint64_t rb_source_hash(const struct rb_source *source)
+{
+    uint64_t hashes[] = {rb_mapped_hash(&source->features_file),
+                         source->targets_file.path ? rb_mapped_hash(&source->targets_file) : 0};
+    uint64_t hash = rb_hash64(hashes, sizeof hashes);
+
+    return hash ? hash : 1;
 }
 
 int rb_source_check(const struct rb_source *source, struct rb_why *why)

@@ -47,6 +47,12 @@ static int open_source(const Rb__Source *message, bool floats, struct rb_source 
                           "%s has %lld samples, it had %lld when the job was submitted",
                           message->path, (long long)rb_source_info(*ret_source)->samples,
                           (long long)message->samples);
+    if (message->has_content && rb_source_hash(*ret_source) != message->content)
+        return rb_why_set(why, RB_EINVAL,
+                          "%s%s%s does not hold what it did when the job was submitted; expected "
+                          "the same data on all nodes until the job is over",
+                          message->path, message->targets ? " or " : "",
+                          message->targets ? message->targets : "");
     return 0;
 }
 

@@ -117,9 +117,9 @@ static int fill_job(struct rb_compile_work *work, int64_t micro_batch, const cha
 
     rb_job_fill(spec, micro_batch, model);
     model->numeric_class = rb_string(numeric_class);
-    model->train = rb_job_source(spec->data->train, info);
+    model->train = rb_job_source(spec->data->train, work->train);
     if (work->eval)
-        model->eval = rb_job_source(spec->data->eval, rb_source_info(work->eval));
+        model->eval = rb_job_source(spec->data->eval, work->eval);
     model->steps = rb_spec_steps(spec, info->samples, model->train->seq_len);
     if (work->graph->own_loss > RB_OWN_LOSS_MEAN) {
         model->has_state_per_microbatch_mean = 1;

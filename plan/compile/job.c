@@ -6,10 +6,10 @@
 #include "base/hash.h"
 #include "plan/compile/laps.h"
 
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static Rb__Optimizer *new_optimizer(const Rb__TrainSpec *train)
 {
@@ -56,8 +56,9 @@ void rb_job_fill(const Rb__Spec *spec, int64_t micro_batch, Rb__Model *model)
             model->variables[i]->decay = model->variables[i]->has_decay = 1;
 }
 
-Rb__Source *rb_job_source(const Rb__SourceSpec *spec, const struct rb_source_info *info)
+Rb__Source *rb_job_source(const Rb__SourceSpec *spec, const struct rb_source *from)
 {
+    const struct rb_source_info *info = rb_source_info(from);
     Rb__Source *source = rb_alloc(sizeof(*source));
 
     rb__source__init(source);
@@ -67,6 +68,8 @@ Rb__Source *rb_job_source(const Rb__SourceSpec *spec, const struct rb_source_inf
     if (!strcmp(info->format, "text") || !strcmp(info->format, "tokens"))
         source->seq_len = info->features.dim[0];
     source->samples = info->samples;
+    source->has_content = 1;
+    source->content = rb_source_hash(from);
     return source;
 }
 
@@ -81,19 +84,12 @@ static void add_globs(json_t *object, const char *key, char *const *globs, size_
     json_object_set_new(object, key, list);
 }
 
-static json_int_t file_size(const char *path)
-{
-    struct stat status;
-
-    return path && !stat(path, &status) ? (json_int_t)status.st_size : -1;
-}
-
 static json_t *data_part(const Rb__Source *source)
 {
-    return json_pack("{s:s, s:s?, s:s, s:I, s:I, s:I, s:I}", "path", source->path, "targets",
+    return json_pack("{s:s, s:s?, s:s, s:I, s:I, s:o}", "path", source->path, "targets",
                      source->targets, "format", source->format, "seqLen",
-                     (json_int_t)source->seq_len, "samples", (json_int_t)source->samples, "bytes",
-                     file_size(source->path), "targetBytes", file_size(source->targets));
+                     (json_int_t)source->seq_len, "samples", (json_int_t)source->samples, "content",
+                     json_sprintf("%016" PRIx64, source->content));
 }
 
 static json_t *train_part(const Rb__Spec *spec, const Rb__Model *model)

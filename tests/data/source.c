@@ -153,6 +153,45 @@ static void large_images(void **state)
     free(data);
 }
 
+static uint64_t hash_of(struct files *f, uint8_t *bytes, size_t size, size_t flip)
+{
+    bytes[flip] ^= 1;
+    put(f, 0, "text", bytes, size);
+    bytes[flip] ^= 1;
+    must_open(f);
+    return rb_source_hash(f->source);
+}
+
+/* A short file is known by each byte, a long one by its pieces from end to end. */
+static void contents_are_known_again(void **state)
+{
+    enum { SHORT = 3000, LONG = 5000000 };
+    struct files *f = *state;
+    uint8_t *bytes = rb_alloc(LONG), *others = rb_alloc(LONG);
+    uint64_t first, same;
+
+    for (size_t i = 0; i < LONG; i++)
+        bytes[i] = (uint8_t)(i * 2654435761u >> 24), others[i] = (uint8_t)(bytes[i] + 1);
+    f->options.seq_len = 16;
+    put(f, 0, "text", bytes, SHORT);
+    must_open(f);
+    first = rb_source_hash(f->source);
+    assert_int_not_equal(first, 0);
+    assert_int_not_equal(hash_of(f, bytes, SHORT, 0), first);
+    assert_int_not_equal(hash_of(f, bytes, SHORT, 1500), first);
+    assert_int_not_equal(hash_of(f, bytes, SHORT, SHORT - 1), first);
+    put(f, 0, "copy", bytes, SHORT);
+    must_open(f);
+    same = rb_source_hash(f->source);
+    assert_int_equal(same, first);
+    first = hash_of(f, others, LONG, 0);
+    assert_int_not_equal(hash_of(f, bytes, LONG, 0), first);
+    assert_int_not_equal(hash_of(f, others, LONG, LONG - 1), first);
+    assert_int_not_equal(hash_of(f, others, LONG - 1, 0), first);
+    free(bytes);
+    free(others);
+}
+
 static void large_sequence(void **state)
 {
     enum { SAMPLES = 9000, COUNT = 256, TOKENS = SAMPLES * COUNT + 1 };
@@ -179,8 +218,13 @@ static void large_sequence(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FILES_TEST(no_data),      FILES_TEST(formats),      FILES_TEST(cut_off),
-        FILES_TEST(large_arrays), FILES_TEST(large_images), FILES_TEST(large_sequence),
+        FILES_TEST(no_data),
+        FILES_TEST(formats),
+        FILES_TEST(cut_off),
+        FILES_TEST(large_arrays),
+        FILES_TEST(large_images),
+        FILES_TEST(large_sequence),
+        FILES_TEST(contents_are_known_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -473,10 +473,37 @@ def resized_to_what_it_has():
         check(receipt["from"] == receipt["to"] == 2 and receipt["ready_ms"] == 0, f"not a receipt of no change: {receipt}")
 
 
+def data_are_replaced():
+    """Who comes and finds other data than were submitted does not train on them; the others train on."""
+    with cluster.Cluster(devices=2) as c:
+        start(c)
+        job = spec(c, ENDLESS, 1)
+        c.submit("gpt", job)
+        c.train_on("gpt", 1)
+        data = c.path(job["data"]["train"]["path"])
+        with open(data, "rb") as f:
+            bytes_of = f.read()
+        with open(data + ".new", "wb") as f:
+            f.write(bytes_of[::-1])
+        os.rename(data + ".new", data)
+        c.ctl("grow", "gpt", 1)
+        until("the reason", lambda: any("does not hold what it did when the job was submitted" in event["text"]
+                                        for event in c.json("events", "gpt")["items"]))
+        step = c.status("gpt")["step"]
+        until("more steps", lambda: c.status("gpt")["step"] > step)
+        check(len(c.status("gpt")["devices"]) == 1, "it trains on other data")
+        with open(data + ".new", "wb") as f:
+            f.write(bytes_of)
+        os.rename(data + ".new", data)
+        c.train_on("gpt", 2)
+        c.same_as_alone("gpt", job, "data that came back")
+
+
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              hangs_up_instead_of_being_adopted, kill_the_only_worker,
              killed_while_rubatod_is_away, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
              restarts_are_limited, rubatod_killed, stopped_and_started,
              stopped_while_it_profiles, pause_resume_cancel,
              last_step_is_told, lost_steps_are_told_on_request, cannot_be_parked,
-             fails_behind_a_death, evaluates_behind_a_death, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has)
+             fails_behind_a_death, evaluates_behind_a_death, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has,
+             data_are_replaced)
