@@ -40,8 +40,10 @@ int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options
         err = rb_why_set(why, RB_EINVAL, "the model has no output");
     if (!err)
         err = rb_fuse(graph, why);
-    if (!err)
+    if (!err) {
+        graph->targets = NULL; /* labels of the model's own loss are an input like any other */
         err = lower(graph, &compiled, why);
+    }
     if (err)
         rb_compiled_done(&compiled);
     else

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,32 @@ static void outputs_have_the_names_of_the_file(void **state)
            WORDS("model", "run", "named.onnx", "--input", "one.npy", "--out", "result"));
     expect(4, "", "--input y=one.npy: the model has the input 'x' (float32[any, 3]); say",
            WORDS("model", "run", "named.onnx", "--input", "y=one.npy"));
+}
+
+/* Targets of a loss that is in the model go by their own name. */
+static void labels_are_an_input_like_any_other(void **state)
+{
+    const float scores[] = {0, 0, 0, 9, 0, 0};
+    const int64_t labels[] = {2, 0};
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/lost/loss.npy", fake.folder);
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer got = {0};
+    struct rb_writer w;
+    float loss;
+
+    (void)state;
+    write_npy("scores.npy", "<f4", "2, 3", scores, sizeof scores);
+    write_npy("labels.npy", "<i8", "2,", labels, sizeof labels);
+    rb_writer_init(&w, "lost", 1);
+    rb_writer_input(&w, "x", RB_F32, 2, DIMS(2, 3));
+    rb_writer_input(&w, "y", RB_I64, 1, DIMS(2));
+    write_model(&w, rb_writer_node(&w, "SoftmaxCrossEntropyLoss", "loss", "x", "y", NULL),
+                "lost.onnx");
+    expect(0, "lost/loss.npy", "",
+           WORDS("model", "run", "lost.onnx", "--input", "x=scores.npy", "--input", "y=labels.npy",
+                 "--out", "lost"));
+    assert_int_equal(rb_file_read(path, 1 << 20, &got, NULL), 0);
+    memcpy(&loss, got.data + 128, sizeof loss);
+    assert_true(fabsf(loss - 0.549430f) < 1e-5f); /* (ln 3 + ln(1 + 2 e^-9)) / 2 */
 }
 
 static void a_file_for_each_input(void **state)
@@ -284,6 +311,7 @@ int main(void)
         cmocka_unit_test(types_that_are_not_trained),
         cmocka_unit_test(classes_have_their_loss),
         cmocka_unit_test(outputs_have_the_names_of_the_file),
+        cmocka_unit_test(labels_are_an_input_like_any_other),
         cmocka_unit_test(a_file_for_each_input),
     };
 
