@@ -109,6 +109,9 @@ const Onnx__AttributeProto *rb_import_attribute(const struct rb_import *import, 
 /* ---- Inputs and outputs ---- */
 struct rb_value *rb_import_in(struct rb_import *import, int i); /* NULL: absent */
 int rb_import_need(struct rb_import *import, int i, struct rb_value **ret);
+/* The two of an operator that broadcasts, the second where it belongs, which before opset 7 `axis`
+ * said. */
+int rb_import_pair(struct rb_import *import, struct rb_value **ret_a, struct rb_value **ret_b);
 bool rb_import_wants(const struct rb_import *import, int output); /* it has a name */
 int rb_import_bind(struct rb_import *import, int output, struct rb_value *value);
 

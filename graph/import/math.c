@@ -55,11 +55,12 @@ int rb_import_op_mod(struct rb_import *import)
  * double. */
 int rb_import_op_pow(struct rb_import *import)
 {
-    struct rb_value *a = rb_make_need(import, 0), *b = rb_make_need(import, 1), *y;
+    struct rb_value *a, *b, *y;
     enum rb_dtype type;
+    int err = rb_import_pair(import, &a, &b);
 
-    if (import->err)
-        return import->err;
+    if (err)
+        return err;
     type = a->type.dtype;
     if (type != RB_F32 && type != RB_F64 && (b->type.dtype == RB_F32 || b->type.dtype == RB_F64)) {
         y = rb_make_two(import, RB_OP_POW, rb_make_cast(import, a, RB_F64),
@@ -72,10 +73,13 @@ int rb_import_op_pow(struct rb_import *import)
 
 int rb_import_op_xor(struct rb_import *import)
 {
-    struct rb_value *a = rb_make_need(import, 0), *b = rb_make_need(import, 1);
+    struct rb_value *a, *b;
+    int err = rb_import_pair(import, &a, &b);
 
-    if (!import->err && (a->type.dtype != RB_BOOL || b->type.dtype != RB_BOOL))
-        rb_make_bad(import, "the inputs are not bool");
+    if (err)
+        return err;
+    if (a->type.dtype != RB_BOOL || b->type.dtype != RB_BOOL)
+        return RB_IMPORT_BAD(import, "the inputs are not bool");
     return rb_make_bind(import, 0, rb_make_not(import, rb_make_two(import, RB_OP_EQUAL, a, b)));
 }
 

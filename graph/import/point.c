@@ -17,7 +17,7 @@ static struct rb_value *aligned(struct rb_import *import, const struct rb_value 
     return b;
 }
 
-static int two(struct rb_import *import, struct rb_value **a, struct rb_value **b)
+int rb_import_pair(struct rb_import *import, struct rb_value **a, struct rb_value **b)
 {
     int err = rb_import_need(import, 0, a);
 
@@ -50,7 +50,7 @@ static int check_unsigned(struct rb_import *import)
 int rb_import_op_binary(struct rb_import *import)
 {
     struct rb_value *a, *b, *out = NULL;
-    int err = two(import, &a, &b);
+    int err = rb_import_pair(import, &a, &b);
 
     if (!err)
         err = check_unsigned(import);
@@ -81,7 +81,7 @@ static int logic(struct rb_import *import, enum rb_op op, struct rb_value *a, st
 int rb_import_op_or_equal(struct rb_import *import)
 {
     struct rb_value *a, *b, *beyond, *equal, *out = NULL;
-    int err = two(import, &a, &b);
+    int err = rb_import_pair(import, &a, &b);
 
     if (!err)
         err = check_unsigned(import);
@@ -97,7 +97,7 @@ int rb_import_op_or_equal(struct rb_import *import)
 int rb_import_op_logic(struct rb_import *import)
 {
     struct rb_value *a, *b, *out = NULL;
-    int err = two(import, &a, &b);
+    int err = rb_import_pair(import, &a, &b);
 
     if (!err)
         err = logic(import, import->op->op, a, b, &out);

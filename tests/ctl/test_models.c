@@ -110,6 +110,37 @@ static void outputs_have_the_names_of_the_file(void **state)
            WORDS("model", "run", "named.onnx", "--input", "y=one.npy"));
 }
 
+/* The last byte of what the writer makes is its opset: 6, where `axis` says where the exponents
+ * belong. */
+static void exponents_before_opset_7(void **state)
+{
+    const float bases[] = {2, 3, 4, 5}, exponents[] = {1, 2}, want[] = {2, 3, 16, 25};
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/pow.onnx", fake.folder);
+    RB_CLEANUP(rb_freep) char *made = rb_format("%s/powers/z.npy", fake.folder);
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer model = {0}, got = {0};
+    struct rb_writer w;
+
+    (void)state;
+    write_npy("bases.npy", "<f4", "2, 2", bases, sizeof bases);
+    write_npy("exponents.npy", "<f4", "2,", exponents, sizeof exponents);
+    rb_writer_init(&w, "powers", 1);
+    rb_writer_input(&w, "x", RB_F32, 2, DIMS(2, 2));
+    rb_writer_input(&w, "y", RB_F32, 1, DIMS(2));
+    rb_writer_node(&w, "Pow", "z", "x", "y", NULL);
+    rb_writer_int(&w, "broadcast", 1);
+    rb_writer_int(&w, "axis", 0);
+    write_model(&w, "z", "pow.onnx");
+    assert_int_equal(rb_file_read(path, 1 << 20, &model, NULL), 0);
+    assert_int_equal(model.data[model.size - 1], 17);
+    model.data[model.size - 1] = 6;
+    assert_int_equal(rb_file_write(path, model.data, model.size, NULL), 0);
+    expect(0, "powers/z.npy", "",
+           WORDS("model", "run", "pow.onnx", "--input", "x=bases.npy", "--input", "y=exponents.npy",
+                 "--out", "powers"));
+    assert_int_equal(rb_file_read(made, 1 << 20, &got, NULL), 0);
+    assert_memory_equal(got.data + 128, want, sizeof want);
+}
+
 /* Targets of a loss that is in the model go by their own name. */
 static void labels_are_an_input_like_any_other(void **state)
 {
@@ -311,6 +342,7 @@ int main(void)
         cmocka_unit_test(types_that_are_not_trained),
         cmocka_unit_test(classes_have_their_loss),
         cmocka_unit_test(outputs_have_the_names_of_the_file),
+        cmocka_unit_test(exponents_before_opset_7),
         cmocka_unit_test(labels_are_an_input_like_any_other),
         cmocka_unit_test(a_file_for_each_input),
     };
