@@ -118,6 +118,12 @@ static struct rb_value *below_scale(struct rb_value *scores, float *scale)
     return div->in[0];
 }
 
+/* Is what a mask hides hidden behind a factor still, and are there as many scores as before it? */
+static bool stays_hidden(const struct rb_value *masked, const struct rb_value *below, float scale)
+{
+    return scale >= 1e-3F && rb_tensor_same_shape(&masked->type, &below->type);
+}
+
 /* From the probabilities to the product that makes the scores; all in between have one reader. */
 static struct rb_node *find_scores(const struct rb_graph *graph, struct rb_value *value,
                                    struct found *found)
@@ -139,6 +145,8 @@ static struct rb_node *find_scores(const struct rb_graph *graph, struct rb_value
         if (rb_graph_made_by(value, RB_OP_MATMUL))
             return value->maker;
         below = found->causal ? NULL : below_mask(value);
+        if (below && !stays_hidden(value, below, found->scale))
+            return NULL;
         found->causal |= below != NULL;
         below = below ? below : below_scale(value, &found->scale);
         if (!below || below->type.rank != value->type.rank)

@@ -153,6 +153,11 @@ static int weigh(struct rb_import *import, struct own_loss *loss)
         return err;
     ignored = rb_graph_int64s(import->graph, import->name, &index, 1);
     err = rb_import_binary(import, RB_OP_EQUAL, loss->labels, ignored, &ignored);
+    if (!err) /* infinite, perhaps: 0 times that is no number */
+        err = rb_import_emit(
+            import, RB_OP_WHERE, 3,
+            (struct rb_value *[]){ignored, rb_graph_scalar(import->graph, 0), loss->rows}, 0, NULL,
+            NULL, &loss->rows);
     if (!err)
         err = rb_import_cast(import, ignored, RB_F32, &ignored);
     if (!err)
