@@ -91,7 +91,7 @@ uint64_t rb_mapped_hash(const struct rb_mapped *mapped)
     uint8_t *room = rb_alloc(PIECE);
 
     for (size_t i = 0; i < PIECES; i++) {
-        size_t first = size <= PIECES * PIECE ? i * PIECE : last / (PIECES - 1) * i;
+        size_t first = size <= PIECES * PIECE ? i * PIECE : last * i / (PIECES - 1);
         size_t n = first >= size ? 0 : size - first < PIECE ? size - first : PIECE;
         const uint8_t *piece = mapped->map.data + first;
 

@@ -244,9 +244,8 @@ uint64_t rb_source_hash(const struct rb_source *source)
 {
     uint64_t hashes[] = {rb_mapped_hash(&source->features_file),
                          source->targets_file.path ? rb_mapped_hash(&source->targets_file) : 0};
-    uint64_t hash = rb_hash64(hashes, sizeof hashes);
 
-    return hash ? hash : 1;
+    return rb_hash64(hashes, sizeof hashes);
 }
 
 int rb_source_check(const struct rb_source *source, struct rb_why *why)

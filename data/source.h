@@ -63,8 +63,8 @@ int rb_source_open(const struct rb_source_options *options, struct rb_source **r
 const struct rb_source_info *rb_source_info(const struct rb_source *source);
 void rb_source_close(struct rb_source *source);
 
-/* By what the files' contents are known again (rb_mapped_hash), never 0.  Nodes may have copies:
- * what was submitted is compared with what each has. */
+/* By what the files' contents are known again (rb_mapped_hash).  Nodes may have copies: what was
+ * submitted is compared with what each has. */
 uint64_t rb_source_hash(const struct rb_source *source);
 
 /* Are the files as long as they were?  To be asked before each step: reading behind the end of one

@@ -88,6 +88,17 @@ static void free_axis(struct rb_writer *w, int input, int axis, const char *name
     dim->dim_param = rb_arena_string(&w->arena, name);
 }
 
+/* What lies behind the header of an array that was written, which is all of `size` bytes. */
+static void read_npy(const char *name, void *ret, size_t size)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", fake.folder, name);
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer file = {0};
+
+    assert_int_equal(rb_file_read(path, 1 << 20, &file, NULL), 0);
+    assert_int_equal(file.size, 128 + size);
+    memcpy(ret, file.data + 128, size);
+}
+
 /* ---- model run ---- */
 
 /* Exporters name a node by what it is in the module; the output is called what its author said. */
@@ -116,9 +127,9 @@ static void exponents_before_opset_7(void **state)
 {
     const float bases[] = {2, 3, 4, 5}, exponents[] = {1, 2}, want[] = {2, 3, 16, 25};
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/pow.onnx", fake.folder);
-    RB_CLEANUP(rb_freep) char *made = rb_format("%s/powers/z.npy", fake.folder);
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer model = {0}, got = {0};
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer model = {0};
     struct rb_writer w;
+    float got[4];
 
     (void)state;
     write_npy("bases.npy", "<f4", "2, 2", bases, sizeof bases);
@@ -137,8 +148,8 @@ static void exponents_before_opset_7(void **state)
     expect(0, "powers/z.npy", "",
            WORDS("model", "run", "pow.onnx", "--input", "x=bases.npy", "--input", "y=exponents.npy",
                  "--out", "powers"));
-    assert_int_equal(rb_file_read(made, 1 << 20, &got, NULL), 0);
-    assert_memory_equal(got.data + 128, want, sizeof want);
+    read_npy("powers/z.npy", got, sizeof got);
+    assert_memory_equal(got, want, sizeof want);
 }
 
 /* Targets of a loss that is in the model go by their own name. */
@@ -146,8 +157,6 @@ static void labels_are_an_input_like_any_other(void **state)
 {
     const float scores[] = {0, 0, 0, 9, 0, 0};
     const int64_t labels[] = {2, 0};
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/lost/loss.npy", fake.folder);
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer got = {0};
     struct rb_writer w;
     float loss;
 
@@ -162,8 +171,7 @@ static void labels_are_an_input_like_any_other(void **state)
     expect(0, "lost/loss.npy", "",
            WORDS("model", "run", "lost.onnx", "--input", "x=scores.npy", "--input", "y=labels.npy",
                  "--out", "lost"));
-    assert_int_equal(rb_file_read(path, 1 << 20, &got, NULL), 0);
-    memcpy(&loss, got.data + 128, sizeof loss);
+    read_npy("lost/loss.npy", &loss, sizeof loss);
     assert_true(fabsf(loss - 0.549430f) < 1e-5f); /* (ln 3 + ln(1 + 2 e^-9)) / 2 */
 }
 
@@ -172,8 +180,7 @@ static void a_file_for_each_input(void **state)
     const float x[] = {1, 2, 3, 4, 5, 6}, y[] = {10, 20, 30, 40, 50, 60};
     const float want[] = {10, 40, 90, 160, 250, 360};
     const uint8_t mask[] = {1, 0, 1, 1, 0, 1};
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/result/z.npy", fake.folder);
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer got = {0};
+    float got[RB_COUNT(want)];
     struct rb_writer w;
 
     (void)state;
@@ -198,9 +205,8 @@ static void a_file_for_each_input(void **state)
     expect(0, "result/z.npy", "",
            WORDS("model", "run", "two.onnx", "--input", "y=y.npy", "--input", "x=x.npy", "--out",
                  "result"));
-    assert_int_equal(rb_file_read(path, 1 << 20, &got, NULL), 0);
-    assert_int_equal(got.size, 128 + sizeof want);
-    assert_memory_equal(got.data + 128, want, sizeof want);
+    read_npy("result/z.npy", got, sizeof got);
+    assert_memory_equal(got, want, sizeof want);
 
     rb_writer_init(&w, "chosen", 1);
     rb_writer_input(&w, "mask", RB_BOOL, 2, DIMS(-1, 3));
@@ -210,10 +216,9 @@ static void a_file_for_each_input(void **state)
     expect(0, "result/z.npy", "",
            WORDS("model", "run", "chosen.onnx", "--input", "x=x.npy", "--input", "y=y.npy",
                  "--input", "mask=mask.npy", "--out", "result"));
-    rb_buffer_clear(&got);
-    assert_int_equal(rb_file_read(path, 1 << 20, &got, NULL), 0);
+    read_npy("result/z.npy", got, sizeof got);
     for (int i = 0; i < 6; i++)
-        assert_memory_equal(got.data + 128 + 4 * i, mask[i] ? &x[i] : &y[i], 4);
+        assert_memory_equal(&got[i], mask[i] ? &x[i] : &y[i], 4);
 }
 
 /* ---- model check, profile ---- */

@@ -184,7 +184,10 @@ static void contents_are_known_again(void **state)
     must_open(f);
     same = rb_source_hash(f->source);
     assert_int_equal(same, first);
-    first = hash_of(f, others, LONG, 0);
+    put(f, 0, "text", others, LONG);
+    must_open(f);
+    first = rb_source_hash(f->source);
+    assert_int_not_equal(hash_of(f, others, LONG, 0), first);
     assert_int_not_equal(hash_of(f, bytes, LONG, 0), first);
     assert_int_not_equal(hash_of(f, others, LONG, LONG - 1), first);
     assert_int_not_equal(hash_of(f, others, LONG - 1, 0), first);
