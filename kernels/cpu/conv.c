@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions and their gradients through oneDNN, in the blocked layouts it prefers: activations
- * that come so (proto/blocked.h) need not be turned around; or as an outer product.  Where bfloat16
- * is not the faster one, or oneDNN lacks it, it is one of float32 copies. */
+ * that come so (proto/blocked.h) need not be turned around; as an outer product; or, where there is
+ * AVX2 and no more, by tiles of Rubato's own.  Where bfloat16 is not the faster one, or oneDNN
+ * lacks it, it is one of float32 copies.
+ *
+ * call > [conv] > conv_outer, conv_direct, conv_weights, oneDNN */
 #include "kernels/cpu/bfloat.h"
+#include "kernels/cpu/conv_direct.h"
 #include "kernels/cpu/conv_outer.h"
+#include "kernels/cpu/conv_weights.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/window.h"
 #include "proto/blocked.h"
@@ -95,9 +100,32 @@ static void read_blocks(const struct rb_call *call, struct rb_dnnl_conv *how,
     how->y = y;
 }
 
-static bool suits_outer(const struct rb_dnnl_conv *how)
+/* By whoever has a way of its own.  RB_EUNSUPPORTED: nobody; RB_ENOMEM. */
+static int make_own(struct rb_cpu *cpu, enum rb_dnnl_conv_kind kind, const struct rb_dnnl_conv *how,
+                    const struct rb_window *window, struct rb_kernel **ret_kernel)
 {
-    return how->group == 1 && how->x_blocked && how->y_blocked && how->w->dtype == RB_F32;
+    const enum rb_dtype factors = kind == RB_DNNL_CONV ? how->x->dtype : how->y->dtype;
+    const int64_t m = how->y->dim[1];
+    int err = RB_EUNSUPPORTED;
+
+    if (how->group != 1 || !how->y_blocked)
+        return RB_EUNSUPPORTED;
+    if (kind == RB_DNNL_CONV_GRAD_W && how->x_blocked && how->w->dtype == RB_F32)
+        err = rb_cpu_conv_outer(cpu, window, m, factors, ret_kernel);
+#if defined(__x86_64__)
+    if (err != RB_EUNSUPPORTED || how->x->dtype != RB_F32 || how->w->dtype != RB_F32 ||
+        how->y->dtype != RB_F32)
+        return err;
+    switch (kind) {
+    case RB_DNNL_CONV:
+        return rb_cpu_conv_direct(cpu, window, m, how->x_blocked, how->bias, ret_kernel);
+    case RB_DNNL_CONV_GRAD_X:
+        return rb_cpu_conv_direct_back(cpu, window, m, how->x_blocked, ret_kernel);
+    case RB_DNNL_CONV_GRAD_W:
+        return rb_cpu_conv_weights(cpu, window, m, how->x_blocked, ret_kernel);
+    }
+#endif
+    return err;
 }
 
 int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
@@ -119,11 +147,9 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
     err = err ? err : check_channels(call, &how, why);
     if (err)
         return err;
-    if (kind == RB_DNNL_CONV_GRAD_W && suits_outer(&how)) {
-        err = rb_cpu_conv_outer(cpu, &window, how.y->dim[1], how.x->dtype, ret_kernel);
-        if (err != RB_EUNSUPPORTED)
-            return err ? rb_call_refuse(call, err, why, "no memory for windows") : 0;
-    }
+    err = make_own(cpu, kind, &how, &window, ret_kernel);
+    if (err != RB_EUNSUPPORTED)
+        return err ? rb_call_refuse(call, err, why, "no memory for windows") : 0;
     how.spatial = window.spatial;
     how.spare = (struct rb_dnnl_spare){call->spare_bytes, call->spare};
     for (int i = 0; i < window.spatial; i++) {

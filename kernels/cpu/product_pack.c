@@ -47,7 +47,7 @@ RB_AVX2 static RB_INLINE void turn_strip(const float *const rows[ROWS], int64_t 
 
 /* Eight numbers of each of eight rows as eight columns, `wide` from each other. */
 RB_AVX2 static RB_INLINE void turn_panel(const float *const rows[LANES], int64_t at, float *to,
-                                         int wide)
+                                         int64_t wide)
 {
     __m256 upper[4], lower[4];
 
@@ -61,6 +61,15 @@ RB_AVX2 static RB_INLINE void turn_panel(const float *const rows[LANES], int64_t
         _mm256_storeu_ps(to, _mm256_permute2f128_ps(upper[i], lower[i], 0x20));
         _mm256_storeu_ps(to + 4 * wide, _mm256_permute2f128_ps(upper[i], lower[i], 0x31));
     }
+}
+
+RB_AVX2 void rb_turn(const float *from, int64_t step, float *to, int64_t to_step)
+{
+    const float *rows[LANES];
+
+    for (int i = 0; i < LANES; i++)
+        rows[i] = from + i * step;
+    turn_panel(rows, 0, to, to_step);
 }
 
 /* The rows of `from` behind the n-th are its first one once more; their lanes are zeros then. */

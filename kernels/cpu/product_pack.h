@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Factors of a product in the order in which its tiles go through them.
  *
- * product, attention_blocked > [product_pack]
+ * product, attention_blocked, conv_direct, conv_weights > [product_pack]
  *
  * A strip is RB_TILE_ROWS rows of a, a panel 16 or 24 columns of b: for each k so many numbers side
  * by side, zeros where there are no further rows or columns.  Strips and panels of a block lie
@@ -36,5 +36,9 @@ void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int
 /* The same of b turned around: column j is the numbers b[j * step + k]. */
 void rb_pack_turned_columns(const float *b, int64_t step, int64_t n, int64_t depth, int wide,
                             int64_t apart, float *panels);
+
+/* A square of RB_TURN x RB_TURN numbers turned around; its rows are `step` apart. */
+enum { RB_TURN = 8 };
+void rb_turn(const float *from, int64_t step, float *to, int64_t to_step);
 
 #endif
