@@ -146,7 +146,7 @@
     /* losses: sums, never means */                                                                \
     X(CROSS_ENTROPY, "CrossEntropy", 2, 4, LOSS, "axis ignoreIndex labelSmoothing",                \
       "(logits, targets I64 or I32 or U8, shaped as logits without the axis): loss F64 [1], "      \
-      "valid I64 [1], correct I64 [1], log-sum-exp F32 of each row (shaped as targets)")           \
+      "valid I64 [1], correct I64 [1], log-sum-exp F64 of each row (shaped as targets)")           \
     X(CROSS_ENTROPY_GRAD, "CrossEntropyGrad", 3, 1, LOSS, "axis ignoreIndex labelSmoothing",       \
       "(logits, targets, log-sum-exp): dlogits of the sum")                                        \
     X(MSE, "MeanSquaredError", 2, 2, LOSS, "",                                                     \
