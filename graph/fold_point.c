@@ -64,6 +64,9 @@ static bool real_unary(enum rb_op op, double x, double *ret)
     case RB_OP_EXP:
         *ret = exp(x);
         return true;
+    case RB_OP_EXPM1:
+        *ret = expm1(x);
+        return true;
     case RB_OP_LOG:
         *ret = log(x);
         return true;

@@ -171,7 +171,9 @@
     /* randomness that no tensor gives its shape, keyed as a dropout is */                         \
     X(UNIFORM, "Uniform", 1, 1, RANDOM, "", "(x, one F32): as much as 24 bits say of [0, x)")      \
     /* a view that ends the way of gradients */                                                    \
-    X(DETACH, "Detach", 1, 1, VIEW, "", "the same; no gradient goes through it")
+    X(DETACH, "Detach", 1, 1, VIEW, "", "the same; no gradient goes through it")                   \
+    /* elementwise: keeps the digits that 1 would take from a small x */                           \
+    X(EXPM1, "Expm1", 1, 1, POINT, "", "e to the x, less 1")
 
 enum rb_op {
     RB_OP_NONE = 0,

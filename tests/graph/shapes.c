@@ -53,6 +53,7 @@ static const struct test_case cases[] = {
     {RB_OP_ABS, "f2 | | -> f2"},
     {RB_OP_SIGN, "f2 | | -> f2"},
     {RB_OP_EXP, "f2 | | -> f2"},
+    {RB_OP_EXPM1, "f2 | | -> f2"},
     {RB_OP_LOG, "f2 | | -> f2"},
     {RB_OP_SQRT, "f2 | | -> f2"},
     {RB_OP_RECIPROCAL, "f2 | | -> f2"},

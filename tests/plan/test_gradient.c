@@ -68,12 +68,13 @@ static void unary(void **state)
         const char *what;
         float center, spread;
     } cases[] = {
-        {RB_OP_NEG, "neg", 0, 1},           {RB_OP_ABS, "abs", 1.5f, 0.5f},
-        {RB_OP_ABS, "abs", -1.5f, 0.5f},    {RB_OP_EXP, "exp", 0, 1},
-        {RB_OP_LOG, "log", 2, 1},           {RB_OP_SQRT, "sqrt", 2, 1},
-        {RB_OP_RECIPROCAL, "rec", 2, 0.7f}, {RB_OP_TANH, "tanh", 0, 1.5f},
-        {RB_OP_SIGMOID, "sigmoid", 0, 2},   {RB_OP_ERF, "erf", 0, 1.5f},
-        {RB_OP_RELU, "relu", 1, 0.8f},      {RB_OP_GELU, "gelu", 0, 2},
+        {RB_OP_NEG, "neg", 0, 1},        {RB_OP_ABS, "abs", 1.5f, 0.5f},
+        {RB_OP_ABS, "abs", -1.5f, 0.5f}, {RB_OP_EXP, "exp", 0, 1},
+        {RB_OP_EXPM1, "expm1", -1, 2},   {RB_OP_LOG, "log", 2, 1},
+        {RB_OP_SQRT, "sqrt", 2, 1},      {RB_OP_RECIPROCAL, "rec", 2, 0.7f},
+        {RB_OP_TANH, "tanh", 0, 1.5f},   {RB_OP_SIGMOID, "sigmoid", 0, 2},
+        {RB_OP_ERF, "erf", 0, 1.5f},     {RB_OP_RELU, "relu", 1, 0.8f},
+        {RB_OP_GELU, "gelu", 0, 2},
     };
 
     (void)state;
