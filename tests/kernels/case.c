@@ -279,7 +279,10 @@ void rb_case_fill(const struct rb_case *c, int input, uint64_t seed, void *data)
         case RB_I32:
             ((int32_t *)data)[i] = (int32_t)draw_integer(c, input, i, &state);
             break;
-        case RB_U64:
+        case RB_U64: /* beyond int64, too */
+            ((uint64_t *)data)[i] = (uint64_t)draw_integer(c, input, i, &state) +
+                                    (c->call.op == RB_OP_CAST ? (uint64_t)i << 61 : 0);
+            break;
         case RB_I64:
             ((int64_t *)data)[i] = (int64_t)draw_integer(c, input, i, &state);
             break;

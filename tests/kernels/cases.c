@@ -113,6 +113,8 @@ const char *const rb_cases[] = {
     "Cast i64[300] > f16[300]",
     "Cast u32[9] > u64[9]",
     "Cast u64[9] > f32[9]",
+    "Cast u64[9] > f64[9]",
+    "Cast u64[9] > bf16[9]",
     "Cast f32[1001] > bf16[1001]",
     "Cast bf16[1001] > f32[1001]",
     "Cast i64[300] > bf16[300]",

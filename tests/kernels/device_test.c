@@ -341,6 +341,9 @@ static void division_and_casts_have_no_traps(void **state)
     assert_true(y[0] == 0 && y[1] == INT64_MIN && y[2] == -3 && y[3] == -5);
     run(*state, "Cast f32[4] > i64[4]", cast_in, out);
     assert_true(y[0] == 0 && y[1] == INT64_MAX && y[2] == INT64_MIN && y[3] == -2);
+    run(*state, "Cast f32[4] > u64[4]", (const void *[]){(const float[]){NAN, 1e30f, 0x1p63f, 3}},
+        out);
+    assert_true(y[0] == 0 && y[1] == -1 && y[2] == INT64_MIN && y[3] == 3);
 }
 
 static void nan_is_not_hidden(void **state)
