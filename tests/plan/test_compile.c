@@ -140,24 +140,6 @@ static void cnn(void **state)
     rb_compiled_done(&compiled);
 }
 
-#define MUST_NOTE(part, job, ...)                                                                  \
-    do {                                                                                           \
-        struct rb_compiled compiled_;                                                              \
-        MUST_COMPILE(job, &compiled_, __VA_ARGS__);                                                \
-        if (!compiled_.notes.data || !strstr(compiled_.notes.data, part))                          \
-            fail_msg("'%s' does not say '%s'", compiled_.notes.data, part);                        \
-        rb_compiled_done(&compiled_);                                                              \
-    } while (0)
-
-#define MUST_NOT_NOTE(job, ...)                                                                    \
-    do {                                                                                           \
-        struct rb_compiled compiled_;                                                              \
-        MUST_COMPILE(job, &compiled_, __VA_ARGS__);                                                \
-        if (compiled_.notes.size)                                                                  \
-            fail_msg("%s", compiled_.notes.data);                                                  \
-        rb_compiled_done(&compiled_);                                                              \
-    } while (0)
-
 /* y = sum or mean of (x * w)^2, times temperature. */
 static void save_own_loss(const char *name, const char *reduce)
 {
@@ -174,81 +156,6 @@ static void save_own_loss(const char *name, const char *reduce)
     x = rb_writer_node(&w, "Mul", "hot", x,
                        rb_writer_weight(&w, "temperature", 0, NULL, RB_INIT_ONE, 0), NULL);
     rb_writer_node(&w, reduce, "loss", x, NULL);
-    rb_writer_int(&w, "keepdims", 0);
-    rb_writer_output(&w, "loss", 0, NULL);
-    if (rb_writer_finish(&w, &onnx, &why))
-        fail_msg("%s", why.text);
-    rb_writer_done(&w);
-    jobs_save(name, onnx.data, onnx.size);
-}
-
-/* The model's own loss of this many classes, whose labels are looked at flat. */
-static void save_own_classes(const char *name, int64_t classes, int64_t ignored)
-{
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
-    struct rb_writer w;
-    struct rb_why why = {0};
-    const char *x, *labels;
-
-    rb_writer_init(&w, "own", 3);
-    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){-1, 6});
-    rb_writer_input(&w, "labels", RB_I64, 1, (int64_t[]){-1});
-    x = rb_writer_weight(&w, "w.weight", 2, (int64_t[]){6, classes}, RB_INIT_NORMAL, 0.1);
-    x = rb_writer_node(&w, "MatMul", "scores", "x", x, NULL);
-    labels = rb_writer_constant_ints(&w, "flat", 1, (int64_t[]){-1});
-    labels = rb_writer_node(&w, "Reshape", "all", "labels", labels, NULL);
-    rb_writer_node(&w, "SoftmaxCrossEntropyLoss", "loss", x, labels, NULL);
-    if (ignored)
-        rb_writer_int(&w, "ignore_index", ignored);
-    rb_writer_output(&w, "loss", 0, NULL);
-    if (rb_writer_finish(&w, &onnx, &why))
-        fail_msg("%s", why.text);
-    rb_writer_done(&w);
-    jobs_save(name, onnx.data, onnx.size);
-}
-
-/* Labels of the model's own loss are looked at as those of the job file's are. */
-static void own_labels(void **state)
-{
-    int64_t labels[50] = {0};
-
-    (void)state;
-#define OWN_LABELS(name, path)                                                                     \
-    "spec.loss.type=graph", "spec.data.eval=null", "spec.model.onnx=" name,                        \
-        "spec.data.train.targets=" path, "spec.train.microBatch=10"
-    labels[7] = -1;
-    jobs_save_npy("some-labels.npy", "<i8", "50,", labels, sizeof labels);
-    for (int i = 0; i < 50; i++)
-        labels[i] = -1;
-    jobs_save_npy("no-labels.npy", "<i8", "50,", labels, sizeof labels);
-    save_own_classes("two.onnx", 2, 0);
-    save_own_classes("three.onnx", 3, 0);
-    save_own_classes("ignoring.onnx", 2, -1);
-    MUST_REFUSE(RB_EINVAL, "target 2 is in the data, but the model's loss has 2 classes (0 to 1)",
-                jobs_rows, OWN_LABELS("two.onnx", "rows-labels.npy"), NULL);
-    MUST_REFUSE(RB_EINVAL, "export the model's loss with ignore_index=-1", jobs_rows,
-                OWN_LABELS("three.onnx", "some-labels.npy"), NULL);
-    MUST_REFUSE(RB_EINVAL, "every target in the data is -1, which the model's loss leaves out",
-                jobs_rows, OWN_LABELS("ignoring.onnx", "no-labels.npy"), NULL);
-    MUST_NOT_NOTE(jobs_rows, OWN_LABELS("three.onnx", "rows-labels.npy"), NULL);
-    MUST_NOT_NOTE(jobs_rows, OWN_LABELS("ignoring.onnx", "some-labels.npy"), NULL);
-}
-
-/* The mean of what each row is to each other one, where all sizes are those of a microbatch. */
-static void save_pairs(const char *name)
-{
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
-    struct rb_writer w;
-    struct rb_why why = {0};
-    const char *x;
-
-    rb_writer_init(&w, "pairs", 3);
-    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){-1, 6});
-    x = rb_writer_weight(&w, "w.weight", 2, (int64_t[]){6, 4}, RB_INIT_NORMAL, 0.1);
-    x = rb_writer_node(&w, "MatMul", "rows", "x", x, NULL);
-    x = rb_writer_node(&w, "MatMul", "pairs", x,
-                       rb_writer_node(&w, "Transpose", "columns", x, NULL), NULL);
-    rb_writer_node(&w, "ReduceMean", "loss", x, NULL);
     rb_writer_int(&w, "keepdims", 0);
     rb_writer_output(&w, "loss", 0, NULL);
     if (rb_writer_finish(&w, &onnx, &why))
@@ -316,12 +223,6 @@ static void notes(void **state)
                   "spec.train.microBatch=10", NULL);
     MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=mean.onnx", OWN, "spec.model.buffers=[temperature]",
                   NULL);
-    save_pairs("pairs.onnx");
-    MUST_NOTE("the model's own loss is no plain mean", jobs_rows, "spec.model.onnx=pairs.onnx", OWN,
-              NULL);
-    MUST_NOTE("the model's own loss is no plain mean", jobs_rows, "spec.model.onnx=pairs.onnx", OWN,
-              "spec.train.microBatch=1", NULL);
-    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=pairs.onnx", OWN, "spec.train.microBatch=10", NULL);
     save_probabilities("softmax.onnx", "Softmax");
     save_probabilities("log-softmax.onnx", "LogSoftmax");
     save_probabilities("sigmoid.onnx", "Sigmoid");
@@ -537,7 +438,6 @@ int main(void)
         cmocka_unit_test(automatic_microbatch),
         cmocka_unit_test(cnn),
         cmocka_unit_test(notes),
-        cmocka_unit_test(own_labels),
         cmocka_unit_test(notes_of_the_job),
         cmocka_unit_test(digest),
         cmocka_unit_test(decay),
