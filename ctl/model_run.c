@@ -14,14 +14,23 @@
 
 enum { BATCH = 32 };
 
+/* What the first axis of the output is, as far as types of several batch sizes tell. */
+enum first_axis {
+    OF_SAMPLES, /* as long as the batch, or a multiple of it */
+    OF_OTHER,   /* the type does not depend on the batch */
+    UNKNOWN,    /* the model takes one batch size only */
+};
+
 /* What all batches share. */
 struct forward {
     struct rb_onnx *onnx;
     struct rb_model_inputs inputs;
     struct rb_device *device;
-    struct rb_buffer out;       /* rows of the output so far */
-    struct rb_tensor_type type; /* of one batch's output */
-    char name[128];             /* the output's */
+    struct rb_buffer out;       /* what batches have made, one behind the other */
+    struct rb_tensor_type type; /* of the first batch's output */
+    int64_t batch, batches;     /* samples in the first one; how many have run */
+    enum first_axis first_axis;
+    char name[128]; /* the output's */
 };
 
 static int runner_open(const struct forward *forward, int64_t batch, struct rb_forward *runner,
@@ -37,14 +46,14 @@ static int runner_open(const struct forward *forward, int64_t batch, struct rb_f
     return err ? err : rb_forward_open(forward->device, runner, why);
 }
 
-static int take_type(struct forward *forward, const Rb__Tensor *output, struct rb_why *why)
+static int read_type(const Rb__Tensor *output, struct rb_tensor_type *ret, struct rb_why *why)
 {
-    forward->type =
+    *ret =
         (struct rb_tensor_type){.dtype = (enum rb_dtype)output->dtype, .rank = (int)output->n_dims};
     if (output->n_dims > RB_MAX_RANK)
         return rb_why_set(why, RB_EUNSUPPORTED, "the output has more than %d axes", RB_MAX_RANK);
     for (size_t i = 0; i < output->n_dims; i++)
-        forward->type.dim[i] = output->dims[i];
+        ret->dim[i] = output->dims[i];
     return 0;
 }
 
@@ -52,7 +61,7 @@ static int run_batch(struct forward *forward, struct rb_forward *runner, int64_t
                      struct rb_why *why)
 {
     const Rb__Program *program = runner->compiled.model->programs[0];
-    const Rb__Tensor *output;
+    struct rb_tensor_type type;
     int err = rb_model_inputs_read(&forward->inputs, program, first, runner->program, why);
 
     if (!err && !program->n_outputs)
@@ -62,13 +71,14 @@ static int run_batch(struct forward *forward, struct rb_forward *runner, int64_t
     err = rb_forward_run(forward->device, runner, why);
     if (err)
         return err;
-    output = program->tensors[program->outputs[0]];
-    err = take_type(forward, output, why);
-    if (!err)
-        rb_buffer_add(&forward->out, rb_program_result(runner->program, program->outputs[0]),
-                      (size_t)rb_tensor_elements(&forward->type) *
-                          rb_dtype_size(forward->type.dtype));
-    return err;
+    err = read_type(program->tensors[program->outputs[0]], &type, why);
+    if (err)
+        return err;
+    rb_buffer_add(&forward->out, rb_program_result(runner->program, program->outputs[0]),
+                  (size_t)rb_tensor_elements(&type) * rb_dtype_size(type.dtype));
+    if (!forward->batches++)
+        forward->type = type;
+    return 0;
 }
 
 /* `count` samples from `first` on, all in batches of `batch`, which divides count. */
@@ -82,6 +92,39 @@ static int run_batches(struct forward *forward, int64_t first, int64_t count, in
         err = run_batch(forward, &runner, first + at, why);
     rb_forward_done(forward->device, &runner);
     return err;
+}
+
+/* The type of the first output where the batch is `batch`. */
+static int type_for(const struct forward *forward, int64_t batch, struct rb_tensor_type *ret)
+{
+    const struct rb_import_options options = {
+        .batch = batch,
+        .samples = forward->inputs.sample,
+        .n_samples = forward->inputs.n,
+    };
+    struct rb_graph *graph = NULL;
+    struct rb_why why;
+    int err = rb_onnx_import(forward->onnx, &options, &graph, &why);
+
+    if (!err && graph->n_outputs)
+        *ret = graph->outputs[0]->type;
+    else
+        err = err ? err : RB_EINVAL;
+    rb_graph_free(graph);
+    return err;
+}
+
+/* `other`: another batch size, which the model may not take. */
+static enum first_axis find_first_axis(const struct forward *forward, int64_t other)
+{
+    struct rb_tensor_type a, b;
+
+    if (type_for(forward, forward->batch, &a) || type_for(forward, other, &b))
+        return UNKNOWN;
+    return a.rank > 0 && a.dim[0] % forward->batch == 0 && a.dim[0] != b.dim[0] &&
+                   a.dim[0] / forward->batch * other == b.dim[0]
+               ? OF_SAMPLES
+               : OF_OTHER;
 }
 
 static int run_all(struct forward *forward, struct rb_why *why)
@@ -104,30 +147,62 @@ static int run_all(struct forward *forward, struct rb_why *why)
     if (batch <= 0)
         batch = samples < BATCH ? samples : BATCH;
     whole = samples / batch * batch;
+    forward->batch = batch;
+    forward->first_axis = UNKNOWN;
+    if (samples > batch && info.fixed_batch <= 0)
+        forward->first_axis = find_first_axis(forward, samples > whole ? samples - whole : 1);
     err = run_batches(forward, 0, whole, batch, why);
     if (!err && samples > whole)
         err = run_batches(forward, whole, samples - whole, samples - whole, why);
     return err;
 }
 
-/* One array over all samples where the output's first axis is the batch. */
+/* Has every batch made the same? */
+static bool is_one(const struct forward *forward)
+{
+    size_t size = (size_t)rb_tensor_elements(&forward->type) * rb_dtype_size(forward->type.dtype);
+
+    if (forward->out.size != size * (size_t)forward->batches)
+        return false;
+    for (int64_t i = 1; i < forward->batches; i++)
+        if (memcmp(forward->out.data, (const char *)forward->out.data + (size_t)i * size, size) !=
+            0)
+            return false;
+    return true;
+}
+
+/* One array over all samples where the output's first axis is theirs.  What is no sample's is given
+ * once, if it is the same for all of them. */
+static int join_batches(struct forward *forward, struct rb_why *why)
+{
+    int64_t *first = &forward->type.dim[0];
+    bool joins = forward->type.rank > 0 && *first % forward->batch == 0;
+
+    if (forward->batches <= 1)
+        return 0;
+    if (forward->first_axis == UNKNOWN && *first != forward->batch && is_one(forward))
+        return 0;
+    if (joins && forward->first_axis != OF_OTHER) {
+        *first = *first / forward->batch * forward->inputs.samples;
+        return 0;
+    }
+    return is_one(forward)
+               ? 0
+               : rb_why_set(why, RB_EUNSUPPORTED,
+                            "the first axis of the output '%s' is not the batch, and the output is "
+                            "another one for every %" PRId64
+                            " samples: run it on no more than those at once",
+                            forward->name, forward->batch);
+}
+
 static int write_output(const struct rb_session *session, struct forward *forward,
                         const char *folder, struct rb_why *why)
 {
-    size_t element = rb_dtype_size(forward->type.dtype), row;
     RB_CLEANUP(rb_freep) char *path = NULL;
-    int64_t tail = 1;
-    int err = 0;
+    int err = join_batches(forward, why);
 
-    for (int axis = 1; axis < forward->type.rank; axis++)
-        tail *= forward->type.dim[axis];
-    row = (size_t)tail * element;
-    if (forward->type.rank > 0 && row)
-        forward->type.dim[0] = (int64_t)(forward->out.size / row);
-    else if (forward->out.size != element && forward->type.rank == 0)
-        return rb_why_set(why, RB_EUNSUPPORTED,
-                          "the output has no batch axis, and the samples "
-                          "took more than one batch");
+    if (err)
+        return err;
     for (char *at = forward->name; *at; at++) {
         if (*at == '/' || (unsigned char)*at < 0x20)
             *at = '_';

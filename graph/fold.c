@@ -25,6 +25,8 @@ double rb_fold_real(const struct rb_value *value, int64_t i)
         return (double)rb_dtype_half(((const uint16_t *)value->data)[i]);
     case RB_BF16:
         return (double)rb_dtype_bfloat(((const uint16_t *)value->data)[i]);
+    case RB_U64:
+        return (double)((const uint64_t *)value->data)[i];
     default:
         return (double)rb_fold_integer(value, i);
     }
@@ -62,6 +64,15 @@ int64_t rb_fold_integer(const struct rb_value *value, int64_t i)
     default:
         return cut(rb_fold_real(value, i));
     }
+}
+
+uint64_t rb_fold_unsigned(const struct rb_value *value, int64_t i)
+{
+    double x = rb_dtype_is_real(value->type.dtype) ? rb_fold_real(value, i) : 0;
+
+    if (!(x >= 0x1p63))
+        return (uint64_t)rb_fold_integer(value, i);
+    return x >= 0x1p64 ? UINT64_MAX : (uint64_t)x;
 }
 
 int64_t rb_fold_broadcast_at(const struct rb_tensor_type *type, int64_t index,

@@ -19,9 +19,11 @@ int rb_fold_newest(struct rb_graph *graph, struct rb_why *why);
 /* The same for every node, in order. */
 int rb_fold(struct rb_graph *graph, struct rb_why *why);
 
-/* Element i of known contents, as a double or an int64 (floats are cut off and clamped). */
+/* Element i of known contents, as a double, an int64 (floats are cut off and clamped; of uint64 the
+ * bits) or a uint64 (floats are clamped at its end, what is negative wraps). */
 double rb_fold_real(const struct rb_value *value, int64_t i);
 int64_t rb_fold_integer(const struct rb_value *value, int64_t i);
+uint64_t rb_fold_unsigned(const struct rb_value *value, int64_t i);
 
 /* ---- Between the files of folding: 1 folded, 0 not foldable, or an error ---- */
 int rb_fold_point(const struct rb_node *node, void *const *data, struct rb_why *why);

@@ -64,6 +64,9 @@ static bool real_unary(enum rb_op op, double x, double *ret)
     case RB_OP_EXP:
         *ret = exp(x);
         return true;
+    case RB_OP_EXPM1:
+        *ret = expm1(x);
+        return true;
     case RB_OP_LOG:
         *ret = log(x);
         return true;
@@ -320,8 +323,14 @@ static int fold_cast(const struct rb_node *node, void *data)
             ((uint16_t *)data)[i] = rb_dtype_to_half((float)rb_fold_real(x, i));
         else if (type->dtype == RB_BF16)
             ((uint16_t *)data)[i] = rb_dtype_to_bfloat((float)rb_fold_real(x, i));
+        else if (type->dtype == RB_F32 && x->type.dtype == RB_U64) /* rounded once */
+            ((float *)data)[i] = (float)rb_fold_unsigned(x, i);
+        else if (type->dtype == RB_F32 && is_integer(x->type.dtype))
+            ((float *)data)[i] = (float)rb_fold_integer(x, i);
         else if (is_real(type->dtype))
             store_real(type, data, i, rb_fold_real(x, i));
+        else if (type->dtype == RB_U64)
+            ((uint64_t *)data)[i] = rb_fold_unsigned(x, i);
         else if (!store_integer(type, data, i, rb_fold_integer(x, i)))
             return 0;
     }

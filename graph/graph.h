@@ -71,6 +71,14 @@ enum rb_own_loss {
     RB_OWN_LOSS_OTHER, /* anything else: a quotient of sums, a root */
 };
 
+/* What a loss that the model makes itself reads its classes from. */
+struct rb_own_labels {
+    const struct rb_value *value; /* NULL: there is no such loss */
+    int64_t classes;
+    bool ignores;
+    int64_t ignored;
+};
+
 /* What a microbatch contributes to a variable: a gradient (each use of a tied weight is its own),
  * or a statistic of the microbatch. */
 struct rb_contribution {
@@ -100,6 +108,7 @@ struct rb_graph {
     struct rb_node **nodes; /* in an order that can be run */
     int n_nodes;
     struct rb_value *features, *targets; /* inputs; targets NULL before a loss that needs them */
+    struct rb_own_labels own_labels;     /* of the first such loss */
     struct rb_value **outputs;           /* of the model */
     int n_outputs;
     struct rb_alias *aliases;

@@ -155,59 +155,6 @@ static int attach_elementwise(struct rb_graph *graph, const char *type, enum rb_
     return err;
 }
 
-/* Nodes of a sum of means that are looked at: it may be written without end. */
-enum { MOST_TERMS = 256 };
-
-static bool is_number(const struct rb_value *value)
-{
-    return value->role == RB_VALUE_CONST && rb_tensor_elements(&value->type) == 1;
-}
-
-/* A mean of all elements, and sums and multiples of such. */
-static bool is_mean(const struct rb_graph *graph, const struct rb_value *value, int *left)
-{
-    const struct rb_node *node = value->maker;
-
-    if (!node || rb_tensor_elements(&value->type) != 1 || (*left)-- <= 0)
-        return false;
-    switch (node->op) {
-    case RB_OP_RESHAPE:
-    case RB_OP_NEG:
-        return is_mean(graph, node->in[0], left);
-    case RB_OP_REDUCE_MEAN:
-        return rb_tensor_elements(&node->in[0]->type) % graph->batch == 0;
-    case RB_OP_MUL:
-        return is_mean(graph, node->in[is_number(node->in[0])], left) &&
-               (is_number(node->in[0]) || is_number(node->in[1]));
-    case RB_OP_DIV:
-        return is_number(node->in[1]) && is_mean(graph, node->in[0], left);
-    case RB_OP_ADD:
-    case RB_OP_SUB:
-        for (int i = 0; i < 2; i++)
-            if (!is_number(node->in[i]) && !is_mean(graph, node->in[i], left))
-                return false;
-        return true;
-    default:
-        return false;
-    }
-}
-
-/* Of the mean of all elements of something each sample has the same share, and the mean times the
- * samples is a sum over samples. */
-enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_value *output)
-{
-    const struct rb_node *node = output->maker;
-    int left = MOST_TERMS;
-
-    if (output->type.dtype != RB_F32 || rb_tensor_elements(&output->type) != 1)
-        return RB_OWN_LOSS_NONE;
-    while (node && node->op == RB_OP_RESHAPE)
-        node = node->in[0]->maker;
-    if (node && node->op == RB_OP_REDUCE_SUM)
-        return RB_OWN_LOSS_SUM;
-    return is_mean(graph, output, &left) ? RB_OWN_LOSS_MEAN : RB_OWN_LOSS_OTHER;
-}
-
 /* A model that makes its own loss takes the targets as its second input. */
 static void find_targets(struct rb_graph *graph)
 {

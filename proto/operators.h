@@ -146,7 +146,7 @@
     /* losses: sums, never means */                                                                \
     X(CROSS_ENTROPY, "CrossEntropy", 2, 4, LOSS, "axis ignoreIndex labelSmoothing",                \
       "(logits, targets I64 or I32 or U8, shaped as logits without the axis): loss F64 [1], "      \
-      "valid I64 [1], correct I64 [1], log-sum-exp F32 of each row (shaped as targets)")           \
+      "valid I64 [1], correct I64 [1], log-sum-exp F64 of each row (shaped as targets)")           \
     X(CROSS_ENTROPY_GRAD, "CrossEntropyGrad", 3, 1, LOSS, "axis ignoreIndex labelSmoothing",       \
       "(logits, targets, log-sum-exp): dlogits of the sum")                                        \
     X(MSE, "MeanSquaredError", 2, 2, LOSS, "",                                                     \
@@ -171,7 +171,9 @@
     /* randomness that no tensor gives its shape, keyed as a dropout is */                         \
     X(UNIFORM, "Uniform", 1, 1, RANDOM, "", "(x, one F32): as much as 24 bits say of [0, x)")      \
     /* a view that ends the way of gradients */                                                    \
-    X(DETACH, "Detach", 1, 1, VIEW, "", "the same; no gradient goes through it")
+    X(DETACH, "Detach", 1, 1, VIEW, "", "the same; no gradient goes through it")                   \
+    /* elementwise: keeps the digits that 1 would take from a small x */                           \
+    X(EXPM1, "Expm1", 1, 1, POINT, "", "e to the x, less 1")
 
 enum rb_op {
     RB_OP_NONE = 0,

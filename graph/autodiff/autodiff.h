@@ -26,6 +26,7 @@
     X(ABS, abs)                                                                                    \
     X(SIGN, sign)                                                                                  \
     X(EXP, exp)                                                                                    \
+    X(EXPM1, expm1)                                                                                \
     X(LOG, log)                                                                                    \
     X(SQRT, sqrt)                                                                                  \
     X(FLOOR, sign)                                                                                 \

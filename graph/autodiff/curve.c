@@ -33,6 +33,12 @@ static struct rb_value *root(struct rb_diff *diff, struct rb_value *x)
     return rb_diff_one(diff, RB_OP_SQRT, x);
 }
 
+/* Of x and not of y + 1, which has lost its digits where y is near -1. */
+void rb_diff_expm1(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
+{
+    times(diff, node, dy[0], rb_diff_one(diff, RB_OP_EXP, node->in[0]));
+}
+
 void rb_diff_sin(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     times(diff, node, dy[0], rb_diff_one(diff, RB_OP_COS, node->in[0]));

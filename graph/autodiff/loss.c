@@ -14,7 +14,7 @@ void rb_diff_cross_entropy(struct rb_diff *diff, struct rb_node *node, struct rb
     struct rb_tensor_type row = node->in[1]->type;
 
     (void)dy;
-    row.dtype = RB_F32;
+    row.dtype = RB_F64;
     in[2] = rb_diff_output(diff, node, 3, &row);
     rb_diff_give(diff, node, 0,
                  rb_diff_make(diff, RB_OP_CROSS_ENTROPY_GRAD, NULL, 3, in, node->n_attributes,

@@ -51,7 +51,8 @@ void rb_diff_div(struct rb_diff *diff, struct rb_node *node, struct rb_value *co
     }
 }
 
-/* x^(p-1), written without a power where a constant says that there is none. */
+/* x^(p-1), written without a power where a constant says that there is none.  Where p is 0 it is
+ * x^0: the slope is 0 there even if x is, and p times that says so. */
 static struct rb_value *lower_power(struct rb_diff *diff, struct rb_value *x,
                                     struct rb_value *exponent)
 {
@@ -60,15 +61,19 @@ static struct rb_value *lower_power(struct rb_diff *diff, struct rb_value *x,
     const float *p = exponent->data;
     float *less;
 
-    if (exponent->role != RB_VALUE_CONST || exponent->type.dtype != RB_F32)
-        return rb_diff_two(
-            diff, RB_OP_POW, x,
-            rb_diff_two(diff, RB_OP_SUB, exponent, rb_diff_number(diff, exponent, 1)));
+    if (exponent->role != RB_VALUE_CONST || exponent->type.dtype != RB_F32) {
+        struct rb_value *in[3] = {
+            rb_diff_two(diff, RB_OP_EQUAL, exponent, rb_diff_number(diff, exponent, 0)), exponent,
+            rb_diff_two(diff, RB_OP_SUB, exponent, rb_diff_number(diff, exponent, 1))};
+
+        return rb_diff_two(diff, RB_OP_POW, x,
+                           rb_diff_make(diff, RB_OP_WHERE, NULL, 3, in, 0, NULL));
+    }
     if (n == 1 && p[0] == 2.0f)
         return x;
     less = rb_arena_alloc(&graph->arena, sizeof(*less) * (size_t)n);
     for (int64_t i = 0; i < n; i++)
-        less[i] = p[i] - 1.0f;
+        less[i] = p[i] == 0.0f ? 0.0f : p[i] - 1.0f;
     return rb_diff_two(diff, RB_OP_POW, x,
                        rb_graph_value(graph, RB_VALUE_CONST, NULL, &exponent->type, less));
 }
@@ -81,11 +86,13 @@ void rb_diff_pow(struct rb_diff *diff, struct rb_node *node, struct rb_value *co
         slope = rb_diff_two(diff, RB_OP_MUL, lower_power(diff, x, p), p);
         give(diff, node, 0, rb_diff_two(diff, RB_OP_MUL, dy[0], slope));
     }
-    if (rb_diff_wants(diff, node, 1)) { /* dy y log x; nought where x is */
+    if (rb_diff_wants(diff, node, 1)) { /* dy y log x; nought where x is, and y not infinite */
         struct rb_value *none = rb_diff_two(diff, RB_OP_EQUAL, x, rb_diff_number(diff, x, 0));
         struct rb_value *safe[3] = {none, rb_diff_number(diff, x, 1), x};
+        struct rb_value *pole[3] = {rb_diff_two(diff, RB_OP_LESS, p, rb_diff_number(diff, p, 0)), x,
+                                    rb_diff_make(diff, RB_OP_WHERE, NULL, 3, safe, 0, NULL)};
 
-        slope = rb_diff_make(diff, RB_OP_WHERE, NULL, 3, safe, 0, NULL);
+        slope = rb_diff_make(diff, RB_OP_WHERE, NULL, 3, pole, 0, NULL);
         slope = rb_diff_two(diff, RB_OP_MUL, node->out[0], rb_diff_one(diff, RB_OP_LOG, slope));
         give(diff, node, 1, rb_diff_two(diff, RB_OP_MUL, dy[0], slope));
     }

@@ -16,14 +16,14 @@ static struct rb_value *above(struct rb_import *import, struct rb_value *x, doub
     return rb_make_where(import, beyond, yes, no);
 }
 
-/* x above 0, alpha (e to the x / scale - 1) below. */
+/* x above 0, alpha (e to the x / scale, less 1) below. */
 static struct rb_value *elu(struct rb_import *import, struct rb_value *x, double alpha,
                             double scale)
 {
     struct rb_value *below = above(import, x, 0, rb_make_like(import, x, 0), x), *bent;
 
-    bent = rb_make_one(import, RB_OP_EXP, rb_make_times(import, below, 1 / scale));
-    bent = rb_make_times(import, rb_make_plus(import, bent, -1), alpha);
+    bent = rb_make_one(import, RB_OP_EXPM1, rb_make_times(import, below, 1 / scale));
+    bent = rb_make_times(import, bent, alpha);
     return above(import, x, 0, x, bent);
 }
 

@@ -50,11 +50,13 @@ int rb_import_op_scatter_elements(struct rb_import *import)
 }
 
 /* The last axis of `indices` names a place along `n` axes of sizes `dim`: its number when they are
- * one axis. */
+ * one axis.  One that is beyond either end of its axis has a number beyond all of them, so that it
+ * is as outside as it would be alone. */
 static struct rb_value *number_of(struct rb_import *import, struct rb_value *indices,
                                   const int64_t *dim, int n)
 {
-    struct rb_value *sizes, *steps, *below;
+    const double beyond = 0x1p56;
+    struct rb_value *sizes, *steps, *zero, *outside;
     int64_t step[RB_MAX_RANK], last;
 
     if (import->err)
@@ -65,9 +67,13 @@ static struct rb_value *number_of(struct rb_import *import, struct rb_value *ind
     sizes = rb_graph_int64s(import->graph, NULL, dim, n);
     steps = rb_graph_int64s(import->graph, NULL, step, n);
     indices = rb_make_cast(import, indices, RB_I64);
-    below = rb_make_two(import, RB_OP_LESS, indices, rb_make_number(import, RB_I64, 0));
-    indices = rb_make_where(import, below, rb_make_two(import, RB_OP_ADD, indices, sizes), indices);
-    indices = rb_make_two(import, RB_OP_MUL, indices, steps);
+    zero = rb_make_number(import, RB_I64, 0);
+    outside = rb_make_number(import, RB_I64, beyond);
+    indices = rb_make_where(import, rb_make_two(import, RB_OP_LESS, indices, zero),
+                            rb_make_two(import, RB_OP_ADD, indices, sizes), indices);
+    steps = rb_make_where(import, rb_make_two(import, RB_OP_LESS, indices, sizes),
+                          rb_make_two(import, RB_OP_MUL, indices, steps), outside);
+    indices = rb_make_where(import, rb_make_two(import, RB_OP_LESS, indices, zero), outside, steps);
     return rb_make_reduce(import, RB_OP_REDUCE_SUM, indices, &last, 1, false);
 }
 

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A loss inside the model, taken apart: the class of each row is picked by comparing its label with
- * all classes, so that no operator is needed that a model without a loss would not use. */
+ * all classes, so that no operator is needed that a model without a loss would not use.  A label
+ * that is no class makes the loss NaN, as it does in the losses that are no part of a model. */
 #include "graph/import/import.h"
 #include "graph/shapes/shapes.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 enum { MOST_CLASSES = 1 << 24 }; /* their numbers become a constant of the graph */
 
 struct own_loss {
     struct rb_value *scores;    /* N C ...: logarithms of probabilities */
+    struct rb_value *from;      /* what the model has as labels */
     struct rb_value *labels;    /* N ..., int64; soft: N C ..., float */
     struct rb_value *is_class;  /* N C ..., bool: this is the row's class */
     struct rb_value *rows;      /* N ...: what each row loses */
@@ -30,6 +33,7 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
         err = rb_import_need(import, 1, &loss->labels);
     if (err)
         return err;
+    loss->from = loss->labels;
     type = &loss->scores->type;
     if (type->rank >= 2) {
         loss->type = (struct rb_tensor_type){.dtype = RB_F32, .rank = type->rank - 1};
@@ -48,6 +52,8 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
     if (loss->labels->role == RB_VALUE_INPUT && loss->labels != graph->features &&
         !graph->targets && !import->options->given)
         graph->targets = loss->labels;
+    if (!loss->soft && !graph->own_labels.value)
+        graph->own_labels = (struct rb_own_labels){.value = loss->labels, .classes = type->dim[1]};
     return loss->soft ? 0 : rb_import_cast(import, loss->labels, RB_I64, &loss->labels);
 }
 
@@ -83,6 +89,24 @@ static int pick(struct rb_import *import, const struct own_loss *loss, struct rb
 
     return err ? err
                : rb_import_emit(import, RB_OP_REDUCE_SUM, 1, &picked, 1, &axes, &loss->type, ret);
+}
+
+/* A row whose label is below `least` or above `most` loses what is no number. */
+static int mark_strays(struct rb_import *import, struct own_loss *loss, int64_t least, int64_t most)
+{
+    struct rb_value *ends[] = {rb_graph_int64s(import->graph, import->name, &least, 1),
+                               rb_graph_int64s(import->graph, import->name, &most, 1)};
+    int err = 0;
+
+    for (int i = 0; !err && i < 2; i++) {
+        struct rb_value *in[3] = {NULL, rb_graph_scalar(import->graph, NAN), loss->rows};
+
+        err =
+            rb_import_binary(import, i ? RB_OP_GREATER : RB_OP_LESS, loss->labels, ends[i], &in[0]);
+        if (!err)
+            err = rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, &loss->rows);
+    }
+    return err;
 }
 
 /* Class weights are data: no framework has a gradient for them.  One that the model reads elsewhere
@@ -151,6 +175,10 @@ static int weigh(struct rb_import *import, struct own_loss *loss)
         err = pick(import, loss, weights, &loss->factor);
     if (err || !ignores)
         return err;
+    if (import->graph->own_labels.value == loss->from) {
+        import->graph->own_labels.ignores = true;
+        import->graph->own_labels.ignored = index;
+    }
     ignored = rb_graph_int64s(import->graph, import->name, &index, 1);
     err = rb_import_binary(import, RB_OP_EQUAL, loss->labels, ignored, &ignored);
     if (!err) /* infinite, perhaps: 0 times that is no number */
@@ -225,6 +253,8 @@ int rb_import_op_own_loss(struct rb_import *import)
         err = pick(import, &loss, loss.scores, &loss.rows);
     if (!err)
         err = rb_import_unary(import, RB_OP_NEG, loss.rows, &loss.rows);
+    if (!err && !loss.soft)
+        err = mark_strays(import, &loss, 0, loss.scores->type.dim[1] - 1);
     if (!err && !loss.soft)
         err = weigh(import, &loss);
     if (!err && loss.factor)

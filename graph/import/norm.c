@@ -39,41 +39,6 @@ int rb_import_op_softmax(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-int rb_import_op_layer_norm(struct rb_import *import)
-{
-    int64_t axis = -1, stash = 1;
-    float epsilon = 1e-5F;
-    struct rb_graph_attribute attributes[2];
-    struct rb_value *in[3], *outs[3];
-    unsigned want = 1;
-    int err = rb_import_need(import, 0, &in[0]);
-
-    if (!err)
-        err = rb_import_need(import, 1, &in[1]);
-    if (!err)
-        err = rb_import_int(import, "axis", &axis);
-    if (!err)
-        err = rb_import_axis(import, axis, in[0]->type.rank, &axis);
-    if (!err)
-        err = rb_import_float(import, "epsilon", &epsilon);
-    if (!err)
-        err = rb_import_int(import, "stash_type", &stash);
-    if (!err && stash != 1)
-        err = RB_IMPORT_NO(import, "stash_type %" PRId64 "; float32 is supported", stash);
-    if (err)
-        return err;
-    in[2] = rb_import_in(import, 2);
-    attributes[0] = rb_attr_ints("axis", &axis, 1);
-    attributes[1] = rb_attr_float("epsilon", &epsilon);
-    for (int i = 1; i < 3; i++)
-        want |= rb_import_wants(import, i) ? 1u << i : 0;
-    err = rb_import_emit_many(import, RB_OP_LAYER_NORM, 3, in, 2, attributes, want, NULL, outs);
-    for (int i = 0; !err && i < 3; i++)
-        if (want >> i & 1u)
-            err = rb_import_bind(import, i, outs[i]);
-    return err;
-}
-
 /* A running statistic is state of its own kind, whatever the file made of it. */
 static int make_statistic(struct rb_import *import, struct rb_value *value, float momentum)
 {

@@ -1,10 +1,83 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms made of others: groups of channels are the rows of a layer norm, neighbouring channels
- * those of a pool. */
+/* Layer norms, and norms made of them: groups of channels are the rows of one, neighbouring
+ * channels those of a pool. */
 #include "graph/import/make.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+/* Has it a number for each that is normalized together, and no more? */
+static bool is_whole(const struct rb_value *scale, const struct rb_tensor_type *x, int axis)
+{
+    struct rb_tensor_type type = {.dtype = x->dtype, .rank = x->rank - axis};
+
+    memcpy(type.dim, x->dim + axis, sizeof type.dim[0] * (size_t)type.rank);
+    return !scale || rb_tensor_same_shape(&scale->type, &type);
+}
+
+/* y times scale, and bias, which are broadcast over it. */
+static struct rb_value *spread(struct rb_import *import, struct rb_value *y, struct rb_value *scale,
+                               struct rb_value *bias)
+{
+    struct rb_tensor_type type = y->type;
+
+    y = rb_make_two(import, RB_OP_MUL, y, scale);
+    if (bias)
+        y = rb_make_two(import, RB_OP_ADD, y, bias);
+    if (!import->err && !rb_tensor_same_shape(&y->type, &type))
+        rb_make_bad(import, "scale or bias does not broadcast to x");
+    return y;
+}
+
+int rb_import_op_layer_norm(struct rb_import *import)
+{
+    int64_t axis = -1, stash = 1;
+    float epsilon = 1e-5F;
+    struct rb_graph_attribute attributes[2];
+    struct rb_value *in[3], *outs[3], *scale, *bias;
+    unsigned want = 1;
+    bool whole;
+    int err = rb_import_need(import, 0, &in[0]);
+
+    if (!err)
+        err = rb_import_need(import, 1, &in[1]);
+    if (!err)
+        err = rb_import_int(import, "axis", &axis);
+    if (!err)
+        err = rb_import_axis(import, axis, in[0]->type.rank, &axis);
+    if (!err)
+        err = rb_import_float(import, "epsilon", &epsilon);
+    if (!err)
+        err = rb_import_int(import, "stash_type", &stash);
+    if (!err && stash != 1)
+        err = RB_IMPORT_NO(import, "stash_type %" PRId64 "; float32 is supported", stash);
+    if (err)
+        return err;
+    in[2] = rb_import_in(import, 2);
+    attributes[0] = rb_attr_ints("axis", &axis, 1);
+    attributes[1] = rb_attr_float("epsilon", &epsilon);
+    for (int i = 1; i < 3; i++)
+        want |= rb_import_wants(import, i) ? 1u << i : 0;
+    scale = in[1];
+    bias = in[2];
+    whole = is_whole(scale, &in[0]->type, (int)axis) && is_whole(bias, &in[0]->type, (int)axis);
+    if (!whole) {
+        in[1] = rb_make_expand(import, rb_make_number(import, RB_F32, 1),
+                               in[0]->type.rank - (int)axis, in[0]->type.dim + axis);
+        in[2] = NULL;
+        err = import->err;
+    }
+    if (!err)
+        err = rb_import_emit_many(import, RB_OP_LAYER_NORM, 3, in, 2, attributes, want, NULL, outs);
+    if (!err && !whole) {
+        outs[0] = spread(import, outs[0], scale, bias);
+        err = import->err;
+    }
+    for (int i = 0; !err && i < 3; i++)
+        if (want >> i & 1u)
+            err = rb_import_bind(import, i, outs[i]);
+    return err;
+}
 
 /* (x - mean) / sqrt(variance + epsilon) of each of `rows` rows. */
 static struct rb_value *normal_rows(struct rb_import *import, struct rb_value *x, int64_t rows,

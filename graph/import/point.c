@@ -28,11 +28,26 @@ int rb_import_pair(struct rb_import *import, struct rb_value **a, struct rb_valu
     return err ? err : import->err;
 }
 
+/* uint64 is computed as int64, where half of its numbers are negative. */
+static struct rb_value *unsigned_unary(struct rb_import *import, struct rb_value *x)
+{
+    struct rb_value *none;
+
+    if (import->op->op == RB_OP_ABS || import->op->op == RB_OP_RELU)
+        return x;
+    none = rb_make_two(import, RB_OP_EQUAL, x, rb_make_like(import, x, 0));
+    return rb_make_where(import, none, rb_make_like(import, x, 0), rb_make_like(import, x, 1));
+}
+
 int rb_import_op_unary(struct rb_import *import)
 {
+    enum rb_op op = import->op->op;
     struct rb_value *x, *out = NULL;
     int err = rb_import_need(import, 0, &x);
 
+    if (!err && import->narrow == RB_U64 &&
+        (op == RB_OP_ABS || op == RB_OP_RELU || op == RB_OP_SIGN))
+        return rb_make_bind(import, 0, unsigned_unary(import, x));
     if (!err)
         err = rb_import_unary(import, import->op->op, x, &out);
     return err ? err : rb_import_bind(import, 0, out);

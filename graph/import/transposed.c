@@ -12,6 +12,8 @@ struct transposed {
     int64_t group;
     const int64_t *more, *shape; /* output_padding, output_shape; NULL: absent */
     const char *auto_pad;
+    int64_t
+        behind[RB_MAX_RANK]; /* by axis of the output, elements at its end that no window meets */
 };
 
 static void read(struct rb_import *import, const struct rb_value *x, const struct rb_value *w,
@@ -56,8 +58,15 @@ static int64_t output_size(struct rb_import *import, struct transposed *t, int64
     int64_t more = t->more ? t->more[i] : 0, *begin = &w->pads[i], *end = &w->pads[w->n + i];
     int64_t full, want, total;
 
-    if (more < 0 || more > 1 << 24 || size > INT64_C(1) << 36) {
-        rb_make_bad(import, "output_padding %" PRId64, more);
+    if (size > INT64_C(1) << 36) {
+        rb_make_bad(import, "%" PRId64 " elements of an axis", size);
+        return 1;
+    }
+    if (more < 0 || (more > 0 && more >= w->strides[i] && more >= w->dilations[i])) {
+        rb_make_bad(import,
+                    "output_padding %" PRId64 " is not below the larger of stride %" PRId64
+                    " and dilation %" PRId64,
+                    more, w->strides[i], w->dilations[i]);
         return 1;
     }
     full = w->strides[i] * (size - 1) + more + (w->kernel[i] - 1) * w->dilations[i] + 1;
@@ -68,6 +77,45 @@ static int64_t output_size(struct rb_import *import, struct transposed *t, int64
     *begin = !strcmp(t->auto_pad, "SAME_UPPER") ? total / 2 : total - total / 2;
     *end = total - *begin;
     return want;
+}
+
+/* Of what a window would go over as well, had x one element more, the gradient of a convolution has
+ * nothing to say: it is cut off here, at the cost of pads first, and put behind later. */
+static void cut_behind(struct transposed *t, const struct rb_tensor_type *x,
+                       struct rb_tensor_type *type)
+{
+    struct rb_import_window *w = &t->window;
+
+    for (int i = 0; i < w->n; i++) {
+        int64_t *end = &w->pads[w->n + i], *size = &type->dim[2 + i], less;
+        int64_t met =
+            (x->dim[2 + i] - 1) * w->strides[i] + (w->kernel[i] - 1) * w->dilations[i] + 1;
+        int64_t more = *size + w->pads[i] + *end - met - (w->strides[i] - 1);
+
+        if (more <= 0 || x->dim[2 + i] < 1)
+            continue;
+        less = more < *end ? more : *end;
+        *end -= less;
+        t->behind[2 + i] = more - less;
+        *size -= more - less;
+    }
+}
+
+static struct rb_value *put_behind(struct rb_import *import, const struct transposed *t,
+                                   struct rb_value *y)
+{
+    for (int i = 2; !import->err && i < 2 + t->window.n; i++) {
+        struct rb_value *in[2] = {y, NULL};
+        int64_t dim[RB_MAX_RANK];
+
+        if (t->behind[i] < 1)
+            continue;
+        memcpy(dim, y->type.dim, sizeof dim);
+        dim[i] = t->behind[i];
+        in[1] = rb_make_expand(import, rb_make_like(import, y, 0), y->type.rank, dim);
+        y = rb_make_concat(import, i, 2, in);
+    }
+    return y;
 }
 
 static struct rb_value *transposed(struct rb_import *import, struct rb_value *x, struct rb_value *w,
@@ -104,7 +152,8 @@ int rb_import_op_conv_transpose(struct rb_import *import)
     type.dim[1] = w->type.dim[1] * t.group;
     for (int i = 0; i < t.window.n; i++)
         type.dim[2 + i] = output_size(import, &t, x->type.dim[2 + i], i);
-    y = transposed(import, x, w, &t.window, t.group, &type);
+    cut_behind(&t, &x->type, &type);
+    y = put_behind(import, &t, transposed(import, x, w, &t.window, t.group, &type));
     if (bias && !import->err) {
         int64_t dim[RB_MAX_RANK] = {bias->type.dim[0], 1, 1, 1};
 

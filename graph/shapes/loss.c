@@ -18,7 +18,7 @@ static int classified(struct rb_shapes *shapes, struct rb_tensor_type *ret_row)
     targets = rb_shapes_in(shapes, 1);
     if (err || !targets)
         return err ? err : RB_EINVAL;
-    ret_row->dtype = RB_F32;
+    ret_row->dtype = RB_F64;
     ret_row->rank = 0;
     for (int i = 0; i < logits->rank; i++)
         if (i != axis)

@@ -23,6 +23,7 @@ static rb_shapes_rule *const rules[RB_OP_COUNT] = {
     [RB_OP_ABS] = rb_shapes_unary,
     [RB_OP_SIGN] = rb_shapes_unary,
     [RB_OP_EXP] = rb_shapes_unary,
+    [RB_OP_EXPM1] = rb_shapes_unary,
     [RB_OP_LOG] = rb_shapes_unary,
     [RB_OP_SQRT] = rb_shapes_unary,
     [RB_OP_RECIPROCAL] = rb_shapes_unary,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Casts: pieces of a few hundred elements go through double or int64, whichever holds the source.
  *
- * A float beyond the integers' range gives the nearest end of int64 and NaN gives 0, so that no
- * machine's own idea of it decides; the low bits are then kept, as C does between integers. */
+ * A float beyond the integers' range gives the nearest end of int64 (of uint64, where that is asked
+ * for) and NaN gives 0, so that no machine's own idea of it decides; the low bits are then kept, as
+ * C does between integers. */
 #include "kernels/cpu/bfloat.h"
 
 #include <math.h>
@@ -47,6 +48,14 @@ static int64_t to_integer(double x)
     if (x >= 9223372036854775808.0)
         return INT64_MAX;
     return x < -9223372036854775808.0 ? INT64_MIN : (int64_t)x;
+}
+
+/* Their bits. */
+static int64_t to_unsigned(double x)
+{
+    if (!(x >= 9223372036854775808.0))
+        return to_integer(x);
+    return (int64_t)(x >= 18446744073709551616.0 ? UINT64_MAX : (uint64_t)x);
 }
 
 static void load_integers(int64_t *to, const void *from, enum rb_dtype dtype, int n)
@@ -105,9 +114,26 @@ static void cast_real(void *to, enum rb_dtype to_type, const double *x, int n)
         memcpy(to, x, (size_t)n * sizeof(double));
     } else {
         for (int i = 0; i < n; i++)
-            integers[i] = to_type == RB_BOOL ? x[i] != 0 : to_integer(x[i]);
+            integers[i] = to_type == RB_BOOL  ? x[i] != 0
+                          : to_type == RB_U64 ? to_unsigned(x[i])
+                                              : to_integer(x[i]);
         store_integers(to, integers, to_type, n);
     }
+}
+
+/* What does not fit into int64. */
+static void cast_unsigned(void *to, enum rb_dtype to_type, const uint64_t *x, int n)
+{
+    double reals[PIECE];
+
+    for (int i = 0; i < n; i++)
+        reals[i] = (double)x[i];
+    if (to_type != RB_F32) {
+        cast_real(to, to_type, reals, n);
+        return;
+    }
+    for (int i = 0; i < n; i++) /* rounded once */
+        ((float *)to)[i] = (float)x[i];
 }
 
 static void cast_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
@@ -137,6 +163,8 @@ static void cast_run(struct rb_kernel *kernel, const void *const *in, void *cons
                     (double)(cast->from == RB_F16 ? rb_dtype_half(bits) : rb_dtype_bfloat(bits));
             }
             cast_real(to, cast->to, reals, n);
+        } else if (cast->from == RB_U64 && rb_dtype_is_real(cast->to)) {
+            cast_unsigned(to, cast->to, (const uint64_t *)from, n);
         } else if (cast->to == RB_F16 || cast->to == RB_BF16) {
             load_integers(integers, from, cast->from, n);
             for (int i = 0; i < n; i++)

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cross-entropy: a sum in double, in index order, and its gradient in float.
  *
+ * The log-sum-exp of a row is kept in double: logits may share an offset beside which a float32 has
+ * no digits left for the logarithm.
+ *
  * A class number that is none (and not the ignored one) makes the loss and its gradients NaN: a
  * kernel cannot fail, and so the step is seen to be non-finite. */
 #include "kernels/cpu/loss.h"
@@ -27,8 +30,8 @@ static int64_t target_at(const void *targets, enum rb_dtype dtype, int64_t i)
 }
 
 /* log of the sum of e^x; `ret_most` is the largest x, or no number if one is none. */
-RB_CLONES static float row_log_sum(const float *restrict x, float *restrict work, int64_t n,
-                                   float *ret_most)
+RB_CLONES static double row_log_sum(const float *restrict x, float *restrict work, int64_t n,
+                                    float *ret_most)
 {
     float most = rb_most(x, n), sum;
 
@@ -36,19 +39,26 @@ RB_CLONES static float row_log_sum(const float *restrict x, float *restrict work
         work[i] = rb_exp_belowf(x[i] - most);
     sum = rb_sum(work, n);
     *ret_most = sum == sum ? most : NAN;
-    return most + rb_logf(sum);
+    return (double)most + (double)rb_logf(sum);
 }
 
-RB_CLONES static float row_sum(const float *x, int64_t n)
-{
-    return rb_sum(x, n);
-}
-
-RB_CLONES static void row_grad(const float *restrict x, float *restrict dx, int64_t n, float lse,
-                               float share)
+/* Of what is taken from each to come to the largest: small numbers, whatever they share. */
+RB_CLONES static float row_sum(const float *restrict x, float *restrict work, int64_t n, float most)
 {
     for (int64_t i = 0; i < n; i++)
-        dx[i] = rb_expf(x[i] - lse) - share;
+        work[i] = x[i] - most;
+    return rb_sum(work, n);
+}
+
+/* In floats, with what is left of `lse` beside the nearest one taken away behind it: what comes of
+ * that is never above 0. */
+RB_CLONES static void row_grad(const float *restrict x, float *restrict dx, int64_t n, double lse,
+                               float share)
+{
+    float nearest = (float)lse, rest = (float)(lse - (double)nearest);
+
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = rb_exp_belowf((x[i] - nearest) - rest) - share;
 }
 
 static void gather_row(const float *x, float *row, int64_t n, int64_t step)
@@ -68,15 +78,17 @@ static bool is_first_largest(const float *x, int64_t target, float most)
     return true;
 }
 
-static double row_loss(const struct cross_entropy *ce, const float *x, int64_t target, float lse)
+static double row_loss(const struct cross_entropy *ce, const float *x, int64_t target, double lse,
+                       float most)
 {
     int64_t n = ce->at.n;
-    double loss = (double)lse - (double)x[target];
+    double loss = lse - (double)x[target];
 
     if (ce->smoothing == 0.0f)
         return loss;
     return (1.0 - (double)ce->smoothing) * loss +
-           (double)ce->smoothing * ((double)lse - (double)row_sum(x, n) / (double)n);
+           (double)ce->smoothing *
+               (lse - (double)most - (double)row_sum(x, ce->work, n, most) / (double)n);
 }
 
 static void cross_entropy_run(struct rb_kernel *kernel, const void *const *in, void *const *out,
@@ -90,7 +102,8 @@ static void cross_entropy_run(struct rb_kernel *kernel, const void *const *in, v
     for (int64_t r = 0; r < ce->at.outer * inner; r++) {
         const float *x = (const float *)in[0] + r / inner * n * inner + r % inner;
         int64_t target = target_at(in[1], ce->targets, r);
-        float most, lse;
+        double lse;
+        float most;
 
         if (inner != 1) {
             gather_row(x, ce->row, n, inner);
@@ -98,7 +111,7 @@ static void cross_entropy_run(struct rb_kernel *kernel, const void *const *in, v
         }
         lse = row_log_sum(x, ce->work, n, &most);
         if (ce->wanted & 8)
-            ((float *)out[3])[r] = lse;
+            ((double *)out[3])[r] = lse;
         if (target == ce->ignore)
             continue;
         valid++;
@@ -106,7 +119,7 @@ static void cross_entropy_run(struct rb_kernel *kernel, const void *const *in, v
             loss += (double)NAN;
             continue;
         }
-        loss += row_loss(ce, x, target, lse);
+        loss += row_loss(ce, x, target, lse, most);
         correct += is_first_largest(x, target, most);
     }
     *(double *)out[0] = loss;
@@ -140,7 +153,7 @@ static void cross_entropy_grad_run(struct rb_kernel *kernel, const void *const *
             for (int64_t i = 0; i < n; i++)
                 dx[i] = NAN;
         } else {
-            row_grad(x, dx, n, ((const float *)in[2])[r], share);
+            row_grad(x, dx, n, ((const double *)in[2])[r], share);
             dx[target] -= 1.0f - ce->smoothing;
         }
         for (int64_t i = 0; inner != 1 && i < n; i++)
@@ -201,9 +214,9 @@ int rb_cpu_cross_entropy(struct rb_cpu *cpu, const struct rb_call *call,
 
     (void)cpu;
     if (!err && lse->dtype != RB_NONE &&
-        (lse->dtype != RB_F32 || !rb_tensor_same_shape(lse, rb_call_in(call, 1))))
+        (lse->dtype != RB_F64 || !rb_tensor_same_shape(lse, rb_call_in(call, 1))))
         return rb_call_refuse(call, RB_EINVAL, why,
-                              "the log-sum-exp must be float32 and shaped as the targets");
+                              "the log-sum-exp must be float64 and shaped as the targets");
     return err ? err : cross_entropy_new(call, cross_entropy_run, ret_kernel, why);
 }
 
@@ -213,7 +226,7 @@ int rb_cpu_cross_entropy_grad(struct rb_cpu *cpu, const struct rb_call *call,
     const struct rb_tensor_type *lse = rb_call_in(call, 2);
 
     (void)cpu;
-    if (!rb_tensor_same(rb_call_in(call, 0), rb_call_out(call, 0)) || lse->dtype != RB_F32 ||
+    if (!rb_tensor_same(rb_call_in(call, 0), rb_call_out(call, 0)) || lse->dtype != RB_F64 ||
         !rb_tensor_same_shape(lse, rb_call_in(call, 1)))
         return rb_call_refuse(call, RB_EINVAL, why,
                               "the output must be typed as the logits, the log-sum-exp as targets");

@@ -32,9 +32,9 @@ static RB_INLINE uint32_t rb_float_bits(float x)
 /* 1.5 * 2^23: added to a small number, it leaves the nearest whole one in the low bits. */
 #define RB_EXP_ROUND 12582912.0f
 
-/* What is left of x where n ln 2 is taken away, |r| <= ln 2 / 2, and e^r. */
+/* What is left of x where n ln 2 is taken away, |r| <= ln 2 / 2, and e^r - 1. */
 struct rb_exp_parts {
-    float n, power; /* n with RB_EXP_ROUND added to it */
+    float n, beyond; /* n with RB_EXP_ROUND added to it */
 };
 static RB_INLINE struct rb_exp_parts rb_exp_partsf(float x)
 {
@@ -48,7 +48,7 @@ static RB_INLINE struct rb_exp_parts rb_exp_partsf(float x)
     p = RB_FMA(p, r, 4.166645681e-2f);
     p = RB_FMA(p, r, 0.1666666668f);
     p = RB_FMA(p, r, 0.5000000014f);
-    return (struct rb_exp_parts){sum, RB_FMA(p, r * r, r) + 1.0f};
+    return (struct rb_exp_parts){sum, RB_FMA(p, r * r, r)};
 }
 
 /* 2^n is applied in two halves, so that results up to the largest and above it come out right.
@@ -63,23 +63,37 @@ static RB_INLINE float rb_expf(float x)
     bool vanishes = x < RB_EXP_LEAST;
     struct rb_exp_parts parts;
     int32_t whole, half;
+    float power;
 
     x = vanishes ? RB_EXP_LEAST : x;
     parts = rb_exp_partsf(x > 89.0f ? 89.0f : x);
     whole = (int32_t)(rb_float_bits(parts.n) - rb_float_bits(RB_EXP_ROUND));
     half = whole >> 1;
-    parts.power *= rb_bits_float((uint32_t)(half + 127) << 23);
-    parts.power *= rb_bits_float((uint32_t)(whole - half + 127) << 23);
-    return vanishes ? 0.0f : parts.power;
+    power = (parts.beyond + 1.0f) * rb_bits_float((uint32_t)(half + 127) << 23);
+    power *= rb_bits_float((uint32_t)(whole - half + 127) << 23);
+    return vanishes ? 0.0f : power;
 }
 
 /* The same of what is not above 0, in three quarters of the time: there 2^n is a normal number. */
 static RB_INLINE float rb_exp_belowf(float x)
 {
     struct rb_exp_parts parts = rb_exp_partsf(x < RB_EXP_LEAST ? RB_EXP_LEAST : x);
-    float power = parts.power * rb_bits_float((rb_float_bits(parts.n) + 127) << 23);
+    float power = (parts.beyond + 1.0f) * rb_bits_float((rb_float_bits(parts.n) + 127) << 23);
 
     return x < RB_EXP_LEAST ? 0.0f : power;
+}
+
+/* e^x - 1 with the digits that a small x has: 2^n (e^r - 1) + (2^n - 1), made with half of 2^n, so
+ * that the largest results come out right. */
+static RB_INLINE float rb_expm1f(float x)
+{
+    struct rb_exp_parts parts;
+    float half;
+
+    x = x < RB_EXP_LEAST ? RB_EXP_LEAST : x;
+    parts = rb_exp_partsf(x > 89.0f ? 89.0f : x);
+    half = rb_bits_float((rb_float_bits(parts.n) + 126) << 23);
+    return 2.0f * RB_FMA(half, parts.beyond, half - 0.5f);
 }
 
 /* x = 2^e (1 + f), sqrt(1/2) <= 1 + f < sqrt(2). */

@@ -30,6 +30,7 @@ UNARY(neg_f32, float, RB_CLONES, -x)
 UNARY(abs_f32, float, RB_CLONES, fabsf(x))
 UNARY(sign_f32, float, RB_CLONES, SIGN(float))
 UNARY(exp_f32, float, RB_CLONES, rb_expf(x))
+UNARY(expm1_f32, float, RB_CLONES, rb_expm1f(x))
 UNARY(log_f32, float, RB_CLONES, rb_logf(x))
 UNARY(sqrt_f32, float, RB_CLONES, sqrtf(x))
 UNARY(reciprocal_f32, float, RB_CLONES, 1.0f / x)
@@ -48,6 +49,7 @@ UNARY(neg_f64, double, , -x)
 UNARY(abs_f64, double, , fabs(x))
 UNARY(sign_f64, double, , SIGN(double))
 UNARY(exp_f64, double, , exp(x))
+UNARY(expm1_f64, double, , expm1(x))
 UNARY(log_f64, double, , log(x))
 UNARY(sqrt_f64, double, , sqrt(x))
 UNARY(reciprocal_f64, double, , 1.0 / x)
@@ -93,6 +95,7 @@ static const struct unary_rows unary_rows[RB_OP_COUNT] = {
     [RB_OP_ABS] = {abs_f32, abs_f64, abs_i32, abs_i64},
     [RB_OP_SIGN] = {sign_f32, sign_f64, sign_i32, sign_i64},
     [RB_OP_EXP] = {exp_f32, exp_f64},
+    [RB_OP_EXPM1] = {expm1_f32, expm1_f64},
     [RB_OP_LOG] = {log_f32, log_f64},
     [RB_OP_SQRT] = {sqrt_f32, sqrt_f64},
     [RB_OP_RECIPROCAL] = {reciprocal_f32, reciprocal_f64},

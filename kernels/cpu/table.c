@@ -21,6 +21,7 @@ rb_cpu_prepare *const rb_cpu_table[RB_OP_COUNT] = {
     [RB_OP_ABS] = rb_cpu_unary,
     [RB_OP_SIGN] = rb_cpu_unary,
     [RB_OP_EXP] = rb_cpu_unary,
+    [RB_OP_EXPM1] = rb_cpu_unary,
     [RB_OP_LOG] = rb_cpu_unary,
     [RB_OP_SQRT] = rb_cpu_unary,
     [RB_OP_RECIPROCAL] = rb_cpu_unary,

@@ -23,13 +23,18 @@ struct rows {
     {
         return row / at.inner * at.n * at.inner + row % at.inner;
     }
+
+    RB_GPU bool is_class(int64_t target) const
+    {
+        return target >= 0 && target < at.n;
+    }
 };
 
 struct row_body {
     struct rows r;
     const float *logits;
     const void *targets;
-    float *lse; /* may be absent */
+    double *lse; /* may be absent */
     double *loss;
     int64_t *valid, *correct;
 
@@ -37,8 +42,8 @@ struct row_body {
     {
         const float *x = logits + r.first(row);
         int64_t step = r.at.inner, n = r.at.n, target = target_of(r.targets, targets, row), place;
-        double total = 0, value;
-        float most, sum, log_sum;
+        double total = 0, log_sum, value;
+        float most, sum;
 
         most = lanes.fold(n, -INFINITY, rb_larger_of(), [&](int64_t i) { return x[i * step]; });
         sum = lanes.fold(n, 0.0f, rb_sum_of(), [&](int64_t i) { return expf(x[i * step] - most); });
@@ -48,14 +53,13 @@ struct row_body {
             total = lanes.fold(n, 0.0, rb_sum_of(), [&](int64_t i) { return (double)x[i * step]; });
         if (!lanes.first())
             return;
-        log_sum = most + logf(sum);
+        log_sum = (double)most + log((double)sum);
         if (lse)
             lse[row] = log_sum;
-        value = 0;
-        if (target != r.ignore && target >= 0 && target < n)
-            value = (1 - (double)r.smoothing) *
-                        ((double)most - (double)x[target * step] + log((double)sum)) +
-                    (double)r.smoothing * ((double)most + log((double)sum) - total / (double)n);
+        value = target == r.ignore ? 0 : (double)NAN; /* as on cores, of what is no class */
+        if (target != r.ignore && r.is_class(target))
+            value = (1 - (double)r.smoothing) * (log_sum - (double)x[target * step]) +
+                    (double)r.smoothing * (log_sum - total / (double)n);
         loss[row] = value;
         valid[row] = target != r.ignore;
         correct[row] = target != r.ignore && place == target;
@@ -105,7 +109,7 @@ struct cross_entropy : rb_work {
         double *loss = (double *)scratch;
         int64_t *valid = (int64_t *)scratch + rows, *correct = valid + rows;
         struct row_body body = {
-            r, (const float *)in[0], in[1], (float *)out_of(out, 3), loss, valid, correct};
+            r, (const float *)in[0], in[1], (double *)out_of(out, 3), loss, valid, correct};
 
         rb_rows(cuda, rows, r.at.n, body);
         total(cuda, loss, rows, out_of(out, 0));
@@ -123,7 +127,7 @@ struct grad_body {
     struct rows r;
     const float *logits;
     const void *targets;
-    const float *lse;
+    const double *lse;
     float *dx;
 
     RB_GPU void operator()(int64_t i) const
@@ -131,8 +135,12 @@ struct grad_body {
         int64_t row = i / r.at.inner / r.at.n * r.at.inner + i % r.at.inner;
         int64_t k = i / r.at.inner % r.at.n, target = target_of(r.targets, targets, row);
         float wanted = r.smoothing / (float)r.at.n + (k == target ? 1 - r.smoothing : 0);
+        float nearest = (float)lse[row], rest = (float)(lse[row] - (double)nearest);
 
-        dx[i] = target == r.ignore ? 0 : expf(logits[i] - lse[row]) - wanted;
+        if (target == r.ignore)
+            dx[i] = 0;
+        else
+            dx[i] = r.is_class(target) ? expf((logits[i] - nearest) - rest) - wanted : NAN;
     }
 };
 
@@ -141,7 +149,7 @@ struct cross_entropy_grad : rb_work {
 
     void run(struct rb_cuda *cuda, const void *const *in, void *const *out, const struct rb_key *)
     {
-        struct grad_body body = {r, (const float *)in[0], in[1], (const float *)in[2],
+        struct grad_body body = {r, (const float *)in[0], in[1], (const double *)in[2],
                                  (float *)out[0]};
 
         rb_each(cuda, r.at.outer * r.at.n * r.at.inner, body);

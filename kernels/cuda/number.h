@@ -16,6 +16,7 @@
     }
 
 BOTH(exp)
+BOTH(expm1)
 BOTH(log)
 BOTH(log1p)
 BOTH(sqrt)

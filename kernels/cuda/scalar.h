@@ -152,6 +152,8 @@ template <class T> inline RB_GPU T one(int op, T x, bool tanh_form)
         return x > 0 ? (T)1 : x < 0 ? (T)-1 : x;
     case RB_OP_EXP:
         return rb_exp(x);
+    case RB_OP_EXPM1:
+        return rb_expm1(x);
     case RB_OP_LOG:
         return rb_log(x);
     case RB_OP_SQRT:

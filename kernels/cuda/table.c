@@ -8,6 +8,7 @@ rb_cuda_prepare *const rb_cuda_table[RB_OP_COUNT] = {
     [RB_OP_ADD... RB_OP_GREATER] = rb_cuda_binary,
     [RB_OP_WHERE] = rb_cuda_where,
     [RB_OP_NEG... RB_OP_GELU] = rb_cuda_unary,
+    [RB_OP_EXPM1] = rb_cuda_unary,
     [RB_OP_CAST] = rb_cuda_cast,
     [RB_OP_RELU_GRAD... RB_OP_ERF_GRAD] = rb_cuda_point_grad,
     /* movement */

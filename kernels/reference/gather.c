@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/reference/reference.h"
 
+#include <math.h>
+
 void rb_reference_gather(const struct rb_call *call, const void *const *in, void *const *out,
                          const struct rb_key *key)
 {
@@ -23,6 +25,11 @@ void rb_reference_gather(const struct rb_call *call, const void *const *in, void
         for (int a = 0; a < x->rank; a++)
             from[a] = a < axis ? at[a] : a == axis ? row : at[a + indices->rank - 1];
         from[axis] += row < 0 ? x->dim[axis] : 0;
+        if (from[axis] < 0 || from[axis] >= x->dim[axis]) {
+            if (!grad)
+                rb_reference_set(y, out[0], i, rb_dtype_is_real(y->dtype) ? (double)NAN : 0);
+            continue;
+        }
         k = rb_reference_flat(x, from);
         if (grad && from[axis] != padding)
             rb_reference_set(x, out[0], k,

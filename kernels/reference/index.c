@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/reference/reference.h"
 
+#include <math.h>
+
 static double combine(int64_t reduction, double a, double b)
 {
     switch (reduction) {
@@ -34,8 +36,13 @@ void rb_reference_index_elements(const struct rb_call *call, const void *const *
         rb_reference_index(indices, i, at);
         at[axis] = (int64_t)rb_reference_get(indices, in[1], i);
         at[axis] += at[axis] < 0 ? x->dim[axis] : 0;
-        k = rb_reference_flat(x, at);
-        if (scatter)
+        k = at[axis] < 0 || at[axis] >= x->dim[axis] ? -1 : rb_reference_flat(x, at);
+        if (k < 0 && scatter)
+            continue;
+        if (k < 0)
+            rb_reference_set(&call->out[0], out[0], i,
+                             rb_dtype_is_real(x->dtype) ? (double)NAN : 0);
+        else if (scatter)
             rb_reference_set(x, out[0], k,
                              combine(reduction, rb_reference_get(x, out[0], k),
                                      rb_reference_get(&call->in[2], in[2], i)));

@@ -22,6 +22,7 @@ static void cross_entropy(const struct rb_call *call, const void *const *in, voi
         const rb_real *x = (const rb_real *)in[0] + r / at.inner * at.n * at.inner + r % at.inner;
         int64_t target = (int64_t)rb_reference_get(&call->in[1], in[1], r), first = 0;
         double sum = 0, total = 0, most = -INFINITY, lse;
+        bool is_class = target >= 0 && target < at.n;
 
         for (int64_t i = 0; i < at.n; i++)
             if ((double)x[i * at.inner] > most) {
@@ -32,9 +33,9 @@ static void cross_entropy(const struct rb_call *call, const void *const *in, voi
             sum += exp((double)x[i * at.inner] - most);
             total += (double)x[i * at.inner];
         }
-        lse = grad ? (double)((const rb_real *)in[2])[r] : most + log(sum);
+        lse = grad ? rb_reference_get(&call->in[2], in[2], r) : most + log(sum);
         for (int64_t i = 0; grad && i < at.n; i++) {
-            double p = exp((double)x[i * at.inner] - lse);
+            double p = is_class ? exp((double)x[i * at.inner] - lse) : (double)NAN;
             double wanted = smoothing / n + (i == target ? 1 - smoothing : 0);
 
             ((rb_real *)out[0])[x - (const rb_real *)in[0] + i * at.inner] =
@@ -46,7 +47,9 @@ static void cross_entropy(const struct rb_call *call, const void *const *in, voi
             continue;
         valid++;
         correct += first == target;
-        if (target >= 0 && target < at.n)
+        if (!is_class)
+            loss = (double)NAN;
+        else
             loss += (1 - smoothing) * (lse - (double)x[target * at.inner]) +
                     smoothing * (lse - total / n);
     }

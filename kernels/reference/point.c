@@ -73,6 +73,8 @@ double rb_reference_value(const struct rb_call *call, const double *v)
         return a > 0 ? 1 : a < 0 ? -1 : a;
     case RB_OP_EXP:
         return exp(a);
+    case RB_OP_EXPM1:
+        return expm1(a);
     case RB_OP_LOG:
         return log(a);
     case RB_OP_SQRT:

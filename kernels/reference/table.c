@@ -20,6 +20,7 @@ rb_reference *const rb_reference_table[RB_OP_COUNT] = {
     [RB_OP_ABS] = rb_reference_point,
     [RB_OP_SIGN] = rb_reference_point,
     [RB_OP_EXP] = rb_reference_point,
+    [RB_OP_EXPM1] = rb_reference_point,
     [RB_OP_LOG] = rb_reference_point,
     [RB_OP_SQRT] = rb_reference_point,
     [RB_OP_RECIPROCAL] = rb_reference_point,

@@ -28,8 +28,8 @@ int rb_check_declared(const struct rb_onnx *onnx, const struct rb_tensor_type *s
  * below. */
 int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why);
 
-/* That too, and integer targets against the number of classes, or those of bce_with_logits against
- * 0 and 1. */
+/* That too, and integer targets against the number of classes (of the model's own loss too, where
+ * they are its labels), or those of bce_with_logits against 0 and 1. */
 int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
                      int64_t ignore_index, struct rb_why *why);
 

@@ -97,6 +97,8 @@ int rb_compile_microbatch(struct rb_compile_work *work, int64_t *ret_micro_batch
         rb__model__free_unpacked(RB_TAKE(work->model), NULL);
         batch = (batch + 1) / 2;
     }
+    if (!err)
+        rb_compile_judge_loss(work);
     if (!err && (work->spec->train->global_batch - 1) / batch >= MOST_MICROBATCHES)
         err = rb_why_set(work->why, RB_ELIMIT,
                          "spec.train.globalBatch: %" PRId64 " samples in microbatches of %" PRId64

@@ -50,9 +50,9 @@ static const char *const cases[] = {
     "Gather f32[256,256] i64[4,128] > f32[4,128,256] axis=0",
     "GatherGrad f32[4,128,256] i64[4,128] > f32[256,256] axis=0",
     "Dropout f32[512,256] > f32[512,256] ratio=0.1",
-    "CrossEntropy f32[512,256] i64[512] > f64[1] i64[1] i64[1] f32[512] axis=1",
-    "CrossEntropyGrad f32[512,256] i64[512] f32[512] > f32[512,256] axis=1",
-    "CrossEntropyGrad f32[512,8192] i64[512] f32[512] > f32[512,8192] axis=1",
+    "CrossEntropy f32[512,256] i64[512] > f64[1] i64[1] i64[1] f64[512] axis=1",
+    "CrossEntropyGrad f32[512,256] i64[512] f64[512] > f32[512,256] axis=1",
+    "CrossEntropyGrad f32[512,8192] i64[512] f64[512] > f32[512,8192] axis=1",
     /* mlp: 128 samples, 784-1024-1024-10 */
     "MatMul f32[128,784] f32[1024,784] f32[1024] > f32[128,1024] transB=1",
     "MatMul f32[128,1024] f32[1024,1024] > f32[128,1024]",

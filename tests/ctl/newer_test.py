@@ -153,6 +153,73 @@ def make():
         for i, u in zip(index, updates):
             y[i] = f(y[i], u)
         case("ScatterElements", 18, [data, index, updates], [y], reduction=reduction)
+    small_numbers()
+    indices_outside()
+    windows_that_meet_nothing()
+    layer_norms()
+    labels_that_are_none()
+    x = numpy.array([2 ** 63 + 2 ** 40, 2 ** 64 - 1, 7], "uint64")
+    case("Cast", 17, [x], [x.astype("float32")], to=TensorProto.FLOAT)
+    case("Abs", 17, [x], [x])
+    case("Sign", 17, [x * numpy.array([1, 1, 0], "uint64")], [numpy.array([1, 1, 0], "uint64")])
+
+
+def small_numbers():
+    """e to the x less 1 keeps the digits of a small x, which a large factor shows."""
+    x = numpy.array([-1e-6, -3e-5, -1e-8, 2e-6, -2], "float32")
+    below = numpy.minimum(x, 0).astype("float64")
+    case("Elu", 17, [x], [numpy.where(x > 0, x, 1e4 * numpy.expm1(below)).astype("float32")], alpha=1e4)
+    case("Celu", 17, [x * 1000], [numpy.where(x > 0, x * 1000, 1e5 * numpy.expm1(below / 100)).astype("float32")],
+         alpha=1e5)
+    case("Selu", 17, [x], [numpy.where(x > 0, 2 * x, 2e4 * numpy.expm1(below)).astype("float32")], alpha=1e4, gamma=2.0)
+
+
+def indices_outside():
+    """Beyond its own axis, though the tensor is long enough: what is read is no number, and nothing is written."""
+    x = real(2, 3)
+    places = numpy.array([[0, 3], [1, -4], [-3, 2], [-1, -1], [2, 0]], "int64")
+    case("GatherND", 17, [x, places], [numpy.array([numpy.nan] * 3 + [x[1, 2], numpy.nan], "float32")])
+    case("GatherND", 17, [x, places[:, :1]], [numpy.array([x[0], x[1], [numpy.nan] * 3, x[1], [numpy.nan] * 3], "float32")])
+    case("GatherND", 17, [x, numpy.array([[3], [-2]], "int64")], [numpy.array([numpy.nan, x[1, 1]], "float32")],
+         batch_dims=1)
+    y, updates = x.copy(), real(5)
+    y[1, 2] = updates[3]
+    case("ScatterND", 17, [x, places, updates], [y])
+
+
+def windows_that_meet_nothing():
+    """A transposed convolution's output_padding may be as much as the dilation allows."""
+    for stride, dilation, pads, more in (1, 3, (0, 0), 2), (2, 4, (1, 0), 3), (1, 3, (0, 1), 2), (1, 4, (2, 1), 3):
+        x, w, bias = real(2, 3, 5), real(3, 2, 3), real(2)
+        full = numpy.zeros((2, 2, stride * 4 + dilation * 2 + 1 + more))
+        for i in range(5):
+            for k in range(3):
+                full[:, :, i * stride + k * dilation] += x[:, :, i] @ w[:, :, k]
+        y = full[:, :, pads[0]:full.shape[2] - pads[1]] + bias[:, None]
+        case("ConvTranspose", 17, [x, w, bias], [y.astype("float32")], strides=[stride], dilations=[dilation],
+             pads=list(pads), output_padding=[more])
+
+
+def layer_norms():
+    """Scale and bias are broadcast, to what is normalized or to all of x."""
+    for axis, scale, bias in (-1, (1,), (4,)), (1, (4,), (1, 4)), (-1, (3, 1), None), (2, (2, 1, 4), (3, 4)):
+        x, a, b = real(2, 3, 4), real(*scale), real(*bias) if bias else None
+        axes = tuple(range(axis % 3, 3))
+        y = (x - x.mean(axes, keepdims=True)) / numpy.sqrt(x.var(axes, keepdims=True) + 1e-5) * a
+        y = y if b is None else y + b
+        case("LayerNormalization", 17, [x, a, b] if bias else [x, a], [y.astype("float32")], axis=axis)
+
+
+def labels_that_are_none():
+    """A label that is no class loses what is no number, but for one that is ignored."""
+    scores = numpy.log(softmax(real(5, 3)))
+    labels = numpy.array([2, -1, 3, 0, 7], "int64")
+    rows = numpy.array([-scores[0, 2], numpy.nan, numpy.nan, -scores[3, 0], 0], "float32")
+    for op in "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss":
+        case(op, 17, [scores, labels], [rows], reduction="none", ignore_index=7)
+        case(op, 17, [scores, labels], [numpy.float32(numpy.nan)], ignore_index=7)
+        case(op, 17, [scores[[0, 3, 4]], labels[[0, 3, 4]]], [rows[[0, 3]].mean()], ignore_index=7)
+        case(op, 17, [scores, labels, numpy.ones(3, "float32")], [numpy.float32(numpy.nan)], reduction="sum")
 
 
 def write(folder, number, op, opset, inputs, outputs, attributes):

@@ -175,6 +175,49 @@ static void labels_are_an_input_like_any_other(void **state)
     assert_true(fabsf(loss - 0.549430f) < 1e-5f); /* (ln 3 + ln(1 + 2 e^-9)) / 2 */
 }
 
+/* 40 samples are two batches.  What is made of a weight alone is as long as one of them, or of no
+ * axis, and comes out once; the mean of a batch is another one for each. */
+static void outputs_without_a_batch(void **state)
+{
+    static const struct {
+        int64_t rank;
+        int made; /* of samples, of a weight, a mean */
+        bool fixed;
+        size_t want; /* numbers; 0: refused */
+    } cases[] = {{2, 0, false, 80}, {2, 0, true, 80}, {1, 1, false, 32}, {1, 1, true, 3},
+                 {0, 1, false, 1},  {0, 2, false, 0}, {0, 2, true, 0}};
+    float x[80], got[80];
+
+    (void)state;
+    for (int i = 0; i < 80; i++)
+        x[i] = (float)i;
+    write_npy("forty.npy", "<f4", "40, 2", x, sizeof x);
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        const int64_t length = cases[i].fixed ? 3 : 32;
+        struct rb_writer w;
+        const char *y;
+
+        rb_writer_init(&w, "apart", 1);
+        rb_writer_input(&w, "x", RB_F32, 2, DIMS(cases[i].fixed ? 4 : -1, 2));
+        if (cases[i].made == 1)
+            y = rb_writer_node(
+                &w, "Neg", "y",
+                rb_writer_weight(&w, "w", (int)cases[i].rank, &length, RB_INIT_ONE, 0), NULL);
+        else
+            y = rb_writer_node(&w, cases[i].made ? "ReduceMean" : "Neg", "y", "x", NULL);
+        if (cases[i].made == 2)
+            rb_writer_int(&w, "keepdims", 0);
+        write_model(&w, y, "apart.onnx");
+        expect(cases[i].want ? 0 : 4, cases[i].want ? "apart/y.npy" : "",
+               cases[i].want ? "" : "is not the batch, and the output is another one for every",
+               WORDS("model", "run", "apart.onnx", "--input", "forty.npy", "--out", "apart"));
+        if (cases[i].want)
+            read_npy("apart/y.npy", got, cases[i].want * sizeof *got);
+        for (size_t j = 0; j < cases[i].want; j++)
+            assert_true(got[j] == (cases[i].made ? -1 : -x[j]));
+    }
+}
+
 static void a_file_for_each_input(void **state)
 {
     const float x[] = {1, 2, 3, 4, 5, 6}, y[] = {10, 20, 30, 40, 50, 60};
@@ -349,6 +392,7 @@ int main(void)
         cmocka_unit_test(outputs_have_the_names_of_the_file),
         cmocka_unit_test(exponents_before_opset_7),
         cmocka_unit_test(labels_are_an_input_like_any_other),
+        cmocka_unit_test(outputs_without_a_batch),
         cmocka_unit_test(a_file_for_each_input),
     };
 

@@ -125,10 +125,33 @@ static void casts(void **state)
     type.dtype = RB_BOOL;
     assert_memory_equal(run(graph, RB_OP_CAST, x, NULL, &type)->data, ((uint8_t[]){1, 0, 1, 1, 1}),
                         5);
+    type.dtype = RB_U64;
+    x = reals(graph, 1, (int64_t[]){5}, (float[]){0x1p63F, 3, NAN, 1e30F, -1});
+    assert_memory_equal(run(graph, RB_OP_CAST, x, NULL, &type)->data,
+                        ((uint64_t[]){UINT64_C(1) << 63, 3, 0, UINT64_MAX, UINT64_MAX}), 40);
     type.dtype = RB_F32;
     x = rb_graph_value(graph, RB_VALUE_CONST, NULL, &half_type, halves);
     assert_memory_equal(run(graph, RB_OP_CAST, x, NULL, &type)->data, ((float[]){1, -5, 0x1p-24F}),
                         12);
+    rb_graph_free(graph);
+}
+
+/* The larger half of them are negative as int64. */
+static void large_unsigned(void **state)
+{
+    static const uint64_t numbers[] = {UINT64_C(1) << 63, UINT64_MAX, (UINT64_C(1) << 55) + 1};
+    struct rb_tensor_type type = {.dtype = RB_U64, .rank = 1, .dim = {RB_COUNT(numbers)}};
+    struct rb_graph *graph = rb_graph_new();
+    struct rb_value *x = rb_graph_value(graph, RB_VALUE_CONST, NULL, &type, numbers);
+
+    type.dtype = RB_F32;
+    assert_memory_equal(run(graph, RB_OP_CAST, x, NULL, &type)->data,
+                        ((float[]){0x1p63F, 0x1p64F, 0x1p55F}), 12);
+    type.dtype = RB_F64;
+    assert_memory_equal(run(graph, RB_OP_CAST, x, NULL, &type)->data,
+                        ((double[]){0x1p63, 0x1p64, 0x1p55 + 0}), 16);
+    type.dtype = RB_I64;
+    assert_memory_equal(run(graph, RB_OP_CAST, x, NULL, &type)->data, numbers, sizeof numbers);
     rb_graph_free(graph);
 }
 
@@ -306,6 +329,7 @@ int main(void)
         cmocka_unit_test(floats),
         cmocka_unit_test(broadcasting),
         cmocka_unit_test(casts),
+        cmocka_unit_test(large_unsigned),
         cmocka_unit_test(what_is_not_known_stays),
         cmocka_unit_test(shape_arithmetic),
         cmocka_unit_test(mask_from_ranges),

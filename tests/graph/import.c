@@ -381,8 +381,12 @@ static void own_loss(void **state)
                               "%7 = Where(%5, %2, 0) : float32[2,3]\n"
                               "%8 = ReduceSum(%7) {axes 1} : float32[2]\n"
                               "%9 = Neg(%8) : float32[2]\n"
-                              "%10 = ReduceMean(%9) {axes 0} : float32[]\n"
-                              "output %10\n");
+                              "%13 = Less(in:labels, 0) : bool[2]\n"
+                              "%14 = Where(%13, nan, %9) : float32[2]\n"
+                              "%16 = Greater(in:labels, 2) : bool[2]\n"
+                              "%17 = Where(%16, nan, %14) : float32[2]\n"
+                              "%18 = ReduceMean(%17) {axes 0} : float32[]\n"
+                              "output %18\n");
     free(text);
     rb_writer_done(&w);
 }

@@ -161,6 +161,15 @@ static bool is_unsigned(enum rb_dtype dtype)
     return dtype == RB_U8 || dtype == RB_U16 || dtype == RB_U32 || dtype == RB_U64;
 }
 
+/* Logits of a case with smoothed labels share a large number, which their log-sum-exp has too. */
+static double offset(const struct rb_case *c, int input)
+{
+    bool shared = c->call.op == RB_OP_CROSS_ENTROPY || c->call.op == RB_OP_CROSS_ENTROPY_GRAD;
+
+    shared = shared && input != 1 && rb_call_float(&c->call, "labelSmoothing", 0) > 0;
+    return shared ? 1e4 : 0;
+}
+
 /* The numbers that an integer input may have: [*low, *low + result). */
 static int64_t span(const struct rb_case *c, int input, int64_t *low)
 {
@@ -244,6 +253,7 @@ void rb_case_fill(const struct rb_case *c, int input, uint64_t seed, void *data)
             x = 1.9 * real - 0.95;
         if (c->call.op == RB_OP_ACOSH)
             x = 1.05 + 3 * real;
+        x += offset(c, input);
         switch (type->dtype) {
         case RB_F32:
             ((float *)data)[i] = (float)x;
@@ -269,7 +279,10 @@ void rb_case_fill(const struct rb_case *c, int input, uint64_t seed, void *data)
         case RB_I32:
             ((int32_t *)data)[i] = (int32_t)draw_integer(c, input, i, &state);
             break;
-        case RB_U64:
+        case RB_U64: /* beyond int64, too */
+            ((uint64_t *)data)[i] = (uint64_t)draw_integer(c, input, i, &state) +
+                                    (c->call.op == RB_OP_CAST ? (uint64_t)i << 61 : 0);
+            break;
         case RB_I64:
             ((int64_t *)data)[i] = (int64_t)draw_integer(c, input, i, &state);
             break;

@@ -190,6 +190,47 @@ void what_is_not_there_shows(void **state)
     rb_device_free(device, y);
 }
 
+/* A class that is none makes loss and gradient NaN, as on cores; an ignored one counts nothing. */
+void a_stray_class_shows(void **state)
+{
+    enum { ROWS = 3 };
+    struct rb_device *device = *state;
+    struct rb_kernel *forward = cuda_prepare(
+        device, "CrossEntropy f32[3,2] i64[3] > f64[1] i64[1] i64[1] f64[3] axis=1 ignoreIndex=7");
+    struct rb_kernel *back = cuda_prepare(
+        device, "CrossEntropyGrad f32[3,2] i64[3] f64[3] > f32[3,2] axis=1 ignoreIndex=7");
+    float *x = cuda_get(device, 2 * ROWS * sizeof *x), *dx = cuda_get(device, 2 * ROWS * sizeof *x);
+    int64_t *classes = cuda_get(device, ROWS * sizeof *classes);
+    int64_t *counts = cuda_get(device, 16 * sizeof *counts);
+    double *loss = cuda_get(device, sizeof *loss), *lse = cuda_get(device, ROWS * sizeof *lse);
+    const void *in[] = {x, classes, lse};
+    void *out[] = {loss, counts, counts + 8, lse}, *out_back[] = {dx};
+    struct rb_key key = {42, 7, 3};
+
+    for (int stray = 0; stray < 2; stray++) {
+        memcpy(x, (const float[]){1, 2, 3, 4, 5, 6}, 2 * ROWS * sizeof *x);
+        memcpy(classes, (const int64_t[]){1, 7, stray ? -1 : 0}, ROWS * sizeof *classes);
+        rb_device_push(device, x, 2 * ROWS * sizeof *x);
+        rb_device_push(device, classes, ROWS * sizeof *classes);
+        rb_kernel_run(forward, in, out, &key);
+        rb_kernel_run(back, in, out_back, &key);
+        rb_device_pull(device, loss, sizeof *loss);
+        rb_device_pull(device, counts, 16 * sizeof *counts);
+        rb_device_pull(device, dx, 2 * ROWS * sizeof *dx);
+        assert_true(!isnan(*loss) == !stray && counts[0] == 2 && counts[8] == 1);
+        assert_true(!isnan(dx[0]) && dx[2] == 0 && dx[3] == 0);
+        assert_true(!isnan(dx[4]) == !stray && !isnan(dx[5]) == !stray);
+    }
+    rb_device_free(device, x);
+    rb_device_free(device, dx);
+    rb_device_free(device, classes);
+    rb_device_free(device, counts);
+    rb_device_free(device, loss);
+    rb_device_free(device, lse);
+    rb_kernel_free(forward);
+    rb_kernel_free(back);
+}
+
 /* How much memory a block may share is said once for all kernels of an instantiation. */
 void limits_are_kept(void **state)
 {

@@ -272,6 +272,7 @@ int main(void)
         cmocka_unit_test(a_relu_behind_a_nan_is_told),
         cmocka_unit_test(a_scatter_keeps_a_nan),
         cmocka_unit_test(what_is_not_there_shows),
+        cmocka_unit_test(a_stray_class_shows),
         cmocka_unit_test(limits_are_kept),
         cmocka_unit_test(scratch_is_kept),
         cmocka_unit_test(fused_is_one_by_one),

@@ -20,6 +20,7 @@ void a_relu_may_be_late(void **state);
 void a_relu_behind_a_nan_is_told(void **state);
 void a_scatter_keeps_a_nan(void **state);
 void what_is_not_there_shows(void **state);
+void a_stray_class_shows(void **state);
 void limits_are_kept(void **state);
 void scratch_is_kept(void **state);
 

@@ -242,9 +242,10 @@ static const struct {
     {"Dropout f32[4] > f32[4] ratio=1.5", RB_EINVAL},
     {"Dropout f32[4] > f32[5] ratio=0.5", RB_EINVAL},
     {"Uniform f32[2] > f32[5]", RB_EINVAL},
-    {"CrossEntropy f32[4,3] i64[3] > f64[1] i64[1] i64[1] f32[4] axis=1", RB_EINVAL},
+    {"CrossEntropy f32[4,3] i64[3] > f64[1] i64[1] i64[1] f64[4] axis=1", RB_EINVAL},
     {"CrossEntropy f32[4,3] f32[4] > f64[1] axis=1", RB_EUNSUPPORTED},
     {"CrossEntropy f32[4,3] i64[4] > f32[1] axis=1", RB_EINVAL},
+    {"CrossEntropy f32[4,3] i64[4] > f64[1] - - f32[4] axis=1", RB_EINVAL},
     {"CrossEntropy f32[4,3] i64[4] > - i64[1] axis=1", RB_EINVAL},
     {"CrossEntropyGrad f32[4,3] i64[4] > f32[4,3] axis=1", RB_EINVAL},
     {"MeanSquaredError f32[4] f32[3] > f64[1]", RB_EINVAL},
@@ -311,8 +312,8 @@ static void what_is_outside_shows(void **state)
 {
     const float x[6] = {1, 2, 3, 4, 5, 6};
     const int64_t rows[3] = {1, 2, -3}, classes[3] = {0, 2, -1};
-    float y[6], lse[3], grad[6];
-    double loss;
+    float y[6], grad[6];
+    double loss, lse[3];
     int64_t valid, correct;
     const void *gather_in[] = {x, rows}, *loss_in[] = {x, classes}, *grad_in[] = {x, classes, lse};
     void *gather_out[] = {y}, *loss_out[] = {&loss, &valid, &correct, lse}, *grad_out[] = {grad};
@@ -321,10 +322,10 @@ static void what_is_outside_shows(void **state)
     assert_true(y[0] == 3 && y[1] == 4 && isnan(y[2]) && isnan(y[3]) && isnan(y[4]));
     run(*state, "GatherGrad f32[3,2] i64[3] > f32[2,2] axis=0", gather_in, gather_out);
     assert_true(y[0] == 0 && y[1] == 0 && y[2] == 1 && y[3] == 2);
-    run(*state, "CrossEntropy f32[3,2] i64[3] > f64[1] i64[1] i64[1] f32[3] axis=1", loss_in,
+    run(*state, "CrossEntropy f32[3,2] i64[3] > f64[1] i64[1] i64[1] f64[3] axis=1", loss_in,
         loss_out);
     assert_true(isnan(loss) && valid == 3 && correct == 0);
-    run(*state, "CrossEntropyGrad f32[3,2] i64[3] f32[3] > f32[3,2] axis=1", grad_in, grad_out);
+    run(*state, "CrossEntropyGrad f32[3,2] i64[3] f64[3] > f32[3,2] axis=1", grad_in, grad_out);
     assert_true(!isnan(grad[0]) && isnan(grad[2]) && isnan(grad[5]));
 }
 
@@ -340,6 +341,9 @@ static void division_and_casts_have_no_traps(void **state)
     assert_true(y[0] == 0 && y[1] == INT64_MIN && y[2] == -3 && y[3] == -5);
     run(*state, "Cast f32[4] > i64[4]", cast_in, out);
     assert_true(y[0] == 0 && y[1] == INT64_MAX && y[2] == INT64_MIN && y[3] == -2);
+    run(*state, "Cast f32[4] > u64[4]", (const void *[]){(const float[]){NAN, 1e30f, 0x1p63f, 3}},
+        out);
+    assert_true(y[0] == 0 && y[1] == -1 && y[2] == INT64_MIN && y[3] == 3);
 }
 
 static void nan_is_not_hidden(void **state)

@@ -55,6 +55,7 @@ static void errors_are_small(void **state)
 {
     (void)state;
     within("exp", WORST(rb_expf, exp, EXP_LEAST, 90.0f), 1.5);
+    within("expm1", WORST(rb_expm1f, expm1, -100.0f, 90.0f), 1.5);
     within("log", WORST(rb_logf, log, 0.0f, FLT_MAX), 2.0);
     within("tanh", WORST(rb_tanhf, tanh, -20.0f, 20.0f), 2.5);
     within("erf", WORST(rb_erff, erf, -8.0f, 8.0f), 2.5);
@@ -101,6 +102,8 @@ static void ends_are_right(void **state)
     (void)state;
     assert_true(rb_expf(-INFINITY) == 0.0f && isinf(rb_expf(INFINITY)) && rb_expf(0.0f) == 1.0f);
     assert_true(isinf(rb_expf(89.0f)) && rb_expf(-104.0f) == 0.0f);
+    assert_true(rb_expm1f(-INFINITY) == -1.0f && isinf(rb_expm1f(INFINITY)));
+    assert_true(rb_expm1f(0.0f) == 0.0f && rb_expm1f(-1e-20f) == -1e-20f && isnan(rb_expm1f(NAN)));
     assert_true(rb_logf(0.0f) == -INFINITY && rb_logf(INFINITY) == INFINITY);
     assert_true(rb_logf(1.0f) == 0.0f && isnan(rb_logf(-1.0f)));
     assert_true(rb_tanhf(INFINITY) == 1.0f && rb_tanhf(-INFINITY) == -1.0f);

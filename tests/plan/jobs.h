@@ -51,4 +51,23 @@ int jobs_compile(const char *job, const char *class, struct rb_compiled *ret, st
             fail_msg("'%s' does not say '%s'", why_.text, part);                                   \
     } while (0)
 
+/* With a note that has `part`; with none. */
+#define MUST_NOTE(part, job, ...)                                                                  \
+    do {                                                                                           \
+        struct rb_compiled compiled_;                                                              \
+        MUST_COMPILE(job, &compiled_, __VA_ARGS__);                                                \
+        if (!compiled_.notes.data || !strstr(compiled_.notes.data, part))                          \
+            fail_msg("'%s' does not say '%s'", compiled_.notes.data, part);                        \
+        rb_compiled_done(&compiled_);                                                              \
+    } while (0)
+
+#define MUST_NOT_NOTE(job, ...)                                                                    \
+    do {                                                                                           \
+        struct rb_compiled compiled_;                                                              \
+        MUST_COMPILE(job, &compiled_, __VA_ARGS__);                                                \
+        if (compiled_.notes.size)                                                                  \
+            fail_msg("%s", compiled_.notes.data);                                                  \
+        rb_compiled_done(&compiled_);                                                              \
+    } while (0)
+
 #endif

@@ -140,24 +140,6 @@ static void cnn(void **state)
     rb_compiled_done(&compiled);
 }
 
-#define MUST_NOTE(part, job, ...)                                                                  \
-    do {                                                                                           \
-        struct rb_compiled compiled_;                                                              \
-        MUST_COMPILE(job, &compiled_, __VA_ARGS__);                                                \
-        if (!compiled_.notes.data || !strstr(compiled_.notes.data, part))                          \
-            fail_msg("'%s' does not say '%s'", compiled_.notes.data, part);                        \
-        rb_compiled_done(&compiled_);                                                              \
-    } while (0)
-
-#define MUST_NOT_NOTE(job, ...)                                                                    \
-    do {                                                                                           \
-        struct rb_compiled compiled_;                                                              \
-        MUST_COMPILE(job, &compiled_, __VA_ARGS__);                                                \
-        if (compiled_.notes.size)                                                                  \
-            fail_msg("%s", compiled_.notes.data);                                                  \
-        rb_compiled_done(&compiled_);                                                              \
-    } while (0)
-
 /* y = sum or mean of (x * w)^2, times temperature. */
 static void save_own_loss(const char *name, const char *reduce)
 {

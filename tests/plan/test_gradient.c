@@ -68,12 +68,13 @@ static void unary(void **state)
         const char *what;
         float center, spread;
     } cases[] = {
-        {RB_OP_NEG, "neg", 0, 1},           {RB_OP_ABS, "abs", 1.5f, 0.5f},
-        {RB_OP_ABS, "abs", -1.5f, 0.5f},    {RB_OP_EXP, "exp", 0, 1},
-        {RB_OP_LOG, "log", 2, 1},           {RB_OP_SQRT, "sqrt", 2, 1},
-        {RB_OP_RECIPROCAL, "rec", 2, 0.7f}, {RB_OP_TANH, "tanh", 0, 1.5f},
-        {RB_OP_SIGMOID, "sigmoid", 0, 2},   {RB_OP_ERF, "erf", 0, 1.5f},
-        {RB_OP_RELU, "relu", 1, 0.8f},      {RB_OP_GELU, "gelu", 0, 2},
+        {RB_OP_NEG, "neg", 0, 1},        {RB_OP_ABS, "abs", 1.5f, 0.5f},
+        {RB_OP_ABS, "abs", -1.5f, 0.5f}, {RB_OP_EXP, "exp", 0, 1},
+        {RB_OP_EXPM1, "expm1", -1, 2},   {RB_OP_LOG, "log", 2, 1},
+        {RB_OP_SQRT, "sqrt", 2, 1},      {RB_OP_RECIPROCAL, "rec", 2, 0.7f},
+        {RB_OP_TANH, "tanh", 0, 1.5f},   {RB_OP_SIGMOID, "sigmoid", 0, 2},
+        {RB_OP_ERF, "erf", 0, 1.5f},     {RB_OP_RELU, "relu", 1, 0.8f},
+        {RB_OP_GELU, "gelu", 0, 2},
     };
 
     (void)state;
@@ -145,6 +146,36 @@ static void power(void **state)
         tiny_features(&tiny, RB_F32, TYPE(1, 1));
         check("pow", &tiny,
               tiny_two(&tiny, RB_OP_POW, "pow", w, rb_graph_scalar(tiny.graph, exponents[i])));
+    }
+}
+
+/* Where base or exponent is 0, or both: the slope of x^0 is 0 for every x.  Beside it is another
+ * one, so that the gradient is not 0 as a whole. */
+static void power_of_nothing(void **state)
+{
+    static const struct {
+        float x, p;
+        bool fixed; /* the exponent is a constant, else it is trained, or read from a buffer */
+        bool trained;
+    } cases[] = {{0, 0, true, false},   {0, 1, true, false},  {0, 2, true, false},
+                 {0, 3, true, false},   {2, 0, true, false},  {0, 0, false, false},
+                 {0, 1, false, false},  {0, 2, false, false}, {0, 2, false, true},
+                 {0, 0.5f, false, true}};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        struct tiny tiny = tiny_new(1, true);
+        struct rb_value *x = cases[i].trained ? tiny_buffer(&tiny, "x", TYPE(3, 4), cases[i].x)
+                                              : tiny_weight(&tiny, "x", TYPE(3, 4), cases[i].x, 0);
+        struct rb_value *p = cases[i].fixed     ? rb_graph_scalar(tiny.graph, cases[i].p)
+                             : cases[i].trained ? tiny_weight(&tiny, "p", TYPE(4), cases[i].p, 0)
+                                                : tiny_buffer(&tiny, "p", TYPE(4), cases[i].p);
+
+        tiny_features(&tiny, RB_F32, TYPE(1, 1));
+        check("pow of 0", &tiny,
+              tiny_two(&tiny, RB_OP_ADD, "sum", tiny_two(&tiny, RB_OP_POW, "pow", x, p),
+                       tiny_two(&tiny, RB_OP_MUL, "part", cases[i].trained ? p : x,
+                                rb_graph_scalar(tiny.graph, 0.7f))));
     }
 }
 
@@ -543,6 +574,7 @@ int main(void)
         cmocka_unit_test(gelu_tanh),
         cmocka_unit_test(binary),
         cmocka_unit_test(power),
+        cmocka_unit_test(power_of_nothing),
         cmocka_unit_test(where),
         cmocka_unit_test(movement),
         cmocka_unit_test(split_and_concat),

@@ -225,7 +225,7 @@ static struct forward add_forward(Rb__Program *program, int64_t b, int64_t hidde
     f.relu = temporary(program, b, hidden);
     f.dropped = f.relu;
     f.logits = temporary(program, b, TINY_CLASSES);
-    f.lse = temporary(program, 0, b);
+    f.lse = add_tensor(program, RB__TENSOR__SPACE__ARENA, 0, RB_F64, 0, b);
     program->loss = add_tensor(program, RB__TENSOR__SPACE__ARENA, 0, RB_F64, 0, 1);
     program->count = add_tensor(program, RB__TENSOR__SPACE__ARENA, 0, RB_I64, 0, 1);
     program->correct = add_tensor(program, RB__TENSOR__SPACE__ARENA, 0, RB_I64, 0, 1);

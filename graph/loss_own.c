@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a loss that the model makes itself is of its samples. */
+#include "graph/samples.h"
+#include "graph/train.h"
+
+#include <stdlib.h>
+
+/* Nodes of a sum of means that are looked at: it may be written without end. */
+enum { MOST_TERMS = 256 };
+
+struct terms {
+    const struct rb_samples *samples; /* by value */
+    int left;
+};
+
+static bool is_same_for_all(const struct terms *terms, const struct rb_value *value)
+{
+    return terms->samples[value->id].kind == RB_SAMPLES_NONE;
+}
+
+/* A mean of all elements, where each is of one sample; what is the same for all microbatches; and
+ * sums and multiples of such. */
+static bool is_mean(struct terms *terms, const struct rb_value *value)
+{
+    const struct rb_node *node = value->maker;
+
+    if (rb_tensor_elements(&value->type) != 1 || terms->left-- <= 0)
+        return false;
+    if (is_same_for_all(terms, value))
+        return true;
+    if (!node)
+        return false;
+    switch (node->op) {
+    case RB_OP_RESHAPE:
+    case RB_OP_NEG:
+        return is_mean(terms, node->in[0]);
+    case RB_OP_REDUCE_MEAN:
+        return terms->samples[node->in[0]->id].kind == RB_SAMPLES_APART ||
+               is_mean(terms, node->in[0]);
+    case RB_OP_MUL:
+        return is_same_for_all(terms, node->in[0])
+                   ? is_mean(terms, node->in[1])
+                   : is_same_for_all(terms, node->in[1]) && is_mean(terms, node->in[0]);
+    case RB_OP_DIV:
+        return is_same_for_all(terms, node->in[1]) && is_mean(terms, node->in[0]);
+    case RB_OP_ADD:
+    case RB_OP_SUB:
+        return is_mean(terms, node->in[0]) && is_mean(terms, node->in[1]);
+    default:
+        return false;
+    }
+}
+
+/* Of the mean of all elements of something each sample has the same share, and the mean times the
+ * samples is a sum over samples. */
+enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_value *output)
+{
+    const struct rb_node *node = output->maker;
+    struct terms terms = {.left = MOST_TERMS};
+    struct rb_samples *samples;
+    bool mean;
+
+    if (output->type.dtype != RB_F32 || rb_tensor_elements(&output->type) != 1)
+        return RB_OWN_LOSS_NONE;
+    while (node && node->op == RB_OP_RESHAPE)
+        node = node->in[0]->maker;
+    if (node && node->op == RB_OP_REDUCE_SUM)
+        return RB_OWN_LOSS_SUM;
+    terms.samples = samples = rb_samples_find(graph);
+    mean = is_mean(&terms, output);
+    free(samples);
+    return mean ? RB_OWN_LOSS_MEAN : RB_OWN_LOSS_OTHER;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which sample of the batch an element of a value belongs to.
+ *
+ * a graph as imported > [samples] > loss
+ *
+ * A loss is a sum over samples only where no sample has a part in what another one loses.  Batch
+ * norms are taken for such as keep samples apart: that their statistics are of a microbatch is said
+ * elsewhere (plan/compile/notes.c).  Where no rule says otherwise samples are mixed. */
+#ifndef RB_GRAPH_SAMPLES_H
+#define RB_GRAPH_SAMPLES_H
+
+#include "graph/graph.h"
+
+enum rb_samples_kind {
+    RB_SAMPLES_NONE,  /* it depends on none: the same in every microbatch */
+    RB_SAMPLES_APART, /* each element depends on one */
+    RB_SAMPLES_MIXED,
+};
+
+struct rb_samples {
+    enum rb_samples_kind kind;
+    int64_t inner; /* APART: element i is of sample i / inner % batch */
+};
+
+/* By value, of n_values; the caller's to free.  With a batch of one sample nothing is mixed. */
+struct rb_samples *rb_samples_find(const struct rb_graph *graph);
+
+#endif
