@@ -130,6 +130,28 @@ def others_checkpoints():
         check(sorted(os.listdir(blobs)) == before, f"left behind: {sorted(os.listdir(blobs))}, not {before}")
 
 
+def shared_folder():
+    """Two jobs that live at once have two checkpoint folders, by whatever name they know them."""
+    with cluster.Cluster(devices=1) as c:
+        c.model("cnn", image=8)
+        spec = good(c)
+        spec["train"]["steps"] = cluster.ENDLESS
+        spec["checkpoint"] = {"path": c.path("saved"), "every": 2}
+        c.submit("first", spec)
+        c.wait("first", "step=4")
+        os.symlink(c.path("saved"), c.path("link"))
+        for path in (c.path("saved"), "link", "./saved/"):
+            spec["checkpoint"]["path"] = path
+            done = c.run("submit", "-f", c.job_file("second", spec))
+            check(done.returncode == 4 and "is where job first (Running) keeps its checkpoints" in done.stderr,
+                  f"{path}: {done.returncode} {done.stderr}")
+        c.ctl("cancel", "first")
+        told = c.json("submit", "-f", c.path("second.yaml"))
+        check(told["resumeStep"] >= 4, f"the second one does not go on where the first one was: {told}")
+        c.wait("second", f"step={told['resumeStep'] + 2}")
+        c.drop("second")
+
+
 def not_a_number():
     """One sample of 64 holds a NaN: the step that has it is skipped, which is an event, and the job goes on."""
     with cluster.Cluster(devices=1) as c:
@@ -197,4 +219,4 @@ def few_descriptors():
                   f"{limit} descriptors: exit {done.returncode}: {done.stderr}")
 
 
-cluster.main(job_files, full_disk, others_checkpoints, not_a_number, data_cut_off, daemons, few_descriptors)
+cluster.main(job_files, full_disk, others_checkpoints, shared_folder, not_a_number, data_cut_off, daemons, few_descriptors)
