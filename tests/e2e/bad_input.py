@@ -114,6 +114,26 @@ def full_disk():
             subprocess.run(["umount", small], check=False)
 
 
+def full_state_folder():
+    """rubatod on a disk without room names the disk, and not etcd, which cannot run there."""
+    for options, *words in (("size=20m", "etcd cannot run: the disk of {}/etcd is full: ",
+                             " of its 20 MiB are free, and 64 are needed: make room there"),
+                            ("nr_inodes=1", "the disk of {} takes no further file")):
+        with tempfile.TemporaryDirectory(prefix="rubato-e2e.") as small:
+            if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", small], capture_output=True).returncode:
+                print("cannot mount a tmpfs here: not shown")
+                return
+            try:
+                state = os.path.join(small, "state")
+                done = subprocess.run([os.path.join(BUILD, "rubatod"), "--single-node", "--state-dir", state],
+                                      capture_output=True, text=True, timeout=60)
+                check(done.returncode == 69, f"exit {done.returncode}: {done.stderr}")
+                for word in words:
+                    check(word.format(state) in done.stderr, f"{options}: '{word}' is not in: {done.stderr}")
+            finally:
+                subprocess.run(["umount", small], check=False)
+
+
 def others_checkpoints():
     """A folder with checkpoints of another job: refused, and nothing of the job that was refused is kept."""
     with cluster.Cluster(devices=1) as c:
@@ -219,4 +239,4 @@ def few_descriptors():
                   f"{limit} descriptors: exit {done.returncode}: {done.stderr}")
 
 
-cluster.main(job_files, full_disk, others_checkpoints, shared_folder, not_a_number, data_cut_off, daemons, few_descriptors)
+cluster.main(job_files, full_disk, full_state_folder, others_checkpoints, shared_folder, not_a_number, data_cut_off, daemons, few_descriptors)
