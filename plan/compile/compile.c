@@ -136,8 +136,8 @@ static int finish(struct rb_compile_work *work, struct rb_compiled *compiled)
     const Rb__Spec *spec = work->spec;
     char weights_digest[33], digest[33];
     struct rb_buffer *weights = &compiled->weights;
-    int err = rb_initial_weights(work->graph, spec->model->weights, work->model, weights,
-                                 &compiled->notes, work->why);
+    int err = rb_initial_weights(work->graph, "spec.model.weights", spec->model->weights,
+                                 work->model, weights, &compiled->notes, work->why);
 
     if (err)
         return err;
