@@ -202,7 +202,7 @@ static void refuse_export(struct rb_request *request, const struct rb_job_facts 
     if (step > 0)
         rb_request_failf(request, RB_EREFUSED,
                          "job %s has no weights to export: its state at step %" PRId64
-                         " was not kept (%s); pause keeps it, checkpoint saves it",
+                         " was not kept (%s); pause keeps it, and so does cancel without --now",
                          name, step, phase);
     else
         rb_request_failf(request, RB_EREFUSED,
