@@ -134,7 +134,7 @@ static int fill_job(struct rb_compile_work *work, int64_t micro_batch, const cha
 static int finish(struct rb_compile_work *work, struct rb_compiled *compiled)
 {
     const Rb__Spec *spec = work->spec;
-    char weights_digest[33], digest[33];
+    char weights_digest[33];
     struct rb_buffer *weights = &compiled->weights;
     int err = rb_initial_weights(work->graph, "spec.model.weights", spec->model->weights,
                                  work->model, weights, &compiled->notes, work->why);
@@ -142,10 +142,7 @@ static int finish(struct rb_compile_work *work, struct rb_compiled *compiled)
     if (err)
         return err;
     rb_hash_digest(weights->data, weights->size, weights_digest);
-    err = rb_job_digest(spec, work->model, weights_digest, digest, work->why);
-    if (!err)
-        work->model->spec_digest = rb_string(digest);
-    return err;
+    return rb_job_digest(spec, weights_digest, work->model, work->why);
 }
 
 static int compile_all(struct rb_compile_work *work, const char *numeric_class,

@@ -127,10 +127,10 @@ static json_t *laps_part(const Rb__Spec *spec, const Rb__Asynchronous *how)
                      (int)spec->parallel->pipeline, "lap", (int)how->lap, "stops", stops);
 }
 
-int rb_job_digest(const Rb__Spec *spec, const Rb__Model *model, const char weights_digest[33],
-                  char ret_digest[33], struct rb_why *why)
+int rb_job_digest(const Rb__Spec *spec, const char weights_digest[33], Rb__Model *model,
+                  struct rb_why *why)
 {
-    char onnx_digest[33];
+    char onnx_digest[33], digest[33];
     struct rb_map file;
     json_t *all, *part;
     char *text;
@@ -155,7 +155,8 @@ int rb_job_digest(const Rb__Spec *spec, const Rb__Model *model, const char weigh
     json_decref(all);
     if (!text)
         return rb_why_set(why, RB_EINTERNAL, "the job file cannot be written as JSON");
-    rb_hash_digest(text, strlen(text), ret_digest);
-    free(text);
+    rb_hash_digest(text, strlen(text), digest);
+    model->spec_digest = rb_string(digest);
+    model->settings = text;
     return 0;
 }

@@ -147,6 +147,7 @@ def others_checkpoints():
         spec["train"]["globalBatch"] = 4
         done = c.run("submit", "-f", c.job_file("second", spec))
         check(done.returncode == 4 and "another job" in done.stderr, f"{done.returncode} {done.stderr}")
+        check("train.globalBatch is 8 there and 4 here" in done.stderr, f"what differs: {done.stderr}")
         check(sorted(os.listdir(blobs)) == before, f"left behind: {sorted(os.listdir(blobs))}, not {before}")
 
 
