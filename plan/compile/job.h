@@ -12,7 +12,7 @@
 void rb_job_fill(const Rb__Spec *spec, int64_t micro_batch, Rb__Model *model);
 
 /* A source as a worker must find it again; free with rb__source__free_unpacked. */
-Rb__Source *rb_job_source(const Rb__SourceSpec *spec, const struct rb_source *from);
+Rb__Source *rb_job_source(const struct rb_source *from);
 
 /* Set model->settings, everything in the job file that decides bits, and its digest.  Not in it:
  * the job's name, devices, checkpoints, evaluation, and the number of steps unless the schedule

@@ -65,6 +65,11 @@ def job_files():
         wide, labels = corpus.classes(c.folder, 16, (3, 9, 9), 10, name="wide")
         refused(c, "shape", changed("data.train", {"path": wide, "targets": labels}), "9", "8")
         refused(c, "labels", changed("data.train.path", wide), "64", "16")
+        features, targets = spec["data"]["train"]["path"], spec["data"]["train"]["targets"]
+        refused(c, "unlike", changed("data.train", {"path": [features, wide], "targets": targets}), "wide.npy", "alike",
+                features)
+        refused(c, "twice", changed("data.train.path", [features, "train.npy"]), "data.train.path", "named twice")
+        refused(c, "nothing", changed("data.train.path", "shards/*.npy"), "data.train.path", "no file matches", "shards/*.npy")
         check(c.run("submit", "-f", c.path("absent.yaml")).returncode in (3, 4), "missing job file")
         corpus.text(c.path("corpus.txt"), 5000)
         refused(c, "vocab", {"model": {"onnx": "gpt.onnx"},
