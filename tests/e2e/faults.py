@@ -293,6 +293,7 @@ def pause_resume_cancel():
         c.wait("gpt", "step=5")
         c.ctl("wait", "gpt", "--for", "devices=9", code=4)
         c.ctl("cancel", "gpt")
+        c.export("gpt")  # at once: of whoever has the state by then
         c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
         until("the workers to leave", lambda: not c.processes("rubato-worker"))
         steps, kept = c.json("describe", "gpt")["state"]["parked"]["step"], c.export("gpt")
