@@ -172,6 +172,25 @@ int rb_file_remove(const char *path, struct rb_why *why)
     return 0;
 }
 
+char *rb_file_real(const char *path)
+{
+    char *real = realpath(path, NULL);
+    size_t size = strlen(path), name;
+
+    while (size > 1 && path[size - 1] == '/')
+        size--;
+    for (name = size; name > 0 && path[name - 1] != '/';)
+        name--;
+    if (!real && name > 0 && size < PATH_MAX) {
+        RB_CLEANUP(rb_freep) char *above = rb_format("%.*s", (int)name, path);
+        RB_CLEANUP(rb_freep) char *known = rb_file_real(above);
+
+        return rb_format("%s/%.*s", strcmp(known, "/") ? known : "", (int)(size - name),
+                         path + name);
+    }
+    return real ? real : rb_string(path);
+}
+
 struct aged {
     struct timespec written;
     char name[NAME_MAX + 1];

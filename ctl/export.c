@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The weights come in pieces into a file, which gets its name when all are there. */
+#include "base/clock.h"
 #include "ctl/human.h"
 #include "ctl/output.h"
 #include "ctl/value.h"
@@ -7,7 +8,7 @@
 
 #include <inttypes.h>
 
-enum { QUIET_MS = 600000 };
+enum { QUIET_MS = 600000, PARK_MS = 120000, RETRY_MS = 200 };
 
 struct target {
     struct rb_output output;
@@ -36,8 +37,13 @@ static int fetch(const struct rb_session *session, const char *job, struct targe
         .piece = write_piece,
         .context = target,
     };
-    int err = rb_client_call(&call, ret_reply, why);
+    uint64_t start = rb_clock_ns();
+    int err;
 
+    do { /* RB_EAGAIN: nothing came, as the state is on its way to where it is kept */
+        err = rb_client_call(&call, ret_reply, why);
+    } while (err == RB_EAGAIN && rb_clock_ns() - start < (uint64_t)PARK_MS * 1000000 &&
+             !(err = rb_session_sleep(session, RETRY_MS, 0, why)));
     json_decref(body);
     if (!err && rb_value_integer(*ret_reply, "bytes", -1) != (int64_t)target->bytes) {
         err = rb_why_set(why, RB_EIO, "%" PRIu64 " bytes came of %" PRId64, target->bytes,

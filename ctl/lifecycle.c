@@ -5,12 +5,16 @@
 
 #include <string.h>
 
-static int say(struct rb_session *session, const struct rb_arguments *arguments, const char *method)
+/* body: what is said beside the job; taken. */
+static int say(struct rb_session *session, const struct rb_arguments *arguments, const char *method,
+               json_t *body)
 {
     json_t *reply = NULL;
     struct rb_why why = {0};
-    int err = rb_session_call(session, method, json_pack("{s:s}", "job", arguments->word[0]), 0,
-                              &reply, &why);
+    int err;
+
+    json_object_set_new(body, "job", json_string(arguments->word[0]));
+    err = rb_session_call(session, method, body, 0, &reply, &why);
 
     if (err)
         return rb_session_fail(session, err, &why);
@@ -28,20 +32,21 @@ static int say(struct rb_session *session, const struct rb_arguments *arguments,
 
 int rb_pause(struct rb_session *session, const struct rb_arguments *arguments)
 {
-    return say(session, arguments, "pause");
+    return say(session, arguments, "pause", json_object());
 }
 
 int rb_resume(struct rb_session *session, const struct rb_arguments *arguments)
 {
-    return say(session, arguments, "resume");
+    return say(session, arguments, "resume", json_object());
 }
 
 int rb_cancel(struct rb_session *session, const struct rb_arguments *arguments)
 {
-    return say(session, arguments, "cancel");
+    return say(session, arguments, "cancel",
+               json_pack("{s:b}", "keep", !rb_arguments_has(arguments, "now")));
 }
 
 int rb_delete(struct rb_session *session, const struct rb_arguments *arguments)
 {
-    return say(session, arguments, "delete");
+    return say(session, arguments, "delete", json_object());
 }

@@ -72,11 +72,11 @@ static int compile(struct data_set *set)
 {
     struct rb_import_options options = {.given = set->inputs};
     struct rb_why first = {0}, second = {0};
-    int err = rb_compile_opened(set->onnx, &options, &set->forward.compiled, &first);
+    int err = rb_compile_opened(set->onnx, &options, NULL, &set->forward.compiled, &first);
 
     if (err == RB_EUNSUPPORTED) {
         options.know_integers = true;
-        err = rb_compile_opened(set->onnx, &options, &set->forward.compiled, &second);
+        err = rb_compile_opened(set->onnx, &options, NULL, &set->forward.compiled, &second);
     }
     return err ? rb_why_set(set->why, err, "%s", first.text) : 0;
 }

@@ -69,7 +69,8 @@ static int no_input(const struct rb_onnx *onnx, const char *word, struct rb_why 
 static int open_file(struct rb_model_inputs *inputs, int i, const char *file, struct rb_why *why)
 {
     const struct rb_source_options options = {
-        .path = file,
+        .path = &file,
+        .n_path = 1,
         .format = "npy",
         .floats = rb_onnx_declared_input(inputs->onnx, i) == RB_F32,
     };

@@ -24,6 +24,8 @@ enum first_axis {
 /* What all batches share. */
 struct forward {
     struct rb_onnx *onnx;
+    const char *weights;    /* those in the place of the model's; NULL: none */
+    struct rb_buffer notes; /* of them, a line each */
     struct rb_model_inputs inputs;
     struct rb_device *device;
     struct rb_buffer out;       /* what batches have made, one behind the other */
@@ -33,7 +35,7 @@ struct forward {
     char name[128]; /* the output's */
 };
 
-static int runner_open(const struct forward *forward, int64_t batch, struct rb_forward *runner,
+static int runner_open(struct forward *forward, int64_t batch, struct rb_forward *runner,
                        struct rb_why *why)
 {
     const struct rb_import_options options = {
@@ -41,8 +43,10 @@ static int runner_open(const struct forward *forward, int64_t batch, struct rb_f
         .samples = forward->inputs.sample,
         .n_samples = forward->inputs.n,
     };
-    int err = rb_compile_opened(forward->onnx, &options, &runner->compiled, why);
+    int err = rb_compile_opened(forward->onnx, &options, forward->weights, &runner->compiled, why);
 
+    if (!err && runner->compiled.notes.size && !forward->notes.size)
+        rb_buffer_text(&forward->notes, runner->compiled.notes.data);
     return err ? err : rb_forward_open(forward->device, runner, why);
 }
 
@@ -216,6 +220,17 @@ static int write_output(const struct rb_session *session, struct forward *forwar
     return err;
 }
 
+/* What the file of weights and the model lack of each other. */
+static void say_notes(const struct rb_session *session, const struct rb_buffer *notes)
+{
+    for (const char *at = notes->data; at && *at;) {
+        size_t size = strcspn(at, "\n");
+
+        fprintf(session->err, "rubatoctl: %.*s\n", (int)size, at);
+        at += size + (at[size] == '\n');
+    }
+}
+
 static int run_files(struct forward *forward, const char *const *words, int n, struct rb_why *why)
 {
     int err = rb_model_inputs_open(forward->onnx, words, n, &forward->inputs, why);
@@ -230,7 +245,7 @@ int rb_model_run(struct rb_session *session, const struct rb_arguments *argument
     const char *folder = rb_arguments_value(arguments, "out");
     const char *words[RB_ARGUMENTS_MAX];
     int n = rb_arguments_values(arguments, "input", words), err;
-    struct forward forward = {0};
+    struct forward forward = {.weights = rb_arguments_value(arguments, "weights")};
     struct rb_why why = {0};
 
     if (!n)
@@ -242,10 +257,12 @@ int rb_model_run(struct rb_session *session, const struct rb_arguments *argument
         err = run_files(&forward, words, n, &why);
     if (!err)
         err = write_output(session, &forward, folder ? folder : ".", &why);
+    say_notes(session, &forward.notes);
     if (forward.device)
         rb_device_close(forward.device);
     rb_model_inputs_done(&forward.inputs);
     rb_buffer_done(&forward.out);
+    rb_buffer_done(&forward.notes);
     rb_onnx_close(forward.onnx);
     return err ? rb_session_fail(session, err, &why) : RB_EXIT_DONE;
 }

@@ -27,6 +27,7 @@
 #include "daemon/etcd/private_etcd.h"
 #include "daemon/planner.h"
 #include "daemon/presence.h"
+#include "daemon/room.h"
 #include "daemon/rpc/methods.h"
 #include "daemon/settings.h"
 
@@ -202,6 +203,13 @@ static void on_taken(void *context)
 static void on_no_etcd(uv_timer_t *timer)
 {
     struct life *life = timer->data;
+    RB_CLEANUP(rb_freep) char *folder = rb_format("%s/etcd", life->settings->state_dir);
+    struct rb_why room = {0};
+    if (life->private_etcd && rb_room_check(folder, RB_ROOM_ETCD, &room)) {
+        rb_why_add(&room, RB_EFULL, "etcd cannot run");
+        fail(life, RB_EXIT_UNAVAILABLE, room.text);
+        return;
+    }
     RB_CLEANUP(rb_freep)
     char *text = rb_format("no etcd answers at %s: is it running?%s%s%s", rb_etcd_names(life->etcd),
                            life->private_etcd ? " (see " : "",
@@ -366,6 +374,8 @@ int rb_life(const Rb__DaemonSettings *settings)
         err = reach_etcd(life, &why);
     if (!err)
         err = make_parts(life, &why);
+    if (err == RB_EFULL) /* what could not be written is known; now how full it is */
+        rb_room_check(life->settings->state_dir, RB_ROOM_STATE, &why);
     if (err) {
         fail(life, status, why.text);
     } else {

@@ -35,24 +35,25 @@ int rb_column_shape(struct rb_column *column, const char *path, const int64_t *a
                           (long long)count, column->stored->size);
     column->samples = axes[0];
     column->count = column->stride = count;
+    column->elements = axes[0] * count;
     column->type = type;
     return 0;
 }
 
-int rb_column_sequence(struct rb_column *column, const char *path, int64_t elements,
-                       int64_t seq_len, struct rb_why *why)
+int rb_column_sequence(struct rb_column *column, const char *path, int64_t seq_len,
+                       struct rb_why *why)
 {
     if (seq_len < 1)
         return rb_why_set(why, RB_EINVAL,
                           "%s is a sequence: it needs seqLen, the number of elements in a sample; "
                           "found %lld",
                           path, (long long)seq_len);
-    if (elements - 1 < seq_len)
+    if (column->elements - 1 < seq_len)
         return rb_why_set(why, RB_EINVAL,
                           "%s has %lld elements; expected one sample of seqLen %lld and the "
                           "element after it",
-                          path, (long long)elements, (long long)seq_len);
-    column->samples = (elements - 1) / seq_len;
+                          path, (long long)column->elements, (long long)seq_len);
+    column->samples = (column->elements - 1) / seq_len;
     column->count = column->stride = seq_len;
     column->type = (struct rb_tensor_type){.dtype = RB_I64, .rank = 1, .dim = {seq_len}};
     column->convert = column->stored->to_i64;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A column: the samples of one slot inside a mapped file, one file per format that finds them.
  *
- * source > [text, tokens, npy, idx] > convert
+ * format > [text, tokens, npy, idx] > series, convert
  *
  * A reader gets the whole file as hostile bytes and fills `ret` only when all of it is sound:
- * every sample that `samples` and `stride` promise lies inside the file. */
+ * `elements`, and with them every sample that `samples` and `stride` promise, lie inside the file.
+ * Text and tokens are elements alone, until rb_column_sequence cuts them. */
 #ifndef RB_DATA_COLUMN_H
 #define RB_DATA_COLUMN_H
 
@@ -20,6 +21,7 @@ struct rb_column {
     const struct rb_stored *stored;
     rb_convert *convert;
     const uint8_t *data;
+    int64_t elements; /* from there to the end */
     int64_t samples;
     int64_t count;  /* elements in a sample */
     int64_t stride; /* elements from one sample to the next */
@@ -39,15 +41,14 @@ enum rb_column_use {
 int rb_column_shape(struct rb_column *column, const char *path, const int64_t *axes, int n_axes,
                     uint64_t bytes, struct rb_why *why);
 
-/* Cut `elements` elements at column->data into sequences, each with one element that follows. */
-int rb_column_sequence(struct rb_column *column, const char *path, int64_t elements,
-                       int64_t seq_len, struct rb_why *why);
+/* Cut column->elements into sequences, each with one element that follows. */
+int rb_column_sequence(struct rb_column *column, const char *path, int64_t seq_len,
+                       struct rb_why *why);
 
-int rb_text_open(const struct rb_map *map, const char *path, int64_t seq_len, struct rb_column *ret,
-                 struct rb_why *why);
+void rb_text_open(const struct rb_map *map, struct rb_column *ret);
 bool rb_tokens_match(const struct rb_map *map); /* has an llm.c header */
-int rb_tokens_open(const struct rb_map *map, const char *path, int64_t seq_len,
-                   struct rb_column *ret, struct rb_why *why);
+int rb_tokens_open(const struct rb_map *map, const char *path, struct rb_column *ret,
+                   struct rb_why *why);
 bool rb_npy_match(const struct rb_map *map);
 int rb_npy_open(const struct rb_map *map, const char *path, enum rb_column_use use,
                 struct rb_column *ret, struct rb_why *why);

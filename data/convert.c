@@ -127,6 +127,15 @@ void rb_convert_unit(const uint8_t *from, int64_t count, void *to)
         out[i] = (float)from[i] / 255.0f;
 }
 
+struct rb_extremes rb_extremes_join(struct rb_extremes a, struct rb_extremes b)
+{
+    note(&a, b.least);
+    note(&a, b.second_least);
+    note(&a, b.second_most);
+    note(&a, b.most);
+    return a;
+}
+
 const struct rb_stored *rb_stored_find(const char *name)
 {
     static const struct rb_stored table[] = {

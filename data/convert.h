@@ -20,6 +20,9 @@ struct rb_extremes {
     int64_t second_most, most;
 };
 
+/* Of the integers that both are of. */
+struct rb_extremes rb_extremes_join(struct rb_extremes a, struct rb_extremes b);
+
 /* One kind of stored element, named as in .npy files without the byte order. */
 struct rb_stored {
     const char *name; /* "f4", "u1" */

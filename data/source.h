@@ -14,19 +14,23 @@
 #include "proto/dtype.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct rb_source;
 
-/* What a source is made of, before and after opening. */
+/* What a source is made of, before and after opening.  Several files are one behind the other
+ * (data/series.h), as data/expand.h lists them. */
 struct rb_source_options {
-    const char *path;
-    const char *targets; /* labels file; NULL: none, or the sequence's next elements */
-    const char *format;  /* text | npy | idx | tokens; NULL, auto: by the content and the name */
-    int64_t seq_len;     /* text and tokens: elements in a sample; ignored elsewhere */
-    bool floats;         /* the model takes floats, so that bytes are no tokens */
-    bool probabilities;  /* targets are to be 0 to 1: look at floats, too */
-    bool unscanned; /* do not read whole files for the largest values: a worker's quick start */
+    const char *const *path;
+    size_t n_path;
+    const char *const *targets; /* labels; none, or the sequence's next elements, where n is 0 */
+    size_t n_targets;
+    const char *format; /* text | npy | idx | tokens; NULL, auto: by the content and the name */
+    int64_t seq_len;    /* text and tokens: elements in a sample; ignored elsewhere */
+    bool floats;        /* the model takes floats, so that bytes are no tokens */
+    bool probabilities; /* targets are to be 0 to 1: look at floats, too */
+    bool unscanned;     /* do not read whole files for the largest values: a worker's quick start */
 };
 
 /* One sample of each slot: shape without the batch axis. */
@@ -43,7 +47,7 @@ struct rb_source_info {
     float stray_target; /* one that is not 0 to 1, maybe no number; 0: all are, or nobody asked */
 };
 
-/* Open and check: header against size, features against targets.
+/* Open and check: header against size, features against targets, files against each other.
  *
  * text: bytes; sample i covers bytes [i*seq_len, i*seq_len + seq_len], the last as target only.
  * tokens: llm.c (.bin, magic 20240520 u16 or 20240801 u32) and nanoGPT (bare u16), likewise.
@@ -66,6 +70,15 @@ void rb_source_close(struct rb_source *source);
 /* By what the files' contents are known again (rb_mapped_hash).  Nodes may have copies: what was
  * submitted is compared with what each has. */
 uint64_t rb_source_hash(const struct rb_source *source);
+
+/* Its files, those of features first; `hash` is of each alone. */
+struct rb_source_file {
+    const char *path; /* the source's */
+    bool is_target;
+    uint64_t hash;
+};
+size_t rb_source_files(const struct rb_source *source);
+struct rb_source_file rb_source_file(const struct rb_source *source, size_t i);
 
 /* Are the files as long as they were?  To be asked before each step: reading behind the end of one
  * that was cut off since ends the process (SIGBUS). */

@@ -28,7 +28,7 @@ bool rb_tokens_match(const struct rb_map *map)
 
 /* Check an llm.c header and set where its tokens lie. */
 static int read_header(const struct rb_map *map, const char *path, struct rb_column *column,
-                       int64_t *ret_elements, struct rb_why *why)
+                       struct rb_why *why)
 {
     bool wide = word(map, 0) == MAGIC_U32;
     int32_t expected = wide ? VERSION_U32 : VERSION_U16;
@@ -41,31 +41,34 @@ static int read_header(const struct rb_map *map, const char *path, struct rb_col
                           path, word(map, 1), expected);
     column->stored = rb_stored_find(wide ? "u4" : "u2");
     column->data = map->data + HEADER;
-    *ret_elements = word(map, 2);
-    if (*ret_elements < 0 || (uint64_t)*ret_elements * column->stored->size != map->size - HEADER)
+    column->elements = word(map, 2);
+    if (column->elements < 0 ||
+        (uint64_t)column->elements * column->stored->size != map->size - HEADER)
         return rb_why_set(why, RB_EINVAL,
                           "%s is damaged: its header counts %lld tokens of %zu bytes, found %zu "
                           "bytes after it",
-                          path, (long long)*ret_elements, column->stored->size, map->size - HEADER);
+                          path, (long long)column->elements, column->stored->size,
+                          map->size - HEADER);
     return 0;
 }
 
-int rb_tokens_open(const struct rb_map *map, const char *path, int64_t seq_len,
-                   struct rb_column *ret, struct rb_why *why)
+int rb_tokens_open(const struct rb_map *map, const char *path, struct rb_column *ret,
+                   struct rb_why *why)
 {
-    struct rb_column column = {.stored = rb_stored_find("u2"), .data = map->data};
-    int64_t elements = (int64_t)(map->size / 2);
+    struct rb_column column = {
+        .stored = rb_stored_find("u2"),
+        .data = map->data,
+        .elements = (int64_t)(map->size / 2),
+    };
     int err = 0;
 
     if (rb_tokens_match(map))
-        err = read_header(map, path, &column, &elements, why);
+        err = read_header(map, path, &column, why);
     else if (map->size % 2)
         err = rb_why_set(why, RB_EINVAL,
                          "%s has %zu bytes; expected an even number (u16 tokens) or a header of "
                          "llm.c",
                          path, map->size);
-    if (!err)
-        err = rb_column_sequence(&column, path, elements, seq_len, why);
     if (!err)
         *ret = column;
     return err;

@@ -214,6 +214,8 @@ static int field_from_json(const json_t *json, ProtobufCMessage *message,
 
     if (field->label != PROTOBUF_C_LABEL_REPEATED)
         return value_from_json(json, field, rb_field_slot(message, field), why);
+    if (!json_is_array(json) && field->type == PROTOBUF_C_TYPE_STRING) /* as in YAML */
+        return value_from_json(json, field, rb_field_slot(message, field), why);
     if (!json_is_array(json))
         return rb_why_set(why, RB_EINVAL, "expected an array");
     json_array_foreach(json, i, element)

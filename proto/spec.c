@@ -123,8 +123,10 @@ static void make_source_absolute(Rb__SourceSpec *source, const char *folder)
 {
     if (!source)
         return;
-    make_absolute(&source->path, folder);
-    make_absolute(&source->targets, folder);
+    for (size_t i = 0; i < source->n_path; i++)
+        make_absolute(&source->path[i], folder);
+    for (size_t i = 0; i < source->n_targets; i++)
+        make_absolute(&source->targets[i], folder);
 }
 
 static void complete_job(Rb__JobFile *job, const char *folder)

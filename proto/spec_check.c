@@ -58,13 +58,24 @@ static int check_name(const char *name, struct rb_why *why)
                       name);
 }
 
+/* Is one of a list of files none? */
+static bool has_empty(char *const *paths, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!paths[i][0])
+            return true;
+    return false;
+}
+
 static int check_source(const char *key, const Rb__SourceSpec *source, struct rb_why *why)
 {
     char path[64];
     int err = 0;
 
-    if (!source->path || !source->path[0])
+    if (!source->n_path || has_empty(source->path, source->n_path))
         return rb_why_set(why, RB_EINVAL, "%s.path: is missing", key);
+    if (has_empty(source->targets, source->n_targets))
+        return rb_why_set(why, RB_EINVAL, "%s.targets: one is empty", key);
     snprintf(path, sizeof path, "%s.format", key);
     if (source->format)
         err = check_word(path, source->format, "text | npy | idx | tokens", why);

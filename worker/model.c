@@ -27,12 +27,47 @@ static int read_message(const char *path, Rb__Model **ret_message, struct rb_why
     return rb_model_check(*ret_message, why);
 }
 
+/* The first file whose contents are others than when the job was submitted, or the first of all. */
+static const char *find_changed(const Rb__Source *message, const struct rb_source *source)
+{
+    size_t n = rb_source_files(source);
+
+    for (size_t i = 0; i < n && n == message->n_contents; i++) {
+        struct rb_source_file file = rb_source_file(source, i);
+
+        if (file.hash != message->contents[i])
+            return file.path;
+    }
+    return message->path[0];
+}
+
+static int check_source(const Rb__Source *message, const struct rb_source *source,
+                        struct rb_why *why)
+{
+    const int64_t samples = rb_source_info(source)->samples;
+
+    if (samples != message->samples || message->samples < 1)
+        return rb_why_set(why, RB_EINVAL,
+                          "the data at %s have %lld samples, they had %lld when the job was "
+                          "submitted",
+                          find_changed(message, source), (long long)samples,
+                          (long long)message->samples);
+    if (message->has_content && rb_source_hash(source) != message->content)
+        return rb_why_set(why, RB_EINVAL,
+                          "%s does not hold what it did when the job was submitted; expected the "
+                          "same data on all nodes until the job is over",
+                          find_changed(message, source));
+    return 0;
+}
+
 static int open_source(const Rb__Source *message, bool floats, struct rb_source **ret_source,
                        struct rb_why *why)
 {
     struct rb_source_options options = {
-        .path = message->path,
-        .targets = message->targets,
+        .path = (const char *const *)message->path,
+        .n_path = message->n_path,
+        .targets = (const char *const *)message->targets,
+        .n_targets = message->n_targets,
         .format = message->format,
         .seq_len = message->seq_len,
         .floats = floats,
@@ -42,18 +77,7 @@ static int open_source(const Rb__Source *message, bool floats, struct rb_source 
 
     if (err)
         return err;
-    if (rb_source_info(*ret_source)->samples != message->samples || message->samples < 1)
-        return rb_why_set(why, RB_EINVAL,
-                          "%s has %lld samples, it had %lld when the job was submitted",
-                          message->path, (long long)rb_source_info(*ret_source)->samples,
-                          (long long)message->samples);
-    if (message->has_content && rb_source_hash(*ret_source) != message->content)
-        return rb_why_set(why, RB_EINVAL,
-                          "%s%s%s does not hold what it did when the job was submitted; expected "
-                          "the same data on all nodes until the job is over",
-                          message->path, message->targets ? " or " : "",
-                          message->targets ? message->targets : "");
-    return 0;
+    return check_source(message, *ret_source, why);
 }
 
 struct rb_fixed rb_model_summand(struct rb_model *model, const Rb__Contribution *contribution,

@@ -120,7 +120,7 @@ static bool workers_live(const struct rb_turn *turn)
     return false;
 }
 
-static void cancel(struct rb_turn *turn)
+void rb_decide_cancel(struct rb_turn *turn)
 {
     end_all(turn, "the job was cancelled");
     rb_turn_phase(turn, RB__PHASE__Cancelled, "cancelled");
@@ -189,8 +189,8 @@ static void run(struct rb_turn *turn)
         rb_decide_parking(turn, &roll);
         return;
     }
-    if (turn->in->wish.wish->paused) {
-        rb_decide_park(turn, &roll, "paused");
+    if (turn->in->wish.wish->cancelled || turn->in->wish.wish->paused) {
+        rb_decide_park(turn, &roll, turn->in->wish.wish->cancelled ? "cancelled" : "paused");
         return;
     }
     look_for_suspects(turn, &roll);
@@ -213,6 +213,16 @@ static void wait_paused(struct rb_turn *turn)
     rb_turn_event(turn, NULL, "resumed", "the job may run again");
 }
 
+/* What trains is parked first, if its user may want the weights; what does not has nothing that is
+ * not kept already. */
+static bool ends_now(const struct rb_turn *turn)
+{
+    const Rb__Wish *wish = turn->in->wish.wish;
+
+    return wish->deleted ||
+           (wish->cancelled && !(wish->keep && turn->state.phase == RB__PHASE__Running));
+}
+
 void rb_decide_job(struct rb_turn *turn)
 {
     const Rb__Wish *wish = turn->in->wish.wish;
@@ -222,8 +232,8 @@ void rb_decide_job(struct rb_turn *turn)
         turn->forget = wish->deleted && !workers_live(turn);
         return;
     }
-    if (wish->deleted || wish->cancelled) {
-        cancel(turn);
+    if (ends_now(turn)) {
+        rb_decide_cancel(turn);
         return;
     }
     rb_decide_stragglers(turn);

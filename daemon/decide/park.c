@@ -4,8 +4,8 @@
  *     in shards: first a configuration of one member, whom the others give what they have;
  *                it is not made the active one, so that they are there until it has saved
  *
- *     chosen: saver  --saved-->  parked: Paused (it was asked for) or Pending (devices are missing)
- *        |  ^
+ *     chosen: saver  --saved-->  parked: Paused, Cancelled (it was asked for) or Pending (devices
+ * are |  ^                             missing)
  *        +--+ it dies without having saved: the next one that has the state, until there is none */
 #include "daemon/decide/turn.h"
 #include "daemon/facts/holding.h"
@@ -173,13 +173,21 @@ void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char
 
 static void parked(struct rb_turn *turn, const Rb__WorkerReport *report)
 {
-    bool asked = turn->in->wish.wish->paused;
+    const Rb__Wish *wish = turn->in->wish.wish;
+    bool asked = wish->paused && !wish->cancelled;
 
     turn->state.parked = report->saved;
     turn->state.saver = NULL;
     rb_turn_end(turn, rb_turn_next(turn), "the job is parked");
     rb_turn_end(turn, rb_turn_active(turn), NULL);
     rb_turn_suspect(turn, false);
+    if (wish->cancelled) {
+        rb_turn_phase(turn, RB__PHASE__Cancelled, "cancelled");
+        rb_turn_event(turn, NULL, "cancelled",
+                      "the job was cancelled; step %" PRId64 " is kept at %s on %s",
+                      report->saved->step, report->saved->path, report->saved->node);
+        return;
+    }
     rb_turn_phase(turn, asked ? RB__PHASE__Paused : RB__PHASE__Pending,
                   asked ? "paused" : "parked: waits for devices");
     rb_turn_event(turn, NULL, asked ? "paused" : "parked", "step %" PRId64 " is kept at %s on %s",
@@ -208,6 +216,8 @@ static bool saver_away(const struct rb_turn *turn, const struct rb_roll *roll)
  * leave does so. */
 static const char *why_parking(const struct rb_turn *turn)
 {
+    if (turn->in->wish.wish->cancelled)
+        return "cancelled";
     if (turn->in->wish.wish->paused)
         return "paused";
     return rb_turn_enough(turn) && !turn->share->leaving ? "goes on when its state is saved"

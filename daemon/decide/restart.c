@@ -75,6 +75,10 @@ void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll)
     bool local;
     size_t n;
 
+    if (turn->in->wish.wish->cancelled) { /* there is nothing to keep any more */
+        rb_decide_cancel(turn);
+        return;
+    }
     if (said) {
         rb_decide_fail(turn, said);
         return;

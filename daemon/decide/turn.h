@@ -155,6 +155,7 @@ void rb_decide_follow(struct rb_turn *turn, const Rb__Configuration *active, con
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* crash.c */
 void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* restart.c */
 void rb_decide_fail(struct rb_turn *turn, const char *reason);
+void rb_decide_cancel(struct rb_turn *turn); /* job.c */
 void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char *why);
 void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll); /* park.c */
 /* Was `next`, which has been flipped to, made for one to gather the state?  That one saves then. */

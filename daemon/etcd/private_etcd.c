@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "daemon/etcd/backoff.h"
+#include "daemon/room.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -103,12 +104,21 @@ static void on_process_closed(uv_handle_t *handle)
     on_closed(handle);
 }
 
+static void say_ended(const struct rb_private_etcd *etcd, int status, int signal)
+{
+    struct rb_why room = {0};
+    if (rb_room_check(etcd->folder, RB_ROOM_ETCD, &room))
+        rb_log(RB_LOG_ERROR, "etcd ended: %s; starting it again", room.text);
+    else
+        rb_log(RB_LOG_WARN, "etcd ended (status %d, signal %d), see %s/etcd.log; starting it again",
+               status, signal, etcd->folder);
+}
+
 static void on_ended(uv_process_t *process, int64_t status, int signal)
 {
     struct rb_private_etcd *etcd = process->data;
     if (!etcd->stopping && !etcd->freed)
-        rb_log(RB_LOG_WARN, "etcd ended (status %d, signal %d), see %s/etcd.log; starting it again",
-               (int)status, signal, etcd->folder);
+        say_ended(etcd, (int)status, signal);
     uv_close((uv_handle_t *)process, on_process_closed);
 }
 

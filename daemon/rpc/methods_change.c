@@ -60,6 +60,8 @@ static void cancel_job(struct rb_request *request, void *context)
         return;
     wish = *job->wish.wish;
     wish.has_cancelled = wish.cancelled = 1;
+    wish.has_keep = 1;
+    wish.keep = !json_is_false(json_object_get(rb_request_body(request), "keep"));
     wish_commit(request, context, job, &wish, cancel_job);
 }
 

@@ -145,11 +145,27 @@ static void saved(int err, const struct rb_why *why, const json_t *body, void *c
     }
 }
 
+/* Is its state on the way to where it is kept? */
+static bool is_being_parked(const struct state_op *state)
+{
+    const struct rb_job_facts *job = rb_facts_job(rb_methods_facts(state->op.methods), state->job);
+    const Rb__Wish *wish = job && job->wish.message ? job->wish.wish : NULL;
+
+    return wish && (wish->paused || wish->cancelled || job->state.state->saver);
+}
+
 /* The next member's node, or the error of the one asked last. */
 static void ask_next(struct state_op *state, int err, const struct rb_why *why)
 {
     bool elsewhere = !err || err == RB_ENOTFOUND || err == RB_EUNREACHABLE || err == RB_EPEER;
+    struct rb_why parked = {{0}};
 
+    if (err && elsewhere && state->asked == state->n_nodes && state->exports &&
+        is_being_parked(state)) {
+        rb_why_set(&parked, RB_EAGAIN, "the job's state is being saved: try again");
+        fail(state, RB_EAGAIN, &parked);
+        return;
+    }
     if (!elsewhere || state->asked == state->n_nodes) {
         fail(state, err, why);
         return;
@@ -202,7 +218,7 @@ static void refuse_export(struct rb_request *request, const struct rb_job_facts 
     if (step > 0)
         rb_request_failf(request, RB_EREFUSED,
                          "job %s has no weights to export: its state at step %" PRId64
-                         " was not kept (%s); pause keeps it, checkpoint saves it",
+                         " was not kept (%s); pause keeps it, and so does cancel without --now",
                          name, step, phase);
     else
         rb_request_failf(request, RB_EREFUSED,

@@ -2,6 +2,7 @@
 #include "daemon/rpc/resume.h"
 
 #include "base/arena.h"
+#include "daemon/rpc/differs.h"
 #include "proto/digested.h"
 
 #include <dirent.h>
@@ -89,23 +90,31 @@ static int check_files(const char *path, const json_t *manifest, struct rb_why *
     return 0;
 }
 
+static int refuse_others(const char *folder, const char *name, const json_t *manifest,
+                         const Rb__Model *model, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char *differences = rb_differs_say(manifest, model);
+
+    return rb_why_set(why, RB_EREFUSED,
+                      "checkpoint.path %.150s holds checkpoints of another job (%s: %s): name "
+                      "another folder, or remove them",
+                      folder, name, differences);
+}
+
 static int check_job(const char *folder, const char *name, const json_t *manifest,
-                     const char *spec_digest, const char *numeric_class, struct rb_why *why)
+                     const Rb__Model *model, struct rb_why *why)
 {
     const char *digest = json_string_value(json_object_get(manifest, "specDigest"));
     const char *class = json_string_value(json_object_get(manifest, "numericClass"));
 
-    if (!digest || strcmp(digest, spec_digest) != 0)
-        return rb_why_set(why, RB_EREFUSED,
-                          "checkpoint.path %s holds checkpoints of another job (%s: its model, "
-                          "data or training settings differ): name another folder, or remove them",
-                          folder, name);
-    if (class && strcmp(class, numeric_class) != 0)
+    if (!digest || strcmp(digest, model->spec_digest) != 0)
+        return refuse_others(folder, name, manifest, model, why);
+    if (class && strcmp(class, model->numeric_class) != 0)
         return rb_why_set(why, RB_EREFUSED,
                           "%s/%s was written by devices of numeric class %s and those here are of "
                           "%s: going on from it would give other bits; name another "
                           "checkpoint.path",
-                          folder, name, class, numeric_class);
+                          folder, name, class, model->numeric_class);
     return 0;
 }
 
@@ -118,8 +127,7 @@ static bool is_named_so(const char *name)
 }
 
 /* RB_ENOTFOUND: it is none; RB_EREFUSED: it is not this job's; else it is damaged. */
-static int check(const char *folder, const char *name, const char *spec_digest,
-                 const char *numeric_class, struct rb_why *why)
+static int check(const char *folder, const char *name, const Rb__Model *model, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
     json_t *manifest = NULL;
@@ -127,7 +135,7 @@ static int check(const char *folder, const char *name, const char *spec_digest,
 
     if (err)
         return err == RB_ENOTFOUND && is_named_so(name) ? RB_EUNREADABLE : err;
-    err = check_job(folder, name, manifest, spec_digest, numeric_class, why);
+    err = check_job(folder, name, manifest, model, why);
     if (!err && check_files(path, manifest, why))
         err = RB_EUNREADABLE;
     json_decref(manifest);
@@ -148,8 +156,8 @@ static int tell_damaged(const char *path, const struct found *damaged, const str
     return 0;
 }
 
-static int find(const struct folder *folder, const char *spec_digest, const char *numeric_class,
-                const struct found **ret_whole, struct rb_buffer *ret_notes, struct rb_why *why)
+static int find(const struct folder *folder, const Rb__Model *model, const struct found **ret_whole,
+                struct rb_buffer *ret_notes, struct rb_why *why)
 {
     const struct found *damaged = NULL, *whole = NULL;
     struct rb_why what = {{0}};
@@ -157,7 +165,7 @@ static int find(const struct folder *folder, const char *spec_digest, const char
     for (size_t i = 0; i < folder->n && !whole; i++) {
         const struct found *each = &folder->at[i];
         struct rb_why own = {{0}};
-        int err = check(folder->path, each->name, spec_digest, numeric_class, &own);
+        int err = check(folder->path, each->name, model, &own);
 
         if (err == RB_EREFUSED)
             return rb_why_set(why, err, "%s", own.text);
@@ -172,16 +180,15 @@ static int find(const struct folder *folder, const char *spec_digest, const char
     return damaged ? tell_damaged(folder->path, damaged, whole, &what, ret_notes, why) : 0;
 }
 
-int rb_resume_find(const char *path, const char *spec_digest, const char *numeric_class,
-                   char **ret_folder, int64_t *ret_step, struct rb_buffer *ret_notes,
-                   struct rb_why *why)
+int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, int64_t *ret_step,
+                   struct rb_buffer *ret_notes, struct rb_why *why)
 {
     struct folder folder = {.path = path};
     const struct found *whole = NULL;
     int err = list(&folder, why);
 
     if (!err)
-        err = find(&folder, spec_digest, numeric_class, &whole, ret_notes, why);
+        err = find(&folder, model, &whole, ret_notes, why);
     if (!err) {
         *ret_folder = whole ? rb_format("%s/%s", path, whole->name) : NULL;
         *ret_step = whole ? whole->step : 0;

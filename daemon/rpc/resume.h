@@ -9,15 +9,15 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "plan.pb-c.h"
 
 #include <stdint.h>
 
 /* 0 with *ret_folder (free) and *ret_step, the newest that is whole, or with NULL where there is no
  * checkpoint (or no folder).  Damaged ones that are newer are told of in ret_notes, a line.
- * RB_EREFUSED: the newest belongs to another job, or none is whole, with a sentence that says what
- * to do. */
-int rb_resume_find(const char *path, const char *spec_digest, const char *numeric_class,
-                   char **ret_folder, int64_t *ret_step, struct rb_buffer *ret_notes,
-                   struct rb_why *why);
+ * RB_EREFUSED: the newest belongs to another job, or none is whole, with a sentence that says which
+ * settings differ and what to do. */
+int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, int64_t *ret_step,
+                   struct rb_buffer *ret_notes, struct rb_why *why);
 
 #endif

@@ -223,12 +223,26 @@ static void compiled(uv_work_t *work, int status)
 
 /* ---- Checking ---------------------------------------------------------------------------------*/
 
-static bool name_taken(struct rb_methods *methods, const char *name)
+/* Name and checkpoint folder are its own, also among those that are being submitted. */
+static int check_alone(struct rb_methods *methods, const char *name, const Rb__Spec *spec,
+                       struct rb_why *why)
 {
-    for (const struct rb_op *op = methods->ops; op; op = op->next)
-        if (op->let_go == let_go && !strcmp(((const struct submit *)op)->job.name, name))
-            return true;
-    return rb_methods_job_named(rb_methods_facts(methods), name) != NULL;
+    const struct rb_facts *facts = rb_methods_facts(methods);
+    bool taken = rb_methods_job_named(facts, name) != NULL;
+
+    for (const struct rb_op *op = methods->ops; op && !taken; op = op->next) {
+        const struct rb_submission *other = &((const struct submit *)op)->job;
+
+        if (op->let_go != let_go)
+            continue;
+        taken = !strcmp(other->name, name);
+        if (!taken && rb_submission_shares(spec, other->spec))
+            return rb_submission_refuse_shared(spec, other->name, "being submitted", why);
+    }
+    if (taken)
+        return rb_why_set(why, RB_EEXISTS,
+                          "there is a job %s already: delete it, or take another name", name);
+    return rb_submission_alone(spec, facts, why);
 }
 
 static int read_spec(struct rb_request *request, const char **ret_name, Rb__Spec **ret_spec,
@@ -267,14 +281,10 @@ static void submit_job(struct rb_request *request, void *context)
         rb_request_fail(request, err, &why);
         return;
     }
-    if (name_taken(methods, name)) {
-        rb__spec__free_unpacked(spec, NULL);
-        rb_request_failf(request, RB_EEXISTS,
-                         "there is a job %s already: delete it, or take another name", name);
-        return;
-    }
-    err = rb_submission_class(facts, daemon->settings->node, daemon->numeric_class,
-                              spec->devices ? spec->devices->kind : NULL, &class, &why);
+    err = check_alone(methods, name, spec, &why);
+    if (!err)
+        err = rb_submission_class(facts, daemon->settings->node, daemon->numeric_class,
+                                  spec->devices ? spec->devices->kind : NULL, &class, &why);
     if (err) {
         rb__spec__free_unpacked(spec, NULL);
         rb_request_fail(request, err, &why);

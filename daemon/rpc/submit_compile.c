@@ -79,8 +79,8 @@ int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
     int err = compile_model(job, why);
 
     if (!err && checkpoint && checkpoint->path)
-        err = rb_resume_find(checkpoint->path, job->compiled.model->spec_digest, job->numeric_class,
-                             &job->resume, &job->resume_step, &job->compiled.notes, why);
+        err = rb_resume_find(checkpoint->path, job->compiled.model, &job->resume, &job->resume_step,
+                             &job->compiled.notes, why);
     /* Last: nobody removes what a job that is refused has written. */
     if (!err)
         err = write_model(job, why);

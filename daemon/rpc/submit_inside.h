@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job on its way from its file to facts: what the files of `submit` share.
  *
- *     submit.c: checked > submit_place.c: where it may run > submit_compile.c, on a thread >
- *     submit.c: written
+ *     submit.c: checked > submit_folder.c: alone in its folder > submit_place.c: where it may run >
+ *     submit_compile.c, on a thread > submit.c: written
  *
  * Private to daemon/rpc/submit*.c. */
 #ifndef RB_DAEMON_RPC_SUBMIT_INSIDE_H
@@ -44,6 +44,13 @@ int rb_submission_class(const struct rb_facts *facts, const char *here, const ch
 /* Find where one in a class will be timed, and what memory it may take. */
 void rb_submission_place(struct rb_submission *job, const struct rb_facts *facts, const char *here,
                          const char *own);
+
+/* RB_EREFUSED: a job that is not over has the checkpoint folder that the spec names, be it by
+ * another name. */
+int rb_submission_alone(const Rb__Spec *spec, const struct rb_facts *facts, struct rb_why *why);
+bool rb_submission_shares(const Rb__Spec *spec, const Rb__Spec *other);
+int rb_submission_refuse_shared(const Rb__Spec *spec, const char *other, const char *phase,
+                                struct rb_why *why);
 
 /* On a thread: compile it, write its blobs, time it, and look for a checkpoint to go on from.  What
  * is wrong with the model or the data is the error. */

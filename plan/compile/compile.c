@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "data/expand.h"
 #include "plan/compile/initial.h"
 #include "plan/compile/job.h"
 #include "plan/compile/laps.h"
@@ -31,9 +32,9 @@ static void done(struct rb_compile_work *work)
 static int check_complete(const Rb__Spec *spec, struct rb_why *why)
 {
     if (!spec->model || !spec->model->onnx || !spec->loss || !spec->loss->type || !spec->data ||
-        !spec->data->train || !spec->data->train->path || !spec->train || !spec->train->precision ||
-        !spec->train->optimizer || !spec->train->schedule || !spec->train->eval ||
-        !spec->train->on_non_finite || !spec->devices)
+        !spec->data->train || !spec->data->train->n_path || !spec->train ||
+        !spec->train->precision || !spec->train->optimizer || !spec->train->schedule ||
+        !spec->train->eval || !spec->train->on_non_finite || !spec->devices)
         return rb_why_set(why, RB_EINVAL, "the job file's values are not complete");
     return 0;
 }
@@ -48,12 +49,23 @@ static int64_t sequence_length(const Rb__SourceSpec *source, const struct rb_onn
     return 0;
 }
 
-static int open_source(struct rb_compile_work *work, const char *key, const Rb__SourceSpec *spec,
-                       int64_t seq_len, struct rb_source **ret_source)
+static int expand(char *const *paths, size_t n, const char *key, const char *name,
+                  struct rb_expanded *ret, struct rb_why *why)
+{
+    int err = rb_expand(paths, n, ret, why);
+
+    return err ? rb_why_add(why, err, "%s.%s", key, name) : 0;
+}
+
+static int open_files(struct rb_compile_work *work, const char *key, const Rb__SourceSpec *spec,
+                      int64_t seq_len, const struct rb_expanded *features,
+                      const struct rb_expanded *targets, struct rb_source **ret_source)
 {
     const struct rb_source_options options = {
-        .path = spec->path,
-        .targets = spec->targets,
+        .path = (const char *const *)features->path,
+        .n_path = features->n,
+        .targets = (const char *const *)targets->path,
+        .n_targets = targets->n,
         .format = spec->format,
         .seq_len = seq_len,
         .floats = work->info.input_type.dtype == RB_F32,
@@ -65,8 +77,24 @@ static int open_source(struct rb_compile_work *work, const char *key, const Rb__
         return rb_why_add(work->why, err, "%s", key);
     if (rb_source_info(*ret_source)->samples < 1)
         return rb_why_set(work->why, RB_EINVAL, "%s.path: %s holds no whole sample", key,
-                          spec->path);
+                          features->path[0]);
     return 0;
+}
+
+/* Which files there are is decided here, once: workers open those that were found. */
+static int open_source(struct rb_compile_work *work, const char *key, const Rb__SourceSpec *spec,
+                       int64_t seq_len, struct rb_source **ret_source)
+{
+    struct rb_expanded features = {0}, targets = {0};
+    int err = expand(spec->path, spec->n_path, key, "path", &features, work->why);
+
+    if (!err)
+        err = expand(spec->targets, spec->n_targets, key, "targets", &targets, work->why);
+    if (!err)
+        err = open_files(work, key, spec, seq_len, &features, &targets, ret_source);
+    rb_expanded_done(&features);
+    rb_expanded_done(&targets);
+    return err;
 }
 
 static int open_model(struct rb_compile_work *work)
@@ -117,9 +145,9 @@ static int fill_job(struct rb_compile_work *work, int64_t micro_batch, const cha
 
     rb_job_fill(spec, micro_batch, model);
     model->numeric_class = rb_string(numeric_class);
-    model->train = rb_job_source(spec->data->train, work->train);
+    model->train = rb_job_source(work->train);
     if (work->eval)
-        model->eval = rb_job_source(spec->data->eval, work->eval);
+        model->eval = rb_job_source(work->eval);
     model->steps = rb_spec_steps(spec, info->samples, model->train->seq_len);
     if (work->graph->own_loss > RB_OWN_LOSS_MEAN) {
         model->has_state_per_microbatch_mean = 1;
@@ -134,18 +162,15 @@ static int fill_job(struct rb_compile_work *work, int64_t micro_batch, const cha
 static int finish(struct rb_compile_work *work, struct rb_compiled *compiled)
 {
     const Rb__Spec *spec = work->spec;
-    char weights_digest[33], digest[33];
+    char weights_digest[33];
     struct rb_buffer *weights = &compiled->weights;
-    int err = rb_initial_weights(work->graph, spec->model->weights, work->model, weights,
-                                 &compiled->notes, work->why);
+    int err = rb_initial_weights(work->graph, "spec.model.weights", spec->model->weights,
+                                 work->model, weights, &compiled->notes, work->why);
 
     if (err)
         return err;
     rb_hash_digest(weights->data, weights->size, weights_digest);
-    err = rb_job_digest(spec, work->model, weights_digest, digest, work->why);
-    if (!err)
-        work->model->spec_digest = rb_string(digest);
-    return err;
+    return rb_job_digest(spec, weights_digest, work->model, work->why);
 }
 
 static int compile_all(struct rb_compile_work *work, const char *numeric_class,

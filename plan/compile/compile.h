@@ -47,11 +47,12 @@ int rb_compile_parts(const Rb__Spec *spec, const char *numeric_class,
                      const struct rb_compile_part *parts, size_t n, Rb__Model *model,
                      struct rb_why *why);
 
-/* A model alone: one program, as `options` say, without a loss. */
+/* A model alone: one program, as `options` say, without a loss.  weights: as spec.model.weights
+ * names them; NULL: those of the model. */
 struct rb_onnx;
 struct rb_import_options;
 int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options *options,
-                      struct rb_compiled *ret_compiled, struct rb_why *why);
+                      const char *weights, struct rb_compiled *ret_compiled, struct rb_why *why);
 
 /* Where there are no data: sizes for the axes that have none of their own.  What options->batch and
  * options->free_size ask for is kept, else it is the first of a few that the model takes. */

@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static int lower(const struct rb_graph *graph, struct rb_compiled *compiled, struct rb_why *why)
+static int lower(const struct rb_graph *graph, const char *weights, struct rb_compiled *compiled,
+                 struct rb_why *why)
 {
     char name[48];
     int err;
@@ -26,11 +27,12 @@ static int lower(const struct rb_graph *graph, struct rb_compiled *compiled, str
     if (!err)
         err = rb_lower_program(graph, name, compiled->model, why);
     return err ? err
-               : rb_initial_weights(graph, NULL, compiled->model, &compiled->weights, NULL, why);
+               : rb_initial_weights(graph, "--weights", weights, compiled->model,
+                                    &compiled->weights, &compiled->notes, why);
 }
 
 int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options *options,
-                      struct rb_compiled *ret_compiled, struct rb_why *why)
+                      const char *weights, struct rb_compiled *ret_compiled, struct rb_why *why)
 {
     struct rb_compiled compiled = {0};
     struct rb_graph *graph = NULL;
@@ -42,7 +44,7 @@ int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options
         err = rb_fuse(graph, why);
     if (!err) {
         graph->targets = NULL; /* labels of the model's own loss are an input like any other */
-        err = lower(graph, &compiled, why);
+        err = lower(graph, weights, &compiled, why);
     }
     if (err)
         rb_compiled_done(&compiled);
@@ -249,7 +251,7 @@ int rb_compile_training(const struct rb_onnx *onnx, const char *onnx_path,
     int err = train_graph(onnx, options, &graph, why);
 
     if (!err)
-        err = lower(graph, &compiled, why);
+        err = lower(graph, NULL, &compiled, why);
     if (err) {
         rb_compiled_done(&compiled);
     } else {

@@ -40,7 +40,7 @@ static int collect(const struct rb_graph *graph, const Rb__Model *model, struct 
     return 0;
 }
 
-static int read_weights(const struct rb_graph *graph, const char *path,
+static int read_weights(const struct rb_graph *graph, const char *key, const char *path,
                         struct rb_pretrained *pretrained, struct source *sources, Rb__Model *model,
                         struct rb_buffer *notes, struct rb_why *why)
 {
@@ -50,7 +50,7 @@ static int read_weights(const struct rb_graph *graph, const char *path,
     if (!err)
         err = rb_match_open(graph, model, pretrained, &match, why);
     if (err)
-        return rb_why_add(why, err, "spec.model.weights: %s", path);
+        return rb_why_add(why, err, "%s: %s", key, path);
     for (size_t i = 0; i < model->n_variables; i++)
         if (match.from[i] >= 0) {
             const struct rb_safetensor *tensor = pretrained->tensors[match.from[i]];
@@ -58,7 +58,7 @@ static int read_weights(const struct rb_graph *graph, const char *path,
             sources[i] = (struct source){tensor->type.dtype, tensor->data};
         }
     rb_match_aliases(graph, &match, model);
-    rb_match_say(&match, notes);
+    rb_match_say(&match, key, notes);
     rb_match_done(&match);
     return 0;
 }
@@ -107,9 +107,9 @@ static void write_all(struct rb_safetensor *tensors, size_t n, struct rb_buffer 
         add_contents(&tensors[i].type, tensors[i].data, out);
 }
 
-int rb_initial_weights(const struct rb_graph *graph, const char *weights, Rb__Model *model,
-                       struct rb_buffer *ret_safetensors, struct rb_buffer *ret_notes,
-                       struct rb_why *why)
+int rb_initial_weights(const struct rb_graph *graph, const char *key, const char *weights,
+                       Rb__Model *model, struct rb_buffer *ret_safetensors,
+                       struct rb_buffer *ret_notes, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep)
     struct rb_safetensor *tensors = rb_alloc(sizeof(*tensors) * (model->n_variables + 1));
@@ -119,7 +119,7 @@ int rb_initial_weights(const struct rb_graph *graph, const char *weights, Rb__Mo
     int err = collect(graph, model, sources, tensors, why);
 
     if (!err && weights)
-        err = read_weights(graph, weights, &pretrained, sources, model, ret_notes, why);
+        err = read_weights(graph, key, weights, &pretrained, sources, model, ret_notes, why);
     else if (!err)
         rb_match_aliases(graph, NULL, model);
     if (!err)

@@ -56,14 +56,36 @@ void rb_job_fill(const Rb__Spec *spec, int64_t micro_batch, Rb__Model *model)
             model->variables[i]->decay = model->variables[i]->has_decay = 1;
 }
 
-Rb__Source *rb_job_source(const Rb__SourceSpec *spec, const struct rb_source *from)
+static void add_file(Rb__Source *source, const struct rb_source_file *file)
+{
+    char ***paths = file->is_target ? &source->targets : &source->path;
+    size_t *n = file->is_target ? &source->n_targets : &source->n_path;
+
+    *paths = rb_realloc(*paths, (*n + 1) * sizeof **paths);
+    (*paths)[(*n)++] = rb_string(file->path);
+}
+
+static void add_contents(Rb__Source *source, const struct rb_source *from)
+{
+    size_t n = rb_source_files(from);
+
+    source->contents = rb_alloc(n * sizeof *source->contents);
+    for (size_t i = 0; i < n; i++) {
+        struct rb_source_file file = rb_source_file(from, i);
+
+        add_file(source, &file);
+        source->contents[i] = file.hash;
+    }
+    source->n_contents = n;
+}
+
+Rb__Source *rb_job_source(const struct rb_source *from)
 {
     const struct rb_source_info *info = rb_source_info(from);
     Rb__Source *source = rb_alloc(sizeof(*source));
 
     rb__source__init(source);
-    source->path = rb_string(spec->path);
-    source->targets = spec->targets ? rb_string(spec->targets) : NULL;
+    add_contents(source, from);
     source->format = rb_string(info->format);
     if (!strcmp(info->format, "text") || !strcmp(info->format, "tokens"))
         source->seq_len = info->features.dim[0];
@@ -84,12 +106,23 @@ static void add_globs(json_t *object, const char *key, char *const *globs, size_
     json_object_set_new(object, key, list);
 }
 
+/* One is a word, as it always was. */
+static json_t *paths_part(char *const *paths, size_t n)
+{
+    json_t *list = n > 1 ? json_array() : NULL;
+
+    for (size_t i = 0; i < n && list; i++)
+        json_array_append_new(list, json_string(paths[i]));
+    return list ? list : n ? json_string(paths[0]) : json_null();
+}
+
 static json_t *data_part(const Rb__Source *source)
 {
-    return json_pack("{s:s, s:s?, s:s, s:I, s:I, s:o}", "path", source->path, "targets",
-                     source->targets, "format", source->format, "seqLen",
-                     (json_int_t)source->seq_len, "samples", (json_int_t)source->samples, "content",
-                     json_sprintf("%016" PRIx64, source->content));
+    return json_pack("{s:o, s:o, s:s, s:I, s:I, s:o}", "path",
+                     paths_part(source->path, source->n_path), "targets",
+                     paths_part(source->targets, source->n_targets), "format", source->format,
+                     "seqLen", (json_int_t)source->seq_len, "samples", (json_int_t)source->samples,
+                     "content", json_sprintf("%016" PRIx64, source->content));
 }
 
 static json_t *train_part(const Rb__Spec *spec, const Rb__Model *model)
@@ -127,10 +160,10 @@ static json_t *laps_part(const Rb__Spec *spec, const Rb__Asynchronous *how)
                      (int)spec->parallel->pipeline, "lap", (int)how->lap, "stops", stops);
 }
 
-int rb_job_digest(const Rb__Spec *spec, const Rb__Model *model, const char weights_digest[33],
-                  char ret_digest[33], struct rb_why *why)
+int rb_job_digest(const Rb__Spec *spec, const char weights_digest[33], Rb__Model *model,
+                  struct rb_why *why)
 {
-    char onnx_digest[33];
+    char onnx_digest[33], digest[33];
     struct rb_map file;
     json_t *all, *part;
     char *text;
@@ -155,7 +188,8 @@ int rb_job_digest(const Rb__Spec *spec, const Rb__Model *model, const char weigh
     json_decref(all);
     if (!text)
         return rb_why_set(why, RB_EINTERNAL, "the job file cannot be written as JSON");
-    rb_hash_digest(text, strlen(text), ret_digest);
-    free(text);
+    rb_hash_digest(text, strlen(text), digest);
+    model->spec_digest = rb_string(digest);
+    model->settings = text;
     return 0;
 }

@@ -253,14 +253,13 @@ static void list_name(struct rb_buffer *line, int i, const char *name)
     rb_buffer_text(line, *name ? "..." : "");
 }
 
-static void say(struct rb_buffer *notes, const char *before, int n, const char *behind,
-                struct rb_buffer *names)
+static void say(struct rb_buffer *notes, const char *key, const char *before, int n,
+                const char *behind, struct rb_buffer *names)
 {
     if (n > MOST_NAMED)
         rb_buffer_format(names, " and %d more", n - MOST_NAMED);
     if (n)
-        rb_buffer_format(notes, "spec.model.weights: %s %d %s: %s\n", before, n, behind,
-                         names->data);
+        rb_buffer_format(notes, "%s: %s %d %s: %s\n", key, before, n, behind, names->data);
     rb_buffer_done(names);
 }
 
@@ -289,7 +288,7 @@ static bool is_missed(const struct rb_match *match, size_t place)
            (variable->role != RB__VARIABLE__ROLE__FIXED || is_frozen(match->graph, variable->name));
 }
 
-void rb_match_say(const struct rb_match *match, struct rb_buffer *notes)
+void rb_match_say(const struct rb_match *match, const char *key, struct rb_buffer *notes)
 {
     const struct rb_pretrained *pretrained = match->pretrained;
     struct rb_buffer names = {0};
@@ -298,11 +297,11 @@ void rb_match_say(const struct rb_match *match, struct rb_buffer *notes)
     for (int i = 0; i < pretrained->n; i++)
         if (match->owner[i] < 0 && !is_counter(pretrained->tensors[i]->name))
             list_name(&names, n++, pretrained->tensors[i]->name);
-    say(notes, "the model lacks", n, "of the file's tensors", &names);
+    say(notes, key, "the model lacks", n, "of the file's tensors", &names);
     n = 0;
     for (size_t i = 0; i < match->model->n_variables; i++)
         if (is_missed(match, i))
             list_name(&names, n++, match->model->variables[i]->name);
-    say(notes, "the file lacks", n, "of the model's weights, which start as the ONNX file has them",
-        &names);
+    say(notes, key, "the file lacks", n,
+        "of the model's weights, which start as the ONNX file has them", &names);
 }

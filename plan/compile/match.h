@@ -31,7 +31,8 @@ void rb_match_done(struct rb_match *match);
 /* Set model->aliases: of the graph, and of the notes of the file (NULL: there is none). */
 void rb_match_aliases(const struct rb_graph *graph, const struct rb_match *match, Rb__Model *model);
 
-/* What the model lacks of the file and the file of the model: a line each. */
-void rb_match_say(const struct rb_match *match, struct rb_buffer *notes);
+/* What the model lacks of the file and the file of the model: a line each.  key: what the
+ * user calls the weights. */
+void rb_match_say(const struct rb_match *match, const char *key, struct rb_buffer *notes);
 
 #endif

@@ -125,6 +125,30 @@ static void maps(void **state)
     assert_int_equal(rb_map_open(".", &map, &why), RB_EINVAL);
 }
 
+/* Two names of a folder are one, whether it is there yet or not. */
+static void links_are_followed(void **state)
+{
+    static const char *const names[][2] = {
+        {"there", "there"},        {"link", "there"},          {"link/", "there"},
+        {"link/new", "there/new"}, {"link/a/b/", "there/a/b"}, {"none/x", "none/x"},
+    };
+
+    assert_int_equal(mkdir("there", 0700), 0);
+    assert_int_equal(symlink("there", "link"), 0);
+    for (size_t i = 0; i < RB_COUNT(names); i++) {
+        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", (char *)*state, names[i][0]);
+        RB_CLEANUP(rb_freep) char *expected = rb_format("%s/%s", (char *)*state, names[i][1]);
+        RB_CLEANUP(rb_freep) char *real = rb_file_real(path);
+
+        assert_string_equal(real, expected);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        RB_CLEANUP(rb_freep) char *real = rb_file_real(i ? "/" : "/none-such");
+
+        assert_string_equal(real, i ? "/" : "/none-such");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +157,7 @@ int main(void)
         cmocka_unit_test(folders),
         cmocka_unit_test(only_the_newest_are_kept),
         cmocka_unit_test(maps),
+        cmocka_unit_test(links_are_followed),
     };
 
     return cmocka_run_group_tests(tests, enter_folder, leave_folder);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "graph/models/writer.h"
+#include "proto/safetensors.h"
 #include "tests/ctl/fake.h"
 
 #include <setjmp.h>
@@ -119,6 +120,56 @@ static void outputs_have_the_names_of_the_file(void **state)
            WORDS("model", "run", "named.onnx", "--input", "one.npy", "--out", "result"));
     expect(4, "", "--input y=one.npy: the model has the input 'x' (float32[any, 3]); say",
            WORDS("model", "run", "named.onnx", "--input", "y=one.npy"));
+}
+
+static void write_weights(const char *name, const char *tensor, int rows, const float *data)
+{
+    struct rb_safetensor tensors[] = {
+        {tensor, {RB_F32, 2, {rows, 4}}, data},
+        {"spare", {RB_F32, 1, {1}}, data},
+    };
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", fake.folder, name);
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer file = {0};
+
+    rb_safetensors_header(tensors, 2, &file);
+    for (size_t i = 0; i < RB_COUNT(tensors); i++)
+        rb_buffer_add(&file, tensors[i].data, (size_t)rb_tensor_elements(&tensors[i].type) * 4);
+    assert_int_equal(rb_file_write(path, file.data, file.size, NULL), 0);
+}
+
+/* As `export` writes them, and as spec.model.weights takes them. */
+static void weights_from_another_file(void **state)
+{
+    const float x[] = {1, 2, 3, 4}, twice[16] = {2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2};
+    const float want[] = {2, 4, 6, 8};
+    struct rb_writer w;
+    float got[4];
+
+    (void)state;
+    write_npy("four.npy", "<f4", "1, 4", x, sizeof x);
+    rb_writer_init(&w, "some", 1);
+    rb_writer_input(&w, "x", RB_F32, 2, DIMS(-1, 4));
+    write_model(&w,
+                rb_writer_node(&w, "MatMul", "h", "x",
+                               rb_writer_weight(&w, "w", 2, DIMS(4, 4), RB_INIT_NORMAL, 1), NULL),
+                "weighed.onnx");
+    write_weights("twice.safetensors", "w", 4, twice);
+    write_weights("short.safetensors", "w", 2, twice);
+    write_weights("alien.safetensors", "v", 4, twice);
+    expect(0, "weighed/h.npy", "--weights: the model lacks 1 of the file's tensors: spare",
+           WORDS("model", "run", "weighed.onnx", "--input", "four.npy", "--weights",
+                 "twice.safetensors", "--out", "weighed"));
+    read_npy("weighed/h.npy", got, sizeof got);
+    assert_memory_equal(got, want, sizeof want);
+    expect(4, "", "--weights: short.safetensors",
+           WORDS("model", "run", "weighed.onnx", "--input", "four.npy", "--weights",
+                 "short.safetensors"));
+    expect(4, "", "--weights: alien.safetensors",
+           WORDS("model", "run", "weighed.onnx", "--input", "four.npy", "--weights",
+                 "alien.safetensors"));
+    expect(3, "", "--weights: none.safetensors",
+           WORDS("model", "run", "weighed.onnx", "--input", "four.npy", "--weights",
+                 "none.safetensors"));
 }
 
 /* The last byte of what the writer makes is its opset: 6, where `axis` says where the exponents
@@ -390,6 +441,7 @@ int main(void)
         cmocka_unit_test(types_that_are_not_trained),
         cmocka_unit_test(classes_have_their_loss),
         cmocka_unit_test(outputs_have_the_names_of_the_file),
+        cmocka_unit_test(weights_from_another_file),
         cmocka_unit_test(exponents_before_opset_7),
         cmocka_unit_test(labels_are_an_input_like_any_other),
         cmocka_unit_test(outputs_without_a_batch),

@@ -130,7 +130,8 @@ static void wish_end(struct sim *sim, const struct rb_job_facts *facts)
     if (sim_chance(sim, 2))
         wish.has_deleted = wish.deleted = 1;
     else
-        wish.has_cancelled = wish.cancelled = 1;
+        wish.has_cancelled = wish.cancelled = wish.has_keep = 1;
+    wish.keep = wish.cancelled && sim_chance(sim, 2);
     put_wish(sim, facts, &wish);
 }
 

@@ -301,6 +301,33 @@ static void pauses_and_goes_on(void **unused)
     world_end(&world);
 }
 
+/* Its state is kept like that of a paused one; told once more it does not wait for that. */
+static void cancels_and_keeps(void **unused)
+{
+    (void)unused;
+    for (int impatient = 0; impatient < 2; impatient++) {
+        struct world world;
+
+        world_running(&world, 2, 1, 2);
+        world_wish(&world, JOB, world_cancel_keeping, 1);
+        world_decide(&world);
+        assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+        assert_non_null(world_state(&world, JOB)->saver);
+        if (impatient)
+            world_wish(&world, JOB, world_cancel_at_once, 1);
+        world_decide(&world);
+        assert_int_equal(world_state(&world, JOB)->phase == RB__PHASE__Cancelled, impatient);
+        world_rounds(&world, 10);
+        assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Cancelled);
+        assert_int_equal(world.n_workers, 0);
+        assert_int_equal(world_state(&world, JOB)->parked != NULL, !impatient);
+        if (!impatient)
+            assert_true(world_state(&world, JOB)->parked->step > 0);
+        assert_true(world_event(&world, "cancelled"));
+        world_end(&world);
+    }
+}
+
 /* Growing has failed often; what trained may be paused and go on all the same. */
 static void failed_growth_is_no_failed_start(void **unused)
 {
@@ -373,6 +400,7 @@ int main(void)
         cmocka_unit_test(same_members_in_another_way),
         cmocka_unit_test(newer_wish_supersedes_and_keeps_processes),
         cmocka_unit_test(pauses_and_goes_on),
+        cmocka_unit_test(cancels_and_keeps),
         cmocka_unit_test(failed_growth_is_no_failed_start),
         cmocka_unit_test(deleted_when_all_are_gone),
         cmocka_unit_test(old_deletions_are_forgotten),

@@ -244,6 +244,28 @@ static void another_saver_when_the_first_dies(void **unused)
     world_end(&world);
 }
 
+/* Another one saves while there is one; where there is none the job is over without its state, and
+ * is not started again. */
+static void savers_of_a_cancelled_job_die(void **unused)
+{
+    (void)unused;
+    for (int all = 0; all < 2; all++) {
+        struct world world;
+
+        world_running(&world, 2, 1, 2);
+        world_wish(&world, JOB, world_cancel_keeping, 1);
+        world_decide(&world);
+        world_kill(&world, world_worker(&world, JOB, "a", 0));
+        if (all)
+            world_kill(&world, world_worker(&world, JOB, "a", 1));
+        world_rounds(&world, 30);
+        assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Cancelled);
+        assert_int_equal(world_state(&world, JOB)->parked != NULL, !all);
+        assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+        world_end(&world);
+    }
+}
+
 static void too_few_survivors_park(void **unused)
 {
     struct world world;
@@ -371,21 +393,24 @@ static void two_deaths_may_be_too_many(void **unused)
 
 static void parts_are_brought_together_to_pause(void **unused)
 {
-    struct world world;
-
     (void)unused;
-    in_shards(&world, 2, 3, 1);
-    world_wish(&world, JOB, world_pause, 1);
-    world_decide(&world);
-    assert_null(world_state(&world, JOB)->saver);
-    assert_string_equal(world_next(&world, JOB)->cause, "park");
-    assert_int_equal(world_next(&world, JOB)->n_members, 1);
-    world_rounds(&world, 20);
-    assert_true(world_event(&world, "gathered"));
-    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
-    assert_non_null(world_state(&world, JOB)->parked);
-    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
-    world_end(&world);
+    for (int cancels = 0; cancels < 2; cancels++) {
+        struct world world;
+
+        in_shards(&world, 2, 3, 1);
+        world_wish(&world, JOB, cancels ? world_cancel_keeping : world_pause, 1);
+        world_decide(&world);
+        assert_null(world_state(&world, JOB)->saver);
+        assert_string_equal(world_next(&world, JOB)->cause, "park");
+        assert_int_equal(world_next(&world, JOB)->n_members, 1);
+        world_rounds(&world, 20);
+        assert_true(world_event(&world, "gathered"));
+        assert_int_equal(world_state(&world, JOB)->phase,
+                         cancels ? RB__PHASE__Cancelled : RB__PHASE__Paused);
+        assert_non_null(world_state(&world, JOB)->parked);
+        assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+        world_end(&world);
+    }
 }
 
 /* Until it is saved the others keep what they gave to the one that gathered it. */
@@ -455,6 +480,7 @@ int main(void)
         cmocka_unit_test(too_many_restarts_fail),
         cmocka_unit_test(own_failure_fails_the_job),
         cmocka_unit_test(another_saver_when_the_first_dies),
+        cmocka_unit_test(savers_of_a_cancelled_job_die),
         cmocka_unit_test(too_few_survivors_park),
         cmocka_unit_test(who_is_ahead_saves),
         cmocka_unit_test(a_broken_link_is_mended),

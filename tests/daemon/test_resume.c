@@ -19,10 +19,25 @@
 
 static char root[64];
 
+/* What a new job is, as far as checkpoints know. */
+static Rb__Model ours;
+
+static void put_model(Rb__Model *model, const char *spec_digest, const char *settings,
+                      const char *numeric_class)
+{
+    rb__model__init(model);
+    model->spec_digest = (char *)spec_digest;
+    model->settings = (char *)settings;
+    model->numeric_class = (char *)numeric_class;
+    model->seed = 2;
+    model->global_batch = 8;
+}
+
 static int begin(void **unused)
 {
     (void)unused;
     snprintf(root, sizeof(root), "/tmp/rubato-resume-XXXXXX");
+    put_model(&ours, "aa", NULL, "c");
     return mkdtemp(root) ? 0 : -1;
 }
 
@@ -42,7 +57,8 @@ static void put(const char *folder, const char *manifest)
         assert_int_equal(rb_file_write(file, manifest, strlen(manifest), NULL), 0);
 }
 
-static void put_whole(const char *folder, const char *spec_digest)
+/* more: what else its list has; taken. */
+static void put_with(const char *folder, const char *spec_digest, json_t *more)
 {
     RB_CLEANUP(rb_freep) char *weights = rb_format("%s/%s/model.safetensors", root, folder);
     RB_CLEANUP(rb_freep) char *text = NULL;
@@ -52,10 +68,17 @@ static void put_whole(const char *folder, const char *spec_digest)
     rb_hash_digest("weights", 7, digest);
     manifest = json_pack("{s:s,s:s,s:{s:{s:i,s:s}}}", "specDigest", spec_digest, "numericClass",
                          "c", "files", "model.safetensors", "bytes", 7, "digest", digest);
+    json_object_update(manifest, more);
+    json_decref(more);
     text = rb_digested_text(manifest);
     put(folder, text);
     assert_int_equal(rb_file_write(weights, "weights", 7, NULL), 0);
     json_decref(manifest);
+}
+
+static void put_whole(const char *folder, const char *spec_digest)
+{
+    put_with(folder, spec_digest, NULL);
 }
 
 static void damage(const char *folder, const char *name)
@@ -77,13 +100,13 @@ static void nothing_to_go_on_from(void **unused)
     int64_t step = 7;
 
     (void)unused;
-    assert_int_equal(rb_resume_find(none, "aa", "c", &folder, &step, &notes, NULL), 0);
+    assert_int_equal(rb_resume_find(none, &ours, &folder, &step, &notes, NULL), 0);
     assert_null(folder);
     assert_int_equal(step, 0);
     put("step-12", NULL); /* cut off before it was whole */
     put("other", "{}");
     put("step-x", "{}");
-    assert_int_equal(rb_resume_find(root, "aa", "c", &folder, &step, &notes, NULL), 0);
+    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, NULL), 0);
     assert_null(folder);
     assert_int_equal(notes.size, 0);
 }
@@ -97,10 +120,10 @@ static void one_without_its_list_is_damaged(void **unused)
 
     (void)unused;
     put("step-00000150", NULL);
-    assert_int_equal(rb_resume_find(root, "aa", "c", &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
     assert_non_null(strstr(why.text, "step-00000150 cannot be loaded"));
     put_whole("step-00000100", "aa");
-    assert_int_equal(rb_resume_find(root, "aa", "c", &folder, &step, &notes, &why), 0);
+    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), 0);
     assert_int_equal(step, 100);
     assert_non_null(strstr(notes.data, "step-00000150 cannot be loaded"));
     rb_buffer_done(&notes);
@@ -121,7 +144,7 @@ static void the_newest_whole_one(void **unused)
         put_whole("step-00000120", "aa");
         damage("step-00000120", files[i]);
         rb_buffer_done(&notes);
-        assert_int_equal(rb_resume_find(root, "aa", "c", &folder, &step, &notes, NULL), 0);
+        assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, NULL), 0);
         assert_int_equal(step, 100);
         assert_string_equal(strrchr(folder, '/'), "/step-00000100");
         assert_non_null(strstr(notes.data, "step-00000120 cannot be loaded"));
@@ -143,7 +166,7 @@ static void nothing_is_whole(void **unused)
     put_whole("step-00000040", "aa");
     damage("step-00000020", "state.json");
     damage("step-00000040", "model.safetensors");
-    assert_int_equal(rb_resume_find(root, "aa", "c", &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
     assert_non_null(strstr(why.text, root));
     assert_non_null(strstr(why.text, "step-00000040 cannot be loaded (model.safetensors is not"));
     assert_non_null(strstr(why.text, "to start anew"));
@@ -155,16 +178,77 @@ static void another_job_is_refused(void **unused)
     struct rb_buffer notes = {0};
     struct rb_why why;
     char *folder = NULL;
+    Rb__Model elsewhere;
     int64_t step;
 
     (void)unused;
+    put_model(&elsewhere, "bb", NULL, "d");
     put_whole("step-1", "bb");
-    assert_int_equal(rb_resume_find(root, "aa", "c", &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
     assert_non_null(strstr(why.text, root));
     assert_non_null(strstr(why.text, "another folder"));
-    assert_int_equal(rb_resume_find(root, "bb", "d", &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &elsewhere, &folder, &step, &notes, &why), RB_EREFUSED);
     assert_non_null(strstr(why.text, "numeric class"));
     assert_null(folder);
+}
+
+/* Each pair: settings there, and what is said of them beside those of here. */
+static void what_differs_is_said(void **unused)
+{
+    static const char here[] =
+        "{\"data\":{\"content\":\"1\",\"path\":\"/a\",\"samples\":9,\"seqLen\":8,\"targets\":null},"
+        "\"model\":{\"freeze\":[],\"onnx\":\"1\",\"weights\":\"1\"},"
+        "\"train\":{\"lr\":0.001,\"optimizer\":0,\"schedule\":0,\"seed\":\"2\"}}";
+    static const char *const cases[][3] = {
+        {"\"seed\":\"2\"", "\"seed\":\"1\"", "train.seed is 1 there and 2 here)"},
+        {"\"lr\":0.001", "\"lr\":0.25", "train.optimizer.lr is 0.25 there and 0.001 here)"},
+        {"\"onnx\":\"1\",\"weights\":\"1\"", "\"onnx\":\"2\",\"weights\":\"2\"",
+         ": the model (model.onnx) is another)"},
+        {"\"weights\":\"1\"", "\"weights\":\"2\"", ": the weights to start from are others)"},
+        {"\"content\":\"1\"", "\"content\":\"2\"", ": the data hold something else)"},
+        {"\"seqLen\":8", "\"seqLen\":4", "data.train.seqLen is 4 there and 8 here)"},
+        {"\"targets\":null", "\"targets\":\"/t\"",
+         "data.train.targets is /t there and unset here)"},
+        {"\"freeze\":[]", "\"freeze\":[\"a*\"]", "model.freeze is [\"a*\"] there and [] here)"},
+        {"\"optimizer\":0", "\"optimizer\":1", "train.optimizer.type is "},
+        {"\"schedule\":0", "\"schedule\":2,\"steps\":7", "train.schedule.type is "},
+    };
+
+    (void)unused;
+    ours.settings = (char *)here;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        const char *at = strstr(here, cases[i][0]);
+        RB_CLEANUP(rb_freep) char *there = NULL;
+        struct rb_buffer notes = {0};
+        struct rb_why why = {{0}};
+        char *folder = NULL;
+        int64_t step;
+
+        assert_non_null(at);
+        there =
+            rb_format("%.*s%s%s", (int)(at - here), here, cases[i][1], at + strlen(cases[i][0]));
+        put_with("step-1", "bb", json_pack("{s:s}", "settings", there));
+        assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
+        if (!strstr(why.text, cases[i][2]))
+            fail_msg("'%s' is not in: %s", cases[i][2], why.text);
+        assert_non_null(strstr(why.text, "name another folder, or remove them"));
+        assert_null(strstr(why.text, "steps"));
+    }
+}
+
+/* As a release wrote them that kept no settings. */
+static void what_can_be_told_without_settings(void **unused)
+{
+    struct rb_buffer notes = {0};
+    struct rb_why why = {{0}};
+    char *folder = NULL;
+    int64_t step;
+
+    (void)unused;
+    put_with("step-1", "bb", json_pack("{s:i,s:i,s:i}", "seed", 1, "step", 10, "samples", 320));
+    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_non_null(strstr(why.text, "train.seed is 1 there and 2 here, train.globalBatch is 32 "
+                                     "there and 8 here"));
 }
 
 int main(void)
@@ -175,6 +259,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_newest_whole_one, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_whole, begin, end),
         cmocka_unit_test_setup_teardown(another_job_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(what_differs_is_said, begin, end),
+        cmocka_unit_test_setup_teardown(what_can_be_told_without_settings, begin, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

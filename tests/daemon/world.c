@@ -200,6 +200,19 @@ void world_cancel(Rb__Wish *wish, uint64_t to)
     wish->has_cancelled = wish->cancelled = to;
 }
 
+void world_cancel_keeping(Rb__Wish *wish, uint64_t to)
+{
+    world_cancel(wish, to);
+    wish->has_keep = wish->keep = to;
+}
+
+void world_cancel_at_once(Rb__Wish *wish, uint64_t to)
+{
+    world_cancel(wish, to);
+    wish->has_keep = 1;
+    wish->keep = 0;
+}
+
 void world_delete(Rb__Wish *wish, uint64_t to)
 {
     wish->has_deleted = wish->deleted = to;

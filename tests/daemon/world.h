@@ -88,6 +88,8 @@ void world_wish(struct world *world, const char *id, void (*change)(Rb__Wish *wi
 void world_want(Rb__Wish *wish, uint64_t to);
 void world_pause(Rb__Wish *wish, uint64_t to);
 void world_cancel(Rb__Wish *wish, uint64_t to);
+void world_cancel_keeping(Rb__Wish *wish, uint64_t to);
+void world_cancel_at_once(Rb__Wish *wish, uint64_t to);
 void world_delete(Rb__Wish *wish, uint64_t to);
 void world_cordon(struct world *world, const char *node, bool on, bool drain);
 void world_drain(struct world *world, const char *node, uint64_t within_ms);

@@ -34,6 +34,18 @@ int files_done(void **state)
     return 0;
 }
 
+void name_file(struct files *f, int which, const char *path)
+{
+    f->named[which] = path;
+    if (which) {
+        f->options.targets = &f->named[which];
+        f->options.n_targets = path != NULL;
+    } else {
+        f->options.path = &f->named[which];
+        f->options.n_path = path != NULL;
+    }
+}
+
 void put(struct files *f, int which, const char *name, const void *bytes, size_t size)
 {
     char path[sizeof f->path[0]];
@@ -41,7 +53,7 @@ void put(struct files *f, int which, const char *name, const void *bytes, size_t
     snprintf(path, sizeof path, "%s/%s", f->folder, name);
     strcpy(f->path[which], path);
     assert_int_equal(rb_file_write(f->path[which], bytes, size, NULL), 0);
-    *(which ? &f->options.targets : &f->options.path) = f->path[which];
+    name_file(f, which, f->path[which]);
 }
 
 const struct rb_source_info *must_open(struct files *f)

@@ -10,7 +10,8 @@
 
 struct files {
     char folder[64];
-    char path[2][100]; /* of the features and the targets */
+    char path[2][100];    /* of the features and the targets put last */
+    const char *named[2]; /* what the options name of each: that */
     struct rb_source_options options;
     struct rb_source *source;
     struct rb_why why;
@@ -26,6 +27,9 @@ int files_done(void **state);
 void put(struct files *f, int which, const char *name, const void *bytes, size_t size);
 void put_npy(struct files *f, int which, const char *name, int version, const char *header,
              const void *data, size_t size);
+
+/* Name one in the options that is there, or not; NULL: none. */
+void name_file(struct files *f, int which, const char *path);
 
 /* Open what the options say, in place of what was open. */
 const struct rb_source_info *must_open(struct files *f);

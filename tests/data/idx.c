@@ -60,9 +60,9 @@ static void broken_idx(void **state)
     must_fail(f, RB_EINVAL, "/y", "has 1 targets; expected 2");
     put(f, 1, "y", "labels", 6);
     must_fail(f, RB_EUNSUPPORTED, "/y", "looks like text");
-    f->options.targets = "/nowhere/y";
+    name_file(f, 1, "/nowhere/y");
     must_fail(f, RB_ENOTFOUND, "/nowhere/y", "targets: cannot open");
-    f->options.targets = NULL;
+    name_file(f, 1, NULL);
     memcpy(bytes, images, sizeof images);
     bytes[2] = 0x0d;
     put(f, 0, "x", bytes, sizeof bytes);

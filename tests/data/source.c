@@ -22,13 +22,13 @@ static void no_data(void **state)
     char path[100];
 
     must_fail(f, RB_EINVAL, "", "no data file is named");
-    f->options.path = "/nowhere/at/all";
+    name_file(f, 0, "/nowhere/at/all");
     must_fail(f, RB_ENOTFOUND, "/nowhere/at/all", "No such file");
-    f->options.path = f->folder;
+    name_file(f, 0, f->folder);
     must_fail(f, RB_EINVAL, f->folder, "is a folder");
     snprintf(path, sizeof path, "%s/pipe", f->folder);
     assert_int_equal(mkfifo(path, 0600), 0);
-    f->options.path = path;
+    name_file(f, 0, path);
     must_fail(f, RB_EINVAL, path, "no regular file");
     put(f, 0, "empty.npy", "", 0);
     must_fail(f, RB_EINVAL, "empty.npy", "is empty");

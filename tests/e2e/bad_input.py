@@ -65,6 +65,11 @@ def job_files():
         wide, labels = corpus.classes(c.folder, 16, (3, 9, 9), 10, name="wide")
         refused(c, "shape", changed("data.train", {"path": wide, "targets": labels}), "9", "8")
         refused(c, "labels", changed("data.train.path", wide), "64", "16")
+        features, targets = spec["data"]["train"]["path"], spec["data"]["train"]["targets"]
+        refused(c, "unlike", changed("data.train", {"path": [features, wide], "targets": targets}), "wide.npy", "alike",
+                features)
+        refused(c, "twice", changed("data.train.path", [features, "train.npy"]), "data.train.path", "named twice")
+        refused(c, "nothing", changed("data.train.path", "shards/*.npy"), "data.train.path", "no file matches", "shards/*.npy")
         check(c.run("submit", "-f", c.path("absent.yaml")).returncode in (3, 4), "missing job file")
         corpus.text(c.path("corpus.txt"), 5000)
         refused(c, "vocab", {"model": {"onnx": "gpt.onnx"},
@@ -114,6 +119,26 @@ def full_disk():
             subprocess.run(["umount", small], check=False)
 
 
+def full_state_folder():
+    """rubatod on a disk without room names the disk, and not etcd, which cannot run there."""
+    for options, *words in (("size=20m", "etcd cannot run: the disk of {}/etcd is full: ",
+                             " of its 20 MiB are free, and 64 are needed: make room there"),
+                            ("nr_inodes=1", "the disk of {} takes no further file")):
+        with tempfile.TemporaryDirectory(prefix="rubato-e2e.") as small:
+            if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", small], capture_output=True).returncode:
+                print("cannot mount a tmpfs here: not shown")
+                return
+            try:
+                state = os.path.join(small, "state")
+                done = subprocess.run([os.path.join(BUILD, "rubatod"), "--single-node", "--state-dir", state],
+                                      capture_output=True, text=True, timeout=60)
+                check(done.returncode == 69, f"exit {done.returncode}: {done.stderr}")
+                for word in words:
+                    check(word.format(state) in done.stderr, f"{options}: '{word}' is not in: {done.stderr}")
+            finally:
+                subprocess.run(["umount", small], check=False)
+
+
 def others_checkpoints():
     """A folder with checkpoints of another job: refused, and nothing of the job that was refused is kept."""
     with cluster.Cluster(devices=1) as c:
@@ -127,7 +152,30 @@ def others_checkpoints():
         spec["train"]["globalBatch"] = 4
         done = c.run("submit", "-f", c.job_file("second", spec))
         check(done.returncode == 4 and "another job" in done.stderr, f"{done.returncode} {done.stderr}")
+        check("train.globalBatch is 8 there and 4 here" in done.stderr, f"what differs: {done.stderr}")
         check(sorted(os.listdir(blobs)) == before, f"left behind: {sorted(os.listdir(blobs))}, not {before}")
+
+
+def shared_folder():
+    """Two jobs that live at once have two checkpoint folders, by whatever name they know them."""
+    with cluster.Cluster(devices=1) as c:
+        c.model("cnn", image=8)
+        spec = good(c)
+        spec["train"]["steps"] = cluster.ENDLESS
+        spec["checkpoint"] = {"path": c.path("saved"), "every": 2}
+        c.submit("first", spec)
+        c.wait("first", "step=4")
+        os.symlink(c.path("saved"), c.path("link"))
+        for path in (c.path("saved"), "link", "./saved/"):
+            spec["checkpoint"]["path"] = path
+            done = c.run("submit", "-f", c.job_file("second", spec))
+            check(done.returncode == 4 and "is where job first (Running) keeps its checkpoints" in done.stderr,
+                  f"{path}: {done.returncode} {done.stderr}")
+        c.ctl("cancel", "first")
+        told = c.json("submit", "-f", c.path("second.yaml"))
+        check(told["resumeStep"] >= 4, f"the second one does not go on where the first one was: {told}")
+        c.wait("second", f"step={told['resumeStep'] + 2}")
+        c.drop("second")
 
 
 def not_a_number():
@@ -197,4 +245,4 @@ def few_descriptors():
                   f"{limit} descriptors: exit {done.returncode}: {done.stderr}")
 
 
-cluster.main(job_files, full_disk, others_checkpoints, not_a_number, data_cut_off, daemons, few_descriptors)
+cluster.main(job_files, full_disk, full_state_folder, others_checkpoints, shared_folder, not_a_number, data_cut_off, daemons, few_descriptors)

@@ -293,8 +293,17 @@ def pause_resume_cancel():
         c.wait("gpt", "step=5")
         c.ctl("wait", "gpt", "--for", "devices=9", code=4)
         c.ctl("cancel", "gpt")
+        c.export("gpt")  # at once: of whoever has the state by then
         c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
         until("the workers to leave", lambda: not c.processes("rubato-worker"))
+        steps, kept = c.json("describe", "gpt")["state"]["parked"]["step"], c.export("gpt")
+        check(steps == int(c.metrics("gpt")[-1]["step"]), f"step {steps} is kept, and is not the last")
+        c.ctl("delete", "gpt")
+        check(c.alone(spec(c, ENDLESS, 2), steps) == kept, f"cancelled at step {steps}: the bits differ")
+        c.submit("gpt", spec(c, ENDLESS, 2))
+        c.wait("gpt", "step=5")
+        c.ctl("cancel", "gpt", "--now")
+        c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
         done = c.run("export", "gpt", "--out", c.path("cancelled"))
         check(done.returncode == 4 and "was not kept (Cancelled)" in done.stderr, f"export: {done.stderr}")
 
@@ -371,6 +380,9 @@ def cannot_be_parked():
         until("why it does not go on yet",
               lambda: (c.status("other")["reason"] or "").startswith("goes on when its state is saved: "))
         c.ctl("cancel", "other")
+        until("why it does not end yet",
+              lambda: (c.status("other")["reason"] or "").startswith("cancelled: its state could not be saved"))
+        c.ctl("cancel", "other", "--now")
         until("its worker to end", lambda: not c.processes("rubato-worker"))
 
 

@@ -59,6 +59,59 @@ def drawn():
         check(run_fixed(c, "drawn", spec, 2) not in shas, "drawn: the seed makes no difference")
 
 
+def several_files():
+    """Data in several files, however they are named, are one file that has all; what comes later is not looked at."""
+    with cluster.Cluster(devices=2) as c:
+        c.model("gpt", layers=1, width=32, heads=2, seq=16)
+        text = open(corpus.text(c.path("whole.txt"), 5000), "rb").read()
+        os.mkdir(c.path("parts"))
+        for i, (first, end) in enumerate(((0, 7), (7, 1500), (1500, 5000))):
+            corpus.write(c.path(f"parts/{i}.txt"), text[first:end])
+        spec = {"model": {"onnx": "gpt.onnx"}, "train": {"steps": 12, "globalBatch": 8, "microBatch": 3},
+                "devices": {"min": 1, "max": 2}}
+
+        def trained_on(name, devices, **source):
+            spec["data"] = {"train": source, "eval": source}
+            spec["train"]["eval"] = {"every": 6}
+            return run_fixed(c, name, spec, devices)
+
+        listed = ["parts/0.txt", "parts/1.txt", "parts/2.txt"]
+        ways = ["whole.txt", "parts", "parts/*.txt", listed]
+        shas = [trained_on(f"way{i}", 1 + i % 2, path=way, seqLen=16) for i, way in enumerate(ways)]
+        check(len(set(shas)) == 1, f"the same text, named in other ways: {shas}")
+        check(trained_on("turned", 1, path=listed[::-1], seqLen=16) != shas[0], "the order of files makes no difference")
+
+        c.model("mlp", inputs=12, hidden=16, classes=4)
+        spec["model"]["onnx"] = "mlp.onnx"
+        features, targets = corpus.classes(c.folder, 40, (12,), 4)
+        rows = open(features, "rb").read()[-40 * 48:]
+        corpus.npy(c.path("a.npy"), "<f4", (13, 12), rows[:13 * 48])
+        corpus.npy(c.path("b.npy"), "<f4", (27, 12), rows[13 * 48:])
+        shas = [trained_on(f"rows{i}", 1 + i, path=path, targets=targets)
+                for i, path in enumerate((features, "[ab].npy"))]
+        check(len(set(shas)) == 1, f"the same rows in one array and in two: {shas}")
+
+        spec["train"] = {"steps": ENDLESS, "globalBatch": 8, "microBatch": 3}
+        spec["data"] = {"train": {"path": "parts", "seqLen": 16}}
+        spec["model"]["onnx"] = "gpt.onnx"
+        spec["devices"]["want"] = 1
+        c.submit("watched", spec)
+        c.wait("watched", "step=3")
+        c.ctl("pause", "watched")
+        until("the pause", lambda: c.status("watched")["phase"] == "Paused" and not c.processes("rubato-worker"))
+        corpus.write(c.path("parts/3.txt"), text)
+        c.ctl("resume", "watched")
+        c.train_on("watched", 1)
+        c.ctl("pause", "watched")
+        until("the pause", lambda: c.status("watched")["phase"] == "Paused" and not c.processes("rubato-worker"))
+        corpus.write(c.path("parts/1.txt"), text[:1493])
+        c.ctl("resume", "watched")
+        until("the file that has changed",
+              lambda: any("parts/1.txt does not hold what it did when the job was submitted" in event["text"]
+                          for event in c.json("events", "watched")["items"]))
+        c.ctl("delete", "watched")
+
+
 def resized_and_resumed():
     with cluster.Cluster(devices=5) as c:
         for kind, make in models(c).items():
@@ -88,4 +141,4 @@ def resized_and_resumed():
             c.same_as_alone(name, spec, f"{kind}, resumed from a checkpoint", again["resumeStep"])
 
 
-cluster.main(fixed_counts, drawn, resized_and_resumed)
+cluster.main(fixed_counts, drawn, several_files, resized_and_resumed)

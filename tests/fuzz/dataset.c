@@ -32,9 +32,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         if (!rb_idx_open(&map, "idx", (enum rb_column_use)use, &column, NULL))
             read_all(&column);
     }
-    if (!rb_tokens_open(&map, "tokens", 3, &column, NULL))
+    if (!rb_tokens_open(&map, "tokens", &column, NULL) &&
+        !rb_column_sequence(&column, "tokens", 3, NULL))
         read_all(&column);
-    if (!rb_text_open(&map, "text", 3, &column, NULL))
+    rb_text_open(&map, &column);
+    if (!rb_column_sequence(&column, "text", 3, NULL))
         read_all(&column);
     return 0;
 }

@@ -411,7 +411,8 @@ static void alone(void **state)
     struct rb_why why = {0};
 
     (void)state;
-    if (rb_onnx_open(path, 0, &onnx, &why) || rb_compile_opened(onnx, &options, &compiled, &why))
+    if (rb_onnx_open(path, 0, &onnx, &why) ||
+        rb_compile_opened(onnx, &options, NULL, &compiled, &why))
         fail_msg("%s", why.text);
     assert_int_equal(compiled.model->n_programs, 1);
     assert_int_equal(compiled.model->programs[0]->loss, -1);

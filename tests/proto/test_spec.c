@@ -39,7 +39,7 @@ static void test_defaults(void **state)
     (void)state;
     assert_string_equal(job->metadata->name, "gpt");
     assert_string_equal(spec->model->onnx, "/jobs/gpt.onnx");
-    assert_string_equal(spec->data->train->path, "/jobs/corpus.txt");
+    assert_string_equal(spec->data->train->path[0], "/jobs/corpus.txt");
     assert_null(spec->data->eval);
     assert_int_equal(spec->train->global_batch, 32);
     assert_false(spec->train->has_micro_batch);
@@ -88,11 +88,39 @@ static void test_overrides(void **state)
     (void)state;
     assert_string_equal(job->metadata->name, "other");
     assert_string_equal(job->spec->model->onnx, "/abs/m.onnx");
-    assert_string_equal(job->spec->data->eval->path, "/jobs/held.txt");
+    assert_string_equal(job->spec->data->eval->path[0], "/jobs/held.txt");
     assert_true(job->spec->train->optimizer->weight_decay == 0);
     assert_int_equal(job->spec->model->n_buffers, 0);
     assert_int_equal(rb_spec_steps(job->spec, 100, 0), 8); /* 250 samples, 32 a step */
     rb__job_file__free_unpacked(job, NULL);
+}
+
+/* One file is a list of one, also where JSON says it; each counts from the job file's folder. */
+static void test_lists_of_files(void **state)
+{
+    static const char *const overrides[] = {"spec.data.train.path=[a/*.bin, /abs, ./b]",
+                                            "spec.data.train.targets=y.npy"};
+    static const char json[] =
+        "{\"data\":{\"train\":{\"path\":\"one.txt\",\"targets\":[\"a\",\"b\"]}}}";
+    Rb__JobFile *job = parse(smallest, overrides, 2);
+    const Rb__SourceSpec *train = job->spec->data->train;
+    ProtobufCMessage *message = NULL;
+
+    (void)state;
+    assert_int_equal(train->n_path, 3);
+    assert_string_equal(train->path[0], "/jobs/a/*.bin");
+    assert_string_equal(train->path[1], "/abs");
+    assert_string_equal(train->path[2], "/jobs/b");
+    assert_int_equal(train->n_targets, 1);
+    assert_string_equal(train->targets[0], "/jobs/y.npy");
+    rb__job_file__free_unpacked(job, NULL);
+    assert_int_equal(
+        rb_reflect_from_text(json, sizeof json - 1, &rb__spec__descriptor, &message, NULL), 0);
+    train = ((Rb__Spec *)message)->data->train;
+    assert_int_equal(train->n_path, 1);
+    assert_string_equal(train->path[0], "one.txt");
+    assert_int_equal(train->n_targets, 2);
+    protobuf_c_message_free_unpacked(message, NULL);
 }
 
 static void refused(const char *override, int code, const char *expected)
@@ -147,6 +175,9 @@ static void test_refusals(void **state)
     refused("metadata.name=GPT", RB_EINVAL, "not a name");
     refused("metadata.name=a/b", RB_EINVAL, "not a name");
     refused("spec.model.onnx=null", RB_EINVAL, "spec.model.onnx: is missing");
+    refused("spec.data.train.path=[]", RB_EINVAL, "spec.data.train.path: is missing");
+    refused("spec.data.train.path=[a, '']", RB_EINVAL, "spec.data.train.path: is missing");
+    refused("spec.data.train.targets=['']", RB_EINVAL, "spec.data.train.targets: one is empty");
     refused("spec.data.train=null", RB_EINVAL, "spec.data.train.path: is missing");
     refused("spec.data.train.format=csv", RB_EINVAL, "none of text | npy | idx | tokens");
     refused("spec.data.train.seqLen=0", RB_EINVAL, "not within");
@@ -325,12 +356,12 @@ static void test_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_complete_in_json),
-        cmocka_unit_test(test_overrides), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_laps),      cmocka_unit_test(test_position),
-        cmocka_unit_test(test_read),      cmocka_unit_test(test_check_incomplete),
-        cmocka_unit_test(test_steps),     cmocka_unit_test(test_durations),
-        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_complete_in_json),
+        cmocka_unit_test(test_overrides),        cmocka_unit_test(test_lists_of_files),
+        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_laps),
+        cmocka_unit_test(test_position),         cmocka_unit_test(test_read),
+        cmocka_unit_test(test_check_incomplete), cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_durations),        cmocka_unit_test(test_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

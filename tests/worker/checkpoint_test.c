@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/prune.h"
 #include "worker/checkpoint/restore.h"
 #include "worker/checkpoint/saver.h"
 
@@ -216,15 +217,57 @@ static void test_prune(void **state)
     assert_int_equal(mkdir(foreign, 0700), 0);
     written = open(half, O_RDONLY | O_DIRECTORY);
     assert_int_equal(flock(written, LOCK_EX), 0);
-    assert_int_equal(rb_checkpoint_prune(place.folder, "j", 50, 9, NULL), 0);
+    assert_int_equal(rb_prune(place.folder, place.model, "j", 50, 9, NULL), 0);
     assert_int_equal(count_entries(place.folder, ".tmp"), 1); /* somebody writes it */
     close(written);
-    assert_int_equal(rb_checkpoint_prune(place.folder, "j", 50, 2, NULL), 0);
+    assert_int_equal(rb_prune(place.folder, place.model, "j", 50, 2, NULL), 0);
     assert_int_equal(count_entries(place.folder, "step-000000"), 3); /* 40, 50 and the newer 60 */
     assert_int_equal(count_entries(place.folder, ".tmp"), 0);
     assert_int_equal(count_entries(place.folder, "step-7"), 1); /* no name of ours */
-    assert_int_equal(rb_checkpoint_prune(place.folder, "j", 60, 0, NULL), 0);
+    assert_int_equal(rb_prune(place.folder, place.model, "j", 60, 0, NULL), 0);
     assert_int_equal(count_entries(place.folder, "step-000000"), 3);
+    close_place(&place);
+}
+
+static char *write_of(struct place *place, const char *spec_digest, int64_t step)
+{
+    free(place->model->spec_digest);
+    place->model->spec_digest = rb_string(spec_digest);
+    fill_state(place, step);
+    return write_checkpoint(place);
+}
+
+/* Beside checkpoints of another job, and one whose list is damaged: each is as it was. */
+static void test_prune_own(void **state)
+{
+    struct place place;
+    RB_CLEANUP(rb_freep) char *damaged = NULL;
+    RB_CLEANUP(rb_freep) char *list = NULL;
+    RB_CLEANUP(rb_freep) char *none = NULL;
+    struct rb_why why = {0};
+    uint64_t bytes;
+
+    (void)state;
+    open_place(&place, &job);
+    free(write_of(&place, "another", 15));
+    free(write_of(&place, "another", 35));
+    for (int64_t step = 10; step <= 40; step += 10)
+        free(write_of(&place, "ours", step));
+    damaged = write_of(&place, "ours", 5);
+    list = rb_format("%s/%s", damaged, RB_CHECKPOINT_MANIFEST);
+    assert_int_equal(rb_file_write(list, "{}", 2, NULL), 0);
+    assert_int_equal(rb_prune(place.folder, place.model, "j", 40, 1, NULL), 0);
+    assert_int_equal(count_entries(place.folder, "step-00000040"), 1);
+    assert_int_equal(count_entries(place.folder, "step-00000015"), 1);
+    assert_int_equal(count_entries(place.folder, "step-00000035"), 1);
+    assert_int_equal(count_entries(place.folder, "step-00000005"), 1);
+    assert_int_equal(count_entries(place.folder, "step-"), 4);
+    fill_state(&place, 35);
+    assert_int_equal(
+        rb_checkpoint_write(place.model, &place.state, place.folder, "j", "w", &none, &bytes, &why),
+        RB_EEXISTS);
+    assert_non_null(strstr(why.text, "step-00000035 is a checkpoint of another job"));
+    assert_int_equal(count_entries(place.folder, ".tmp"), 0);
     close_place(&place);
 }
 
@@ -243,7 +286,7 @@ static void test_made_way(void **state)
     free(write_checkpoint(&place));
     fill_state(&place, 30);
     last = write_checkpoint(&place);
-    assert_int_equal(rb_checkpoint_prune(place.folder, "j", 30, 1, NULL), 0);
+    assert_int_equal(rb_prune(place.folder, place.model, "j", 30, 1, NULL), 0);
     assert_int_equal(rb_restore(first, place.model, &place.state, NULL), 0);
     assert_int_equal(place.state.level, 30);
     rb_file_remove(last, NULL);
@@ -525,6 +568,7 @@ int main(void)
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_same_bytes),
         cmocka_unit_test(test_prune),
+        cmocka_unit_test(test_prune_own),
         cmocka_unit_test(test_made_way),
         cmocka_unit_test(test_every_byte_counts),
         cmocka_unit_test(test_hostile_manifests),

@@ -328,8 +328,10 @@ static Rb__Source *source_of(const char *folder, const char *prefix, int64_t sam
     Rb__Source *source = rb_alloc(sizeof *source);
 
     rb__source__init(source);
-    source->path = rb_format("%s/%sfeatures.npy", folder, prefix);
-    source->targets = rb_format("%s/%stargets.npy", folder, prefix);
+    source->path = rb_alloc(sizeof *source->path);
+    source->targets = rb_alloc(sizeof *source->targets);
+    source->path[source->n_path++] = rb_format("%s/%sfeatures.npy", folder, prefix);
+    source->targets[source->n_targets++] = rb_format("%s/%stargets.npy", folder, prefix);
     source->format = rb_string("npy");
     source->samples = samples;
     return source;

@@ -7,8 +7,8 @@
 #include "base/hash.h"
 #include "proto/safetensors.h"
 #include "worker/checkpoint/manifest.h"
+#include "worker/checkpoint/prune.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -172,29 +172,17 @@ static int fill_folder(const Rb__Model *model, const struct rb_state *state, con
     return err ? err : rb_file_sync_folder(folder, why);
 }
 
-/* A folder that a living process writes; the lock ends with its descriptor.  -1: one does (errno
- * EWOULDBLOCK), or there are no locks. */
+/* A folder that a living process writes (prune.c asks); the lock ends with its descriptor.  -1:
+ * there are no locks. */
 static int hold(const char *folder)
 {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), number;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
-    number = errno;
     if (fd >= 0)
         close(fd);
-    errno = number;
     return -1;
-}
-
-static bool is_held(const char *folder)
-{
-    int fd = hold(folder);
-    bool held = fd < 0 && errno == EWOULDBLOCK;
-
-    if (fd >= 0)
-        close(fd);
-    return held;
 }
 
 /* Where two folders cannot change places: the old one is aside meanwhile, and comes back if the new
@@ -216,13 +204,16 @@ static int replace(const char *temporary, const char *path, struct rb_why *why)
 }
 
 /* A checkpoint of this step may be there already, from before a restart: the new one takes its
- * place. */
-static int put_in_place(const char *temporary, const char *path, struct rb_why *why)
+ * place, but not that of another job's. */
+static int put_in_place(const Rb__Model *model, const char *temporary, const char *path,
+                        struct rb_why *why)
 {
     if (rename(temporary, path) == 0)
         return 0;
     if (errno != ENOTEMPTY && errno != EEXIST)
         return fail(why, "rename", temporary);
+    if (rb_prune_owner(path, model) == RB_PRUNE_OTHERS)
+        return rb_why_set(why, RB_EEXISTS, "%s is a checkpoint of another job", path);
     if (renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
         return rb_file_remove(temporary, why);
     return replace(temporary, path, why);
@@ -250,7 +241,7 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
     err = fill_folder(model, state, temporary, &bytes, why);
     rb_fault("worker.save.written");
     if (!err)
-        err = put_in_place(temporary, path, why);
+        err = put_in_place(model, temporary, path, why);
     rb_fault("worker.save.renamed");
     if (err)
         rb_file_remove(temporary, NULL);
@@ -286,7 +277,7 @@ int rb_checkpoint_export(const Rb__Model *model, const struct rb_state *state, c
     return err ? rb_why_add(why, err, "export of step %" PRId64, state->level) : 0;
 }
 
-/* ---- Pruning --------------------------------------------------------------------------------*/
+/* ---- Names ----------------------------------------------------------------------------------*/
 
 int64_t rb_checkpoint_step(const char *name)
 {
@@ -297,63 +288,4 @@ int64_t rb_checkpoint_step(const char *name)
         return -1;
     again = rb_format("step-%08" PRId64, step);
     return strcmp(again, name) == 0 ? step : -1;
-}
-
-static int falling(const void *a, const void *b)
-{
-    const int64_t *left = a, *right = b;
-
-    return (*left < *right) - (*left > *right);
-}
-
-/* What somebody has left who died; a worker that left the job may write its last one still. */
-static int remove_half_done(const char *folder, const char *name, struct rb_why *why)
-{
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
-
-    return is_held(path) ? 0 : rb_file_remove(path, why);
-}
-
-/* Under another name first: whoever dies in the middle leaves no half of a checkpoint. */
-static int remove_step(const char *folder, const char *half_done, int64_t step, struct rb_why *why)
-{
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/step-%08" PRId64, folder, step);
-    RB_CLEANUP(rb_freep) char *aside = rb_format("%s/%sremoved-%" PRId64, folder, half_done, step);
-    int err = rb_file_remove(aside, why);
-
-    if (err)
-        return err;
-    if (rename(path, aside) < 0)
-        return errno == ENOENT ? 0 : fail(why, "rename", path);
-    return rb_file_remove(aside, why);
-}
-
-int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64_t keep,
-                        struct rb_why *why)
-{
-    RB_CLEANUP(rb_freep) char *half_done = rb_format(".tmp-%s-", job);
-    RB_CLEANUP(rb_freep) int64_t *steps = NULL;
-    DIR *listing = opendir(folder);
-    struct dirent *entry;
-    int64_t n = 0;
-    int err = 0;
-
-    if (!listing)
-        return fail(why, "open", folder);
-    while (!err && (entry = readdir(listing)) != NULL) {
-        int64_t one = rb_checkpoint_step(entry->d_name);
-
-        if (strncmp(entry->d_name, half_done, strlen(half_done)) == 0)
-            err = remove_half_done(folder, entry->d_name, why);
-        if (one < 0 || one > step)
-            continue;
-        steps = rb_realloc(steps, (size_t)(n + 1) * sizeof *steps);
-        steps[n++] = one;
-    }
-    closedir(listing);
-    if (n)
-        qsort(steps, (size_t)n, sizeof *steps, falling);
-    for (int64_t i = keep < 1 ? n : keep; !err && i < n; i++)
-        err = remove_step(folder, half_done, steps[i], why);
-    return err;
 }

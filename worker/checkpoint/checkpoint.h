@@ -45,9 +45,4 @@ int rb_checkpoint_export(const Rb__Model *model, const struct rb_state *state, c
 /* The step of a name that rb_checkpoint_write has given, -1 of any other. */
 int64_t rb_checkpoint_step(const char *name);
 
-/* Remove all but the `keep` newest checkpoints of at most `step` (keep < 1 keeps all), and what
- * writers of `job` left half done when they died. */
-int rb_checkpoint_prune(const char *folder, const char *job, int64_t step, int64_t keep,
-                        struct rb_why *why);
-
 #endif

@@ -59,8 +59,11 @@ int rb_manifest_text(const Rb__Model *model, const struct rb_state *state,
         "notFinite", (json_int_t)state->not_finite, "seed", (json_int_t)model->seed, "specDigest",
         model->spec_digest, "numericClass", model->numeric_class, "exponents",
         exponents_json(model, state), "files", files_json(files, n));
-    char *text = manifest ? rb_digested_text(manifest) : NULL;
+    char *text;
 
+    if (manifest && model->settings)
+        json_object_set_new(manifest, "settings", json_string(model->settings));
+    text = manifest ? rb_digested_text(manifest) : NULL;
     json_decref(manifest);
     if (!text)
         return rb_why_set(why, RB_EINVAL, "the model has names that are no UTF-8");

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/fault.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/prune.h"
 #include "worker/checkpoint/snapshot.h"
 
 #include <pthread.h>
@@ -35,7 +36,7 @@ void rb_save_run(const Rb__Model *model, const struct rb_state *state, const str
         err = rb_checkpoint_write(model, state, save->folder, job, worker, &saved.folder,
                                   &saved.bytes, &why);
     if (!err && save->prune)
-        rb_checkpoint_prune(save->folder, job, state->level, save->keep, NULL);
+        rb_prune(save->folder, model, job, state->level, save->keep, NULL);
     if (err)
         saved.error = rb_string(why.text);
     if (!saved.folder)

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "data/expand.h"
+
+#include "base/arena.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static bool is_folder(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static bool is_there(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0;
+}
+
+/* path: taken. */
+static void add(struct rb_expanded *all, char *path)
+{
+    all->path = rb_realloc(all->path, (all->n + 1) * sizeof *all->path);
+    all->path[all->n++] = path;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void sort_from(struct rb_expanded *all, size_t first)
+{
+    if (all->n > first)
+        qsort(all->path + first, all->n - first, sizeof *all->path, by_name);
+}
+
+static int add_folder(struct rb_expanded *all, const char *folder, struct rb_why *why)
+{
+    size_t first = all->n, size = strlen(folder);
+    DIR *listing = opendir(folder);
+    struct dirent *entry;
+    int number = errno, err = 0;
+
+    if (!listing)
+        return rb_why_set(why, rb_error_from_errno(number), "cannot open %s: %s", folder,
+                          strerror(number));
+    while (size > 1 && folder[size - 1] == '/')
+        size--;
+    while ((entry = readdir(listing)) != NULL)
+        if (entry->d_name[0] != '.')
+            add(all, rb_format("%.*s/%s", (int)size, folder, entry->d_name));
+    closedir(listing);
+    sort_from(all, first);
+    if (all->n == first)
+        err = rb_why_set(why, RB_EINVAL, "%s is a folder without files; expected data", folder);
+    for (size_t i = first; !err && i < all->n; i++)
+        if (is_folder(all->path[i]))
+            err = rb_why_set(why, RB_EINVAL,
+                             "%s has a folder in it, %s: name the files themselves, or a pattern "
+                             "such as %.*s/*.txt",
+                             folder, strrchr(all->path[i], '/') + 1, (int)size, folder);
+    return err;
+}
+
+static int add_pattern(struct rb_expanded *all, const char *pattern, struct rb_why *why)
+{
+    size_t first = all->n;
+    glob_t found;
+    int failed = glob(pattern, GLOB_NOSORT, NULL, &found);
+
+    for (size_t i = 0; !failed && i < found.gl_pathc; i++)
+        add(all, rb_string(found.gl_pathv[i]));
+    if (!failed)
+        globfree(&found);
+    sort_from(all, first);
+    return all->n > first
+               ? 0
+               : rb_why_set(why, RB_EINVAL, "no file matches %s; expected data", pattern);
+}
+
+static int check(const struct rb_expanded *all, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) char **sorted = rb_alloc((all->n + 1) * sizeof *sorted);
+
+    if (all->n > RB_EXPAND_MOST)
+        return rb_why_set(why, RB_ELIMIT,
+                          "%zu files from %s to %s; expected at most %d: join some of them", all->n,
+                          all->path[0], all->path[all->n - 1], RB_EXPAND_MOST);
+    if (all->n)
+        memcpy(sorted, all->path, all->n * sizeof *sorted);
+    qsort(sorted, all->n, sizeof *sorted, by_name);
+    for (size_t i = 1; i < all->n; i++)
+        if (!strcmp(sorted[i - 1], sorted[i]))
+            return rb_why_set(why, RB_EINVAL, "%s is named twice", sorted[i]);
+    return 0;
+}
+
+int rb_expand(char *const *paths, size_t n, struct rb_expanded *ret, struct rb_why *why)
+{
+    struct rb_expanded all = {0};
+    int err = 0;
+
+    for (size_t i = 0; !err && i < n; i++) {
+        if (is_folder(paths[i]))
+            err = add_folder(&all, paths[i], why);
+        else if (!is_there(paths[i]) && strpbrk(paths[i], "*?["))
+            err = add_pattern(&all, paths[i], why);
+        else
+            add(&all, rb_string(paths[i]));
+    }
+    if (!err)
+        err = check(&all, why);
+    if (err)
+        rb_expanded_done(&all);
+    else
+        *ret = all;
+    return err;
+}
+
+void rb_expanded_done(struct rb_expanded *expanded)
+{
+    for (size_t i = 0; i < expanded->n; i++)
+        free(expanded->path[i]);
+    free(expanded->path);
+    *expanded = (struct rb_expanded){0};
+}

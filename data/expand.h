@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a job file's data path stands for, as a list of files.
+ *
+ * data.train.path > [expand] > source; the Model, for workers
+ *
+ * A file is itself, a folder all files right in it that are not hidden, a pattern (*, ?, [a-z]) all
+ * files that match, both by name, byte by byte: b10 before b2. */
+#ifndef RB_DATA_EXPAND_H
+#define RB_DATA_EXPAND_H
+
+#include "base/error.h"
+
+#include <stddef.h>
+
+enum { RB_EXPAND_MOST = 512 }; /* each keeps a descriptor while it is read */
+
+struct rb_expanded {
+    char **path;
+    size_t n;
+};
+
+/* What is not there is kept as it is, for who opens it to say so.  RB_EINVAL: a pattern or a folder
+ * without files, a folder in a folder, a file that comes twice.  RB_ELIMIT: too many files. */
+int rb_expand(char *const *paths, size_t n, struct rb_expanded *ret, struct rb_why *why);
+void rb_expanded_done(struct rb_expanded *expanded);
+
+#endif
