@@ -29,6 +29,8 @@ struct rb_mailbox {
     struct save *saves;
     unsigned n_saves;
     struct rb_settings settings;
+    bool ends;  /* there is nothing to stay for */
+    bool stays; /* what it was told to do before it leaves is taken back */
     char *leave_folder;
     int leave_code;
     uint64_t left_ns; /* when it was told */
