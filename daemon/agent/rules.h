@@ -13,6 +13,7 @@
  *                                          v
  *                                        gone --> forgotten, once no live configuration and no
  *                                                 saver speaks of it
+ *   A saver that could not save, and is none any more: stay; it trains again with the others.
  *
  * When members of the active configuration are proven dead, what is left of it
  * (daemon/facts/contingency.h) is prepared and gone to at once, whether facts have it or not.
@@ -69,6 +70,7 @@ enum rb_agent_action_kind {
     RB_AGENT_ABANDON,       /* worker, number, text: the reason */
     RB_AGENT_LEAVE,         /* worker */
     RB_AGENT_LEAVE_SAVING,  /* worker */
+    RB_AGENT_STAY,          /* worker: which was told so */
     RB_AGENT_KILL,          /* worker, text: why; NULL: it was told to leave */
     RB_AGENT_FORGET,        /* worker: drop it, and its report */
     RB_AGENT_REPORT_DEAD,   /* job, report: of a process that is not here any more */

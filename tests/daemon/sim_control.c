@@ -103,6 +103,7 @@ struct sim_word sim_hello(const struct sim_process *process)
         .level = process->stands_level,
         .frozen = process->stands_frozen,
         .done = process->stands_done,
+        .saving = process->leave && process->leave_saves && !process->ends,
     };
 }
 

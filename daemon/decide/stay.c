@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A parking that is taken back: the job may run again, and its state is not saved.
+ *
+ *     gathered, and nobody is told to save it yet  --+--> who gathered or was to save stays, with
+ * its told to save it, and cannot                  --+    state, frozen: all recover (crash.c)
+ *
+ * Who was told to save and can is let do so: it may have done it before it hears that it is to
+ * stay. That can happen to one that could not so far, too: then what it has saved is there. */
+#include "daemon/decide/turn.h"
+#include "daemon/facts/members.h"
+
+#include <inttypes.h>
+
+bool rb_decide_may_stay(const struct rb_turn *turn)
+{
+    return !turn->in->wish.wish->paused && rb_turn_enough(turn) && !turn->share->leaving;
+}
+
+void rb_decide_stay(struct rb_turn *turn)
+{
+    const Rb__Configuration *next = rb_turn_next(turn);
+
+    if (next && rb_decide_gathers(next))
+        rb_turn_abandon(turn, "the job goes on", false, NULL);
+    turn->state.saver = NULL;
+    turn->state_changed = true;
+    rb_turn_suspect(turn, false);
+    rb_turn_event(turn, NULL, "resumed", "the job goes on with the state that was to be saved");
+    rb_turn_reason(turn, "goes on with the state that was to be saved");
+}
+
+bool rb_decide_saved_meanwhile(struct rb_turn *turn, const struct rb_roll *roll)
+{
+    for (size_t i = 0; i < roll->n; i++)
+        if (roll->at[i].life == RB_LIFE_GONE && roll->at[i].report && roll->at[i].report->saved) {
+            rb_decide_parked(turn, roll->at[i].report->saved);
+            return true;
+        }
+    return false;
+}
