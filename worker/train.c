@@ -122,7 +122,7 @@ static enum rb_train_phase leaving(struct rb_train *train)
 
     if (!folder)
         tell_the_rest(train);
-    for (bool said = false; folder && err == RB_EIO; said = true) {
+    for (unsigned said = 0, asked; folder && err == RB_EIO; said = asked) {
         struct rb_saved saved;
 
         if (said) {
@@ -131,10 +131,11 @@ static enum rb_train_phase leaving(struct rb_train *train)
         }
         if (rb_mailbox_stays(train->mailbox))
             return rb_train_stay(train);
+        asked = rb_mailbox_leaves(train->mailbox);
         err = rb_saves_now(&train->saves, folder, &saved);
         if (err != RB_EIO)
             tell_the_rest(train);
-        if (err != RB_EIO || !said)
+        if (err != RB_EIO || said != asked)
             rb_saved_post(&saved, train->reports);
         rb_saved_done(&saved);
     }

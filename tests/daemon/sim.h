@@ -33,7 +33,7 @@ enum {
     SIM_PROCESSES = 1024,
     SIM_FILES = 4096,
     SIM_NUMBERS = 4096, /* of configurations */
-    SIM_KINDS = 21,
+    SIM_KINDS = 22,
 };
 
 /* Rules that can be broken on purpose, to see that it is found. */

@@ -18,7 +18,7 @@ const char *const sim_kinds[SIM_KINDS] = {
     "started",   "grown",          "shrunk",    "moved",     "recovered",   "restarted",
     "parked",    "paused",         "resumed",   "abandoned", "worker-died", "node-lost",
     "failed",    "saver-lost",     "succeeded", "cancelled", "balanced",    "replanned",
-    "straggler", "straggler-over", "revived",
+    "straggler", "straggler-over", "revived",   "gathered",
 };
 
 static const struct rb_facts *truth(struct sim *sim)

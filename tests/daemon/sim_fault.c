@@ -310,6 +310,8 @@ void sim_faults_begin(struct sim *sim)
 {
     static const uint64_t pauses[] = {PAUSE_US, PAUSE_US / 4, PAUSE_US * 3, PAUSE_US / 20};
 
+    if (!sim_chance(sim, 4))
+        fill(sim, any_node(sim));
     sim_in(sim, 1000000, on_fault, NULL, pauses[sim_chance(sim, RB_COUNT(pauses))], NULL);
 }
 

@@ -112,7 +112,7 @@ static void abandon(struct sim_process *process, uint32_t number)
 static void leave(struct sim_process *process, bool saves)
 {
     process->ends |= !saves;
-    process->told_stay = false;
+    process->told_stay = process->unsaved = false;
     if (process->leave)
         return;
     process->leave = true;

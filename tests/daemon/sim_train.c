@@ -418,7 +418,6 @@ static int leaving(struct sim_process *process)
             return stay(process);
         if (saves)
             sim_wait(process, sim_between(sim, SAVE_LOW_US, SAVE_HIGH_US));
-        process->unsaved = false;
     }
     if (process->stage == FAILS && process->timer_over) {
         if (process->told_stay)

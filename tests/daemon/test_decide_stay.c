@@ -119,7 +119,7 @@ static void paused_again_meanwhile(void **unused)
     world_end(&world);
 }
 
-/* Nobody says so twice, but for the last: replicas of each block, 0: all. */
+/* By the one that has all of the state, or of whose parts the others have what they gave. */
 static void a_save_that_fails_is_taken_back(void **unused)
 {
     for (uint32_t replicas = 0; replicas <= 2; replicas++)

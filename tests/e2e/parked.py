@@ -72,11 +72,11 @@ def pauses_keep_the_bits():
     """Of split filters and asynchronous pipelines too, however late it is heard that the state is gathered."""
     with faulty("daemon.heard:do=30ms,worker.vote:rank=0:do=10ms"), cluster.Cluster(devices=2) as c:
         c.model("mlp", inputs=48, hidden=64, depth=2, classes=10)
-        kept_bits(c, "2 parts of the filters", split.spec_of(c, "mlp", (48,), 500, 2, 2), (20, 120, 220))
+        kept_bits(c, "2 parts of the filters", split.spec_of(c, "mlp", (48,), 300, 2, 2), (20, 100))
         laps.start(c)
-        spec = laps.spec(c, 18 * laps.LAP, 2, 2, state={"replicas": "1"})
+        spec = laps.spec(c, 14 * laps.LAP, 2, 2, state={"replicas": "1"})
         spec["devices"]["min"] = 2
-        kept_bits(c, "an asynchronous pipeline", spec, (20, 6 * laps.LAP))
+        kept_bits(c, "an asynchronous pipeline", spec, (20, 5 * laps.LAP))
 
 
 def gatherer_killed():
@@ -94,12 +94,11 @@ def gatherer_killed():
         check(kinds(c).count("gathered") >= 1 and "restarted" not in kinds(c), f"events: {kinds(c)}")
         check_each_step_once(c, "who gathered was killed")
         c.ctl("resume", "job")
-        for rank in 2, 0:  # and of members, before and behind another pause
-            status = c.train_on("job", 3)
-            os.kill(status["devices"][rank]["pid"], signal.SIGKILL)
-            pause(c)
-            check_each_step_once(c, f"rank {rank} was killed")
-            c.ctl("resume", "job")
+        status = c.train_on("job", 3)
+        os.kill(status["devices"][2]["pid"], signal.SIGKILL)  # and of a member, right before another pause
+        pause(c)
+        check_each_step_once(c, "a member was killed")
+        c.ctl("resume", "job")
         c.train_on("job", 3)
         check("restarted" not in kinds(c), f"events: {kinds(c)}")
         same_as_alone(c, "killed and paused")
@@ -114,7 +113,7 @@ def resumed_where_it_cannot_be_saved():
             job = c.submit("job", in_shards(c, replicas, 3))["id"]
             pids = {device["pid"] for device in c.train_on("job", 3)["devices"]}
             park = os.path.join(c.nodes[0].state, "jobs", job, "park")
-            for killed in False, True:
+            for killed in (False, True) if replicas == "1" else (False,):
                 with open(park, "w"):
                     pass
                 c.ctl("pause", "job")
@@ -128,7 +127,7 @@ def resumed_where_it_cannot_be_saved():
                 check({device["pid"] for device in status["devices"]} == pids, f"{replicas} replicas: other processes")
                 check(not status["reason"] or "saved" not in status["reason"], f"it still says {status['reason']}")
                 os.remove(park)
-            check(kinds(c).count("park-failed") == 2 and "restarted" not in kinds(c), f"events: {kinds(c)}")
+            check(kinds(c).count("park-failed") == (2 if replicas == "1" else 1) and "restarted" not in kinds(c), f"events: {kinds(c)}")
             pause(c)
             check_each_step_once(c, f"{replicas} replicas, taken back")
             c.ctl("resume", "job")

@@ -175,6 +175,7 @@ void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *order)
 void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code)
 {
     lock(mailbox);
+    mailbox->leaves++;
     mailbox->ends |= !folder;
     mailbox->stays = false;
     if (!atomic_load(&mailbox->stop)) {

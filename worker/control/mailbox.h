@@ -131,6 +131,8 @@ void rb_mailbox_stand(struct rb_mailbox *mailbox, const struct rb_status *status
 const atomic_bool *rb_mailbox_stop(const struct rb_mailbox *mailbox);
 /* Once that is set: the folder to save in first (NULL: none) and the exit code. */
 const char *rb_mailbox_leave_folder(const struct rb_mailbox *mailbox, int *ret_code);
+/* How often it was told to leave: whoever says so again does not know how it went so far. */
+unsigned rb_mailbox_leaves(struct rb_mailbox *mailbox);
 /* Was that taken back?  Then nothing of it is left, the folder neither. */
 bool rb_mailbox_stays(struct rb_mailbox *mailbox);
 

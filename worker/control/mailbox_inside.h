@@ -33,6 +33,7 @@ struct rb_mailbox {
     bool stays; /* what it was told to do before it leaves is taken back */
     char *leave_folder;
     int leave_code;
+    unsigned leaves;  /* times that it was told */
     uint64_t left_ns; /* when it was told */
 
     Rb__Configure *wanted;   /* to be prepared */

@@ -203,6 +203,16 @@ const char *rb_mailbox_leave_folder(const struct rb_mailbox *mailbox, int *ret_c
     return mailbox->leave_folder;
 }
 
+unsigned rb_mailbox_leaves(struct rb_mailbox *mailbox)
+{
+    unsigned leaves;
+
+    lock(mailbox);
+    leaves = mailbox->leaves;
+    unlock(mailbox);
+    return leaves;
+}
+
 bool rb_mailbox_stays(struct rb_mailbox *mailbox)
 {
     bool stays;
