@@ -13,10 +13,11 @@
  *                                          v
  *                                        gone --> forgotten, once no live configuration and no
  *                                                 saver speaks of it
- *   A saver that could not save, and is none any more: stay; it trains again with the others.
  *
  * When members of the active configuration are proven dead, what is left of it
  * (daemon/facts/contingency.h) is prepared and gone to at once, whether facts have it or not.
+ *
+ * A saver that is none any more is told to stay: it could not save, and the job goes on with it.
  *
  * A process that is stopped, or does not answer, is killed: its peers wait for it, and may go on
  * without it only when it has ended.  So is one that is here still when the node must have been

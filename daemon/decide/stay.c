@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A parking that is taken back: the job may run again, and its state is not saved.
  *
- *     gathered, and nobody is told to save it yet  --+--> who gathered or was to save stays, with
- * its told to save it, and cannot                  --+    state, frozen: all recover (crash.c)
+ *     gathered, nobody is told to save it yet --+--> who has it, or was to save it, stays with it,
+ *     told to save it, and cannot             --+    frozen: all recover (crash.c)
  *
- * Who was told to save and can is let do so: it may have done it before it hears that it is to
- * stay. That can happen to one that could not so far, too: then what it has saved is there. */
+ * Who was told to save and can is let do so.  One that could not so far may be able to before it
+ * hears that it is to stay: then what it has saved is there, and it is gone. */
 #include "daemon/decide/turn.h"
-#include "daemon/facts/members.h"
-
-#include <inttypes.h>
 
 bool rb_decide_may_stay(const struct rb_turn *turn)
 {
