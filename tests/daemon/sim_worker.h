@@ -157,8 +157,8 @@ struct sim_process {
     uint32_t device, spawned_for;
     uint32_t slowness; /* 2 to 4: twice what it takes, against the quickest; */
     bool steady;       /* it stays so, and may be 7 */
-    bool alive, stopped, hung, greets, pumping, again;
-    uint64_t ends_behind; /* so many sends; 0: not */
+    bool alive, stopped, hung, greets, met, pumping, again; /* met: some agent has connected */
+    uint64_t ends_behind;                                   /* so many sends; 0: not */
 
     /* control thread */
     uint64_t agent; /* stamp of the rubatod that is connected; 0: none */
