@@ -8,9 +8,20 @@
  * hears that it is to stay: then what it has saved is there, and it is gone. */
 #include "daemon/decide/turn.h"
 
+/* Is a node of its members to be left so soon that nobody waits for newcomers (resize.c)? */
+static bool is_hurried(const struct rb_turn *turn)
+{
+    const Rb__Configuration *active = rb_turn_active(turn);
+
+    for (size_t m = 0; active && m < active->n_members; m++)
+        if (turn->now >= rb_node_hurry(turn->facts, active->members[m]->node))
+            return true;
+    return false;
+}
+
 bool rb_decide_may_stay(const struct rb_turn *turn)
 {
-    return !turn->in->wish.wish->paused && rb_turn_enough(turn) && !turn->share->leaving;
+    return !turn->in->wish.wish->paused && rb_turn_enough(turn) && !is_hurried(turn);
 }
 
 void rb_decide_stay(struct rb_turn *turn)

@@ -164,7 +164,8 @@ void rb_decide_parked(struct rb_turn *turn, Rb__Checkpoint *saved);
 bool rb_decide_gathers(const Rb__Configuration *conf);
 /* Such a one has been flipped to: its member saves.  False: there is nothing to do for that now. */
 bool rb_decide_gathered(struct rb_turn *turn, const Rb__Configuration *next);
-bool rb_decide_may_stay(const struct rb_turn *turn); /* stay.c: could the job run where it is? */
+/* stay.c: could the job run, where it is or where it can go from there? */
+bool rb_decide_may_stay(const struct rb_turn *turn);
 /* Nobody is to save, and whoever was to stays with the state. */
 void rb_decide_stay(struct rb_turn *turn);
 /* Has one saved all the same, and is gone?  It counts where the others lack something. */

@@ -216,6 +216,28 @@ static void not_on_a_node_that_is_left(void **unused)
     world_end(&world);
 }
 
+/* It is moved off a node whose disk is full: from process to process, as ever. */
+static void to_another_node(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    running(&world, 0, 1);
+    world_add_node(&world, "b", 1);
+    world.full = true;
+    world_wish(&world, JOB, world_pause, 1);
+    world_rounds(&world, 10);
+    assert_true(world_worker(&world, JOB, "a", 0)->unsaved);
+    world_cordon(&world, "a", true, true);
+    world_wish(&world, JOB, world_pause, 0);
+    world_rounds(&world, 60);
+    assert_string_equal(world_active(&world, JOB)->members[0]->node, "b");
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_null(world_state(&world, JOB)->parked);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+    world_end(&world);
+}
+
 /* A link is broken between members of a paused job, so nobody can gather: they come together first.
  */
 static void frozen_before_it_is_gathered(void **unused)
@@ -265,6 +287,7 @@ int main(void)
         cmocka_unit_test(a_save_that_goes_well_is_not),
         cmocka_unit_test(saved_all_the_same),
         cmocka_unit_test(not_on_a_node_that_is_left),
+        cmocka_unit_test(to_another_node),
         cmocka_unit_test(frozen_before_it_is_gathered),
         cmocka_unit_test(why_it_does_not_end),
     };
