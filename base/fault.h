@@ -51,6 +51,7 @@
     X("worker.committed", "the step is committed, its row is not written")                         \
     X("worker.row", "its row is written, nothing else")                                            \
     X("worker.frozen", "it lost a peer and says so")                                               \
+    X("worker.stands", "it has gathered the state to be saved, and trains no step")                \
     X("worker.save.copied", "the state is copied to be saved")                                     \
     X("worker.save.written", "a checkpoint is written under a temporary name")                     \
     X("worker.save.renamed", "a checkpoint has its name")                                          \

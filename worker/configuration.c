@@ -59,6 +59,7 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
     one->rank = order->rank;
     one->size = (uint32_t)order->n_members;
     one->recovers = order->recovers;
+    one->stands = order->stands;
     one->digest = rb_hash64(order->digest, strlen(order->digest));
     one->restore = order->restore ? rb_string(order->restore) : NULL;
     err = rb_orders_read(order->plan_path, one->size, model, &one->plan, why);

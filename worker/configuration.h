@@ -29,6 +29,7 @@ struct rb_configuration {
     uint32_t number;
     uint32_t rank, size;
     bool recovers;   /* it follows a death */
+    bool stands;     /* its state is gathered to be saved: it trains no step */
     uint64_t digest; /* hash of the digest in Configure: what votes compare */
     char *restore;   /* where to load the state from when nobody has any; NULL: not here */
     Rb__Plan *plan;

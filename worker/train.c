@@ -112,23 +112,30 @@ static enum rb_train_phase failed(struct rb_train *train)
 
 /* Who saves before it leaves may be the last to have the state: it goes on trying, and does not end
  * before somebody has heard where the state is.  Whoever asked it for a save waits for an answer
- * meanwhile, and that save may go to where there is room. */
+ * meanwhile, and that save may go to where there is room.  Until it has saved it may be told to
+ * stay instead. */
 static enum rb_train_phase leaving(struct rb_train *train)
 {
     const struct timespec pause = {.tv_sec = 1};
     const char *folder = rb_mailbox_leave_folder(train->mailbox, &train->code);
     int err = RB_EIO;
 
-    tell_the_rest(train);
-    for (bool said = false; folder && err == RB_EIO; said = true) {
+    if (!folder)
+        tell_the_rest(train);
+    for (unsigned said = 0, asked; folder && err == RB_EIO; said = asked) {
         struct rb_saved saved;
 
         if (said) {
             nanosleep(&pause, NULL);
             rb_saves_serve(&train->saves, false);
         }
+        if (rb_mailbox_stays(train->mailbox))
+            return rb_train_stay(train);
+        asked = rb_mailbox_leaves(train->mailbox);
         err = rb_saves_now(&train->saves, folder, &saved);
-        if (err != RB_EIO || !said)
+        if (err != RB_EIO)
+            tell_the_rest(train);
+        if (err != RB_EIO || said != asked)
             rb_saved_post(&saved, train->reports);
         rb_saved_done(&saved);
     }

@@ -10,7 +10,10 @@
  *                         |                       | level is the last
  *                         +--> DONE <-------------+
  *
- *   OPENING, TRAINING -- broken beyond repair --> FAILED        any -- told to leave --> LEAVING */
+ *   OPENING, TRAINING -- broken beyond repair --> FAILED        any -- told to leave --> LEAVING
+ *   LEAVING -- it cannot save, and is told to stay --> FROZEN
+ *
+ * Where n only gathers the state, to be saved, FROZEN follows in the place of TRAINING. */
 #ifndef RB_WORKER_TRAIN_H
 #define RB_WORKER_TRAIN_H
 

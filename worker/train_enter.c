@@ -35,6 +35,16 @@ void rb_train_tell_entered(struct rb_train *train)
     rb_tell_flipped(train->reports, train->active, &train->entrance);
 }
 
+/* What was gathered stays as it is until it is saved, or until those who gave it go on with it:
+ * like who is frozen, it waits for orders, but nobody is lost.  What waited for all of the state in
+ * one place finds it here. */
+static enum rb_train_phase begin_to_stand(struct rb_train *train)
+{
+    rb_fault("worker.stands");
+    rb_saves_serve(&train->saves, false);
+    return RB_TRAIN_FROZEN;
+}
+
 /* The active configuration is entered.  Newcomers that were fed may lack the end of it still, and
  * what they are to hold may be with one who stays and with leavers alone: who dies now is survived
  * as long as nobody has left.  So this is said when all are known to be in: behind the first step,
@@ -43,6 +53,7 @@ static enum rb_train_phase entered(struct rb_train *train, uint64_t bytes)
 {
     const struct rb_roster *roster = train->active->roster;
     struct rb_why why = {0};
+    bool over, stands;
     int err = rb_model_use(train->model, train->active->plan->recomputes, &why);
 
     if (err)
@@ -50,16 +61,21 @@ static enum rb_train_phase entered(struct rb_train *train, uint64_t bytes)
     rb_fault("worker.entered");
     rb_mailbox_enter(train->mailbox, train->active, RB_GROUP_TRAINING);
     train->number = train->active->number;
-    train->entrance = (struct rb_entrance){rb_train_level(train), rb_clock_unix_ms(), bytes};
-    if (!roster || !roster->n_newcomers)
+    over = rb_train_level(train) >= train->model->message->steps && !train->active->recovers;
+    stands = train->active->stands && !over;
+    train->entrance =
+        (struct rb_entrance){rb_train_level(train), rb_clock_unix_ms(), bytes, stands};
+    if (stands || !roster || !roster->n_newcomers)
         rb_train_tell_entered(train);
-    rb_train_stand(train, RB_TRAIN_TRAINING);
+    rb_train_stand(train, stands ? RB_TRAIN_FROZEN : RB_TRAIN_TRAINING);
     rb_log(RB_LOG_INFO,
-           "configuration %u: rank %u of %u, level %" PRId64 ", %" PRIu64 " bytes moved",
-           train->number, train->active->rank, train->active->size, rb_train_level(train), bytes);
-    return rb_train_level(train) >= train->model->message->steps && !train->active->recovers
-               ? RB_TRAIN_DONE
-               : RB_TRAIN_TRAINING; /* which makes up for what a death has interrupted first */
+           "configuration %u: rank %u of %u, level %" PRId64 ", %" PRIu64 " bytes moved%s",
+           train->number, train->active->rank, train->active->size, rb_train_level(train), bytes,
+           stands ? "; it stands, to be saved" : "");
+    if (stands)
+        return begin_to_stand(train);
+    return over ? RB_TRAIN_DONE
+                : RB_TRAIN_TRAINING; /* which makes up for what a death has interrupted first */
 }
 
 enum rb_train_phase rb_train_opening(struct rb_train *train)

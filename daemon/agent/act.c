@@ -109,6 +109,12 @@ static void configure(struct rb_agent *agent, const struct rb_agent_action *acti
     rb_fault("daemon.configured");
 }
 
+static void forget_unsaved(struct rb_worker *worker)
+{
+    free(RB_TAKE(worker->reason));
+    worker->save_failed = false;
+}
+
 static void tell_to_leave(struct rb_agent *agent, struct rb_worker *worker, bool saving)
 {
     RB_CLEANUP(rb_freep) char *park = rb_format("%s/park", worker->job->folder);
@@ -119,7 +125,17 @@ static void tell_to_leave(struct rb_agent *agent, struct rb_worker *worker, bool
     worker->told.left = uv_now(agent->daemon->loop);
     worker->told.saving = saving;
     if (saving)
-        free(RB_TAKE(worker->reason)); /* from now on: why it has not saved yet */
+        forget_unsaved(worker); /* from now on: why it has not saved yet */
+    rb_worker_send(worker, &message);
+}
+
+static void tell_to_stay(struct rb_worker *worker)
+{
+    Rb__ToWorker message = RB__TO_WORKER__INIT;
+    message.has_stay = message.stay = 1;
+    worker->told.left = 0;
+    worker->told.saving = false;
+    forget_unsaved(worker);
     rb_worker_send(worker, &message);
 }
 
@@ -203,6 +219,9 @@ void rb_agent_act(struct rb_agent *agent, const struct rb_agent_action *action,
     case RB_AGENT_LEAVE:
     case RB_AGENT_LEAVE_SAVING:
         tell_to_leave(agent, worker, action->kind == RB_AGENT_LEAVE_SAVING);
+        return;
+    case RB_AGENT_STAY:
+        tell_to_stay(worker);
         return;
     case RB_AGENT_KILL:
         rb_agent_kill(worker, action->text);

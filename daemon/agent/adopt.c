@@ -131,6 +131,7 @@ static void take_report(struct rb_worker *worker, const struct rb_facts *facts)
     worker->first_step = report->first_step;
     worker->rank = report->rank;
     worker->has_rank = report->has_rank;
+    worker->save_failed = report->unsaved;
     if (report->n_without) {
         worker->foreseen = report->active;
         worker->without = rb_alloc((report->n_without + 1) * sizeof(*worker->without));

@@ -73,6 +73,8 @@ int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
                                           : rb_blobs_path(daemon->blobs, job->job.job->weights));
     ret->has_recovers = 1;
     ret->recovers = !strcmp(configuration->cause, "crash");
+    ret->has_stands = 1;
+    ret->stands = !strcmp(configuration->cause, "park");
     ret->digest = configuration_digest(ret, plan, arena);
     return RB_OK;
 }

@@ -85,7 +85,7 @@ struct rb_worker {
     char **without;    /* ... and who died for that */
     size_t n_without;
     Rb__Checkpoint *saved; /* owned */
-    bool save_failed;      /* of the final or the parked state: has been told */
+    bool save_failed;      /* the final or the parked state, of late: has been told */
     uint64_t final_due;    /* loop time to try again; 0: no need */
     bool report_sent;      /* its commit is under way */
 };

@@ -60,6 +60,7 @@ static char *report_text(const struct rb_worker *worker, const struct rb_job_fac
     report.reason = worker->reason;
     report.has_lost = report.lost = worker->lost;
     report.has_unreadable = report.unreadable = worker->unreadable;
+    report.has_unsaved = report.unsaved = worker->save_failed;
     if (worker->flipped) {
         report.has_flipped = report.has_bytes_moved = report.has_first_step = true;
         report.flipped = worker->flipped;

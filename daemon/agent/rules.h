@@ -17,6 +17,8 @@
  * When members of the active configuration are proven dead, what is left of it
  * (daemon/facts/contingency.h) is prepared and gone to at once, whether facts have it or not.
  *
+ * A saver that is none any more is told to stay: it could not save, and the job goes on with it.
+ *
  * A process that is stopped, or does not answer, is killed: its peers wait for it, and may go on
  * without it only when it has ended.  So is one that is here still when the node must have been
  * left, if its job can go on without it. */
@@ -69,6 +71,7 @@ enum rb_agent_action_kind {
     RB_AGENT_ABANDON,       /* worker, number, text: the reason */
     RB_AGENT_LEAVE,         /* worker */
     RB_AGENT_LEAVE_SAVING,  /* worker */
+    RB_AGENT_STAY,          /* worker: which was told so */
     RB_AGENT_KILL,          /* worker, text: why; NULL: it was told to leave */
     RB_AGENT_FORGET,        /* worker: drop it, and its report */
     RB_AGENT_REPORT_DEAD,   /* job, report: of a process that is not here any more */

@@ -86,6 +86,8 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
         kill_for(rules, job, w, "it did not answer for 10 s");
     } else if (wanted && time_is_over(rules, job, worker)) {
         kill_for(rules, job, w, "its node had to be left by now");
+    } else if (wanted && worker->connected && worker->saving && !is_saver(job, worker->worker)) {
+        rb_rules_act_on(rules, RB_AGENT_STAY, job, w);
     } else if (worker->left || (wanted && !worker->connected)) {
         watch_over(rules, job, w);
     } else if (wanted && is_saver(job, worker->worker)) {

@@ -53,6 +53,9 @@ static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
     worker->level = hello->level;
     worker->frozen = hello->frozen;
     worker->done = hello->done;
+    if (hello->saving && !told->left)
+        told->left = uv_now(worker->agent->daemon->loop);
+    told->saving |= hello->saving;
     worker->answers = hello->answers;
     free_addresses(worker);
     worker->addresses = rb_alloc((hello->n_addresses + 1) * sizeof(*worker->addresses));
@@ -68,7 +71,7 @@ static void take_flipped(struct rb_worker *worker, const Rb__Flipped *flipped)
     worker->bytes_moved = flipped->bytes_moved;
     worker->rank = flipped->rank;
     worker->has_rank = true;
-    worker->frozen = false;
+    worker->frozen = flipped->stands;
 }
 
 static void take_frozen(struct rb_worker *worker, const Rb__Frozen *frozen)
@@ -96,8 +99,10 @@ static void take_final(struct rb_worker *worker, const Rb__Saved *saved)
 {
     keep_saved(worker, saved);
     worker->final_due = 0;
-    if (!saved->error)
+    if (!saved->error) {
+        worker->save_failed = false;
         return;
+    }
     worker->final_due = uv_now(worker->agent->daemon->loop) + FINAL_AGAIN_MS;
     rb_worker_set_reason(worker, "the final state could not be saved: %s", saved->error);
     if (!worker->save_failed)
@@ -105,9 +110,12 @@ static void take_final(struct rb_worker *worker, const Rb__Saved *saved)
     worker->save_failed = true;
 }
 
-/* What a job goes on from, from the worker that saves before it leaves. */
+/* What a job goes on from, from the worker that saves before it leaves.  Why it could not is said
+ * again to a rubatod that comes later, also when it was told to stay. */
 static void take_parked(struct rb_worker *worker, const Rb__Saved *saved)
 {
+    if (saved->error && !worker->told.saving)
+        return;
     keep_saved(worker, saved);
     worker->told.left = uv_now(worker->agent->daemon->loop); /* it ends now */
     if (!saved->error)

@@ -164,7 +164,8 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
         rb_shares_after(rb_turn_active(turn), turn->in->job.job->microbatches, conf, turn->arena);
     rb_turn_failures(turn, true, &last);
     blame_the_lost(turn, roll, last, conf);
-    rb_turn_reason(turn, "recovers from the loss of a worker");
+    rb_turn_reason(turn, conf->n_blamed ? "recovers from the loss of a worker"
+                                        : "brings its workers together again");
 }
 
 /* When the first of those died whom it is without, as far as reports say. */

@@ -152,8 +152,7 @@ static bool finish(struct rb_turn *turn)
     return false;
 }
 
-/* Nobody is proven dead, and yet members are frozen (a link broke) or all out of reach. */
-static void look_for_suspects(struct rb_turn *turn, const struct rb_roll *roll)
+void rb_decide_suspect(struct rb_turn *turn, const struct rb_roll *roll)
 {
     const Rb__Configuration *next = rb_turn_next(turn);
     bool under_way = next && !strcmp(next->cause, "crash");
@@ -177,10 +176,11 @@ static void run(struct rb_turn *turn)
         return;
     }
     rb_decide_note_bytes(turn, active);
-    if (next && next->state == RB__CONFIGURATION__STATE__GO && rb_decide_flipped(turn, next) &&
-        !rb_decide_gathered(turn, next)) {
-        rb_decide_activate(turn, next);
-        return;
+    if (next && next->state == RB__CONFIGURATION__STATE__GO && rb_decide_flipped(turn, next)) {
+        if (!rb_decide_gathers(next))
+            rb_decide_activate(turn, next);
+        if (!rb_decide_gathers(next) || rb_decide_gathered(turn, next))
+            return;
     }
     if (rb_decide_revive(turn))
         return;
@@ -193,7 +193,7 @@ static void run(struct rb_turn *turn)
         rb_decide_park(turn, &roll, turn->in->wish.wish->cancelled ? "cancelled" : "paused");
         return;
     }
-    look_for_suspects(turn, &roll);
+    rb_decide_suspect(turn, &roll);
     if (rb_decide_crash(turn, &roll))
         return;
     if (active->n_members < rb_turn_min(turn) && !rb_turn_enough(turn)) {

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parking: one worker saves the state and leaves, the others are dismissed.
  *
- *     in shards: first a configuration of one member, whom the others give what they have;
- *                it is not made the active one, so that they are there until it has saved
+ *     in shards: first a configuration of one member, whom the others give what they have; it
+ *                stands behind its flip, and is not made the active one, so that they are there
+ *                until it has saved
  *
  *     chosen: saver  --saved-->  parked: Paused, Cancelled (it was asked for) or Pending (devices
- * are |  ^                             missing)
- *        +--+ it dies without having saved: the next one that has the state, until there is none */
+ *        |  ^                             are missing)
+ *        +--+ it dies without having saved: the next one that has the state, until there is none
+ *
+ * Taken back (stay.c) it is as long as the state is not saved, where that fails. */
 #include "daemon/decide/turn.h"
 #include "daemon/facts/holding.h"
 #include "daemon/facts/members.h"
@@ -128,15 +131,22 @@ static void create_gathering(struct rb_turn *turn, const struct rb_roll *roll, c
                                       rb_turn_place(turn, place.node, place.device)));
 }
 
+bool rb_decide_gathers(const Rb__Configuration *conf)
+{
+    return !strcmp(conf->cause, "park");
+}
+
 bool rb_decide_gathered(struct rb_turn *turn, const Rb__Configuration *next)
 {
     struct rb_roll_entry entry = {.member = next->members[0]};
 
-    if (strcmp(next->cause, "park") != 0)
-        return false;
     entry.life = rb_member_life(turn->facts, turn->in, next, 0, &entry.report);
     if (turn->state.saver || !rb_roll_holder(&entry))
+        return false;
+    if (rb_decide_may_stay(turn)) {
+        rb_decide_stay(turn);
         return true;
+    }
     turn->state.saver = entry.report->worker;
     turn->state_changed = true;
     rb_decide_tell(turn, next);
@@ -150,11 +160,11 @@ static void gather(struct rb_turn *turn, const struct rb_roll *roll, const char 
 {
     const Rb__Configuration *next;
 
+    rb_decide_suspect(turn, roll);
     if ((roll->gone || roll->frozen || roll->away) && rb_decide_crash(turn, roll))
         return;
     next = rb_turn_next(turn);
-    if (next &&
-        (!strcmp(next->cause, "park") || next->state != RB__CONFIGURATION__STATE__PREPARING)) {
+    if (next && (rb_decide_gathers(next) || next->state != RB__CONFIGURATION__STATE__PREPARING)) {
         rb_decide_tend(turn, next); /* it flips any moment, or is given up */
         return;
     }
@@ -171,12 +181,12 @@ void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char
         choose(turn, roll, why, NULL);
 }
 
-static void parked(struct rb_turn *turn, const Rb__WorkerReport *report)
+void rb_decide_parked(struct rb_turn *turn, Rb__Checkpoint *saved)
 {
     const Rb__Wish *wish = turn->in->wish.wish;
     bool asked = wish->paused && !wish->cancelled;
 
-    turn->state.parked = report->saved;
+    turn->state.parked = saved;
     turn->state.saver = NULL;
     rb_turn_end(turn, rb_turn_next(turn), "the job is parked");
     rb_turn_end(turn, rb_turn_active(turn), NULL);
@@ -184,14 +194,14 @@ static void parked(struct rb_turn *turn, const Rb__WorkerReport *report)
     if (wish->cancelled) {
         rb_turn_phase(turn, RB__PHASE__Cancelled, "cancelled");
         rb_turn_event(turn, NULL, "cancelled",
-                      "the job was cancelled; step %" PRId64 " is kept at %s on %s",
-                      report->saved->step, report->saved->path, report->saved->node);
+                      "the job was cancelled; step %" PRId64 " is kept at %s on %s", saved->step,
+                      saved->path, saved->node);
         return;
     }
     rb_turn_phase(turn, asked ? RB__PHASE__Paused : RB__PHASE__Pending,
                   asked ? "paused" : "parked: waits for devices");
     rb_turn_event(turn, NULL, asked ? "paused" : "parked", "step %" PRId64 " is kept at %s on %s",
-                  report->saved->step, report->saved->path, report->saved->node);
+                  saved->step, saved->path, saved->node);
 }
 
 /* The saver's report, whatever configuration it served. */
@@ -213,15 +223,15 @@ static bool saver_away(const struct rb_turn *turn, const struct rb_roll *roll)
 }
 
 /* As things are now: who was paused may have been resumed meanwhile, but a saver that was told to
- * leave does so. */
+ * leave does so if it can. */
 static const char *why_parking(const struct rb_turn *turn)
 {
     if (turn->in->wish.wish->cancelled)
         return "cancelled";
     if (turn->in->wish.wish->paused)
         return "paused";
-    return rb_turn_enough(turn) && !turn->share->leaving ? "goes on when its state is saved"
-                                                         : "it has no device to go to";
+    return rb_decide_may_stay(turn) ? "goes on when its state is saved"
+                                    : "it has no device to go to";
 }
 
 void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll)
@@ -234,12 +244,14 @@ void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll)
     uint64_t until;
 
     if (saver && saver->worker->saved) {
-        parked(turn, saver->worker);
+        rb_decide_parked(turn, saver->worker->saved);
         return;
     }
     if (!ended && !saver_away(turn, roll)) {
         rb_turn_suspect(turn, false);
-        if (saver->worker->reason)
+        if (saver->worker->unsaved && rb_decide_may_stay(turn))
+            rb_decide_stay(turn);
+        else if (saver->worker->unsaved && saver->worker->reason)
             rb_turn_reason(turn, rb_turn_text(turn, "%s: %s", why, saver->worker->reason));
         return;
     }

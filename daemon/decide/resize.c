@@ -98,6 +98,18 @@ static const char *shortage(struct rb_turn *turn, const Rb__Configuration *activ
                         rb_share_reason(turn->share, turn->in, want, turn->arena));
 }
 
+/* Behind the last step it waits for that alone; NULL: it does not. */
+static const char *unsaved(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    const struct rb_fact *first = rb_facts_member(turn->in, active, 0);
+    const Rb__WorkerReport *report = first ? first->worker : NULL;
+
+    if (!report || report->state != RB__WORKER_REPORT__STATE__DONE || !report->unsaved)
+        return NULL;
+    return rb_turn_text(turn, "all steps are done: %s",
+                        report->reason ? report->reason : "the final state could not be saved");
+}
+
 /* "leaves node b by 14:30:05 UTC" */
 static const char *leaving_text(struct rb_turn *turn, const Rb__Configuration *active)
 {
@@ -186,6 +198,7 @@ void rb_decide_resize(struct rb_turn *turn)
 {
     const Rb__Configuration *active = rb_turn_active(turn), *next = rb_turn_next(turn);
     const Rb__Configuration *last;
+    const char *why;
     struct target target;
     struct rb_roll roll;
     uint64_t until;
@@ -206,7 +219,8 @@ void rb_decide_resize(struct rb_turn *turn)
     if (!rb_turn_enough(turn) || same_places(&target, active)) {
         if (next && !(rb_decide_is_own(next) && same_places(&target, next)))
             rb_turn_abandon(turn, "it is not wanted any more", false, NULL);
-        rb_turn_reason(turn, shortage(turn, active));
+        why = unsaved(turn, active);
+        rb_turn_reason(turn, why ? why : shortage(turn, active));
         if (!next && !rb_decide_replan(turn, active))
             rb_decide_balance(turn, active);
         return;

@@ -75,6 +75,8 @@ void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll)
     bool local;
     size_t n;
 
+    if (rb_decide_saved_meanwhile(turn, roll))
+        return;
     if (turn->in->wish.wish->cancelled) { /* there is nothing to keep any more */
         rb_decide_cancel(turn);
         return;

@@ -4,7 +4,10 @@
  * before the coordinator hears of the flip.  Where somebody trains there is where the job is: it
  * becomes the next one again, which all see has been flipped to, and what was decided meanwhile,
  * for members that have left the old one, is given up.  Their agents keep them until then
- * (daemon/agent/rules_serve.c). */
+ * (daemon/agent/rules_serve.c).
+ *
+ * Who gathered a state to be saved does not train: it stands, and is recovered from like any that
+ * is frozen (crash.c). */
 #include "daemon/decide/turn.h"
 
 #include <inttypes.h>
@@ -29,7 +32,8 @@ bool rb_decide_revive(struct rb_turn *turn)
     for (size_t i = confs->n; i-- > 0;) {
         const Rb__Configuration *conf = confs->at[i].configuration;
 
-        if (!rb_configuration_given_up(turn->in, conf) || !is_entered(turn, conf))
+        if (!rb_configuration_given_up(turn->in, conf) || rb_decide_gathers(conf) ||
+            !is_entered(turn, conf))
             continue;
         rb_turn_abandon(turn, "an older configuration had been flipped to", false, NULL);
         edit = rb_turn_edit(turn, conf);

@@ -152,13 +152,24 @@ bool rb_decide_may_follow(const struct rb_turn *turn, const Rb__Configuration *a
 bool rb_decide_is_young(struct rb_turn *turn, const Rb__Configuration *active, uint64_t ms);
 /* The same members. */
 void rb_decide_follow(struct rb_turn *turn, const Rb__Configuration *active, const char *cause);
+/* Nobody is proven dead, and yet members are frozen (a link broke) or all out of reach. */
+void rb_decide_suspect(struct rb_turn *turn, const struct rb_roll *roll); /* job.c */
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* crash.c */
 void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* restart.c */
 void rb_decide_fail(struct rb_turn *turn, const char *reason);
 void rb_decide_cancel(struct rb_turn *turn); /* job.c */
 void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char *why);
 void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll); /* park.c */
-/* Was `next`, which has been flipped to, made for one to gather the state?  That one saves then. */
+void rb_decide_parked(struct rb_turn *turn, Rb__Checkpoint *saved);
+/* Is it one for its member to gather the state? */
+bool rb_decide_gathers(const Rb__Configuration *conf);
+/* Such a one has been flipped to: its member saves.  False: there is nothing to do for that now. */
 bool rb_decide_gathered(struct rb_turn *turn, const Rb__Configuration *next);
+/* stay.c: could the job run, where it is or where it can go from there? */
+bool rb_decide_may_stay(const struct rb_turn *turn);
+/* Nobody is to save, and whoever was to stays with the state. */
+void rb_decide_stay(struct rb_turn *turn);
+/* Has one saved all the same, and is gone?  It counts where the others lack something. */
+bool rb_decide_saved_meanwhile(struct rb_turn *turn, const struct rb_roll *roll);
 
 #endif

@@ -124,6 +124,9 @@ static void print(struct scene *scene, const struct rb_agent_action *action, str
     case RB_AGENT_LEAVE_SAVING:
         rb_buffer_format(out, "save-and-leave:%s", worker);
         return;
+    case RB_AGENT_STAY:
+        rb_buffer_format(out, "stay:%s", worker);
+        return;
     case RB_AGENT_KILL:
         rb_buffer_format(out, "kill:%s", worker);
         return;

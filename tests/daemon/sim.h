@@ -33,7 +33,7 @@ enum {
     SIM_PROCESSES = 1024,
     SIM_FILES = 4096,
     SIM_NUMBERS = 4096, /* of configurations */
-    SIM_KINDS = 21,
+    SIM_KINDS = 22,
 };
 
 /* Rules that can be broken on purpose, to see that it is found. */
@@ -52,7 +52,8 @@ enum {
     X(NO_LEVELS, "no-levels", "an opening trusts rank 0, not the highest level")                   \
     X(NO_WAIT, "no-wait", "who has flipped says so before all newcomers are in")                   \
     X(NO_LINGER, "no-linger", "what others are to hold is let go at the flip")                     \
-    X(NO_TAKING, "no-taking", "a flip does not wait until all is taken")
+    X(NO_TAKING, "no-taking", "a flip does not wait until all is taken")                           \
+    X(NO_STAND, "no-stand", "who gathered a state to be saved trains on")
 
 enum sim_break {
     SIM_WHOLE,
@@ -112,6 +113,7 @@ struct sim_node {
     bool down;          /* the machine */
     bool severed;       /* from etcd */
     bool lags;          /* its watch says nothing */
+    bool full;          /* no state can be saved there to be parked */
     uint64_t seen_away; /* when its key was last missing */
     bool blobs[SIM_JOBS];
     int64_t lease_file;
@@ -192,6 +194,7 @@ void sim_check_stragglers(struct sim *sim, const Rb__JobState *before, const Rb_
 void sim_check_facts(struct sim *sim);
 void sim_check_commit(struct sim *sim, struct sim_process *process);
 void sim_check_once(struct sim *sim, const struct sim_process *process);
+void sim_check_stands(struct sim *sim, const struct sim_process *process);
 void sim_check_processes(struct sim *sim);
 enum sim_moment { SIM_COMMITS, SIM_CHANGES, SIM_DIES };
 void sim_check_doubled(struct sim *sim, struct sim_job *job, enum sim_moment moment);

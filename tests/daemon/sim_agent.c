@@ -64,6 +64,7 @@ static struct sim_conf *plan(struct sim_rubatod *rubatod, const struct rb_agent_
     conf->rank = (uint32_t)action->rank;
     conf->size = (uint32_t)from->n_members;
     conf->recovers = !strcmp(from->cause, "crash");
+    conf->stands = !strcmp(from->cause, "park");
     conf->restores = from->members[action->rank]->restores;
     if (conf->restores && from->restore)
         snprintf(conf->restore, sizeof conf->restore, "%s", from->restore->path);
@@ -135,14 +136,25 @@ static void tell(struct sim_rubatod *rubatod, const struct rb_agent_action *acti
         if (own->told.ready == action->number)
             own->told.ready = own->told.active;
         break;
+    case RB_AGENT_STAY:
+        order.kind = SIM_STAY;
+        own->told.left = 0;
+        own->told.saving = own->unsaved = false;
+        own->reason = NULL;
+        break;
     default:
         order.kind = action->kind == RB_AGENT_LEAVE ? SIM_LEAVE : SIM_LEAVE_SAVING;
         own->told.left = rubatod->sim->now / 1000 + 1;
         own->told.saving = action->kind == RB_AGENT_LEAVE_SAVING;
+        if (own->told.saving) {
+            own->unsaved = false;
+            own->reason = NULL;
+        }
     }
     sim_say(rubatod->sim, rubatod->node->name, "tells %s %s %u", own->process->name,
             order.kind == SIM_GO        ? "to go to"
             : order.kind == SIM_ABANDON ? "to abandon"
+            : order.kind == SIM_STAY    ? "to stay"
                                         : "to leave",
             action->number);
     send_order(rubatod, own, &order);
@@ -240,6 +252,7 @@ static void act(struct sim_rubatod *rubatod, const struct rb_agent_action *actio
     case RB_AGENT_ABANDON:
     case RB_AGENT_LEAVE:
     case RB_AGENT_LEAVE_SAVING:
+    case RB_AGENT_STAY:
         tell(rubatod, action, own);
         break;
     case RB_AGENT_KILL:

@@ -18,7 +18,7 @@ const char *const sim_kinds[SIM_KINDS] = {
     "started",   "grown",          "shrunk",    "moved",     "recovered",   "restarted",
     "parked",    "paused",         "resumed",   "abandoned", "worker-died", "node-lost",
     "failed",    "saver-lost",     "succeeded", "cancelled", "balanced",    "replanned",
-    "straggler", "straggler-over", "revived",
+    "straggler", "straggler-over", "revived",   "gathered",
 };
 
 static const struct rb_facts *truth(struct sim *sim)
@@ -116,12 +116,14 @@ static void check_checkpoint(struct sim *sim, struct sim_job *job, const struct 
 
 /* ---- What is said of processes ----------------------------------------------------------------*/
 
+/* But for one whose rubatod has died before it could be met: the next one does not find it, nothing
+ * is ever asked of it, and it ends by itself. */
 static void check_report(struct sim *sim, const struct rb_write *write)
 {
     Rb__WorkerReport *report = parse(sim, write, &rb__worker_report__descriptor);
     const struct sim_process *process = report ? sim_process_named(sim, report->worker) : NULL;
 
-    if (process && process->alive && process->greets &&
+    if (process && process->alive && process->met &&
         report->state == RB__WORKER_REPORT__STATE__DEAD)
         sim_fail(sim, "%s is reported dead and lives", process->name);
     done(report);

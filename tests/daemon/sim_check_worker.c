@@ -59,6 +59,18 @@ void sim_check_once(struct sim *sim, const struct sim_process *process)
              process->name, process->state.level, process->number, *first);
 }
 
+/* What is gathered to be saved stays as it is: a pause changes nothing. */
+void sim_check_stands(struct sim *sim, const struct sim_process *process)
+{
+    const struct rb_job_facts *job = rb_facts_job(rb_mirror_facts(sim->observer), process->job->id);
+    const struct rb_fact *fact = job ? rb_facts_configuration(job, process->number) : NULL;
+
+    if (fact && !strcmp(fact->configuration->cause, "park"))
+        sim_fail(sim,
+                 "%s commits step %" PRId64 " in configuration %u, which gathers %s to park it",
+                 process->name, process->state.level, process->number, job->id);
+}
+
 /* By a step, and nobody has died since that voted for it. */
 static bool all_live(const struct sim_process *process)
 {

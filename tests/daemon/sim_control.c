@@ -103,6 +103,7 @@ struct sim_word sim_hello(const struct sim_process *process)
         .level = process->stands_level,
         .frozen = process->stands_frozen,
         .done = process->stands_done,
+        .saving = process->leave && process->leave_saves && !process->ends,
     };
 }
 
@@ -112,6 +113,7 @@ void sim_process_connect(struct sim_process *process, uint64_t agent, int64_t ro
     uint64_t said = 0;
 
     process->agent = agent;
+    process->met = true;
     process->alone++;
     say(process, &hello);
     for (int64_t step = rows_after + 1; step <= process->rows; step++)

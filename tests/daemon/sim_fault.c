@@ -134,6 +134,23 @@ static void on_links_over(struct sim *sim, void *who, uint64_t stamp, void *what
         give_up_links(sim, node);
 }
 
+static void on_room(struct sim *sim, void *who, uint64_t stamp, void *what)
+{
+    struct sim_node *node = who;
+
+    (void)sim;
+    (void)stamp;
+    (void)what;
+    node->full = false;
+}
+
+static void fill(struct sim *sim, struct sim_node *node)
+{
+    sim_say(sim, "fault", "there is no room for a parked state on %s", node->name);
+    node->full = true;
+    sim_in(sim, sim_between(sim, 1000, LONG_US), on_room, node, 0, NULL);
+}
+
 static void hurt_node(struct sim *sim)
 {
     struct sim_node *node = any_node(sim);
@@ -141,7 +158,11 @@ static void hurt_node(struct sim *sim)
 
     if (!node->rubatod || node->down)
         return;
-    switch (sim_chance(sim, 8)) {
+    switch (sim_chance(sim, 10)) {
+    case 8:
+    case 9:
+        fill(sim, node);
+        return;
     case 0:
         sim_node_stop(sim, node, true);
         sim_in(sim, GIVE_UP_US, on_links_over, node, 0, NULL);
@@ -289,6 +310,8 @@ void sim_faults_begin(struct sim *sim)
 {
     static const uint64_t pauses[] = {PAUSE_US, PAUSE_US / 4, PAUSE_US * 3, PAUSE_US / 20};
 
+    if (!sim_chance(sim, 4))
+        fill(sim, any_node(sim));
     sim_in(sim, 1000000, on_fault, NULL, pauses[sim_chance(sim, RB_COUNT(pauses))], NULL);
 }
 
@@ -299,7 +322,7 @@ void sim_faults_heal(struct sim *sim)
     memset(sim->apart, 0, sizeof sim->apart);
     sim_store_stand(sim, true);
     for (size_t n = 0; n < sim->n_nodes; n++) {
-        sim->nodes[n].severed = sim->nodes[n].lags = false;
+        sim->nodes[n].severed = sim->nodes[n].lags = sim->nodes[n].full = false;
         sim_node_start(sim, &sim->nodes[n]);
     }
     for (size_t i = 0; i < sim->n_processes; i++)

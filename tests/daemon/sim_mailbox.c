@@ -111,6 +111,8 @@ static void abandon(struct sim_process *process, uint32_t number)
 
 static void leave(struct sim_process *process, bool saves)
 {
+    process->ends |= !saves;
+    process->told_stay = process->unsaved = false;
     if (process->leave)
         return;
     process->leave = true;
@@ -137,6 +139,9 @@ void sim_obey(struct sim_process *process, struct sim_order *order)
     case SIM_LEAVE:
     case SIM_LEAVE_SAVING:
         leave(process, order->kind == SIM_LEAVE_SAVING);
+        break;
+    case SIM_STAY:
+        process->told_stay = process->leave && process->leave_saves && !process->ends;
         break;
     }
 }

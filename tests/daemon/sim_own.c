@@ -108,6 +108,9 @@ static void take_hello(struct sim_own *own, const struct sim_word *word)
     own->level = word->level;
     own->frozen = word->frozen;
     own->done = word->done;
+    if (word->saving && !own->told.left)
+        own->told.left = own->process->sim->now / 1000 + 1;
+    own->told.saving |= word->saving;
 }
 
 /* What an earlier rubatod has reported about the same process. */
@@ -125,6 +128,7 @@ static void take_report(struct sim_own *own, const struct rb_facts *facts, const
     own->first_step = fact->worker->first_step;
     own->rank = fact->worker->rank;
     own->has_rank = fact->worker->has_rank;
+    own->unsaved = fact->worker->unsaved;
     if (fact->worker->n_without) {
         own->foreseen = fact->worker->active;
         own->without = RB_ARENA_NEW(arena, char *, fact->worker->n_without + 1);
@@ -165,7 +169,7 @@ static void adopt(struct sim_rubatod *rubatod)
 
 static void take_word(struct sim_rubatod *rubatod, struct sim_own *own, const struct sim_word *word)
 {
-    if (word->reason[0])
+    if (word->reason[0] && !word->unsaved)
         own->reason = rb_arena_string(&rubatod->sim->arena, word->reason);
     switch (word->kind) {
     case SIM_HELLO:
@@ -186,7 +190,7 @@ static void take_word(struct sim_rubatod *rubatod, struct sim_own *own, const st
         own->flipped = sim_ms(rubatod->sim);
         own->rank = word->rank;
         own->has_rank = true;
-        own->frozen = false;
+        own->frozen = word->frozen;
         break;
     case SIM_FROZE:
         own->frozen = true;

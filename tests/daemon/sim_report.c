@@ -60,6 +60,7 @@ static Rb__WorkerReport report_of(struct sim_own *own, const struct rb_fact *kno
     report.unready = own->told.unready;
     report.reason = own->reason;
     report.has_lost = report.lost = own->lost;
+    report.has_unsaved = report.unsaved = own->unsaved;
     if (own->flipped) {
         report.has_flipped = report.has_first_step = true;
         report.flipped = own->flipped;
@@ -233,7 +234,14 @@ void sim_take_saved(struct sim_rubatod *rubatod, struct sim_own *own, const stru
     struct sim_known *known = sim_known(rubatod, own->told.job);
     struct sim_pending *pending;
 
-    if ((own->told.saving && !strncmp(word->path, "/park/", 6)) || word->kind == SIM_IS_DONE) {
+    if (word->unsaved) {
+        if (!own->told.saving)
+            return;
+        own->unsaved = true;
+        own->reason = rb_arena_string(&rubatod->sim->arena, word->reason);
+        return;
+    }
+    if (!strncmp(word->path, "/park/", 6) || word->kind == SIM_IS_DONE) {
         own->saved = sim_new(rubatod->sim, sizeof *own->saved);
         describe(rubatod, own, word, own->saved);
         return;

@@ -19,7 +19,7 @@ struct sim_own {
     struct sim_own *next;
     struct sim_process *process;
     struct rb_agent_worker told;
-    bool frozen, done, failed, lost, reports, has_rank, has_addresses;
+    bool frozen, done, failed, lost, unsaved, reports, has_rank, has_addresses;
     int64_t level, first_step;
     uint64_t flipped;
     uint32_t rank, microbatch_us;

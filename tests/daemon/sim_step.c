@@ -208,6 +208,7 @@ static void update(struct sim_process *process)
     sim_feed_log(process, skip, process->decision.flip ? process->decision.number : 0);
     sim_check_commit(process->sim, process);
     sim_check_once(process->sim, process);
+    sim_check_stands(process->sim, process);
 }
 
 /* Behind the update, where the state is in shards. */

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 enum { STAY = -1, COLLECTS = -1 /* a stage of the end */ };
-enum { SAVE_LOW_US = 5000, SAVE_HIGH_US = 60000 };
+enum { SAVE_LOW_US = 5000, SAVE_HIGH_US = 60000, TRY_AGAIN_US = 1000000 };
 
 /* ---- Ways out ---------------------------------------------------------------------------------*/
 
@@ -64,10 +64,20 @@ static int lose(struct sim_process *process)
     return SIM_FAILED;
 }
 
-static int interrupted(struct sim_process *process, int err)
+static int freeze(struct sim_process *process, const char *reason)
 {
     struct sim_word word = {.number = process->active->number, .level = process->state.level};
 
+    sim_say(process->sim, process->name, "frozen at level %" PRId64 " in configuration %u: %s",
+            word.level, word.number, reason);
+    snprintf(word.reason, sizeof word.reason, "%s", reason);
+    sim_tell(process, SIM_FROZE, &word);
+    leave_groups(process);
+    return SIM_FROZEN;
+}
+
+static int interrupted(struct sim_process *process, int err)
+{
     sim_window_enter(process, 0);
     if (process->leave)
         return SIM_LEAVING;
@@ -77,14 +87,9 @@ static int interrupted(struct sim_process *process, int err)
     }
     if (err != RB_EPEER && err != RB_ECANCELED)
         return fail(process, "something is broken");
-    sim_say(process->sim, process->name, "frozen at level %" PRId64 " in configuration %u",
-            word.level, word.number);
-    snprintf(word.reason, sizeof word.reason, "it lost a peer");
-    sim_tell(process, SIM_FROZE, &word);
     process->sends_late = process->sim->broken == SIM_NO_FREEZE && process->phase == SIM_TRAINING &&
                           process->stage == SIM_STAGE_VOTES;
-    leave_groups(process);
-    return SIM_FROZEN;
+    return freeze(process, "it lost a peer");
 }
 
 /* ---- Waiting ----------------------------------------------------------------------------------*/
@@ -147,6 +152,8 @@ static void tell_entered(struct sim_process *process)
         .number = process->number,
         .rank = process->active->rank,
         .level = process->entrance,
+        .frozen = process->active->stands && process->sim->broken != SIM_NO_STAND &&
+                  process->entrance < process->job->steps,
     };
 
     if (process->announced == process->number)
@@ -158,18 +165,20 @@ static void tell_entered(struct sim_process *process)
 static int enter(struct sim_process *process)
 {
     const struct rb_roster *roster = process->active->roster;
+    bool over = process->state.level >= process->job->steps;
+    bool stands = process->active->stands && !over && process->sim->broken != SIM_NO_STAND;
 
     sim_mailbox_enter(process, process->active, SIM_USE_TRAINING);
     process->number = process->active->number;
     process->entrance = process->state.level;
-    stand(process, SIM_TRAINING);
-    if (!roster || !roster->n_newcomers || process->sim->broken == SIM_NO_WAIT)
+    stand(process, stands ? SIM_FROZEN : SIM_TRAINING);
+    if (stands || !roster || !roster->n_newcomers || process->sim->broken == SIM_NO_WAIT)
         tell_entered(process);
-    sim_say(process->sim, process->name,
-            "trains in configuration %u as rank %u of %u, level %" PRId64, process->number,
-            process->active->rank, process->active->size, process->state.level);
+    sim_say(process->sim, process->name, "%s in configuration %u as rank %u of %u, level %" PRId64,
+            stands ? "stands" : "trains", process->number, process->active->rank,
+            process->active->size, process->state.level);
     sim_check_commit(process->sim, process);
-    return process->state.level >= process->job->steps ? SIM_DONE : SIM_TRAINING;
+    return stands ? SIM_FROZEN : over ? SIM_DONE : SIM_TRAINING;
 }
 
 static int opening(struct sim_process *process)
@@ -369,27 +378,67 @@ static int failed(struct sim_process *process)
     return process->leave ? SIM_LEAVING : STAY;
 }
 
-static int leaving(struct sim_process *process)
+/* What it has is to go on here. */
+static int stay(struct sim_process *process)
+{
+    process->leave = process->leave_saves = process->told_stay = false;
+    return process->active ? freeze(process, "it is to stay") : SIM_FROZEN;
+}
+
+static void could_not_save(struct sim_process *process)
+{
+    struct sim_word word = {.number = process->number, .level = -1, .unsaved = true};
+
+    snprintf(word.reason, sizeof word.reason, "there is no room for it");
+    sim_say(process->sim, process->name, "could not save its state");
+    sim_tell(process, SIM_SAVED, &word);
+}
+
+static void save_and_end(struct sim_process *process)
 {
     struct sim *sim = process->sim;
     struct sim_word word = {.number = process->number, .level = process->state.level};
 
+    word.saved = true;
+    snprintf(word.path, sizeof word.path, "/park/%s/step-%" PRId64, process->job->id, word.level);
+    sim_file_put(sim, word.path, (int)(process->node - sim->nodes), &process->state);
+    sim_tell(process, SIM_SAVED, &word);
+}
+
+/* What it cannot save it tries again, a second later. */
+static int leaving(struct sim_process *process)
+{
+    enum { SAVES, ENDS, ENDED, FAILS };
+    struct sim *sim = process->sim;
+    bool saves = process->leave_saves && process->state.level >= 0 && sim_whole(&process->state);
+
     if (!process->entered) {
-        process->stage =
-            process->leave_saves && process->state.level >= 0 && sim_whole(&process->state) ? 0 : 1;
-        if (!process->stage)
+        process->stage = saves ? SAVES : ENDS;
+        if (saves && process->told_stay)
+            return stay(process);
+        if (saves)
             sim_wait(process, sim_between(sim, SAVE_LOW_US, SAVE_HIGH_US));
     }
-    if (process->stage == 0 && process->timer_over) {
-        word.saved = true;
-        snprintf(word.path, sizeof word.path, "/park/%s/step-%" PRId64, process->job->id,
-                 word.level);
-        sim_file_put(sim, word.path, (int)(process->node - sim->nodes), &process->state);
-        sim_tell(process, SIM_SAVED, &word);
-        process->stage = 1;
+    if (process->stage == FAILS && process->timer_over) {
+        if (process->told_stay)
+            return stay(process);
+        process->stage = SAVES;
+        sim_wait(process, sim_between(sim, SAVE_LOW_US, SAVE_HIGH_US));
     }
-    if (process->stage == 1) {
-        process->stage = 2;
+    if (process->stage == SAVES && process->timer_over) {
+        if (process->node->full) {
+            if (!process->unsaved)
+                could_not_save(process);
+            process->unsaved = true;
+            process->stage = FAILS;
+            sim_wait(process, TRY_AGAIN_US);
+            return STAY;
+        }
+        save_and_end(process);
+        process->stage = ENDS;
+    }
+    if (process->stage == ENDS) {
+        process->stage = ENDED;
         sim_in(sim, sim_between(sim, 500, 20000), on_exit, process, 0, NULL);
     }
     return STAY;

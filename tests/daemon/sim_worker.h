@@ -79,7 +79,7 @@ struct sim_conf {
     uint32_t number, rank, size;
     uint64_t digest;
     struct sim_process *members[SIM_RANKS];
-    bool recovers, restores;
+    bool recovers, restores, stands;
     char restore[64]; /* "": initial weights */
     int32_t owners[SIM_MICROBATCHES];
     struct sim_group *group;
@@ -91,7 +91,7 @@ struct sim_conf {
 
 /* ---- Orders and words -------------------------------------------------------------------------*/
 
-enum sim_order_kind { SIM_CONFIGURE, SIM_GO, SIM_ABANDON, SIM_LEAVE, SIM_LEAVE_SAVING };
+enum sim_order_kind { SIM_CONFIGURE, SIM_GO, SIM_ABANDON, SIM_LEAVE, SIM_LEAVE_SAVING, SIM_STAY };
 
 struct sim_order {
     struct sim_order *next;
@@ -120,6 +120,7 @@ struct sim_word {
     uint64_t fence;
     int64_t level;
     bool frozen, done, saved, lost;
+    bool saving, unsaved; /* of a Hello; of a save */
     char path[64], reason[96];
     uint64_t order; /* when it was said; 0: taken back */
 };
@@ -156,8 +157,8 @@ struct sim_process {
     uint32_t device, spawned_for;
     uint32_t slowness; /* 2 to 4: twice what it takes, against the quickest; */
     bool steady;       /* it stays so, and may be 7 */
-    bool alive, stopped, hung, greets, pumping, again;
-    uint64_t ends_behind; /* so many sends; 0: not */
+    bool alive, stopped, hung, greets, met, pumping, again; /* met: some agent has connected */
+    uint64_t ends_behind;                                   /* so many sends; 0: not */
 
     /* control thread */
     uint64_t agent; /* stamp of the rubatod that is connected; 0: none */
@@ -171,7 +172,7 @@ struct sim_process {
     /* mailbox */
     uint32_t configured, go, abandoned[SIM_ABANDONED];
     unsigned n_abandoned;
-    bool leave, leave_saves;
+    bool leave, leave_saves, ends, told_stay;
     struct sim_conf *prepared, *in_group;
     enum sim_use use;
     uint32_t ready, stands_active;
@@ -223,8 +224,9 @@ struct sim_process {
     /* following */
     struct sim_follow *follow;
 
-    /* saving beside the training */
+    /* saving beside the training; on leaving: it has said that it could not */
     uint64_t saving;
+    bool unsaved;
 };
 
 struct sim_process *sim_process_spawn(struct sim *sim, struct sim_node *node, struct sim_job *job,

@@ -51,6 +51,36 @@ static void saver(void **state)
     scene_expect(scene, "forget:W0 leave:W1");
 }
 
+/* It could not save, and the job goes on with it, whoever has told it to save. */
+static void a_saver_that_stays(void **state)
+{
+    struct scene *scene = *state;
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 a:1=W1");
+    struct rb_agent_worker *w0 = scene_add_worker(scene, "W0", 0, 1);
+    struct rb_agent_worker *w1 = scene_add_worker(scene, "W1", 1, 1);
+    w0->active = w1->active = w0->configured = w1->configured = 1;
+    w0->left = scene->now;
+    w0->saving = true;
+    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    scene_put_report(scene, "a:1", "W1", "FROZEN", 1);
+    scene->now += 60000;
+    scene_expect(scene, "stay:W0");
+    w0->left = 0;
+    w0->saving = false;
+    scene_expect(scene, "");
+    scene_put_configuration(scene, 3, "PREPARING", "a:0=W0 a:1=W1");
+    scene_expect(scene, "configure:W0:3:0 configure:W1:3:1");
+    w0->saving = true; /* of a job that has ended it is told nothing more, and killed in the end */
+    w0->left = scene->now;
+    scene_put_job(scene, "{\"phase\":\"Cancelled\",\"newest\":3}");
+    scene_put_configuration(scene, 1, "RETIRED", "a:0=W0 a:1=W1");
+    scene_put_configuration(scene, 3, "ABANDONED", "a:0=W0 a:1=W1");
+    scene_expect(scene, "leave:W1");
+    scene->now = scene->wake;
+    scene_expect(scene, "kill:W0 leave:W1");
+}
+
 static void reports_without_processes(void **state)
 {
     struct scene *scene = *state;
@@ -152,6 +182,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_dead_one_is_kept_while_spoken_of),
         TEST(saver),
+        TEST(a_saver_that_stays),
         TEST(reports_without_processes),
         TEST(a_deleted_job),
         TEST(one_that_does_not_start),

@@ -44,7 +44,7 @@ static void disturb(struct world *world)
     const char *job = jobs[world_random(world, RB_COUNT(jobs))];
     size_t n = world_random(world, world->n_nodes);
 
-    switch (world_random(world, 12)) {
+    switch (world_random(world, 13)) {
     case 0:
     case 1:
         kill_someone(world);
@@ -76,6 +76,9 @@ static void disturb(struct world *world)
     case 10:
         if (world->nodes[n].up)
             world_node_leaving(world, n, world_random(world, 2));
+        break;
+    case 11:
+        world->full = !world->full;
         break;
     default:
         world_checkpoint(world, job, 1 + (int64_t)world_random(world, STEPS / 2),
@@ -110,6 +113,7 @@ static void move(struct world *world)
 static void heal(struct world *world)
 {
     world->unready_one_in = 0;
+    world->full = false;
     for (size_t n = 0; n < world->n_nodes; n++) {
         if (!world->nodes[n].up)
             world_node_up(world, n, true);

@@ -29,7 +29,8 @@ struct worker {
     uint32_t ready, go, active, unready, opening;
     uint32_t microbatch_us;
     int64_t level, first;
-    bool saves, has_saved, dirty, unreadable;
+    bool saves, has_saved, dirty, unreadable; /* saves: it was told to, and to leave then */
+    bool unsaved;                             /* and could not, or not at the end */
     int64_t saved;
     unsigned known_dead; /* a bit a node whose agent knows */
 };
@@ -59,6 +60,7 @@ struct world {
     uint32_t highest[WORLD_JOBS + 1]; /* configuration numbers taken */
     size_t n_jobs;
     bool slow;                        /* reports of deaths may reach facts late */
+    bool full;                        /* nothing can be saved */
     unsigned unready_one_in;          /* 0: never */
     uint32_t max_restarts;            /* of jobs that are added, */
     int32_t priority;                 /* and this */

@@ -52,12 +52,13 @@ static struct worker *serving(struct world *world, const char *job, const Rb__Co
     return NULL;
 }
 
+/* There for its peers: it lives, and is not on its way out. */
 static bool all_alive(struct world *world, const char *job, const Rb__Configuration *conf)
 {
     for (size_t m = 0; m < conf->n_members; m++) {
         struct worker *w = serving(world, job, conf, m);
 
-        if (!w || !w->alive)
+        if (!w || !w->alive || w->saves)
             return false;
     }
     return true;
@@ -98,7 +99,8 @@ static void open_configuration(struct world *world, const char *job, const Rb__C
             conf->left_of && !rb_facts_configuration(world_job(world, job), conf->number);
         w->active = conf->number;
         w->opening = 0;
-        w->state = RB__WORKER_REPORT__STATE__TRAINING;
+        w->state = !strcmp(conf->cause, "park") ? RB__WORKER_REPORT__STATE__FROZEN /* it stands */
+                                                : RB__WORKER_REPORT__STATE__TRAINING;
         w->dirty = true;
     }
 }
@@ -144,7 +146,8 @@ static void vote(struct world *world, const char *job, const Rb__Configuration *
             w->level++;
         if (w->level == steps) {
             w->state = RB__WORKER_REPORT__STATE__DONE;
-            w->has_saved = m == 0;
+            w->has_saved = m == 0 && !world->full;
+            w->unsaved = m == 0 && world->full;
             w->saved = w->level;
             w->dirty = true;
         } else if (go != UINT32_MAX && go > w->active) {
@@ -171,7 +174,7 @@ static void train(struct world *world, const struct rb_job_facts *job,
     for (size_t m = 0; m < conf->n_members; m++) {
         struct worker *w = serving(world, id, conf, m);
 
-        if (w && w->alive && w->active == conf->number &&
+        if (w && w->alive && !w->saves && w->active == conf->number &&
             w->state == RB__WORKER_REPORT__STATE__TRAINING)
             freeze(w);
         if (w && w->alive && w->opening == conf->number && w->level >= 0)
@@ -252,7 +255,8 @@ static void report(struct world *world, struct worker *w)
     value.has_microbatch_us = w->microbatch_us != 0;
     value.microbatch_us = w->microbatch_us;
     value.has_unreadable = value.unreadable = w->unreadable;
-    value.reason = w->unready ? (char *)"no will" : NULL;
+    value.has_unsaved = value.unsaved = w->unsaved;
+    value.reason = w->unsaved ? (char *)"no room" : w->unready ? (char *)"no will" : NULL;
     for (size_t i = 0; left && i < left->n_without; i++)
         without[i] = left->without[i];
     value.without = without;
@@ -316,6 +320,26 @@ static bool time_is_over(struct world *world, const struct rb_job_facts *job,
                job->job.job->spec->devices->min;
 }
 
+/* Told to save and leave it tries until it can, or is told to stay, frozen. */
+static void tend_saver(struct world *world, struct worker *w, bool is_saver)
+{
+    if (is_saver && w->level >= 0)
+        w->saves = true;
+    if (w->saves && world->full) {
+        w->dirty |= !w->unsaved;
+        w->unsaved = true;
+    } else if (w->saves && (is_saver || !world_random(world, 4))) {
+        w->has_saved = true;
+        w->unsaved = false;
+        w->saved = w->level;
+        world_kill(world, w);
+    }
+    if (w->alive && w->saves && !is_saver) {
+        w->saves = w->unsaved = false;
+        freeze(w);
+    }
+}
+
 static void tend_worker(struct world *world, struct worker *w)
 {
     const struct rb_job_facts *job = world_job(world, w->job);
@@ -323,10 +347,11 @@ static void tend_worker(struct world *world, struct worker *w)
 
     if (w->alive && (!spoken_of(job, w) || time_is_over(world, job, w)))
         world_kill(world, w);
-    else if (w->alive && state && state->saver && !strcmp(state->saver, w->name) && w->level >= 0) {
-        w->has_saved = true;
-        w->saved = w->level;
-        world_kill(world, w);
+    else if (w->alive)
+        tend_saver(world, w, state && state->saver && !strcmp(state->saver, w->name));
+    if (w->alive && !w->saves && w->unsaved && !world->full) { /* the end is tried again */
+        w->has_saved = w->dirty = true;
+        w->unsaved = false;
     }
     if (w->alive && w->state == RB__WORKER_REPORT__STATE__STARTING) {
         w->state = RB__WORKER_REPORT__STATE__IDLE;
@@ -357,7 +382,7 @@ static void serve(struct world *world, const char *id, const Rb__Configuration *
         w->dirty = true;
         return;
     }
-    if (!w || !w->alive || w->state == RB__WORKER_REPORT__STATE__STARTING)
+    if (!w || !w->alive || w->saves || w->state == RB__WORKER_REPORT__STATE__STARTING)
         return;
     if (conf->state == RB__CONFIGURATION__STATE__PREPARING && w->ready < conf->number &&
         w->unready < conf->number) {
@@ -382,7 +407,8 @@ static void tell_go(struct world *world, const struct world_node *node, const ch
     for (size_t i = 0; i < world->n_workers; i++) {
         struct worker *w = &world->workers[i];
 
-        if (w->alive && !strcmp(w->job, id) && !strcmp(w->node, node->name) && w->go < conf->number)
+        if (w->alive && !w->saves && !strcmp(w->job, id) && !strcmp(w->node, node->name) &&
+            w->go < conf->number)
             w->go = conf->number;
     }
 }
@@ -464,7 +490,8 @@ static bool go_to_left(struct world *world, size_t n, const struct rb_job_facts 
         struct worker *w = serving(world, job->id, found, m);
 
         if (strcmp(found->members[m]->node, world->nodes[n].name) != 0 || !w || !w->alive ||
-            w->active >= found->number || w->go == found->number || w->unready == found->number)
+            w->saves || w->active >= found->number || w->go == found->number ||
+            w->unready == found->number)
             continue;
         keep_left(world, job, found);
         assert_true(w->go < found->number); /* nobody was told to go elsewhere meanwhile */

@@ -376,9 +376,6 @@ def cannot_be_parked():
             steps = [int(row["step"]) for row in c.metrics(name)]
             check(steps == list(range(1, steps[-1] + 1)) and steps[-1] > step, f"steps lost or done twice: {steps}")
             c.ctl("delete", name)
-        c.ctl("resume", "other")
-        until("why it does not go on yet",
-              lambda: (c.status("other")["reason"] or "").startswith("goes on when its state is saved: "))
         c.ctl("cancel", "other")
         until("why it does not end yet",
               lambda: (c.status("other")["reason"] or "").startswith("cancelled: its state could not be saved"))

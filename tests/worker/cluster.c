@@ -150,7 +150,9 @@ static void take_message(struct cluster *cluster, struct cluster_worker *one,
         one->flipped = one->active = message->flipped->number;
         one->level = message->flipped->level;
         one->bytes = message->flipped->bytes_moved;
-        one->frozen = false;
+        one->frozen = message->flipped->stands;
+        if (one->frozen)
+            one->frozen_in = one->flipped;
     }
     if (message->frozen) {
         one->frozen = true;

@@ -50,6 +50,7 @@ struct cluster {
     int members[CLUSTER_WORKERS], n_members; /* of the active one, by rank */
     uint64_t fence, request;
     bool recovers;         /* what is configured now follows a death */
+    bool stands;           /* and now: only gathers the state */
     bool mortal;           /* somebody is to die as soon as it trains */
     char *checkpoint_path; /* what Settings say */
     int64_t checkpoint_every, checkpoint_keep;

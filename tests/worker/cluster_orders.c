@@ -42,6 +42,7 @@ void cluster_configure(struct cluster *cluster, uint32_t number, const int *memb
         configure.restore = (char *)restore;
         configure.digest = digest;
         configure.has_recovers = configure.recovers = cluster->recovers;
+        configure.has_stands = configure.stands = cluster->stands;
         message.configure = &configure;
         cluster_send(cluster, members[r], &message);
     }

@@ -163,6 +163,70 @@ static void test_parked_in_vain(void **state)
     run_close(&run);
 }
 
+static bool has_spoken_of_saving(struct cluster *cluster, int64_t times)
+{
+    return cluster->workers[cluster->members[0]].n_saved > times;
+}
+
+static void tell_to_stay(struct cluster *cluster, int worker)
+{
+    Rb__ToWorker message = RB__TO_WORKER__INIT;
+
+    message.has_stay = message.stay = 1;
+    cluster_send(cluster, worker, &message);
+}
+
+/* Who cannot save is told to stay, and trains again with the other, who was stopped by it; it has
+ * lost nothing, and hears orders as ever.  What comes first, to stay or where to go to, is told at
+ * once.  Then it is told to save and leave as if for the first time. */
+static void test_parked_and_taken_back(void **state)
+{
+    Rb__Leave leave = RB__LEAVE__INIT;
+    Rb__ToWorker message = RB__TO_WORKER__INIT;
+    const struct cluster_worker *worker;
+    struct run run;
+    char folder[160], checkpoint[256];
+    int first, saved;
+
+    (void)state;
+    run_open(&run, &run_endless);
+    snprintf(folder, sizeof folder, "%s/park", run.cluster.folder);
+    cluster_start(&run.cluster, 2, run.weights);
+    first = run.cluster.members[0];
+    worker = &run.cluster.workers[first];
+    leave.folder = folder;
+    message.leave = &leave;
+    for (int64_t i = 0; i < 2; i++) {
+        cluster_until_step(&run.cluster, 30 + 60 * i);
+        assert_int_equal(rb_file_write(folder, "", 0, NULL), 0);
+        saved = worker->n_saved;
+        cluster_send(&run.cluster, first, &message);
+        cluster_until(&run.cluster, has_spoken_of_saving, saved, "why it cannot save");
+        assert_non_null(strstr(worker->saved[saved].error, "a file is in its place"));
+        cluster_disconnect(&run.cluster, first);
+        cluster_connect(&run.cluster, first, 0);
+        assert_true(worker->hello->hello->saving);
+        tell_to_stay(&run.cluster, first);
+        if (i) { /* or not: whoever says so again is told why that has not been done */
+            saved = worker->n_saved;
+            cluster_send(&run.cluster, first, &message);
+            cluster_until(&run.cluster, has_spoken_of_saving, saved, "why it cannot save");
+            tell_to_stay(&run.cluster, first);
+        }
+        cluster_recover(&run.cluster);
+        assert_int_equal(unlink(folder), 0);
+    }
+    cluster_until_step(&run.cluster, 120);
+    cluster_leave(&run.cluster, first, folder, 0);
+    saved = worker->n_saved - 1;
+    assert_string_equal(worker->saved[saved].error, "");
+    snprintf(checkpoint, sizeof checkpoint, "%s", worker->saved[saved].folder);
+    cluster_leave(&run.cluster, run.cluster.members[1], NULL, 0);
+    cluster_start(&run.cluster, 3, checkpoint);
+    run_end(&run, &run_endless);
+    run_close(&run);
+}
+
 /* Everyone dies at once; the newest periodic checkpoint is where it goes on. */
 static void test_checkpoints(void **state)
 {
@@ -386,11 +450,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_learns),         cmocka_unit_test(test_any_count),
         cmocka_unit_test(test_resized),        cmocka_unit_test(test_moved),
         cmocka_unit_test(test_killed),         cmocka_unit_test(test_parked),
-        cmocka_unit_test(test_parked_in_vain), cmocka_unit_test(test_checkpoints),
-        cmocka_unit_test(test_saves),          cmocka_unit_test(test_agent_gone),
-        cmocka_unit_test(test_old_orders),     cmocka_unit_test(test_terminated),
-        cmocka_unit_test(test_not_finite),     cmocka_unit_test(test_no_targets),
-        cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_parked_in_vain), cmocka_unit_test(test_parked_and_taken_back),
+        cmocka_unit_test(test_checkpoints),    cmocka_unit_test(test_saves),
+        cmocka_unit_test(test_agent_gone),     cmocka_unit_test(test_old_orders),
+        cmocka_unit_test(test_terminated),     cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_no_targets),     cmocka_unit_test(test_variants),
     };
 
     if (!run_begin(argc, argv))

@@ -202,6 +202,91 @@ static void test_killed_behind_the_flip(void **state)
     run_end_whole(&run, &run_endless);
 }
 
+/* ---- Gathered, to be saved ------------------------------------------------------------------*/
+
+/* All but one give what they have to the first, who stands then. */
+static struct cluster_worker *gather(struct cluster *cluster)
+{
+    int first = cluster->members[0];
+    uint32_t number = ++cluster->number;
+
+    cluster->stands = true;
+    cluster_configure(cluster, number, &first, 1, NULL);
+    cluster->stands = false;
+    cluster_until_ready(cluster, number, &first, 1);
+    for (int i = 0; i < cluster->n_members; i++)
+        cluster_go(cluster, cluster->members[i], number);
+    cluster_until_flipped(cluster, number, &first, 1);
+    assert_true(cluster->workers[first].frozen);
+    return &cluster->workers[first];
+}
+
+/* It has all of the state, as it was at the flip, however long nobody tells it to save. */
+static void test_gathered(void **state)
+{
+    (void)state;
+    for (uint32_t replicas = 1; replicas <= 2; replicas++) {
+        struct cluster_worker *gatherer;
+        struct run run;
+        char folder[160], checkpoint[256];
+        int64_t level;
+        int first, at;
+
+        open_run(&run, &run_endless, replicas);
+        snprintf(folder, sizeof folder, "%s/park", run.cluster.folder);
+        cluster_start(&run.cluster, 4, run.weights);
+        cluster_until_step(&run.cluster, 30);
+        gatherer = gather(&run.cluster);
+        level = gatherer->level;
+        first = run.cluster.members[0];
+        at = cluster_until_saved(&run.cluster, first,
+                                 cluster_save(&run.cluster, first, folder, false));
+        assert_string_equal(gatherer->saved[at].error, "");
+        assert_int_equal(gatherer->saved[at].step, level);
+        cluster_disconnect(&run.cluster, first);
+        cluster_connect(&run.cluster, first, 0);
+        assert_true(gatherer->hello->hello->frozen);
+        assert_int_equal(gatherer->hello->hello->level, level);
+        cluster_leave(&run.cluster, first, folder, 0);
+        at = gatherer->n_saved - 1;
+        assert_string_equal(gatherer->saved[at].error, "");
+        assert_int_equal(gatherer->saved[at].step, level);
+        assert_int_equal(gatherer->rows, level);
+        snprintf(checkpoint, sizeof checkpoint, "%s", gatherer->saved[at].folder);
+        for (int i = 1; i < 4; i++)
+            cluster_leave(&run.cluster, run.cluster.members[i], NULL, 0);
+        cluster_start(&run.cluster, 2, checkpoint);
+        run_end_whole(&run, &run_endless);
+    }
+}
+
+/* They all go on together, or those who gave what they had without the one that had all of it. */
+static void test_gathered_in_vain(void **state)
+{
+    (void)state;
+    for (int dies = 0; dies < 2; dies++) {
+        struct run run;
+        struct cluster *cluster = &run.cluster;
+        int members[4];
+
+        open_run(&run, &run_endless, 2);
+        cluster_start(cluster, 4, run.weights);
+        cluster_until_step(cluster, 30);
+        gather(cluster);
+        if (dies) {
+            cluster_kill(cluster, cluster->members[0]);
+            memmove(cluster->members, cluster->members + 1, 3 * sizeof *members);
+            cluster->n_members = 3;
+        }
+        memcpy(members, cluster->members, sizeof members);
+        cluster->recovers = true;
+        cluster_move(cluster, members, cluster->n_members, NULL);
+        cluster->recovers = false;
+        cluster_until_step(cluster, 60);
+        run_end_whole(&run, &run_endless);
+    }
+}
+
 /* ---- What cannot be saved by others ---------------------------------------------------------*/
 
 static bool all_failed(struct cluster *cluster, int64_t argument)
@@ -349,6 +434,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_any_count),    cmocka_unit_test(test_resized),
         cmocka_unit_test(test_moved),        cmocka_unit_test(test_killed),
         cmocka_unit_test(test_fault_points), cmocka_unit_test(test_killed_behind_the_flip),
+        cmocka_unit_test(test_gathered),     cmocka_unit_test(test_gathered_in_vain),
         cmocka_unit_test(test_lost),         cmocka_unit_test(test_checkpoints),
         cmocka_unit_test(test_saves),        cmocka_unit_test(test_variants),
     };

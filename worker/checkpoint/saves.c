@@ -98,14 +98,14 @@ static void serve(struct rb_saves *saves, struct rb_save_order *order, bool trai
 
 void rb_saves_serve(struct rb_saves *saves, bool trains)
 {
+    bool alone = saves->waiting.folder && !hindrance(saves, saves->waiting.export_only);
     struct rb_save_order order;
 
-    if (saves->waiting.folder && !trains) {
+    if (saves->waiting.folder && !alone && !trains) {
         refuse_order(saves, &saves->waiting, in_shards);
         free(RB_TAKE(saves->waiting.folder));
     }
-    if (saves->waiting.folder && !hindrance(saves, saves->waiting.export_only) &&
-        rb_saves_ready(saves)) { /* a recovery has brought it together: nobody collects any more */
+    if (alone && rb_saves_ready(saves)) { /* it was brought together: nobody collects any more */
         order = saves->waiting;
         saves->waiting = (struct rb_save_order){0};
         serve(saves, &order, trains);

@@ -45,7 +45,7 @@ static void say_hello(struct rb_agent_link *link)
     hello.device = (uint32_t)link->options->device;
     hello.addresses = addresses;
     hello.has_configured = hello.has_ready = hello.has_active = hello.has_level = 1;
-    hello.has_frozen = hello.has_done = 1;
+    hello.has_frozen = hello.has_done = hello.has_saving = 1;
     hello.configured = status.configured;
     hello.has_fence = 1;
     hello.fence = status.fence;
@@ -54,6 +54,7 @@ static void say_hello(struct rb_agent_link *link)
     hello.level = status.level;
     hello.frozen = status.frozen;
     hello.done = status.done;
+    hello.saving = status.saving;
     hello.has_answers = hello.answers = 1;
     message.hello = &hello;
     rb_frame_put(&link->out, RB_FRAME_FROM_WORKER, &message.base);
@@ -88,7 +89,7 @@ static void obey(struct rb_agent_link *link, Rb__ToWorker *message)
     if (message->settings)
         rb_mailbox_settings(mailbox, message->settings);
     if (!message->configure && !message->go && !message->abandon && !message->save &&
-        !message->leave)
+        !message->leave && !message->stay)
         return; /* settings are facts, no orders: of any leader */
     if (!rb_mailbox_fence(mailbox, message->fence)) {
         rb_log(RB_LOG_WARN, "refused an order of an older leader (fence %llu)",
@@ -107,6 +108,8 @@ static void obey(struct rb_agent_link *link, Rb__ToWorker *message)
         rb_mailbox_save(mailbox, message->save);
     if (message->leave)
         rb_mailbox_leave(mailbox, message->leave->folder, 0);
+    if (message->stay)
+        rb_mailbox_stay(mailbox);
 }
 
 void rb_agent_link_read(struct rb_agent_link *link)

@@ -175,6 +175,9 @@ void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *order)
 void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code)
 {
     lock(mailbox);
+    mailbox->leaves++;
+    mailbox->ends |= !folder;
+    mailbox->stays = false;
     if (!atomic_load(&mailbox->stop)) {
         mailbox->leave_folder = copy_of(folder);
         mailbox->leave_code = code;
@@ -184,6 +187,13 @@ void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code)
         if (mailbox->group && !(folder && mailbox->voting))
             rb_coll_cancel(mailbox->group);
     }
+    unlock_changed(mailbox);
+}
+
+void rb_mailbox_stay(struct rb_mailbox *mailbox)
+{
+    lock(mailbox);
+    mailbox->stays = atomic_load(&mailbox->stop) && !mailbox->ends;
     unlock_changed(mailbox);
 }
 
@@ -210,6 +220,7 @@ void rb_mailbox_status(struct rb_mailbox *mailbox, struct rb_status *ret_status)
     *ret_status = mailbox->status;
     ret_status->configured = mailbox->configured;
     ret_status->fence = mailbox->fence;
+    ret_status->saving = atomic_load(&mailbox->stop) && !mailbox->ends;
     ret_status->in_group = mailbox->group != NULL;
     unlock(mailbox);
 }
@@ -222,9 +233,9 @@ Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox)
 
     lock(mailbox);
     mailbox->preparing = 0;
-    while (!mailbox->wanted && !atomic_load(&mailbox->stop))
+    while (!mailbox->ends && (!mailbox->wanted || atomic_load(&mailbox->stop)))
         pthread_cond_wait(&mailbox->changed, &mailbox->lock);
-    order = atomic_load(&mailbox->stop) ? NULL : RB_TAKE(mailbox->wanted);
+    order = mailbox->ends ? NULL : RB_TAKE(mailbox->wanted);
     if (order) {
         mailbox->preparing = order->number;
         __atomic_store_n(&mailbox->unwanted, false, __ATOMIC_RELEASE);

@@ -35,6 +35,8 @@ void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *save);
 /* folder: where to save first, or NULL.  code: what the process exits with.  The first call counts.
  */
 void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code);
+/* Whoever was told to save and leave, and has not saved, is to stay (see rb_mailbox_stays). */
+void rb_mailbox_stay(struct rb_mailbox *mailbox);
 /* How many ms it still hears out a vote before it saves and leaves, -1: it does not.  When the time
  * is over the vote is given up: somebody may be out of reach, and no link has ended. */
 int rb_mailbox_hears_out(struct rb_mailbox *mailbox);
@@ -45,13 +47,15 @@ struct rb_status {
     uint64_t fence; /* the newest that it has obeyed */
     int64_t level;
     bool frozen, done;
+    bool saving;   /* it was told to save and leave */
     bool in_group; /* it opens or trains a configuration */
 };
 void rb_mailbox_status(struct rb_mailbox *mailbox, struct rb_status *ret_status);
 
 /* ---- The preparing thread -------------------------------------------------------------------*/
 
-/* The next configuration to prepare; NULL: leave.  Free it with rb__configure__free_unpacked. */
+/* The next configuration to prepare; NULL: leave.  Who is to save before may be told to stay: until
+ * it has left this waits.  Free it with rb__configure__free_unpacked. */
 Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox);
 /* True once the order that is being prepared is not wanted any more. */
 const volatile bool *rb_mailbox_unwanted(const struct rb_mailbox *mailbox);
@@ -127,5 +131,9 @@ void rb_mailbox_stand(struct rb_mailbox *mailbox, const struct rb_status *status
 const atomic_bool *rb_mailbox_stop(const struct rb_mailbox *mailbox);
 /* Once that is set: the folder to save in first (NULL: none) and the exit code. */
 const char *rb_mailbox_leave_folder(const struct rb_mailbox *mailbox, int *ret_code);
+/* How often it was told to leave: whoever says so again does not know how it went so far. */
+unsigned rb_mailbox_leaves(struct rb_mailbox *mailbox);
+/* Was that taken back?  Then nothing of it is left, the folder neither. */
+bool rb_mailbox_stays(struct rb_mailbox *mailbox);
 
 #endif

@@ -29,8 +29,11 @@ struct rb_mailbox {
     struct save *saves;
     unsigned n_saves;
     struct rb_settings settings;
+    bool ends;  /* there is nothing to stay for */
+    bool stays; /* what it was told to do before it leaves is taken back */
     char *leave_folder;
     int leave_code;
+    unsigned leaves;  /* times that it was told */
     uint64_t left_ns; /* when it was told */
 
     Rb__Configure *wanted;   /* to be prepared */

@@ -202,3 +202,28 @@ const char *rb_mailbox_leave_folder(const struct rb_mailbox *mailbox, int *ret_c
     *ret_code = mailbox->leave_code;
     return mailbox->leave_folder;
 }
+
+unsigned rb_mailbox_leaves(struct rb_mailbox *mailbox)
+{
+    unsigned leaves;
+
+    lock(mailbox);
+    leaves = mailbox->leaves;
+    unlock(mailbox);
+    return leaves;
+}
+
+bool rb_mailbox_stays(struct rb_mailbox *mailbox)
+{
+    bool stays;
+
+    lock(mailbox);
+    stays = mailbox->stays;
+    if (stays) {
+        mailbox->stays = false;
+        free(RB_TAKE(mailbox->leave_folder));
+        atomic_store(&mailbox->stop, false);
+    }
+    unlock_changed(mailbox);
+    return stays;
+}

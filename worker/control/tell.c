@@ -40,6 +40,7 @@ void rb_tell_flipped(struct rb_reports *reports, const struct rb_configuration *
     flipped.time = entrance->time;
     flipped.bytes_moved = entrance->bytes;
     flipped.rank = configuration->rank;
+    flipped.has_stands = flipped.stands = entrance->stands;
     message.flipped = &flipped;
     rb_reports_post(reports, &message);
 }

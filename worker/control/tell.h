@@ -19,6 +19,7 @@ struct rb_entrance {
     int64_t level;
     uint64_t time;  /* unix ms */
     uint64_t bytes; /* that came here for it */
+    bool stands;    /* and no step is trained in it */
 };
 void rb_tell_flipped(struct rb_reports *reports, const struct rb_configuration *configuration,
                      const struct rb_entrance *entrance);

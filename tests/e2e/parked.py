@@ -1,0 +1,155 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A pause changes nothing. State in shards is gathered on one worker first, which stands then: no step is trained, none
+that was told is taken back, also where it dies; and a pause whose state cannot be saved is taken back by resume."""
+import contextlib
+import json
+import os
+import signal
+
+import cluster
+import laps
+import split
+from cluster import ENDLESS, check, until
+from delicate import gpt_spec, models
+
+
+@contextlib.contextmanager
+def faulty(fault, once=None):
+    os.environ["RUBATO_FAULT"] = fault
+    if once:
+        os.environ["RUBATO_FAULT_ONCE"] = once
+    try:
+        yield
+    finally:
+        del os.environ["RUBATO_FAULT"]
+        os.environ.pop("RUBATO_FAULT_ONCE", None)
+
+
+def in_shards(c, replicas, want):
+    return gpt_spec(c, ENDLESS, want, state={"replicas": replicas}, parallel={"pipeline": 1})
+
+
+def same_as_alone(c, what):
+    c.same_as_alone("job", in_shards(c, "all", 1), what)
+
+
+def kinds(c):
+    return [event["kind"] for event in c.json("events", "job")["items"]]
+
+
+def pause(c):
+    c.ctl("pause", "job")
+    until("the pause", lambda: c.status("job")["phase"] == "Paused")
+
+
+def check_each_step_once(c, what):
+    """And no row was ever taken back."""
+    rows = [row["step"] for row in c.metrics("job")]
+    check(rows == list(range(1, len(rows) + 1)), f"{what}: steps in metrics are not 1, 2, 3 ...: {rows}")
+    told = json.loads(c.ctl("-o", "json", "metrics", "job", "--lost"))
+    check(len(told) == len(rows), f"{what}: {len(told)} rows were told, and {len(rows)} steps count")
+
+
+def kept_bits(c, what, spec, pauses):
+    """The bits of these follow from how many devices they have: a step on one alone would be seen."""
+    c.submit("job", spec)
+    undisturbed = c.finish("job")
+    c.submit("job", spec)
+    for step in pauses:
+        c.wait("job", f"step={step}")
+        pause(c)
+        check(c.status("job")["step"] < spec["train"]["steps"], f"{what}: too late to pause")
+        c.ctl("resume", "job")
+    check(kinds(c).count("gathered") == len(pauses), f"{what}: events: {kinds(c)}")
+    c.wait("job", "done")
+    check_each_step_once(c, what)
+    check({int(row["devices"]) for row in c.metrics("job")} == {spec["devices"]["min"]}, f"{what}: fewer devices than min")
+    check(c.finish("job") == undisturbed, f"{what}: it was paused, and has other bits")
+
+
+def pauses_keep_the_bits():
+    """Of split filters and asynchronous pipelines too, however late it is heard that the state is gathered."""
+    with faulty("daemon.heard:do=30ms,worker.vote:rank=0:do=50ms"), cluster.Cluster(devices=2) as c:
+        c.model("mlp", inputs=48, hidden=64, depth=2, classes=10)
+        kept_bits(c, "2 parts of the filters", split.spec_of(c, "mlp", (48,), 80, 2, 2), (5, 30))
+        c.model("mlp", inputs=64, hidden=256, depth=3)
+        spec = laps.spec(c, 60 * laps.LAP, 2, 2, state={"replicas": "1"})
+        spec["devices"]["min"] = 2
+        kept_bits(c, "an asynchronous pipeline", spec, (20, 20 * laps.LAP))
+
+
+def gatherer_killed():
+    """kill -9 of who has gathered: the others have it still, and do it again."""
+    with cluster.Cluster(devices=3) as c:
+        fired = c.path("fired")
+        c.nodes[0].stop()
+        with faulty("worker.stands:do=kill", fired):
+            c.nodes[0].start()
+        models(c)
+        c.submit("job", in_shards(c, "2", 3))
+        c.train_on("job", 3)
+        pause(c)
+        check(os.path.exists(fired + ".0"), "nobody stood")
+        check("worker-died" in kinds(c) and "restarted" not in kinds(c), f"events: {kinds(c)}")
+        check_each_step_once(c, "who gathered was killed")
+        c.ctl("resume", "job")
+        status = c.train_on("job", 3)
+        os.kill(status["devices"][2]["pid"], signal.SIGKILL)  # and of a member, right before another pause
+        pause(c)
+        check_each_step_once(c, "a member was killed")
+        c.ctl("resume", "job")
+        c.train_on("job", 3)
+        check("restarted" not in kinds(c), f"events: {kinds(c)}")
+        same_as_alone(c, "killed and paused")
+
+
+def resumed_where_it_cannot_be_saved():
+    """All of them go on with what they have, no process is a new one, and the next pause is like any; rubatod may have
+    been killed in between."""
+    with cluster.Cluster(devices=3) as c:
+        models(c)
+        for replicas in "all", "1":
+            job = c.submit("job", in_shards(c, replicas, 3))["id"]
+            pids = {device["pid"] for device in c.train_on("job", 3)["devices"]}
+            park = os.path.join(c.nodes[0].state, "jobs", job, "park")
+            for killed in (False, True) if replicas == "1" else (False,):
+                with open(park, "w"):
+                    pass
+                c.ctl("pause", "job")
+                until("the reason", lambda: "could not be saved" in (c.status("job")["reason"] or ""))
+                if killed:
+                    c.nodes[0].stop(signal.SIGKILL)
+                    c.nodes[0].start()
+                    until("the reason again", lambda: "could not be saved" in (c.status("job")["reason"] or ""))
+                c.ctl("resume", "job")
+                status = c.train_on("job", 3)
+                check({device["pid"] for device in status["devices"]} == pids, f"{replicas} replicas: other processes")
+                check(not status["reason"] or "saved" not in status["reason"], f"it still says {status['reason']}")
+                os.remove(park)
+            check(kinds(c).count("park-failed") == (2 if replicas == "1" else 1) and "restarted" not in kinds(c), f"events: {kinds(c)}")
+            pause(c)
+            check_each_step_once(c, f"{replicas} replicas, taken back")
+            c.ctl("resume", "job")
+            c.train_on("job", 3)
+            same_as_alone(c, f"{replicas} replicas, pauses were taken back")
+
+
+def why_it_does_not_end():
+    """Behind the last step status says what the end waits for."""
+    with cluster.Cluster(devices=2) as c:
+        models(c)
+        job = c.submit("job", gpt_spec(c, 60, 2))["id"]
+        final = os.path.join(c.nodes[0].state, "jobs", job, "final")
+        c.wait("job", "running")
+        with open(final, "w"):
+            pass
+        until("the reason", lambda: (c.status("job")["reason"] or "").startswith("all steps are done: the final state"))
+        check("final-failed" in kinds(c), f"events: {kinds(c)}")
+        os.remove(final)
+        c.wait("job", "done")
+        check(not c.status("job")["reason"], f"it still says {c.status('job')['reason']}")
+
+
+if __name__ == "__main__":
+    cluster.main(pauses_keep_the_bits, gatherer_killed, resumed_where_it_cannot_be_saved, why_it_does_not_end)
