@@ -213,14 +213,22 @@ static void wait_paused(struct rb_turn *turn)
     rb_turn_event(turn, NULL, "resumed", "the job may run again");
 }
 
+/* Does it train, or may it by now?  Who was told to go may have gone before it was heard of. */
+static bool may_train(const struct rb_turn *turn)
+{
+    const Rb__Configuration *next = rb_turn_next(turn);
+
+    return turn->state.phase == RB__PHASE__Running ||
+           (next && next->state == RB__CONFIGURATION__STATE__GO);
+}
+
 /* What trains is parked first, if its user may want the weights; what does not has nothing that is
  * not kept already. */
 static bool ends_now(const struct rb_turn *turn)
 {
     const Rb__Wish *wish = turn->in->wish.wish;
 
-    return wish->deleted ||
-           (wish->cancelled && !(wish->keep && turn->state.phase == RB__PHASE__Running));
+    return wish->deleted || (wish->cancelled && !(wish->keep && may_train(turn)));
 }
 
 void rb_decide_job(struct rb_turn *turn)

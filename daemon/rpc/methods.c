@@ -129,6 +129,18 @@ bool rb_methods_refuse_final(struct rb_request *request, const struct rb_job_fac
     return true;
 }
 
+bool rb_methods_refuse_ending(struct rb_request *request, const struct rb_job_facts *job)
+{
+    if (rb_methods_refuse_final(request, job))
+        return true;
+    if (!job->wish.wish->cancelled)
+        return false;
+    rb_request_failf(request, RB_EREFUSED,
+                     "job %s was cancelled: it is over as soon as its state is saved",
+                     job->job.job->name);
+    return true;
+}
+
 bool rb_methods_number(struct rb_request *request, const char *key, int64_t absent, int64_t *ret)
 {
     const json_t *value = json_object_get(rb_request_body(request), key);

@@ -31,7 +31,7 @@ static void set_paused(struct rb_request *request, void *context, bool paused,
     const struct rb_job_facts *job = rb_methods_job(context, request);
     Rb__Wish wish;
 
-    if (!job || rb_methods_refuse_final(request, job))
+    if (!job || rb_methods_refuse_ending(request, job))
         return;
     wish = *job->wish.wish;
     wish.has_paused = 1;

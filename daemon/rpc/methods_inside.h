@@ -43,6 +43,8 @@ const Rb__Configuration *rb_methods_active(const struct rb_job_facts *job);
 
 /* Answers and returns true if the job is over. */
 bool rb_methods_refuse_final(struct rb_request *request, const struct rb_job_facts *job);
+/* Also if it was cancelled and is not over yet, for its state is being saved. */
+bool rb_methods_refuse_ending(struct rb_request *request, const struct rb_job_facts *job);
 
 const char *rb_phase_text(Rb__Phase phase);
 

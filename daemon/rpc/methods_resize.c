@@ -226,7 +226,7 @@ static void resize(struct rb_request *request, void *context)
     const struct rb_job_facts *job = rb_methods_job(context, request);
     struct rb_arena arena = {0};
 
-    if (!job || rb_methods_refuse_final(request, job))
+    if (!job || rb_methods_refuse_ending(request, job))
         return;
     resize_with(request, context, job, &arena);
     rb_arena_done(&arena);

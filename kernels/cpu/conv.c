@@ -100,7 +100,8 @@ static void read_blocks(const struct rb_call *call, struct rb_dnnl_conv *how,
     how->y = y;
 }
 
-/* By whoever has a way of its own.  RB_EUNSUPPORTED: nobody; RB_ENOMEM. */
+/* By whoever has a way of its own, of something that is not empty.  RB_EUNSUPPORTED: nobody;
+ * RB_ENOMEM. */
 static int make_own(struct rb_cpu *cpu, enum rb_dnnl_conv_kind kind, const struct rb_dnnl_conv *how,
                     const struct rb_window *window, struct rb_kernel **ret_kernel)
 {
@@ -128,6 +129,13 @@ static int make_own(struct rb_cpu *cpu, enum rb_dnnl_conv_kind kind, const struc
     return err;
 }
 
+/* Is there nothing to sum? */
+static bool is_empty(const struct rb_dnnl_conv *how)
+{
+    return rb_tensor_elements(how->x) == 0 || rb_tensor_elements(how->w) == 0 ||
+           rb_tensor_elements(how->y) == 0;
+}
+
 int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                 struct rb_why *why)
 {
@@ -147,9 +155,12 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
     err = err ? err : check_channels(call, &how, why);
     if (err)
         return err;
-    err = make_own(cpu, kind, &how, &window, ret_kernel);
-    if (err != RB_EUNSUPPORTED)
-        return err ? rb_call_refuse(call, err, why, "no memory for windows") : 0;
+    if (!is_empty(&how)) {
+        err = make_own(cpu, kind, &how, &window, ret_kernel);
+        if (err != RB_EUNSUPPORTED)
+            return err ? rb_call_refuse(call, err, why, "no memory for windows") : 0;
+        err = 0;
+    }
     how.spatial = window.spatial;
     how.spare = (struct rb_dnnl_spare){call->spare_bytes, call->spare};
     for (int i = 0; i < window.spatial; i++) {
@@ -168,8 +179,7 @@ int rb_cpu_conv(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel
     conv->bytes = (size_t)rb_tensor_elements(&call->out[0]) * rb_dtype_size(call->out[0].dtype);
     conv->inputs = kind == RB_DNNL_CONV ? (how.bias ? 3 : 2) : 2;
     conv->output = kind == RB_DNNL_CONV ? 3 : 2;
-    if (rb_tensor_elements(how.x) > 0 && rb_tensor_elements(how.w) > 0 &&
-        rb_tensor_elements(how.y) > 0)
+    if (!is_empty(&how))
         err = rb_dnnl_conv(cpu->dnnl, kind, &how, &conv->op, why);
     if (err) {
         conv_free(&conv->base);

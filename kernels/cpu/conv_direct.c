@@ -21,8 +21,9 @@ bool rb_conv_direct_suits(const struct rb_window *w, bool blocked)
         if (w->kernel[i] > MOST_TAPS || w->begin[i] > MOST_PADDING || w->end[i] > MOST_PADDING ||
             w->dilation[i] * (w->kernel[i] - 1) > MOST_PADDING || w->stride[i] > MOST_PADDING)
             return false;
-    return w->in[0] == 1 && w->out[0] == 1 && w->kernel[0] == 1 && taps <= MOST_TAPS && w->n > 0 &&
-           w->c > 0 && w->in[1] > 0 && w->in[2] > 0 && w->out[1] > 0 && w->out[2] > 0;
+    return w->in[0] == 1 && w->out[0] == 1 && w->kernel[0] == 1 && w->begin[0] == 0 &&
+           taps <= MOST_TAPS && w->n > 0 && w->c > 0 && w->in[1] > 0 && w->in[2] > 0 &&
+           w->out[1] > 0 && w->out[2] > 0;
 }
 
 #if defined(__x86_64__)

@@ -328,6 +328,37 @@ static void cancels_and_keeps(void **unused)
     }
 }
 
+/* Told to go it trains before the coordinator has heard so; or one ends before it got there. */
+static void cancelled_behind_its_first_go(void **unused)
+{
+    (void)unused;
+    for (int dies = 0; dies < 2; dies++) {
+        struct world world;
+
+        world_begin(&world, 1);
+        world_add_node(&world, "a", 2);
+        world_add_job(&world, JOB, 2, 2, 2, 100000);
+        while (!world_next(&world, JOB) ||
+               world_next(&world, JOB)->state != RB__CONFIGURATION__STATE__GO) {
+            world_agent(&world, 0);
+            world_decide(&world);
+        }
+        world_agent(&world, 0);
+        for (int i = 0; i < 5 && !dies; i++)
+            world_train(&world, JOB);
+        if (dies)
+            world_kill(&world, world_worker(&world, JOB, "a", 1));
+        world_wish(&world, JOB, world_cancel_keeping, 1);
+        world_decide(&world);
+        assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Preparing);
+        world_rounds(&world, 20);
+        assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Cancelled);
+        assert_int_equal(world_state(&world, JOB)->parked != NULL, !dies);
+        assert_int_equal(world.n_workers, 0);
+        world_end(&world);
+    }
+}
+
 /* Growing has failed often; what trained may be paused and go on all the same. */
 static void failed_growth_is_no_failed_start(void **unused)
 {
@@ -401,6 +432,7 @@ int main(void)
         cmocka_unit_test(newer_wish_supersedes_and_keeps_processes),
         cmocka_unit_test(pauses_and_goes_on),
         cmocka_unit_test(cancels_and_keeps),
+        cmocka_unit_test(cancelled_behind_its_first_go),
         cmocka_unit_test(failed_growth_is_no_failed_start),
         cmocka_unit_test(deleted_when_all_are_gone),
         cmocka_unit_test(old_deletions_are_forgotten),

@@ -258,6 +258,65 @@ static void frozen_before_it_is_gathered(void **unused)
     world_end(&world);
 }
 
+/* Cancelled, behind a pause or not, it waits for room as a paused one does; or for nothing. */
+static void cancelled_where_it_cannot_be_saved(void **unused)
+{
+    (void)unused;
+    for (uint32_t replicas = 0; replicas <= 2; replicas++)
+        for (int how = 0; how < 4; how++) {
+            const bool behind_a_pause = how & 1, at_once = how & 2;
+            struct world world;
+
+            running(&world, replicas, 4);
+            world.full = true;
+            if (behind_a_pause) {
+                world_wish(&world, JOB, world_pause, 1);
+                world_rounds(&world, 60);
+                assert_string_equal(world_state(&world, JOB)->reason, "paused: no room");
+            }
+            world_wish(&world, JOB, world_cancel_keeping, 1);
+            world_rounds(&world, 60);
+            assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+            assert_string_equal(world_state(&world, JOB)->reason, "cancelled: no room");
+            if (at_once)
+                world_wish(&world, JOB, world_cancel_at_once, 1);
+            else
+                world.full = false;
+            world_rounds(&world, 20);
+            assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Cancelled);
+            assert_int_equal(world_state(&world, JOB)->parked != NULL, !at_once);
+            assert_int_equal(world.n_workers, 0);
+            world_end(&world);
+        }
+}
+
+/* Once a pause is taken back, or while it is gathered; nobody is left over. */
+static void cancelled_while_it_is_gathered(void **unused)
+{
+    (void)unused;
+    for (int how = 0; how < 8; how++) {
+        const bool resumed = how & 1, at_once = how & 2, cancels_first = how & 4;
+        struct world world;
+
+        running(&world, 2, 4);
+        world_wish(&world, JOB, cancels_first ? world_cancel_keeping : world_pause, 1);
+        until_gathered(&world);
+        if (resumed) {
+            world_wish(&world, JOB, world_pause, 0);
+            world_decide(&world);
+        }
+        world_wish(&world, JOB, at_once ? world_cancel_at_once : world_cancel_keeping, 1);
+        world_decide(&world);
+        assert_int_equal(world_state(&world, JOB)->phase == RB__PHASE__Cancelled, at_once);
+        world_rounds(&world, 60);
+        assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Cancelled);
+        assert_int_equal(world_state(&world, JOB)->parked != NULL, !at_once);
+        assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
+        assert_int_equal(world.n_workers, 0);
+        world_end(&world);
+    }
+}
+
 static void why_it_does_not_end(void **unused)
 {
     struct world world;
@@ -289,6 +348,8 @@ int main(void)
         cmocka_unit_test(not_on_a_node_that_is_left),
         cmocka_unit_test(to_another_node),
         cmocka_unit_test(frozen_before_it_is_gathered),
+        cmocka_unit_test(cancelled_where_it_cannot_be_saved),
+        cmocka_unit_test(cancelled_while_it_is_gathered),
         cmocka_unit_test(why_it_does_not_end),
     };
 

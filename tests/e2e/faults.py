@@ -379,6 +379,9 @@ def cannot_be_parked():
         c.ctl("cancel", "other")
         until("why it does not end yet",
               lambda: (c.status("other")["reason"] or "").startswith("cancelled: its state could not be saved"))
+        for verb in (["resume"], ["pause"], ["resize", "--want", "1"]):
+            refused = c.run(verb[0], "other", *verb[1:])
+            check(refused.returncode == 4 and "was cancelled" in refused.stderr, f"{verb[0]}: {refused.stderr}")
         c.ctl("cancel", "other", "--now")
         until("its worker to end", lambda: not c.processes("rubato-worker"))
 
