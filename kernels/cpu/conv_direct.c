@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Larger windows are rare, and padding that is much larger than what is there. */
-enum { MOST_TAPS = 64, MOST_PADDING = 64 };
+/* Larger windows are rare, and padding that is much larger than what is there; with that a copy
+ * (numbers) is, too. */
+enum { MOST_TAPS = 64, MOST_PADDING = 64, MOST_COPIED = 8 << 20 };
 
 bool rb_conv_direct_suits(const struct rb_window *w, bool blocked)
 {
@@ -206,7 +207,8 @@ static int prepare(struct rb_cpu *cpu, const struct rb_window *w, struct rb_dire
                    struct rb_kernel **ret_kernel)
 {
     const int64_t pixels = d->out_rows * d->out_columns;
-    size_t room;
+    int64_t copied = 0;
+    int err = 0;
 
     d->base.free = direct_free;
     d->cpu = cpu;
@@ -216,11 +218,15 @@ static int prepare(struct rb_cpu *cpu, const struct rb_window *w, struct rb_dire
     d->at_once = (PIXELS + pixels - 1) / pixels;
     d->at_once = d->at_once < d->images ? d->at_once : d->images;
     rb_direct_find(d, w);
-    room = (size_t)weights_of(d) +
-           (rb_direct_copies(d) ? (size_t)(d->at_once * d->planes * d->rows * d->row) : 0);
-    if (rb_cpu_need(&cpu->windows, room * sizeof(float))) {
+    if (rb_direct_copies(d))
+        copied = d->at_once * d->planes * d->rows * d->row;
+    if (copied > MOST_COPIED && d->pitch > 2 * d->columns)
+        err = RB_EUNSUPPORTED;
+    else if (rb_cpu_need(&cpu->windows, (size_t)(weights_of(d) + copied) * sizeof(float)))
+        err = RB_ENOMEM;
+    if (err) {
         direct_free(&d->base);
-        return RB_ENOMEM;
+        return err;
     }
     *ret_kernel = &d->base;
     return 0;

@@ -15,8 +15,9 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/window.h"
 
-/* What all of one group: x as `window` says, y with m channels in blocks.  RB_EUNSUPPORTED: others
- * are quicker here, which shapes and the numeric class alone decide.  RB_ENOMEM.
+/* y, with m channels in blocks, of x as `window` says, of one group and with equal strides.
+ * RB_EUNSUPPORTED: others are quicker here, which shapes and the numeric class alone decide.
+ * RB_ENOMEM.
  *
  * blocked: x is, too; if not, it has few channels. */
 int rb_cpu_conv_direct(struct rb_cpu *cpu, const struct rb_window *window, int64_t m, bool blocked,

@@ -14,10 +14,13 @@
  * second are gone through for each so many pixels, larger ones for MANY. */
 enum { PIXELS = 128, MANY = 1024, SMALL = 192 << 10 };
 
-/* A pixel of each block, by image. */
+/* Numbers: with large strides x is much more than what is seen of it. */
+enum { MOST_COPIED = 8 << 20 };
+
+/* How x lies, or dy: image by image, in each block by block. */
 struct side {
     int64_t blocks, plane; /* plane: numbers of a block in an image */
-    bool copied;           /* of the images that are gone through, block by block */
+    bool copied; /* the images that are gone through, so that a block's are side by side */
 };
 
 struct weights {
@@ -27,8 +30,8 @@ struct weights {
     int64_t m, taps;
     bool blocked;
     int64_t rows; /* of a block of x: its channels, or all of a plain one's */
-    int64_t images,
-        lines; /* that are gone through together: all lines of several, or some of one */
+    /* Gone through together: all lines of several images, or some of one. */
+    int64_t images, lines;
     int64_t few_images, few_lines; /* of these, PIXELS at most where a line has no more */
     struct side x, y;
 };
@@ -72,7 +75,7 @@ struct piece {
     float *sums;                /* [rows][taps][16] */
 };
 
-/* One tap of all windows whose middle is in the piece and that see x there. */
+/* One tap of the windows of the piece: of those that see x there. */
 static void add_tap(const struct weights *g, const struct piece *piece, int64_t k, int64_t line,
                     int64_t lines, int64_t l, int64_t pixel, int64_t pixels)
 {
@@ -199,12 +202,18 @@ static void find_part(const struct weights *g, int64_t pixels, int64_t *ret_imag
     *ret_lines = images < 1 ? some < 1 ? 1 : some : lines;
 }
 
+static void set_side(struct side *side, int64_t blocks, int64_t plane, int64_t images)
+{
+    *side = (struct side){blocks, plane, blocks > 1 && images > 1};
+}
+
 int rb_cpu_conv_weights(struct rb_cpu *cpu, const struct rb_window *w, int64_t m, bool blocked,
                         struct rb_kernel **ret_kernel)
 {
     const int64_t taps = w->kernel[1] * w->kernel[2], n_sums = m * w->c * taps;
     struct weights *g;
-    int64_t room;
+    int64_t copied;
+    int err = 0;
 
     if (!rb_conv_direct_suits(w, blocked))
         return RB_EUNSUPPORTED;
@@ -218,12 +227,16 @@ int rb_cpu_conv_weights(struct rb_cpu *cpu, const struct rb_window *w, int64_t m
     g->rows = blocked ? RB_BLOCK : w->c;
     find_part(g, n_sums * (int64_t)sizeof(float) > SMALL ? MANY : PIXELS, &g->images, &g->lines);
     find_part(g, PIXELS / w->stride[2], &g->few_images, &g->few_lines);
-    g->x = (struct side){w->c / g->rows, w->in[1] * w->in[2] * g->rows, g->images > 1};
-    g->y = (struct side){m / RB_BLOCK, w->out[1] * w->out[2] * RB_BLOCK, g->images > 1};
-    room = n_sums + copy_of(g, &g->x) + copy_of(g, &g->y);
-    if (rb_cpu_need(&cpu->windows, (size_t)room * sizeof(float))) {
+    set_side(&g->x, w->c / g->rows, w->in[1] * w->in[2] * g->rows, g->images);
+    set_side(&g->y, m / RB_BLOCK, w->out[1] * w->out[2] * RB_BLOCK, g->images);
+    copied = copy_of(g, &g->x) + copy_of(g, &g->y);
+    if (copied > MOST_COPIED)
+        err = RB_EUNSUPPORTED;
+    else if (rb_cpu_need(&cpu->windows, (size_t)(n_sums + copied) * sizeof(float)))
+        err = RB_ENOMEM;
+    if (err) {
         weights_free(&g->base);
-        return RB_ENOMEM;
+        return err;
     }
     *ret_kernel = &g->base;
     return 0;

@@ -2,7 +2,7 @@
 /* Gradients of a convolution's weights on processors with AVX2 and no AVX-512, where oneDNN's take
  * up to half as long again (of many channels and few pixels: conv_outer).
  *
- * conv > [conv_weights] > conv_tile
+ * conv > [conv_weights] > conv_direct (which windows suit), conv_tile
  *
  * A number of x times 16 channels of dy at a time, over all pixels at which a tap of the windows
  * sees x: of some pixels, which stay in the first cache, all taps.  Each element is one chain of
