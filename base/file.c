@@ -172,6 +172,20 @@ int rb_file_remove(const char *path, struct rb_why *why)
     return 0;
 }
 
+/* What lies below `known`, which is taken, or above it. */
+static char *step(char *known, const char *name, size_t size)
+{
+    char *slash = strrchr(known, '/'), *next;
+
+    if (size == 2 && !strncmp(name, "..", 2) && slash)
+        slash[slash == known] = '\0';
+    if (!strncmp(name, "..", size) && size <= 2)
+        return known;
+    next = rb_format("%s/%.*s", strcmp(known, "/") ? known : "", (int)size, name);
+    free(known);
+    return next;
+}
+
 char *rb_file_real(const char *path)
 {
     char *real = realpath(path, NULL);
@@ -183,10 +197,8 @@ char *rb_file_real(const char *path)
         name--;
     if (!real && name > 0 && size < PATH_MAX) {
         RB_CLEANUP(rb_freep) char *above = rb_format("%.*s", (int)name, path);
-        RB_CLEANUP(rb_freep) char *known = rb_file_real(above);
 
-        return rb_format("%s/%.*s", strcmp(known, "/") ? known : "", (int)(size - name),
-                         path + name);
+        return step(rb_file_real(above), path + name, size - name);
     }
     return real ? real : rb_string(path);
 }

@@ -26,7 +26,7 @@ int rb_file_put(int fd, const void *bytes, size_t size);
 int rb_file_make_folder(const char *path, struct rb_why *why);
 
 /* An absolute path with its links followed, as far as it is there; what is not there yet is kept as
- * it is written.  The caller frees it. */
+ * it is written, but for "." and "..".  The caller frees it. */
 char *rb_file_real(const char *path);
 
 /* Remove a file or a whole folder; what is not there is no error. */

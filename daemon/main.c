@@ -9,6 +9,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+
+/* A data set of many files takes a descriptor for each, here at a submit and in workers, which
+ * inherit the limit: systems give 1024 to begin with, and more to who asks. */
+static void want_descriptors(void)
+{
+    enum { PLENTY = 65536 };
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= PLENTY)
+        return;
+    limit.rlim_cur = limit.rlim_max < PLENTY ? limit.rlim_max : PLENTY;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 int main(int argc, char **argv)
 {
@@ -34,6 +48,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "rubatod: %s\n", why.text);
         return RB_EXIT_USAGE;
     }
+    want_descriptors();
     int status = rb_life(settings.value);
     rb_settings_done(&settings);
     return status;

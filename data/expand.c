@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <glob.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,6 +88,15 @@ static int add_pattern(struct rb_expanded *all, const char *pattern, struct rb_w
                : rb_why_set(why, RB_EINVAL, "no file matches %s; expected data", pattern);
 }
 
+/* What a job is known again by is JSON. */
+static bool is_utf8(const char *path)
+{
+    json_t *text = json_string(path);
+
+    json_decref(text);
+    return text != NULL;
+}
+
 static int check(const struct rb_expanded *all, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char **sorted = rb_alloc((all->n + 1) * sizeof *sorted);
@@ -95,6 +105,10 @@ static int check(const struct rb_expanded *all, struct rb_why *why)
         return rb_why_set(why, RB_ELIMIT,
                           "%zu files from %s to %s; expected at most %d: join some of them", all->n,
                           all->path[0], all->path[all->n - 1], RB_EXPAND_MOST);
+    for (size_t i = 0; i < all->n; i++)
+        if (!is_utf8(all->path[i]))
+            return rb_why_set(why, RB_EINVAL, "the name of %s is not UTF-8: rename it",
+                              all->path[i]);
     if (all->n)
         memcpy(sorted, all->path, all->n * sizeof *sorted);
     qsort(sorted, all->n, sizeof *sorted, by_name);

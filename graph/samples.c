@@ -105,6 +105,17 @@ static struct rb_samples along(const struct view *view, const struct rb_tensor_t
     return aligned(view, y);
 }
 
+/* What is cut out of x; by steps back its samples would change places. */
+static struct rb_samples sliced(const struct view *view, const struct rb_tensor_type *y)
+{
+    const struct rb_graph_attribute *steps = rb_node_attribute(view->node, "steps");
+    int axis = axis_of(view, 0);
+
+    if (axis < 0 || !steps || axis >= steps->n_ints || steps->ints[axis] != 1)
+        return mixed;
+    return aligned(view, y);
+}
+
 /* The samples are the first `most` axes' of the first input, and all else depends on none. */
 static struct rb_samples leading(const struct view *view, const struct rb_tensor_type *y, int most)
 {
@@ -197,9 +208,10 @@ static struct rb_samples made(const struct view *view, int output)
     case RB_OP_EXPAND:
     case RB_OP_CONCAT:
     case RB_OP_SPLIT:
+        return aligned(view, y);
     case RB_OP_SLICE:
     case RB_OP_SLICE_GRAD:
-        return aligned(view, y);
+        return sliced(view, y);
     case RB_OP_TRILU:
         return leading(view, y, y->rank - 2);
     case RB_OP_GATHER:

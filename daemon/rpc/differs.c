@@ -80,15 +80,15 @@ static bool differs(const json_t *there, const json_t *here, const struct settin
     return a && b ? !json_equal(a, b) : a != b;
 }
 
-/* The end of a long text tells more than its beginning: paths. */
+/* The end of a long text, in whole characters, tells more than its beginning: paths. */
 static void add_text(struct rb_buffer *out, const char *text)
 {
     size_t size = strlen(text);
+    const char *from = size > VALUE_MOST ? text + size - VALUE_MOST : text;
 
-    if (size > VALUE_MOST)
-        rb_buffer_format(out, "...%s", text + size - VALUE_MOST);
-    else
-        rb_buffer_text(out, text);
+    while (from > text && ((unsigned char)*from & 0xc0) == 0x80)
+        from++;
+    rb_buffer_format(out, "%s%s", from > text ? "..." : "", from);
 }
 
 static void add_value(struct rb_buffer *out, const json_t *value,

@@ -131,6 +131,7 @@ static void links_are_followed(void **state)
     static const char *const names[][2] = {
         {"there", "there"},        {"link", "there"},          {"link/", "there"},
         {"link/new", "there/new"}, {"link/a/b/", "there/a/b"}, {"none/x", "none/x"},
+        {"no/../there", "there"},  {"no/./../x/", "x"},        {"link/no/..", "there"},
     };
 
     assert_int_equal(mkdir("there", 0700), 0);

@@ -209,6 +209,9 @@ static void what_differs_is_said(void **unused)
         {"\"seqLen\":8", "\"seqLen\":4", "data.train.seqLen is 4 there and 8 here)"},
         {"\"targets\":null", "\"targets\":\"/t\"",
          "data.train.targets is /t there and unset here)"},
+        {"\"path\":\"/a\"", /* cut between characters */
+         "\"path\":\"/abc\u00fc/1234567890123456789012345678901234567890/b.txt\"",
+         "data.train.path is .../1234567890123456789012345678901234567890/b.txt there and /a here"},
         {"\"freeze\":[]", "\"freeze\":[\"a*\"]", "model.freeze is [\"a*\"] there and [] here)"},
         {"\"optimizer\":0", "\"optimizer\":1", "train.optimizer.type is "},
         {"\"schedule\":0", "\"schedule\":2,\"steps\":7", "train.schedule.type is "},

@@ -87,6 +87,7 @@ static void what_stands_for_nothing(void **state)
         {{"empty"}, "/empty is a folder without files"},
         {{"a", "b", "a"}, "/a is named twice"},
         {{"d", "d/x"}, "/d/x is named twice"},
+        {{"latin"}, "/latin/gr\xfcn is not UTF-8"},
     };
     struct files *f = *state;
 
@@ -94,6 +95,7 @@ static void what_stands_for_nothing(void **state)
     touch(f, "b");
     touch(f, "d/x");
     touch(f, "empty/.hidden");
+    touch(f, "latin/gr\xfcn");
     for (size_t i = 0; i < RB_COUNT(cases); i++) {
         RB_CLEANUP(rb_freep) char *names = NULL;
 

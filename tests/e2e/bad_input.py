@@ -245,4 +245,23 @@ def few_descriptors():
                   f"{limit} descriptors: exit {done.returncode}: {done.stderr}")
 
 
-cluster.main(job_files, full_disk, full_state_folder, others_checkpoints, shared_folder, not_a_number, data_cut_off, daemons, few_descriptors)
+def many_files():
+    """Two data sets of as many files as one may have, under the limit of descriptors that systems begin with."""
+    with cluster.Cluster(devices=1) as c:
+        c.model("gpt", layers=1, width=32, heads=2, seq=16)
+        node = c.nodes[0]
+        node.stop()
+        node.prefix = ["sh", "-c", 'ulimit -Sn 1024; exec "$@"', "sh"]
+        node.start()
+        for folder in ("train", "eval"):
+            os.mkdir(c.path(folder))
+            for i in range(512):
+                corpus.text(c.path(f"{folder}/{i}.txt"), 40)
+        c.submit("many", {"model": {"onnx": "gpt.onnx"},
+                          "data": {key: {"path": key, "format": "text"} for key in ("train", "eval")},
+                          "train": {"steps": 2, "globalBatch": 8, "eval": {"every": 2}},
+                          "devices": {"min": 1, "max": 1}})
+        c.wait("many", "done")
+
+
+cluster.main(job_files, full_disk, full_state_folder, others_checkpoints, shared_folder, not_a_number, data_cut_off, daemons, few_descriptors, many_files)

@@ -39,6 +39,8 @@ static const struct model_case {
     /* parts of the batch, and others' samples */
     {{"Slice i[1] i[3] i[1]"}, true},
     {{"Slice i[1] i[3] i[0]"}, false},
+    {{"Slice i[3] i[-5] i[1] i[-1]", "Mul x"}, true},
+    {{"Slice i[3] i[-5] i[0] i[-1]", "Mul x"}, false},
     {{"Gather i[1,0,3,2] axis=0", "Mul x"}, false},
     {{"Gather i[1,0,3,2] axis=2", "Mul x"}, true},
     {{"Concat x axis=1"}, true},
@@ -107,7 +109,7 @@ static void attribute(struct chain *chain, const char *word)
 static void add_step(struct chain *chain, const char *step)
 {
     RB_CLEANUP(rb_freep) char *text = rb_format("%s", step);
-    const char *op = "", *inputs[4] = {0}, *attributes[4];
+    const char *op = "", *inputs[5] = {0}, *attributes[4];
     int n_inputs = 0, n_attributes = 0;
     char *save = NULL;
 
@@ -124,7 +126,7 @@ static void add_step(struct chain *chain, const char *step)
     }
     chain->made[chain->n] =
         rb_writer_node(&chain->w, op, RB_WRITER_NAME(&chain->w, "%s%d", op, chain->n), inputs[0],
-                       inputs[1], inputs[2], inputs[3], NULL);
+                       inputs[1], inputs[2], inputs[3], inputs[4], NULL);
     chain->n++;
     for (int i = 0; i < n_attributes; i++)
         attribute(chain, attributes[i]);

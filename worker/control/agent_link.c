@@ -65,6 +65,7 @@ void rb_agent_link_take(struct rb_agent_link *link, int fd)
     drop(link, "another one came");
     link->fd = fd;
     link->came = true;
+    link->heard = false;
     rb_reports_restart(link->reports);
     say_hello(link);
     rb_log(RB_LOG_INFO, "agent connected");
@@ -129,6 +130,7 @@ void rb_agent_link_read(struct rb_agent_link *link)
     link->in.size += (size_t)got;
     while ((err = rb_frame_take(&link->in, RB_FRAME_TO_WORKER, &rb__to_worker__descriptor, &message,
                                 &why)) == 0) {
+        link->heard = true;
         obey(link, (Rb__ToWorker *)message);
         protobuf_c_message_free_unpacked(message, NULL);
     }
@@ -158,7 +160,7 @@ void rb_agent_link_write(struct rb_agent_link *link)
 
 bool rb_agent_link_told(const struct rb_agent_link *link)
 {
-    return link->fd >= 0 && !link->out.size && rb_reports_due_ms(link->reports) < 0;
+    return link->fd >= 0 && link->heard && !link->out.size && rb_reports_due_ms(link->reports) < 0;
 }
 
 int rb_agent_link_due_ms(const struct rb_agent_link *link)

@@ -24,6 +24,7 @@ struct rb_agent_link {
     struct rb_buffer in, out;
     uint64_t alone_since; /* ns; when there is no agent */
     bool came;            /* there has been one */
+    bool heard;           /* this one has said something, as whoever will listen does at once */
 };
 
 /* An agent that has connected; takes the descriptor.  The one before is dropped. */
@@ -33,7 +34,7 @@ void rb_agent_link_take(struct rb_agent_link *link, int fd);
 void rb_agent_link_read(struct rb_agent_link *link);
 void rb_agent_link_write(struct rb_agent_link *link);
 
-/* Has an agent been sent everything? */
+/* Has an agent been sent everything?  Not whoever only asks who is there, and hangs up. */
 bool rb_agent_link_told(const struct rb_agent_link *link);
 
 /* In how many ms there is something to send, should nothing else happen; -1: never. */
