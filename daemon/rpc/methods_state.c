@@ -145,13 +145,17 @@ static void saved(int err, const struct rb_why *why, const json_t *body, void *c
     }
 }
 
-/* Is its state on the way to where it is kept? */
-static bool is_being_parked(const struct state_op *state)
+/* Is its state on the way to where it is kept?  Then why it is not there yet, as far as is known.
+ */
+static bool is_being_parked(const struct state_op *state, const char **ret_reason)
 {
     const struct rb_job_facts *job = rb_facts_job(rb_methods_facts(state->op.methods), state->job);
     const Rb__Wish *wish = job && job->wish.message ? job->wish.wish : NULL;
 
-    return wish && (wish->paused || wish->cancelled || job->state.state->saver);
+    if (!wish || !job->state.message)
+        return false;
+    *ret_reason = job->state.state->reason;
+    return wish->paused || wish->cancelled || job->state.state->saver;
 }
 
 /* The next member's node, or the error of the one asked last. */
@@ -159,10 +163,12 @@ static void ask_next(struct state_op *state, int err, const struct rb_why *why)
 {
     bool elsewhere = !err || err == RB_ENOTFOUND || err == RB_EUNREACHABLE || err == RB_EPEER;
     struct rb_why parked = {{0}};
+    const char *reason = NULL;
 
     if (err && elsewhere && state->asked == state->n_nodes && state->exports &&
-        is_being_parked(state)) {
-        rb_why_set(&parked, RB_EAGAIN, "the job's state is being saved: try again");
+        is_being_parked(state, &reason)) {
+        rb_why_set(&parked, RB_EAGAIN, "the job's state is being saved: try again%s%s%s",
+                   reason ? " (" : "", reason ? reason : "", reason ? ")" : "");
         fail(state, RB_EAGAIN, &parked);
         return;
     }
