@@ -42,6 +42,7 @@ TORN = ["worker.opening.copy"]  # passed where a death left survivors at differe
 SHARDED = ["worker.gather", "worker.gathered", "worker.taken"]  # passed where not all have all of the state
 VIEWED = ["worker.viewed"]  # passed where two or three have all of the state
 TAKEN = ["worker.taken"]  # passed by those who train on, with what leavers or others held
+PAUSED = ["worker.stands"]  # on the way into a pause: parked.py
 
 
 class Case:
@@ -126,6 +127,8 @@ def daemon_cases(point):
 def all_cases(seed):
     dice = random.Random(seed)
     for point in points():
+        if point in PAUSED:
+            continue
         if point.startswith("daemon."):
             yield from daemon_cases(point)
         else:
@@ -226,7 +229,7 @@ class Sweep:
         """No case suffers from the one before."""
         self.arm([])
         self.alive()
-        self.c.run("cancel", f"case{self.number}")
+        self.c.run("cancel", "--now", f"case{self.number}")
 
     # ---- A case -------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stages against every other way to cut, and version differences against the figures of
  * docs/theses.md. */
+#include "base/sanitized.h"
 #include "plan/partition/stages.h"
 #include "plan/partition/versions.h"
 
@@ -88,7 +89,8 @@ static void test_plain(void **state)
     assert_near(rb_stages_cut(layers, 8, 4, 1, false, parts, &n), 2); /* no weights: replicas */
 }
 
-/* A thousand layers on 64 and on 1,024 devices; the bounds are those that are promised. */
+/* A thousand layers on 64 and on 1,024 devices; the bounds are those that are promised, but to who
+ * runs with sanitizers. */
 static void test_quick(void **state)
 {
     static struct rb_stages_layer layers[1000];
@@ -105,7 +107,7 @@ static void test_quick(void **state)
 
         print_message("1,000 layers on %u devices: %u stages, %.3g s each, found in %.2f s\n",
                       devices, n, slowest, took);
-        assert_true(took < bounds[i]);
+        assert_true(RB_SANITIZED || took < bounds[i]);
     }
 }
 
