@@ -39,19 +39,6 @@ static int64_t weights_of(const struct rb_direct *d)
     return d->m * d->c * d->taps;
 }
 
-/* Columns of 16 numbers, `step` apart, as vectors, `apart` from each other. */
-static void turn(const float *from, int64_t step, int64_t n, float *to, int64_t apart)
-{
-    int64_t k = 0;
-
-    for (; k + RB_TURN <= n; k += RB_TURN)
-        for (int lane = 0; lane < RB_BLOCK; lane += RB_TURN)
-            rb_turn(from + lane * step + k, step, to + k * apart + lane, apart);
-    for (; k < n; k++)
-        for (int lane = 0; lane < RB_BLOCK; lane++)
-            to[k * apart + lane] = from[lane * step + k];
-}
-
 /* By block of what is written: [blocks of what is read][taps][channels][16]. */
 static void pack_weights(const struct rb_direct *d, const float *w, float *to)
 {
@@ -64,8 +51,8 @@ static void pack_weights(const struct rb_direct *d, const float *w, float *to)
     for (int64_t o = 0; o < d->out_blocks; o++, w += RB_BLOCK * block)
         for (int64_t b = 0; b < d->blocks; b++, to += channels * d->taps * RB_BLOCK)
             for (int64_t c = 0; c < channels; c++)
-                turn(w + (b * channels + c) * next, step, d->taps, to + c * RB_BLOCK,
-                     channels * RB_BLOCK);
+                rb_turn(w + (b * channels + c) * next, step, RB_BLOCK, d->taps, to + c * RB_BLOCK,
+                        channels * RB_BLOCK);
 }
 
 /* Images [first, first + n), with zeros at their sides. */

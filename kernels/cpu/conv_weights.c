@@ -146,16 +146,10 @@ static void add_images(const struct weights *g, const float *x, const float *dy,
 /* [channels of x][taps][16] by block of dy, as [16][channels of x][taps]. */
 static void write_sums(const struct weights *g, const float *sums, float *dw)
 {
-    const int64_t depth = g->window.c * g->taps, whole = depth / RB_TURN * RB_TURN;
+    const int64_t depth = g->window.c * g->taps;
 
-    for (int64_t o = 0; o < g->m; o += RB_BLOCK, sums += RB_BLOCK * depth, dw += RB_BLOCK * depth) {
-        for (int64_t k = 0; k < whole; k += RB_TURN)
-            for (int64_t lane = 0; lane < RB_BLOCK; lane += RB_TURN)
-                rb_turn(sums + k * RB_BLOCK + lane, RB_BLOCK, dw + lane * depth + k, depth);
-        for (int64_t k = whole; k < depth; k++)
-            for (int64_t lane = 0; lane < RB_BLOCK; lane++)
-                dw[lane * depth + k] = sums[k * RB_BLOCK + lane];
-    }
+    for (int64_t o = 0; o < g->m; o += RB_BLOCK, sums += RB_BLOCK * depth, dw += RB_BLOCK * depth)
+        rb_turn(sums, RB_BLOCK, depth, RB_BLOCK, dw, depth);
 }
 
 /* ---- The kernel ------------------------------------------------------------------------------*/

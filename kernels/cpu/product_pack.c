@@ -63,13 +63,27 @@ RB_AVX2 static RB_INLINE void turn_panel(const float *const rows[LANES], int64_t
     }
 }
 
-RB_AVX2 void rb_turn(const float *from, int64_t step, float *to, int64_t to_step)
+RB_AVX2 static void turn_square(const float *from, int64_t step, float *to, int64_t to_step)
 {
     const float *rows[LANES];
 
     for (int i = 0; i < LANES; i++)
         rows[i] = from + i * step;
     turn_panel(rows, 0, to, to_step);
+}
+
+/* Square by square, and what is beside the last ones number by number. */
+void rb_turn(const float *from, int64_t step, int64_t rows, int64_t columns, float *to,
+             int64_t to_step)
+{
+    const int64_t high = rows / LANES * LANES, wide = columns / LANES * LANES;
+
+    for (int64_t r = 0; r < high; r += LANES)
+        for (int64_t c = 0; c < wide; c += LANES)
+            turn_square(from + r * step + c, step, to + c * to_step + r, to_step);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = r < high ? wide : 0; c < columns; c++)
+            to[c * to_step + r] = from[r * step + c];
 }
 
 /* The rows of `from` behind the n-th are its first one once more; their lanes are zeros then. */

@@ -37,8 +37,8 @@ void rb_pack_columns(const float *b, int64_t step, int64_t n, int64_t depth, int
 void rb_pack_turned_columns(const float *b, int64_t step, int64_t n, int64_t depth, int wide,
                             int64_t apart, float *panels);
 
-/* A square of RB_TURN x RB_TURN numbers turned around; its rows are `step` apart. */
-enum { RB_TURN = 8 };
-void rb_turn(const float *from, int64_t step, float *to, int64_t to_step);
+/* Rows of numbers, `step` apart, turned around: column by column, `to_step` apart. */
+void rb_turn(const float *from, int64_t step, int64_t rows, int64_t columns, float *to,
+             int64_t to_step);
 
 #endif
