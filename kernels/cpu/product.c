@@ -11,10 +11,10 @@
 
 enum { ROWS = RB_TILE_ROWS, COLUMNS = RB_TILE_COLUMNS };
 
-/* A panel of DEPTH stays in the first cache, a block of TALL rows in the second, and a block of
- * panels (bytes) in the third.  Where there are LOW rows at most, they stay in the second with what
- * is packed for NARROW columns. */
-enum { DEPTH = 256, TALL = 24 * ROWS, PANELS = 43 * COLUMNS * DEPTH * (int)sizeof(float) };
+/* A panel of up to DEPTH stays in the first cache, a block of TALL rows in the second, and a block
+ * of panels (bytes) in the third.  Where there are LOW rows at most, they stay in the second with
+ * what is packed for NARROW columns. */
+enum { DEPTH = 272, LANES = 8, TALL = 24 * ROWS, PANELS = 43 * COLUMNS * 256 * (int)sizeof(float) };
 enum { LOW = 32 * ROWS, NARROW = 6 * COLUMNS };
 
 /* So deep a product goes into sums: in one block, so that no part of it is ever written. */
@@ -187,10 +187,13 @@ static void run_tall(struct block *block, int64_t rows, int64_t tall)
     }
 }
 
-/* Depth of the blocks, and their columns where `runs` second factors are packed at once. */
+/* Depth of the blocks, about as much each time, and their columns where `runs` second factors are
+ * packed at once. */
 static int64_t block_depth(const struct product *p, bool sums)
 {
-    return p->k < DEPTH || sums ? p->k : DEPTH;
+    const int64_t times = sums ? 1 : (p->k + DEPTH - 1) / DEPTH;
+
+    return times == 1 ? p->k : (p->k + times * LANES - 1) / (times * LANES) * LANES;
 }
 
 static int64_t block_wide(const struct product *p, bool sums, int64_t runs)

@@ -102,8 +102,12 @@ RB_AVX2 void rb_pack_rows(const float *const *rows, int64_t n, int64_t first, in
 
         for (int r = 0; r < ROWS; r++)
             from[r] = rows[i + (r < here ? r : 0)] + first;
-        for (; k + LANES <= depth; k += LANES)
+        for (; k + LINE <= depth; k += LINE) {
+            for (int64_t r = i + ROWS; r < i + 2 * ROWS && r < n; r++)
+                __builtin_prefetch(rows[r] + first + k);
             turn_strip(from, k, strips + k * ROWS);
+            turn_strip(from, k + LANES, strips + (k + LANES) * ROWS);
+        }
         for (; k < depth; k++)
             for (int r = 0; r < ROWS; r++)
                 strips[k * ROWS + r] = from[r][k];
@@ -111,19 +115,38 @@ RB_AVX2 void rb_pack_rows(const float *const *rows, int64_t n, int64_t first, in
     }
 }
 
+/* ROWS numbers of each of ROWS steps: a line of a strip. */
+RB_AVX2 static RB_INLINE void copy_square(const float *a, int64_t step, float *strip)
+{
+    for (int k = 0; k < ROWS; k++)
+        _mm_storeu_ps(strip + k * ROWS, _mm_loadu_ps(a + k * step));
+}
+
+static void copy_part(const float *a, int64_t step, int64_t depth, int64_t n, float *strip)
+{
+    for (int64_t k = 0; k < depth; k++) {
+        memset(strip + k * ROWS, 0, ROWS * sizeof *strip);
+        memcpy(strip + k * ROWS, a + k * step, (size_t)n * sizeof *strip);
+    }
+}
+
+/* Line by line of all strips: in the first cache they may have the same places, so that of what is
+ * written bit by bit nothing stays there. */
 RB_AVX2 void rb_pack_turned_rows(const float *a, int64_t step, int64_t n, int64_t depth,
                                  int64_t apart, float *strips)
 {
-    const int64_t whole = n / ROWS * ROWS;
+    for (int64_t k = 0; k < depth; k += ROWS, a += ROWS * step, strips += ROWS * ROWS) {
+        const int64_t steps = depth - k < ROWS ? depth - k : ROWS;
+        float *to = strips;
 
-    for (int64_t k = 0; k < depth; k++, a += step) {
-        float *to = strips + k * ROWS;
-
-        for (int64_t i = 0; i < whole; i += ROWS, to += apart)
-            memcpy(to, a + i, ROWS * sizeof *to);
-        if (whole < n) {
-            memset(to, 0, ROWS * sizeof *to);
-            memcpy(to, a + whole, (size_t)(n - whole) * sizeof *to);
+        for (int64_t r = ROWS_AHEAD; r < ROWS_AHEAD + ROWS && k + r < depth; r++)
+            for (int64_t i = 0; i < n; i += LINE)
+                __builtin_prefetch(a + r * step + i);
+        for (int64_t i = 0; i < n; i += ROWS, to += apart) {
+            if (steps == ROWS && n - i >= ROWS)
+                copy_square(a + i, step, to);
+            else
+                copy_part(a + i, step, steps, n - i < ROWS ? n - i : ROWS, to);
         }
     }
 }
@@ -163,7 +186,8 @@ RB_AVX2 static RB_INLINE void pack_columns(const float *b, int64_t step, int64_t
             for (int64_t c = 0; c < end; c += LINE)
                 __builtin_prefetch(from + ROWS_AHEAD * step + c);
             for (int64_t c = 0; c < whole; c += wide, to += apart)
-                memcpy(to, from + c, wide * sizeof *to);
+                for (int v = 0; v < wide; v += LANES)
+                    _mm256_storeu_ps(to + v, _mm256_loadu_ps(from + c + v));
             if (whole < end) {
                 memset(to, 0, wide * sizeof *to);
                 memcpy(to, from + whole, (size_t)(end - whole) * sizeof *to);
