@@ -24,8 +24,9 @@ enum { DEEPEST = 512 };
  * sum is made of each that its memory is what costs. */
 enum { MOST_ROWS_EACH = 64, DEEPEST_EACH = 128 };
 
-/* Where its memory decides, oneDNN is as good. */
-enum { LEAST_ROWS = 4, LEAST_COLUMNS = 16, LEAST_DEPTH = 8 };
+/* Where memory decides, oneDNN is as good, but not at sums of outer products, which are gradients
+ * of a few samples: here their fixed-point sums come from registers. */
+enum { LEAST_ROWS = 4, LEAST_COLUMNS = 16, LEAST_DEPTH = 8, SHALLOW = 8 };
 
 struct product {
     struct rb_kernel base;
@@ -48,6 +49,11 @@ struct factors {
     bool into_sums;
     struct rb_tile_sums sums[RB_KERNEL_EACH]; /* by run: the same sums */
 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* ---- Blocks ----------------------------------------------------------------------------------*/
 
@@ -123,41 +129,55 @@ static void find_parts(const struct block *block, int64_t n, struct rb_strip_par
                      : (struct rb_strip_part){0, block->depth};
 }
 
-/* Each panel times all strips of rows [i, i + n). */
-static void go_through(const struct block *block, int64_t i, int64_t n)
+/* Rows [i, i + n), of which `parts` says what there is of each strip. */
+struct rows {
+    int64_t i, n;
+    struct rb_strip_part parts[LOW / ROWS];
+};
+
+/* Row r of these rows and column j of the block, and those behind them. */
+static void one_tile(const struct block *block, const struct rows *rows, int64_t r, int64_t j)
 {
     const struct product *p = block->product;
     struct factors *factors = block->factors;
+    const float *strip = block->strips + block->runs * r * block->depth;
+    const float *panel = block->panels + block->runs * j * block->depth;
     const bool last = block->k + block->depth == p->k;
-    const int64_t next_panel = block->runs * COLUMNS * block->depth;
-    const int64_t next_strip = block->runs * ROWS * block->depth;
-    const float *panel = block->panels;
     struct rb_tile_place place = {.step = p->n, .first = block->k == 0};
-    struct rb_strip_part parts[LOW / ROWS];
 
-    if (!factors->into_sums)
-        find_parts(block, n, parts);
-    for (int64_t j = 0; j < block->wide; j += COLUMNS, panel += next_panel) {
-        const float *strip = block->strips;
+    place.row = block->row + r;
+    place.rows = (int)least(rows->n - r, ROWS);
+    place.column = block->j + j;
+    place.columns = (int)least(block->wide - j, COLUMNS);
+    if (factors->into_sums) {
+        place.sum = factors->sums->into->sum + (rows->i + r) * p->n + place.column;
+        rb_tile_add(factors->sums, factors->n, &place, strip, panel, block->depth);
+    } else {
+        const struct rb_strip_part *part = &rows->parts[r / ROWS];
 
-        place.column = block->j + j;
-        place.columns = (int)(block->wide - j < COLUMNS ? block->wide - j : COLUMNS);
         place.bias = factors->bias && last ? factors->bias + place.column : NULL;
-        for (int64_t r = 0; r < n; r += ROWS, strip += next_strip) {
-            place.rows = (int)(n - r < ROWS ? n - r : ROWS);
-            place.row = block->row + r;
-            if (factors->into_sums) {
-                place.sum = factors->sums->into->sum + (i + r) * p->n + place.column;
-                rb_tile_add(factors->sums, factors->n, &place, strip, panel, block->depth);
-            } else {
-                const struct rb_strip_part *part = &parts[r / ROWS];
-
-                fetch(block, r, n, place.column);
-                rb_tile_write(&place, strip + part->from * ROWS, panel + part->from * COLUMNS,
-                              part->to - part->from);
-            }
-        }
+        fetch(block, r, rows->n, place.column);
+        rb_tile_write(&place, strip + part->from * ROWS, panel + part->from * COLUMNS,
+                      part->to - part->from);
     }
+}
+
+/* Each panel times all strips of rows [i, i + n); of shallow products, whose memory decides, row by
+ * row. */
+static void go_through(const struct block *block, int64_t i, int64_t n)
+{
+    struct rows rows = {.i = i, .n = n};
+
+    if (!block->factors->into_sums)
+        find_parts(block, n, rows.parts);
+    if (block->depth <= SHALLOW)
+        for (int64_t r = 0; r < n; r += ROWS)
+            for (int64_t j = 0; j < block->wide; j += COLUMNS)
+                one_tile(block, &rows, r, j);
+    else
+        for (int64_t j = 0; j < block->wide; j += COLUMNS)
+            for (int64_t r = 0; r < n; r += ROWS)
+                one_tile(block, &rows, r, j);
 }
 
 /* So few rows that all of them stay in the second cache: what they are multiplied with is packed
@@ -169,7 +189,7 @@ static void run_low(struct block *block, int64_t rows)
     for (int e = 0; e < block->runs; e++)
         pack_a(block, e, 0, rows);
     for (; block->j < end; block->j += NARROW) {
-        block->wide = end - block->j < NARROW ? end - block->j : NARROW;
+        block->wide = least(end - block->j, NARROW);
         pack_b(block);
         go_through(block, 0, rows);
     }
@@ -179,7 +199,7 @@ static void run_tall(struct block *block, int64_t rows, int64_t tall)
 {
     pack_b(block);
     for (int64_t i = 0; i < rows; i += tall) {
-        int64_t n = rows - i < tall ? rows - i : tall;
+        const int64_t n = least(rows - i, tall);
 
         for (int e = 0; e < block->runs; e++)
             pack_a(block, e, i, n);
@@ -200,8 +220,7 @@ static int64_t block_wide(const struct product *p, bool sums, int64_t runs)
 {
     int64_t most = PANELS / (int64_t)sizeof(float) / (block_depth(p, sums) * runs);
 
-    most = most < COLUMNS ? COLUMNS : most / COLUMNS * COLUMNS;
-    return p->n < most ? p->n : most;
+    return least(p->n, most < COLUMNS ? COLUMNS : most / COLUMNS * COLUMNS);
 }
 
 /* Of `most` rows as many as have room: the strips of all runs that of one run's deepest. */
@@ -209,7 +228,7 @@ static int64_t block_tall(const struct product *p, bool sums, int64_t runs, int6
 {
     const int64_t room = LOW * DEEPEST / (block_depth(p, sums) * runs) / ROWS * ROWS;
 
-    return room < most ? room : most;
+    return least(room, most);
 }
 
 static void run_factors(const struct product *p, struct factors *factors)
@@ -224,8 +243,8 @@ static void run_factors(const struct product *p, struct factors *factors)
     for (int64_t j = 0; j < p->n; j += wide)
         for (block.k = 0; block.k < p->k; block.k += depth) {
             block.j = j;
-            block.wide = p->n - j < wide ? p->n - j : wide;
-            block.depth = p->k - block.k < depth ? p->k - block.k : depth;
+            block.wide = least(p->n - j, wide);
+            block.depth = least(p->k - block.k, depth);
             if (rows <= block_tall(p, sums, runs, LOW))
                 run_low(&block, rows);
             else
@@ -307,10 +326,12 @@ static int64_t *find_places(const struct rb_matrices *s, const int64_t *dim, int
     return at;
 }
 
-static bool suits(const struct rb_matrices *s)
+static bool suits(const struct rb_matrices *s, bool bias)
 {
+    const bool outer = s->batch == 0 && s->swap_a && !s->swap_b && !bias && s->k > 0;
+
     return strncmp(rb_dnnl_isa(), "avx2", 4) == 0 && s->m >= LEAST_ROWS && s->n >= LEAST_COLUMNS &&
-           s->k >= LEAST_DEPTH;
+           (outer || s->k >= LEAST_DEPTH);
 }
 
 int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
@@ -319,7 +340,7 @@ int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtyp
     const size_t room = PANELS + (COLUMNS * DEEPEST + LOW * DEEPEST) * sizeof(float);
     struct product *p;
 
-    if (factors != RB_F32 || !suits(s))
+    if (factors != RB_F32 || !suits(s, bias))
         return RB_EUNSUPPORTED;
     if (rb_cpu_need(&cpu->panels, room))
         return RB_ENOMEM;
