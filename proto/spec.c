@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "proto/reflect.h"
 #include "proto/reflect_field.h"
+#include "proto/spec_paths.h"
 
 #include <limits.h>
 #include <math.h>
@@ -105,40 +106,12 @@ static void complete_buffers(Rb__ModelSpec *model)
     model->n_buffers = 0;
 }
 
-static void make_absolute(char **path, const char *folder)
-{
-    const char *rest = *path;
-    char *whole;
-
-    if (!rest || rest[0] == '/' || rest[0] == '\0')
-        return;
-    while (strncmp(rest, "./", 2) == 0)
-        rest += 2;
-    whole = rb_format("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, rest);
-    free(*path);
-    *path = whole;
-}
-
-static void make_source_absolute(Rb__SourceSpec *source, const char *folder)
-{
-    if (!source)
-        return;
-    for (size_t i = 0; i < source->n_path; i++)
-        make_absolute(&source->path[i], folder);
-    for (size_t i = 0; i < source->n_targets; i++)
-        make_absolute(&source->targets[i], folder);
-}
-
 static void complete_job(Rb__JobFile *job, const char *folder)
 {
     complete(&job->base);
     complete_optimizer(job->spec->train->optimizer);
     complete_buffers(job->spec->model);
-    make_absolute(&job->spec->model->onnx, folder);
-    make_absolute(&job->spec->model->weights, folder);
-    make_source_absolute(job->spec->data->train, folder);
-    make_source_absolute(job->spec->data->eval, folder);
-    make_absolute(&job->spec->checkpoint->path, folder);
+    rb_spec_paths_complete(job->spec, folder);
 }
 
 /* ---- Reading ---- */

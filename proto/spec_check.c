@@ -2,6 +2,8 @@
 /* Every sentence begins with the key that it is about: spec.c finds its place in the file by it. */
 #include "proto/spec.h"
 
+#include "proto/spec_paths.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -231,7 +233,7 @@ static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
 
     if (!err)
         err = check_count("spec.checkpoint.keep", checkpoint->keep, 1, 1 << 30, why);
-    if (!err && checkpoint->every > 0 && (!checkpoint->path || !checkpoint->path[0]))
+    if (!err && checkpoint->every > 0 && !rb_spec_checkpoints(spec))
         err = rb_why_set(why, RB_EINVAL, "spec.checkpoint.every: needs spec.checkpoint.path");
     if (!err && rb_spec_duration_ms(spec->failure->window, &window))
         err = rb_why_set(why, RB_EINVAL,
@@ -341,6 +343,8 @@ int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why)
     if (!is_complete(spec))
         return rb_why_set(why, RB_EINVAL, "spec: parts are missing");
     err = check_inputs(spec, why);
+    if (!err)
+        err = rb_spec_paths_check(spec, why);
     if (!err)
         err = check_unsupported(spec, why);
     if (!err)

@@ -4,12 +4,12 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "proto/spec_paths.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -182,10 +182,9 @@ static char *save_folder(const struct rb_agent *agent, const struct rb_agent_job
     const struct rb_job_facts *facts = rb_facts_job(rb_store_facts(agent->daemon->store), job->id);
     if (export_only)
         return rb_format("%s/export", job->folder);
-    if (facts && facts->job.message && facts->job.job->spec && facts->job.job->spec->checkpoint &&
-        facts->job.job->spec->checkpoint->path)
-        return rb_string(facts->job.job->spec->checkpoint->path);
-    return rb_format("%s/checkpoints", job->folder);
+    const char *told =
+        facts && facts->job.message ? rb_spec_checkpoints(facts->job.job->spec) : NULL;
+    return told ? rb_string(told) : rb_format("%s/checkpoints", job->folder);
 }
 
 static void node_save(struct rb_request *request, void *context)
@@ -274,10 +273,11 @@ void rb_agent_saves_lost(struct rb_worker *worker)
 /* Is `path`, with all its links followed, below `folder`? */
 static bool below(const char *path, const char *folder)
 {
-    char real_path[PATH_MAX], real_folder[PATH_MAX];
-    if (!folder || !realpath(folder, real_folder) || !realpath(path, real_path))
+    RB_CLEANUP(rb_freep) char *real_folder = folder ? rb_file_real(folder) : NULL;
+    RB_CLEANUP(rb_freep) char *real_path = folder ? rb_file_real(path) : NULL;
+    size_t length = folder ? strlen(real_folder) : 0;
+    if (!folder)
         return false;
-    size_t length = strlen(real_folder);
     return !strncmp(real_path, real_folder, length) && real_path[length] == '/';
 }
 
@@ -297,8 +297,7 @@ static void node_file(struct rb_request *request, void *context)
     const Rb__Job *known = facts ? facts->job.job : NULL;
     bool allowed = below(path, job->folder);
     if (!allowed && known)
-        allowed = below(path, known->resume) || (known->spec && known->spec->checkpoint &&
-                                                 below(path, known->spec->checkpoint->path));
+        allowed = below(path, known->resume) || below(path, rb_spec_checkpoints(known->spec));
     if (allowed)
         rb_request_file(request, path, NULL);
     else if (access(path, F_OK))

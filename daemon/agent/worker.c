@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "daemon/agent/devices.h"
 #include "daemon/facts/contingency.h"
+#include "proto/spec_paths.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -59,11 +60,11 @@ void rb_worker_goes_without(struct rb_worker *worker, const struct rb_job_facts 
     rb_arena_done(&arena);
 }
 
-static const Rb__CheckpointSpec *checkpoint_spec(const struct rb_worker *worker)
+static const Rb__Spec *spec_of(const struct rb_worker *worker)
 {
     const struct rb_facts *facts = rb_store_facts(worker->agent->daemon->store);
     const struct rb_job_facts *job = rb_facts_job(facts, worker->told.job);
-    return job && job->job.message && job->job.job->spec ? job->job.job->spec->checkpoint : NULL;
+    return job && job->job.message ? job->job.job->spec : NULL;
 }
 
 int64_t rb_worker_rows_known(const struct rb_worker *worker)
@@ -80,15 +81,15 @@ static void greet(pid_t pid, void *context)
     RB_CLEANUP(rb_freep) char *final = rb_format("%s/final", worker->job->folder);
     Rb__Settings settings = RB__SETTINGS__INIT;
     Rb__ToWorker message = RB__TO_WORKER__INIT;
-    const Rb__CheckpointSpec *spec = checkpoint_spec(worker);
+    const Rb__Spec *spec = spec_of(worker);
     if (pid && !worker->pid)
         worker->pid = pid;
     settings.final_folder = final;
-    if (spec) {
-        settings.checkpoint_path = spec->path;
+    if (spec && spec->checkpoint) {
+        settings.checkpoint_path = (char *)rb_spec_checkpoints(spec);
         settings.has_checkpoint_every = settings.has_checkpoint_keep = true;
-        settings.checkpoint_every = spec->every;
-        settings.checkpoint_keep = spec->keep;
+        settings.checkpoint_every = spec->checkpoint->every;
+        settings.checkpoint_keep = spec->checkpoint->keep;
     }
     settings.has_rows_after = true;
     settings.rows_after = rb_worker_rows_known(worker);

@@ -2,6 +2,7 @@
 #include "daemon/rpc/resume.h"
 
 #include "base/arena.h"
+#include "base/file.h"
 #include "daemon/rpc/differs.h"
 #include "proto/digested.h"
 
@@ -183,14 +184,15 @@ static int find(const struct folder *folder, const Rb__Model *model, const struc
 int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, int64_t *ret_step,
                    struct rb_buffer *ret_notes, struct rb_why *why)
 {
-    struct folder folder = {.path = path};
+    RB_CLEANUP(rb_freep) char *real = rb_file_real(path);
+    struct folder folder = {.path = real};
     const struct found *whole = NULL;
     int err = list(&folder, why);
 
     if (!err)
         err = find(&folder, model, &whole, ret_notes, why);
     if (!err) {
-        *ret_folder = whole ? rb_format("%s/%s", path, whole->name) : NULL;
+        *ret_folder = whole ? rb_format("%s/%s", real, whole->name) : NULL;
         *ret_step = whole ? whole->step : 0;
     }
     folder_done(&folder);

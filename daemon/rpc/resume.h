@@ -13,7 +13,9 @@
 
 #include <stdint.h>
 
-/* 0 with *ret_folder (free) and *ret_step, the newest that is whole, or with NULL where there is no
+/* Looks where workers would write (rb_file_real of `path`).
+ *
+ * 0 with *ret_folder (free) and *ret_step, the newest that is whole, or with NULL where there is no
  * checkpoint (or no folder).  Damaged ones that are newer are told of in ret_notes, a line.
  * RB_EREFUSED: the newest belongs to another job, or none is whole, with a sentence that says which
  * settings differ and what to do. */

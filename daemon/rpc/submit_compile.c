@@ -10,6 +10,7 @@
 #include "plan/compile/footprint.h"
 #include "plan/schedule_pipeline.h"
 #include "plan/split.h"
+#include "proto/spec_paths.h"
 
 #include <inttypes.h>
 
@@ -75,11 +76,11 @@ static void take_profile(struct rb_submission *job)
 
 int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
 {
-    const Rb__CheckpointSpec *checkpoint = job->spec->checkpoint;
+    const char *checkpoints = rb_spec_checkpoints(job->spec);
     int err = compile_model(job, why);
 
-    if (!err && checkpoint && checkpoint->path)
-        err = rb_resume_find(checkpoint->path, job->compiled.model, &job->resume, &job->resume_step,
+    if (!err && checkpoints)
+        err = rb_resume_find(checkpoints, job->compiled.model, &job->resume, &job->resume_step,
                              &job->compiled.notes, why);
     /* Last: nobody removes what a job that is refused has written. */
     if (!err)

@@ -7,20 +7,14 @@
 #include "base/file.h"
 #include "daemon/facts/members.h"
 #include "daemon/rpc/methods_inside.h"
+#include "proto/spec_paths.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const char *folder_of(const Rb__Spec *spec)
-{
-    const char *path = spec && spec->checkpoint ? spec->checkpoint->path : NULL;
-
-    return path && *path ? path : NULL;
-}
-
 bool rb_submission_shares(const Rb__Spec *spec, const Rb__Spec *other)
 {
-    const char *folder = folder_of(spec), *others = folder_of(other);
+    const char *folder = rb_spec_checkpoints(spec), *others = rb_spec_checkpoints(other);
     RB_CLEANUP(rb_freep) char *real = folder && others ? rb_file_real(folder) : NULL;
     RB_CLEANUP(rb_freep) char *others_real = real ? rb_file_real(others) : NULL;
 
@@ -33,7 +27,7 @@ int rb_submission_refuse_shared(const Rb__Spec *spec, const char *other, const c
     return rb_why_set(why, RB_EREFUSED,
                       "spec.checkpoint.path: %.200s is where job %s (%s) keeps its checkpoints: "
                       "name another folder, or end that job first",
-                      folder_of(spec), other, phase);
+                      rb_spec_checkpoints(spec), other, phase);
 }
 
 /* Who is told to end makes no checkpoint any more that anybody waits for. */

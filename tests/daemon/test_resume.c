@@ -111,6 +111,22 @@ static void nothing_to_go_on_from(void **unused)
     assert_int_equal(notes.size, 0);
 }
 
+/* Where workers write, who are told the same path: also behind what is not there. */
+static void the_folder_that_a_path_means(void **unused)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/none/../kept", root);
+    RB_CLEANUP(rb_freep) char *expected = rb_format("%s/kept/step-00000030", root);
+    RB_CLEANUP(rb_freep) char *folder = NULL;
+    struct rb_buffer notes = {0};
+    int64_t step;
+
+    (void)unused;
+    put_whole("kept/step-00000030", "aa");
+    assert_int_equal(rb_resume_find(path, &ours, &folder, &step, &notes, NULL), 0);
+    assert_int_equal(step, 30);
+    assert_string_equal(folder, expected);
+}
+
 static void one_without_its_list_is_damaged(void **unused)
 {
     RB_CLEANUP(rb_freep) char *folder = NULL;
@@ -258,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nothing_to_go_on_from, begin, end),
+        cmocka_unit_test_setup_teardown(the_folder_that_a_path_means, begin, end),
         cmocka_unit_test_setup_teardown(one_without_its_list_is_damaged, begin, end),
         cmocka_unit_test_setup_teardown(the_newest_whole_one, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_whole, begin, end),

@@ -178,6 +178,25 @@ def shared_folder():
         c.drop("second")
 
 
+def folder_behind_what_is_not_there():
+    """A path with ".." behind a folder that is not there means one folder: to who writes checkpoints, to who goes on from
+    them, and in what is told of them."""
+    with cluster.Cluster(devices=1) as c:
+        c.model("cnn", image=8)
+        spec = good(c)
+        spec["train"]["steps"] = 8
+        spec["checkpoint"] = {"path": "none/../saved", "every": 2}
+        c.submit("first", spec)
+        c.wait("first", "done")
+        check(not os.path.exists(c.path("none")), "a folder was made that nobody asked for")
+        told = cluster.until("its checkpoints", lambda: c.json("get", "checkpoints", "first")["items"])
+        saved = os.path.realpath(c.path("saved"))
+        check(all(os.path.dirname(each["path"]) == saved for each in told), f"not in {saved}: {told}")
+        again = c.submit("second", spec)
+        check(again["resumeStep"] > 0, f"starts anew beside {os.listdir(saved)}: {again}")
+        c.wait("second", "done")
+
+
 def not_a_number():
     """One sample of 64 holds a NaN: the step that has it is skipped, which is an event, and the job goes on."""
     with cluster.Cluster(devices=1) as c:
@@ -264,4 +283,4 @@ def many_files():
         c.wait("many", "done")
 
 
-cluster.main(job_files, full_disk, full_state_folder, others_checkpoints, shared_folder, not_a_number, data_cut_off, daemons, few_descriptors, many_files)
+cluster.main(job_files, full_disk, full_state_folder, others_checkpoints, shared_folder, folder_behind_what_is_not_there, not_a_number, data_cut_off, daemons, few_descriptors, many_files)

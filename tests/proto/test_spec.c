@@ -2,6 +2,7 @@
 #include "proto/spec.h"
 
 #include "proto/reflect.h"
+#include "proto/spec_paths.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -282,6 +283,49 @@ static void test_check_incomplete(void **state)
     assert_int_equal(rb_spec_check("a", NULL, &why), RB_EINVAL);
 }
 
+/* What came over a wire has no folder that relative paths count from. */
+static void test_check_relative(void **state)
+{
+    Rb__JobFile *job = parse(smallest, NULL, 0);
+    char **paths[] = {&job->spec->model->onnx, &job->spec->data->train->path[0],
+                      &job->spec->checkpoint->path};
+    static const char *const keys[] = {
+        "spec.model.onnx: ", "spec.data.train.path: ", "spec.checkpoint.path: "};
+    struct rb_why why = {0};
+
+    (void)state;
+    assert_int_equal(rb_spec_check("a", job->spec, &why), 0);
+    for (size_t i = 0; i < RB_COUNT(paths); i++) {
+        char *kept = *paths[i];
+
+        *paths[i] = (char *)"../here";
+        assert_int_equal(rb_spec_check("a", job->spec, &why), RB_EINVAL);
+        assert_memory_equal(why.text, keys[i], strlen(keys[i]));
+        assert_non_null(strstr(why.text, "'../here' is relative"));
+        *paths[i] = kept;
+    }
+    rb__job_file__free_unpacked(job, NULL);
+}
+
+/* An empty path is none, to whoever asks. */
+static void test_checkpoints(void **state)
+{
+    const char *overrides[] = {"spec.checkpoint.path=c", "spec.checkpoint.path=''"};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        Rb__JobFile *job = parse(smallest, overrides, i);
+        const char *path = rb_spec_checkpoints(job->spec);
+
+        if (i == 1)
+            assert_string_equal(path, "/jobs/c");
+        else
+            assert_null(path);
+        rb__job_file__free_unpacked(job, NULL);
+    }
+    assert_null(rb_spec_checkpoints(NULL));
+}
+
 static void test_steps(void **state)
 {
     Rb__JobFile *job = parse(smallest, NULL, 0);
@@ -360,7 +404,8 @@ int main(void)
         cmocka_unit_test(test_overrides),        cmocka_unit_test(test_lists_of_files),
         cmocka_unit_test(test_refusals),         cmocka_unit_test(test_laps),
         cmocka_unit_test(test_position),         cmocka_unit_test(test_read),
-        cmocka_unit_test(test_check_incomplete), cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_check_incomplete), cmocka_unit_test(test_check_relative),
+        cmocka_unit_test(test_checkpoints),      cmocka_unit_test(test_steps),
         cmocka_unit_test(test_durations),        cmocka_unit_test(test_sizes),
     };
 

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/prune.h"
 #include "worker/checkpoint/snapshot.h"
@@ -137,20 +138,30 @@ static void stand_back(const struct rb_saver *saver)
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
 }
 
-static void save(struct rb_saver *saver, bool copies)
+/* Into what its folder is now, so that what is said of it later holds by that name.  Not earlier:
+ * the step thread asks for it, and the file system may take its time. */
+static void write_state(struct rb_saver *saver, const struct rb_state *state)
 {
+    RB_CLEANUP(rb_freep) char *real = rb_file_real(saver->folder);
+    struct rb_save save = saver->save;
     struct rb_saved saved;
 
+    save.folder = real;
+    rb_save_run(saver->model->message, state, &save, saver->options->job, saver->options->worker,
+                &saved);
+    rb_saved_post(&saved, saver->reports);
+    rb_saved_done(&saved);
+}
+
+static void save(struct rb_saver *saver, bool copies)
+{
     if (copies)
         rb_snapshot_complete(saver->snapshot);
     if (rb_device_check(saver->model->device, NULL)) /* what was copied is worth nothing */
         rb_snapshot_copy(saver->snapshot)->level = -1;
     rb_fault("worker.save.copied");
     enter(saver, WRITING);
-    rb_save_run(saver->model->message, rb_snapshot_copy(saver->snapshot), &saver->save,
-                saver->options->job, saver->options->worker, &saved);
-    rb_saved_post(&saved, saver->reports);
-    rb_saved_done(&saved);
+    write_state(saver, rb_snapshot_copy(saver->snapshot));
 }
 
 static void *run(void *context)
@@ -208,17 +219,6 @@ bool rb_saver_ready(struct rb_saver *saver)
     return false;
 }
 
-/* Without memory for a copy the save is written from the state itself, before this returns. */
-static void save_here(struct rb_saver *saver, const struct rb_save *save)
-{
-    struct rb_saved saved;
-
-    rb_save_run(saver->model->message, &saver->model->state, save, saver->options->job,
-                saver->options->worker, &saved);
-    rb_saved_post(&saved, saver->reports);
-    rb_saved_done(&saved);
-}
-
 static void note_save(struct rb_saver *saver, const struct rb_save *save)
 {
     free(saver->folder);
@@ -229,11 +229,12 @@ static void note_save(struct rb_saver *saver, const struct rb_save *save)
 
 void rb_saver_start(struct rb_saver *saver, const struct rb_save *save)
 {
+    note_save(saver, save);
+    /* Without memory for a copy it is written from the state itself, before this returns. */
     if (rb_snapshot_reserve(saver->snapshot, NULL)) {
-        save_here(saver, save);
+        write_state(saver, &saver->model->state);
         return;
     }
-    note_save(saver, save);
     rb_snapshot_begin(saver->snapshot);
     enter(saver, COPYING);
 }
