@@ -54,6 +54,32 @@ int rb_error_from_errno(int number)
     return RB_EIO;
 }
 
+int rb_error_fit(const char *text, int most)
+{
+    const int n = (int)strnlen(text, (size_t)most);
+    int last = n - 1;
+    unsigned char first;
+
+    if (n < most)
+        return n;
+    while (last > 0 && n - last < 4 && ((unsigned char)text[last] & 0xc0) == 0x80)
+        last--;
+    first = n ? (unsigned char)text[last] : 0;
+    return last + (first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1) > n ? last : n;
+}
+
+/* What a `format` has written, if that is all of it, or up to its last whole character. */
+static int fill(struct rb_why *why, const char *format, va_list args)
+{
+    const int room = sizeof why->text - 1,
+              used = vsnprintf(why->text, sizeof why->text, format, args);
+
+    if (used <= room)
+        return used < 0 ? 0 : used;
+    why->text[rb_error_fit(why->text, room)] = '\0';
+    return room;
+}
+
 int rb_why_set(struct rb_why *why, int err, const char *format, ...)
 {
     va_list args;
@@ -61,7 +87,7 @@ int rb_why_set(struct rb_why *why, int err, const char *format, ...)
     if (!why)
         return err;
     va_start(args, format);
-    vsnprintf(why->text, sizeof why->text, format, args);
+    fill(why, format, args);
     va_end(args);
     return err;
 }
@@ -70,16 +96,17 @@ int rb_why_add(struct rb_why *why, int err, const char *format, ...)
 {
     char rest[sizeof why->text];
     va_list args;
-    int used;
+    int used, room;
 
     if (!why)
         return err;
     snprintf(rest, sizeof rest, "%s", why->text[0] ? why->text : rb_error_text(err));
     va_start(args, format);
-    used = vsnprintf(why->text, sizeof why->text, format, args);
+    used = fill(why, format, args);
     va_end(args);
-    if (used >= 0 && (size_t)used + 2 < sizeof why->text)
+    room = (int)sizeof why->text - used - 3;
+    if (room > 0)
         snprintf(why->text + used, sizeof why->text - (size_t)used, ": %.*s",
-                 (int)(sizeof rest - (size_t)used - 3), rest);
+                 rb_error_fit(rest, room), rest);
     return err;
 }

@@ -46,7 +46,7 @@ struct rb_why {
     char text[512];
 };
 
-/* Write the sentence anew and return `err`.  `why` may be NULL (here and below). */
+/* Write the sentence anew, cut at a whole character where it has no room, and return `err`.  `why` may be NULL (here and below). */
 int rb_why_set(struct rb_why *why, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -54,6 +54,10 @@ int rb_why_set(struct rb_why *why, int err, const char *format, ...)
  * sentence yet the text of the code becomes it. */
 int rb_why_add(struct rb_why *why, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* How many of the first `most` bytes of a text there are without a character of UTF-8 that they cut
+ * in two: for "%.*s".  Half a character is no JSON. */
+int rb_error_fit(const char *text, int most);
 
 /* Scope-bound release: RB_CLEANUP(fn) T *x = NULL; fn gets T **.  RB_TAKE hands on. */
 #define RB_CLEANUP(fn) __attribute__((cleanup(fn)))

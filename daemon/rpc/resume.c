@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of a folder's name in a sentence that has more to say (bytes). */
+enum { FOLDER_MOST = 150 };
+
 struct found {
     int64_t step;
     char *name; /* "step-00001200" */
@@ -97,9 +100,9 @@ static int refuse_others(const char *folder, const char *name, const json_t *man
     RB_CLEANUP(rb_freep) char *differences = rb_differs_say(manifest, model);
 
     return rb_why_set(why, RB_EREFUSED,
-                      "checkpoint.path %.150s holds checkpoints of another job (%s: %s): name "
+                      "checkpoint.path %.*s holds checkpoints of another job (%s: %s): name "
                       "another folder, or remove them",
-                      folder, name, differences);
+                      rb_error_fit(folder, FOLDER_MOST), folder, name, differences);
 }
 
 static int check_job(const char *folder, const char *name, const json_t *manifest,

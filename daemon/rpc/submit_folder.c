@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of its name in a sentence that has more to say (bytes). */
+enum { FOLDER_MOST = 200 };
+
 bool rb_submission_shares(const Rb__Spec *spec, const Rb__Spec *other)
 {
     const char *folder = rb_spec_checkpoints(spec), *others = rb_spec_checkpoints(other);
@@ -24,10 +27,12 @@ bool rb_submission_shares(const Rb__Spec *spec, const Rb__Spec *other)
 int rb_submission_refuse_shared(const Rb__Spec *spec, const char *other, const char *phase,
                                 struct rb_why *why)
 {
+    const char *folder = rb_spec_checkpoints(spec);
+
     return rb_why_set(why, RB_EREFUSED,
-                      "spec.checkpoint.path: %.200s is where job %s (%s) keeps its checkpoints: "
+                      "spec.checkpoint.path: %.*s is where job %s (%s) keeps its checkpoints: "
                       "name another folder, or end that job first",
-                      rb_spec_checkpoints(spec), other, phase);
+                      rb_error_fit(folder, FOLDER_MOST), folder, other, phase);
 }
 
 /* Who is told to end makes no checkpoint any more that anybody waits for. */

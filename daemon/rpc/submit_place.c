@@ -22,8 +22,8 @@ static int refuse_kind(const struct rb_facts *facts, const char *kind, struct rb
     for (size_t i = 0; i < facts->nodes.n && !missing; i++)
         missing = facts->nodes.at[i].node->missing;
     return rb_why_set(why, RB_EREFUSED,
-                      "spec.devices.kind is %.40s, and no node has such a device%s%s", kind,
-                      missing && !strcmp(kind, "cuda") ? ": " : "",
+                      "spec.devices.kind is %.*s, and no node has such a device%s%s",
+                      rb_error_fit(kind, 40), kind, missing && !strcmp(kind, "cuda") ? ": " : "",
                       missing && !strcmp(kind, "cuda") ? missing : "");
 }
 

@@ -42,6 +42,40 @@ static void long_sentences_are_cut(void **state)
     assert_int_equal(strlen(why.text), sizeof why.text - 1);
 }
 
+/* Half a character is no JSON, so that nobody would get to read the sentence. */
+static void cut_at_whole_characters(void **state)
+{
+    static const struct {
+        const char *text;
+        int most, fit;
+    } cases[] = {
+        {"a\xc3\xbc", 1, 1},
+        {"a\xc3\xbc", 2, 1},
+        {"a\xc3\xbc", 3, 3},
+        {"a\xc3\xbc", 9, 3},
+        {"\xe2\x82\xac", 2, 0},
+        {"x\xe2\x82\xac.", 4, 4},
+        {"\xf0\x9f\x8e\xb5", 3, 0},
+        {"\xf0\x9f\x8e\xb5", 4, 4},
+        {"", 0, 0},
+        {"ab", 0, 0},
+    };
+    struct rb_why why = {0};
+    char longer[2 * sizeof why.text];
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(rb_error_fit(cases[i].text, cases[i].most), cases[i].fit);
+    for (size_t i = 0; i < sizeof longer; i++)
+        longer[i] = i % 2 ? '\xbc' : '\xc3';
+    longer[sizeof longer - 1] = '\0';
+    rb_why_set(&why, RB_EINVAL, "%s", longer);
+    assert_int_equal(strlen(why.text), sizeof why.text - 2);
+    rb_why_add(&why, RB_EINVAL, "12"); /* "12: " and as much, two bytes at a time, as has room */
+    assert_int_equal(strlen(why.text), sizeof why.text - 2);
+    rb_why_add(&why, RB_EINVAL, "%s", longer);
+    assert_int_equal(strlen(why.text), sizeof why.text - 2);
+}
+
 static void errno_has_a_code(void **state)
 {
     assert_int_equal(rb_error_from_errno(0), RB_OK);
@@ -56,6 +90,7 @@ int main(void)
         cmocka_unit_test(a_sentence_grows_in_front),
         cmocka_unit_test(without_a_sentence_the_code_speaks),
         cmocka_unit_test(long_sentences_are_cut),
+        cmocka_unit_test(cut_at_whole_characters),
         cmocka_unit_test(errno_has_a_code),
     };
 
