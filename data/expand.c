@@ -97,10 +97,50 @@ static bool is_utf8(const char *path)
     return text != NULL;
 }
 
+/* A file, however it is named; one that is not there is its name. */
+struct file {
+    const char *path;
+    dev_t device;
+    ino_t number;
+};
+
+static int by_file(const void *a, const void *b)
+{
+    const struct file *left = a, *right = b;
+
+    if (left->device != right->device)
+        return left->device < right->device ? -1 : 1;
+    if (left->number != right->number)
+        return left->number < right->number ? -1 : 1;
+    return strcmp(left->path, right->path);
+}
+
+static int check_twice(const struct rb_expanded *all, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) struct file *files = rb_alloc((all->n + 1) * sizeof *files);
+
+    for (size_t i = 0; i < all->n; i++) {
+        struct stat status = {0};
+
+        if (stat(all->path[i], &status))
+            status = (struct stat){0};
+        files[i] = (struct file){all->path[i], status.st_dev, status.st_ino};
+    }
+    qsort(files, all->n, sizeof *files, by_file);
+    for (size_t i = 1; i < all->n; i++) {
+        const struct file *one = &files[i - 1], *other = &files[i];
+
+        if (!strcmp(one->path, other->path))
+            return rb_why_set(why, RB_EINVAL, "%s is named twice", one->path);
+        if (one->number && one->device == other->device && one->number == other->number)
+            return rb_why_set(why, RB_EINVAL, "%s and %s are the same file", one->path,
+                              other->path);
+    }
+    return 0;
+}
+
 static int check(const struct rb_expanded *all, struct rb_why *why)
 {
-    RB_CLEANUP(rb_freep) char **sorted = rb_alloc((all->n + 1) * sizeof *sorted);
-
     if (all->n > RB_EXPAND_MOST)
         return rb_why_set(why, RB_ELIMIT,
                           "%zu files from %s to %s; expected at most %d: join some of them", all->n,
@@ -109,13 +149,36 @@ static int check(const struct rb_expanded *all, struct rb_why *why)
         if (!is_utf8(all->path[i]))
             return rb_why_set(why, RB_EINVAL, "the name of %s is not UTF-8: rename it",
                               all->path[i]);
-    if (all->n)
-        memcpy(sorted, all->path, all->n * sizeof *sorted);
-    qsort(sorted, all->n, sizeof *sorted, by_name);
-    for (size_t i = 1; i < all->n; i++)
-        if (!strcmp(sorted[i - 1], sorted[i]))
-            return rb_why_set(why, RB_EINVAL, "%s is named twice", sorted[i]);
-    return 0;
+    return check_twice(all, why);
+}
+
+/* Without the backslashes that keep marks from being read as a pattern's. */
+static char *plain_of(const char *pattern)
+{
+    char *plain = rb_string(pattern), *to = plain;
+
+    for (const char *from = plain; *from; from++) {
+        if (*from == '\\' && from[1])
+            from++;
+        *to++ = *from;
+    }
+    *to = '\0';
+    return plain;
+}
+
+/* What has a pattern's marks may be the name of a file all the same. */
+static int add_marked(struct rb_expanded *all, const char *pattern, struct rb_why *why)
+{
+    char *plain = plain_of(pattern);
+    int err = 0;
+
+    if (is_there(plain)) {
+        add(all, plain);
+        return 0;
+    }
+    err = add_pattern(all, pattern, why);
+    free(plain);
+    return err;
 }
 
 int rb_expand(char *const *paths, size_t n, struct rb_expanded *ret, struct rb_why *why)
@@ -127,7 +190,7 @@ int rb_expand(char *const *paths, size_t n, struct rb_expanded *ret, struct rb_w
         if (is_folder(paths[i]))
             err = add_folder(&all, paths[i], why);
         else if (!is_there(paths[i]) && strpbrk(paths[i], "*?["))
-            err = add_pattern(&all, paths[i], why);
+            err = add_marked(&all, paths[i], why);
         else
             add(&all, rb_string(paths[i]));
     }

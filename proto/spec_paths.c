@@ -22,14 +22,34 @@ static void make_absolute(char **path, const char *folder)
     *path = whole;
 }
 
+/* The folder as a pattern for itself: only what the user has written may have marks. */
+static char *escaped(const char *folder)
+{
+    char *pattern = rb_alloc(2 * strlen(folder) + 1), *to = pattern;
+
+    for (const char *from = folder; *from; from++) {
+        if (strchr("*?[\\", *from))
+            *to++ = '\\';
+        *to++ = *from;
+    }
+    *to = '\0';
+    return pattern;
+}
+
+static void make_each_absolute(char **paths, size_t n, const char *folder)
+{
+    RB_CLEANUP(rb_freep) char *pattern = escaped(folder);
+
+    for (size_t i = 0; i < n; i++)
+        make_absolute(&paths[i], strpbrk(paths[i], "*?[") ? pattern : folder);
+}
+
 static void make_source_absolute(Rb__SourceSpec *source, const char *folder)
 {
     if (!source)
         return;
-    for (size_t i = 0; i < source->n_path; i++)
-        make_absolute(&source->path[i], folder);
-    for (size_t i = 0; i < source->n_targets; i++)
-        make_absolute(&source->targets[i], folder);
+    make_each_absolute(source->path, source->n_path, folder);
+    make_each_absolute(source->targets, source->n_targets, folder);
 }
 
 void rb_spec_paths_complete(Rb__Spec *spec, const char *folder)

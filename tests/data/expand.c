@@ -13,6 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void touch(struct files *f, const char *name)
 {
@@ -54,10 +55,18 @@ static void what_paths_stand_for(void **state)
         const char *paths[4];
         const char *names;
     } cases[] = {
-        {{"b2"}, "b2 "},         {{"b2", "a"}, "b2 a "}, /* as they are listed */
-        {{"b*"}, "b10 b2 "},     {{"d/*", "a"}, "d/x d/y a "}, {{"d"}, "d/x d/y "},
-        {{"d/"}, "d/x d/y "},    {{"none"}, "none "}, /* for who opens it to say */
-        {{"odd[1]"}, "odd[1] "}, {{"b[0-9]"}, "b2 "},          {{NULL}, ""},
+        {{"b2"}, "b2 "},
+        {{"b2", "a"}, "b2 a "}, /* as they are listed */
+        {{"b*"}, "b10 b2 "},
+        {{"d/*", "a"}, "d/x d/y a "},
+        {{"d"}, "d/x d/y "},
+        {{"d/"}, "d/x d/y "},
+        {{"none"}, "none "}, /* for who opens it to say */
+        {{"odd[1]"}, "odd[1] "},
+        {{"b[0-9]"}, "b2 "},
+        {{NULL}, ""},
+        {{"run\\[1]/*"}, "run[1]/odd[1] run[1]/z "},
+        {{"run\\[1]/odd[1]"}, "run[1]/odd[1] "},
     };
     struct files *f = *state;
 
@@ -65,6 +74,8 @@ static void what_paths_stand_for(void **state)
     touch(f, "b2");
     touch(f, "b10");
     touch(f, "odd[1]");
+    touch(f, "run[1]/z");
+    touch(f, "run[1]/odd[1]");
     touch(f, "d/y");
     touch(f, "d/x");
     touch(f, "d/.hidden");
@@ -87,11 +98,17 @@ static void what_stands_for_nothing(void **state)
         {{"empty"}, "/empty is a folder without files"},
         {{"a", "b", "a"}, "/a is named twice"},
         {{"d", "d/x"}, "/d/x is named twice"},
+        {{"none", "none"}, "/none is named twice"},
+        {{"a", "b", "./a"}, "/a are the same file"},
+        {{"a", "link"}, "/link are the same file"},
         {{"latin"}, "/latin/gr\xfcn is not UTF-8"},
     };
     struct files *f = *state;
+    RB_CLEANUP(rb_freep) char *a = rb_format("%s/a", f->folder);
+    RB_CLEANUP(rb_freep) char *link = rb_format("%s/link", f->folder);
 
     touch(f, "a");
+    assert_int_equal(symlink(a, link), 0);
     touch(f, "b");
     touch(f, "d/x");
     touch(f, "empty/.hidden");

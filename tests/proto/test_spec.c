@@ -96,6 +96,23 @@ static void test_overrides(void **state)
     rb__job_file__free_unpacked(job, NULL);
 }
 
+/* Only what the user has written may be a pattern. */
+static void test_folder_with_marks(void **state)
+{
+    static const char *const overrides[] = {"spec.data.train.path='*.txt'",
+                                            "spec.data.eval.path=held.txt"};
+    Rb__JobFile *job = NULL;
+    struct rb_why why = {0};
+
+    (void)state;
+    assert_int_equal(
+        rb_spec_parse("job.yaml", "/run[1]", smallest, strlen(smallest), overrides, 2, &job, &why),
+        0);
+    assert_string_equal(job->spec->data->train->path[0], "/run\\[1]/*.txt");
+    assert_string_equal(job->spec->data->eval->path[0], "/run[1]/held.txt");
+    rb__job_file__free_unpacked(job, NULL);
+}
+
 /* One file is a list of one, also where JSON says it; each counts from the job file's folder. */
 static void test_lists_of_files(void **state)
 {
@@ -400,13 +417,14 @@ static void test_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_complete_in_json),
-        cmocka_unit_test(test_overrides),        cmocka_unit_test(test_lists_of_files),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_laps),
-        cmocka_unit_test(test_position),         cmocka_unit_test(test_read),
-        cmocka_unit_test(test_check_incomplete), cmocka_unit_test(test_check_relative),
-        cmocka_unit_test(test_checkpoints),      cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_durations),        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_complete_in_json),
+        cmocka_unit_test(test_overrides),      cmocka_unit_test(test_folder_with_marks),
+        cmocka_unit_test(test_lists_of_files), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_laps),           cmocka_unit_test(test_position),
+        cmocka_unit_test(test_read),           cmocka_unit_test(test_check_incomplete),
+        cmocka_unit_test(test_check_relative), cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_steps),          cmocka_unit_test(test_durations),
+        cmocka_unit_test(test_sizes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
