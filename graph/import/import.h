@@ -120,6 +120,9 @@ bool rb_import_freezes(const struct rb_import *import, const char *name);
 
 /* Is it known now?  The contents of a given input become so by being asked for. */
 bool rb_import_ask(struct rb_value *value);
+/* The same of what decides sizes, and so is no weight: an initializer of floats is taken for one
+ * until then. */
+bool rb_import_settle(struct rb_value *value);
 
 /* An input that must be known now, as int64s (from int64 or int32).  NULL and 0 where absent. */
 int rb_import_known_ints(struct rb_import *import, int i, const char *what, const int64_t **values,
