@@ -166,16 +166,16 @@ static enum rb_dtype computed_in(enum rb_types types, enum rb_dtype dtype)
     case RB_U8:
     case RB_I16:
     case RB_U16:
-        return types == RB_TYPES_NUMBER ? RB_I32 : dtype;
+        return types == RB_TYPES_REAL ? dtype : RB_I32;
     case RB_U32:
     case RB_U64:
-        return types == RB_TYPES_NUMBER ? RB_I64 : dtype;
+        return types == RB_TYPES_REAL ? dtype : RB_I64;
     default:
         return dtype;
     }
 }
 
-static void widen(struct rb_import *import)
+static int widen(struct rb_import *import)
 {
     import->err = 0;
     import->narrow = import->wide = RB_NONE;
@@ -188,6 +188,9 @@ static void widen(struct rb_import *import)
             import->wide = wide;
         }
     }
+    if (import->narrow == RB_U64 && import->op->types == RB_TYPES_SIGNED)
+        return RB_IMPORT_NO(import, "not of uint64");
+    return import->err;
 }
 
 /* Of another domain than ONNX's own: a function of the model, or nothing that is known. */
@@ -217,7 +220,9 @@ static int import_known(struct rb_import *import)
     err = check_inputs(import);
     if (err)
         return err;
-    widen(import);
+    err = widen(import);
+    if (err)
+        return err;
     err = import->op->fn(import);
     return import->err ? import->err : err;
 }

@@ -159,10 +159,53 @@ def make():
     layer_norms()
     labels_that_are_none()
     case("Range", 17, [numpy.float32(1), numpy.float32(3), numpy.float32(0.5)], [numpy.arange(1, 3, 0.5, "float32")])
-    x = numpy.array([2 ** 63 + 2 ** 40, 2 ** 64 - 1, 7], "uint64")
+    large_unsigned()
+    least_of_all()
+
+
+def large_unsigned():
+    """The larger half of uint64 is negative to who takes it for int64."""
+    x = numpy.array([2**63 + 2**40, 2**64 - 1, 7], "uint64")
     case("Cast", 17, [x], [x.astype("float32")], to=TensorProto.FLOAT)
     case("Abs", 17, [x], [x])
     case("Sign", 17, [x * numpy.array([1, 1, 0], "uint64")], [numpy.array([1, 1, 0], "uint64")])
+    x = numpy.array([[2**63, 3, 2**64 - 1, 0], [2**63 - 1, 2**63, 1, 5]], "uint64")
+    for keepdims in 0, 1:
+        whole = {"axis": 1, "keepdims": bool(keepdims)}
+        case("ReduceMax", 13, [x], [x.max(**whole)], axes=[1], keepdims=keepdims)
+        case("ReduceMin", 13, [x], [x.min(**whole)], axes=[1], keepdims=keepdims)
+        case("ReduceL1", 13, [x], [x.sum(**whole)], axes=[1], keepdims=keepdims)
+    case("ArgMax", 13, [x], [x.argmax(1)[:, None]], axis=1)
+    case("ArgMin", 13, [x], [x.argmin(1)[:, None]], axis=1)
+    places = numpy.argsort(x, 1)
+    for largest, best in (1, places[:, :-3:-1]), (0, places[:, :2]):
+        best = numpy.ascontiguousarray(best)
+        case("TopK", 11, [x, numpy.array([2], "int64")], [numpy.take_along_axis(x, best, 1), best], largest=largest)
+    low, high = numpy.uint64(4), numpy.uint64(2**63 + 9)
+    case("Clip", 13, [x, low, high], [x.clip(low, high)])
+    case("Clip", 13, [x, None, high], [numpy.minimum(x, high)])
+    case("Max", 13, [x, high], [numpy.maximum(x, high)])
+    case("Min", 13, [x, high], [numpy.minimum(x, high)])
+    for op, f in (("Less", numpy.less), ("Greater", numpy.greater), ("LessOrEqual", numpy.less_equal),
+                  ("GreaterOrEqual", numpy.greater_equal)):
+        case(op, 16, [x, x[:, 1:2]], [f(x, x[:, 1:2])])
+    case("PRelu", 16, [x, numpy.uint64(2)], [x])
+    updates = numpy.array([[5], [2**63 + 1]], "uint64")
+    for reduction, f in ("max", numpy.maximum), ("min", numpy.minimum):
+        y = x.copy()
+        y[:, :1] = f(y[:, :1], updates)
+        case("ScatterElements", 18, [x, numpy.zeros((2, 1), "int64"), updates], [y], axis=1, reduction=reduction)
+        places = numpy.array([[0, 0], [1, 0]], "int64")
+        case("ScatterND", 18, [x, places, updates[:, 0]], [y], reduction=reduction)
+
+
+def least_of_all():
+    """The least integer is its own opposite."""
+    for kind in "int8", "int32", "int64":
+        least = numpy.iinfo(kind).min
+        x = numpy.array([[least, 4, least + 1], [-1, 0, numpy.iinfo(kind).max]], kind)
+        case("ReduceMin", 13, [x], [x.min(1)], axes=[1], keepdims=0)
+        case("ReduceMax", 13, [x], [x.max(1)], axes=[1], keepdims=0)
 
 
 def small_numbers():
