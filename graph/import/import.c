@@ -43,6 +43,8 @@ static int add_initializer(struct rb_import *import, const Onnx__TensorProto *te
     if (err)
         return err;
     kind = rb_onnx_kind(import->model, tensor->name);
+    if (kind == RB_ONNX_UNMARKED && rb_onnx_was_constant(tensor->name, type.rank))
+        kind = RB_ONNX_CONSTANT;
     weight = type.dtype == RB_F32 && (kind == RB_ONNX_UNMARKED || kind == RB_ONNX_PARAMETER) &&
              !matches(options->buffers, options->n_buffers, tensor->name);
     import->graph->other_floats += is_other_float(&type) && kind != RB_ONNX_CONSTANT;
