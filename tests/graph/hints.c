@@ -232,6 +232,31 @@ static void positions_of_images(void **state)
     }
 }
 
+/* A spectral norm keeps two vectors of length one, by these names; a weight norm has none. */
+static void spectral_norms(void **state)
+{
+    static const int64_t dim[] = {ROWS, COLUMNS};
+    const float u[COLUMNS] = {0.6F, 0, -0.8F}, other[COLUMNS] = {0.6F, 0, 0.6F};
+    struct rb_graph *graph;
+    struct sum sum;
+    char *text;
+
+    start(&sum);
+    add(&sum, "a.parametrizations.weight.0._u", 1, dim + 1, u);
+    add(&sum, "b.weight_v", 1, dim + 1, u);
+    add(&sum, "c.weight_v", 1, dim + 1, other);
+    add(&sum, "d.weight_v", 2, dim, NULL);
+    add(&sum, "e.weight", 1, dim + 1, u);
+    graph = finish(&sum);
+    text = hints(graph, "pytorch");
+    assert_string_equal(text, "trained, though it looks like a buffer: "
+                              "a.parametrizations.weight.0._u (of a spectral norm), b.weight_v (of "
+                              "a spectral norm); where it is one, say spec.model.buffers: "
+                              "[a.parametrizations.weight.0._u, b.weight_v]\n");
+    free(text);
+    rb_graph_free(graph);
+}
+
 /* Simplifiers write Constant nodes as initializers, which are no parameters for it: an exponent
  * that is trained is a NaN where its base is negative. */
 static void simplified(void **state)
@@ -361,7 +386,7 @@ int main(void)
         cmocka_unit_test(many),       cmocka_unit_test(names),
         cmocka_unit_test(generated),  cmocka_unit_test(class_weights),
         cmocka_unit_test(losses),     cmocka_unit_test(positions_of_images),
-        cmocka_unit_test(simplified),
+        cmocka_unit_test(simplified), cmocka_unit_test(spectral_norms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
