@@ -156,6 +156,8 @@ static int check_inputs(struct rb_import *import)
 /* What the kernels compute numbers of this type in. */
 static enum rb_dtype computed_in(enum rb_types types, enum rb_dtype dtype)
 {
+    bool integers = types == RB_TYPES_NUMBER || types == RB_TYPES_SIGNED;
+
     if (types == RB_TYPES_ANY)
         return dtype;
     switch (dtype) {
@@ -168,10 +170,10 @@ static enum rb_dtype computed_in(enum rb_types types, enum rb_dtype dtype)
     case RB_U8:
     case RB_I16:
     case RB_U16:
-        return types == RB_TYPES_REAL ? dtype : RB_I32;
+        return integers ? RB_I32 : dtype;
     case RB_U32:
     case RB_U64:
-        return types == RB_TYPES_REAL ? dtype : RB_I64;
+        return integers ? RB_I64 : dtype;
     default:
         return dtype;
     }

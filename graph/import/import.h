@@ -48,6 +48,7 @@ enum rb_types {
     RB_TYPES_ANY,    /* elements are only moved, or the function sees to it */
     RB_TYPES_NUMBER, /* float32, float64, int32, int64 */
     RB_TYPES_SIGNED, /* the same, but not for uint64: as int64 half of its numbers are others */
+    RB_TYPES_FLOAT,  /* float32, float64 */
     RB_TYPES_REAL,   /* float32 */
 };
 
