@@ -13,7 +13,9 @@
 
 #include <stddef.h>
 
-enum { RB_EXPAND_MOST = 512 }; /* each keeps a descriptor while it is read */
+/* Each keeps a descriptor and a map while it is read.  A job has up to four such lists, and a
+ * process 65,536 descriptors (daemon/main.c) and, where nobody has said otherwise, 65,530 maps. */
+enum { RB_EXPAND_MOST = 8192 };
 
 struct rb_expanded {
     char **path;

@@ -40,8 +40,11 @@ static int fail(struct rb_why *why, const char *path)
 {
     int number = errno;
 
-    return rb_why_set(why, rb_error_from_errno(number), "cannot open %s: %s", path,
-                      strerror(number));
+    return rb_why_set(why, rb_error_from_errno(number), "cannot open %s: %s%s", path,
+                      strerror(number),
+                      number != EMFILE ? ""
+                                       : "; let rubatod open more (ulimit -n, or LimitNOFILE of "
+                                         "its service), or join some of them");
 }
 
 int rb_mapped_open(const char *path, struct rb_mapped *ret, struct rb_why *why)

@@ -6,6 +6,7 @@
 #include "graph/onnx/model.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- Names ---- */
@@ -98,6 +99,24 @@ static void list_done(struct list *list)
     rb_buffer_done(&list->reasons);
 }
 
+/* A vector of length one by the name of PyTorch's spectral norms: "weight_u", "0._v". */
+static bool is_spectral(const struct rb_value *value)
+{
+    size_t size = strlen(value->name);
+    double sum = 0;
+
+    if (value->type.rank != 1 || !value->data || size < 2 || value->name[size - 2] != '_' ||
+        !strchr("uv", value->name[size - 1]))
+        return false;
+    for (int64_t i = 0; i < value->type.dim[0]; i++) {
+        float x;
+
+        memcpy(&x, (const uint8_t *)value->data + i * (int64_t)sizeof x, sizeof x);
+        sum += (double)x * (double)x;
+    }
+    return fabs(sum - 1) < 1e-3;
+}
+
 /* Why a weight that is trained may be a buffer; NULL: nothing speaks for it.  A vector of zeros or
  * of one number throughout speaks for nothing: so parameters start. */
 static const char *suspect(const struct rb_value *value)
@@ -107,6 +126,8 @@ static const char *suspect(const struct rb_value *value)
 
     if (look == RB_LOOK_MASK || look == RB_LOOK_WAVES)
         return rb_look_text(look);
+    if (is_spectral(value))
+        return "of a spectral norm";
     if (kind == NAME_OF_LAYER)
         return NULL;
     if (look == RB_LOOK_BITS || look == RB_LOOK_STEPS ||

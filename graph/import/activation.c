@@ -63,6 +63,8 @@ int rb_import_op_prelu(struct rb_import *import)
 {
     struct rb_value *x = rb_make_need(import, 0), *slope = rb_make_need(import, 1);
 
+    if (import->narrow == RB_U64) /* none is below 0 */
+        return rb_make_bind(import, 0, x);
     if (!import->err && import->opset < 7 && slope->type.rank == 1 && slope->type.dim[0] > 1)
         for (int i = 2; i < x->type.rank; i++)
             slope = rb_make_unsqueeze(import, slope, slope ? slope->type.rank : 0);

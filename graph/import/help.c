@@ -144,6 +144,15 @@ bool rb_import_ask(struct rb_value *value)
     return rb_fold_known(value);
 }
 
+bool rb_import_settle(struct rb_value *value)
+{
+    if (value->role == RB_VALUE_WEIGHT && value->data) {
+        value->role = RB_VALUE_BUFFER;
+        value->frozen = false;
+    }
+    return rb_import_ask(value);
+}
+
 int rb_import_bind_sequence(struct rb_import *import, int output,
                             const struct rb_sequence *sequence)
 {

@@ -43,6 +43,8 @@ static int add_initializer(struct rb_import *import, const Onnx__TensorProto *te
     if (err)
         return err;
     kind = rb_onnx_kind(import->model, tensor->name);
+    if (kind == RB_ONNX_UNMARKED && rb_onnx_was_constant(tensor->name, type.rank))
+        kind = RB_ONNX_CONSTANT;
     weight = type.dtype == RB_F32 && (kind == RB_ONNX_UNMARKED || kind == RB_ONNX_PARAMETER) &&
              !matches(options->buffers, options->n_buffers, tensor->name);
     import->graph->other_floats += is_other_float(&type) && kind != RB_ONNX_CONSTANT;
@@ -154,6 +156,8 @@ static int check_inputs(struct rb_import *import)
 /* What the kernels compute numbers of this type in. */
 static enum rb_dtype computed_in(enum rb_types types, enum rb_dtype dtype)
 {
+    bool integers = types == RB_TYPES_NUMBER || types == RB_TYPES_SIGNED;
+
     if (types == RB_TYPES_ANY)
         return dtype;
     switch (dtype) {
@@ -166,16 +170,16 @@ static enum rb_dtype computed_in(enum rb_types types, enum rb_dtype dtype)
     case RB_U8:
     case RB_I16:
     case RB_U16:
-        return types == RB_TYPES_NUMBER ? RB_I32 : dtype;
+        return integers ? RB_I32 : dtype;
     case RB_U32:
     case RB_U64:
-        return types == RB_TYPES_NUMBER ? RB_I64 : dtype;
+        return integers ? RB_I64 : dtype;
     default:
         return dtype;
     }
 }
 
-static void widen(struct rb_import *import)
+static int widen(struct rb_import *import)
 {
     import->err = 0;
     import->narrow = import->wide = RB_NONE;
@@ -188,6 +192,9 @@ static void widen(struct rb_import *import)
             import->wide = wide;
         }
     }
+    if (import->narrow == RB_U64 && import->op->types == RB_TYPES_SIGNED)
+        return RB_IMPORT_NO(import, "not of uint64");
+    return import->err;
 }
 
 /* Of another domain than ONNX's own: a function of the model, or nothing that is known. */
@@ -217,7 +224,9 @@ static int import_known(struct rb_import *import)
     err = check_inputs(import);
     if (err)
         return err;
-    widen(import);
+    err = widen(import);
+    if (err)
+        return err;
     err = import->op->fn(import);
     return import->err ? import->err : err;
 }

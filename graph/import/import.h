@@ -47,6 +47,8 @@ typedef int rb_import_fn(struct rb_import *import);
 enum rb_types {
     RB_TYPES_ANY,    /* elements are only moved, or the function sees to it */
     RB_TYPES_NUMBER, /* float32, float64, int32, int64 */
+    RB_TYPES_SIGNED, /* the same, but not for uint64: as int64 half of its numbers are others */
+    RB_TYPES_FLOAT,  /* float32, float64 */
     RB_TYPES_REAL,   /* float32 */
 };
 
@@ -120,6 +122,9 @@ bool rb_import_freezes(const struct rb_import *import, const char *name);
 
 /* Is it known now?  The contents of a given input become so by being asked for. */
 bool rb_import_ask(struct rb_value *value);
+/* The same of what decides sizes, and so is no weight: an initializer of floats is taken for one
+ * until then. */
+bool rb_import_settle(struct rb_value *value);
 
 /* An input that must be known now, as int64s (from int64 or int32).  NULL and 0 where absent. */
 int rb_import_known_ints(struct rb_import *import, int i, const char *what, const int64_t **values,
@@ -156,14 +161,14 @@ int rb_import_binary(struct rb_import *import, enum rb_op op, struct rb_value *a
 /* One function an operator or family (table.c says for which). */
 rb_import_fn rb_import_op_arg, rb_import_op_attention, rb_import_op_average_pool,
     rb_import_op_batch_norm, rb_import_op_binary, rb_import_op_cast, rb_import_op_cast_like,
-    rb_import_op_celu, rb_import_op_clip, rb_import_op_col2im, rb_import_op_concat,
-    rb_import_op_concat_from_sequence, rb_import_op_constant, rb_import_op_constant_of_shape,
-    rb_import_op_conv, rb_import_op_conv_transpose, rb_import_op_cum_sum,
-    rb_import_op_depth_to_space, rb_import_op_dft, rb_import_op_bernoulli, rb_import_op_dropout,
-    rb_import_op_random, rb_import_op_einsum, rb_import_op_elu, rb_import_op_expand,
-    rb_import_op_extreme, rb_import_op_eye_like, rb_import_op_flatten, rb_import_op_gather,
-    rb_import_op_gather_elements, rb_import_op_gather_nd, rb_import_op_gelu, rb_import_op_gemm,
-    rb_import_op_global_pool, rb_import_op_grid_sample, rb_import_op_group_norm,
+    rb_import_op_compare, rb_import_op_celu, rb_import_op_clip, rb_import_op_col2im,
+    rb_import_op_concat, rb_import_op_concat_from_sequence, rb_import_op_constant,
+    rb_import_op_constant_of_shape, rb_import_op_conv, rb_import_op_conv_transpose,
+    rb_import_op_cum_sum, rb_import_op_depth_to_space, rb_import_op_dft, rb_import_op_bernoulli,
+    rb_import_op_dropout, rb_import_op_random, rb_import_op_einsum, rb_import_op_elu,
+    rb_import_op_expand, rb_import_op_extreme, rb_import_op_eye_like, rb_import_op_flatten,
+    rb_import_op_gather, rb_import_op_gather_elements, rb_import_op_gather_nd, rb_import_op_gelu,
+    rb_import_op_gemm, rb_import_op_global_pool, rb_import_op_grid_sample, rb_import_op_group_norm,
     rb_import_op_hard_sigmoid, rb_import_op_hard_swish, rb_import_op_hardmax, rb_import_op_identity,
     rb_import_op_if, rb_import_op_instance_norm, rb_import_op_is_inf, rb_import_op_is_nan,
     rb_import_op_layer_norm, rb_import_op_leaky_relu, rb_import_op_logic, rb_import_op_loop,
@@ -172,7 +177,7 @@ rb_import_fn rb_import_op_arg, rb_import_op_attention, rb_import_op_average_pool
     rb_import_op_not, rb_import_op_one_hot, rb_import_op_or_equal, rb_import_op_own_loss,
     rb_import_op_pad, rb_import_op_pow, rb_import_op_prelu, rb_import_op_range,
     rb_import_op_recurrent, rb_import_op_reduce, rb_import_op_reduce_l1, rb_import_op_reduce_l2,
-    rb_import_op_reduce_log_sum, rb_import_op_reduce_log_sum_exp, rb_import_op_reduce_min,
+    rb_import_op_reduce_log_sum, rb_import_op_reduce_log_sum_exp, rb_import_op_reduce_extreme,
     rb_import_op_reduce_prod, rb_import_op_reduce_sum_square, rb_import_op_reshape,
     rb_import_op_resize, rb_import_op_rotary, rb_import_op_rms_norm, rb_import_op_scatter_elements,
     rb_import_op_scatter_nd, rb_import_op_selu, rb_import_op_sequence_at,

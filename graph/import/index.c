@@ -23,6 +23,7 @@ static struct rb_value *scatter(struct rb_import *import, struct rb_value *x,
                                                         [RB_SCATTER_MAX] = "max",
                                                         [RB_SCATTER_MIN] = "min"};
     struct rb_value *in[3] = {x, indices, updates}, *y = NULL;
+    bool ordered;
     struct rb_graph_attribute attributes[2];
     const char *text = "none";
     int64_t reduction = RB_SCATTER_SET;
@@ -35,9 +36,12 @@ static struct rb_value *scatter(struct rb_import *import, struct rb_value *x,
         rb_make_no(import, "reduction is not none, add, mul, max or min");
     attributes[0] = rb_attr_ints("axis", &axis, 1);
     attributes[1] = rb_attr_ints("reduction", &reduction, 1);
+    ordered = reduction == RB_SCATTER_MAX || reduction == RB_SCATTER_MIN;
+    for (int i = 0; ordered && i < 3; i += 2)
+        in[i] = rb_make_turned(import, in[i]);
     if (!import->err)
         import->err = rb_import_emit(import, RB_OP_SCATTER, 3, in, 2, attributes, NULL, &y);
-    return y;
+    return ordered ? rb_make_turned(import, y) : y;
 }
 
 int rb_import_op_scatter_elements(struct rb_import *import)

@@ -187,7 +187,7 @@ int rb_import_op_range(struct rb_import *import)
 
     for (int i = 0; !err && i < 3; i++) {
         err = rb_import_need(import, i, &in[i]);
-        if (!err && (!rb_import_ask(in[i]) || rb_tensor_elements(&in[i]->type) != 1 ||
+        if (!err && (!rb_import_settle(in[i]) || rb_tensor_elements(&in[i]->type) != 1 ||
                      in[i]->type.dtype != in[0]->type.dtype))
             err = RB_IMPORT_NO(import,
                                "input %d must be one number, known at import, of the type of the "

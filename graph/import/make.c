@@ -75,6 +75,12 @@ int rb_make_bind(struct rb_import *import, int i, struct rb_value *value)
     return import->err;
 }
 
+int rb_make_bind_places(struct rb_import *import, int i, struct rb_value *places)
+{
+    import->narrow = import->wide = RB_NONE;
+    return rb_make_bind(import, i, places);
+}
+
 /* The nearest int64; nothing here asks for a NaN. */
 static int64_t whole(double x)
 {
@@ -186,6 +192,11 @@ struct rb_value *rb_make_times(struct rb_import *import, struct rb_value *x, dou
 struct rb_value *rb_make_plus(struct rb_import *import, struct rb_value *x, double term)
 {
     return term == 0 ? x : rb_make_two(import, RB_OP_ADD, x, rb_make_like(import, x, term));
+}
+
+struct rb_value *rb_make_turned(struct rb_import *import, struct rb_value *x)
+{
+    return import->narrow == RB_U64 ? rb_make_plus(import, x, -0x1p63) : x;
 }
 
 struct rb_value *rb_make_not(struct rb_import *import, struct rb_value *x)

@@ -19,6 +19,8 @@ float rb_make_float(struct rb_import *import, const char *key, float otherwise);
 int rb_make_axis(struct rb_import *import, const char *key, int64_t otherwise, int rank);
 /* Bind output i; the import function's result. */
 int rb_make_bind(struct rb_import *import, int i, struct rb_value *value);
+/* Bind positions, which are int64 whatever the inputs are; as the last of the outputs. */
+int rb_make_bind_places(struct rb_import *import, int i, struct rb_value *places);
 /* Remember a refusal: RB_EUNSUPPORTED (no) or RB_EINVAL (bad). */
 void *rb_make_no(struct rb_import *import, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -39,6 +41,9 @@ struct rb_value *rb_make_where(struct rb_import *import, struct rb_value *c, str
 /* x times, plus a number: x itself for 1 and 0. */
 struct rb_value *rb_make_times(struct rb_import *import, struct rb_value *x, double factor);
 struct rb_value *rb_make_plus(struct rb_import *import, struct rb_value *x, double term);
+/* uint64, which is computed as int64, with its highest bit turned: so its order is that of int64.
+ * Turned again it is what it was.  Of other types, x itself. */
+struct rb_value *rb_make_turned(struct rb_import *import, struct rb_value *x);
 struct rb_value *rb_make_not(struct rb_import *import, struct rb_value *x);
 struct rb_value *rb_make_cast(struct rb_import *import, struct rb_value *x, enum rb_dtype dtype);
 struct rb_value *rb_make_reshape(struct rb_import *import, struct rb_value *x, int rank,

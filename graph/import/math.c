@@ -28,26 +28,21 @@ int rb_import_op_mean(struct rb_import *import)
         rb_make_times(import, all(import, RB_OP_ADD), 1 / (double)import->node->n_input));
 }
 
-/* uint64 travels as int64: with the highest bit turned its order is that of int64. */
 int rb_import_op_extreme(struct rb_import *import)
 {
-    double turn = import->narrow == RB_U64 ? -0x1p63 : 0;
-    struct rb_value *y = rb_make_plus(import, rb_make_need(import, 0), turn);
+    struct rb_value *y = rb_make_turned(import, rb_make_need(import, 0));
 
     for (size_t i = 1; !import->err && i < import->node->n_input; i++)
         y = rb_make_two(import, import->op->op, y,
-                        rb_make_plus(import, rb_make_need(import, (int)i), turn));
-    return rb_make_bind(import, 0, rb_make_plus(import, y, turn));
+                        rb_make_turned(import, rb_make_need(import, (int)i)));
+    return rb_make_bind(import, 0, rb_make_turned(import, y));
 }
 
-/* As int64 in disguise uint64 has no division. */
 int rb_import_op_mod(struct rb_import *import)
 {
     struct rb_value *in[2] = {rb_make_need(import, 0), rb_make_need(import, 1)};
     int64_t fmod = rb_make_int(import, "fmod", 0) != 0;
 
-    if (import->narrow == RB_U64)
-        return RB_IMPORT_NO(import, "not of uint64");
     return rb_make_bind(import, 0, rb_make_with(import, RB_OP_MOD, 2, in, "fmod", fmod));
 }
 

@@ -53,25 +53,26 @@ int rb_import_op_unary(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* uint64 is computed as int64: alike but for its order and its division. */
-static int check_unsigned(struct rb_import *import)
-{
-    enum rb_op op = import->op->op;
-    bool alike = op == RB_OP_ADD || op == RB_OP_SUB || op == RB_OP_MUL || op == RB_OP_EQUAL;
-
-    return import->narrow == RB_U64 && !alike ? RB_IMPORT_NO(import, "not of uint64") : 0;
-}
-
 int rb_import_op_binary(struct rb_import *import)
 {
     struct rb_value *a, *b, *out = NULL;
     int err = rb_import_pair(import, &a, &b);
 
     if (!err)
-        err = check_unsigned(import);
-    if (!err)
         err = rb_import_binary(import, import->op->op, a, b, &out);
     return err ? err : rb_import_bind(import, 0, out);
+}
+
+int rb_import_op_compare(struct rb_import *import)
+{
+    struct rb_value *a, *b;
+    int err = rb_import_pair(import, &a, &b);
+
+    if (err)
+        return err;
+    return rb_make_bind(
+        import, 0,
+        rb_make_two(import, import->op->op, rb_make_turned(import, a), rb_make_turned(import, b)));
 }
 
 /* And is a product, Or a sum, of zeros and ones. */
@@ -98,12 +99,12 @@ int rb_import_op_or_equal(struct rb_import *import)
     struct rb_value *a, *b, *beyond, *equal, *out = NULL;
     int err = rb_import_pair(import, &a, &b);
 
-    if (!err)
-        err = check_unsigned(import);
-    if (!err)
-        err = rb_import_binary(import, import->op->op, a, b, &beyond);
-    if (!err)
-        err = rb_import_binary(import, RB_OP_EQUAL, a, b, &equal);
+    if (err)
+        return err;
+    beyond =
+        rb_make_two(import, import->op->op, rb_make_turned(import, a), rb_make_turned(import, b));
+    equal = rb_make_two(import, RB_OP_EQUAL, a, b);
+    err = import->err;
     if (!err)
         err = logic(import, RB_OP_ADD, beyond, equal, &out);
     return err ? err : rb_import_bind(import, 0, out);
@@ -119,44 +120,37 @@ int rb_import_op_logic(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* The larger (GREATER) or smaller (LESS) of two. */
-static int extreme(struct rb_import *import, enum rb_op op, struct rb_value *a, struct rb_value *b,
-                   struct rb_value **ret_out)
-{
-    struct rb_value *in[3] = {NULL, a, b};
-    int err = rb_import_binary(import, op, a, b, &in[0]);
-
-    return err ? err : rb_import_emit(import, RB_OP_WHERE, 3, in, 0, NULL, NULL, ret_out);
-}
-
 /* Bounds were attributes before opset 11. */
-static struct rb_value *bound(struct rb_import *import, const char *key, const struct rb_value *x)
+static struct rb_value *bound(struct rb_import *import, int i, const char *key,
+                              const struct rb_value *x)
 {
-    float value = rb_make_float(import, key, 0);
+    float value;
 
+    if (import->opset >= 11)
+        return rb_import_in(import, i);
+    value = rb_make_float(import, key, 0);
     return rb_import_attribute(import, key) ? rb_make_like(import, x, (double)value) : NULL;
 }
 
 /* The bound is asked whether it is beyond x, and not x whether it is: a NaN then stays one, to be
  * seen by the vote, and the gradient passes where x is the bound, as torch.clamp's does. */
+static struct rb_value *bounded(struct rb_import *import, enum rb_op beyond, struct rb_value *bound,
+                                struct rb_value *x)
+{
+    if (!bound)
+        return x;
+    bound = rb_make_turned(import, bound);
+    return rb_make_where(import, rb_make_two(import, beyond, bound, x), bound, x);
+}
+
 int rb_import_op_clip(struct rb_import *import)
 {
-    struct rb_value *out = NULL, *low, *high;
-    int err = rb_import_need(import, 0, &out);
+    struct rb_value *x = rb_make_need(import, 0);
+    struct rb_value *low = bound(import, 1, "min", x), *high = bound(import, 2, "max", x);
 
-    if (import->opset < 11) {
-        low = bound(import, "min", out);
-        high = bound(import, "max", out);
-        err = err ? err : import->err;
-    } else {
-        low = rb_import_in(import, 1);
-        high = rb_import_in(import, 2);
-    }
-    if (!err && low)
-        err = extreme(import, RB_OP_GREATER, low, out, &out);
-    if (!err && high)
-        err = extreme(import, RB_OP_LESS, high, out, &out);
-    return err ? err : rb_import_bind(import, 0, out);
+    x = bounded(import, RB_OP_GREATER, low, rb_make_turned(import, x));
+    x = bounded(import, RB_OP_LESS, high, x);
+    return rb_make_bind(import, 0, rb_make_turned(import, x));
 }
 
 int rb_import_op_gelu(struct rb_import *import)

@@ -44,26 +44,38 @@ int rb_import_op_reduce(struct rb_import *import)
     return rb_make_bind(import, 0, r.n ? reduce(import, import->op->op, r.x, &r) : r.x);
 }
 
-int rb_import_op_reduce_min(struct rb_import *import)
+/* The other way round: -x, of integers -1 - x, as the least of them is its own opposite. */
+static struct rb_value *opposite(struct rb_import *import, struct rb_value *x)
 {
+    if (!x || rb_dtype_is_real(x->type.dtype))
+        return rb_make_one(import, RB_OP_NEG, x);
+    return rb_make_two(import, RB_OP_SUB, rb_make_like(import, x, -1), x);
+}
+
+int rb_import_op_reduce_extreme(struct rb_import *import)
+{
+    bool least = !strcmp(import->op->name, "ReduceMin");
     struct reduction r = {0};
+    struct rb_value *y;
 
     read(import, 18, &r);
     if (!r.n)
         return rb_make_bind(import, 0, r.x);
-    return rb_make_bind(
-        import, 0,
-        rb_make_one(import, RB_OP_NEG,
-                    reduce(import, RB_OP_REDUCE_MAX, rb_make_one(import, RB_OP_NEG, r.x), &r)));
+    y = rb_make_turned(import, r.x);
+    y = least ? opposite(import, y) : y;
+    y = reduce(import, RB_OP_REDUCE_MAX, y, &r);
+    y = least ? opposite(import, y) : y;
+    return rb_make_bind(import, 0, rb_make_turned(import, y));
 }
 
 int rb_import_op_reduce_l1(struct rb_import *import)
 {
     struct reduction r = {0};
+    struct rb_value *size;
 
     read(import, 18, &r);
-    return rb_make_bind(import, 0,
-                        reduce(import, RB_OP_REDUCE_SUM, rb_make_one(import, RB_OP_ABS, r.x), &r));
+    size = import->narrow == RB_U64 ? r.x : rb_make_one(import, RB_OP_ABS, r.x);
+    return rb_make_bind(import, 0, reduce(import, RB_OP_REDUCE_SUM, size, &r));
 }
 
 int rb_import_op_reduce_sum_square(struct rb_import *import)
@@ -182,9 +194,10 @@ int rb_import_op_arg(struct rb_import *import)
                                                rb_attr_ints("smallest", &smallest, 1),
                                                rb_attr_ints("last", &last, 1)};
 
+    x = rb_make_turned(import, x);
     if (!import->err)
         import->err = rb_import_emit(import, RB_OP_ARG_MAX, 1, &x, 3, attributes, NULL, &y);
-    return rb_make_bind(import, 0, keep ? y : rb_make_squeeze(import, y, (int)axis));
+    return rb_make_bind_places(import, 0, keep ? y : rb_make_squeeze(import, y, (int)axis));
 }
 
 /* How many came as an attribute before opset 10.  What need not be sorted is all the same. */
@@ -209,7 +222,10 @@ int rb_import_op_top_k(struct rb_import *import)
         return import->err;
     type = x->type;
     type.dim[axis] = k;
-    import->err = rb_import_emit_many(import, RB_OP_TOP_K, 1, &x, 2, attributes, 3, &type, outs);
-    rb_make_bind(import, 0, outs[0]);
-    return rb_make_bind(import, 1, outs[1]);
+    x = rb_make_turned(import, x);
+    if (!import->err)
+        import->err =
+            rb_import_emit_many(import, RB_OP_TOP_K, 1, &x, 2, attributes, 3, &type, outs);
+    rb_make_bind(import, 0, rb_make_turned(import, outs[0]));
+    return rb_make_bind_places(import, 1, outs[1]);
 }

@@ -136,7 +136,7 @@ static struct rb_value *read_scales(struct rb_import *import, struct resize *r)
     n = scales ? rb_tensor_elements(&scales->type) : 0;
     if (!n)
         return NULL;
-    if (!rb_import_ask(scales))
+    if (!rb_import_settle(scales))
         return rb_make_no(import, "the scales are computed from the data");
     if (n != r->n_axes)
         return rb_make_bad(import, "%" PRId64 " scales for %d axes", n, r->n_axes);

@@ -95,5 +95,8 @@ int rb_onnx_import(const struct rb_onnx *model, const struct rb_import_options *
 const char *rb_onnx_quote(const char *text, char room[80]);
 /* "onnx::MatMul_123", "342": a name that the exporter made up for what it had computed. */
 bool rb_onnx_made_up(const char *name);
+/* "/norm/Constant_1_output_0", or a made up name of one number: what PyTorch's exporter wrote as a
+ * Constant node, and a simplifier has made an initializer. */
+bool rb_onnx_was_constant(const char *name, int rank);
 
 #endif

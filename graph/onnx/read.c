@@ -61,6 +61,22 @@ bool rb_onnx_made_up(const char *name)
     return !strncmp(name, "onnx::", 6) || (*name && strspn(name, "0123456789") == strlen(name));
 }
 
+bool rb_onnx_was_constant(const char *name, int rank)
+{
+    static const char digits[] = "0123456789", first[] = "Constant", second[] = "_output_";
+    const char *last = strrchr(name, '/'), *at;
+
+    if (name[0] != '/' || strncmp(last + 1, first, strlen(first)) != 0)
+        return rank == 0 && rb_onnx_made_up(name);
+    at = last + 1 + strlen(first);
+    if (at[0] == '_' && strspn(at + 1, digits))
+        at += 1 + strspn(at + 1, digits);
+    if (strncmp(at, second, strlen(second)) != 0)
+        return false;
+    at += strlen(second);
+    return *at && strspn(at, digits) == strlen(at);
+}
+
 static int fail(struct rb_why *why, const char *verb, const char *path)
 {
     int number = errno;

@@ -90,6 +90,11 @@ int rb_shapes_where(struct rb_shapes *shapes)
     return 0;
 }
 
+static bool takes_integers(enum rb_op op)
+{
+    return op == RB_OP_NEG || op == RB_OP_ABS || op == RB_OP_SIGN || op == RB_OP_RELU;
+}
+
 int rb_shapes_unary(struct rb_shapes *shapes)
 {
     const struct rb_tensor_type *x = rb_shapes_in(shapes, 0);
@@ -97,6 +102,9 @@ int rb_shapes_unary(struct rb_shapes *shapes)
     shapes->out[0] = *x;
     if (x->dtype == RB_BOOL)
         return rb_why_set(shapes->why, RB_EINVAL, "no arithmetic on bool");
+    if (!rb_dtype_is_real(x->dtype) && !takes_integers(shapes->node->op))
+        return rb_why_set(shapes->why, RB_EUNSUPPORTED,
+                          "the input is %s; float32 or float64 is needed", rb_dtype_text(x->dtype));
     return 0;
 }
 

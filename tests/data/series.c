@@ -12,9 +12,13 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { MOST = 8 };
 
@@ -281,6 +285,48 @@ static void contents_of_all_are_known_again(void **state)
     }
 }
 
+/* Samples lie in one file or two, and are read, as 2 MB are not looked at.  Systems let a program
+ * open 1024 until it asks for more, as rubatod does. */
+static void thousands_of_files(void **state)
+{
+    enum { FILES = 3000, EACH = 710, SEQ_LEN = 300 };
+    struct files *f = *state;
+    RB_CLEANUP(rb_freep) uint8_t *bytes = some_bytes(FILES * EACH);
+    RB_CLEANUP(rb_freep) char **paths = rb_alloc(FILES * sizeof *paths);
+    struct rb_source *whole;
+    struct rlimit limit;
+
+    assert_return_code(getrlimit(RLIMIT_NOFILE, &limit), errno);
+    f->options.seq_len = SEQ_LEN;
+    put(f, 0, "whole", bytes, FILES * EACH);
+    must_open(f);
+    whole = f->source;
+    f->source = NULL;
+    for (size_t i = 0; i < FILES; i++) {
+        int fd;
+
+        paths[i] = rb_format("%s/%04zu", f->folder, i);
+        fd = open(paths[i], O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        assert_return_code(fd, errno);
+        assert_int_equal(write(fd, bytes + i * EACH, EACH), EACH);
+        close(fd);
+    }
+    f->options.path = (const char *const *)paths;
+    f->options.n_path = FILES;
+    limit.rlim_cur = FILES / 2;
+    assert_return_code(setrlimit(RLIMIT_NOFILE, &limit), errno);
+    assert_int_not_equal(rb_source_open(&f->options, &f->source, &f->why), 0);
+    assert_non_null(strstr(f->why.text, "let rubatod open more"));
+    limit.rlim_cur = limit.rlim_max;
+    assert_return_code(setrlimit(RLIMIT_NOFILE, &limit), errno);
+    must_open(f);
+    check_same(f->source, whole, SEQ_LEN);
+    assert_int_equal(rb_source_check(f->source, &f->why), 0);
+    rb_source_close(whole);
+    for (size_t i = 0; i < FILES; i++)
+        free(paths[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -290,6 +336,7 @@ int main(void)
         FILES_TEST(strays_are_found_in_all),
         FILES_TEST(files_that_do_not_go_together),
         FILES_TEST(contents_of_all_are_known_again),
+        FILES_TEST(thousands_of_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -232,6 +232,68 @@ static void positions_of_images(void **state)
     }
 }
 
+/* A spectral norm keeps two vectors of length one, by these names; a weight norm has none. */
+static void spectral_norms(void **state)
+{
+    static const int64_t dim[] = {ROWS, COLUMNS};
+    const float u[COLUMNS] = {0.6F, 0, -0.8F}, other[COLUMNS] = {0.6F, 0, 0.6F};
+    struct rb_graph *graph;
+    struct sum sum;
+    char *text;
+
+    start(&sum);
+    add(&sum, "a.parametrizations.weight.0._u", 1, dim + 1, u);
+    add(&sum, "b.weight_v", 1, dim + 1, u);
+    add(&sum, "c.weight_v", 1, dim + 1, other);
+    add(&sum, "d.weight_v", 2, dim, NULL);
+    add(&sum, "e.weight", 1, dim + 1, u);
+    graph = finish(&sum);
+    text = hints(graph, "pytorch");
+    assert_string_equal(text, "trained, though it looks like a buffer: "
+                              "a.parametrizations.weight.0._u (of a spectral norm), b.weight_v (of "
+                              "a spectral norm); where it is one, say spec.model.buffers: "
+                              "[a.parametrizations.weight.0._u, b.weight_v]\n");
+    free(text);
+    rb_graph_free(graph);
+}
+
+/* Simplifiers write Constant nodes as initializers, which are no parameters for it: an exponent
+ * that is trained is a NaN where its base is negative. */
+static void simplified(void **state)
+{
+    static const int64_t dim[] = {ROWS, COLUMNS};
+    static const struct {
+        const char *name;
+        int rank;
+        bool trained;
+    } cases[] = {
+        {"/norm/Constant_output_0", 0, false},
+        {"/Constant_12_output_0", 2, false},
+        {"onnx::Pow_12", 0, false},
+        {"345", 0, false},
+        {"onnx::MatMul_12", 2, true},
+        {"/l/Transpose_output_0", 2, true},
+        {"/Constants_output_0", 1, true},
+        {"/Constant_output_", 1, true},
+        {"Constant_output_0", 0, true},
+        {"/Constant_1_output_0.weight", 1, true},
+        {"/Constant_1_output_0/weight", 1, true},
+        {"logit_scale", 0, true},
+    };
+    struct rb_graph *graph;
+    struct sum sum;
+
+    start(&sum);
+    for (size_t i = 0; i < RB_COUNT(cases); i++)
+        add(&sum, cases[i].name, cases[i].rank, cases[i].rank == 1 ? dim + 1 : dim, NULL);
+    graph = finish(&sum);
+    for (size_t i = 0; i < RB_COUNT(cases); i++)
+        if (value_of(graph, cases[i].name)->role !=
+            (cases[i].trained ? RB_VALUE_WEIGHT : RB_VALUE_CONST))
+            fail_msg("%s", cases[i].name);
+    rb_graph_free(graph);
+}
+
 static void many(void **state)
 {
     struct rb_graph *graph;
@@ -324,6 +386,7 @@ int main(void)
         cmocka_unit_test(many),       cmocka_unit_test(names),
         cmocka_unit_test(generated),  cmocka_unit_test(class_weights),
         cmocka_unit_test(losses),     cmocka_unit_test(positions_of_images),
+        cmocka_unit_test(simplified), cmocka_unit_test(spectral_norms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

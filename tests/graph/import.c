@@ -391,6 +391,19 @@ static void own_loss(void **state)
     rb_writer_done(&w);
 }
 
+/* Kernels of roots and the like take floats, and the operator's definition says so too. */
+static void roots_of_integers(void **state)
+{
+    struct rb_writer w;
+
+    start_writer(&w, 2, (int64_t[]){-1, 3});
+    rb_writer_node(&w, "Cast", "n", "x", NULL);
+    rb_writer_int(&w, "to", RB_I32);
+    rb_writer_node(&w, "Sqrt", "y", "n", NULL);
+    expect_refusal(&w, 2, RB_EUNSUPPORTED,
+                   "node 'y' (Sqrt, opset 17): the input is int32; float32 or float64 is needed");
+}
+
 /* ---- The batch ---- */
 
 static void a_fixed_batch_must_match(void **state)
@@ -529,6 +542,7 @@ int main(void)
         cmocka_unit_test(opsets_out_of_range_are_named),
         cmocka_unit_test(clip_keeps_nan),
         cmocka_unit_test(own_loss),
+        cmocka_unit_test(roots_of_integers),
         cmocka_unit_test(a_fixed_batch_must_match),
         cmocka_unit_test(a_symbolic_sequence_must_be_bound),
         cmocka_unit_test(symbolic_axes_are_as_long_as_in_a_sample),

@@ -41,7 +41,9 @@ static const char intro[] =
 static void print(struct rb_buffer *page)
 {
     static const char *const gradients[] = {"", "zero", "yes"};
-    static const char *const types[] = {"any", "float32 float64 int32 int64", "float32"};
+    static const char *const types[] = {"any", "float32 float64 int32 int64",
+                                        "float32 float64 int32 int64", "float32 float64",
+                                        "float32"};
     const struct rb_import_op *all;
     int n;
 

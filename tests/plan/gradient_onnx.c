@@ -44,6 +44,7 @@ static const struct onnx_case {
     {"CastLike", 17, "f3,4 f1", ""},
     {"Celu", 17, "f3,4*2", "alpha=0.7"},
     {"Clip", 17, "f3,4*2 n-0.9 n1.1", ""},
+    {"Clip", 17, "f3,4*2 f1@-0.9*0.1 f1@1.1*0.1", ""},
     {"Col2Im", 18, "f2,12,6 l2=3,5 l2=2,2", "strides=1,2 pads=0,0,0,1"},
     {"Col2Im", 18, "f1,6,4 l1=8 l1=3", "dilations=2"},
     {"Concat", 17, "f2,3 f2,1 f2,2", "axis=-1"},
