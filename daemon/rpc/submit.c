@@ -37,6 +37,7 @@ static void job_done(struct rb_submission *job)
         rb__spec__free_unpacked(job->spec, NULL);
     if (job->footprint)
         rb__footprint__free_unpacked(job->footprint, NULL);
+    rb_submission_claims_done(job);
     rb_buffer_done(&job->model);
     rb_buffer_done(&job->profile);
     free(job->resume);
@@ -223,26 +224,36 @@ static void compiled(uv_work_t *work, int status)
 
 /* ---- Checking ---------------------------------------------------------------------------------*/
 
-/* Name and checkpoint folder are its own, also among those that are being submitted. */
-static int check_alone(struct rb_methods *methods, const char *name, const Rb__Spec *spec,
-                       struct rb_why *why)
+/* A job that is being submitted; NULL: the operation is another one. */
+static const struct rb_submission *submission_of(const struct rb_op *op)
 {
-    const struct rb_facts *facts = rb_methods_facts(methods);
-    bool taken = rb_methods_job_named(facts, name) != NULL;
+    return op->let_go == let_go ? &((const struct submit *)op)->job : NULL;
+}
+
+/* A name is its own, also among those that are being submitted. */
+static int check_name(struct rb_methods *methods, const char *name, struct rb_why *why)
+{
+    bool taken = rb_methods_job_named(rb_methods_facts(methods), name) != NULL;
 
     for (const struct rb_op *op = methods->ops; op && !taken; op = op->next) {
-        const struct rb_submission *other = &((const struct submit *)op)->job;
+        const struct rb_submission *other = submission_of(op);
 
-        if (op->let_go != let_go)
-            continue;
-        taken = !strcmp(other->name, name);
-        if (!taken && rb_submission_shares(spec, other->spec))
-            return rb_submission_refuse_shared(spec, other->name, "being submitted", why);
+        taken = other && !strcmp(other->name, name);
     }
-    if (taken)
-        return rb_why_set(why, RB_EEXISTS,
-                          "there is a job %s already: delete it, or take another name", name);
-    return rb_submission_alone(spec, facts, why);
+    return taken ? rb_why_set(why, RB_EEXISTS,
+                              "there is a job %s already: delete it, or take another name", name)
+                 : 0;
+}
+
+static void claim_folders(struct rb_submission *job, struct rb_methods *methods)
+{
+    for (const struct rb_op *op = methods->ops; op; op = op->next) {
+        const struct rb_submission *other = submission_of(op);
+
+        if (other)
+            rb_submission_claim(job, other->spec, other->name, "being submitted");
+    }
+    rb_submission_claim_all(job, rb_methods_facts(methods));
 }
 
 static int read_spec(struct rb_request *request, const char **ret_name, Rb__Spec **ret_spec,
@@ -281,7 +292,7 @@ static void submit_job(struct rb_request *request, void *context)
         rb_request_fail(request, err, &why);
         return;
     }
-    err = check_alone(methods, name, spec, &why);
+    err = check_name(methods, name, &why);
     if (!err)
         err = rb_submission_class(facts, daemon->settings->node, daemon->numeric_class,
                                   spec->devices ? spec->devices->kind : NULL, &class, &why);
@@ -298,6 +309,7 @@ static void submit_job(struct rb_request *request, void *context)
     submit->job.numeric_class = rb_string(class);
     submit->job.folder = rb_string(rb_blobs_folder(daemon->blobs));
     rb_submission_place(&submit->job, facts, daemon->settings->node, daemon->numeric_class);
+    claim_folders(&submit->job, methods);
     rb_op_add(&submit->op, methods, request);
     err = uv_queue_work(daemon->loop, &submit->work, compile, compiled);
     if (err) {

@@ -77,8 +77,10 @@ static void take_profile(struct rb_submission *job)
 int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
 {
     const char *checkpoints = rb_spec_checkpoints(job->spec);
-    int err = compile_model(job, why);
+    int err = rb_submission_alone(job, why);
 
+    if (!err)
+        err = compile_model(job, why);
     if (!err && checkpoints)
         err = rb_resume_find(checkpoints, job->compiled.model, &job->resume, &job->resume_step,
                              &job->compiled.notes, why);

@@ -15,24 +15,19 @@
 /* Of its name in a sentence that has more to say (bytes). */
 enum { FOLDER_MOST = 200 };
 
-bool rb_submission_shares(const Rb__Spec *spec, const Rb__Spec *other)
+void rb_submission_claim(struct rb_submission *job, const Rb__Spec *other, const char *name,
+                         const char *phase)
 {
-    const char *folder = rb_spec_checkpoints(spec), *others = rb_spec_checkpoints(other);
-    RB_CLEANUP(rb_freep) char *real = folder && others ? rb_file_real(folder) : NULL;
-    RB_CLEANUP(rb_freep) char *others_real = real ? rb_file_real(others) : NULL;
+    const char *folder = rb_spec_checkpoints(other);
+    struct rb_submission_claim *claim;
 
-    return real && !strcmp(real, others_real);
-}
-
-int rb_submission_refuse_shared(const Rb__Spec *spec, const char *other, const char *phase,
-                                struct rb_why *why)
-{
-    const char *folder = rb_spec_checkpoints(spec);
-
-    return rb_why_set(why, RB_EREFUSED,
-                      "spec.checkpoint.path: %.*s is where job %s (%s) keeps its checkpoints: "
-                      "name another folder, or end that job first",
-                      rb_error_fit(folder, FOLDER_MOST), folder, other, phase);
+    if (!folder || !rb_spec_checkpoints(job->spec))
+        return;
+    job->claims = rb_realloc(job->claims, (job->n_claims + 1) * sizeof *job->claims);
+    claim = &job->claims[job->n_claims++];
+    claim->folder = rb_string(folder);
+    claim->name = rb_string(name);
+    claim->phase = phase;
 }
 
 /* Who is told to end makes no checkpoint any more that anybody waits for. */
@@ -44,14 +39,40 @@ static bool lives(const struct rb_job_facts *job)
            !(wish && (wish->cancelled || wish->deleted));
 }
 
-int rb_submission_alone(const Rb__Spec *spec, const struct rb_facts *facts, struct rb_why *why)
+void rb_submission_claim_all(struct rb_submission *job, const struct rb_facts *facts)
 {
     for (size_t i = 0; i < facts->n_jobs; i++) {
-        const struct rb_job_facts *job = &facts->jobs[i];
+        const struct rb_job_facts *other = &facts->jobs[i];
 
-        if (lives(job) && rb_submission_shares(spec, job->job.job->spec))
-            return rb_submission_refuse_shared(spec, job->job.job->name,
-                                               rb_phase_text(job->state.state->phase), why);
+        if (lives(other))
+            rb_submission_claim(job, other->job.job->spec, other->job.job->name,
+                                rb_phase_text(other->state.state->phase));
+    }
+}
+
+int rb_submission_alone(const struct rb_submission *job, struct rb_why *why)
+{
+    const char *folder = rb_spec_checkpoints(job->spec);
+    RB_CLEANUP(rb_freep) char *real = job->n_claims ? rb_file_real(folder) : NULL;
+
+    for (size_t i = 0; i < job->n_claims; i++) {
+        const struct rb_submission_claim *claim = &job->claims[i];
+        RB_CLEANUP(rb_freep) char *other = rb_file_real(claim->folder);
+
+        if (!strcmp(real, other))
+            return rb_why_set(why, RB_EREFUSED,
+                              "spec.checkpoint.path: %.*s is where job %s (%s) keeps its "
+                              "checkpoints: name another folder, or end that job first",
+                              rb_error_fit(folder, FOLDER_MOST), folder, claim->name, claim->phase);
     }
     return 0;
+}
+
+void rb_submission_claims_done(struct rb_submission *job)
+{
+    for (size_t i = 0; i < job->n_claims; i++) {
+        free(job->claims[i].folder);
+        free(job->claims[i].name);
+    }
+    free(job->claims);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job on its way from its file to facts: what the files of `submit` share.
  *
- *     submit.c: checked > submit_folder.c: alone in its folder > submit_place.c: where it may run >
- *     submit_compile.c, on a thread > submit.c: written
+ *     submit.c: checked > submit_place.c: where it may run > submit_compile.c, on a thread
+ *     (submit_folder.c: alone in its folder) > submit.c: written
  *
  * Private to daemon/rpc/submit*.c. */
 #ifndef RB_DAEMON_RPC_SUBMIT_INSIDE_H
@@ -12,10 +12,18 @@
 #include "daemon/facts/facts.h"
 #include "plan/compile/compile.h"
 
+/* A checkpoint folder that another job has, as it was written. */
+struct rb_submission_claim {
+    char *folder, *name;
+    const char *phase;
+};
+
 struct rb_submission {
     char *name;
     Rb__Spec *spec;
     char *folder; /* of blobs */
+    struct rb_submission_claim *claims;
+    size_t n_claims;
 
     /* Where it may run. */
     char *numeric_class;
@@ -45,12 +53,15 @@ int rb_submission_class(const struct rb_facts *facts, const char *here, const ch
 void rb_submission_place(struct rb_submission *job, const struct rb_facts *facts, const char *here,
                          const char *own);
 
-/* RB_EREFUSED: a job that is not over has the checkpoint folder that the spec names, be it by
- * another name. */
-int rb_submission_alone(const Rb__Spec *spec, const struct rb_facts *facts, struct rb_why *why);
-bool rb_submission_shares(const Rb__Spec *spec, const Rb__Spec *other);
-int rb_submission_refuse_shared(const Rb__Spec *spec, const char *other, const char *phase,
-                                struct rb_why *why);
+/* Note what folder another job has: one that is being submitted, or all that are not over. */
+void rb_submission_claim(struct rb_submission *job, const Rb__Spec *other, const char *name,
+                         const char *phase);
+void rb_submission_claim_all(struct rb_submission *job, const struct rb_facts *facts);
+void rb_submission_claims_done(struct rb_submission *job);
+
+/* On a thread, for a folder may be on a file system that does not answer.  RB_EREFUSED: one of
+ * these is the job's own, be it by another name. */
+int rb_submission_alone(const struct rb_submission *job, struct rb_why *why);
 
 /* On a thread: compile it, write its blobs, time it, and look for a checkpoint to go on from.  What
  * is wrong with the model or the data is the error. */
