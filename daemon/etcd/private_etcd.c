@@ -104,14 +104,14 @@ static void on_process_closed(uv_handle_t *handle)
     on_closed(handle);
 }
 
+/* A full disk ends etcd, but not all that ends it beside one is the disk's doing. */
 static void say_ended(const struct rb_private_etcd *etcd, int status, int signal)
 {
     struct rb_why room = {0};
-    if (rb_room_check(etcd->folder, RB_ROOM_ETCD, &room))
-        rb_log(RB_LOG_ERROR, "etcd ended: %s; starting it again", room.text);
-    else
-        rb_log(RB_LOG_WARN, "etcd ended (status %d, signal %d), see %s/etcd.log; starting it again",
-               status, signal, etcd->folder);
+    bool full = rb_room_check(etcd->folder, RB_ROOM_ETCD, &room) != 0;
+    rb_log(full ? RB_LOG_ERROR : RB_LOG_WARN,
+           "etcd ended (status %d, signal %d), see %s/etcd.log%s%s; starting it again", status,
+           signal, etcd->folder, full ? "; " : "", room.text);
 }
 
 static void on_ended(uv_process_t *process, int64_t status, int signal)
