@@ -111,6 +111,8 @@ MODULES = {
     "up_n": (nn.Upsample(scale_factor=2), R(1, 2, 3, 4)),
     "up_b": (nn.Upsample(scale_factor=2, mode="bilinear"), R(1, 2, 3, 4)),
     "up_ba": (nn.Upsample(size=(5, 7), mode="bilinear", align_corners=True), R(1, 2, 3, 4)),
+    "up_bas": (nn.Upsample(scale_factor=1.7, mode="bilinear", align_corners=True), R(1, 2, 6, 8)),
+    "up_cas": (nn.Upsample(scale_factor=0.6, mode="bicubic", align_corners=True), R(1, 2, 6, 8)),
     "up_c": (nn.Upsample(scale_factor=2, mode="bicubic"), R(1, 2, 3, 4)),
     "up_t": (nn.Upsample(scale_factor=2, mode="trilinear"), R(1, 2, 3, 4, 2)),
     "up_l": (nn.Upsample(size=7, mode="linear"), R(1, 2, 3)),
