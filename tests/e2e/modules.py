@@ -148,6 +148,8 @@ FUNCTIONS = {
     "argmaxall": (lambda x: x.argmax(), R(3, 4)),
     "gather": (lambda x, i: x.gather(1, i), R(3, 4), I(4, 3, 2)),
     "scatter": (lambda x, i, s: x.scatter(1, i, s), R(3, 4), torch.tensor([[0, 1], [2, 3], [1, 0]]), R(3, 2)),
+    "index_fill": (lambda x: x.index_fill(1, torch.tensor([1, 3]), 0.5), R(3, 4)),
+    "index_copy": (lambda x, y: x.index_copy(1, torch.tensor([1, 3]), y), R(3, 4), R(3, 2)),
     "index_select": (lambda x, i: x.index_select(1, i), R(3, 4), I(4, 5)),
     "index": (lambda x, i, j: x[i, j], R(3, 4, 5), I(3, 6), I(4, 6)),
     "index2": (lambda x, i: x[:, i], R(3, 4, 5), I(4, 6)),
