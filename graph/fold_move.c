@@ -125,6 +125,28 @@ static int fold_gather(const struct rb_node *node, void *data, struct rb_why *wh
     return 1;
 }
 
+/* The last update stays; one whose index is outside is nowhere, as the kernels have it. */
+static int fold_scatter(const struct rb_node *node, void *data)
+{
+    const struct rb_value *x = node->in[0], *indices = node->in[1];
+    int64_t axis = rb_node_int(node, "axis", 0), size = x->type.dim[axis], at[RB_MAX_RANK];
+
+    if (rb_node_int(node, "reduction", RB_SCATTER_SET) != RB_SCATTER_SET)
+        return 0;
+    for (int64_t i = 0; i < rb_tensor_elements(&x->type); i++)
+        copy(node, data, i, x, i);
+    for (int64_t i = 0; i < rb_tensor_elements(&indices->type); i++) {
+        int64_t index = rb_fold_integer(indices, i);
+
+        if (index < -size || index >= size)
+            continue;
+        coordinates(&indices->type, i, at);
+        at[axis] = index + (index < 0 ? size : 0);
+        copy(node, data, index_of(&x->type, at), node->in[2], i);
+    }
+    return 1;
+}
+
 static void fold_concat(const struct rb_node *node, void *data)
 {
     const struct rb_tensor_type *type = &node->out[0]->type;
@@ -219,6 +241,8 @@ int rb_fold_move(const struct rb_node *node, void *const *data, struct rb_why *w
         return 1;
     case RB_OP_GATHER:
         return fold_gather(node, data[0], why);
+    case RB_OP_SCATTER:
+        return fold_scatter(node, data[0]);
     case RB_OP_CONCAT:
         fold_concat(node, data[0]);
         return 1;

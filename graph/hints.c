@@ -136,13 +136,6 @@ static const char *suspect(const struct rb_value *value)
     return kind == NAME_OF_BUFFER ? "by its name" : NULL;
 }
 
-static bool is_of_pytorch(const struct rb_graph *graph)
-{
-    const char *producer = graph->model ? graph->model->proto->producer_name : NULL;
-
-    return producer && !strcmp(producer, "pytorch");
-}
-
 static bool is_marked(const struct rb_graph *graph, const struct rb_value *value)
 {
     return graph->model && rb_onnx_kind(graph->model, value->name) != RB_ONNX_UNMARKED;
@@ -151,7 +144,7 @@ static bool is_marked(const struct rb_graph *graph, const struct rb_value *value
 void rb_hint_buffers(const struct rb_graph *graph, struct rb_buffer *out)
 {
     RB_CLEANUP(list_done) struct list likely = {0}, held = {0}, tables = {0}, nameless = {0};
-    bool names = is_of_pytorch(graph);
+    bool names = graph->model && rb_onnx_is_of_pytorch(graph->model);
 
     for (int i = 0; i < graph->n_values; i++) {
         const struct rb_value *value = graph->values[i];

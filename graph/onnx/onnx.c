@@ -284,6 +284,13 @@ int rb_onnx_lengths(const struct rb_onnx *model, int64_t *ret_lengths, int most)
     return n;
 }
 
+bool rb_onnx_is_of_pytorch(const struct rb_onnx *model)
+{
+    const char *producer = model->proto->producer_name;
+
+    return producer && !strcmp(producer, "pytorch");
+}
+
 int rb_onnx_info(const struct rb_onnx *model, struct rb_onnx_info *ret_info, struct rb_why *why)
 {
     const Onnx__ModelProto *proto = model->proto;

@@ -93,6 +93,8 @@ int rb_onnx_import(const struct rb_onnx *model, const struct rb_import_options *
 /* Text from a file as it may stand in a message: short, whole characters of UTF-8, none of them
  * control characters. */
 const char *rb_onnx_quote(const char *text, char room[80]);
+/* Is it of an exporter of PyTorch? */
+bool rb_onnx_is_of_pytorch(const struct rb_onnx *model);
 /* "onnx::MatMul_123", "342": a name that the exporter made up for what it had computed. */
 bool rb_onnx_made_up(const char *name);
 /* "/norm/Constant_1_output_0", or a made up name of one number: what PyTorch's exporter wrote as a

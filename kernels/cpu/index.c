@@ -87,11 +87,11 @@ static void scatter_run(struct rb_kernel *kernel, const void *const *in, void *c
         for (int64_t i = 0; i < walk->dim[last]; i++, done++) {
             int64_t where = place(elements, in[1], done);
             const char *from = (const char *)in[2] + (size_t)done * elements->size;
-            char *to = (char *)out[0] +
-                       (size_t)(at.offset[0] + i * walk->step[0][last] + where) * elements->size;
+            char *to = out[0];
 
             if (where < 0)
                 continue;
+            to += (size_t)(at.offset[0] + i * walk->step[0][last] + where) * elements->size;
             if (elements->combine)
                 elements->combine(to, from);
             else

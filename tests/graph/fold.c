@@ -204,6 +204,22 @@ static void shape_arithmetic(void **state)
                 "input in:x : float32[5,4,6]\n%1 = Reshape(in:x) : float32[5,24]\noutput %1\n");
 }
 
+/* What PyTorch's exporter writes of x.index_fill(1, ...): the shape of x with another length. */
+static void a_length_is_scattered(void **state)
+{
+    struct rb_writer w;
+    const char *shape;
+
+    start(&w);
+    shape = rb_writer_node(&w, "Shape", "shape", "x", NULL);
+    shape = rb_writer_node(&w, "ScatterElements", "to", shape,
+                           rb_writer_constant_ints(&w, "places", 3, (int64_t[]){1, -1, 1}),
+                           rb_writer_constant_ints(&w, "lengths", 3, (int64_t[]){7, 3, 8}), NULL);
+    rb_writer_node(&w, "Reshape", "y", "x", shape, NULL);
+    expect_text(&w, 1,
+                "input in:x : float32[1,4,6]\n%1 = Reshape(in:x) : float32[1,8,3]\noutput %1\n");
+}
+
 /* A causal mask from ranges: row >= column. */
 static void mask_from_ranges(void **state)
 {
@@ -332,6 +348,7 @@ int main(void)
         cmocka_unit_test(large_unsigned),
         cmocka_unit_test(what_is_not_known_stays),
         cmocka_unit_test(shape_arithmetic),
+        cmocka_unit_test(a_length_is_scattered),
         cmocka_unit_test(mask_from_ranges),
         cmocka_unit_test(movement),
         cmocka_unit_test(choices),

@@ -327,6 +327,9 @@ static void what_is_outside_shows(void **state)
     assert_true(isnan(loss) && valid == 3 && correct == 0);
     run(*state, "CrossEntropyGrad f32[3,2] i64[3] f64[3] > f32[3,2] axis=1", grad_in, grad_out);
     assert_true(!isnan(grad[0]) && isnan(grad[2]) && isnan(grad[5]));
+    run(*state, "Scatter f32[6] i64[3] f32[3] > f32[6] axis=0",
+        (const void *[]){x, (const int64_t[]){-7, 6, -1}, x}, gather_out);
+    assert_true(!memcmp(y, x, sizeof *x * 5) && y[5] == 3);
 }
 
 static void division_and_casts_have_no_traps(void **state)

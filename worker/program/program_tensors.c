@@ -67,7 +67,7 @@ static int plain_address(const struct rb_program_build *b, int i, uint64_t offse
                           "tensor %d at %llu with %zu bytes does not fit the %llu bytes of the %s",
                           i, (unsigned long long)offset, b->bytes[i], (unsigned long long)size,
                           what);
-    *ret = (char *)(uintptr_t)base + offset;
+    *ret = base ? (char *)(uintptr_t)base + offset : NULL; /* none is needed for no bytes */
     return 0;
 }
 
