@@ -343,11 +343,11 @@ static void say_paused(struct rb_turn *turn)
 /* Of what it would start from now. */
 static unsigned failed_starts(const struct rb_turn *turn, const Rb__Configuration **ret_last)
 {
-    bool local, unreadable;
+    bool local;
     const Rb__Checkpoint *source = rb_restore_source(turn->in, turn->arena, &local);
     unsigned failures = rb_turn_failures(turn, false, ret_last);
 
-    return source ? rb_restore_failures(turn->in, source, &unreadable) : failures;
+    return source ? rb_restore_failures(turn->in, source) : failures;
 }
 
 static void wait_for_devices(struct rb_turn *turn)

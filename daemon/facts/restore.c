@@ -9,31 +9,44 @@ static bool is_same(const Rb__Checkpoint *a, const Rb__Checkpoint *b)
     return a->time == b->time && a->step == b->step && !strcmp(a->path, b->path);
 }
 
-unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoint *source,
-                             bool *ret_unreadable)
+static bool was_active(const Rb__Configuration *conf)
+{
+    return conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
+           conf->state == RB__CONFIGURATION__STATE__RETIRED;
+}
+
+/* Nobody could load it, and nobody has since: that the job has gone on from an older one makes it
+ * no better. */
+static bool is_unreadable(const struct rb_job_facts *job, const Rb__Checkpoint *source)
 {
     unsigned failures = 0;
+    bool unreadable = false;
 
-    *ret_unreadable = false;
     for (size_t i = job->configurations.n; i-- > 0;) {
         const Rb__Configuration *conf = job->configurations.at[i].configuration;
 
-        if (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
-            conf->state == RB__CONFIGURATION__STATE__RETIRED)
-            break;
-        if (!conf->has_failed || !conf->restore || !is_same(conf->restore, source))
+        if (!conf->restore || !is_same(conf->restore, source))
             continue;
-        failures++;
-        *ret_unreadable |= conf->unreadable;
+        if (was_active(conf))
+            break;
+        failures += conf->has_failed;
+        unreadable |= conf->has_failed && conf->unreadable;
     }
-    return failures;
+    return failures >= RB_START_TRIES && unreadable;
 }
 
-static bool is_unreadable(const struct rb_job_facts *job, const Rb__Checkpoint *source)
+unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoint *source)
 {
-    bool unreadable;
+    unsigned failures = 0;
 
-    return rb_restore_failures(job, source, &unreadable) >= RB_START_TRIES && unreadable;
+    for (size_t i = job->configurations.n; i-- > 0;) {
+        const Rb__Configuration *conf = job->configurations.at[i].configuration;
+
+        if (was_active(conf))
+            break;
+        failures += conf->has_failed && conf->restore && is_same(conf->restore, source);
+    }
+    return failures;
 }
 
 struct search {

@@ -18,9 +18,7 @@ enum { RB_START_TRIES = 3 };
 const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct rb_arena *arena,
                                         bool *ret_local);
 
-/* Starts from it that failed since a configuration was last active; *ret_unreadable: one of them
- * because nobody could load it. */
-unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoint *source,
-                             bool *ret_unreadable);
+/* Starts from it that failed since a configuration was last active. */
+unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoint *source);
 
 #endif

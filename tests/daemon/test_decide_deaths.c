@@ -180,6 +180,11 @@ static void an_unreadable_checkpoint_gives_way_to_an_older_one(void **unused)
     assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
     assert_int_equal(world_active(&world, JOB)->restore->step, 3);
     assert_true(world_event(&world, "checkpoint-unreadable"));
+    /* Nor is it taken the next time, or exported, before the job has come as far again. */
+    world_kill(&world, world_worker(&world, JOB, "a", 0));
+    world_rounds(&world, 60);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+    assert_int_equal(world_active(&world, JOB)->restore->step, 3);
     world_end(&world);
 }
 

@@ -171,6 +171,7 @@ def shared_folder():
             done = c.run("submit", "-f", c.job_file("second", spec))
             check(done.returncode == 4 and "is where job first (Running) keeps its checkpoints" in done.stderr,
                   f"{path}: {done.returncode} {done.stderr}")
+        until("its second checkpoint", lambda: any(item["step"] >= 4 for item in c.json("get", "checkpoints", "first")["items"]))
         c.ctl("cancel", "first")
         told = c.json("submit", "-f", c.path("second.yaml"))
         check(told["resumeStep"] >= 4, f"the second one does not go on where the first one was: {told}")
@@ -189,7 +190,7 @@ def folder_behind_what_is_not_there():
         c.submit("first", spec)
         c.wait("first", "done")
         check(not os.path.exists(c.path("none")), "a folder was made that nobody asked for")
-        told = cluster.until("its checkpoints", lambda: c.json("get", "checkpoints", "first")["items"])
+        told = until("its checkpoints", lambda: c.json("get", "checkpoints", "first")["items"])
         saved = os.path.realpath(c.path("saved"))
         check(all(os.path.dirname(each["path"]) == saved for each in told), f"not in {saved}: {told}")
         again = c.submit("second", spec)
