@@ -79,8 +79,7 @@ static uint64_t asked_of(const struct rb_turn *turn)
 
         if (conf->asked >= asked && strcmp(conf->cause, "move") != 0 &&
             strcmp(conf->cause, "drain") != 0 && !rb_decide_is_own(conf) &&
-            (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
-             conf->state == RB__CONFIGURATION__STATE__RETIRED))
+            rb_configuration_took_over(conf))
             return turn->now;
     }
     return asked ? asked : turn->now;

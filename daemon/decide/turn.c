@@ -193,8 +193,7 @@ unsigned rb_turn_failures(const struct rb_turn *turn, bool crash,
     for (size_t i = turn->in->configurations.n; i-- > 0;) {
         const Rb__Configuration *conf = turn->in->configurations.at[i].configuration;
 
-        if (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
-            conf->state == RB__CONFIGURATION__STATE__RETIRED)
+        if (rb_configuration_took_over(conf))
             break;
         if (!conf->has_failed || crash != !strcmp(conf->cause, "crash") ||
             (!crash && (conf->from != turn->state.active || rb_decide_is_own(conf))))

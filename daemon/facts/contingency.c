@@ -135,8 +135,7 @@ bool rb_contingency_entered(const Rb__WorkerReport *report, const Rb__Configurat
 static bool went(const Rb__Configuration *configuration)
 {
     return configuration->went || configuration->state == RB__CONFIGURATION__STATE__GO ||
-           configuration->state == RB__CONFIGURATION__STATE__ACTIVE ||
-           configuration->state == RB__CONFIGURATION__STATE__RETIRED;
+           rb_configuration_took_over(configuration);
 }
 
 /* Is there a newer configuration that may be where the job is now, or the coordinator's own answer

@@ -69,6 +69,12 @@ bool rb_configuration_live(const Rb__Configuration *configuration)
            configuration->state == RB__CONFIGURATION__STATE__ACTIVE;
 }
 
+bool rb_configuration_took_over(const Rb__Configuration *configuration)
+{
+    return configuration->state == RB__CONFIGURATION__STATE__ACTIVE ||
+           configuration->state == RB__CONFIGURATION__STATE__RETIRED;
+}
+
 bool rb_configuration_given_up(const struct rb_job_facts *job,
                                const Rb__Configuration *configuration)
 {

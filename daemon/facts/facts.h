@@ -83,9 +83,11 @@ const Rb__Straggler *rb_straggler_told(const Rb__JobState *state, const char *no
 
 /* PREPARING, GO or ACTIVE. */
 bool rb_configuration_live(const Rb__Configuration *configuration);
+/* Does it train, or has it? */
+bool rb_configuration_took_over(const Rb__Configuration *configuration);
 
-/* Was it given up behind its GO, and nothing newer is active?  Members may have flipped to it before
- * they heard of that: then one of them says that it trains there. */
+/* Was it given up behind its GO, and nothing newer is active?  Members may have flipped to it
+ * before they heard of that: then one of them says that it trains there. */
 bool rb_configuration_given_up(const struct rb_job_facts *job,
                                const Rb__Configuration *configuration);
 

@@ -10,8 +10,7 @@ static const Rb__Configuration *last_active(const struct rb_job_facts *job)
 {
     for (size_t i = job->configurations.n; i-- > 0;) {
         const Rb__Configuration *configuration = job->configurations.at[i].configuration;
-        if (configuration->state == RB__CONFIGURATION__STATE__ACTIVE ||
-            configuration->state == RB__CONFIGURATION__STATE__RETIRED)
+        if (rb_configuration_took_over(configuration))
             return configuration;
     }
     return NULL;

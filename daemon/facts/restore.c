@@ -9,12 +9,6 @@ static bool is_same(const Rb__Checkpoint *a, const Rb__Checkpoint *b)
     return a->time == b->time && a->step == b->step && !strcmp(a->path, b->path);
 }
 
-static bool was_active(const Rb__Configuration *conf)
-{
-    return conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
-           conf->state == RB__CONFIGURATION__STATE__RETIRED;
-}
-
 /* Nobody could load it, and nobody has since: that the job has gone on from an older one makes it
  * no better. */
 static bool is_unreadable(const struct rb_job_facts *job, const Rb__Checkpoint *source)
@@ -27,7 +21,7 @@ static bool is_unreadable(const struct rb_job_facts *job, const Rb__Checkpoint *
 
         if (!conf->restore || !is_same(conf->restore, source))
             continue;
-        if (was_active(conf))
+        if (rb_configuration_took_over(conf))
             break;
         failures += conf->has_failed;
         unreadable |= conf->has_failed && conf->unreadable;
@@ -42,7 +36,7 @@ unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoin
     for (size_t i = job->configurations.n; i-- > 0;) {
         const Rb__Configuration *conf = job->configurations.at[i].configuration;
 
-        if (was_active(conf))
+        if (rb_configuration_took_over(conf))
             break;
         failures += conf->has_failed && conf->restore && is_same(conf->restore, source);
     }

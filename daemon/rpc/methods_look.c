@@ -251,10 +251,8 @@ static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64
 
     for (size_t i = 0; i < job->configurations.n; i++) {
         const Rb__Configuration *conf = job->configurations.at[i].configuration;
-        bool took_over = conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
-                         conf->state == RB__CONFIGURATION__STATE__RETIRED;
 
-        if (!took_over || conf->asked < asked || conf->reason)
+        if (!rb_configuration_took_over(conf) || conf->asked < asked || conf->reason)
             continue; /* with a reason: it ended before its first step */
         if (wish->asked > asked ? conf->asked == asked
                                 : conf->n_members == wish->want && all_pinned(wish, conf))

@@ -62,12 +62,6 @@ void rb_receipts_free(struct rb_receipts *receipts)
     free(receipts);
 }
 
-static bool took_over(const Rb__Configuration *conf)
-{
-    return conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
-           conf->state == RB__CONFIGURATION__STATE__RETIRED;
-}
-
 /* The configuration that trained when this one was asked for, or NULL. */
 static const Rb__Configuration *before(const struct rb_job_facts *job,
                                        const Rb__Configuration *after)
@@ -77,7 +71,7 @@ static const Rb__Configuration *before(const struct rb_job_facts *job,
     for (size_t i = 0; i < job->configurations.n; i++) {
         const Rb__Configuration *conf = job->configurations.at[i].configuration;
 
-        if (conf->number < after->number && took_over(conf) &&
+        if (conf->number < after->number && rb_configuration_took_over(conf) &&
             (!found || conf->created < after->asked))
             found = conf;
     }
@@ -88,7 +82,7 @@ static bool later_one(const struct rb_job_facts *job, uint32_t number)
 {
     for (size_t i = 0; i < job->configurations.n; i++)
         if (job->configurations.at[i].configuration->number > number &&
-            took_over(job->configurations.at[i].configuration))
+            rb_configuration_took_over(job->configurations.at[i].configuration))
             return true;
     return false;
 }
@@ -115,7 +109,7 @@ static bool all_told(const struct rb_job_facts *job, const Rb__Configuration *co
 /* A start has one too: it answers a resize that was asked for while the job waited. */
 static bool due(const struct rb_job_facts *job, const Rb__Configuration *conf)
 {
-    if (conf->receipt || conf->reason || !took_over(conf))
+    if (conf->receipt || conf->reason || !rb_configuration_took_over(conf))
         return false;
     if (ended(job, conf))
         return true;
