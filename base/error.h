@@ -46,7 +46,8 @@ struct rb_why {
     char text[512];
 };
 
-/* Write the sentence anew, cut at a whole character where it has no room, and return `err`.  `why` may be NULL (here and below). */
+/* Write the sentence anew, cut at a whole character where it has no room, and return `err`.  `why`
+ * may be NULL (here and below). */
 int rb_why_set(struct rb_why *why, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

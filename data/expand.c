@@ -120,11 +120,13 @@ static int check_twice(const struct rb_expanded *all, struct rb_why *why)
     RB_CLEANUP(rb_freep) struct file *files = rb_alloc((all->n + 1) * sizeof *files);
 
     for (size_t i = 0; i < all->n; i++) {
-        struct stat status = {0};
+        struct stat status;
 
+        files[i] = (struct file){.path = all->path[i]};
         if (stat(all->path[i], &status))
-            status = (struct stat){0};
-        files[i] = (struct file){all->path[i], status.st_dev, status.st_ino};
+            continue;
+        files[i].device = status.st_dev;
+        files[i].number = status.st_ino;
     }
     qsort(files, all->n, sizeof *files, by_file);
     for (size_t i = 1; i < all->n; i++) {
@@ -169,16 +171,12 @@ static char *plain_of(const char *pattern)
 /* What has a pattern's marks may be the name of a file all the same. */
 static int add_marked(struct rb_expanded *all, const char *pattern, struct rb_why *why)
 {
-    char *plain = plain_of(pattern);
-    int err = 0;
+    RB_CLEANUP(rb_freep) char *plain = plain_of(pattern);
 
-    if (is_there(plain)) {
-        add(all, plain);
-        return 0;
-    }
-    err = add_pattern(all, pattern, why);
-    free(plain);
-    return err;
+    if (!is_there(plain))
+        return add_pattern(all, pattern, why);
+    add(all, RB_TAKE(plain));
+    return 0;
 }
 
 int rb_expand(char *const *paths, size_t n, struct rb_expanded *ret, struct rb_why *why)

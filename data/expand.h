@@ -23,7 +23,8 @@ struct rb_expanded {
 };
 
 /* What is not there is kept as it is, for who opens it to say so.  RB_EINVAL: a pattern or a folder
- * without files, a folder in a folder, a file that comes twice, whatever it is called, a name that is not UTF-8.
+ * without files, a folder in a folder, a file that comes twice, whatever it is called, a name that
+ * is not UTF-8.
  * RB_ELIMIT: too many files. */
 int rb_expand(char *const *paths, size_t n, struct rb_expanded *ret, struct rb_why *why);
 void rb_expanded_done(struct rb_expanded *expanded);

@@ -273,11 +273,11 @@ void rb_agent_saves_lost(struct rb_worker *worker)
 /* Is `path`, with all its links followed, below `folder`? */
 static bool below(const char *path, const char *folder)
 {
-    RB_CLEANUP(rb_freep) char *real_folder = folder ? rb_file_real(folder) : NULL;
-    RB_CLEANUP(rb_freep) char *real_path = folder ? rb_file_real(path) : NULL;
-    size_t length = folder ? strlen(real_folder) : 0;
     if (!folder)
         return false;
+    RB_CLEANUP(rb_freep) char *real_folder = rb_file_real(folder);
+    RB_CLEANUP(rb_freep) char *real_path = rb_file_real(path);
+    size_t length = strlen(real_folder);
     return !strncmp(real_path, real_folder, length) && real_path[length] == '/';
 }
 

@@ -63,16 +63,18 @@ int rb_import_op_binary(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
+static struct rb_value *compare(struct rb_import *import, struct rb_value *a, struct rb_value *b)
+{
+    return rb_make_two(import, import->op->op, rb_make_turned(import, a),
+                       rb_make_turned(import, b));
+}
+
 int rb_import_op_compare(struct rb_import *import)
 {
     struct rb_value *a, *b;
     int err = rb_import_pair(import, &a, &b);
 
-    if (err)
-        return err;
-    return rb_make_bind(
-        import, 0,
-        rb_make_two(import, import->op->op, rb_make_turned(import, a), rb_make_turned(import, b)));
+    return err ? err : rb_make_bind(import, 0, compare(import, a, b));
 }
 
 /* And is a product, Or a sum, of zeros and ones. */
@@ -101,8 +103,7 @@ int rb_import_op_or_equal(struct rb_import *import)
 
     if (err)
         return err;
-    beyond =
-        rb_make_two(import, import->op->op, rb_make_turned(import, a), rb_make_turned(import, b));
+    beyond = compare(import, a, b);
     equal = rb_make_two(import, RB_OP_EQUAL, a, b);
     err = import->err;
     if (!err)
