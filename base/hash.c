@@ -1,10 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/hash.h"
 
+#include "base/arena.h"
+#include "base/error.h"
+
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+enum { PIECE = 1 << 20 };
 
 uint64_t rb_hash64(const void *bytes, size_t size)
 {
@@ -18,10 +26,34 @@ uint64_t rb_hash_mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-void rb_hash_digest(const void *bytes, size_t size, char ret_digest[33])
+static void write_digest(XXH128_hash_t hash, char ret_digest[33])
 {
-    XXH128_hash_t hash = XXH3_128bits(bytes, size);
-
     snprintf(ret_digest, 33, "%016llx%016llx", (unsigned long long)hash.high64,
              (unsigned long long)hash.low64);
+}
+
+void rb_hash_digest(const void *bytes, size_t size, char ret_digest[33])
+{
+    write_digest(XXH3_128bits(bytes, size), ret_digest);
+}
+
+int rb_hash_file(int fd, char ret_digest[33], uint64_t *ret_bytes)
+{
+    RB_CLEANUP(rb_freep) void *piece = rb_alloc(PIECE);
+    XXH3_state_t state;
+    uint64_t bytes = 0;
+    ssize_t n;
+
+    XXH3_128bits_reset(&state);
+    while ((n = read(fd, piece, PIECE)) != 0) {
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        XXH3_128bits_update(&state, piece, (size_t)n);
+        bytes += (uint64_t)n;
+    }
+    write_digest(XXH3_128bits_digest(&state), ret_digest);
+    *ret_bytes = bytes;
+    return 0;
 }

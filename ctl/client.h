@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One call to rubatod: connect, send, read replies.  Blocking, with an end to every wait.
+/* One call to rubatod: connect, send, read replies.
  *
- * verbs > [client] > unix:PATH | tcp:HOST:PORT > rubatod */
+ * verbs > [client] > line > rubatod */
 #ifndef RB_CTL_CLIENT_H
 #define RB_CTL_CLIENT_H
 
 #include "base/error.h"
+#include "ctl/line.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -15,8 +16,7 @@
 typedef int rb_client_piece(void *context, const void *bytes, size_t size, struct rb_why *why);
 
 struct rb_client_call {
-    const char *endpoint; /* unix:PATH or tcp:HOST:PORT */
-    int interrupt_fd;     /* readable: give up with RB_ECANCELED; -1: none */
+    struct rb_line_to to;
     const char *method;
     const char *node;       /* NULL: the one we talk to */
     const json_t *body;     /* NULL: {} */
@@ -28,8 +28,5 @@ struct rb_client_call {
 /* *ret_body: the last reply's body, an object.  RB_EUNREACHABLE where nobody answers or the line
  * breaks; otherwise the daemon's own code and sentence. */
 int rb_client_call(const struct rb_client_call *call, json_t **ret_body, struct rb_why *why);
-
-/* RB_EINVAL unless the text is an endpoint. */
-int rb_client_check_endpoint(const char *endpoint, struct rb_why *why);
 
 #endif

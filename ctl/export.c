@@ -28,8 +28,7 @@ static int fetch(const struct rb_session *session, const char *job, struct targe
 {
     json_t *body = json_pack("{s:s}", "job", job);
     struct rb_client_call call = {
-        .endpoint = session->endpoint,
-        .interrupt_fd = session->interrupt_fd,
+        .to = session->to,
         .method = "export",
         .node = "leader",
         .body = body,
@@ -75,6 +74,8 @@ int rb_export(struct rb_session *session, const struct rb_arguments *arguments)
         fprintf(session->out, "%s: step %" PRId64 " of %s, %s\n", target.output.path,
                 rb_value_integer(reply, "step", 0), job,
                 rb_human_bytes((double)target.bytes, text));
+    if (session->format == RB_FORMAT_TABLE)
+        rb_session_notes(session, reply);
     json_decref(reply);
     return RB_EXIT_DONE;
 }

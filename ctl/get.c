@@ -159,17 +159,6 @@ static void print_items(const struct rb_session *session, const struct kind *kin
     rb_table_done(&table);
 }
 
-static void print_notes(const struct rb_session *session, const json_t *notes)
-{
-    const json_t *note;
-    size_t i;
-
-    json_array_foreach(notes, i, note)
-    {
-        fprintf(session->err, "%s\n", json_string_value(note));
-    }
-}
-
 static int list(struct rb_session *session, const struct kind *kind, const char *job)
 {
     json_t *body = json_object(), *reply = NULL;
@@ -191,7 +180,7 @@ static int list(struct rb_session *session, const struct kind *kind, const char 
     else
         print_items(session, kind, json_object_get(reply, "items"));
     if (session->format == RB_FORMAT_TABLE)
-        print_notes(session, json_object_get(reply, "notes"));
+        rb_session_notes(session, reply);
     json_decref(reply);
     return RB_EXIT_DONE;
 }

@@ -25,8 +25,7 @@ int rb_help(struct rb_session *session, const struct rb_arguments *arguments)
 int rb_version(struct rb_session *session, const struct rb_arguments *arguments)
 {
     struct rb_client_call call = {
-        .endpoint = session->endpoint,
-        .interrupt_fd = session->interrupt_fd,
+        .to = session->to,
         .method = "version",
         .quiet_ms = 5000,
     };

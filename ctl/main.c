@@ -9,7 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define GLOBAL_OPTIONS "endpoint= o|output= h|help version "
+#define GLOBAL_OPTIONS "endpoint= tls= o|output= h|help version "
 
 static int set_format(struct rb_session *session, enum rb_prints prints, const char *text)
 {
@@ -35,11 +35,14 @@ static int set_globals(struct rb_session *session, const struct rb_verb *verb,
                        const struct rb_arguments *arguments)
 {
     const char *endpoint = rb_arguments_value(arguments, "endpoint");
+    const char *tls = rb_arguments_value(arguments, "tls");
     struct rb_why why = {0};
 
     if (endpoint)
-        session->endpoint = endpoint;
-    if (rb_client_check_endpoint(session->endpoint, &why))
+        session->to.endpoint = endpoint;
+    if (tls)
+        session->to.tls = tls;
+    if (rb_line_check(session->to.endpoint, &why))
         return rb_session_usage(session, "%s", why.text);
     return set_format(session, verb->prints, rb_arguments_value(arguments, "output"));
 }
@@ -52,7 +55,7 @@ static void watch_interrupt(struct rb_session *session)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigprocmask(SIG_BLOCK, &set, NULL);
-    session->interrupt_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    session->to.interrupt_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 /* The first of n words names none; it may be what some begin with, of which help is asked. */
@@ -146,19 +149,19 @@ static int run(struct rb_session *session, int argc, const char *const *argv)
 
 int main(int argc, char **argv)
 {
-    const char *endpoint = getenv("RUBATO_ENDPOINT");
+    const char *endpoint = getenv("RUBATO_ENDPOINT"), *tls = getenv("RUBATO_TLS");
     struct rb_session session = {
-        .endpoint = endpoint && endpoint[0] ? endpoint : "unix:/run/rubato/rubatod.sock",
+        .to = {endpoint && endpoint[0] ? endpoint : "unix:/run/rubato/rubatod.sock",
+               tls && tls[0] ? tls : NULL, -1},
         .out = stdout,
         .err = stderr,
         .terminal = isatty(STDERR_FILENO),
-        .interrupt_fd = -1,
     };
     int code = argc > 1 ? run(&session, argc - 1, (const char *const *)argv + 1)
                         : rb_session_usage(&session, "say what shall be done");
 
-    if (session.interrupt_fd >= 0)
-        close(session.interrupt_fd);
+    if (session.to.interrupt_fd >= 0)
+        close(session.to.interrupt_fd);
     if (fflush(stdout) || ferror(stdout)) {
         perror("rubatoctl: cannot write to stdout");
         return code ? code : RB_EXIT_FAILED;

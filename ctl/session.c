@@ -45,7 +45,7 @@ int rb_session_exit(int err)
 int rb_session_fail(const struct rb_session *session, int err, const struct rb_why *why)
 {
     fprintf(session->err, "rubatoctl: %s\n", why->text[0] ? why->text : rb_error_text(err));
-    if (err == RB_ECANCELED && session->interrupt_fd >= 0)
+    if (err == RB_ECANCELED && session->to.interrupt_fd >= 0)
         fprintf(session->err, "rubatoctl: nothing that was asked for is undone; jobs go on\n");
     return rb_session_exit(err);
 }
@@ -82,8 +82,7 @@ int rb_session_call(const struct rb_session *session, const char *method, json_t
                     uint64_t deadline, json_t **ret_body, struct rb_why *why)
 {
     struct rb_client_call call = {
-        .endpoint = session->endpoint,
-        .interrupt_fd = session->interrupt_fd,
+        .to = session->to,
         .method = method,
         .node = "leader",
         .body = body,
@@ -161,7 +160,7 @@ int rb_session_sleep(const struct rb_session *session, int ms, uint64_t deadline
                      struct rb_why *why)
 {
     uint64_t now = rb_clock_ns(), end = now + (uint64_t)ms * 1000000;
-    struct pollfd interrupt = {session->interrupt_fd, POLLIN, 0};
+    struct pollfd interrupt = {session->to.interrupt_fd, POLLIN, 0};
 
     if (deadline && deadline < end)
         end = deadline;
@@ -207,4 +206,15 @@ void rb_session_put(const struct rb_session *session, struct rb_buffer *text)
 {
     fwrite(text->data, 1, text->size, session->out);
     rb_buffer_done(text);
+}
+
+void rb_session_notes(const struct rb_session *session, const json_t *reply)
+{
+    const json_t *note;
+    size_t i;
+
+    json_array_foreach(json_object_get(reply, "notes"), i, note)
+    {
+        fprintf(session->err, "%s\n", json_string_value(note));
+    }
 }

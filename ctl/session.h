@@ -29,11 +29,10 @@ enum rb_exit {
 enum rb_format { RB_FORMAT_TABLE, RB_FORMAT_JSON, RB_FORMAT_YAML, RB_FORMAT_CSV };
 
 struct rb_session {
-    const char *endpoint;
+    struct rb_line_to to; /* rubatod; interrupt_fd -1: ctrl-c ends the process */
     enum rb_format format;
     FILE *out, *err;
     bool terminal;    /* err is one */
-    int interrupt_fd; /* -1: ctrl-c ends the process */
     const char *verb; /* for messages */
 };
 
@@ -72,5 +71,6 @@ int rb_session_deadline(const char *timeout, bool waits, uint64_t *ret_deadline,
 /* Print as JSON or YAML (a table's place is the verb); returns 0. */
 int rb_session_print(const struct rb_session *session, const json_t *json);
 void rb_session_put(const struct rb_session *session, struct rb_buffer *text); /* and free it */
+void rb_session_notes(const struct rb_session *session, const json_t *reply);  /* its "notes" */
 
 #endif

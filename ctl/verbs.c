@@ -117,7 +117,8 @@ int rb_verbs_help(FILE *out, const char *word)
     int shown = 0;
 
     if (!word)
-        fputs("rubatoctl [--endpoint unix:PATH|tcp:HOST:PORT] [-o table|json|yaml] VERB ...\n\n",
+        fputs("rubatoctl [--endpoint unix:PATH|tcp:HOST:PORT|tls:HOST:PORT] [--tls DIR]\n"
+              "          [-o table|json|yaml] VERB ...\n\n",
               out);
     for (const struct rb_verb *verb = rb_verbs; verb->name; verb++) {
         if (word &&
@@ -129,6 +130,7 @@ int rb_verbs_help(FILE *out, const char *word)
     }
     if (!word)
         fputs("\nEndpoint: --endpoint, else RUBATO_ENDPOINT, else unix:/run/rubato/rubatod.sock.\n"
+              "Certificates for tls: ca.crt, tls.crt and tls.key in --tls, else RUBATO_TLS.\n"
               "T: seconds, or 90s 5m 2h 1m30s.\n"
               "Exit: 0 done, 1 the job failed, 2 usage, 3 not found, 4 refused, 5 unreachable,\n"
               "      124 timed out, 130 interrupted (ctrl-c is safe: the job goes on).\n",

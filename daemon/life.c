@@ -25,11 +25,13 @@
 #include "daemon/daemon.h"
 #include "daemon/etcd/etcd.h"
 #include "daemon/etcd/private_etcd.h"
+#include "daemon/http/http.h"
 #include "daemon/planner.h"
 #include "daemon/presence.h"
 #include "daemon/room.h"
 #include "daemon/rpc/methods.h"
 #include "daemon/settings.h"
+#include "proto/tls.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -59,6 +61,7 @@ struct life {
     struct rb_presence *presence;
     struct rb_notice *notice;
     struct rb_health *health;
+    struct rb_http *http;
     uv_timer_t timer; /* of the stage */
     uv_signal_t signals[3];
     char *numeric_class;
@@ -101,6 +104,7 @@ static bool run_out(uv_loop_t *loop)
 static void free_parts(uv_timer_t *timer)
 {
     struct life *life = timer->data;
+    rb_http_free(life->http); /* it looks at facts */
     rb_store_free(life->daemon.store);
     rb_coordinator_free(life->daemon.coordinator);
     rb_planner_free(life->daemon.planner);
@@ -170,6 +174,8 @@ static void leave(struct life *life)
         return;
     }
     rb_log(RB_LOG_INFO, "stopping: %zu workers are to leave", rb_agent_workers(life->daemon.agent));
+    if (life->http)
+        rb_http_leave(life->http);
     rb_presence_leave(life->presence, rb_settings_leave_ms(life->settings));
     life->until = uv_now(&life->loop) + rb_settings_leave_ms(life->settings);
     uv_timer_start(&life->timer, look_whether_left, 0, LOOK_MS);
@@ -274,13 +280,36 @@ static int find_devices(struct life *life, struct rb_why *why)
 static int reach_etcd(struct life *life, struct rb_why *why)
 {
     const char *endpoint = NULL;
-    if (!life->settings->single_node)
-        return rb_etcd_new(&life->loop, (const char *const *)life->settings->etcd,
-                           life->settings->n_etcd, &life->etcd, why);
+    if (!life->settings->single_node) {
+        int err = rb_etcd_new(&life->loop, (const char *const *)life->settings->etcd,
+                              life->settings->n_etcd, &life->etcd, why);
+        if (!err && life->settings->etcd_tls) {
+            err = rb_etcd_secure(life->etcd, life->settings->etcd_tls, why);
+            if (err)
+                rb_why_add(why, err, "--etcd-tls");
+        }
+        return err;
+    }
     RB_CLEANUP(rb_freep) char *self = rb_program_self();
     RB_CLEANUP(rb_freep) char *folder = rb_format("%s/etcd", life->settings->state_dir);
     int err = rb_private_etcd_start(&life->loop, self, folder, &endpoint, &life->private_etcd, why);
     return err ? err : rb_etcd_new(&life->loop, &endpoint, 1, &life->etcd, why);
+}
+
+static int secure(struct life *life, struct rb_why *why)
+{
+    const Rb__DaemonSettings *settings = life->settings;
+    RB_CLEANUP(rb_freep) char *host = NULL;
+    struct rb_tls *tls = NULL;
+    int err = settings->tls ? rb_tls_new(settings->tls, &tls, why) : RB_OK;
+    if (!err && tls)
+        err = rb_tls_serves(tls, host = rb_settings_host(settings), why);
+    if (err) {
+        rb_tls_free(tls);
+        return rb_why_add(why, err, "--tls");
+    }
+    rb_server_secure(life->daemon.server, tls);
+    return RB_OK;
 }
 
 static int listen_all(struct life *life, char *ret_address, struct rb_why *why)
@@ -290,12 +319,26 @@ static int listen_all(struct life *life, char *ret_address, struct rb_why *why)
     char *local = rb_format("unix:%s/rubatod.sock", life->settings->state_dir);
     int err = rb_server_listen(server, local, ret_address, why);
     if (!err && life->settings->listen) {
-        RB_CLEANUP(rb_freep) char *tcp = rb_format("tcp:%s", life->settings->listen);
-        err = rb_server_listen(server, tcp, ret_address, why);
+        RB_CLEANUP(rb_freep)
+        char *far = rb_format("%s:%s", life->settings->tls ? "tls" : "tcp", life->settings->listen);
+        err = rb_server_listen(server, far, ret_address, why);
         if (err)
             rb_why_add(why, err, "--listen");
     }
     return err;
+}
+
+static int serve_http(struct life *life, struct rb_why *why)
+{
+    const char *address = life->settings->http;
+    if (!address)
+        return RB_OK;
+    int err = rb_http_new(&life->daemon, life->presence, address, &life->http, why);
+    if (err)
+        return rb_why_add(why, err, "--http");
+    rb_presence_serves(life->presence, rb_http_taken(life->http));
+    rb_log(RB_LOG_INFO, "health and metrics at http://%s", rb_http_taken(life->http));
+    return RB_OK;
 }
 
 static void on_link_measured(void *context)
@@ -313,7 +356,8 @@ static int make_parts(struct life *life, struct rb_why *why)
     daemon->settings = life->settings;
     daemon->store = rb_store_new(&life->loop, life->etcd);
     daemon->server = rb_server_new(&life->loop, daemon->store, life->settings->node);
-    int err = rb_blobs_open(blobs, &daemon->blobs, why);
+    int err = secure(life, why);
+    err = err ? err : rb_blobs_open(blobs, &daemon->blobs, why);
     if (err)
         return err;
     daemon->planner = rb_planner_new(daemon);
@@ -329,7 +373,7 @@ static int make_parts(struct life *life, struct rb_why *why)
     rb_store_watch(daemon->store, on_facts, life);
     life->notice = rb_notice_new(daemon);
     life->health = rb_health_new(&life->loop, life->devices, life->presence);
-    return RB_OK;
+    return serve_http(life, why);
 }
 
 static bool is_ignored(int number)

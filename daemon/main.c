@@ -24,6 +24,13 @@ static void want_descriptors(void)
     setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* Threads for what may hang: folders on a network that is gone must not keep hosts from being
+ * looked up, which libuv does on the same ones. */
+static void want_threads(void)
+{
+    setenv("UV_THREADPOOL_SIZE", "16", 0);
+}
+
 int main(int argc, char **argv)
 {
     struct rb_settings settings = {0};
@@ -49,6 +56,7 @@ int main(int argc, char **argv)
         return RB_EXIT_USAGE;
     }
     want_descriptors();
+    want_threads();
     int status = rb_life(settings.value);
     rb_settings_done(&settings);
     return status;

@@ -31,7 +31,7 @@ struct rb_presence {
     struct rb_lease *lease;
     uv_timer_t timer;
     struct rb_election election;
-    char *address, *host, *lease_path;
+    char *address, *http, *host, *lease_path;
     uint64_t started, taken_since;
     uint64_t leaving_since, deadline; /* unix ms */
     bool leaving, writing, announced;
@@ -52,6 +52,7 @@ static char *node_text(struct rb_presence *presence, ProtobufCMessage **ret_mess
     Rb__Node node = RB__NODE__INIT;
     node.name = settings->node;
     node.address = presence->address;
+    node.http = presence->http;
     node.numeric_class = (char *)presence->daemon->numeric_class;
     node.started = presence->started;
     node.has_pid = true;
@@ -283,6 +284,16 @@ void rb_presence_on_taken(struct rb_presence *presence, void (*taken)(void *cont
     presence->taken_context = context;
 }
 
+void rb_presence_serves(struct rb_presence *presence, const char *http)
+{
+    presence->http = rb_string(http);
+}
+
+bool rb_presence_announced(const struct rb_presence *presence)
+{
+    return presence->announced;
+}
+
 void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms)
 {
     presence->leaving = true;
@@ -306,6 +317,7 @@ static void on_closed(uv_handle_t *handle)
 {
     struct rb_presence *presence = handle->data;
     free(presence->address);
+    free(presence->http);
     free(presence->host);
     free(presence->lease_path);
     free(presence);

@@ -22,6 +22,12 @@ struct rb_presence *rb_presence_new(struct rb_daemon *daemon, struct rb_etcd *et
 void rb_presence_on_taken(struct rb_presence *presence, void (*taken)(void *context),
                           void *context);
 
+/* Where this node serves health and metrics; once, before the loop runs. */
+void rb_presence_serves(struct rb_presence *presence, const char *http);
+
+/* Is the node's key in etcd, under a lease that stands? */
+bool rb_presence_announced(const struct rb_presence *presence);
+
 /* Say that this node stops, in so many ms at the latest: jobs are to move off it. */
 void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms);
 

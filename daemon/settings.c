@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/file.h"
+#include "daemon/http/listen.h"
 #include "proto/reflect.h"
 #include "proto/spec.h"
 
@@ -28,6 +29,14 @@ const char rb_settings_usage[] =
     "  --listen ADDR:PORT   where other nodes reach this one (default with --etcd: 127.0.0.1:0, "
     "which\n"
     "                       serves nodes on one host); whoever reaches it may use this rubatod\n"
+    "  --tls DIR            speak TLS there, and with other nodes: whoever has a certificate of "
+    "DIR/ca.crt\n"
+    "                       may use this rubatod; its own is DIR/tls.crt with DIR/tls.key\n"
+    "  --etcd-tls DIR       trust etcd by DIR/ca.crt; show it DIR/tls.crt with DIR/tls.key, where "
+    "they are\n"
+    "  --http ADDR:PORT     serve /livez, /readyz and /metrics there, to whoever reaches it (port "
+    "0: "
+    "any)\n"
     "  --leave-timeout T    how long SIGTERM waits for jobs to leave (default 30s; a single node: "
     "4s)\n"
     "  --notice-command CMD a program and its arguments, split at blanks, that exits with 0 when "
@@ -46,6 +55,9 @@ enum word {
     NODE,
     ETCD,
     LISTEN,
+    TLS,
+    ETCD_TLS,
+    HTTP,
     LEAVE_TIMEOUT,
     NOTICE_COMMAND,
     NOTICE_EVERY,
@@ -61,6 +73,9 @@ static const struct option options[] = {
     {"node", required_argument, NULL, NODE},
     {"etcd", required_argument, NULL, ETCD},
     {"listen", required_argument, NULL, LISTEN},
+    {"tls", required_argument, NULL, TLS},
+    {"etcd-tls", required_argument, NULL, ETCD_TLS},
+    {"http", required_argument, NULL, HTTP},
     {"leave-timeout", required_argument, NULL, LEAVE_TIMEOUT},
     {"notice-command", required_argument, NULL, NOTICE_COMMAND},
     {"notice-every", required_argument, NULL, NOTICE_EVERY},
@@ -142,6 +157,15 @@ static int set(Rb__DaemonSettings *value, int option, const char *text, bool *et
         return RB_OK;
     case LISTEN:
         set_string(&value->listen, text);
+        return RB_OK;
+    case TLS:
+        set_string(&value->tls, text);
+        return RB_OK;
+    case ETCD_TLS:
+        set_string(&value->etcd_tls, text);
+        return RB_OK;
+    case HTTP:
+        set_string(&value->http, text);
         return RB_OK;
     case LEAVE_TIMEOUT:
         set_string(&value->leave_timeout, text);
@@ -233,6 +257,27 @@ static int check_notice(const Rb__NoticeSettings *notice, struct rb_why *why)
     return check_duration(notice->every, "notice.every", 100, why);
 }
 
+static int check_tls(const Rb__DaemonSettings *value, struct rb_why *why)
+{
+    if (value->tls && !value->listen)
+        return rb_why_set(why, RB_EINVAL, "--tls is for --listen, and nothing listens here");
+    if (value->etcd_tls && value->single_node)
+        return rb_why_set(why, RB_EINVAL,
+                          "--etcd-tls goes with --etcd; --single-node keeps its own etcd");
+    for (size_t i = 0; value->etcd_tls && i < value->n_etcd; i++)
+        if (strncmp(value->etcd[i], "https://", 8))
+            return rb_why_set(why, RB_EINVAL, "--etcd-tls is for https://, and %s is none",
+                              value->etcd[i]);
+    return RB_OK;
+}
+
+static int check_http(const char *address, struct rb_why *why)
+{
+    struct sockaddr_storage parsed;
+    int err = address ? rb_http_address(address, &parsed, why) : RB_OK;
+    return err ? rb_why_add(why, err, "--http") : RB_OK;
+}
+
 static int complete(Rb__DaemonSettings *value, unsigned cores, struct rb_why *why)
 {
     if (!value->state_dir || !*value->state_dir)
@@ -276,7 +321,9 @@ static int complete(Rb__DaemonSettings *value, unsigned cores, struct rb_why *wh
     }
     if (value->cpu_devices > DEVICES_MOST)
         return rb_why_set(why, RB_EINVAL, "cpuDevices: at most %d", DEVICES_MOST);
-    int err = check_notice(value->notice, why);
+    int err = check_tls(value, why);
+    err = err ? err : check_http(value->http, why);
+    err = err ? err : check_notice(value->notice, why);
     if (!err && value->leave_timeout)
         err = check_duration(value->leave_timeout, "--leave-timeout", 0, why);
     return err ? err : check_name(value->node, why);
@@ -289,6 +336,16 @@ uint64_t rb_settings_leave_ms(const Rb__DaemonSettings *settings)
     if (settings->leave_timeout)
         rb_spec_duration_ms(settings->leave_timeout, &ms);
     return (uint64_t)ms;
+}
+
+char *rb_settings_host(const Rb__DaemonSettings *settings)
+{
+    const char *listen = settings->listen, *colon = listen ? strrchr(listen, ':') : NULL;
+    if (!colon)
+        return rb_string("127.0.0.1");
+    if (listen[0] == '[' && colon > listen + 2)
+        return rb_format("%.*s", (int)(colon - listen) - 2, listen + 1);
+    return rb_format("%.*s", (int)(colon - listen), listen);
 }
 
 int rb_settings_read(int argc, char *const *argv, unsigned cores, struct rb_settings *ret,

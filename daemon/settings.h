@@ -24,6 +24,9 @@ int rb_settings_read(int argc, char *const *argv, unsigned cores, struct rb_sett
 /* How long to wait for jobs to leave when told to stop. */
 uint64_t rb_settings_leave_ms(const Rb__DaemonSettings *settings);
 
+/* Where others reach this node's rubatod, and its workers: an address without a port. */
+char *rb_settings_host(const Rb__DaemonSettings *settings);
+
 void rb_settings_done(struct rb_settings *settings);
 
 #endif

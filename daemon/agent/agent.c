@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "daemon/settings.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,17 +95,6 @@ static void on_facts(void *context)
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
-/* Where peers on other machines reach this node's workers: where they reach its rubatod. */
-static char *peer_host(const char *listen)
-{
-    const char *colon = listen ? strrchr(listen, ':') : NULL;
-    if (!colon)
-        return rb_string("127.0.0.1");
-    if (listen[0] == '[' && colon > listen + 2)
-        return rb_format("%.*s", (int)(colon - listen) - 2, listen + 1);
-    return rb_format("%.*s", (int)(colon - listen), listen);
-}
-
 struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
 {
     struct rb_agent *agent = rb_alloc(sizeof(*agent));
@@ -113,7 +103,7 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
     agent->run_folder = rb_format("%s/run", daemon->settings->state_dir);
     agent->jobs_folder = rb_format("%s/jobs", daemon->settings->state_dir);
     agent->worker_program = rb_program_beside("rubato-worker");
-    agent->host = peer_host(daemon->settings->listen);
+    agent->host = rb_settings_host(daemon->settings);
     agent->fence = 1;
     agent->next_save = 1;
     uv_timer_init(daemon->loop, &agent->soon);
@@ -184,6 +174,7 @@ void rb_agent_free(struct rb_agent *agent)
         rb_worker_free(agent->workers);
     rb_agent_jobs_free(agent);
     rb_agent_deaths_free(agent);
+    rb_agent_checks_drop(agent);
     agent->started = false;
     agent->closing = 3;
     uv_close((uv_handle_t *)&agent->soon, on_closed);

@@ -9,19 +9,23 @@
  * Its RPC methods, served at the node that has the worker or the file (all bodies have `job`, an
  * id):
  *
- *   node-metrics  {job, after: step, limit, lost?}  ->  {columns: [...], rows: [[...]], last:
- * newest step} rows of one node, by step, beyond `after` (default 0), at most those of `limit`
- * steps (default 10000, at most 100000); `lost`: also of commits that a later one of the same step
- * has replaced.  Columns: rb_rows_columns in daemon/agent/rows.h.  A node has the rows of the steps
- * in which it had a worker. node-logs     {job, after: {FILE: offset}, limit}
- * ->  {pieces: [{file, node, offset, text}]} `offset` is where the text ends: what to ask with next
- * time. node-save     {job, folder?, export?: bool}  ->  {step, path, bytes, node} one of the job's
- * workers here that has state writes it, while training goes on. Without a folder: an export goes
- * to STATE/jobs/ID/export, a checkpoint to the job's checkpoint.path or, where it has none,
- * STATE/jobs/ID/checkpoints.  A checkpoint is registered in facts too.  RB_ENOTFOUND: no such
- * worker here. node-file     {job, path}  ->  data pieces, then {bytes} a file below STATE/jobs/ID,
- * the job's checkpoint.path or its resume folder. blob          {digest}  ->  data pieces, then
- * {bytes} */
+ * - node-metrics {job, after: step, limit, lost?} -> {columns: [...], rows: [[...]], last: newest
+ *   step}: rows of one node, by step, beyond `after` (default 0), at most those of `limit` steps
+ *   (default 10000, at most 100000); `lost`: also of commits that a later one of the same step has
+ *   replaced.  Columns: rb_rows_columns in daemon/agent/rows.h.  A node has the rows of the steps
+ *   in which it had a worker.
+ * - node-logs {job, after: {FILE: offset}, limit} -> {pieces: [{file, node, offset, text}]}:
+ *   `offset` is where the text ends: what to ask with next time.
+ * - node-save {job, folder?, export?: bool} -> {step, path, bytes, node}: one of the job's workers
+ *   here that has state writes it, while training goes on.  Without a folder an export goes to
+ *   STATE/jobs/ID/export, a checkpoint to the job's checkpoint.path or, where it has none,
+ *   STATE/jobs/ID/checkpoints.  A checkpoint is registered in facts too.  RB_ENOTFOUND: no such
+ *   worker here.
+ * - node-file {job, path, listed?: bool} -> data pieces, then {bytes}: a file below STATE/jobs/ID,
+ *   the job's checkpoint.path or its resume folder.  `listed`: nothing but what the manifest of its
+ *   checkpoint lists, RB_EUNREADABLE else.
+ * - blob {digest} -> data pieces, then {bytes}.
+ */
 #ifndef RB_DAEMON_AGENT_AGENT_H
 #define RB_DAEMON_AGENT_AGENT_H
 

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "daemon/facts/publish.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,33 +66,118 @@ static void on_registered(int err, const struct rb_agent_about *about)
     rb_agent_poke_in(about->agent, err ? RB_AGENT_RETRY_MS : 0);
 }
 
-/* Those of this node whose folders the workers have removed, as `keep` says. */
-static void forget_removed(const struct rb_agent *agent, const struct rb_job_facts *facts,
-                           int64_t step, struct rb_writes *writes)
-{
-    for (size_t i = 0; i < facts->checkpoints.n && writes->n < RB_WRITES_MOST / 2; i++) {
-        const struct rb_fact *fact = &facts->checkpoints.at[i];
-        if (fact->checkpoint->step != step && !strcmp(fact->checkpoint->node, agent->node) &&
-            access(fact->checkpoint->path, F_OK))
-            rb_writes_delete(writes, RB_ANY_REVISION, "%s", fact->key);
-    }
-}
+/* Workers remove old ones, as `keep` says, and users what they like: whose folders are gone is
+ * looked up on a thread, as they may lie on a network. */
+struct rb_agent_check {
+    struct rb_agent_check *next, **self;
+    uv_work_t work;
+    struct rb_agent *agent; /* NULL: it is gone */
+    char *job;
+    int64_t step; /* of the one that was written, and waits for this */
+    size_t n;
+    struct {
+        char *key, *path;
+        int64_t revision; /* of the fact */
+        bool gone;
+    } at[];
+};
 
 static void register_checkpoint(struct rb_agent_job *job, struct rb_agent_checkpoint *pending,
-                                const struct rb_job_facts *facts)
+                                const struct rb_job_facts *facts,
+                                const struct rb_agent_check *check)
 {
     struct rb_agent *agent = job->agent;
     struct rb_writes writes = {0};
     rb_writes_guard(&writes, facts->state.revision, "%s", facts->state.key);
     rb_writes_put(&writes, RB_ANY_REVISION, &pending->value.base, "jobs/%s/checkpoints/%012" PRId64,
                   job->id, pending->value.step);
-    forget_removed(agent, facts, pending->value.step, &writes);
-    pending->sent = true;
+    for (size_t i = 0; i < check->n && writes.n < RB_WRITES_MOST / 2; i++)
+        if (check->at[i].gone)
+            rb_writes_delete(&writes, check->at[i].revision, "%s", check->at[i].key);
     rb_agent_commit(
         &writes,
         &(struct rb_agent_about){.agent = agent, .job = job->id, .step = pending->value.step},
         on_registered);
     rb_writes_done(&writes);
+}
+
+/* ---- Those that were removed ----------------------------------------------------------------- */
+
+static void check_free(struct rb_agent_check *check)
+{
+    for (size_t i = 0; i < check->n; i++) {
+        free(check->at[i].key);
+        free(check->at[i].path);
+    }
+    free(check->job);
+    free(check);
+}
+
+static void check_all(uv_work_t *work)
+{
+    struct rb_agent_check *check = work->data;
+    for (size_t i = 0; i < check->n; i++)
+        check->at[i].gone = access(check->at[i].path, F_OK) && errno == ENOENT;
+}
+
+/* Behind all that, is it to be registered still? */
+static void on_checked(uv_work_t *work, int status)
+{
+    struct rb_agent_check *check = work->data;
+    struct rb_agent *agent = check->agent;
+    struct rb_agent_job *job = agent ? rb_agent_job_known(agent, check->job) : NULL;
+    const struct rb_job_facts *facts =
+        job ? rb_facts_job(rb_store_facts(agent->daemon->store), job->id) : NULL;
+    struct rb_agent_checkpoint *pending = job ? job->checkpoints : NULL;
+    (void)status;
+    if (agent) {
+        *check->self = check->next;
+        if (check->next)
+            check->next->self = check->self;
+    }
+    while (pending && pending->value.step != check->step)
+        pending = pending->next;
+    if (pending && facts && rb_publish_checkpoint(facts, &pending->value) == RB_PUBLISH_NOW) {
+        register_checkpoint(job, pending, facts, check);
+    } else if (pending) {
+        pending->sent = false;
+        rb_agent_poke_in(agent, RB_AGENT_RETRY_MS);
+    }
+    check_free(check);
+}
+
+static void check_before(struct rb_agent_job *job, struct rb_agent_checkpoint *pending,
+                         const struct rb_job_facts *facts)
+{
+    struct rb_agent *agent = job->agent;
+    struct rb_agent_check *check =
+        rb_alloc(sizeof(*check) + facts->checkpoints.n * sizeof(check->at[0]));
+    check->work.data = check;
+    check->agent = agent;
+    check->job = rb_string(job->id);
+    check->step = pending->value.step;
+    for (size_t i = 0; i < facts->checkpoints.n; i++) {
+        const struct rb_fact *fact = &facts->checkpoints.at[i];
+        if (fact->checkpoint->step == check->step || strcmp(fact->checkpoint->node, agent->node))
+            continue;
+        check->at[check->n].key = rb_string(fact->key);
+        check->at[check->n].revision = fact->revision;
+        check->at[check->n++].path = rb_string(fact->checkpoint->path);
+    }
+    check->next = agent->checks;
+    check->self = &agent->checks;
+    if (check->next)
+        check->next->self = &check->next;
+    agent->checks = check;
+    pending->sent = true;
+    uv_queue_work(agent->daemon->loop, &check->work, check_all, on_checked);
+}
+
+void rb_agent_checks_drop(struct rb_agent *agent)
+{
+    for (struct rb_agent_check *check = agent->checks; check; check = check->next)
+        check->agent = NULL;
+    agent->checks = NULL;
 }
 
 void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_facts *facts)
@@ -102,7 +188,7 @@ void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_
             continue;
         enum rb_publish may = rb_publish_checkpoint(facts, &pending->value);
         if (may == RB_PUBLISH_NOW) {
-            register_checkpoint(job, pending, facts);
+            check_before(job, pending, facts);
         } else if (may == RB_PUBLISH_NEVER) {
             checkpoint_drop(job, pending->value.step); /* its writer was replaced */
             next = job->checkpoints;

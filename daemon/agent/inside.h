@@ -115,6 +115,7 @@ struct rb_agent {
     struct rb_worker *workers;
     struct rb_agent_known_death *deaths;
     struct rb_agent_save *saves;
+    struct rb_agent_check *checks; /* checkpoints.c */
     uint64_t next_save;
     uint64_t fence;
     uint32_t fetches; /* tries, to go round the nodes */
@@ -211,6 +212,7 @@ void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);
 Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__Saved *saved,
                                        uint32_t configuration);
 void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_facts *facts);
+void rb_agent_checks_drop(struct rb_agent *agent); /* those under way end without it */
 
 /* methods.c */
 extern const struct rb_server_method rb_agent_methods[];

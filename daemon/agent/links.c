@@ -147,7 +147,8 @@ static void fail(struct rb_links *links, const struct rb_why *why)
 
 static void finish(struct rb_links *links)
 {
-    double latency = links->burst.round_trip / 4; /* there and back, to connect and to call */
+    /* There and back, to connect, with TLS to agree, and to call. */
+    double latency = links->burst.round_trip / (links->daemon->settings->tls ? 6 : 4);
 
     rb_link_rounds_note(&links->found, links->burst.best, latency);
     links->peers[links->n_peers++] = RB_TAKE(links->burst.node);

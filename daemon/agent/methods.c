@@ -155,15 +155,24 @@ static void node_logs(struct rb_request *request, void *context)
 
 /* ---- node-save ------------------------------------------------------------------------------- */
 
-/* Who has the state: of the newest configuration, the lowest rank. */
+/* Who saves before it leaves answers between its tries; the others wait for it and save nothing. */
+static bool is_before(const struct rb_worker *worker, const struct rb_worker *other)
+{
+    if (worker->told.saving != other->told.saving)
+        return worker->told.saving;
+    if (worker->told.active != other->told.active)
+        return worker->told.active > other->told.active;
+    return worker->rank < other->rank;
+}
+
+/* Who has the state: the one that saves it, or of the newest configuration the lowest rank. */
 static struct rb_worker *choose(const struct rb_agent *agent, const struct rb_agent_job *job)
 {
     struct rb_worker *best = NULL;
     for (struct rb_worker *worker = agent->workers; worker; worker = worker->next)
         if (worker->job == job && worker->told.connected && !worker->told.gone &&
-            !worker->told.left && worker->told.active &&
-            (!best || worker->told.active > best->told.active ||
-             (worker->told.active == best->told.active && worker->rank < best->rank)))
+            (!worker->told.left || worker->told.saving) && worker->told.active &&
+            (!best || is_before(worker, best)))
             best = worker;
     return best;
 }
@@ -270,17 +279,6 @@ void rb_agent_saves_lost(struct rb_worker *worker)
 
 /* ---- node-file, blob ------------------------------------------------------------------------- */
 
-/* Is `path`, with all its links followed, below `folder`? */
-static bool below(const char *path, const char *folder)
-{
-    if (!folder)
-        return false;
-    RB_CLEANUP(rb_freep) char *real_folder = rb_file_real(folder);
-    RB_CLEANUP(rb_freep) char *real_path = rb_file_real(path);
-    size_t length = strlen(real_folder);
-    return !strncmp(real_path, real_folder, length) && real_path[length] == '/';
-}
-
 static void node_file(struct rb_request *request, void *context)
 {
     struct rb_agent *agent = context;
@@ -295,15 +293,16 @@ static void node_file(struct rb_request *request, void *context)
     }
     const struct rb_job_facts *facts = rb_facts_job(rb_store_facts(agent->daemon->store), job->id);
     const Rb__Job *known = facts ? facts->job.job : NULL;
-    bool allowed = below(path, job->folder);
-    if (!allowed && known)
-        allowed = below(path, known->resume) || below(path, rb_spec_checkpoints(known->spec));
-    if (allowed)
-        rb_request_file(request, path, NULL);
-    else if (access(path, F_OK))
-        rb_request_failf(request, RB_ENOTFOUND, "%s: %s", path, strerror(errno));
+    const char *folders[4] = {job->folder};
+    size_t n = 1;
+    if (known && known->resume)
+        folders[n++] = known->resume;
+    if (known && rb_spec_checkpoints(known->spec))
+        folders[n++] = rb_spec_checkpoints(known->spec);
+    if (json_is_true(json_object_get(rb_request_body(request), "listed")))
+        rb_request_listed_file(request, path, folders);
     else
-        rb_request_failf(request, RB_EREFUSED, "%s is no file of job %s", path, job->id);
+        rb_request_file(request, path, folders);
 }
 
 static void blob(struct rb_request *request, void *context)

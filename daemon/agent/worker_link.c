@@ -79,7 +79,7 @@ static const struct rb_stream_events events = {
 static void connect_now(uv_timer_t *timer)
 {
     struct rb_worker_link *link = timer->data;
-    link->stream = rb_stream_connect(timer->loop, link->address, &events, link);
+    link->stream = rb_stream_connect(timer->loop, link->address, NULL, &events, link);
 }
 
 struct rb_worker_link *rb_worker_link_new(uv_loop_t *loop, const char *socket_path,

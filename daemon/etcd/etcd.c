@@ -7,10 +7,13 @@
 #include "base/buffer.h"
 #include "daemon/etcd/curl.h"
 #include "daemon/etcd/json.h"
+#include "proto/tls.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     ANSWER_LIMIT = 64 << 20,
@@ -25,6 +28,7 @@ struct rb_etcd {
     char **endpoints;
     size_t n, current;
     char *names;
+    char *authority, *certificate, *key; /* files; NULL: the system's authorities, nothing shown */
     struct rb_etcd_call *calls;
     bool busy; /* curl is handing out answers: no freeing in between */
 };
@@ -115,6 +119,12 @@ static void start(struct rb_etcd_call *call)
     curl_easy_setopt(easy, CURLOPT_PRIVATE, call);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    if (call->etcd->authority) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, call->etcd->authority);
+        curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+        curl_easy_setopt(easy, CURLOPT_SSLCERT, call->etcd->certificate);
+        curl_easy_setopt(easy, CURLOPT_SSLKEY, call->etcd->key);
+    }
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, call);
@@ -302,6 +312,9 @@ static void memory_free(struct rb_etcd *etcd)
         free(etcd->endpoints[i]);
     free(etcd->endpoints);
     free(etcd->names);
+    free(etcd->authority);
+    free(etcd->certificate);
+    free(etcd->key);
     free(etcd);
 }
 
@@ -322,6 +335,25 @@ int rb_etcd_new(uv_loop_t *loop, const char *const *endpoints, size_t n, struct 
     etcd->headers = curl_slist_append(etcd->headers, "Expect:");
     *ret_etcd = etcd;
     return RB_OK;
+}
+
+int rb_etcd_secure(struct rb_etcd *etcd, const char *folder, struct rb_why *why)
+{
+    etcd->authority = rb_format("%s/ca.crt", folder);
+    etcd->certificate = rb_format("%s/tls.crt", folder);
+    etcd->key = rb_format("%s/tls.key", folder);
+    if (access(etcd->authority, R_OK))
+        return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", etcd->authority,
+                          strerror(errno));
+    if (access(etcd->certificate, F_OK) && access(etcd->key, F_OK)) { /* it may ask for none */
+        free(RB_TAKE(etcd->certificate));
+        free(RB_TAKE(etcd->key));
+        return RB_OK;
+    }
+    struct rb_tls *tls = NULL; /* curl would not say what is wrong with them */
+    int err = rb_tls_new(folder, &tls, why);
+    rb_tls_free(tls);
+    return err;
 }
 
 const char *rb_etcd_names(const struct rb_etcd *etcd)

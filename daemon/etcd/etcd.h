@@ -22,6 +22,11 @@ struct rb_etcd_call;
 int rb_etcd_new(uv_loop_t *loop, const char *const *endpoints, size_t n, struct rb_etcd **ret_etcd,
                 struct rb_why *why);
 
+/* Trust https:// endpoints by `folder`/ca.crt alone, and show them tls.crt with tls.key where those
+ * are there; before anything is asked.  RB_EINVAL, RB_ENOTFOUND: they are not what they should be.
+ */
+int rb_etcd_secure(struct rb_etcd *etcd, const char *folder, struct rb_why *why);
+
 /* Ends all calls without their callbacks.  The loop must run once more behind it. */
 void rb_etcd_free(struct rb_etcd *etcd);
 

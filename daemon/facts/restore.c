@@ -45,6 +45,7 @@ unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoin
 
 struct search {
     const struct rb_job_facts *job;
+    const char *const *without;
     const Rb__Checkpoint *best;
     bool local, readable;
 };
@@ -55,6 +56,9 @@ static void consider(struct search *search, const Rb__Checkpoint *each, bool loc
     const Rb__Checkpoint *best = search->best;
     bool readable = !is_unreadable(search->job, each);
 
+    for (const char *const *path = search->without; path && *path; path++)
+        if (!strcmp(*path, each->path))
+            return;
     if (best && search->readable && !readable)
         return;
     if (best && search->readable == readable &&
@@ -68,7 +72,13 @@ static void consider(struct search *search, const Rb__Checkpoint *each, bool loc
 const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct rb_arena *arena,
                                         bool *ret_local)
 {
-    struct search search = {.job = job};
+    return rb_restore_without(job, NULL, arena, ret_local);
+}
+
+const Rb__Checkpoint *rb_restore_without(const struct rb_job_facts *job, const char *const *paths,
+                                         struct rb_arena *arena, bool *ret_local)
+{
+    struct search search = {.job = job, .without = paths};
 
     if (job->state.state->parked)
         consider(&search, job->state.state->parked, true);

@@ -17,6 +17,9 @@ enum { RB_START_TRIES = 3 };
  * where there is nothing else.  *ret_local: only that node can read it. */
 const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct rb_arena *arena,
                                         bool *ret_local);
+/* The same without what lies at these paths (NULL behind the last; NULL: none). */
+const Rb__Checkpoint *rb_restore_without(const struct rb_job_facts *job, const char *const *paths,
+                                         struct rb_arena *arena, bool *ret_local);
 
 /* Starts from it that failed since a configuration was last active. */
 unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoint *source);

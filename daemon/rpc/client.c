@@ -17,7 +17,7 @@ struct rb_client_call {
     uv_timer_t timer;           /* time out; or, once finished, tell */
     uint64_t timeout_ms;
     bool reached; /* the other has, or may have, the call */
-    bool finished, closed;
+    bool paused, finished, closed;
     int err;
     struct rb_why why;
     json_t *body;
@@ -33,6 +33,14 @@ static void on_closed(uv_handle_t *handle)
     free(call);
 }
 
+/* The answer goes nowhere; a file that is held back for the caller is not kept open for that. */
+static void let_go(struct rb_request *request)
+{
+    request->local = NULL;
+    if (request->sending)
+        rb_sending_hold(request->sending, false);
+}
+
 void rb_client_cancel(struct rb_client_call *call)
 {
     if (!call || call->closed)
@@ -42,7 +50,7 @@ void rb_client_cancel(struct rb_client_call *call)
     if (call->next)
         call->next->self = call->self;
     if (call->request)
-        call->request->local = NULL; /* its answer goes nowhere */
+        let_go(call->request);
     rb_stream_close(call->stream);
     uv_close((uv_handle_t *)&call->timer, on_closed);
 }
@@ -72,13 +80,15 @@ static void on_timeout(uv_timer_t *timer)
     struct rb_client_call *call = timer->data;
     struct rb_why why = {0};
     if (call->request)
-        call->request->local = NULL;
+        let_go(call->request);
     rb_client_finish(call, rb_why_set(&why, RB_ETIMEOUT, "no answer"), &why, NULL);
 }
 
+/* Who is held back is not late. */
 static void heard(struct rb_client_call *call)
 {
-    uv_timer_start(&call->timer, on_timeout, call->timeout_ms, 0);
+    if (!call->paused)
+        uv_timer_start(&call->timer, on_timeout, call->timeout_ms, 0);
 }
 
 void rb_client_piece(struct rb_client_call *call, const void *data, size_t size)
@@ -158,10 +168,17 @@ bool rb_client_reached(const struct rb_client_call *call)
 
 void rb_client_pause(struct rb_client_call *call, bool paused)
 {
+    call->paused = paused;
+    if (!call->finished && paused)
+        uv_timer_stop(&call->timer);
+    else if (!call->finished)
+        heard(call);
     if (call->stream)
         rb_stream_pause(call->stream, paused);
     else if (call->request && call->request->forward) /* it is answered from elsewhere */
         rb_client_pause(call->request->forward, paused);
+    else if (call->request && call->request->sending)
+        rb_sending_hold(call->request->sending, paused);
 }
 
 static struct rb_client_call *new_call(struct rb_server *server,
@@ -197,7 +214,7 @@ struct rb_client_call *rb_client_open(struct rb_server *server, const char *addr
     message.has_hops = true;
     message.hops = options->hops;
     rb_frame_put(&out, RB_FRAME_CALL, &message.base);
-    call->stream = rb_stream_connect(server->loop, address, &events, call);
+    call->stream = rb_stream_connect(server->loop, address, server->tls, &events, call);
     rb_stream_write(call->stream, &out);
     rb_buffer_done(&out);
     json_decref(options->body);

@@ -103,21 +103,6 @@ const struct rb_job_facts *rb_methods_job(struct rb_methods *methods, struct rb_
     return job;
 }
 
-const Rb__Configuration *rb_methods_active(const struct rb_job_facts *job)
-{
-    const struct rb_fact *fact = rb_facts_configuration(job, job->state.state->active);
-
-    return fact ? fact->configuration : NULL;
-}
-
-const char *rb_phase_text(Rb__Phase phase)
-{
-    const ProtobufCEnumValue *value =
-        protobuf_c_enum_descriptor_get_value(&rb__phase__descriptor, (int)phase);
-
-    return value ? value->name : "?";
-}
-
 bool rb_methods_refuse_final(struct rb_request *request, const struct rb_job_facts *job)
 {
     Rb__Phase phase = job->state.state->phase;

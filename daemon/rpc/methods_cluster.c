@@ -43,7 +43,7 @@ static bool belongs(const struct rb_job_facts *job, const char *kind, const Rb__
 static void gather(const struct rb_facts *facts, const struct rb_job_facts *job, const char *kind,
                    Rb__Configuration *all, struct rb_arena *arena)
 {
-    const Rb__Configuration *first = job ? rb_methods_active(job) : NULL;
+    const Rb__Configuration *first = job ? rb_job_active(job) : NULL;
     size_t n = first ? first->n_members : 0;
 
     for (size_t i = 0; i < facts->nodes.n; i++)

@@ -28,27 +28,15 @@ json_t *rb_json_real(bool there, double value)
     return json_string(isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
 }
 
-static int64_t step_of(const struct rb_job_facts *job)
-{
-    const Rb__JobState *state = job->state.state;
-
-    if (state->phase == RB__PHASE__Succeeded)
-        return job->job.job->steps;
-    if (job->progress.message &&
-        (state->active || !state->parked || job->progress.progress->step > state->parked->step))
-        return job->progress.progress->step;
-    return state->parked ? state->parked->step : job->job.job->resume_step;
-}
-
 json_t *rb_job_row(const struct rb_job_facts *job)
 {
-    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__Configuration *active = rb_job_active(job);
     const Rb__DevicesSpec *devices = job->job.job->spec->devices;
 
     return json_pack(
         "{s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o}", "name", job->job.job->name, "id",
         job->id, "phase", rb_phase_text(job->state.state->phase), "reason",
-        rb_json_text(job->state.state->reason), "step", (json_int_t)step_of(job), "steps",
+        rb_json_text(job->state.state->reason), "step", (json_int_t)rb_job_step(job), "steps",
         (json_int_t)job->job.job->steps, "devices", (json_int_t)(active ? active->n_members : 0),
         "want", (json_int_t)job->wish.wish->want, "min", (json_int_t)(devices ? devices->min : 1),
         "max", (json_int_t)(devices ? devices->max : 0), "priority",
@@ -69,12 +57,6 @@ json_t *rb_receipt_json(const Rb__Receipt *receipt)
         "samples_skipped", (json_int_t)receipt->samples_skipped);
 }
 
-static bool shown(const struct rb_job_facts *job)
-{
-    return job->job.message && job->wish.message && job->state.message &&
-           !job->wish.wish->deleted && job->job.job->spec;
-}
-
 static int by_age(const void *a, const void *b)
 {
     const struct rb_job_facts *const *x = a, *const *y = b;
@@ -92,7 +74,7 @@ static json_t *get_jobs(const struct rb_facts *facts, const struct rb_job_facts 
     size_t n = 0;
 
     for (size_t i = 0; i < facts->n_jobs; i++)
-        if (shown(&facts->jobs[i]) && (!only || only == &facts->jobs[i]))
+        if (rb_job_shown(&facts->jobs[i]) && (!only || only == &facts->jobs[i]))
             jobs[n++] = &facts->jobs[i];
     qsort(jobs, n, sizeof(*jobs), by_age);
     for (size_t i = 0; i < n; i++)
@@ -160,7 +142,7 @@ static json_t *of_jobs(const struct rb_facts *facts, const struct rb_job_facts *
     for (size_t j = 0; j < facts->n_jobs; j++) {
         const struct rb_job_facts *job = &facts->jobs[j];
 
-        if (!shown(job) || (only && only != job))
+        if (!rb_job_shown(job) || (only && only != job))
             continue;
         own = get(job);
         json_array_foreach(own, i, row)

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "daemon/coordinator.h"
 #include "daemon/daemon.h"
+#include "daemon/facts/shown.h"
 #include "daemon/rpc/methods.h"
 
 struct rb_op;
@@ -38,15 +39,10 @@ const struct rb_facts *rb_methods_facts(struct rb_methods *methods);
 const struct rb_job_facts *rb_methods_job(struct rb_methods *methods, struct rb_request *request);
 const struct rb_job_facts *rb_methods_job_named(const struct rb_facts *facts, const char *name);
 
-/* The configuration that trains, or NULL. */
-const Rb__Configuration *rb_methods_active(const struct rb_job_facts *job);
-
 /* Answers and returns true if the job is over. */
 bool rb_methods_refuse_final(struct rb_request *request, const struct rb_job_facts *job);
 /* Also if it was cancelled and is not over yet, for its state is being saved. */
 bool rb_methods_refuse_ending(struct rb_request *request, const struct rb_job_facts *job);
-
-const char *rb_phase_text(Rb__Phase phase);
 
 /* A whole number of the body; `absent` where it is not there; answers and returns false for
  * nonsense. */

@@ -48,7 +48,7 @@ static void add_straggler(json_t *row, const Rb__JobState *state, const Rb__Memb
 
 static json_t *devices_of(const struct rb_facts *facts, const struct rb_job_facts *job)
 {
-    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__Configuration *active = rb_job_active(job);
     struct rb_arena arena = {0};
     const uint32_t *shares =
         active ? rb_shares_counts(active, job->job.job->microbatches, &arena) : NULL;
@@ -76,28 +76,13 @@ static json_t *devices_of(const struct rb_facts *facts, const struct rb_job_fact
     return devices;
 }
 
-/* A job that does not train has no pace, whatever it had before. */
-static double pace_of(const struct rb_job_facts *job)
-{
-    const Rb__Configuration *active = rb_methods_active(job);
-    const Rb__Progress *progress = job->progress.progress;
-
-    if (!job->progress.message || !active || job->state.state->phase != RB__PHASE__Running ||
-        job->state.state->saver)
-        return 0;
-    /* It was started anew and has not told of a step. */
-    if (progress->configuration < active->number && progress->time < active->created)
-        return 0;
-    return progress->throughput;
-}
-
 static void add_progress(json_t *body, const struct rb_job_facts *job)
 {
     static const Rb__Progress none = RB__PROGRESS__INIT;
     const Rb__Progress *progress = job->progress.message ? job->progress.progress : &none;
 
     json_object_set_new(body, "samples", json_integer((json_int_t)progress->samples));
-    json_object_set_new(body, "throughput", rb_json_real(true, pace_of(job)));
+    json_object_set_new(body, "throughput", rb_json_real(true, rb_job_pace(job)));
     json_object_set_new(body, "evalLoss",
                         rb_json_real(progress->has_eval_loss, progress->eval_loss));
     json_object_set_new(body, "evalAccuracy",
@@ -106,7 +91,7 @@ static void add_progress(json_t *body, const struct rb_job_facts *job)
 
 static void add_plan(json_t *body, const struct rb_job_facts *job)
 {
-    const Rb__Configuration *shown_one = rb_methods_active(job);
+    const Rb__Configuration *shown_one = rb_job_active(job);
 
     if (!shown_one && job->configurations.n)
         shown_one = job->configurations.at[job->configurations.n - 1].configuration;
@@ -126,16 +111,8 @@ static void add_checkpoint(json_t *body, const struct rb_facts *facts,
 {
     const struct rb_fact *kept =
         job->checkpoints.n ? &job->checkpoints.at[job->checkpoints.n - 1] : NULL;
-    const Rb__Event *failed = NULL;
+    const Rb__Event *failed = rb_job_checkpoint_failed(facts, job);
 
-    for (size_t i = 0; i < facts->events.n; i++) {
-        const Rb__Event *event = facts->events.at[i].event;
-
-        if (event->job_id && !strcmp(event->job_id, job->id) &&
-            !strcmp(event->kind, "checkpoint-failed") &&
-            (!kept || event->time > kept->checkpoint->time))
-            failed = event;
-    }
     json_object_set_new(body, "checkpoint",
                         kept ? rb_reflect_to_json(kept->message, true) : json_null());
     json_object_set_new(body, "checkpointFailed", rb_json_text(failed ? failed->text : NULL));
@@ -175,7 +152,7 @@ static json_t *list_json(const struct rb_fact_list *list)
 /* The nodes that it trains on. */
 static json_t *nodes_of(const struct rb_facts *facts, const struct rb_job_facts *job)
 {
-    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__Configuration *active = rb_job_active(job);
     json_t *items = json_array();
 
     for (size_t i = 0; active && i < facts->nodes.n; i++) {
@@ -235,7 +212,7 @@ static bool all_pinned(const Rb__Wish *wish, const Rb__Configuration *conf)
  * that was taken back, has led to it.  Nothing changes, and its receipt is that of another wish. */
 static bool stands(const struct rb_job_facts *job, uint64_t asked)
 {
-    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__Configuration *active = rb_job_active(job);
     const Rb__Wish *wish = job->wish.wish;
 
     return wish->asked == asked && active && !job->state.state->next &&

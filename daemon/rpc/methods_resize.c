@@ -82,7 +82,7 @@ static int read_pins(struct rb_arena *arena, const struct rb_facts *facts,
 {
     const json_t *devices = json_object_get(body, "devices"), *each;
     bool grow = json_object_get(body, "grow"), shrink = json_object_get(body, "shrink");
-    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__Configuration *active = rb_job_active(job);
     struct pins named = {0}, pins = {0};
     size_t i;
 
@@ -185,7 +185,7 @@ static void resize(struct rb_request *request, void *context);
 static void resize_with(struct rb_request *request, struct rb_methods *methods,
                         const struct rb_job_facts *job, struct rb_arena *arena)
 {
-    const Rb__Configuration *active = rb_methods_active(job);
+    const Rb__Configuration *active = rb_job_active(job);
     struct rb_writes writes = {0};
     struct rb_why why = {{0}};
     struct pins pins = {0};

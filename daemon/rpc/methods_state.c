@@ -3,7 +3,7 @@
  *
  * While it trains, a node that has one of its workers is asked to save (members are asked by rank
  * until one can); the export is then fetched from that node.  Otherwise what was parked, finished
- * or checkpointed last is fetched from where it lies. */
+ * or checkpointed last is fetched from where it lies, if it is whole. */
 #include "daemon/rpc/methods_inside.h"
 
 #include "daemon/facts/restore.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAVE_MS = 300000 };
+enum { SAVE_MS = 300000, CHECK_MS = 300000 };
 
 struct state_op {
     struct rb_op op;
@@ -21,6 +21,9 @@ struct state_op {
     char *job, *name;
     char **nodes; /* still to be asked */
     size_t n_nodes, asked;
+    char **tried; /* paths of what is kept, NULL behind the last; NULL: it trains */
+    size_t n_tried;
+    struct rb_why unfit; /* the first of these that was not there, or damaged */
     int64_t step;
     uint64_t bytes;
 };
@@ -36,6 +39,9 @@ static void state_free(struct rb_op *op)
         rb_client_cancel(state->call);
     for (size_t i = 0; i < state->n_nodes; i++)
         free(state->nodes[i]);
+    for (size_t i = 0; i < state->n_tried; i++)
+        free(state->tried[i]);
+    free(state->tried);
     free(state->nodes);
     free(state->job);
     free(state->name);
@@ -56,6 +62,8 @@ static void fail(struct state_op *state, int err, const struct rb_why *why)
 
 /* ---- Fetching a file --------------------------------------------------------------------------*/
 
+static void fetch_kept(struct state_op *state);
+
 static void fetch_piece(const void *data, size_t size, void *context)
 {
     struct state_op *state = context;
@@ -73,42 +81,45 @@ static void fetched(int err, const struct rb_why *why, const json_t *body, void 
     (void)body;
     state->call = NULL;
     rb_request_passed(request);
+    if ((err == RB_ENOTFOUND || err == RB_EUNREADABLE) && state->tried && !state->bytes) {
+        if (!state->unfit.text[0]) /* removed behind rubatod's back, or damaged */
+            rb_why_set(&state->unfit, err, "its state at step %" PRId64 " is %s: %s", state->step,
+                       err == RB_ENOTFOUND ? "not there any more" : "damaged", why->text);
+        fetch_kept(state);
+        return;
+    }
     if (err) {
         fail(state, err, why);
         return;
     }
     reply =
         json_pack("{s:I,s:I}", "step", (json_int_t)state->step, "bytes", (json_int_t)state->bytes);
+    if (state->unfit.text[0])
+        json_object_set_new(reply, "notes", json_pack("[s]", state->unfit.text));
     state_free(&state->op);
     rb_request_reply(request, reply);
 }
 
+/* What a worker has just saved is as it was written; what was kept has to be. */
 static void fetch(struct state_op *state, const char *node, const char *path)
 {
-    struct rb_daemon *daemon = state->op.methods->daemon;
-    struct rb_request *request = state->op.request;
     const char *tail = strrchr(path, '.');
     bool whole = tail && !strcmp(tail, ".safetensors");
+    RB_CLEANUP(rb_freep)
     char *file = whole ? rb_string(path) : rb_format("%s/model.safetensors", path);
+    json_t *body = json_pack("{s:s,s:s,s:b}", "job", state->job, "path", file, "listed",
+                             state->tried && !whole);
 
-    if (!strcmp(node, daemon->settings->node)) {
-        json_t *reply = json_pack("{s:I}", "step", (json_int_t)state->step);
-
-        state_free(&state->op);
-        rb_request_file(request, file, reply);
-    } else {
-        state->call = rb_server_call(
-            daemon->server, &(struct rb_client_options){
-                                .method = "node-file",
-                                .body = json_pack("{s:s,s:s}", "job", state->job, "path", file),
-                                .node = node,
-                                .hops = 2,
-                                .piece = fetch_piece,
-                                .done = fetched,
-                                .context = state,
-                            });
-    }
-    free(file);
+    state->call = rb_server_call(state->op.methods->daemon->server, &(struct rb_client_options){
+                                                                        .method = "node-file",
+                                                                        .body = body,
+                                                                        .node = node,
+                                                                        .hops = 2,
+                                                                        .timeout_ms = CHECK_MS,
+                                                                        .piece = fetch_piece,
+                                                                        .done = fetched,
+                                                                        .context = state,
+                                                                    });
 }
 
 /* ---- Saving -----------------------------------------------------------------------------------*/
@@ -202,17 +213,26 @@ static struct state_op *state_new(struct rb_methods *methods, struct rb_request 
     return state;
 }
 
-static void list_nodes(struct state_op *state, const Rb__Configuration *active)
+static void list_node(struct state_op *state, const char *node)
 {
-    state->nodes = rb_alloc(sizeof(*state->nodes) * (active->n_members + 1));
-    for (size_t m = 0; m < active->n_members; m++) {
-        bool known = false;
+    for (size_t i = 0; i < state->n_nodes; i++)
+        if (!strcmp(state->nodes[i], node))
+            return;
+    state->nodes[state->n_nodes++] = rb_string(node);
+}
 
-        for (size_t i = 0; i < state->n_nodes && !known; i++)
-            known = !strcmp(state->nodes[i], active->members[m]->node);
-        if (!known)
-            state->nodes[state->n_nodes++] = rb_string(active->members[m]->node);
-    }
+/* By rank; before all the node of who saves before it leaves, for which the others wait. */
+static void list_nodes(struct state_op *state, const struct rb_job_facts *job,
+                       const Rb__Configuration *active)
+{
+    const char *saver = job->state.state->saver;
+
+    state->nodes = rb_alloc(sizeof(*state->nodes) * (active->n_members + 1));
+    for (size_t m = 0; saver && m < active->n_members; m++)
+        if (active->members[m]->worker && !strcmp(active->members[m]->worker, saver))
+            list_node(state, active->members[m]->node);
+    for (size_t m = 0; m < active->n_members; m++)
+        list_node(state, active->members[m]->node);
 }
 
 /* It has done steps, and what they made went with its processes; or it has done none. */
@@ -232,21 +252,35 @@ static void refuse_export(struct rb_request *request, const struct rb_job_facts 
                          name, phase);
 }
 
-/* Not training: the state that it would go on from, or ended with. */
-static void export_kept(struct rb_request *request, struct rb_methods *methods,
-                        const struct rb_job_facts *job)
+static void try_next(struct state_op *state, const Rb__Checkpoint *kept)
 {
+    state->tried = rb_realloc(state->tried, (state->n_tried + 2) * sizeof *state->tried);
+    state->tried[state->n_tried++] = rb_string(kept->path);
+    state->tried[state->n_tried] = NULL;
+    state->step = kept->step;
+    fetch(state, kept->node, kept->path);
+}
+
+/* Not training: the state that it would go on from, or ended with; where that is gone or damaged,
+ * the next best. */
+static void fetch_kept(struct state_op *state)
+{
+    const struct rb_job_facts *job = rb_facts_job(rb_methods_facts(state->op.methods), state->job);
+    struct rb_request *request = state->op.request;
     struct rb_arena arena = {0};
     bool local;
-    const Rb__Checkpoint *kept = rb_restore_source(job, &arena, &local);
-    struct state_op *state;
+    const Rb__Checkpoint *kept =
+        job && job->state.message
+            ? rb_restore_without(job, (const char *const *)state->tried, &arena, &local)
+            : NULL;
 
-    if (!kept || kept->step < 1) {
-        refuse_export(request, job);
+    if (kept && kept->step >= 1) {
+        try_next(state, kept);
+    } else if (state->unfit.text[0] || !job) {
+        fail(state, RB_ENOTFOUND, &state->unfit);
     } else {
-        state = state_new(methods, request, job, true);
-        state->step = kept->step;
-        fetch(state, kept->node, kept->path);
+        state_free(&state->op);
+        refuse_export(request, job);
     }
     rb_arena_done(&arena);
 }
@@ -259,15 +293,15 @@ static void save(struct rb_request *request, struct rb_methods *methods, bool ex
 
     if (!job)
         return;
-    active = rb_methods_active(job);
+    active = rb_job_active(job);
     if (!active && exports) {
-        export_kept(request, methods, job);
+        fetch_kept(state_new(methods, request, job, true));
     } else if (!active) {
         rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)",
                          job->job.job->name, rb_phase_text(job->state.state->phase));
     } else {
         state = state_new(methods, request, job, exports);
-        list_nodes(state, active);
+        list_nodes(state, job, active);
         ask_next(state, 0, NULL);
     }
 }

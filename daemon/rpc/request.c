@@ -4,18 +4,13 @@
 #include "daemon/rpc/request.h"
 #include "proto/frame.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum {
-    PIECE = 256 << 10,
-    QUEUE_MOST = 4 << 20, /* a forwarded stream is held back above this */
+    QUEUE_MOST = 4 << 20, /* what goes to a caller is held back above this */
     FORWARD_MS = 600000,
 };
 
@@ -39,7 +34,6 @@ struct rb_request *rb_request_new(struct rb_server *server, Rb__Call *call, stru
     request->method = rb_string(call->method);
     request->node = call->node && call->node[0] ? rb_string(call->node) : NULL;
     request->hops = call->hops;
-    request->file = -1;
     request->next = server->requests;
     request->self = &server->requests;
     if (request->next)
@@ -55,9 +49,7 @@ void rb_request_free(struct rb_request *request)
         request->next->self = request->self;
     if (request->forward)
         rb_client_cancel(request->forward);
-    if (request->file >= 0)
-        close(request->file);
-    json_decref(request->file_body);
+    rb_sending_drop(request->sending);
     json_decref(request->body);
     rb__call__free_unpacked(request->call, NULL);
     free(request->method);
@@ -155,52 +147,17 @@ void rb_request_piece(struct rb_request *request, const void *data, size_t size)
         send_reply(request, &reply);
 }
 
-/* ---- Files ----------------------------------------------------------------------------------- */
+/* ---- Pieces of others ------------------------------------------------------------------------ */
 
-/* Send until the connection has enough to do; go on when it is drained. */
-static void send_file(struct rb_request *request)
+bool rb_request_is_full(const struct rb_request *request)
 {
-    RB_CLEANUP(rb_freep) char *piece = rb_alloc(PIECE);
-    while (!rb_request_gone(request) &&
-           (!request->connection || rb_stream_pending(request->connection->stream) < QUEUE_MOST)) {
-        ssize_t n = read(request->file, piece, PIECE);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            rb_request_failf(request, RB_EIO, "reading the file: %s", strerror(errno));
-            return;
-        }
-        if (!n) {
-            json_t *body = RB_TAKE(request->file_body);
-            json_object_set_new(body, "bytes", json_integer((json_int_t)request->file_bytes));
-            rb_request_reply(request, body);
-            return;
-        }
-        request->file_bytes += (uint64_t)n;
-        rb_request_piece(request, piece, (size_t)n);
-    }
-    if (rb_request_gone(request))
-        rb_request_failf(request, RB_ECANCELED, "the caller has hung up");
-}
-
-void rb_request_file(struct rb_request *request, const char *path, json_t *body)
-{
-    struct stat stat;
-    request->file_body = body ? body : json_object();
-    request->file = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (request->file < 0) {
-        rb_request_failf(request, rb_error_from_errno(errno), "%s: %s", path, strerror(errno));
-    } else if (fstat(request->file, &stat) || !S_ISREG(stat.st_mode)) {
-        rb_request_failf(request, RB_EINVAL, "%s is not a file", path);
-    } else {
-        send_file(request);
-    }
+    return request->connection && rb_stream_pending(request->connection->stream) > QUEUE_MOST;
 }
 
 void rb_request_drained(struct rb_request *request)
 {
-    if (request->file >= 0)
-        send_file(request);
+    if (request->sending)
+        rb_sending_hold(request->sending, false);
     else if (request->forward)
         rb_client_pause(request->forward, false);
     else if (request->source)
@@ -209,8 +166,7 @@ void rb_request_drained(struct rb_request *request)
 
 static void hold_back(struct rb_request *request, struct rb_client_call *source)
 {
-    if (source && request->connection &&
-        rb_stream_pending(request->connection->stream) > QUEUE_MOST)
+    if (source && rb_request_is_full(request))
         rb_client_pause(source, true);
 }
 

@@ -16,6 +16,7 @@ struct method {
 struct rb_server {
     uv_loop_t *loop;
     struct rb_store *store;
+    struct rb_tls *tls; /* NULL: none is spoken */
     char *node;
     uv_timer_t timer; /* looks at requests that wait */
     uint64_t round;
@@ -52,15 +53,18 @@ struct rb_request {
     int64_t asked;           /* the last such, that may not have been reached */
     struct rb_why unreached; /* and why it was not; empty: it was, or none was asked */
     struct rb_client_call *source; /* a method's own call, whose pieces are sent on; or NULL */
-    int file;                      /* being sent; -1: none */
-    uint64_t file_bytes;
-    json_t *file_body;
+    struct rb_sending *sending;    /* of a file; or NULL */
 };
 
 /* Takes `call`, also on failure (NULL). */
 struct rb_request *rb_request_new(struct rb_server *server, Rb__Call *call, struct rb_why *why);
 void rb_request_free(struct rb_request *request);
-void rb_request_drained(struct rb_request *request); /* its connection has room again */
+void rb_request_drained(struct rb_request *request);       /* its connection has room again */
+bool rb_request_is_full(const struct rb_request *request); /* for now */
+
+/* request_file.c: send no more for now, or go on; the request has ended. */
+void rb_sending_hold(struct rb_sending *sending, bool held);
+void rb_sending_drop(struct rb_sending *sending);
 
 void rb_dispatch(struct rb_request *request);
 void rb_dispatch_later(struct rb_request *request, uint64_t ms); /* dispatch it again then */

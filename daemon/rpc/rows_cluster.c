@@ -46,6 +46,8 @@ json_t *rb_rows_of_nodes(const struct rb_facts *facts)
                       "devices", (json_int_t)node->n_devices, "numericClass", node->numeric_class,
                       "started", (json_int_t)node->started);
 
+        if (node->http)
+            json_object_set_new(row, "http", json_string(node->http));
         describe_measured(node, row);
         rb_node_describe(facts, node, row);
         json_array_append_new(items, row);

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "daemon/rpc/request.h"
 #include "proto/frame.h"
+#include "proto/tls.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,11 @@ struct rb_server *rb_server_new(uv_loop_t *loop, struct rb_store *store, const c
     return server;
 }
 
+void rb_server_secure(struct rb_server *server, struct rb_tls *tls)
+{
+    server->tls = tls;
+}
+
 void rb_server_add(struct rb_server *server, const struct rb_server_method *methods, void *context)
 {
     for (; methods->name; methods++) {
@@ -149,7 +155,7 @@ int rb_server_listen(struct rb_server *server, const char *address, char *ret_ad
 {
     if (server->n_listens == RB_COUNT(server->listens))
         return rb_why_set(why, RB_ELIMIT, "too many addresses to listen on");
-    int err = rb_stream_listen(server->loop, address, on_accepted, server, ret_address,
+    int err = rb_stream_listen(server->loop, address, server->tls, on_accepted, server, ret_address,
                                &server->listens[server->n_listens], why);
     if (!err)
         server->n_listens++;
@@ -165,6 +171,7 @@ void rb_server_close(struct rb_server *server)
 static void on_closed(uv_handle_t *handle)
 {
     struct rb_server *server = handle->data;
+    rb_tls_free(server->tls);
     free(server->node);
     free(server);
 }

@@ -18,6 +18,7 @@
 
 struct rb_server;
 struct rb_store;
+struct rb_tls;
 struct rb_request;
 struct rb_client_call;
 
@@ -30,11 +31,14 @@ struct rb_server_method {
 /* Finds addresses in facts: nodes and the leader. */
 struct rb_server *rb_server_new(uv_loop_t *loop, struct rb_store *store, const char *node);
 
+/* Speak TLS with other nodes; before it listens or calls.  Takes `tls`. */
+void rb_server_secure(struct rb_server *server, struct rb_tls *tls);
+
 /* `methods` ends with a NULL name and outlives the server. */
 void rb_server_add(struct rb_server *server, const struct rb_server_method *methods, void *context);
 
-/* unix:PATH (mode 0600; what is left of a dead one is removed) or tcp:HOST:PORT (port 0: any).
- * ret_address: 128 bytes, the address as others reach it.  RB_EEXISTS: in use. */
+/* unix:PATH (mode 0600; what is left of a dead one is removed), tcp: or tls:HOST:PORT (port 0:
+ * any). ret_address: 128 bytes, the address as others reach it.  RB_EEXISTS: in use. */
 int rb_server_listen(struct rb_server *server, const char *address, char *ret_address,
                      struct rb_why *why);
 
@@ -64,9 +68,14 @@ void rb_request_pass(struct rb_request *request, struct rb_client_call *source, 
                      size_t size);
 void rb_request_passed(struct rb_request *request);
 
-/* Answer with the whole file in pieces, as fast as the caller takes them, then `body` with "bytes"
- * added.  Takes the reference; the request is gone behind it. */
-void rb_request_file(struct rb_request *request, const char *path, json_t *body);
+/* Answer with the whole file in pieces, as fast as the caller takes them, then {bytes}; the request
+ * is gone, later.  folders, NULL behind the last: RB_EREFUSED unless the file, with all links
+ * followed, is one of them or below; NULL: it may be anywhere. */
+void rb_request_file(struct rb_request *request, const char *path, const char *const *folders);
+/* The same of a file of a checkpoint, all of which is read before the first piece goes out:
+ * RB_EUNREADABLE where it is not what its manifest beside it lists. */
+void rb_request_listed_file(struct rb_request *request, const char *path,
+                            const char *const *folders);
 
 /* Let `node` ("leader" or a name) answer this request with method `method` (NULL: the same) and
  * `body` (NULL: the same; the reference is taken).  The request is gone behind it. */

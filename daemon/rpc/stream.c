@@ -7,22 +7,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { READ = 64 << 10 };
+enum { READ = 64 << 10, AGREE_MS = 10000 };
 
-struct rb_stream {
-    union rb_stream_socket socket;
-    uv_timer_t later; /* reports what went wrong at once, later */
-    uv_connect_t connect;
-    uv_getaddrinfo_t resolve;
-    struct rb_stream_events events;
-    void *context;
-    struct rb_buffer in, waiting; /* waiting: written before the connection stood */
-    char *address;
-    bool connected, closed, ended, paused, resolving;
-    int handles; /* still open */
-    int err;
-    struct rb_why why;
-};
+static const char closed[] = "the connection was closed";
 
 struct write {
     uv_write_t request;
@@ -30,14 +17,37 @@ struct write {
     char *bytes;
 };
 
+/* ---- Streams --------------------------------------------------------------------------------- */
+
+void rb_stream_socket_init(union rb_stream_socket *socket, uv_loop_t *loop, bool tcp)
+{
+    if (tcp)
+        uv_tcp_init(loop, &socket->tcp);
+    else
+        uv_pipe_init(loop, &socket->pipe, 0);
+}
+
+struct rb_stream *rb_stream_new(uv_loop_t *loop, const char *address, bool tcp)
+{
+    struct rb_stream *stream = rb_alloc(sizeof(*stream));
+    stream->address = rb_string(address);
+    rb_stream_socket_init(&stream->socket, loop, tcp);
+    uv_timer_init(loop, &stream->later);
+    stream->socket.handle.data = stream->later.data = stream;
+    stream->connect.data = stream->resolve.data = stream;
+    stream->handles = 2;
+    return stream;
+}
+
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
-static void release(struct rb_stream *stream)
+void rb_stream_release(struct rb_stream *stream)
 {
     if (stream->handles || stream->resolving)
         return;
     rb_buffer_done(&stream->in);
     rb_buffer_done(&stream->waiting);
+    rb_stream_tls_free(stream->tls);
     free(stream->address);
     free(stream);
 }
@@ -46,16 +56,15 @@ static void on_closed(uv_handle_t *handle)
 {
     struct rb_stream *stream = handle->data;
     stream->handles--;
-    release(stream);
+    rb_stream_release(stream);
 }
 
-static void end(struct rb_stream *stream, int err, const char *what)
+void rb_stream_end(struct rb_stream *stream, int err, const char *what)
 {
     if (stream->ended || stream->closed)
         return;
     stream->ended = true;
-    if (stream->connected)
-        uv_read_stop(&stream->socket.stream);
+    uv_read_stop(&stream->socket.stream);
     struct rb_why why = {0};
     rb_why_set(&why, err, "%s: %s", stream->address, what);
     stream->events.ended(stream, err, &why, stream->context);
@@ -64,10 +73,10 @@ static void end(struct rb_stream *stream, int err, const char *what)
 static void on_later(uv_timer_t *timer)
 {
     struct rb_stream *stream = timer->data;
-    end(stream, stream->err, stream->why.text);
+    rb_stream_end(stream, stream->err, stream->why.text);
 }
 
-static void end_later(struct rb_stream *stream, int err, const char *what)
+void rb_stream_end_later(struct rb_stream *stream, int err, const char *what)
 {
     stream->err = rb_why_set(&stream->why, err, "%s", what);
     uv_timer_start(&stream->later, on_later, 0, 0);
@@ -86,11 +95,67 @@ void rb_stream_close(struct rb_stream *stream)
 
 /* ---- Reading and writing --------------------------------------------------------------------- */
 
+static void begin(struct rb_stream *stream);
+
 static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
 {
     struct rb_stream *stream = handle->data;
+    struct rb_buffer *to = stream->tls ? &stream->tls->came : &stream->in;
     (void)suggested;
-    *ret = uv_buf_init(rb_buffer_reserve(&stream->in, READ), READ);
+    *ret = uv_buf_init(rb_buffer_reserve(to, READ), READ);
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+    struct write *write = (struct write *)request;
+    struct rb_stream *stream = write->stream;
+    free(write->bytes);
+    free(write);
+    if (stream->closed)
+        return;
+    if (status < 0)
+        rb_stream_end(stream, RB_EPEER, uv_strerror(status));
+    else if (stream->events.drained && !rb_stream_pending(stream))
+        stream->events.drained(stream, stream->context);
+}
+
+static void put(struct rb_stream *stream, struct rb_buffer *bytes)
+{
+    if (!bytes->size)
+        return;
+    struct write *write = rb_alloc(sizeof(*write));
+    size_t size = bytes->size;
+    write->stream = stream;
+    write->bytes = rb_buffer_take(bytes);
+    uv_buf_t buffer = uv_buf_init(write->bytes, (unsigned)size);
+    int status = uv_write(&write->request, &stream->socket.stream, &buffer, 1, on_written);
+    if (status < 0) {
+        free(write->bytes);
+        free(write);
+        rb_stream_end_later(stream, RB_EPEER, uv_strerror(status));
+    }
+}
+
+/* Go on with the sealed bytes that have come. */
+static void move_sealed(struct rb_stream *stream)
+{
+    struct rb_why why = {0};
+    const size_t known = stream->in.size;
+    int err = rb_stream_tls_move(stream->tls, &stream->in, &why);
+    put(stream, &stream->tls->goes);
+    if (!stream->connected && stream->tls->stands) {
+        begin(stream);
+        if (stream->events.connected)
+            stream->events.connected(stream, stream->context);
+    }
+    if (!stream->closed && stream->in.size > known)
+        stream->events.bytes(stream, &stream->in, stream->context);
+    if (stream->closed)
+        return;
+    if (err)
+        rb_stream_end(stream, err, why.text);
+    else if (stream->tls->ended && !stream->paused)
+        rb_stream_end(stream, RB_EPEER, closed);
 }
 
 static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buffer)
@@ -98,7 +163,10 @@ static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buffer)
     struct rb_stream *stream = handle->data;
     (void)buffer;
     if (n < 0) {
-        end(stream, RB_EPEER, n == UV_EOF ? "the connection was closed" : uv_strerror((int)n));
+        rb_stream_end(stream, RB_EPEER, n == UV_EOF ? closed : uv_strerror((int)n));
+    } else if (n > 0 && !stream->closed && stream->tls) {
+        stream->tls->came.size += (size_t)n;
+        move_sealed(stream);
     } else if (n > 0 && !stream->closed) {
         stream->in.size += (size_t)n;
         stream->events.bytes(stream, &stream->in, stream->context);
@@ -114,22 +182,10 @@ void rb_stream_pause(struct rb_stream *stream, bool paused)
         return;
     if (paused)
         uv_read_stop(&stream->socket.stream);
+    else if (stream->tls && stream->tls->ended)
+        rb_stream_end_later(stream, RB_EPEER, closed);
     else
         uv_read_start(&stream->socket.stream, on_room, on_read);
-}
-
-static void on_written(uv_write_t *request, int status)
-{
-    struct write *write = (struct write *)request;
-    struct rb_stream *stream = write->stream;
-    free(write->bytes);
-    free(write);
-    if (stream->closed)
-        return;
-    if (status < 0)
-        end(stream, RB_EPEER, uv_strerror(status));
-    else if (stream->events.drained && !rb_stream_pending(stream))
-        stream->events.drained(stream, stream->context);
 }
 
 void rb_stream_write(struct rb_stream *stream, struct rb_buffer *bytes)
@@ -143,17 +199,16 @@ void rb_stream_write(struct rb_stream *stream, struct rb_buffer *bytes)
         rb_buffer_clear(bytes);
         return;
     }
-    struct write *write = rb_alloc(sizeof(*write));
-    size_t size = bytes->size;
-    write->stream = stream;
-    write->bytes = rb_buffer_take(bytes);
-    uv_buf_t buffer = uv_buf_init(write->bytes, (unsigned)size);
-    int status = uv_write(&write->request, &stream->socket.stream, &buffer, 1, on_written);
-    if (status < 0) {
-        free(write->bytes);
-        free(write);
-        end_later(stream, RB_EPEER, uv_strerror(status));
+    if (!stream->tls) {
+        put(stream, bytes);
+        return;
     }
+    struct rb_why why = {0};
+    int err = rb_stream_tls_seal(stream->tls, bytes->data, bytes->size, &why);
+    rb_buffer_clear(bytes);
+    put(stream, &stream->tls->goes);
+    if (err)
+        rb_stream_end_later(stream, err, why.text);
 }
 
 size_t rb_stream_pending(const struct rb_stream *stream)
@@ -172,122 +227,55 @@ pid_t rb_stream_peer(const struct rb_stream *stream)
     return who.pid;
 }
 
-/* ---- Connecting ------------------------------------------------------------------------------ */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
+/* Bytes of the caller may come and go. */
 static void begin(struct rb_stream *stream)
 {
     stream->connected = true;
-    if (!stream->paused)
+    uv_timer_stop(&stream->later);
+    if (stream->paused)
+        uv_read_stop(&stream->socket.stream);
+    else
         uv_read_start(&stream->socket.stream, on_room, on_read);
     rb_stream_write(stream, &stream->waiting);
 }
 
-static void on_connect(uv_connect_t *connect, int status)
+/* Whoever calls and says nothing is nobody who was let in. */
+static void on_disagreed(uv_timer_t *timer)
 {
-    struct rb_stream *stream = connect->data;
-    if (stream->closed)
-        return;
-    if (status < 0) {
-        end(stream, RB_EUNREACHABLE, uv_strerror(status));
+    rb_stream_end(timer->data, RB_EPEER, "TLS was not agreed on in time");
+}
+
+/* What is agreed on first is read also where the stream is paused.  It goes in small pieces that
+ * need no answer each, behind which the kernel would hold back the next one for 40 ms. */
+static void open_up(struct rb_stream *stream)
+{
+    if (!stream->tls) {
+        begin(stream);
         return;
     }
-    begin(stream);
-    if (stream->events.connected)
+    uv_tcp_nodelay(&stream->socket.tcp, 1);
+    uv_timer_start(&stream->later, on_disagreed, AGREE_MS, 0);
+    uv_read_start(&stream->socket.stream, on_room, on_read);
+}
+
+void rb_stream_reached(struct rb_stream *stream)
+{
+    open_up(stream);
+    if (stream->tls)
+        move_sealed(stream);
+    else if (stream->events.connected)
         stream->events.connected(stream, stream->context);
-}
-
-static void on_resolved(uv_getaddrinfo_t *resolve, int status, struct addrinfo *found)
-{
-    struct rb_stream *stream = resolve->data;
-    stream->resolving = false;
-    if (stream->closed) {
-        release(stream);
-    } else {
-        if (!status)
-            status =
-                uv_tcp_connect(&stream->connect, &stream->socket.tcp, found->ai_addr, on_connect);
-        if (status < 0)
-            end(stream, RB_EUNREACHABLE, uv_strerror(status));
-    }
-    uv_freeaddrinfo(found);
-}
-
-int rb_stream_split(const char *text, char *host, size_t room, const char **ret_port)
-{
-    const char *colon = strrchr(text, ':');
-    size_t length = colon ? (size_t)(colon - text) : 0;
-    if (!length || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
-        strlen(colon + 1) > 5 || atoi(colon + 1) > 65535)
-        return RB_EINVAL;
-    if (text[0] == '[' && text[length - 1] == ']') {
-        text++;
-        length -= 2;
-    }
-    if (length >= room)
-        return RB_EINVAL;
-    memcpy(host, text, length);
-    host[length] = 0;
-    *ret_port = colon + 1;
-    return RB_OK;
-}
-
-void rb_stream_socket_init(union rb_stream_socket *socket, uv_loop_t *loop, bool tcp)
-{
-    if (tcp)
-        uv_tcp_init(loop, &socket->tcp);
-    else
-        uv_pipe_init(loop, &socket->pipe, 0);
-}
-
-static struct rb_stream *new_stream(uv_loop_t *loop, const char *address, bool tcp)
-{
-    struct rb_stream *stream = rb_alloc(sizeof(*stream));
-    stream->address = rb_string(address);
-    rb_stream_socket_init(&stream->socket, loop, tcp);
-    uv_timer_init(loop, &stream->later);
-    stream->socket.handle.data = stream->later.data = stream;
-    stream->connect.data = stream->resolve.data = stream;
-    stream->handles = 2;
-    return stream;
-}
-
-static void connect_tcp(struct rb_stream *stream, uv_loop_t *loop, const char *where)
-{
-    char host[256];
-    const char *port;
-    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    if (rb_stream_split(where, host, sizeof(host), &port)) {
-        end_later(stream, RB_EINVAL, "not HOST:PORT");
-        return;
-    }
-    int status = uv_getaddrinfo(loop, &stream->resolve, on_resolved, host, port, &hints);
-    stream->resolving = !status;
-    if (status)
-        end_later(stream, RB_EUNREACHABLE, uv_strerror(status));
-}
-
-struct rb_stream *rb_stream_connect(uv_loop_t *loop, const char *address,
-                                    const struct rb_stream_events *events, void *context)
-{
-    bool tcp = !strncmp(address, "tcp:", 4), local = !strncmp(address, "unix:", 5);
-    struct rb_stream *stream = new_stream(loop, address, tcp);
-    stream->events = *events;
-    stream->context = context;
-    if (tcp)
-        connect_tcp(stream, loop, address + 4);
-    else if (local && strlen(address + 5) <= RB_STREAM_PATH_MOST)
-        uv_pipe_connect(&stream->connect, &stream->socket.pipe, address + 5, on_connect);
-    else
-        end_later(stream, RB_EINVAL, "neither unix:PATH nor tcp:HOST:PORT");
-    return stream;
 }
 
 /* ---- Accepting ------------------------------------------------------------------------------- */
 
-struct rb_stream *rb_stream_accept(uv_stream_t *listening, const char *address)
+struct rb_stream *rb_stream_accept(uv_stream_t *listening, const char *address, struct rb_tls *tls)
 {
-    struct rb_stream *stream = new_stream(listening->loop, address, listening->type == UV_TCP);
-    if (!uv_accept(listening, &stream->socket.stream))
+    struct rb_stream *stream = rb_stream_new(listening->loop, address, listening->type == UV_TCP);
+    if (!uv_accept(listening, &stream->socket.stream) &&
+        (!tls || !rb_stream_tls_new(tls, NULL, &stream->tls, NULL)))
         return stream;
     rb_stream_close(stream);
     return NULL;
@@ -298,5 +286,5 @@ void rb_stream_set(struct rb_stream *stream, const struct rb_stream_events *even
     stream->events = *events;
     stream->context = context;
     if (!stream->connected)
-        begin(stream);
+        open_up(stream);
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Byte streams on the loop: unix sockets and TCP, seen as one thing.
+/* Byte streams on the loop: unix sockets, TCP and TLS, seen as one thing.
  *
- * server, client calls, worker links > [stream] > libuv
+ * server, client calls, worker links > [stream] > stream_tls, libuv
  *
- * Addresses are unix:PATH and tcp:HOST:PORT (an IPv6 HOST in brackets).  No callback runs from
- * within a function of this header, and none after rb_stream_close. */
+ * Addresses are unix:PATH, tcp:HOST:PORT and tls:HOST:PORT (an IPv6 HOST in brackets).  With `tls`
+ * nobody is called over tcp:, without it nobody over tls:.  No callback runs from within a function
+ * of this header, and none after rb_stream_close. */
 #ifndef RB_DAEMON_RPC_STREAM_H
 #define RB_DAEMON_RPC_STREAM_H
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "proto/tls.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,7 +22,7 @@ struct rb_stream;
 struct rb_listen;
 
 struct rb_stream_events {
-    /* May be NULL. */
+    /* The other is there, and is who it should be.  May be NULL. */
     void (*connected)(struct rb_stream *stream, void *context);
     /* More bytes are in `in`: take what is whole with rb_buffer_drop. */
     void (*bytes)(struct rb_stream *stream, struct rb_buffer *in, void *context);
@@ -30,7 +32,7 @@ struct rb_stream_events {
     void (*ended)(struct rb_stream *stream, int err, const struct rb_why *why, void *context);
 };
 
-struct rb_stream *rb_stream_connect(uv_loop_t *loop, const char *address,
+struct rb_stream *rb_stream_connect(uv_loop_t *loop, const char *address, struct rb_tls *tls,
                                     const struct rb_stream_events *events, void *context);
 void rb_stream_close(struct rb_stream *stream);
 
@@ -46,7 +48,7 @@ pid_t rb_stream_peer(const struct rb_stream *stream);
 /* accepted: takes the stream, and gives it events with rb_stream_set.
  * unix sockets get mode 0600; one whose process is dead is replaced.  RB_EEXISTS: in use.
  * ret_address: at least 128 bytes; with the port that was chosen for port 0. */
-int rb_stream_listen(uv_loop_t *loop, const char *address,
+int rb_stream_listen(uv_loop_t *loop, const char *address, struct rb_tls *tls,
                      void (*accepted)(struct rb_stream *stream, void *context), void *context,
                      char *ret_address, struct rb_listen **ret_listen, struct rb_why *why);
 void rb_stream_set(struct rb_stream *stream, const struct rb_stream_events *events, void *context);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sockets of both kinds, for stream.c and, above it, stream_listen.c alone. */
+/* What a stream is made of, for stream.c and, above it, stream_connect.c and stream_listen.c alone.
+ */
 #ifndef RB_DAEMON_RPC_STREAM_INSIDE_H
 #define RB_DAEMON_RPC_STREAM_INSIDE_H
 
 #include "daemon/rpc/stream.h"
+#include "daemon/rpc/stream_tls.h"
 
 #include <sys/un.h>
 
@@ -16,13 +18,45 @@ union rb_stream_socket {
     uv_tcp_t tcp;
 };
 
+struct rb_stream {
+    union rb_stream_socket socket;
+    uv_timer_t later; /* reports what went wrong at once, later */
+    uv_connect_t connect;
+    uv_getaddrinfo_t resolve;
+    struct rb_stream_events events;
+    void *context;
+    struct rb_buffer in, waiting; /* waiting: written before the connection stood */
+    struct rb_stream_tls *tls;    /* NULL: bytes are as they are */
+    char *address;
+    bool connected, closed, ended, paused, resolving;
+    int handles; /* still open */
+    int err;
+    struct rb_why why;
+};
+
+/* Its address is for messages; `tcp`: else a unix socket.  Neither is open yet. */
+struct rb_stream *rb_stream_new(uv_loop_t *loop, const char *address, bool tcp);
 void rb_stream_socket_init(union rb_stream_socket *socket, uv_loop_t *loop, bool tcp);
+
+/* The socket of who calls stands: `connected` comes, where TLS has to be agreed on behind that. */
+void rb_stream_reached(struct rb_stream *stream);
+
+/* Tell who has the stream that it has ended; from a function of stream.h: later. */
+void rb_stream_end(struct rb_stream *stream, int err, const char *what);
+void rb_stream_end_later(struct rb_stream *stream, int err, const char *what);
+
+/* Behind its close, as often as something of it ends: the last time it is gone. */
+void rb_stream_release(struct rb_stream *stream);
 
 /* Cut "HOST:PORT" or "[HOST]:PORT" in two; ret_port points into the text.  RB_EINVAL: it is
  * neither. */
 int rb_stream_split(const char *text, char *host, size_t room, const char **ret_port);
 
-/* The connection that waits, to be given events with rb_stream_set; NULL: it is gone. */
-struct rb_stream *rb_stream_accept(uv_stream_t *listening, const char *address);
+/* HOST:PORT of tcp:HOST:PORT and tls:HOST:PORT; NULL: it is neither. */
+const char *rb_stream_where(const char *address);
+
+/* The connection that waits, to be given events with rb_stream_set; NULL: it is gone.  tls NULL: it
+ * is in the clear. */
+struct rb_stream *rb_stream_accept(uv_stream_t *listening, const char *address, struct rb_tls *tls);
 
 #endif

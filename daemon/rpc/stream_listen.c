@@ -14,6 +14,7 @@
 struct rb_listen {
     union rb_stream_socket socket;
     char *address;
+    struct rb_tls *tls;
     void (*accepted)(struct rb_stream *stream, void *context);
     void *context;
 };
@@ -23,7 +24,7 @@ static void on_connection(uv_stream_t *handle, int status)
     struct rb_listen *listen = handle->data;
     if (status < 0)
         return;
-    struct rb_stream *stream = rb_stream_accept(handle, listen->address);
+    struct rb_stream *stream = rb_stream_accept(handle, listen->address, listen->tls);
     if (stream)
         listen->accepted(stream, listen->context);
 }
@@ -84,7 +85,8 @@ static int bind_tcp(struct rb_listen *listen, const char *where, char *ret_addre
                           uv_strerror(status));
     int chosen = ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
                            : ((struct sockaddr_in *)&address)->sin_port);
-    snprintf(ret_address, 128, six ? "tcp:[%s]:%d" : "tcp:%s:%d", host, chosen);
+    snprintf(ret_address, 128, six ? "%s:[%s]:%d" : "%s:%s:%d", listen->tls ? "tls" : "tcp", host,
+             chosen);
     return RB_OK;
 }
 
@@ -101,21 +103,26 @@ void rb_listen_close(struct rb_listen *listen)
         uv_close(&listen->socket.handle, on_listen_closed);
 }
 
-int rb_stream_listen(uv_loop_t *loop, const char *address,
+int rb_stream_listen(uv_loop_t *loop, const char *address, struct rb_tls *tls,
                      void (*accepted)(struct rb_stream *stream, void *context), void *context,
                      char *ret_address, struct rb_listen **ret_listen, struct rb_why *why)
 {
-    bool tcp = !strncmp(address, "tcp:", 4);
-    if (!tcp && strncmp(address, "unix:", 5))
-        return rb_why_set(why, RB_EINVAL, "'%s' is neither unix:PATH nor tcp:HOST:PORT", address);
+    const char *where = rb_stream_where(address);
+    bool secret = !strncmp(address, "tls:", 4);
+    if (!where && strncmp(address, "unix:", 5))
+        return rb_why_set(why, RB_EINVAL, "'%s' is none of unix:PATH, tcp:HOST:PORT, tls:HOST:PORT",
+                          address);
+    if (secret && !tls)
+        return rb_why_set(why, RB_EINVAL, "%s: there are no certificates for it", address);
     struct rb_listen *listen = rb_alloc(sizeof(*listen));
+    listen->tls = secret ? tls : NULL;
     listen->accepted = accepted;
     listen->context = context;
-    rb_stream_socket_init(&listen->socket, loop, tcp);
+    rb_stream_socket_init(&listen->socket, loop, where);
     listen->socket.handle.data = listen;
     snprintf(ret_address, 128, "%s", address);
     int err =
-        tcp ? bind_tcp(listen, address + 4, ret_address, why) : bind_unix(listen, address + 5, why);
+        where ? bind_tcp(listen, where, ret_address, why) : bind_unix(listen, address + 5, why);
     listen->address = rb_string(address);
     int status = err ? 0 : uv_listen(&listen->socket.stream, 64, on_connection);
     if (status)

@@ -2,24 +2,26 @@
 #include "kernels/cpu/mix.h"
 
 #include "kernels/cpu/onednn.h"
-#include "kernels/cpu/vector.h"
+#include "kernels/cpu/wide_panel.h"
 
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
-/* A tile of y: 24 registers of sums, 3 of factors. */
-enum { ROWS = 8, LANES = 16, VECTORS = 3, COLUMNS = VECTORS * LANES };
+enum { ROWS = RB_WIDE_ROWS, LANES = RB_WIDE_LANES, VECTORS = RB_WIDE_VECTORS };
+enum { COLUMNS = RB_WIDE_COLUMNS };
 
-/* So much of a row of x, and so many columns of w at a time stay in cache while all rows of x go
- * through them. */
-enum { DEPTH = 64, WIDTH = 22 * COLUMNS };
+/* So much of a row of x, and so many columns of w at a time stay in the second cache while all rows
+ * of x go through them. */
+enum { DEPTH = 256, WIDTH = 6 * COLUMNS };
 
-/* More rows are lanes (samples), but where k is shallow: then the product is memory, that of y, and
- * not worth the 4 MB of code that oneDNN writes for it.  So is what stays in cache, but oneDNN
- * multiplies faster. */
-enum { MOST_ROWS = 11, LEAST_ROWS = 8, LEAST_COLUMNS = 64, LEAST_ELEMENTS = 1 << 19, SHALLOW = 32 };
+/* More rows pay for packing w (tall).  A shallow product is memory, that of y, and not worth the
+ * 4 MB of code that oneDNN writes for it.  With a w that stays in cache oneDNN is as fast. */
+enum {
+    MOST_ROWS = 383,
+    LEAST_ROWS = 8,
+    LEAST_COLUMNS = 64,
+    LEAST_ELEMENTS = 1 << 19,
+    SHALLOW = 32
+};
 
 /* Of a shallow product; of one run so many that all of them fit. */
 enum { MOST_SHALLOW = 512, MOST_ROWS_EACH = MOST_SHALLOW / RB_KERNEL_EACH };
@@ -41,7 +43,8 @@ struct list {
     float *y[MOST_SHALLOW];
 };
 
-/* Up to ROWS rows times a block of w: from the k-th number of a row on, and from column j on. */
+/* Up to ROWS rows times columns of a block of w: from the k-th number of a row on, and from column
+ * j on. */
 struct block {
     const float *const *x;
     float *const *y;
@@ -49,75 +52,99 @@ struct block {
     const float *bias;  /* NULL: there is none, or the sums are not whole yet */
     int64_t rows, step; /* step: from row to row of w */
     int64_t k, depth, j;
+    const float *ahead; /* of w, what will be wanted next */
     bool first;
-    __mmask16 mask[VECTORS];
+    __mmask16 last; /* of the last vector of columns, what is there */
 };
 
-RB_WIDE static RB_INLINE void multiply(const struct block *b, bool whole)
+RB_WIDE static RB_INLINE void multiply(const struct block *b, int vectors, bool whole)
 {
-    const float *x[ROWS], *w = b->w;
-    const __mmask16 m0 = whole ? 0xffff : b->mask[0], m1 = whole ? 0xffff : b->mask[1];
-    const __mmask16 m2 = whole ? 0xffff : b->mask[2];
+    const __mmask16 last = whole ? 0xffff : b->last;
+    const __mmask16 m0 = vectors == 1 ? last : 0xffff, m1 = vectors == 2 ? last : 0xffff, m2 = last;
+    const float *x[ROWS], *w = b->w, *ahead = b->ahead;
     __m512 c[ROWS][VECTORS];
 
 #define BEGIN(r)                                                                                   \
     x[r] = b->x[r < b->rows ? r : 0] + b->k;                                                       \
-    if (b->first || r >= b->rows) {                                                                \
-        c[r][0] = c[r][1] = c[r][2] = _mm512_setzero_ps();                                         \
-    } else {                                                                                       \
+    c[r][0] = c[r][1] = c[r][2] = _mm512_setzero_ps();                                             \
+    if (!b->first && r < b->rows) {                                                                \
         c[r][0] = _mm512_maskz_loadu_ps(m0, b->y[r] + b->j);                                       \
-        c[r][1] = _mm512_maskz_loadu_ps(m1, b->y[r] + b->j + LANES);                               \
-        c[r][2] = _mm512_maskz_loadu_ps(m2, b->y[r] + b->j + 2 * LANES);                           \
+        if (vectors > 1)                                                                           \
+            c[r][1] = _mm512_maskz_loadu_ps(m1, b->y[r] + b->j + LANES);                           \
+        if (vectors > 2)                                                                           \
+            c[r][2] = _mm512_maskz_loadu_ps(m2, b->y[r] + b->j + 2 * LANES);                       \
     }
 #define STEP(r)                                                                                    \
     {                                                                                              \
         const __m512 x_ = _mm512_set1_ps(x[r][k]);                                                 \
         c[r][0] = _mm512_fmadd_ps(x_, w0, c[r][0]);                                                \
-        c[r][1] = _mm512_fmadd_ps(x_, w1, c[r][1]);                                                \
-        c[r][2] = _mm512_fmadd_ps(x_, w2, c[r][2]);                                                \
+        if (vectors > 1)                                                                           \
+            c[r][1] = _mm512_fmadd_ps(x_, w1, c[r][1]);                                            \
+        if (vectors > 2)                                                                           \
+            c[r][2] = _mm512_fmadd_ps(x_, w2, c[r][2]);                                            \
     }
-#define END(r)                                                                                     \
+#define ADD_BIAS(r)                                                                                \
+    c[r][0] = _mm512_add_ps(c[r][0], b0);                                                          \
+    c[r][1] = _mm512_add_ps(c[r][1], b1);                                                          \
+    c[r][2] = _mm512_add_ps(c[r][2], b2);
+#define STORE(r)                                                                                   \
     if (r < b->rows) {                                                                             \
-        if (b->bias) {                                                                             \
-            c[r][0] = _mm512_add_ps(c[r][0], _mm512_maskz_loadu_ps(m0, b->bias + b->j));           \
-            c[r][1] = _mm512_add_ps(c[r][1], _mm512_maskz_loadu_ps(m1, b->bias + b->j + LANES));   \
-            c[r][2] =                                                                              \
-                _mm512_add_ps(c[r][2], _mm512_maskz_loadu_ps(m2, b->bias + b->j + 2 * LANES));     \
-        }                                                                                          \
         _mm512_mask_storeu_ps(b->y[r] + b->j, m0, c[r][0]);                                        \
-        _mm512_mask_storeu_ps(b->y[r] + b->j + LANES, m1, c[r][1]);                                \
-        _mm512_mask_storeu_ps(b->y[r] + b->j + 2 * LANES, m2, c[r][2]);                            \
+        if (vectors > 1)                                                                           \
+            _mm512_mask_storeu_ps(b->y[r] + b->j + LANES, m1, c[r][1]);                            \
+        if (vectors > 2)                                                                           \
+            _mm512_mask_storeu_ps(b->y[r] + b->j + 2 * LANES, m2, c[r][2]);                        \
     }
     EACH_ROW(BEGIN)
-    for (int64_t k = 0; k < b->depth; k++, w += b->step) {
-        const __m512 w0 = _mm512_maskz_loadu_ps(m0, w), w1 = _mm512_maskz_loadu_ps(m1, w + LANES);
-        const __m512 w2 = _mm512_maskz_loadu_ps(m2, w + 2 * LANES);
+    for (int64_t k = 0; k < b->depth; k++, w += b->step, ahead += b->step) {
+        const __m512 w0 = _mm512_maskz_loadu_ps(m0, w);
+        const __m512 w1 = vectors > 1 ? _mm512_maskz_loadu_ps(m1, w + LANES) : w0;
+        const __m512 w2 = vectors > 2 ? _mm512_maskz_loadu_ps(m2, w + 2 * LANES) : w0;
 
+        __builtin_prefetch(ahead);
+        if (vectors > 1)
+            __builtin_prefetch(ahead + LANES);
+        if (vectors > 2)
+            __builtin_prefetch(ahead + 2 * LANES);
         EACH_ROW(STEP)
     }
-    EACH_ROW(END)
+    if (b->bias) {
+        const float *const bias = b->bias + b->j;
+        const __m512 b0 = _mm512_maskz_loadu_ps(m0, bias);
+        const __m512 b1 = vectors > 1 ? _mm512_maskz_loadu_ps(m1, bias + LANES) : b0;
+        const __m512 b2 = vectors > 2 ? _mm512_maskz_loadu_ps(m2, bias + 2 * LANES) : b0;
+
+        EACH_ROW(ADD_BIAS)
+    }
+    EACH_ROW(STORE)
 #undef BEGIN
 #undef STEP
-#undef END
+#undef ADD_BIAS
+#undef STORE
 }
 
 /* Functions of their own: compilers keep a tile in registers there. */
-RB_WIDE static void multiply_part(const struct block *b)
-{
-    multiply(b, false);
-}
+#define MULTIPLIER(name, vectors, whole)                                                           \
+    RB_WIDE static void name(const struct block *b)                                                \
+    {                                                                                              \
+        multiply(b, vectors, whole);                                                               \
+    }
+MULTIPLIER(part_one, 1, false)
+MULTIPLIER(part_two, 2, false)
+MULTIPLIER(part_three, 3, false)
+MULTIPLIER(whole_one, 1, true)
+MULTIPLIER(whole_two, 2, true)
+MULTIPLIER(whole_three, 3, true)
+#undef MULTIPLIER
 
-RB_WIDE static void multiply_whole(const struct block *b)
+static void multiply_columns(struct block *b, int64_t columns, int vectors)
 {
-    multiply(b, true);
-}
+    static void (*const multipliers[2][VECTORS])(const struct block *) = {
+        {part_one, part_two, part_three}, {whole_one, whole_two, whole_three}};
+    const int64_t missing = vectors * LANES - columns;
 
-static void set_mask(struct block *b, int64_t columns)
-{
-    const uint64_t mask = columns >= COLUMNS ? ~0ull : (1ull << columns) - 1;
-
-    for (int i = 0; i < VECTORS; i++)
-        b->mask[i] = (__mmask16)(mask >> (i * LANES));
+    b->last = (__mmask16)(0xffff >> (missing > 0 ? missing : 0));
+    multipliers[missing <= 0][vectors - 1](b);
 }
 
 /* All rows times a block of w. */
@@ -125,20 +152,19 @@ static void go_through(const struct mix *mix, const struct list *list, const flo
                        const float *bias, int64_t k, int64_t first, int64_t end)
 {
     struct block b = {.k = k, .first = k == 0, .step = mix->n};
+    int vectors;
 
     b.depth = mix->k - k < DEPTH ? mix->k - k : DEPTH;
     b.bias = k + b.depth == mix->k ? bias : NULL;
-    for (b.j = first; b.j < end; b.j += COLUMNS) {
-        set_mask(&b, end - b.j);
+    for (b.j = first; b.j < end; b.j += vectors * LANES) {
+        vectors = rb_wide_vectors(end - b.j);
         b.w = w + k * mix->n + b.j;
         for (int64_t i = 0; i < list->n; i += ROWS) {
             b.rows = list->n - i < ROWS ? list->n - i : ROWS;
             b.x = list->x + i;
             b.y = list->y + i;
-            if (end - b.j >= COLUMNS)
-                multiply_whole(&b);
-            else
-                multiply_part(&b);
+            b.ahead = i == 0 ? b.w + vectors * LANES : b.w;
+            multiply_columns(&b, end - b.j, vectors);
         }
     }
 }

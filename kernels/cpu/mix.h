@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of 8 to 11 rows with a large factor that is not turned, and of some hundreds with a
- * shallow one: what a layer hands back of a small microbatch (of more samples: samples; of
- * bfloat16: tall).
+/* Products of 8 to 383 rows with a large factor that is not turned, or with a shallow one: what a
+ * layer hands back (of more rows, and of bfloat16: tall).
  *
- * matmul > [mix]
+ * matmul > [mix] > wide_panel
  *
  * y [m, n] = x [m, k] times w [k, n], + bias: each row of y is a mixture of rows of w.  The memory
  * of w is what costs: it is gone through once, as it lies, for all rows of all runs that share it.
- * Where w is shallow it is that of y.
- * Each element is one chain of fused multiply-adds in the order of k, and then the bias: its bits
- * depend on its row of x and its column of w alone. */
+ * Neither factor is packed: where rows of w are 4 KB apart its columns are in each other's places
+ * of the caches, but three lines of each row at once are used up before that matters. Each element
+ * is one chain of fused multiply-adds in the order of k, and then the bias: its bits depend on its
+ * row of x and its column of w alone. */
 #ifndef RB_KERNELS_CPU_MIX_H
 #define RB_KERNELS_CPU_MIX_H
 

@@ -26,9 +26,7 @@ struct samples {
     struct rb_kernel base;
     const struct rb_cpu *cpu;
     int64_t m, n;
-    int64_t words;     /* along k */
-    bool lies;         /* w is [k, n] */
-    int64_t row, step; /* words of w: from one of its n rows or columns to the next, and along k */
+    int64_t words; /* along k, and from row to row of w */
     bool pairs, bias;
 };
 
@@ -43,23 +41,24 @@ struct list {
 };
 
 /* Outputs [j, j + n) of all samples, LANES at most and ROWS at least: the second ROWS may be some
- * of the first again.  While the first panel is multiplied with the first of them the lines of the
- * next LANES are fetched.  A line holds so many words of a row, or one word of each column: that of
- * the last one, for columns may begin anywhere in a line. */
+ * of the first again.  While the first panel is multiplied with the first of them the rows of the
+ * next LANES are fetched. */
 static void some_outputs(const struct list *list, const struct samples *s, const rb_word *w,
                          int64_t j, int64_t n, float *sums)
 {
-    const rb_word *const next = s->lies ? w + j + 2 * LANES - 1 : w + (j + LANES) * s->row;
     const int strips = n == ROWS ? 1 : 2;
 
     for (int i = 0; i < strips; i++) {
         const int64_t r = i * (n - ROWS);
-        const rb_word *const first = w + (j + r) * s->row, *panel = list->packed;
-        struct rb_wide_strip strip = {first, s->lies, s->row, s->step, s->words, NULL, 0};
+        const rb_word *const first = w + (j + r) * s->words, *panel = list->packed;
+        const rb_word *const ahead = i == 0 ? w + (j + LANES) * s->words : first;
+        struct rb_wide_strip strip = {.first = first,
+                                      .row = s->words,
+                                      .step = 1,
+                                      .words = s->words,
+                                      .ahead = (const char *)ahead};
         struct rb_wide_place place = {sums + r * PANEL, PANEL, false, NULL};
 
-        strip.ahead = (const char *)(i == 0 ? next : first);
-        strip.pace = i == 0 ? s->step * (int64_t)sizeof *w : 0;
         for (int64_t at = 0; at < list->n; place.to += LANES * PANEL) {
             const int vectors = rb_wide_vectors(list->n - at);
 
@@ -67,7 +66,6 @@ static void some_outputs(const struct list *list, const struct samples *s, const
             panel += s->words * vectors * LANES;
             at += vectors * LANES;
             strip.ahead = (const char *)first;
-            strip.pace = 0;
         }
     }
 }
@@ -152,27 +150,27 @@ static void samples_run(struct rb_kernel *kernel, const void *const *in, void *c
     samples_each(kernel, 1, &in, &out, key);
 }
 
-/* Where it does not lie pairs of w are words as it is. */
-static bool suits(const struct rb_matrices *s, bool pairs)
+/* Pairs of w are words as it is. */
+static bool suits(const struct rb_matrices *s)
 {
-    const bool large = s->n * s->k >= LARGE;
-    const int64_t most = s->swap_b && s->n < FEW ? MOST_OF_FEW : large ? MOST_SAMPLES : FEW_SAMPLES;
+    const int64_t most = s->n < FEW             ? MOST_OF_FEW
+                         : s->n * s->k >= LARGE ? MOST_SAMPLES
+                                                : FEW_SAMPLES;
 
-    return s->batch == 0 && !s->swap_a && (s->swap_b || (large && !pairs)) &&
-           s->m >= LEAST_SAMPLES && s->m <= most && s->n >= LEAST_ROWS && s->k >= LEAST_DEPTH &&
-           strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
+    return s->batch == 0 && !s->swap_a && s->swap_b && s->m >= LEAST_SAMPLES && s->m <= most &&
+           s->n >= LEAST_ROWS && s->k >= LEAST_DEPTH && strncmp(rb_dnnl_isa(), "avx512", 6) == 0;
 }
 
 int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
                    bool bias, struct rb_kernel **ret_kernel)
 {
-    const bool each = s->m <= FEW_SAMPLES, pairs = factors == RB_BF16, lies = !s->swap_b;
+    const bool each = s->m <= FEW_SAMPLES, pairs = factors == RB_BF16;
     const int64_t words = rb_words(s->k, pairs);
     const int64_t all = s->m * (each ? RB_KERNEL_EACH : 1);
     struct samples *samples;
     int64_t room, most;
 
-    if (!suits(s, pairs) || !rb_cpu_rows_of_words(cpu, factors, s->k))
+    if (!suits(s) || !rb_cpu_rows_of_words(cpu, factors, s->k))
         return RB_EUNSUPPORTED;
     most = most_at_once(words);
     room = all < most ? (all + LANES - 1) / LANES * LANES : most;
@@ -185,9 +183,6 @@ int rb_cpu_samples(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtyp
     samples->m = s->m;
     samples->n = s->n;
     samples->words = words;
-    samples->lies = lies;
-    samples->row = lies ? 1 : words;
-    samples->step = lies ? s->n : 1;
     samples->pairs = pairs;
     samples->bias = bias;
     *ret_kernel = &samples->base;

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of some samples with a large weight: what a layer makes of small microbatches, and what
- * it hands back.
+/* Products of some samples with a large weight: what a layer makes of small microbatches.
  *
  * matmul > [samples] > wide_panel, wide_tile
  *
- * y [m, n] = x [m, k] times w, [k, n] or turned, + bias, from 12 samples a run on (rows and mix
- * have fewer).  The memory of w is what costs: it is neither copied nor turned,
- * but gone through as it lies, once for as many samples of all runs that share it as stay in cache.
- * They are turned instead, so that each is a lane: a word of w times a vector of samples.  Each
- * element is one chain of fused multiply-adds in the order of k, and then the bias: its bits depend
- * on its row of x and its column of w alone.  Of bfloat16 they come in pairs (pairs.h), where w is
- * turned. */
+ * y [m, n] = x [m, k] times w [n, k] turned, + bias, from 12 samples a run on (rows has fewer). The
+ * memory of w is what costs: it is neither copied nor turned, but gone through as it lies, once for
+ * as many samples of all runs that share it as stay in cache. They are turned instead, so that each
+ * is a lane: a word of w times a vector of samples.  Each element is one chain of fused
+ * multiply-adds in the order of k, and then the bias: its bits depend on its row of x and its row
+ * of w alone.  Of bfloat16 they come in pairs (pairs.h). */
 #ifndef RB_KERNELS_CPU_SAMPLES_H
 #define RB_KERNELS_CPU_SAMPLES_H
 

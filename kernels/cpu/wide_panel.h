@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Panels: the factor of a product that is gone through in vectors, in the order in which tiles do.
  *
- * samples, tall > [wide_panel], wide_tile > pairs
+ * mix, samples, tall > [wide_panel], wide_tile > pairs
  *
  * A panel is up to 48 columns, for each step along k so many words side by side; those behind the
  * last column are anything.  Four vectors are two panels of two: one alone has too few chains to

@@ -7,6 +7,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 /* SplitMix64's first outputs for seed 0: its finaliser of the golden ratio and of twice that. */
 static void mix_is_splitmix64s(void **state)
 {
@@ -25,11 +29,36 @@ static void digests_are_hex(void **state)
     assert_string_equal(digest, "99aa06d3014798d86001c324468d497f");
 }
 
+/* Also where it is longer than what is read at once. */
+static void files_have_the_digest_of_their_bytes(void **state)
+{
+    const size_t most = (3 << 20) + 17;
+    char *bytes = malloc(most), digest[33], of_file[33];
+    uint64_t size;
+
+    for (size_t i = 0; i < most; i++)
+        bytes[i] = (char)(i * 7 + i / 999);
+    for (size_t n = most; n > 1; n /= 1000) {
+        FILE *file = tmpfile();
+
+        assert_int_equal(fwrite(bytes, 1, n, file), n);
+        rewind(file);
+        rb_hash_digest(bytes, n, digest);
+        assert_int_equal(rb_hash_file(fileno(file), of_file, &size), 0);
+        assert_int_equal(size, n);
+        assert_string_equal(of_file, digest);
+        fclose(file);
+    }
+    assert_int_equal(rb_hash_file(-1, of_file, &size), -1);
+    free(bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mix_is_splitmix64s),
         cmocka_unit_test(digests_are_hex),
+        cmocka_unit_test(files_have_the_digest_of_their_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

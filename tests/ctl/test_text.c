@@ -275,9 +275,9 @@ static void test_endpoints(void **state)
 
     (void)state;
     for (size_t i = 0; i < RB_COUNT(good); i++)
-        assert_int_equal(rb_client_check_endpoint(good[i], NULL), 0);
+        assert_int_equal(rb_line_check(good[i], NULL), 0);
     for (size_t i = 0; i < RB_COUNT(bad); i++)
-        assert_int_equal(rb_client_check_endpoint(bad[i], NULL), RB_EINVAL);
+        assert_int_equal(rb_line_check(bad[i], NULL), RB_EINVAL);
 }
 
 static void test_verbs(void **state)

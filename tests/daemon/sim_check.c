@@ -282,7 +282,8 @@ static void check_job(struct sim *sim, const struct rb_job_facts *facts)
                  state->active, state->next);
 }
 
-/* A device serves one job. */
+/* A device serves one job.  Whoever is dead serves none: what was given up, and is revived, may name
+ * members whose devices have been given away meanwhile. */
 static void check_devices(struct sim *sim)
 {
     const char *holder[SIM_NODES][SIM_DEVICES] = {{0}};
@@ -296,6 +297,8 @@ static void check_devices(struct sim *sim)
                 const struct sim_node *node = sim_node(sim, conf->members[m]->node);
                 const char **at = &holder[node - sim->nodes][conf->members[m]->device];
 
+                if (rb_member_gone(&facts->jobs[j], conf, m))
+                    continue;
                 if (*at && strcmp(*at, facts->jobs[j].id) != 0)
                     sim_fail(sim, "%s:%u serves %s and %s", node->name, conf->members[m]->device,
                              *at, facts->jobs[j].id);

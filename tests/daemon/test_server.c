@@ -4,7 +4,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "daemon/etcd/etcd.h"
-#include "daemon/rpc/server.h"
+#include "daemon/rpc/request.h"
 #include "daemon/etcd/store.h"
 #include "tests/daemon/until.h"
 #include "daemon/rpc/stream.h"
@@ -180,6 +180,51 @@ static void calls_on_itself(void **state)
     assert_int_equal(world->err, RB_ETIMEOUT);
 }
 
+static void on_pause_over(uv_timer_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
+/* For so long nothing is taken: longer than a call waits. */
+static void let_pass(struct world *world, uint64_t ms)
+{
+    uv_timer_t timer;
+    bool over = false;
+    uv_timer_init(&world->until.loop, &timer);
+    timer.data = &over;
+    uv_timer_start(&timer, on_pause_over, ms, 0);
+    UNTIL(&world->until, over);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(&world->until.loop, UV_RUN_NOWAIT);
+}
+
+static void a_file_is_held_back(void **state)
+{
+    struct world *world = *state;
+    struct rb_client_call *call;
+    rb_buffer_clear(&world->got);
+    call = start_call(world, "file", "a", 50);
+    UNTIL(&world->until, world->got.size > 0);
+    rb_client_pause(call, true);
+    let_pass(world, 120);
+    assert_false(world->done);
+    assert_true(world->got.size < FILE_SIZE);
+    rb_client_pause(call, false);
+    UNTIL(&world->until, world->done);
+    assert_int_equal(world->err, 0);
+    assert_int_equal(world->got.size, FILE_SIZE);
+
+    rb_buffer_clear(&world->got); /* a caller who goes while it is held back leaves nothing */
+    call = start_call(world, "file", "a", 0);
+    UNTIL(&world->until, world->got.size > 0);
+    rb_client_pause(call, true);
+    let_pass(world, 20);
+    assert_non_null(world->server->requests);
+    rb_client_cancel(call);
+    UNTIL(&world->until, !world->server->requests);
+    rb_buffer_clear(&world->got);
+}
+
 /* ---- From outside ---------------------------------------------------------------------------- */
 
 static void on_bytes(struct rb_stream *stream, struct rb_buffer *in, void *context)
@@ -232,7 +277,7 @@ static void calls_on_sockets(void **state)
     struct world *world = *state;
     const char *addresses[] = {world->address, world->tcp};
     for (size_t i = 0; i < 2; i++) {
-        world->stream = rb_stream_connect(&world->until.loop, addresses[i], &events, world);
+        world->stream = rb_stream_connect(&world->until.loop, addresses[i], NULL, &events, world);
         send_call(world, "echo", "{\"y\":1}");
         UNTIL(&world->until, world->done);
         assert_int_equal(world->reply->error, 0);
@@ -255,7 +300,7 @@ static void many_calls_at_once(void **state)
     struct rb_buffer out = {0};
     for (unsigned i = 0; i < 5000; i++)
         put_call(&out, i == 4999 ? "refuse" : "echo", "{}");
-    world->stream = rb_stream_connect(&world->until.loop, world->address, &events, world);
+    world->stream = rb_stream_connect(&world->until.loop, world->address, NULL, &events, world);
     rb_stream_write(world->stream, &out);
     rb_buffer_done(&out);
     UNTIL(&world->until, world->replies == 5000);
@@ -266,19 +311,19 @@ static void misbehaving_callers(void **state)
 {
     struct world *world = *state;
     struct rb_buffer out = {0};
-    world->stream = rb_stream_connect(&world->until.loop, world->address, &events, world);
+    world->stream = rb_stream_connect(&world->until.loop, world->address, NULL, &events, world);
     rb_buffer_text(&out, "GET / HTTP/1.0\r\nHost: x\r\n\r\n");
     rb_stream_write(world->stream, &out);
     UNTIL(&world->until, world->ended); /* told, and hung up on */
     assert_int_not_equal(world->reply->error, 0);
     rb_stream_close(world->stream);
-    world->stream = rb_stream_connect(&world->until.loop, world->address, &events, world);
+    world->stream = rb_stream_connect(&world->until.loop, world->address, NULL, &events, world);
     send_call(world, "echo", "[1]");
     UNTIL(&world->until, world->done);
     assert_int_equal(world->reply->error, RB_EINVAL);
     rb_stream_close(world->stream);
     /* Hang up before the answer. */
-    world->stream = rb_stream_connect(&world->until.loop, world->address, &events, world);
+    world->stream = rb_stream_connect(&world->until.loop, world->address, NULL, &events, world);
     send_call(world, "hold", "{}");
     UNTIL(&world->until, world->held);
     rb_stream_close(world->stream);
@@ -309,8 +354,8 @@ static void addresses_in_use(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(calls_on_itself),     TEST(calls_on_sockets), TEST(many_calls_at_once),
-        TEST(misbehaving_callers), TEST(addresses_in_use),
+        TEST(calls_on_itself),    TEST(a_file_is_held_back), TEST(calls_on_sockets),
+        TEST(many_calls_at_once), TEST(misbehaving_callers), TEST(addresses_in_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

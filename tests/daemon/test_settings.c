@@ -69,7 +69,10 @@ static void refusals(void **state)
         {{"--single-node"}, "--state-dir"},
         {{"--state-dir", "/x"}, "--single-node"},
         {{"--state-dir", "/x", "--single-node", "--etcd", "http://a"}, "--etcd"},
-        {{"--state-dir", "/x", "--single-node", "--http", "1"}, "--http"},
+        {{"--state-dir", "/x", "--single-node", "--what", "1"}, "--what"},
+        {{"--state-dir", "/x", "--single-node", "--http", "1"}, "--http: '1' is not ADDRESS:PORT"},
+        {{"--state-dir", "/x", "--single-node", "--http", "[::1]:70000"}, "is not ADDRESS:PORT"},
+        {{"--state-dir", "/x", "--single-node", "--http", "localhost:1"}, "numeric"},
         {{"--state-dir"}, "--state-dir"},
         {{"--state-dir", "/x", "--single-node", "extra"}, "extra"},
         {{"--state-dir", "/x", "--single-node", "--cpu-devices", "-1"}, "-1"},
@@ -81,6 +84,9 @@ static void refusals(void **state)
         {{"--state-dir", "/x", "--single-node", "--notice-command", "curl x"}, "absolute"},
         {{"--state-dir", "/x", "--single-node", "--notice-every", "1s"}, "goes with"},
         {{"--state-dir", "/x", "--etcd", "http://a", "--listen", "0.0.0.0:7"}, "reach this node"},
+        {{"--state-dir", "/x", "--single-node", "--tls", "/y"}, "--listen"},
+        {{"--state-dir", "/x", "--single-node", "--etcd-tls", "/y"}, "keeps its own"},
+        {{"--state-dir", "/x", "--etcd", "https://a,http://b", "--etcd-tls", "/y"}, "http://b"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -114,7 +120,7 @@ static void file_and_command_line(void **state)
     assert_non_null(mkdtemp(folder));
     char *path = rb_format("%s/rubatod.yaml", folder);
     static const char text[] = "stateDir: /s\nnode: f\netcd: [http://a:1, http://b:1]\n"
-                               "cpuDevices: 3\nlisten: 10.0.0.7:7\n";
+                               "cpuDevices: 3\nlisten: 10.0.0.7:7\ntls: /t\nhttp: '::1:9'\n";
     assert_int_equal(rb_file_write(path, text, strlen(text), &why), RB_OK);
     assert_int_equal(
         read_words(&settings, &why, "--config", path, "--node", "c", "--etcd", "http://z:1", NULL),
@@ -124,6 +130,8 @@ static void file_and_command_line(void **state)
     assert_string_equal(settings.value->etcd[0], "http://z:1");
     assert_int_equal(settings.value->cpu_devices, 3);
     assert_string_equal(settings.value->listen, "10.0.0.7:7");
+    assert_string_equal(settings.value->tls, "/t");
+    assert_string_equal(settings.value->http, "::1:9");
     rb_settings_done(&settings);
     static const char wrong[] = "stateDir: /s\nhtttp: 1\n";
     assert_int_equal(rb_file_write(path, wrong, strlen(wrong), &why), RB_OK);

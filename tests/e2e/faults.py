@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -308,6 +309,44 @@ def pause_resume_cancel():
         check(done.returncode == 4 and "was not kept (Cancelled)" in done.stderr, f"export: {done.stderr}")
 
 
+def checkpoints_are_removed():
+    """Behind rubatod's back, or damaged: what is whole still is exported, the newest of it, and who gets an older one, or
+    nothing, is told why."""
+    with cluster.Cluster(devices=1) as c:
+        start(c)
+        folder = c.path("kept")
+        c.submit("gpt", {**spec(c, ENDLESS, 1), "checkpoint": {"path": folder, "every": 4, "keep": 3}})
+        until("three checkpoints", lambda: len(c.json("get", "checkpoints", "gpt")["items"]) == 3)
+        c.ctl("cancel", "gpt", "--now")
+        c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
+        until("the workers to leave", lambda: not c.processes("rubato-worker"))
+        steps = sorted(item["step"] for item in c.json("get", "checkpoints", "gpt")["items"])
+        paths = [os.path.join(folder, f"step-{step:08}") for step in steps]
+
+        def exported(index, note):
+            done = c.run("export", "gpt", "--out", c.path("gpt.safetensors"))
+            check(done.returncode == 0 and f"step {steps[index]} of gpt" in done.stdout, f"{done.stdout}{done.stderr}")
+            check(done.stderr == note, f"not '{note}' but '{done.stderr}'")
+            check(cluster.digest(c.path("gpt.safetensors")) == cluster.digest(os.path.join(paths[index], "model.safetensors")),
+                  "other bits were exported")
+
+        exported(-1, "")
+        with open(os.path.join(paths[-1], "model.safetensors"), "r+b") as file:
+            file.seek(-1, os.SEEK_END)
+            last = file.read(1)[0]
+            file.seek(-1, os.SEEK_END)
+            file.write(bytes([last ^ 1]))
+        damaged = (f"its state at step {steps[-1]} is damaged: {paths[-1]}: model.safetensors is not the file that its "
+                   "state.json lists\n")
+        exported(-2, damaged)
+        shutil.rmtree(paths[-2])
+        exported(-3, damaged)
+        shutil.rmtree(folder)
+        done = c.run("export", "gpt", "--out", c.path("gone"))
+        check(done.returncode == 4 and f"its state at step {steps[-1]} is not there any more: {paths[-1]}" in done.stderr,
+              f"exit {done.returncode}: {done.stderr}")
+
+
 def check_last_step(c, status):
     last = c.metrics("gpt")[-1]
     told = [status["step"], status["loss"], status["samples"]]
@@ -368,6 +407,8 @@ def cannot_be_parked():
             check(kinds.count("park-failed") == 1 and "restarted" not in kinds, f"{kinds}")
             if name == "other":
                 break
+            told = c.json("export", name, "--out", c.path("meanwhile"))
+            check(told["step"] == c.status(name)["step"], f"{told} is not the state that waits to be saved")
             os.remove(park)
             until("the pause", lambda: c.status(name)["phase"] == "Paused")
             step = c.status(name)["step"]
@@ -516,6 +557,6 @@ cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              killed_while_rubatod_is_away, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
              restarts_are_limited, rubatod_killed, stopped_and_started,
              stopped_while_it_profiles, pause_resume_cancel,
-             last_step_is_told, lost_steps_are_told_on_request, cannot_be_parked,
+             checkpoints_are_removed, last_step_is_told, lost_steps_are_told_on_request, cannot_be_parked,
              fails_behind_a_death, evaluates_behind_a_death, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has,
              data_are_replaced)

@@ -25,7 +25,34 @@ if f"`TimeoutStopSec={stops}`" not in page or f"`terminationGracePeriodSeconds: 
 if shutil.which("systemd-analyze"):
     said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True).stderr
     bad += [line for line in said.splitlines() if "rubatod.service" in line and "is not executable" not in line]
+rules = os.path.join(root, "deploy/prometheus/alerts.yaml")
+with open(rules) as file:
+    asked = set(re.findall(r"\brubato_[a-z_]+", file.read()))
+unknown = [name for name in sorted(asked) if f"`{name}`" not in page]
+if unknown or not asked:
+    bad.append(f"alerts.yaml asks for {unknown}, which docs/operations.md has not")
+sources = ""
+for name in ("metrics.c", "metrics_jobs.c"):
+    with open(os.path.join(root, "daemon/http", name)) as file:
+        sources += file.read()
+told, listed = set(re.findall(r'"(rubato_\w+)"', sources)), set(re.findall(r"`(rubato_\w+)`", page))
+if told != listed:
+    bad.append(f"docs/operations.md and /metrics differ in {sorted(told ^ listed)}")
+if shutil.which("promtool"):
+    said = subprocess.run(["promtool", "check", "rules", rules], capture_output=True, text=True)
+    bad += [said.stdout + said.stderr] if said.returncode else []
 build = os.path.dirname(rubatod)
+if shutil.which("readelf") and shutil.which("dpkg"):  # an image has the packages of `run` alone
+    with open(os.path.join(root, "deploy/packages")) as file:
+        run = set(re.search(r'^run="([^"]*)"', file.read(), re.M).group(1).split()) | {"libc6", "libgcc-s1"}
+    needed = set()
+    for name in ("rubatod", "rubatoctl", "rubato-worker"):
+        said = subprocess.run(["readelf", "-d", os.path.join(build, name)], capture_output=True, text=True, check=True)
+        needed |= set(re.findall(r"\(NEEDED\).*\[(.*)\]", said.stdout))
+    for library in sorted(needed):
+        said = subprocess.run(["dpkg", "-S", f"*/{library}"], capture_output=True, text=True).stdout
+        if not run & {line.split(":")[0] for line in said.splitlines()}:
+            bad.append(f"deploy/packages: nothing of `run` has {library}")
 if shutil.which("meson"):
     said = subprocess.run(["meson", "introspect", "--installed", build], capture_output=True, text=True, check=True)
     installed = {os.path.basename(path): os.path.dirname(path) for path in json.loads(said.stdout).values()}

@@ -28,10 +28,11 @@ static const struct shape shapes[] = {
     {17, 1100, 600, false, false, false}, {48, 1030, 514, false, false, true},
     {130, 1031, 520, false, false, true}, {192, 1040, 512, false, true, true},
     {30, 300, 2000, false, false, false}, {43, 40, 180, true, false, false},
-    {384, 32, 64, false, false, false},   {391, 50, 70, false, false, true},
-    {389, 419, 1030, false, true, true},  {400, 100, 2100, false, false, true},
-    {384, 384, 520, true, false, false},  {397, 49, 1021, true, false, false},
-    {450, 35, 1400, true, true, true},
+    {20, 880, 600, false, false, false},  {11, 870, 610, false, false, true},
+    {383, 1024, 516, false, false, true}, {384, 32, 64, false, false, false},
+    {391, 50, 70, false, false, true},    {389, 419, 1030, false, true, true},
+    {400, 100, 2100, false, false, true}, {384, 384, 520, true, false, false},
+    {397, 49, 1021, true, false, false},  {450, 35, 1400, true, true, true},
 };
 
 /* What is one more of bfloat16 alone. */

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The files of a folder: read, looked at as others will look at them, and read again. */
+#include "proto/tls_inside.h"
+
+#include "base/arena.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { AUTHORITY, CERTIFICATE, KEY, FILES };
+
+static const char *const names[FILES] = {"ca.crt", "tls.crt", "tls.key"};
+
+struct rb_tls {
+    char *path[FILES];
+    struct stat seen[FILES];
+    struct rb_tls_keys *keys;
+};
+
+void rb_tls_keys_drop(struct rb_tls_keys *keys)
+{
+    if (!keys || --keys->users)
+        return;
+    gnutls_certificate_free_credentials(keys->credentials);
+    free(keys);
+}
+
+static int look(const struct rb_tls *tls, struct stat ret_seen[FILES], struct rb_why *why)
+{
+    for (int i = 0; i < FILES; i++)
+        if (stat(tls->path[i], &ret_seen[i]))
+            return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", tls->path[i],
+                              strerror(errno));
+    return 0;
+}
+
+/* Of these GnuTLS does not say which file it is, or what to do. */
+static int pair_failed(const struct rb_tls *tls, int status, struct rb_why *why)
+{
+    if (status == GNUTLS_E_DECRYPTION_FAILED)
+        return rb_why_set(why, RB_EINVAL,
+                          "%s is encrypted, and nobody can be asked for its password: store it "
+                          "without one (openssl pkey)",
+                          tls->path[KEY]);
+    return rb_why_set(why, RB_EINVAL, "%s with %s: %s", tls->path[CERTIFICATE], names[KEY],
+                      gnutls_strerror(status));
+}
+
+static int read_keys(const struct rb_tls *tls, struct rb_tls_keys **ret_keys, struct rb_why *why)
+{
+    struct rb_tls_keys *keys;
+    int status, err = 0;
+
+    for (int i = 0; i < FILES; i++)
+        if (access(tls->path[i], R_OK))
+            return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", tls->path[i],
+                              strerror(errno));
+    keys = rb_alloc(sizeof *keys);
+    keys->users = 1;
+    gnutls_certificate_allocate_credentials(&keys->credentials);
+    status = gnutls_certificate_set_x509_trust_file(keys->credentials, tls->path[AUTHORITY],
+                                                    GNUTLS_X509_FMT_PEM);
+    if (status <= 0)
+        err = rb_why_set(why, RB_EINVAL, "%s: %s", tls->path[AUTHORITY],
+                         status ? gnutls_strerror(status) : "there is no certificate in it");
+    if (!err)
+        status = gnutls_certificate_set_x509_key_file(keys->credentials, tls->path[CERTIFICATE],
+                                                      tls->path[KEY], GNUTLS_X509_FMT_PEM);
+    if (!err && status < 0)
+        err = pair_failed(tls, status, why);
+    if (err)
+        rb_tls_keys_drop(keys);
+    else
+        *ret_keys = keys;
+    return err;
+}
+
+int rb_tls_new(const char *folder, struct rb_tls **ret_tls, struct rb_why *why)
+{
+    struct rb_tls *tls = rb_alloc(sizeof *tls);
+    int err;
+
+    for (int i = 0; i < FILES; i++)
+        tls->path[i] = rb_format("%s/%s", folder, names[i]);
+    err = look(tls, tls->seen, why);
+    err = err ? err : read_keys(tls, &tls->keys, why);
+    if (err)
+        rb_tls_free(tls);
+    else
+        *ret_tls = tls;
+    return err;
+}
+
+void rb_tls_free(struct rb_tls *tls)
+{
+    if (!tls)
+        return;
+    rb_tls_keys_drop(tls->keys);
+    for (int i = 0; i < FILES; i++)
+        free(tls->path[i]);
+    free(tls);
+}
+
+char *rb_tls_explain(unsigned found)
+{
+    gnutls_datum_t text = {NULL, 0};
+
+    gnutls_certificate_verification_status_print(found, GNUTLS_CRT_X509, &text, 0);
+    while (text.size && text.data[text.size - 1] == ' ')
+        text.data[--text.size] = '\0';
+    return (char *)text.data;
+}
+
+/* The leaf by itself, where one can say what to do. */
+static int check_leaf(gnutls_x509_crt_t leaf, const char *path, const char *host,
+                      struct rb_why *why)
+{
+    const time_t now = time(NULL);
+
+    if (gnutls_x509_crt_get_expiration_time(leaf) < now)
+        return rb_why_set(why, RB_EINVAL, "%s has expired", path);
+    if (gnutls_x509_crt_get_activation_time(leaf) > now)
+        return rb_why_set(why, RB_EINVAL, "%s is not valid yet: is this node's clock right?", path);
+    if (!gnutls_x509_crt_check_key_purpose(leaf, GNUTLS_KP_TLS_WWW_SERVER, 0))
+        return rb_why_set(why, RB_EINVAL, "%s is of a user: it may call, and not be called", path);
+    if (!gnutls_x509_crt_check_key_purpose(leaf, GNUTLS_KP_TLS_WWW_CLIENT, 0))
+        return rb_why_set(why, RB_EINVAL,
+                          "%s may be called, and not call, as nodes do: make one that is for "
+                          "clients (clientAuth), too",
+                          path);
+    if (!gnutls_x509_crt_check_hostname(leaf, host))
+        return rb_why_set(why, RB_EINVAL,
+                          "%s is not for %s, by which others call this node: make one that has it "
+                          "as a subject alternative name",
+                          path, host);
+    return 0;
+}
+
+/* As others do, who have the same authorities. */
+static int check_chain(const struct rb_tls *tls, gnutls_x509_crt_t *own, unsigned n,
+                       struct rb_why *why)
+{
+    gnutls_x509_trust_list_t trusted;
+    unsigned found = 0;
+    char *text;
+    int status;
+
+    gnutls_certificate_get_trust_list(tls->keys->credentials, &trusted);
+    status = gnutls_x509_trust_list_verify_crt2(trusted, own, n, NULL, 0, 0, &found, NULL);
+    if (!status && !found)
+        return 0;
+    text = rb_tls_explain(found);
+    rb_why_set(why, RB_EINVAL,
+               "%s does not lead to %s: %s Whoever stands between them belongs into %s",
+               tls->path[CERTIFICATE], names[AUTHORITY], status ? gnutls_strerror(status) : text,
+               names[CERTIFICATE]);
+    gnutls_free(text);
+    return RB_EINVAL;
+}
+
+int rb_tls_serves(const struct rb_tls *tls, const char *host, struct rb_why *why)
+{
+    gnutls_x509_crt_t *own;
+    unsigned n;
+    int err;
+
+    if (gnutls_certificate_get_x509_crt(tls->keys->credentials, 0, &own, &n))
+        return rb_why_set(why, RB_EINVAL, "%s cannot be read", tls->path[CERTIFICATE]);
+    err = check_leaf(own[0], tls->path[CERTIFICATE], host, why);
+    err = err ? err : check_chain(tls, own, n, why);
+    for (unsigned i = 0; i < n; i++)
+        gnutls_x509_crt_deinit(own[i]);
+    gnutls_free(own);
+    return err;
+}
+
+static bool same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* While files are being replaced they may not belong together: then the old ones serve on. */
+static void refresh(struct rb_tls *tls)
+{
+    struct stat seen[FILES];
+    struct rb_tls_keys *keys;
+    bool all = true;
+
+    if (look(tls, seen, NULL))
+        return;
+    for (int i = 0; i < FILES; i++)
+        all = all && same(&seen[i], &tls->seen[i]);
+    if (all || read_keys(tls, &keys, NULL))
+        return;
+    rb_tls_keys_drop(tls->keys);
+    tls->keys = keys;
+    memcpy(tls->seen, seen, sizeof seen);
+}
+
+struct rb_tls_keys *rb_tls_keys_take(struct rb_tls *tls)
+{
+    refresh(tls);
+    tls->keys->users++;
+    return tls->keys;
+}
