@@ -315,35 +315,36 @@ def checkpoints_are_removed():
     with cluster.Cluster(devices=1) as c:
         start(c)
         folder = c.path("kept")
-        c.submit("gpt", {**spec(c, ENDLESS, 1), "checkpoint": {"path": folder, "every": 4, "keep": 3}})
-        until("three checkpoints", lambda: len(c.json("get", "checkpoints", "gpt")["items"]) == 3)
-        c.ctl("cancel", "gpt", "--now")
-        c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
-        until("the workers to leave", lambda: not c.processes("rubato-worker"))
-        steps = sorted(item["step"] for item in c.json("get", "checkpoints", "gpt")["items"])
-        paths = [os.path.join(folder, f"step-{step:08}") for step in steps]
+        job = c.submit("gpt", {**spec(c, 12, 1), "checkpoint": {"path": folder, "every": 4, "keep": 3}})["id"]
+        c.ctl("wait", "gpt", "--for", "done")
+        until("all checkpoints to be told of",
+              lambda: sorted(item["step"] for item in c.json("get", "checkpoints", "gpt")["items"]) == [4, 8, 12])
+        paths = {step: os.path.join(folder, f"step-{step:08}") for step in (4, 8, 12)}
+        end = os.path.join(c.nodes[0].state, "jobs", job, "final", "step-00000012")
 
-        def exported(index, note):
+        def exported(path, step, note):
             done = c.run("export", "gpt", "--out", c.path("gpt.safetensors"))
-            check(done.returncode == 0 and f"step {steps[index]} of gpt" in done.stdout, f"{done.stdout}{done.stderr}")
+            check(done.returncode == 0 and f"step {step} of gpt" in done.stdout, f"{done.stdout}{done.stderr}")
             check(done.stderr == note, f"not '{note}' but '{done.stderr}'")
-            check(cluster.digest(c.path("gpt.safetensors")) == cluster.digest(os.path.join(paths[index], "model.safetensors")),
+            check(cluster.digest(c.path("gpt.safetensors")) == cluster.digest(os.path.join(path, "model.safetensors")),
                   "other bits were exported")
 
-        exported(-1, "")
-        with open(os.path.join(paths[-1], "model.safetensors"), "r+b") as file:
+        exported(paths[12], 12, "")
+        with open(os.path.join(paths[12], "model.safetensors"), "r+b") as file:
             file.seek(-1, os.SEEK_END)
             last = file.read(1)[0]
             file.seek(-1, os.SEEK_END)
             file.write(bytes([last ^ 1]))
-        damaged = (f"its state at step {steps[-1]} is damaged: {paths[-1]}: model.safetensors is not the file that its "
+        damaged = (f"its state at step 12 is damaged: {paths[12]}: model.safetensors is not the file that its "
                    "state.json lists\n")
-        exported(-2, damaged)
-        shutil.rmtree(paths[-2])
-        exported(-3, damaged)
+        exported(end, 12, damaged)
+        shutil.rmtree(end)
+        exported(paths[8], 8, damaged)
+        shutil.rmtree(paths[8])
+        exported(paths[4], 4, damaged)
         shutil.rmtree(folder)
         done = c.run("export", "gpt", "--out", c.path("gone"))
-        check(done.returncode == 4 and f"its state at step {steps[-1]} is not there any more: {paths[-1]}" in done.stderr,
+        check(done.returncode == 4 and f"its state at step 12 is not there any more: {paths[12]}" in done.stderr,
               f"exit {done.returncode}: {done.stderr}")
 
 
