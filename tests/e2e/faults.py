@@ -163,14 +163,28 @@ def killed_while_rubatod_is_away():
         c.same_as_alone("gpt", spec(c, ENDLESS), "killed while rubatod was away", heard=False)
 
 
+def stop_with_all_told(c):
+    """The worker stands still where facts have just the checkpoints that lie there: their steps."""
+    pid = c.status("gpt")["devices"][0]["pid"]
+    for _ in range(50):
+        os.kill(pid, signal.SIGSTOP)
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            steps = sorted(registered(c))
+            if len(steps) > 1 and steps == sorted(int(name[5:]) for name in saved(c)):
+                return steps
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.03)
+    raise cluster.Failure("facts never had all checkpoints")
+
+
 def checkpoint_is_damaged():
     """The newest one cannot be read: an older one, and it says so."""
     with cluster.Cluster(devices=1) as c:
         start(c)
         c.submit("gpt", spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 100, "keep": 2}))
-        steps = until("two checkpoints", lambda: (lambda found: sorted(found) if len(found) > 1 else None)(registered(c)))
-        os.kill(c.status("gpt")["devices"][0]["pid"], signal.SIGSTOP)  # and is killed for it
-        steps = sorted(registered(c))
+        until("two checkpoints", lambda: len(registered(c)) > 1)
+        steps = stop_with_all_told(c)  # and it is killed for it
         os.truncate(c.path(f"ckpt/step-{steps[-1]:08}/model.safetensors"), 1000)
         said = until("the older one", lambda: [e["text"] for e in c.json("events", "gpt")["items"]
                                                if e["kind"] == "checkpoint-unreadable"])
