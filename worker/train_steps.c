@@ -153,6 +153,8 @@ static enum rb_train_phase after_step(struct rb_train *train, const struct rb_st
     if (evaluated)
         err = rb_evaluate(train->model, train->active, train->stop, &evaluation, &why);
     tell_row(train, result, evaluated && !err ? &evaluation : NULL, err, started);
+    if (result->decision.flip) /* newcomers may go on without us, and have no rows of the past */
+        rb_reports_hurry(train->reports);
     rb_train_stand(train, RB_TRAIN_TRAINING);
     if (!err && result->decision.collector >= 0)
         err = rb_saves_collect(&train->saves, train->active, (uint32_t)result->decision.collector,
