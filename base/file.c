@@ -126,6 +126,17 @@ int rb_file_write_lightly(const char *path, const void *bytes, size_t size, stru
     return write_file(path, bytes, size, false, why);
 }
 
+void rb_file_hold_standard(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int rb_file_make_folder(const char *path, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *part = rb_string(path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rubatoctl: the command line.  Options that every verb takes, then the verb's own. */
 #include "base/arena.h"
+#include "base/file.h"
 #include "ctl/verbs.h"
 
 #include <signal.h>
@@ -157,8 +158,11 @@ int main(int argc, char **argv)
         .err = stderr,
         .terminal = isatty(STDERR_FILENO),
     };
-    int code = argc > 1 ? run(&session, argc - 1, (const char *const *)argv + 1)
-                        : rb_session_usage(&session, "say what shall be done");
+    int code;
+
+    rb_file_hold_standard();
+    code = argc > 1 ? run(&session, argc - 1, (const char *const *)argv + 1)
+                    : rb_session_usage(&session, "say what shall be done");
 
     if (session.to.interrupt_fd >= 0)
         close(session.to.interrupt_fd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rubatod: one a node. */
 #include "base/fault.h"
+#include "base/file.h"
 #include "daemon/agent/spawn.h"
 #include "daemon/etcd/private_etcd.h"
 #include "daemon/life.h"
@@ -37,6 +38,7 @@ int main(int argc, char **argv)
     struct rb_why why = {0};
     int *cores = NULL;
 
+    rb_file_hold_standard();
     if (argc > 1 && !strcmp(argv[1], RB_PRIVATE_ETCD_LAUNCH))
         return rb_private_etcd_launch(argc, argv);
     unsigned n_cores = rb_cores(&cores);

@@ -2,6 +2,7 @@
 /* rubato-worker: one process on one device. */
 #include "base/arena.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "coll/reach.h"
 #include "facts.pb-c.h"
@@ -178,6 +179,7 @@ int main(int argc, char **argv)
     struct rb_why why = {0};
     int code = RB_EXIT_INTERNAL;
 
+    rb_file_hold_standard();
     if (rb_worker_options_read(argc, argv, &options, &why)) {
         fprintf(stderr, "rubato-worker: %s\n%s", why.text, rb_worker_usage);
         return RB_EXIT_USAGE;

@@ -265,6 +265,31 @@ def few_descriptors():
                   f"{limit} descriptors: exit {done.returncode}: {done.stderr}")
 
 
+def closed_streams():
+    """Whoever starts us without standard input, output or error: no file or socket takes their place."""
+    def start(program, closed, *words):
+        return ["sh", "-c", f'exec "$@" {closed}', "sh", os.path.join(BUILD, program), *words]
+
+    with tempfile.TemporaryDirectory(prefix="rubato-e2e.") as folder:
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            endpoint = "unix:" + os.path.join(folder, "rubatod.sock")
+            daemon = subprocess.Popen(start("rubatod", closed, "--single-node", "--state-dir", folder, "--cpu-devices", "1"),
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+            def ask(closed=""):
+                return subprocess.run(start("rubatoctl", closed, "--endpoint", endpoint, "get", "devices"), text=True,
+                                      capture_output=True, timeout=20)
+            try:
+                until("rubatod", lambda: ask().returncode == 0)
+                check("cpu" in ask("<&-").stdout and "cpu" in ask("2>&-").stdout, "it needs input, or an error stream")
+                silent = ask("<&- >&-")
+                check(silent.returncode == 1 and "cannot write to stdout" in silent.stderr, f"{silent}")
+            finally:
+                daemon.terminate()
+                said = daemon.communicate(timeout=20)[1].decode()
+            check(daemon.returncode == 0, f"{closed}: exit {daemon.returncode}: {said}")
+
+
 def many_files():
     """Two data sets of as many files as one may have, under the limit of descriptors that systems begin with."""
     with cluster.Cluster(devices=1) as c:
@@ -284,4 +309,4 @@ def many_files():
         c.wait("many", "done")
 
 
-cluster.main(job_files, full_disk, full_state_folder, others_checkpoints, shared_folder, folder_behind_what_is_not_there, not_a_number, data_cut_off, daemons, few_descriptors, many_files)
+cluster.main(job_files, full_disk, full_state_folder, others_checkpoints, shared_folder, folder_behind_what_is_not_there, not_a_number, data_cut_off, daemons, few_descriptors, closed_streams, many_files)
