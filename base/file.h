@@ -23,8 +23,8 @@ int rb_file_write_lightly(const char *path, const void *bytes, size_t size, stru
 int rb_file_put(int fd, const void *bytes, size_t size);
 
 /* For the beginning of main: where standard input, output or error are closed, a file or socket
- * would take their place, and be read and written as they are.  Reading gives an end, and writing an
- * error, as before. */
+ * would take their place, and be read and written as they are.  Reading gives an end, and writing
+ * an error, as before. */
 void rb_file_hold_standard(void);
 
 /* Make the folder and those above it, mode 0700 for new ones. */
