@@ -139,7 +139,7 @@ class Cluster:
             self.nodes = [Node(self, f"n{i}", ["--node", f"n{i}", "--etcd", url,
                                                "--cpu-devices", str(self.devices)])
                           for i in range(self.count)]
-            self.place_nodes()
+        self.place_nodes()
         for number, node in enumerate(self.nodes):
             node.core = number % os.cpu_count() if self.pinned else None
             node.start(wait=False)
@@ -147,7 +147,7 @@ class Cluster:
             until(f"{node.name} to answer", node.answers, 30)
 
     def place_nodes(self):
-        """Before they start; for who has somewhere to put them."""
+        """Before they start; for who has somewhere to put them, or more to tell them."""
 
     def start_etcd(self):
         """One etcd, or several that are one; returns their URLs as rubatod takes them."""

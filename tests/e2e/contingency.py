@@ -19,12 +19,8 @@ from cluster import ENDLESS, check, until
 
 
 def spec(c, steps, want):
-    corpus.text(c.path("corpus.txt"), 40000)
     return {
-        "model": {"onnx": "gpt.onnx"},
-        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
-        "train": {"steps": steps, "globalBatch": 12, "microBatch": 1, "clipNorm": 1.0},
-        "devices": {"min": 1, "max": 6, "want": want},
+        **corpus.text_job(c, want, 6, steps=steps, globalBatch=12, microBatch=1, clipNorm=1.0),
         "parallel": {"pipeline": 1},  # all of the state everywhere: several die at once
     }
 

@@ -21,6 +21,17 @@ def text(path, size=None):
     return write(path, data[:size])
 
 
+def text_job(c, want, most, **train):
+    """The job file of a gpt.onnx (seq 32) on some text, on 1 to `most` devices; `train` is its train section."""
+    text(c.path("corpus.txt"), 40000)
+    return {
+        "model": {"onnx": "gpt.onnx"},
+        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
+        "train": train,
+        "devices": {"min": 1, "max": most, "want": want},
+    }
+
+
 def npy(path, descr, shape, data):
     """A version 1.0 .npy file from packed bytes."""
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)!r}, }}".encode()

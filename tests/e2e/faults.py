@@ -20,13 +20,7 @@ from cluster import ENDLESS, check, until
 
 
 def spec(c, steps, want=3, **more):
-    corpus.text(c.path("corpus.txt"), 40000)
-    return {
-        "model": {"onnx": "gpt.onnx"},
-        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
-        "train": {"steps": steps, "globalBatch": 12, "microBatch": 2, "clipNorm": 1.0},
-        "devices": {"min": 1, "max": 4, "want": want}, **more,
-    }
+    return {**corpus.text_job(c, want, 4, steps=steps, globalBatch=12, microBatch=2, clipNorm=1.0), **more}
 
 
 def start(c):

@@ -62,20 +62,8 @@ def parse(text):
 class Watched(cluster.Cluster):
     """A single node that serves HTTP."""
 
-    def __enter__(self):
-        cluster_start = cluster.Node.start
-
-        def start(node, wait=True):
-            if "--http" not in node.arguments:
-                node.arguments += ["--http", "127.0.0.1:0"]
-            return cluster_start(node, wait)
-
-        cluster.Node.start = start
-        try:
-            super().__enter__()
-        finally:
-            cluster.Node.start = cluster_start
-        return self
+    def place_nodes(self):
+        self.nodes[0].arguments += ["--http", "127.0.0.1:0"]
 
     def where(self):
         """(host, port), as get nodes tells it."""
@@ -97,13 +85,7 @@ class Watched(cluster.Cluster):
 
 
 def spec(c):
-    corpus.text(c.path("corpus.txt"), 40000)
-    return {
-        "model": {"onnx": "gpt.onnx"},
-        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
-        "train": {"steps": ENDLESS, "globalBatch": 12, "microBatch": 2},
-        "devices": {"min": 1, "max": 3, "want": 1},
-    }
+    return corpus.text_job(c, 1, 3, steps=ENDLESS, globalBatch=12, microBatch=2)
 
 
 def told(c, *key):

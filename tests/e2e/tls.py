@@ -46,13 +46,7 @@ class Secured(cluster.Cluster):
 
 
 def spec(c):
-    corpus.text(c.path("corpus.txt"), 40000)
-    return {
-        "model": {"onnx": "gpt.onnx"},
-        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
-        "train": {"steps": ENDLESS, "globalBatch": 12, "microBatch": 2},
-        "devices": {"min": 1, "max": 2, "want": 2},
-    }
+    return corpus.text_job(c, 2, 2, steps=ENDLESS, globalBatch=12, microBatch=2)
 
 
 def a_job_from_afar():
