@@ -117,7 +117,7 @@ def behind_a_slow_link():
             check("is expected" in receipt["chosen"], f"{receipt}")
             check_slow(c, devices)
         status = c.train_on("job", 4, 3)
-        os.kill(status["devices"][1]["pid"], signal.SIGKILL)
+        c.kill("job", status["devices"][1])
         until("the job to go on", lambda: c.status("job")["step"] > status["step"] + 5)
         c.train_on("job", 4, 3)
         check_slow(c, 4)

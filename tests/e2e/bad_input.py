@@ -221,7 +221,7 @@ def data_cut_off():
     with cluster.Cluster(devices=2) as c:
         c.model("cnn", image=8)
         spec = good(c)
-        spec["train"]["steps"] = 100000
+        spec["train"]["steps"] = cluster.ENDLESS
         spec["devices"]["want"] = 2
         c.submit("cut", spec)
         c.wait("cut", "step=5")

@@ -13,7 +13,7 @@ import time
 
 import cluster
 import corpus
-from cluster import check, check_nothing_lost, until
+from cluster import ENDLESS, check, check_nothing_lost, until
 
 SLEEPS = (20, 20, 40, 80)  # ms a microbatch, by rank: speeds 1, 1, 0.5 and 0.25
 MICROBATCHES = 22          # 8 8 4 2 are done at once
@@ -93,7 +93,7 @@ def by_speed():
               f"ideal: {MICROBATCHES / sum(1 / ms for ms in SLEEPS):.0f}")
         check("microbatches of" in c.ctl("status", "gpt"), "the status says nothing of shares")
         check(" ".join(map(str, found)) in c.ctl("get", "configurations", "gpt"), "nor do configurations")
-        os.kill(c.status("gpt")["devices"][3]["pid"], signal.SIGKILL)
+        c.kill("gpt", c.status("gpt")["devices"][3])
         until("the job to go on", lambda: c.status("gpt")["configuration"] == item["number"] + 1)
         left = shares(c, "gpt")
         check(sum(left) == MICROBATCHES and all(map(int.__ge__, left, found)), f"behind a death: {left}")
@@ -113,7 +113,7 @@ def straggler():
 
     with slowed((20, 20, 60)) as c:
         new_model(c)
-        c.submit("gpt", spec(c, 100000, 3))
+        c.submit("gpt", spec(c, ENDLESS, 3))
         balanced(c, "gpt")
         began = time.monotonic()
         slow = until("a straggler", row, 60)

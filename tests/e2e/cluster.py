@@ -304,12 +304,25 @@ class Cluster:
         return self.json("status", job)
 
     def train_on(self, job, devices, steps=10):
-        """Its status when it has done some more steps on so many devices, and is not over."""
-        self.wait(job, f"devices={devices}")
-        self.wait(job, f"step={self.status(job)['step'] + steps}")
-        status = self.status(job)
-        check(status["phase"] == "Running", f"too late to meddle with {job}: {status['phase']}")
-        return status
+        """Its status when it has done some more steps on so many devices, trains on them and is not over."""
+        while True:
+            self.wait(job, f"devices={devices}")
+            self.wait(job, f"step={self.status(job)['step'] + steps}")
+            status = self.status(job)
+            check(status["phase"] in ("Running", "Preparing"), f"too late to meddle with {job}: {status['phase']}")
+            if status["phase"] == "Running" and len(status["devices"]) == devices:
+                return status  # else it has just been heard that one is gone
+
+    def kill(self, job, device, how=signal.SIGKILL):
+        """Kills who works on this device of a status, and returns the status where that is known: what is asked then is
+        answered by who is left."""
+        os.kill(device["pid"], how)
+
+        def without():
+            status = self.status(job)
+            return device["pid"] not in [other.get("pid") for other in status["devices"]] and status
+
+        return until(f"the death of {device['pid']} to be heard of", without)
 
     def export(self, job):
         """The exported file's sha256."""

@@ -124,7 +124,7 @@ def kill_the_only_worker():
         for checkpoint in ({}, {"path": c.path("ckpt"), "every": 10}):
             c.submit("gpt", spec(c, ENDLESS, 1, checkpoint=checkpoint))
             c.wait("gpt", "step=30")
-            os.kill(c.status("gpt")["devices"][0]["pid"], signal.SIGKILL)
+            c.kill("gpt", c.status("gpt")["devices"][0])
             until("the restart", lambda: "restarted" in [e["kind"] for e in c.json("events", "gpt")["items"]])
             c.train_on("gpt", 1, 40)  # beyond where it was
             same_as_alone(c, f"restarted, {checkpoint or 'no checkpoint'}")
@@ -387,7 +387,7 @@ def lost_steps_are_told_on_request():
         start(c)
         c.submit("gpt", spec(c, ENDLESS, 1))
         c.wait("gpt", "step=400")
-        os.kill(c.status("gpt")["devices"][0]["pid"], signal.SIGKILL)
+        c.kill("gpt", c.status("gpt")["devices"][0])
         until("the restart", lambda: "restarted" in [e["kind"] for e in c.json("events", "gpt")["items"]])
         c.wait("gpt", "running")
         until("a step", lambda: 0 < c.status("gpt")["step"] < 400)

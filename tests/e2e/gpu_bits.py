@@ -3,7 +3,6 @@
 """The promise of one sha256, on GPUs (gpus.py says which): at any count, and while they come, go and die."""
 import os
 import shutil
-import signal
 
 import cluster
 import gpus
@@ -49,7 +48,7 @@ def sums_behind_a_death():
                     return on("cuda", gpus.gpt_spec(c, steps, 3), **more)
 
                 c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))
-                os.kill(c.train_on("job", 3)["devices"][1]["pid"], signal.SIGKILL)
+                c.kill("job", c.train_on("job", 3)["devices"][1])
                 cluster.until(sentence, lambda: c.ctl("logs", "job").count(sentence) == 2)
                 same_as_alone(c, make)
                 table("behind a death: " + sentence)
@@ -68,7 +67,7 @@ def disturbed():
             for change in ("grow", 2), ("shrink", 1), ("grow", 1):
                 receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
                 check_nothing_lost(receipt, f"{replicas} replicas")
-            os.kill(c.train_on("job", 3, 3)["devices"][1]["pid"], signal.SIGKILL)
+            c.kill("job", c.train_on("job", 3, 3)["devices"][1])
             c.train_on("job", 3, 3)
             c.ctl("checkpoint", "job", "--wait")
             c.drop("job")

@@ -3,7 +3,6 @@
 """Pipelines of GPUs, and filters that are split over them: the bits are those of one, whoever dies.  The host stands in
 for them (gpus.py)."""
 import os
-import signal
 import tempfile
 
 import cluster
@@ -29,7 +28,7 @@ def stages():
             devices = c.train_on("job", 3, 5)["devices"]
             check("sums go from GPU to GPU" in c.ctl("logs", "job"), f"{replicas} replicas: {c.ctl('logs', 'job')}")
             if replicas == "2":
-                os.kill(devices[1]["pid"], signal.SIGKILL)
+                c.kill("job", devices[1])
                 cluster.until("sums from GPU to GPU again",
                               lambda: c.ctl("logs", "job").count("sums go from GPU to GPU again") == 2)
             same_as_alone(c, make)

@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asynchronous pipelines: a job's sha256 follows from its schedule and its stages, wherever the state is held; it is
 resized, paused and loses workers between laps, and no step that was told is lost."""
-import os
-import signal
 
 import cluster
 import corpus
-from cluster import check, check_nothing_lost, until
+from cluster import ENDLESS, check, check_nothing_lost, until
 
 LAP = 32
 
@@ -56,7 +54,7 @@ def resized_and_paused():
     with cluster.Cluster(devices=3) as c:
         start(c)
         for replicas in "all", "1":
-            c.submit("job", spec(c, 100000, 3, 2, state={"replicas": replicas}))
+            c.submit("job", spec(c, ENDLESS, 3, 2, state={"replicas": replicas}))
             c.wait("job", "step=5")
             for change in ("grow", 1), ("shrink", 2), ("grow", 1), ("grow", 1), ("shrink", 1):
                 receipt = c.json(change[0], "job", change[1], "--wait", "--timeout", "60")
@@ -80,14 +78,10 @@ def killed():
     with cluster.Cluster(devices=3) as c:
         start(c)
         for replicas, stages in ("all", 2), ("all", 3), ("1", 2):
-            c.submit("job", spec(c, 100000, stages, stages, state={"replicas": replicas}))
+            c.submit("job", spec(c, ENDLESS, stages, stages, state={"replicas": replicas}))
             for rank in range(2):
-                c.train_on("job", stages, LAP)
-                devices = until("all devices", lambda: (lambda found: found if len(found) == stages else None)(
-                    c.status("job")["devices"]))
-                os.kill(devices[rank]["pid"], signal.SIGKILL)
-                until("the job to go on", lambda: c.status("job")["step"] > LAP)
-                c.wait("job", "running")
+                status = c.train_on("job", stages, LAP)
+                c.kill("job", status["devices"][rank])
             c.train_on("job", stages, LAP)
             whole(c, "job")
             kinds = [event["kind"] for event in c.json("events", "job")["items"]]

@@ -5,8 +5,6 @@ resized, paused, with workers killed, and with the state in shards.
 
 The models have what is hardest to keep equal: weights that the first and the last stage share, dropout,
 BatchNormalization, and a last microbatch that is smaller."""
-import os
-import signal
 
 import cluster
 import delicate
@@ -86,7 +84,7 @@ def killed():
             c.submit("job", pinned(delicate.gpt_spec, c, ENDLESS, 3, 4, state={"replicas": replicas}))
             for rank in ranks:
                 status = c.train_on("job", 4)
-                os.kill(status["devices"][rank]["pid"], signal.SIGKILL)
+                c.kill("job", status["devices"][rank])
                 until("the job to go on", lambda: c.status("job")["step"] > status["step"] + 5)
             c.ctl("resize", "job", "--want", 1, "--wait")
             kinds = [event["kind"] for event in c.json("events", "job")["items"]]

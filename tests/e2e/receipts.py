@@ -64,38 +64,29 @@ def derive(rows, number, asked):
     }
 
 
-def trains(c, devices, beyond=None):
-    """So many devices, and ten steps more."""
-    def there():
-        status = c.status("gpt")
-        return status if status["phase"] == "Running" and len(status["devices"]) == devices and (
-            beyond is None or status["step"] > beyond) else None
-    status = until(f"{devices} devices", there, 60)
-    until("ten steps more", lambda: c.status("gpt")["step"] > status["step"] + 12)
-    return c.status("gpt")
-
-
 def change(c):
     """What can happen to a job, once each; returns the causes that must have been seen."""
     c.wait("gpt", "devices=1")
     c.json("grow", "gpt", 2, "--wait")
     c.json("shrink", "gpt", 1, "--wait")
-    os.kill(trains(c, 2)["devices"][1]["pid"], signal.SIGKILL)
-    trains(c, 2)
+    c.kill("gpt", c.train_on("gpt", 2)["devices"][1])
+    c.train_on("gpt", 2)
     c.ctl("node", "drain", "n0", "--wait")
-    trains(c, 2)
+    c.train_on("gpt", 2)
     c.ctl("node", "uncordon", "n0")
     c.ctl("pause", "gpt")
     until("the pause", lambda: c.status("gpt")["phase"] == "Paused")
     check(c.status("gpt")["throughput"] == 0, "a paused job has no throughput")
     c.ctl("resume", "gpt")
-    trains(c, 2)
+    c.train_on("gpt", 2)
     step = c.json("checkpoint", "gpt", "--wait")["step"]
-    highest = trains(c, 2, step + 20)["step"]
+    c.wait("gpt", f"step={step + 20}")
+    highest = c.train_on("gpt", 2)["step"]
     for pid in c.processes("rubato-worker"):
         os.kill(pid, signal.SIGKILL)
     until("the restart", lambda: any(e["kind"] == "restarted" for e in c.json("events", "gpt")["items"]))
-    trains(c, 2, highest + 30)
+    c.wait("gpt", f"step={highest + 30}")
+    c.train_on("gpt", 2)
     return {"start", "grow", "shrink", "crash", "drain", "resume"}
 
 

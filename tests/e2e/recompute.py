@@ -4,8 +4,6 @@
 fit, and nowhere else; the sha256 is that of a job that keeps them all, resized and killed, as the planner says and where
 it is not asked."""
 import json
-import os
-import signal
 
 import cluster
 import corpus
@@ -95,7 +93,7 @@ def resized_and_killed():
             c.ctl("resize", "job", "--want", 3, "--wait")
             status = c.train_on("job", 3, 2)
             says(c, "job", False)
-            os.kill(status["devices"][1]["pid"], signal.SIGKILL)
+            c.kill("job", status["devices"][1])
             c.ctl("resize", "job", "--want", 2)
             until("two of them to go on", lambda: len(c.status("job")["devices"]) == 2 and
                   c.status("job")["step"] > status["step"] + 4)

@@ -77,7 +77,7 @@ def killed():
         c.submit("job", gpt_spec(c, ENDLESS, "2", 4))
         for rank in (0, 1, 3):
             status = c.train_on("job", 4)
-            os.kill(status["devices"][rank]["pid"], signal.SIGKILL)
+            c.kill("job", status["devices"][rank])
             until("the job to go on", lambda: c.status("job")["step"] > status["step"] + 5)
         check("restarted" not in kinds(c, "job"), "it was restarted")
         same_as_alone(c, "job", "workers were killed")
@@ -90,7 +90,7 @@ def lost():
         for job, checkpoint in (("job", {}), ("kept", {"path": c.path("ckpt"), "every": 10})):
             c.submit(job, gpt_spec(c, ENDLESS, "1", 3, checkpoint=checkpoint))
             c.wait(job, "step=30")
-            os.kill(c.status(job)["devices"][1]["pid"], signal.SIGKILL)
+            c.kill(job, c.status(job)["devices"][1])
             said = until("a restart", lambda: [e["text"] for e in c.json("events", job)["items"] if e["kind"] == "restarted"])
             c.train_on(job, 3, 40)
             check(len(said) == 1 and "a part of the state was lost" in said[0], f"events: {said}")

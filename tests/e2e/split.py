@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import json
 import os
-import signal
 import struct
 import sys
 
@@ -200,7 +199,7 @@ def killed():
             c.submit("split", long_job(c, ENDLESS, 3, 4, replicas))
             for rank in ranks:
                 status = c.train_on("split", 4 if rank == ranks[0] else 3, 5)
-                os.kill(status["devices"][rank]["pid"], signal.SIGKILL)
+                c.kill("split", status["devices"][rank])
                 until("the job to go on", lambda: c.status("split")["step"] > status["step"] + 5)
             kinds = [event["kind"] for event in c.json("events", "split")["items"]]
             check("restarted" not in kinds, "it was restarted")
