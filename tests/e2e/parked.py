@@ -137,7 +137,7 @@ def resumed_where_it_cannot_be_saved():
 
 def why_it_does_not_end():
     """Behind the last step status says what the end waits for."""
-    with cluster.Cluster(devices=2) as c:
+    with faulty("worker.vote:rank=0:do=50ms"), cluster.Cluster(devices=2) as c:
         models(c)
         job = c.submit("job", gpt_spec(c, 60, 2))["id"]
         final = os.path.join(c.nodes[0].state, "jobs", job, "final")
