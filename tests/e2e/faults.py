@@ -386,18 +386,18 @@ def lost_steps_are_told_on_request():
     with cluster.Cluster(devices=1) as c:
         start(c)
         c.submit("gpt", spec(c, ENDLESS, 1))
-        c.wait("gpt", "step=400")
+        c.wait("gpt", "step=2000")
         c.kill("gpt", c.status("gpt")["devices"][0])
         until("the restart", lambda: "restarted" in [e["kind"] for e in c.json("events", "gpt")["items"]])
         c.wait("gpt", "running")
-        until("a step", lambda: 0 < c.status("gpt")["step"] < 400)
+        until("a step", lambda: 0 < c.status("gpt")["step"] < 2000)
         c.ctl("pause", "gpt")
         c.wait("gpt", "devices=0")
         status = c.status("gpt")
-        check(status["step"] < 400, f"at step {status['step']} already")
+        check(status["step"] < 2000, f"at step {status['step']} already")
         check_last_step(c, status)
         rows = json.loads(c.ctl("-o", "json", "metrics", "gpt", "--lost"))
-        check({row["step"] for row in rows} >= set(range(1, 400)), "what was lost is not told")
+        check({row["step"] for row in rows} >= set(range(1, 2000)), "what was lost is not told")
 
 
 def cannot_be_parked():

@@ -90,6 +90,7 @@ def lost():
         for job, checkpoint in (("job", {}), ("kept", {"path": c.path("ckpt"), "every": 10})):
             c.submit(job, gpt_spec(c, ENDLESS, "1", 3, checkpoint=checkpoint))
             c.wait(job, "step=30")
+            until("a checkpoint", lambda: not checkpoint or c.json("get", "checkpoints", job)["items"])
             c.kill(job, c.status(job)["devices"][1])
             said = until("a restart", lambda: [e["text"] for e in c.json("events", job)["items"] if e["kind"] == "restarted"])
             c.train_on(job, 3, 40)
