@@ -126,7 +126,7 @@ def numbers_agree(c):
     stall = c.json("get", "configurations", "gpt")["items"][-1]["receipt"]["stall_ms"]
     got = numbers["rubato_last_reconfigure_stall_seconds", "train_job", "gpt"]
     check(math.isclose(got, stall / 1000), f"{got} s, not {stall} ms")
-    c.ctl("checkpoint", "gpt")
+    c.ctl("checkpoint", "gpt", "--wait")
     c.ctl("pause", "gpt")
     until("the pause", lambda: c.status("gpt")["phase"] == "Paused")
     agrees(c.status("gpt"), c.numbers())

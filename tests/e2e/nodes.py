@@ -149,8 +149,8 @@ def others_write_into_etcd():
             other.stop(signal.SIGKILL)
             os.kill(worker[0], signal.SIGKILL)
             c.ctl("wait", "wide", "--for", "devices=1", "--timeout", 60, endpoint=leader.endpoint)
-            kinds = [event["kind"] for event in c.json("events", "wide", endpoint=leader.endpoint)["items"]]
-            check("node-lost" in kinds, f"{kinds}")
+            until("the node to be lost", lambda: "node-lost" in [
+                event["kind"] for event in c.json("events", "wide", endpoint=leader.endpoint)["items"]])
         finally:
             over.set()
             writer.join()

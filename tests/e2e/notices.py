@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Nodes that must be left by some time: drains with a deadline, a notice command, SIGTERM. No step is lost."""
+import contextlib
 import os
 import signal
 import stat
@@ -107,8 +108,8 @@ def killed_when_the_time_is_over():
         finally:
             c.nodes[1].process.send_signal(signal.SIGCONT)
         until("n1 to be left", lambda: c.status("gpt")["phase"] == "Running" and nodes_of(c) == {"n0"}, 20)
-        killed = events(c, "worker-killed", "gpt")
-        check(killed and "had to be left" in killed[0]["text"], f"{killed}")
+        killed = until("the kill to be told of", lambda: events(c, "worker-killed", "gpt"))
+        check("had to be left" in killed[0]["text"], f"{killed}")
         finish(c)
 
 
@@ -146,7 +147,7 @@ def a_notice():
             os.rename(said + ".new", said)
 
         def answered(what):
-            with open(answers) as file:
+            with contextlib.suppress(FileNotFoundError), open(answers) as file:
                 return file.read() == what + "\n"
 
         say("<html>busy</html>\n")  # neither yes nor no

@@ -147,10 +147,10 @@ def node_lost():
         c.submit("job", gpt_spec(c, ENDLESS, "2", 4))
         c.wait("job", "devices=4")
         c.wait("job", f"step={c.status('job')['step'] + 10}")
-        there = [d["pid"] for d in c.status("job")["devices"] if d["node"] == "n1"]
+        there = [device for device in c.status("job")["devices"] if device["node"] == "n1"]
         check(len(there) == 2, f"n1 has {there}")
-        for pid in there:
-            os.kill(pid, signal.SIGKILL)
+        os.kill(there[0]["pid"], signal.SIGKILL)
+        c.kill("job", there[1])
         c.train_on("job", 4)
         check("restarted" not in kinds(c, "job"), "it was restarted")
         same_as_alone(c, "job", "a node's workers were killed")
