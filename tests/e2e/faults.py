@@ -36,25 +36,31 @@ def faulty(fault):
         del os.environ["RUBATO_FAULT"]
 
 
+def pids(c):
+    return {device["pid"] for device in c.status("gpt")["devices"]}
+
+
 def same_as_alone(c, what):
     c.same_as_alone("gpt", spec(c, ENDLESS), what)
 
 
+NOTICED_S = 1.9  # behind 2 s a link that broke is taken for a death
+
+
 def kill_workers():
-    """Each rank in turn, rank 0 too: noticed within a second, nothing lost."""
+    """Each rank in turn, rank 0 too: noticed at once, nothing lost."""
     with cluster.Cluster(devices=4) as c:
         start(c)
         c.submit("gpt", spec(c, ENDLESS))
         for rank in (0, 1, 2):
             status = c.train_on("gpt", 3)
-            pid = status["devices"][rank]["pid"]
             at = time.time()
-            os.kill(pid, signal.SIGKILL)
+            c.kill("gpt", status["devices"][rank])
             died = until("the death to be noticed",
                          lambda: [e for e in c.json("events", "gpt")["items"]
                                   if e["kind"] == "worker-died" and e["time"] >= at * 1000 - 5])
-            check(died[0]["time"] / 1000 - at < 1.0, f"noticed after {died[0]['time'] / 1000 - at:.2f} s")
-            until("the job to go on", lambda: c.status("gpt")["step"] > status["step"] + 5)
+            check(died[0]["time"] / 1000 - at < NOTICED_S, f"noticed after {died[0]['time'] / 1000 - at:.2f} s")
+        c.train_on("gpt", 3)
         same_as_alone(c, "workers were killed")
 
 
@@ -66,13 +72,13 @@ def stop_workers():
         for rank in (0, 1, 2):
             status = c.train_on("gpt", 3)
             at = time.time()
-            os.kill(status["devices"][rank]["pid"], signal.SIGSTOP)
+            c.kill("gpt", status["devices"][rank], signal.SIGSTOP)
             said = until("the stop to be noticed",
                          lambda: [e for e in c.json("events", "gpt")["items"]
                                   if e["kind"] == "worker-killed" and e["time"] >= at * 1000 - 5])
             check("stopped" in said[0]["text"], said[0]["text"])
-            check(said[0]["time"] / 1000 - at < 1.0, f"noticed after {said[0]['time'] / 1000 - at:.2f} s")
-            until("the job to go on", lambda: c.status("gpt")["step"] > status["step"] + 5)
+            check(said[0]["time"] / 1000 - at < NOTICED_S, f"noticed after {said[0]['time'] / 1000 - at:.2f} s")
+        c.train_on("gpt", 3)
         same_as_alone(c, "workers were stopped")
 
 
@@ -87,16 +93,17 @@ def stopped_while_rubatod_was_away():
         c.nodes[0].stop(signal.SIGKILL)
         os.kill(pid, signal.SIGSTOP)
         c.nodes[0].start()
-        until("the stopped worker's end", lambda: not os.path.exists(f"/proc/{pid}"))
+        until("the stopped worker's end", lambda: not os.path.exists(f"/proc/{pid}") and pid not in pids(c))
         c.train_on("gpt", 2)
         same_as_alone(c, "a worker was stopped")
 
 
 HANGS_UP = """
-import socket, sys
+import os, socket, sys
 door = socket.socket(socket.AF_UNIX)
-door.bind(sys.argv[1])
+door.bind(sys.argv[1] + ".new")
 door.listen()
+os.rename(sys.argv[1] + ".new", sys.argv[1])
 while True:
     door.accept()[0].close()
 """
@@ -124,6 +131,7 @@ def kill_the_only_worker():
         for checkpoint in ({}, {"path": c.path("ckpt"), "every": 10}):
             c.submit("gpt", spec(c, ENDLESS, 1, checkpoint=checkpoint))
             c.wait("gpt", "step=30")
+            until("a checkpoint", lambda: not checkpoint or registered(c))
             c.kill("gpt", c.status("gpt")["devices"][0])
             until("the restart", lambda: "restarted" in [e["kind"] for e in c.json("events", "gpt")["items"]])
             c.train_on("gpt", 1, 40)  # beyond where it was
@@ -144,11 +152,11 @@ def killed_while_rubatod_is_away():
         start(c)
         c.submit("gpt", spec(c, ENDLESS, 2, checkpoint={"path": c.path("ckpt"), "every": 10, "keep": 1}))
         until("a checkpoint", lambda: len(registered(c)) and c.status("gpt")["step"] > 30)
-        pids = [device["pid"] for device in c.status("gpt")["devices"]]
+        workers = pids(c)
         c.nodes[0].stop(signal.SIGKILL)
-        before = saved(c)
-        until("checkpoints that are not registered", lambda: len(saved(c) - before) > 1 or max(saved(c)) > "step-00000100")
-        for pid in pids:
+        before = until("a checkpoint", lambda: saved(c))
+        until("only such as are not registered", lambda: min(saved(c), default="") > max(before))
+        for pid in workers:
             os.kill(pid, signal.SIGKILL)
         c.nodes[0].start()
         until("the restart", lambda: "restarted" in [e["kind"] for e in c.json("events", "gpt")["items"]])
@@ -157,32 +165,24 @@ def killed_while_rubatod_is_away():
         c.same_as_alone("gpt", spec(c, ENDLESS), "killed while rubatod was away", heard=False)
 
 
-def stop_with_all_told(c):
-    """The worker stands still where facts have just the checkpoints that lie there: their steps."""
-    pid = c.status("gpt")["devices"][0]["pid"]
-    for _ in range(50):
-        os.kill(pid, signal.SIGSTOP)
-        end = time.monotonic() + 0.3
-        while time.monotonic() < end:
-            steps = sorted(registered(c))
-            if len(steps) > 1 and steps == sorted(int(name[5:]) for name in saved(c)):
-                return steps
-        os.kill(pid, signal.SIGCONT)
-        time.sleep(0.03)
-    raise cluster.Failure("facts never had all checkpoints")
-
-
 def checkpoint_is_damaged():
     """The newest one cannot be read: an older one, and it says so."""
-    with cluster.Cluster(devices=1) as c:
+    with faulty("worker.vote:do=5ms"), cluster.Cluster(devices=1) as c:
         start(c)
-        c.submit("gpt", spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 100, "keep": 2}))
+        c.submit("gpt", spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 100, "keep": 10}))
         until("two checkpoints", lambda: len(registered(c)) > 1)
-        steps = stop_with_all_told(c)  # and it is killed for it
-        os.truncate(c.path(f"ckpt/step-{steps[-1]:08}/model.safetensors"), 1000)
+        node = c.json("get", "nodes")["items"][0]["name"]
+        c.ctl("node", "cordon", node)  # so that it does not start again before the damage is done
+        c.kill("gpt", c.status("gpt")["devices"][0])
+        older, newest = sorted(registered(c))[-2:]
+        for name in saved(c):
+            if int(name[5:]) >= newest:  # one that is heard of late, too
+                os.truncate(c.path(f"ckpt/{name}/model.safetensors"), 1000)
+        c.ctl("node", "uncordon", node)
         said = until("the older one", lambda: [e["text"] for e in c.json("events", "gpt")["items"]
-                                               if e["kind"] == "checkpoint-unreadable"])
-        check(f"step {steps[-1]} in" in said[0] and f"goes on from step {steps[-2]}" in said[0], said[0])
+                                               if e["kind"] == "checkpoint-unreadable"
+                                               and f"goes on from step {older} in" in e["text"]], 200)
+        check(f"step {newest} in" in said[0], said[0])
         c.train_on("gpt", 1)
         same_as_alone(c, "a checkpoint was damaged")
 
@@ -247,11 +247,12 @@ def rubatod_killed():
         c.submit("gpt", spec(c, ENDLESS, 2))
         c.wait("gpt", "devices=2")
         c.wait("gpt", "step=10")
-        pids = {d["pid"] for d in c.status("gpt")["devices"]}
+        workers = pids(c)
         c.nodes[0].stop(signal.SIGKILL)
-        check(pids <= set(c.processes("rubato-worker")), "workers died with rubatod")
+        check(workers <= set(c.processes("rubato-worker")), "workers died with rubatod")
         c.nodes[0].start()
-        until("adoption", lambda: {d.get("pid") for d in c.status("gpt")["devices"]} == pids)
+        c.train_on("gpt", 2)
+        check(pids(c) == workers, "they were not adopted")
         same_as_alone(c, "rubatod was killed")
 
 
@@ -383,21 +384,25 @@ def last_step_is_told():
 
 def lost_steps_are_told_on_request():
     """A fall back takes steps out of `metrics`, until they are done again."""
-    with cluster.Cluster(devices=1) as c:
+    c = cluster.Cluster(devices=1)
+    slow = c.path("slow")
+    with faulty("@" + slow), c:
         start(c)
         c.submit("gpt", spec(c, ENDLESS, 1))
-        c.wait("gpt", "step=2000")
+        c.wait("gpt", "step=100")
+        with open(slow, "w") as file:  # so that they are not done again before the pause
+            file.write("worker.vote:do=300ms")
         c.kill("gpt", c.status("gpt")["devices"][0])
         until("the restart", lambda: "restarted" in [e["kind"] for e in c.json("events", "gpt")["items"]])
         c.wait("gpt", "running")
-        until("a step", lambda: 0 < c.status("gpt")["step"] < 2000)
+        until("a step", lambda: 0 < c.status("gpt")["step"] < 100)
         c.ctl("pause", "gpt")
         c.wait("gpt", "devices=0")
         status = c.status("gpt")
-        check(status["step"] < 2000, f"at step {status['step']} already")
+        check(status["step"] < 100, f"at step {status['step']} already")
         check_last_step(c, status)
         rows = json.loads(c.ctl("-o", "json", "metrics", "gpt", "--lost"))
-        check({row["step"] for row in rows} >= set(range(1, 2000)), "what was lost is not told")
+        check({row["step"] for row in rows} >= set(range(1, 100)), "what was lost is not told")
 
 
 def cannot_be_parked():
@@ -412,12 +417,13 @@ def cannot_be_parked():
                 pass
             c.ctl("pause", name)
             until("the reason", lambda: "could not be saved" in (c.status(name)["reason"] or ""))
+            until("the event", lambda: "park-failed" in [event["kind"] for event in c.json("events", name)["items"]])
             kinds = [event["kind"] for event in c.json("events", name)["items"]]
             check(kinds.count("park-failed") == 1 and "restarted" not in kinds, f"{kinds}")
             if name == "other":
                 break
             told = c.json("export", name, "--out", c.path("meanwhile"))
-            check(told["step"] == c.status(name)["step"], f"{told} is not the state that waits to be saved")
+            until(f"{told} to be the state that waits to be saved", lambda: told["step"] == c.status(name)["step"])
             os.remove(park)
             until("the pause", lambda: c.status(name)["phase"] == "Paused")
             step = c.status(name)["step"]
@@ -495,17 +501,17 @@ def parked_in_a_vote():
     """Who saves has said yes and waits for the others' words: a step that one of them commits is in what it saves."""
     with faulty("worker.vote:rank=1:do=60ms"), cluster.Cluster(devices=2) as c:
         start(c)
-        c.submit("gpt", spec(c, 100, 2))
-        for step in (10, 25, 40):
-            c.wait("gpt", f"step={step}")
+        c.submit("gpt", spec(c, ENDLESS, 2))
+        for _ in range(3):
+            c.train_on("gpt", 2)
             c.ctl("pause", "gpt")
             until("the pause", lambda: c.status("gpt")["phase"] == "Paused" and not c.processes("rubato-worker"))
             c.ctl("resume", "gpt")
-        c.ctl("wait", "gpt", "--for", "done", "--timeout", "60")
-        steps = [row["step"] for row in c.metrics("gpt")]
-        check(steps == list(range(1, 101)), f"a step was lost or done twice: {steps}")
-        lost = [each["receipt"]["steps_lost"] for each in c.json("get", "configurations", "gpt")["items"]]
-        check(not any(lost), f"steps lost: {lost}")
+        c.train_on("gpt", 2)
+        lost = [each["receipt"]["steps_lost"] for each in c.json("get", "configurations", "gpt")["items"]
+                if "receipt" in each]
+        check(len(lost) > 2 and not any(lost), f"steps lost: {lost}")
+        same_as_alone(c, "paused in votes")
 
 
 def resized_before_it_ran():
@@ -514,7 +520,7 @@ def resized_before_it_ran():
         start(c)
         node = c.json("get", "nodes")["items"][0]["name"]
         c.ctl("node", "cordon", node)
-        c.submit("gpt", spec(c, 60, 1))
+        c.submit("gpt", spec(c, ENDLESS, 1))
         with concurrent.futures.ThreadPoolExecutor() as pool:
             receipt = pool.submit(c.json, "resize", "gpt", "--want", 2, "--wait", "--timeout", 60)
             until("the wish", lambda: c.status("gpt")["want"] == 2)
@@ -529,8 +535,8 @@ def resized_to_what_it_has():
         start(c)
         c.submit("gpt", spec(c, ENDLESS, 3, parallel={"pipeline": 1, "balance": "even"}))
         for _ in range(2):  # behind the second death of a device it is left alone for longer
-            os.kill(c.train_on("gpt", 3)["devices"][2]["pid"], signal.SIGKILL)
-            c.wait("gpt", "devices=2")
+            c.kill("gpt", c.train_on("gpt", 3)["devices"][2])
+        c.wait("gpt", "devices=2")
         receipt = c.json("resize", "gpt", "--want", 2, "--wait", "--timeout", 30)
         check(receipt["from"] == receipt["to"] == 2 and receipt["ready_ms"] == 0, f"not a receipt of no change: {receipt}")
 

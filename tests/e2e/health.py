@@ -16,6 +16,7 @@ import time
 import cluster
 import corpus
 from cluster import ENDLESS, check, until
+from parked import faulty
 
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$)')
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (NaN|[+-]Inf|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?)")
@@ -85,7 +86,8 @@ class Watched(cluster.Cluster):
 
 
 def spec(c):
-    return corpus.text_job(c, 1, 3, steps=ENDLESS, globalBatch=12, microBatch=2)
+    job = corpus.text_job(c, 1, 3, steps=ENDLESS, globalBatch=12, microBatch=2)
+    return {**job, "parallel": {"pipeline": 1, "balance": "even"}}  # no configuration that nobody asks for
 
 
 def told(c, *key):
@@ -127,6 +129,7 @@ def numbers_agree(c):
     got = numbers["rubato_last_reconfigure_stall_seconds", "train_job", "gpt"]
     check(math.isclose(got, stall / 1000), f"{got} s, not {stall} ms")
     c.ctl("checkpoint", "gpt", "--wait")
+    until("the checkpoint", lambda: c.status("gpt")["checkpoint"])
     c.ctl("pause", "gpt")
     until("the pause", lambda: c.status("gpt")["phase"] == "Paused")
     agrees(c.status("gpt"), c.numbers())
@@ -165,15 +168,15 @@ def health_follows_etcd(c, at):
     c.signal_etcd(signal.SIGSTOP)
     try:
         what_is_not_there(c, at)  # etcd is not needed for it
-        until("etcd's absence", lambda: c.ask("/readyz", at=at)[0] == 503, 20)
-        check("etcd does not answer\n" in c.ask("/readyz", at=at)[2], c.ask("/readyz", at=at)[2])
+        until("etcd's absence", lambda: "etcd does not answer\n" in c.ask("/readyz", at=at)[2])
+        check(c.ask("/readyz", at=at)[0] == 503, "it is ready without etcd")
         check(c.ask("/livez", at=at)[::2] == (200, "ok\n"), "it does not live without etcd")
         numbers = parse(c.ask("/metrics", at=at)[2])
         check(numbers["rubato_store_connected",] == numbers["rubato_ready",] == numbers["rubato_leader",] == 0, f"{numbers}")
         check(not any("rubato_jobs" in key for key in numbers), f"it tells of jobs, and does not know: {numbers}")
     finally:
         c.signal_etcd(signal.SIGCONT)
-    until("etcd", lambda: c.ask("/readyz", at=at)[::2] == (200, "ok\n"), 20)
+    until("etcd", lambda: c.ask("/readyz", at=at)[::2] == (200, "ok\n"))
 
 
 def many_at_once(at):
@@ -219,7 +222,7 @@ def nobody_is_kept_waiting():
         numbers_agree(c)
         health_follows_etcd(c, at)
         slow.join()
-        check(9 <= took[0] <= 13, f"a byte a second was listened to for {took[0]} s")
+        check(9 <= took[0] <= 18, f"a byte a second was listened to for {took[0]} s")
         silent += [socket.create_connection(at) for _ in range(100)]  # more than there are places
         used, start = cpu_seconds(c.nodes[0].process.pid), time.monotonic()
         check(c.ask("/livez", at=at, seconds=5)[0] == 200, "it is not served behind those who are silent")
@@ -231,27 +234,21 @@ def nobody_is_kept_waiting():
 
 def starts_and_ends():
     """A port in use is told of; a node that leaves is not ready."""
-    with Watched(devices=1) as c:
+    with faulty("worker.save.written:do=2000ms"), Watched(devices=1) as c:  # it takes its time to leave
         at = c.where()
         for address, words in ((f"{at[0]}:{at[1]}", "in use by another process: stop it, or give another port"),
                                ("192.0.2.1:0", "no address of this machine")):
             other = subprocess.run(
                 [os.path.join(cluster.BUILD, "rubatod"), "--single-node", "--state-dir", c.path("other"), "--cpu-devices", "1",
-                 "--http", address], capture_output=True, text=True, timeout=20)
+                 "--http", address], capture_output=True, text=True, timeout=60)
             check(other.returncode and f"--http: {address} is " in other.stderr and words in other.stderr, other.stderr)
         with open(c.nodes[0].log) as log:
             check(f"http://{at[0]}:{at[1]}" in log.read(), "the log does not say where")
         c.model("gpt", layers=1, width=32, heads=4, seq=32)
         c.submit("gpt", spec(c))
         c.train_on("gpt", 1)
-        pid = c.processes("rubato-worker")[0]
-        os.kill(c.nodes[0].process.pid, signal.SIGSTOP)  # so that the worker is not seen to stop before
-        os.kill(pid, signal.SIGSTOP)
         os.kill(c.nodes[0].process.pid, signal.SIGTERM)
-        os.kill(c.nodes[0].process.pid, signal.SIGCONT)
         check("leaving\n" in until("the drain", lambda: not_ready(c, at)), "it does not say why")
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
         check(c.nodes[0].process.wait(15) == 0, "rubatod's exit status")
 
 

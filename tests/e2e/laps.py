@@ -61,11 +61,10 @@ def resized_and_paused():
                 check_nothing_lost(receipt, f"{replicas} replicas, resized")
             c.ctl("checkpoint", "job", "--wait")
             c.export("job")
-            before = c.status("job")["step"]
             c.ctl("pause", "job")
             until("the pause", lambda: c.status("job")["phase"] == "Paused")
             c.ctl("resume", "job")
-            c.wait("job", f"step={before + 3 * LAP}")
+            c.train_on("job", 2, 3 * LAP)
             whole(c, "job")
             kinds = [event["kind"] for event in c.json("events", "job")["items"]]
             check("restarted" not in kinds, "it was restarted")

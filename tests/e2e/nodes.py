@@ -82,8 +82,8 @@ def deleted_while_away():
         until("the deletion", lambda: not os.path.isdir(os.path.join(leader.state, "jobs", job)))
         check(os.path.isdir(folder), "the folder is gone before its node is back")
         other.start()
-        until("the folder to go", lambda: not os.path.isdir(folder), 20)
-        until("its blobs to go", lambda: not os.listdir(blobs), 20)
+        until("the folder to go", lambda: not os.path.isdir(folder))
+        until("its blobs to go", lambda: not os.listdir(blobs))
 
 
 def coordinator_and_other(c):

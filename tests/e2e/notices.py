@@ -58,14 +58,13 @@ def drain_by_a_time():
     with cluster.Cluster(nodes=2, devices=1) as c:
         begin(c, 2)
         asked = time.time()
-        c.ctl("node", "drain", "n1", "--deadline", "2m", "--wait", "--timeout", "20")
+        c.ctl("node", "drain", "n1", "--deadline", "2m", "--wait", "--timeout", "60")
         check(nodes_of(c) == {"n0"}, f"still on {nodes_of(c)}")
         shown = node(c, "n1")
         check(shown["state"] == "drained" and abs(shown["deadline"] / 1000 - asked - 120) < 5, f"{shown}")
         check("LEFT BY" in c.ctl("get", "nodes"), "the table of nodes")
         check("within 120 s" in events(c, "drain")[0]["text"], f"{events(c, 'drain')}")
-        reason = until("a reason", lambda: c.status("gpt")["reason"])
-        check("node n1 is drained" in reason, reason)
+        until("the reason", lambda: "node n1 is drained" in (c.status("gpt")["reason"] or ""))
         c.ctl("node", "uncordon", "n1")
         check("deadline" not in node(c, "n1"), "uncordon takes the deadline back")
         c.wait("gpt", "devices=2")
@@ -81,13 +80,13 @@ def no_time_for_newcomers():
         c.nodes[2].start()
         c.nodes[2].process.send_signal(signal.SIGSTOP)
         try:
-            asked = time.time()
             c.ctl("node", "drain", "n1", "--deadline", "4s")
             reason = until("a reason", lambda: c.status("gpt")["reason"])
             check("leaves node n1 by" in reason, reason)
-            until("n1 to be left", lambda: nodes_of(c) == {"n0"}, 10)
-            took = time.time() - asked
-            check(took < 4, f"n1 was left after {took:.1f} s")
+            moved = until("n1 to be left", lambda: events(c, "moved", "gpt"))[0]
+            late = moved["time"] - node(c, "n1")["deadline"]
+            check("left node n1" in moved["text"] and late < 0, f"{late} ms late: {moved}")
+            check(nodes_of(c) == {"n0"}, f"still on {nodes_of(c)}")
         finally:
             c.nodes[2].process.send_signal(signal.SIGCONT)
         check(not events(c, "worker-killed", "gpt"), "a worker was killed")
@@ -99,15 +98,17 @@ def killed_when_the_time_is_over():
     with cluster.Cluster(nodes=2, devices=1) as c:
         if c.json("version")["rubatod"]["leader"] == "n1":  # who coordinates must stir
             c.nodes[1].stop()
+            until("n0 to coordinate", lambda: c.json("version")["rubatod"]["leader"] == "n0")
             c.nodes[1].start()
         begin(c, 2)
         c.nodes[1].process.send_signal(signal.SIGSTOP)
         try:
             c.ctl("node", "drain", "n1", "--deadline", "1s")
-            until("the time to be over", lambda: node(c, "n1")["deadline"] < time.time() * 1000)
+            over = time.time() + 1
+            until("the time to be over", lambda: time.time() > over)
         finally:
             c.nodes[1].process.send_signal(signal.SIGCONT)
-        until("n1 to be left", lambda: c.status("gpt")["phase"] == "Running" and nodes_of(c) == {"n0"}, 20)
+        until("n1 to be left", lambda: c.status("gpt")["phase"] == "Running" and nodes_of(c) == {"n0"})
         killed = until("the kill to be told of", lambda: events(c, "worker-killed", "gpt"))
         check("had to be left" in killed[0]["text"], f"{killed}")
         finish(c)
@@ -116,10 +117,9 @@ def killed_when_the_time_is_over():
 def too_few_are_parked():
     with cluster.Cluster(nodes=2, devices=1) as c:
         begin(c, 2, least=2)
-        c.ctl("node", "drain", "n1", "--deadline", "30", "--wait", "--timeout", "20")
+        c.ctl("node", "drain", "n1", "--deadline", "60", "--wait", "--timeout", "60")
         until("the job to wait", lambda: c.status("gpt")["phase"] == "Pending")
-        reason = until("a reason", lambda: c.status("gpt")["reason"])
-        check("node n1 is drained" in reason, reason)
+        until("the reason", lambda: "node n1 is drained" in (c.status("gpt")["reason"] or ""))
         check(c.json("describe", "gpt")["state"]["parked"]["node"] == "n0", "the state is on the node that stays")
         status = c.status("gpt")
         check(status["throughput"] == 0, f"it does not train, and has {status['throughput']} samples/s")
@@ -154,9 +154,9 @@ def a_notice():
         until("the question", lambda: answered("yes"))
         check(not events(c, "notice") and nodes_of(c) == {"n0", "n1"}, "what is no number is no notice")
         say("90\n")
-        until("n1 to be left", lambda: nodes_of(c) == {"n0"}, 10)
+        until("n1 to be left", lambda: nodes_of(c) == {"n0"})
         shown = node(c, "n1")
-        check(shown["reason"] == "notice" and 60 < shown["deadline"] / 1000 - time.time() < 91, f"{shown}")
+        check(shown["reason"] == "notice" and 20 < shown["deadline"] / 1000 - time.time() < 91, f"{shown}")
         check("n1 will be taken away by" in events(c, "notice")[0]["text"], f"{events(c, 'notice')}")
         c.ctl("node", "uncordon", "n1")
         c.wait("gpt", "devices=2")
@@ -164,9 +164,9 @@ def a_notice():
         os.unlink(said)
         until("the command to say no", lambda: answered("no"))
         say("")
-        until("another notice", lambda: len(events(c, "notice")) == 2, 10)
+        until("another notice", lambda: len(events(c, "notice")) == 2)
         check("away:" in events(c, "notice")[1]["text"] and "deadline" not in node(c, "n1"), "no time was named")
-        until("n1 to be left", lambda: nodes_of(c) == {"n0"}, 10)
+        until("n1 to be left", lambda: nodes_of(c) == {"n0"})
         finish(c)
 
 
@@ -179,7 +179,7 @@ def sigterm_names_its_time():
         begin(c, 2)
         asked = time.monotonic()
         check(c.nodes[1].stop(signal.SIGTERM, 25) == 0, "rubatod's exit status")
-        check(time.monotonic() - asked < 10, f"it took {time.monotonic() - asked:.1f} s")
+        check(time.monotonic() - asked < 15, f"it took {time.monotonic() - asked:.1f} s")
         check(not events(c, "worker-died", "gpt") and not events(c, "worker-killed", "gpt"), "a worker died")
         c.nodes[1].start()
         finish(c)

@@ -134,6 +134,7 @@ def as_it_happens(c, job):
     state, steps = best[2]["move"]["bytes"], receipt["step"] - before
     check(0.99 * state < receipt["bytes_moved"] < 1.01 * state * (1 + steps / 4),
           f"moved {receipt['bytes_moved']} in {steps} steps, predicted {state}")
+    c.train_on("gpt", 2)
     for n in (1, 2):
         steps = sorted(row["step_ms"] for row in c.metrics("gpt") if row["devices"] == n)
         print(f"{n} devices: predicted {best[n]['stepMs']:.2f} ms, median {steps[len(steps) // 2]:.2f} ms")
