@@ -351,11 +351,12 @@ class Cluster:
         return steps, sha
 
     def alone(self, spec, steps):
-        """The sha256 of an endless job's weights at that step, on one device and when nothing happens."""
+        """The sha256 of an endless job's weights at that step, on one device and when nothing happens.  That checkpoint
+        is kept until it is read, however many come behind it."""
         folder = tempfile.mkdtemp(prefix="alone-", dir=self.folder)  # whoever still saves there may
         path = os.path.join(folder, f"step-{steps:08}", "model.safetensors")
         self.submit("alone", {**spec, "devices": {**spec["devices"], "min": 1, "want": 1},
-                              "checkpoint": {"path": folder, "every": steps}})
+                              "checkpoint": {"path": folder, "every": steps, "keep": 10000}})
         self.wait("alone", f"step={steps}")
         until("its checkpoint", lambda: os.path.exists(path))
         sha = digest(path)
