@@ -61,6 +61,12 @@ def not_asked():
             c.finish("job")
 
 
+def planned(c):
+    """Its plan; None: who coordinates has to fetch the profile first, and plans when it is there."""
+    plan = c.status("job")["plan"]
+    return plan if "is expected" in (plan["chosen"] or "") else None
+
+
 def links():
     if os.geteuid():
         print("links: only root can give a process a host name of its own")
@@ -71,9 +77,7 @@ def links():
         check(all(device["flops"] > 1e8 for device in c.json("get", "devices")["items"]), "speeds of cores")
         delicate.models(c)
         c.submit("job", on_two(c, ENDLESS, state={"replicas": "1"}))
-        # Who coordinates may have to fetch the profile first, and plans when it is there.
-        until("the job to be planned over the network",
-              lambda: "is expected" in ((c.status("job")["plan"] or {}).get("chosen") or ""))
+        until("the job to be planned over the network", lambda: planned(c))
         c.train_on("job", 2)
         c.same_as_alone("job", delicate.gpt_spec(c, ENDLESS), "over the network")
 
@@ -90,8 +94,7 @@ def gpt_spec(c, steps, want):
 
 def check_slow(c, devices):
     """As the planner has it behind slow links: less of the state each, where there are more devices than replicas."""
-    plan = c.status("job")["plan"]
-    check("is expected" in (plan["chosen"] or ""), f"on {devices}: not planned: {plan}")
+    plan = until(f"the job to be planned on {devices}", lambda: planned(c))
     if devices > 2:
         check(plan["summary"].startswith("pipeline of") and "2 replicas" in plan["summary"], f"on {devices}: {plan}")
     else:

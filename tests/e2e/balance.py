@@ -9,7 +9,6 @@ import math
 import os
 import signal
 import statistics
-import time
 
 import cluster
 import corpus
@@ -42,8 +41,7 @@ def undisturbed(steps):
     os.environ.pop("RUBATO_FAULT", None)
     with cluster.Cluster(devices=1) as c:
         new_model(c)
-        c.submit("gpt", spec(c, steps, 1))
-        return c.finish("gpt")
+        return c.alone(spec(c, ENDLESS, 1), steps)
 
 
 def balanced(c, job, beyond=0):
@@ -56,8 +54,15 @@ def balanced(c, job, beyond=0):
     return until("shares by speed", look, 90)
 
 
-def shares(c, job):
-    return [device["microbatches"] for device in c.status(job)["devices"]]
+def counts(item):
+    """Shares of a configuration, which facts keep, however soon another one follows."""
+    return [int(share) for share in item["shares"].split()]
+
+
+def without(c, job, item):
+    """The configuration that goes on behind this one when one of its devices has died."""
+    found = [other for other in c.json("get", "configurations", job)["items"] if other["number"] == item["number"] + 1]
+    return found[0] if found and found[0]["state"] in ("ACTIVE", "RETIRED") else None
 
 
 def by_rule(speeds):
@@ -74,17 +79,17 @@ def step_ms(c, job, number):
 
 def by_speed():
     """Even, then by speed; a death, whose share goes on by speed; back to four; all of it without a bit's change."""
-    alone = undisturbed(140)
     with slowed(SLEEPS) as c:
         new_model(c)
-        c.submit("gpt", spec(c, 140, 4))
+        c.submit("gpt", spec(c, ENDLESS, 4))
         c.wait("gpt", "step=10")
-        first = c.status("gpt")["configuration"]
-        check(shares(c, "gpt") == [6, 6, 5, 5], f"{shares(c, 'gpt')}")
+        even = c.json("get", "configurations", "gpt")["items"][0]
+        first = even["number"]
+        check(counts(even) == [6, 6, 5, 5], f"{even}")
         item = balanced(c, "gpt")
         check_nothing_lost(item["receipt"], "shares by speed")
         check(item["receipt"]["from"] == item["receipt"]["to"] == 4 and item["receipt"]["bytes_moved"] == 0, f"{item}")
-        found = shares(c, "gpt")
+        found = [device["microbatches"] for device in c.status("gpt")["devices"]]
         check(found == by_rule([1 / member["microbatchUs"] for member in item["members"]]), f"{found}: {item}")
         check(found[3] < min(found[:2]), f"the slowest has {found[3]} of {found}")
         stolen = [row["stolen"] for row in c.metrics("gpt") if row["configuration"] == first]
@@ -94,11 +99,12 @@ def by_speed():
         check("microbatches of" in c.ctl("status", "gpt"), "the status says nothing of shares")
         check(" ".join(map(str, found)) in c.ctl("get", "configurations", "gpt"), "nor do configurations")
         c.kill("gpt", c.status("gpt")["devices"][3])
-        until("the job to go on", lambda: c.status("gpt")["configuration"] == item["number"] + 1)
-        left = shares(c, "gpt")
-        check(sum(left) == MICROBATCHES and all(map(int.__ge__, left, found)), f"behind a death: {left}")
+        behind = until("the job to go on", lambda: without(c, "gpt", item))
+        left = counts(behind)
+        check(len(left) == 3 and sum(left) == MICROBATCHES and all(map(int.__ge__, left, found)), f"{behind}")
         c.train_on("gpt", 4)
-        check(c.finish("gpt") == alone, "the bits differ")
+        steps, sha = c.break_off("gpt")
+    check(undisturbed(steps) == sha, f"after {steps} steps the bits differ")
 
 
 def straggler():
@@ -108,27 +114,26 @@ def straggler():
         return [event["text"] for event in c.json("events", "gpt")["items"] if event["kind"] == kind]
 
     def row():
-        """Of the slow one: it is not always the same device."""
-        return next((device for device in c.status("gpt")["devices"] if "straggler" in device), None)
+        """Its rank, and the slow one's: it is not always the same device."""
+        return next((both for both in enumerate(c.status("gpt")["devices"]) if "straggler" in both[1]), None)
 
     with slowed((20, 20, 60)) as c:
         new_model(c)
         c.submit("gpt", spec(c, ENDLESS, 3))
         balanced(c, "gpt")
-        began = time.monotonic()
-        slow = until("a straggler", row, 60)
-        check(time.monotonic() - began > 5, "it was told of at once")
+        rank, slow = until("a straggler", row, 150)  # what disturbs them for a moment begins its time anew
         place = f"{slow['node']}:{slow['device']}"
-        check(slow == c.status("gpt")["devices"][2], f"{c.status('gpt')['devices']}")
+        check(rank == 2, f"of rank {rank}: {slow}")
         check(slow["straggler"]["microbatchMs"] > 2 * slow["straggler"]["othersMs"], f"{slow}")
         check(len(told("straggler")) == 1 and told("straggler")[0].startswith(f"{place} takes "), f"{told('straggler')}")
         check("a straggler: took" in c.ctl("status", "gpt"), "the status does not say so")
         health = {item["device"]: item.get("slow", "") for item in c.json("get", "devices")["items"]}
         check("for a microbatch" in health[slow["device"]] and sum(map(bool, health.values())) == 1, f"{health}")
-        known = c.json("describe", "gpt")["state"]["stragglers"]
-        check([item["device"] for item in known if "told" in item] == [slow["device"]], f"{known}")
+        known = [item for item in c.json("describe", "gpt")["state"]["stragglers"] if "told" in item]
+        check([item["device"] for item in known] == [slow["device"]], f"{known}")
+        check(known[0]["told"] - known[0]["since"] > 5000, f"it was told of at once: {known}")
         os.kill(slow["pid"], signal.SIGKILL)
-        until("its end", lambda: told("straggler-over"), 30)
+        until("its end", lambda: told("straggler-over"))
         check(len(told("straggler")) == len(told("straggler-over")) == 1, f"{told('straggler')}")
         c.ctl("cancel", "gpt")
 

@@ -6,6 +6,7 @@ Training goes on at once on what is left, and when etcd is back everything is re
 
     contingency.py [TEST ...]"""
 import glob
+import json
 import os
 import random
 import signal
@@ -37,9 +38,7 @@ class Job:
 
     def look(self):
         """Who trains now, when all do."""
-        self.c.wait("gpt", f"devices={self.want}")
-        self.c.wait("gpt", f"step={self.c.status('gpt')['step'] + 10}")
-        self.before = self.c.status("gpt")
+        self.before = self.c.train_on("gpt", self.want)
 
     def rows(self):
         """Configuration by step, of every row that any node has kept, without asking anyone."""
@@ -55,17 +54,22 @@ class Job:
         for rank in ranks:
             os.kill(self.before["devices"][rank]["pid"], signal.SIGKILL)
 
-    def goes_on(self, lost, seconds=20):
+    def goes_on(self, lost):
         """On what is left of the configuration, whose number is known beforehand."""
         number = self.before["configuration"] + lost
         until(f"ten steps in configuration {number}",
-              lambda: sum(found == number for found in self.rows().values()) > 10, seconds)
+              lambda: sum(found == number for found in self.rows().values()) > 10)
         return number
+
+    def configurations(self):
+        """Nothing where nobody coordinates just now."""
+        done = self.c.run("-o", "json", "get", "configurations", "gpt")
+        return [] if done.returncode else json.loads(done.stdout)["items"]
 
     def recorded(self, number):
         items = until(f"configuration {number} to be recorded",
-                      lambda: [i for i in self.c.json("get", "configurations")["items"]
-                               if i["job"] == "gpt" and i["number"] == number and i["state"] in ("ACTIVE", "RETIRED")])
+                      lambda: [i for i in self.configurations()
+                               if i["number"] == number and i["state"] in ("ACTIVE", "RETIRED")])
         check(items[0]["cause"] == "crash", f"{items[0]}")
 
     def finish(self, what):
@@ -133,7 +137,8 @@ def while_a_change_is_prepared():
             c.ctl("resize", "gpt", "--want", 2)
             job.look()
             c.ctl("resize", "gpt", "--want", 3)
-            until("the change", lambda: any(i["state"] == "PREPARING" for i in c.json("get", "configurations")["items"]))
+            # Prepared, told to go or, where we are slow to look, through.
+            until("the change", lambda: any(i["number"] > job.before["configuration"] for i in job.configurations()))
             c.signal_etcd(signal.SIGSTOP)
             job.kill(rank)
             time.sleep(random.Random(rank).random())
@@ -167,7 +172,8 @@ def rubatod_dies_with_a_worker():
 def the_coordinator_dies_with_a_worker():
     """On a node of its own: the survivors are told by the agent that reaped the worker."""
     with cluster.Cluster(nodes=3, devices=1) as c:
-        leads = next(node for node in c.nodes if "this node coordinates" in open(node.log).read())
+        leader = c.json("version")["rubatod"]["leader"]
+        leads = next(node for node in c.nodes if node.name == leader)
         c.ctl("node", "cordon", leads.name)
         c.nodes.sort(key=lambda node: node is leads)  # commands go to the first
         job = Job(c, 2)
