@@ -117,6 +117,7 @@ struct rb_agent {
     struct rb_agent_save *saves;
     struct rb_agent_check *checks; /* checkpoints.c */
     uint64_t next_save;
+    unsigned events; /* told of, in their keys: several may be of one millisecond */
     uint64_t fence;
     uint32_t fetches; /* tries, to go round the nodes */
     bool started;

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Of a folder's name in a sentence that has more to say (bytes). */
 enum { FOLDER_MOST = 150 };
@@ -77,6 +78,8 @@ static void folder_done(struct folder *folder)
     for (size_t i = 0; i < folder->n; i++)
         free(folder->at[i].name);
     free(folder->at);
+    folder->at = NULL;
+    folder->n = 0;
 }
 
 static int check_files(const char *path, const json_t *manifest, struct rb_why *why)
@@ -146,6 +149,13 @@ static int check(const char *folder, const char *name, const Rb__Model *model, s
     return err;
 }
 
+static bool is_there(const char *folder, const char *name)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
+
+    return access(path, F_OK) == 0;
+}
+
 /* What is damaged, and is newer than what is whole (NULL: nothing is). */
 static int tell_damaged(const char *path, const struct found *damaged, const struct found *whole,
                         const struct rb_why *what, struct rb_buffer *ret_notes, struct rb_why *why)
@@ -160,12 +170,14 @@ static int tell_damaged(const char *path, const struct found *damaged, const str
     return 0;
 }
 
+/* ret_gone: one was removed before it was read, and nothing else was found out. */
 static int find(const struct folder *folder, const Rb__Model *model, const struct found **ret_whole,
-                struct rb_buffer *ret_notes, struct rb_why *why)
+                bool *ret_gone, struct rb_buffer *ret_notes, struct rb_why *why)
 {
     const struct found *damaged = NULL, *whole = NULL;
     struct rb_why what = {{0}};
 
+    *ret_gone = false;
     for (size_t i = 0; i < folder->n && !whole; i++) {
         const struct found *each = &folder->at[i];
         struct rb_why own = {{0}};
@@ -173,6 +185,10 @@ static int find(const struct folder *folder, const Rb__Model *model, const struc
 
         if (err == RB_EREFUSED)
             return rb_why_set(why, err, "%s", own.text);
+        if (err && !is_there(folder->path, each->name)) {
+            *ret_gone = true;
+            return 0;
+        }
         if (!err) {
             whole = each;
         } else if (err != RB_ENOTFOUND && !damaged) {
@@ -190,10 +206,16 @@ int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, 
     RB_CLEANUP(rb_freep) char *real = rb_file_real(path);
     struct folder folder = {.path = real};
     const struct found *whole = NULL;
-    int err = list(&folder, why);
+    bool gone;
+    int err;
 
-    if (!err)
-        err = find(&folder, model, &whole, ret_notes, why);
+    do { /* a job that was just cancelled may save still, and remove what is old */
+        folder_done(&folder);
+        gone = false;
+        err = list(&folder, why);
+        if (!err)
+            err = find(&folder, model, &whole, &gone, ret_notes, why);
+    } while (gone);
     if (!err) {
         *ret_folder = whole ? rb_format("%s/%s", real, whole->name) : NULL;
         *ret_step = whole ? whole->step : 0;

@@ -7,8 +7,11 @@
 #include "base/hash.h"
 #include "proto/digested.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,6 +21,7 @@
 #include <cmocka.h>
 
 static char root[64];
+static atomic_bool saved_all;
 
 /* What a new job is, as far as checkpoints know. */
 static Rb__Model ours;
@@ -270,6 +274,55 @@ static void what_can_be_told_without_settings(void **unused)
                                      "there and 8 here"));
 }
 
+static void take_away(int step)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/step-%08d", root, step);
+    RB_CLEANUP(rb_freep) char *aside = rb_format("%s/.tmp-removed", root);
+
+    assert_int_equal(rename(path, aside), 0);
+    assert_int_equal(rb_file_remove(aside, NULL), 0);
+}
+
+static void *save_and_remove(void *unused)
+{
+    RB_CLEANUP(rb_freep) char *half_done = rb_format("%s/.tmp-new", root);
+
+    (void)unused;
+    for (int step = 2; step < 150; step++) {
+        RB_CLEANUP(rb_freep) char *path = rb_format("%s/step-%08d", root, step);
+
+        put_whole(".tmp-new", "aa");
+        assert_int_equal(rename(half_done, path), 0);
+        take_away(step - 1);
+    }
+    atomic_store(&saved_all, true);
+    return NULL;
+}
+
+/* Somebody saves there still and keeps the newest alone: nothing is damaged, nor begun anew. */
+static void removed_while_it_is_looked_at(void **unused)
+{
+    struct rb_buffer notes = {0};
+    struct rb_why why = {{0}};
+    pthread_t thread;
+
+    (void)unused;
+    put_whole("step-00000001", "aa");
+    atomic_store(&saved_all, false);
+    assert_int_equal(pthread_create(&thread, NULL, save_and_remove, NULL), 0);
+    while (!atomic_load(&saved_all)) {
+        RB_CLEANUP(rb_freep) char *folder = NULL;
+        int64_t step = 0;
+        int err = rb_resume_find(root, &ours, &folder, &step, &notes, &why);
+
+        if (err)
+            fail_msg("%s", why.text);
+        assert_int_equal(notes.size, 0);
+        assert_true(step > 0);
+    }
+    pthread_join(thread, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +334,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_job_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(what_differs_is_said, begin, end),
         cmocka_unit_test_setup_teardown(what_can_be_told_without_settings, begin, end),
+        cmocka_unit_test_setup_teardown(removed_while_it_is_looked_at, begin, end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
