@@ -187,7 +187,8 @@ class Cluster:
 
     def signal_etcd(self, number):
         for pid in self.etcd_pids():
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def __exit__(self, kind, error, trace):
         ended = error is not None and not isinstance(error, Exception)
