@@ -2,6 +2,7 @@
 #include "tests/coll/crew.h"
 
 #include "base/file.h"
+#include "base/sanitized.h"
 #include "coll/reach.h"
 
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WATCHDOG_S = 120 };
+enum { WATCHDOG_S = RB_SANITIZED ? 600 : 120 };
 
 int crew_open(struct crew *crew, uint32_t configuration, int timeout_ms, struct rb_coll **ret,
               struct rb_why *why)

@@ -200,7 +200,7 @@ static void leases(void **state)
     UNTIL(&world->until, rb_store_connected(world->store));
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
     assert_int_equal(commit(world, &writes, NULL, 0), RB_EUNREACHABLE); /* no lease yet */
-    struct rb_lease *lease = rb_lease_new(&world->until.loop, world->etcd, 1, 0, on_lease, world);
+    struct rb_lease *lease = rb_lease_new(&world->until.loop, world->etcd, 3, 0, on_lease, world);
     UNTIL(&world->until, world->lease);
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
     assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
@@ -218,12 +218,12 @@ static void leases(void **state)
     UNTIL(&world->until, !rb_store_facts(world->store)->leader.message);
     /* One that is known goes on, and can be given up. */
     world->lease = 0;
-    lease = rb_lease_new(&world->until.loop, world->etcd, 2, 0, on_lease, world);
+    lease = rb_lease_new(&world->until.loop, world->etcd, 10, 0, on_lease, world);
     UNTIL(&world->until, world->lease);
     old = world->lease;
     rb_lease_free(lease);
     world->lease = 0;
-    lease = rb_lease_new(&world->until.loop, world->etcd, 2, old, on_lease, world);
+    lease = rb_lease_new(&world->until.loop, world->etcd, 10, old, on_lease, world);
     UNTIL(&world->until, world->lease);
     assert_int_equal(world->lease, old);
     world->answered = false;

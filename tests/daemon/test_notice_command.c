@@ -110,7 +110,7 @@ static void one_that_does_not_end_is_killed(void **state)
     uint64_t begun = uv_hrtime();
     run(world, "echo 5; sleep 60", "", 200);
     assert_int_equal(world->status, -1);
-    assert_true(uv_hrtime() - begun < 10000000000u);
+    assert_true(uv_hrtime() - begun < 30000000000u);
 }
 
 /* It has ended; what it left behind with its output open is killed and not waited for. */

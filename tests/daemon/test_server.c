@@ -203,10 +203,10 @@ static void a_file_is_held_back(void **state)
     struct world *world = *state;
     struct rb_client_call *call;
     rb_buffer_clear(&world->got);
-    call = start_call(world, "file", "a", 1000);
+    call = start_call(world, "file", "a", 3000);
     UNTIL(&world->until, world->got.size > 0);
     rb_client_pause(call, true);
-    let_pass(world, 1300);
+    let_pass(world, 3300);
     assert_false(world->done);
     assert_true(world->got.size < FILE_SIZE);
     rb_client_pause(call, false);

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
-enum { LIMIT_MS = 20000 };
+enum { LIMIT_MS = 60000 };
 
 struct until {
     uv_loop_t loop;

@@ -71,7 +71,7 @@ def disturbed():
             c.train_on("job", 3, 3)
             c.ctl("checkpoint", "job", "--wait")
             c.drop("job")
-            again = c.submit("job", make(ENDLESS, checkpoint=checkpoint))
+            again = c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))  # what same_as_alone reads is not removed
             check(again["resumeStep"] > 0, "no checkpoint to go on from")
             c.train_on("job", 1, 3)
             same_as_alone(c, make)

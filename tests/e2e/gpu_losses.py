@@ -33,6 +33,7 @@ def in_bfloat16():
             shas, losses = set(), {}
             for kind, devices in ("cuda", 1), ("cuda", 3), ("cpu", 1):
                 spec = on(kind, make(c, STEPS, devices))
+                spec["devices"]["min"] = devices
                 spec["train"] = spec["train"] | {"precision": "bf16"}
                 c.submit("job", spec)
                 c.wait("job", "done")

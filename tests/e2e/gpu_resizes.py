@@ -37,7 +37,7 @@ def settled(pid, at_most):
             seen[key] = min(value, seen.get(key, value))
         return not at_most or all(seen[key] <= at_most[key] + ROOM[key] for key in ROOM)
 
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while not is_down() and time.monotonic() < end:
         time.sleep(0.05)
     return seen

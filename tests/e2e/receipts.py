@@ -4,6 +4,7 @@
 
 A job grows, shrinks, loses a worker, is drained off a node, paused, and falls back to a checkpoint.
 """
+import contextlib
 import os
 import signal
 import statistics
@@ -83,7 +84,8 @@ def change(c):
     c.wait("gpt", f"step={step + 20}")
     highest = c.train_on("gpt", 2)["step"]
     for pid in c.processes("rubato-worker"):
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     until("the restart", lambda: any(e["kind"] == "restarted" for e in c.json("events", "gpt")["items"]))
     c.wait("gpt", f"step={highest + 30}")
     c.train_on("gpt", 2)

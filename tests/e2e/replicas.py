@@ -89,9 +89,9 @@ def lost():
         models(c)
         for job, checkpoint in (("job", {}), ("kept", {"path": c.path("ckpt"), "every": 10})):
             c.submit(job, gpt_spec(c, ENDLESS, "1", 3, checkpoint=checkpoint))
-            c.wait(job, "step=30")
+            devices = c.train_on(job, 3, 30)["devices"]
             until("a checkpoint", lambda: not checkpoint or c.json("get", "checkpoints", job)["items"])
-            c.kill(job, c.status(job)["devices"][1])
+            c.kill(job, devices[1])
             said = until("a restart", lambda: [e["text"] for e in c.json("events", job)["items"] if e["kind"] == "restarted"])
             c.train_on(job, 3, 40)
             check(len(said) == 1 and "a part of the state was lost" in said[0], f"events: {said}")
@@ -145,9 +145,7 @@ def node_lost():
     with cluster.Cluster(nodes=2, devices=2) as c:
         models(c)
         c.submit("job", gpt_spec(c, ENDLESS, "2", 4))
-        c.wait("job", "devices=4")
-        c.wait("job", f"step={c.status('job')['step'] + 10}")
-        there = [device for device in c.status("job")["devices"] if device["node"] == "n1"]
+        there = [device for device in c.train_on("job", 4)["devices"] if device["node"] == "n1"]
         check(len(there) == 2, f"n1 has {there}")
         os.kill(there[0]["pid"], signal.SIGKILL)
         c.kill("job", there[1])

@@ -15,7 +15,7 @@ from delicate import models
 
 
 def run_fixed(c, kind, spec, devices):
-    spec["devices"]["want"] = devices
+    spec["devices"] |= {"min": devices, "want": devices}  # not fewer because the last job's are still leaving
     c.submit(f"{kind}-{devices}", spec)
     c.wait(f"{kind}-{devices}", "done")
     check(c.status(f"{kind}-{devices}")["step"] == spec["train"]["steps"], "the last step is not the step asked for")
@@ -94,7 +94,7 @@ def several_files():
         spec["train"] = {"steps": ENDLESS, "globalBatch": 8, "microBatch": 3}
         spec["data"] = {"train": {"path": "parts", "seqLen": 16}}
         spec["model"]["onnx"] = "gpt.onnx"
-        spec["devices"]["want"] = 1
+        spec["devices"] |= {"min": 1, "want": 1}
         c.submit("watched", spec)
         c.wait("watched", "step=3")
         c.ctl("pause", "watched")

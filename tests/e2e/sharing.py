@@ -44,9 +44,9 @@ def three_priorities():
         c.wait("low", "devices=4")
         # An equal that comes later gets nothing, and is told who has what it waits for.
         c.submit("equal", spec(c, ENDLESS, 1))
-        reason = until("a reason", lambda: c.status("equal")["reason"])
         node = c.json("get", "nodes")["items"][0]["name"]
-        check(f"low has {node}:0, {node}:1, {node}:2, {node}:3" in reason, reason)
+        held = f"low has {node}:0, {node}:1, {node}:2, {node}:3"
+        until(f"equal to be told that {held}", lambda: held in (c.status("equal")["reason"] or ""))
         c.ctl("delete", "equal")
         # A higher one takes what it wants, but for the other's min.
         c.submit("middle", spec(c, ENDLESS, 2, priority=5))

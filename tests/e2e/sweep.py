@@ -14,6 +14,8 @@ The points are those that `rubato-worker --faults` prints, so a new one is swept
 A worker dies once in the whole cluster (RUBATO_FAULT_ONCE), rubatod is started again by this harness.
 """
 import argparse
+import contextlib
+import json
 import os
 import random
 import signal
@@ -232,8 +234,9 @@ class Sweep:
         with open(self.c.nodes[0].log) as log:
             print("".join(log.readlines()[-30:]))
         for pid in self.c.processes("rubato-worker"):
-            with open(f"/proc/{pid}/cmdline") as line, open(f"/proc/{pid}/wchan") as where:
-                print(pid, line.read().replace("\0", " "), where.read())
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{pid}/cmdline") as line, open(f"/proc/{pid}/wchan") as where:
+                    print(pid, line.read().replace("\0", " "), where.read())
         for folder, _, names in os.walk(self.c.path("local/jobs")):
             for name in names:
                 if folder.endswith("/logs"):
@@ -245,6 +248,12 @@ class Sweep:
         self.disarm()
         self.alive()
         self.c.run("cancel", "--now", f"case{self.number}")
+
+    def idle(self):
+        """No worker is left, and facts have it so: the next job has all devices from the start."""
+        done = self.c.run("-o", "json", "get", "devices")
+        return (done.returncode == 0 and not self.c.processes("rubato-worker") and
+                not any(item["job"] for item in json.loads(done.stdout)["items"]))
 
     def resize(self, job, want):
         def ask():
@@ -273,7 +282,7 @@ class Sweep:
         self.refer(case.steps)
         self.number += 1
         job = f"case{self.number}"
-        until("the workers of the case before to leave", lambda: not self.c.processes("rubato-worker"))
+        until("the workers of the case before to leave", self.idle)
         self.arm(case.faults)
         if case.daemon:
             self.c.nodes[0].stop(signal.SIGKILL)
@@ -323,7 +332,7 @@ class Blows:
 
     def status(self):
         done = self.c.run("-o", "json", "status", self.job)
-        return cluster.json.loads(done.stdout) if done.returncode == 0 else None
+        return json.loads(done.stdout) if done.returncode == 0 else None
 
     def whole(self):
         """Two or more train and have made steps since; or the job is over."""

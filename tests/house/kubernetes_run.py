@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run what the pods of deploy/kubernetes run, with their own words: three etcds, the first container that makes a pod's
 certificate, and rubatod.  Names and addresses of the cluster become this host's; nothing else is changed."""
+import contextlib
 import os
+import random
 import re
 import shutil
 import signal
@@ -15,10 +17,16 @@ NODE = "worker-7"
 
 
 def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Not of those that the system gives to whoever asks for any, where it leaves some: until ours are used, nobody
+    comes by one."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        least = int(file.read().split()[0])
+    candidates = range(10000, least) if least > 12000 else range(10000, 65536)
+    ports = []
+    while len(ports) < count:
+        port = random.choice(candidates)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports += [port] if port not in ports else []
     return ports
 
 
@@ -145,7 +153,7 @@ def node(here, rubatod):
     def unwell():
         return [line for path in probes(here) for line in probe(f"http://127.0.0.1:{http}{path}")]
 
-    if not until(lambda: not unwell(), 10):
+    if not until(lambda: not unwell(), 40):
         return unwell()
     process.send_signal(signal.SIGTERM)
     try:

@@ -98,15 +98,16 @@ static bool all_flipped(struct cluster *cluster, int64_t argument)
 
     for (int i = 0; i < set->n; i++) {
         struct cluster_worker *one = &cluster->workers[set->members[i]];
+        bool there = one->flipped == set->number; /* whatever has become of it since */
 
-        if (one->exited && cluster->mortal)
+        if (!there && one->exited && cluster->mortal)
             continue; /* it may have been there already */
-        if (one->failed || one->exited)
+        if (!there && (one->failed || one->exited))
             CLUSTER_FAIL(cluster, "%s failed on its way to %u: %s", one->name, set->number,
                          one->reason);
         if (set->or_unready && one->unready == set->number)
             return true;
-        all &= one->flipped == set->number;
+        all &= there;
     }
     return all;
 }

@@ -40,33 +40,30 @@ static int64_t count_stolen(const struct cluster *cluster)
     return stolen;
 }
 
-static void start(struct run *run, const char *fault, int workers)
-{
-    run_open(run, &job);
-    run_arm(run, fault);
-    cluster_start(&run->cluster, workers, run->weights);
-    run_disarm();
-}
-
 /* Resized on the way: each set finds out for itself. */
 static void test_taken(void **state)
 {
+    struct tiny_options endless = job, sharded;
     struct run run;
     int64_t stolen;
 
     (void)state;
-    for (uint32_t replicas = 0; replicas < 3; replicas++) {
-        job.replicas = replicas;
-        start(&run, SLOW, 3);
+    endless.steps = 1000000; /* no change is late for it */
+    sharded = endless;
+    for (sharded.replicas = 0; sharded.replicas < 3; sharded.replicas++) {
+        run_open(&run, &sharded);
+        run_arm(&run, SLOW);
+        cluster_start(&run.cluster, 3, run.weights);
+        run_disarm();
         cluster_until_step(&run.cluster, job.steps / 2);
         stolen = count_stolen(&run.cluster);
         print_message("%lld stolen in %lld steps\n", (long long)stolen,
                       (long long)run.cluster.n_rows - 1);
         assert_true(stolen > job.steps / 4);
         cluster_resize(&run.cluster, 2);
-        run_finish(&run, alone);
+        cluster_until_step(&run.cluster, run.cluster.n_rows + job.steps / 2);
+        run_end_whole(&run, &endless);
     }
-    job.replicas = 0;
 }
 
 /* A death behind a microbatch, of one's own or another's, and in the middle of all else. */
