@@ -297,7 +297,7 @@ class Sweep:
         self.insist("get", "nodes")
         if len(self.fired()) < case.needed:
             grown = any(len(item["members"]) == case.want and "receipt" in item
-                        for item in self.c.json("get", "configurations", job)["items"])
+                        for item in json.loads(self.insist("-o", "json", "get", "configurations", job))["items"])
             raise (Failure if grown else TooShort)(f"passed only {self.fired()} of {case.faults}")
         check(self.c.export(job) == self.reference[case.steps], "the bits differ")
         steps = [row["step"] for row in self.c.metrics(job)]
