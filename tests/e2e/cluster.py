@@ -13,11 +13,12 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+
+from ports import free_ports
 
 BUILD = os.environ.get("RUBATO_BUILD") or os.path.join(os.path.dirname(__file__), "../../build")
 BUILD = os.path.abspath(BUILD)
@@ -151,12 +152,7 @@ class Cluster:
 
     def start_etcd(self):
         """One etcd, or several that are one; returns their URLs as rubatod takes them."""
-        holders = [socket.socket() for _ in range(2 * self.n_etcds)]
-        for holder in holders:
-            holder.bind((self.address, 0))
-        urls = [f"http://{self.address}:{holder.getsockname()[1]}" for holder in holders]
-        for holder in holders:
-            holder.close()
+        urls = [f"http://{self.address}:{port}" for port in free_ports(2 * self.n_etcds, self.address)]
         clients, peers = urls[:self.n_etcds], urls[self.n_etcds:]
         everyone = ",".join(f"e{i}={peer}" for i, peer in enumerate(peers))
         self.etcd_arguments = [[

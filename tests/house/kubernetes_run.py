@@ -3,31 +3,19 @@
 certificate, and rubatod.  Names and addresses of the cluster become this host's; nothing else is changed."""
 import contextlib
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.request
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from ports import free_ports
+
 NODE = "worker-7"
-
-
-def free_ports(count):
-    """Not of those that the system gives to whoever asks for any, where it leaves some: until ours are used, nobody
-    comes by one."""
-    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
-        least = int(file.read().split()[0])
-    candidates = range(10000, least) if least > 12000 else range(10000, 65536)
-    ports = []
-    while len(ports) < count:
-        port = random.choice(candidates)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            ports += [port] if port not in ports else []
-    return ports
 
 
 class Here:
