@@ -174,7 +174,7 @@ void rb_agent_tell(struct rb_worker *worker, const char *kind, const char *text)
     event.kind = (char *)kind;
     event.text = (char *)text;
     rb_writes_put(&writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-%06u-%s",
-                  event.time, agent->events++ % 1000000, worker->told.worker);
+                  event.time, agent->events++, worker->told.worker);
     rb_store_commit(agent->daemon->store, &writes, NULL, 0, NULL, NULL); /* the log has it, too */
     rb_writes_done(&writes);
 }

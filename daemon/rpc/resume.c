@@ -13,7 +13,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Of a folder's name in a sentence that has more to say (bytes). */
 enum { FOLDER_MOST = 150 };
@@ -149,55 +148,56 @@ static int check(const char *folder, const char *name, const Rb__Model *model, s
     return err;
 }
 
-static bool is_there(const char *folder, const char *name)
-{
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
+struct look {
+    const struct found *whole;   /* the newest that is; NULL: none */
+    const struct found *damaged; /* the newest that is, of those that are newer; NULL: none */
+    struct rb_why what;          /* is wrong with it */
+};
 
-    return access(path, F_OK) == 0;
-}
-
-/* What is damaged, and is newer than what is whole (NULL: nothing is). */
-static int tell_damaged(const char *path, const struct found *damaged, const struct found *whole,
-                        const struct rb_why *what, struct rb_buffer *ret_notes, struct rb_why *why)
+static int tell_damaged(const char *path, const struct look *look, struct rb_buffer *ret_notes,
+                        struct rb_why *why)
 {
-    if (!whole)
+    if (!look->whole)
         return rb_why_set(why, RB_EREFUSED,
                           "checkpoint.path %s: %s cannot be loaded (%s), and there is no older "
                           "one that can: name another folder, or remove it to start anew",
-                          path, damaged->name, what->text);
+                          path, look->damaged->name, look->what.text);
     rb_buffer_format(ret_notes, "checkpoint.path: %s cannot be loaded (%s): goes on from %s\n",
-                     damaged->name, what->text, whole->name);
+                     look->damaged->name, look->what.text, look->whole->name);
     return 0;
 }
 
-/* ret_gone: one was removed before it was read, and nothing else was found out. */
-static int find(const struct folder *folder, const Rb__Model *model, const struct found **ret_whole,
-                bool *ret_gone, struct rb_buffer *ret_notes, struct rb_why *why)
+static int find(const struct folder *folder, const Rb__Model *model, struct look *ret,
+                struct rb_why *why)
 {
-    const struct found *damaged = NULL, *whole = NULL;
-    struct rb_why what = {{0}};
-
-    *ret_gone = false;
-    for (size_t i = 0; i < folder->n && !whole; i++) {
+    *ret = (struct look){0};
+    for (size_t i = 0; i < folder->n && !ret->whole; i++) {
         const struct found *each = &folder->at[i];
         struct rb_why own = {{0}};
         int err = check(folder->path, each->name, model, &own);
 
         if (err == RB_EREFUSED)
             return rb_why_set(why, err, "%s", own.text);
-        if (err && !is_there(folder->path, each->name)) {
-            *ret_gone = true;
-            return 0;
-        }
         if (!err) {
-            whole = each;
-        } else if (err != RB_ENOTFOUND && !damaged) {
-            damaged = each;
-            what = own;
+            ret->whole = each;
+        } else if (err != RB_ENOTFOUND && !ret->damaged) {
+            ret->damaged = each;
+            ret->what = own;
         }
     }
-    *ret_whole = whole;
-    return damaged ? tell_damaged(folder->path, damaged, whole, &what, ret_notes, why) : 0;
+    return 0;
+}
+
+/* Where nobody can tell any more, it is taken to be. */
+static bool is_listed(const char *path, const char *name)
+{
+    struct folder folder = {.path = path};
+    bool found = list(&folder, NULL) != 0;
+
+    for (size_t i = 0; i < folder.n && !found; i++)
+        found = strcmp(folder.at[i].name, name) == 0;
+    folder_done(&folder);
+    return found;
 }
 
 int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, int64_t *ret_step,
@@ -205,20 +205,20 @@ int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, 
 {
     RB_CLEANUP(rb_freep) char *real = rb_file_real(path);
     struct folder folder = {.path = real};
-    const struct found *whole = NULL;
-    bool gone;
+    struct look look = {0};
     int err;
 
     do { /* a job that was just cancelled may save still, and remove what is old */
         folder_done(&folder);
-        gone = false;
         err = list(&folder, why);
         if (!err)
-            err = find(&folder, model, &whole, &gone, ret_notes, why);
-    } while (gone);
+            err = find(&folder, model, &look, why);
+    } while (!err && look.damaged && !is_listed(real, look.damaged->name));
+    if (!err && look.damaged)
+        err = tell_damaged(real, &look, ret_notes, why);
     if (!err) {
-        *ret_folder = whole ? rb_format("%s/%s", real, whole->name) : NULL;
-        *ret_step = whole ? whole->step : 0;
+        *ret_folder = look.whole ? rb_format("%s/%s", real, look.whole->name) : NULL;
+        *ret_step = look.whole ? look.whole->step : 0;
     }
     folder_done(&folder);
     return err;

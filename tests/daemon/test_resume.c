@@ -17,11 +17,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 static char root[64];
-static atomic_bool saved_all;
 
 /* What a new job is, as far as checkpoints know. */
 static Rb__Model ours;
@@ -147,6 +147,21 @@ static void one_without_its_list_is_damaged(void **unused)
     assert_int_equal(step, 100);
     assert_non_null(strstr(notes.data, "step-00000150 cannot be loaded"));
     rb_buffer_done(&notes);
+}
+
+/* What cannot be reached is there all the same: nobody waits until it is not. */
+static void a_link_to_nowhere_is_damaged(void **unused)
+{
+    RB_CLEANUP(rb_freep) char *link = rb_format("%s/step-00000150", root);
+    RB_CLEANUP(rb_freep) char *folder = NULL;
+    struct rb_buffer notes = {0};
+    struct rb_why why;
+    int64_t step;
+
+    (void)unused;
+    assert_int_equal(symlink("nowhere", link), 0);
+    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_non_null(strstr(why.text, "step-00000150 cannot be loaded"));
 }
 
 static void the_newest_whole_one(void **unused)
@@ -283,11 +298,10 @@ static void take_away(int step)
     assert_int_equal(rb_file_remove(aside, NULL), 0);
 }
 
-static void *save_and_remove(void *unused)
+static void *save_and_remove(void *ended)
 {
     RB_CLEANUP(rb_freep) char *half_done = rb_format("%s/.tmp-new", root);
 
-    (void)unused;
     for (int step = 2; step < 150; step++) {
         RB_CLEANUP(rb_freep) char *path = rb_format("%s/step-%08d", root, step);
 
@@ -295,7 +309,7 @@ static void *save_and_remove(void *unused)
         assert_int_equal(rename(half_done, path), 0);
         take_away(step - 1);
     }
-    atomic_store(&saved_all, true);
+    atomic_store((atomic_bool *)ended, true);
     return NULL;
 }
 
@@ -304,13 +318,13 @@ static void removed_while_it_is_looked_at(void **unused)
 {
     struct rb_buffer notes = {0};
     struct rb_why why = {{0}};
+    atomic_bool ended = false;
     pthread_t thread;
 
     (void)unused;
     put_whole("step-00000001", "aa");
-    atomic_store(&saved_all, false);
-    assert_int_equal(pthread_create(&thread, NULL, save_and_remove, NULL), 0);
-    while (!atomic_load(&saved_all)) {
+    assert_int_equal(pthread_create(&thread, NULL, save_and_remove, &ended), 0);
+    while (!atomic_load(&ended)) {
         RB_CLEANUP(rb_freep) char *folder = NULL;
         int64_t step = 0;
         int err = rb_resume_find(root, &ours, &folder, &step, &notes, &why);
@@ -329,6 +343,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nothing_to_go_on_from, begin, end),
         cmocka_unit_test_setup_teardown(the_folder_that_a_path_means, begin, end),
         cmocka_unit_test_setup_teardown(one_without_its_list_is_damaged, begin, end),
+        cmocka_unit_test_setup_teardown(a_link_to_nowhere_is_damaged, begin, end),
         cmocka_unit_test_setup_teardown(the_newest_whole_one, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_whole, begin, end),
         cmocka_unit_test_setup_teardown(another_job_is_refused, begin, end),
