@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The method `submit`: a job file becomes a job.
  *
- *     checked on the loop -> compiled, and timed, on a thread -> blobs -> job, wish, state in one
- * transaction
+ *     checked > compiled, on a thread > its blobs held > timed, on a thread > job, wish, state in
+ *     one transaction
  *
  * What compiling says about the model or the data is the answer. */
 #include "daemon/rpc/methods_inside.h"
 
-#include "base/clock.h"
 #include "daemon/rpc/submit_inside.h"
 #include "proto/reflect.h"
 #include "proto/spec.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 struct submit {
     struct rb_op op; /* request NULL: let go, the thread ends by itself */
@@ -25,7 +21,7 @@ struct submit {
     int err;                  /* what it said */
     struct rb_why why;
 
-    char blobs[3][33]; /* those written, held until the job is in facts: empty before */
+    size_t held; /* so many of its blobs, until the job is in facts */
     json_t *reply;
 };
 
@@ -50,8 +46,8 @@ static void job_done(struct rb_submission *job)
 
 static void submit_free(struct submit *submit)
 {
-    for (size_t i = 0; submit->op.methods && i < RB_COUNT(submit->blobs); i++)
-        rb_blobs_release(submit->op.methods->daemon->blobs, submit->blobs[i]);
+    for (size_t i = 0; submit->op.methods && i < submit->held; i++)
+        rb_blobs_release(submit->op.methods->daemon->blobs, submit->job.written[i]);
     rb_op_remove(&submit->op);
     job_done(&submit->job);
     json_decref(submit->reply);
@@ -77,6 +73,15 @@ static void fail(struct submit *submit, int err, const struct rb_why *why)
     rb_request_fail(request, err, &told);
 }
 
+static int start_work(struct submit *submit, uv_work_cb work, uv_after_work_cb after)
+{
+    int err = uv_queue_work(submit->op.methods->daemon->loop, &submit->work, work, after);
+
+    return err ? rb_why_set(&submit->why, RB_EINTERNAL, "cannot start a thread's work: %s",
+                            uv_strerror(err))
+               : 0;
+}
+
 /* ---- Writing ----------------------------------------------------------------------------------*/
 
 static void committed(int err, const struct rb_why *why, void *context)
@@ -99,73 +104,53 @@ static void committed(int err, const struct rb_why *why, void *context)
     }
 }
 
-static void write_event(struct submit *submit, const Rb__Job *job, struct rb_writes *writes)
+/* The thread has written it; another job that had the same one may have been deleted since. */
+static int hold_blob(struct submit *submit, const void *bytes, size_t size)
 {
-    Rb__Event event = RB__EVENT__INIT;
-    char text[600];
+    struct rb_blobs *blobs = submit->op.methods->daemon->blobs;
+    char *digest = submit->job.written[submit->held++];
 
-    if (job->resume)
-        snprintf(text, sizeof(text), "%s; goes on from step %" PRId64, job->summary,
-                 job->resume_step);
-    else
-        snprintf(text, sizeof(text), "%s", job->summary);
-    event.time = job->created;
-    event.job = submit->job.name;
-    event.job_id = job->id;
-    event.kind = (char *)"submitted";
-    event.text = text;
-    rb_writes_put(writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-000%.8s",
-                  job->created, job->id);
+    rb_blobs_hold(blobs, digest);
+    return rb_blobs_has(blobs, digest) ? 0 : rb_blobs_put(blobs, bytes, size, digest, &submit->why);
 }
 
-static void put_job(struct submit *submit, const Rb__Job *job)
+static int write_job(struct submit *submit)
 {
     struct rb_daemon *daemon = submit->op.methods->daemon;
     struct rb_writes writes = {0};
-    Rb__Wish wish = RB__WISH__INIT;
-    Rb__JobState state = RB__JOB_STATE__INIT;
-    json_t *notes = json_array();
+    int err = rb_submission_write(&submit->job, daemon->settings->node, &writes, &submit->reply,
+                                  &submit->why);
 
-    wish.want = submit->job.spec->devices ? submit->job.spec->devices->want : 1;
-    wish.has_asked = 1;
-    wish.asked = job->created;
-    state.phase = RB__PHASE__Pending;
-    rb_writes_put(&writes, RB_ABSENT, &job->base, "jobs/%s/job", job->id);
-    rb_writes_put(&writes, RB_ABSENT, &wish.base, "jobs/%s/wish", job->id);
-    rb_writes_put(&writes, RB_ABSENT, &state.base, "jobs/%s/state", job->id);
-    write_event(submit, job, &writes);
-    rb_reflect_lines(submit->job.compiled.notes.data, notes);
-    submit->reply =
-        json_pack("{s:s,s:s,s:I,s:I,s:s,s:I,s:o}", "name", job->name, "id", job->id, "steps",
-                  (json_int_t)job->steps, "microbatches", (json_int_t)job->microbatches, "summary",
-                  job->summary, "resumeStep", (json_int_t)job->resume_step, "notes", notes);
-    rb_store_commit(daemon->store, &writes, "leader", rb_coordinator_fence(daemon->coordinator),
-                    committed, submit);
+    if (!err)
+        rb_store_commit(daemon->store, &writes, "leader", rb_coordinator_fence(daemon->coordinator),
+                        committed, submit);
     rb_writes_done(&writes);
-}
-
-static int new_id(char ret_id[13])
-{
-    unsigned char bytes[6];
-
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
-        return RB_EIO;
-    for (size_t i = 0; i < sizeof(bytes); i++)
-        snprintf(ret_id + 2 * i, 3, "%02x", bytes[i]);
-    return 0;
-}
-
-/* The thread has written it; another job that had the same one may have been deleted since. */
-static int keep_blob(struct submit *submit, size_t i, const void *bytes, size_t size)
-{
-    struct rb_blobs *blobs = submit->op.methods->daemon->blobs;
-    int err = 0;
-
-    memcpy(submit->blobs[i], submit->job.written[i], sizeof(submit->blobs[i]));
-    rb_blobs_hold(blobs, submit->blobs[i]);
-    if (!rb_blobs_has(blobs, submit->blobs[i]))
-        err = rb_blobs_put(blobs, bytes, size, submit->blobs[i], &submit->why);
     return err;
+}
+
+static void time_model(uv_work_t *work)
+{
+    struct submit *submit = work->data;
+
+    rb_submission_time(&submit->job);
+}
+
+static void timed(uv_work_t *work, int status)
+{
+    struct submit *submit = work->data;
+    const struct rb_buffer *profile = &submit->job.profile;
+    int err = status ? RB_ECANCELED : 0;
+
+    if (!submit->op.methods) {
+        submit_free(submit);
+        return;
+    }
+    if (!err && profile->size)
+        err = hold_blob(submit, profile->data, profile->size);
+    if (!err)
+        err = write_job(submit);
+    if (err)
+        fail(submit, err, &submit->why);
 }
 
 static void compile(uv_work_t *work)
@@ -178,48 +163,21 @@ static void compile(uv_work_t *work)
 static void compiled(uv_work_t *work, int status)
 {
     struct submit *submit = work->data;
-    struct rb_methods *methods = submit->op.methods;
     struct rb_submission *made = &submit->job;
-    char id[13];
-    Rb__Job job = RB__JOB__INIT;
     int err = status ? RB_ECANCELED : submit->err;
 
-    if (!methods) {
+    if (!submit->op.methods) {
         submit_free(submit);
         return;
     }
     if (!err)
-        err = keep_blob(submit, 0, made->model.data, made->model.size);
+        err = hold_blob(submit, made->model.data, made->model.size);
     if (!err)
-        err = keep_blob(submit, 1, made->compiled.weights.data, made->compiled.weights.size);
-    if (!err && made->profile.size)
-        err = keep_blob(submit, 2, made->profile.data, made->profile.size);
+        err = hold_blob(submit, made->compiled.weights.data, made->compiled.weights.size);
     if (!err)
-        err = new_id(id);
-    if (err) {
+        err = start_work(submit, time_model, timed);
+    if (err)
         fail(submit, err, &submit->why);
-        return;
-    }
-    job.name = made->name;
-    job.id = id;
-    job.created = rb_clock_unix_ms();
-    job.spec = made->spec;
-    job.model = submit->blobs[0];
-    job.weights = submit->blobs[1];
-    job.profile = made->profile.size ? submit->blobs[2] : NULL;
-    job.node = methods->daemon->settings->node;
-    job.steps = made->compiled.model->steps;
-    job.microbatches = made->compiled.microbatches;
-    job.has_blocks = job.has_replicas = 1;
-    job.blocks = made->compiled.model->n_blocks;
-    job.replicas = made->replicas;
-    job.footprint = made->footprint;
-    job.summary = made->compiled.summary;
-    job.resume = made->resume;
-    job.has_resume_step = made->resume != NULL;
-    job.resume_step = made->resume ? made->resume_step : 0;
-    job.numeric_class = made->numeric_class;
-    put_job(submit, &job);
 }
 
 /* ---- Checking ---------------------------------------------------------------------------------*/
@@ -311,11 +269,9 @@ static void submit_job(struct rb_request *request, void *context)
     rb_submission_place(&submit->job, facts, daemon->settings->node, daemon->numeric_class);
     claim_folders(&submit->job, methods);
     rb_op_add(&submit->op, methods, request);
-    err = uv_queue_work(daemon->loop, &submit->work, compile, compiled);
-    if (err) {
-        rb_why_set(&why, RB_EINTERNAL, "cannot start to compile: %s", uv_strerror(err));
-        fail(submit, RB_EINTERNAL, &why);
-    }
+    err = start_work(submit, compile, compiled);
+    if (err)
+        fail(submit, err, &submit->why);
 }
 
 const struct rb_server_method rb_methods_submit[] = {

@@ -50,9 +50,21 @@ static int write_model(struct rb_submission *job, struct rb_why *why)
     return err;
 }
 
-/* The planner may choose how the job runs, if it knows what a microbatch takes.  Without that the
- * job is data parallel. */
-static void take_profile(struct rb_submission *job)
+int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
+{
+    const char *checkpoints = rb_spec_checkpoints(job->spec);
+    int err = rb_submission_alone(job, why);
+
+    if (!err)
+        err = compile_model(job, why);
+    if (!err && checkpoints)
+        err = rb_resume_find(checkpoints, job->compiled.model, &job->resume, &job->resume_step,
+                             &job->compiled.notes, why);
+    /* Last: nobody removes what a job that is refused has written. */
+    return err ? err : write_model(job, why);
+}
+
+void rb_submission_time(struct rb_submission *job)
 {
     const Rb__Spec *spec = job->spec;
     RB_CLEANUP(rb_freep) char *model = rb_format("%s/%s", job->folder, job->written[0]);
@@ -72,22 +84,4 @@ static void take_profile(struct rb_submission *job)
         return;
     job->profile.size = 0;
     rb_log(RB_LOG_WARN, "job %s is not profiled, and stays data parallel: %s", job->name, why.text);
-}
-
-int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
-{
-    const char *checkpoints = rb_spec_checkpoints(job->spec);
-    int err = rb_submission_alone(job, why);
-
-    if (!err)
-        err = compile_model(job, why);
-    if (!err && checkpoints)
-        err = rb_resume_find(checkpoints, job->compiled.model, &job->resume, &job->resume_step,
-                             &job->compiled.notes, why);
-    /* Last: nobody removes what a job that is refused has written. */
-    if (!err)
-        err = write_model(job, why);
-    if (!err)
-        take_profile(job);
-    return err;
 }

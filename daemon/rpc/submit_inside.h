@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job on its way from its file to facts: what the files of `submit` share.
  *
- *     submit.c: checked > submit_place.c: where it may run > submit_compile.c, on a thread
- *     (submit_folder.c: alone in its folder) > submit.c: written
+ *     submit.c: checked > submit_place.c: where it may run > submit_compile.c, on threads
+ *     (submit_folder.c: alone in its folder) > submit_write.c: what goes into facts
  *
  * Private to daemon/rpc/submit*.c. */
 #ifndef RB_DAEMON_RPC_SUBMIT_INSIDE_H
@@ -10,7 +10,10 @@
 
 #include "base/buffer.h"
 #include "daemon/facts/facts.h"
+#include "daemon/facts/writes.h"
 #include "plan/compile/compile.h"
+
+#include <jansson.h>
 
 /* A checkpoint folder that another job has, as it was written. */
 struct rb_submission_claim {
@@ -63,8 +66,19 @@ void rb_submission_claims_done(struct rb_submission *job);
  * these is the job's own, be it by another name. */
 int rb_submission_alone(const struct rb_submission *job, struct rb_why *why);
 
-/* On a thread: compile it, write its blobs, time it, and look for a checkpoint to go on from.  What
- * is wrong with the model or the data is the error. */
+/* On a thread: compile it, look for a checkpoint to go on from, and write its blobs.  What is wrong
+ * with the model or the data is the error. */
 int rb_submission_compile(struct rb_submission *job, struct rb_why *why);
+
+/* On a thread, when the blobs are held (else who deletes a job of the same model takes it away from
+ * the program that times it): what a microbatch takes, by which the planner may choose how the job
+ * runs.  Where there is nothing to choose, or it fails, there is no profile, and the job is data
+ * parallel. */
+void rb_submission_time(struct rb_submission *job);
+
+/* Into facts, as a new job whose files node `node` has; and the answer that goes out when it is
+ * there, the caller's. */
+int rb_submission_write(struct rb_submission *made, const char *node, struct rb_writes *writes,
+                        json_t **ret_reply, struct rb_why *why);
 
 #endif
