@@ -23,7 +23,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ import tempfile
 import lab
 import stalls
 from cluster import BUILD, Failure, check, until
+from ports import free_ports
 
 PEERS = os.path.join(lab.HERE, "peers")
 TO = {"grow": 2, "shrink": 1, "kill": 1, "node": 1}  # devices; after a kill torchrun starts the same set again
@@ -131,12 +131,6 @@ class Relaunched(Rubato):
 
 # ---- PyTorch ----------------------------------------------------------------------------------------
 
-def free_port():
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        return holder.getsockname()[1]
-
-
 class Torch:
     """Processes of python3-torch in a folder of their own, and what they log."""
 
@@ -144,7 +138,7 @@ class Torch:
         self.folder = tempfile.mkdtemp(prefix="rubato-peer.")
         for name in ("weights.pt", "corpus.txt"):
             os.symlink(os.path.join(material, name), os.path.join(self.folder, name))
-        self.port, self.processes = free_port(), []
+        (self.port,), self.processes = free_ports(1), []
 
     def __enter__(self):
         return self

@@ -3,6 +3,7 @@
 """Without a pin the planner says how a job runs and how much of its state is everywhere, anew at each change of its
 devices; the sha256 is that of one device, whatever it says.  Rubatods that seem to be on machines of their own measure
 the links between them."""
+import concurrent.futures
 import os
 import shutil
 import signal
@@ -22,6 +23,42 @@ class Apart(cluster.Cluster):
         for i, node in enumerate(self.nodes):
             node.prefix = ["unshare", "--uts", "sh", "-c", f'hostname rubato-{i} && exec "$@"', "sh"]
             node.arguments += ["--listen", "127.0.0.1:0"]
+
+
+class Held(cluster.Cluster):
+    """Its rubatod's workers wait where a model is timed, while a file `hold` is there, and make a file `held`."""
+
+    def place_nodes(self):
+        worker = self.path("rubato-worker")
+        with open(worker, "w") as file:
+            file.write(f"""#!/bin/sh
+if [ "$1" = --profile ] && [ -e {self.path("hold")} ]; then
+    touch {self.path("held")}
+    while [ -e {self.path("hold")} ]; do sleep 0.02; done
+fi
+exec {cluster.BUILD}/rubato-worker "$@"
+""")
+        os.chmod(worker, 0o755)
+        shutil.copy(os.path.join(cluster.BUILD, "rubatod"), self.folder)
+        self.nodes[0].prefix = ["sh", "-c", f'shift; exec {self.path("rubatod")} "$@"', "sh"]
+
+
+def timed_while_another_is_deleted():
+    """A job of the same model: it takes nothing with it that the new one needs."""
+    with Held(devices=2) as c:
+        delicate.models(c)
+        c.submit("first", on_two(c, 6))
+        c.wait("first", "done")
+        with open(c.path("hold"), "w"), concurrent.futures.ThreadPoolExecutor() as pool:
+            second = pool.submit(c.submit, "second", on_two(c, 6))
+            until("the model to be timed", lambda: os.path.exists(c.path("held")))
+            first = c.finish("first")
+            until("its folder to go", lambda: not os.listdir(os.path.join(c.nodes[0].state, "jobs")))
+            check(c.json("get", "jobs")["items"] == [], "there are jobs")  # what goes with the folder has gone by now
+            os.remove(c.path("hold"))
+            second.result()
+        check(c.finish("second") == first, "the bits differ")
+        check("is not profiled" not in open(c.nodes[0].log).read(), "it was not timed")
 
 
 def resized():
@@ -63,8 +100,8 @@ def not_asked():
 
 def planned(c):
     """Its plan; None: who coordinates has to fetch the profile first, and plans when it is there."""
-    plan = c.status("job")["plan"]
-    return plan if "is expected" in (plan["chosen"] or "") else None
+    plan = c.status("job")["plan"] or {}
+    return plan if "is expected" in (plan.get("chosen") or "") else None
 
 
 def links():
@@ -131,7 +168,7 @@ def behind_a_slow_link():
             node.start()
         until("another plan", lambda: c.status("job")["plan"]["summary"].startswith("data parallel x4"))
         c.train_on("job", 4, 5)
-        kinds = [event["kind"] for event in c.json("events", "job")["items"]]
+        kinds = c.kinds("job")
         check("restarted" not in kinds and "replanned" in kinds, f"{kinds}")
         c.same_as_alone("job", gpt_spec(c, ENDLESS, 1), "behind a slow link")
 
@@ -147,4 +184,4 @@ def slow_links():
 if __name__ == "__main__":
     if sys.argv[1:] == ["behind_a_slow_link"]:
         cluster.main(behind_a_slow_link)
-    cluster.main(resized, not_asked, links, slow_links)
+    cluster.main(resized, not_asked, timed_while_another_is_deleted, links, slow_links)

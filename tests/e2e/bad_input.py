@@ -109,7 +109,7 @@ def full_disk():
             spec["checkpoint"] = {"path": small, "every": 10}
             c.submit("full", spec)
             c.wait("full", "done")
-            events = [e for e in c.json("events", "full")["items"] if e["kind"] == "checkpoint-failed"]
+            events = c.events("checkpoint-failed", "full")
             check(events and "space" in events[0]["text"], f"events: {events}")
             told = c.ctl("status", "full")
             check(events[-1]["text"] in told, f"status does not tell of it: {told}")
@@ -162,8 +162,7 @@ def shared_folder():
         c.model("cnn", image=8)
         spec = good(c)
         spec["train"]["steps"] = cluster.ENDLESS
-        # The first one still saves, and removes what is old, when the second one looks for the newest.
-        spec["checkpoint"] = {"path": c.path("saved"), "every": 2, "keep": 20}
+        spec["checkpoint"] = {"path": c.path("saved"), "every": 2}
         c.submit("first", spec)
         c.wait("first", "step=4")
         os.symlink(c.path("saved"), c.path("link"))
@@ -173,7 +172,7 @@ def shared_folder():
             check(done.returncode == 4 and "is where job first (Running) keeps its checkpoints" in done.stderr,
                   f"{path}: {done.returncode} {done.stderr}")
         until("its second checkpoint", lambda: any(item["step"] >= 4 for item in c.json("get", "checkpoints", "first")["items"]))
-        c.ctl("cancel", "first")
+        c.ctl("cancel", "first")  # it may save still, and remove what is old
         told = c.json("submit", "-f", c.path("second.yaml"))
         check(told["resumeStep"] >= 4, f"the second one does not go on where the first one was: {told}")
         c.wait("second", f"step={told['resumeStep'] + 2}")
@@ -213,8 +212,7 @@ def not_a_number():
         c.wait("nan", "done")
         skipped = [int(row["step"]) for row in c.metrics("nan") if row["skipped"]]
         check(len(skipped) == 1, f"skipped: {skipped}")
-        told = until("the event", lambda: [e["text"] for e in c.json("events", "nan")["items"]
-                                           if e["kind"] == "step-skipped"])
+        told = until("the event", lambda: [event["text"] for event in c.events("step-skipped", "nan")])
         check(told == [f"step {skipped[0]} is skipped: its loss is not finite"], f"events: {told}")
 
 

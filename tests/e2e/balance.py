@@ -5,6 +5,7 @@ that of one device.
 
 Speeds are emulated: a worker of rank r sleeps behind each microbatch (base/fault.h), many times as long as its tiny
 model computes, so that a slow one is slow, whatever the two cores are busy with."""
+import contextlib
 import math
 import os
 import signal
@@ -13,6 +14,7 @@ import statistics
 import cluster
 import corpus
 from cluster import ENDLESS, check, check_nothing_lost, until
+from faulty import faulty
 
 SLEEPS = (20, 20, 40, 80)  # ms a microbatch, by rank: speeds 1, 1, 0.5 and 0.25
 MICROBATCHES = 22          # 8 8 4 2 are done at once
@@ -28,9 +30,12 @@ def spec(c, steps, want, **more):
     }
 
 
+@contextlib.contextmanager
 def slowed(sleeps):
-    os.environ["RUBATO_FAULT"] = ",".join(f"worker.computed:rank={r}:do={ms}ms" for r, ms in enumerate(sleeps))
-    return cluster.Cluster(devices=len(sleeps))
+    """A cluster where each rank sleeps so long (ms) behind each microbatch."""
+    fault = ",".join(f"worker.computed:rank={r}:do={ms}ms" for r, ms in enumerate(sleeps))
+    with faulty(fault), cluster.Cluster(devices=len(sleeps)) as c:
+        yield c
 
 
 def new_model(c):
@@ -38,7 +43,6 @@ def new_model(c):
 
 
 def undisturbed(steps):
-    os.environ.pop("RUBATO_FAULT", None)
     with cluster.Cluster(devices=1) as c:
         new_model(c)
         return c.alone(spec(c, ENDLESS, 1), steps)
@@ -111,7 +115,7 @@ def straggler():
     """One of three takes three times as long: that is told of when it has lasted, once, though shares even it out; and
     it is over when it is gone."""
     def told(kind):
-        return [event["text"] for event in c.json("events", "gpt")["items"] if event["kind"] == kind]
+        return [event["text"] for event in c.events(kind, "gpt")]
 
     def row():
         """Its rank, and the slow one's: it is not always the same device."""

@@ -59,11 +59,8 @@ class Storm:
         return until("an answer to status", self.try_status, PATIENCE)
 
     def try_status(self):
-        for node in self.c.nodes:
-            done = self.c.run("-o", "json", "status", "storm", endpoint=node.endpoint, timeout=60)
-            if not done.returncode:
-                return cluster.json.loads(done.stdout)
-        return None
+        answers = (self.c.try_json("status", "storm", endpoint=node.endpoint, timeout=60) for node in self.c.nodes)
+        return next(filter(None, answers), None)
 
     def over(self):
         status = self.status()

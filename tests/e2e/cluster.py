@@ -95,11 +95,9 @@ class Node:
 
     def answers(self):
         check(self.process.poll() is None, f"{self.name} ended with {self.process.poll()}")
-        done = self.cluster.run("get", "nodes", "-o", "json", endpoint=self.endpoint)
-        if done.returncode:
-            return False
-        return any(item["name"] == self.name or len(self.cluster.nodes) == 1
-                   for item in json.loads(done.stdout)["items"])
+        found = self.cluster.try_json("get", "nodes", endpoint=self.endpoint)
+        return bool(found) and any(item["name"] == self.name or len(self.cluster.nodes) == 1
+                                   for item in found["items"])
 
     def stop(self, how=signal.SIGTERM, seconds=15):
         if self.process and self.process.poll() is None:
@@ -146,6 +144,7 @@ class Cluster:
             node.start(wait=False)
         for node in self.nodes:
             until(f"{node.name} to answer", node.answers, 30)
+        until("the first node to know of all", lambda: len(self.json("get", "nodes")["items"]) == len(self.nodes))
 
     def place_nodes(self):
         """Before they start; for who has somewhere to put them, or more to tell them."""
@@ -275,6 +274,11 @@ class Cluster:
     def json(self, *words, **more):
         return json.loads(self.ctl("-o", "json", *words, **more))
 
+    def try_json(self, *words, **more):
+        """None where it is refused, or nobody answers."""
+        done = self.run("-o", "json", *words, **more)
+        return None if done.returncode else json.loads(done.stdout)
+
     def path(self, name):
         return os.path.join(self.folder, name)
 
@@ -299,6 +303,13 @@ class Cluster:
 
     def status(self, job):
         return self.json("status", job)
+
+    def events(self, kind, *job, **more):
+        return [event for event in self.json("events", *job, **more)["items"] if event["kind"] == kind]
+
+    def kinds(self, job, **more):
+        """Of its events, in their order."""
+        return [event["kind"] for event in self.json("events", job, **more)["items"]]
 
     def train_on(self, job, devices, steps=10):
         """Its status when it has done some more steps on so many devices, trains on them and is not over."""

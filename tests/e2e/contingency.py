@@ -6,7 +6,6 @@ Training goes on at once on what is left, and when etcd is back everything is re
 
     contingency.py [TEST ...]"""
 import glob
-import json
 import os
 import random
 import signal
@@ -17,6 +16,7 @@ import time
 import cluster
 import corpus
 from cluster import ENDLESS, check, until
+from faulty import faulty
 
 
 def spec(c, steps, want):
@@ -62,9 +62,8 @@ class Job:
         return number
 
     def configurations(self):
-        """Nothing where nobody coordinates just now."""
-        done = self.c.run("-o", "json", "get", "configurations", "gpt")
-        return [] if done.returncode else json.loads(done.stdout)["items"]
+        """None where nobody coordinates just now."""
+        return (self.c.try_json("get", "configurations", "gpt") or {"items": []})["items"]
 
     def recorded(self, number):
         items = until(f"configuration {number} to be recorded",
@@ -73,7 +72,7 @@ class Job:
         check(items[0]["cause"] == "crash", f"{items[0]}")
 
     def finish(self, what):
-        events = [e["kind"] for e in self.c.json("events", "gpt")["items"]]
+        events = self.c.kinds("gpt")
         check("restarted" not in events and "failed" not in events, f"events: {events}")
         self.c.same_as_alone("gpt", self.spec, what)
 
@@ -189,13 +188,10 @@ def the_coordinator_dies_with_a_worker():
 def told_and_killed():
     """The agent that was just told dies of it, and is started again."""
     with cluster.Cluster(nodes=2, devices=1) as c:
-        os.environ["RUBATO_FAULT"], os.environ["RUBATO_FAULT_ONCE"] = "daemon.told", c.path("fired")
-        try:
+        with faulty("daemon.told", c.path("fired")):
             for node in c.nodes:
                 node.stop(signal.SIGKILL)
                 node.start()
-        finally:
-            del os.environ["RUBATO_FAULT"], os.environ["RUBATO_FAULT_ONCE"]
         job = Job(c, 2)
         job.kill(1)
         told = c.nodes[int(job.before["devices"][0]["node"][1])]

@@ -10,6 +10,7 @@ import corpus
 import gpus
 import split
 from cluster import ENDLESS, check
+from faulty import faulty
 from gpus import armed_workers, on, same_as_alone, saved_in
 
 
@@ -42,8 +43,8 @@ def dies_between_stages():
     for replicas, last in ("all", 0), ("2", 2):
         for point, rank, at in ("worker.reduce", last, 8), ("worker.computed", 1, 20), ("worker.frame", 0, 90):
             with tempfile.TemporaryDirectory() as folder, gpus.gpus(3):
-                os.environ |= {"RUBATO_FAULT": f"{point}:rank={rank}:at={at}:do=kill", "RUBATO_FAULT_ONCE": folder + "/fired"}
-                with cluster.Cluster(devices=1) as c:
+                fault = f"{point}:rank={rank}:at={at}:do=kill"
+                with faulty(fault, folder + "/fired"), cluster.Cluster(devices=1) as c:
                     gpus.models(c)
 
                     def make(steps, **more):
@@ -51,8 +52,7 @@ def dies_between_stages():
                                   parallel={"pipeline": 2}, **more)
 
                     c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))
-                    cluster.until(f"a death at {point}", lambda: any(
-                        event["kind"] in ("worker-died", "abandoned") for event in c.json("events", "job")["items"]))
+                    cluster.until(f"a death at {point}", lambda: {"worker-died", "abandoned"} & set(c.kinds("job")))
                     check(os.path.exists(folder + "/fired.0"), f"it was not at {point} that somebody died")
                     c.train_on("job", 3, 5)
                     same_as_alone(c, make)

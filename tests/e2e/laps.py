@@ -66,7 +66,7 @@ def resized_and_paused():
             c.ctl("resume", "job")
             c.train_on("job", 2, 3 * LAP)
             whole(c, "job")
-            kinds = [event["kind"] for event in c.json("events", "job")["items"]]
+            kinds = c.kinds("job")
             check("restarted" not in kinds, "it was restarted")
             check("in laps of 48 steps" in c.ctl("describe", "job"), "describe does not say what it promises")
             c.drop("job")
@@ -83,7 +83,7 @@ def killed():
                 c.kill("job", status["devices"][rank])
             c.train_on("job", stages, LAP)
             whole(c, "job")
-            kinds = [event["kind"] for event in c.json("events", "job")["items"]]
+            kinds = c.kinds("job")
             check(("restarted" in kinds) == (replicas == "1"), f"{replicas} replicas: {kinds}")
             c.drop("job")
 

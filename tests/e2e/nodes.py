@@ -23,7 +23,6 @@ def nodes_of(status):
 
 def spans(count):
     with cluster.Cluster(nodes=count, devices=1) as c:
-        until("all nodes", lambda: len(c.json("get", "nodes")["items"]) == count)
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("wide", spec(c, ENDLESS, count))
         c.wait("wide", f"devices={count}")
@@ -34,7 +33,7 @@ def spans(count):
         status = c.status("wide")
         check(status["phase"] == "Running", f"phase {status['phase']}: {status}")
         check(last not in nodes_of(status), f"{last} is drained and still used")
-        told = [e["text"] for e in c.json("events")["items"] if e["kind"] == "moved"]
+        told = [event["text"] for event in c.events("moved")]
         check(any(f"left node {last} and is on" in text for text in told), f"events: {told}")
         # Any node answers, the drained one too.
         check(c.json("status", "wide", endpoint=c.nodes[-1].endpoint)["name"] == "wide", "forwarding")
@@ -149,8 +148,7 @@ def others_write_into_etcd():
             other.stop(signal.SIGKILL)
             os.kill(worker[0], signal.SIGKILL)
             c.ctl("wait", "wide", "--for", "devices=1", "--timeout", 60, endpoint=leader.endpoint)
-            until("the node to be lost", lambda: "node-lost" in [
-                event["kind"] for event in c.json("events", "wide", endpoint=leader.endpoint)["items"]])
+            until("the node to be lost", lambda: c.events("node-lost", "wide", endpoint=leader.endpoint))
         finally:
             over.set()
             writer.join()

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pause changes nothing. State in shards is gathered on one worker first, which stands then: no step is trained, none
 that was told is taken back, also where it dies; and a pause whose state cannot be saved is taken back by resume."""
-import contextlib
 import json
 import os
 import signal
@@ -12,18 +11,7 @@ import laps
 import split
 from cluster import ENDLESS, check, until
 from delicate import gpt_spec, models
-
-
-@contextlib.contextmanager
-def faulty(fault, once=None):
-    os.environ["RUBATO_FAULT"] = fault
-    if once:
-        os.environ["RUBATO_FAULT_ONCE"] = once
-    try:
-        yield
-    finally:
-        del os.environ["RUBATO_FAULT"]
-        os.environ.pop("RUBATO_FAULT_ONCE", None)
+from faulty import faulty
 
 
 def in_shards(c, replicas, want):
@@ -32,10 +20,6 @@ def in_shards(c, replicas, want):
 
 def same_as_alone(c, what):
     c.same_as_alone("job", in_shards(c, "all", 1), what)
-
-
-def kinds(c):
-    return [event["kind"] for event in c.json("events", "job")["items"]]
 
 
 def pause(c):
@@ -60,7 +44,7 @@ def kept_bits(c, what, spec):
         pause(c)
         c.ctl("resume", "job")
     c.train_on("job", devices)
-    check(kinds(c).count("gathered") == 2, f"{what}: events: {kinds(c)}")
+    check(c.kinds("job").count("gathered") == 2, f"{what}: events: {c.kinds('job')}")
     pause(c)
     check_each_step_once(c, what)
     check({int(row["devices"]) for row in c.metrics("job")} == {devices}, f"{what}: fewer devices than min")
@@ -92,7 +76,7 @@ def gatherer_killed():
         c.train_on("job", 3)
         pause(c)
         check(os.path.exists(fired + ".0"), "nobody stood")
-        check("worker-died" in kinds(c) and "restarted" not in kinds(c), f"events: {kinds(c)}")
+        check("worker-died" in c.kinds("job") and "restarted" not in c.kinds("job"), f"events: {c.kinds('job')}")
         check_each_step_once(c, "who gathered was killed")
         c.ctl("resume", "job")
         status = c.train_on("job", 3)
@@ -101,7 +85,7 @@ def gatherer_killed():
         check_each_step_once(c, "a member was killed")
         c.ctl("resume", "job")
         c.train_on("job", 3)
-        check("restarted" not in kinds(c), f"events: {kinds(c)}")
+        check("restarted" not in c.kinds("job"), f"events: {c.kinds('job')}")
         same_as_alone(c, "killed and paused")
 
 
@@ -128,7 +112,8 @@ def resumed_where_it_cannot_be_saved():
                 check({device["pid"] for device in status["devices"]} == pids, f"{replicas} replicas: other processes")
                 check(not status["reason"] or "saved" not in status["reason"], f"it still says {status['reason']}")
                 os.remove(park)
-            check(kinds(c).count("park-failed") == (2 if replicas == "1" else 1) and "restarted" not in kinds(c), f"events: {kinds(c)}")
+            kinds = c.kinds("job")
+            check(kinds.count("park-failed") == (2 if replicas == "1" else 1) and "restarted" not in kinds, f"events: {kinds}")
             pause(c)
             check_each_step_once(c, f"{replicas} replicas, taken back")
             c.ctl("resume", "job")
@@ -146,7 +131,7 @@ def why_it_does_not_end():
         with open(final, "w"):
             pass
         until("the reason", lambda: (c.status("job")["reason"] or "").startswith("all steps are done: the final state"))
-        check("final-failed" in kinds(c), f"events: {kinds(c)}")
+        check("final-failed" in c.kinds("job"), f"events: {c.kinds('job')}")
         os.remove(final)
         c.wait("job", "done")
         check(not c.status("job")["reason"], f"it still says {c.status('job')['reason']}")

@@ -87,7 +87,7 @@ def killed():
                 c.kill("job", status["devices"][rank])
                 until("the job to go on", lambda: c.status("job")["step"] > status["step"] + 5)
             c.ctl("resize", "job", "--want", 1, "--wait")
-            kinds = [event["kind"] for event in c.json("events", "job")["items"]]
+            kinds = c.kinds("job")
             check("restarted" not in kinds, "it was restarted")
             c.same_as_alone("job", delicate.gpt_spec(c, ENDLESS), f"{replicas} replicas, workers were killed")
 

@@ -11,9 +11,9 @@ def free_ports(count, address="127.0.0.1"):
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         least = int(file.read().split()[0])
     candidates = range(10000, least) if least > 12000 else range(10000, 65536)
-    ports = []
+    ports = set()
     while len(ports) < count:
         port = random.SystemRandom().choice(candidates)
         with contextlib.suppress(OSError), socket.create_server((address, port)):
-            ports += [port] if port not in ports else []
-    return ports
+            ports.add(port)
+    return list(ports)

@@ -86,7 +86,7 @@ def change(c):
     for pid in c.processes("rubato-worker"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    until("the restart", lambda: any(e["kind"] == "restarted" for e in c.json("events", "gpt")["items"]))
+    until("the restart", lambda: c.events("restarted", "gpt"))
     c.wait("gpt", f"step={highest + 30}")
     c.train_on("gpt", 2)
     return {"start", "grow", "shrink", "crash", "drain", "resume"}
@@ -94,7 +94,6 @@ def change(c):
 
 def every_change():
     with cluster.Cluster(nodes=2, devices=2) as c:
-        until("all nodes", lambda: len(c.json("get", "nodes")["items"]) == 2)
         corpus.text(c.path("corpus.txt"), 40000)
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("gpt", spec(c, ENDLESS, 1))
@@ -134,7 +133,7 @@ def every_change():
         # Another job of the same name has events of its own.
         c.submit("gpt", spec(c, 40, 1))
         c.wait("gpt", "done")
-        kinds = [e["kind"] for e in c.json("events", "gpt")["items"]]
+        kinds = c.kinds("gpt")
         check(kinds.count("submitted") == 1 and "restarted" not in kinds, f"{kinds}")
 
 

@@ -26,10 +26,6 @@ def same_as_alone(c, job, what):
     c.same_as_alone(job, gpt_spec(c, ENDLESS, "all"), what)
 
 
-def kinds(c, job):
-    return [event["kind"] for event in c.json("events", job)["items"]]
-
-
 def fixed_counts():
     with cluster.Cluster(devices=3) as c:
         models(c)
@@ -66,7 +62,7 @@ def resized_and_paused():
             c.ctl("resume", "job")
             c.wait("job", "running")
             c.train_on("job", 3)
-            check("restarted" not in kinds(c, "job"), "it was restarted")
+            check("restarted" not in c.kinds("job"), "it was restarted")
             same_as_alone(c, "job", f"{replicas} replicas, resized and paused")
 
 
@@ -79,7 +75,7 @@ def killed():
             status = c.train_on("job", 4)
             c.kill("job", status["devices"][rank])
             until("the job to go on", lambda: c.status("job")["step"] > status["step"] + 5)
-        check("restarted" not in kinds(c, "job"), "it was restarted")
+        check("restarted" not in c.kinds("job"), "it was restarted")
         same_as_alone(c, "job", "workers were killed")
 
 
@@ -92,7 +88,7 @@ def lost():
             devices = c.train_on(job, 3, 30)["devices"]
             until("a checkpoint", lambda: not checkpoint or c.json("get", "checkpoints", job)["items"])
             c.kill(job, devices[1])
-            said = until("a restart", lambda: [e["text"] for e in c.json("events", job)["items"] if e["kind"] == "restarted"])
+            said = until("a restart", lambda: [event["text"] for event in c.events("restarted", job)])
             c.train_on(job, 3, 40)
             check(len(said) == 1 and "a part of the state was lost" in said[0], f"events: {said}")
             check(("goes on from step" in said[0]) == bool(checkpoint), said[0])
@@ -150,7 +146,7 @@ def node_lost():
         os.kill(there[0]["pid"], signal.SIGKILL)
         c.kill("job", there[1])
         c.train_on("job", 4)
-        check("restarted" not in kinds(c, "job"), "it was restarted")
+        check("restarted" not in c.kinds("job"), "it was restarted")
         same_as_alone(c, "job", "a node's workers were killed")
 
 

@@ -30,7 +30,7 @@ def receipts_are_clean(c, job):
 
 def end(c, job):
     """Of one that gave devices away: where it ends."""
-    kinds = [e["kind"] for e in c.json("events", job)["items"]]
+    kinds = c.kinds(job)
     check("preempted" in kinds and "restarted" not in kinds and "worker-died" not in kinds, f"{job}: {kinds}")
     receipts_are_clean(c, job)
     return c.break_off(job)

@@ -191,7 +191,7 @@ def killed():
                 c.kill("split", status["devices"][rank])
                 c.ctl("resize", "split", "--want", devices - 1)  # nobody comes in its place
                 until("the job to go on", lambda: c.status("split")["step"] > status["step"] + 5)
-            kinds = [event["kind"] for event in c.json("events", "split")["items"]]
+            kinds = c.kinds("split")
             check("restarted" not in kinds, "it was restarted")
             compare_paused(c, f"killed with {replicas} replicas")
 

@@ -251,9 +251,8 @@ class Sweep:
 
     def idle(self):
         """No worker is left, and facts have it so: the next job has all devices from the start."""
-        done = self.c.run("-o", "json", "get", "devices")
-        return (done.returncode == 0 and not self.c.processes("rubato-worker") and
-                not any(item["job"] for item in json.loads(done.stdout)["items"]))
+        found = self.c.try_json("get", "devices")
+        return found and not self.c.processes("rubato-worker") and not any(item["job"] for item in found["items"])
 
     def resize(self, job, want):
         def ask():
@@ -304,7 +303,7 @@ class Sweep:
         missing = sorted(set(range(1, case.steps + 1)) - set(steps))
         check(steps == sorted(set(steps)) and (not missing or case.restarts and missing[-1] - missing[0] < len(missing)),
               f"steps in metrics are not 1, 2, 3 ...: {missing or steps}")  # who dies alone may have rows that wait
-        events = [e["kind"] for e in self.c.json("events", job)["items"]]
+        events = self.c.kinds(job)
         check(case.restarts or "restarted" not in events, f"it was restarted: {events}")
         if case.told and "worker-killed" not in events:  # it takes a second; who waits for a newcomer trains on
             raise (Failure if case.steps == STEPS else TooShort)(f"nobody says that it was stopped: {events}")
@@ -331,8 +330,7 @@ class Blows:
         self.job, self.jobs, self.done = None, 0, []
 
     def status(self):
-        done = self.c.run("-o", "json", "status", self.job)
-        return json.loads(done.stdout) if done.returncode == 0 else None
+        return self.c.try_json("status", self.job)
 
     def whole(self):
         """Two or more train and have made steps since; or the job is over."""
@@ -374,7 +372,7 @@ class Blows:
             lost = [item["receipt"][key] for key in ("steps_lost", "samples_repeated", "samples_skipped")
                     if "receipt" in item]
             check(not any(lost), f"{item}")
-        events = [e["kind"] for e in self.c.json("events", self.job)["items"]]
+        events = self.c.kinds(self.job)
         check("restarted" not in events, f"it was restarted: {events}")
         check(self.c.export(self.job) == self.sweep.reference[self.STEPS], "the bits differ")
         self.c.ctl("delete", self.job)

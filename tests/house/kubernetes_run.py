@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run what the pods of deploy/kubernetes run, with their own words: three etcds, the first container that makes a pod's
 certificate, and rubatod.  Names and addresses of the cluster become this host's; nothing else is changed."""
-import contextlib
 import os
 import re
 import shutil

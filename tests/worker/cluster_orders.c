@@ -98,16 +98,17 @@ static bool all_flipped(struct cluster *cluster, int64_t argument)
 
     for (int i = 0; i < set->n; i++) {
         struct cluster_worker *one = &cluster->workers[set->members[i]];
-        bool there = one->flipped == set->number; /* whatever has become of it since */
 
-        if (!there && one->exited && cluster->mortal)
+        if (one->flipped == set->number)
+            continue; /* whatever has become of it since */
+        if (one->exited && cluster->mortal)
             continue; /* it may have been there already */
-        if (!there && (one->failed || one->exited))
+        if (one->failed || one->exited)
             CLUSTER_FAIL(cluster, "%s failed on its way to %u: %s", one->name, set->number,
                          one->reason);
         if (set->or_unready && one->unready == set->number)
             return true;
-        all &= there;
+        all = false;
     }
     return all;
 }
