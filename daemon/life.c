@@ -357,7 +357,7 @@ static int make_parts(struct life *life, struct rb_why *why)
     daemon->store = rb_store_new(&life->loop, life->etcd);
     daemon->server = rb_server_new(&life->loop, daemon->store, life->settings->node);
     int err = secure(life, why);
-    err = err ? err : rb_blobs_open(blobs, &daemon->blobs, why);
+    err = err ? err : rb_blobs_open(&life->loop, blobs, &daemon->blobs, why);
     if (err)
         return err;
     daemon->planner = rb_planner_new(daemon);

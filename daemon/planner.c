@@ -57,7 +57,7 @@ static void forget(struct subject *subject)
 static void on_fetched(int err, const struct rb_why *why, void *context)
 {
     (void)context;
-    if (err)
+    if (err && err != RB_ECANCELED)
         rb_log(RB_LOG_WARN, "the planner lacks what it needs: %s", why->text);
 }
 

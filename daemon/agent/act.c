@@ -51,7 +51,9 @@ static void spawn(struct rb_agent *agent, const struct rb_agent_action *action)
 static void on_fetched(int err, const struct rb_why *why, void *context)
 {
     struct rb_agent *agent = context;
-    if (err) {
+    if (err == RB_ECANCELED) {
+        rb_agent_poke(agent);
+    } else if (err) {
         rb_log(RB_LOG_WARN, "%s; trying again", why->text);
         agent->fetches++;
         rb_agent_poke_in(agent, RB_AGENT_RETRY_MS);

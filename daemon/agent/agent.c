@@ -105,7 +105,7 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
     agent->worker_program = rb_program_beside("rubato-worker");
     agent->host = rb_settings_host(daemon->settings);
     agent->fence = 1;
-    agent->next_save = 1;
+    agent->next_save = rb_clock_unix_ms() << 20; /* no number that a rubatod before had */
     uv_timer_init(daemon->loop, &agent->soon);
     uv_timer_init(daemon->loop, &agent->clock);
     uv_timer_init(daemon->loop, &agent->watch);

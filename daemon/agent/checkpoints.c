@@ -74,6 +74,8 @@ struct rb_agent_check {
     struct rb_agent *agent; /* NULL: it is gone */
     char *job;
     int64_t step; /* of the one that was written, and waits for this */
+    char *path;
+    bool gone;
     size_t n;
     struct {
         char *key, *path;
@@ -110,14 +112,21 @@ static void check_free(struct rb_agent_check *check)
         free(check->at[i].path);
     }
     free(check->job);
+    free(check->path);
     free(check);
+}
+
+static bool is_gone(const char *path)
+{
+    return access(path, F_OK) && errno == ENOENT;
 }
 
 static void check_all(uv_work_t *work)
 {
     struct rb_agent_check *check = work->data;
+    check->gone = is_gone(check->path);
     for (size_t i = 0; i < check->n; i++)
-        check->at[i].gone = access(check->at[i].path, F_OK) && errno == ENOENT;
+        check->at[i].gone = is_gone(check->at[i].path);
 }
 
 /* Behind all that, is it to be registered still? */
@@ -137,7 +146,10 @@ static void on_checked(uv_work_t *work, int status)
     }
     while (pending && pending->value.step != check->step)
         pending = pending->next;
-    if (pending && facts && rb_publish_checkpoint(facts, &pending->value) == RB_PUBLISH_NOW) {
+    if (pending && check->gone) {
+        checkpoint_drop(job, check->step); /* told again, by a worker that was there before us */
+    } else if (pending && facts &&
+               rb_publish_checkpoint(facts, &pending->value) == RB_PUBLISH_NOW) {
         register_checkpoint(job, pending, facts, check);
     } else if (pending) {
         pending->sent = false;
@@ -156,6 +168,7 @@ static void check_before(struct rb_agent_job *job, struct rb_agent_checkpoint *p
     check->agent = agent;
     check->job = rb_string(job->id);
     check->step = pending->value.step;
+    check->path = rb_string(pending->value.path);
     for (size_t i = 0; i < facts->checkpoints.n; i++) {
         const struct rb_fact *fact = &facts->checkpoints.at[i];
         if (fact->checkpoint->step == check->step || strcmp(fact->checkpoint->node, agent->node))

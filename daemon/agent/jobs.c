@@ -74,20 +74,6 @@ static void job_free(struct rb_agent_job *job)
     free(job);
 }
 
-static bool names_blob(const Rb__Job *job, const char *digest)
-{
-    return !strcmp(job->model, digest) || !strcmp(job->weights, digest) ||
-           (job->profile && !strcmp(job->profile, digest));
-}
-
-static bool blob_used(const struct rb_facts *facts, const char *digest)
-{
-    for (size_t i = 0; i < facts->n_jobs; i++)
-        if (facts->jobs[i].job.message && names_blob(facts->jobs[i].job.job, digest))
-            return true;
-    return false;
-}
-
 /* The job was deleted, and its workers are gone: so go its folder and its blobs. */
 static void remove_job(struct rb_agent *agent, struct rb_agent_job *job,
                        const struct rb_facts *facts)
@@ -97,7 +83,7 @@ static void remove_job(struct rb_agent *agent, struct rb_agent_job *job,
     if (rb_file_remove(job->folder, &why))
         rb_log(RB_LOG_WARN, "job %s: its folder stays: %s", job->id, why.text);
     for (size_t i = 0; i < RB_COUNT(blobs); i++)
-        if (blobs[i] && !blob_used(facts, blobs[i]))
+        if (blobs[i] && !rb_facts_names_blob(facts, blobs[i]))
             rb_blobs_remove(agent->daemon->blobs, blobs[i]);
     job_free(job);
 }

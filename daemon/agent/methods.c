@@ -260,6 +260,11 @@ void rb_agent_saved(struct rb_worker *worker, const Rb__Saved *saved)
         free(save);
         return;
     }
+    /* Asked for by a rubatod before this one, or before a link broke.  Exports are no checkpoints.
+     */
+    const char *name = strrchr(saved->folder, '/');
+    if (!saved->error && name && !strncmp(name, "/step-", 6))
+        rb_agent_take_checkpoint(worker, saved);
 }
 
 void rb_agent_saves_lost(struct rb_worker *worker)

@@ -84,3 +84,15 @@ bool rb_configuration_given_up(const struct rb_job_facts *job,
            configuration->number > state->active && configuration->went &&
            !configuration->left_of && configuration->state == RB__CONFIGURATION__STATE__ABANDONED;
 }
+
+bool rb_facts_names_blob(const struct rb_facts *facts, const char *digest)
+{
+    for (size_t i = 0; i < facts->n_jobs; i++) {
+        const Rb__Job *job = facts->jobs[i].job.job;
+
+        if (job && (!strcmp(job->model, digest) || !strcmp(job->weights, digest) ||
+                    (job->profile && !strcmp(job->profile, digest))))
+            return true;
+    }
+    return false;
+}

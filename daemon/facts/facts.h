@@ -97,4 +97,7 @@ static inline const char *rb_facts_class(const Rb__Node *node, const Rb__Device 
     return device->numeric_class ? device->numeric_class : node->numeric_class;
 }
 
+/* Does a job have a blob of this digest? */
+bool rb_facts_names_blob(const struct rb_facts *facts, const char *digest);
+
 #endif

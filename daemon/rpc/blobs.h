@@ -12,12 +12,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <uv.h>
 
 struct rb_blobs;
 struct rb_server;
 
 /* Nobody else writes in the folder: what was half written before is removed. */
-int rb_blobs_open(const char *folder, struct rb_blobs **ret_blobs, struct rb_why *why);
+int rb_blobs_open(uv_loop_t *loop, const char *folder, struct rb_blobs **ret_blobs,
+                  struct rb_why *why);
 void rb_blobs_close(struct rb_blobs *blobs); /* pending fetches end without their callback */
 
 int rb_blobs_put(struct rb_blobs *blobs, const void *bytes, size_t size, char ret_digest[33],
@@ -33,7 +35,8 @@ const char *rb_blobs_folder(const struct rb_blobs *blobs);
 void rb_blobs_hold(struct rb_blobs *blobs, const char *digest);
 void rb_blobs_release(struct rb_blobs *blobs, const char *digest);
 
-/* Unless it is held. */
+/* Unless it is held.  What is on its way is not kept either: who waits for it hears RB_ECANCELED.
+ */
 void rb_blobs_remove(struct rb_blobs *blobs, const char *digest);
 
 bool rb_blobs_has(const struct rb_blobs *blobs, const char *digest);

@@ -22,6 +22,7 @@ struct submit {
     struct rb_why why;
 
     size_t held; /* so many of its blobs, until the job is in facts */
+    bool asked;  /* etcd was, and has not refused: there may be a job, whatever went wrong */
     json_t *reply;
 };
 
@@ -44,10 +45,15 @@ static void job_done(struct rb_submission *job)
     free(job->kind);
 }
 
+static void release_blobs(struct submit *submit)
+{
+    for (; submit->op.methods && submit->held; submit->held--)
+        rb_blobs_release(submit->op.methods->daemon->blobs, submit->job.written[submit->held - 1]);
+}
+
 static void submit_free(struct submit *submit)
 {
-    for (size_t i = 0; submit->op.methods && i < submit->held; i++)
-        rb_blobs_release(submit->op.methods->daemon->blobs, submit->job.written[i]);
+    release_blobs(submit);
     rb_op_remove(&submit->op);
     job_done(&submit->job);
     json_decref(submit->reply);
@@ -60,6 +66,17 @@ static void let_go(struct rb_op *op)
     op->let_go = NULL;
 }
 
+/* It is no job: what was written for it goes, but for what others have, too. */
+static void remove_blobs(struct submit *submit)
+{
+    struct rb_methods *methods = submit->op.methods;
+
+    release_blobs(submit);
+    for (size_t i = 0; i < RB_COUNT(submit->job.written); i++)
+        if (!rb_facts_names_blob(rb_methods_facts(methods), submit->job.written[i]))
+            rb_blobs_remove(methods->daemon->blobs, submit->job.written[i]);
+}
+
 static void fail(struct submit *submit, int err, const struct rb_why *why)
 {
     struct rb_request *request = submit->op.request;
@@ -67,6 +84,8 @@ static void fail(struct submit *submit, int err, const struct rb_why *why)
 
     if (why)
         told = *why;
+    if (!submit->asked)
+        remove_blobs(submit);
     if (err == RB_ENOTFOUND) /* what the job names, as any other thing that is wrong with it */
         err = RB_EREFUSED;
     submit_free(submit);
@@ -92,6 +111,7 @@ static void committed(int err, const struct rb_why *why, void *context)
     if (!submit->op.methods) {
         submit_free(submit);
     } else if (err == RB_ESTALE) {
+        submit->asked = false;
         rb_why_set(&submit->why, RB_EAGAIN, "the coordinator has just changed: try again");
         fail(submit, RB_EAGAIN, &submit->why);
     } else if (err) {
@@ -121,6 +141,7 @@ static int write_job(struct submit *submit)
     int err = rb_submission_write(&submit->job, daemon->settings->node, &writes, &submit->reply,
                                   &submit->why);
 
+    submit->asked = !err;
     if (!err)
         rb_store_commit(daemon->store, &writes, "leader", rb_coordinator_fence(daemon->coordinator),
                         committed, submit);

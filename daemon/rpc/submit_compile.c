@@ -60,7 +60,6 @@ int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
     if (!err && checkpoints)
         err = rb_resume_find(checkpoints, job->compiled.model, &job->resume, &job->resume_step,
                              &job->compiled.notes, why);
-    /* Last: nobody removes what a job that is refused has written. */
     return err ? err : write_model(job, why);
 }
 

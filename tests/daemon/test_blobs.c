@@ -26,7 +26,7 @@ static void open_place(struct place *place)
 {
     strcpy(place->folder, "/tmp/rubato-blobs-XXXXXX");
     assert_non_null(mkdtemp(place->folder));
-    assert_int_equal(rb_blobs_open(place->folder, &place->blobs, NULL), 0);
+    assert_int_equal(rb_blobs_open(uv_default_loop(), place->folder, &place->blobs, NULL), 0);
     assert_int_equal(rb_blobs_put(place->blobs, "weights", 7, place->digest, NULL), 0);
 }
 
@@ -67,7 +67,7 @@ static void what_was_half_written_goes(void **unused)
     snprintf(other, sizeof other, "%s/notes.tmp", place.folder);
     assert_int_equal(rb_file_write_lightly(half, "wei", 3, NULL), 0);
     assert_int_equal(rb_file_write_lightly(other, "mine", 4, NULL), 0);
-    assert_int_equal(rb_blobs_open(place.folder, &place.blobs, NULL), 0);
+    assert_int_equal(rb_blobs_open(uv_default_loop(), place.folder, &place.blobs, NULL), 0);
     assert_int_not_equal(access(half, F_OK), 0);
     assert_int_equal(access(other, F_OK), 0);
     assert_true(rb_blobs_has(place.blobs, place.digest));

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deaths: of workers, of rubatod, of all. The job goes on by itself and the bits are the same."""
 import concurrent.futures
+import glob
 import json
 import math
 import os
@@ -36,7 +37,7 @@ def same_as_alone(c, what):
 
 
 def kill_workers():
-    """Each rank in turn, rank 0 too: noticed within a second, nothing lost."""
+    """Each rank in turn, rank 0 too: its agent reaps it and says so, and nothing is lost."""
     with cluster.Cluster(devices=4) as c:
         start(c)
         c.submit("gpt", spec(c, ENDLESS))
@@ -46,7 +47,7 @@ def kill_workers():
             c.kill("gpt", status["devices"][rank])
             died = until("the death to be noticed",
                          lambda: [e for e in c.events("worker-died", "gpt") if e["time"] >= at * 1000 - 5])
-            check(died[0]["time"] / 1000 - at < 1.0, f"noticed after {died[0]['time'] / 1000 - at:.2f} s")
+            check("signal 9" in died[0]["text"], died[0]["text"])
         c.train_on("gpt", 3)
         same_as_alone(c, "workers were killed")
 
@@ -63,7 +64,6 @@ def stop_workers():
             said = until("the stop to be noticed",
                          lambda: [e for e in c.events("worker-killed", "gpt") if e["time"] >= at * 1000 - 5])
             check("stopped" in said[0]["text"], said[0]["text"])
-            check(said[0]["time"] / 1000 - at < 1.0, f"noticed after {said[0]['time'] / 1000 - at:.2f} s")
         c.train_on("gpt", 3)
         same_as_alone(c, "workers were stopped")
 
@@ -149,6 +149,38 @@ def killed_while_rubatod_is_away():
         c.train_on("gpt", 2, 20)
         check(not [e for e in c.json("events", "gpt")["items"] if "cannot load" in e["text"]], "a start has failed")
         c.same_as_alone("gpt", spec(c, ENDLESS), "killed while rubatod was away", heard=False)
+
+
+def told_of_what_has_gone():
+    """The next rubatod is told of all checkpoints once more: those that have made way are none."""
+    def gone():
+        return [item["path"] for item in c.json("get", "checkpoints", "gpt")["items"] if not os.path.exists(item["path"])]
+
+    with faulty("worker.row:at=60:do=3000ms"), cluster.Cluster(devices=1) as c:  # it writes no more for 15 s
+        start(c)
+        c.submit("gpt", spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 5, "keep": 1}))
+        c.wait("gpt", "step=59")
+        until("the last one", lambda: len(registered(c)) == 1)
+        c.nodes[0].stop(signal.SIGKILL)
+        c.nodes[0].start()
+        for _ in range(20):
+            check(len(gone()) <= 1, f"facts have checkpoints that are not there: {gone()}")
+            time.sleep(0.1)
+
+
+def asked_for_before_rubatod_died():
+    """A checkpoint that is on its way to the disk meanwhile is one."""
+    with faulty("worker.save.written:do=1000ms"), cluster.Cluster(devices=1) as c:
+        start(c)
+        c.submit("gpt", spec(c, ENDLESS, 1))
+        c.wait("gpt", "step=5")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            asked = pool.submit(c.run, "checkpoint", "gpt", "--wait")
+            until("the save", lambda: glob.glob(os.path.join(c.nodes[0].state, "jobs", "*", "checkpoints", ".tmp-*")))
+            c.nodes[0].stop(signal.SIGKILL)
+            c.nodes[0].start()
+            asked.result()
+        until("the checkpoint", lambda: registered(c))
 
 
 def checkpoint_is_damaged():
@@ -554,7 +586,7 @@ def data_are_replaced():
 
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              hangs_up_instead_of_being_adopted, kill_the_only_worker,
-             killed_while_rubatod_is_away, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
+             killed_while_rubatod_is_away, told_of_what_has_gone, asked_for_before_rubatod_died, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
              restarts_are_limited, rubatod_killed, stopped_and_started,
              stopped_while_it_profiles, pause_resume_cancel,
              checkpoints_are_removed, last_step_is_told, lost_steps_are_told_on_request, cannot_be_parked,

@@ -85,6 +85,20 @@ def deleted_while_away():
         until("its blobs to go", lambda: not os.listdir(blobs))
 
 
+def deleted_while_fetched():
+    """What a node was fetching for a job that is deleted meanwhile does not stay."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        c.model("gpt", layers=8, width=512, heads=2, seq=32)
+        c.submit("wide", spec(c, ENDLESS, 2))
+        leader, other = coordinator_and_other(c)
+        folders = [os.path.join(node.state, "blobs") for node in c.nodes]
+        until("the first blob", lambda: os.listdir(os.path.join(other.state, "blobs")))
+        c.ctl("cancel", "wide", "--now")
+        c.wait("wide", "devices=0")
+        c.ctl("delete", "wide")
+        until("all blobs to go", lambda: not any(map(os.listdir, folders)))
+
+
 def coordinator_and_other(c):
     first = c.json("version")["rubatod"]["leader"]
     return sorted(c.nodes, key=lambda node: node.name != first)
@@ -154,5 +168,5 @@ def others_write_into_etcd():
             writer.join()
 
 
-cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, coordinator_is_gone,
+cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, deleted_while_fetched, coordinator_is_gone,
              coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pause changes nothing. State in shards is gathered on one worker first, which stands then: no step is trained, none
 that was told is taken back, also where it dies; and a pause whose state cannot be saved is taken back by resume."""
+import glob
 import json
 import os
 import signal
@@ -46,6 +47,8 @@ def kept_bits(c, what, spec):
     c.train_on("job", devices)
     check(c.kinds("job").count("gathered") == 2, f"{what}: events: {c.kinds('job')}")
     pause(c)
+    parked = glob.glob(os.path.join(c.nodes[0].state, "jobs", "*", "park", "step-*"))
+    check(len(parked) == 1, f"{what}: kept are {parked}")
     check_each_step_once(c, what)
     check({int(row["devices"]) for row in c.metrics("job")} == {devices}, f"{what}: fewer devices than min")
     steps, sha = c.break_off("job")

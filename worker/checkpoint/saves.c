@@ -241,7 +241,8 @@ int rb_saves_collect(struct rb_saves *saves, const struct rb_configuration *conf
 int rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *ret_saved)
 {
     const char *reason = hindrance(saves, false);
-    struct rb_save save = {.folder = folder};
+    /* Where facts still name the one before, whoever looks for it finds this one. */
+    struct rb_save save = {.folder = folder, .prune = true, .keep = 1};
 
     if (reason) {
         refuse(0, folder, reason, ret_saved);

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blobs from inside: for daemon/rpc/blobs*.c alone.
+ *
+ *     blobs.c: the folder, and what stays in it   blobs_fetch.c: what comes from other nodes */
+#ifndef RB_DAEMON_RPC_BLOBS_INSIDE_H
+#define RB_DAEMON_RPC_BLOBS_INSIDE_H
+
+#include "daemon/rpc/blobs.h"
+
+enum { RB_BLOBS_DIGEST = 32 };
+
+struct rb_blobs {
+    uv_loop_t *loop;
+    char *folder;
+    char *path;
+    struct rb_blobs_fetch *fetches;
+    struct hold *holds;
+};
+
+/* Whose job is gone: if it is on its way it is not kept, unless it is asked for again. */
+void rb_blobs_fetch_unwanted(struct rb_blobs *blobs, const char *digest);
+
+/* Nobody is called back any more; what a thread writes just now it writes. */
+void rb_blobs_fetches_close(struct rb_blobs *blobs);
+
+#endif
