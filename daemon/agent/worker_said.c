@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "base/fault.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -127,11 +128,18 @@ static void take_parked(struct rb_worker *worker, const Rb__Saved *saved)
 }
 
 /* Is it below a folder of the job's own, as it was told? */
+static bool is_below(const char *path, const char *folder, const char *name)
+{
+    size_t size = strlen(folder);
+    return !strncmp(path, folder, size) && !strncmp(path + size, name, strlen(name));
+}
+
+/* As we have told it, or with its links followed, as the thread that saves says it. */
 static bool saved_below(const struct rb_worker *worker, const Rb__Saved *saved, const char *name)
 {
-    size_t size = strlen(worker->job->folder);
-    return !saved->request && !strncmp(saved->folder, worker->job->folder, size) &&
-           !strncmp(saved->folder + size, name, strlen(name));
+    RB_CLEANUP(rb_freep) char *real = rb_file_real(worker->job->folder);
+    return !saved->request && (is_below(saved->folder, worker->job->folder, name) ||
+                               is_below(saved->folder, real, name));
 }
 
 static void take_saved(struct rb_worker *worker, const Rb__Saved *saved)

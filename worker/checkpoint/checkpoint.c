@@ -101,17 +101,17 @@ static int fail(struct rb_why *why, const char *verb, const char *path)
 /* Digest of what the disk gives back, not of what was meant to be written. */
 static int digest_file(const char *path, uint64_t bytes, char ret_digest[33], struct rb_why *why)
 {
-    struct rb_map map;
-    int err = rb_map_open(path, &map, why);
+    int fd = open(path, O_RDONLY | O_CLOEXEC), err = 0;
+    uint64_t there = 0;
 
-    if (err)
-        return err;
-    if (map.size != bytes)
-        err = rb_why_set(why, RB_EIO, "%s has %zu bytes, %" PRIu64 " were written", path, map.size,
-                         bytes);
-    else
-        rb_hash_digest(map.data, map.size, ret_digest);
-    rb_map_close(&map);
+    if (fd < 0)
+        return fail(why, "open", path);
+    if (rb_hash_file(fd, ret_digest, &there) < 0)
+        err = fail(why, "read", path);
+    else if (there != bytes)
+        err = rb_why_set(why, RB_EIO, "%s has %" PRIu64 " bytes, %" PRIu64 " were written", path,
+                         there, bytes);
+    close(fd);
     return err;
 }
 

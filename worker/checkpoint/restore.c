@@ -9,6 +9,8 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/manifest.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,26 +50,42 @@ static int take(struct rb_safetensor *want, int n_want, struct rb_safetensor *ha
     return 0;
 }
 
-/* digest: NULL for a file that no manifest speaks of. */
+/* Read, and not mapped: what the disk cannot give back is an error, so that an older checkpoint is
+ * tried, and not the end of the process. */
+static int check_digest(const char *path, const struct rb_manifest_file *listed, struct rb_why *why)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), number;
+    char digest[33];
+    uint64_t bytes;
+
+    if (fd < 0 || rb_hash_file(fd, digest, &bytes) < 0) {
+        number = errno;
+        if (fd >= 0)
+            close(fd);
+        return rb_why_set(why, rb_error_from_errno(number), "cannot read it: %s", strerror(number));
+    }
+    close(fd);
+    return bytes != listed->bytes || strcmp(digest, listed->digest)
+               ? rb_why_set(why, RB_EINVAL, "it is not the file that the manifest lists")
+               : 0;
+}
+
+/* listed: NULL for a file that no manifest speaks of. */
 static int load_file(const char *path, const struct rb_manifest_file *listed,
                      enum rb_checkpoint_file file, const Rb__Model *model, struct rb_state *state,
                      struct rb_why *why)
 {
     struct rb_safetensor *want = NULL, *have = NULL;
     int n_want = 0, n_have = 0, err;
-    char digest[33];
     struct rb_map map;
 
+    err = listed ? check_digest(path, listed, why) : 0;
+    if (err)
+        return rb_why_add(why, err, "%s", path);
     err = rb_map_open(path, &map, why);
     if (err)
         return err;
-    if (listed) {
-        rb_hash_digest(map.data, map.size, digest);
-        if (map.size != listed->bytes || strcmp(digest, listed->digest) != 0)
-            err = rb_why_set(why, RB_EINVAL, "it is not the file that the manifest lists");
-    }
-    if (!err)
-        err = rb_safetensors_read(map.data, map.size, &have, &n_have, why);
+    err = rb_safetensors_read(map.data, map.size, &have, &n_have, why);
     if (!err) {
         n_want = rb_checkpoint_tensors(model, state, file, &want);
         err = take(want, n_want, have, n_have, why);

@@ -15,11 +15,13 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* All members exist when they are told to meet; loading a model takes seconds at most.
+/* All members exist when they are told to meet, but may have a model to load yet.  The coordinator
+ * gives them less time than this (RB_PREPARE_MS) and blames those who are late: whoever waits is
+ * not to give up before.
  *
  * NICE leaves a core that is shared with a trainer nine tenths its own.  SCHED_IDLE would leave all
  * of it, and on a core that trains without a pause nothing would ever be prepared. */
-enum { MEET_MS = 60000, NICE = 10 };
+enum { MEET_MS = 150000, NICE = 10 };
 
 struct rb_preparer {
     const struct rb_worker_options *options;
