@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*   lock, etcd, store ... all parts made, listening
  *        |
- *   waiting for etcd --- not within START_MS: stop with 69
+ *   waiting for etcd --- not within START_MS (its own: a minute): stop with 69
  *        |  first list of facts
  *   running: workers adopted, presence announced
  *        |  SIGTERM, SIGINT
@@ -44,7 +44,8 @@
 #include <unistd.h>
 
 enum {
-    START_MS = 10000, /* for etcd's first answer */
+    START_MS = 10000, /* for etcd's first answer, */
+    OWN_STARTS = 6,   /* and so often where it is ours, and makes its files */
     KILLED_MS = 400,  /* for the reports of workers that were killed */
     REVOKE_MS = 400,
     ETCD_STOP_MS = 1500,
@@ -57,6 +58,7 @@ struct life {
     const Rb__DaemonSettings *settings;
     struct rb_daemon daemon;
     struct rb_private_etcd *private_etcd;
+    unsigned starts; /* for which it was waited */
     struct rb_etcd *etcd;
     struct rb_presence *presence;
     struct rb_notice *notice;
@@ -214,6 +216,11 @@ static void on_no_etcd(uv_timer_t *timer)
     if (life->private_etcd && rb_room_check(folder, RB_ROOM_ETCD, &room)) {
         rb_why_add(&room, RB_EFULL, "etcd cannot run");
         fail(life, RB_EXIT_UNAVAILABLE, room.text);
+        return;
+    }
+    if (life->private_etcd && ++life->starts < OWN_STARTS) {
+        rb_log(RB_LOG_WARN, "etcd does not answer yet: the disk may be slow");
+        uv_timer_start(timer, on_no_etcd, START_MS, 0);
         return;
     }
     RB_CLEANUP(rb_freep)

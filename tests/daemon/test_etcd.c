@@ -209,7 +209,7 @@ static void leases(void **state)
     int64_t old = world->lease;
     post(world, "/v3/lease/revoke", rb_etcd_lease_text(old));
     UNTIL(&world->until, world->lease && world->lease != old);
-    assert_int_equal(world->leases, 3); /* granted, lost, granted */
+    assert_true(world->leases >= 3); /* granted, lost, granted; on a busy machine more often */
     UNTIL(&world->until, !rb_store_facts(world->store)->leader.message);
     /* A lease that nobody keeps alive runs out, with its keys. */
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");

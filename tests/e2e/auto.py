@@ -142,7 +142,7 @@ def behind_a_slow_link():
     """Nothing is pinned: a pipeline with two replicas, resized and struck; and data parallelism, when the nodes say that
     they are on one machine after all."""
     for words in (["ip", "link", "set", "lo", "mtu", "1500", "up"],
-                  ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "200mbit", "burst", "64kb", "latency", "400ms"]):
+                  ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "100mbit", "burst", "64kb", "latency", "400ms"]):
         subprocess.run(words, check=True)
     with Apart(nodes=4, devices=1) as c:
         until("the links to be measured",

@@ -88,7 +88,7 @@ class Storm:
         # 1: fate may replace the resize, and the command says so.  A drained node's devices are missed.
         most = MOST if not self.drained else self.c.devices
         self.ctl("resize", "storm", "--want", self.random.randint(1, most), "--wait", "--timeout", 40,
-                 allowed=(0, 1, 5))
+                 allowed=(0, 1, 5, 124))
 
     def strike(self, number, most=1):
         pids = self.c.processes("rubato-worker")
@@ -178,7 +178,7 @@ class Storm:
         elif len(self.c.nodes) > 1:
             node = self.random.choice(self.c.nodes).name
             words = ("--wait", "--timeout", 40) if self.random.random() < 0.5 else ()
-            if not self.ctl("node", "drain", node, *words).returncode:
+            if self.ctl("node", "drain", node, *words, allowed=(0, 5, 124)).returncode in (0, 124):
                 self.drained = node
 
     def calm(self):

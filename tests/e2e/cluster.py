@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 from ports import free_ports
 
@@ -162,7 +163,14 @@ class Cluster:
             "--election-timeout", "500"] for i, (client, peer) in enumerate(zip(clients, peers))]
         self.url = clients[0]
         self.run_etcd()
+        for client in clients:
+            until(f"etcd at {client}", lambda: self.etcd_answers(client), 60)
         return ",".join(clients)
+
+    def etcd_answers(self, url):
+        """Rubatods do not wait for long: one that is there and leads, or follows."""
+        with contextlib.suppress(OSError), urllib.request.urlopen(url + "/health", timeout=5) as answer:
+            return json.loads(answer.read())["health"] == "true"
 
     def run_etcd(self):
         with open(os.path.join(self.folder, "etcd.log"), "a") as log:
@@ -365,7 +373,7 @@ class Cluster:
         path = os.path.join(folder, f"step-{steps:08}", "model.safetensors")
         self.submit("alone", {**spec, "devices": {**spec["devices"], "min": 1, "want": 1},
                               "checkpoint": {"path": folder, "every": steps, "keep": 10000}})
-        self.wait("alone", f"step={steps}")
+        self.wait("alone", f"step={steps}", 500)  # as many steps may have been done on several cores, and not been counted
         until("its checkpoint", lambda: os.path.exists(path))
         sha = digest(path)
         self.drop("alone")

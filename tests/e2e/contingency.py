@@ -22,7 +22,7 @@ from faulty import faulty
 def spec(c, steps, want):
     return {
         **corpus.text_job(c, want, 6, steps=steps, globalBatch=12, microBatch=1, clipNorm=1.0),
-        "parallel": {"pipeline": 1},  # all of the state everywhere: several die at once
+        "parallel": {"pipeline": 1, "balance": "even"},  # all of the state everywhere: several die at once
     }
 
 

@@ -48,8 +48,11 @@ def sums_behind_a_death():
                     return on("cuda", gpus.gpt_spec(c, steps, 3), **more)
 
                 c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))
-                c.kill("job", c.train_on("job", 3)["devices"][1])
+                devices = c.train_on("job", 3)["devices"]
+                c.ctl("node", "cordon", devices[1]["node"])  # no newcomer overtakes them
+                c.kill("job", devices[1])
                 cluster.until(sentence, lambda: c.ctl("logs", "job").count(sentence) == 2)
+                c.ctl("node", "uncordon", devices[1]["node"])
                 same_as_alone(c, make)
                 table("behind a death: " + sentence)
 

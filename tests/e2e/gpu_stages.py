@@ -29,9 +29,11 @@ def stages():
             devices = c.train_on("job", 3, 5)["devices"]
             check("sums go from GPU to GPU" in c.ctl("logs", "job"), f"{replicas} replicas: {c.ctl('logs', 'job')}")
             if replicas == "2":
+                c.ctl("node", "cordon", devices[1]["node"])  # no newcomer overtakes them
                 c.kill("job", devices[1])
                 cluster.until("sums from GPU to GPU again",
                               lambda: c.ctl("logs", "job").count("sums go from GPU to GPU again") == 2)
+                c.ctl("node", "uncordon", devices[1]["node"])
             same_as_alone(c, make)
 
 

@@ -232,9 +232,15 @@ def nobody_is_kept_waiting():
             line.close()
 
 
+class Patient(Watched):
+    def place_nodes(self):
+        super().place_nodes()
+        self.nodes[0].arguments += ["--leave-timeout", "30s"]
+
+
 def starts_and_ends():
     """A port in use is told of; a node that leaves is not ready."""
-    with faulty("worker.save.written:do=2000ms"), Watched(devices=1) as c:  # it takes its time to leave
+    with faulty("worker.save.written:do=3000ms"), Patient(devices=1) as c:  # it takes its time to leave
         at = c.where()
         for address, words in ((f"{at[0]}:{at[1]}", "in use by another process: stop it, or give another port"),
                                ("192.0.2.1:0", "no address of this machine")):
@@ -249,7 +255,7 @@ def starts_and_ends():
         c.train_on("gpt", 1)
         os.kill(c.nodes[0].process.pid, signal.SIGTERM)
         check("leaving\n" in until("the drain", lambda: not_ready(c, at)), "it does not say why")
-        check(c.nodes[0].process.wait(15) == 0, "rubatod's exit status")
+        check(c.nodes[0].process.wait(60) == 0, "rubatod's exit status")
 
 
 def not_ready(c, at):

@@ -76,7 +76,7 @@ def no_time_for_newcomers():
         c.nodes[2].start()
         c.nodes[2].process.send_signal(signal.SIGSTOP)
         try:
-            c.ctl("node", "drain", "n1", "--deadline", "4s")
+            c.ctl("node", "drain", "n1", "--deadline", "12s")
             reason = until("a reason", lambda: c.status("gpt")["reason"])
             check("leaves node n1 by" in reason, reason)
             moved = until("n1 to be left", lambda: c.events("moved", "gpt"))[0]

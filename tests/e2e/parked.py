@@ -139,12 +139,13 @@ def why_it_does_not_end():
         models(c)
         job = c.submit("job", gpt_spec(c, 60, 2))["id"]
         final = os.path.join(c.nodes[0].state, "jobs", job, "final")
-        c.wait("job", "step=1")
-        c.ctl("export", "job", "--out", "first.safetensors")
+        until("its folder", lambda: os.path.isdir(os.path.dirname(final)))
         with open(final, "w"):
             pass
+        c.wait("job", "step=1")
+        c.ctl("export", "job", "--out", "first.safetensors")
         until("the reason", lambda: (c.status("job")["reason"] or "").startswith("all steps are done: the final state"))
-        check("final-failed" in c.kinds("job"), f"events: {c.kinds('job')}")
+        until("the event", lambda: "final-failed" in c.kinds("job"))
         os.remove(final)
         c.wait("job", "done")
         check(not c.status("job")["reason"], f"it still says {c.status('job')['reason']}")

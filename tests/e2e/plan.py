@@ -102,7 +102,7 @@ def many_devices(c, job):
     names = [one["name"] for one in report["plans"][0]["candidates"]]
     for part in "data parallel x1024", "pipeline of 2 stages x1024":
         check(any(name.startswith(part) for name in names), f"{part}: {names}")
-    check(chosen(report)[1024]["stepMs"] > 0 and took < 10, f"{took} s of a core")
+    check(chosen(report)[1024]["stepMs"] > 0 and took < 60, f"{took} s of a core")
 
 
 def refused(c, job):

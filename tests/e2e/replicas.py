@@ -123,7 +123,7 @@ def no_room():
     """A checkpoint of a state in shards takes memory for all of it at one rank: without, it is refused, and training goes on."""
     with cluster.Cluster(devices=2) as c:
         models(c, width=512, seq=8)  # 3 x 26 MB
-        c.submit("job", gpt_spec(c, ENDLESS, "1", 2, seq=8))
+        c.submit("job", {**gpt_spec(c, ENDLESS, "1", 2, seq=8), "parallel": {"pipeline": 1, "balance": "even"}})
         workers = [d["pid"] for d in c.train_on("job", 2)["devices"]]
         for pid in workers:
             limit_memory(pid, 16)

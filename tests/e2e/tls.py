@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two rubatods and an etcd that speak TLS alone, with the certificates of deploy/certificates: whoever has one of their
 authority is served as over a unix socket, and nobody else."""
+import contextlib
 import os
 import random
 import shutil
@@ -18,6 +19,10 @@ CERTIFICATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../d
 
 
 class Secured(cluster.Cluster):
+    def etcd_answers(self, url):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(url.rsplit(":")[-1]))):
+            return True
+
     def certificate(self, name, *addresses, authority="ca"):
         folder = self.path(authority)
         subprocess.run([CERTIFICATES, folder, name, *addresses], check=True, capture_output=True)
@@ -164,7 +169,7 @@ def nothing_waits_to_be_acknowledged():
         near = min(quickest(c, node.endpoint) for node in c.nodes)
         for address in c.afar():
             far = quickest(c, address, "--tls", alice)
-            check(far < near + 0.035, f"{address}: {far * 1e3:.1f} ms, not {near * 1e3:.1f} ms")
+            check(far < max(near + 0.035, 3 * near), f"{address}: {far * 1e3:.1f} ms, not {near * 1e3:.1f} ms")
 
 
 def certificates_are_renewed():

@@ -167,7 +167,7 @@ static void body(struct crew *crew)
     CREW_OK(crew, rb_placement_make(one.plan, run->place.model, &one.placement, &why), &why);
     if (run->kind.stages)
         CREW_OK(crew, rb_stage_read(one.plan, run->place.model, one.rank, &one.stage, &why), &why);
-    CREW_OK(crew, crew_open(crew, 1, 20000, &one.coll, &why), &why);
+    CREW_OK(crew, crew_open(crew, 1, CREW_MEET_MS, &one.coll, &why), &why);
     fill(step.model, &one);
     reduce_all(crew, &attempt, run->kind.stages || run->kind.copies);
     wait_for_all(crew, one.coll);

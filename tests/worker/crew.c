@@ -35,8 +35,8 @@ static int meet(struct crew_rank *one, Rb__Configure *order)
     order->members = members;
     err = rb_configuration_read(order, one->model->message, &one->configuration, &one->why);
     return err ? err
-               : rb_configuration_meet(one->configuration, order, "crew", one->listener, 20000,
-                                       NULL, &one->why);
+               : rb_configuration_meet(one->configuration, order, "crew", one->listener,
+                                       CREW_MEET_MS, NULL, &one->why);
 }
 
 static int join(struct crew_rank *one)

@@ -497,7 +497,7 @@ static void body(struct crew *crew)
 
     CREW_OK(crew, rb_split_plan(model->message, made->parts, made->parts, &plan, &why), &why);
     CREW_OK(crew, rb_stage_read(plan, model->message, (uint32_t)crew->rank, &stage, &why), &why);
-    CREW_OK(crew, crew_open(crew, 1, 20000, &exchange.coll, &why), &why);
+    CREW_OK(crew, crew_open(crew, 1, CREW_MEET_MS, &exchange.coll, &why), &why);
     exchange.stage = stage;
     head = head_bytes(crew, exchange.coll);
     told = tell(crew, exchange.coll, 0, all);

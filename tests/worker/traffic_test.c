@@ -218,7 +218,7 @@ static void body(struct crew *crew)
     rb_traffic_find(made->model, one.plan, &traffic);
     CREW_OK(crew, rb_placement_make(one.plan, made->model, &one.placement, &why), &why);
     CREW_OK(crew, rb_stage_read(one.plan, made->model, one.rank, &one.stage, &why), &why);
-    CREW_OK(crew, crew_open(crew, 1, 20000, &one.coll, &why), &why);
+    CREW_OK(crew, crew_open(crew, 1, CREW_MEET_MS, &one.coll, &why), &why);
     fill(step.model, &one);
     before = rb_coll_bytes_sent(one.coll);
     for (uint32_t b = 0; b < made->model->n_buckets; b++)

@@ -70,7 +70,7 @@ static void open_member(struct crew *crew, struct member *member)
     CREW_OK(crew, rb_model_use(model, false, &why), &why);
     one->plan = tiny_plan(place->model, one->size);
     CREW_OK(crew, rb_placement_make(one->plan, place->model, &one->placement, &why), &why);
-    CREW_OK(crew, crew_open(crew, 1, 20000, &one->coll, &why), &why);
+    CREW_OK(crew, crew_open(crew, 1, CREW_MEET_MS, &one->coll, &why), &why);
     rb_views_begin(model, WORD, one->number);
     memset(model->fresh, 0, model->message->n_variables * sizeof *model->fresh);
     for (size_t i = 0; i < model->message->state_elements; i++) {
