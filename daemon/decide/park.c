@@ -37,8 +37,19 @@ static bool are_freezing(const struct rb_roll *roll)
     return false;
 }
 
-/* Who has come farthest; else the lowest rank with the state, on a node that stays if there is one.
+/* Behind a GO members flip without being asked, and whoever is not in `next` trains no step more.
  */
+static bool is_left_behind(const struct rb_turn *turn, const struct rb_roll_entry *entry)
+{
+    const Rb__Configuration *next = rb_turn_next(turn);
+
+    return next && turn->state.next == next->number &&
+           next->state == RB__CONFIGURATION__STATE__GO &&
+           !rb_configuration_names(next, entry->report->worker);
+}
+
+/* Who has come farthest, as far as is known; else the lowest rank with the state, if there is one
+ * that goes on and on a node that stays. */
 static const struct rb_roll_entry *choose_saver(struct rb_turn *turn, const struct rb_roll *roll,
                                                 const char *not_this)
 {
@@ -51,7 +62,8 @@ static const struct rb_roll_entry *choose_saver(struct rb_turn *turn, const stru
 
         if (!rb_roll_holder(entry) || (not_this && !strcmp(entry->report->worker, not_this)))
             continue;
-        stays = !rb_device_must_be_left(turn->facts, entry->member->node, entry->member->device);
+        stays = !rb_device_must_be_left(turn->facts, entry->member->node, entry->member->device) &&
+                !is_left_behind(turn, entry);
         if (best && is_ahead(best->report, entry->report))
             continue;
         if (!best || is_ahead(entry->report, best->report) || (stays && !best_stays)) {

@@ -10,14 +10,6 @@
 
 /* ---- One configuration ----------------------------------------------------------------------- */
 
-static bool has_worker(const Rb__Configuration *configuration, const char *worker)
-{
-    for (size_t m = 0; m < configuration->n_members; m++)
-        if (configuration->members[m]->worker && !strcmp(configuration->members[m]->worker, worker))
-            return true;
-    return false;
-}
-
 /* May these survivors go on by themselves?  Whatever else that depends on belongs here. */
 static bool may_go_on(const Rb__Configuration *base, size_t survivors, uint32_t min)
 {
@@ -113,7 +105,8 @@ size_t rb_contingency_without(const Rb__Configuration *base, const Rb__Configura
     size_t n = 0;
 
     for (size_t m = 0; m < base->n_members; m++)
-        if (base->members[m]->worker && !has_worker(configuration, base->members[m]->worker))
+        if (base->members[m]->worker &&
+            !rb_configuration_names(configuration, base->members[m]->worker))
             workers[n++] = base->members[m]->worker;
     *ret_workers = workers;
     return n;
@@ -125,7 +118,8 @@ bool rb_contingency_entered(const Rb__WorkerReport *report, const Rb__Configurat
     if (report->active != configuration->number)
         return false;
     for (size_t i = 0; base && i < report->n_without; i++)
-        if (has_worker(configuration, report->without[i]) && has_worker(base, report->without[i]))
+        if (rb_configuration_names(configuration, report->without[i]) &&
+            rb_configuration_names(base, report->without[i]))
             return false;
     return true;
 }
@@ -183,7 +177,7 @@ static bool is_dead(const struct rb_job_facts *job, const Rb__Configuration *bas
 {
     const char *worker = base->members[rank]->worker;
 
-    return worker && ((active != base && !has_worker(active, worker)) ||
+    return worker && ((active != base && !rb_configuration_names(active, worker)) ||
                       is_among(known->dead, known->n_dead, worker) ||
                       rb_member_gone(job, base, rank) || is_done_without(job, base, worker));
 }
@@ -210,7 +204,8 @@ static bool have_all_of(const struct rb_job_facts *job, const Rb__Configuration 
     bool *here = RB_ARENA_NEW(arena, bool, opened->n_members + 1);
 
     for (size_t m = 0; m < opened->n_members; m++)
-        here[m] = opened->members[m]->worker && has_worker(left, opened->members[m]->worker);
+        here[m] =
+            opened->members[m]->worker && rb_configuration_names(left, opened->members[m]->worker);
     return rb_replicas_whole(&how, here);
 }
 

@@ -85,6 +85,14 @@ bool rb_configuration_given_up(const struct rb_job_facts *job,
            !configuration->left_of && configuration->state == RB__CONFIGURATION__STATE__ABANDONED;
 }
 
+bool rb_configuration_names(const Rb__Configuration *configuration, const char *worker)
+{
+    for (size_t m = 0; m < configuration->n_members; m++)
+        if (configuration->members[m]->worker && !strcmp(configuration->members[m]->worker, worker))
+            return true;
+    return false;
+}
+
 bool rb_facts_names_blob(const struct rb_facts *facts, const char *digest)
 {
     for (size_t i = 0; i < facts->n_jobs; i++) {

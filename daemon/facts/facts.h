@@ -86,6 +86,9 @@ bool rb_configuration_live(const Rb__Configuration *configuration);
 /* Does it train, or has it? */
 bool rb_configuration_took_over(const Rb__Configuration *configuration);
 
+/* Is this process a member?  One that was not there yet when it was made is not named. */
+bool rb_configuration_names(const Rb__Configuration *configuration, const char *worker);
+
 /* Was it given up behind its GO, and nothing newer is active?  Members may have flipped to it
  * before they heard of that: then one of them says that it trains there. */
 bool rb_configuration_given_up(const struct rb_job_facts *job,

@@ -129,6 +129,34 @@ static void pin_to_second(Rb__Wish *wish, uint64_t to)
     wish->asked = to;
 }
 
+/* In the second half of a move members flip to what the first rank is not in: it may have trained
+ * its last step already. */
+static void paused_while_the_first_rank_leaves(void **unused)
+{
+    const Rb__Configuration *next = NULL;
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 2, 1, 1);
+    world_wish(&world, JOB, pin_to_second, ++world.now);
+    for (int i = 0;
+         i < 100 && !(next && next->n_members == 1 && next->state == RB__CONFIGURATION__STATE__GO);
+         i++) {
+        world_agent(&world, 0);
+        world_train(&world, JOB);
+        world_decide(&world);
+        next = world_next(&world, JOB);
+    }
+    assert_non_null(next);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    world_wish(&world, JOB, world_pause, 1);
+    world_decide(&world);
+    assert_string_equal(world_state(&world, JOB)->saver, world_worker(&world, JOB, "a", 1)->name);
+    world_rounds(&world, 20);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    world_end(&world);
+}
+
 static void a_pinned_move_is_answered_by_its_last_configuration(void **unused)
 {
     struct world world;
@@ -318,6 +346,7 @@ int main(void)
         cmocka_unit_test(too_few_in_a_hurry_park),
         cmocka_unit_test(killed_when_the_time_is_over),
         cmocka_unit_test(uncordon_takes_the_time_back),
+        cmocka_unit_test(paused_while_the_first_rank_leaves),
         cmocka_unit_test(a_pinned_move_is_answered_by_its_last_configuration),
         cmocka_unit_test(last_node_leaves),
         cmocka_unit_test(cordon_keeps_who_is_there),
