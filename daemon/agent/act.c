@@ -176,10 +176,15 @@ static void settle_report(struct rb_agent *agent, const struct rb_agent_action *
     struct rb_writes writes = {0};
     if (action->kind == RB_AGENT_REPORT_DEAD) {
         Rb__WorkerReport dead = *action->report->worker;
+        Rb__Checkpoint *parked = rb_agent_find_parked(agent, action->job, &dead);
         dead.state = RB__WORKER_REPORT__STATE__DEAD;
+        if (parked)
+            dead.saved = parked;
         if (!dead.reason)
             dead.reason = "its process ended while rubatod was away";
         rb_writes_put(&writes, action->report->revision, &dead.base, "%s", action->report->key);
+        if (parked)
+            rb__checkpoint__free_unpacked(parked, NULL);
     } else {
         rb_writes_delete(&writes, action->report->revision, "%s", action->report->key);
     }

@@ -212,6 +212,10 @@ bool rb_agent_rows_end(const struct rb_worker *worker);
 void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);
 Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__Saved *saved,
                                        uint32_t configuration);
+/* daemon/agent/parked.c: what the saver of this job has written, when it ended with the rubatod
+ * before this one; NULL: nothing that is new. */
+Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct rb_job_facts *job,
+                                     const Rb__WorkerReport *report);
 void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_facts *facts);
 void rb_agent_checks_drop(struct rb_agent *agent); /* those under way end without it */
 

@@ -12,6 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 import cluster
@@ -183,6 +184,23 @@ def asked_for_before_rubatod_died():
             c.nodes[0].start()
             asked.result()
         until("the checkpoint", lambda: registered(c))
+
+
+def parked_as_rubatod_died():
+    """As it hears that the state is saved, behind Hello, Ready and Flipped: the next one finds it."""
+    with tempfile.TemporaryDirectory() as folder, faulty("daemon.heard:at=4", folder + "/fired"), cluster.Cluster(devices=1) as c:
+        start(c)
+        c.submit("gpt", spec(c, ENDLESS, 1))
+        c.wait("gpt", "step=20")
+        c.run("pause", "gpt")
+        until("rubatod to die", lambda: c.nodes[0].process.poll() is not None)
+        c.nodes[0].start()
+        until("the pause", lambda: c.status("gpt")["phase"] == "Paused")
+        check(not {"saver-lost", "restarted"} & set(c.kinds("gpt")), f"events: {c.kinds('gpt')}")
+        c.ctl("resume", "gpt")
+        c.train_on("gpt", 1)
+        check("restarted" not in c.kinds("gpt"), f"events: {c.kinds('gpt')}")
+        same_as_alone(c, "parked as rubatod died")
 
 
 def checkpoint_is_damaged():
@@ -588,7 +606,8 @@ def data_are_replaced():
 
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              hangs_up_instead_of_being_adopted, kill_the_only_worker,
-             killed_while_rubatod_is_away, told_of_what_has_gone, asked_for_before_rubatod_died, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
+             killed_while_rubatod_is_away, told_of_what_has_gone, asked_for_before_rubatod_died,
+             parked_as_rubatod_died, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
              restarts_are_limited, rubatod_killed, stopped_and_started,
              stopped_while_it_profiles, pause_resume_cancel,
              checkpoints_are_removed, last_step_is_told, lost_steps_are_told_on_request, cannot_be_parked,
