@@ -84,6 +84,7 @@ struct rb_worker {
     uint32_t foreseen; /* what it goes to without being told by the coordinator ... */
     char **without;    /* ... and who died for that */
     size_t n_without;
+    char *checkpoints;     /* where it was told to write them; NULL: nowhere */
     Rb__Checkpoint *saved; /* owned */
     bool save_failed;      /* the final or the parked state, of late: has been told */
     uint64_t final_due;    /* loop time to try again; 0: no need */
@@ -212,6 +213,8 @@ bool rb_agent_rows_end(const struct rb_worker *worker);
 void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);
 Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__Saved *saved,
                                        uint32_t configuration);
+/* daemon/agent/half_saved.c: of what it has not written to the end nothing stays. */
+void rb_agent_remove_half_saved(const struct rb_worker *worker);
 /* daemon/agent/parked.c: what the saver of this job has written, when it ended with the rubatod
  * before this one; NULL: nothing that is new. */
 Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct rb_job_facts *job,

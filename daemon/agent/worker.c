@@ -87,6 +87,8 @@ static void greet(pid_t pid, void *context)
     settings.final_folder = final;
     if (spec && spec->checkpoint) {
         settings.checkpoint_path = (char *)rb_spec_checkpoints(spec);
+        free(worker->checkpoints);
+        worker->checkpoints = settings.checkpoint_path ? rb_string(settings.checkpoint_path) : NULL;
         settings.has_checkpoint_every = settings.has_checkpoint_keep = true;
         settings.checkpoint_every = spec->checkpoint->every;
         settings.checkpoint_keep = spec->checkpoint->keep;
@@ -135,6 +137,8 @@ static void on_ended(const char *how, void *context)
     rb_worker_link_close(worker->link);
     worker->link = NULL;
     rb_agent_saves_lost(worker);
+    if (strcmp(how, "status 0") != 0)
+        rb_agent_remove_half_saved(worker);
     rb_agent_poke(worker->agent);
 }
 
@@ -180,6 +184,7 @@ void rb_worker_free(struct rb_worker *worker)
     }
     rb_worker_forget_said(worker);
     forget_without(worker);
+    free(worker->checkpoints);
     free((char *)worker->told.job);
     free((char *)worker->told.worker);
     free(worker);

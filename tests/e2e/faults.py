@@ -203,6 +203,19 @@ def parked_as_rubatod_died():
         same_as_alone(c, "parked as rubatod died")
 
 
+def killed_as_it_saved():
+    """Of a job that is over, too, half a checkpoint does not stay."""
+    with faulty("worker.save.written:do=60000ms"), cluster.Cluster(devices=1) as c:
+        start(c)
+        c.submit("gpt", spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 5}))
+        until("half of one", lambda: glob.glob(c.path("ckpt/.tmp-*")))
+        workers = pids(c)
+        c.ctl("cancel", "gpt", "--now")
+        for pid in workers:  # it ends when that is written, or is killed
+            os.kill(pid, signal.SIGKILL)
+        until("it to go", lambda: not os.listdir(c.path("ckpt")))
+
+
 def checkpoint_is_damaged():
     """The newest one cannot be read: an older one, and it says so."""
     with faulty("worker.vote:do=5ms"), cluster.Cluster(devices=1) as c:
@@ -607,7 +620,7 @@ def data_are_replaced():
 cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              hangs_up_instead_of_being_adopted, kill_the_only_worker,
              killed_while_rubatod_is_away, told_of_what_has_gone, asked_for_before_rubatod_died,
-             parked_as_rubatod_died, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
+             parked_as_rubatod_died, killed_as_it_saved, checkpoint_is_damaged, checkpoint_to_go_on_from_is_damaged,
              restarts_are_limited, rubatod_killed, stopped_and_started,
              stopped_while_it_profiles, pause_resume_cancel,
              checkpoints_are_removed, last_step_is_told, lost_steps_are_told_on_request, cannot_be_parked,

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Half of a checkpoint, left by a worker that was killed as it wrote: nobody else removes it when
+ * its job is over.  On a thread, as its folder may be on a network. */
+#include "daemon/agent/inside.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct half_saved {
+    uv_work_t work;
+    char *folder, *prefix;
+};
+
+static void remove_all(uv_work_t *work)
+{
+    const struct half_saved *half = work->data;
+    DIR *listing = opendir(half->folder);
+    const struct dirent *entry;
+
+    while (listing && (entry = readdir(listing))) {
+        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", half->folder, entry->d_name);
+
+        if (!strncmp(entry->d_name, half->prefix, strlen(half->prefix)))
+            rb_file_remove(path, NULL);
+    }
+    if (listing)
+        closedir(listing);
+}
+
+static void on_removed(uv_work_t *work, int status)
+{
+    struct half_saved *half = work->data;
+
+    (void)status;
+    free(half->folder);
+    free(half->prefix);
+    free(half);
+}
+
+void rb_agent_remove_half_saved(const struct rb_worker *worker)
+{
+    struct half_saved *half;
+
+    if (!worker->checkpoints)
+        return;
+    half = rb_alloc(sizeof(*half));
+    half->work.data = half;
+    half->folder = rb_string(worker->checkpoints);
+    half->prefix = rb_format(".tmp-%s-%s-", worker->told.job, worker->told.worker);
+    if (uv_queue_work(worker->agent->daemon->loop, &half->work, remove_all, on_removed))
+        on_removed(&half->work, 0);
+}
