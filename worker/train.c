@@ -141,6 +141,8 @@ static enum rb_train_phase leaving(struct rb_train *train)
     }
     if (folder)
         rb_control_wait_told(train->control);
+    if (folder && !err)
+        rb_saves_prune(&train->saves, folder);
     return RB_TRAIN_ENDED;
 }
 

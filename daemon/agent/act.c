@@ -176,7 +176,8 @@ static void settle_report(struct rb_agent *agent, const struct rb_agent_action *
     struct rb_writes writes = {0};
     if (action->kind == RB_AGENT_REPORT_DEAD) {
         Rb__WorkerReport dead = *action->report->worker;
-        Rb__Checkpoint *parked = rb_agent_find_parked(agent, action->job, &dead);
+        Rb__Checkpoint *parked =
+            dead.saved ? NULL : rb_agent_find_parked(agent, action->job, dead.worker, dead.active);
         dead.state = RB__WORKER_REPORT__STATE__DEAD;
         if (parked)
             dead.saved = parked;

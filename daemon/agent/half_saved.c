@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Half of a checkpoint, left by a worker that was killed as it wrote: nobody else removes it when
- * its job is over.  On a thread, as its folder may be on a network. */
+/* Half of a checkpoint, left by a worker that was killed as it wrote or removed it: nobody else
+ * removes it when its job is over.  On a thread, as its folder may be on a network. */
 #include "daemon/agent/inside.h"
 
 #include "base/arena.h"
@@ -12,7 +12,7 @@
 
 struct half_saved {
     uv_work_t work;
-    char *folder, *prefix;
+    char *folder, *written, *removed; /* written, removed: what names begin with */
 };
 
 static void remove_all(uv_work_t *work)
@@ -24,7 +24,8 @@ static void remove_all(uv_work_t *work)
     while (listing && (entry = readdir(listing))) {
         RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", half->folder, entry->d_name);
 
-        if (!strncmp(entry->d_name, half->prefix, strlen(half->prefix)))
+        if (!strncmp(entry->d_name, half->written, strlen(half->written)) ||
+            !strncmp(entry->d_name, half->removed, strlen(half->removed)))
             rb_file_remove(path, NULL);
     }
     if (listing)
@@ -37,7 +38,8 @@ static void on_removed(uv_work_t *work, int status)
 
     (void)status;
     free(half->folder);
-    free(half->prefix);
+    free(half->written);
+    free(half->removed);
     free(half);
 }
 
@@ -50,7 +52,8 @@ void rb_agent_remove_half_saved(const struct rb_worker *worker)
     half = rb_alloc(sizeof(*half));
     half->work.data = half;
     half->folder = rb_string(worker->checkpoints);
-    half->prefix = rb_format(".tmp-%s-%s-", worker->told.job, worker->told.worker);
+    half->written = rb_format(".tmp-%s-%s-", worker->told.job, worker->told.worker);
+    half->removed = rb_format(".tmp-%s-removed-", worker->told.job);
     if (uv_queue_work(worker->agent->daemon->loop, &half->work, remove_all, on_removed))
         on_removed(&half->work, 0);
 }

@@ -215,10 +215,10 @@ Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__S
                                        uint32_t configuration);
 /* daemon/agent/half_saved.c: of what it has not written to the end nothing stays. */
 void rb_agent_remove_half_saved(const struct rb_worker *worker);
-/* daemon/agent/parked.c: what the saver of this job has written, when it ended with the rubatod
- * before this one; NULL: nothing that is new. */
+/* daemon/agent/parked.c: what the saver of this job has written, of which nobody has heard; NULL:
+ * nothing that is new, or `worker` is not its saver. */
 Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct rb_job_facts *job,
-                                     const Rb__WorkerReport *report);
+                                     const char *worker, uint32_t configuration);
 void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_facts *facts);
 void rb_agent_checks_drop(struct rb_agent *agent); /* those under way end without it */
 

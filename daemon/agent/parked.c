@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker has parked that ended with the rubatod before this one: nobody else knows of it. */
+/* What a worker has parked that ended before it could say so, or with the rubatod that it told. */
 #include "daemon/agent/inside.h"
 
 #include "base/arena.h"
+#include "base/buffer.h"
+#include "base/file.h"
 #include "proto/digested.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The newest in the folder; -1: none. */
-static int64_t newest_step(const char *folder)
-{
-    DIR *listing = opendir(folder);
-    const struct dirent *entry;
-    int64_t newest = -1, step;
+enum { LATEST_LIMIT = 4096 };
 
-    while (listing && (entry = readdir(listing)))
-        if (sscanf(entry->d_name, "step-%" SCNd64, &step) == 1 && step > newest)
-            newest = step;
-    if (listing)
-        closedir(listing);
-    return newest;
+/* The last one that was written to the end: step-N; -1: none. */
+static int64_t latest_step(const char *folder)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/latest", folder);
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer line = {0};
+    int64_t step = -1;
+
+    if (rb_file_read(path, LATEST_LIMIT, &line, NULL))
+        return -1;
+    rb_buffer_add(&line, "", 1);
+    return sscanf((const char *)line.data, "step-%" SCNd64, &step) == 1 ? step : -1;
 }
 
 static uint64_t bytes_of(json_t *manifest)
@@ -47,16 +48,16 @@ static bool is_new(const struct rb_job_facts *job, const char *path, int64_t ste
 }
 
 Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct rb_job_facts *job,
-                                     const Rb__WorkerReport *report)
+                                     const char *worker, uint32_t configuration)
 {
     RB_CLEANUP(rb_freep) char *folder = rb_format("%s/%s/park", agent->jobs_folder, job->id);
-    int64_t step = newest_step(folder);
+    int64_t step = latest_step(folder);
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/step-%08" PRId64, folder, step);
     Rb__Checkpoint *found = NULL;
     json_t *manifest;
 
-    if (report->saved || !job->state.message || !job->state.state->saver ||
-        strcmp(job->state.state->saver, report->worker) != 0 || !is_new(job, path, step) ||
+    if (!job->state.message || !job->state.state->saver ||
+        strcmp(job->state.state->saver, worker) != 0 || !is_new(job, path, step) ||
         rb_digested_open(path, &manifest, NULL))
         return NULL;
     if (json_integer_value(json_object_get(manifest, "step")) == step) {
@@ -65,7 +66,7 @@ Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct 
         saved.step = step;
         saved.folder = path;
         saved.bytes = bytes_of(manifest);
-        found = rb_agent_checkpoint_of(agent, &saved, report->active);
+        found = rb_agent_checkpoint_of(agent, &saved, configuration);
     }
     json_decref(manifest);
     return found;

@@ -125,6 +125,8 @@ static const struct rb_worker_link_events link_events = {
 static void on_ended(const char *how, void *context)
 {
     struct rb_worker *worker = context;
+    const struct rb_job_facts *facts =
+        rb_facts_job(rb_store_facts(worker->agent->daemon->store), worker->told.job);
     rb_fault("daemon.reaped");
     rb_log(worker->told.left ? RB_LOG_INFO : RB_LOG_WARN, "job %s: worker %s on device %u: %s",
            worker->told.job, worker->told.worker, worker->told.device, how);
@@ -137,6 +139,9 @@ static void on_ended(const char *how, void *context)
     rb_worker_link_close(worker->link);
     worker->link = NULL;
     rb_agent_saves_lost(worker);
+    if (worker->told.saving && !worker->saved && facts)
+        worker->saved =
+            rb_agent_find_parked(worker->agent, facts, worker->told.worker, worker->told.active);
     if (strcmp(how, "status 0") != 0)
         rb_agent_remove_half_saved(worker);
     rb_agent_poke(worker->agent);

@@ -82,15 +82,19 @@ bool rb_blobs_has(const struct rb_blobs *blobs, const char *digest)
 }
 
 int rb_blobs_write(const char *folder, const void *bytes, size_t size, char ret_digest[33],
-                   struct rb_why *why)
+                   bool *ret_new, struct rb_why *why)
 {
     char digest[RB_BLOBS_DIGEST + 1];
     rb_hash_digest(bytes, size, digest);
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, digest);
-    int err = access(path, R_OK) ? rb_file_write(path, bytes, size, why) : RB_OK;
-    if (!err)
-        memcpy(ret_digest, digest, sizeof(digest));
-    return err;
+    bool is_new = access(path, R_OK) != 0;
+    int err = is_new ? rb_file_write(path, bytes, size, why) : RB_OK;
+    if (err)
+        return err;
+    memcpy(ret_digest, digest, sizeof(digest));
+    if (ret_new)
+        *ret_new = is_new;
+    return RB_OK;
 }
 
 const char *rb_blobs_folder(const struct rb_blobs *blobs)
@@ -101,7 +105,7 @@ const char *rb_blobs_folder(const struct rb_blobs *blobs)
 int rb_blobs_put(struct rb_blobs *blobs, const void *bytes, size_t size, char ret_digest[33],
                  struct rb_why *why)
 {
-    return rb_blobs_write(blobs->folder, bytes, size, ret_digest, why);
+    return rb_blobs_write(blobs->folder, bytes, size, ret_digest, NULL, why);
 }
 
 /* ---- Keeping ----------------------------------------------------------------------------------*/
@@ -112,6 +116,7 @@ void rb_blobs_hold(struct rb_blobs *blobs, const char *digest)
     strncpy(hold->digest, digest, RB_BLOBS_DIGEST);
     hold->next = blobs->holds;
     blobs->holds = hold;
+    rb_blobs_fetch_want(blobs, digest, true);
 }
 
 static struct hold **find_hold(struct rb_blobs *blobs, const char *digest)
@@ -135,6 +140,6 @@ void rb_blobs_remove(struct rb_blobs *blobs, const char *digest)
 {
     if (!rb_blobs_digest_valid(digest) || *find_hold(blobs, digest))
         return;
-    rb_blobs_fetch_unwanted(blobs, digest);
+    rb_blobs_fetch_want(blobs, digest, false);
     rb_file_remove(rb_blobs_path(blobs, digest), NULL);
 }

@@ -25,9 +25,10 @@ void rb_blobs_close(struct rb_blobs *blobs); /* pending fetches end without thei
 int rb_blobs_put(struct rb_blobs *blobs, const void *bytes, size_t size, char ret_digest[33],
                  struct rb_why *why);
 
-/* The same into a folder of blobs, on any thread: large ones take longer than the daemon may. */
+/* The same into a folder of blobs, on any thread: large ones take longer than the daemon may.
+ * *ret_new (may be NULL): it was not there. */
 int rb_blobs_write(const char *folder, const void *bytes, size_t size, char ret_digest[33],
-                   struct rb_why *why);
+                   bool *ret_new, struct rb_why *why);
 const char *rb_blobs_folder(const struct rb_blobs *blobs);
 
 /* What is held stays: a job that is being submitted needs blobs that no fact names yet.  Holds are

@@ -82,7 +82,7 @@ static void keep(uv_work_t *work)
     fetch->err = strcmp(digest, fetch->digest)
                      ? rb_why_set(&fetch->why, RB_EINVAL, "blob %s came as another", fetch->digest)
                      : rb_blobs_write(fetch->folder, fetch->bytes.data, fetch->bytes.size, digest,
-                                      &fetch->why);
+                                      NULL, &fetch->why);
 }
 
 static void kept(uv_work_t *work, int status)
@@ -158,11 +158,11 @@ void rb_blobs_fetch(struct rb_blobs *blobs, struct rb_server *server, const char
     fetch->unwanted = false;
 }
 
-void rb_blobs_fetch_unwanted(struct rb_blobs *blobs, const char *digest)
+void rb_blobs_fetch_want(struct rb_blobs *blobs, const char *digest, bool wanted)
 {
     struct rb_blobs_fetch *fetch = find(blobs, digest);
     if (fetch)
-        fetch->unwanted = true;
+        fetch->unwanted = !wanted;
 }
 
 void rb_blobs_fetches_close(struct rb_blobs *blobs)

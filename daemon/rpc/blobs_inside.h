@@ -17,8 +17,8 @@ struct rb_blobs {
     struct hold *holds;
 };
 
-/* Whose job is gone: if it is on its way it is not kept, unless it is asked for again. */
-void rb_blobs_fetch_unwanted(struct rb_blobs *blobs, const char *digest);
+/* Does anybody want it still?  If it is on its way and nobody does, it is not kept. */
+void rb_blobs_fetch_want(struct rb_blobs *blobs, const char *digest, bool wanted);
 
 /* Nobody is called back any more; what a thread writes just now it writes. */
 void rb_blobs_fetches_close(struct rb_blobs *blobs);

@@ -22,7 +22,7 @@ struct submit {
     struct rb_why why;
 
     size_t held; /* so many of its blobs, until the job is in facts */
-    bool asked;  /* etcd was, and has not refused: there may be a job, whatever went wrong */
+    bool maybe;  /* there may be a job: etcd has not said */
     json_t *reply;
 };
 
@@ -66,14 +66,16 @@ static void let_go(struct rb_op *op)
     op->let_go = NULL;
 }
 
-/* It is no job: what was written for it goes, but for what others have, too. */
+/* It is no job: what it alone has written goes.  What was there may be of jobs that etcd has lost.
+ */
 static void remove_blobs(struct submit *submit)
 {
     struct rb_methods *methods = submit->op.methods;
 
     release_blobs(submit);
     for (size_t i = 0; i < RB_COUNT(submit->job.written); i++)
-        if (!rb_facts_names_blob(rb_methods_facts(methods), submit->job.written[i]))
+        if (submit->job.is_new[i] &&
+            !rb_facts_names_blob(rb_methods_facts(methods), submit->job.written[i]))
             rb_blobs_remove(methods->daemon->blobs, submit->job.written[i]);
 }
 
@@ -84,7 +86,7 @@ static void fail(struct submit *submit, int err, const struct rb_why *why)
 
     if (why)
         told = *why;
-    if (!submit->asked)
+    if (!submit->maybe)
         remove_blobs(submit);
     if (err == RB_ENOTFOUND) /* what the job names, as any other thing that is wrong with it */
         err = RB_EREFUSED;
@@ -108,10 +110,10 @@ static void committed(int err, const struct rb_why *why, void *context)
     struct submit *submit = context;
     struct rb_request *request = submit->op.request;
 
+    submit->maybe = err == RB_EUNREACHABLE || err == RB_ETIMEOUT || err == RB_ECANCELED;
     if (!submit->op.methods) {
         submit_free(submit);
     } else if (err == RB_ESTALE) {
-        submit->asked = false;
         rb_why_set(&submit->why, RB_EAGAIN, "the coordinator has just changed: try again");
         fail(submit, RB_EAGAIN, &submit->why);
     } else if (err) {
@@ -141,7 +143,6 @@ static int write_job(struct submit *submit)
     int err = rb_submission_write(&submit->job, daemon->settings->node, &writes, &submit->reply,
                                   &submit->why);
 
-    submit->asked = !err;
     if (!err)
         rb_store_commit(daemon->store, &writes, "leader", rb_coordinator_fence(daemon->coordinator),
                         committed, submit);

@@ -44,9 +44,11 @@ static int write_model(struct rb_submission *job, struct rb_why *why)
     job->model.room = job->model.size + 1;
     job->model.data = rb_alloc(job->model.room);
     rb__model__pack(job->compiled.model, (uint8_t *)job->model.data);
-    err = rb_blobs_write(job->folder, job->model.data, job->model.size, job->written[0], why);
+    err = rb_blobs_write(job->folder, job->model.data, job->model.size, job->written[0],
+                         &job->is_new[0], why);
     if (!err)
-        err = rb_blobs_write(job->folder, weights->data, weights->size, job->written[1], why);
+        err = rb_blobs_write(job->folder, weights->data, weights->size, job->written[1],
+                             &job->is_new[1], why);
     return err;
 }
 
@@ -78,7 +80,7 @@ void rb_submission_time(struct rb_submission *job)
     err = rb_program_output(job->worker, arguments, &job->profile, &why);
     if (!err)
         err = rb_blobs_write(job->folder, job->profile.data, job->profile.size, job->written[2],
-                             &why);
+                             &job->is_new[2], &why);
     if (!err)
         return;
     job->profile.size = 0;

@@ -43,7 +43,8 @@ struct rb_submission {
     struct rb_buffer model, profile; /* messages; no profile: empty */
     char *resume;                    /* the checkpoint that it goes on from; NULL: none */
     int64_t resume_step;
-    char written[3][33]; /* model, weights, profile: blobs */
+    char written[3][33]; /* model, weights, profile: blobs, */
+    bool is_new[3];      /* of which these were not there */
 };
 
 /* A job runs in one class for good: that of the best devices of its kind (NULL or "any": of all)

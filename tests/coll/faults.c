@@ -4,7 +4,6 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/sanitized.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,9 +19,9 @@
 
 enum { VICTIM = 1, OPEN_MS = 300 };
 
-/* How long after a death its notice may come; what is seen is a few milliseconds, and more with
- * sanitizers where others keep the cores busy. */
-static const uint64_t notice_ns = UINT64_C(1000000000) * (RB_SANITIZED ? 15 : 3);
+/* How long after a death its notice may come; what is seen is a few milliseconds, and more where
+ * others keep the cores busy. */
+static const uint64_t notice_ns = UINT64_C(15000000000);
 
 enum { DIED_AT, PID, POSTED }; /* words of the board */
 

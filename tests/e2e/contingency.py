@@ -62,7 +62,7 @@ class Job:
         return number
 
     def configurations(self):
-        """None where nobody coordinates just now."""
+        """Nothing where nobody coordinates just now."""
         return (self.c.try_json("get", "configurations", "gpt") or {"items": []})["items"]
 
     def recorded(self, number):

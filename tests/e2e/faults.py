@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deaths: of workers, of rubatod, of all. The job goes on by itself and the bits are the same."""
 import concurrent.futures
+import contextlib
 import glob
 import json
 import math
@@ -179,7 +180,7 @@ def asked_for_before_rubatod_died():
         c.wait("gpt", "step=5")
         with concurrent.futures.ThreadPoolExecutor() as pool:
             asked = pool.submit(c.run, "checkpoint", "gpt", "--wait")
-            until("the save", lambda: glob.glob(os.path.join(c.nodes[0].state, "jobs", "*", "checkpoints", "*step-*")))
+            until("the save", lambda: glob.glob(os.path.join(c.nodes[0].state, "jobs", "*", "checkpoints", ".tmp-*step-*")))
             c.nodes[0].stop(signal.SIGKILL)
             c.nodes[0].start()
             asked.result()
@@ -211,8 +212,9 @@ def killed_as_it_saved():
         until("half of one", lambda: glob.glob(c.path("ckpt/.tmp-*")))
         workers = pids(c)
         c.ctl("cancel", "gpt", "--now")
-        for pid in workers:  # it ends when that is written, or is killed
-            os.kill(pid, signal.SIGKILL)
+        for pid in workers:  # it would end when that is written
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         until("it to go", lambda: not os.listdir(c.path("ckpt")))
 
 

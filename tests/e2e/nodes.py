@@ -97,6 +97,10 @@ def deleted_while_fetched():
         c.wait("wide", "devices=0")
         c.ctl("delete", "wide")
         until("all blobs to go", lambda: not any(map(os.listdir, folders)))
+        c.model("gpt", "small", layers=1, width=64, heads=2, seq=32)  # when it is done, so is what was fetched
+        c.submit("small", {**spec(c, 100, 2), "model": {"onnx": "small.onnx"}})
+        c.finish("small")
+        until("all blobs to go again", lambda: not any(map(os.listdir, folders)))
 
 
 def coordinator_and_other(c):

@@ -19,7 +19,7 @@ struct rb_save {
     uint64_t request; /* of the agent; 0: by ourselves */
     const char *folder;
     bool export_only;
-    bool prune; /* keep the newest `keep` of what is in the folder */
+    bool prune; /* a periodic checkpoint: keep the newest `keep` of them */
     int64_t keep;
 };
 

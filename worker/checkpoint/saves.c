@@ -2,6 +2,7 @@
 #include "worker/checkpoint/saves.h"
 
 #include "base/arena.h"
+#include "worker/checkpoint/prune.h"
 
 #include <stdlib.h>
 
@@ -241,8 +242,7 @@ int rb_saves_collect(struct rb_saves *saves, const struct rb_configuration *conf
 int rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *ret_saved)
 {
     const char *reason = hindrance(saves, false);
-    /* Where facts still name the one before, whoever looks for it finds this one. */
-    struct rb_save save = {.folder = folder, .prune = true, .keep = 1};
+    struct rb_save save = {.folder = folder};
 
     if (reason) {
         refuse(0, folder, reason, ret_saved);
@@ -252,6 +252,12 @@ int rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *re
     rb_save_run(saves->model->message, &saves->model->state, &save, saves->options->job,
                 saves->options->worker, ret_saved);
     return ret_saved->error ? RB_EIO : 0;
+}
+
+void rb_saves_prune(const struct rb_saves *saves, const char *folder)
+{
+    rb_prune(folder, saves->model->message, saves->options->job, saves->model->state.level, 1,
+             NULL);
 }
 
 int rb_saves_last(struct rb_saves *saves, const struct rb_configuration *configuration,

@@ -53,6 +53,10 @@ void rb_saves_periodically(struct rb_saves *saves, uint32_t rank);
  * case. RB_EREFUSED: there is not the whole state here; RB_EIO: it could not be written. */
 int rb_saves_now(struct rb_saves *saves, const char *folder, struct rb_saved *ret_saved);
 
+/* What was saved there before goes.  Not before this one is told of: who dies in between leaves the
+ * one that facts name. */
+void rb_saves_prune(const struct rb_saves *saves, const char *folder);
+
 /* The same at the end of a run whose state is in shards: all ranks, rank 0 saves.  folder: NULL
  * where nothing is to be saved; then, and elsewhere, ret_saved is left alone. */
 int rb_saves_last(struct rb_saves *saves, const struct rb_configuration *configuration,
