@@ -5,8 +5,10 @@
 #include "base/error.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -37,7 +39,7 @@ void rb_hash_digest(const void *bytes, size_t size, char ret_digest[33])
     write_digest(XXH3_128bits(bytes, size), ret_digest);
 }
 
-int rb_hash_file(int fd, char ret_digest[33], uint64_t *ret_bytes)
+static int hash_open(int fd, char ret_digest[33], uint64_t *ret_bytes)
 {
     RB_CLEANUP(rb_freep) void *piece = rb_alloc(PIECE);
     XXH3_state_t state;
@@ -56,4 +58,16 @@ int rb_hash_file(int fd, char ret_digest[33], uint64_t *ret_bytes)
     write_digest(XXH3_128bits_digest(&state), ret_digest);
     *ret_bytes = bytes;
     return 0;
+}
+
+int rb_hash_file(const char *path, char ret_digest[33], uint64_t *ret_bytes, struct rb_why *why)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    int err = 0;
+
+    if (fd < 0 || hash_open(fd, ret_digest, ret_bytes))
+        err = rb_why_set(why, rb_error_from_errno(errno), "%s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return err;
 }

@@ -3,6 +3,8 @@
 #ifndef RB_BASE_HASH_H
 #define RB_BASE_HASH_H
 
+#include "base/error.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,9 +18,8 @@ uint64_t rb_hash_mix(uint64_t x);
 /* 128 bits: 32 lower-case hex digits and a NUL. */
 void rb_hash_digest(const void *bytes, size_t size, char ret_digest[33]);
 
-/* The same of all that is still to be read there, and how much that is.  It is read in pieces, for
- * a file that cannot be read has to be an error, and as mapped memory it would end the process. -1:
- * errno says why not. */
-int rb_hash_file(int fd, char ret_digest[33], uint64_t *ret_bytes);
+/* The same of a file, and how large it is.  It is read in pieces, for a file that cannot be read
+ * has to be an error, and as mapped memory it would end the process. */
+int rb_hash_file(const char *path, char ret_digest[33], uint64_t *ret_bytes, struct rb_why *why);
 
 #endif

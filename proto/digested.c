@@ -6,12 +6,9 @@
 #include "base/file.h"
 #include "base/hash.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { MANIFEST_MOST = 64 << 20 };
 
@@ -88,17 +85,14 @@ int rb_digested_file(const char *folder, const char *name, const json_t *manifes
     const json_t *listed = json_object_get(json_object_get(manifest, "files"), name);
     const char *digest = json_string_value(json_object_get(listed, "digest"));
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     uint64_t bytes;
     char is[33];
-    int err = 0;
+    int err = rb_hash_file(path, is, &bytes, why);
 
-    if (fd < 0 || rb_hash_file(fd, is, &bytes))
-        err = rb_why_set(why, rb_error_from_errno(errno), "%s: %s", path, strerror(errno));
-    else if (json_integer_value(json_object_get(listed, "bytes")) != (json_int_t)bytes || !digest ||
-             strcmp(is, digest) != 0)
-        err = rb_why_set(why, RB_EINVAL, "%s is not the file that its state.json lists", name);
-    if (fd >= 0)
-        close(fd);
-    return err;
+    if (err)
+        return err;
+    if (json_integer_value(json_object_get(listed, "bytes")) != (json_int_t)bytes || !digest ||
+        strcmp(is, digest) != 0)
+        return rb_why_set(why, RB_EINVAL, "%s is not the file that its state.json lists", name);
+    return 0;
 }

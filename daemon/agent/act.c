@@ -51,9 +51,7 @@ static void spawn(struct rb_agent *agent, const struct rb_agent_action *action)
 static void on_fetched(int err, const struct rb_why *why, void *context)
 {
     struct rb_agent *agent = context;
-    if (err == RB_ECANCELED) {
-        rb_agent_poke(agent);
-    } else if (err) {
+    if (err && err != RB_ECANCELED) {
         rb_log(RB_LOG_WARN, "%s; trying again", why->text);
         agent->fetches++;
         rb_agent_poke_in(agent, RB_AGENT_RETRY_MS);

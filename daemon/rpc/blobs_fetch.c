@@ -26,7 +26,7 @@ struct rb_blobs_fetch {
     struct rb_client_call *call; /* NULL: it has ended */
     struct rb_buffer bytes;
     bool too_large;
-    bool unwanted;
+    bool wanted;
     struct waiter *waiters;
 
     uv_work_t work;
@@ -93,7 +93,7 @@ static void kept(uv_work_t *work, int status)
         fetch_free(fetch);
         return;
     }
-    if (!err && fetch->unwanted) {
+    if (!err && !fetch->wanted) {
         rb_blobs_remove(fetch->blobs, fetch->digest);
         err = refuse_unwanted(fetch);
     }
@@ -118,7 +118,7 @@ static void on_done(int err, const struct rb_why *why, const json_t *body, void 
         fetch->why = *why;
     if (!err && fetch->too_large)
         err = rb_why_set(&fetch->why, RB_ELIMIT, "blob %s is too large", fetch->digest);
-    if (!err && fetch->unwanted)
+    if (!err && !fetch->wanted)
         err = refuse_unwanted(fetch);
     if (!err && uv_queue_work(fetch->blobs->loop, &fetch->work, keep, kept))
         err = rb_why_set(&fetch->why, RB_EINTERNAL, "cannot start a thread's work");
@@ -155,14 +155,14 @@ void rb_blobs_fetch(struct rb_blobs *blobs, struct rb_server *server, const char
     waiter->context = context;
     waiter->next = fetch->waiters;
     fetch->waiters = waiter;
-    fetch->unwanted = false;
+    fetch->wanted = true;
 }
 
 void rb_blobs_fetch_want(struct rb_blobs *blobs, const char *digest, bool wanted)
 {
     struct rb_blobs_fetch *fetch = find(blobs, digest);
     if (fetch)
-        fetch->unwanted = !wanted;
+        fetch->wanted = wanted;
 }
 
 void rb_blobs_fetches_close(struct rb_blobs *blobs)

@@ -101,17 +101,12 @@ static int fail(struct rb_why *why, const char *verb, const char *path)
 /* Digest of what the disk gives back, not of what was meant to be written. */
 static int digest_file(const char *path, uint64_t bytes, char ret_digest[33], struct rb_why *why)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC), err = 0;
-    uint64_t there = 0;
+    uint64_t there;
+    int err = rb_hash_file(path, ret_digest, &there, why);
 
-    if (fd < 0)
-        return fail(why, "open", path);
-    if (rb_hash_file(fd, ret_digest, &there) < 0)
-        err = fail(why, "read", path);
-    else if (there != bytes)
+    if (!err && there != bytes)
         err = rb_why_set(why, RB_EIO, "%s has %" PRIu64 " bytes, %" PRIu64 " were written", path,
                          there, bytes);
-    close(fd);
     return err;
 }
 

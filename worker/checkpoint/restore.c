@@ -9,8 +9,6 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/manifest.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -54,20 +52,13 @@ static int take(struct rb_safetensor *want, int n_want, struct rb_safetensor *ha
  * tried, and not the end of the process. */
 static int check_digest(const char *path, const struct rb_manifest_file *listed, struct rb_why *why)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC), number;
     char digest[33];
     uint64_t bytes;
+    int err = rb_hash_file(path, digest, &bytes, why);
 
-    if (fd < 0 || rb_hash_file(fd, digest, &bytes) < 0) {
-        number = errno;
-        if (fd >= 0)
-            close(fd);
-        return rb_why_set(why, rb_error_from_errno(number), "cannot read it: %s", strerror(number));
-    }
-    close(fd);
-    return bytes != listed->bytes || strcmp(digest, listed->digest)
-               ? rb_why_set(why, RB_EINVAL, "it is not the file that the manifest lists")
-               : 0;
+    if (!err && (bytes != listed->bytes || strcmp(digest, listed->digest) != 0))
+        err = rb_why_set(why, RB_EINVAL, "%s: it is not the file that the manifest lists", path);
+    return err;
 }
 
 /* listed: NULL for a file that no manifest speaks of. */
@@ -80,9 +71,7 @@ static int load_file(const char *path, const struct rb_manifest_file *listed,
     struct rb_map map;
 
     err = listed ? check_digest(path, listed, why) : 0;
-    if (err)
-        return rb_why_add(why, err, "%s", path);
-    err = rb_map_open(path, &map, why);
+    err = err ? err : rb_map_open(path, &map, why);
     if (err)
         return err;
     err = rb_safetensors_read(map.data, map.size, &have, &n_have, why);
