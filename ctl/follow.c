@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ctl/follow.h"
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/human.h"
@@ -176,9 +177,26 @@ static void tell_missed(const struct rb_session *session, const char *job,
         fprintf(session->err, "rubatoctl: %s ended without running meanwhile\n", job);
 }
 
-int rb_follow(const struct rb_session *session, const char *job, const struct rb_goal *goal,
-              uint64_t deadline)
+/* By its id from the first answer on: another job may get the name of one that is deleted. */
+static int look(const struct rb_session *session, const char *job, char **id, uint64_t deadline,
+                json_t **ret_status, struct rb_why *why)
 {
+    json_t *body = json_pack("{s:s}", "job", *id ? *id : job);
+    int err;
+
+    if (!*id) {
+        err = rb_session_call(session, "status", body, deadline, ret_status, why);
+        *id = err ? NULL : rb_string(rb_value_text(*ret_status, "id", job));
+        return err;
+    }
+    err = rb_session_ask_again(session, "status", body, deadline, ret_status, why);
+    return err == RB_ENOTFOUND ? rb_why_set(why, err, "job %s was deleted meanwhile", job) : err;
+}
+
+int rb_follow(const struct rb_session *session, const char *job, const char *id,
+              const struct rb_goal *goal, uint64_t deadline)
+{
+    RB_CLEANUP(rb_freep) char *own = id ? rb_string(id) : NULL;
     struct progress progress = {.session = session};
     enum rb_goal_state state = RB_GOAL_AHEAD;
     uint64_t start = rb_clock_ns();
@@ -187,11 +205,10 @@ int rb_follow(const struct rb_session *session, const char *job, const struct rb
     int err = 0;
 
     while (state == RB_GOAL_AHEAD) {
-        json_t *status = NULL, *body = json_pack("{s:s}", "job", job);
+        json_t *status = NULL;
         bool fresh = rb_clock_ns() - start < UINT64_C(20000000000);
 
-        err = first ? rb_session_call(session, "status", body, deadline, &status, &why)
-                    : rb_session_ask_again(session, "status", body, deadline, &status, &why);
+        err = look(session, job, &own, deadline, &status, &why);
         if (!err && first)
             err = rb_goal_check(goal, status, &why) ? rb_why_add(&why, RB_EREFUSED, "%s", job) : 0;
         if (err) {

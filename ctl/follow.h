@@ -33,8 +33,9 @@ enum rb_goal_state rb_goal_look(const struct rb_goal *goal, const json_t *status
 void rb_progress_line(const json_t *status, struct rb_buffer *out);
 
 /* Ask until the goal is reached or missed, showing progress on stderr; then print which.  Returns
- * the exit code.  deadline: rb_clock_ns; 0: none. */
-int rb_follow(const struct rb_session *session, const char *job, const struct rb_goal *goal,
-              uint64_t deadline);
+ * the exit code.  id: the job's; NULL: that of the job that is called so now.  deadline:
+ * rb_clock_ns; 0: none. */
+int rb_follow(const struct rb_session *session, const char *job, const char *id,
+              const struct rb_goal *goal, uint64_t deadline);
 
 #endif

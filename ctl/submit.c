@@ -61,7 +61,7 @@ int rb_submit(struct rb_session *session, const struct rb_arguments *arguments)
     struct rb_why why = {0};
     uint64_t deadline;
     char name[64];
-    int err;
+    int err, code = RB_EXIT_DONE;
 
     if (!path)
         return rb_session_usage(session, "-f says which job file");
@@ -76,9 +76,10 @@ int rb_submit(struct rb_session *session, const struct rb_arguments *arguments)
         print_submitted(session, reply);
     fflush(session->out);
     say_notes(session, reply);
-    json_decref(reply);
     if (wait)
-        return rb_follow(session, name, &done, deadline);
-    fprintf(session->err, "rubatoctl: see how it does with: rubatoctl status %s\n", name);
-    return RB_EXIT_DONE;
+        code = rb_follow(session, name, rb_value_text(reply, "id", NULL), &done, deadline);
+    else
+        fprintf(session->err, "rubatoctl: see how it does with: rubatoctl status %s\n", name);
+    json_decref(reply);
+    return code;
 }

@@ -15,5 +15,5 @@ int rb_wait(struct rb_session *session, const struct rb_arguments *arguments)
         return rb_session_usage(session, "--for %s", why.text);
     if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), true, &deadline, &why))
         return rb_session_usage(session, "%s", why.text);
-    return rb_follow(session, arguments->word[0], &goal, deadline);
+    return rb_follow(session, arguments->word[0], NULL, &goal, deadline);
 }

@@ -289,6 +289,31 @@ static void test_wait(void **state)
     fake_stop(&fake);
 }
 
+/* Whoever waits follows the job, and not its name, which another may get. */
+static void test_wait_for_deleted(void **state)
+{
+    static const struct fake_reply replies[] = {
+        {.method = "submit", .body = "{\"name\":\"gpt\",\"id\":\"5f21\",\"steps\":10}"},
+        {.method = "status", .body = "{\"id\":\"5f21\",\"phase\":\"Running\",\"step\":8}"},
+        {.method = "status", .error = RB_ENOTFOUND, .why = "there is no job '5f21'"},
+        {.method = "status", .body = "{\"id\":\"77aa\",\"phase\":\"Running\",\"step\":8}"},
+        {.method = "status", .error = RB_ENOTFOUND, .why = "there is no job '77aa'"},
+        {0},
+    };
+    struct fake fake;
+
+    (void)state;
+    fake_start(&fake, replies);
+    put(&fake, "job.yaml", job);
+    expect(&fake, 3, "", "job gpt was deleted meanwhile",
+           WORDS("submit", "-f", "job.yaml", "--wait"));
+    assert_called(&fake, "status leader {\"job\":\"5f21\"}");
+    expect(&fake, 3, "", "job gpt was deleted meanwhile", WORDS("wait", "gpt", "--for", "done"));
+    assert_called(&fake, "status leader {\"job\":\"gpt\"}");
+    assert_called(&fake, "status leader {\"job\":\"77aa\"}");
+    fake_stop(&fake);
+}
+
 /* ctrl-c once rubatoctl has asked at least twice. */
 static struct outcome interrupt(const struct fake *fake, const char *method,
                                 const char *const *words)
@@ -654,7 +679,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_usage),   cmocka_unit_test(test_errors),
         cmocka_unit_test(test_reading), cmocka_unit_test(test_submit),
-        cmocka_unit_test(test_wait),    cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_wait),    cmocka_unit_test(test_wait_for_deleted), cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_resize),  cmocka_unit_test(test_nodes_and_jobs),
         cmocka_unit_test(test_export),  cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_logs),    cmocka_unit_test(test_models),
