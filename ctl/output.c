@@ -13,12 +13,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define OWN_FILES "/proc/self/fd"
+
 static int failed(const char *verb, const char *path, struct rb_why *why)
 {
     int number = errno;
 
     return rb_why_set(why, rb_error_from_errno(number), "cannot %s %s: %s", verb, path,
                       strerror(number));
+}
+
+static char *folder_of(const struct rb_output *output)
+{
+    const char *slash = strrchr(output->target, '/');
+    const size_t size = slash ? (size_t)(slash - output->target) : 0;
+
+    return slash ? rb_format("%.*s", size ? (int)size : 1, output->target) : rb_string(".");
+}
+
+/* Where the file system can, it has no name until it is whole, so that nothing is left behind
+ * whatever ends us. */
+static int open_unnamed(const struct rb_output *output)
+{
+    RB_CLEANUP(rb_freep) char *folder = folder_of(output);
+
+    return access(OWN_FILES, F_OK) ? -1 : open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0644);
 }
 
 /* A name that nobody can have taken: O_EXCL follows no link that lies there. */
@@ -29,7 +48,10 @@ static int open_temporary(struct rb_output *output, const struct stat *old, stru
     if (getrandom(&random, sizeof random, 0) < 0)
         return failed("create", output->path, why);
     output->temporary = rb_format("%s.%016" PRIx64 ".tmp", output->target, random);
-    output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    output->fd = open_unnamed(output);
+    output->unnamed = output->fd >= 0;
+    if (!output->unnamed)
+        output->fd = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (output->fd < 0)
         return failed("create", output->path, why);
     if (!old || fchmod(output->fd, old->st_mode & 07777) == 0)
@@ -88,16 +110,17 @@ int rb_output_add(struct rb_output *output, const void *bytes, size_t size, stru
 /* On disk, under its name, and the name on disk. */
 static int settle(const struct rb_output *output, struct rb_why *why)
 {
-    RB_CLEANUP(rb_freep) char *folder = rb_string(output->target);
-    char *slash = strrchr(folder, '/');
+    RB_CLEANUP(rb_freep) char *folder = folder_of(output);
+    RB_CLEANUP(rb_freep) char *own = rb_format(OWN_FILES "/%d", output->fd);
 
     if (fsync(output->fd) < 0 && errno != EINVAL)
         return failed("write", output->path, why);
+    if (output->unnamed &&
+        linkat(AT_FDCWD, own, AT_FDCWD, output->temporary, AT_SYMLINK_FOLLOW) < 0)
+        return failed("name", output->path, why);
     if (rename(output->temporary, output->target) < 0)
         return failed("rename", output->path, why);
-    if (slash)
-        slash[slash == folder] = '\0';
-    return rb_file_sync_folder(slash ? folder : ".", why);
+    return rb_file_sync_folder(folder, why);
 }
 
 int rb_output_close(struct rb_output *output, int err, struct rb_why *why)

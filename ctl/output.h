@@ -3,8 +3,9 @@
  *
  * export, model, plan > [output] > a file, a device or pipe, stdout
  *
- * A regular file gets its bytes under a temporary name beside it, and keeps its mode; what is none
- * is written as it stands; a link is followed.  "-" is standard output. */
+ * A regular file gets its bytes beside it, without a name where the file system has such files, else
+ * under a temporary one, and keeps its mode; what is none is written as it stands; a link is
+ * followed.  "-" is standard output. */
 #ifndef RB_CTL_OUTPUT_H
 #define RB_CTL_OUTPUT_H
 
@@ -14,6 +15,7 @@ struct rb_output {
     const char *path; /* as the user said it, for errors */
     char *target;     /* what it leads to; NULL: written as it stands */
     char *temporary;
+    bool unnamed; /* until it is whole */
     int fd;
 };
 
