@@ -14,10 +14,14 @@
 
 enum { SAVE_MS = 300000, CHECK_MS = 300000 };
 
+/* Of exports while a job trains, see take_turn. */
+enum turn { FREE, WAITS, ALONE };
+
 struct state_op {
     struct rb_op op;
     struct rb_client_call *call;
     bool exports;
+    enum turn turn;
     char *job, *name;
     char **nodes; /* still to be asked */
     size_t n_nodes, asked;
@@ -28,6 +32,8 @@ struct state_op {
     uint64_t bytes;
 };
 
+static void end_turn(struct state_op *state);
+
 static void state_free(struct rb_op *op)
 {
     struct state_op *state = (struct state_op *)op;
@@ -35,6 +41,8 @@ static void state_free(struct rb_op *op)
     if (op->request)
         rb_request_passed(op->request);
     rb_op_remove(op);
+    if (op->methods)
+        end_turn(state);
     if (state->call)
         rb_client_cancel(state->call);
     for (size_t i = 0; i < state->n_nodes; i++)
@@ -70,6 +78,7 @@ static void fetch_piece(const void *data, size_t size, void *context)
 
     state->bytes += size;
     rb_request_pass(state->op.request, state->call, data, size);
+    end_turn(state); /* it is open, and stays what it is */
 }
 
 static void fetched(int err, const struct rb_why *why, const json_t *body, void *context)
@@ -274,9 +283,11 @@ static void fetch_kept(struct state_op *state)
             ? rb_restore_without(job, (const char *const *)state->tried, &arena, &local)
             : NULL;
 
+    if (!job && !state->unfit.text[0])
+        rb_why_set(&state->unfit, RB_ENOTFOUND, "it was deleted meanwhile");
     if (kept && kept->step >= 1) {
         try_next(state, kept);
-    } else if (state->unfit.text[0] || !job) {
+    } else if (state->unfit.text[0]) {
         fail(state, RB_ENOTFOUND, &state->unfit);
     } else {
         state_free(&state->op);
@@ -285,35 +296,79 @@ static void fetch_kept(struct state_op *state)
     rb_arena_done(&arena);
 }
 
-static void save(struct rb_request *request, struct rb_methods *methods, bool exports)
+/* ---- Whose turn it is ------------------------------------------------------------------------ */
+
+/* Of the exports of this job the one that is at work, or the first that waits; NULL: none. */
+static struct state_op *find_turn(struct rb_methods *methods, const char *job, enum turn turn)
 {
+    struct state_op *found = NULL;
+
+    for (struct rb_op *op = methods->ops; op; op = op->next) { /* the newest first */
+        struct state_op *each = (struct state_op *)op;
+
+        if (op->let_go == state_free && each->turn == turn && !strcmp(each->job, job))
+            found = each;
+    }
+    return found;
+}
+
+/* A worker writes each export over the one before it, so that until its file is open the next one
+ * has to wait: it would be taken for this one, of another step. */
+static void take_turn(struct state_op *state)
+{
+    const struct rb_job_facts *job = rb_facts_job(rb_methods_facts(state->op.methods), state->job);
+    const Rb__Configuration *active = job ? rb_job_active(job) : NULL;
+
+    if (active && find_turn(state->op.methods, state->job, ALONE)) {
+        state->turn = WAITS;
+    } else if (active) {
+        state->turn = ALONE;
+        list_nodes(state, job, active);
+        ask_next(state, 0, NULL);
+    } else {
+        state->turn = FREE;
+        fetch_kept(state);
+    }
+}
+
+static void end_turn(struct state_op *state)
+{
+    struct state_op *next;
+
+    if (state->turn != ALONE)
+        return;
+    state->turn = FREE;
+    while (!find_turn(state->op.methods, state->job, ALONE) &&
+           (next = find_turn(state->op.methods, state->job, WAITS)))
+        take_turn(next);
+}
+
+/* ---- The methods ----------------------------------------------------------------------------- */
+
+static void checkpoint(struct rb_request *request, void *context)
+{
+    struct rb_methods *methods = context;
     const struct rb_job_facts *job = rb_methods_job(methods, request);
-    const Rb__Configuration *active;
+    const Rb__Configuration *active = job ? rb_job_active(job) : NULL;
     struct state_op *state;
 
-    if (!job)
-        return;
-    active = rb_job_active(job);
-    if (!active && exports) {
-        fetch_kept(state_new(methods, request, job, true));
-    } else if (!active) {
+    if (job && !active) {
         rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)",
                          job->job.job->name, rb_phase_text(job->state.state->phase));
-    } else {
-        state = state_new(methods, request, job, exports);
+    } else if (job) {
+        state = state_new(methods, request, job, false);
         list_nodes(state, job, active);
         ask_next(state, 0, NULL);
     }
 }
 
-static void checkpoint(struct rb_request *request, void *context)
-{
-    save(request, context, false);
-}
-
 static void export(struct rb_request *request, void *context)
 {
-    save(request, context, true);
+    struct rb_methods *methods = context;
+    const struct rb_job_facts *job = rb_methods_job(methods, request);
+
+    if (job)
+        take_turn(state_new(methods, request, job, true));
 }
 
 const struct rb_server_method rb_methods_state[] = {

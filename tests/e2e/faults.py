@@ -494,6 +494,23 @@ def cannot_be_parked():
         until("its worker to end", lambda: not c.processes("rubato-worker"))
 
 
+def exported_at_once():
+    """Many exports while it trains: what each tells of is what it gets."""
+    with cluster.Cluster(devices=2) as c, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        start(c)
+        c.submit("gpt", spec(c, ENDLESS, 2))
+        c.wait("gpt", "step=1")
+
+        def export(number):
+            path = c.path(f"{number}.safetensors")
+            return c.json("export", "gpt", "--out", path)["step"], cluster.digest(path)
+
+        told = set(pool.map(export, range(80)))
+        steps, digests = {step for step, _ in told}, {digest for _, digest in told}
+        check(len(steps) > 1, f"all were asked for within a step: {told}")
+        check(len(told) == len(steps) == len(digests), f"exports of other steps than they say: {sorted(told)}")
+
+
 def fails_at(fault):
     """The step at which a job gives up for a sample that is no number."""
     with faulty(fault), cluster.Cluster(devices=2) as c:
@@ -626,5 +643,6 @@ cluster.main(kill_workers, stop_workers, stopped_while_rubatod_was_away,
              restarts_are_limited, rubatod_killed, stopped_and_started,
              stopped_while_it_profiles, pause_resume_cancel,
              checkpoints_are_removed, last_step_is_told, lost_steps_are_told_on_request, cannot_be_parked,
+             exported_at_once,
              fails_behind_a_death, evaluates_behind_a_death, parked_in_a_vote, resized_before_it_ran, resized_to_what_it_has,
              data_are_replaced)
