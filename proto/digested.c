@@ -5,6 +5,7 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "proto/checkpoint_folder.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ int rb_digested_check(json_t *object, const char *text, size_t size, struct rb_w
 
 int rb_digested_open(const char *folder, json_t **ret_manifest, struct rb_why *why)
 {
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/state.json", folder);
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/" RB_CHECKPOINT_MANIFEST, folder);
     RB_CLEANUP(rb_buffer_done) struct rb_buffer text = {0};
     json_t *manifest;
     int err = rb_file_read(path, MANIFEST_MOST, &text, why);
@@ -73,7 +74,7 @@ int rb_digested_open(const char *folder, json_t **ret_manifest, struct rb_why *w
                                    : rb_why_set(why, RB_EINVAL, "it is no JSON object");
     if (err) {
         json_decref(manifest);
-        return rb_why_add(why, err, "state.json");
+        return rb_why_add(why, err, RB_CHECKPOINT_MANIFEST);
     }
     *ret_manifest = manifest;
     return 0;

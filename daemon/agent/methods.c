@@ -4,12 +4,12 @@
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "proto/checkpoint_folder.h"
 #include "proto/spec_paths.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -263,7 +263,7 @@ void rb_agent_saved(struct rb_worker *worker, const Rb__Saved *saved)
     /* Asked for by a rubatod before this one, or before a link broke.  Exports are no checkpoints.
      */
     const char *name = strrchr(saved->folder, '/');
-    if (!saved->error && name && !strncmp(name, "/step-", 6))
+    if (!saved->error && name && rb_checkpoint_step(name + 1) >= 0)
         rb_agent_take_checkpoint(worker, saved);
 }
 

@@ -3,29 +3,11 @@
 #include "daemon/agent/inside.h"
 
 #include "base/arena.h"
-#include "base/buffer.h"
-#include "base/file.h"
+#include "proto/checkpoint_folder.h"
 #include "proto/digested.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { LATEST_LIMIT = 4096 };
-
-/* The last one that was written to the end: step-N; -1: none. */
-static int64_t latest_step(const char *folder)
-{
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/latest", folder);
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer line = {0};
-    int64_t step = -1;
-
-    if (rb_file_read(path, LATEST_LIMIT, &line, NULL))
-        return -1;
-    rb_buffer_add(&line, "", 1);
-    return sscanf((const char *)line.data, "step-%" SCNd64, &step) == 1 ? step : -1;
-}
 
 static uint64_t bytes_of(json_t *manifest)
 {
@@ -51,8 +33,9 @@ Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct 
                                      const char *worker, uint32_t configuration)
 {
     RB_CLEANUP(rb_freep) char *folder = rb_format("%s/%s/park", agent->jobs_folder, job->id);
-    int64_t step = latest_step(folder);
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/step-%08" PRId64, folder, step);
+    int64_t step = rb_checkpoint_latest(folder);
+    RB_CLEANUP(rb_freep) char *name = rb_checkpoint_name(step);
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
     Rb__Checkpoint *found = NULL;
     json_t *manifest;
 

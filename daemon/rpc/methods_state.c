@@ -7,6 +7,7 @@
 #include "daemon/rpc/methods_inside.h"
 
 #include "daemon/facts/restore.h"
+#include "proto/checkpoint_folder.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -115,7 +116,7 @@ static void fetch(struct state_op *state, const char *node, const char *path)
     const char *tail = strrchr(path, '.');
     bool whole = tail && !strcmp(tail, ".safetensors");
     RB_CLEANUP(rb_freep)
-    char *file = whole ? rb_string(path) : rb_format("%s/model.safetensors", path);
+    char *file = whole ? rb_string(path) : rb_format("%s/" RB_CHECKPOINT_MODEL, path);
     json_t *body = json_pack("{s:s,s:s,s:b}", "job", state->job, "path", file, "listed",
                              state->tried && !whole);
 

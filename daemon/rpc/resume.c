@@ -4,11 +4,11 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "daemon/rpc/differs.h"
+#include "proto/checkpoint_folder.h"
 #include "proto/digested.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ struct folder {
     size_t n;
 };
 
-/* "step-00001200" gives 1200, anything else -1. */
+/* "step-00001200" gives 1200, and so does what a user may name "step-1200"; anything else -1. */
 static int64_t step_of(const char *name)
 {
     char *end;
@@ -124,15 +124,8 @@ static int check_job(const char *folder, const char *name, const json_t *manifes
     return 0;
 }
 
-/* As workers name them, all at once when they are whole. */
-static bool is_named_so(const char *name)
-{
-    RB_CLEANUP(rb_freep) char *as_named = rb_format("step-%08" PRId64, step_of(name));
-
-    return !strcmp(name, as_named);
-}
-
-/* RB_ENOTFOUND: it is none; RB_EREFUSED: it is not this job's; else it is damaged. */
+/* RB_ENOTFOUND: it is none; RB_EREFUSED: it is not this job's; else it is damaged: what workers
+ * have named is whole by then. */
 static int check(const char *folder, const char *name, const Rb__Model *model, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
@@ -140,7 +133,7 @@ static int check(const char *folder, const char *name, const Rb__Model *model, s
     int err = rb_digested_open(path, &manifest, why);
 
     if (err)
-        return err == RB_ENOTFOUND && is_named_so(name) ? RB_EUNREADABLE : err;
+        return err == RB_ENOTFOUND && rb_checkpoint_step(name) >= 0 ? RB_EUNREADABLE : err;
     err = check_job(folder, name, manifest, model, why);
     if (!err && check_files(path, manifest, why))
         err = RB_EUNREADABLE;

@@ -218,10 +218,10 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
                         const char *job, const char *worker, char **ret_path, uint64_t *ret_bytes,
                         struct rb_why *why)
 {
-    RB_CLEANUP(rb_freep) char *name = rb_format("step-%08" PRId64, state->level);
+    RB_CLEANUP(rb_freep) char *name = rb_checkpoint_name(state->level);
     RB_CLEANUP(rb_freep) char *temporary = rb_format("%s/.tmp-%s-%s-%s", folder, job, worker, name);
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
-    RB_CLEANUP(rb_freep) char *latest = rb_format("%s/latest", folder);
+    RB_CLEANUP(rb_freep) char *latest = rb_format("%s/" RB_CHECKPOINT_LATEST, folder);
     RB_CLEANUP(rb_freep) char *line = rb_format("%s\n", name);
     uint64_t bytes = 0;
     int held, err = rb_file_make_folder(folder, why);
@@ -270,17 +270,4 @@ int rb_checkpoint_export(const Rb__Model *model, const struct rb_state *state, c
     else
         err = rb_file_sync_folder(folder, why);
     return err ? rb_why_add(why, err, "export of step %" PRId64, state->level) : 0;
-}
-
-/* ---- Names ----------------------------------------------------------------------------------*/
-
-int64_t rb_checkpoint_step(const char *name)
-{
-    RB_CLEANUP(rb_freep) char *again = NULL;
-    int64_t step;
-
-    if (sscanf(name, "step-%" SCNd64, &step) != 1 || step < 0)
-        return -1;
-    again = rb_format("step-%08" PRId64, step);
-    return strcmp(again, name) == 0 ? step : -1;
 }

@@ -11,14 +11,12 @@
 #define RB_WORKER_CHECKPOINT_CHECKPOINT_H
 
 #include "base/error.h"
+#include "proto/checkpoint_folder.h"
 #include "worker/state/state.h"
 
 #include <stdint.h>
 
-#define RB_CHECKPOINT_FORMAT    "rubato-checkpoint"
-#define RB_CHECKPOINT_MODEL     "model.safetensors"
-#define RB_CHECKPOINT_OPTIMIZER "optimizer.safetensors"
-#define RB_CHECKPOINT_MANIFEST  "state.json"
+#define RB_CHECKPOINT_FORMAT "rubato-checkpoint"
 
 enum { RB_CHECKPOINT_VERSION = 1 };
 
@@ -41,8 +39,5 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
 /* Write FOLDER/model.safetensors alone. */
 int rb_checkpoint_export(const Rb__Model *model, const struct rb_state *state, const char *folder,
                          uint64_t *ret_bytes, struct rb_why *why);
-
-/* The step of a name that rb_checkpoint_write has given, -1 of any other. */
-int64_t rb_checkpoint_step(const char *name);
 
 #endif

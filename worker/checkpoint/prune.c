@@ -79,7 +79,8 @@ static int remove_half_done(const char *folder, const char *name, struct rb_why 
 /* Under another name first: whoever dies in the middle leaves no half of a checkpoint. */
 static int remove_step(const char *folder, const char *half_done, int64_t step, struct rb_why *why)
 {
-    RB_CLEANUP(rb_freep) char *path = rb_format("%s/step-%08" PRId64, folder, step);
+    RB_CLEANUP(rb_freep) char *name = rb_checkpoint_name(step);
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
     RB_CLEANUP(rb_freep) char *aside = rb_format("%s/%sremoved-%" PRId64, folder, half_done, step);
     int err = rb_file_remove(aside, why);
 

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MANIFEST_LIMIT = 64 << 20, LATEST_LIMIT = 4096 };
+enum { MANIFEST_LIMIT = 64 << 20 };
 
 static int by_name(const void *a, const void *b)
 {
@@ -125,17 +125,11 @@ static char *find_newer(const char *path)
 {
     const char *name = strrchr(path, '/');
     RB_CLEANUP(rb_freep) char *folder = rb_format("%.*s", name ? (int)(name - path) : 0, path);
-    RB_CLEANUP(rb_freep) char *latest = rb_format("%s/latest", folder);
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer line = {0};
-    int64_t step;
+    const int64_t step = name ? rb_checkpoint_step(name + 1) : -1;
+    const int64_t latest = step < 0 ? -1 : rb_checkpoint_latest(folder);
+    RB_CLEANUP(rb_freep) char *newer = rb_checkpoint_name(latest);
 
-    if (!name || rb_checkpoint_step(name + 1) < 0 ||
-        rb_file_read(latest, LATEST_LIMIT, &line, NULL) != 0 || !line.size)
-        return NULL;
-    line.data[line.size - 1] = 0; /* for its end of line */
-    step = rb_checkpoint_step((const char *)line.data);
-    return step > rb_checkpoint_step(name + 1) ? rb_format("%s/%s", folder, (char *)line.data)
-                                               : NULL;
+    return latest > step ? rb_format("%s/%s", folder, newer) : NULL;
 }
 
 static bool is_folder(const char *path)
