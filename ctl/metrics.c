@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row per committed step, page by page: csv, or JSON objects (a list; a line each with --follow).
+/* A row per committed step, page by page: csv, or JSON objects (a list; a line each with --follow),
+ * or events for TensorBoard.
  * --lost: also the rows of steps that were lost with a fall back to a checkpoint and done again. */
+#include "ctl/tensorboard.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
 #include "ctl/write.h"
@@ -13,8 +15,9 @@ enum { PAGE = 4096, POLL_MS = 300 };
 struct metrics {
     const struct rb_session *session;
     bool json, follow, lost;
-    bool headed;  /* the head of the csv is out */
-    json_t *list; /* json without --follow */
+    bool headed;                 /* the head of the csv is out */
+    json_t *list;                /* json without --follow */
+    struct rb_tensorboard board; /* folder NULL: none */
     int64_t after;
 };
 
@@ -86,13 +89,9 @@ static int64_t step_of(const json_t *columns, const json_t *row, int64_t otherwi
     return otherwise;
 }
 
-/* One page; *ret_more: there may be another at once, as rubatod says how long a page is. */
-static int take_page(struct metrics *metrics, const json_t *reply, bool *ret_more,
-                     struct rb_why *why)
+static void put_page(struct metrics *metrics, const json_t *columns, const json_t *rows)
 {
-    const json_t *columns = json_object_get(reply, "columns");
-    const json_t *rows = json_object_get(reply, "rows"), *row;
-    int64_t before = metrics->after;
+    const json_t *row;
     size_t i;
 
     if (!metrics->json && !metrics->headed)
@@ -101,13 +100,32 @@ static int take_page(struct metrics *metrics, const json_t *reply, bool *ret_mor
     json_array_foreach(rows, i, row)
     {
         put_row(metrics, columns, row);
-        metrics->after = step_of(columns, row, metrics->after);
     }
     fflush(metrics->session->out);
+}
+
+/* One page; *ret_more: there may be another at once, as rubatod says how long a page is. */
+static int take_page(struct metrics *metrics, const json_t *reply, bool *ret_more,
+                     struct rb_why *why)
+{
+    const json_t *columns = json_object_get(reply, "columns");
+    const json_t *rows = json_object_get(reply, "rows"), *row;
+    int64_t before = metrics->after;
+    int err = 0;
+    size_t i;
+
+    if (metrics->board.folder)
+        err = rb_tensorboard_add(&metrics->board, columns, rows, why);
+    else
+        put_page(metrics, columns, rows);
+    json_array_foreach(rows, i, row)
+    {
+        metrics->after = step_of(columns, row, metrics->after);
+    }
     *ret_more = json_array_size(rows) > 0;
-    if (json_array_size(rows) && metrics->after <= before)
-        return rb_why_set(why, RB_EINTERNAL, "rubatod sent rows without a step");
-    return 0;
+    if (!err && json_array_size(rows) && metrics->after <= before)
+        err = rb_why_set(why, RB_EINTERNAL, "rubatod sent rows without a step");
+    return err;
 }
 
 static int read_all(struct metrics *metrics, const char *job, struct rb_why *why)
@@ -136,6 +154,26 @@ static int read_all(struct metrics *metrics, const char *job, struct rb_why *why
     return err;
 }
 
+/* What is there for TensorBoard now. */
+static void say_board(const struct metrics *metrics)
+{
+    const struct rb_tensorboard *board = &metrics->board;
+    json_t *said;
+
+    if (metrics->json) {
+        said = json_pack("{s:s?,s:I,s:I,s:I}", "path", board->path, "rows", (json_int_t)board->rows,
+                         "first", (json_int_t)board->first, "last", (json_int_t)board->last);
+        rb_session_print(metrics->session, said);
+        json_decref(said);
+    } else if (board->path) {
+        fprintf(metrics->session->out, "%s: steps %" PRId64 " to %" PRId64 " of %s\n", board->path,
+                board->first, board->last, board->job);
+    } else {
+        fprintf(metrics->session->err, "rubatoctl: %s has done no step: nothing was written\n",
+                board->job);
+    }
+}
+
 int rb_metrics(struct rb_session *session, const struct rb_arguments *arguments)
 {
     struct metrics metrics = {
@@ -144,13 +182,23 @@ int rb_metrics(struct rb_session *session, const struct rb_arguments *arguments)
         .follow = rb_arguments_has(arguments, "follow"),
         .lost = rb_arguments_has(arguments, "lost"),
         .list = json_array(),
+        .board = {.folder = rb_arguments_value(arguments, "tensorboard"),
+                  .job = arguments->word[0],
+                  .fd = -1},
     };
     struct rb_why why = {0};
     int err;
 
+    if (metrics.board.folder && metrics.lost) {
+        json_decref(metrics.list);
+        return rb_session_usage(session, "--tensorboard has each step once, and none with --lost");
+    }
     err = read_all(&metrics, arguments->word[0], &why);
-    if (!err && metrics.json && !metrics.follow)
+    if (!err && metrics.board.folder)
+        say_board(&metrics);
+    else if (!err && metrics.json && !metrics.follow)
         rb_session_print(session, metrics.list);
     json_decref(metrics.list);
+    rb_tensorboard_done(&metrics.board);
     return err ? rb_session_fail(session, err, &why) : RB_EXIT_DONE;
 }

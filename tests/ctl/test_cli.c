@@ -544,6 +544,15 @@ static void test_output(void **state)
     fake_stop(&fake);
 }
 
+static void read_in(const struct fake *fake, const char *folder, const char *name,
+                    struct rb_buffer *ret)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s/%s", fake->folder, folder, name);
+
+    rb_buffer_clear(ret);
+    assert_int_equal(rb_file_read(path, 1 << 20, ret, NULL), 0);
+}
+
 #define ROW(step) "[" #step ",1700000000000,2.5,\"nan\",null]"
 
 static void test_metrics(void **state)
@@ -578,6 +587,50 @@ static void test_metrics(void **state)
            WORDS("metrics", "gpt", "--follow"));
     assert_called(&fake, "\"after\":2");
     expect(&fake, 0, "step,time,loss,grad_norm,lr\n", "", WORDS("metrics", "gpt")); /* no rows */
+    expect(&fake, 0, "", "gpt has done no step", WORDS("metrics", "gpt", "--tensorboard", "runs"));
+    expect(&fake, 2, "", "none with --lost",
+           WORDS("metrics", "gpt", "--tensorboard", "runs", "--lost"));
+    fake_stop(&fake);
+}
+
+#define PAGE(rows)                                                                                 \
+    "{\"columns\":[\"step\",\"time\",\"loss\",\"grad_norm\",\"lr\"],\"rows\":[" rows               \
+    "],\"phase\":\"Succeeded\"}"
+
+/* The same bytes, whether it is written at once, or anew, or page by page. */
+static void test_tensorboard(void **state)
+{
+    static const char file[] = "events.out.tfevents.1700000000.gpt";
+    static const char all[] = PAGE(ROW(1) "," ROW(2)), none[] = PAGE("");
+    static const char first[] = PAGE(ROW(1)), second[] = PAGE(ROW(2));
+    static const struct fake_reply replies[] = {
+        {.method = "metrics", .body = all},   {.method = "metrics", .body = none},
+        {.method = "metrics", .body = all},   {.method = "metrics", .body = none},
+        {.method = "metrics", .body = first}, {.method = "metrics", .body = second},
+        {.method = "metrics", .body = none},  {0},
+    };
+    struct rb_buffer once = {0}, again = {0};
+    struct fake fake;
+    json_t *json;
+
+    (void)state;
+    fake_start(&fake, replies);
+    expect(&fake, 0, "runs/events.out.tfevents.1700000000.gpt: steps 1 to 2 of gpt\n", "",
+           WORDS("metrics", "gpt", "--tensorboard", "runs"));
+    read_in(&fake, "runs", file, &once);
+    json = run_json(&fake, WORDS("metrics", "gpt", "--tensorboard", "runs", "-o", "json"));
+    assert_int_equal(json_integer_value(json_object_get(json, "rows")), 2);
+    json_decref(json);
+    read_in(&fake, "runs", file, &again);
+    assert_int_equal(again.size, once.size);
+    assert_memory_equal(again.data, once.data, once.size);
+    expect(&fake, 0, "steps 1 to 2 of gpt\n", "",
+           WORDS("metrics", "gpt", "--tensorboard", "a/b", "--follow"));
+    read_in(&fake, "a/b", file, &again);
+    assert_int_equal(again.size, once.size);
+    assert_memory_equal(again.data, once.data, once.size);
+    rb_buffer_done(&once);
+    rb_buffer_done(&again);
     fake_stop(&fake);
 }
 
@@ -702,9 +755,9 @@ int main(void)
         cmocka_unit_test(test_wait),           cmocka_unit_test(test_wait_for_deleted),
         cmocka_unit_test(test_interrupt),      cmocka_unit_test(test_resize),
         cmocka_unit_test(test_nodes_and_jobs), cmocka_unit_test(test_export),
-        cmocka_unit_test(test_metrics),        cmocka_unit_test(test_logs),
-        cmocka_unit_test(test_models),         cmocka_unit_test(test_profile),
-        cmocka_unit_test(test_output),
+        cmocka_unit_test(test_metrics),        cmocka_unit_test(test_tensorboard),
+        cmocka_unit_test(test_logs),           cmocka_unit_test(test_models),
+        cmocka_unit_test(test_profile),        cmocka_unit_test(test_output),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
