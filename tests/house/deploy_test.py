@@ -26,11 +26,17 @@ if shutil.which("systemd-analyze"):
     said = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True).stderr
     bad += [line for line in said.splitlines() if "rubatod.service" in line and "is not executable" not in line]
 rules = os.path.join(root, "deploy/prometheus/alerts.yaml")
-with open(rules) as file:
-    asked = set(re.findall(r"\brubato_[a-z_]+", file.read()))
-unknown = [name for name in sorted(asked) if f"`{name}`" not in page]
-if unknown or not asked:
-    bad.append(f"alerts.yaml asks for {unknown}, which docs/operations.md has not")
+dashboard = os.path.join(root, "deploy/grafana/rubato.json")
+for path in rules, dashboard:
+    with open(path) as file:
+        asked = set(re.findall(r"\brubato_[a-z_]+", file.read()))
+    unknown = [name for name in sorted(asked) if f"`{name}`" not in page]
+    if unknown or not asked:
+        bad.append(f"{path} asks for {unknown}, which docs/operations.md has not")
+with open(dashboard) as file:
+    panels = json.load(file)["panels"]
+if len({panel["id"] for panel in panels}) < len(panels):
+    bad.append("two panels of the dashboard have one id")
 sources = ""
 for name in ("metrics.c", "metrics_jobs.c"):
     with open(os.path.join(root, "daemon/http", name)) as file:
