@@ -21,6 +21,7 @@ BATCH = {"gpt": 16, "mlp": 128, "cnn": 64}
 SHAPES = {"mlp": (784,), "cnn": (3, 32, 32)}
 SPLIT = "filters split in 2"
 WAYS = {"one worker": {}, "data parallel": {"parallel": {"pipeline": 1}}, "pipeline of 2": {"parallel": {"pipeline": 2}},
+        "in shards": {"parallel": {"pipeline": 1}, "state": {"replicas": "1"}},
         SPLIT: {"parallel": {"hypergraph": 2}, "state": {"replicas": "1"}}}
 
 
