@@ -319,8 +319,12 @@ static void take_turn(struct state_op *state)
 {
     const struct rb_job_facts *job = rb_facts_job(rb_methods_facts(state->op.methods), state->job);
     const Rb__Configuration *active = job ? rb_job_active(job) : NULL;
+    struct rb_why why = {{0}};
 
-    if (active && find_turn(state->op.methods, state->job, ALONE)) {
+    if (rb_request_gone(state->op.request)) {
+        rb_why_set(&why, RB_ECANCELED, "the caller has hung up");
+        fail(state, RB_ECANCELED, &why);
+    } else if (active && find_turn(state->op.methods, state->job, ALONE)) {
         state->turn = WAITS;
     } else if (active) {
         state->turn = ALONE;
