@@ -176,23 +176,22 @@ static void say_board(const struct metrics *metrics)
 
 int rb_metrics(struct rb_session *session, const struct rb_arguments *arguments)
 {
+    const char *folder = rb_arguments_value(arguments, "tensorboard");
     struct metrics metrics = {
         .session = session,
         .json = session->format == RB_FORMAT_JSON,
         .follow = rb_arguments_has(arguments, "follow"),
         .lost = rb_arguments_has(arguments, "lost"),
-        .list = json_array(),
-        .board = {.folder = rb_arguments_value(arguments, "tensorboard"),
-                  .job = arguments->word[0],
-                  .fd = -1},
+        .board = {.folder = folder, .job = arguments->word[0], .fd = -1},
     };
     struct rb_why why = {0};
     int err;
 
-    if (metrics.board.folder && metrics.lost) {
-        json_decref(metrics.list);
+    if (folder && !folder[0])
+        return rb_session_usage(session, "--tensorboard says into which folder");
+    if (folder && metrics.lost)
         return rb_session_usage(session, "--tensorboard has each step once, and none with --lost");
-    }
+    metrics.list = json_array();
     err = read_all(&metrics, arguments->word[0], &why);
     if (!err && metrics.board.folder)
         say_board(&metrics);

@@ -588,6 +588,7 @@ static void test_metrics(void **state)
     assert_called(&fake, "\"after\":2");
     expect(&fake, 0, "step,time,loss,grad_norm,lr\n", "", WORDS("metrics", "gpt")); /* no rows */
     expect(&fake, 0, "", "gpt has done no step", WORDS("metrics", "gpt", "--tensorboard", "runs"));
+    expect(&fake, 2, "", "into which folder", WORDS("metrics", "gpt", "--tensorboard", ""));
     expect(&fake, 2, "", "none with --lost",
            WORDS("metrics", "gpt", "--tensorboard", "runs", "--lost"));
     fake_stop(&fake);
