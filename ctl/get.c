@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists: one table of columns a kind. */
+#include "ctl/get.h"
+
 #include "base/clock.h"
 #include "ctl/human.h"
 #include "ctl/table.h"
@@ -134,11 +136,9 @@ static void add_cell(struct rb_table *table, const struct column *column, const 
         rb_table_add(table, rb_human_real(x, text));
 }
 
-static void print_items(const struct rb_session *session, const struct kind *kind,
-                        const json_t *items)
+static void put_items(const struct kind *kind, const json_t *items, struct rb_buffer *out)
 {
     struct rb_table table = {0};
-    struct rb_buffer text = {0};
     char align[RB_COUNT(kinds[0].column) + 1] = "";
     const json_t *item;
     size_t i;
@@ -154,14 +154,19 @@ static void print_items(const struct rb_session *session, const struct kind *kin
         for (int c = 0; c < table.columns; c++)
             add_cell(&table, &kind->column[c], item);
     }
-    rb_table_print(&table, align, &text);
-    rb_session_put(session, &text);
+    rb_table_print(&table, align, out);
     rb_table_done(&table);
+}
+
+void rb_get_jobs(const json_t *items, struct rb_buffer *out)
+{
+    put_items(&kinds[0], items, out);
 }
 
 static int list(struct rb_session *session, const struct kind *kind, const char *job)
 {
     json_t *body = json_object(), *reply = NULL;
+    struct rb_buffer text = {0};
     struct rb_why why = {0};
     int err;
 
@@ -177,8 +182,10 @@ static int list(struct rb_session *session, const struct kind *kind, const char 
         rb_session_print(session, reply);
     else if (rb_value_count(reply, "items") == 0)
         fprintf(session->err, "no %s\n", kind->name);
-    else
-        print_items(session, kind, json_object_get(reply, "items"));
+    else {
+        put_items(kind, json_object_get(reply, "items"), &text);
+        rb_session_put(session, &text);
+    }
     if (session->format == RB_FORMAT_TABLE)
         rb_session_notes(session, reply);
     json_decref(reply);

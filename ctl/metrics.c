@@ -49,22 +49,13 @@ static void put_csv(const struct metrics *metrics, const json_t *cells)
 static void put_row(struct metrics *metrics, const json_t *columns, const json_t *row)
 {
     struct rb_buffer line = {0};
-    const json_t *name;
     json_t *object;
-    size_t i;
 
     if (!metrics->json) {
         put_csv(metrics, row);
         return;
     }
-    object = json_object();
-    json_array_foreach(columns, i, name)
-    {
-        json_t *cell = json_array_get(row, i);
-
-        if (cell)
-            json_object_set(object, json_string_value(name), cell);
-    }
+    object = rb_value_row(columns, row);
     if (metrics->follow) {
         rb_write_line(object, &line);
         rb_session_put(metrics->session, &line);
@@ -74,19 +65,13 @@ static void put_row(struct metrics *metrics, const json_t *columns, const json_t
     }
 }
 
-/* The step is the row's cell in the column of that name. */
 static int64_t step_of(const json_t *columns, const json_t *row, int64_t otherwise)
 {
-    const json_t *name;
-    size_t i;
+    json_t *cells = rb_value_row(columns, row);
+    const int64_t step = rb_value_integer(cells, "step", otherwise);
 
-    json_array_foreach(columns, i, name)
-    {
-        if (json_is_string(name) && strcmp(json_string_value(name), "step") == 0 &&
-            json_is_integer(json_array_get(row, i)))
-            return json_integer_value(json_array_get(row, i));
-    }
-    return otherwise;
+    json_decref(cells);
+    return step;
 }
 
 static void put_page(struct metrics *metrics, const json_t *columns, const json_t *rows)

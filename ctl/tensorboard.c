@@ -88,21 +88,6 @@ void rb_tensorboard_begin(int64_t time, struct rb_buffer *out)
     add_record(out, &event);
 }
 
-/* The row's cells by the names of their columns; json_decref it. */
-static json_t *named(const json_t *columns, const json_t *row)
-{
-    json_t *cells = json_object();
-    const json_t *name;
-    size_t i;
-
-    json_array_foreach(columns, i, name)
-    {
-        if (json_is_string(name) && json_array_get(row, i))
-            json_object_set(cells, json_string_value(name), json_array_get(row, i));
-    }
-    return cells;
-}
-
 /* Of yes and no 1 and 0. */
 static double number_of(const json_t *cells, const char *column)
 {
@@ -124,7 +109,7 @@ void rb_tensorboard_row(const json_t *columns, const json_t *row, struct rb_buff
     Rb__Tensorboard__Value values[RB_COUNT(curves) + 1], *points[RB_COUNT(curves) + 1];
     Rb__Tensorboard__Summary summary = RB__TENSORBOARD__SUMMARY__INIT;
     Rb__Tensorboard__Event event = RB__TENSORBOARD__EVENT__INIT;
-    json_t *cells = named(columns, row);
+    json_t *cells = rb_value_row(columns, row);
     const double ms = rb_value_real(cells, "step_ms", 0);
 
     for (size_t i = 0; i < RB_COUNT(points); i++)
@@ -171,7 +156,7 @@ static int begin(struct rb_tensorboard *board, int64_t time, struct rb_buffer *o
 
 static int64_t whole_of(const json_t *columns, const json_t *row, const char *column)
 {
-    json_t *cells = named(columns, row);
+    json_t *cells = rb_value_row(columns, row);
     int64_t value = rb_value_integer(cells, column, 0);
 
     json_decref(cells);

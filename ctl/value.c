@@ -59,3 +59,17 @@ bool rb_value_over(const json_t *object)
     return strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0 ||
            strcmp(phase, "Cancelled") == 0;
 }
+
+json_t *rb_value_row(const json_t *columns, const json_t *row)
+{
+    json_t *cells = json_object();
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach(columns, i, name)
+    {
+        if (json_is_string(name) && json_array_get(row, i))
+            json_object_set(cells, json_string_value(name), json_array_get(row, i));
+    }
+    return cells;
+}

@@ -16,6 +16,9 @@ bool rb_value_there(const json_t *object, const char *key);                    /
 bool rb_value_true(const json_t *object, const char *key);
 int64_t rb_value_count(const json_t *object, const char *key); /* a list's length, or a count */
 
+/* A row of metrics as an object, its cells by the names of their columns; json_decref it. */
+json_t *rb_value_row(const json_t *columns, const json_t *row);
+
 /* Whether the job in this reply is over: Succeeded, Failed or Cancelled. */
 bool rb_value_over(const json_t *object);
 

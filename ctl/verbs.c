@@ -58,6 +58,8 @@ const struct rb_verb rb_verbs[] = {
     {"logs", "JOB [-f]", "what a job's workers said", "f|follow", 1, 1, false, rb_logs,
      RB_PRINTS_LINES},
     {"events", "[JOB]", "what has happened", "", 0, 1, false, rb_events},
+    {"top", "[JOB]", "what goes on, on all of a terminal, until q", "", 0, 1, false, rb_top,
+     RB_PRINTS_LINES},
     {"version", "", "of rubatoctl and of the rubatod that it reaches", "", 0, 0, false, rb_version},
     {"help", "[VERB]", "this", "", 0, 2, true, rb_help},
     {0},

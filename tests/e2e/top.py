@@ -1,0 +1,135 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""rubatoctl top on a terminal of its own: jobs, one job, keys; a rubatod that is gone; and the terminal as it was before."""
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+import cluster
+import corpus
+from cluster import BUILD, ENDLESS, check, until
+
+LEAVE = b"\x1b[?1049l"  # what xterm's entry in terminfo says for: back to what was shown before
+
+
+class Terminal:
+    """rubatoctl with these words on a pseudo terminal; `seen` is all that it wrote."""
+
+    def __init__(self, c, *words, kind="xterm"):
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "TERM": kind, "LC_ALL": "C.UTF-8", "LINES": "40", "COLUMNS": "120"}
+        command = [os.path.join(BUILD, "rubatoctl"), "--endpoint", c.nodes[0].endpoint, "top", *words]
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment)
+        os.close(theirs)
+        self.fd, self.seen = ours, b""
+
+    def read(self):
+        while select.select([self.fd], [], [], 0)[0]:
+            try:
+                piece = os.read(self.fd, 65536)
+            except OSError:  # nobody has the other side any more
+                return
+            if not piece:
+                return
+            self.seen += piece
+
+    def shows(self, *words):
+        """From now on, or already."""
+        def there():
+            self.read()
+            return all(word.encode() in self.seen for word in words)
+
+        until(f"top to show {words}", there, 20)
+
+    def press(self, keys):
+        self.read()
+        self.seen = b""
+        os.write(self.fd, keys.encode())
+
+    def ends(self, code=0):
+        deadline = time.monotonic() + 20
+        while self.process.poll() is None and time.monotonic() < deadline:
+            self.read()
+            time.sleep(0.02)
+        check(self.process.poll() == code, f"top ended with {self.process.poll()}, not {code}")
+        self.read()
+        os.close(self.fd)
+        return self.process.stderr.read().decode()
+
+
+def keys(c):
+    terminal = Terminal(c)
+    terminal.shows("WANT", "Running", "gpt", "of 2")
+    terminal.press("s")
+    terminal.shows("name")
+    terminal.press("\r")
+    terminal.shows("COMPUTES,", "configuration", "devices", "steps")
+    terminal.press("?")
+    terminal.shows("ctrl-c")
+    terminal.press(" ")
+    terminal.shows("COMPUTES,")
+    terminal.press("q")
+    terminal.shows("WANT")
+    terminal.press("q")
+    said = terminal.ends()
+    check(not said and LEAVE in terminal.seen, f"{said}{terminal.seen}")
+
+
+def rubatod_goes(c):
+    """What was there stays to be seen, and it goes on behind the restart."""
+    terminal = Terminal(c, "gpt")
+    terminal.shows("COMPUTES,")
+    terminal.press("")
+    c.nodes[0].stop(signal.SIGKILL)
+    terminal.shows("rubatod.sock")  # what was tried, and why it did not work
+    c.nodes[0].start()
+
+    def answered():
+        terminal.press("?")
+        terminal.shows("ctrl-c")
+        terminal.press(" ")
+        terminal.shows("COMPUTES,")
+        return b"rubatod.sock" not in terminal.seen
+
+    until("top to hear of it", answered, 20)
+    terminal.process.send_signal(signal.SIGINT)
+    terminal.ends()
+    check(LEAVE in terminal.seen, "the terminal is not as it was before")
+
+
+def killed(c):
+    terminal = Terminal(c, "gpt")
+    terminal.shows("COMPUTES,")
+    terminal.press("")
+    terminal.process.terminate()
+    terminal.ends(1)
+    check(LEAVE in terminal.seen, "the terminal is not as it was before")
+    terminal = Terminal(c, "gpt")
+    terminal.shows("COMPUTES,")
+    os.close(terminal.fd)  # its window is closed
+    check(terminal.process.wait(20) == 0, "it goes on without a terminal")
+
+
+def refused(c):
+    for words, code, why in ((["top"], 2, "it needs a terminal; elsewhere: rubatoctl get jobs;"),
+                             (["top", "gpt"], 2, "elsewhere: rubatoctl status JOB;"),
+                             (["top", "none"], 3, "there is no job 'none'"), (["top", "-o", "json"], 2, "-o json")):
+        done = c.run(*words)
+        check(done.returncode == code and why in done.stderr and not done.stdout, f"{words}: {done}")
+    said = Terminal(c, kind="nonsense").ends(2)
+    check("'nonsense' is not known" in said, said)
+
+
+def top():
+    with cluster.Cluster(devices=2) as c:
+        c.model("gpt", vocab=256, layers=1, width=32, heads=2, seq=32)
+        c.submit("gpt", corpus.text_job(c, 1, 2, steps=ENDLESS, globalBatch=4, microBatch=2))
+        c.wait("gpt", "step=20")
+        for part in (keys, rubatod_goes, killed, refused):
+            part(c)
+
+
+cluster.main(top)
