@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BAR = 24, NODE_BAR = 16, CURVE_LEAST = 4, CURVE_MOST = 12, EVENTS = 4 };
+enum { BAR = 24, BAR_LEAST = 6, NODE_BAR = 16, CURVE_LEAST = 4, CURVE_MOST = 12, EVENTS = 4 };
 
 struct view {
     const struct rb_top_seen *seen;
@@ -272,17 +272,25 @@ static void add_head(const struct view *view)
                      median, slow);
 }
 
+/* Behind a bar where there is room for one. */
 static void add_progress(const struct view *view)
 {
     const int64_t step = rb_value_integer(view->seen->status, "step", 0);
     const int64_t steps = rb_value_integer(view->seen->status, "steps", 0);
     struct rb_buffer bar = {0}, line = {0};
+    int space;
 
     if (!view->seen->status)
         return;
     rb_progress_line(view->seen->status, &line);
-    rb_chart_bar(steps ? (double)step / (double)steps : 0, BAR, view->blocks, &bar);
-    rb_lines_add(view->out, RB_LOOK_PLAIN, "[%s] %s", bar.data, line.data);
+    space = view->width - (int)line.size - 3;
+    if (space >= BAR_LEAST) {
+        rb_buffer_text(&bar, "[");
+        rb_chart_bar(steps ? (double)step / (double)steps : 0, space < BAR ? space : BAR,
+                     view->blocks, &bar);
+        rb_buffer_text(&bar, "] ");
+    }
+    rb_lines_add(view->out, RB_LOOK_PLAIN, "%s%s", bar.size ? bar.data : "", line.data);
     rb_buffer_done(&bar);
     rb_buffer_done(&line);
 }
