@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { EIGHTHS = 8, AXIS = 11 }; /* cells beside a curve: its numbers and a line */
+enum { EIGHTHS = 8, AXIS = 12 }; /* cells beside a curve: its numbers and a line */
 
 static const char *const rising[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 static const char *const growing[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};

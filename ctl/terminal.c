@@ -10,16 +10,26 @@
 #include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { RED = 1, ESCAPE_MS = 25, ESCAPE = 27 };
+/* So long the bytes of one key may be apart, as over a slow line. */
+enum { RED = 1, ESCAPE_MS = 100 };
 
 struct rb_terminal {
     SCREEN *screen;
     bool blocks;
+    void (*quit)(int); /* what SIGQUIT did before: it would leave the terminal as it is */
 };
+
+static bool moves_cursor(void)
+{
+    const char *how = tigetstr("cup");
+
+    return how && how != (const char *)-1;
+}
 
 static void set_up(void)
 {
@@ -46,12 +56,19 @@ int rb_terminal_open(struct rb_terminal **ret_terminal, struct rb_why *why)
         return rb_why_set(why, RB_EINVAL, "it needs a terminal");
     setlocale(LC_CTYPE, ""); /* numbers stay as they are */
     screen = newterm(NULL, stdout, stdin);
+    if (screen && !moves_cursor()) {
+        endwin();
+        delscreen(screen);
+        screen = NULL;
+    }
     if (!screen)
-        return rb_why_set(why, RB_EINVAL, "a terminal of kind '%.40s' is not known here; set TERM",
+        return rb_why_set(why, RB_EINVAL,
+                          "a terminal of kind '%.40s' is not known here, or too simple; set TERM",
                           kind ? kind : "");
     terminal = rb_alloc(sizeof *terminal);
     terminal->screen = screen;
     terminal->blocks = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    terminal->quit = signal(SIGQUIT, SIG_IGN);
     set_up();
     *ret_terminal = terminal;
     return 0;
@@ -92,7 +109,9 @@ void rb_terminal_draw(struct rb_terminal *terminal, const struct rb_lines *lines
     erase();
     for (size_t i = 0; i < lines->n; i++) {
         attrset((int)attribute(lines->line[i].look));
-        mvaddstr((int)i, 0, lines->line[i].text);
+        move((int)i, 0); /* where a line with wide characters may have run over into */
+        clrtoeol();
+        addstr(lines->line[i].text);
     }
     attrset(A_NORMAL);
     refresh();
@@ -116,7 +135,6 @@ static enum rb_press press_of(int key)
     case '\r':
         return RB_PRESS_OPEN;
     case 'q':
-    case ESCAPE:
         return RB_PRESS_CLOSE;
     case 's':
         return RB_PRESS_ORDER;
@@ -157,5 +175,6 @@ void rb_terminal_close(struct rb_terminal *terminal)
         return;
     endwin();
     delscreen(terminal->screen);
+    signal(SIGQUIT, terminal->quit);
     free(terminal);
 }

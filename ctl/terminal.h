@@ -17,14 +17,15 @@ enum rb_press {
     RB_PRESS_UP,
     RB_PRESS_DOWN,
     RB_PRESS_OPEN,  /* enter */
-    RB_PRESS_CLOSE, /* q, escape */
+    RB_PRESS_CLOSE, /* q */
     RB_PRESS_ORDER, /* s */
     RB_PRESS_HELP,  /* ? or h */
 };
 
 struct rb_terminal;
 
-/* RB_EINVAL: stdin and stdout are none, or it is of a kind that is not known here. */
+/* RB_EINVAL: stdin or stdout is none, or it is of a kind that is not known here or has
+ * no cursor to be moved. */
 int rb_terminal_open(struct rb_terminal **ret_terminal, struct rb_why *why);
 
 void rb_terminal_size(const struct rb_terminal *terminal, int *ret_width, int *ret_height);

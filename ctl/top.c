@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of `metrics` at a time; events that are kept; how long a rubatod may be silent. */
-enum { EVERY_MS = 1000, PAGE = 4096, EVENTS = 16, PATIENCE_MS = 3000 };
+/* Rows of `metrics` at a time; events that are kept; how long a rubatod may be silent, which itself
+ * waits 5 s for the rows of a node. */
+enum { EVERY_MS = 1000, PAGE = 4096, EVENTS = 16, PATIENCE_MS = 6000 };
 
 struct top {
     const struct rb_session *session;
@@ -21,6 +22,8 @@ struct top {
     json_t *jobs, *nodes, *devices, *status, *events;
     char *last_event; /* key */
     struct rb_history history;
+    int64_t configuration; /* that trained when the rows were asked for */
+    uint64_t heard;        /* unix ms: when all of it was so */
     char *chosen;
     enum rb_top_order order;
     bool help;
@@ -66,6 +69,9 @@ static int ask_status(struct top *top, struct rb_why *why)
     int err = ask(top, "status", json_pack("{s:s}", "job", top->job), &reply, why);
     const char *id = rb_value_text(reply, "id", NULL);
 
+    if (err == RB_ENOTFOUND && top->status)
+        return rb_why_set(why, err, "job %s was deleted meanwhile",
+                          rb_value_text(top->status, "name", top->job));
     if (err)
         return err;
     if (id && strcmp(id, top->job) != 0) {
@@ -77,15 +83,17 @@ static int ask_status(struct top *top, struct rb_why *why)
     return 0;
 }
 
-/* Those that came since, and at first as many as are kept. */
+/* Those that came since, and at first as many as are kept; and anew with each configuration, which
+ * may have begun with a fall back that is made up for already. */
 static int ask_rows(struct top *top, struct rb_why *why)
 {
     const int64_t step = rb_value_integer(top->status, "step", 0);
+    const int64_t configuration = rb_value_integer(top->status, "configuration", 0);
     int64_t after = step - RB_HISTORY_ROWS;
     json_t *reply = NULL;
     int err;
 
-    rb_history_fall_back(&top->history, step);
+    rb_history_fall_back(&top->history, configuration == top->configuration ? step : 0);
     if (top->history.n && top->history.row[top->history.n - 1].step > after)
         after = top->history.row[top->history.n - 1].step;
     err = ask(top, "metrics",
@@ -94,6 +102,7 @@ static int ask_rows(struct top *top, struct rb_why *why)
               &reply, why);
     if (err)
         return err;
+    top->configuration = configuration;
     rb_history_add(&top->history, json_object_get(reply, "columns"),
                    json_object_get(reply, "rows"));
     json_decref(reply);
@@ -119,24 +128,24 @@ static int ask_events(struct top *top, struct rb_why *why)
     return 0;
 }
 
-/* All that the view shows. */
-static int look(struct top *top, struct rb_why *why)
+/* Without which there is nothing to show. */
+static int ask_first(struct top *top, struct rb_why *why)
 {
-    int err;
-
-    if (!top->job)
-        return ask_all(top, why);
-    err = ask_status(top, why);
-    if (!err)
-        err = ask_rows(top, why);
-    return err ? err : ask_events(top, why);
+    return top->job ? ask_status(top, why) : ask_all(top, why);
 }
 
-/* Again; what cannot be had is said, and what was there stays. */
-static int look_again(struct top *top, struct rb_why *why)
+/* All that the view shows; what cannot be had is said, and what was there stays. */
+static int look(struct top *top, struct rb_why *why)
 {
-    const int err = look(top, why);
+    int err = ask_first(top, why), others;
 
+    if (!err && top->job) {
+        err = ask_rows(top, why);
+        others = err == RB_ECANCELED ? err : ask_events(top, why);
+        err = err ? err : others;
+    }
+    if (!err)
+        top->heard = rb_clock_unix_ms();
     free(top->trouble);
     top->trouble = err && err != RB_ECANCELED ? rb_string(why->text) : NULL;
     return err == RB_ECANCELED ? err : 0;
@@ -169,7 +178,7 @@ static struct rb_top_seen seen_by(const struct top *top)
         .history = &top->history,
         .trouble = top->trouble,
         .help = top->help,
-        .now = rb_clock_unix_ms(),
+        .heard = top->heard,
     };
 }
 
@@ -236,8 +245,8 @@ static int ms_until(uint64_t time)
 /* Until somebody wants to leave. */
 static int run(struct top *top, struct rb_terminal *terminal, struct rb_why *why)
 {
+    int err = look(top, why);
     bool stays = true;
-    int err = 0;
 
     while (stays && !err) {
         const uint64_t next = rb_clock_ns() + (uint64_t)EVERY_MS * 1000000;
@@ -253,7 +262,7 @@ static int run(struct top *top, struct rb_terminal *terminal, struct rb_why *why
                 stays = press(top, key, &asks);
         }
         if (stays && !err)
-            err = look_again(top, why);
+            err = look(top, why);
     }
     return err == RB_ECANCELED ? 0 : err;
 }
@@ -283,7 +292,7 @@ int rb_top(struct rb_session *session, const struct rb_arguments *arguments)
         .events = json_array(),
     };
     struct rb_why why = {0};
-    const int err = look(&top, &why);
+    const int err = ask_first(&top, &why);
     const int code = err ? rb_session_fail(session, err, &why) : show(&top);
 
     forget_job(&top);

@@ -125,7 +125,8 @@ static void add_jobs(const struct view *view, int most)
 {
     json_t *list = ordered(view->seen);
     const size_t chosen = find_chosen(view->seen, list), n = json_array_size(list);
-    const size_t shown = n < (size_t)most ? n : (size_t)most;
+    const size_t room_for = n <= (size_t)most || most < 2 ? (size_t)most : (size_t)most - 1;
+    const size_t shown = n < room_for ? n : room_for;
     const size_t first = chosen < shown ? 0 : chosen - shown + 1;
     struct rb_buffer text = {0};
     char *line, *rest;
@@ -222,7 +223,7 @@ static void view_all(const struct view *view)
     const size_t n = json_array_size(seen->jobs);
     struct rb_buffer jobs = {0};
     int64_t all, sick, used = count_devices(seen, NULL, &all, &sick, &jobs);
-    char now[RB_HUMAN_SIZE], ill[2 * RB_HUMAN_SIZE] = "";
+    char heard[RB_HUMAN_SIZE], ill[2 * RB_HUMAN_SIZE] = "";
     int lines;
 
     if (sick)
@@ -231,10 +232,10 @@ static void view_all(const struct view *view)
                  "%zu job%s, %zu node%s, %" PRId64 " of %" PRId64 " devices in use%s   %s UTC", n,
                  n == 1 ? "" : "s", json_array_size(seen->nodes),
                  json_array_size(seen->nodes) == 1 ? "" : "s", used, all, ill,
-                 rb_human_time(seen->now, now));
+                 rb_human_time(seen->heard, heard));
     add_trouble(view);
     add_blank(view);
-    lines = (int)json_array_size(seen->nodes) + 4; /* below: a blank line, the heads, the keys */
+    lines = (int)json_array_size(seen->nodes) + 4; /* below: two blank lines, a head, the keys */
     lines = lines < view->height / 2 ? lines : view->height / 2;
     add_jobs(view, room(view, lines + 1));
     add_blank(view);
@@ -254,12 +255,12 @@ static void add_head(const struct view *view)
     const json_t *plan = json_object_get(seen->status, "plan");
     const char *reason = rb_value_text(seen->status, "reason", NULL);
     const int64_t configuration = rb_value_integer(seen->status, "configuration", 0);
-    char now[RB_HUMAN_SIZE];
+    char heard[RB_HUMAN_SIZE];
     double median, slow;
 
     rb_lines_add(view->out, RB_LOOK_HEAD, "%s: %s   %s UTC",
                  rb_value_text(seen->status, "name", seen->job),
-                 rb_value_text(seen->status, "phase", "?"), rb_human_time(seen->now, now));
+                 rb_value_text(seen->status, "phase", "?"), rb_human_time(seen->heard, heard));
     add_trouble(view);
     if (reason)
         rb_lines_add(view->out, RB_LOOK_PLAIN, "%s", reason);
@@ -267,7 +268,7 @@ static void add_head(const struct view *view)
         rb_lines_add(view->out, RB_LOOK_PLAIN, "configuration %" PRId64 ": %s", configuration,
                      rb_value_text(plan, "summary", "-"));
     rb_history_times(seen->history, &median, &slow);
-    if (!isnan(median))
+    if (!isnan(median) && rb_value_count(seen->status, "devices"))
         rb_lines_add(view->out, RB_LOOK_PLAIN, "a step takes %.3g ms, 99 of 100 at most %.3g",
                      median, slow);
 }
@@ -391,12 +392,13 @@ static void view_help(const struct view *view)
         "up, k; down, j     choose a job",
         "enter              look at it",
         "s                  order jobs by age, name, phase, step, devices",
-        "q, escape          back, or leave",
-        "ctrl-c             leave",
+        "q                  back, or leave",
+        "ctrl-c             leave, at once also while rubatod is silent",
         "",
         "The losses are those of the newest steps, means where there are more steps than columns;",
         "'!' is a loss that is no number.  Below it is on how many devices they were done.  A",
-        "device's bar is how much of a step it computes; for the rest it waits.",
+        "device's bar is how much of a step it computes; the rest is all else: exchange, update,",
+        "waiting.",
         "",
         "Nothing here changes a job: grow, shrink, pause and others are verbs of rubatoctl.",
         "",

@@ -34,10 +34,10 @@ struct rb_top_seen {
 
     const char *trouble; /* NULL: rubatod answers */
     bool help;
-    uint64_t now; /* unix ms */
+    uint64_t heard; /* unix ms: when it was so */
 };
 
-/* As many lines as a terminal has; `blocks`: it shows more than ASCII. */
+/* Up to as many lines as a terminal has; `blocks`: it shows more than ASCII. */
 void rb_top_view(const struct rb_top_seen *seen, int width, int height, bool blocks,
                  struct rb_lines *out);
 

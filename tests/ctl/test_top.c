@@ -82,8 +82,8 @@ static void test_bar(void **state)
 static void test_curve(void **state)
 {
     static const char *const expected[] = {
-        "   4.0000 |   #    ", "          |  :#    ", "          | .##    ",
-        "   1.0000 |.###!!..", "  devices  1-12---3", "           steps 7 to 14",
+        "    4.0000 |   #    ", "           |  :#    ", "           | .##    ",
+        "    1.0000 |.###!!..", "   devices  1-12---3", "            steps 7 to 14",
     };
     const double losses[] = {1, 2, 3, 4, 0, 0, 1, 1};
     const int devices[] = {1, 1, 12, 12, 12, 12, 12, 3};
@@ -111,9 +111,9 @@ static void test_curve_of_many(void **state)
 
     (void)state;
     add_steps(&history, 1, 1001, 1);
-    rb_chart_losses(&history, 31, 3, false, &lines);
+    rb_chart_losses(&history, 32, 3, false, &lines);
     assert_int_equal(lines.n, 5);
-    assert_int_equal(strlen(lines.line[0].text), 31);
+    assert_int_equal(strlen(lines.line[0].text), 32);
     rb_lines_done(&lines);
     for (size_t i = 0; i < history.n; i++)
         history.row[i].loss = 2;
@@ -190,7 +190,9 @@ static void test_all(void **state)
     seen.chosen = "gone";
     assert_string_equal(rb_top_move(&seen, 0), "a");
 
+    seen.heard = 86400000;
     lines = view(&seen, 80, 8); /* room for few */
+    assert_true(shows(&lines, "1970-01-02 00:00:00 UTC"));
     assert_true(lines.n <= 8);
     rb_lines_done(&lines);
     json_decref(jobs);
@@ -262,6 +264,23 @@ static void check_sizes(const struct rb_top_seen *seen)
     }
 }
 
+/* However many jobs there are, they leave room for nodes. */
+static void check_nodes(const struct rb_top_seen *seen)
+{
+    json_t *one = json_pack("[{s:s,s:s}]", "name", "n1", "state", "ready");
+    struct rb_top_seen few = *seen;
+    struct rb_lines lines = view(seen, 80, 24);
+
+    assert_true(shows(&lines, "NODE") && shows(&lines, " of 0"));
+    rb_lines_done(&lines);
+    few.nodes = one;
+    lines = view(&few, 80, 24);
+    assert_true(shows(&lines, "n1                ready"));
+    assert_true(shows(&lines, "more") && shows(&lines, "q: leave"));
+    rb_lines_done(&lines);
+    json_decref(one);
+}
+
 static void test_sizes(void **state)
 {
     json_t *status = parse(STATUS), *many = json_array(), *nodes = json_array();
@@ -287,6 +306,7 @@ static void test_sizes(void **state)
     seen.nodes = nodes;
     seen.chosen = "j55";
     check_sizes(&seen);
+    check_nodes(&seen);
     for (int height = 8; height < 60; height++) { /* the cursor is to be seen */
         struct rb_lines lines = view(&seen, 80, height);
 

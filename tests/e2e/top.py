@@ -1,11 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """rubatoctl top on a terminal of its own: jobs, one job, keys; a rubatod that is gone; and the terminal as it was before."""
+import fcntl
 import os
 import pty
 import select
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 import cluster
@@ -20,11 +23,16 @@ class Terminal:
 
     def __init__(self, c, *words, kind="xterm"):
         ours, theirs = pty.openpty()
-        environment = {**os.environ, "TERM": kind, "LC_ALL": "C.UTF-8", "LINES": "40", "COLUMNS": "120"}
-        command = [os.path.join(BUILD, "rubatoctl"), "--endpoint", c.nodes[0].endpoint, "top", *words]
-        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment)
-        os.close(theirs)
         self.fd, self.seen = ours, b""
+        self.resize(40, 160)
+        environment = {**os.environ, "TERM": kind, "LC_ALL": "C.UTF-8"}
+        command = [os.path.join(BUILD, "rubatoctl"), "--endpoint", c.nodes[0].endpoint, "top", *words]
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment,
+                                        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(theirs)
+
+    def resize(self, lines, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def read(self):
         while select.select([self.fd], [], [], 0)[0]:
@@ -40,6 +48,7 @@ class Terminal:
         """From now on, or already."""
         def there():
             self.read()
+            check(self.process.poll() is None, f"top has ended: {self.process.poll()}")
             return all(word.encode() in self.seen for word in words)
 
         until(f"top to show {words}", there, 20)
@@ -69,8 +78,14 @@ def keys(c):
     terminal.shows("COMPUTES,", "configuration", "devices", "steps")
     terminal.press("?")
     terminal.shows("ctrl-c")
+    terminal.press("\x1c")  # ctrl-\\ would leave the terminal as it is
     terminal.press(" ")
     terminal.shows("COMPUTES,")
+    terminal.press("\x1b")  # nor does what begins a key that is not known
+    terminal.press("?")
+    terminal.shows("ctrl-c")
+    terminal.press(" ")
+    terminal.resize(12, 60)
     terminal.press("q")
     terminal.shows("WANT")
     terminal.press("q")
@@ -95,7 +110,7 @@ def rubatod_goes(c):
         return b"rubatod.sock" not in terminal.seen
 
     until("top to hear of it", answered, 20)
-    terminal.process.send_signal(signal.SIGINT)
+    terminal.press("\x03")  # ctrl-c
     terminal.ends()
     check(LEAVE in terminal.seen, "the terminal is not as it was before")
 
@@ -110,7 +125,17 @@ def killed(c):
     terminal = Terminal(c, "gpt")
     terminal.shows("COMPUTES,")
     os.close(terminal.fd)  # its window is closed
-    check(terminal.process.wait(20) == 0, "it goes on without a terminal")
+    check(terminal.process.wait(20) == -signal.SIGHUP, "it goes on without a terminal")
+
+
+def deleted(c):
+    terminal = Terminal(c, "gpt")
+    terminal.shows("COMPUTES,")
+    terminal.press("")
+    c.ctl("delete", "gpt")
+    terminal.shows("meanwhile")
+    terminal.press("q")
+    terminal.ends()
 
 
 def refused(c):
@@ -119,8 +144,9 @@ def refused(c):
                              (["top", "none"], 3, "there is no job 'none'"), (["top", "-o", "json"], 2, "-o json")):
         done = c.run(*words)
         check(done.returncode == code and why in done.stderr and not done.stdout, f"{words}: {done}")
-    said = Terminal(c, kind="nonsense").ends(2)
-    check("'nonsense' is not known" in said, said)
+    for kind in ("nonsense", "dumb"):
+        said = Terminal(c, kind=kind).ends(2)
+        check(f"'{kind}' is not known" in said, said)
 
 
 def top():
@@ -128,7 +154,7 @@ def top():
         c.model("gpt", vocab=256, layers=1, width=32, heads=2, seq=32)
         c.submit("gpt", corpus.text_job(c, 1, 2, steps=ENDLESS, globalBatch=4, microBatch=2))
         c.wait("gpt", "step=20")
-        for part in (keys, rubatod_goes, killed, refused):
+        for part in (keys, rubatod_goes, killed, refused, deleted):
             part(c)
 
 
