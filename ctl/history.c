@@ -26,18 +26,16 @@ static void add_row(struct rb_history *history, const json_t *cells)
     };
 
     rb_history_fall_back(history, row.step - 1);
-    if (!history->row)
-        history->row = rb_alloc(RB_HISTORY_ROWS * sizeof row);
-    if (history->n == RB_HISTORY_ROWS)
-        memmove(history->row, history->row + 1, --history->n * sizeof row);
     history->row[history->n++] = row;
 }
 
 void rb_history_add(struct rb_history *history, const json_t *columns, const json_t *rows)
 {
     const json_t *row;
-    size_t i;
+    size_t i, more;
 
+    history->row =
+        rb_realloc(history->row, (history->n + json_array_size(rows) + 1) * sizeof *history->row);
     json_array_foreach(rows, i, row)
     {
         json_t *cells = rb_value_row(columns, row);
@@ -45,6 +43,9 @@ void rb_history_add(struct rb_history *history, const json_t *columns, const jso
         add_row(history, cells);
         json_decref(cells);
     }
+    more = history->n > RB_HISTORY_ROWS ? history->n - RB_HISTORY_ROWS : 0;
+    history->n -= more;
+    memmove(history->row, history->row + more, history->n * sizeof *history->row);
 }
 
 static int compare(const void *a, const void *b)

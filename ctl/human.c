@@ -71,3 +71,12 @@ char *rb_human_real(double x, char ret[RB_HUMAN_SIZE])
         snprintf(ret, RB_HUMAN_SIZE, "%.4g", x);
     return ret;
 }
+
+char *rb_human_plain(char *text)
+{
+    for (char *at = text; *at; at++) {
+        if ((unsigned char)*at < 0x20 || *at == 0x7f)
+            *at = '?';
+    }
+    return text;
+}

@@ -2,25 +2,19 @@
 #include "ctl/lines.h"
 
 #include "base/arena.h"
-#include "base/error.h"
+#include "ctl/human.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 void rb_lines_add(struct rb_lines *lines, enum rb_look look, const char *format, ...)
 {
-    char *text = NULL;
     va_list args;
+    char *text;
 
     va_start(args, format);
-    if (vasprintf(&text, format, args) < 0)
-        text = rb_string("");
+    text = rb_human_plain(rb_format_list(format, args));
     va_end(args);
-    for (char *at = text; *at; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
-            *at = '?';
-    }
     lines->line = rb_realloc(lines->line, (lines->n + 1) * sizeof *lines->line);
     lines->line[lines->n++] = (struct rb_line_shown){text, look};
 }

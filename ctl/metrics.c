@@ -65,15 +65,6 @@ static void put_row(struct metrics *metrics, const json_t *columns, const json_t
     }
 }
 
-static int64_t step_of(const json_t *columns, const json_t *row, int64_t otherwise)
-{
-    json_t *cells = rb_value_row(columns, row);
-    const int64_t step = rb_value_integer(cells, "step", otherwise);
-
-    json_decref(cells);
-    return step;
-}
-
 static void put_page(struct metrics *metrics, const json_t *columns, const json_t *rows)
 {
     const json_t *row;
@@ -105,7 +96,7 @@ static int take_page(struct metrics *metrics, const json_t *reply, bool *ret_mor
         put_page(metrics, columns, rows);
     json_array_foreach(rows, i, row)
     {
-        metrics->after = step_of(columns, row, metrics->after);
+        metrics->after = rb_value_cell(columns, row, "step", metrics->after);
     }
     *ret_more = json_array_size(rows) > 0;
     if (!err && json_array_size(rows) && metrics->after <= before)

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "ctl/human.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,14 +11,8 @@
 
 void rb_table_add(struct rb_table *table, const char *text)
 {
-    char *cell = rb_string(text);
-
-    for (char *at = cell; *at; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
-            *at = '?';
-    }
     table->cells = rb_realloc(table->cells, (table->n_cells + 1) * sizeof *table->cells);
-    table->cells[table->n_cells++] = cell;
+    table->cells[table->n_cells++] = rb_human_plain(rb_string(text));
 }
 
 /* Characters of UTF-8: all bytes but the continuing ones. */

@@ -154,15 +154,6 @@ static int begin(struct rb_tensorboard *board, int64_t time, struct rb_buffer *o
     return 0;
 }
 
-static int64_t whole_of(const json_t *columns, const json_t *row, const char *column)
-{
-    json_t *cells = rb_value_row(columns, row);
-    int64_t value = rb_value_integer(cells, column, 0);
-
-    json_decref(cells);
-    return value;
-}
-
 int rb_tensorboard_add(struct rb_tensorboard *board, const json_t *columns, const json_t *rows,
                        struct rb_why *why)
 {
@@ -174,15 +165,15 @@ int rb_tensorboard_add(struct rb_tensorboard *board, const json_t *columns, cons
     if (!first)
         return 0;
     if (!board->path) {
-        err = begin(board, whole_of(columns, first, "time"), &out, why);
-        board->first = whole_of(columns, first, "step");
+        err = begin(board, rb_value_cell(columns, first, "time", 0), &out, why);
+        board->first = rb_value_cell(columns, first, "step", 0);
     }
     if (err)
         return err;
     json_array_foreach(rows, i, row)
     {
         rb_tensorboard_row(columns, row, &out);
-        board->last = whole_of(columns, row, "step");
+        board->last = rb_value_cell(columns, row, "step", 0);
         board->rows++;
     }
     return rb_file_put(board->fd, out.data, out.size) < 0 ? failed("write", board->path, why) : 0;

@@ -125,8 +125,7 @@ static void add_jobs(const struct view *view, int most)
 {
     json_t *list = ordered(view->seen);
     const size_t chosen = find_chosen(view->seen, list), n = json_array_size(list);
-    const size_t room_for = n <= (size_t)most || most < 2 ? (size_t)most : (size_t)most - 1;
-    const size_t shown = n < room_for ? n : room_for;
+    const size_t shown = n <= (size_t)most ? n : most > 1 ? (size_t)most - 1 : (size_t)most;
     const size_t first = chosen < shown ? 0 : chosen - shown + 1;
     struct rb_buffer text = {0};
     char *line, *rest;
@@ -147,49 +146,70 @@ static void add_jobs(const struct view *view, int most)
 
 /* ---- Nodes -----------------------------------------------------------------------------------*/
 
-/* "gpt 2, mlp 1": the devices of a node (NULL: of all) by the job that has them; returns how many
- * are some job's. */
-static int64_t count_devices(const struct rb_top_seen *seen, const char *node, int64_t *ret_all,
-                             int64_t *ret_sick, struct rb_buffer *jobs)
+/* Devices of a node, and how many of them some job has or are sick. */
+struct devices {
+    int64_t all, used, sick;
+};
+
+static bool is_of(const json_t *device, const char *node)
+{
+    return !node || strcmp(rb_value_text(device, "node", ""), node) == 0;
+}
+
+/* node NULL: of all nodes. */
+static struct devices count_devices(const struct rb_top_seen *seen, const char *node)
+{
+    struct devices devices = {0};
+    const json_t *device;
+    size_t i;
+
+    json_array_foreach(seen->devices, i, device)
+    {
+        if (!is_of(device, node))
+            continue;
+        devices.all++;
+        devices.used += rb_value_text(device, "job", NULL) != NULL;
+        devices.sick += rb_value_there(device, "sick");
+    }
+    return devices;
+}
+
+/* "gpt 2, mlp 1": the jobs that have devices of this node. */
+static void name_jobs(const struct rb_top_seen *seen, const char *node, struct rb_buffer *out)
 {
     json_t *uses = json_object(), *count;
     const json_t *device;
     const char *job;
-    int64_t used = 0;
     size_t i;
 
-    *ret_all = *ret_sick = 0;
     json_array_foreach(seen->devices, i, device)
     {
-        if (node && strcmp(rb_value_text(device, "node", ""), node) != 0)
-            continue;
-        ++*ret_all;
-        *ret_sick += rb_value_there(device, "sick");
         job = rb_value_text(device, "job", NULL);
-        if (!job)
-            continue;
-        used++;
-        json_object_set_new(uses, job, json_integer(rb_value_integer(uses, job, 0) + 1));
+        if (job && is_of(device, node))
+            json_object_set_new(uses, job, json_integer(rb_value_integer(uses, job, 0) + 1));
     }
     json_object_foreach(uses, job, count)
     {
-        rb_buffer_format(jobs, "%s%s %" PRId64, jobs->size ? ", " : "", job,
+        rb_buffer_format(out, "%s%s %" PRId64, out->size ? ", " : "", job,
                          (int64_t)json_integer_value(count));
     }
     json_decref(uses);
-    return used;
 }
 
 static void add_node(const struct view *view, const json_t *node)
 {
     const char *name = rb_value_text(node, "name", "?"), *state = rb_value_text(node, "state", "-");
+    const struct devices devices = count_devices(view->seen, name);
+    const bool good = strcmp(state, "ready") == 0 && !devices.sick;
     struct rb_buffer bar = {0}, jobs = {0};
-    int64_t all, sick, used = count_devices(view->seen, name, &all, &sick, &jobs);
 
-    rb_chart_bar(all ? (double)used / (double)all : 0, NODE_BAR, view->blocks, &bar);
-    rb_lines_add(view->out, strcmp(state, "ready") == 0 && !sick ? RB_LOOK_PLAIN : RB_LOOK_BAD,
+    name_jobs(view->seen, name, &jobs);
+    rb_chart_bar(devices.all ? (double)devices.used / (double)devices.all : 0, NODE_BAR,
+                 view->blocks, &bar);
+    rb_lines_add(view->out, good ? RB_LOOK_PLAIN : RB_LOOK_BAD,
                  "%-16s  %-9s  %s  %3" PRId64 " of %-3" PRId64 "  %s%s", name, state, bar.data,
-                 used, all, sick ? "unhealthy devices; " : "", jobs.size ? jobs.data : "");
+                 devices.used, devices.all, devices.sick ? "unhealthy devices; " : "",
+                 jobs.size ? jobs.data : "");
     rb_buffer_done(&bar);
     rb_buffer_done(&jobs);
 }
@@ -220,22 +240,20 @@ static void view_all(const struct view *view)
 {
     static const char *const orders[RB_TOP_ORDERS] = {"age", "name", "phase", "step", "devices"};
     const struct rb_top_seen *seen = view->seen;
-    const size_t n = json_array_size(seen->jobs);
-    struct rb_buffer jobs = {0};
-    int64_t all, sick, used = count_devices(seen, NULL, &all, &sick, &jobs);
+    const size_t n = json_array_size(seen->jobs), nodes = json_array_size(seen->nodes);
+    const struct devices devices = count_devices(seen, NULL);
     char heard[RB_HUMAN_SIZE], ill[2 * RB_HUMAN_SIZE] = "";
     int lines;
 
-    if (sick)
-        snprintf(ill, sizeof ill, ", %" PRId64 " unhealthy", sick);
+    if (devices.sick)
+        snprintf(ill, sizeof ill, ", %" PRId64 " unhealthy", devices.sick);
     rb_lines_add(view->out, RB_LOOK_HEAD,
                  "%zu job%s, %zu node%s, %" PRId64 " of %" PRId64 " devices in use%s   %s UTC", n,
-                 n == 1 ? "" : "s", json_array_size(seen->nodes),
-                 json_array_size(seen->nodes) == 1 ? "" : "s", used, all, ill,
+                 n == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", devices.used, devices.all, ill,
                  rb_human_time(seen->heard, heard));
     add_trouble(view);
     add_blank(view);
-    lines = (int)json_array_size(seen->nodes) + 4; /* below: two blank lines, a head, the keys */
+    lines = (int)nodes + 4; /* below: two blank lines, a head, the keys */
     lines = lines < view->height / 2 ? lines : view->height / 2;
     add_jobs(view, room(view, lines + 1));
     add_blank(view);
@@ -244,19 +262,17 @@ static void view_all(const struct view *view)
     rb_lines_add(view->out, RB_LOOK_TALK,
                  "up, down: choose   enter: look at it   s: order (by %s)   ?: help   q: leave",
                  orders[seen->order]);
-    rb_buffer_done(&jobs);
 }
 
 /* ---- One job ---------------------------------------------------------------------------------*/
 
-static void add_head(const struct view *view)
+static void add_head(const struct view *view, double median, double slow)
 {
     const struct rb_top_seen *seen = view->seen;
     const json_t *plan = json_object_get(seen->status, "plan");
     const char *reason = rb_value_text(seen->status, "reason", NULL);
     const int64_t configuration = rb_value_integer(seen->status, "configuration", 0);
     char heard[RB_HUMAN_SIZE];
-    double median, slow;
 
     rb_lines_add(view->out, RB_LOOK_HEAD, "%s: %s   %s UTC",
                  rb_value_text(seen->status, "name", seen->job),
@@ -267,7 +283,6 @@ static void add_head(const struct view *view)
     if (configuration)
         rb_lines_add(view->out, RB_LOOK_PLAIN, "configuration %" PRId64 ": %s", configuration,
                      rb_value_text(plan, "summary", "-"));
-    rb_history_times(seen->history, &median, &slow);
     if (!isnan(median) && rb_value_count(seen->status, "devices"))
         rb_lines_add(view->out, RB_LOOK_PLAIN, "a step takes %.3g ms, 99 of 100 at most %.3g",
                      median, slow);
@@ -320,16 +335,14 @@ static void add_device(const struct view *view, const json_t *device, double ste
     rb_buffer_done(&text);
 }
 
-static void add_devices(const struct view *view, int most)
+static void add_devices(const struct view *view, double step_ms, int most)
 {
     const json_t *devices = json_object_get(view->seen->status, "devices"), *device;
     const size_t n = json_array_size(devices);
-    double median, slow;
     size_t i;
 
     if (!n || most < 2)
         return;
-    rb_history_times(view->seen->history, &median, &slow);
     rb_lines_add(view->out, RB_LOOK_HEAD, "%-18s  %-4s  %8s  %-*s  %s", "DEVICE", "KIND", "PID",
                  BAR + 2, "COMPUTES, OF A STEP", "MICROBATCHES");
     json_array_foreach(devices, i, device)
@@ -338,7 +351,7 @@ static void add_devices(const struct view *view, int most)
             rb_lines_add(view->out, RB_LOOK_TALK, "%zu more", n - i);
             break;
         }
-        add_device(view, device, median);
+        add_device(view, device, step_ms);
     }
 }
 
@@ -363,9 +376,11 @@ static void view_job(const struct view *view)
     const struct rb_top_seen *seen = view->seen;
     const int devices = (int)rb_value_count(seen->status, "devices");
     int events = (int)json_array_size(seen->events), curve;
+    double median, slow;
 
     events = events < EVENTS ? events : EVENTS;
-    add_head(view);
+    rb_history_times(seen->history, &median, &slow);
+    add_head(view, median, slow);
     add_progress(view);
     add_blank(view);
     /* Below it its axis of two lines, a blank line, devices, a blank line, events, the keys. */
@@ -375,7 +390,7 @@ static void view_job(const struct view *view)
         rb_chart_losses(seen->history, view->width, curve, view->blocks, view->out);
         add_blank(view);
     }
-    add_devices(view, room(view, events + 2));
+    add_devices(view, median, room(view, events + 2));
     if (devices)
         add_blank(view);
     add_events(view, room(view, 1) < events ? room(view, 1) : events);

@@ -73,3 +73,18 @@ json_t *rb_value_row(const json_t *columns, const json_t *row)
     }
     return cells;
 }
+
+int64_t rb_value_cell(const json_t *columns, const json_t *row, const char *column,
+                      int64_t otherwise)
+{
+    const json_t *name;
+    size_t i;
+
+    json_array_foreach(columns, i, name)
+    {
+        if (json_is_string(name) && strcmp(json_string_value(name), column) == 0 &&
+            json_is_integer(json_array_get(row, i)))
+            return json_integer_value(json_array_get(row, i));
+    }
+    return otherwise;
+}

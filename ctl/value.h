@@ -19,6 +19,10 @@ int64_t rb_value_count(const json_t *object, const char *key); /* a list's lengt
 /* A row of metrics as an object, its cells by the names of their columns; json_decref it. */
 json_t *rb_value_row(const json_t *columns, const json_t *row);
 
+/* Its whole number in one column. */
+int64_t rb_value_cell(const json_t *columns, const json_t *row, const char *column,
+                      int64_t otherwise);
+
 /* Whether the job in this reply is over: Succeeded, Failed or Cancelled. */
 bool rb_value_over(const json_t *object);
 

@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 
 import cluster
 import corpus
@@ -59,10 +58,11 @@ class Terminal:
         os.write(self.fd, keys.encode())
 
     def ends(self, code=0):
-        deadline = time.monotonic() + 20
-        while self.process.poll() is None and time.monotonic() < deadline:
+        def over():
             self.read()
-            time.sleep(0.02)
+            return self.process.poll() is not None
+
+        until("top to end", over, 20)
         check(self.process.poll() == code, f"top ended with {self.process.poll()}, not {code}")
         self.read()
         os.close(self.fd)
@@ -78,7 +78,7 @@ def keys(c):
     terminal.shows("COMPUTES,", "configuration", "devices", "steps")
     terminal.press("?")
     terminal.shows("ctrl-c")
-    terminal.press("\x1c")  # ctrl-\\ would leave the terminal as it is
+    terminal.press("\x1c")  # ctrl-\ would leave the terminal as it is
     terminal.press(" ")
     terminal.shows("COMPUTES,")
     terminal.press("\x1b")  # nor does what begins a key that is not known
