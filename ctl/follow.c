@@ -5,13 +5,14 @@
 #include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/human.h"
+#include "ctl/progress.h"
 #include "ctl/value.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-enum { POLL_MS = 100, SLOW_POLL_MS = 500, LINE_MS = 10000 };
+enum { POLL_MS = 100, SLOW_POLL_MS = 500 };
 
 int rb_goal_parse(const char *text, struct rb_goal *ret, struct rb_why *why)
 {
@@ -84,64 +85,6 @@ enum rb_goal_state rb_goal_look(const struct rb_goal *goal, const json_t *status
     return rb_value_over(status) ? RB_GOAL_MISSED : RB_GOAL_AHEAD;
 }
 
-void rb_progress_line(const json_t *status, struct rb_buffer *out)
-{
-    int64_t step = rb_value_integer(status, "step", 0),
-            steps = rb_value_integer(status, "steps", 0);
-    double rate = rb_value_real(status, "throughput", 0);
-    double samples = rb_value_real(status, "samples", 0);
-    const char *phase = rb_value_text(status, "phase", "?");
-    int64_t devices = rb_value_count(status, "devices");
-    char text[RB_HUMAN_SIZE];
-
-    if (strcmp(phase, "Running") != 0)
-        rb_buffer_format(out, "%s | ", phase);
-    rb_buffer_format(out, "step %" PRId64 "/%" PRId64, step, steps);
-    if (rb_value_there(status, "loss"))
-        rb_buffer_format(out, " | loss %s",
-                         rb_human_real(rb_value_real(status, "loss", NAN), text));
-    if (rate > 0)
-        rb_buffer_format(out, " | %s samples/s", rb_human_count(rate, text));
-    rb_buffer_format(out, " | %" PRId64 " device%s", devices, devices == 1 ? "" : "s");
-    if (rate > 0 && step > 0 && samples > 0 && steps > step && devices > 0) {
-        double left = (double)(steps - step) * samples / (double)step / rate;
-
-        rb_buffer_format(out, " | eta %s", rb_human_span(left, text));
-    }
-}
-
-/* A terminal has one line that changes; elsewhere a line comes every ten seconds. */
-struct progress {
-    const struct rb_session *session;
-    uint64_t next; /* ns */
-    bool open;     /* a line without an end is on the terminal */
-};
-
-static void show(struct progress *progress, const json_t *status)
-{
-    struct rb_buffer line = {0};
-    uint64_t now = rb_clock_ns();
-
-    if (!progress->session->terminal && now < progress->next)
-        return;
-    progress->next = now + (uint64_t)LINE_MS * 1000000;
-    rb_progress_line(status, &line);
-    if (progress->session->terminal)
-        fprintf(progress->session->err, "\r\033[K%s", line.data);
-    else
-        fprintf(progress->session->err, "%s\n", line.data);
-    fflush(progress->session->err);
-    progress->open = progress->session->terminal;
-    rb_buffer_done(&line);
-}
-
-static void end_line(struct progress *progress)
-{
-    if (progress->open)
-        fputs("\n", progress->session->err);
-    progress->open = false;
-}
-
 static void print_outcome(const struct rb_session *session, const char *job, const json_t *status)
 {
     const char *reason = rb_value_text(status, "reason", NULL);
@@ -197,7 +140,7 @@ int rb_follow(const struct rb_session *session, const char *job, const char *id,
               const struct rb_goal *goal, uint64_t deadline)
 {
     RB_CLEANUP(rb_freep) char *own = id ? rb_string(id) : NULL;
-    struct progress progress = {.session = session};
+    struct rb_progress progress = {.session = session};
     enum rb_goal_state state = RB_GOAL_AHEAD;
     uint64_t start = rb_clock_ns();
     struct rb_why why = {0};
@@ -218,9 +161,9 @@ int rb_follow(const struct rb_session *session, const char *job, const char *id,
         first = false;
         state = rb_goal_look(goal, status);
         if (state == RB_GOAL_AHEAD || session->terminal)
-            show(&progress, status);
+            rb_progress_show(&progress, status);
         if (state != RB_GOAL_AHEAD) {
-            end_line(&progress);
+            rb_progress_end(&progress);
             print_outcome(session, job, status);
         }
         if (state == RB_GOAL_MISSED)
@@ -231,7 +174,7 @@ int rb_follow(const struct rb_session *session, const char *job, const char *id,
         if (err)
             break;
     }
-    end_line(&progress);
+    rb_progress_end(&progress);
     if (err == RB_ECANCELED) {
         fprintf(session->err, "rubatoctl: interrupted; %s goes on (rubatoctl wait %s --for done)\n",
                 job, job);

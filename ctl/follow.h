@@ -29,9 +29,6 @@ int rb_goal_check(const struct rb_goal *goal, const json_t *status, struct rb_wh
 /* What a reply to `status` says about it. */
 enum rb_goal_state rb_goal_look(const struct rb_goal *goal, const json_t *status);
 
-/* "step 1200/50000 | loss 3.2143 | 632 samples/s | 2 devices | eta 11m22s" */
-void rb_progress_line(const json_t *status, struct rb_buffer *out);
-
 /* Ask until the goal is reached or missed, showing progress on stderr; then print which.  Returns
  * the exit code.  id: the job's; NULL: that of the job that is called so now.  deadline:
  * rb_clock_ns; 0: none. */

@@ -2,8 +2,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "ctl/chart.h"
-#include "ctl/follow.h"
 #include "ctl/human.h"
+#include "ctl/progress.h"
 #include "ctl/top_page.h"
 #include "ctl/value.h"
 

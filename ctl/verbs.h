@@ -44,6 +44,6 @@ typedef int rb_verb_run(struct rb_session *session, const struct rb_arguments *a
 rb_verb_run rb_submit, rb_get, rb_events, rb_top, rb_status, rb_describe, rb_grow, rb_shrink,
     rb_resize, rb_node_drain, rb_node_cordon, rb_node_uncordon, rb_pause, rb_resume, rb_cancel,
     rb_delete, rb_checkpoint, rb_export, rb_metrics, rb_wait, rb_logs, rb_version, rb_help,
-    rb_model_new, rb_model_check, rb_model_run, rb_model_test, rb_profile, rb_plan;
+    rb_model_new, rb_model_check, rb_model_run, rb_model_test, rb_profile, rb_plan, rb_verify;
 
 #endif

@@ -42,6 +42,7 @@ struct rb_methods *rb_methods_new(struct rb_daemon *daemon)
     rb_server_add(daemon->server, rb_methods_gather, methods);
     rb_server_add(daemon->server, rb_methods_state, methods);
     rb_server_add(daemon->server, rb_methods_submit, methods);
+    rb_server_add(daemon->server, rb_methods_repeat, methods);
     return methods;
 }
 

@@ -98,6 +98,7 @@ extern const struct rb_server_method rb_methods_change[];  /* methods_change.c *
 extern const struct rb_server_method rb_methods_gather[];  /* methods_gather.c */
 extern const struct rb_server_method rb_methods_state[];   /* methods_state.c */
 extern const struct rb_server_method rb_methods_submit[];  /* submit.c */
+extern const struct rb_server_method rb_methods_repeat[];  /* repeat.c */
 
 struct rb_receipts *rb_receipts_new(struct rb_methods *methods); /* receipts.c */
 void rb_receipts_free(struct rb_receipts *receipts);

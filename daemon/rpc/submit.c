@@ -210,8 +210,7 @@ static const struct rb_submission *submission_of(const struct rb_op *op)
     return op->let_go == let_go ? &((const struct submit *)op)->job : NULL;
 }
 
-/* A name is its own, also among those that are being submitted. */
-static int check_name(struct rb_methods *methods, const char *name, struct rb_why *why)
+int rb_submission_name_free(struct rb_methods *methods, const char *name, struct rb_why *why)
 {
     bool taken = rb_methods_job_named(rb_methods_facts(methods), name) != NULL;
 
@@ -272,7 +271,7 @@ static void submit_job(struct rb_request *request, void *context)
         rb_request_fail(request, err, &why);
         return;
     }
-    err = check_name(methods, name, &why);
+    err = rb_submission_name_free(methods, name, &why);
     if (!err)
         err = rb_submission_class(facts, daemon->settings->node, daemon->numeric_class,
                                   spec->devices ? spec->devices->kind : NULL, &class, &why);

@@ -3,8 +3,9 @@
  *
  *     submit.c: checked > submit_place.c: where it may run > submit_compile.c, on threads
  *     (submit_folder.c: alone in its folder) > submit_write.c: what goes into facts
+ *     repeat.c: one that is there already, once more > submit_write.c
  *
- * Private to daemon/rpc/submit*.c. */
+ * Private to daemon/rpc/submit*.c and repeat.c. */
 #ifndef RB_DAEMON_RPC_SUBMIT_INSIDE_H
 #define RB_DAEMON_RPC_SUBMIT_INSIDE_H
 
@@ -14,6 +15,8 @@
 #include "plan/compile/compile.h"
 
 #include <jansson.h>
+
+struct rb_methods;
 
 /* A checkpoint folder that another job has, as it was written. */
 struct rb_submission_claim {
@@ -81,5 +84,14 @@ void rb_submission_time(struct rb_submission *job);
  * there, the caller's. */
 int rb_submission_write(struct rb_submission *made, const char *node, struct rb_writes *writes,
                         json_t **ret_reply, struct rb_why *why);
+
+/* A new job's identifier: random. */
+int rb_submission_id(char ret_id[13], struct rb_why *why);
+
+/* A new job, the wish for what its spec wants, its state, and the event that tells of it. */
+void rb_submission_put(const Rb__Job *job, const char *text, struct rb_writes *writes);
+
+/* RB_EEXISTS: a job has the name, or one that is being submitted. */
+int rb_submission_name_free(struct rb_methods *methods, const char *name, struct rb_why *why);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/random.h>
 
-static int new_id(char ret_id[13], struct rb_why *why)
+int rb_submission_id(char ret_id[13], struct rb_why *why)
 {
     unsigned char bytes[6];
 
@@ -45,23 +45,32 @@ static Rb__Job describe(struct rb_submission *made, char *id, const char *node)
     return job;
 }
 
-static void write_event(const Rb__Job *job, struct rb_writes *writes)
+static void write_event(const Rb__Job *job, const char *text, struct rb_writes *writes)
 {
     Rb__Event event = RB__EVENT__INIT;
-    char text[600];
 
-    if (job->resume)
-        snprintf(text, sizeof(text), "%s; goes on from step %" PRId64, job->summary,
-                 job->resume_step);
-    else
-        snprintf(text, sizeof(text), "%s", job->summary);
     event.time = job->created;
     event.job = job->name;
     event.job_id = job->id;
     event.kind = (char *)"submitted";
-    event.text = text;
+    event.text = (char *)text;
     rb_writes_put(writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-000%.8s",
                   job->created, job->id);
+}
+
+void rb_submission_put(const Rb__Job *job, const char *text, struct rb_writes *writes)
+{
+    Rb__Wish wish = RB__WISH__INIT;
+    Rb__JobState state = RB__JOB_STATE__INIT;
+
+    wish.want = job->spec->devices ? job->spec->devices->want : 1;
+    wish.has_asked = 1;
+    wish.asked = job->created;
+    state.phase = RB__PHASE__Pending;
+    rb_writes_put(writes, RB_ABSENT, &job->base, "jobs/%s/job", job->id);
+    rb_writes_put(writes, RB_ABSENT, &wish.base, "jobs/%s/wish", job->id);
+    rb_writes_put(writes, RB_ABSENT, &state.base, "jobs/%s/state", job->id);
+    write_event(job, text, writes);
 }
 
 static json_t *reply_of(const struct rb_submission *made, const Rb__Job *job)
@@ -78,24 +87,19 @@ static json_t *reply_of(const struct rb_submission *made, const Rb__Job *job)
 int rb_submission_write(struct rb_submission *made, const char *node, struct rb_writes *writes,
                         json_t **ret_reply, struct rb_why *why)
 {
-    char id[13];
-    int err = new_id(id, why);
+    char id[13], text[600];
+    int err = rb_submission_id(id, why);
 
     if (err)
         return err;
 
     Rb__Job job = describe(made, id, node);
-    Rb__Wish wish = RB__WISH__INIT;
-    Rb__JobState state = RB__JOB_STATE__INIT;
 
-    wish.want = made->spec->devices ? made->spec->devices->want : 1;
-    wish.has_asked = 1;
-    wish.asked = job.created;
-    state.phase = RB__PHASE__Pending;
-    rb_writes_put(writes, RB_ABSENT, &job.base, "jobs/%s/job", job.id);
-    rb_writes_put(writes, RB_ABSENT, &wish.base, "jobs/%s/wish", job.id);
-    rb_writes_put(writes, RB_ABSENT, &state.base, "jobs/%s/state", job.id);
-    write_event(&job, writes);
+    snprintf(text, sizeof(text), "%s", job.summary);
+    if (job.resume)
+        snprintf(text, sizeof(text), "%s; goes on from step %" PRId64, job.summary,
+                 job.resume_step);
+    rb_submission_put(&job, text, writes);
     *ret_reply = reply_of(made, &job);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "ctl/follow.h"
 #include "ctl/human.h"
 #include "ctl/npy.h"
+#include "ctl/progress.h"
 #include "ctl/session.h"
 #include "ctl/table.h"
 #include "ctl/verbs.h"
