@@ -30,6 +30,7 @@
 #include "daemon/presence.h"
 #include "daemon/room.h"
 #include "daemon/rpc/methods.h"
+#include "daemon/service.h"
 #include "daemon/settings.h"
 #include "proto/tls.h"
 
@@ -64,6 +65,7 @@ struct life {
     struct rb_notice *notice;
     struct rb_health *health;
     struct rb_http *http;
+    struct rb_service *service;
     uv_timer_t timer; /* of the stage */
     uv_signal_t signals[3];
     char *numeric_class;
@@ -74,6 +76,25 @@ struct life {
     uint64_t until;
 };
 
+/* What a service manager may know. */
+static void see(void *context, struct rb_service_seen *ret)
+{
+    const struct life *life = context;
+    const struct rb_daemon *daemon = &life->daemon;
+
+    ret->node = life->settings->node;
+    ret->devices = life->devices ? life->devices->n : 0;
+    ret->leaving = life->leaving || life->ending;
+    ret->leave_ms = rb_settings_leave_ms(life->settings);
+    if (!life->running || life->ending) /* not all parts are there yet, or any more */
+        return;
+    ret->started = true;
+    ret->workers = rb_agent_workers(daemon->agent);
+    ret->connected = rb_store_connected(daemon->store);
+    ret->ready = rb_presence_announced(life->presence);
+    ret->leads = rb_coordinator_leads(daemon->coordinator);
+}
+
 /* ---- Stopping -------------------------------------------------------------------------------- */
 
 static void close_handles(void *context)
@@ -81,6 +102,7 @@ static void close_handles(void *context)
     struct life *life = context;
     rb_private_etcd_free(life->private_etcd);
     life->private_etcd = NULL;
+    rb_service_free(life->service);
     uv_close((uv_handle_t *)&life->timer, NULL);
     for (size_t i = 0; i < RB_COUNT(life->signals); i++)
         uv_close((uv_handle_t *)&life->signals[i], NULL);
@@ -136,6 +158,7 @@ static void end(struct life *life)
     if (life->ending)
         return;
     life->ending = true;
+    rb_service_look(life->service);
     if (life->daemon.server)
         rb_server_close(life->daemon.server);
     if (life->presence)
@@ -171,6 +194,7 @@ static void leave(struct life *life)
     if (life->leaving)
         return;
     life->leaving = true;
+    rb_service_look(life->service);
     if (!life->running) {
         end(life);
         return;
@@ -417,6 +441,7 @@ int rb_life(const Rb__DaemonSettings *settings)
     uv_timer_init(&life->loop, &life->timer);
     life->timer.data = life;
     catch_signals(life);
+    life->service = rb_service_new(&life->loop, see, life);
     int err = lock_state(life, &why);
     int status = err == RB_EEXISTS ? RB_EXIT_CONFIG : RB_EXIT_UNAVAILABLE;
     if (!err)
