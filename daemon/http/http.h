@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The HTTP server: GET and HEAD of /livez, /readyz and /metrics, for whoever reaches it.
+/* The HTTP server: GET and HEAD of /livez, /readyz, /metrics, and of the status page with what it
+ * asks for below /api, for whoever reaches it.
  *
- * store, presence, agent > [http] > kubelet, Prometheus
+ * store, presence, agent, server > [http] > kubelet, Prometheus, browsers
  *
  * On the loop's thread, and on no other.  In the clear, and nobody is asked who they are: it tells
  * and changes nothing.  A connection is for one request, and over within 10 s however slow its
  * client is; 64 are served at a time, and those behind them wait, for a second at most where those
- * before them ask nothing. */
+ * before them ask nothing.  Half of the places never wait for the cluster. */
 #ifndef RB_DAEMON_HTTP_HTTP_H
 #define RB_DAEMON_HTTP_HTTP_H
 
@@ -26,7 +27,8 @@ const char *rb_http_taken(const struct rb_http *http);
 /* The node stops: not ready from now on. */
 void rb_http_leave(struct rb_http *http);
 
-/* Before the store is freed; the loop must run once more behind it.  NULL is a no-op. */
+/* Before the store and the server are freed; the loop must run once more behind it.  NULL is a
+ * no-op. */
 void rb_http_free(struct rb_http *http);
 
 #endif
