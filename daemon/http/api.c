@@ -55,7 +55,8 @@ static void on_done(int err, const struct rb_why *why, const json_t *body, void 
                        why->text[0] ? why->text : rb_error_text(err ? err : RB_EINTERNAL));
     }
     free(text);
-    MHD_resume_connection(connection->own); /* which wakes up the loop */
+    MHD_resume_connection(connection->own);
+    rb_http_turn(connection->http);
 }
 
 /* At least 1 ms: 0 would be as long as calls usually may take. */
@@ -102,15 +103,16 @@ bool rb_http_call(struct rb_http_connection *connection, const char *path, struc
     return true;
 }
 
-void rb_http_hang_up(struct rb_http_connection *connection, const char *why)
+bool rb_http_hang_up(struct rb_http_connection *connection, const char *why)
 {
     if (!connection->call)
-        return;
+        return false;
     rb_client_cancel(connection->call);
     connection->call = NULL;
     connection->http->n_calls--;
     rb_reply_error(&connection->reply, MHD_HTTP_SERVICE_UNAVAILABLE, why);
     MHD_resume_connection(connection->own);
+    return true;
 }
 
 void rb_http_forget(struct rb_http_connection *connection)

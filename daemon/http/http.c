@@ -84,7 +84,8 @@ static uint64_t shut_late(struct rb_http *http, uint64_t now)
         if (!one->shut && until <= now) {
             shutdown(one->socket, SHUT_RDWR);
             one->shut = true;
-            rb_http_hang_up(one, "too late");
+            if (rb_http_hang_up(one, "too late"))
+                next = 0; /* libmicrohttpd hears of both in its next run */
         }
         if (!one->shut && until - now < next)
             next = until - now;
@@ -94,7 +95,7 @@ static uint64_t shut_late(struct rb_http *http, uint64_t now)
 
 static void on_timer(uv_timer_t *timer);
 
-static void turn(struct rb_http *http)
+void rb_http_turn(struct rb_http *http)
 {
     MHD_UNSIGNED_LONG_LONG ms;
     bool full = http->n_connections >= RB_HTTP_CONNECTIONS;
@@ -113,13 +114,13 @@ static void turn(struct rb_http *http)
 
 static void on_timer(uv_timer_t *timer)
 {
-    turn(timer->data);
+    rb_http_turn(timer->data);
 }
 
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     (void)status, (void)events;
-    turn(poll->data);
+    rb_http_turn(poll->data);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */

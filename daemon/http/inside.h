@@ -44,6 +44,10 @@ struct rb_http {
     int open; /* handles */
 };
 
+/* http.c: let libmicrohttpd do what there is to do; nothing else tells it of a resumed connection.
+ */
+void rb_http_turn(struct rb_http *http);
+
 /* answer.c: at once, from this node's facts, or from its files. */
 void rb_http_answer(struct rb_http *http, const char *path, const char *method,
                     struct rb_reply *reply);
@@ -54,8 +58,9 @@ bool rb_http_is_api(const char *path, const char *method);
 /* Ask; true: an answer comes later, and the connection is suspended.  Else `reply` says why not. */
 bool rb_http_call(struct rb_http_connection *connection, const char *path, struct rb_reply *reply);
 
-/* Of a call under way, if any: its answer is not waited for any more; `why` is told instead. */
-void rb_http_hang_up(struct rb_http_connection *connection, const char *why);
+/* Of a call under way, if any: its answer is not waited for any more; `why` is told instead, from
+ * the next turn on. */
+bool rb_http_hang_up(struct rb_http_connection *connection, const char *why);
 
 /* The connection is closed. */
 void rb_http_forget(struct rb_http_connection *connection);
