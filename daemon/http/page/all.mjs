@@ -15,20 +15,20 @@ export function phase(name) {
     return html`<span class="phase ${String(name).toLowerCase()}">${name}</span>`;
 }
 
-// A table that may be wider than its page, and then is moved within it.
+// A table that may be wider than its page, and then is moved within it.  A head in a list of its own is of numbers.
 export function table(name, title, heads, rows, nothing) {
     if (!rows.length)
         return html`<section><h2 id="${name}">${title}</h2><p class="nothing">${nothing}</p></section>`;
     return html`<section><h2 id="${name}">${title}</h2>
 <div class="wide" role="region" aria-labelledby="${name}" tabindex="0"><table aria-labelledby="${name}"><thead><tr>${
-        heads.map((head) => html`<th scope="col">${head}</th>`)}</tr></thead><tbody>${rows}</tbody></table></div></section>`;
+        heads.map((head) => html`<th scope="col"${Array.isArray(head) && html` class="number"`}>${head}</th>`)}</tr></thead><tbody>${rows}</tbody></table></div></section>`;
 }
 
 export function events(list, title, withJob) {
     const rows = list.slice(-EVENTS).reverse().map((event) => html`<tr><td class="when">${time(event.time)}</td>${
         withJob && html`<td>${event.job && jobLink(event.job)}</td>`}<td>${event.node}</td><td class="kind">${event.kind}</td><td class="words">${event.text}</td></tr>`);
 
-    return table('events', title, ['When (UTC)', ...(withJob ? ['Job'] : []), 'Node', 'What', ''], rows, 'Nothing has happened yet.');
+    return table('events', title, ['When (UTC)', ...(withJob ? ['Job'] : []), 'Node', 'What', 'Words'], rows, 'Nothing has happened yet.');
 }
 
 // Those that go on first, by age; then those that are over, the newest first.
@@ -76,9 +76,9 @@ function summary({ jobs, nodes, devices }) {
 // seen: lists of items {jobs, nodes, devices, events}; now: unix ms.
 export function allView(seen, now) {
     return html`<h1>All jobs</h1>${summary(seen)}
-${table('jobs', 'Jobs', ['Name', 'Phase', 'Steps', 'Loss', 'Devices', 'Age', 'Reason'],
+${table('jobs', 'Jobs', ['Name', 'Phase', 'Steps', ['Loss'], ['Devices'], ['Age'], 'Reason'],
         ordered(seen.jobs).map((job) => jobRow(job, now)), 'There is no job: rubatoctl submit -f job.yaml hands one in.')}
-${table('nodes', 'Nodes', ['Name', 'State', 'In use', 'Kind', 'Devices and their jobs', 'Notes'],
+${table('nodes', 'Nodes', ['Name', 'State', ['In use'], 'Kind', 'Devices and their jobs', 'Notes'],
         seen.nodes.map((node) => nodeRow(node, seen.devices)), 'No node is there.')}
 ${events(seen.events, 'Newest events', true)}`;
 }

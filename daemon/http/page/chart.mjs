@@ -73,7 +73,7 @@ function describeLosses(rows, spreads) {
     return [
         losses.length ? `From ${real(losses[0].loss)} at step ${losses[0].step} to ${real(last.loss)} at step ${last.step}.` : '',
         spreads.some(Boolean) ? `The least is ${real(Math.min(...spreads.filter(Boolean).map((one) => one.low)))}.` : '',
-        broken ? `${several(broken, 'loss')} no number.`.replace('losss', 'losses') : '',
+        broken ? `${several(broken, 'step')} without a loss that is a number.` : '',
         moves.length ? `Then on ${moves.slice(-12).join(', ')}.` : '',
     ].filter(Boolean).join(' ');
 }
@@ -108,7 +108,7 @@ export function lossChart(rows, width) {
     const broken = list.filter((column) => column.rows.some((row) => !Number.isFinite(row.loss)));
 
     return picture('losses', width, height, `Loss of steps ${x.first} to ${x.last}`, describeLosses(rows, spreads), html`
-${frame(y, width, real)}${marks(rows, x, top, bottom)}
+${frame(y, width, String)}${marks(rows, x, top, bottom)}
 <path class="spread" d="${band(points)}"/><path class="loss" d="${path(points)}"/>
 <path class="evaluation" d="${path(shown.map((row) => ({ x: x.x(row.step), y: y.y(row.evalLoss) })))}"/>
 ${shown.length < width / 8 && shown.map((row) => html`<circle class="evaluation-dot" cx="${f(x.x(row.step))}" cy="${f(y.y(row.evalLoss))}" r="2.5"><title>evaluation after step ${row.step}: ${real(row.evalLoss)}</title></circle>`)}
@@ -163,6 +163,7 @@ export function timesChart(rows, width) {
     const layer = (under, over) => band(times.map((one, i) => one && {
         x: x.x((Math.ceil(list[i].from) + Math.ceil(list[i].to) - 1) / 2), top: y(over(one)), bottom: y(under(one)),
     }));
+    const cut = times.some((one) => one && one.whole > high);
     const last = times.filter(Boolean).pop();
     const said = last ? `At the end a step takes ${ms(last.whole)}: devices compute for ${ms(last.compute)} on average, the slowest for ${ms(last.slowest)}.` : 'No step has a time.';
 
@@ -171,5 +172,6 @@ ${frame({ ticks: ticks(0, high, 3), y }, width, ms)}
 <path class="compute" d="${layer(() => 0, (one) => one.compute)}"/>
 <path class="waits" d="${layer((one) => one.compute, (one) => one.slowest)}"/>
 <path class="rest" d="${layer((one) => one.slowest, (one) => Math.max(one.whole, one.slowest))}"/>
+${cut && html`<line class="cut" x1="${LEFT}" x2="${width - RIGHT}" y1="${top}" y2="${top}"><title>some steps took longer</title></line>`}
 ${steps(x, height - 5)}`);
 }

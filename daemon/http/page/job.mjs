@@ -82,7 +82,7 @@ function deviceRow(device, stepMs) {
 function devices(status, rows) {
     const { median } = times(rows);
 
-    return table('devices', 'Devices', ['Device', 'Kind', 'Process', 'Microbatches', 'Each takes', 'Computes, of a step', ''],
+    return table('devices', 'Devices', ['Device', 'Kind', ['Process'], ['Microbatches'], ['Each takes'], 'Computes, of a step', 'Notes'],
         status.devices.map((device) => deviceRow(device, median)), 'It trains on none.');
 }
 
@@ -91,19 +91,19 @@ function configurationRow(one, now) {
     const cell = (key, say = (x) => x) => html`<td class="number">${receipt[key] === undefined ? '-' : say(receipt[key])}</td>`;
 
     return html`<tr><th scope="row" class="number">${one.number}</th><td>${String(one.state).toLowerCase()}</td><td>${one.cause}</td>
-${cell('from')}<td class="number">${one.devices}</td><td>${one.shares}</td>${cell('step')}${cell('stall_ms', ms)}${cell('ready_ms', ms)}${
-        cell('bytes_moved', bytes)}${cell('steps_lost')}${cell('samples_repeated')}${cell('samples_skipped')}
-<td class="number">${span((now - one.created) / 1000)}</td><td class="words">${one.plan}${one.reason && html`<br><small>${one.reason}</small>`}</td></tr>`;
+<td class="number">${receipt.from > 0 && `${receipt.from} → `}${one.devices}</td><td class="words">${one.plan}${one.reason && html`<br><small>${one.reason}</small>`}</td>
+${cell('step')}${cell('stall_ms', ms)}${cell('ready_ms', ms)}${cell('bytes_moved', bytes)}${cell('steps_lost')}${
+        cell('samples_repeated')}${cell('samples_skipped')}<td class="number">${span((now - one.created) / 1000)}</td></tr>`;
 }
 
 function configurations(list, now) {
-    return table('configurations', 'Configurations and what changes cost', ['Number', 'State', 'Cause', 'From', 'Devices', 'Shares', 'First step', 'Stall',
-        'Ready after', 'Moved', 'Steps lost', 'Repeated', 'Skipped', 'Age', 'Plan'],
+    return table('configurations', 'Configurations, and what each change cost', [['Number'], 'State', 'Cause', ['Devices'], 'Plan', ['First step'],
+        ['Stall'], ['Ready after'], ['Moved'], ['Steps lost'], ['Repeated'], ['Skipped'], ['Age']],
     [...list].reverse().map((one) => configurationRow(one, now)), 'It has had none.');
 }
 
 function checkpoints(list, now) {
-    return table('checkpoints', 'Checkpoints', ['Step', 'Size', 'Age', 'Node', 'Path'], [...list].reverse().map((one) => html`<tr>
+    return table('checkpoints', 'Checkpoints', [['Step'], ['Size'], ['Age'], 'Node', 'Path'], [...list].reverse().map((one) => html`<tr>
 <th scope="row" class="number">${one.step}</th><td class="number">${bytes(one.bytes)}</td><td class="number">${span((now - one.time) / 1000)}</td>
 <td>${one.node}</td><td class="path">${one.path}</td></tr>`), 'None is kept.');
 }
