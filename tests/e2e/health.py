@@ -141,7 +141,7 @@ def numbers_agree(c):
 
 
 def what_is_not_there(c, at):
-    for path in ("/", "/metrics/", "/livez/x", "/%00", "//livez"):
+    for path in ("/index.html", "/metrics/", "/livez/x", "/%00", "//livez"):
         status, headers, body = c.ask(path, at=at)
         check(status == 404 and headers["Content-Type"].startswith("text/plain") and body, f"{path}: {status}")
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
