@@ -34,9 +34,12 @@ class Paged(cluster.Cluster):
             node.arguments += ["--http", "127.0.0.1:0"]
 
     def where(self, node):
-        """(host, port)"""
-        rows = self.json("get", "nodes")["items"]
-        host, port = next(row["http"] for row in rows if row["name"] == node or len(rows) == 1).rsplit(":", 1)
+        """(host, port); a single node has its host's name."""
+        def found():
+            rows = self.json("get", "nodes")["items"]
+            return [row["http"] for row in rows if row["name"] == node.name or self.count == 1]
+
+        host, port = until(f"{node.name} to be there", found)[0].rsplit(":", 1)
         return host, int(port)
 
 
@@ -126,7 +129,7 @@ def it_says_what_rubatoctl_says(c, at):
 
 def one_node():
     with Paged(devices=3) as c:
-        at = c.where("local")
+        at = c.where(c.nodes[0])
         check(api(at, "jobs") == {"items": [], "notes": []}, "a job before the first")
         the_page_is_whole(at)
         c.model("gpt", layers=1, width=32, heads=4, seq=32)
@@ -166,7 +169,7 @@ def hang_up(at, path):
 def unanswered(c):
     """Questions to a coordinator that is silent, while nobody can become the next."""
     leader, other = leads(c)
-    at = c.where(other.name)
+    at = c.where(other)
     with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
         os.kill(leader.process.pid, signal.SIGSTOP)
         c.signal_etcd(signal.SIGSTOP)
@@ -187,7 +190,7 @@ def unanswered(c):
 def health_beside_them(c):
     """Who asks the cluster keeps nobody from hearing how the node does; and it ends in time, with all of them unanswered."""
     leader, other = leads(c)
-    at = c.where(other.name)
+    at = c.where(other)
     os.kill(leader.process.pid, signal.SIGSTOP)
     try:
         lines = [socket.create_connection(at) for _ in range(CALLS)]
@@ -219,7 +222,7 @@ def two_nodes():
         c.train_on("gpt", 3)
         c.ctl("pause", "gpt")
         until("the pause", lambda: c.status("gpt")["phase"] == "Paused")
-        for at in (c.where(leader.name), c.where(other.name)):
+        for at in (c.where(leader), c.where(other)):
             the_page_is_whole(at)
             check({row["name"] for row in api(at, "nodes")["items"]} == {"n0", "n1"}, "nodes")
             check(len(api(at, "devices")["items"]) == 4, "devices")
