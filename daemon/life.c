@@ -368,7 +368,7 @@ static int serve_http(struct life *life, struct rb_why *why)
     if (err)
         return rb_why_add(why, err, "--http");
     rb_presence_serves(life->presence, rb_http_taken(life->http));
-    rb_log(RB_LOG_INFO, "health and metrics at http://%s", rb_http_taken(life->http));
+    rb_log(RB_LOG_INFO, "status page, health and metrics at http://%s", rb_http_taken(life->http));
     return RB_OK;
 }
 
