@@ -14,20 +14,18 @@ enum { ARGUMENTS = 8, SPARE_MS = 1000 }; /* SPARE_MS: to write a reply before th
 struct arguments {
     struct rb_query_argument at[ARGUMENTS];
     size_t n;
-    bool bad; /* too many of them, or a NUL within one */
+    bool many; /* more of them */
 };
 
 static enum MHD_Result add_argument(void *context, enum MHD_ValueKind kind, const char *name,
-                                    size_t name_size, const char *value, size_t value_size)
+                                    const char *value)
 {
     struct arguments *all = context;
 
     (void)kind;
-    if (all->n == ARGUMENTS || strlen(name) != name_size ||
-        (value && strlen(value) != value_size)) {
-        all->bad = true;
+    all->many = all->n == ARGUMENTS;
+    if (all->many)
         return MHD_NO;
-    }
     all->at[all->n++] = (struct rb_query_argument){name, value};
     return MHD_YES;
 }
@@ -77,9 +75,9 @@ bool rb_http_call(struct rb_http_connection *connection, const char *path, struc
     json_t *body;
     int err;
 
-    MHD_get_connection_values_n(connection->own, MHD_GET_ARGUMENT_KIND, add_argument, &arguments);
-    err = arguments.bad ? rb_why_set(&why, RB_EINVAL, "too many arguments, or one of no text")
-                        : rb_query_read(path, arguments.at, arguments.n, &method, &body, &why);
+    MHD_get_connection_values(connection->own, MHD_GET_ARGUMENT_KIND, add_argument, &arguments);
+    err = arguments.many ? rb_why_set(&why, RB_EINVAL, "more than %d arguments", ARGUMENTS)
+                         : rb_query_read(path, arguments.at, arguments.n, &method, &body, &why);
     if (err) {
         rb_reply_error(reply, rb_query_status(err), why.text);
         return false;

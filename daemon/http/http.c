@@ -8,11 +8,19 @@
 #include "daemon/http/listen.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     CONNECTION_BYTES = 16384, /* of a request's head, and for the reply's */
     CROWDED_MS = 1000,        /* for who has not asked yet, while all places are taken */
 };
+
+/* What holds a NUL stays as it was written, and is the name of nothing: it would be cut there. */
+static size_t unescape(void *context, struct MHD_Connection *own, char *text)
+{
+    (void)context, (void)own;
+    return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
+}
 
 /* Asked when the head is there, and of an answer that comes later again when it has come.  A reply
  * at once means that a body is not read; else it is thrown away. */
@@ -132,7 +140,8 @@ static int start(struct rb_http *http, int socket, struct rb_why *why)
         MHD_OPTION_LISTEN_SOCKET, socket, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)RB_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)RB_HTTP_TIMEOUT_MS / 1000,
-        MHD_OPTION_NOTIFY_CONNECTION, on_opened_or_closed, http, MHD_OPTION_END);
+        MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_CONNECTION,
+        on_opened_or_closed, http, MHD_OPTION_END);
     if (!http->server) /* which has closed the socket */
         return rb_why_set(why, RB_EIO, "%s: libmicrohttpd does not start", http->address);
     int epoll = MHD_get_daemon_info(http->server, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
