@@ -170,7 +170,7 @@ const STATUS = { name: EVIL, id: 'a1', phase: 'Running', reason: EVIL, step: 5, 
 const EVENT = { key: 'k', time: 1, job: EVIL, node: EVIL, kind: EVIL, text: EVIL };
 
 test('a job, whatever it is called and says', () => {
-    const seen = { job: EVIL, steps: 0, width: 700, status: STATUS, history: { rows: rows(20) }, events: [EVENT], checkpoints: [{ step: 4, bytes: 9, time: 1, node: EVIL, path: EVIL }],
+    const seen = { job: EVIL, steps: 0, width: 700, status: STATUS, history: { rows: rows(200) }, events: [EVENT], checkpoints: [{ step: 4, bytes: 9, time: 1, node: EVIL, path: EVIL }],
         configurations: [{ number: 3, state: EVIL, cause: EVIL, devices: 2, plan: EVIL, reason: EVIL, created: 1 },
             { number: 1, state: 'RETIRED', cause: 'start', devices: 1, plan: null, created: 1, receipt: { from: 0, step: 1, stall_ms: 0.5, ready_ms: 9, bytes_moved: 0, steps_lost: 0, samples_repeated: 0, samples_skipped: 0 } }] };
     const text = assertSound(jobView(seen, 1000));

@@ -12,6 +12,11 @@ const COLUMN = 2; // pixels
 
 const f = (x) => x.toFixed(1);
 
+// Of a scale: its numbers are round, and may be large.
+function short(x) {
+    return x !== 0 && (Math.abs(x) >= 1e5 || Math.abs(x) < 1e-3) ? x.toExponential() : String(x);
+}
+
 // What all have: a name and what it says, for who does not see it.
 function picture(name, width, height, title, description, inside) {
     return html`<svg class="${name}" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" role="img"
@@ -84,7 +89,7 @@ function marks(rows, x, top, bottom) {
 
     return list.slice(1).map(({ step, devices }, i) => {
         const words = `${list[i].devices}→${devices}`;
-        const room = x.x(step) - taken > 8 * words.length;
+        const room = x.x(step) - taken > 9 * words.length;
 
         if (room)
             taken = x.x(step);
@@ -108,7 +113,8 @@ export function lossChart(rows, width) {
     const broken = list.filter((column) => column.rows.some((row) => !Number.isFinite(row.loss)));
 
     return picture('losses', width, height, `Loss of steps ${x.first} to ${x.last}`, describeLosses(rows, spreads), html`
-${frame(y, width, String)}${marks(rows, x, top, bottom)}
+${y.byPowers && html`<text class="label" text-anchor="end" x="${width - RIGHT}" y="${top - 5}">by powers of ten</text>`}
+${frame(y, width, short)}${marks(rows, x, top, bottom)}
 <path class="spread" d="${band(points)}"/><path class="loss" d="${path(points)}"/>
 <path class="evaluation" d="${path(shown.map((row) => ({ x: x.x(row.step), y: y.y(row.evalLoss) })))}"/>
 ${shown.length < width / 8 && shown.map((row) => html`<circle class="evaluation-dot" cx="${f(x.x(row.step))}" cy="${f(y.y(row.evalLoss))}" r="2.5"><title>evaluation after step ${row.step}: ${real(row.evalLoss)}</title></circle>`)}

@@ -48,8 +48,12 @@ function facts(status, rows, now) {
     ]}</dl>`;
 }
 
-function rangeLinks(job, steps) {
-    return html`<nav class="ranges" aria-label="Steps shown">${RANGES.map((one) => html`<a href="#job=${encodeURIComponent(job)}${
+// Those that leave something out, and the one that is chosen.
+function rangeLinks(job, steps, rows) {
+    const all = rows[rows.length - 1].step - rows[0].step + 1;
+    const list = RANGES.filter((one) => one < all || one === steps);
+
+    return list.length > 1 && html`<nav class="ranges" aria-label="Steps shown">${list.map((one) => html`<a href="#job=${encodeURIComponent(job)}${
         one > 0 && `&steps=${one}`}"${one === steps && html` aria-current="true"`}>${one ? `newest ${one}` : 'all steps'}</a> `)}</nav>`;
 }
 
@@ -58,7 +62,7 @@ function pictures({ job, steps, width, history }) {
 
     if (!rows.length)
         return html`<section><h2>Losses</h2><p class="nothing">No step is done yet.</p></section>`;
-    return html`<section class="pictures" data-from="${rows[0].step}" data-to="${rows[rows.length - 1].step}"><h2>Losses</h2>${rangeLinks(job, steps)}
+    return html`<section class="pictures" data-from="${rows[0].step}" data-to="${rows[rows.length - 1].step}"><h2>Losses</h2>${rangeLinks(job, steps, history.rows)}
 <p class="key"><span class="loss-key">loss of steps</span> <span class="evaluation-key">evaluations</span> <span class="change-key">the number of devices changes</span></p>
 ${lossChart(rows, width)}${devicesRibbon(rows, width)}
 <p class="readout" data-own>At the pointer: a step's numbers.</p>

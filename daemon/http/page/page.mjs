@@ -5,6 +5,7 @@ import { allView } from './all.mjs';
 import { askAll, askJob } from './ask.mjs';
 import { LEFT, RIGHT } from './chart.mjs';
 import { rowAt } from './history.mjs';
+import { html } from './html.mjs';
 import { ms, real, several, time } from './human.mjs';
 import { jobView } from './job.mjs';
 import { patch } from './patch.mjs';
@@ -27,12 +28,17 @@ function readRoute() {
 
 // ---- Showing -----------------------------------------------------------------------------------
 
-function draw() {
+function markup(text) {
     const fresh = document.createElement('template');
+
+    fresh.innerHTML = String(text);
+    return fresh.content;
+}
+
+function draw() {
     const width = Math.max(NARROWEST, view.clientWidth);
 
-    fresh.innerHTML = String(route.job ? jobView({ ...seen, ...route, width }, now) : allView(seen, now));
-    patch(view, fresh.content);
+    patch(view, markup(route.job ? jobView({ ...seen, ...route, width }, now) : allView(seen, now)));
     document.title = route.job ? `${seen.status.name}: ${seen.status.phase} - Rubato` : 'Rubato';
     document.getElementById('clock').textContent = `as of ${time(now)} UTC`;
 }
@@ -47,7 +53,7 @@ function tell(trouble, stale) {
         line.textContent = words ?? '';
     document.body.classList.toggle('stale', stale && seen !== null);
     if (stale && !seen)
-        view.replaceChildren();
+        patch(view, markup(html`<p><a href="#">← all jobs</a></p>`));
 }
 
 // ---- Asking ------------------------------------------------------------------------------------

@@ -15,11 +15,12 @@ export function ticks(low, high, n) {
     return list;
 }
 
-// Powers of ten, with their halves where there are few.
+// Powers of ten, each second or third of them where they are many, with what lies between where they are few.
 function powers(low, high) {
+    const [first, last] = [Math.floor(Math.log10(low)), Math.log10(high)];
     const list = [];
 
-    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
+    for (let power = first; power <= last; power += Math.max(1, Math.ceil((last - first) / 6)))
         list.push(10 ** power, ...(high / low < 1e3 ? [2 * 10 ** power, 5 * 10 ** power] : []));
     return list.filter((x) => x >= low && x <= high);
 }
@@ -54,6 +55,6 @@ export function horizontal(rows, left, right) {
         last,
         x: (step) => left + ((step - first) / span) * (right - left),
         step: (x) => Math.round(first + ((x - left) / (right - left)) * span),
-        ticks: ticks(first, last, Math.max(2, Math.floor((right - left) / 110))).filter(Number.isInteger),
+        ticks: ticks(first, last, Math.max(3, Math.floor((right - left) / 110))).filter(Number.isInteger),
     };
 }
