@@ -3,7 +3,7 @@
 import { number } from './human.mjs';
 
 export const KEEP = 65536; // steps
-export const PAGE = 4096; // rows that rubatod tells at a time
+export const PAGE = 2048; // rows that are asked for at a time: some 400 KB, for which there are 10 s
 
 // known: there is nothing more to ask for from there to the last row.
 export function empty() {
