@@ -25,8 +25,12 @@ function picture(name, width, height, title, description, inside) {
 }
 
 function frame(scale, width, say) {
-    return scale.ticks.map((value) => html`<line class="grid" x1="${LEFT}" x2="${width - RIGHT}" y1="${f(scale.y(value))}"
- y2="${f(scale.y(value))}"/><text class="label" text-anchor="end" x="${LEFT - 8}" y="${f(scale.y(value) + 4)}">${say(value)}</text>`);
+    return scale.ticks.map((value) => {
+        const y = scale.y(value);
+
+        return html`<line class="grid" x1="${LEFT}" x2="${width - RIGHT}" y1="${f(y)}" y2="${f(y)}"/>
+<text class="label" text-anchor="end" x="${LEFT - 8}" y="${f(y + 4)}">${say(value)}</text>`;
+    });
 }
 
 // Points with null between them where there is none: a path that is broken there.  One alone is a short dash.
@@ -46,7 +50,8 @@ function path(points) {
 function stretches(rows) {
     const list = changes(rows);
 
-    return list.map(({ step, devices }, i) => ({ devices, from: step, to: list[i + 1]?.step ?? rows[rows.length - 1].step }));
+    return list.map(({ step, devices }, i) =>
+        ({ devices, from: step, to: list[i + 1]?.step ?? rows[rows.length - 1].step }));
 }
 
 // A band between two edges, in pieces where nothing is known.
@@ -59,12 +64,17 @@ function band(points) {
         else if (pieces[pieces.length - 1].length)
             pieces.push([]);
     }
-    return pieces.filter((piece) => piece.length > 1).map((piece) =>
-        `M${piece.map(({ x, top }) => `${f(x)} ${f(top)}`).join('L')}L${piece.reverse().map(({ x, bottom }) => `${f(x)} ${f(bottom)}`).join('L')}Z`).join('');
+    return pieces.filter((piece) => piece.length > 1).map((piece) => {
+        const over = piece.map(({ x, top }) => `${f(x)} ${f(top)}`);
+        const under = piece.map(({ x, bottom }) => `${f(x)} ${f(bottom)}`).reverse();
+
+        return `M${[...over, ...under].join('L')}Z`;
+    }).join('');
 }
 
 function steps(scale, y) {
-    return scale.ticks.map((step) => html`<text class="label" text-anchor="middle" x="${f(scale.x(step))}" y="${y}">${step}</text>`);
+    return scale.ticks.map((step) =>
+        html`<text class="label" text-anchor="middle" x="${f(scale.x(step))}" y="${y}">${step}</text>`);
 }
 
 // ---- Losses ----------------------------------------------------------------------------------
@@ -75,11 +85,13 @@ function describeLosses(rows, spreads) {
     const broken = rows.length - losses.length;
     const moves = changes(rows).slice(1).map(({ step, devices }) => `${several(devices, 'device')} from step ${step}`);
 
+    const least = Math.min(...spreads.filter(Boolean).map((one) => one.low));
+
     return [
-        losses.length ? `From ${real(losses[0].loss)} at step ${losses[0].step} to ${real(last.loss)} at step ${last.step}.` : '',
-        spreads.some(Boolean) ? `The least is ${real(Math.min(...spreads.filter(Boolean).map((one) => one.low)))}.` : '',
-        broken ? `${several(broken, 'step')} without a loss that is a number.` : '',
-        moves.length ? `Then on ${moves.slice(-12).join(', ')}.` : '',
+        last && `From ${real(losses[0].loss)} at step ${losses[0].step} to ${real(last.loss)} at step ${last.step}.`,
+        last && `The least is ${real(least)}.`,
+        broken > 0 && `${several(broken, 'step')} without a loss that is a number.`,
+        moves.length > 0 && `Then on ${moves.slice(-12).join(', ')}.`,
     ].filter(Boolean).join(' ');
 }
 
@@ -93,9 +105,26 @@ function marks(rows, x, top, bottom) {
 
         if (room)
             taken = x.x(step);
-        return html`<line class="change" x1="${f(x.x(step))}" x2="${f(x.x(step))}" y1="${top}" y2="${bottom}"><title>from step ${step} on ${several(devices, 'device')}, before on ${list[i].devices}</title></line>${
-            room && html`<text class="label change-label" text-anchor="middle" x="${f(x.x(step))}" y="${top - 5}">${words}</text>`}`;
+        const at = f(x.x(step));
+
+        return html`<line class="change" x1="${at}" x2="${at}" y1="${top}" y2="${bottom}">
+<title>from step ${step} on ${several(devices, 'device')}, before on ${list[i].devices}</title></line>${
+            room && html`<text class="label change-label" text-anchor="middle" x="${at}" y="${top - 5}">${words}</text>`}`;
     });
+}
+
+function evaluationDot(row, x, y) {
+    return html`<circle class="evaluation-dot" cx="${f(x.x(row.step))}" cy="${f(y.y(row.evalLoss))}" r="2.5">
+<title>evaluation after step ${row.step}: ${real(row.evalLoss)}</title></circle>`;
+}
+
+// Where a column lies: in the middle of its steps.
+function middleOf(column, x) {
+    return x.x((Math.ceil(column.from) + Math.ceil(column.to) - 1) / 2);
+}
+
+function columnsIn(rows, width) {
+    return columns(rows, Math.floor((width - LEFT - RIGHT) / COLUMN));
 }
 
 // rows: at least one.
@@ -103,22 +132,23 @@ export function lossChart(rows, width) {
     const height = 250;
     const [top, bottom] = [22, height - 10];
     const x = horizontal(rows, LEFT, width - RIGHT);
-    const list = columns(rows, Math.floor((width - LEFT - RIGHT) / COLUMN));
+    const list = columnsIn(rows, width);
     const spreads = list.map((column) => spread(column, 'loss'));
-    const evaluations = rows.filter((row) => row.evalLoss !== null);
-    const shown = evaluations.filter((row) => Number.isFinite(row.evalLoss));
-    const y = vertical([...spreads.flatMap((one) => (one ? [one.low, one.high] : [])), ...shown.map((row) => row.evalLoss)], top, bottom);
-    const middle = (column) => x.x((Math.ceil(column.from) + Math.ceil(column.to) - 1) / 2);
-    const points = spreads.map((one, i) => one && { x: middle(list[i]), y: y.y(one.mean), top: y.y(one.high), bottom: y.y(one.low) });
+    const evaluations = rows.filter((row) => Number.isFinite(row.evalLoss));
+    const y = vertical([...spreads.flatMap((one) => (one ? [one.low, one.high] : [])),
+        ...evaluations.map((row) => row.evalLoss)], top, bottom);
+    const points = spreads.map((one, i) =>
+        one && { x: middleOf(list[i], x), y: y.y(one.mean), top: y.y(one.high), bottom: y.y(one.low) });
     const broken = list.filter((column) => column.rows.some((row) => !Number.isFinite(row.loss)));
+    const title = `Loss of steps ${x.first} to ${x.last}`;
 
-    return picture('losses', width, height, `Loss of steps ${x.first} to ${x.last}`, describeLosses(rows, spreads), html`
+    return picture('losses', width, height, title, describeLosses(rows, spreads), html`
 ${y.byPowers && html`<text class="label" text-anchor="end" x="${width - RIGHT}" y="${top - 5}">by powers of ten</text>`}
 ${frame(y, width, short)}${marks(rows, x, top, bottom)}
 <path class="spread" d="${band(points)}"/><path class="loss" d="${path(points)}"/>
-<path class="evaluation" d="${path(shown.map((row) => ({ x: x.x(row.step), y: y.y(row.evalLoss) })))}"/>
-${shown.length < width / 8 && shown.map((row) => html`<circle class="evaluation-dot" cx="${f(x.x(row.step))}" cy="${f(y.y(row.evalLoss))}" r="2.5"><title>evaluation after step ${row.step}: ${real(row.evalLoss)}</title></circle>`)}
-${broken.map((column) => html`<text class="broken" text-anchor="middle" x="${f(middle(column))}" y="${bottom}">!</text>`)}`);
+<path class="evaluation" d="${path(evaluations.map((row) => ({ x: x.x(row.step), y: y.y(row.evalLoss) })))}"/>
+${evaluations.length < width / 8 && evaluations.map((row) => evaluationDot(row, x, y))}
+${broken.map((one) => html`<text class="broken" text-anchor="middle" x="${f(middleOf(one, x))}" y="${bottom}">!</text>`)}`);
 }
 
 // ---- Devices ---------------------------------------------------------------------------------
@@ -134,8 +164,11 @@ export function devicesRibbon(rows, width) {
         const size = Math.max(2, ((bottom - top) * devices) / most);
         const wide = Math.max(1, x.x(to) - x.x(from));
 
-        return html`<rect class="devices" x="${f(x.x(from))}" width="${f(wide)}" y="${f(bottom - size)}" height="${f(size)}"><title>from step ${from}: ${several(devices, 'device')}</title></rect>${
-            wide > 9 * String(devices).length + 4 && html`<text class="devices-label" x="${f(x.x(from) + 4)}" y="${bottom - 4}">${devices}</text>`}`;
+        const room = wide > 9 * String(devices).length + 4;
+
+        return html`<rect class="devices" x="${f(x.x(from))}" width="${f(wide)}" y="${f(bottom - size)}" height="${f(size)}">
+<title>from step ${from}: ${several(devices, 'device')}</title></rect>${
+            room && html`<text class="devices-label" x="${f(x.x(from) + 4)}" y="${bottom - 4}">${devices}</text>`}`;
     });
 
     return picture('ribbon', width, height, `Devices over steps ${x.first} to ${x.last}`, `${said}.`, html`
@@ -162,22 +195,23 @@ export function timesChart(rows, width) {
     const height = 160;
     const [top, bottom] = [10, height - 22];
     const x = horizontal(rows, LEFT, width - RIGHT);
-    const list = columns(rows, Math.floor((width - LEFT - RIGHT) / COLUMN));
+    const list = columnsIn(rows, width);
     const times = list.map(parts);
     const high = highest(times);
     const y = (value) => bottom - (Math.min(value, high) / high) * (bottom - top);
-    const layer = (under, over) => band(times.map((one, i) => one && {
-        x: x.x((Math.ceil(list[i].from) + Math.ceil(list[i].to) - 1) / 2), top: y(over(one)), bottom: y(under(one)),
-    }));
+    const layer = (under, over) => band(times.map((one, i) =>
+        one && { x: middleOf(list[i], x), top: y(over(one)), bottom: y(under(one)) }));
     const cut = times.some((one) => one && one.whole > high);
     const last = times.filter(Boolean).pop();
-    const said = last ? `At the end a step takes ${ms(last.whole)}: devices compute for ${ms(last.compute)} on average, the slowest for ${ms(last.slowest)}.` : 'No step has a time.';
+    const said = last ? `At the end a step takes ${ms(last.whole)}: devices compute for ${ms(last.compute)} on average, \
+the slowest for ${ms(last.slowest)}.` : 'No step has a time.';
 
     return picture('times', width, height, `Where the time of steps ${x.first} to ${x.last} goes`, said, html`
 ${frame({ ticks: ticks(0, high, 3), y }, width, ms)}
 <path class="compute" d="${layer(() => 0, (one) => one.compute)}"/>
 <path class="waits" d="${layer((one) => one.compute, (one) => one.slowest)}"/>
 <path class="rest" d="${layer((one) => one.slowest, (one) => Math.max(one.whole, one.slowest))}"/>
-${cut && html`<line class="cut" x1="${LEFT}" x2="${width - RIGHT}" y1="${top}" y2="${top}"><title>some steps took longer</title></line>`}
+${cut && html`<line class="cut" x1="${LEFT}" x2="${width - RIGHT}" y1="${top}" y2="${top}">
+<title>some steps took longer</title></line>`}
 ${steps(x, height - 5)}`);
 }

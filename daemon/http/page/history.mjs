@@ -87,7 +87,8 @@ export function columns(rows, n) {
     const first = rows[0].step;
     const steps = rows[rows.length - 1].step - first + 1;
     const of = Math.max(1, Math.min(n, steps));
-    const list = Array.from({ length: of }, (_, c) => ({ from: first + (steps * c) / of, to: first + (steps * (c + 1)) / of, rows: [] }));
+    const list = Array.from({ length: of }, (_, c) =>
+        ({ from: first + (steps * c) / of, to: first + (steps * (c + 1)) / of, rows: [] }));
 
     for (const row of rows)
         list[Math.min(of - 1, Math.floor(((row.step - first) * of) / steps))].rows.push(row);
