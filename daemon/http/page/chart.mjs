@@ -7,7 +7,7 @@ import { ms, real, several } from './human.mjs';
 import { horizontal, ticks, vertical } from './scale.mjs';
 
 export const LEFT = 62; // of the numbers beside a picture
-export const RIGHT = 12;
+export const RIGHT = 24;
 const COLUMN = 2; // pixels
 
 const f = (x) => x.toFixed(1);
