@@ -85,7 +85,7 @@ ${lossChart(rows, width)}${devicesRibbon(rows, width)}
 <p class="readout" data-own>At the pointer: a step's numbers.</p>
 <h2>Where a step's time goes</h2>
 <p class="key"><span class="compute-key">computing, the mean of its devices</span>
-<span class="waits-key">until the slowest is done</span> <span class="rest-key">all else: exchange, update</span></p>
+<span class="waits-key">until the slowest is done</span> <span class="rest-key">all else: exchange, update; of pipelines all</span></p>
 ${timesChart(rows, width)}<div class="cross" data-own hidden></div></section>`;
 }
 
