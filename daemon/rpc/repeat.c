@@ -86,9 +86,10 @@ static void change_spec(const Rb__Spec *from, uint32_t devices, struct changed *
     ret->spec.priority = INT32_MIN;
 }
 
+static void repeat(struct rb_request *request, void *context);
+
 static void commit_repeated(struct rb_request *request, struct rb_methods *methods,
-                            const struct rb_job_facts *of, const char *name, uint32_t devices,
-                            void (*again)(struct rb_request *request, void *context))
+                            const struct rb_job_facts *of, const char *name, uint32_t devices)
 {
     struct rb_writes writes = {0};
     struct rb_why why = {{0}};
@@ -116,7 +117,7 @@ static void commit_repeated(struct rb_request *request, struct rb_methods *metho
     rb_submission_put(&job, text, &writes);
     rb_methods_commit(
         methods, request, &writes,
-        json_pack("{s:s,s:s,s:I}", "name", name, "id", id, "steps", (json_int_t)job.steps), again);
+        json_pack("{s:s,s:s,s:I}", "name", name, "id", id, "steps", (json_int_t)job.steps), repeat);
 }
 
 static void repeat(struct rb_request *request, void *context)
@@ -140,7 +141,7 @@ static void repeat(struct rb_request *request, void *context)
     if (err)
         rb_request_fail(request, err, &why);
     else
-        commit_repeated(request, methods, of, name, (uint32_t)devices, repeat);
+        commit_repeated(request, methods, of, name, (uint32_t)devices);
 }
 
 const struct rb_server_method rb_methods_repeat[] = {

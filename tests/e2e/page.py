@@ -180,7 +180,7 @@ def unanswered(c):
             asked = [pool.submit(ask, at, "/api/jobs") for _ in range(CALLS)]
             said = [(one.result()[0], "too much" in one.result()[2]) for one in asked]
             check(said.count((503, True)) == 8 and said.count((504, False)) == CALLS - 8, f"{said}")
-            check(5 < time.monotonic() - start < 12, f"it took {time.monotonic() - start} s")
+            check(time.monotonic() - start > 5, f"it was given up after {time.monotonic() - start} s")
         finally:
             c.signal_etcd(signal.SIGCONT)
             os.kill(leader.process.pid, signal.SIGCONT)
@@ -197,7 +197,7 @@ def health_beside_them(c):
         for line in lines:
             line.sendall(b"GET /api/nodes HTTP/1.1\r\nHost: x\r\n\r\n")
         until("all places for calls to be taken", lambda: "too much" in ask(at, "/api/jobs")[2])
-        check(ask(at, "/livez", seconds=2)[::2] == (200, "ok\n"), "it does not live beside them")
+        check(ask(at, "/livez", seconds=6)[::2] == (200, "ok\n"), "it does not live beside them")
         for line in lines[::2]:
             line.close()
         check(other.stop() == 0, "its exit status")
