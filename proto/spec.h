@@ -24,6 +24,9 @@ int rb_spec_parse(const char *file, const char *folder, const char *text, size_t
 /* Ranges and words of a complete spec; called by both of the above and by the daemon. */
 int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why);
 
+/* Is it pinned to an asynchronous pipeline, whose bits are those of its stages? */
+bool rb_spec_asynchronous(const Rb__Spec *spec);
+
 /* Is a numeric class one of this kind of device, whose name it begins with?  NULL is of none. */
 bool rb_spec_class_is(const char *numeric_class, const char *kind);
 

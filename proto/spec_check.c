@@ -254,12 +254,12 @@ static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
  * as many microbatches as stages. */
 static int check_laps(const Rb__Spec *spec, struct rb_why *why)
 {
-    const char *schedule = spec->parallel->schedule ? spec->parallel->schedule : "1f1b";
+    const char *schedule = spec->parallel->schedule;
     uint32_t stages = spec->parallel->pipeline;
     const Rb__TrainSpec *train = spec->train;
-    bool cuts = !strcmp(schedule, "2bw");
+    bool cuts = schedule && !strcmp(schedule, "2bw");
 
-    if (!strcmp(schedule, "1f1b"))
+    if (!rb_spec_asynchronous(spec))
         return 0;
     if (stages < 2)
         return rb_why_set(
@@ -364,6 +364,13 @@ int rb_spec_check(const char *name, const Rb__Spec *spec, struct rb_why *why)
     if (!err)
         err = check_keeping(spec, why);
     return err;
+}
+
+bool rb_spec_asynchronous(const Rb__Spec *spec)
+{
+    const char *schedule = spec->parallel->schedule;
+
+    return schedule && strcmp(schedule, "1f1b") != 0;
 }
 
 bool rb_spec_class_is(const char *numeric_class, const char *kind)

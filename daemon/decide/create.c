@@ -6,6 +6,7 @@
 #include "daemon/facts/fit.h"
 #include "daemon/facts/shares.h"
 #include "plan/schedule_pipeline.h"
+#include "proto/spec.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -91,10 +92,11 @@ bool rb_turn_ask(struct rb_turn *turn, const Rb__Configuration *conf, struct rb_
 
 static void set_pinned(const struct rb_turn *turn, Rb__Configuration *conf)
 {
-    const Rb__ParallelSpec *parallel = turn->in->job.job->spec->parallel;
+    const Rb__Spec *spec = turn->in->job.job->spec;
+    const Rb__ParallelSpec *parallel = spec->parallel;
 
     conf->pipeline = parallel->pipeline;
-    if (parallel->schedule && strcmp(parallel->schedule, "1f1b"))
+    if (rb_spec_asynchronous(spec))
         conf->schedule = rb_arena_string(turn->arena, parallel->schedule);
     conf->hypergraph = parallel->hypergraph;
     conf->has_hypergraph = conf->hypergraph != 0;

@@ -19,7 +19,7 @@ static int check_exact(const Rb__Job *job, struct rb_why *why)
 {
     const Rb__ParallelSpec *parallel = job->spec->parallel;
 
-    if (parallel->schedule && strcmp(parallel->schedule, "1f1b") != 0)
+    if (rb_spec_asynchronous(job->spec))
         return rb_why_set(
             why, RB_EREFUSED,
             "%s trains in an asynchronous pipeline (spec.parallel.schedule: %s), whose "

@@ -7,7 +7,7 @@ const EVENTS = 30;
 const OVER = ['Succeeded', 'Failed', 'Cancelled'];
 
 // A name alone may be that of several jobs.
-export function jobLink(name, id) {
+function jobLink(name, id) {
     return html`<a href="#job=${encodeURIComponent(id ?? name)}">${name}</a>`;
 }
 
