@@ -51,15 +51,41 @@ static bool is_gathered_from(const struct rb_job_facts *job, const Rb__Configura
     return fact && number > last->number && !strcmp(fact->configuration->cause, "park");
 }
 
-/* Deaths since then, of which facts heard late, take nothing from a checkpoint; nor does it that
- * its writer has gone on to gather the state when it is through. */
+/* Its members had no state, and loaded some. */
+static bool is_fresh_start(const Rb__Configuration *configuration)
+{
+    for (size_t m = 0; m < configuration->n_members; m++)
+        if (configuration->members[m]->restores)
+            return true;
+    return false;
+}
+
+/* Has training gone on from `number` to `last` by changes of devices alone, each with the state of
+ * the one before? */
+static bool has_led_to(const struct rb_job_facts *job, const Rb__Configuration *last,
+                       uint32_t number)
+{
+    const Rb__Configuration *at = last;
+
+    while (at && !rb_contingency_descends(at, number)) {
+        const Rb__Configuration *base = rb_contingency_base(job, at);
+        bool goes_on = base && base->from && base->from < base->number && !is_fresh_start(base);
+        const struct rb_fact *before = goes_on ? rb_facts_configuration(job, base->from) : NULL;
+
+        at = before ? before->configuration : NULL;
+    }
+    return at != NULL;
+}
+
+/* What was trained since then takes nothing from a checkpoint (its writer may have left in between,
+ * or gone on to gather the state), unless that began with an older state. */
 enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
                                       const Rb__Checkpoint *checkpoint)
 {
     const Rb__Configuration *last = last_active(job);
     uint32_t number = checkpoint->configuration;
 
-    if (last && (rb_contingency_descends(last, number) || is_gathered_from(job, last, number)))
+    if (last && (has_led_to(job, last, number) || is_gathered_from(job, last, number)))
         return RB_PUBLISH_NOW;
     return job->state.state->active < number ? RB_PUBLISH_LATER : RB_PUBLISH_NEVER;
 }

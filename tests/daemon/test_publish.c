@@ -95,12 +95,46 @@ static void checkpoint_that_a_pause_overtakes(void **unused)
     world_end(&world);
 }
 
+/* Rank 0 may write one while it leaves. */
+static void checkpoint_that_changes_overtake(void **unused)
+{
+    struct world world;
+    uint32_t first, left, grown, again;
+
+    (void)unused;
+    world_running(&world, 3, 1, 2);
+    first = world_active(&world, JOB)->number;
+    world_kill(&world, world_worker(&world, JOB, "a", 1));
+    while (world_active(&world, JOB)->number == first)
+        world_rounds(&world, 1);
+    left = world_active(&world, JOB)->number;
+    assert_int_equal(left, first + 1); /* what is left of it, then a place for the lost one */
+    world_wish(&world, JOB, world_want, 3);
+    while (world_active(&world, JOB)->n_members < 3)
+        world_rounds(&world, 1);
+    grown = world_active(&world, JOB)->number;
+    assert_true(grown > left);
+    assert_int_equal(may_save(&world, first), RB_PUBLISH_NOW);
+    assert_int_equal(may_save(&world, left), RB_PUBLISH_NOW);
+    assert_int_equal(may_save(&world, grown + 1), RB_PUBLISH_LATER);
+    for (uint32_t device = 0; device < 3; device++)
+        world_kill(&world, world_worker(&world, JOB, "a", device));
+    world_rounds(&world, 10);
+    again = world_active(&world, JOB)->number;
+    assert_true(again > grown + 2); /* from the start */
+    assert_int_equal(may_save(&world, again), RB_PUBLISH_NOW);
+    assert_int_equal(may_save(&world, grown), RB_PUBLISH_NEVER);
+    assert_int_equal(may_save(&world, first), RB_PUBLISH_NEVER);
+    world_end(&world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_of_the_first_configuration),
         cmocka_unit_test(progress_of_what_was_given_up),
         cmocka_unit_test(checkpoint_that_a_pause_overtakes),
+        cmocka_unit_test(checkpoint_that_changes_overtake),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,23 +11,24 @@ import time
 import cluster
 import corpus
 from cluster import ENDLESS, check, until
+from faulty import faulty
 
 
-def spec(c, steps, want, least=1):
+def spec(c, steps, want, least=1, **more):
     return {
         "model": {"onnx": "gpt.onnx"},
         "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
         "train": {"steps": steps, "globalBatch": 12, "microBatch": 2},
-        "devices": {"min": least, "max": 6, "want": want},
+        "devices": {"min": least, "max": 6, "want": want}, **more,
     }
 
 
-def begin(c, want, least=1):
+def begin(c, want, least=1, **more):
     """An endless job on all nodes."""
     until("all nodes", lambda: len(c.json("get", "nodes")["items"]) == c.count)
     corpus.text(c.path("corpus.txt"), 40000)
     c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-    c.submit("gpt", spec(c, ENDLESS, want, least))
+    c.submit("gpt", spec(c, ENDLESS, want, least, **more))
     c.wait("gpt", f"devices={want}")
     c.wait("gpt", "step=20")
 
@@ -180,5 +181,21 @@ def sigterm_names_its_time():
         finish(c)
 
 
+def leaves_while_it_writes():
+    """A checkpoint that rank 0 has begun is registered, though the others train without it when it is written."""
+    with faulty("worker.save.written:do=3000ms"), cluster.Cluster(nodes=2, devices=1) as c:
+        folder = c.path("checkpoints")
+        begin(c, 2, checkpoint={"path": folder, "every": 400})
+        writer = c.status("gpt")["devices"][0]["node"]
+        until("a checkpoint that is being written", lambda: os.path.isdir(folder) and os.listdir(folder))
+        c.ctl("node", "drain", writer, "--wait", "--timeout", "60")
+        written, *_ = until("the checkpoint", lambda: c.json("get", "checkpoints", "gpt")["items"])
+        check(written["step"] == 400 and written["node"] == writer, f"{written}")
+        left = c.json("get", "configurations", "gpt")["items"]
+        check([item["level"] for item in left if item["state"] == "ACTIVE"] > [400], f"nobody left meanwhile: {left}")
+        c.ctl("node", "uncordon", writer)
+        finish(c)
+
+
 cluster.main(*[test for test in (drain_by_a_time, no_time_for_newcomers, killed_when_the_time_is_over, too_few_are_parked, a_notice,
-             sigterm_names_its_time) if test.__name__ in sys.argv[1:] or not sys.argv[1:]])
+             sigterm_names_its_time, leaves_while_it_writes) if test.__name__ in sys.argv[1:] or not sys.argv[1:]])
