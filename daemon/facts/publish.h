@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may publish: anyone may compute, but only the configuration that trains, or was the last one
- * that did, may put what it made into facts; a checkpoint also one whose state that one went on with.
+ * that did, may put what it made into facts; a checkpoint also one whose state that one went on
+ * with.
  *
  * facts, what a worker told > [publish] > agent: write it behind a guard on the job's state
  *
