@@ -46,10 +46,11 @@ static void done(void *message)
 /* ---- What is published ------------------------------------------------------------------------*/
 
 /* Only the configuration that trains publishes, or the last one that did; what it made before
- * deaths that facts heard of late counts too, and saves: what it made on its way to where it is
- * parked. */
-static void check_publisher(struct sim *sim, const struct rb_job_facts *facts, const char *key,
-                            uint32_t number, bool saves)
+ * deaths that facts heard of late counts too.  Saves count from all since the job last fell back,
+ * and from what it made on its way to where it is parked. */
+static void check_publisher(struct sim *sim, const struct sim_job *job,
+                            const struct rb_job_facts *facts, const char *key, uint32_t number,
+                            bool saves)
 {
     const Rb__Configuration *last = NULL;
     bool gathers = false;
@@ -63,6 +64,7 @@ static void check_publisher(struct sim *sim, const struct rb_job_facts *facts, c
             last = conf;
     }
     if (!last || !(last->number == number || (gathers && number > last->number) ||
+                   (saves && number < last->number && number > job->last_fall) ||
                    (number < last->number && number >= last->left_of && last->left_of)))
         sim_fail(sim, "configuration %u publishes %s, and the last one to train is %u", number, key,
                  last ? last->number : 0);
@@ -75,7 +77,7 @@ static void check_progress(struct sim *sim, struct sim_job *job, const struct rb
 
     if (!progress)
         return;
-    check_publisher(sim, facts, write->key, progress->configuration, false);
+    check_publisher(sim, job, facts, write->key, progress->configuration, false);
     if (job->fell_back && progress->configuration > job->fell_back)
         job->fell_back = job->published = 0; /* from here on they count again */
     if (progress->step < job->published && !job->fell_back)
@@ -109,7 +111,7 @@ static void check_checkpoint(struct sim *sim, struct sim_job *job, const struct 
 
     if (!checkpoint)
         return;
-    check_publisher(sim, facts, write->key, checkpoint->configuration, true);
+    check_publisher(sim, job, facts, write->key, checkpoint->configuration, true);
     check_file(sim, job, checkpoint);
     done(checkpoint);
 }
@@ -186,7 +188,7 @@ static void check_event(struct sim *sim, const struct rb_write *write)
                 event->text);
     if (facts && facts->state.message && !strcmp(event->kind, "restarted")) {
         check_restart(sim, job, facts);
-        job->fell_back = facts->state.state->newest;
+        job->fell_back = job->last_fall = facts->state.state->newest;
         memset(job->trains, 0, sizeof job->trains);
     }
     done(event);
