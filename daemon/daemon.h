@@ -11,6 +11,7 @@
 #include "settings.pb-c.h"
 
 struct rb_agent;
+struct rb_certificates;
 struct rb_coordinator;
 struct rb_devices;
 struct rb_links;
@@ -22,6 +23,7 @@ struct rb_daemon {
     const Rb__DaemonSettings *settings; /* complete: state_dir absolute, node named */
     const char *numeric_class;          /* of this node's cores */
     const struct rb_devices *devices;   /* of this node */
+    struct rb_certificates *certificates;
     struct rb_store *store;
     struct rb_server *server;
     struct rb_blobs *blobs;

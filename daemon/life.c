@@ -21,6 +21,7 @@
 #include "daemon/agent/links.h"
 #include "daemon/agent/notice.h"
 #include "daemon/agent/spawn.h"
+#include "daemon/certificates.h"
 #include "daemon/coordinator.h"
 #include "daemon/daemon.h"
 #include "daemon/etcd/etcd.h"
@@ -140,6 +141,7 @@ static void free_parts(uv_timer_t *timer)
     rb_links_free(life->daemon.links);
     rb_health_free(life->health);
     rb_presence_free(life->presence);
+    rb_certificates_free(life->daemon.certificates);
     rb_etcd_free(life->etcd);
     if (life->private_etcd)
         rb_private_etcd_stop(life->private_etcd, ETCD_STOP_MS, close_handles, life);
@@ -318,6 +320,10 @@ static int reach_etcd(struct life *life, struct rb_why *why)
             err = rb_etcd_secure(life->etcd, life->settings->etcd_tls, why);
             if (err)
                 rb_why_add(why, err, "--etcd-tls");
+            else /* which may have no certificate: etcd need not ask for one */
+                rb_certificates_add(life->daemon.certificates, "--etcd-tls",
+                                    life->settings->etcd_tls, NULL,
+                                    "etcd may not take this node's calls", NULL);
         }
         return err;
     }
@@ -335,6 +341,9 @@ static int secure(struct life *life, struct rb_why *why)
     int err = settings->tls ? rb_tls_new(settings->tls, &tls, why) : RB_OK;
     if (!err && tls)
         err = rb_tls_serves(tls, host = rb_settings_host(settings), why);
+    if (!err && tls)
+        err = rb_certificates_add(life->daemon.certificates, "--tls", settings->tls, host,
+                                  "those before them serve on", why);
     if (err) {
         rb_tls_free(tls);
         return rb_why_add(why, err, "--tls");
@@ -442,6 +451,7 @@ int rb_life(const Rb__DaemonSettings *settings)
     life->timer.data = life;
     catch_signals(life);
     life->service = rb_service_new(&life->loop, see, life);
+    life->daemon.certificates = rb_certificates_new(&life->loop);
     int err = lock_state(life, &why);
     int status = err == RB_EEXISTS ? RB_EXIT_CONFIG : RB_EXIT_UNAVAILABLE;
     if (!err)

@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct rb_tls;
@@ -38,6 +39,15 @@ void rb_tls_free(struct rb_tls *tls); /* sessions may go on */
 /* Will others, who have the same authorities, take our certificate where they call us as `host`,
  * and where we call them?  RB_EINVAL: no. */
 int rb_tls_serves(const struct rb_tls *tls, const char *host, struct rb_why *why);
+
+/* Read the files again if they have changed, as rb_tls_open does by itself.  *ret_new (may be NULL):
+ * they are others, and serve from now on.  Errors as of rb_tls_new: those that are there now do not
+ * do, and the ones before serve on. */
+int rb_tls_renew(struct rb_tls *tls, bool *ret_new, struct rb_why *why);
+
+/* Since when and until when others take our certificate: as long as it, its authority and all that
+ * stand between them are valid.  Unix seconds. */
+void rb_tls_valid(const struct rb_tls *tls, int64_t *ret_from, int64_t *ret_until);
 
 /* Call `host`, or with NULL be called.  Nothing moves yet. */
 int rb_tls_open(struct rb_tls *tls, const char *host, const struct rb_tls_line *line,

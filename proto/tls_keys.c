@@ -162,20 +162,56 @@ static int check_chain(const struct rb_tls *tls, gnutls_x509_crt_t *own, unsigne
     return RB_EINVAL;
 }
 
+static unsigned own_chain(const struct rb_tls *tls, gnutls_x509_crt_t **ret_own)
+{
+    unsigned n = 0;
+
+    return gnutls_certificate_get_x509_crt(tls->keys->credentials, 0, ret_own, &n) ? 0 : n;
+}
+
+static void chain_free(gnutls_x509_crt_t *own, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        gnutls_x509_crt_deinit(own[i]);
+    if (n)
+        gnutls_free(own);
+}
+
 int rb_tls_serves(const struct rb_tls *tls, const char *host, struct rb_why *why)
 {
     gnutls_x509_crt_t *own;
-    unsigned n;
+    unsigned n = own_chain(tls, &own);
     int err;
 
-    if (gnutls_certificate_get_x509_crt(tls->keys->credentials, 0, &own, &n))
+    if (!n)
         return rb_why_set(why, RB_EINVAL, "%s cannot be read", tls->path[CERTIFICATE]);
     err = check_leaf(own[0], tls->path[CERTIFICATE], host, why);
     err = err ? err : check_chain(tls, own, n, why);
-    for (unsigned i = 0; i < n; i++)
-        gnutls_x509_crt_deinit(own[i]);
-    gnutls_free(own);
+    chain_free(own, n);
     return err;
+}
+
+static void narrow(gnutls_x509_crt_t certificate, int64_t *from, int64_t *until)
+{
+    int64_t since = gnutls_x509_crt_get_activation_time(certificate);
+    int64_t expires = gnutls_x509_crt_get_expiration_time(certificate);
+
+    *from = since > *from ? since : *from;
+    *until = expires < *until ? expires : *until;
+}
+
+void rb_tls_valid(const struct rb_tls *tls, int64_t *ret_from, int64_t *ret_until)
+{
+    gnutls_x509_crt_t *own, authority;
+    unsigned n = own_chain(tls, &own);
+
+    *ret_from = 0;
+    *ret_until = INT64_MAX;
+    for (unsigned i = 0; i < n; i++)
+        narrow(own[i], ret_from, ret_until);
+    if (n && !gnutls_certificate_get_issuer(tls->keys->credentials, own[n - 1], &authority, 0))
+        narrow(authority, ret_from, ret_until); /* which is the credentials' */
+    chain_free(own, n);
 }
 
 static bool same(const struct stat *a, const struct stat *b)
@@ -184,27 +220,33 @@ static bool same(const struct stat *a, const struct stat *b)
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* While files are being replaced they may not belong together: then the old ones serve on. */
-static void refresh(struct rb_tls *tls)
+int rb_tls_renew(struct rb_tls *tls, bool *ret_new, struct rb_why *why)
 {
     struct stat seen[FILES];
     struct rb_tls_keys *keys;
+    int err = look(tls, seen, why);
     bool all = true;
 
-    if (look(tls, seen, NULL))
-        return;
-    for (int i = 0; i < FILES; i++)
+    if (ret_new)
+        *ret_new = false;
+    for (int i = 0; !err && i < FILES; i++)
         all = all && same(&seen[i], &tls->seen[i]);
-    if (all || read_keys(tls, &keys, NULL))
-        return;
+    if (err || all)
+        return err;
+    err = read_keys(tls, &keys, why);
+    if (err)
+        return err;
     rb_tls_keys_drop(tls->keys);
     tls->keys = keys;
     memcpy(tls->seen, seen, sizeof seen);
+    if (ret_new)
+        *ret_new = true;
+    return 0;
 }
 
 struct rb_tls_keys *rb_tls_keys_take(struct rb_tls *tls)
 {
-    refresh(tls);
+    rb_tls_renew(tls, NULL, NULL); /* while files are being replaced they may not belong together */
     tls->keys->users++;
     return tls->keys;
 }

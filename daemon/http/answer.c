@@ -2,6 +2,7 @@
 /* What is answered at once: health and metrics from what this node knows, and the page's files. */
 #include "base/clock.h"
 #include "daemon/agent/agent.h"
+#include "daemon/certificates.h"
 #include "daemon/coordinator.h"
 #include "daemon/http/files.h"
 #include "daemon/http/inside.h"
@@ -44,6 +45,7 @@ static void answer_metrics(struct rb_http *http, struct rb_reply *reply)
 {
     struct rb_daemon *daemon = http->daemon;
     struct rb_buffer reasons = {0};
+    struct rb_certificate certificates[RB_CERTIFICATES];
 
     reply->type = RB_TEXT_TYPE;
     rb_metrics_write(
@@ -56,6 +58,8 @@ static void answer_metrics(struct rb_http *http, struct rb_reply *reply)
             .leads = rb_coordinator_leads(daemon->coordinator) && rb_store_connected(daemon->store),
             .workers = rb_agent_workers(daemon->agent),
             .devices = daemon->devices,
+            .certificates = certificates,
+            .n_certificates = rb_certificates_list(daemon->certificates, certificates),
             .facts = rb_store_facts(daemon->store),
             .now = rb_clock_unix_ms(),
         },

@@ -2,6 +2,7 @@
 #include "daemon/http/metrics.h"
 
 #include "daemon/agent/devices.h"
+#include "daemon/certificates.h"
 #include "daemon/http/text.h"
 
 #include <inttypes.h>
@@ -112,9 +113,23 @@ static void write_gpus(const struct rb_metrics *metrics, const char *name, const
     }
 }
 
+static void write_certificates(const struct rb_metrics *metrics, struct rb_buffer *out)
+{
+    const char *name = "rubato_certificate_expires_timestamp_seconds";
+
+    if (metrics->n_certificates)
+        rb_text_family(out, name, "gauge", "When others take this node's certificate no more.");
+    for (size_t i = 0; i < metrics->n_certificates; i++) {
+        const struct rb_text_label labels[] = {{"use", metrics->certificates[i].option + 2}, {0}};
+
+        rb_text_sample(out, name, labels, (double)metrics->certificates[i].until);
+    }
+}
+
 void rb_metrics_write(const struct rb_metrics *metrics, struct rb_buffer *out)
 {
     write_node(metrics, out);
+    write_certificates(metrics, out);
     write_devices(metrics, out);
     write_gpus(metrics, "rubato_device_healthy", "Whether a GPU of this node may be computed on.",
                false, out);

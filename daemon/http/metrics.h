@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "daemon/facts/facts.h"
 
+struct rb_certificate;
 struct rb_devices;
 
 struct rb_metrics {
@@ -18,6 +19,8 @@ struct rb_metrics {
     bool ready, connected, leads;
     size_t workers; /* alive here */
     const struct rb_devices *devices;
+    const struct rb_certificate *certificates;
+    size_t n_certificates;
     const struct rb_facts *facts;
     uint64_t now; /* unix ms */
 };

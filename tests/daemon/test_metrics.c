@@ -2,6 +2,7 @@
 /* The text of /metrics and of /readyz: from facts alone. */
 #include "base/arena.h"
 #include "daemon/agent/devices.h"
+#include "daemon/certificates.h"
 #include "daemon/facts/mirror.h"
 #include "daemon/http/metrics.h"
 #include "daemon/http/readiness.h"
@@ -75,6 +76,7 @@ static char *text_of(struct rb_mirror *mirror, bool leads)
     Rb__Device at[3] = {RB__DEVICE__INIT, RB__DEVICE__INIT, RB__DEVICE__INIT};
     Rb__Device *list[] = {&at[0], &at[1], &at[2]};
     struct rb_devices devices = {.at = list, .n = 3};
+    const struct rb_certificate certificate = {"--tls", 1800000000};
     struct rb_buffer out = {0};
 
     at[1].index = 1;
@@ -92,6 +94,8 @@ static char *text_of(struct rb_mirror *mirror, bool leads)
                                           .leads = leads,
                                           .workers = 2,
                                           .devices = &devices,
+                                          .certificates = &certificate,
+                                          .n_certificates = 1,
                                           .facts = rb_mirror_facts(mirror),
                                           .now = NOW},
                      &out);
@@ -136,6 +140,20 @@ static void samples_as_text(void **unused)
     rb_buffer_done(&out);
 }
 
+static void certificates_by_age(void **unused)
+{
+    enum { DAY = 24 * 3600 };
+    const int64_t long_life = 825LL * DAY, short_life = DAY;
+
+    (void)unused;
+    assert_int_equal(rb_certificate_age(0, long_life, 0), RB_CERTIFICATE_GOOD);
+    assert_int_equal(rb_certificate_age(0, long_life, long_life - 15 * DAY), RB_CERTIFICATE_GOOD);
+    assert_int_equal(rb_certificate_age(0, long_life, long_life - 13 * DAY), RB_CERTIFICATE_LATE);
+    assert_int_equal(rb_certificate_age(0, long_life, long_life), RB_CERTIFICATE_EXPIRED);
+    assert_int_equal(rb_certificate_age(0, short_life, short_life - 3 * 3600), RB_CERTIFICATE_GOOD);
+    assert_int_equal(rb_certificate_age(0, short_life, short_life - 2 * 3600), RB_CERTIFICATE_LATE);
+}
+
 static void no_job(void **unused)
 {
     struct rb_mirror *mirror = rb_mirror_new();
@@ -144,6 +162,7 @@ static void no_job(void **unused)
     (void)unused;
     has(text, "rubato_build_info{node=\"a\",version=\"1.2\"} 1");
     has(text, "rubato_workers 2");
+    has(text, "rubato_certificate_expires_timestamp_seconds{use=\"tls\"} 1800000000");
     has(text, "rubato_leader 1");
     has(text, "rubato_node_devices{kind=\"cpu\",state=\"free\",health=\"good\"} 2");
     has(text, "rubato_node_devices{kind=\"cuda\",state=\"free\",health=\"sick\"} 1");
@@ -294,9 +313,13 @@ static void readiness(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(samples_as_text),   cmocka_unit_test(no_job),
-        cmocka_unit_test(a_job_that_trains), cmocka_unit_test(a_loss_that_is_none),
-        cmocka_unit_test(several_jobs),      cmocka_unit_test(jobs_of_one_name),
+        cmocka_unit_test(samples_as_text),
+        cmocka_unit_test(certificates_by_age),
+        cmocka_unit_test(no_job),
+        cmocka_unit_test(a_job_that_trains),
+        cmocka_unit_test(a_loss_that_is_none),
+        cmocka_unit_test(several_jobs),
+        cmocka_unit_test(jobs_of_one_name),
         cmocka_unit_test(readiness),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

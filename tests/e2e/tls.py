@@ -172,6 +172,11 @@ def nothing_waits_to_be_acknowledged():
             check(far < max(near + 0.035, 3 * near), f"{address}: {far * 1e3:.1f} ms, not {near * 1e3:.1f} ms")
 
 
+def said(node):
+    with open(node.log) as log:
+        return log.read()
+
+
 def certificates_are_renewed():
     """New files are used without a restart, and a node without TLS meets those that have it with a reason."""
     with Secured(nodes=2, devices=1) as c:
@@ -187,6 +192,11 @@ def certificates_are_renewed():
             for name in ("ca.crt", "tls.crt", "tls.key"):
                 os.rename(os.path.join(c.path("ca"), node.name + "-" + name), os.path.join(c.path("ca"), node.name, name))
         refused(c, alice, address, "The certificate issuer is unknown")
+        until("word of new files", lambda: all("there are new files in" in said(node) for node in c.nodes))
+        c.ctl("--tls", carol, "get", "nodes", endpoint=address)
+        shutil.copy(os.path.join(carol, "tls.key"), os.path.join(c.path("ca"), "n1", "tls.key"))
+        until("word of files that do not do", lambda: "tls.crt with tls.key" in said(c.nodes[1]))
+        check("those before them serve on" in said(c.nodes[1]), said(c.nodes[1]))
         c.ctl("--tls", carol, "get", "nodes", endpoint=address)
         c.ctl("--tls", carol, "get", "jobs", endpoint=address)  # which the leader answers
         leader = c.json("version")["rubatod"]["leader"]

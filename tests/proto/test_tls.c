@@ -215,6 +215,81 @@ static void files_that_cannot_be_read(void **state)
     forget(&authority);
 }
 
+/* The first that expires decides, be it the authority. */
+static void how_long_it_is_good(void **state)
+{
+    static const struct {
+        const char *name;
+        int authority, own, least; /* days from now */
+    } cases[] = {{"leaf-first", 9, 3, 3}, {"authority-first", 3, 9, 3}};
+
+    (void)state;
+    for (size_t i = 0; i < RB_COUNT(cases); i++) {
+        struct identity authority = sign(&(struct wish){
+            .name = "root", .authority = true, .from = -2, .until = cases[i].authority});
+        struct identity own = sign(
+            &(struct wish){.name = "own", .by = &authority, .from = -1, .until = cases[i].own});
+        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, cases[i].name);
+        int64_t from, until, now = time(NULL);
+        struct rb_tls *tls;
+
+        store(cases[i].name, &own, &authority, NULL);
+        assert_int_equal(rb_tls_new(path, &tls, NULL), 0);
+        rb_tls_valid(tls, &from, &until);
+        assert_true(from >= now - DAY - 60 && from <= now - DAY);
+        assert_true(until >= now + cases[i].least * DAY - 60 &&
+                    until <= now + cases[i].least * DAY);
+        rb_tls_free(tls);
+        forget(&own);
+        forget(&authority);
+    }
+}
+
+/* The files of another one take its place. */
+static void move_in(const char *from, const char *file)
+{
+    RB_CLEANUP(rb_freep) char *source = rb_format("%s/%s/%s", folder, from, file);
+    RB_CLEANUP(rb_freep) char *target = rb_format("%s/serving/%s", folder, file);
+
+    assert_int_equal(rename(source, target), 0);
+}
+
+static void renewed_while_it_serves(void **state)
+{
+    RB_CLEANUP(rb_freep) char *path = rb_format("%s/serving", folder);
+    struct identity authority = sign(&root);
+    struct wish wish = {.name = "own", .by = &authority, .from = -1, .until = 2};
+    struct identity own = sign(&wish), next;
+    struct rb_tls *tls;
+    struct rb_why why = {0};
+    int64_t from, before, until;
+    bool new;
+
+    (void)state;
+    store("serving", &own, &authority, NULL);
+    wish.until = 4;
+    next = sign(&wish);
+    store("next", &next, &authority, NULL);
+    assert_int_equal(rb_tls_new(path, &tls, &why), 0);
+    rb_tls_valid(tls, &from, &before);
+    assert_int_equal(rb_tls_renew(tls, &new, &why), 0);
+    assert_false(new);
+    move_in("next", "tls.crt"); /* with the key of the other */
+    assert_int_equal(rb_tls_renew(tls, &new, &why), RB_EINVAL);
+    assert_non_null(strstr(why.text, "serving/tls.crt with tls.key"));
+    rb_tls_valid(tls, &from, &until);
+    assert_false(new);
+    assert_true(until == before && !rb_tls_serves(tls, "localhost", &why));
+    move_in("next", "tls.key");
+    assert_int_equal(rb_tls_renew(tls, &new, &why), 0);
+    rb_tls_valid(tls, &from, &until);
+    assert_true(new &&until > before + DAY);
+    rb_tls_free(tls);
+    forget(&next);
+    forget(&own);
+    forget(&authority);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -230,9 +305,9 @@ static int clean_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_others_would_refuse),
-        cmocka_unit_test(chains),
-        cmocka_unit_test(files_that_cannot_be_read),
+        cmocka_unit_test(what_others_would_refuse),  cmocka_unit_test(chains),
+        cmocka_unit_test(files_that_cannot_be_read), cmocka_unit_test(how_long_it_is_good),
+        cmocka_unit_test(renewed_while_it_serves),
     };
 
     return cmocka_run_group_tests(tests, set_up, clean_up);
