@@ -16,8 +16,9 @@
 #include <string.h>
 
 enum {
-    STEPS_BEFORE = 400, /* before the change, at first; more where the request is further back */
-    STEPS_MOST = 100000,
+    STEPS_BEFORE = 400,  /* before the change, at first; more where the request is further back */
+    STEPS_MOST = 100000, /* that a node tells at once: */
+    STEPS_BEFORE_MOST = STEPS_MOST - STEPS_BEFORE, /* room for those behind the change */
     RETRY_MS = 250,
     ABSENT_MS = 30000, /* nodes that may have rows and do not answer are waited for */
 };
@@ -222,7 +223,7 @@ static bool deep_enough(const struct rb_receipts *receipts, const Rb__Configurat
     for (size_t i = 0; i < n; i++)
         before += rows[i].time < conf->asked;
     return before >= RB_RECEIPT_BEFORE || receipts->back >= conf->level ||
-           receipts->back >= STEPS_MOST;
+           receipts->back >= STEPS_BEFORE_MOST;
 }
 
 static void settle(struct rb_receipts *receipts, const struct rb_job_facts *job,
@@ -246,7 +247,8 @@ static void settle(struct rb_receipts *receipts, const struct rb_job_facts *job,
     err = rb_receipt_compute(&input, &receipt);
     free(rows);
     if (!err && !deep)
-        receipts->back *= 8;
+        receipts->back =
+            receipts->back < STEPS_BEFORE_MOST / 8 ? receipts->back * 8 : STEPS_BEFORE_MOST;
     else if (!err)
         write_down(receipts, job, fact, &receipt, NULL);
     else if (input.ended)

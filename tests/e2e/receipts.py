@@ -137,4 +137,27 @@ def every_change():
         check(kinds.count("submitted") == 1 and "restarted" not in kinds, f"{kinds}")
 
 
-cluster.main(every_change)
+def asked_long_ago():
+    """A device was asked for tens of thousands of steps before there was one, by a job that had done more than a receipt
+    can look at."""
+    with cluster.Cluster(devices=2) as c:
+        c.model("mlp", inputs=8, hidden=16, depth=1, classes=4)
+        features, targets = corpus.classes(c.folder, 64, (8,), 4)
+        tiny = {"model": {"onnx": "mlp.onnx"}, "data": {"train": {"path": features, "targets": targets}},
+                "train": {"steps": ENDLESS, "globalBatch": 4, "microBatch": 2}, "devices": {"min": 1, "max": 2, "want": 1}}
+        c.submit("long", tiny)
+        c.submit("other", {**tiny, "devices": {"min": 1, "max": 1, "want": 1}})
+        c.wait("other", "devices=1")
+        c.wait("long", "step=100000", 300)
+        asked = c.status("long")["step"]
+        c.ctl("resize", "long", "--want", 2)
+        c.wait("long", f"step={asked + 60000}", 300)
+        c.ctl("cancel", "other", "--now")
+        c.wait("long", "devices=2")
+        grown = c.json("get", "configurations", "long")["items"][-1]["number"]
+        receipt = until("the receipt", lambda: next((item["receipt"] for item in c.json("get", "configurations", "long")["items"]
+                                                     if item["number"] == grown and "receipt" in item), None))
+        check(receipt["to"] == 2 and receipt["step"] > asked + 60000 and receipt["steps_lost"] == 0, f"{receipt}")
+
+
+cluster.main(every_change, asked_long_ago)
