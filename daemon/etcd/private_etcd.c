@@ -20,8 +20,8 @@
 
 struct rb_private_etcd {
     uv_loop_t *loop;
-    uv_process_t process;
-    uv_timer_t timer; /* start again; or kill what does not stop */
+    uv_process_t *process; /* each its own memory: one that was not started has to be closed, too */
+    uv_timer_t timer;      /* start again; or kill what does not stop */
     struct rb_backoff backoff;
     uint64_t started;
     char *self, *folder, *endpoint, *program;
@@ -82,11 +82,15 @@ static void release(struct rb_private_etcd *etcd)
     free(etcd);
 }
 
-static void on_closed(uv_handle_t *handle)
+static void close_one(struct rb_private_etcd *etcd)
 {
-    struct rb_private_etcd *etcd = handle->data;
     if (--etcd->open == 0)
         release(etcd);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    close_one(handle->data);
 }
 
 static void on_process_closed(uv_handle_t *handle)
@@ -101,7 +105,13 @@ static void on_process_closed(uv_handle_t *handle)
             rb_backoff_reset(&etcd->backoff);
         uv_timer_start(&etcd->timer, on_restart, rb_backoff_next(&etcd->backoff), 0);
     }
-    on_closed(handle);
+    free(handle);
+    close_one(etcd);
+}
+
+static void on_unstarted_closed(uv_handle_t *handle)
+{
+    free(handle);
 }
 
 /* A full disk ends etcd, but not all that ends it beside one is the disk's doing. */
@@ -168,10 +178,12 @@ static int spawn(struct rb_private_etcd *etcd, struct rb_why *why)
         .stdio_count = 3,
         .stdio = stdio,
     };
-    etcd->process.data = etcd;
-    int status = uv_spawn(etcd->loop, &etcd->process, &options);
+    etcd->process = rb_alloc(sizeof(*etcd->process));
+    etcd->process->data = etcd;
+    int status = uv_spawn(etcd->loop, etcd->process, &options);
     close(log);
     if (status) {
+        uv_close((uv_handle_t *)etcd->process, on_unstarted_closed);
         return rb_why_set(why, RB_EIO, "starting etcd: %s", uv_strerror(status));
     }
     etcd->open++;
@@ -218,7 +230,7 @@ static void on_kill(uv_timer_t *timer)
 {
     struct rb_private_etcd *etcd = timer->data;
     if (etcd->running)
-        uv_process_kill(&etcd->process, SIGKILL);
+        uv_process_kill(etcd->process, SIGKILL);
     else
         etcd->done(etcd->context);
 }
@@ -230,7 +242,7 @@ void rb_private_etcd_stop(struct rb_private_etcd *etcd, uint64_t timeout_ms,
     etcd->done = done;
     etcd->context = context;
     if (etcd->running)
-        uv_process_kill(&etcd->process, SIGTERM);
+        uv_process_kill(etcd->process, SIGTERM);
     uv_timer_start(&etcd->timer, on_kill, etcd->running ? timeout_ms : 0, 0);
 }
 
@@ -240,6 +252,6 @@ void rb_private_etcd_free(struct rb_private_etcd *etcd)
         return;
     etcd->freed = true;
     if (etcd->running)
-        uv_process_kill(&etcd->process, SIGKILL);
-    uv_close((uv_handle_t *)&etcd->timer, on_closed);
+        uv_process_kill(etcd->process, SIGKILL);
+    uv_close((uv_handle_t *)&etcd->timer, on_timer_closed);
 }
