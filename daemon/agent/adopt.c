@@ -34,7 +34,7 @@ static int error_of(int number)
     case ECONNREFUSED:
     case ENOENT: /* it ended just now */
         return RB_EPEER;
-    case EAGAIN:
+    case EAGAIN: /* it accepts nobody */
     case EMFILE:
     case ENFILE:
     case ENOBUFS:
@@ -44,22 +44,31 @@ static int error_of(int number)
     return RB_EIO;
 }
 
-/* RB_EPEER: nobody is there.  RB_EFULL: we have no descriptor, or no memory, to ask. */
+/* RB_EPEER: nobody is there.  RB_EFULL: somebody may be, and we cannot ask. */
 static int call(const char *path, int *ret_fd, pid_t *ret_pid, struct rb_why *why)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     struct ucred who = {0};
     socklen_t size = sizeof(who);
+    const struct timeval wait = {.tv_sec = HELLO_MS / 1000};
     if (strlen(path) >= sizeof(to.sun_path))
         return rb_why_set(why, RB_ELIMIT, "%s: too long", path);
     memcpy(to.sun_path, path, strlen(path));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) ||
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) ||
+        connect(fd, (struct sockaddr *)&to, sizeof(to)) ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size)) {
         int err = rb_why_set(why, error_of(errno), "%s: %s", path, strerror(errno));
         if (fd >= 0)
             close(fd);
         return err;
+    }
+    if (who.pid <= 0) {
+        close(fd);
+        return rb_why_set(why, RB_EFULL,
+                          "%s: its worker runs in another container, and cannot be followed from "
+                          "this one: stop that, or give this rubatod another --state-dir",
+                          path);
     }
     *ret_fd = fd;
     *ret_pid = who.pid;
