@@ -25,8 +25,8 @@ struct listener {
     struct rb_agent *agent;
     char *node;
     struct rb_client_call *call;
-    bool knows;
-    uint64_t again; /* loop time before which it is not called */
+    bool knows, missed; /* missed: it could not be told, which has been logged */
+    uint64_t again;     /* loop time before which it is not called */
 };
 
 struct rb_agent_known_death {
@@ -107,8 +107,10 @@ static void on_answer(int err, const struct rb_why *why, const json_t *body, voi
     listener->call = NULL;
     listener->knows = !err || err == RB_EUNSUPPORTED;
     listener->again = uv_now(listener->agent->daemon->loop) + AGAIN_MS;
-    if (err)
-        rb_log(RB_LOG_WARN, "node %s was not told of a death: %s", listener->node, why->text);
+    if (!listener->knows && !listener->missed)
+        rb_log(RB_LOG_WARN, "node %s was not told of a death, which is tried again: %s",
+               listener->node, why->text);
+    listener->missed = !listener->knows;
     if (!listener->knows)
         rb_agent_poke_in(listener->agent, AGAIN_MS);
 }

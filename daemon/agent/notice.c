@@ -45,9 +45,12 @@ static void on_written(int err, const struct rb_why *why, void *context)
     if (err == RB_ECANCELED)
         return;
     notice->writing = false;
-    notice->pending = err != 0;
-    if (err)
+    if (err) {
+        notice->pending = true;
         uv_timer_start(&notice->retry, on_retry, RETRY_MS, 0);
+    } else {
+        drain(notice); /* there may have been another notice meanwhile */
+    }
 }
 
 static void put_event(const struct rb_notice *notice, const char *text, struct rb_writes *writes)
@@ -95,6 +98,7 @@ static void drain(struct rb_notice *notice)
         rb_writes_put_leased(&writes, cordon ? cordon->revision : RB_ABSENT, &value.base,
                              "cordons/%s", node);
     notice->writing = true;
+    notice->pending = false;
     notice->lease = own->lease;
     rb_store_commit(daemon->store, &writes, NULL, 0, on_written, notice);
     rb_writes_done(&writes);
