@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A commit is over when etcd has made or refused all of its transactions, and told of when the
- * watch has brought what it wrote. */
+ * watch has brought what it wrote, or what it was refused for: who tries again goes by facts. */
 #include "daemon/etcd/store.h"
 
 #include "daemon/etcd/etcd.h"
@@ -13,7 +13,8 @@
 
 enum {
     CALL_MS = 5000,
-    CATCH_UP_MS = 2000, /* how long a commit waits for the watch to bring what it wrote */
+    CATCH_UP_MS = 2000, /* how long a commit waits for the watch to bring what it wrote, */
+    STALE_MS = 100,     /* and what it was refused for, which may be of somebody else's keys */
     WATCHERS_MOST = 16,
     VALUE_MOST = 1 << 20,
 };
@@ -118,7 +119,8 @@ static void commit_next(struct commit *commit);
 static void commit_over(struct commit *commit)
 {
     commit->finished = true;
-    commit->deadline = uv_now(commit->store->loop) + CATCH_UP_MS;
+    commit->deadline =
+        uv_now(commit->store->loop) + (commit->err == RB_ESTALE ? STALE_MS : CATCH_UP_MS);
     notify_in(commit->store, 0);
 }
 
@@ -144,7 +146,8 @@ static void on_txn(int err, const struct rb_why *why, const json_t *answer, void
             commit_over(commit);
             return;
         }
-    } else if (!txn.succeeded) {
+    } else if (!txn.succeeded) { /* told once the facts that it went by are others */
+        commit->revision = txn.revision;
         rb_why_set(&reason, RB_ESTALE, "%s has changed meanwhile",
                    commit->writes.at[commit->first].key);
         commit_failed(commit, RB_ESTALE, &reason);

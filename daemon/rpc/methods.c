@@ -148,12 +148,14 @@ bool rb_methods_number(struct rb_request *request, const char *key, int64_t abse
 struct commit {
     struct rb_op op;
     json_t *body;
+    char *makes;
     void (*again)(struct rb_request *request, void *context);
 };
 
 static void commit_free(struct commit *commit)
 {
     json_decref(commit->body);
+    free(commit->makes);
     free(commit);
 }
 
@@ -164,7 +166,9 @@ static void committed(int err, const struct rb_why *why, void *context)
     struct rb_request *request = commit->op.request;
 
     rb_op_remove(&commit->op);
-    if (methods && err == RB_ESTALE && rb_coordinator_leads(methods->daemon->coordinator))
+    if (methods && err == RB_ESTALE && rb_request_gone(request))
+        rb_request_fail(request, err, why); /* nobody is told: it is closed */
+    else if (methods && err == RB_ESTALE && rb_coordinator_leads(methods->daemon->coordinator))
         commit->again(request, methods);
     else if (methods && err == RB_ESTALE)
         rb_request_failf(request, RB_EAGAIN, "the coordinator has just changed: try again");
@@ -176,12 +180,13 @@ static void committed(int err, const struct rb_why *why, void *context)
 }
 
 void rb_methods_commit(struct rb_methods *methods, struct rb_request *request,
-                       struct rb_writes *writes, json_t *body,
+                       struct rb_writes *writes, const char *makes, json_t *body,
                        void (*again)(struct rb_request *request, void *context))
 {
     struct commit *commit = rb_alloc(sizeof(*commit));
 
     commit->body = body;
+    commit->op.makes = commit->makes = makes ? rb_string(makes) : NULL;
     commit->again = again;
     rb_op_add(&commit->op, methods, request);
     rb_store_commit(methods->daemon->store, writes, "leader",

@@ -19,7 +19,7 @@ static void wish_commit(struct rb_request *request, struct rb_methods *methods,
     struct rb_writes writes = {0};
 
     rb_writes_put(&writes, job->wish.revision, &wish->base, "jobs/%s/wish", job->id);
-    rb_methods_commit(methods, request, &writes,
+    rb_methods_commit(methods, request, &writes, NULL,
                       json_pack("{s:s,s:s}", "job", job->job.job->name, "phase",
                                 rb_phase_text(job->state.state->phase)),
                       again);
@@ -217,7 +217,7 @@ static void change_node(struct rb_request *request, void *context)
         return;
     }
     write_node_event(&writes, name, verb, now, until);
-    rb_methods_commit(methods, request, &writes, reply, change_node);
+    rb_methods_commit(methods, request, &writes, NULL, reply, change_node);
 }
 
 const struct rb_server_method rb_methods_change[] = {

@@ -26,6 +26,7 @@ struct rb_op {
     struct rb_methods *methods;
     struct rb_request *request;
     struct rb_op *next, **self;
+    const char *makes; /* the name of a job that may come of it; NULL: none does */
     void (*let_go)(
         struct rb_op *op); /* cancel calls and free; NULL: its callback will come and free */
 };
@@ -50,9 +51,9 @@ bool rb_methods_number(struct rb_request *request, const char *key, int64_t abse
 
 /* Commit `writes` (emptied) guarded by leadership, then answer with `body` (reference taken).  When
  * facts changed meanwhile, `again` is called with the same request: each time means that someone
- * else got something done. */
+ * else got something done.  makes: the name of a job among the writes (NULL: there is none). */
 void rb_methods_commit(struct rb_methods *methods, struct rb_request *request,
-                       struct rb_writes *writes, json_t *body,
+                       struct rb_writes *writes, const char *makes, json_t *body,
                        void (*again)(struct rb_request *request, void *context));
 
 /* Ask all nodes that are there; `done` gets what came: an array of {node, error?, why?, body?}. */

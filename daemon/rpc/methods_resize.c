@@ -218,7 +218,7 @@ static void resize_with(struct rb_request *request, struct rb_methods *methods,
     reply =
         json_pack("{s:s,s:I,s:I,s:I,s:I,s:b}", "job", job->job.job->name, "from", from, "wanted",
                   before, "want", want, "asked", (json_int_t)wish.asked, "unchanged", 0);
-    rb_methods_commit(methods, request, &writes, reply, resize);
+    rb_methods_commit(methods, request, &writes, NULL, reply, resize);
 }
 
 static void resize(struct rb_request *request, void *context)

@@ -69,6 +69,15 @@ static void fail(struct state_op *state, int err, const struct rb_why *why)
     rb_request_fail(request, err, &told);
 }
 
+/* Nobody is told; what there is left to do for it ends. */
+static void fail_gone(struct state_op *state)
+{
+    struct rb_why why = {{0}};
+
+    rb_why_set(&why, RB_ECANCELED, "the caller has hung up");
+    fail(state, RB_ECANCELED, &why);
+}
+
 /* ---- Fetching a file --------------------------------------------------------------------------*/
 
 static void fetch_kept(struct state_op *state);
@@ -77,6 +86,10 @@ static void fetch_piece(const void *data, size_t size, void *context)
 {
     struct state_op *state = context;
 
+    if (rb_request_gone(state->op.request)) {
+        fail_gone(state);
+        return;
+    }
     state->bytes += size;
     rb_request_pass(state->op.request, state->call, data, size);
     end_turn(state); /* it is open, and stays what it is */
@@ -319,11 +332,9 @@ static void take_turn(struct state_op *state)
 {
     const struct rb_job_facts *job = rb_facts_job(rb_methods_facts(state->op.methods), state->job);
     const Rb__Configuration *active = job ? rb_job_active(job) : NULL;
-    struct rb_why why = {{0}};
 
     if (rb_request_gone(state->op.request)) {
-        rb_why_set(&why, RB_ECANCELED, "the caller has hung up");
-        fail(state, RB_ECANCELED, &why);
+        fail_gone(state);
     } else if (active && find_turn(state->op.methods, state->job, ALONE)) {
         state->turn = WAITS;
     } else if (active) {

@@ -116,7 +116,7 @@ static void commit_repeated(struct rb_request *request, struct rb_methods *metho
     rb_writes_guard(&writes, of->job.revision, "jobs/%s/job", of->id);
     rb_submission_put(&job, text, &writes);
     rb_methods_commit(
-        methods, request, &writes,
+        methods, request, &writes, name,
         json_pack("{s:s,s:s,s:I}", "name", name, "id", id, "steps", (json_int_t)job.steps), repeat);
 }
 

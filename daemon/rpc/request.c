@@ -188,6 +188,10 @@ void rb_request_passed(struct rb_request *request)
 static void on_forward_piece(const void *data, size_t size, void *context)
 {
     struct rb_request *request = context;
+    if (rb_request_gone(request)) { /* what it is an answer to ends with it, there too */
+        finish(request, RB_ECANCELED, NULL, NULL);
+        return;
+    }
     rb_request_piece(request, data, size);
     hold_back(request, request->forward);
 }

@@ -26,6 +26,7 @@ struct rb_server {
     struct rb_connection *connections;
     struct rb_request *requests;
     struct rb_client_call *calls;
+    bool closing; /* takes no calls any more */
 };
 
 struct rb_connection {

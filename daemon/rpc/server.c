@@ -112,7 +112,7 @@ static void take_call(struct rb_connection *connection)
 /* One call at a time on a connection; what comes behind it waits in `in`. */
 void rb_connection_next(struct rb_connection *connection)
 {
-    if (connection->busy || !connection->in)
+    if (connection->busy || !connection->in || connection->server->closing)
         return;
     connection->busy = true;
     connection->hungry = false;
@@ -164,6 +164,7 @@ int rb_server_listen(struct rb_server *server, const char *address, char *ret_ad
 
 void rb_server_close(struct rb_server *server)
 {
+    server->closing = true;
     while (server->n_listens)
         rb_listen_close(server->listens[--server->n_listens]);
 }

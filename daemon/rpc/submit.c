@@ -214,11 +214,8 @@ int rb_submission_name_free(struct rb_methods *methods, const char *name, struct
 {
     bool taken = rb_methods_job_named(rb_methods_facts(methods), name) != NULL;
 
-    for (const struct rb_op *op = methods->ops; op && !taken; op = op->next) {
-        const struct rb_submission *other = submission_of(op);
-
-        taken = other && !strcmp(other->name, name);
-    }
+    for (const struct rb_op *op = methods->ops; op && !taken; op = op->next)
+        taken = op->makes && !strcmp(op->makes, name);
     return taken ? rb_why_set(why, RB_EEXISTS,
                               "there is a job %s already: delete it, or take another name", name)
                  : 0;
@@ -283,7 +280,7 @@ static void submit_job(struct rb_request *request, void *context)
     submit = rb_alloc(sizeof(*submit));
     submit->op.let_go = let_go;
     submit->work.data = submit;
-    submit->job.name = rb_string(name);
+    submit->op.makes = submit->job.name = rb_string(name);
     submit->job.spec = spec;
     submit->job.numeric_class = rb_string(class);
     submit->job.folder = rb_string(rb_blobs_folder(daemon->blobs));
