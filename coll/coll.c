@@ -41,7 +41,7 @@ static void set_spin(struct rb_coll *coll)
 }
 
 int rb_coll_open(struct rb_listener *listener, const struct rb_group *group, int timeout_ms,
-                 const volatile bool *cancel, struct rb_coll **ret_coll, struct rb_why *why)
+                 const atomic_bool *cancel, struct rb_coll **ret_coll, struct rb_why *why)
 {
     int err = check(group, why);
     size_t size = (size_t)group->size;

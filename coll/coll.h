@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -57,7 +58,7 @@ struct rb_group {
  * RB_ETIMEOUT names who is missing; RB_EREFUSED: another job, digest or member list over there;
  * RB_EPEER: someone left again. */
 int rb_coll_open(struct rb_listener *listener, const struct rb_group *group, int timeout_ms,
-                 const volatile bool *cancel, struct rb_coll **ret_coll, struct rb_why *why);
+                 const atomic_bool *cancel, struct rb_coll **ret_coll, struct rb_why *why);
 
 int rb_coll_rank(const struct rb_coll *coll);
 int rb_coll_size(const struct rb_coll *coll);

@@ -285,7 +285,7 @@ static void wait_for_any(struct meeting *m, uint64_t now, uint64_t end)
     (void)!read(m->event, &events, sizeof events);
 }
 
-static int meet(struct meeting *m, int timeout_ms, const volatile bool *cancel)
+static int meet(struct meeting *m, int timeout_ms, const atomic_bool *cancel)
 {
     uint64_t end = rb_clock_ns() + UINT64_C(1000000) * (uint64_t)(timeout_ms > 0 ? timeout_ms : 0);
 
@@ -300,7 +300,7 @@ static int meet(struct meeting *m, int timeout_ms, const volatile bool *cancel)
             return err;
         if (!missing)
             return 0;
-        if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
             return rb_why_set(m->why, RB_ECANCELED, "opening was cancelled");
         if (now >= end)
             return name_missing(m, timeout_ms);
@@ -309,7 +309,7 @@ static int meet(struct meeting *m, int timeout_ms, const volatile bool *cancel)
 }
 
 int rb_meet_all(struct rb_listener *listener, const struct rb_group *group, int timeout_ms,
-                const volatile bool *cancel, struct rb_link **link, struct rb_why *why)
+                const atomic_bool *cancel, struct rb_link **link, struct rb_why *why)
 {
     struct meeting m = {.listener = listener, .group = group, .link = link, .why = why};
     int err;

@@ -15,6 +15,6 @@
 /* Fill link[] by rank (NULL at first and for our own); what is there on an error is the caller's
  * to close. */
 int rb_meet_all(struct rb_listener *listener, const struct rb_group *group, int timeout_ms,
-                const volatile bool *cancel, struct rb_link **link, struct rb_why *why);
+                const atomic_bool *cancel, struct rb_link **link, struct rb_why *why);
 
 #endif

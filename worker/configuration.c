@@ -82,7 +82,7 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
 
 int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Configure *order,
                           const char *job, struct rb_listener *listener, int timeout_ms,
-                          const volatile bool *cancel, struct rb_why *why)
+                          const atomic_bool *cancel, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep)
     struct rb_coll_member *members = rb_alloc(order->n_members * sizeof *members);

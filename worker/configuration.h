@@ -23,6 +23,7 @@
 #include "worker/stages/stage.h"
 #include "worker/step/steal.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 struct rb_configuration {
@@ -59,7 +60,7 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
 /* Meet the others (rb_coll_open). */
 int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Configure *order,
                           const char *job, struct rb_listener *listener, int timeout_ms,
-                          const volatile bool *cancel, struct rb_why *why);
+                          const atomic_bool *cancel, struct rb_why *why);
 
 /* Say what we are and which blocks we hold (1; else 0), and hear the same of the others: fills in
  * the roster, where there can be one. */

@@ -62,7 +62,7 @@ struct opener {
     uint32_t configuration;
     const char *job, *digest, *worker; /* NULL: what all say */
     int timeout_ms;
-    const volatile bool *cancel;
+    const atomic_bool *cancel;
 
     pthread_t thread;
     int err;
@@ -272,13 +272,13 @@ static void nonsense_after_welcome(void **state)
 static void *cancel_open(void *data)
 {
     usleep(20000);
-    __atomic_store_n((bool *)data, true, __ATOMIC_RELAXED);
+    atomic_store((atomic_bool *)data, true);
     return NULL;
 }
 
 static void cancel_while_opening(void **state)
 {
-    bool cancel = false;
+    atomic_bool cancel = false;
     struct opener us = {
         .pair = *state, .configuration = 1, .timeout_ms = LONG_MS, .cancel = &cancel};
     pthread_t thread;

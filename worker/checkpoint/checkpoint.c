@@ -167,17 +167,36 @@ static int fill_folder(const Rb__Model *model, const struct rb_state *state, con
     return err ? err : rb_file_sync_folder(folder, why);
 }
 
-/* A folder that a living process writes (prune.c asks); the lock ends with its descriptor.  -1:
- * there are no locks. */
-static int hold(const char *folder)
+/* Is it the folder of this name still? */
+static bool has_name(int fd, const char *folder)
 {
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat own, there;
 
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    return fstat(fd, &own) == 0 && stat(folder, &there) == 0 && own.st_dev == there.st_dev &&
+           own.st_ino == there.st_ino;
+}
+
+/* An empty folder that others know to be written by a living process (prune.c asks): the lock ends
+ * with *ret_fd; -1: there are no locks.  Who asks in between may take it for one that somebody has
+ * left. */
+static int make_held(const char *folder, int *ret_fd, struct rb_why *why)
+{
+    int fd = -1, err = 0;
+
+    do {
+        if (fd >= 0)
+            close(fd);
+        err = rb_file_remove(folder, why);
+        if (!err && mkdir(folder, 0755) < 0)
+            err = fail(why, "make folder", folder);
+        fd = err ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_EX) < 0) {
+            close(fd);
+            fd = -1;
+        }
+    } while (fd >= 0 && !has_name(fd, folder));
+    *ret_fd = fd;
+    return err;
 }
 
 /* Where two folders cannot change places: the old one is aside meanwhile, and comes back if the new
@@ -226,13 +245,9 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
     uint64_t bytes = 0;
     int held, err = rb_file_make_folder(folder, why);
 
-    if (!err)
-        err = rb_file_remove(temporary, why);
-    if (!err && mkdir(temporary, 0755) < 0)
-        err = fail(why, "make folder", temporary);
+    err = err ? err : make_held(temporary, &held, why);
     if (err)
         return rb_why_add(why, err, "checkpoint of step %" PRId64, state->level);
-    held = hold(temporary);
     err = fill_folder(model, state, temporary, &bytes, why);
     rb_fault("worker.save.written");
     if (!err)

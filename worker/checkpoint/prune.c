@@ -40,17 +40,6 @@ static int fail(struct rb_why *why, const char *verb, const char *path)
                       strerror(number));
 }
 
-/* Does a living process write it?  Then it has a lock on it. */
-static bool is_held(const char *folder)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
-
-    if (fd >= 0)
-        close(fd);
-    return held;
-}
-
 /* Is it a checkpoint of ours, of at most `step`?  *ret_step is its step. */
 static bool counts(const char *folder, const char *name, const Rb__Model *model, int64_t step,
                    int64_t *ret_step)
@@ -68,12 +57,18 @@ static int falling(const void *a, const void *b)
     return (*left < *right) - (*left > *right);
 }
 
-/* What somebody has left who died; a worker that left the job may write its last one still. */
+/* What somebody has left who died.  A worker that left the job may write its last one still: then
+ * it has a lock on it; who has just made one, and gets no lock, finds it gone when it does. */
 static int remove_half_done(const char *folder, const char *name, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
 
-    return is_held(path) ? 0 : rb_file_remove(path, why);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        err = rb_file_remove(path, why);
+    if (fd >= 0)
+        close(fd);
+    return err;
 }
 
 /* Under another name first: whoever dies in the middle leaves no half of a checkpoint. */

@@ -52,7 +52,7 @@ void rb_mailbox_free(struct rb_mailbox *mailbox)
 /* What is being prepared is not wanted any more: rb_coll_open looks at this without a lock. */
 static void stop_preparing(struct rb_mailbox *mailbox)
 {
-    __atomic_store_n(&mailbox->unwanted, true, __ATOMIC_RELEASE);
+    atomic_store(&mailbox->unwanted, true);
     if (mailbox->meeting)
         rb_coll_cancel(mailbox->meeting);
 }
@@ -238,7 +238,7 @@ Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox)
     order = mailbox->ends ? NULL : RB_TAKE(mailbox->wanted);
     if (order) {
         mailbox->preparing = order->number;
-        __atomic_store_n(&mailbox->unwanted, false, __ATOMIC_RELEASE);
+        atomic_store(&mailbox->unwanted, false);
     }
     unlock(mailbox);
     if (order) {
@@ -248,7 +248,7 @@ Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox)
     return order;
 }
 
-const volatile bool *rb_mailbox_unwanted(const struct rb_mailbox *mailbox)
+const atomic_bool *rb_mailbox_unwanted(const struct rb_mailbox *mailbox)
 {
     return &mailbox->unwanted;
 }

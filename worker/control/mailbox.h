@@ -58,7 +58,7 @@ void rb_mailbox_status(struct rb_mailbox *mailbox, struct rb_status *ret_status)
  * it has left this waits.  Free it with rb__configure__free_unpacked. */
 Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox);
 /* True once the order that is being prepared is not wanted any more. */
-const volatile bool *rb_mailbox_unwanted(const struct rb_mailbox *mailbox);
+const atomic_bool *rb_mailbox_unwanted(const struct rb_mailbox *mailbox);
 /* The group that the preparing thread may be blocked in; NULL: none.  It is cancelled with the
  * order. */
 void rb_mailbox_meet(struct rb_mailbox *mailbox, struct rb_coll *group);

@@ -38,7 +38,7 @@ struct rb_mailbox {
 
     Rb__Configure *wanted;   /* to be prepared */
     uint32_t preparing;      /* is being prepared; 0: none */
-    volatile bool unwanted;  /* what is being prepared */
+    atomic_bool unwanted;    /* what is being prepared */
     struct rb_coll *meeting; /* the preparing thread may be blocked in */
     struct rb_configuration *prepared;
     struct rb_model *model;
