@@ -14,7 +14,7 @@ struct rb_coordinator;
 struct rb_coordinator *rb_coordinator_new(struct rb_daemon *daemon);
 void rb_coordinator_free(struct rb_coordinator *coordinator);
 
-/* Told by members: this rubatod holds the leader key that was created at revision `fence`; 0: no
+/* Told by presence: this rubatod holds the leader key that was created at revision `fence`; 0: no
  * more. */
 void rb_coordinator_lead(struct rb_coordinator *coordinator, int64_t fence);
 

@@ -302,11 +302,6 @@ void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms)
     look(presence);
 }
 
-void rb_presence_tell(struct rb_presence *presence)
-{
-    look_in(presence, 0);
-}
-
 void rb_presence_end(struct rb_presence *presence, uint64_t timeout_ms, void (*done)(void *context),
                      void *context)
 {

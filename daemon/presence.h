@@ -31,14 +31,12 @@ bool rb_presence_announced(const struct rb_presence *presence);
 /* Say that this node stops, in so many ms at the latest: jobs are to move off it. */
 void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms);
 
-/* The node's devices have changed: others are to hear of it. */
-void rb_presence_tell(struct rb_presence *presence);
-
 /* Give up the lease, and with it all keys under it. */
 void rb_presence_end(struct rb_presence *presence, uint64_t timeout_ms, void (*done)(void *context),
                      void *context);
 
-/* Something that the node's key says may have changed. */
+/* Something that the node's key says may have changed (devices, links): others are to hear of it.
+ */
 void rb_presence_look(struct rb_presence *presence);
 
 void rb_presence_free(struct rb_presence *presence);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { MEMBERS_LIMIT = 4096 };
-/* Of an opening's tags: behind those of worker/join/opening.c. */
+/* Of an opening's tags: behind those of worker/join/opening_inside.h. */
 enum { PART_ROLES = 100, PART_CIRCLE, PART_INHERIT = 110, PART_ARRIVE };
 enum { CIRCLE_MS = 20000 };
 

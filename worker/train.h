@@ -3,17 +3,17 @@
  *
  * mailbox > [train] > opening, step, evaluate, saver > reports
  *
- *             go                    aligned               all votes say n
- *   IDLE -----------> OPENING(n) ------------> TRAINING ------------------> OPENING(n), LEFT for a
- * leaver ^  |  |                 |  |  | go for n      |  |  | lost a peer     |  |  | lost a peer
- *   FROZEN, LEFT, DONE -  |  +---> FROZEN <----+  |  +---> FROZEN
- *                         |                       | level is the last
- *                         +--> DONE <-------------+
- *
- *   OPENING, TRAINING -- broken beyond repair --> FAILED        any -- told to leave --> LEAVING
- *   LEAVING -- it cannot save, and is told to stay --> FROZEN
- *
- * Where n only gathers the state, to be saved, FROZEN follows in the place of TRAINING. */
+ *   IDLE, FROZEN, LEFT, DONE  wait for a configuration to go into:
+ *                             OPENING, or FOLLOWING where those who train feed this newcomer
+ *   OPENING, FOLLOWING        the state is here: TRAINING, or FROZEN where it was only gathered, to
+ *                             be saved; it cannot be had: FROZEN, a newcomer is IDLE as before
+ *   TRAINING                  a step: TRAINING; the last one: DONE; a lost peer: FROZEN; all votes
+ *                             say n: FLIPPING, or OPENING without a roster; LEFT where n is for
+ *                             others
+ *   FLIPPING                  TRAINING in n
+ *   LEAVING (from any)        ENDED, its state saved if that was asked for; it cannot be saved, and
+ *                             this worker is to stay: FROZEN
+ *   FAILED (from any)         broken beyond repair: ENDED, once somebody has heard why */
 #ifndef RB_WORKER_TRAIN_H
 #define RB_WORKER_TRAIN_H
 

@@ -3,7 +3,7 @@
  *
  * store > [agent] > rubato-worker processes
  *
- * What to do is decided by agent_rules (pure); here are the processes, sockets and files.  It works
+ * What to do is decided by rules (pure); here are the processes, sockets and files.  It works
  * the same with and without a leader, and without etcd on the last known facts.
  *
  * Its RPC methods, served at the node that has the worker or the file (all bodies have `job`, an

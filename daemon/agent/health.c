@@ -113,7 +113,7 @@ static void on_looked(uv_work_t *work, int status)
                                    one->look.used);
     }
     if (changed)
-        rb_presence_tell(health->presence);
+        rb_presence_look(health->presence);
     if (health->n)
         uv_timer_start(&health->timer, look, EVERY_MS, 0);
 }

@@ -22,7 +22,7 @@ enum {
 /* A checkpoint that was written and is not yet in facts. */
 struct rb_agent_checkpoint {
     struct rb_agent_checkpoint *next;
-    Rb__Checkpoint value; /* path is owned; node is the settings' */
+    Rb__Checkpoint value; /* its strings are owned */
     bool sent;            /* a commit is under way */
 };
 

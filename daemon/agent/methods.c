@@ -112,9 +112,9 @@ static json_t *log_piece(const struct rb_agent *agent, const char *path, const c
     ssize_t n = pread(fd, bytes, room, offset < 0 ? 0 : offset);
     close(fd);
     /* End on a whole line where there is one, so that no character is cut in two. */
-    for (ssize_t end = n; end > 0 && n == (ssize_t)room; end--)
-        if (bytes[end - 1] == '\n')
-            n = end;
+    const char *end = n == (ssize_t)room ? memrchr(bytes, '\n', room) : NULL;
+    if (end)
+        n = end + 1 - bytes;
     if (n <= 0)
         return NULL;
     return json_pack("{ss ss sI so}", "file", file, "node", agent->node, "offset",

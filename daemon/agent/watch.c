@@ -5,7 +5,7 @@
  *   /proc says that it is stopped      within LOOK_MS     -> killed
  *   its control thread answers no ping for 10 looks of 1 s -> killed
  *
- * Both are only observed here; agent_rules decides. */
+ * Both are only observed here; rules.c decides. */
 #include "daemon/agent/inside.h"
 
 #include "base/log.h"

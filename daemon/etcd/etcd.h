@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The etcd client: calls and watches over HTTP, on the loop.
  *
- * store, lease, members > [etcd] > libcurl > etcd's gateway
+ * store, lease, presence > [etcd] > libcurl > etcd's gateway
  *
  * Endpoints are tried in turn: one that does not answer hands over to the next.  Nothing is retried
  * here that might have been done already. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What etcd's HTTP gateway speaks: requests as JSON text, answers as values.
  *
- * store, lease, members > [json] > etcd
+ * store, lease, presence > [json] > etcd
  *
  * Pure.  64-bit numbers travel as strings, keys and values as base64, and fields that are zero,
  * false or empty are left out. */

@@ -2,7 +2,7 @@
 /* Contingency plans: what goes on training when members of a configuration die, known to everyone
  * beforehand, so that nobody has to be asked.
  *
- * facts, deaths > [contingency] > agent_rules, at once;  decide_crash, which records it
+ * facts, deaths > [contingency] > agent/rules, at once;  decide/crash, which records it
  *
  * Pure.  A configuration c of n members keeps the numbers c+1 .. c+n-1 for what is left of it: c+k
  * is c without the k members that are proven dead.  Everything about it follows from c and who

@@ -74,12 +74,10 @@ void rb_saved_post(const struct rb_saved *saved, struct rb_reports *reports)
 
 /* ---- The thread -----------------------------------------------------------------------------*/
 
-/*    +---ready--> RESERVING --+
- *    |                        v
- *   IDLE <--------------------+
- *    |  --start--> COPYING --copied--> WRITING --written--> IDLE     (any) --close, when IDLE-->
- * ENDING
- *    +--lend, write------------------------^ */
+/*   IDLE --ready--------> RESERVING -----------------------> IDLE
+ *        --start--------> COPYING --copied--> WRITING -----> IDLE
+ *        --lend, write----------------------> WRITING -----> IDLE
+ *        --close--------> ENDING */
 enum phase { IDLE, RESERVING, COPYING, WRITING, ENDING };
 
 struct rb_saver {

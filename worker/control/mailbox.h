@@ -3,7 +3,8 @@
  *
  * control thread > [mailbox] > preparing thread > [mailbox] > step thread
  *
- * Nothing here blocks but the two waits, and both end when the worker is told to leave. */
+ * Nothing here blocks but what waits for orders, of either thread, and that ends when the worker is
+ * told to leave. */
 #ifndef RB_WORKER_CONTROL_MAILBOX_H
 #define RB_WORKER_CONTROL_MAILBOX_H
 

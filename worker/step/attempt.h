@@ -37,8 +37,7 @@ struct rb_attempt {
     const struct rb_runner *ran; /* the last one of this step: weights are as it left them */
 };
 
-/* ---- attempt_compute.c: a microbatch, into sums and the record
- * ---------------------------------*/
+/* ---- attempt_compute.c: a microbatch, into sums and the record --------------------------------*/
 
 /* All of it (owner: the attempt), if it is not in the sums already. */
 int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why);
@@ -52,8 +51,7 @@ int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct 
 /* This rank's filters of one. */
 int rb_attempt_part(struct rb_attempt *attempt, uint32_t microbatch, struct rb_why *why);
 
-/* ---- attempt_results.c: what microbatches came to, into the record
- * --------------------------------*/
+/* ---- attempt_results.c: what microbatches came to, into the record ----------------------------*/
 
 /* One that counts towards computed_ns begins. */
 void rb_attempt_begin(struct rb_attempt *attempt);
@@ -64,15 +62,13 @@ void rb_attempt_keep(struct rb_attempt *attempt, uint32_t microbatch,
 /* All that were kept are in the record.  To be called before anyone is told of them. */
 int rb_attempt_say(struct rb_attempt *attempt, struct rb_why *why);
 
-/* ---- attempt_vote.c: what all have, and what comes of it
- * ---------------------------------------*/
+/* ---- attempt_vote.c: what all have, and what comes of it --------------------------------------*/
 
 int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why *why);
 int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_decision,
                     struct rb_why *why);
 
-/* ---- attempt_state.c: the state goes on, and to who needs it
- * -----------------------------------*/
+/* ---- attempt_state.c: the state goes on, and to who needs it ----------------------------------*/
 
 void rb_attempt_update(const struct rb_step *step, struct rb_step_result *result);
 /* Sums that were read where they are may be written again, by anybody. */
