@@ -4,7 +4,9 @@
 #include "base/file.h"
 #include "ctl/verbs.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -166,8 +168,11 @@ int main(int argc, char **argv)
 
     if (session.to.interrupt_fd >= 0)
         close(session.to.interrupt_fd);
-    if (fflush(stdout) || ferror(stdout)) {
-        perror("rubatoctl: cannot write to stdout");
+    const bool lost =
+        ferror(stdout); /* of something before, and errno is of something else since */
+    if (fflush(stdout) || lost) {
+        fprintf(stderr, "rubatoctl: cannot write to stdout: %s\n",
+                lost ? "not all of it was taken" : strerror(errno));
         return code ? code : RB_EXIT_FAILED;
     }
     return code;

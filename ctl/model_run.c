@@ -212,7 +212,7 @@ static int write_output(const struct rb_session *session, struct forward *forwar
             *at = '_';
     }
     path = rb_format("%s/%s.npy", folder, forward->name);
-    err = rb_file_make_folder(folder, why);
+    err = rb_file_make_folder(folder, RB_FOLDER_SHARED, why);
     if (!err)
         err = rb_npy_write(path, &forward->type, forward->out.data, why);
     if (!err)

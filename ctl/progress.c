@@ -6,8 +6,10 @@
 #include "ctl/value.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 enum { LINE_MS = 10000 };
 
@@ -37,6 +39,16 @@ void rb_progress_line(const json_t *status, struct rb_buffer *out)
     }
 }
 
+/* Of a line that is drawn over the one before: what goes on below would stay.  The last column
+ * makes some terminals go on. */
+static int width_of(FILE *terminal)
+{
+    struct winsize size;
+
+    return ioctl(fileno(terminal), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1
+                                                                              : INT_MAX;
+}
+
 void rb_progress_show(struct rb_progress *progress, const json_t *status)
 {
     struct rb_buffer line = {0};
@@ -47,7 +59,8 @@ void rb_progress_show(struct rb_progress *progress, const json_t *status)
     progress->next = now + (uint64_t)LINE_MS * 1000000;
     rb_progress_line(status, &line);
     if (progress->session->terminal)
-        fprintf(progress->session->err, "\r\033[K%s", line.data);
+        fprintf(progress->session->err, "\r\033[K%.*s", width_of(progress->session->err),
+                line.data);
     else
         fprintf(progress->session->err, "%s\n", line.data);
     fflush(progress->session->err);

@@ -10,11 +10,13 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 
-enum { QUIET_MS = 600000, HEARD_MS = 1500, GRACE_MS = 30000, RETRY_MS = 300 };
+enum { QUIET_MS = 600000, READ_MS = 45000, HEARD_MS = 1500, GRACE_MS = 30000, RETRY_MS = 300 };
 
 int rb_session_exit(int err)
 {
@@ -65,23 +67,50 @@ int rb_session_usage(const struct rb_session *session, const char *format, ...)
     return RB_EXIT_USAGE;
 }
 
-/* How long a call may be quiet: ten minutes (a large model compiles), or until the deadline, which
- * is for what is waited for: whoever is there is heard all the same. */
-static int64_t quiet_until(uint64_t deadline)
+/* What facts and rows answer, though rubatod may wait for a silent node for half a minute. */
+static bool only_reads(const char *method)
+{
+    static const char *const reads[] = {"version", "get",     "status", "describe",
+                                        "events",  "metrics", "logs",   "receipt"};
+
+    for (size_t i = 0; i < RB_COUNT(reads); i++)
+        if (!strcmp(method, reads[i]))
+            return true;
+    return false;
+}
+
+/* How long a call may be quiet: so long, or until the deadline, which is for what is waited for:
+ * whoever is there is heard all the same. */
+static int64_t quiet_until(int64_t most, uint64_t deadline)
 {
     uint64_t now = rb_clock_ns();
 
-    if (!deadline || deadline > now + (uint64_t)QUIET_MS * 1000000)
-        return QUIET_MS;
+    if (!deadline || deadline > now + (uint64_t)most * 1000000)
+        return most;
     if (deadline < now + (uint64_t)HEARD_MS * 1000000)
         return HEARD_MS;
     return (int64_t)((deadline - now) / 1000000) + 1;
 }
 
-int rb_session_call(const struct rb_session *session, const char *method, json_t *body,
-                    uint64_t deadline, json_t **ret_body, struct rb_why *why)
+static bool is_over(uint64_t deadline)
 {
-    struct rb_client_call call = {
+    return deadline && rb_clock_ns() >= deadline;
+}
+
+/* It was not --timeout that ended it: rubatod was silent, or etcd was to it. */
+static int unknown(const char *method, struct rb_why *why)
+{
+    struct rb_why told = *why;
+
+    if (only_reads(method))
+        return RB_EUNREACHABLE;
+    return rb_why_set(why, RB_EUNREACHABLE, "%s: whether it was done is not known", told.text);
+}
+
+static int call(const struct rb_session *session, const char *method, json_t *body,
+                int64_t quiet_ms, uint64_t deadline, json_t **ret_body, struct rb_why *why)
+{
+    struct rb_client_call one = {
         .to = session->to,
         .method = method,
         .node = "leader",
@@ -91,12 +120,20 @@ int rb_session_call(const struct rb_session *session, const char *method, json_t
     int err;
 
     do { /* RB_EAGAIN: nothing was done, so anything may be asked again */
-        call.quiet_ms = quiet_until(deadline);
-        err = rb_client_call(&call, ret_body, why);
+        one.quiet_ms = quiet_until(quiet_ms, deadline);
+        err = rb_client_call(&one, ret_body, why);
     } while (err == RB_EAGAIN && rb_clock_ns() - start < (uint64_t)GRACE_MS * 1000000 &&
              !(err = rb_session_sleep(session, RETRY_MS, deadline, why)));
     json_decref(body);
-    return err;
+    return err == RB_ETIMEOUT && !is_over(deadline) ? unknown(method, why) : err;
+}
+
+/* Ten minutes are for a large model, which is compiled. */
+int rb_session_call(const struct rb_session *session, const char *method, json_t *body,
+                    uint64_t deadline, json_t **ret_body, struct rb_why *why)
+{
+    return call(session, method, body, only_reads(method) ? READ_MS : QUIET_MS, deadline, ret_body,
+                why);
 }
 
 int rb_session_spec(const struct rb_session *session, const char *job, Rb__Spec **ret_spec,
@@ -140,7 +177,7 @@ int rb_session_ask_again(const struct rb_session *session, const char *method, j
     for (;;) {
         int slept;
 
-        err = rb_session_call(session, method, json_incref(body), deadline, ret_body, why);
+        err = call(session, method, json_incref(body), QUIET_MS, deadline, ret_body, why);
         if (!may_come_back(err) || rb_clock_ns() - start > (uint64_t)GRACE_MS * 1000000)
             break;
         slept = rb_session_sleep(session, RETRY_MS, deadline, why);
@@ -154,6 +191,20 @@ int rb_session_ask_again(const struct rb_session *session, const char *method, j
     }
     json_decref(body);
     return err;
+}
+
+void rb_session_heed_ends(const struct rb_session *session)
+{
+    sigset_t set;
+
+    if (session->to.interrupt_fd < 0)
+        return;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signalfd(session->to.interrupt_fd, &set, 0);
 }
 
 int rb_session_sleep(const struct rb_session *session, int ms, uint64_t deadline,

@@ -45,7 +45,8 @@ int rb_session_usage(const struct rb_session *session, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Ask the leader, for half a minute again where it says that nothing was done for now (RB_EAGAIN).
- * Takes the reference to `body`.  deadline: rb_clock_ns; 0: ten minutes. */
+ * Takes the reference to `body`.  deadline: rb_clock_ns; 0: ten minutes, 45 s for what only reads.
+ * RB_ETIMEOUT is the deadline's alone: where rubatod or etcd is silent it is RB_EUNREACHABLE. */
 int rb_session_call(const struct rb_session *session, const char *method, json_t *body,
                     uint64_t deadline, json_t **ret_body, struct rb_why *why);
 
@@ -58,6 +59,10 @@ int rb_session_spec(const struct rb_session *session, const char *job, Rb__Spec 
  */
 int rb_session_ask_again(const struct rb_session *session, const char *method, json_t *body,
                          uint64_t deadline, json_t **ret_body, struct rb_why *why);
+
+/* From here on who ends rubatoctl by SIGTERM or SIGHUP is heard as ctrl-c is: there is something to
+ * undo. */
+void rb_session_heed_ends(const struct rb_session *session);
 
 /* RB_ECANCELED on ctrl-c, RB_ETIMEOUT where the deadline comes first. */
 int rb_session_sleep(const struct rb_session *session, int ms, uint64_t deadline,

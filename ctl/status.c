@@ -131,10 +131,12 @@ int rb_status(struct rb_session *session, const struct rb_arguments *arguments)
 
     if (code)
         return code;
-    if (session->format == RB_FORMAT_TABLE)
+    if (session->format == RB_FORMAT_TABLE) {
         print_status(session, reply);
-    else
+        rb_session_notes(session, reply);
+    } else {
         rb_session_print(session, reply);
+    }
     json_decref(reply);
     return RB_EXIT_DONE;
 }

@@ -141,7 +141,7 @@ static int failed(const char *verb, const char *path, struct rb_why *why)
 static int begin(struct rb_tensorboard *board, int64_t time, struct rb_buffer *out,
                  struct rb_why *why)
 {
-    int err = rb_file_make_folder(board->folder, why);
+    int err = rb_file_make_folder(board->folder, RB_FOLDER_SHARED, why);
 
     if (err)
         return err;

@@ -77,10 +77,13 @@ static int start(struct verify *verify, struct rb_why *why)
     const int room = NAME_MOST - (int)strlen(tail);
     RB_CLEANUP(rb_freep) char *name = rb_format("%.*s%s", room, verify->name, tail);
     json_t *reply = NULL;
-    int err = rb_session_call(verify->session, "repeat",
-                              json_pack("{s:s,s:s,s:I}", "job", verify->id, "name", name, "devices",
-                                        (json_int_t)verify->devices),
-                              verify->deadline, &reply, why);
+    int err;
+
+    rb_session_heed_ends(verify->session);
+    err = rb_session_call(verify->session, "repeat",
+                          json_pack("{s:s,s:s,s:I}", "job", verify->id, "name", name, "devices",
+                                    (json_int_t)verify->devices),
+                          verify->deadline, &reply, why);
 
     if (err)
         return err;

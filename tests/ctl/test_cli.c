@@ -145,7 +145,7 @@ static void test_errors(void **state)
     fake_start(&fake, replies);
     expect(&fake, 3, "", "rubatoctl: there is no job 'x'\n", WORDS("status", "x"));
     expect(&fake, 4, "", "it is over", WORDS("pause", "x"));
-    expect(&fake, 124, "", "no leader", WORDS("resume", "x"));
+    expect(&fake, 5, "", "no leader: whether it was done is not known", WORDS("resume", "x"));
     expect(&fake, 1, "", "broken", WORDS("cancel", "x"));
     expect(&fake, 5, "", "before it had answered", WORDS("describe", "x"));
     expect(&fake, 5, "", "not Rubato's protocol", WORDS("get", "jobs"));
