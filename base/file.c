@@ -137,7 +137,7 @@ void rb_file_hold_standard(void)
         close(fd);
 }
 
-int rb_file_make_folder(const char *path, struct rb_why *why)
+int rb_file_make_folder(const char *path, enum rb_folder whose, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *part = rb_string(path);
     struct rb_why unsynced;
@@ -149,7 +149,7 @@ int rb_file_make_folder(const char *path, struct rb_why *why)
         if (kept != '/' && kept != '\0')
             continue;
         *at = '\0';
-        if (*part && mkdir(part, 0700) == 0)
+        if (*part && mkdir(part, whose) == 0)
             sync_parent(part, &unsynced); /* what lies in a folder is no safer than its name */
         else if (*part && errno != EEXIST)
             return fail(why, "make folder", part);

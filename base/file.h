@@ -27,8 +27,11 @@ int rb_file_put(int fd, const void *bytes, size_t size);
  * an error, as before. */
 void rb_file_hold_standard(void);
 
-/* Make the folder and those above it, mode 0700 for new ones. */
-int rb_file_make_folder(const char *path, struct rb_why *why);
+/* For whom new folders are: rubatod's user alone, or whoever the umask lets in. */
+enum rb_folder { RB_FOLDER_OWN = 0700, RB_FOLDER_SHARED = 0777 };
+
+/* Make the folder and those above it. */
+int rb_file_make_folder(const char *path, enum rb_folder whose, struct rb_why *why);
 
 /* An absolute path with its links followed, as far as it is there; what is not there yet is kept as
  * it is written, but for "." and "..".  The caller frees it. */

@@ -278,7 +278,7 @@ static void on_facts(void *context)
 static int lock_state(struct life *life, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/lock", life->settings->state_dir);
-    int err = rb_file_make_folder(life->settings->state_dir, why);
+    int err = rb_file_make_folder(life->settings->state_dir, RB_FOLDER_OWN, why);
     if (err)
         return err;
     life->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -117,9 +117,9 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
 
 int rb_agent_start(struct rb_agent *agent, struct rb_why *why)
 {
-    int err = rb_file_make_folder(agent->run_folder, why);
+    int err = rb_file_make_folder(agent->run_folder, RB_FOLDER_OWN, why);
     if (!err)
-        err = rb_file_make_folder(agent->jobs_folder, why);
+        err = rb_file_make_folder(agent->jobs_folder, RB_FOLDER_OWN, why);
     if (!err)
         err = rb_agent_adopt(agent, why);
     if (err)

@@ -46,7 +46,7 @@ struct rb_rows *rb_agent_rows(struct rb_agent_job *job, struct rb_why *why)
     if (job->rows)
         return job->rows;
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/metrics", job->folder);
-    int err = rb_file_make_folder(job->folder, why);
+    int err = rb_file_make_folder(job->folder, RB_FOLDER_OWN, why);
     if (!err)
         err = rb_rows_open(path, &job->rows, why);
     return err ? NULL : job->rows;

@@ -96,7 +96,7 @@ static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], s
     path = rb_format("%s/%s", plans, ret_digest);
     if (is_kept(path, ret_digest) && !utimensat(AT_FDCWD, path, NULL, 0))
         return RB_OK;
-    int err = rb_file_make_folder(plans, why);
+    int err = rb_file_make_folder(plans, RB_FOLDER_OWN, why);
     return err ? err : rb_file_write_lightly(path, bytes, size, why);
 }
 

@@ -200,7 +200,7 @@ int rb_private_etcd_start(uv_loop_t *loop, const char *self, const char *folder,
     if (!program)
         return rb_why_set(why, RB_ENOTFOUND,
                           "there is no etcd on this machine: install Debian's etcd-server");
-    int err = rb_file_make_folder(folder, why);
+    int err = rb_file_make_folder(folder, RB_FOLDER_OWN, why);
     if (!err && chmod(folder, 0700))
         err = rb_why_set(why, rb_error_from_errno(errno), "%s: %s", folder, strerror(errno));
     if (err) {

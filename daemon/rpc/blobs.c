@@ -34,7 +34,7 @@ static void remove_half_done(const char *folder)
 int rb_blobs_open(uv_loop_t *loop, const char *folder, struct rb_blobs **ret_blobs,
                   struct rb_why *why)
 {
-    int err = rb_file_make_folder(folder, why);
+    int err = rb_file_make_folder(folder, RB_FOLDER_OWN, why);
     if (err)
         return err;
     remove_half_done(folder);

@@ -71,16 +71,21 @@ static void folders(void **state)
 {
     RB_CLEANUP(rb_freep) char *whole = rb_format("%s/x/y", (const char *)*state);
     struct rb_why why = {0};
+    struct stat status;
 
-    assert_int_equal(rb_file_make_folder("a/b//c/", &why), 0);
+    umask(0027);
+    assert_int_equal(rb_file_make_folder("own/inside", RB_FOLDER_OWN, &why), 0);
+    assert_true(!stat("own", &status) && (status.st_mode & 0777) == 0700);
+    assert_int_equal(rb_file_make_folder("a/b//c/", RB_FOLDER_SHARED, &why), 0);
     assert_true(is_folder("a/b/c"));
-    assert_int_equal(rb_file_make_folder("a/b/c", &why), 0);
-    assert_int_equal(rb_file_make_folder(whole, &why), 0);
+    assert_true(!stat("a/b", &status) && (status.st_mode & 0777) == 0750);
+    assert_int_equal(rb_file_make_folder("a/b/c", RB_FOLDER_SHARED, &why), 0);
+    assert_int_equal(rb_file_make_folder(whole, RB_FOLDER_SHARED, &why), 0);
     assert_true(is_folder("x/y"));
-    assert_int_equal(rb_file_make_folder("/", &why), 0);
-    assert_int_equal(rb_file_make_folder("", &why), RB_ENOTFOUND);
+    assert_int_equal(rb_file_make_folder("/", RB_FOLDER_SHARED, &why), 0);
+    assert_int_equal(rb_file_make_folder("", RB_FOLDER_SHARED, &why), RB_ENOTFOUND);
     assert_int_equal(rb_file_write("a/file", "", 0, &why), 0);
-    assert_int_equal(rb_file_make_folder("a/file", &why), RB_EEXISTS);
+    assert_int_equal(rb_file_make_folder("a/file", RB_FOLDER_SHARED, &why), RB_EEXISTS);
     assert_non_null(strstr(why.text, "a file is in its place"));
 }
 
@@ -89,7 +94,7 @@ static void only_the_newest_are_kept(void **state)
     struct rb_why why = {0};
     char path[32];
 
-    assert_int_equal(rb_file_make_folder("logs/folder", &why), 0);
+    assert_int_equal(rb_file_make_folder("logs/folder", RB_FOLDER_SHARED, &why), 0);
     for (int i = 0; i < 100; i++) { /* 0 is the newest */
         struct timespec times[2] = {{.tv_sec = 1000 - i}, {.tv_sec = 1000 - i}};
 

@@ -56,7 +56,7 @@ static void put(const char *folder, const char *manifest)
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", root, folder);
     RB_CLEANUP(rb_freep) char *file = rb_format("%s/state.json", path);
 
-    assert_int_equal(rb_file_make_folder(path, NULL), 0);
+    assert_int_equal(rb_file_make_folder(path, RB_FOLDER_SHARED, NULL), 0);
     if (manifest)
         assert_int_equal(rb_file_write(file, manifest, strlen(manifest), NULL), 0);
 }

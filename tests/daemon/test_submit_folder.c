@@ -66,7 +66,7 @@ static void one_job_a_folder(void **state)
     RB_CLEANUP(rb_freep) char *link = rb_format("%s/link", root);
 
     (void)state;
-    assert_int_equal(rb_file_make_folder(saved, NULL), 0);
+    assert_int_equal(rb_file_make_folder(saved, RB_FOLDER_SHARED, NULL), 0);
     assert_int_equal(symlink("saved", link), 0);
     for (size_t i = 0; i < RB_COUNT(cases); i++) {
         struct job mine, theirs, third;

@@ -23,7 +23,7 @@ static void touch(struct files *f, const char *name)
     RB_CLEANUP(rb_freep) char *folder = rb_string(path);
 
     *strrchr(folder, '/') = '\0';
-    assert_int_equal(rb_file_make_folder(folder, NULL), 0);
+    assert_int_equal(rb_file_make_folder(folder, RB_FOLDER_SHARED, NULL), 0);
     assert_int_equal(rb_file_write(path, "x", 1, NULL), 0);
 }
 

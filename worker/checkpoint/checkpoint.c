@@ -243,7 +243,7 @@ int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, co
     RB_CLEANUP(rb_freep) char *latest = rb_format("%s/" RB_CHECKPOINT_LATEST, folder);
     RB_CLEANUP(rb_freep) char *line = rb_format("%s\n", name);
     uint64_t bytes = 0;
-    int held, err = rb_file_make_folder(folder, why);
+    int held, err = rb_file_make_folder(folder, RB_FOLDER_SHARED, why);
 
     err = err ? err : make_held(temporary, &held, why);
     if (err)
@@ -273,7 +273,7 @@ int rb_checkpoint_export(const Rb__Model *model, const struct rb_state *state, c
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, RB_CHECKPOINT_MODEL);
     RB_CLEANUP(rb_freep) char *temporary = rb_format("%s.%d.tmp", path, (int)getpid());
-    int err = rb_file_make_folder(folder, why);
+    int err = rb_file_make_folder(folder, RB_FOLDER_SHARED, why);
 
     if (err)
         return rb_why_add(why, err, "export of step %" PRId64, state->level);
