@@ -44,7 +44,7 @@ int main(int argc, char **argv)
     unsigned n_cores = rb_cores(&cores);
     free(cores);
     if (rb_settings_read(argc, argv, n_cores, &settings, &why)) {
-        fprintf(stderr, "rubatod: %s\n%s", why.text, rb_settings_usage);
+        fprintf(stderr, "rubatod: %s; see: rubatod --help\n", why.text);
         return RB_EXIT_USAGE;
     }
     if (settings.help)

@@ -59,16 +59,49 @@ static int check_event(struct rb_yaml_reader *reader)
     return 0;
 }
 
-int rb_yaml_reader_next(struct rb_yaml_reader *reader)
+/* Of bytes that are no text libyaml gives the offset alone. */
+static yaml_mark_t mark_of(const struct rb_yaml_reader *reader, size_t offset)
+{
+    yaml_mark_t mark = {0};
+
+    for (size_t i = 0; i < offset && i < reader->size; i++) {
+        mark.line += reader->text[i] == '\n';
+        mark.column = reader->text[i] == '\n' ? 0 : mark.column + 1;
+    }
+    return mark;
+}
+
+static bool is_tab(const struct rb_yaml_reader *reader, yaml_mark_t mark)
+{
+    const char *at = reader->text, *end = at + reader->size;
+
+    for (size_t line = 0; line < mark.line && at && at < end; line++) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        at = at ? at + 1 : NULL;
+    }
+    return at && mark.column < (size_t)(end - at) && at[mark.column] == '\t';
+}
+
+/* What libyaml says of it, but for tabs, of which it does not speak. */
+static int refuse_text(struct rb_yaml_reader *reader)
 {
     const yaml_parser_t *parser = &reader->parser;
+    yaml_mark_t mark = parser->error == YAML_READER_ERROR ? mark_of(reader, parser->problem_offset)
+                                                          : parser->problem_mark;
+    const char *problem = parser->problem ? parser->problem : "unreadable";
 
+    if (parser->error == YAML_SCANNER_ERROR && is_tab(reader, mark))
+        problem = "a tab, where only spaces may stand";
+    rb_why_set(reader->why, RB_EINVAL, "not YAML: %s", problem);
+    return rb_yaml_reader_at(reader, mark, RB_EINVAL);
+}
+
+int rb_yaml_reader_next(struct rb_yaml_reader *reader)
+{
     yaml_event_delete(&reader->event);
     if (!yaml_parser_parse(&reader->parser, &reader->event)) {
         memset(&reader->event, 0, sizeof reader->event);
-        rb_why_set(reader->why, RB_EINVAL, "not YAML: %s",
-                   parser->problem ? parser->problem : "unreadable");
-        return rb_yaml_reader_at(reader, parser->problem_mark, RB_EINVAL);
+        return refuse_text(reader);
     }
     return check_event(reader);
 }
@@ -76,7 +109,7 @@ int rb_yaml_reader_next(struct rb_yaml_reader *reader)
 void rb_yaml_reader_start(struct rb_yaml_reader *reader, const char *file, const char *text,
                           size_t size, struct rb_why *why)
 {
-    *reader = (struct rb_yaml_reader){.file = file, .why = why};
+    *reader = (struct rb_yaml_reader){.file = file, .text = text, .size = size, .why = why};
     if (!yaml_parser_initialize(&reader->parser))
         abort(); /* only for want of memory */
     yaml_parser_set_input_string(&reader->parser, (const unsigned char *)text, size);

@@ -19,6 +19,8 @@ struct rb_yaml_reader {
     yaml_parser_t parser;
     yaml_event_t event;
     const char *file; /* NULL: messages carry no position */
+    const char *text; /* the caller's */
+    size_t size;
     int depth;
     struct rb_why *why;
 };

@@ -102,8 +102,9 @@ static enum rb_train_phase give_up(struct rb_train *train)
     enum rb_train_phase phase;
 
     snprintf(reason, sizeof reason,
-             "step %" PRId64 ": gradients or loss were not finite in %" PRId64 " steps in a row",
-             rb_train_level(train), train->model->state.not_finite);
+             "step %" PRId64 ": gradients or loss were not finite in %" PRId64 " step%s",
+             rb_train_level(train), train->model->state.not_finite,
+             train->model->state.not_finite == 1 ? "" : "s in a row");
     phase = rb_train_fail(train, RB_EINVAL, reason);
     rb_train_leave_groups(train);
     return phase;

@@ -11,6 +11,8 @@
 #include "daemon/facts/contingency.h"
 #include "proto/spec_paths.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -122,6 +124,24 @@ static const struct rb_worker_link_events link_events = {
 
 /* ---- Its life -------------------------------------------------------------------------------- */
 
+/* How: "status N", "signal N (NAME)", or "ended" of who was no child of this rubatod. */
+static void say_end(struct rb_worker *worker, const char *how)
+{
+    char bus[32];
+
+    snprintf(bus, sizeof(bus), "signal %d ", SIGBUS);
+    if (!strcmp(how, "ended"))
+        rb_worker_set_reason(worker, "its process ended, and its log may say why");
+    else if (!strncmp(how, bus, strlen(bus)))
+        rb_worker_set_reason(worker,
+                             "its process ended: %s: a file that it reads was made shorter, or its "
+                             "disk has failed",
+                             how);
+    else
+        rb_worker_set_reason(worker, "its process ended: %s%s", how,
+                             strncmp(how, "status", 6) ? "" : ", and its log says why");
+}
+
 static void on_ended(const char *how, void *context)
 {
     struct rb_worker *worker = context;
@@ -134,8 +154,7 @@ static void on_ended(const char *how, void *context)
     worker->told.connected = false;
     worker->ended = rb_clock_unix_ms();
     if (!worker->failed && !worker->told.left)
-        rb_worker_set_reason(worker, "its process ended: %s%s", how,
-                             strncmp(how, "status", 6) ? "" : ", and its log says why");
+        say_end(worker, how);
     rb_worker_link_close(worker->link);
     worker->link = NULL;
     rb_agent_saves_lost(worker);
@@ -208,7 +227,7 @@ int rb_worker_spawn(struct rb_worker *worker, struct rb_why *why)
     RB_CLEANUP(rb_freep) char *logs = rb_format("%s/logs", worker->job->folder);
     RB_CLEANUP(rb_freep) char *log = rb_format("%s/%s.log", logs, worker->told.worker);
     struct rb_why untidy = {0};
-    int err = rb_file_make_folder(logs, why);
+    int err = rb_file_make_folder(logs, RB_FOLDER_OWN, why);
     if (err)
         return err;
     if (rb_file_keep_newest(logs, LOGS_KEPT + rb_agent_workers(agent), &untidy))

@@ -221,7 +221,7 @@ static void get(struct rb_request *request, void *context)
         return;
     }
     rb_request_reply(request,
-                     json_pack("{s:o,s:o}", "items", items, "notes", rb_notes_on(facts, kind)));
+                     json_pack("{s:o,s:o}", "items", items, "notes", rb_notes_on(context, kind)));
 }
 
 static void events(struct rb_request *request, void *context)

@@ -85,8 +85,8 @@ json_t *rb_receipt_json(const Rb__Receipt *receipt); /* spelled as scripts rely 
 void rb_node_describe(const struct rb_facts *facts, const Rb__Node *node, json_t *row);
 json_t *rb_rows_of_nodes(const struct rb_facts *facts);
 json_t *rb_rows_of_devices(const struct rb_facts *facts);
-/* What is not in the list of `kind` and could be: a sentence each. */
-json_t *rb_notes_on(const struct rb_facts *facts, const char *kind);
+/* What is not in the list of `kind` and could be, and how old it is: a sentence each. */
+json_t *rb_notes_on(struct rb_methods *methods, const char *kind);
 json_t *rb_json_text(const char *value);
 /* null for what is not there; what is not finite is a word, as in proto/reflect.h. */
 json_t *rb_json_real(bool there, double value);

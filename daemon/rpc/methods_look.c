@@ -93,6 +93,9 @@ static void add_plan(json_t *body, const struct rb_job_facts *job)
 {
     const Rb__Configuration *shown_one = rb_job_active(job);
 
+    for (size_t i = job->configurations.n; !shown_one && i-- > 0;)
+        if (rb_configuration_took_over(job->configurations.at[i].configuration))
+            shown_one = job->configurations.at[i].configuration;
     if (!shown_one && job->configurations.n)
         shown_one = job->configurations.at[job->configurations.n - 1].configuration;
     json_object_set_new(body, "configuration",
@@ -133,6 +136,7 @@ static void status(struct rb_request *request, void *context)
     json_object_set_new(body, "summary", rb_json_text(job->job.job->summary));
     json_object_set_new(body, "microbatches", json_integer(job->job.job->microbatches));
     add_checkpoint(body, facts, job);
+    json_object_set_new(body, "notes", rb_notes_on(context, "status"));
     rb_request_reply(request, body);
 }
 

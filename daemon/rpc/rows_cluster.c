@@ -123,10 +123,14 @@ json_t *rb_rows_of_devices(const struct rb_facts *facts)
     return items;
 }
 
-/* What is not in a list and could be: a sentence each. */
-json_t *rb_notes_on(const struct rb_facts *facts, const char *kind)
+json_t *rb_notes_on(struct rb_methods *methods, const char *kind)
 {
+    const struct rb_facts *facts = rb_methods_facts(methods);
     json_t *notes = json_array();
+
+    if (!rb_store_connected(methods->daemon->store))
+        json_array_append_new(notes, json_string("etcd does not answer: this is how it was when it "
+                                                 "last did; `metrics` has the newest steps"));
 
     for (size_t i = 0; !strcmp(kind, "devices") && i < facts->nodes.n; i++) {
         const Rb__Node *node = facts->nodes.at[i].node;

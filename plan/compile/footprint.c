@@ -4,7 +4,9 @@
 #include "proto/spec.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 uint32_t rb_footprint_moments(const Rb__Model *model)
@@ -153,9 +155,14 @@ static const char *limit_of(const Rb__Spec *spec)
     return text && strcmp(text, "auto") != 0 ? text : NULL;
 }
 
-static double mib(uint64_t bytes)
+/* "1.5 MiB", "80 KiB" */
+static const char *size_text(uint64_t bytes, char ret[32])
 {
-    return (double)bytes / (1 << 20);
+    if (bytes < 1 << 20)
+        snprintf(ret, 32, "%.0f KiB", ceil((double)bytes / 1024));
+    else
+        snprintf(ret, 32, "%.1f MiB", (double)bytes / (1 << 20));
+    return ret;
 }
 
 uint64_t rb_footprint_limit(const Rb__Spec *spec)
@@ -172,6 +179,7 @@ int rb_footprint_replicas(const Rb__Spec *spec, const Rb__Model *model, uint64_t
     const char *text = limit_of(spec);
     uint32_t most = spec->devices->max, replicas = 0;
     uint64_t limit = machine, least;
+    char size[32];
     int pin = pinned(spec), err = text ? rb_spec_bytes(text, &limit) : 0;
 
     if (err)
@@ -185,12 +193,12 @@ int rb_footprint_replicas(const Rb__Spec *spec, const Rb__Model *model, uint64_t
         return rb_why_set(
             why, RB_EINVAL,
             "spec.memory.limit: %.40s is too little: with %s of the state each of %" PRIu32
-            " devices takes %.1f MiB",
+            " devices takes %s",
             text,
             replicas == 0   ? "all"
             : replicas == 1 ? "1 replica"
                             : "2 replicas",
-            most, mib(least));
+            most, size_text(least, size));
     *ret_replicas = replicas;
     return 0;
 }

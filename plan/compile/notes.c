@@ -48,16 +48,17 @@ static void note_logits(const struct rb_graph *graph, struct rb_buffer *notes)
 {
     const struct rb_node *loss = graph->loss->maker, *node = loss->in[0]->maker;
     bool classes = loss->op == RB_OP_CROSS_ENTROPY;
+    bool takes_logits = classes || loss->op == RB_OP_BCE_LOGITS;
 
     while (node && (node->op == RB_OP_RESHAPE || node->op == RB_OP_TRANSPOSE))
         node = node->in[0]->maker;
-    if (node && ((classes && node->op == RB_OP_SOFTMAX) ||
-                 (loss->op == RB_OP_BCE_LOGITS && node->op == RB_OP_SIGMOID)))
+    if (node && takes_logits && (node->op == RB_OP_SOFTMAX || node->op == RB_OP_SIGMOID))
         rb_buffer_format(notes,
-                         "the model ends in a %s, which %s applies by itself: here it is applied "
-                         "twice; export the model without it\n",
-                         classes ? "Softmax" : "Sigmoid",
-                         classes ? "cross_entropy" : "bce_with_logits");
+                         "the model ends in a %s, and %s applies a %s by itself, to what comes "
+                         "before one: export the model without it\n",
+                         node->op == RB_OP_SOFTMAX ? "Softmax" : "Sigmoid",
+                         classes ? "cross_entropy" : "bce_with_logits",
+                         classes ? "softmax" : "sigmoid");
 }
 
 /* Such a model trains, and whoever exported it finds out when the weights are to go back. */

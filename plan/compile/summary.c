@@ -51,6 +51,6 @@ void rb_summary_write(const char *onnx_path, struct rb_compiled *compiled)
     for (; shown >= 1000 && unit + 1 < RB_COUNT(units); shown /= 1000)
         unit++;
     snprintf(compiled->summary, sizeof(compiled->summary),
-             "%.100s: %.*f%s parameters in %d variables%s", slash ? slash + 1 : onnx_path,
-             unit ? 1 : 0, shown, units[unit], variables, batch);
+             "%.100s: %.*f%s parameters in %d variable%s%s", slash ? slash + 1 : onnx_path,
+             unit ? 1 : 0, shown, units[unit], variables, variables == 1 ? "" : "s", batch);
 }

@@ -171,6 +171,8 @@ def health_follows_etcd(c, at):
         until("etcd's absence", lambda: "etcd does not answer\n" in c.ask("/readyz", at=at)[2])
         check(c.ask("/readyz", at=at)[0] == 503, "it is ready without etcd")
         check(c.ask("/livez", at=at)[::2] == (200, "ok\n"), "it does not live without etcd")
+        asked = c.run("get", "jobs")
+        check("etcd does not answer: this is how it was" in asked.stderr, f"`get` says nothing of it: {asked}")
         numbers = parse(c.ask("/metrics", at=at)[2])
         check(numbers["rubato_store_connected",] == numbers["rubato_ready",] == numbers["rubato_leader",] == 0, f"{numbers}")
         check(not any("rubato_jobs" in key for key in numbers), f"it tells of jobs, and does not know: {numbers}")

@@ -226,11 +226,12 @@ static void notes(void **state)
     save_probabilities("softmax.onnx", "Softmax");
     save_probabilities("log-softmax.onnx", "LogSoftmax");
     save_probabilities("sigmoid.onnx", "Sigmoid");
-    MUST_NOTE("the model ends in a Softmax, which cross_entropy applies", jobs_rows,
+    MUST_NOTE("the model ends in a Softmax, and cross_entropy applies a softmax", jobs_rows,
               "spec.model.onnx=softmax.onnx", NULL);
     MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=log-softmax.onnx", "spec.data.eval=null", NULL);
-    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=sigmoid.onnx", "spec.data.eval=null", NULL);
-    MUST_NOTE("the model ends in a Sigmoid, which bce_with_logits applies", jobs_rows,
+    MUST_NOTE("the model ends in a Sigmoid, and cross_entropy applies a softmax", jobs_rows,
+              "spec.model.onnx=sigmoid.onnx", "spec.data.eval=null", NULL);
+    MUST_NOTE("the model ends in a Sigmoid, and bce_with_logits applies a sigmoid", jobs_rows,
               "spec.model.onnx=sigmoid.onnx", "spec.loss.type=bce_with_logits",
               "spec.data.train.targets=threes.npy", "spec.data.eval=null", NULL);
     save_nameless("nameless.onnx");

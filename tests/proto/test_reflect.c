@@ -183,6 +183,11 @@ static void test_yaml_refusals(void **state)
     spec_from("model: {onnx: \"a\\0b\"}", "job.yaml:1:15: a zero byte in a value");
     spec_from("priority: 1\n---\npriority: 2\n",
               "job.yaml:2:1: a second document: one a file is read");
+    spec_from("priority: 1\nmodel: {onnx: \"caf\xe9\"}\n",
+              "job.yaml:2:20: not YAML: invalid trailing UTF-8 octet");
+    spec_from("priority: 1\n\n  \x01\n",
+              "job.yaml:3:3: not YAML: control characters are not allowed");
+    spec_from("model:\n\tonnx: m\n", "job.yaml:2:1: not YAML: a tab, where only spaces may stand");
     spec_from("model: {onnx: m", "job.yaml:2:1: not YAML: did not find expected ',' or '}'");
 }
 

@@ -240,6 +240,7 @@ struct rb_update rb_update_skip(struct rb_model *model, const struct rb_vote_dec
     rb_feed_log(state->window, model, NULL, decision);
     pthread_mutex_unlock(&state->window->lock);
     return (struct rb_update){
+        .grad_norm = decision->not_finite ? (double)NAN : 0,
         .lr = rb_rate_at(message->optimizer, message->steps, state->level),
     };
 }

@@ -15,7 +15,7 @@
 #include "worker/step/vote.h"
 
 struct rb_update {
-    double grad_norm; /* of the mean gradient, before clipping */
+    double grad_norm; /* of the mean gradient, before clipping; NaN where that is not finite */
     double lr;
 };
 
