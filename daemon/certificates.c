@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { LOOK_MS = 10000, LATE_S = 14 * 24 * 3600, DATE = 32 };
+enum { LOOK_MS = 5000, LATE_S = 14 * 24 * 3600, DATE = 32 };
 
 struct certificate {
     const char *option, *meanwhile;

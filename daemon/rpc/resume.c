@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Of a folder's name in a sentence that has more to say (bytes). */
 enum { FOLDER_MOST = 150 };
@@ -193,6 +194,21 @@ static bool is_listed(const char *path, const char *name)
     return found;
 }
 
+/* Workers may be on other nodes, where it may be otherwise: so it is told, and not refused. */
+static void note_unwritable(const char *real, struct rb_buffer *ret_notes)
+{
+    RB_CLEANUP(rb_freep) char *there = rb_string(real);
+    char *end;
+
+    while (access(there, F_OK) && errno == ENOENT && (end = strrchr(there, '/')) && end > there)
+        *end = '\0';
+    if (eaccess(there, W_OK | X_OK))
+        rb_buffer_format(ret_notes,
+                         "checkpoint.path: %s cannot be written on the node that coordinates (%s): "
+                         "where that is so for workers, too, nothing is saved\n",
+                         there, strerror(errno));
+}
+
 int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, int64_t *ret_step,
                    struct rb_buffer *ret_notes, struct rb_why *why)
 {
@@ -212,6 +228,7 @@ int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, 
     if (!err) {
         *ret_folder = look.whole ? rb_format("%s/%s", real, look.whole->name) : NULL;
         *ret_step = look.whole ? look.whole->step : 0;
+        note_unwritable(real, ret_notes);
     }
     folder_done(&folder);
     return err;

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -116,6 +117,34 @@ static void nothing_to_go_on_from(void **unused)
 }
 
 /* Where workers write, who are told the same path: also behind what is not there. */
+/* Root may write everywhere, so nobody tries.  A folder that is not there yet is made in the one
+ * above it. */
+static void where_nothing_can_be_written(void **unused)
+{
+    enum { NOBODY = 65534 };
+    RB_CLEANUP(rb_freep) char *open = rb_format("%s/open", root);
+    RB_CLEANUP(rb_freep) char *closed = rb_format("%s/closed/by/far", root);
+    RB_CLEANUP(rb_freep) char *above = rb_format("%s/closed", root);
+    struct rb_buffer notes = {0};
+    char *folder;
+    int64_t step;
+    bool root_runs = getuid() == 0;
+
+    (void)unused;
+    assert_int_equal(chmod(root, 0755), 0);
+    assert_int_equal(mkdir(open, 0777) || chmod(open, 0777), 0);
+    assert_int_equal(mkdir(above, 0555), 0);
+    if (root_runs)
+        assert_int_equal(setresuid(NOBODY, NOBODY, 0), 0);
+    assert_int_equal(rb_resume_find(open, &ours, &folder, &step, &notes, NULL), 0);
+    assert_int_equal(notes.size, 0);
+    assert_int_equal(rb_resume_find(closed, &ours, &folder, &step, &notes, NULL), 0);
+    if (root_runs)
+        assert_int_equal(setresuid(0, 0, 0), 0);
+    assert_non_null(strstr(notes.data, "/closed cannot be written on the node that coordinates"));
+    rb_buffer_done(&notes);
+}
+
 static void the_folder_that_a_path_means(void **unused)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/none/../kept", root);
@@ -341,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nothing_to_go_on_from, begin, end),
+        cmocka_unit_test_setup_teardown(where_nothing_can_be_written, begin, end),
         cmocka_unit_test_setup_teardown(the_folder_that_a_path_means, begin, end),
         cmocka_unit_test_setup_teardown(one_without_its_list_is_damaged, begin, end),
         cmocka_unit_test_setup_teardown(a_link_to_nowhere_is_damaged, begin, end),
