@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 
-enum { QUIET_MS = 600000, READ_MS = 45000, HEARD_MS = 1500, GRACE_MS = 30000, RETRY_MS = 300 };
+enum { QUIET_MS = 600000, READ_MS = 60000, HEARD_MS = 1500, GRACE_MS = 30000, RETRY_MS = 300 };
 
 int rb_session_exit(int err)
 {
@@ -70,8 +70,8 @@ int rb_session_usage(const struct rb_session *session, const char *format, ...)
 /* What facts and rows answer, though rubatod may wait for a silent node for half a minute. */
 static bool only_reads(const char *method)
 {
-    static const char *const reads[] = {"version", "get",     "status", "describe",
-                                        "events",  "metrics", "logs",   "receipt"};
+    static const char *const reads[] = {"version", "get",  "status",  "describe", "events",
+                                        "metrics", "logs", "receipt", "cluster"};
 
     for (size_t i = 0; i < RB_COUNT(reads); i++)
         if (!strcmp(method, reads[i]))
@@ -193,16 +193,26 @@ int rb_session_ask_again(const struct rb_session *session, const char *method, j
     return err;
 }
 
+/* nohup's way: blocked it would be heard all the same. */
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 void rb_session_heed_ends(const struct rb_session *session)
 {
+    static const int ends[] = {SIGTERM, SIGHUP};
     sigset_t set;
 
     if (session->to.interrupt_fd < 0)
         return;
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
+    for (size_t i = 0; i < RB_COUNT(ends); i++)
+        if (!is_ignored(ends[i]))
+            sigaddset(&set, ends[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signalfd(session->to.interrupt_fd, &set, 0);
 }

@@ -45,7 +45,7 @@ int rb_session_usage(const struct rb_session *session, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Ask the leader, for half a minute again where it says that nothing was done for now (RB_EAGAIN).
- * Takes the reference to `body`.  deadline: rb_clock_ns; 0: ten minutes, 45 s for what only reads.
+ * Takes the reference to `body`.  deadline: rb_clock_ns; 0: ten minutes, one for what only reads.
  * RB_ETIMEOUT is the deadline's alone: where rubatod or etcd is silent it is RB_EUNREACHABLE. */
 int rb_session_call(const struct rb_session *session, const char *method, json_t *body,
                     uint64_t deadline, json_t **ret_body, struct rb_why *why);

@@ -6,6 +6,7 @@
  *
  * However it ends, what was started for it is deleted. */
 #include "base/arena.h"
+#include "base/clock.h"
 #include "ctl/progress.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
@@ -17,6 +18,9 @@
 #include <string.h>
 
 enum { PAGE = 4096, POLL_MS = 200, NAME_MOST = 63 };
+
+/* For beginning and end, in which nobody else is heard. */
+static const uint64_t SHORT_NS = UINT64_C(30) * 1000000000;
 
 struct verify {
     const struct rb_session *session;
@@ -76,15 +80,19 @@ static int start(struct verify *verify, struct rb_why *why)
     RB_CLEANUP(rb_freep) char *tail = rb_format("-verify-%" PRId64, verify->devices);
     const int room = NAME_MOST - (int)strlen(tail);
     RB_CLEANUP(rb_freep) char *name = rb_format("%.*s%s", room, verify->name, tail);
+    struct rb_session session = *verify->session;
     json_t *reply = NULL;
     int err;
 
-    rb_session_heed_ends(verify->session);
-    err = rb_session_call(verify->session, "repeat",
+    rb_session_heed_ends(&session);
+    session.to.interrupt_fd = -1; /* read behind it, when there is something to delete */
+    err = rb_session_call(&session, "repeat",
                           json_pack("{s:s,s:s,s:I}", "job", verify->id, "name", name, "devices",
                                     (json_int_t)verify->devices),
-                          verify->deadline, &reply, why);
-
+                          rb_clock_ns() + SHORT_NS, &reply, why);
+    if (err == RB_EUNREACHABLE || err == RB_ETIMEOUT)
+        return rb_why_add(why, RB_EUNREACHABLE, "%s may train all the same, try rubatoctl delete",
+                          name);
     if (err)
         return err;
     verify->again_id = rb_string(rb_value_text(reply, "id", name));
@@ -102,8 +110,8 @@ static void end(const struct verify *verify)
     int err;
 
     session.to.interrupt_fd = -1;
-    err = rb_session_ask_again(&session, "delete", json_pack("{s:s}", "job", verify->again_id), 0,
-                               &reply, &why);
+    err = rb_session_ask_again(&session, "delete", json_pack("{s:s}", "job", verify->again_id),
+                               rb_clock_ns() + SHORT_NS, &reply, &why);
     if (err && err != RB_ENOTFOUND)
         fprintf(session.err, "rubatoctl: %s is left: %s; try: rubatoctl delete %s\n",
                 verify->called, why.text, verify->called);

@@ -45,6 +45,8 @@ int rb_weights_fetch(const struct rb_session *session, const char *job, rb_clien
     } while (err == RB_EAGAIN && rb_clock_ns() - start < (uint64_t)PARK_MS * 1000000 &&
              !(err = rb_session_sleep(session, RETRY_MS, 0, why)));
     json_decref(body);
+    if (err == RB_ETIMEOUT) /* of rubatod or a node, and not of a --timeout */
+        err = RB_EUNREACHABLE;
     if (!err && rb_value_integer(*ret_reply, "bytes", -1) != (int64_t)counted.bytes) {
         err = rb_why_set(why, RB_EIO, "%" PRIu64 " bytes came of %" PRId64, counted.bytes,
                          rb_value_integer(*ret_reply, "bytes", 0));

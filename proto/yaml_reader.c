@@ -59,6 +59,11 @@ static int check_event(struct rb_yaml_reader *reader)
     return 0;
 }
 
+static bool begins_character(char byte)
+{
+    return (byte & 0xc0) != 0x80;
+}
+
 /* Of bytes that are no text libyaml gives the offset alone. */
 static yaml_mark_t mark_of(const struct rb_yaml_reader *reader, size_t offset)
 {
@@ -66,7 +71,7 @@ static yaml_mark_t mark_of(const struct rb_yaml_reader *reader, size_t offset)
 
     for (size_t i = 0; i < offset && i < reader->size; i++) {
         mark.line += reader->text[i] == '\n';
-        mark.column = reader->text[i] == '\n' ? 0 : mark.column + 1;
+        mark.column = reader->text[i] == '\n' ? 0 : mark.column + begins_character(reader->text[i]);
     }
     return mark;
 }
@@ -74,12 +79,13 @@ static yaml_mark_t mark_of(const struct rb_yaml_reader *reader, size_t offset)
 static bool is_tab(const struct rb_yaml_reader *reader, yaml_mark_t mark)
 {
     const char *at = reader->text, *end = at + reader->size;
+    size_t line = 0, column = 0;
 
-    for (size_t line = 0; line < mark.line && at && at < end; line++) {
-        at = memchr(at, '\n', (size_t)(end - at));
-        at = at ? at + 1 : NULL;
-    }
-    return at && mark.column < (size_t)(end - at) && at[mark.column] == '\t';
+    for (; at < end && line < mark.line; at++)
+        line += *at == '\n';
+    for (; at < end && column < mark.column; at++)
+        column += at + 1 == end || begins_character(at[1]);
+    return at < end && *at == '\t';
 }
 
 /* What libyaml says of it, but for tabs, of which it does not speak. */

@@ -58,7 +58,9 @@ static int call(const char *path, int *ret_fd, pid_t *ret_pid, struct rb_why *wh
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait)) ||
         connect(fd, (struct sockaddr *)&to, sizeof(to)) ||
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size)) {
-        int err = rb_why_set(why, error_of(errno), "%s: %s", path, strerror(errno));
+        int err = rb_why_set(why, error_of(errno), "%s: %s", path,
+                             errno == EAGAIN ? "its worker accepts nobody: end its process"
+                                             : strerror(errno));
         if (fd >= 0)
             close(fd);
         return err;

@@ -20,7 +20,8 @@ struct rb_rows;
 
 /* The columns of a line and of a JSON row, NULL-terminated: step, time, loss, grad_norm, lr,
  * step_ms, devices, configuration, first_sample, samples, skipped (0 or 1), redone, eval_loss,
- * eval_accuracy (null where there was none), compute_ms, slowest_ms, variation (of what each rank
+ * eval_accuracy (null where there was none; as loss and
+ * grad_norm where they are not finite), compute_ms, slowest_ms, variation (of what each rank
  * took to compute: mean, most, and standard deviation over mean; null where it was not measured),
  * stolen (microbatches). */
 extern const char *const rb_rows_columns[];

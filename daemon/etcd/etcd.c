@@ -122,6 +122,7 @@ static void start(struct rb_etcd_call *call)
     if (call->etcd->authority) {
         curl_easy_setopt(easy, CURLOPT_CAINFO, call->etcd->authority);
         curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+        curl_easy_setopt(easy, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* it may be renewed */
         curl_easy_setopt(easy, CURLOPT_SSLCERT, call->etcd->certificate);
         curl_easy_setopt(easy, CURLOPT_SSLKEY, call->etcd->key);
     }

@@ -26,7 +26,8 @@ struct commit {
     size_t first, end; /* the transaction under way */
     char *guard;
     int64_t guard_created;
-    int64_t revision; /* of the newest transaction made */
+    int64_t revision; /* of the newest transaction, */
+    bool made;        /* of which one was made */
     uint64_t deadline;
     bool finished; /* nothing is under way any more */
     int err;
@@ -119,8 +120,8 @@ static void commit_next(struct commit *commit);
 static void commit_over(struct commit *commit)
 {
     commit->finished = true;
-    commit->deadline =
-        uv_now(commit->store->loop) + (commit->err == RB_ESTALE ? STALE_MS : CATCH_UP_MS);
+    commit->deadline = uv_now(commit->store->loop) +
+                       (commit->err == RB_ESTALE && !commit->made ? STALE_MS : CATCH_UP_MS);
     notify_in(commit->store, 0);
 }
 
@@ -153,6 +154,7 @@ static void on_txn(int err, const struct rb_why *why, const json_t *answer, void
         commit_failed(commit, RB_ESTALE, &reason);
     } else {
         commit->revision = txn.revision;
+        commit->made = true;
     }
     commit->first = commit->end;
     commit_next(commit);

@@ -77,6 +77,18 @@ static bool has_led_to(const struct rb_job_facts *job, const Rb__Configuration *
     return at != NULL;
 }
 
+/* The job is about to begin anew, from what it had when that was decided. */
+static bool begins_anew(const struct rb_job_facts *job, const Rb__Configuration *last)
+{
+    for (size_t i = 0; i < job->configurations.n; i++) {
+        const Rb__Configuration *each = job->configurations.at[i].configuration;
+
+        if (each->number > last->number && rb_configuration_live(each) && is_fresh_start(each))
+            return true;
+    }
+    return false;
+}
+
 /* What was trained since then takes nothing from a checkpoint (its writer may have left in between,
  * or gone on to gather the state), unless that began with an older state. */
 enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
@@ -86,7 +98,7 @@ enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
     uint32_t number = checkpoint->configuration;
 
     if (last && (has_led_to(job, last, number) || is_gathered_from(job, last, number)))
-        return RB_PUBLISH_NOW;
+        return begins_anew(job, last) ? RB_PUBLISH_NEVER : RB_PUBLISH_NOW;
     return job->state.state->active < number ? RB_PUBLISH_LATER : RB_PUBLISH_NEVER;
 }
 

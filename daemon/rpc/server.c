@@ -98,6 +98,11 @@ static void take_call(struct rb_connection *connection)
         return;
     }
     struct rb_request *request = NULL;
+    if (!err && connection->server->closing) {
+        rb__call__free_unpacked((Rb__Call *)message, NULL);
+        refuse(connection, rb_why_set(&why, RB_EAGAIN, "this rubatod is stopping"), &why);
+        return;
+    }
     if (!err)
         request = rb_request_new(connection->server, (Rb__Call *)message, &why);
     if (!request) {
@@ -112,7 +117,7 @@ static void take_call(struct rb_connection *connection)
 /* One call at a time on a connection; what comes behind it waits in `in`. */
 void rb_connection_next(struct rb_connection *connection)
 {
-    if (connection->busy || !connection->in || connection->server->closing)
+    if (connection->busy || !connection->in)
         return;
     connection->busy = true;
     connection->hungry = false;

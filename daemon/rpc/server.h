@@ -42,7 +42,7 @@ void rb_server_add(struct rb_server *server, const struct rb_server_method *meth
 int rb_server_listen(struct rb_server *server, const char *address, char *ret_address,
                      struct rb_why *why);
 
-/* Stop listening and taking calls; answer what is open with RB_ECANCELED when `free` comes. */
+/* Stop listening; what is called on connections that are there is answered with RB_EAGAIN. */
 void rb_server_close(struct rb_server *server);
 void rb_server_free(struct rb_server *server); /* the loop must run once more behind it */
 

@@ -119,6 +119,9 @@ static void checkpoint_that_changes_overtake(void **unused)
     assert_int_equal(may_save(&world, grown + 1), RB_PUBLISH_LATER);
     for (uint32_t device = 0; device < 3; device++)
         world_kill(&world, world_worker(&world, JOB, "a", device));
+    while (!world_next(&world, JOB) || !world_next(&world, JOB)->members[0]->restores)
+        world_rounds(&world, 1);
+    assert_int_equal(may_save(&world, grown), RB_PUBLISH_NEVER); /* from when that is decided */
     world_rounds(&world, 10);
     again = world_active(&world, JOB)->number;
     assert_true(again > grown + 2); /* from the start */

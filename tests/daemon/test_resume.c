@@ -116,7 +116,6 @@ static void nothing_to_go_on_from(void **unused)
     assert_int_equal(notes.size, 0);
 }
 
-/* Where workers write, who are told the same path: also behind what is not there. */
 /* Root may write everywhere, so nobody tries.  A folder that is not there yet is made in the one
  * above it. */
 static void where_nothing_can_be_written(void **unused)
@@ -145,6 +144,7 @@ static void where_nothing_can_be_written(void **unused)
     rb_buffer_done(&notes);
 }
 
+/* Where workers write, who are told the same path: also behind what is not there. */
 static void the_folder_that_a_path_means(void **unused)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/none/../kept", root);

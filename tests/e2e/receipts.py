@@ -148,10 +148,10 @@ def asked_long_ago():
         c.submit("long", tiny)
         c.submit("other", {**tiny, "devices": {"min": 1, "max": 1, "want": 1}})
         c.wait("other", "devices=1")
-        c.wait("long", "step=100000", 300)
+        c.wait("long", "step=100000", 900)
         asked = c.status("long")["step"]
         c.ctl("resize", "long", "--want", 2)
-        c.wait("long", f"step={asked + 60000}", 300)
+        c.wait("long", f"step={asked + 60000}", 900)
         c.ctl("cancel", "other", "--now")
         c.wait("long", "devices=2")
         grown = c.json("get", "configurations", "long")["items"][-1]["number"]

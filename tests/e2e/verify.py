@@ -124,7 +124,7 @@ def goes_on_from_a_checkpoint():
 
 
 def broken_off():
-    """ctrl-c, SIGTERM, a terminal that is closed, someone who deletes it, and a rubatod that dies in the middle, which does
+    """ctrl-c, SIGTERM, a terminal that is closed, with nohup too, someone who deletes it, and a rubatod that dies in the middle, which does
     no harm."""
     with faulty("worker.vote:do=20ms"), cluster.Cluster(devices=2) as c:
         models(c)
@@ -133,19 +133,20 @@ def broken_off():
         c.ctl("pause", "job")
         until("the pause", lambda: c.status("job")["phase"] == "Paused")
         signals = {"ctrl-c": signal.SIGINT, "terminated": signal.SIGTERM, "hung up": signal.SIGHUP}
-        for how in *signals, "deleted", "rubatod":
-            words = [os.path.join(cluster.BUILD, "rubatoctl"), "--endpoint", c.nodes[0].endpoint, "verify", "job", "--devices", "1"]
+        for how in *signals, "nohup", "deleted", "rubatod":
+            words = [*(["nohup"] if how == "nohup" else []), os.path.join(cluster.BUILD, "rubatoctl"), "--endpoint", c.nodes[0].endpoint, "verify", "job", "--devices", "1"]
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
                 until("a step of it", lambda: started(c, "job") and c.status("job-verify-1")["step"] > 0)
-                if how in signals:
-                    running.send_signal(signals[how])
+                if how in signals or how == "nohup":
+                    running.send_signal(signals.get(how, signal.SIGHUP))
                 elif how == "deleted":
                     c.ctl("delete", "job-verify-1")
                 else:
                     c.nodes[0].stop(signal.SIGKILL)
                     c.nodes[0].start()
                 out, talk = running.communicate(timeout=200)
-            expected = {**dict.fromkeys(signals, (130, "interrupted")), "deleted": (3, "job-verify-1 was deleted meanwhile"), "rubatod": (0, "")}
+            expected = {**dict.fromkeys(signals, (130, "interrupted")), "nohup": (0, ""),
+                        "deleted": (3, "job-verify-1 was deleted meanwhile"), "rubatod": (0, "")}
             check(running.returncode == expected[how][0] and expected[how][1] in talk, f"{how}: {running.returncode} {out}{talk}")
             until("nothing to be left", lambda: started(c, "job") == [])
         check(" are the same on 1 device as on 1 device" in out, out)

@@ -167,6 +167,8 @@ static int fill_folder(const Rb__Model *model, const struct rb_state *state, con
     return err ? err : rb_file_sync_folder(folder, why);
 }
 
+enum { HOLD_TRIES = 10 };
+
 /* Is it the folder of this name still? */
 static bool has_name(int fd, const char *folder)
 {
@@ -181,20 +183,25 @@ static bool has_name(int fd, const char *folder)
  * left. */
 static int make_held(const char *folder, int *ret_fd, struct rb_why *why)
 {
-    int fd = -1, err = 0;
+    int fd = -1, locked = -1, err = 0;
+    bool is_ours = false;
 
-    do {
+    for (int tries = 0; !err && !is_ours && tries < HOLD_TRIES; tries++) {
         if (fd >= 0)
             close(fd);
         err = rb_file_remove(folder, why);
-        if (!err && mkdir(folder, 0755) < 0)
+        if (!err && mkdir(folder, 0777) < 0)
             err = fail(why, "make folder", folder);
         fd = err ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd >= 0 && flock(fd, LOCK_EX) < 0) {
-            close(fd);
-            fd = -1;
-        }
-    } while (fd >= 0 && !has_name(fd, folder));
+        do
+            locked = fd < 0 ? -1 : flock(fd, LOCK_EX);
+        while (locked < 0 && fd >= 0 && errno == EINTR);
+        is_ours = fd < 0 ? errno != ENOENT : has_name(fd, folder);
+    }
+    if (fd >= 0 && locked < 0) {
+        close(fd);
+        fd = -1;
+    }
     *ret_fd = fd;
     return err;
 }

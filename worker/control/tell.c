@@ -100,7 +100,9 @@ static void tell_lap(struct rb_reports *reports, uint32_t rank, const struct rb_
         row.step = lap->from + 1 + s;
         row.time = unix_ms - (now - done) / 1000000;
         row.loss = from->count > 0 ? from->loss / (double)from->count : 0;
-        row.grad_norm = from->count > 0 ? sqrt(from->squares) / (double)from->count : 0;
+        row.grad_norm = from->wild        ? (double)NAN
+                        : from->count > 0 ? sqrt(from->squares) / (double)from->count
+                                          : 0;
         row.lr = rb_rate_at(message->optimizer, message->steps, row.step);
         row.step_ms = (double)(done - before) / 1e6;
         row.devices = lap->devices;
