@@ -160,6 +160,7 @@ int main(int argc, char **argv)
         .err = stderr,
         .terminal = isatty(STDERR_FILENO),
     };
+    bool lost;
     int code;
 
     rb_file_hold_standard();
@@ -168,8 +169,7 @@ int main(int argc, char **argv)
 
     if (session.to.interrupt_fd >= 0)
         close(session.to.interrupt_fd);
-    const bool lost =
-        ferror(stdout); /* of something before, and errno is of something else since */
+    lost = ferror(stdout); /* at some time, and errno is of something else since */
     if (fflush(stdout) || lost) {
         fprintf(stderr, "rubatoctl: cannot write to stdout: %s\n",
                 lost ? "not all of it was taken" : strerror(errno));

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/signals.h"
 #include "ctl/value.h"
 #include "ctl/write.h"
 #include "proto/reflect.h"
@@ -193,14 +194,6 @@ int rb_session_ask_again(const struct rb_session *session, const char *method, j
     return err;
 }
 
-/* nohup's way: blocked it would be heard all the same. */
-static bool is_ignored(int number)
-{
-    struct sigaction action;
-
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 void rb_session_heed_ends(const struct rb_session *session)
 {
     static const int ends[] = {SIGTERM, SIGHUP};
@@ -211,7 +204,7 @@ void rb_session_heed_ends(const struct rb_session *session)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     for (size_t i = 0; i < RB_COUNT(ends); i++)
-        if (!is_ignored(ends[i]))
+        if (!rb_signal_ignored(ends[i])) /* blocked it would be heard all the same */
             sigaddset(&set, ends[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signalfd(session->to.interrupt_fd, &set, 0);

@@ -91,7 +91,7 @@ static int start(struct verify *verify, struct rb_why *why)
                                     (json_int_t)verify->devices),
                           rb_clock_ns() + SHORT_NS, &reply, why);
     if (err == RB_EUNREACHABLE || err == RB_ETIMEOUT)
-        return rb_why_add(why, RB_EUNREACHABLE, "%s may train all the same, try rubatoctl delete",
+        return rb_why_add(why, RB_EUNREACHABLE, "%s may be there (then: rubatoctl delete %s)", name,
                           name);
     if (err)
         return err;

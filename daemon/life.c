@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "daemon/agent/agent.h"
 #include "daemon/agent/devices.h"
 #include "daemon/agent/health.h"
@@ -416,19 +417,13 @@ static int make_parts(struct life *life, struct rb_why *why)
     return serve_http(life, why);
 }
 
-static bool is_ignored(int number)
-{
-    struct sigaction action;
-    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
-}
-
 static void catch_signals(struct life *life)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     for (size_t i = 0; i < RB_COUNT(life->signals); i++) {
         uv_signal_init(&life->loop, &life->signals[i]);
         life->signals[i].data = life;
-        if (numbers[i] == SIGHUP && is_ignored(SIGHUP))
+        if (numbers[i] == SIGHUP && rb_signal_ignored(SIGHUP))
             continue; /* nohup */
         uv_signal_start(&life->signals[i], on_signal, numbers[i]);
     }

@@ -2,19 +2,9 @@
 #include "daemon/facts/publish.h"
 
 #include "daemon/facts/contingency.h"
+#include "daemon/facts/shown.h"
 
 #include <string.h>
-
-/* The configuration that trains, or was the last one that did; NULL: none. */
-static const Rb__Configuration *last_active(const struct rb_job_facts *job)
-{
-    for (size_t i = job->configurations.n; i-- > 0;) {
-        const Rb__Configuration *configuration = job->configurations.at[i].configuration;
-        if (rb_configuration_took_over(configuration))
-            return configuration;
-    }
-    return NULL;
-}
 
 /* Facts have planned it, and do not know yet whether it trains. */
 static bool is_to_come(const struct rb_job_facts *job, uint32_t number)
@@ -30,7 +20,7 @@ static bool is_to_come(const struct rb_job_facts *job, uint32_t number)
 enum rb_publish rb_publish_progress(const struct rb_job_facts *job, const Rb__Progress *progress)
 {
     const Rb__Progress *known = job->progress.message ? job->progress.progress : NULL;
-    const Rb__Configuration *last = last_active(job);
+    const Rb__Configuration *last = rb_job_last(job);
     uint32_t number = progress->configuration, active = job->state.state->active;
 
     if (known && (known->configuration > number ||
@@ -94,7 +84,7 @@ static bool begins_anew(const struct rb_job_facts *job, const Rb__Configuration 
 enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
                                       const Rb__Checkpoint *checkpoint)
 {
-    const Rb__Configuration *last = last_active(job);
+    const Rb__Configuration *last = rb_job_last(job);
     uint32_t number = checkpoint->configuration;
 
     if (last && (has_led_to(job, last, number) || is_gathered_from(job, last, number)))

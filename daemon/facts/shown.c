@@ -16,6 +16,14 @@ const Rb__Configuration *rb_job_active(const struct rb_job_facts *job)
     return fact ? fact->configuration : NULL;
 }
 
+const Rb__Configuration *rb_job_last(const struct rb_job_facts *job)
+{
+    for (size_t i = job->configurations.n; i-- > 0;)
+        if (rb_configuration_took_over(job->configurations.at[i].configuration))
+            return job->configurations.at[i].configuration;
+    return NULL;
+}
+
 int64_t rb_job_step(const struct rb_job_facts *job)
 {
     const Rb__JobState *state = job->state.state;

@@ -15,6 +15,9 @@ bool rb_job_shown(const struct rb_job_facts *job);
 /* The configuration that trains, or NULL. */
 const Rb__Configuration *rb_job_active(const struct rb_job_facts *job);
 
+/* The configuration that trains, or was the last one that did; NULL: none. */
+const Rb__Configuration *rb_job_last(const struct rb_job_facts *job);
+
 /* Steps done. */
 int64_t rb_job_step(const struct rb_job_facts *job);
 

@@ -91,11 +91,8 @@ static void add_progress(json_t *body, const struct rb_job_facts *job)
 
 static void add_plan(json_t *body, const struct rb_job_facts *job)
 {
-    const Rb__Configuration *shown_one = rb_job_active(job);
+    const Rb__Configuration *shown_one = rb_job_last(job);
 
-    for (size_t i = job->configurations.n; !shown_one && i-- > 0;)
-        if (rb_configuration_took_over(job->configurations.at[i].configuration))
-            shown_one = job->configurations.at[i].configuration;
     if (!shown_one && job->configurations.n)
         shown_one = job->configurations.at[job->configurations.n - 1].configuration;
     json_object_set_new(body, "configuration",

@@ -164,8 +164,8 @@ static bool check_want(struct rb_request *request, const struct rb_job_facts *jo
                          name, max, max == 1 ? "" : "s", want);
     else if (pins->n && (int64_t)pins->n < want)
         rb_request_failf(request, RB_EREFUSED,
-                         "%" PRId64 " devices are wanted in all, and those that the job has and "
-                         "those that are named are %zu",
+                         "%" PRId64 " devices are wanted in all, and those that it may have then "
+                         "are %zu: name more",
                          want, pins->n);
     else
         return true;

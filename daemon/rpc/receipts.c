@@ -81,11 +81,9 @@ static const Rb__Configuration *before(const struct rb_job_facts *job,
 
 static bool later_one(const struct rb_job_facts *job, uint32_t number)
 {
-    for (size_t i = 0; i < job->configurations.n; i++)
-        if (job->configurations.at[i].configuration->number > number &&
-            rb_configuration_took_over(job->configurations.at[i].configuration))
-            return true;
-    return false;
+    const Rb__Configuration *last = rb_job_last(job);
+
+    return last && last->number > number;
 }
 
 /* No more rows of it will come. */

@@ -124,8 +124,8 @@ def goes_on_from_a_checkpoint():
 
 
 def broken_off():
-    """ctrl-c, SIGTERM, a terminal that is closed, with nohup too, someone who deletes it, and a rubatod that dies in the middle, which does
-    no harm."""
+    """ctrl-c, SIGTERM, a terminal that is closed, with nohup too, someone who deletes it, and a rubatod that dies in the
+    middle, which does no harm."""
     with faulty("worker.vote:do=20ms"), cluster.Cluster(devices=2) as c:
         models(c)
         c.submit("job", gpt_spec(c, ENDLESS))
@@ -134,7 +134,8 @@ def broken_off():
         until("the pause", lambda: c.status("job")["phase"] == "Paused")
         signals = {"ctrl-c": signal.SIGINT, "terminated": signal.SIGTERM, "hung up": signal.SIGHUP}
         for how in *signals, "nohup", "deleted", "rubatod":
-            words = [*(["nohup"] if how == "nohup" else []), os.path.join(cluster.BUILD, "rubatoctl"), "--endpoint", c.nodes[0].endpoint, "verify", "job", "--devices", "1"]
+            words = [*(["nohup"] if how == "nohup" else []), os.path.join(cluster.BUILD, "rubatoctl"),
+                     "--endpoint", c.nodes[0].endpoint, "verify", "job", "--devices", "1"]
             with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
                 until("a step of it", lambda: started(c, "job") and c.status("job-verify-1")["step"] > 0)
                 if how in signals or how == "nohup":
