@@ -101,13 +101,14 @@ static void add_part(struct making *making, const struct rb_split *split, int64_
     };
 }
 
-static int add_parts(struct making *making, uint32_t parts, struct rb_why *why)
+static int add_parts(struct making *making, uint32_t parts, enum rb_filters_aim aim,
+                     struct rb_why *why)
 {
     const Rb__Model *model = making->model;
     int64_t rest = model->global_batch % model->micro_batch;
     struct rb_split_layer *layers;
     struct rb_filters_cut cut;
-    int n, err = rb_filters_cut(model, parts, &cut, why);
+    int n, err = rb_filters_cut(model, parts, aim, &cut, why);
 
     if (err)
         return err;
@@ -214,7 +215,7 @@ int rb_split_make(const Rb__Spec *spec, const char *numeric_class, struct rb_com
     int err = most ? check(spec, most, why) : 0;
 
     for (uint32_t parts = 2; !err && parts <= most; parts++)
-        err = add_parts(&making, parts, why);
+        err = add_parts(&making, parts, rb_filters_aim(spec->parallel), why);
     if (!err && most)
         err =
             rb_compile_parts(spec, numeric_class, making.parts, making.n_parts, making.model, why);

@@ -310,6 +310,10 @@ static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
     if (!err && parallel->has_hypergraph && parallel->has_pipeline)
         err = rb_why_set(why, RB_EUNSUPPORTED,
                          "spec.parallel.hypergraph: not together with spec.parallel.pipeline");
+    if (!err && parallel->cut)
+        err = check_word("spec.parallel.cut", parallel->cut, "words | layers", why);
+    if (!err && parallel->cut && !parallel->has_hypergraph)
+        err = rb_why_set(why, RB_EINVAL, "spec.parallel.cut: needs spec.parallel.hypergraph");
     if (!err && parallel->hypergraph > 1 && spec->memory->recompute &&
         !strcmp(spec->memory->recompute, "always"))
         err = rb_why_set(why, RB_EUNSUPPORTED,

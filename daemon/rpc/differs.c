@@ -58,6 +58,7 @@ static const struct setting settings[] = {
     {"train", "onNonFinite", "train.onNonFinite.action"},
     {"train", "limit", "train.onNonFinite.limit"},
     {NULL, "hypergraph", "parallel.hypergraph"},
+    {NULL, "cut", "parallel.cut"},
     {"pipeline", "schedule", "parallel.schedule"},
     {"pipeline", "stages", "parallel.pipeline"},
     {"pipeline", "lap", "the number of steps in a lap", NULL, NULL, "stages"},

@@ -182,6 +182,9 @@ int rb_job_digest(const Rb__Spec *spec, const char weights_digest[33], Rb__Model
                     "train", train_part(spec, model));
     if (spec->parallel->hypergraph > 1) /* its bits are those of its parts */
         json_object_set_new(all, "hypergraph", json_integer(spec->parallel->hypergraph));
+    if (spec->parallel->hypergraph > 1 && spec->parallel->cut &&
+        strcmp(spec->parallel->cut, "words")) /* the default goes without saying */
+        json_object_set_new(all, "cut", json_string(spec->parallel->cut));
     if (model->asynchronous)
         json_object_set_new(all, "pipeline", laps_part(spec, model->asynchronous));
     text = json_dumps(all, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17));

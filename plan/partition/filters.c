@@ -4,8 +4,11 @@
 #include "base/arena.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { GRAIN = 64, TRIES = 4 }; /* vertices a layer; partitions that are tried */
+
+static const double EPSILON = 0.03; /* of the work of a part, above the mean */
 
 /* Parts have no order: so the loss, the last vertex, is in the last of them. */
 static void put_loss_last(const struct rb_filters_cut *cut)
@@ -19,10 +22,62 @@ static void put_loss_last(const struct rb_filters_cut *cut)
             cut->parts[v] = of_loss;
 }
 
-int rb_filters_cut(const Rb__Model *model, uint32_t parts, struct rb_filters_cut *ret_cut,
-                   struct rb_why *why)
+static bool is_read_by(const struct rb_hypergraph_layer *reader, uint32_t layer)
 {
-    struct rb_hypergraph_how how = {.parts = parts, .epsilon = 0.03, .seed = 1, .tries = TRIES};
+    for (uint32_t i = 0; i < reader->n_inputs; i++)
+        if (reader->inputs[i] == layer)
+            return true;
+    for (uint32_t i = 0; i < reader->n_joins; i++)
+        if (reader->joins[i] == layer)
+            return true;
+    return false;
+}
+
+/* Layers that nothing but the loss comes behind, and of which all together are next to nothing to
+ * compute: dividing them would send their filters to it for no gain.  ret_last: by layer. */
+static void find_last(const struct rb_filters_cut *cut, bool *ret_last)
+{
+    double all = 0, some = 0;
+
+    for (uint32_t l = 0; l < cut->n_layers; l++)
+        all += cut->layers[l].work * cut->layers[l].filters;
+    for (uint32_t l = cut->n_layers; l-- > 0;) {
+        const struct rb_hypergraph_layer *layer = &cut->layers[l];
+        bool last = !layer->n_joins || l + 1 == cut->n_layers;
+
+        for (uint32_t to = l + 1; to < cut->n_layers; to++)
+            last &= !is_read_by(&cut->layers[to], l) || (ret_last[to] && !cut->layers[to].n_joins);
+        some += layer->work * layer->filters;
+        ret_last[l] = l + 1 == cut->n_layers || (last && some <= EPSILON / cut->n_parts * all);
+    }
+}
+
+/* Each layer over all parts, in the order of its filters, so that groups that feed each other stay
+ * together. */
+static void cut_layers(const struct rb_filters_cut *cut)
+{
+    RB_CLEANUP(rb_freep) bool *last = rb_alloc(cut->n_layers + 1);
+
+    find_last(cut, last);
+    for (uint32_t v = 0; v < cut->graph.n_vertices; v++) {
+        const struct rb_hypergraph_bundle *bundle = &cut->bundles[v];
+        uint64_t filters = cut->layers[bundle->layer].filters;
+
+        cut->parts[v] = last[bundle->layer] ? cut->n_parts - 1
+                                            : (uint32_t)(bundle->first * cut->n_parts / filters);
+    }
+}
+
+enum rb_filters_aim rb_filters_aim(const Rb__ParallelSpec *parallel)
+{
+    return parallel && parallel->cut && !strcmp(parallel->cut, "layers") ? RB_FILTERS_LAYERS
+                                                                         : RB_FILTERS_WORDS;
+}
+
+int rb_filters_cut(const Rb__Model *model, uint32_t parts, enum rb_filters_aim aim,
+                   struct rb_filters_cut *ret_cut, struct rb_why *why)
+{
+    struct rb_hypergraph_how how = {.parts = parts, .epsilon = EPSILON, .seed = 1, .tries = TRIES};
     struct rb_filters_cut cut = {.n_parts = parts};
     int err = rb_filters_layers(model, &cut.layers, &cut.n_layers, why);
 
@@ -30,8 +85,12 @@ int rb_filters_cut(const Rb__Model *model, uint32_t parts, struct rb_filters_cut
         return err;
     rb_hypergraph_of_layers(cut.layers, cut.n_layers, GRAIN, &cut.graph, &cut.bundles);
     cut.parts = rb_alloc((cut.graph.n_vertices + 1) * sizeof *cut.parts);
-    rb_hypergraph_partition(&cut.graph, &how, cut.parts);
-    put_loss_last(&cut);
+    if (aim == RB_FILTERS_LAYERS) {
+        cut_layers(&cut);
+    } else {
+        rb_hypergraph_partition(&cut.graph, &how, cut.parts);
+        put_loss_last(&cut);
+    }
     *ret_cut = cut;
     return 0;
 }

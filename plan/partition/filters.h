@@ -12,6 +12,7 @@
 #include "plan/partition/hypergraph_model.h"
 #include "plan/simulate/cost.h"
 #include "plan/simulate/pipeline.h"
+#include "spec.pb-c.h"
 
 /* Of the first program: its products, what is made of several filter by filter and read, and as the
  * last layer, of one filter, the loss.  The caller frees *ret_layers.  RB_EUNSUPPORTED: a product
@@ -20,7 +21,17 @@
 int rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_layers,
                       uint32_t *ret_n, struct rb_why *why);
 
-/* Who has which filters, as a pin makes it: the same for the same model and number of parts. */
+/* What a cut is to be good at (spec.parallel.cut). */
+enum rb_filters_aim {
+    RB_FILTERS_WORDS,  /* few words change parts; parts are even over the whole step, so that one
+                          mostly waits for another: for slow links, or little memory */
+    RB_FILTERS_LAYERS, /* parts are even in each layer, so that all compute at once, and most words
+                          go to all: for quick links */
+};
+enum rb_filters_aim rb_filters_aim(const Rb__ParallelSpec *parallel); /* NULL is fine */
+
+/* Who has which filters, as a pin makes it: the same for the same model, number of parts and aim.
+ */
 struct rb_filters_cut {
     struct rb_hypergraph_layer *layers;
     uint32_t n_layers;
@@ -30,8 +41,8 @@ struct rb_filters_cut {
     uint32_t n_parts;
 };
 
-int rb_filters_cut(const Rb__Model *model, uint32_t parts, struct rb_filters_cut *ret_cut,
-                   struct rb_why *why);
+int rb_filters_cut(const Rb__Model *model, uint32_t parts, enum rb_filters_aim aim,
+                   struct rb_filters_cut *ret_cut, struct rb_why *why);
 void rb_filters_cut_done(struct rb_filters_cut *cut);
 
 struct rb_filters_how {

@@ -12,7 +12,8 @@ enum {
     MOST_MICROBATCHES = 256,
 };
 
-static int price_filters(struct rb_search_work *work, const struct rb_filters_cut *cut, bool pinned)
+static int price_filters(struct rb_search_work *work, const struct rb_filters_cut *cut,
+                         enum rb_filters_aim aim, bool pinned)
 {
     const struct rb_search_how *how = work->how;
     const struct rb_cluster_device *device = work->slowest;
@@ -38,8 +39,8 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
 
     if (err)
         return err;
-    one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
-                        "filters split over %" PRIu32, cut->n_parts);
+    one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS, "%s split over %" PRIu32,
+                        aim == RB_FILTERS_LAYERS ? "each layer" : "filters", cut->n_parts);
     one->seconds = found.seconds;
     one->idle = found.idle;
     one->sent = found.sent;
@@ -48,26 +49,40 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
     rb_search_say(
         one,
         "pin spec.parallel.hypergraph: %" PRIu32
-        " and spec.state.replicas: 1 to have it; %.1f k words a sample change devices, %.1f %% "
+        "%s and spec.state.replicas: 1 to have it; %.1f k words a sample change devices, %.1f %% "
         "over the mean on the fullest",
-        cut->n_parts, rb_hypergraph_volume(&cut->graph, cut->parts, cut->n_parts) / 1e3,
+        cut->n_parts, aim == RB_FILTERS_LAYERS ? ", cut: layers" : "",
+        rb_hypergraph_volume(&cut->graph, cut->parts, cut->n_parts) / 1e3,
         100 * rb_hypergraph_imbalance(&cut->graph, cut->parts, cut->n_parts));
     rb_search_check_memory(work, one);
     return 0;
 }
 
-int rb_search_filters(struct rb_search_work *work, uint32_t parts, bool pinned)
+static int try_cut(struct rb_search_work *work, uint32_t parts, enum rb_filters_aim aim,
+                   bool pinned)
 {
     struct rb_filters_cut cut;
-    int err;
+    int err = rb_filters_cut(work->how->model, parts, aim, &cut, pinned ? work->why : NULL);
 
-    if (!pinned && (parts > MOST_DEVICES || work->total > MOST_MICROBATCHES))
-        return 0;
-    err = rb_filters_cut(work->how->model, parts, &cut, pinned ? work->why : NULL);
     if (err)
         return pinned ? err : 0;
     if (pinned || cut.n_layers > 2)
-        err = price_filters(work, &cut, pinned);
+        err = price_filters(work, &cut, aim, pinned);
     rb_filters_cut_done(&cut);
+    return err;
+}
+
+int rb_search_filters(struct rb_search_work *work, uint32_t parts, bool pinned)
+{
+    enum rb_filters_aim aim = rb_filters_aim(work->how->spec->parallel);
+    bool few = parts <= MOST_DEVICES && work->total <= MOST_MICROBATCHES;
+    int err = 0;
+
+    for (int i = RB_FILTERS_WORDS; !err && i <= RB_FILTERS_LAYERS; i++) {
+        bool this = pinned && i == (int)aim;
+
+        if (this || few)
+            err = try_cut(work, parts, (enum rb_filters_aim)i, this);
+    }
     return err;
 }

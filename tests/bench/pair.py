@@ -6,7 +6,8 @@ usage: pair.py [--models mlp,cnn,gpt] [--microbatches 2,8] [--rounds N] [--steps
 
 Each worker is on a core of its own, and they meet in shared memory.  In each round all ways train the same batch one after
 the other, in an order that turns; a way's step is the median of all of its steps.  Filters are split with one replica of
-the state, as then no weight moves; all others have the bits of one worker, or the bench fails.
+the state, as then no weight moves, once for few words and once layer by layer; all others have the bits of one worker, or
+the bench fails.
 """
 import argparse
 import statistics
@@ -19,10 +20,11 @@ WARM = 5  # steps that do not count
 SHORT = 8  # steps whose bits are compared
 BATCH = {"gpt": 16, "mlp": 128, "cnn": 64}
 SHAPES = {"mlp": (784,), "cnn": (3, 32, 32)}
-SPLIT = "filters split in 2"
+SPLIT, LAYERS = SPLITS = "filters split in 2", "each layer split in 2"
 WAYS = {"one worker": {}, "data parallel": {"parallel": {"pipeline": 1}}, "pipeline of 2": {"parallel": {"pipeline": 2}},
         "in shards": {"parallel": {"pipeline": 1}, "state": {"replicas": "1"}},
-        SPLIT: {"parallel": {"hypergraph": 2}, "state": {"replicas": "1"}}}
+        SPLIT: {"parallel": {"hypergraph": 2}, "state": {"replicas": "1"}},
+        LAYERS: {"parallel": {"hypergraph": 2, "cut": "layers"}, "state": {"replicas": "1"}}}
 
 
 def spec(c, model, microbatches, way, steps):
@@ -58,8 +60,8 @@ def took(c, model, microbatches, way, steps):
 
 def compare(c, model, microbatches, options):
     """ms a step by way"""
-    ways = [way for way in WAYS if model != "gpt" or way != SPLIT]
-    shas = {way: bits(c, model, microbatches, way) for way in ways if way != SPLIT}
+    ways = [way for way in WAYS if model != "gpt" or way not in SPLITS]
+    shas = {way: bits(c, model, microbatches, way) for way in ways if way not in SPLITS}
     check(len(set(shas.values())) == 1, f"{model}, {microbatches} microbatches: the ways differ in bits: {shas}")
     steps = {way: [] for way in ways}
     for i in range(options.rounds):

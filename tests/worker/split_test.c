@@ -213,9 +213,9 @@ static void check_words(const struct made *made, const char *class, int pin)
     for (uint32_t parts = 2; parts <= MOST; parts++) {
         struct rb_filters_cut cut, pinned;
 
-        if (rb_filters_cut(compiled.model, parts, &cut, &why))
+        if (rb_filters_cut(compiled.model, parts, RB_FILTERS_WORDS, &cut, &why))
             fail_msg("%s", why.text);
-        assert_int_equal(rb_filters_cut(made->model, parts, &pinned, NULL), 0);
+        assert_int_equal(rb_filters_cut(made->model, parts, RB_FILTERS_WORDS, &pinned, NULL), 0);
         assert_int_equal(cut.graph.n_nets, pinned.graph.n_nets);
         assert_true(rb_hypergraph_volume(&cut.graph, cut.parts, parts) ==
                     rb_hypergraph_volume(&pinned.graph, pinned.parts, parts));
@@ -268,7 +268,8 @@ static void test_refused(void **state)
                 job = read_job(made.folder, pin);
                 if (rb_compile(job->spec, class, &compiled, &why))
                     fail_msg("%s", why.text);
-                assert_int_equal(rb_filters_cut(compiled.model, 2, &cut, &why), RB_EUNSUPPORTED);
+                assert_int_equal(rb_filters_cut(compiled.model, 2, RB_FILTERS_WORDS, &cut, &why),
+                                 RB_EUNSUPPORTED);
                 assert_non_null(strstr(why.text, refused[k].text));
                 rb_compiled_done(&compiled);
                 rb__job_file__free_unpacked(job, NULL);
@@ -555,7 +556,8 @@ static void test_exchange(void **state)
         for (made.parts = 2; made.parts <= MOST; made.parts++) {
             struct rb_filters_cut cut;
 
-            assert_int_equal(rb_filters_cut(made.model, made.parts, &cut, NULL), 0);
+            assert_int_equal(rb_filters_cut(made.model, made.parts, RB_FILTERS_WORDS, &cut, NULL),
+                             0);
             made.words = rb_hypergraph_volume(&cut.graph, cut.parts, made.parts);
             assert_true(made.words > 0);
             assert_true(!kinds[k].write || joined_parts(&cut) > 1); /* else nothing is tried */
