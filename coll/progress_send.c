@@ -47,8 +47,9 @@ void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame, con
                       uint64_t size)
 {
     struct rb_lane *lane = &coll->lane[rank];
-    struct rb_post *post = rb_alloc(sizeof *post + size);
+    struct rb_post *post = rb_realloc(NULL, sizeof *post + size);
 
+    post->next = NULL;
     memcpy(post->bytes, bytes, size);
     start_outgoing(&post->out, frame, post->bytes, size, NULL);
     *(lane->posts ? lane->last_post : &lane->posts) = post;

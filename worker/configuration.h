@@ -37,6 +37,7 @@ struct rb_configuration {
     const Rb__RankPlan *orders; /* this rank's, in `plan` */
     struct rb_placement placement;
     struct rb_stage *stage; /* NULL: each microbatch is one rank's alone */
+    uint32_t lanes; /* of parts of the filters, that all have (worker/lanes.h); 0: not agreed on */
     struct rb_steal *steal; /* NULL: who computes what is as planned */
     struct rb_coll *coll;
     struct rb_circle *circle;       /* sums go from GPU to GPU; NULL: by `coll` */

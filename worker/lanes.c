@@ -54,42 +54,40 @@ static void *map_arena(size_t bytes)
 
 static int open_one(struct rb_model *model, struct rb_lane *lane, struct rb_why *why)
 {
-    const Rb__Program *message = model->runner->message;
+    const struct rb_runner *first = &model->lanes[0].runner;
 
-    lane->runner.message = message;
-    lane->bytes = (size_t)message->arena_bytes + 64;
+    lane->runner.message = first->message;
+    lane->bytes = (size_t)first->message->arena_bytes + 64;
     lane->arena = map_arena(lane->bytes);
     if (!lane->arena)
         return rb_why_set(why, RB_ENOMEM, "no memory for %llu bytes of a further microbatch",
-                          (unsigned long long)message->arena_bytes);
-    return rb_runner_prepare_twin(model, &lane->runner, model->runner, lane->arena, why);
+                          (unsigned long long)first->message->arena_bytes);
+    return rb_runner_prepare_twin(model, &lane->runner, first, lane->arena, why);
 }
 
-/* Does another program train, too, in the first lane's arena?  It takes what it made once of
- * weights to be there as long as those are the same. */
-static bool is_shared(const struct rb_model *model)
-{
-    return model->last_runner != model->runner && model->runner->message->once > 0;
-}
-
-int rb_lanes_make(struct rb_model *model, uint32_t count, struct rb_why *why)
+int rb_lanes_make(struct rb_model *model, const struct rb_runner *runner,
+                  const struct rb_runner *last, uint32_t count, struct rb_why *why)
 {
     int err = 0;
 
-    if (is_shared(model))
+    /* Another program in the first lane's arena takes what it made once of weights to be there as
+     * long as those are the same. */
+    if (last != runner && runner->message->once > 0)
         count = 1;
-    model->lanes[0].runner = *model->runner;
+    model->lanes[0].runner = *runner;
     model->n_lanes = 1;
     while (!err && model->n_lanes < count && model->n_lanes < model->microbatches)
         err = open_one(model, &model->lanes[model->n_lanes++], why);
     return err;
 }
 
-int rb_lanes_open(struct rb_model *model, struct rb_why *why)
+int rb_lanes_open(struct rb_model *model, const struct rb_runner *runner,
+                  const struct rb_runner *last, struct rb_why *why)
 {
-    const struct rb_runner *runner = model->runner;
-
-    return rb_lanes_make(model, rb_lanes_pay(model->message, runner->program), why);
+    if (model->n_lanes && model->lanes[0].runner.program == runner->program)
+        return 0;
+    rb_lanes_close(model);
+    return rb_lanes_make(model, runner, last, rb_lanes_pay(model->message, runner->program), why);
 }
 
 void rb_lanes_close(struct rb_model *model)

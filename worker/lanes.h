@@ -26,10 +26,14 @@ uint32_t rb_lanes_count(const Rb__Model *model, uint64_t working, struct rb_cach
 /* What that is here, for a program that is ready. */
 uint32_t rb_lanes_pay(const Rb__Model *model, const struct rb_program *ready);
 
-/* Makes model->lanes, of which the first is model->runner: so many, RB_KERNEL_EACH at most, or as
- * many as pay here, which take no more memory than caches have (and a page here and there). */
-int rb_lanes_make(struct rb_model *model, uint32_t count, struct rb_why *why);
-int rb_lanes_open(struct rb_model *model, struct rb_why *why);
+/* Makes model->lanes, of which the first is `runner`: so many, RB_KERNEL_EACH at most.  last: what
+ * runs the last microbatch, in the same arena. */
+int rb_lanes_make(struct rb_model *model, const struct rb_runner *runner,
+                  const struct rb_runner *last, uint32_t count, struct rb_why *why);
+/* As many as pay here, which take no more memory than caches have (and a page here and there), in
+ * place of those of another runner; nothing where they are there. */
+int rb_lanes_open(struct rb_model *model, const struct rb_runner *runner,
+                  const struct rb_runner *last, struct rb_why *why);
 void rb_lanes_close(struct rb_model *model);
 
 #endif

@@ -51,7 +51,7 @@ struct rb_model {
     uint32_t microbatches;                  /* of a step */
     struct rb_runner *runner, *last_runner; /* of a microbatch, and of the last one */
     bool recomputes;                        /* so do these (Program.recomputes) */
-    struct rb_lane lanes[RB_KERNEL_EACH];   /* the first one's runner is `runner` */
+    struct rb_lane lanes[RB_KERNEL_EACH];   /* of `runner`, or of a part of the filters */
     uint32_t n_lanes;
     struct rb_chunk *chunks;
     uint32_t n_chunks;

@@ -155,7 +155,7 @@ static int prepare_programs(struct rb_model *model, struct rb_why *why)
 
     if (!err)
         err = prepare(model, model->runner, model->train, why);
-    err = err ? err : rb_lanes_open(model, why);
+    err = err ? err : rb_lanes_open(model, model->runner, model->last_runner, why);
     if (!err)
         err = prepare(model, model->last_runner, model->train, why);
     if (!err && model->eval && !model->n_chunks)

@@ -15,7 +15,8 @@ enum rb_tag {
     RB_TAG_STAGE,
     RB_TAG_STEAL,
     RB_TAG_VIEWS,
-    RB_TAG_VIEWED
+    RB_TAG_VIEWED,
+    RB_TAG_LANES
 };
 
 /* `part` tells calls of one purpose and attempt apart. */

@@ -33,7 +33,8 @@ static uint64_t train(const struct bench_case *from, int64_t micro_batch, uint32
 
     bench_job_open(from, micro_batch, &job);
     rb_lanes_close(job.model);
-    bench_check(rb_lanes_make(job.model, lanes, &why), &why);
+    bench_check(rb_lanes_make(job.model, job.model->runner, job.model->last_runner, lanes, &why),
+                &why);
     assert_int_equal(job.model->n_lanes, lanes);
     for (int i = 0; i < STEPS; i++)
         bench_job_step(&job, &result);
@@ -99,7 +100,7 @@ static void test_bfloat_of_two(void **state)
     bench_job_open(&one, 8, &job);
     assert_int_equal(job.model->n_lanes, 1);
     rb_lanes_close(job.model);
-    bench_check(rb_lanes_make(job.model, 2, &why), &why);
+    bench_check(rb_lanes_make(job.model, job.model->runner, job.model->last_runner, 2, &why), &why);
     assert_int_equal(job.model->n_lanes, 1);
     bench_job_close(&job);
 }

@@ -423,10 +423,12 @@ static double run_part(struct crew *crew, struct rb_model *model, struct rb_exch
     exchange->microbatch = microbatch;
     rb_program_start(runner.program);
     for (size_t i = 0; i < runner.message->n_instructions; i++) {
-        if (rb_program_exchanges(runner.message->instructions[i]))
-            CREW_OK(crew, rb_exchange_run(exchange, i, &why), &why);
-        else
+        if (rb_program_exchanges(runner.message->instructions[i])) {
+            CREW_OK(crew, rb_exchange_give(exchange, i, &why), &why);
+            CREW_OK(crew, rb_exchange_take(exchange, i, &why), &why);
+        } else {
             rb_program_step(runner.program, (int)i, &key);
+        }
         take((int)i, taking);
     }
     if (runner.message->loss >= 0)

@@ -85,8 +85,14 @@ bool rb_program_gathers(const struct rb_program *program)
     return false;
 }
 
-static void step_each(struct rb_program *const *programs, int n, int instruction,
-                      const struct rb_key *keys)
+void rb_program_start_each(struct rb_program *const *programs, int n)
+{
+    for (int e = 0; e < n; e++)
+        rb_program_start(programs[e]);
+}
+
+void rb_program_step_each(struct rb_program *const *programs, int n, int instruction,
+                          const struct rb_key *keys)
 {
     const struct step *first = &programs[0]->steps[instruction];
     const void *const *in[RB_KERNEL_EACH];
@@ -94,6 +100,8 @@ static void step_each(struct rb_program *const *programs, int n, int instruction
 
     if (!first->kernel || (programs[0]->defers && first->gradient))
         return;
+    if (instruction < programs[0]->once)
+        n = 1;
     for (int e = 0; e < n; e++) {
         in[e] = programs[e]->steps[instruction].in;
         out[e] = programs[e]->steps[instruction].out;
@@ -105,12 +113,11 @@ int rb_program_run_each(struct rb_program *const *programs, int n, const struct 
                         const atomic_bool *stop, void (*after)(int instruction, void *context),
                         void *context)
 {
-    for (int e = 0; e < n; e++)
-        rb_program_start(programs[e]);
+    rb_program_start_each(programs, n);
     for (int i = 0; i < programs[0]->n_steps; i++) {
         if (stop && atomic_load_explicit(stop, memory_order_relaxed))
             return RB_ECANCELED;
-        step_each(programs, i < programs[0]->once ? 1 : n, i, keys);
+        rb_program_step_each(programs, n, i, keys);
         if (after)
             after(i, context);
     }

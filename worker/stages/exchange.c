@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "proto/dtype.h"
 #include "proto/operators.h"
 
 #include <inttypes.h>
@@ -186,7 +187,7 @@ static int post(struct rb_exchange *exchange, const Rb__Instruction *one, struct
 
     for (uint32_t part = 0; !err && part < exchange->stage->stages; part++) {
         size_t n = count_floats(runs, part, from);
-        RB_CLEANUP(rb_freep) float *message = n ? rb_alloc(n * sizeof *message) : NULL;
+        RB_CLEANUP(rb_freep) float *message = n ? rb_realloc(NULL, n * sizeof *message) : NULL;
 
         if (!n)
             continue;
@@ -207,7 +208,7 @@ static int receive(const struct rb_exchange *exchange, const Rb__Instruction *on
 
     for (uint32_t part = 0; !err && part < exchange->stage->stages; part++) {
         size_t n = count_floats(runs, part, to);
-        RB_CLEANUP(rb_freep) float *message = n ? rb_alloc(n * sizeof *message) : NULL;
+        RB_CLEANUP(rb_freep) float *message = n ? rb_realloc(NULL, n * sizeof *message) : NULL;
 
         if (!n)
             continue;
@@ -236,37 +237,90 @@ static size_t bytes_of(const struct filters *filters)
     return filters->samples * filters->all * filters->inner * sizeof(float);
 }
 
-static int spread(struct rb_exchange *exchange, const Rb__Instruction *one, struct rb_why *why)
+static uint64_t end_of(const Rb__Tensor *tensor)
 {
-    struct filters x = open_side(exchange, one, false, true);
+    uint64_t bytes = rb_dtype_size((enum rb_dtype)tensor->dtype);
+
+    for (size_t d = 0; d < tensor->n_dims; d++)
+        bytes *= (uint64_t)tensor->dims[d];
+    return tensor->offset + bytes;
+}
+
+/* The last instruction in front of `i` that writes where `i` reads: by place, as the same values
+ * may be called otherwise in another shape. */
+static int maker_of(const Rb__Program *message, size_t i)
+{
+    const Rb__Tensor *x =
+        side(message, message->instructions[i], message->instructions[i]->operator_ == RB_OP_FOLD);
+
+    if (!x)
+        return -1;
+    for (size_t j = i; j-- > 0;)
+        for (size_t k = 0; k < message->instructions[j]->n_outputs; k++) {
+            int32_t t = message->instructions[j]->outputs[k];
+            const Rb__Tensor *y = t >= 0 ? message->tensors[t] : NULL;
+
+            if (y && y->space == x->space && y->offset < end_of(x) && x->offset < end_of(y))
+                return (int)j;
+        }
+    return (int)i - 1;
+}
+
+void rb_exchange_ready(const Rb__Program *message, int *ret_ready)
+{
+    int ready = -1;
+
+    for (size_t i = 0; i < message->n_instructions; i++) {
+        int maker;
+
+        if (!rb_program_exchanges(message->instructions[i]))
+            continue;
+        maker = maker_of(message, i);
+        ret_ready[i] = ready = maker > ready ? maker : ready;
+    }
+}
+
+/* What is made here is read by the host, and what comes is written by it. */
+int rb_exchange_give(struct rb_exchange *exchange, size_t i, struct rb_why *why)
+{
+    const Rb__Instruction *one = exchange->message->instructions[i];
+    bool back = one->operator_ == RB_OP_FOLD;
+    struct filters from = open_side(exchange, one, back, true);
+
+    return post(exchange, one, runs_of(one, back ? "receives" : "sends"), &from, why);
+}
+
+static int take_spread(struct rb_exchange *exchange, const Rb__Instruction *one, struct rb_why *why)
+{
+    struct filters x = open_side(exchange, one, false, false);
     struct filters y = open_side(exchange, one, true, false);
-    int err = post(exchange, one, runs_of(one, "sends"), &x, why);
+    int err;
 
     keep(runs_of(one, "keeps"), &x, &y, false);
-    err = err ? err : receive(exchange, one, runs_of(one, "receives"), PUT, &y, why);
+    err = receive(exchange, one, runs_of(one, "receives"), PUT, &y, why);
     if (!err && y.at)
         rb_device_push(exchange->device, y.at, bytes_of(&y));
     return err;
 }
 
-static int fold(struct rb_exchange *exchange, const Rb__Instruction *one, struct rb_why *why)
+static int take_fold(struct rb_exchange *exchange, const Rb__Instruction *one, struct rb_why *why)
 {
     struct filters dx = open_side(exchange, one, false, false);
-    struct filters dy = open_side(exchange, one, true, true);
-    int err = post(exchange, one, runs_of(one, "receives"), &dy, why);
+    struct filters dy = open_side(exchange, one, true, false);
+    int err;
 
     if (dx.at)
         memset(dx.at, 0, bytes_of(&dx));
     keep(runs_of(one, "keeps"), &dx, &dy, true);
-    err = err ? err : receive(exchange, one, runs_of(one, "sends"), ADD, &dx, why);
+    err = receive(exchange, one, runs_of(one, "sends"), ADD, &dx, why);
     if (!err && dx.at)
         rb_device_push(exchange->device, dx.at, bytes_of(&dx));
     return err;
 }
 
-int rb_exchange_run(struct rb_exchange *exchange, size_t i, struct rb_why *why)
+int rb_exchange_take(struct rb_exchange *exchange, size_t i, struct rb_why *why)
 {
     const Rb__Instruction *one = exchange->message->instructions[i];
 
-    return (one->operator_ == RB_OP_SPREAD ? spread : fold)(exchange, one, why);
+    return (one->operator_ == RB_OP_SPREAD ? take_spread : take_fold)(exchange, one, why);
 }

@@ -32,6 +32,24 @@ static int find_programs(struct rb_stage *stage, const Rb__Model *model, struct 
     return err ? err : find_program(stage, model, stage->mine, last, &stage->last_program, why);
 }
 
+static void find_pieced(struct rb_stage *stage, const Rb__Model *model)
+{
+    const uint32_t programs[] = {stage->program, stage->last_program};
+
+    stage->pieced = rb_alloc(model->n_variables * sizeof *stage->pieced + 1);
+    for (size_t p = 0; p < RB_COUNT(programs); p++) {
+        const Rb__Program *program = model->programs[programs[p]];
+        RB_CLEANUP(rb_freep) bool *seen = rb_alloc(model->n_variables * sizeof *seen + 1);
+
+        for (size_t c = 0; c < program->n_contributions; c++) {
+            uint32_t v = program->contributions[c]->variable;
+
+            stage->pieced[v] |= seen[v];
+            seen[v] = true;
+        }
+    }
+}
+
 int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
                   struct rb_stage **ret_stage, struct rb_why *why)
 {
@@ -58,6 +76,8 @@ int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
     if (!err)
         err = stage->split ? find_programs(stage, model, why)
                            : rb_stage_read_courses(stage, plan, model, why);
+    if (!err && stage->split)
+        find_pieced(stage, model);
     if (!err)
         rb_stage_find_blocks(stage, plan, model);
     if (!err && model->asynchronous)
@@ -87,6 +107,7 @@ void rb_stage_free(struct rb_stage *stage)
     free(stage->parts);
     free(stage->of_rank);
     free(stage->owners);
+    free(stage->pieced);
     free(stage->gives);
     free(stage->reads);
     free(stage->senders);

@@ -49,6 +49,7 @@ struct rb_stage {
     size_t n_parts;
     uint32_t program,
         last_program;        /* of a part of the filters: of a microbatch, and the last one */
+    bool *pieced;            /* there, by variable: several contributions are parts of its sums */
     uint64_t *gives, *reads; /* by block: stages that make summands of it, and that read it */
     bool *senders;           /* by block * ranks + rank: it is in a stage that gives */
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An attempt at a step: what the orders of a rank do, one by one.
  *
- * step (the orders) > [attempt_compute] a microbatch > [attempt_results] what it came to >
- * [attempt_vote] sums, the vote > [attempt_state] update, weights
+ * step (the orders) > [attempt_compute, attempt_part] a microbatch > [attempt_results] what it came
+ * to > [attempt_vote] sums, the vote > [attempt_state] update, weights
  *
  * All of it runs on the step thread.  Up to the update nothing but sums and the record changes. */
 #ifndef RB_WORKER_STEP_ATTEMPT_H
@@ -20,7 +20,8 @@ struct rb_attempt {
     const struct rb_step *step;
     struct rb_vote_shape shape;
     uint32_t number;
-    bool laps;            /* it is one (worker/stages/lap.h) */
+    bool laps;  /* it is one (worker/stages/lap.h) */
+    bool alone; /* of sums that a rank is to have it makes all: they stay where they are */
     uint64_t computed_ns; /* its microbatches, as far as they are in the record; */
     uint32_t computed;    /* so many in all.  Those that were kept are not among either */
     /* Microbatches whose results the device has still, in their order: they are in the sums, and
@@ -48,8 +49,21 @@ int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *wh
 int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why);
 /* This rank's stage of one, there or back; of a lap where it is one. */
 int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct rb_why *why);
-/* This rank's filters of one. */
-int rb_attempt_part(struct rb_attempt *attempt, uint32_t microbatch, struct rb_why *why);
+/* What order *at says, and those right behind it that are of the same program and not in the sums
+ * yet, `most` at most; *at becomes the last of them.  odd_last: the last microbatch of all has a
+ * program of its own. */
+uint32_t rb_attempt_next(const struct rb_attempt *attempt, size_t *at, bool odd_last, uint32_t most,
+                         uint32_t *ret_microbatches);
+
+/* ---- attempt_part.c: this rank's filters of it ------------------------------------------------*/
+
+/* Its programs are ready, and all ranks know how many microbatches they compute at once. */
+int rb_attempt_part_begin(struct rb_attempt *attempt, struct rb_why *why);
+/* As rb_attempt_planned. */
+int rb_attempt_part(struct rb_attempt *attempt, size_t *at, struct rb_why *why);
+/* Of a stage, or a part: only the last one has seen what a microbatch came to. */
+void rb_attempt_end_part(struct rb_attempt *attempt, uint32_t microbatch,
+                         const struct rb_runner *runner);
 
 /* ---- attempt_results.c: what microbatches came to, into the record ----------------------------*/
 
@@ -64,6 +78,8 @@ int rb_attempt_say(struct rb_attempt *attempt, struct rb_why *why);
 
 /* ---- attempt_vote.c: what all have, and what comes of it --------------------------------------*/
 
+/* Does each rank make all of the sums that it is to have, and no others?  All come to the same. */
+bool rb_attempt_alone(const struct rb_attempt *attempt);
 int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why *why);
 int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_decision,
                     struct rb_why *why);

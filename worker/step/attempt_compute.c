@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A microbatch of this rank: all of it, its stage, or its filters. */
+/* A microbatch of this rank: all of it, or its stage. */
 #include "worker/step/attempt.h"
 
 #include "base/fault.h"
-#include "worker/stages/exchange.h"
 #include "worker/stages/flight.h"
 #include "worker/stages/lap.h"
+#include "worker/lanes.h"
 #include "worker/step/stealing.h"
+#include "worker/step/together.h"
 #include "worker/tag.h"
 
 /* ---- All of it ------------------------------------------------------------------------------*/
@@ -65,55 +66,18 @@ int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why)
 
 /* ---- Several at once (worker/lanes.h) -------------------------------------------------------*/
 
-struct together {
-    struct rb_model *model;
-    int n;
-    const uint32_t *microbatches;
-    struct rb_program *programs[RB_KERNEL_EACH];
-    size_t next; /* contribution to add next */
-};
-
-static void add_together(struct together *together, const Rb__Contribution *contribution)
-{
-    struct rb_fixed into[RB_KERNEL_EACH];
-
-    for (int e = 0; e < together->n; e++) {
-        into[e] = rb_model_summand(together->model, contribution, together->microbatches[e]);
-        together->model->fresh[contribution->variable] = false;
-    }
-    rb_program_add_each(together->programs, together->n, (int)contribution->tensor, into);
-}
-
-static void after_together(int instruction, void *context)
-{
-    struct together *together = context;
-    const struct rb_runner *runner = together->model->runner;
-
-    while (together->next < runner->message->n_contributions &&
-           runner->contributions[together->next]->after <= (uint32_t)instruction + 1)
-        add_together(together, runner->contributions[together->next++]);
-}
-
 static int compute_together(struct rb_attempt *attempt, const uint32_t *microbatches, uint32_t n,
                             struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
-    const Rb__Model *message = model->message;
-    struct together together = {.model = model, .n = (int)n, .microbatches = microbatches};
-    struct rb_key keys[RB_KERNEL_EACH];
+    struct rb_together together = {.model = model};
     int err;
 
     rb_attempt_begin(attempt);
-    for (uint32_t e = 0; e < n; e++) {
-        struct rb_batch batch = rb_batch_of(message->global_batch, message->micro_batch,
-                                            model->state.level, microbatches[e]);
-
-        keys[e] = (struct rb_key){message->seed, (uint64_t)model->state.level, microbatches[e]};
-        together.programs[e] = model->lanes[e].runner.program;
-        rb_batch_fill(&model->lanes[e].runner.slots, model->train, message->seed, &batch);
-    }
-    err = rb_program_run_each(together.programs, (int)n, keys, attempt->step->stop, after_together,
-                              &together);
+    for (uint32_t e = 0; e < n; e++)
+        rb_together_take(&together, &model->lanes[e].runner, microbatches[e]);
+    err = rb_program_run_each(together.programs, together.n, together.keys, attempt->step->stop,
+                              rb_together_add, &together);
     if (err)
         return rb_why_set(why, err, "stopped");
     for (uint32_t e = 0; e < n; e++)
@@ -122,24 +86,39 @@ static int compute_together(struct rb_attempt *attempt, const uint32_t *microbat
     return 0;
 }
 
-int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *why)
+uint32_t rb_attempt_next(const struct rb_attempt *attempt, size_t *at, bool odd_last, uint32_t most,
+                         uint32_t *ret_microbatches)
 {
     const Rb__RankPlan *orders = attempt->step->configuration->orders;
     const struct rb_model *model = attempt->step->model;
-    uint32_t microbatches[RB_KERNEL_EACH], n = 0, first = orders->orders[*at]->argument;
+    uint32_t n = 0, seen = 0, odd = odd_last ? model->microbatches - 1 : UINT32_MAX;
 
-    if (model->n_lanes < 2 || rb_model_runner(model, first) != model->runner)
-        return rb_attempt_compute(first, attempt, why);
-    for (; n < model->n_lanes && *at < orders->n_orders; ++*at) {
+    for (; n < most && *at < orders->n_orders; ++*at, seen++) {
         uint32_t microbatch = orders->orders[*at]->argument;
 
-        if (orders->orders[*at]->kind != RB__ORDER__KIND__COMPUTE ||
-            rb_model_runner(model, microbatch) != model->runner)
+        if (orders->orders[*at]->kind != RB__ORDER__KIND__COMPUTE || (seen && microbatch == odd))
             break;
         if (!rb_vote_holds(model->record, microbatch))
-            microbatches[n++] = microbatch;
+            ret_microbatches[n++] = microbatch;
+        if (microbatch == odd) {
+            ++*at;
+            break;
+        }
     }
     --*at;
+    return n;
+}
+
+int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *why)
+{
+    struct rb_model *model = attempt->step->model;
+    uint32_t microbatches[RB_KERNEL_EACH], n;
+    int err = rb_lanes_open(model, model->runner, model->last_runner, why);
+
+    if (err)
+        return err;
+    n = rb_attempt_next(attempt, at, model->last_runner != model->runner, model->n_lanes,
+                        microbatches);
     if (n > 1)
         return compute_together(attempt, microbatches, n, why);
     return n ? rb_attempt_compute(microbatches[0], attempt, why) : 0;
@@ -191,20 +170,6 @@ static int forward(struct rb_attempt *attempt, const struct rb_pilot *pilot, uin
     return err ? err : rb_flight_forward(pilot, microbatch, why);
 }
 
-/* Only the last stage has seen what a microbatch came to. */
-static void end_part(struct rb_attempt *attempt, uint32_t microbatch,
-                     const struct rb_runner *runner)
-{
-    const struct rb_stage *stage = attempt->step->configuration->stage;
-
-    if (stage->mine + 1 == stage->stages) {
-        rb_attempt_keep(attempt, microbatch, runner);
-        return;
-    }
-    rb_vote_microbatch(&attempt->shape, attempt->step->model->record, microbatch, 0, 0, 0);
-    rb_fault("worker.computed");
-}
-
 static int backward(struct rb_attempt *attempt, const struct rb_pilot *pilot, uint32_t microbatch,
                     struct rb_why *why)
 {
@@ -213,7 +178,7 @@ static int backward(struct rb_attempt *attempt, const struct rb_pilot *pilot, ui
 
     if (err)
         return err;
-    end_part(attempt, microbatch, &flight->runner);
+    rb_attempt_end_part(attempt, microbatch, &flight->runner);
     return 0;
 }
 
@@ -248,74 +213,4 @@ int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct 
         return run_lap(attempt->step, order, why);
     return (order->kind == RB__ORDER__KIND__FORWARD ? forward : backward)(attempt, &pilot,
                                                                           order->argument, why);
-}
-
-/* ---- Parts of the filters --------------------------------------------------------------------*/
-
-/* The runner of this part, made ready when it is first needed. */
-static int part_runner(struct rb_model *model, const struct rb_stage *stage, uint32_t microbatch,
-                       const struct rb_runner **ret_runner, struct rb_why *why)
-{
-    uint32_t p = microbatch + 1 == model->microbatches ? stage->last_program : stage->program;
-    struct rb_runner *runner = &model->runners[p];
-
-    *ret_runner = runner;
-    if (runner->program)
-        return 0;
-    runner->message = model->message->programs[p];
-    return rb_runner_prepare(model, runner, model->state.w, model->arena, model->train, why);
-}
-
-/* This rank's filters of a microbatch, there and back, with those of others in between. */
-static int run_part(struct rb_attempt *attempt, uint32_t microbatch, const struct rb_runner *runner,
-                    struct rb_why *why)
-{
-    struct rb_model *model = attempt->step->model;
-    struct rb_key key = {model->message->seed, (uint64_t)model->state.level, microbatch};
-    struct rb_exchange exchange = {
-        .stage = attempt->step->configuration->stage,
-        .coll = attempt->step->configuration->coll,
-        .device = model->device,
-        .message = runner->message,
-        .program = runner->program,
-        .tag = rb_tag(RB_TAG_STAGE, model->state.level, attempt->number, microbatch),
-        .microbatch = microbatch,
-    };
-    int err = 0;
-
-    rb_program_start(runner->program);
-    for (size_t i = 0; !err && i < runner->message->n_instructions; i++) {
-        if (atomic_load_explicit(attempt->step->stop, memory_order_relaxed))
-            return rb_why_set(why, RB_ECANCELED, "stopped");
-        if (rb_program_exchanges(runner->message->instructions[i])) {
-            err = rb_exchange_run(&exchange, i, why);
-            continue;
-        }
-        rb_program_step(runner->program, (int)i, &key);
-        after_instruction((int)i, attempt);
-        err = rb_coll_nudge(exchange.coll, why);
-    }
-    return err;
-}
-
-int rb_attempt_part(struct rb_attempt *attempt, uint32_t microbatch, struct rb_why *why)
-{
-    struct rb_model *model = attempt->step->model;
-    const struct rb_stage *stage = attempt->step->configuration->stage;
-    struct rb_batch batch = rb_batch_of(model->message->global_batch, model->message->micro_batch,
-                                        model->state.level, microbatch);
-    int err = rb_configuration_settle(attempt->step->configuration, why);
-
-    if (!err)
-        err = part_runner(model, stage, microbatch, &attempt->runner, why);
-    if (err)
-        return err;
-    attempt->microbatch = microbatch;
-    attempt->next = 0;
-    rb_batch_fill(&attempt->runner->slots, model->train, model->message->seed, &batch);
-    err = run_part(attempt, microbatch, attempt->runner, why);
-    if (err)
-        return err;
-    end_part(attempt, microbatch, attempt->runner);
-    return 0;
 }

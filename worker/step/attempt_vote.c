@@ -36,6 +36,25 @@ static struct rb_coll_range *ranges_of(const struct rb_attempt *attempt, struct 
     return cut;
 }
 
+bool rb_attempt_alone(const struct rb_attempt *attempt)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    size_t n;
+    RB_CLEANUP(rb_freep) struct rb_coll_range *ranges = NULL;
+    bool alone = true;
+
+    if (configuration->size == 1)
+        return true;
+    if (!configuration->stage || !configuration->placement.sharded || attempt->laps)
+        return false;
+    ranges = ranges_of(attempt,
+                       (struct part){0, (size_t)attempt->step->model->message->state_elements}, &n);
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t r = 0; r < configuration->size; r++)
+            alone &= !ranges[i].from[r] || (int)r == ranges[i].rank;
+    return alone;
+}
+
 /* To whoever holds them: each rank's `reduced` is whole in the blocks that it holds. */
 static int sum_ranges(struct rb_attempt *attempt, uint64_t tag, struct part part,
                       struct rb_why *why)
@@ -223,10 +242,10 @@ int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why
     rb_fault("worker.reduce");
     err = look_at_others(attempt, why);
     clear_fresh(model);
-    /* A rank alone has complete sums: see take_alone. */
-    if (!err && part.count && configuration->circle)
+    /* Who is alone has complete sums: see take_alone. */
+    if (!err && part.count && !attempt->alone && configuration->circle)
         err = sum_by_circle(attempt, part, why);
-    else if (!err && part.count && configuration->size > 1 && !model->apart)
+    else if (!err && part.count && !attempt->alone && !model->apart)
         err = sum_by_links(attempt, tag, part, why);
     rb_fault("worker.reduced");
     return err;
@@ -234,7 +253,7 @@ int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why
 
 /* ---- The vote -------------------------------------------------------------------------------*/
 
-/* A rank alone has nothing to keep its local sums for. */
+/* There is nothing to keep local sums for where they are all that there is. */
 static void take_alone(struct rb_model *model)
 {
     int32_t *sums = model->local;
@@ -331,7 +350,7 @@ int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_dec
         err = rb_lap_report(model, step->configuration, why);
     if (err)
         return err;
-    if (step->configuration->size == 1)
+    if (attempt->alone)
         take_alone(model);
     err = fill_record(attempt, why);
     if (err)

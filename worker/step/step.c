@@ -15,16 +15,22 @@
 enum { ATTEMPTS_LIMIT = 8 };
 
 /* Where several contributions are parts of a variable, no single one is its first. */
-static void clear_all(struct rb_model *model)
+static void clear_pieced(struct rb_model *model, const struct rb_stage *stage)
 {
-    rb_device_clear(model->device, model->local,
-                    (size_t)model->message->state_elements * sizeof *model->local);
-    memset(model->fresh, false, model->message->n_variables * sizeof *model->fresh);
+    for (size_t v = 0; v < model->message->n_variables; v++) {
+        const Rb__Variable *variable = model->message->variables[v];
+
+        if (!stage->pieced[v])
+            continue;
+        rb_device_clear(model->device, model->local + variable->offset,
+                        (size_t)variable->elements * sizeof *model->local);
+        model->fresh[v] = false;
+    }
 }
 
-/* A rank alone takes its sums as they are (take_alone): each attempt starts in the same memory, and
- * the other half, of which others may have left something, takes none.  empty: the half that takes
- * none already, or NULL: steps may be shorter than asking the kernel again. */
+/* Who makes its sums alone takes them as they are (take_alone): each attempt starts in the same
+ * memory, and the other half, of which others may have left something, takes none.  empty: the half
+ * that takes none already, or NULL: steps may be shorter than asking the kernel again. */
 static void start_alone(struct rb_model *model, const int32_t *empty)
 {
     int32_t *other = model->local;
@@ -72,30 +78,37 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
     struct rb_model *model = attempt->step->model;
     size_t variables = model->message->n_variables;
     uint32_t number = attempt->step->configuration->number;
+    const struct rb_stage *stage = attempt->step->configuration->stage;
     const int32_t *empty = RB_TAKE(model->empty);
+    int err = 0;
 
     rb_views_begin(model, rb_tag(RB_TAG_VIEWS, model->state.level, attempt->number, number),
                    number);
     model->kept = model->pending.level = -1;
     attempt->computed_ns = attempt->began_ns = 0;
     attempt->computed = attempt->n_unsaid = 0;
-    if (attempt->step->configuration->stage && !attempt->step->configuration->stage->split)
+    attempt->alone = rb_attempt_alone(attempt);
+    if (stage && !stage->split)
         rb_flights_land(model);
     else
         rb_flights_free(model); /* their memory may be wanted elsewhere */
+    if (stage && stage->split)
+        err = rb_attempt_part_begin(attempt, why);
+    if (err)
+        return err;
     if (kept) {
         rb_vote_again(model->record, attempt->step->configuration->rank, model->state.level,
                       attempt->number);
         return 0;
     }
 
-    if (attempt->step->configuration->size == 1)
+    if (attempt->alone)
         start_alone(model, empty);
     memset(model->fresh, true, variables * sizeof *model->fresh);
     rb_device_discard(model->device, model->largest, variables * sizeof *model->largest);
     rb_device_discard(model->device, model->overflow, variables * sizeof *model->overflow);
-    if (attempt->step->configuration->stage && attempt->step->configuration->stage->split)
-        clear_all(model);
+    if (stage && stage->split)
+        clear_pieced(model, stage);
     rb_vote_start(&attempt->shape, model->record, attempt->step->configuration->rank,
                   model->state.level, attempt->number);
     return attempt->laps ? rb_lap_begin(model, attempt->step->configuration, why) : 0;
@@ -119,7 +132,7 @@ static int run_attempt(struct rb_attempt *attempt, struct rb_step_result *result
         switch (order->kind) {
         case RB__ORDER__KIND__COMPUTE:
             if (attempt->step->configuration->stage)
-                err = rb_attempt_part(attempt, order->argument, why);
+                err = rb_attempt_part(attempt, &i, why);
             else if (!shared)
                 err = rb_attempt_planned(attempt, &i, why);
             break;
