@@ -5,7 +5,8 @@
  * Program > [filters] > hypergraph_model > partition > [filters] > simulate > seconds
  *
  * A part computes its filters of a layer when it has what they read, sends what others read, and
- * the gradients back; weights are never sent. */
+ * the gradients back; weights are never sent.  It goes on to the next microbatches when it is done
+ * with these. */
 #ifndef RB_PLAN_PARTITION_FILTERS_H
 #define RB_PLAN_PARTITION_FILTERS_H
 
@@ -53,8 +54,9 @@ struct rb_filters_how {
     const uint32_t *parts;                      /* by vertex */
     uint32_t n_parts;
     uint32_t microbatches, samples; /* samples of a microbatch */
-    double microbatch, update;      /* seconds, of all of it on one device */
-    double bandwidth, latency;      /* of a device's link, each way; 0: no obstacle */
+    uint32_t together;         /* microbatches that go through the program at once; 0 counts as 1 */
+    double microbatch, update; /* seconds, of all of it on one device: of one among these */
+    double bandwidth, latency; /* of a device's link, each way; 0: no obstacle */
 };
 
 /* lanes are parts; `sent` is of the part that sends most. */

@@ -16,6 +16,8 @@ struct split {
     int *slots, *links[2];   /* by part */
     int *forward, *backward; /* by layer and part, of the microbatch under way; -1: nothing */
     int *arrivals;           /* by layer, part and part: the words have come; -1: there are none */
+    int *last;               /* by part: it is done with the microbatches before; -1: with none */
+    uint32_t size;           /* microbatches under way */
     double *sent;
 };
 
@@ -86,7 +88,7 @@ static int add_transfer(struct split *split, int before, uint32_t from, int way,
 {
     struct rb_simulate_task transfer = {.slot = RB_SIMULATE_NO_SLOT,
                                         .latency = split->how->latency,
-                                        .work = 4 * words * split->how->samples,
+                                        .work = 4 * words * split->how->samples * split->size,
                                         .kind = RB_PREDICT_MEET};
     int i;
 
@@ -124,7 +126,7 @@ static int add_filters(struct split *split, uint32_t layer, uint32_t part, bool 
     if (share <= 0)
         return -1;
     return add_work(split, part, back ? RB_PREDICT_BACKWARD : RB_PREDICT_COMPUTE, m,
-                    split->how->microbatch * share);
+                    split->how->microbatch * split->size * share);
 }
 
 /* What a layer needs comes from its own part, or over a link, once for all who read it there. */
@@ -137,6 +139,7 @@ static void add_forward(struct split *split, uint32_t m)
             int task = add_filters(split, l, p, false, m);
 
             split->forward[at(split, l, p)] = task;
+            after(split, task, split->last[p]);
             for (uint32_t i = 0; i < split->how->layers[l].n_inputs; i++) {
                 uint32_t from = split->how->layers[l].inputs[i];
 
@@ -196,6 +199,21 @@ static void add_backward(struct split *split, uint32_t m)
         }
 }
 
+/* Behind all that each part does of these microbatches. */
+static void end_microbatches(struct split *split)
+{
+    struct rb_simulate_task gate = {.slot = RB_SIMULATE_NO_SLOT, .kind = RB_PREDICT_MEET};
+
+    for (uint32_t p = 0; p < split->how->n_parts; p++) {
+        int done = rb_simulate_add(split->simulate, &gate);
+
+        after(split, done, split->last[p]);
+        for (uint32_t l = 0; l < split->how->n_layers; l++)
+            after(split, done, split->backward[at(split, l, p)]);
+        split->last[p] = done;
+    }
+}
+
 static void open_split(struct split *split)
 {
     uint32_t n = split->how->n_parts;
@@ -209,10 +227,12 @@ static void open_split(struct split *split)
     split->arrivals = rb_alloc((cells * n + 1) * sizeof(int));
     split->sent = rb_alloc((n + 1) * sizeof(double));
     split->slots = rb_alloc((n + 1) * sizeof(int));
+    split->last = rb_alloc((n + 1) * sizeof(int));
     for (int way = 0; way < 2; way++)
         split->links[way] = rb_alloc((n + 1) * sizeof(int));
     for (uint32_t p = 0; p < n; p++) {
         split->slots[p] = rb_simulate_slot(split->simulate);
+        split->last[p] = -1;
         for (int way = 0; way < 2; way++)
             split->links[way][p] =
                 split->how->bandwidth > 0
@@ -232,26 +252,21 @@ static void close_split(struct split *split)
     free(split->arrivals);
     free(split->sent);
     free(split->slots);
+    free(split->last);
     free(split->links[0]);
     free(split->links[1]);
 }
 
-/* Each part updates what it has, when all is done. */
+/* Each part updates what it has, when it is done. */
 static void add_updates(struct split *split)
 {
-    size_t done = rb_simulate_count(split->simulate);
-
     for (uint32_t p = 0; p < split->how->n_parts; p++) {
         double share = 0;
-        int task;
 
         for (uint32_t l = 0; l < split->how->n_layers; l++)
             share += split->work[at(split, l, p)] / split->all;
-        task = add_work(split, p, RB_PREDICT_UPDATE, 0, split->how->update * share);
-        for (size_t i = 0; i < done; i++)
-            if (rb_simulate_task(split->simulate, i)->lane == p &&
-                rb_simulate_task(split->simulate, i)->slot >= 0)
-                rb_simulate_after(split->simulate, task, (int)i);
+        after(split, add_work(split, p, RB_PREDICT_UPDATE, 0, split->how->update * share),
+              split->last[p]);
     }
 }
 
@@ -264,9 +279,14 @@ int rb_filters_step(const struct rb_filters_how *how, struct rb_pipeline_step *r
     int err;
 
     open_split(&split);
-    for (uint32_t m = 0; m < how->microbatches; m++) {
+    for (uint32_t m = 0; m < how->microbatches; m += split.size) {
+        uint32_t rest = how->microbatches - m;
+
+        split.size = how->together > 1 ? how->together : 1;
+        split.size = split.size < rest ? split.size : rest;
         add_forward(&split, m);
         add_backward(&split, m);
+        end_microbatches(&split);
     }
     add_updates(&split);
     err = rb_simulate_run(split.simulate, &step.seconds, why);

@@ -18,6 +18,7 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
     const struct rb_search_how *how = work->how;
     const struct rb_cluster_device *device = work->slowest;
     uint32_t sets = work->devices / cut->n_parts; /* that a step's microbatches are shared by */
+    uint32_t microbatches = (work->total + sets - 1) / sets;
     double elements = (double)how->model->state_elements;
     struct rb_filters_how step = {
         .layers = cut->layers,
@@ -26,9 +27,11 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
         .bundles = cut->bundles,
         .parts = cut->parts,
         .n_parts = cut->n_parts,
-        .microbatches = (work->total + sets - 1) / sets,
+        .microbatches = microbatches,
         .samples = how->model->programs[0]->batch,
-        .microbatch = work->microbatch[device - how->cluster->devices],
+        .together = how->profile->lanes,
+        .microbatch = work->microbatch[device - how->cluster->devices] *
+                      rb_cost_together(microbatches, device, how->profile),
         .update = rb_cost_update(how->model, elements, device, how->profile).seconds,
         .bandwidth = work->link.bandwidth,
         .latency = work->link.latency,

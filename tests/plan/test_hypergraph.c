@@ -269,8 +269,19 @@ static void check_step(const struct net *net)
     rb_hypergraph_done(&graph);
 }
 
+static double seconds_of(const struct rb_filters_how *step)
+{
+    struct rb_pipeline_step found;
+    struct rb_why why;
+
+    if (rb_filters_step(step, &found, &why))
+        fail_msg("%s", why.text);
+    rb_simulate_free(found.simulate);
+    return found.seconds;
+}
+
 /* Where only the reader of the sum is elsewhere, nothing goes on beside anything else: it waits for
- * the sum, and who made it for its gradient. */
+ * the sum, and who made it for its gradient.  So do microbatches, or as many as go together. */
 static void test_joined_step(void **state)
 {
     RB_CLEANUP(rb_freep) struct rb_hypergraph_bundle *bundles = NULL;
@@ -296,6 +307,10 @@ static void test_joined_step(void **state)
     assert_true(fabs(found.seconds - (2 + 2 * 0.25)) < 1e-9);
     assert_true(found.all_sent == 8.0 * 5 * (3 + 3));
     rb_simulate_free(found.simulate);
+    step.microbatches = 3;
+    assert_true(fabs(seconds_of(&step) - 3 * (2 + 2 * 0.25)) < 1e-9);
+    step.together = 2;
+    assert_true(fabs(seconds_of(&step) - (3 * 2 + 2 * 2 * 0.25)) < 1e-9);
     rb_hypergraph_done(&graph);
 }
 
