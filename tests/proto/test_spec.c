@@ -233,6 +233,8 @@ static void test_refusals(void **state)
     refused("spec.parallel.data=2", RB_EUNSUPPORTED, "this release");
     refused("spec.parallel.hypergraph=0", RB_EINVAL, "spec.parallel.hypergraph");
     refused("spec.parallel.hypergraph=17", RB_EINVAL, "spec.parallel.hypergraph");
+    refused("spec.parallel={hypergraph: 2, cut: even}", RB_EINVAL, "words | layers");
+    refused("spec.parallel.cut=layers", RB_EINVAL, "needs spec.parallel.hypergraph");
     refused("spec.state.replicas=3", RB_EINVAL, "auto | all | 1 | 2");
     refused("spec.memory.limit=4GiB", RB_EINVAL, "is no size");
     refused("spec.checkpoint.every=5", RB_EINVAL, "needs spec.checkpoint.path");

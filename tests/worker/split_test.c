@@ -46,15 +46,18 @@ static const struct kind kinds[] = {
     {.name = "pooled", .inputs = 192, .shape = "3, 8, 8", .write = split_nets_pooled},
 };
 
+static const enum rb_filters_aim aims[] = {RB_FILTERS_WORDS, RB_FILTERS_LAYERS};
+
 /* A job that was submitted with a pin. */
 struct made {
     char folder[64];
     Rb__Model *model;
+    enum rb_filters_aim aim;
     double words; /* by the partition in as many parts as are tried */
     uint32_t parts;
 };
 
-static Rb__JobFile *read_job(const char *folder, int parts)
+static Rb__JobFile *read_job(const char *folder, int parts, enum rb_filters_aim aim)
 {
     RB_CLEANUP(rb_freep)
     char *text =
@@ -62,8 +65,8 @@ static Rb__JobFile *read_job(const char *folder, int parts)
                   "spec:\n  model: {onnx: model.onnx}\n"
                   "  data: {train: {path: features.npy, targets: targets.npy}}\n"
                   "  train: {globalBatch: %d, microBatch: 4, steps: 1, optimizer: {type: sgd}}\n"
-                  "  parallel: {hypergraph: %d}\n",
-                  SAMPLES, parts);
+                  "  parallel: {hypergraph: %d, cut: %s}\n",
+                  SAMPLES, parts, aim == RB_FILTERS_WORDS ? "words" : "layers");
     struct rb_why why = {0};
     Rb__JobFile *job = NULL;
 
@@ -91,7 +94,7 @@ static void write_kind(const struct kind *kind, struct made *made)
     rb_buffer_done(&onnx);
 }
 
-static void make(const struct kind *kind, struct made *made)
+static void make(const struct kind *kind, enum rb_filters_aim aim, struct made *made)
 {
     const char *class = rb_device_numeric_class("cpu");
     struct rb_compiled compiled = {0};
@@ -99,7 +102,8 @@ static void make(const struct kind *kind, struct made *made)
     Rb__JobFile *job;
 
     write_kind(kind, made);
-    job = read_job(made->folder, MOST);
+    made->aim = aim;
+    job = read_job(made->folder, MOST, aim);
     if (rb_compile(job->spec, class, &compiled, &why) ||
         rb_split_make(job->spec, class, &compiled, &why))
         fail_msg("%s", why.text);
@@ -186,10 +190,10 @@ static void check_plan(const Rb__Model *model, uint32_t parts)
 static void test_state(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RB_COUNT(kinds); k++) {
+    for (size_t k = 0; k < 2 * RB_COUNT(kinds); k++) {
         struct made made;
 
-        make(&kinds[k], &made);
+        make(&kinds[k / 2], aims[k % 2], &made);
         for (uint32_t parts = 2; parts <= MOST; parts++) {
             check_state(made.model, parts);
             check_plan(made.model, parts);
@@ -204,7 +208,7 @@ static void test_state(void **state)
  * and so is what a cut sends. */
 static void check_words(const struct made *made, const char *class, int pin)
 {
-    Rb__JobFile *job = read_job(made->folder, pin);
+    Rb__JobFile *job = read_job(made->folder, pin, made->aim);
     struct rb_compiled compiled = {0};
     struct rb_why why = {0};
 
@@ -213,9 +217,9 @@ static void check_words(const struct made *made, const char *class, int pin)
     for (uint32_t parts = 2; parts <= MOST; parts++) {
         struct rb_filters_cut cut, pinned;
 
-        if (rb_filters_cut(compiled.model, parts, RB_FILTERS_WORDS, &cut, &why))
+        if (rb_filters_cut(compiled.model, parts, made->aim, &cut, &why))
             fail_msg("%s", why.text);
-        assert_int_equal(rb_filters_cut(made->model, parts, RB_FILTERS_WORDS, &pinned, NULL), 0);
+        assert_int_equal(rb_filters_cut(made->model, parts, made->aim, &pinned, NULL), 0);
         assert_int_equal(cut.graph.n_nets, pinned.graph.n_nets);
         assert_true(rb_hypergraph_volume(&cut.graph, cut.parts, parts) ==
                     rb_hypergraph_volume(&pinned.graph, pinned.parts, parts));
@@ -229,10 +233,10 @@ static void check_words(const struct made *made, const char *class, int pin)
 static void test_words(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RB_COUNT(kinds); k++) {
+    for (size_t k = 0; k < 2 * RB_COUNT(kinds); k++) {
         struct made made;
 
-        make(&kinds[k], &made);
+        make(&kinds[k / 2], aims[k % 2], &made);
         check_words(&made, rb_device_numeric_class("cpu"), 1);
         check_words(&made, "cuda", 1);
         check_words(&made, "cuda", MOST);
@@ -265,7 +269,7 @@ static void test_refused(void **state)
                 Rb__JobFile *job;
 
                 write_kind(&refused[k].kind, &made);
-                job = read_job(made.folder, pin);
+                job = read_job(made.folder, pin, RB_FILTERS_WORDS);
                 if (rb_compile(job->spec, class, &compiled, &why))
                     fail_msg("%s", why.text);
                 assert_int_equal(rb_filters_cut(compiled.model, 2, RB_FILTERS_WORDS, &cut, &why),
@@ -304,7 +308,7 @@ static void test_hostile(void **state)
     Rb__Program *program;
 
     (void)state;
-    make(&kinds[1], &made);
+    make(&kinds[1], RB_FILTERS_WORDS, &made);
     program = made.model->programs[rb_split_program(made.model, 2, 0, 4)];
     assert_int_equal(rb_model_check(made.model, NULL), 0);
     for (size_t k = 0; k < RB_COUNT(keys); k++) {
@@ -400,6 +404,20 @@ static double run_whole(struct crew *crew, const struct rb_model *model, uint32_
     return *(const double *)rb_program_result(runner->program, runner->message->loss);
 }
 
+/* All that can be given behind instruction `i`. */
+static void give(struct crew *crew, struct rb_exchange *exchange, const int *ready, int i,
+                 size_t *next)
+{
+    struct rb_why why = {0};
+
+    for (; *next < exchange->message->n_instructions; ++*next)
+        if (rb_program_exchanges(exchange->message->instructions[*next])) {
+            if (ready[*next] > i)
+                return;
+            CREW_OK(crew, rb_exchange_give(exchange, *next, &why), &why);
+        }
+}
+
 static double run_part(struct crew *crew, struct rb_model *model, struct rb_exchange *exchange,
                        uint32_t microbatch, struct taking *taking)
 {
@@ -407,8 +425,10 @@ static double run_part(struct crew *crew, struct rb_model *model, struct rb_exch
     uint32_t p = microbatch + 1 == stage->microbatches ? stage->last_program : stage->program;
     struct rb_runner runner = {.message = model->message->programs[p]};
     struct rb_key key = {1, 0, microbatch};
+    RB_CLEANUP(rb_freep) int *ready = NULL;
     struct rb_why why = {0};
     double loss = 0;
+    size_t next = 0;
 
     CREW_OK(crew,
             rb_runner_prepare(model, &runner, model->state.w, model->arena, model->train, &why),
@@ -421,15 +441,17 @@ static double run_part(struct crew *crew, struct rb_model *model, struct rb_exch
     exchange->program = runner.program;
     exchange->tag = microbatch;
     exchange->microbatch = microbatch;
+    ready = rb_alloc((runner.message->n_instructions + 1) * sizeof *ready);
+    rb_exchange_ready(runner.message, ready);
     rb_program_start(runner.program);
+    give(crew, exchange, ready, -1, &next);
     for (size_t i = 0; i < runner.message->n_instructions; i++) {
-        if (rb_program_exchanges(runner.message->instructions[i])) {
-            CREW_OK(crew, rb_exchange_give(exchange, i, &why), &why);
+        if (rb_program_exchanges(runner.message->instructions[i]))
             CREW_OK(crew, rb_exchange_take(exchange, i, &why), &why);
-        } else {
+        else
             rb_program_step(runner.program, (int)i, &key);
-        }
         take((int)i, taking);
+        give(crew, exchange, ready, (int)i, &next);
     }
     if (runner.message->loss >= 0)
         loss = *(const double *)rb_program_result(runner.program, runner.message->loss);
@@ -551,18 +573,17 @@ static uint32_t joined_parts(const struct rb_filters_cut *cut)
 static void test_exchange(void **state)
 {
     (void)state;
-    for (size_t k = 0; k < RB_COUNT(kinds); k++) {
+    for (size_t k = 0; k < 2 * RB_COUNT(kinds); k++) {
         struct made made;
 
-        make(&kinds[k], &made);
+        make(&kinds[k / 2], aims[k % 2], &made);
         for (made.parts = 2; made.parts <= MOST; made.parts++) {
             struct rb_filters_cut cut;
 
-            assert_int_equal(rb_filters_cut(made.model, made.parts, RB_FILTERS_WORDS, &cut, NULL),
-                             0);
+            assert_int_equal(rb_filters_cut(made.model, made.parts, made.aim, &cut, NULL), 0);
             made.words = rb_hypergraph_volume(&cut.graph, cut.parts, made.parts);
             assert_true(made.words > 0);
-            assert_true(!kinds[k].write || joined_parts(&cut) > 1); /* else nothing is tried */
+            assert_true(!kinds[k / 2].write || joined_parts(&cut) > 1); /* else nothing is tried */
             rb_filters_cut_done(&cut);
             for (int link = 0; link < CREW_LINKS; link++)
                 crew_run((int)made.parts, (enum crew_link)link, 0, body, &made);
