@@ -2,7 +2,7 @@
 /* An attempt at a step: what the orders of a rank do, one by one.
  *
  * step (the orders) > [attempt_compute, attempt_part] a microbatch > [attempt_results] what it came
- * to > [attempt_vote] sums, the vote > [attempt_state] update, weights
+ * to > [attempt_sums] of all ranks > [attempt_vote] > [attempt_state] update, weights
  *
  * All of it runs on the step thread.  Up to the update nothing but sums and the record changes. */
 #ifndef RB_WORKER_STEP_ATTEMPT_H
@@ -76,11 +76,19 @@ void rb_attempt_keep(struct rb_attempt *attempt, uint32_t microbatch,
 /* All that were kept are in the record.  To be called before anyone is told of them. */
 int rb_attempt_say(struct rb_attempt *attempt, struct rb_why *why);
 
-/* ---- attempt_vote.c: what all have, and what comes of it --------------------------------------*/
+/* ---- attempt_sums.c: what microbatches are added to, and the sums of all ranks ----------------*/
 
 /* Does each rank make all of the sums that it is to have, and no others?  All come to the same. */
 bool rb_attempt_alone(const struct rb_attempt *attempt);
+/* In front of the first microbatch: nothing is in them.  empty: what of model->local and reduced
+ * takes no memory, or NULL. */
+void rb_attempt_open_sums(struct rb_attempt *attempt, const int32_t *empty);
 int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why *why);
+/* Behind the last bucket: `reduced` has them. */
+void rb_attempt_close_sums(struct rb_attempt *attempt);
+
+/* ---- attempt_vote.c: what all have come to, and what comes of it ------------------------------*/
+
 int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_decision,
                     struct rb_why *why);
 

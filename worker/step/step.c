@@ -14,35 +14,6 @@
 /* A redo asks for exponents that fit; this many in a row mean that the arithmetic is broken. */
 enum { ATTEMPTS_LIMIT = 8 };
 
-/* Where several contributions are parts of a variable, no single one is its first. */
-static void clear_pieced(struct rb_model *model, const struct rb_stage *stage)
-{
-    for (size_t v = 0; v < model->message->n_variables; v++) {
-        const Rb__Variable *variable = model->message->variables[v];
-
-        if (!stage->pieced[v])
-            continue;
-        rb_device_clear(model->device, model->local + variable->offset,
-                        (size_t)variable->elements * sizeof *model->local);
-        model->fresh[v] = false;
-    }
-}
-
-/* Who makes its sums alone takes them as they are (take_alone): each attempt starts in the same
- * memory, and the other half, of which others may have left something, takes none.  empty: the half
- * that takes none already, or NULL: steps may be shorter than asking the kernel again. */
-static void start_alone(struct rb_model *model, const int32_t *empty)
-{
-    int32_t *other = model->local;
-
-    model->local = model->reduced;
-    model->reduced = other;
-    if (rb_device_sparse(model->device) && empty != model->reduced)
-        rb_device_discard(model->device, model->reduced,
-                          (size_t)model->message->state_elements * sizeof *model->reduced);
-    model->empty = model->reduced;
-}
-
 static bool ordered(const Rb__RankPlan *orders, uint32_t microbatch)
 {
     for (size_t i = 0; i < orders->n_orders; i++)
@@ -76,7 +47,6 @@ static uint32_t count_kept(const struct rb_step *step)
 static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
-    size_t variables = model->message->n_variables;
     uint32_t number = attempt->step->configuration->number;
     const struct rb_stage *stage = attempt->step->configuration->stage;
     const int32_t *empty = RB_TAKE(model->empty);
@@ -102,13 +72,7 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
         return 0;
     }
 
-    if (attempt->alone)
-        start_alone(model, empty);
-    memset(model->fresh, true, variables * sizeof *model->fresh);
-    rb_device_discard(model->device, model->largest, variables * sizeof *model->largest);
-    rb_device_discard(model->device, model->overflow, variables * sizeof *model->overflow);
-    if (stage && stage->split)
-        clear_pieced(model, stage);
+    rb_attempt_open_sums(attempt, empty);
     rb_vote_start(&attempt->shape, model->record, attempt->step->configuration->rank,
                   model->state.level, attempt->number);
     return attempt->laps ? rb_lap_begin(model, attempt->step->configuration, why) : 0;
