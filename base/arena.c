@@ -28,6 +28,11 @@ void *rb_alloc(size_t size)
     return or_die(calloc(1, size ? size : 1));
 }
 
+void *rb_alloc_raw(size_t size)
+{
+    return or_die(malloc(size ? size : 1));
+}
+
 void *rb_realloc(void *old, size_t size)
 {
     return or_die(realloc(old, size ? size : 1));

@@ -47,7 +47,7 @@ void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame, con
                       uint64_t size)
 {
     struct rb_lane *lane = &coll->lane[rank];
-    struct rb_post *post = rb_realloc(NULL, sizeof *post + size);
+    struct rb_post *post = rb_alloc_raw(sizeof *post + size);
 
     post->next = NULL;
     memcpy(post->bytes, bytes, size);

@@ -215,7 +215,7 @@ int rb_split_make(const Rb__Spec *spec, const char *numeric_class, struct rb_com
     int err = most ? check(spec, most, why) : 0;
 
     for (uint32_t parts = 2; !err && parts <= most; parts++)
-        err = add_parts(&making, parts, rb_filters_aim(spec->parallel), why);
+        err = add_parts(&making, parts, rb_filters_aim_of(spec->parallel), why);
     if (!err && most)
         err =
             rb_compile_parts(spec, numeric_class, making.parts, making.n_parts, making.model, why);

@@ -1,21 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/lanes.h"
 
+#include "proto/work.h"
+
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-uint32_t rb_lanes_count(const Rb__Model *model, uint64_t working, struct rb_caches caches)
+uint32_t rb_lanes_count(uint64_t weights, uint64_t working, struct rb_caches caches)
 {
-    uint64_t weights = 0, count;
+    uint64_t count;
 
-    for (size_t v = 0; v < model->n_variables; v++)
-        if (model->variables[v]->role == RB__VARIABLE__ROLE__TRAINED)
-            weights += model->variables[v]->elements * sizeof(float);
     if (weights <= caches.own || weights < 2 * working || !working)
         return 1;
     count = caches.part / working;
     return count < 1 ? 1 : count < RB_KERNEL_EACH ? (uint32_t)count : RB_KERNEL_EACH;
+}
+
+uint64_t rb_lanes_weights(const Rb__Model *model, const Rb__Program *message)
+{
+    uint64_t bytes = 0;
+
+    for (size_t c = 0; c < message->n_contributions; c++) {
+        const Rb__Contribution *one = message->contributions[c];
+
+        if (model->variables[one->variable]->role == RB__VARIABLE__ROLE__TRAINED)
+            bytes += (uint64_t)rb_work_elements(message->tensors[one->tensor]) * sizeof(float);
+    }
+    return bytes;
 }
 
 static struct rb_caches find_caches(void)
@@ -32,11 +44,13 @@ static struct rb_caches find_caches(void)
     return caches;
 }
 
-uint32_t rb_lanes_pay(const Rb__Model *model, const struct rb_program *ready)
+uint32_t rb_lanes_pay(const Rb__Model *model, const Rb__Program *message,
+                      const struct rb_program *ready)
 {
     if (!rb_program_gathers(ready))
         return 1;
-    return rb_lanes_count(model, rb_program_working(ready), find_caches());
+    return rb_lanes_count(rb_lanes_weights(model, message), rb_program_working(ready),
+                          find_caches());
 }
 
 /* Small pages: gradients that go into the sums unwritten have their places in an arena too, and
@@ -78,6 +92,8 @@ int rb_lanes_make(struct rb_model *model, const struct rb_runner *runner,
     model->n_lanes = 1;
     while (!err && model->n_lanes < count && model->n_lanes < model->microbatches)
         err = open_one(model, &model->lanes[model->n_lanes++], why);
+    if (err) /* none of them counts as open */
+        rb_lanes_close(model);
     return err;
 }
 
@@ -87,7 +103,8 @@ int rb_lanes_open(struct rb_model *model, const struct rb_runner *runner,
     if (model->n_lanes && model->lanes[0].runner.program == runner->program)
         return 0;
     rb_lanes_close(model);
-    return rb_lanes_make(model, runner, last, rb_lanes_pay(model->message, runner->program), why);
+    return rb_lanes_make(model, runner, last,
+                         rb_lanes_pay(model->message, runner->message, runner->program), why);
 }
 
 void rb_lanes_close(struct rb_model *model)

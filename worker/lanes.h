@@ -2,7 +2,7 @@
 /* Microbatches that this rank computes at once, instruction by instruction, so that what they share
  * is gone through once: weights, and the sums of their gradients.
  *
- * Model, caches > [lanes] > attempt_compute
+ * Model, caches > [lanes] > together
  *
  * A lane is the program of a microbatch with an arena and inputs of its own, and kernels that all
  * lanes share, as they share what is made once of weights.  Which microbatches go together shows
@@ -21,10 +21,14 @@ struct rb_caches {
 /* How many at once: as many as have what they write (rb_program_working) in a core's part of the
  * caches, where the trained weights do not stay in its own and are at least twice that: of less,
  * what goes further away costs what is shared.  1: nothing is gained.  Pure. */
-uint32_t rb_lanes_count(const Rb__Model *model, uint64_t working, struct rb_caches caches);
+uint32_t rb_lanes_count(uint64_t weights, uint64_t working, struct rb_caches caches);
 
-/* What that is here, for a program that is ready. */
-uint32_t rb_lanes_pay(const Rb__Model *model, const struct rb_program *ready);
+/* Bytes of the weights that a program trains: all of them, or a part's. */
+uint64_t rb_lanes_weights(const Rb__Model *model, const Rb__Program *message);
+
+/* How many that is here, for a program that is ready. */
+uint32_t rb_lanes_pay(const Rb__Model *model, const Rb__Program *message,
+                      const struct rb_program *ready);
 
 /* Makes model->lanes, of which the first is `runner`: so many, RB_KERNEL_EACH at most.  last: what
  * runs the last microbatch, in the same arena. */

@@ -8,7 +8,8 @@
 
 enum { GRAIN = 64, TRIES = 4 }; /* vertices a layer; partitions that are tried */
 
-static const double EPSILON = 0.03; /* of the work of a part, above the mean */
+/* Of the work of a part: what may be above the mean, and what is next to nothing. */
+static const double EPSILON = 0.03;
 
 /* Parts have no order: so the loss, the last vertex, is in the last of them. */
 static void put_loss_last(const struct rb_filters_cut *cut)
@@ -22,17 +23,6 @@ static void put_loss_last(const struct rb_filters_cut *cut)
             cut->parts[v] = of_loss;
 }
 
-static bool is_read_by(const struct rb_hypergraph_layer *reader, uint32_t layer)
-{
-    for (uint32_t i = 0; i < reader->n_inputs; i++)
-        if (reader->inputs[i] == layer)
-            return true;
-    for (uint32_t i = 0; i < reader->n_joins; i++)
-        if (reader->joins[i] == layer)
-            return true;
-    return false;
-}
-
 /* Layers that nothing but the loss comes behind, and of which all together are next to nothing to
  * compute: dividing them would send their filters to it for no gain.  ret_last: by layer. */
 static void find_last(const struct rb_filters_cut *cut, bool *ret_last)
@@ -43,10 +33,12 @@ static void find_last(const struct rb_filters_cut *cut, bool *ret_last)
         all += cut->layers[l].work * cut->layers[l].filters;
     for (uint32_t l = cut->n_layers; l-- > 0;) {
         const struct rb_hypergraph_layer *layer = &cut->layers[l];
-        bool last = !layer->n_joins || l + 1 == cut->n_layers;
+        bool last = !layer->n_joins;
 
         for (uint32_t to = l + 1; to < cut->n_layers; to++)
-            last &= !is_read_by(&cut->layers[to], l) || (ret_last[to] && !cut->layers[to].n_joins);
+            if (rb_hypergraph_reads(&cut->layers[to], l) ||
+                rb_hypergraph_joins(&cut->layers[to], l))
+                last &= ret_last[to];
         some += layer->work * layer->filters;
         ret_last[l] = l + 1 == cut->n_layers || (last && some <= EPSILON / cut->n_parts * all);
     }
@@ -68,7 +60,7 @@ static void cut_layers(const struct rb_filters_cut *cut)
     }
 }
 
-enum rb_filters_aim rb_filters_aim(const Rb__ParallelSpec *parallel)
+enum rb_filters_aim rb_filters_aim_of(const Rb__ParallelSpec *parallel)
 {
     return parallel && parallel->cut && !strcmp(parallel->cut, "layers") ? RB_FILTERS_LAYERS
                                                                          : RB_FILTERS_WORDS;

@@ -5,8 +5,8 @@
  * Program > [filters] > hypergraph_model > partition > [filters] > simulate > seconds
  *
  * A part computes its filters of a layer when it has what they read, sends what others read, and
- * the gradients back; weights are never sent.  It goes on to the next microbatches when it is done
- * with these. */
+ * the gradients back; weights are never sent.  Microbatches
+ * go through in groups (`together`): a part begins the next when it is done with one. */
 #ifndef RB_PLAN_PARTITION_FILTERS_H
 #define RB_PLAN_PARTITION_FILTERS_H
 
@@ -26,10 +26,11 @@ int rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_l
 enum rb_filters_aim {
     RB_FILTERS_WORDS,  /* few words change parts; parts are even over the whole step, so that one
                           mostly waits for another: for slow links, or little memory */
-    RB_FILTERS_LAYERS, /* parts are even in each layer, so that all compute at once, and most words
-                          go to all: for quick links */
+    RB_FILTERS_LAYERS, /* parts are even in each layer, but for small ones in front of the loss,
+                          which the last part has; so all compute at once, and most words go to all:
+                          for quick links */
 };
-enum rb_filters_aim rb_filters_aim(const Rb__ParallelSpec *parallel); /* NULL is fine */
+enum rb_filters_aim rb_filters_aim_of(const Rb__ParallelSpec *parallel); /* NULL: words */
 
 /* Who has which filters, as a pin makes it: the same for the same model, number of parts and aim.
  */
@@ -55,7 +56,7 @@ struct rb_filters_how {
     uint32_t n_parts;
     uint32_t microbatches, samples; /* samples of a microbatch */
     uint32_t together;         /* microbatches that go through the program at once; 0 counts as 1 */
-    double microbatch, update; /* seconds, of all of it on one device: of one among these */
+    double microbatch, update; /* seconds on one device: of one microbatch among these; of all */
     double bandwidth, latency; /* of a device's link, each way; 0: no obstacle */
 };
 

@@ -13,7 +13,7 @@
 struct rb_filters_sources {
     uint32_t layers[RB_HYPERGRAPH_INPUTS], n;
     int64_t times[RB_HYPERGRAPH_INPUTS]; /* by layer: elements of axis 1 that a filter has */
-    bool many;                           /* more than fit */
+    bool many;                   /* more than fit */
     const Rb__Instruction *last; /* all of their filters are needed at once; NULL: they are not */
 };
 

@@ -14,7 +14,7 @@ struct split {
     struct rb_simulate *simulate;
     double *work, *words, all;
     int *slots, *links[2];   /* by part */
-    int *forward, *backward; /* by layer and part, of the microbatch under way; -1: nothing */
+    int *forward, *backward; /* by layer and part, of the microbatches under way; -1: nothing */
     int *arrivals;           /* by layer, part and part: the words have come; -1: there are none */
     int *last;               /* by part: it is done with the microbatches before; -1: with none */
     uint32_t size;           /* microbatches under way */
@@ -106,14 +106,6 @@ static void after(struct split *split, int task, int before)
         rb_simulate_after(split->simulate, task, before);
 }
 
-static bool is_among(const uint32_t *layers, uint32_t n, uint32_t layer)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (layers[i] == layer)
-            return true;
-    return false;
-}
-
 /* A part's filters of a layer, in one direction; -1: it has none.  A sum takes no time of its own:
  * those that it is made of do. */
 static int add_filters(struct split *split, uint32_t layer, uint32_t part, bool back, uint32_t m)
@@ -170,10 +162,9 @@ static void await_gradients(struct split *split, int task, uint32_t layer, uint3
             const struct rb_hypergraph_layer *one = &split->how->layers[reader];
             int before = split->backward[at(split, reader, q)];
 
-            if (q == p && is_among(one->joins, one->n_joins, layer))
+            if (q == p && rb_hypergraph_joins(one, layer))
                 after(split, task, before);
-            if (!is_among(one->inputs, one->n_inputs, layer) || before < 0 ||
-                (q != p && words <= 0))
+            if (!rb_hypergraph_reads(one, layer) || before < 0 || (q != p && words <= 0))
                 continue;
             if (q == p)
                 after(split, task, before);

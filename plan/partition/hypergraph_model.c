@@ -66,6 +66,24 @@ static bool offset_in(const struct rb_hypergraph_layer *layers, uint32_t from, u
     return false;
 }
 
+static bool is_among(const uint32_t *layers, uint32_t n, uint32_t layer)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (layers[i] == layer)
+            return true;
+    return false;
+}
+
+bool rb_hypergraph_reads(const struct rb_hypergraph_layer *layer, uint32_t other)
+{
+    return is_among(layer->inputs, layer->n_inputs, other);
+}
+
+bool rb_hypergraph_joins(const struct rb_hypergraph_layer *layer, uint32_t other)
+{
+    return is_among(layer->joins, layer->n_joins, other);
+}
+
 void rb_hypergraph_roots(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t *ret_roots)
 {
     for (uint32_t l = 0; l < n; l++) {

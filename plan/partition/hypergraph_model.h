@@ -39,6 +39,9 @@ struct rb_hypergraph_layer rb_hypergraph_convolution(uint32_t filters, uint32_t 
                                                      uint32_t channels, uint32_t kernel,
                                                      uint32_t pixels, uint32_t pooled);
 
+bool rb_hypergraph_reads(const struct rb_hypergraph_layer *layer, uint32_t other);
+bool rb_hypergraph_joins(const struct rb_hypergraph_layer *layer, uint32_t other);
+
 /* By layer: the first of those whose filters are, one by one, its own vertices too; mostly itself.
  */
 void rb_hypergraph_roots(const struct rb_hypergraph_layer *layers, uint32_t n, uint32_t *ret_roots);

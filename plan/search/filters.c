@@ -19,6 +19,7 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
     const struct rb_cluster_device *device = work->slowest;
     uint32_t sets = work->devices / cut->n_parts; /* that a step's microbatches are shared by */
     uint32_t microbatches = (work->total + sets - 1) / sets;
+    double part = rb_cost_together(microbatches, device, how->profile);
     double elements = (double)how->model->state_elements;
     struct rb_filters_how step = {
         .layers = cut->layers,
@@ -29,9 +30,8 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
         .n_parts = cut->n_parts,
         .microbatches = microbatches,
         .samples = how->model->programs[0]->batch,
-        .together = how->profile->lanes,
-        .microbatch = work->microbatch[device - how->cluster->devices] *
-                      rb_cost_together(microbatches, device, how->profile),
+        .together = part < 1 ? how->profile->lanes : 1,
+        .microbatch = work->microbatch[device - how->cluster->devices] * part,
         .update = rb_cost_update(how->model, elements, device, how->profile).seconds,
         .bandwidth = work->link.bandwidth,
         .latency = work->link.latency,
@@ -42,8 +42,9 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
 
     if (err)
         return err;
-    one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS, "%s split over %" PRIu32,
-                        aim == RB_FILTERS_LAYERS ? "each layer" : "filters", cut->n_parts);
+    one = rb_search_add(work, pinned ? RB_SEARCH_CHOSEN : RB_SEARCH_RUNS,
+                        "filters split over %" PRIu32 "%s", cut->n_parts,
+                        aim == RB_FILTERS_LAYERS ? ", layer by layer" : "");
     one->seconds = found.seconds;
     one->idle = found.idle;
     one->sent = found.sent;
@@ -51,10 +52,10 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
     one->memory = (double)rb_footprint_bytes(how->model, work->copies[0], work->devices);
     rb_search_say(
         one,
-        "pin spec.parallel.hypergraph: %" PRIu32
-        "%s and spec.state.replicas: 1 to have it; %.1f k words a sample change devices, %.1f %% "
-        "over the mean on the fullest",
-        cut->n_parts, aim == RB_FILTERS_LAYERS ? ", cut: layers" : "",
+        "pin spec.parallel: {hypergraph: %" PRIu32
+        ", cut: %s} and spec.state.replicas: 1 to have it; %.1f k words a sample change devices, "
+        "%.1f %% over the mean on the fullest",
+        cut->n_parts, aim == RB_FILTERS_LAYERS ? "layers" : "words",
         rb_hypergraph_volume(&cut->graph, cut->parts, cut->n_parts) / 1e3,
         100 * rb_hypergraph_imbalance(&cut->graph, cut->parts, cut->n_parts));
     rb_search_check_memory(work, one);
@@ -77,7 +78,7 @@ static int try_cut(struct rb_search_work *work, uint32_t parts, enum rb_filters_
 
 int rb_search_filters(struct rb_search_work *work, uint32_t parts, bool pinned)
 {
-    enum rb_filters_aim aim = rb_filters_aim(work->how->spec->parallel);
+    enum rb_filters_aim aim = rb_filters_aim_of(work->how->spec->parallel);
     bool few = parts <= MOST_DEVICES && work->total <= MOST_MICROBATCHES;
     int err = 0;
 

@@ -20,7 +20,7 @@ WARM = 5  # steps that do not count
 SHORT = 8  # steps whose bits are compared
 BATCH = {"gpt": 16, "mlp": 128, "cnn": 64}
 SHAPES = {"mlp": (784,), "cnn": (3, 32, 32)}
-SPLIT, LAYERS = SPLITS = "filters split in 2", "each layer split in 2"
+SPLIT, LAYERS = SPLITS = "filters split in 2", "filters split in 2, layer by layer"
 WAYS = {"one worker": {}, "data parallel": {"parallel": {"pipeline": 1}}, "pipeline of 2": {"parallel": {"pipeline": 2}},
         "in shards": {"parallel": {"pipeline": 1}, "state": {"replicas": "1"}},
         SPLIT: {"parallel": {"hypergraph": 2}, "state": {"replicas": "1"}},

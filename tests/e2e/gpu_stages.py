@@ -96,6 +96,17 @@ def parts():
         check(len(shas) == 1, f"the bits differ: {shas}")
 
 
+def parts_resized():
+    """Who comes to other filters has sums of its old ones, which no circle may add."""
+    with gpus.gpus(4), cluster.Cluster(devices=1) as c:
+        for replicas, cut in ("2", "layers"), ("all", "words"):
+            c.submit("split", on("cuda", split.long_job(c, cluster.ENDLESS, 2, 2, replicas, cut)))
+            for devices in 2, 4, 3, 4:
+                c.ctl("resize", "split", "--want", devices)
+                c.train_on("split", devices, 5)
+            split.compare_paused(c, f"resized in circles with {replicas} replicas, cut for {cut}")
+
+
 def laps():
     """Stages that update their own weights: those of a core, but for rounding, wherever the state is held."""
     with gpus.gpus(2), cluster.Cluster(devices=2) as c:
@@ -121,4 +132,4 @@ def laps():
 
 
 if __name__ == "__main__":
-    gpus.main(stages, dies_between_stages, wide_stages, parts, laps)
+    gpus.main(stages, dies_between_stages, wide_stages, parts, parts_resized, laps)

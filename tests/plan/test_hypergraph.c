@@ -261,6 +261,11 @@ static void check_step(const struct net *net)
     assert_true(found.all_sent == 8.0 * 3 * 5 * rb_hypergraph_volume(&graph, parts, 4));
     assert_true(found.seconds >= 3 * 2 / 4.0 && found.seconds <= 3 * 2);
     rb_simulate_free(found.simulate);
+    step.together = 2; /* and one that is left: the same words */
+    if (rb_filters_step(&step, &found, &why))
+        fail_msg("%s", why.text);
+    assert_true(found.all_sent == 8.0 * 3 * 5 * rb_hypergraph_volume(&graph, parts, 4));
+    rb_simulate_free(found.simulate);
     memset(parts, 0, graph.n_vertices * sizeof *parts); /* all on one: as without a split */
     if (rb_filters_step(&step, &found, &why))
         fail_msg("%s", why.text);
@@ -281,7 +286,8 @@ static double seconds_of(const struct rb_filters_how *step)
 }
 
 /* Where only the reader of the sum is elsewhere, nothing goes on beside anything else: it waits for
- * the sum, and who made it for its gradient.  So do microbatches, or as many as go together. */
+ * the sum, and who made it for its gradient.  Groups of microbatches wait
+ * for each other in the same way. */
 static void test_joined_step(void **state)
 {
     RB_CLEANUP(rb_freep) struct rb_hypergraph_bundle *bundles = NULL;

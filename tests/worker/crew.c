@@ -104,6 +104,8 @@ static void *run(void *context)
     };
 
     one->err = join(one);
+    if (!one->err && one->crew->joined)
+        one->crew->joined(one);
     step.model = one->model;
     step.configuration = one->configuration;
     while (!one->err && one->model->state.level < one->model->message->steps) {

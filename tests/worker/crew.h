@@ -31,6 +31,7 @@ struct crew {
     const char *folder;
     uint32_t size;
     /* Each in the thread of its rank; may be NULL. */
+    void (*joined)(struct crew_rank *rank); /* its first step is to come; may set its error */
     void (*watch)(struct crew_rank *rank, const struct rb_lap_pass *pass);
     void (*stepped)(struct crew_rank *rank, const struct rb_step_result *result);
     void *owner;

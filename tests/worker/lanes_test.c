@@ -182,24 +182,32 @@ static void test_arenas(void **state)
  * beside what a microbatch writes. */
 static void test_count(void **state)
 {
-    Rb__Variable weight = RB__VARIABLE__INIT, frozen = RB__VARIABLE__INIT;
-    Rb__Variable *variables[] = {&weight, &frozen};
-    Rb__Model model = RB__MODEL__INIT;
+    (void)state;
+    assert_int_equal(rb_lanes_count(1200, 334, (struct rb_caches){1000, 1000}), 2);
+    assert_int_equal(rb_lanes_count(1200, 333, (struct rb_caches){1000, 1000}), 3);
+    assert_int_equal(rb_lanes_count(1200, 1, (struct rb_caches){1000, 1000}), RB_KERNEL_EACH);
+    assert_int_equal(rb_lanes_count(1200, 600, (struct rb_caches){1000, 1200}), 2);
+    assert_int_equal(rb_lanes_count(1200, 601, (struct rb_caches){1000, 12000}), 1);
+    assert_int_equal(rb_lanes_count(1200, 0, (struct rb_caches){1000, 1000}), 1);
+    assert_int_equal(rb_lanes_count(1200, 1, (struct rb_caches){1200, 1000}), 1);
+}
+
+/* Of a whole program all that is trained. */
+static void test_weights(void **state)
+{
+    struct bench_case one = *bench_case_find(bench_sums_cases, bench_n_sums_cases, "mlp");
+    const Rb__Model *model;
+    struct bench_job job;
+    uint64_t elements = 0;
 
     (void)state;
-    model.variables = variables;
-    model.n_variables = 2;
-    weight.role = RB__VARIABLE__ROLE__TRAINED;
-    weight.elements = 300;
-    frozen.role = RB__VARIABLE__ROLE__FIXED;
-    frozen.elements = 1000;
-    assert_int_equal(rb_lanes_count(&model, 334, (struct rb_caches){1000, 1000}), 2);
-    assert_int_equal(rb_lanes_count(&model, 333, (struct rb_caches){1000, 1000}), 3);
-    assert_int_equal(rb_lanes_count(&model, 1, (struct rb_caches){1000, 1000}), RB_KERNEL_EACH);
-    assert_int_equal(rb_lanes_count(&model, 600, (struct rb_caches){1000, 1200}), 2);
-    assert_int_equal(rb_lanes_count(&model, 601, (struct rb_caches){1000, 12000}), 1);
-    assert_int_equal(rb_lanes_count(&model, 0, (struct rb_caches){1000, 1000}), 1);
-    assert_int_equal(rb_lanes_count(&model, 1, (struct rb_caches){1200, 1000}), 1);
+    one.batch = 16;
+    bench_job_open(&one, 8, &job);
+    model = job.model->message;
+    for (size_t v = 0; v < model->n_variables; v++)
+        elements += model->variables[v]->elements; /* `trained_elements` has gaps between them */
+    assert_int_equal(rb_lanes_weights(model, job.model->runner->message), elements * sizeof(float));
+    bench_job_close(&job);
 }
 
 int main(void)
@@ -209,7 +217,7 @@ int main(void)
         cmocka_unit_test(test_bfloat_of_two), cmocka_unit_test(test_cnn),
         cmocka_unit_test(test_wide_cnn),      cmocka_unit_test(test_attention),
         cmocka_unit_test(test_gpt),           cmocka_unit_test(test_arenas),
-        cmocka_unit_test(test_count),
+        cmocka_unit_test(test_count),         cmocka_unit_test(test_weights),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

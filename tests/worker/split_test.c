@@ -404,20 +404,6 @@ static double run_whole(struct crew *crew, const struct rb_model *model, uint32_
     return *(const double *)rb_program_result(runner->program, runner->message->loss);
 }
 
-/* All that can be given behind instruction `i`. */
-static void give(struct crew *crew, struct rb_exchange *exchange, const int *ready, int i,
-                 size_t *next)
-{
-    struct rb_why why = {0};
-
-    for (; *next < exchange->message->n_instructions; ++*next)
-        if (rb_program_exchanges(exchange->message->instructions[*next])) {
-            if (ready[*next] > i)
-                return;
-            CREW_OK(crew, rb_exchange_give(exchange, *next, &why), &why);
-        }
-}
-
 static double run_part(struct crew *crew, struct rb_model *model, struct rb_exchange *exchange,
                        uint32_t microbatch, struct taking *taking)
 {
@@ -428,7 +414,6 @@ static double run_part(struct crew *crew, struct rb_model *model, struct rb_exch
     RB_CLEANUP(rb_freep) int *ready = NULL;
     struct rb_why why = {0};
     double loss = 0;
-    size_t next = 0;
 
     CREW_OK(crew,
             rb_runner_prepare(model, &runner, model->state.w, model->arena, model->train, &why),
@@ -438,20 +423,23 @@ static double run_part(struct crew *crew, struct rb_model *model, struct rb_exch
     taking->next = 0;
     fill(model, &runner, microbatch);
     exchange->message = runner.message;
-    exchange->program = runner.program;
-    exchange->tag = microbatch;
-    exchange->microbatch = microbatch;
+    exchange->n = 1;
+    exchange->of[0].program = runner.program;
+    exchange->of[0].tag = microbatch;
+    exchange->of[0].microbatch = microbatch;
+    exchange->next = 0;
     ready = rb_alloc((runner.message->n_instructions + 1) * sizeof *ready);
     rb_exchange_ready(runner.message, ready);
+    exchange->ready = ready;
     rb_program_start(runner.program);
-    give(crew, exchange, ready, -1, &next);
-    for (size_t i = 0; i < runner.message->n_instructions; i++) {
+    CREW_OK(crew, rb_exchange_give(exchange, -1, &why), &why);
+    for (int i = 0; i < (int)runner.message->n_instructions; i++) {
         if (rb_program_exchanges(runner.message->instructions[i]))
             CREW_OK(crew, rb_exchange_take(exchange, i, &why), &why);
         else
-            rb_program_step(runner.program, (int)i, &key);
-        take((int)i, taking);
-        give(crew, exchange, ready, (int)i, &next);
+            rb_program_step(runner.program, i, &key);
+        take(i, taking);
+        CREW_OK(crew, rb_exchange_give(exchange, i, &why), &why);
     }
     if (runner.message->loss >= 0)
         loss = *(const double *)rb_program_result(runner.program, runner.message->loss);
@@ -570,6 +558,35 @@ static uint32_t joined_parts(const struct rb_filters_cut *cut)
     return most;
 }
 
+/* Each layer is on all parts alike, as far as its filters go together; but for those that the last
+ * part has because next to nothing comes of them. */
+static void check_even(const struct rb_filters_cut *cut)
+{
+    double all = 0, whole = 0;
+
+    for (uint32_t l = 0; l < cut->n_layers; l++) {
+        uint32_t found[MOST] = {0}, most = 0, least = UINT32_MAX, size = 0;
+
+        for (uint32_t v = 0; v < cut->graph.n_vertices; v++)
+            if (cut->bundles[v].layer == l) {
+                uint32_t filters = cut->bundles[v].end - cut->bundles[v].first;
+
+                found[cut->parts[v]] += filters;
+                size = filters > size ? filters : size;
+            }
+        for (uint32_t p = 0; p < cut->n_parts; p++) {
+            most = found[p] > most ? found[p] : most;
+            least = found[p] < least ? found[p] : least;
+        }
+        all += cut->layers[l].work * cut->layers[l].filters;
+        if (most && most == found[cut->n_parts - 1] && !least)
+            whole += cut->layers[l].work * cut->layers[l].filters;
+        else
+            assert_true(most - least <= size);
+    }
+    assert_true(whole <= 0.03 / cut->n_parts * all);
+}
+
 static void test_exchange(void **state)
 {
     (void)state;
@@ -581,6 +598,8 @@ static void test_exchange(void **state)
             struct rb_filters_cut cut;
 
             assert_int_equal(rb_filters_cut(made.model, made.parts, made.aim, &cut, NULL), 0);
+            if (made.aim == RB_FILTERS_LAYERS)
+                check_even(&cut);
             made.words = rb_hypergraph_volume(&cut.graph, cut.parts, made.parts);
             assert_true(made.words > 0);
             assert_true(!kinds[k / 2].write || joined_parts(&cut) > 1); /* else nothing is tried */

@@ -99,7 +99,8 @@ uint64_t rb_program_working(const struct rb_program *program);
 int rb_program_run_each(struct rb_program *const *programs, int n, const struct rb_key *keys,
                         const atomic_bool *stop, void (*after)(int instruction, void *context),
                         void *context);
-/* As rb_program_start and rb_program_step of one after the other. */
+/* As rb_program_start and rb_program_step of one after the other; what is made once, of the first
+ * alone. */
 void rb_program_start_each(struct rb_program *const *programs, int n);
 void rb_program_step_each(struct rb_program *const *programs, int n, int instruction,
                           const struct rb_key *keys);

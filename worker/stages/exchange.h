@@ -17,14 +17,20 @@
 
 #include <stdint.h>
 
+/* Microbatches of one program that exchange together. */
 struct rb_exchange {
     const struct rb_stage *stage;
     struct rb_coll *coll;
     struct rb_device *device;
     const Rb__Program *message;
-    struct rb_program *program;
-    uint64_t tag; /* of the step, the attempt and the microbatch */
-    uint32_t microbatch;
+    const int *ready; /* rb_exchange_ready, of `message` */
+    int n;
+    struct {
+        struct rb_program *program;
+        uint64_t tag; /* of the step, the attempt and the microbatch */
+        uint32_t microbatch;
+    } of[RB_KERNEL_EACH];
+    size_t next;              /* instruction up to which all is given; 0 at the start */
     uint64_t messages, bytes; /* sent so far, without frames' heads */
 };
 
@@ -32,13 +38,15 @@ struct rb_exchange {
  * there are.  RB_EINVAL. */
 int rb_exchange_check(const Rb__Program *message, struct rb_why *why);
 
-/* By instruction: of those that exchange the one behind which it can give (-1: it has nothing to
- * wait for), and all in front of it have given. */
+/* ret_ready: room for all instructions, written for those that exchange: behind which instruction
+ * each can give; -1: at once.  Never before one in front of it. */
 void rb_exchange_ready(const Rb__Program *message, int *ret_ready);
 
-/* Instruction `i`, which rb_program_exchanges: give what others read, then take what they gave.  Of
- * several microbatches all may be given before the first is taken. */
-int rb_exchange_give(struct rb_exchange *exchange, size_t i, struct rb_why *why);
-int rb_exchange_take(struct rb_exchange *exchange, size_t i, struct rb_why *why);
+/* Behind instruction `i` (-1: in front of the first): give all that others read of what is made by
+ * now. */
+int rb_exchange_give(struct rb_exchange *exchange, int i, struct rb_why *why);
+
+/* Instruction `i`, which rb_program_exchanges and has given: take what others gave. */
+int rb_exchange_take(struct rb_exchange *exchange, int i, struct rb_why *why);
 
 #endif

@@ -48,8 +48,10 @@ struct rb_stage {
     struct rb_part *parts; /* of a pipeline, by program of the model */
     size_t n_parts;
     uint32_t program,
-        last_program;        /* of a part of the filters: of a microbatch, and the last one */
-    bool *pieced;            /* there, by variable: several contributions are parts of its sums */
+        last_program; /* of a part of the filters: of a microbatch, and the last one */
+    /* There, by variable: several contributions are pieces of its sums, so none is the first of
+     * all. NULL in a pipeline. */
+    bool *pieced;
     uint64_t *gives, *reads; /* by block: stages that make summands of it, and that read it */
     bool *senders;           /* by block * ranks + rank: it is in a stage that gives */
 };

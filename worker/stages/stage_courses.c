@@ -6,8 +6,7 @@
 
 #include <stdlib.h>
 
-/* 0: a size that none may have. */
-static size_t tensor_bytes(const Rb__Tensor *tensor)
+size_t rb_stage_tensor_bytes(const Rb__Tensor *tensor)
 {
     size_t bytes = rb_dtype_size((enum rb_dtype)tensor->dtype);
 
@@ -59,7 +58,7 @@ static int load(const struct rb_stage *stage, const Rb__Course *course, struct r
 
         if (err)
             return err;
-        cargo.bytes = tensor_bytes(part->message->tensors[one->tensor]);
+        cargo.bytes = rb_stage_tensor_bytes(part->message->tensors[one->tensor]);
         if (one->from == stage->mine) {
             cargo.at = one->made;
             cargo.peer = one->to;

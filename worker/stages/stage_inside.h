@@ -20,4 +20,7 @@ int rb_stage_read_courses(struct rb_stage *stage, const Rb__Plan *plan, const Rb
 /* What of the state the stages read, and make summands of: block by block. */
 void rb_stage_find_blocks(struct rb_stage *stage, const Rb__Plan *plan, const Rb__Model *model);
 
+/* 0: a size that none may have. */
+size_t rb_stage_tensor_bytes(const Rb__Tensor *tensor);
+
 #endif

@@ -49,11 +49,11 @@ int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *wh
 int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why);
 /* This rank's stage of one, there or back; of a lap where it is one. */
 int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct rb_why *why);
-/* What order *at says, and those right behind it that are of the same program and not in the sums
- * yet, `most` at most; *at becomes the last of them.  odd_last: the last microbatch of all has a
- * program of its own. */
-uint32_t rb_attempt_next(const struct rb_attempt *attempt, size_t *at, bool odd_last, uint32_t most,
-                         uint32_t *ret_microbatches);
+/* The microbatch that order *at says, and those right behind it that are of the same program, but
+ * for what is in the sums already: `most` at most, or 0; *at becomes the last order of them.
+ * odd_last: the last microbatch of all has a program of its own. */
+uint32_t rb_attempt_group(const struct rb_attempt *attempt, size_t *at, bool odd_last,
+                          uint32_t most, uint32_t *ret_microbatches);
 
 /* ---- attempt_part.c: this rank's filters of it ------------------------------------------------*/
 
@@ -61,9 +61,6 @@ uint32_t rb_attempt_next(const struct rb_attempt *attempt, size_t *at, bool odd_
 int rb_attempt_part_begin(struct rb_attempt *attempt, struct rb_why *why);
 /* As rb_attempt_planned. */
 int rb_attempt_part(struct rb_attempt *attempt, size_t *at, struct rb_why *why);
-/* Of a stage, or a part: only the last one has seen what a microbatch came to. */
-void rb_attempt_end_part(struct rb_attempt *attempt, uint32_t microbatch,
-                         const struct rb_runner *runner);
 
 /* ---- attempt_results.c: what microbatches came to, into the record ----------------------------*/
 
@@ -73,6 +70,9 @@ void rb_attempt_begin(struct rb_attempt *attempt);
  * one runs. */
 void rb_attempt_keep(struct rb_attempt *attempt, uint32_t microbatch,
                      const struct rb_runner *runner);
+/* Of a stage, or a part: only the last one has seen what a microbatch came to. */
+void rb_attempt_end_part(struct rb_attempt *attempt, uint32_t microbatch,
+                         const struct rb_runner *runner);
 /* All that were kept are in the record.  To be called before anyone is told of them. */
 int rb_attempt_say(struct rb_attempt *attempt, struct rb_why *why);
 

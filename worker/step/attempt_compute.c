@@ -2,10 +2,9 @@
 /* A microbatch of this rank: all of it, or its stage. */
 #include "worker/step/attempt.h"
 
-#include "base/fault.h"
+#include "worker/lanes.h"
 #include "worker/stages/flight.h"
 #include "worker/stages/lap.h"
-#include "worker/lanes.h"
 #include "worker/step/stealing.h"
 #include "worker/step/together.h"
 #include "worker/tag.h"
@@ -75,7 +74,7 @@ static int compute_together(struct rb_attempt *attempt, const uint32_t *microbat
 
     rb_attempt_begin(attempt);
     for (uint32_t e = 0; e < n; e++)
-        rb_together_take(&together, &model->lanes[e].runner, microbatches[e]);
+        rb_together_enter(&together, &model->lanes[e].runner, microbatches[e]);
     err = rb_program_run_each(together.programs, together.n, together.keys, attempt->step->stop,
                               rb_together_add, &together);
     if (err)
@@ -86,24 +85,24 @@ static int compute_together(struct rb_attempt *attempt, const uint32_t *microbat
     return 0;
 }
 
-uint32_t rb_attempt_next(const struct rb_attempt *attempt, size_t *at, bool odd_last, uint32_t most,
-                         uint32_t *ret_microbatches)
+uint32_t rb_attempt_group(const struct rb_attempt *attempt, size_t *at, bool odd_last,
+                          uint32_t most, uint32_t *ret_microbatches)
 {
     const Rb__RankPlan *orders = attempt->step->configuration->orders;
     const struct rb_model *model = attempt->step->model;
-    uint32_t n = 0, seen = 0, odd = odd_last ? model->microbatches - 1 : UINT32_MAX;
+    bool odd = false; /* those found are of the last one's program */
+    uint32_t n = 0;
 
-    for (; n < most && *at < orders->n_orders; ++*at, seen++) {
-        uint32_t microbatch = orders->orders[*at]->argument;
+    for (; n < most && *at < orders->n_orders; ++*at) {
+        const Rb__Order *order = orders->orders[*at];
+        bool last = odd_last && order->argument + 1 == model->microbatches;
 
-        if (orders->orders[*at]->kind != RB__ORDER__KIND__COMPUTE || (seen && microbatch == odd))
+        if (order->kind != RB__ORDER__KIND__COMPUTE || (n && last != odd))
             break;
-        if (!rb_vote_holds(model->record, microbatch))
-            ret_microbatches[n++] = microbatch;
-        if (microbatch == odd) {
-            ++*at;
-            break;
-        }
+        if (rb_vote_holds(model->record, order->argument))
+            continue;
+        odd = last;
+        ret_microbatches[n++] = order->argument;
     }
     --*at;
     return n;
@@ -112,13 +111,10 @@ uint32_t rb_attempt_next(const struct rb_attempt *attempt, size_t *at, bool odd_
 int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
-    uint32_t microbatches[RB_KERNEL_EACH], n;
-    int err = rb_lanes_open(model, model->runner, model->last_runner, why);
+    uint32_t microbatches[RB_KERNEL_EACH];
+    uint32_t n = rb_attempt_group(attempt, at, model->last_runner != model->runner, model->n_lanes,
+                                  microbatches);
 
-    if (err)
-        return err;
-    n = rb_attempt_next(attempt, at, model->last_runner != model->runner, model->n_lanes,
-                        microbatches);
     if (n > 1)
         return compute_together(attempt, microbatches, n, why);
     return n ? rb_attempt_compute(microbatches[0], attempt, why) : 0;

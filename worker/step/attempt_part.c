@@ -6,24 +6,10 @@
 #include "worker/step/attempt.h"
 
 #include "base/arena.h"
-#include "base/fault.h"
 #include "worker/lanes.h"
 #include "worker/stages/exchange.h"
 #include "worker/step/together.h"
 #include "worker/tag.h"
-
-void rb_attempt_end_part(struct rb_attempt *attempt, uint32_t microbatch,
-                         const struct rb_runner *runner)
-{
-    const struct rb_stage *stage = attempt->step->configuration->stage;
-
-    if (stage->mine + 1 == stage->stages) {
-        rb_attempt_keep(attempt, microbatch, runner);
-        return;
-    }
-    rb_vote_microbatch(&attempt->shape, attempt->step->model->record, microbatch, 0, 0, 0);
-    rb_fault("worker.computed");
-}
 
 /* ---- Before the first ------------------------------------------------------------------------*/
 
@@ -52,7 +38,7 @@ static int agree_lanes(struct rb_configuration *configuration, uint32_t mine, st
         return err;
     for (uint32_t r = 0; r < configuration->size; r++)
         least = all[r] < least ? all[r] : least;
-    configuration->lanes = least ? least : 1;
+    configuration->lanes = least;
     return 0;
 }
 
@@ -74,80 +60,56 @@ int rb_attempt_part_begin(struct rb_attempt *attempt, struct rb_why *why)
 
 /* ---- Microbatches ----------------------------------------------------------------------------*/
 
-static void find_exchange(const struct rb_attempt *attempt, const struct rb_together *together,
-                          int e, struct rb_exchange *ret_exchange)
+static void open_exchange(const struct rb_attempt *attempt, const struct rb_together *together,
+                          const int *ready, struct rb_exchange *ret_exchange)
 {
-    struct rb_model *model = attempt->step->model;
-    uint32_t microbatch = together->microbatches[e];
+    const struct rb_model *model = attempt->step->model;
 
     *ret_exchange = (struct rb_exchange){
         .stage = attempt->step->configuration->stage,
         .coll = attempt->step->configuration->coll,
         .device = model->device,
-        .message = together->runners[e]->message,
-        .program = together->programs[e],
-        .tag = rb_tag(RB_TAG_STAGE, model->state.level, attempt->number, microbatch),
-        .microbatch = microbatch,
+        .message = together->runners[0]->message,
+        .ready = ready,
+        .n = together->n,
     };
+    for (int e = 0; e < together->n; e++) {
+        uint32_t microbatch = together->microbatches[e];
+
+        ret_exchange->of[e].program = together->programs[e];
+        ret_exchange->of[e].tag =
+            rb_tag(RB_TAG_STAGE, model->state.level, attempt->number, microbatch);
+        ret_exchange->of[e].microbatch = microbatch;
+    }
 }
 
-/* Microbatches on their way through a program. */
-struct way {
-    const Rb__Program *message;
-    struct rb_exchange exchanges[RB_KERNEL_EACH]; /* by microbatch */
-    int n;
-    int *ready;  /* rb_exchange_ready */
-    size_t next; /* to give */
-};
-
-/* All that can be given behind instruction `i`. */
-static int give(struct way *way, int i, struct rb_why *why)
+static int run_one(struct rb_exchange *exchange, struct rb_together *together, int i,
+                   struct rb_why *why)
 {
-    int err = 0;
-
-    for (; !err && way->next < way->message->n_instructions; way->next++) {
-        if (!rb_program_exchanges(way->message->instructions[way->next]))
-            continue;
-        if (way->ready[way->next] > i)
-            break;
-        for (int e = 0; !err && e < way->n; e++)
-            err = rb_exchange_give(&way->exchanges[e], way->next, why);
-    }
-    return err;
-}
-
-static int run_one(struct way *way, struct rb_together *together, size_t i, struct rb_why *why)
-{
-    int err = 0;
-
-    if (rb_program_exchanges(way->message->instructions[i])) {
-        for (int e = 0; !err && e < way->n; e++)
-            err = rb_exchange_take(&way->exchanges[e], i, why);
-        return err;
-    }
-    rb_program_step_each(together->programs, together->n, (int)i, together->keys);
-    rb_together_add((int)i, together);
+    if (rb_program_exchanges(exchange->message->instructions[i]))
+        return rb_exchange_take(exchange, i, why);
+    rb_program_step_each(together->programs, together->n, i, together->keys);
+    rb_together_add(i, together);
     return 0;
 }
 
 static int run(struct rb_attempt *attempt, struct rb_together *together, struct rb_why *why)
 {
-    const Rb__Program *message = together->runners[0]->message;
-    RB_CLEANUP(rb_freep) int *ready = rb_alloc((message->n_instructions + 1) * sizeof *ready);
-    struct way way = {.message = message, .n = together->n, .ready = ready};
+    size_t n = together->runners[0]->message->n_instructions;
+    RB_CLEANUP(rb_freep) int *ready = rb_alloc((n + 1) * sizeof *ready);
+    struct rb_exchange exchange;
     int err;
 
-    for (int e = 0; e < together->n; e++)
-        find_exchange(attempt, together, e, &way.exchanges[e]);
-    rb_exchange_ready(message, ready);
+    rb_exchange_ready(together->runners[0]->message, ready);
+    open_exchange(attempt, together, ready, &exchange);
     rb_program_start_each(together->programs, together->n);
-    err = give(&way, -1, why);
-    for (size_t i = 0; !err && i < message->n_instructions; i++) {
+    err = rb_exchange_give(&exchange, -1, why);
+    for (int i = 0; !err && i < (int)n; i++) {
         if (atomic_load_explicit(attempt->step->stop, memory_order_relaxed))
             return rb_why_set(why, RB_ECANCELED, "stopped");
-        err = run_one(&way, together, i, why);
-        err = err ? err : give(&way, (int)i, why);
-        err = err ? err : rb_coll_nudge(way.exchanges[0].coll, why);
+        err = run_one(&exchange, together, i, why);
+        err = err ? err : rb_exchange_give(&exchange, i, why);
+        err = err ? err : rb_coll_nudge(exchange.coll, why);
     }
     return err;
 }
@@ -160,7 +122,7 @@ int rb_attempt_part(struct rb_attempt *attempt, size_t *at, struct rb_why *why)
     struct rb_together together = {.model = model};
     bool odd_last = stage->last_program != stage->program;
     uint32_t microbatches[RB_KERNEL_EACH];
-    uint32_t n = rb_attempt_next(attempt, at, odd_last, configuration->lanes, microbatches);
+    uint32_t n = rb_attempt_group(attempt, at, odd_last, configuration->lanes, microbatches);
     int err = rb_configuration_settle(configuration, why);
 
     if (err || !n)
@@ -168,9 +130,9 @@ int rb_attempt_part(struct rb_attempt *attempt, size_t *at, struct rb_why *why)
     for (uint32_t e = 0; e < n; e++) {
         bool odd = odd_last && microbatches[e] + 1 == model->microbatches;
 
-        rb_together_take(&together,
-                         odd ? &model->runners[stage->last_program] : &model->lanes[e].runner,
-                         microbatches[e]);
+        rb_together_enter(&together,
+                          odd ? &model->runners[stage->last_program] : &model->lanes[e].runner,
+                          microbatches[e]);
     }
     err = run(attempt, &together, why);
     for (int e = 0; !err && e < together.n; e++)

@@ -27,6 +27,19 @@ void rb_attempt_keep(struct rb_attempt *attempt, uint32_t microbatch,
     rb_fault("worker.computed");
 }
 
+void rb_attempt_end_part(struct rb_attempt *attempt, uint32_t microbatch,
+                         const struct rb_runner *runner)
+{
+    const struct rb_stage *stage = attempt->step->configuration->stage;
+
+    if (stage->mine + 1 == stage->stages) {
+        rb_attempt_keep(attempt, microbatch, runner);
+        return;
+    }
+    rb_vote_microbatch(&attempt->shape, attempt->step->model->record, microbatch, 0, 0, 0);
+    rb_fault("worker.computed");
+}
+
 int rb_attempt_say(struct rb_attempt *attempt, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;

@@ -56,7 +56,7 @@ bool rb_attempt_alone(const struct rb_attempt *attempt)
 
 /* ---- Before and behind them -----------------------------------------------------------------*/
 
-/* Where several contributions are parts of a variable, no single one is its first. */
+/* Where several contributions are pieces of a variable, no single one is its first. */
 static void clear_pieced(struct rb_model *model, const struct rb_stage *stage)
 {
     for (size_t v = 0; v < model->message->n_variables; v++) {
@@ -176,7 +176,8 @@ static int lone_sender(const struct rb_coll_range *range, uint32_t ranks)
     return found;
 }
 
-/* Where a stage has one rank its summands are the sum, and need but go there. */
+/* Where a stage has one rank its summands are the sum, and need but go there.  Else a circle adds
+ * what all ranks have, and in rows of other parts that may be anything: what they were last. */
 static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *range,
                 struct asked *asked)
 {
@@ -185,6 +186,9 @@ static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *ra
     int sender = lone_sender(range, configuration->size), self = (int)configuration->rank;
     struct rb_circle_move move = {sender, range->rank, NULL, range->count * sizeof *model->local};
 
+    if (sender < 0 && range->from && !range->from[self])
+        rb_device_clear(model->device, model->local + range->first,
+                        range->count * sizeof *model->local);
     if (sender < 0 || range->rank == RB_COLL_ALL) {
         asked->ranges[asked->n_ranges++] = (struct rb_circle_range){
             sender < 0 ? RB_CIRCLE_ALL : sender,

@@ -2,9 +2,10 @@
 #include "worker/step/step.h"
 
 #include "base/arena.h"
-#include "worker/step/attempt.h"
+#include "worker/lanes.h"
 #include "worker/stages/flight.h"
 #include "worker/stages/lap.h"
+#include "worker/step/attempt.h"
 #include "worker/step/views.h"
 #include "worker/tag.h"
 
@@ -44,11 +45,25 @@ static uint32_t count_kept(const struct rb_step *step)
     return kept;
 }
 
+/* Of all of a microbatch, its stage or its filters; what the others need is given back. */
+static int prepare_programs(struct rb_attempt *attempt, struct rb_why *why)
+{
+    const struct rb_stage *stage = attempt->step->configuration->stage;
+    struct rb_model *model = attempt->step->model;
+
+    if (stage && !stage->split) {
+        rb_flights_land(model);
+        return 0;
+    }
+    rb_flights_free(model);
+    return stage ? rb_attempt_part_begin(attempt, why)
+                 : rb_lanes_open(model, model->runner, model->last_runner, why);
+}
+
 static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_why *why)
 {
     struct rb_model *model = attempt->step->model;
     uint32_t number = attempt->step->configuration->number;
-    const struct rb_stage *stage = attempt->step->configuration->stage;
     const int32_t *empty = RB_TAKE(model->empty);
     int err = 0;
 
@@ -58,12 +73,7 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
     attempt->computed_ns = attempt->began_ns = 0;
     attempt->computed = attempt->n_unsaid = 0;
     attempt->alone = rb_attempt_alone(attempt);
-    if (stage && !stage->split)
-        rb_flights_land(model);
-    else
-        rb_flights_free(model); /* their memory may be wanted elsewhere */
-    if (stage && stage->split)
-        err = rb_attempt_part_begin(attempt, why);
+    err = prepare_programs(attempt, why);
     if (err)
         return err;
     if (kept) {

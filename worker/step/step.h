@@ -15,8 +15,9 @@
  * Where the plan lets microbatches change hands (worker/step/steal.h) and the vote before found
  * that it pays, COMPUTE orders say with whom each begins, not who computes it.
  *
- * Reducing is out of place, but for a rank alone, whose sums are the whole, and for a few of one
- * host, who read each other's where they are (worker/step/views.h).  An attempt that is
+ * Reducing is out of place, but where each rank makes all of the sums that it holds alone
+ * (rb_attempt_alone), and for a few of one host, who read each other's where they are
+ * (worker/step/views.h).  An attempt that is
  * given up because a peer is lost leaves its local sums in the model; the first attempt of the next
  * configuration computes only what they lack, where its orders cover them and the exponents are the
  * same.  Else it starts with empty sums. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "worker/step/together.h"
 
-void rb_together_take(struct rb_together *together, const struct rb_runner *runner,
-                      uint32_t microbatch)
+void rb_together_enter(struct rb_together *together, const struct rb_runner *runner,
+                       uint32_t microbatch)
 {
     const struct rb_model *model = together->model;
     const Rb__Model *message = model->message;

@@ -19,8 +19,8 @@ struct rb_together {
 };
 
 /* A further microbatch, whose samples are filled in; the first into what is zero but `model`. */
-void rb_together_take(struct rb_together *together, const struct rb_runner *runner,
-                      uint32_t microbatch);
+void rb_together_enter(struct rb_together *together, const struct rb_runner *runner,
+                       uint32_t microbatch);
 
 /* Behind each instruction (context: the struct rb_together): what is ready is added to the sums at
  * once, its memory may be used again. */

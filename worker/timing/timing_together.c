@@ -40,7 +40,7 @@ static void close_lane(struct rb_timing_lanes *lanes, int i)
 int rb_timing_lanes_open(const struct rb_timing_place *place, const Rb__Model *model,
                          struct rb_timing_lanes *lanes, struct rb_why *why)
 {
-    uint32_t pay = rb_lanes_pay(model, place->ready);
+    uint32_t pay = rb_lanes_pay(model, model->programs[0], place->ready);
     int err = 0;
 
     *lanes = (struct rb_timing_lanes){
