@@ -201,6 +201,30 @@ static void save_probabilities(const char *name, const char *op)
     jobs_save(name, onnx.data, onnx.size);
 }
 
+/* x * w, normalized, for batches of so many; -1: of any. */
+static void save_normalized(const char *name, int64_t batch)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
+    struct rb_writer w;
+    struct rb_why why = {0};
+    const char *x;
+
+    rb_writer_init(&w, "fixed", 3);
+    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){batch, 6});
+    x = rb_writer_weight(&w, "w.weight", 2, (int64_t[]){6, 3}, RB_INIT_NORMAL, 0.1);
+    x = rb_writer_node(&w, "MatMul", "product", "x", x, NULL);
+    x = rb_writer_node(&w, "BatchNormalization", "logits", x,
+                       rb_writer_weight(&w, "n.weight", 1, (int64_t[]){3}, RB_INIT_ONE, 0),
+                       rb_writer_weight(&w, "n.bias", 1, (int64_t[]){3}, RB_INIT_ZERO, 0),
+                       rb_writer_weight(&w, "n.mean", 1, (int64_t[]){3}, RB_INIT_ZERO, 0),
+                       rb_writer_weight(&w, "n.var", 1, (int64_t[]){3}, RB_INIT_ONE, 0), NULL);
+    rb_writer_output(&w, x, 0, NULL);
+    if (rb_writer_finish(&w, &onnx, &why))
+        fail_msg("%s", why.text);
+    rb_writer_done(&w);
+    jobs_save(name, onnx.data, onnx.size);
+}
+
 #define OWN "spec.loss.type=graph", "spec.data.train.targets=null", "spec.data.eval=null"
 
 static void notes(void **state)
@@ -223,6 +247,13 @@ static void notes(void **state)
                   "spec.train.microBatch=10", NULL);
     MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=mean.onnx", OWN, "spec.model.buffers=[temperature]",
                   NULL);
+    save_normalized("normalized.onnx", -1);
+    MUST_NOTE("'logits' takes its statistics of a single number, and", jobs_rows,
+              "spec.model.onnx=normalized.onnx", "spec.train.microBatch=1", NULL);
+    MUST_NOTE("a single number once a step, and then gives its bias", jobs_rows,
+              "spec.model.onnx=normalized.onnx", "spec.train.microBatch=3", NULL);
+    MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=normalized.onnx", "spec.train.microBatch=2",
+                  "spec.data.eval=null", NULL);
     save_probabilities("softmax.onnx", "Softmax");
     save_probabilities("log-softmax.onnx", "LogSoftmax");
     save_probabilities("sigmoid.onnx", "Sigmoid");
@@ -243,30 +274,6 @@ static void notes(void **state)
               jobs_rows, IMAGES, "spec.train.microBatch=auto", "spec.devices.max=3", NULL);
     MUST_NOT_NOTE(jobs_rows, IMAGES, "spec.train.microBatch=auto", "spec.devices.max=1", NULL);
 #undef IMAGES
-}
-
-/* x * w, normalized, for batches of 2. */
-static void save_fixed(const char *name)
-{
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
-    struct rb_writer w;
-    struct rb_why why = {0};
-    const char *x;
-
-    rb_writer_init(&w, "fixed", 3);
-    rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){2, 6});
-    x = rb_writer_weight(&w, "w.weight", 2, (int64_t[]){6, 3}, RB_INIT_NORMAL, 0.1);
-    x = rb_writer_node(&w, "MatMul", "product", "x", x, NULL);
-    x = rb_writer_node(&w, "BatchNormalization", "logits", x,
-                       rb_writer_weight(&w, "n.weight", 1, (int64_t[]){3}, RB_INIT_ONE, 0),
-                       rb_writer_weight(&w, "n.bias", 1, (int64_t[]){3}, RB_INIT_ZERO, 0),
-                       rb_writer_weight(&w, "n.mean", 1, (int64_t[]){3}, RB_INIT_ZERO, 0),
-                       rb_writer_weight(&w, "n.var", 1, (int64_t[]){3}, RB_INIT_ONE, 0), NULL);
-    rb_writer_output(&w, x, 0, NULL);
-    if (rb_writer_finish(&w, &onnx, &why))
-        fail_msg("%s", why.text);
-    rb_writer_done(&w);
-    jobs_save(name, onnx.data, onnx.size);
 }
 
 static void notes_of_the_job(void **state)
@@ -306,7 +313,7 @@ static void notes_of_the_job(void **state)
                           NULL);
     }
     MUST_NOTE("spec.data.eval is ignored: say spec.train.eval.every", jobs_rows, NULL);
-    save_fixed("fixed.onnx");
+    save_normalized("fixed.onnx", 2);
     MUST_NOTE("was exported for batches of 2 only, so every microbatch is of that size", jobs_rows,
               "spec.model.onnx=fixed.onnx", "spec.train.microBatch=auto", NULL);
     MUST_NOTE("takes its statistics of 2 samples at a time, the microbatch of the export\n",
