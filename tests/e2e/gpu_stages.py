@@ -100,11 +100,7 @@ def parts_resized():
     """Who comes to other filters has sums of its old ones, which no circle may add."""
     with gpus.gpus(4), cluster.Cluster(devices=1) as c:
         for replicas, cut in ("2", "layers"), ("all", "words"):
-            c.submit("split", on("cuda", split.long_job(c, cluster.ENDLESS, 2, 2, replicas, cut)))
-            for devices in 2, 4, 3, 4:
-                c.ctl("resize", "split", "--want", devices)
-                c.train_on("split", devices, 5)
-            split.compare_paused(c, f"resized in circles with {replicas} replicas, cut for {cut}")
+            split.regrouped(c, lambda spec: on("cuda", spec), replicas, cut)
 
 
 def laps():

@@ -178,10 +178,21 @@ def changed(c, replicas):
     compare_paused(c, f"resized with {replicas} replicas")
 
 
+def regrouped(c, place, replicas, cut):
+    """Two parts on two devices, four, three and four: some come to other filters, and have sums of their old ones."""
+    c.submit("split", place(long_job(c, ENDLESS, 2, 2, replicas, cut)))
+    for devices in 2, 4, 3, 4:
+        c.ctl("resize", "split", "--want", devices)
+        c.train_on("split", devices, 5)
+    compare_paused(c, f"regrouped with {replicas} replicas, cut for {cut}")
+
+
 def resized():
     with cluster.Cluster(devices=4) as c:
         for replicas in "1", "2", "all":
             changed(c, replicas)
+        for replicas, cut in ("2", "layers"), ("all", "words"), ("all", "layers"):
+            regrouped(c, lambda spec: spec, replicas, cut)
 
 
 def killed():

@@ -35,6 +35,20 @@ static struct rb_coll_range *ranges_of(const struct rb_attempt *attempt, struct 
     return cut;
 }
 
+/* The rank that alone sends summands; -1: none does, or several. */
+static int lone_sender(const struct rb_coll_range *range, uint32_t ranks)
+{
+    int found = -1;
+
+    for (uint32_t r = 0; range->from && r < ranks; r++)
+        if (range->from[r]) {
+            if (found >= 0)
+                return -1;
+            found = (int)r;
+        }
+    return found;
+}
+
 bool rb_attempt_alone(const struct rb_attempt *attempt)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
@@ -162,22 +176,7 @@ struct asked {
     size_t n_ranges, n_moves;
 };
 
-/* The rank that alone sends summands; -1: none does, or several. */
-static int lone_sender(const struct rb_coll_range *range, uint32_t ranks)
-{
-    int found = -1;
-
-    for (uint32_t r = 0; range->from && r < ranks; r++)
-        if (range->from[r]) {
-            if (found >= 0)
-                return -1;
-            found = (int)r;
-        }
-    return found;
-}
-
-/* Where a stage has one rank its summands are the sum, and need but go there.  Else a circle adds
- * what all ranks have, and in rows of other parts that may be anything: what they were last. */
+/* Where a stage has one rank its summands are the sum, and need but go there. */
 static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *range,
                 struct asked *asked)
 {
@@ -186,9 +185,6 @@ static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *ra
     int sender = lone_sender(range, configuration->size), self = (int)configuration->rank;
     struct rb_circle_move move = {sender, range->rank, NULL, range->count * sizeof *model->local};
 
-    if (sender < 0 && range->from && !range->from[self])
-        rb_device_clear(model->device, model->local + range->first,
-                        range->count * sizeof *model->local);
     if (sender < 0 || range->rank == RB_COLL_ALL) {
         asked->ranges[asked->n_ranges++] = (struct rb_circle_range){
             sender < 0 ? RB_CIRCLE_ALL : sender,
@@ -275,6 +271,25 @@ static void clear_fresh(struct rb_model *model)
     }
 }
 
+/* What this rank is to have of a sum of several others it adds to its own summands, by links as in
+ * a circle.  Of filters it has none there; but in variables that it has some of, these rows hold
+ * anything: what they were, say, when they were its own. */
+static void clear_others(struct rb_attempt *attempt)
+{
+    const struct rb_configuration *configuration = attempt->step->configuration;
+    struct rb_model *model = attempt->step->model;
+    size_t n;
+    RB_CLEANUP(rb_freep)
+    struct rb_coll_range *ranges =
+        ranges_of(attempt, (struct part){0, (size_t)model->message->state_elements}, &n);
+
+    for (size_t i = 0; i < n; i++)
+        if (lone_sender(&ranges[i], configuration->size) < 0 &&
+            !ranges[i].from[configuration->rank])
+            rb_device_clear(model->device, model->local + ranges[i].first,
+                            ranges[i].count * sizeof *model->local);
+}
+
 /* A bucket.  Those of a stage, of a part of the filters and of a shard lie behind each other:
  * bucket by bucket all would send to one rank, or one to all.  There all is summed up with the
  * first one, and each rank sends while it receives. */
@@ -305,6 +320,8 @@ int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why
     rb_fault("worker.reduce");
     err = look_at_others(attempt, why);
     clear_fresh(model);
+    if (part.count && !attempt->alone && configuration->stage && configuration->stage->split)
+        clear_others(attempt);
     /* Who is alone has complete sums: see rb_attempt_close_sums. */
     if (!err && part.count && !attempt->alone && configuration->circle)
         err = sum_by_circle(attempt, part, why);
