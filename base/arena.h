@@ -30,9 +30,8 @@ char *rb_arena_format(struct rb_arena *arena, const char *format, ...)
 void rb_arena_done(struct rb_arena *arena);
 
 /* malloc, realloc, strdup, asprintf that end the process when memory runs out. */
-void *rb_alloc(size_t size); /* zeroed */
-void *
-rb_alloc_raw(size_t size); /* not zeroed: for large memory that is written before it is read */
+void *rb_alloc(size_t size);     /* zeroed */
+void *rb_alloc_raw(size_t size); /* not zeroed: large, and written before it is read */
 void *rb_realloc(void *old, size_t size);
 char *rb_string(const char *text);
 char *rb_format(const char *format, ...) __attribute__((format(printf, 1, 2)));

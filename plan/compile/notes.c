@@ -29,15 +29,6 @@ static void note_norms(const struct rb_compile_work *work, int64_t micro_batch,
                               : ", the microbatch that was chosen: train.microBatch sets it\n");
 }
 
-static int64_t elements_of(const struct rb_tensor_type *type)
-{
-    int64_t n = 1;
-
-    for (int d = 0; d < type->rank; d++)
-        n *= type->dim[d];
-    return n;
-}
-
 /* A number less its own mean is 0: such a layer gives its bias whatever it reads. */
 static void note_single(const struct rb_compile_work *work, int64_t micro_batch,
                         struct rb_buffer *notes)
@@ -47,9 +38,10 @@ static void note_single(const struct rb_compile_work *work, int64_t micro_batch,
     for (int i = 0; i < work->graph->n_nodes; i++) {
         const struct rb_node *node = work->graph->nodes[i];
         bool normalizes = node->op == RB_OP_BATCH_NORM && node->in[0] && node->in[1];
-        int64_t each = normalizes ? micro_batch * elements_of(&node->in[1]->type) : 0;
+        int64_t each = normalizes ? micro_batch * rb_tensor_elements(&node->in[1]->type) : 0;
 
-        each = each ? elements_of(&node->in[0]->type) / each : 0; /* of a sample, by channel */
+        each =
+            each ? rb_tensor_elements(&node->in[0]->type) / each : 0; /* of a sample, by channel */
         if (each != 1 || (micro_batch > 1 && rest != 1))
             continue;
         rb_buffer_format(notes,

@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "worker/batch.h"
+#include "worker/stages/exchange.h"
 
 #include <stdlib.h>
 
@@ -51,6 +52,14 @@ static void find_pieced(struct rb_stage *stage, const Rb__Model *model)
     }
 }
 
+static int *find_ready(const Rb__Program *program)
+{
+    int *ready = rb_alloc((program->n_instructions + 1) * sizeof *ready);
+
+    rb_exchange_ready(program, ready);
+    return ready;
+}
+
 int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
                   struct rb_stage **ret_stage, struct rb_why *why)
 {
@@ -77,8 +86,11 @@ int rb_stage_read(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank,
     if (!err)
         err = stage->split ? find_programs(stage, model, why)
                            : rb_stage_read_courses(stage, plan, model, why);
-    if (!err && stage->split)
+    if (!err && stage->split) {
         find_pieced(stage, model);
+        stage->ready = find_ready(model->programs[stage->program]);
+        stage->last_ready = find_ready(model->programs[stage->last_program]);
+    }
     if (!err)
         rb_stage_find_blocks(stage, plan, model);
     if (!err && model->asynchronous)
@@ -109,6 +121,8 @@ void rb_stage_free(struct rb_stage *stage)
     free(stage->of_rank);
     free(stage->owners);
     free(stage->pieced);
+    free(stage->ready);
+    free(stage->last_ready);
     free(stage->gives);
     free(stage->reads);
     free(stage->senders);

@@ -52,6 +52,7 @@ struct rb_stage {
     /* There, by variable: several contributions are pieces of its sums, so none is the first of
      * all. NULL in a pipeline. */
     bool *pieced;
+    int *ready, *last_ready; /* there, of these programs: rb_exchange_ready */
     uint64_t *gives, *reads; /* by block: stages that make summands of it, and that read it */
     bool *senders;           /* by block * ranks + rank: it is in a stage that gives */
 };

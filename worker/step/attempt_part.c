@@ -61,16 +61,18 @@ int rb_attempt_part_begin(struct rb_attempt *attempt, struct rb_why *why)
 /* ---- Microbatches ----------------------------------------------------------------------------*/
 
 static void open_exchange(const struct rb_attempt *attempt, const struct rb_together *together,
-                          const int *ready, struct rb_exchange *ret_exchange)
+                          struct rb_exchange *ret_exchange)
 {
     const struct rb_model *model = attempt->step->model;
+    const struct rb_stage *stage = attempt->step->configuration->stage;
+    bool last = together->runners[0] == &model->runners[stage->last_program];
 
     *ret_exchange = (struct rb_exchange){
-        .stage = attempt->step->configuration->stage,
+        .stage = stage,
         .coll = attempt->step->configuration->coll,
         .device = model->device,
         .message = together->runners[0]->message,
-        .ready = ready,
+        .ready = last ? stage->last_ready : stage->ready,
         .n = together->n,
     };
     for (int e = 0; e < together->n; e++) {
@@ -96,12 +98,10 @@ static int run_one(struct rb_exchange *exchange, struct rb_together *together, i
 static int run(struct rb_attempt *attempt, struct rb_together *together, struct rb_why *why)
 {
     size_t n = together->runners[0]->message->n_instructions;
-    RB_CLEANUP(rb_freep) int *ready = rb_alloc((n + 1) * sizeof *ready);
     struct rb_exchange exchange;
     int err;
 
-    rb_exchange_ready(together->runners[0]->message, ready);
-    open_exchange(attempt, together, ready, &exchange);
+    open_exchange(attempt, together, &exchange);
     rb_program_start_each(together->programs, together->n);
     err = rb_exchange_give(&exchange, -1, why);
     for (int i = 0; !err && i < (int)n; i++) {
