@@ -550,7 +550,7 @@ static void generated_models(void **state)
 }
 
 /* What is between two operators of import's own table is only known in here; what goes between
- * devices is tests/worker/split_test.c's. */
+ * devices is tests/worker/split_links_test.c's. */
 static void every_rule_was_run(void **state)
 {
     static const enum rb_op rules[] = {
