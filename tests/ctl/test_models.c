@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "graph/models/writer.h"
 #include "proto/safetensors.h"
-#include "tests/ctl/fake.h"
+#include "tests/ctl/cli.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,8 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define DIMS(...)  ((int64_t[]){__VA_ARGS__})
+#define DIMS(...) ((int64_t[]){__VA_ARGS__})
 
 static struct fake fake;
 
@@ -38,15 +37,9 @@ static int end(void **state)
     return 0;
 }
 
-/* Exit code, a part of stdout and one of stderr. */
 static void expect(int code, const char *out, const char *err, const char *const *words)
 {
-    struct outcome outcome = fake_run(&fake, words);
-
-    if (outcome.code != code || !strstr(outcome.out, out) || !strstr(outcome.err, err))
-        fail_msg("%s %s: exit %d, not %d, or not '%s' and '%s':\n%s%s", words[0], words[1],
-                 outcome.code, code, out, err, outcome.out, outcome.err);
-    outcome_done(&outcome);
+    cli_expect(&fake, code, out, err, words);
 }
 
 /* ---- Files ---- */
