@@ -124,8 +124,8 @@ static void serve(int listener, const char *folder, const struct fake_reply *rep
 
             note(folder, call);
             answer(fd, how);
-            if (how && how->how == FAKE_SILENCE && read(fd, &byte, 1) < 0)
-                _exit(1);
+            while (how && how->how == FAKE_SILENCE && read(fd, &byte, 1) > 0)
+                ; /* who goes without having read all is an error, and gone as well */
             rb__call__free_unpacked(call, NULL);
         }
         close(fd);

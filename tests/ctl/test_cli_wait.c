@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void test_wait(void **state)
@@ -82,6 +83,14 @@ static int count_calls(const struct fake *fake, const char *method)
     return n;
 }
 
+/* Also where nobody has waited for it yet. */
+static bool has_ended(pid_t pid)
+{
+    siginfo_t info = {0};
+
+    return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
+}
+
 /* With this signal once rubatoctl has asked so often. */
 static struct outcome interrupt(const struct fake *fake, int with, int times, const char *method,
                                 const char *const *words)
@@ -89,7 +98,7 @@ static struct outcome interrupt(const struct fake *fake, int with, int times, co
     const int before = count_calls(fake, method);
     pid_t pid = fake_spawn(fake, words);
 
-    while (count_calls(fake, method) < before + times && kill(pid, 0) == 0)
+    while (count_calls(fake, method) < before + times && !has_ended(pid))
         usleep(1000);
     kill(pid, with);
     return fake_wait(fake, pid);
