@@ -1,75 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Importing: whole models against golden text, and operators whose meaning changed with the opset.
- */
-#include "base/file.h"
+/* Importing: operators in their normal form, those whose meaning changed with the opset, a loss of
+ * the file's own. */
 #include "graph/models/models.h"
 #include "tests/graph/help.h"
 
 #include <stdio.h>
-
-/* ---- Generated models, as text ---- */
-
-static void golden(const char *file, const char *kind, const char *const *settings, int n,
-                   bool train)
-{
-    struct rb_import_options options = {.batch = 2, .train = train};
-    struct rb_buffer bytes = {0}, want = {0};
-    struct rb_onnx *model = NULL;
-    struct rb_graph *graph = NULL;
-    struct rb_why why = {0};
-    char *text;
-
-    assert_int_equal(rb_models_new(kind, settings, n, &bytes, &why), 0);
-    assert_int_equal(rb_onnx_open_bytes(bytes.data, bytes.size, &model, &why), 0);
-    assert_int_equal(rb_onnx_import(model, &options, &graph, &why), 0);
-    rb_onnx_close(model); /* the graph keeps what it borrows */
-    rb_buffer_done(&bytes);
-    text = take_text(graph);
-    if (getenv("RB_GOLDEN_WRITE"))
-        assert_int_equal(rb_file_write(file, text, strlen(text), &why), 0);
-    assert_int_equal(rb_file_read(file, 1 << 20, &want, &why), 0);
-    if (strcmp(text, want.data) != 0)
-        fail_msg("%s differs (RB_GOLDEN_WRITE=1 writes it anew); it is:\n%s", file, text);
-    free(text);
-    rb_buffer_done(&want);
-}
-
-static void gpt_train(void **state)
-{
-    const char *const settings[] = {"vocab=16", "layers=1", "width=8",
-                                    "heads=2",  "seq=4",    "dropout=0.1"};
-
-    golden(GOLDEN "/gpt-train.txt", "gpt", settings, 6, true);
-}
-
-static void gpt_eval(void **state)
-{
-    const char *const settings[] = {"vocab=16", "layers=1", "width=8",
-                                    "heads=2",  "seq=4",    "dropout=0.1"};
-
-    golden(GOLDEN "/gpt-eval.txt", "gpt", settings, 6, false);
-}
-
-static void mlp_train(void **state)
-{
-    const char *const settings[] = {"inputs=6", "hidden=5", "depth=2", "classes=3"};
-
-    golden(GOLDEN "/mlp-train.txt", "mlp", settings, 4, true);
-}
-
-static void cnn_train(void **state)
-{
-    const char *const settings[] = {"image=8", "channels=1", "batchnorm=1", "dropout=0.25"};
-
-    golden(GOLDEN "/cnn-train.txt", "cnn", settings, 4, true);
-}
-
-static void cnn_eval(void **state)
-{
-    const char *const settings[] = {"image=8", "channels=1", "batchnorm=1", "dropout=0.25"};
-
-    golden(GOLDEN "/cnn-eval.txt", "cnn", settings, 4, false);
-}
 
 /* ---- Normalising ---- */
 
@@ -404,78 +339,6 @@ static void roots_of_integers(void **state)
                    "node 'y' (Sqrt, opset 17): the input is int32; float32 or float64 is needed");
 }
 
-/* ---- The batch ---- */
-
-static void a_fixed_batch_must_match(void **state)
-{
-    struct rb_writer w;
-
-    start_writer(&w, 2, (int64_t[]){16, 2});
-    rb_writer_node(&w, "Relu", "y", "x", NULL);
-    expect_refusal(&w, 4, RB_EINVAL,
-                   "input 'x': the model was exported for a batch of 16, not of 4");
-    start_writer(&w, 2, (int64_t[]){16, 2});
-    rb_writer_node(&w, "Relu", "y", "x", NULL);
-    expect_text(&w, 16, "input in:x : float32[16,2]\n%1 = Relu(in:x) : float32[16,2]\noutput %1\n");
-    start_writer(&w, 2, (int64_t[]){16, 2});
-    rb_writer_node(&w, "Relu", "y", "x", NULL);
-    expect_text(&w, 0, "input in:x : float32[16,2]\n%1 = Relu(in:x) : float32[16,2]\noutput %1\n");
-}
-
-static void a_symbolic_sequence_must_be_bound(void **state)
-{
-    struct rb_import_options options = {.batch = 2, .seq_len = 7};
-    struct rb_graph *graph = NULL;
-    struct rb_why why = {0};
-    struct rb_writer w;
-
-    start_writer(&w, 2, (int64_t[]){-1, -1});
-    w.graph.input[0]->type->tensor_type->shape->dim[1]->dim_param = (char *)(uintptr_t) "time";
-    rb_writer_node(&w, "Relu", "y", "x", NULL);
-    assert_int_equal(import_options(&w, &options, &graph, &why), 0);
-    assert_int_equal(graph->features->type.dim[0], 2);
-    assert_int_equal(graph->features->type.dim[1], 7);
-    rb_graph_free(graph);
-    expect_refusal(&w, 2, RB_EUNSUPPORTED, "input 'x': axis 1 is symbolic (time)");
-}
-
-/* Sides of images come from a sample, whose axes of 1 in front may be left out; what no sample says
- * is of the size that any has. */
-static void symbolic_axes_are_as_long_as_in_a_sample(void **state)
-{
-    struct rb_tensor_type samples[] = {{RB_F32, 2, {5, 6}}, {RB_F32, 1, {8}}};
-    struct rb_import_options options = {.batch = 2, .samples = samples, .n_samples = 2};
-    struct rb_graph *graph = NULL;
-    struct rb_why why = {0};
-    struct rb_writer w;
-
-    for (int i = 0; i < 3; i++) {
-        start_writer(&w, 4, (int64_t[]){-1, i == 1 ? 3 : 1, -1, -1});
-        w.graph.input[0]->type->tensor_type->shape->dim[2]->dim_param = (char *)(uintptr_t) "high";
-        w.graph.input[0]->type->tensor_type->shape->dim[3]->dim_param = (char *)(uintptr_t) "wide";
-        rb_writer_input(&w, "z", RB_F32, 2, (int64_t[]){-1, -1});
-        w.graph.input[1]->type->tensor_type->shape->dim[1]->dim_param = (char *)(uintptr_t) "deep";
-        rb_writer_node(&w, "Relu", "y", "x", NULL);
-        if (i == 2)
-            options = (struct rb_import_options){.batch = 2, .free_size = 9};
-        if (i == 1) {
-            assert_int_equal(import_options(&w, &options, &graph, &why), RB_EUNSUPPORTED);
-            assert_non_null(strstr(why.text, "input 'x': axis 2 is symbolic (high)"));
-            rb_writer_done(&w);
-            continue;
-        }
-        if (import_options(&w, &options, &graph, &why))
-            fail_msg("%s", why.text);
-        assert_int_equal(graph->features->type.dim[2], i ? 9 : 5);
-        assert_int_equal(graph->features->type.dim[3], i ? 9 : 6);
-        for (int k = 0; k < graph->n_values; k++)
-            if (graph->values[k]->role == RB_VALUE_INPUT && graph->values[k] != graph->features)
-                assert_int_equal(graph->values[k]->type.dim[1], i ? 9 : 8);
-        rb_graph_free(graph);
-        rb_writer_done(&w);
-    }
-}
-
 static void info(void **state)
 {
     struct rb_buffer bytes = {0};
@@ -522,11 +385,6 @@ static void endless_image(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt_train),
-        cmocka_unit_test(gpt_eval),
-        cmocka_unit_test(mlp_train),
-        cmocka_unit_test(cnn_train),
-        cmocka_unit_test(cnn_eval),
         cmocka_unit_test(views),
         cmocka_unit_test(zeros_expand_to_any_shape),
         cmocka_unit_test(no_integers_are_the_shape_of_a_scalar),
@@ -543,9 +401,6 @@ int main(void)
         cmocka_unit_test(clip_keeps_nan),
         cmocka_unit_test(own_loss),
         cmocka_unit_test(roots_of_integers),
-        cmocka_unit_test(a_fixed_batch_must_match),
-        cmocka_unit_test(a_symbolic_sequence_must_be_bound),
-        cmocka_unit_test(symbolic_axes_are_as_long_as_in_a_sample),
         cmocka_unit_test(info),
     };
 
