@@ -8,7 +8,6 @@
 #include "daemon/daemon.h"
 #include "proto/spec.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,8 +59,7 @@ static void put_event(const struct rb_notice *notice, const char *text, struct r
     event.node = notice->daemon->settings->node;
     event.kind = "notice";
     event.text = (char *)text;
-    rb_writes_put(writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-notice-%s",
-                  notice->told, event.node);
+    rb_writes_event(writes, RB_ANY_REVISION, &event, "notice-%s", event.node);
 }
 
 /* Somebody has it drained by then already. */

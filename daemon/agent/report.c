@@ -9,7 +9,6 @@
 #include "daemon/facts/publish.h"
 #include "proto/reflect.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 /* ---- Reports --------------------------------------------------------------------------------- */
@@ -173,8 +172,8 @@ void rb_agent_tell(struct rb_worker *worker, const char *kind, const char *text)
     event.node = (char *)agent->node;
     event.kind = (char *)kind;
     event.text = (char *)text;
-    rb_writes_put(&writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-%06u-%s",
-                  event.time, agent->events++, worker->told.worker);
+    rb_writes_event(&writes, RB_ANY_REVISION, &event, "%06u-%s", agent->events++,
+                    worker->told.worker);
     rb_store_commit(agent->daemon->store, &writes, NULL, 0, NULL, NULL); /* the log has it, too */
     rb_writes_done(&writes);
 }

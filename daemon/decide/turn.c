@@ -227,8 +227,8 @@ static void write_event(struct rb_turn *turn, size_t i, struct rb_writes *writes
     event.node = (char *)turn->events[i].node;
     event.kind = (char *)turn->events[i].kind;
     event.text = (char *)turn->events[i].text;
-    rb_writes_put(writes, RB_ABSENT, &event.base, "events/%013" PRIu64 "-%03u%08x", turn->now,
-                  (*sequence)++ % 1000, (unsigned)turn->options->random);
+    rb_writes_event(writes, RB_ABSENT, &event, "%03u%08x", (*sequence)++ % 1000,
+                    (unsigned)turn->options->random);
 }
 
 /* For nodes that are away. */

@@ -3,6 +3,7 @@
 
 #include "proto/reflect.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,6 +62,16 @@ void rb_writes_put_leased(struct rb_writes *writes, int64_t revision,
     struct rb_write *write = append(writes, RB_WRITE_PUT, revision, key, args);
     write->value = message_text(writes, message);
     write->leased = true;
+    va_end(args);
+}
+
+void rb_writes_event(struct rb_writes *writes, int64_t revision, const Rb__Event *event,
+                     const char *apart, ...)
+{
+    va_list args;
+    va_start(args, apart);
+    rb_writes_put(writes, revision, &event->base, "events/%013" PRIu64 "-%s", event->time,
+                  format_key(writes, apart, args));
     va_end(args);
 }
 

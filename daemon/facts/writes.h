@@ -9,6 +9,7 @@
 #define RB_DAEMON_FACTS_WRITES_H
 
 #include "base/arena.h"
+#include "facts.pb-c.h"
 
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
@@ -51,6 +52,10 @@ void rb_writes_put(struct rb_writes *writes, int64_t revision, const ProtobufCMe
 void rb_writes_put_leased(struct rb_writes *writes, int64_t revision,
                           const ProtobufCMessage *message, const char *key, ...)
     __attribute__((format(printf, 4, 5)));
+/* An event: its key is its time, so that keys are in the order of time, and behind that what keeps
+ * it apart from others of the same millisecond, by this format. */
+void rb_writes_event(struct rb_writes *writes, int64_t revision, const Rb__Event *event,
+                     const char *apart, ...) __attribute__((format(printf, 4, 5)));
 void rb_writes_delete(struct rb_writes *writes, int64_t revision, const char *key, ...)
     __attribute__((format(printf, 3, 4)));
 void rb_writes_delete_all(struct rb_writes *writes, const char *prefix, ...)

@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "daemon/facts/members.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,8 +138,7 @@ static void write_node_event(struct rb_writes *writes, const char *node, const c
     event.node = (char *)node;
     event.kind = (char *)verb;
     event.text = text;
-    rb_writes_put(writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-%s-%s", now, verb,
-                  node);
+    rb_writes_event(writes, RB_ANY_REVISION, &event, "%s-%s", verb, node);
 }
 
 static void write_cordon(struct rb_writes *writes, const struct rb_fact *cordon, const char *node,

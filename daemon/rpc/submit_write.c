@@ -54,8 +54,7 @@ static void write_event(const Rb__Job *job, const char *text, struct rb_writes *
     event.job_id = job->id;
     event.kind = (char *)"submitted";
     event.text = (char *)text;
-    rb_writes_put(writes, RB_ANY_REVISION, &event.base, "events/%013" PRIu64 "-000%.8s",
-                  job->created, job->id);
+    rb_writes_event(writes, RB_ANY_REVISION, &event, "000%.8s", job->id);
 }
 
 void rb_submission_put(const Rb__Job *job, const char *text, struct rb_writes *writes)
