@@ -7,6 +7,11 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "daemon/agent/checkpoints.h"
+#include "daemon/agent/jobs.h"
+#include "daemon/agent/plan.h"
+#include "daemon/agent/rules.h"
+#include "daemon/agent/worker.h"
 
 #include <inttypes.h>
 #include <stdio.h>

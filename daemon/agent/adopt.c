@@ -12,6 +12,10 @@
 
 #include "base/arena.h"
 #include "base/log.h"
+#include "daemon/agent/checkpoints.h"
+#include "daemon/agent/jobs.h"
+#include "daemon/agent/spawn.h"
+#include "daemon/agent/worker.h"
 #include "proto/frame.h"
 
 #include <dirent.h>

@@ -1,10 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The agent's life, and a round of the rules after each change. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/agent.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "daemon/agent/checkpoints.h"
+#include "daemon/agent/deaths.h"
+#include "daemon/agent/inside.h"
+#include "daemon/agent/jobs.h"
+#include "daemon/agent/methods.h"
+#include "daemon/agent/plan.h"
+#include "daemon/agent/report.h"
+#include "daemon/agent/rules.h"
+#include "daemon/agent/spawn.h"
+#include "daemon/agent/worker.h"
 #include "daemon/settings.h"
 
 #include <stdlib.h>

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints that workers have written, until facts have them. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/checkpoints.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "daemon/agent/jobs.h"
+#include "daemon/agent/report.h"
+#include "daemon/agent/worker.h"
 #include "daemon/facts/publish.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/report.h"
 
 #include "base/arena.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a Configuration in facts to the order for one of its workers.  Every agent concerned comes
  * to the same plan and digest by itself: they follow from the model, the members and the number. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/plan.h"
 
 #include "base/buffer.h"
 #include "base/hash.h"

@@ -8,11 +8,12 @@
  *   member-dead  {job, worker, configuration}  ->  {}      (daemon/agent/rules.h: what follows)
  *                RB_EAGAIN: that configuration is not known here yet: tell again.
  *                RB_EREFUSED: that worker is ours, and lives. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/deaths.h"
 
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "daemon/agent/worker.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Half of a checkpoint, left by a worker that was killed as it wrote or removed it: nobody else
  * removes it when its job is over.  On a thread, as its folder may be on a network. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/checkpoints.h"
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "daemon/agent/worker.h"
 
 #include <dirent.h>
 #include <stdlib.h>

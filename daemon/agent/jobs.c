@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The jobs that this node has seen: their folders, their rows, and what goes with them when they
  * are deleted. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/jobs.h"
 
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/agent/plan.h"
+#include "daemon/agent/rows.h"
+#include "daemon/agent/worker.h"
 
 #include <stdlib.h>
 #include <string.h>

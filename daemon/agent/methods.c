@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* RPC methods of the node that has the worker or the file (daemon/agent/agent.h). */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/methods.h"
 
 #include "base/arena.h"
 #include "base/file.h"
+#include "daemon/agent/checkpoints.h"
+#include "daemon/agent/inside.h"
+#include "daemon/agent/jobs.h"
+#include "daemon/agent/rows.h"
+#include "daemon/agent/worker.h"
 #include "proto/checkpoint_folder.h"
 #include "proto/spec_paths.h"
 
@@ -13,6 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* A node-save that waits for its worker. */
+struct rb_agent_save {
+    struct rb_agent_save *next;
+    uint64_t number;
+    struct rb_worker *worker;
+    bool export_only;
+    struct rb_request *request;
+};
 
 enum {
     ROWS_USUAL = 10000,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker has parked that ended before it could say so, or with the rubatod that it told. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/checkpoints.h"
 
 #include "base/arena.h"
 #include "proto/checkpoint_folder.h"

@@ -6,12 +6,13 @@
  * A plan follows from the model and from who computes and holds what, so it is made once for each
  * distribution of shares and known by that; and what follows a death of the active configuration is
  * made ahead, that nobody waits for it then: one a turn of the loop, which has a lease to keep. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/plan.h"
 
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "daemon/agent/jobs.h"
 #include "daemon/facts/contingency.h"
 #include "daemon/facts/holding.h"
 #include "daemon/facts/shares.h"

@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How far a job is: the rows of its workers, and what goes to facts of those of rank 0. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/report.h"
 
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "daemon/agent/jobs.h"
+#include "daemon/agent/rows.h"
+#include "daemon/agent/worker.h"
 #include "daemon/facts/publish.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+
+enum { PROGRESS_MS = 500, SKIP_MS = 60000, PACE_MS = 2000 };
 
 /* Samples a second over the last rows. */
 static double throughput(struct rb_agent_job *job, const Rb__Row *row)
@@ -32,9 +37,9 @@ static void take_pace(struct rb_worker *worker, const Rb__Row *row)
     uint64_t now = uv_now(worker->agent->daemon->loop);
     if (!row->has_microbatch_us || now < worker->pace_due)
         return;
-    worker->pace_due = now + RB_AGENT_PACE_MS;
+    worker->pace_due = now + PACE_MS;
     worker->microbatch_us = row->microbatch_us;
-    rb_agent_poke_in(worker->agent, RB_AGENT_PROGRESS_MS);
+    rb_agent_poke_in(worker->agent, PROGRESS_MS);
 }
 
 /* A job that skips steps goes on as if nothing were, so it is said; not of each, which may be many.
@@ -45,7 +50,7 @@ static void tell_skipped(struct rb_worker *worker, const Rb__Row *row)
     uint64_t now = uv_now(worker->agent->daemon->loop);
     if (!row->skipped || now < job->skip_due)
         return;
-    job->skip_due = now + RB_AGENT_SKIP_MS;
+    job->skip_due = now + SKIP_MS;
     RB_CLEANUP(rb_freep)
     char *text =
         rb_format("step %" PRId64 " is skipped: %s", row->step,
@@ -106,7 +111,7 @@ void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0
         job->n_window = 0; /* another set has another pace, and there may be a pause between them */
     job->progress.throughput = throughput(job, row);
     job->progress_dirty = true;
-    rb_agent_poke_in(worker->agent, RB_AGENT_PROGRESS_MS);
+    rb_agent_poke_in(worker->agent, PROGRESS_MS);
 }
 
 static void on_progressed(int err, const struct rb_agent_about *about)
@@ -116,7 +121,7 @@ static void on_progressed(int err, const struct rb_agent_about *about)
         return;
     job->progress_sent = false;
     job->progress_dirty = job->progress_dirty || err;
-    rb_agent_poke_in(about->agent, job->progress_dirty ? RB_AGENT_PROGRESS_MS : 0);
+    rb_agent_poke_in(about->agent, job->progress_dirty ? PROGRESS_MS : 0);
 }
 
 bool rb_agent_rows_end(const struct rb_worker *worker)
@@ -167,7 +172,7 @@ void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_fac
     if (may != RB_PUBLISH_NOW) {
         job->progress_dirty = may == RB_PUBLISH_LATER;
         if (job->progress_dirty)
-            rb_agent_poke_in(agent, RB_AGENT_PROGRESS_MS);
+            rb_agent_poke_in(agent, PROGRESS_MS);
         return;
     }
     if (now < job->progress_due && !is_urgent(job, facts->state.state)) {
@@ -181,7 +186,7 @@ void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_fac
                   job->id);
     job->progress_dirty = false;
     job->progress_sent = true;
-    job->progress_due = now + RB_AGENT_PROGRESS_MS;
+    job->progress_due = now + PROGRESS_MS;
     rb_agent_commit(&writes, &(struct rb_agent_about){.agent = agent, .job = job->id},
                     on_progressed);
     rb_writes_done(&writes);

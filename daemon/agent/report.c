@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes to facts: a report a worker, events, and of rank 0 progress and checkpoints, which are
  * published only while the job's active configuration is the one that they come from. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/report.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "daemon/agent/checkpoints.h"
+#include "daemon/agent/jobs.h"
+#include "daemon/agent/worker.h"
 #include "daemon/facts/publish.h"
 #include "proto/reflect.h"
 

@@ -6,9 +6,11 @@
  *   its control thread answers no ping for 10 looks of 1 s -> killed
  *
  * Both are only observed here; rules.c decides. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/worker.h"
 
 #include "base/log.h"
+#include "daemon/agent/report.h"
+#include "daemon/agent/spawn.h"
 
 #include <stdio.h>
 

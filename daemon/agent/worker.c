@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One worker of this node: its process, its link, and what it is told. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/worker.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/agent/checkpoints.h"
 #include "daemon/agent/devices.h"
+#include "daemon/agent/jobs.h"
+#include "daemon/agent/methods.h"
+#include "daemon/agent/rows.h"
+#include "daemon/agent/spawn.h"
+#include "daemon/agent/worker_link.h"
 #include "daemon/facts/contingency.h"
 #include "proto/spec_paths.h"
 

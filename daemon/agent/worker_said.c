@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a worker says, noted for the rules and for its report. */
-#include "daemon/agent/inside.h"
+#include "daemon/agent/worker.h"
 
 #include "base/arena.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/agent/checkpoints.h"
+#include "daemon/agent/jobs.h"
+#include "daemon/agent/methods.h"
+#include "daemon/agent/report.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checkpoints that workers have written, until facts have them, and what they have left of others.
+ *
+ * Saved, or a folder found > [checkpoints, parked, half_saved] > commit > facts */
+#ifndef RB_DAEMON_AGENT_CHECKPOINTS_H
+#define RB_DAEMON_AGENT_CHECKPOINTS_H
+
+#include "control.pb-c.h"
+#include "daemon/agent/inside.h"
+
+struct rb_agent_job;
+struct rb_job_facts;
+struct rb_worker;
+
+/* checkpoints.c */
+void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);
+Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__Saved *saved,
+                                       uint32_t configuration);
+void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_facts *facts);
+void rb_agent_checks_drop(struct rb_agent *agent); /* those under way end without it */
+
+/* half_saved.c: of what it has not written to the end nothing stays. */
+void rb_agent_remove_half_saved(const struct rb_worker *worker);
+
+/* parked.c: what the saver of this job has written, of which nobody has heard; NULL: nothing that
+ * is new, or `worker` is not its saver. */
+Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct rb_job_facts *job,
+                                     const char *worker, uint32_t configuration);
+
+#endif
