@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 struct rb_coll;
 struct rb_listener;
@@ -119,12 +120,19 @@ int rb_coll_send(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, 
 int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, size_t size,
                     struct rb_why *why);
 
-/* The same without waiting: `bytes` are copied, and go while this rank is in other calls or nudges
- * the group.  They arrive in front of whatever it sends there later, in the order of posting, and
- * are received as those of rb_coll_send are.  Posts to a rank that never receives them take memory
- * until the group is closed. */
+/* The same without waiting: what the link does not take now is copied, and goes while this rank is
+ * in other calls or nudges the group.  They arrive in front of whatever it sends there later, in
+ * the order of posting, and are received as those of rb_coll_send are.  Posts to a rank that never
+ * receives them take memory until the group is closed. */
 int rb_coll_post(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, size_t size,
                  struct rb_why *why);
+
+/* The same of one message whose bytes lie apart at either end: `pieces` in their order, which need
+ * not be cut alike there. */
+int rb_coll_post_pieces(struct rb_coll *coll, uint64_t tag, int to, const struct iovec *pieces,
+                        size_t n, struct rb_why *why);
+int rb_coll_receive_pieces(struct rb_coll *coll, uint64_t tag, int from, const struct iovec *pieces,
+                           size_t n, struct rb_why *why);
 
 /* Send what was posted as far as links take it now. */
 int rb_coll_nudge(struct rb_coll *coll, struct rb_why *why);

@@ -25,22 +25,44 @@ int rb_coll_send(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, 
 int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, size_t size,
                     struct rb_why *why)
 {
-    int err = begin(coll, from, why);
-
-    if (err)
-        return err;
-    rb_progress_receive(coll, from, (struct rb_frame){RB_FRAME_MESSAGE, tag, size}, bytes, size);
-    return rb_progress_run(coll, why);
+    return rb_coll_receive_pieces(coll, tag, from, &(struct iovec){bytes, size}, 1, why);
 }
 
 int rb_coll_post(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, size_t size,
                  struct rb_why *why)
 {
+    return rb_coll_post_pieces(coll, tag, to, &(struct iovec){(void *)(uintptr_t)bytes, size}, 1,
+                               why);
+}
+
+static struct rb_frame message_of(uint64_t tag, const struct iovec *pieces, size_t n)
+{
+    struct rb_frame frame = {RB_FRAME_MESSAGE, tag, 0};
+
+    for (size_t i = 0; i < n; i++)
+        frame.total += pieces[i].iov_len;
+    return frame;
+}
+
+int rb_coll_receive_pieces(struct rb_coll *coll, uint64_t tag, int from, const struct iovec *pieces,
+                           size_t n, struct rb_why *why)
+{
+    int err = begin(coll, from, why);
+
+    if (err)
+        return err;
+    rb_progress_scatter(coll, from, message_of(tag, pieces, n), pieces, n);
+    return rb_progress_run(coll, why);
+}
+
+int rb_coll_post_pieces(struct rb_coll *coll, uint64_t tag, int to, const struct iovec *pieces,
+                        size_t n, struct rb_why *why)
+{
     int err = begin(coll, to, why);
 
     if (err)
         return err;
-    rb_progress_post(coll, to, (struct rb_frame){RB_FRAME_MESSAGE, tag, size}, bytes, size);
+    rb_progress_post(coll, to, message_of(tag, pieces, n), pieces, n);
     return rb_progress_nudge(coll, why);
 }
 

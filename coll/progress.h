@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 struct rb_coll;
 
@@ -61,7 +62,10 @@ struct rb_outgoing {
 struct rb_incoming {
     uint8_t header[RB_FRAME_HEADER];
     struct rb_frame frame;
-    uint8_t *to;
+    uint8_t *to;              /* where what comes next goes, */
+    uint64_t room;            /* so much of it, */
+    const struct iovec *more; /* and where what is behind it does */
+    size_t n_more;
     uint64_t size;
     uint64_t had;           /* payload that is in place */
     uint64_t got;           /* header, payload and padding */
@@ -100,12 +104,16 @@ void rb_progress_offer(struct rb_coll *coll, int rank, struct rb_frame frame, co
 /* Returns how many bytes of it are in place, for who passes them on. */
 const uint64_t *rb_progress_receive(struct rb_coll *coll, int rank, struct rb_frame frame, void *to,
                                     uint64_t size);
+/* All of the frame to `pieces`, which stay until the call is through. */
+void rb_progress_scatter(struct rb_coll *coll, int rank, struct rb_frame frame,
+                         const struct iovec *pieces, size_t n);
 void rb_progress_add(struct rb_coll *coll, int rank, struct rb_frame frame, struct rb_summing *sum,
                      uint64_t size);
 
-/* Behind earlier posts to `rank`, in front of the frames of any later call; copied. */
-void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
-                      uint64_t size);
+/* All of the frame, behind earlier posts to `rank`, in front of the frames of any later call: what
+ * the link does not take at once is copied. */
+void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame,
+                      const struct iovec *pieces, size_t n);
 /* Push what was posted, without waiting.  An error ends the group. */
 int rb_progress_nudge(struct rb_coll *coll, struct rb_why *why);
 /* The same, until nothing posted is left. */

@@ -18,11 +18,24 @@ const uint64_t *rb_progress_receive(struct rb_coll *coll, int rank, struct rb_fr
 
     in->frame = frame;
     in->to = to;
-    in->size = size;
+    in->room = in->size = size;
+    in->n_more = 0;
     in->had = in->got = 0;
     in->sum = NULL;
     in->offered = false;
     return &in->had;
+}
+
+void rb_progress_scatter(struct rb_coll *coll, int rank, struct rb_frame frame,
+                         const struct iovec *pieces, size_t n)
+{
+    struct rb_lane *lane = &coll->lane[rank];
+    struct rb_incoming *in = &lane->in[lane->n_in];
+
+    rb_progress_receive(coll, rank, frame, NULL, frame.total);
+    in->room = 0;
+    in->more = pieces;
+    in->n_more = n;
 }
 
 void rb_progress_add(struct rb_coll *coll, int rank, struct rb_frame frame, struct rb_summing *sum,
@@ -127,11 +140,41 @@ static int64_t pull_sum(struct rb_coll *coll, struct rb_link *link, struct rb_in
     return (int64_t)(4 * n);
 }
 
+/* Of a frame that is not through: how much of what comes next has its place at in->to. */
+static uint64_t find_place(struct rb_incoming *in)
+{
+    for (; !in->room; in->more++, in->n_more--) {
+        in->to = in->more->iov_base;
+        in->room = in->more->iov_len;
+    }
+    return in->room;
+}
+
+static void placed(struct rb_incoming *in, uint64_t size)
+{
+    in->to += size;
+    in->room -= size;
+    in->had += size;
+}
+
+/* Bytes in their place, or an error. */
+static int64_t pull_bytes(struct rb_link *link, struct rb_incoming *in)
+{
+    uint64_t room = find_place(in);
+    int64_t got =
+        link->ops->receive(link, in->to, room < RB_PROGRESS_PIECE ? room : RB_PROGRESS_PIECE);
+
+    if (got > 0)
+        placed(in, (uint64_t)got);
+    return got;
+}
+
 /* Some of what is offered: bytes, or an error. */
 static int64_t fetch(struct rb_coll *coll, struct rb_link *link, struct rb_incoming *in)
 {
-    uint64_t left = in->size - in->had, size = left < RB_PROGRESS_OFFER ? left : RB_PROGRESS_OFFER;
-    uint8_t *to = in->sum ? coll->fetched : in->to + in->had;
+    uint64_t left = in->sum ? in->size - in->had : find_place(in);
+    uint64_t size = left < RB_PROGRESS_OFFER ? left : RB_PROGRESS_OFFER;
+    uint8_t *to = in->sum ? coll->fetched : in->to;
     int err;
 
     if (in->sum && !to)
@@ -142,7 +185,7 @@ static int64_t fetch(struct rb_coll *coll, struct rb_link *link, struct rb_incom
     if (in->sum)
         add(coll, in, to, size / 4);
     else
-        in->had += size;
+        placed(in, size);
     if (in->had == in->size)
         link->ops->reach->take(link);
     return (int64_t)size;
@@ -181,12 +224,7 @@ static int64_t pull_some(struct rb_coll *coll, int rank, struct rb_incoming *in,
     } else if (in->sum) {
         got = pull_sum(coll, link, in);
     } else {
-        uint64_t left = in->size - in->had;
-
-        got = link->ops->receive(link, in->to + in->had,
-                                 left < RB_PROGRESS_PIECE ? left : RB_PROGRESS_PIECE);
-        if (got > 0)
-            in->had += (uint64_t)got;
+        got = pull_bytes(link, in);
     }
     if (got > 0)
         in->got += (uint64_t)got;

@@ -9,6 +9,9 @@
 
 /* ---- Saying what to send ---- */
 
+enum { GATHERED = 64 }; /* pieces at once */
+static const uint8_t padding[8];
+
 static void start_outgoing(struct rb_outgoing *out, struct rb_frame frame, const void *bytes,
                            uint64_t size, const uint64_t *ready)
 {
@@ -43,17 +46,73 @@ void rb_progress_offer(struct rb_coll *coll, int rank, struct rb_frame frame, co
     lane->out[lane->n_out - 1].may_offer = size >= RB_PROGRESS_OFFER;
 }
 
-void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame, const void *bytes,
-                      uint64_t size)
+static bool is_sent(const struct rb_outgoing *out)
 {
-    struct rb_lane *lane = &coll->lane[rank];
-    struct rb_post *post = rb_alloc_raw(sizeof *post + size);
+    return out->sent == rb_frame_padded(RB_FRAME_HEADER + out->size);
+}
+
+/* Header, pieces, padding: n + 2 in all. */
+static struct iovec piece_of(const struct rb_outgoing *out, const struct iovec *pieces, size_t n,
+                             size_t i)
+{
+    uint64_t end = RB_FRAME_HEADER + out->size;
+
+    if (i == 0)
+        return (struct iovec){(void *)(uintptr_t)out->header, RB_FRAME_HEADER};
+    return i <= n ? pieces[i - 1] : (struct iovec){(void *)padding, rb_frame_padded(end) - end};
+}
+
+/* As much as the link takes: bytes.  An error is met again by who sends the rest. */
+static uint64_t gather(struct rb_link *link, const struct rb_outgoing *out,
+                       const struct iovec *pieces, size_t n)
+{
+    struct iovec some[GATHERED];
+    uint64_t given = 0, sent = 0;
+    int filled;
+
+    for (size_t i = 0; i < n + 2 && sent == given;) {
+        int64_t put;
+
+        for (filled = 0, given = sent; filled < GATHERED && i < n + 2; i++) {
+            some[filled] = piece_of(out, pieces, n, i);
+            given += some[filled++].iov_len;
+        }
+        put = link->ops->send(link, some, filled);
+        sent += put > 0 ? (uint64_t)put : 0;
+    }
+    return sent;
+}
+
+/* A copy of the frame for when the link takes the rest of it. */
+static void keep(struct rb_lane *lane, const struct rb_outgoing *out, const struct iovec *pieces,
+                 size_t n)
+{
+    struct rb_post *post = rb_alloc_raw(sizeof *post + out->size);
+    uint8_t *to = post->bytes;
 
     post->next = NULL;
-    memcpy(post->bytes, bytes, size);
-    start_outgoing(&post->out, frame, post->bytes, size, NULL);
+    post->out = *out;
+    post->out.bytes = post->bytes;
+    for (size_t i = 0; i < n; to += pieces[i++].iov_len)
+        memcpy(to, pieces[i].iov_base, pieces[i].iov_len);
     *(lane->posts ? lane->last_post : &lane->posts) = post;
     lane->last_post = &post->next;
+}
+
+void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame,
+                      const struct iovec *pieces, size_t n)
+{
+    struct rb_lane *lane = &coll->lane[rank];
+    struct rb_outgoing out;
+
+    start_outgoing(&out, frame, NULL, frame.total, NULL);
+    if (!lane->posts)
+        out.sent = gather(coll->link[rank], &out, pieces, n);
+    if (is_sent(&out))
+        rb_fault("worker.frame");
+    else
+        keep(lane, &out, pieces, n);
+    atomic_fetch_add_explicit(&coll->bytes_sent, out.sent, memory_order_relaxed);
 }
 
 void rb_progress_drop_posts(struct rb_coll *coll)
@@ -71,7 +130,6 @@ void rb_progress_drop_posts(struct rb_coll *coll)
  * payload. */
 static int cut(struct rb_outgoing *out, struct iovec pieces[3])
 {
-    static const uint8_t zeros[8];
     uint64_t ready = out->ready ? *out->ready : out->size;
     uint64_t end = RB_FRAME_HEADER + out->size, at = out->sent;
     int n = 0;
@@ -89,7 +147,7 @@ static int cut(struct rb_outgoing *out, struct iovec pieces[3])
         at += size;
     }
     if (at >= end && at < rb_frame_padded(end))
-        pieces[n++] = (struct iovec){(void *)zeros, rb_frame_padded(end) - at};
+        pieces[n++] = (struct iovec){(void *)padding, rb_frame_padded(end) - at};
     return n;
 }
 
@@ -132,11 +190,6 @@ static int is_taken(struct rb_link *link)
     bool ended = atomic_load(&link->ended);
 
     return link->ops->reach->taken(link) ? 1 : ended ? RB_EPEER : 0;
-}
-
-static bool is_sent(const struct rb_outgoing *out)
-{
-    return out->sent == rb_frame_padded(RB_FRAME_HEADER + out->size);
 }
 
 /* Bytes that the link took, or an error.  What is not ready yet is no reason to wait for it. */

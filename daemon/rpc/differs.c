@@ -21,6 +21,7 @@ struct setting {
     const char *contents; /* what is said of digests instead, which tell nobody anything */
     const ProtobufCEnumDescriptor *words;
     const char *goes_with; /* differs where this one of the same part does */
+    const char *unset;     /* what it is then; NULL: nothing */
 };
 
 static const struct setting settings[] = {
@@ -58,7 +59,7 @@ static const struct setting settings[] = {
     {"train", "onNonFinite", "train.onNonFinite.action"},
     {"train", "limit", "train.onNonFinite.limit"},
     {NULL, "hypergraph", "parallel.hypergraph"},
-    {NULL, "cut", "parallel.cut"},
+    {NULL, "cut", "parallel.cut", .unset = "words"},
     {"pipeline", "schedule", "parallel.schedule"},
     {"pipeline", "stages", "parallel.pipeline"},
     {"pipeline", "lap", "the number of steps in a lap", NULL, NULL, "stages"},
@@ -92,12 +93,11 @@ static void add_text(struct rb_buffer *out, const char *text)
     rb_buffer_format(out, "%s%s", from > text ? "..." : "", from);
 }
 
-static void add_value(struct rb_buffer *out, const json_t *value,
-                      const ProtobufCEnumDescriptor *words)
+static void add_value(struct rb_buffer *out, const json_t *value, const struct setting *setting)
 {
     const ProtobufCEnumValue *word =
-        words && json_is_integer(value)
-            ? protobuf_c_enum_descriptor_get_value(words, (int)json_integer_value(value))
+        setting->words && json_is_integer(value)
+            ? protobuf_c_enum_descriptor_get_value(setting->words, (int)json_integer_value(value))
             : NULL;
     RB_CLEANUP(rb_freep) char *text = NULL;
 
@@ -112,7 +112,7 @@ static void add_value(struct rb_buffer *out, const json_t *value,
     } else if (value) {
         text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     }
-    add_text(out, text ? text : "unset");
+    add_text(out, text ? text : setting->unset ? setting->unset : "unset");
 }
 
 static void add_setting(struct rb_buffer *out, const json_t *there, const json_t *here,
@@ -124,9 +124,9 @@ static void add_setting(struct rb_buffer *out, const json_t *there, const json_t
         return;
     }
     rb_buffer_format(out, "%s is ", setting->name);
-    add_value(out, value_of(there, setting, setting->key), setting->words);
+    add_value(out, value_of(there, setting, setting->key), setting);
     rb_buffer_text(out, " there and ");
-    add_value(out, value_of(here, setting, setting->key), setting->words);
+    add_value(out, value_of(here, setting, setting->key), setting);
     rb_buffer_text(out, " here");
 }
 

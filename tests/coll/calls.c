@@ -31,10 +31,15 @@ static bool all_are(const void *bytes, int value, size_t size)
 /* Bytes that tell where they are, and whose: a pattern of 64 KiB, again and again. */
 enum { PATTERN = 65536 };
 
+static uint8_t pattern(size_t i, int root)
+{
+    return (uint8_t)(i * 31 + (i >> 8) + (size_t)root);
+}
+
 static void write_pattern(uint8_t *bytes, size_t size, int root)
 {
     for (size_t i = 0; i < size && i < PATTERN; i++)
-        bytes[i] = (uint8_t)(i * 31 + (i >> 8) + (size_t)root);
+        bytes[i] = pattern(i, root);
     for (size_t i = PATTERN; i < size; i += PATTERN)
         memcpy(bytes + i, bytes, size - i < PATTERN ? size - i : PATTERN);
 }
@@ -275,6 +280,63 @@ static void check_posts(struct crew *crew, struct rb_coll *coll, uint64_t tag, s
     check_sum(crew, coll, tag + EACH, size % 50000);
 }
 
+/* `size` bytes in pieces of `each`, as far apart as they are long; an empty one in front. */
+static size_t cut_pieces(uint8_t *memory, size_t size, size_t each, struct iovec *ret_pieces)
+{
+    size_t n = 1;
+
+    ret_pieces[0] = (struct iovec){memory, 0};
+    for (size_t at = 0; at < size; at += each)
+        ret_pieces[n++] = (struct iovec){memory + 2 * at, size - at < each ? size - at : each};
+    return n;
+}
+
+/* Between two pieces lies what is nobody's. */
+static bool is_scattered(const struct iovec *pieces, size_t n, int root)
+{
+    uint8_t *expected = rb_alloc(PATTERN);
+    bool same = true;
+    size_t at = 0;
+
+    write_pattern(expected, PATTERN, root);
+    for (size_t i = 1; i < n; at += pieces[i++].iov_len) {
+        const uint8_t *bytes = pieces[i].iov_base;
+
+        for (size_t k = 0; k < pieces[i].iov_len; k++)
+            same &= bytes[k] == expected[(at + k) % PATTERN];
+        if (i + 1 < n)
+            same &= all_are(bytes + pieces[i].iov_len, '.', pieces[i].iov_len);
+    }
+    free(expected);
+    return same;
+}
+
+/* Messages that lie in pieces at either end, cut here and there at other places. */
+static void check_pieces(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t size)
+{
+    enum { EACH = 2, FROM = 200, TO = 332 };
+    uint8_t *memory = rb_alloc(2 * size + 2 * TO);
+    struct iovec *pieces = rb_alloc((size / FROM + 2) * sizeof *pieces);
+    struct rb_why why = {{0}};
+    size_t n = cut_pieces(memory, size, FROM, pieces);
+
+    for (size_t i = 0, at = 0; i < n; at += pieces[i++].iov_len)
+        for (size_t k = 0; k < pieces[i].iov_len; k++)
+            ((uint8_t *)pieces[i].iov_base)[k] = pattern((at + k) % PATTERN, crew->rank);
+    for (int r = 0; r < crew->size; r++)
+        for (size_t k = 0; r != crew->rank && k < EACH; k++)
+            CREW_OK(crew, rb_coll_post_pieces(coll, tag + k, r, pieces, n, &why), &why);
+    n = cut_pieces(memory, size, TO, pieces);
+    for (int r = 0; r < crew->size; r++)
+        for (size_t k = 0; r != crew->rank && k < EACH; k++) {
+            memset(memory, '.', 2 * size);
+            CREW_OK(crew, rb_coll_receive_pieces(coll, tag + k, r, pieces, n, &why), &why);
+            CREW_CHECK(crew, is_scattered(pieces, n, r));
+        }
+    free(pieces);
+    free(memory);
+}
+
 /* What was posted is gone behind a flush: the receivers have it though this rank is in no call. */
 static void check_flush(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t size)
 {
@@ -363,6 +425,8 @@ static void all_calls(struct crew *crew)
         check_wait(crew, coll, ++tag);
         check_posts(crew, coll, tag + 1, sizes[i]);
         tag += 4;
+        check_pieces(crew, coll, tag + 1, sizes[i]);
+        tag += 2;
         check_flush(crew, coll, tag + 1, sizes[i]);
         tag += 4;
         check_sum(crew, coll, ++tag, sizes[i] % 50000);

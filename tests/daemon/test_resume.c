@@ -266,7 +266,7 @@ static void what_differs_is_said(void **unused)
     static const char *const cases[][3] = {
         {"\"seed\":\"2\"", "\"seed\":\"1\"", "train.seed is 1 there and 2 here)"},
         {"\"model\":", "\"cut\":\"layers\",\"model\":",
-         "parallel.cut is layers there and unset here)"},
+         "parallel.cut is layers there and words here)"},
         {"\"lr\":0.001", "\"lr\":0.25", "train.optimizer.lr is 0.25 there and 0.001 here)"},
         {"\"onnx\":\"1\",\"weights\":\"1\"", "\"onnx\":\"2\",\"weights\":\"2\"",
          ": the model (model.onnx) is another)"},

@@ -6,6 +6,7 @@
 #include "proto/operators.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Filters of a tensor: as many floats a sample each as it has behind axis 1. */
@@ -49,40 +50,48 @@ static float *place(const struct filters *filters, size_t sample, int64_t filter
     return filters->at + (sample * filters->all + (size_t)filter) * filters->inner;
 }
 
-/* Floats of a message between this part and another; 0: there is none. */
-static size_t count_floats(struct rb_exchange_runs runs, uint32_t part,
-                           const struct filters *filters)
+/* A message between this part and another lies here in runs of filters, sample by sample. */
+struct message {
+    struct iovec *pieces; /* freed by the caller */
+    size_t n, floats;     /* none: there is none */
+};
+
+static size_t count_runs(struct rb_exchange_runs runs, uint32_t part)
 {
     size_t n = 0;
 
     for (size_t i = 0; i < runs.n; i++)
-        if (runs.numbers[3 * i] == part)
-            n += (size_t)runs.numbers[3 * i + 2];
-    return n * filters->samples * filters->inner;
+        n += runs.numbers[3 * i] == part;
+    return n;
 }
 
-enum way { READ, PUT, ADD };
-
-/* Between a message and the filters that it has. */
-static void carry(enum way way, float *message, struct rb_exchange_runs runs, uint32_t part,
-                  const struct filters *filters)
+/* What lies behind each other is one piece. */
+static void add_piece(struct message *message, float *at, size_t floats)
 {
-    for (size_t s = 0; s < filters->samples; s++)
-        for (size_t i = 0; i < runs.n; i++) {
-            const int64_t *run = runs.numbers + 3 * i;
-            size_t n = (size_t)run[2] * filters->inner;
-            float *at = place(filters, s, run[1]);
+    struct iovec *last = message->n ? &message->pieces[message->n - 1] : NULL;
 
-            if (run[0] != part)
-                continue;
-            if (way == READ)
-                memcpy(message, at, n * sizeof *at);
-            else if (way == PUT)
-                memcpy(at, message, n * sizeof *at);
-            for (size_t k = 0; way == ADD && k < n; k++)
-                at[k] += message[k];
-            message += n;
-        }
+    if (last && (char *)last->iov_base + last->iov_len == (char *)at)
+        last->iov_len += floats * sizeof *at;
+    else
+        message->pieces[message->n++] = (struct iovec){at, floats * sizeof *at};
+    message->floats += floats;
+}
+
+static struct message find_message(struct rb_exchange_runs runs, uint32_t part,
+                                   const struct filters *filters)
+{
+    size_t most = count_runs(runs, part) * filters->samples;
+    struct message message = {0};
+
+    if (!most)
+        return message;
+    message.pieces = rb_alloc_raw(most * sizeof *message.pieces);
+    for (size_t s = 0; s < filters->samples; s++)
+        for (size_t i = 0; i < runs.n; i++)
+            if (runs.numbers[3 * i] == part)
+                add_piece(&message, place(filters, s, runs.numbers[3 * i + 1]),
+                          (size_t)runs.numbers[3 * i + 2] * filters->inner);
+    return message;
 }
 
 static uint64_t tag_of(const struct rb_exchange *exchange, int e, const Rb__Instruction *one)
@@ -103,37 +112,56 @@ static int post(struct rb_exchange *exchange, int e, const Rb__Instruction *one,
     int err = runs.n ? rb_device_check(exchange->device, why) : 0;
 
     for (uint32_t part = 0; !err && part < exchange->stage->stages; part++) {
-        size_t n = count_floats(runs, part, from);
-        RB_CLEANUP(rb_freep) float *message = n ? rb_alloc_raw(n * sizeof *message) : NULL;
+        struct message message = find_message(runs, part, from);
 
-        if (!n)
+        if (!message.n)
             continue;
-        carry(READ, message, runs, part, from);
-        err = rb_coll_post(exchange->coll, tag_of(exchange, e, one), rank_of(exchange, e, part),
-                           message, n * sizeof *message, why);
+        err = rb_coll_post_pieces(exchange->coll, tag_of(exchange, e, one),
+                                  rank_of(exchange, e, part), message.pieces, message.n, why);
+        free(message.pieces);
         exchange->messages++;
-        exchange->bytes += n * sizeof *message;
+        exchange->bytes += message.floats * sizeof(float);
+    }
+    return err;
+}
+
+static int receive_there(const struct rb_exchange *exchange, int e, const Rb__Instruction *one,
+                         uint32_t part, const struct message *message, struct rb_why *why)
+{
+    return rb_coll_receive_pieces(exchange->coll, tag_of(exchange, e, one),
+                                  rank_of(exchange, e, part), message->pieces, message->n, why);
+}
+
+static int receive_added(const struct rb_exchange *exchange, int e, const Rb__Instruction *one,
+                         uint32_t part, const struct message *message, struct rb_why *why)
+{
+    RB_CLEANUP(rb_freep) float *received = rb_alloc_raw(message->floats * sizeof *received);
+    const float *from = received;
+    int err = rb_coll_receive(exchange->coll, tag_of(exchange, e, one), rank_of(exchange, e, part),
+                              received, message->floats * sizeof *received, why);
+
+    for (size_t i = 0; !err && i < message->n; i++) {
+        float *at = message->pieces[i].iov_base;
+
+        for (size_t k = 0; k < message->pieces[i].iov_len / sizeof *at; k++)
+            at[k] += *from++;
     }
     return err;
 }
 
 /* From parts in their order, so that sums are the same each time. */
 static int receive(const struct rb_exchange *exchange, int e, const Rb__Instruction *one,
-                   struct rb_exchange_runs runs, enum way way, const struct filters *to,
+                   struct rb_exchange_runs runs, bool adds, const struct filters *to,
                    struct rb_why *why)
 {
     int err = 0;
 
     for (uint32_t part = 0; !err && part < exchange->stage->stages; part++) {
-        size_t n = count_floats(runs, part, to);
-        RB_CLEANUP(rb_freep) float *message = n ? rb_alloc_raw(n * sizeof *message) : NULL;
+        struct message message = find_message(runs, part, to);
 
-        if (!n)
-            continue;
-        err = rb_coll_receive(exchange->coll, tag_of(exchange, e, one), rank_of(exchange, e, part),
-                              message, n * sizeof *message, why);
-        if (!err)
-            carry(way, message, runs, part, to);
+        if (message.n)
+            err = (adds ? receive_added : receive_there)(exchange, e, one, part, &message, why);
+        free(message.pieces);
     }
     return err;
 }
@@ -149,6 +177,16 @@ static void keep(struct rb_exchange_runs keeps, const struct filters *x, const s
             memcpy(back ? here : there, back ? there : here,
                    (size_t)run[2] * x->inner * sizeof *here);
         }
+}
+
+/* Each filter is kept at most once. */
+static bool keeps_all(struct rb_exchange_runs keeps, const struct filters *x)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < keeps.n; i++)
+        n += (size_t)keeps.numbers[3 * i + 2];
+    return n == x->all;
 }
 
 static size_t bytes_of(const struct filters *filters)
@@ -174,7 +212,7 @@ static int take_spread(struct rb_exchange *exchange, int e, const Rb__Instructio
     int err;
 
     keep(rb_exchange_runs(one, "keeps"), &x, &y, false);
-    err = receive(exchange, e, one, rb_exchange_runs(one, "receives"), PUT, &y, why);
+    err = receive(exchange, e, one, rb_exchange_runs(one, "receives"), false, &y, why);
     if (!err && y.at)
         rb_device_push(exchange->device, y.at, bytes_of(&y));
     return err;
@@ -185,12 +223,13 @@ static int take_fold(struct rb_exchange *exchange, int e, const Rb__Instruction 
 {
     struct filters dx = open_side(exchange, e, one, false, false);
     struct filters dy = open_side(exchange, e, one, true, false);
+    struct rb_exchange_runs keeps = rb_exchange_runs(one, "keeps");
     int err;
 
-    if (dx.at)
+    if (dx.at && !keeps_all(keeps, &dx))
         memset(dx.at, 0, bytes_of(&dx));
-    keep(rb_exchange_runs(one, "keeps"), &dx, &dy, true);
-    err = receive(exchange, e, one, rb_exchange_runs(one, "sends"), ADD, &dx, why);
+    keep(keeps, &dx, &dy, true);
+    err = receive(exchange, e, one, rb_exchange_runs(one, "sends"), true, &dx, why);
     if (!err && dx.at)
         rb_device_push(exchange->device, dx.at, bytes_of(&dx));
     return err;
