@@ -23,7 +23,12 @@ struct rb_server {
     struct rb_listen *listens[4];
     size_t n_listens;
     struct method *methods;
-    struct rb_connection *connections;
+    struct rb_connection *connections; /* newest first */
+    size_t n_connections, n_asked;
+    size_t most;         /* connections at a time; half as many may have asked */
+    uint64_t silent_ms;  /* without a byte from one that is new, */
+    uint64_t stalled_ms; /* and within a call, or behind an answer */
+    bool told;           /* the log, that there are as many as may be */
     struct rb_request *requests;
     struct rb_client_call *calls;
     bool closing; /* takes no calls any more */
@@ -36,6 +41,7 @@ struct rb_connection {
     struct rb_buffer *in;       /* the stream's */
     struct rb_request *request; /* under way */
     bool busy, hungry, refused;
+    bool asked; /* something whose answer is not all on its way */
 };
 
 struct rb_request {

@@ -2,24 +2,32 @@
 #include "daemon/rpc/server.h"
 
 #include "base/arena.h"
+#include "base/log.h"
 #include "daemon/rpc/request.h"
 #include "proto/frame.h"
 #include "proto/tls.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+
+enum { STALLED_MS = 60000, CONNECTIONS_MOST = 4096 };
 
 /* ---- Connections ----------------------------------------------------------------------------- */
 
 /* What was being sent to it ends. */
 static void connection_close(struct rb_connection *connection)
 {
+    struct rb_server *server = connection->server;
     struct rb_request *request = connection->request;
     if (request)
         request->connection = NULL;
     *connection->self = connection->next;
     if (connection->next)
         connection->next->self = connection->self;
+    server->n_asked -= connection->asked;
+    if (--server->n_connections <= server->most / 4)
+        server->told = false;
     rb_stream_close(connection->stream);
     free(connection);
     if (request)
@@ -37,6 +45,13 @@ static void on_bytes(struct rb_stream *stream, struct rb_buffer *in, void *conte
         rb_connection_next(connection);
 }
 
+static void answered(struct rb_connection *connection)
+{
+    connection->asked = false;
+    connection->server->n_asked--;
+    rb_stream_expect(connection->stream, connection->server->stalled_ms);
+}
+
 static void on_drained(struct rb_stream *stream, void *context)
 {
     struct rb_connection *connection = context;
@@ -45,6 +60,8 @@ static void on_drained(struct rb_stream *stream, void *context)
         connection_close(connection);
     else if (connection->request)
         rb_request_drained(connection->request);
+    else if (connection->asked)
+        answered(connection);
 }
 
 static void on_ended(struct rb_stream *stream, int err, const struct rb_why *why, void *context)
@@ -61,9 +78,40 @@ static const struct rb_stream_events connection_events = {
     .ended = on_ended,
 };
 
+static void tell_full(struct rb_server *server)
+{
+    if (!server->told)
+        rb_log(
+            RB_LOG_WARN,
+            "RPC has %zu connections, %zu of them with calls under way; %zu and %zu are the most: "
+            "who asks nothing is hung up on, further calls are refused",
+            server->n_connections, server->n_asked, server->most, server->most / 2);
+    server->told = true;
+}
+
+/* Who has been there longest and asks nothing gives way, who has begun to ask last.  There is one:
+ * half of all at most have asked. */
+static void make_room(struct rb_server *server)
+{
+    struct rb_connection *oldest = NULL;
+    bool oldest_began = true;
+    tell_full(server);
+    for (struct rb_connection *one = server->connections; one; one = one->next) {
+        const bool began = one->in && one->in->size;
+        if (one->asked || began > oldest_began)
+            continue;
+        oldest = one;
+        oldest_began = began;
+    }
+    if (oldest)
+        connection_close(oldest);
+}
+
 static void on_accepted(struct rb_stream *stream, void *context)
 {
     struct rb_server *server = context;
+    if (server->n_connections >= server->most)
+        make_room(server);
     struct rb_connection *connection = rb_alloc(sizeof(*connection));
     connection->server = server;
     connection->stream = stream;
@@ -72,7 +120,9 @@ static void on_accepted(struct rb_stream *stream, void *context)
     if (connection->next)
         connection->next->self = &connection->next;
     server->connections = connection;
+    server->n_connections++;
     rb_stream_set(stream, &connection_events, connection);
+    rb_stream_expect(stream, server->silent_ms);
 }
 
 /* Say what is wrong with a call that is none, and hang up behind it. */
@@ -88,6 +138,25 @@ static void refuse(struct rb_connection *connection, int err, const struct rb_wh
     connection->refused = true;
 }
 
+/* Has it a place among those that are answered? */
+static int ask(struct rb_connection *connection, struct rb_why *why)
+{
+    struct rb_server *server = connection->server;
+    if (server->closing)
+        return rb_why_set(why, RB_EAGAIN, "this rubatod is stopping");
+    if (connection->asked)
+        return RB_OK;
+    if (server->n_asked >= server->most / 2) {
+        tell_full(server);
+        return rb_why_set(why, RB_EAGAIN, "this rubatod answers %zu others, as many as it can",
+                          server->n_asked);
+    }
+    connection->asked = true;
+    server->n_asked++;
+    rb_stream_expect(connection->stream, 0);
+    return RB_OK;
+}
+
 static void take_call(struct rb_connection *connection)
 {
     struct rb_why why = {0};
@@ -95,14 +164,13 @@ static void take_call(struct rb_connection *connection)
     int err = rb_frame_take(connection->in, RB_FRAME_CALL, &rb__call__descriptor, &message, &why);
     if (err == RB_EAGAIN) {
         connection->hungry = true;
+        if (!connection->asked)
+            rb_stream_expect(connection->stream, connection->server->stalled_ms);
         return;
     }
     struct rb_request *request = NULL;
-    if (!err && connection->server->closing) {
+    if (!err && (err = ask(connection, &why)))
         rb__call__free_unpacked((Rb__Call *)message, NULL);
-        refuse(connection, rb_why_set(&why, RB_EAGAIN, "this rubatod is stopping"), &why);
-        return;
-    }
     if (!err)
         request = rb_request_new(connection->server, (Rb__Call *)message, &why);
     if (!request) {
@@ -128,12 +196,24 @@ void rb_connection_next(struct rb_connection *connection)
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
+/* Half of what there is: who is answered may take a second one, for another node, or for a file. */
+static size_t connections_most(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 2 > CONNECTIONS_MOST)
+        return CONNECTIONS_MOST;
+    return limit.rlim_cur < 4 ? 2 : limit.rlim_cur / 2;
+}
+
 struct rb_server *rb_server_new(uv_loop_t *loop, struct rb_store *store, const char *node)
 {
     struct rb_server *server = rb_alloc(sizeof(*server));
     server->loop = loop;
     server->store = store;
     server->node = rb_string(node);
+    server->most = connections_most();
+    server->silent_ms = RB_STREAM_GREET_MS;
+    server->stalled_ms = STALLED_MS;
     uv_timer_init(loop, &server->timer);
     server->timer.data = server;
     return server;

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { READ = 64 << 10, AGREE_MS = 10000 };
+enum { READ = 64 << 10 };
 
 static const char closed[] = "the connection was closed";
 
@@ -158,10 +158,37 @@ static void move_sealed(struct rb_stream *stream)
         rb_stream_end(stream, RB_EPEER, closed);
 }
 
+/* Whoever calls and says nothing is nobody who was let in. */
+static void on_silence(uv_timer_t *timer)
+{
+    struct rb_stream *stream = timer->data;
+    rb_stream_end(stream, RB_EPEER,
+                  stream->connected ? "nothing came in time" : "TLS was not agreed on in time");
+}
+
+/* From now on; not while TLS is agreed on, which has its own time, nor where it ends anyway. */
+static void expect_more(struct rb_stream *stream)
+{
+    if (!stream->connected || stream->err)
+        return;
+    if (stream->expect_ms)
+        uv_timer_start(&stream->later, on_silence, stream->expect_ms, 0);
+    else
+        uv_timer_stop(&stream->later);
+}
+
+void rb_stream_expect(struct rb_stream *stream, uint64_t ms)
+{
+    stream->expect_ms = ms;
+    expect_more(stream);
+}
+
 static void on_read(uv_stream_t *handle, ssize_t n, const uv_buf_t *buffer)
 {
     struct rb_stream *stream = handle->data;
     (void)buffer;
+    if (n > 0)
+        expect_more(stream);
     if (n < 0) {
         rb_stream_end(stream, RB_EPEER, n == UV_EOF ? closed : uv_strerror((int)n));
     } else if (n > 0 && !stream->closed && stream->tls) {
@@ -233,18 +260,12 @@ pid_t rb_stream_peer(const struct rb_stream *stream)
 static void begin(struct rb_stream *stream)
 {
     stream->connected = true;
-    uv_timer_stop(&stream->later);
+    expect_more(stream);
     if (stream->paused)
         uv_read_stop(&stream->socket.stream);
     else
         uv_read_start(&stream->socket.stream, on_room, on_read);
     rb_stream_write(stream, &stream->waiting);
-}
-
-/* Whoever calls and says nothing is nobody who was let in. */
-static void on_disagreed(uv_timer_t *timer)
-{
-    rb_stream_end(timer->data, RB_EPEER, "TLS was not agreed on in time");
 }
 
 /* What is agreed on first is read also where the stream is paused.  It goes in small pieces that
@@ -256,7 +277,7 @@ static void open_up(struct rb_stream *stream)
         return;
     }
     uv_tcp_nodelay(&stream->socket.tcp, 1);
-    uv_timer_start(&stream->later, on_disagreed, AGREE_MS, 0);
+    uv_timer_start(&stream->later, on_silence, RB_STREAM_GREET_MS, 0);
     uv_read_start(&stream->socket.stream, on_room, on_read);
 }
 
@@ -267,18 +288,6 @@ void rb_stream_reached(struct rb_stream *stream)
         move_sealed(stream);
     else if (stream->events.connected)
         stream->events.connected(stream, stream->context);
-}
-
-/* ---- Accepting ------------------------------------------------------------------------------- */
-
-struct rb_stream *rb_stream_accept(uv_stream_t *listening, const char *address, struct rb_tls *tls)
-{
-    struct rb_stream *stream = rb_stream_new(listening->loop, address, listening->type == UV_TCP);
-    if (!uv_accept(listening, &stream->socket.stream) &&
-        (!tls || !rb_stream_tls_new(tls, NULL, &stream->tls, NULL)))
-        return stream;
-    rb_stream_close(stream);
-    return NULL;
 }
 
 void rb_stream_set(struct rb_stream *stream, const struct rb_stream_events *events, void *context)

@@ -15,8 +15,12 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <uv.h>
+
+/* For who has connected: to agree on TLS, and then to say something. */
+enum { RB_STREAM_GREET_MS = 10000 };
 
 struct rb_stream;
 struct rb_listen;
@@ -42,12 +46,16 @@ size_t rb_stream_pending(const struct rb_stream *stream); /* bytes not yet writt
 
 void rb_stream_pause(struct rb_stream *stream, bool paused); /* stop reading, go on reading */
 
+/* It ends where no byte comes for so long; 0: it may be silent, as it is at first. */
+void rb_stream_expect(struct rb_stream *stream, uint64_t ms);
+
 /* Process id of the other side of a connected unix socket; 0: unknown. */
 pid_t rb_stream_peer(const struct rb_stream *stream);
 
 /* accepted: takes the stream, and gives it events with rb_stream_set.
  * unix sockets get mode 0600; one whose process is dead is replaced.  RB_EEXISTS: in use.
- * ret_address: at least 128 bytes; with the port that was chosen for port 0. */
+ * ret_address: at least 128 bytes; with the port that was chosen for port 0.
+ * Who calls while no descriptor is left waits for one. */
 int rb_stream_listen(uv_loop_t *loop, const char *address, struct rb_tls *tls,
                      void (*accepted)(struct rb_stream *stream, void *context), void *context,
                      char *ret_address, struct rb_listen **ret_listen, struct rb_why *why);

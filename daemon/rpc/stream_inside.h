@@ -20,7 +20,7 @@ union rb_stream_socket {
 
 struct rb_stream {
     union rb_stream_socket socket;
-    uv_timer_t later; /* reports what went wrong at once, later */
+    uv_timer_t later; /* reports what went wrong at once, later; else that nothing came in time */
     uv_connect_t connect;
     uv_getaddrinfo_t resolve;
     struct rb_stream_events events;
@@ -29,7 +29,8 @@ struct rb_stream {
     struct rb_stream_tls *tls;    /* NULL: bytes are as they are */
     char *address;
     bool connected, closed, ended, paused, resolving;
-    int handles; /* still open */
+    uint64_t expect_ms; /* no longer without a byte; 0: however long */
+    int handles;        /* still open */
     int err;
     struct rb_why why;
 };
@@ -54,9 +55,5 @@ int rb_stream_split(const char *text, char *host, size_t room, const char **ret_
 
 /* HOST:PORT of tcp:HOST:PORT and tls:HOST:PORT; NULL: it is neither. */
 const char *rb_stream_where(const char *address);
-
-/* The connection that waits, to be given events with rb_stream_set; NULL: it is gone.  tls NULL: it
- * is in the clear. */
-struct rb_stream *rb_stream_accept(uv_stream_t *listening, const char *address, struct rb_tls *tls);
 
 #endif

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Listening.  We accept by ourselves: libuv hangs up on all who wait where no descriptor is left,
+ * or tries for ever, and nothing else happens meanwhile. */
 #include "daemon/rpc/stream_inside.h"
 
 #include "base/arena.h"
+#include "base/log.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,23 +14,74 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum {
+    BACKLOG = 512,
+    SHORT_MS = 100,  /* until it is tried again to accept */
+    TELL_MS = 60000, /* the log is told no more often */
+};
+
 struct rb_listen {
     union rb_stream_socket socket;
+    uv_poll_t poll;
+    uv_timer_t again;
+    int fd;
+    int handles;   /* open */
+    uint64_t tell; /* when the log may be told again that none is left */
     char *address;
     struct rb_tls *tls;
     void (*accepted)(struct rb_stream *stream, void *context);
     void *context;
 };
 
-static void on_connection(uv_stream_t *handle, int status)
+/* ---- Accepting ------------------------------------------------------------------------------- */
+
+static void on_call(uv_poll_t *poll, int status, int events);
+
+static void on_again(uv_timer_t *timer)
 {
-    struct rb_listen *listen = handle->data;
-    if (status < 0)
+    struct rb_listen *listen = timer->data;
+    uv_poll_start(&listen->poll, UV_READABLE, on_call);
+}
+
+static void wait_for_descriptors(struct rb_listen *listen, int number)
+{
+    const uint64_t now = uv_now(listen->poll.loop);
+    uv_poll_stop(&listen->poll);
+    uv_timer_start(&listen->again, on_again, SHORT_MS, 0);
+    if (now < listen->tell)
         return;
-    struct rb_stream *stream = rb_stream_accept(handle, listen->address, listen->tls);
+    listen->tell = now + TELL_MS;
+    rb_log(RB_LOG_WARN, "who calls %s has to wait: %s", listen->address, strerror(number));
+}
+
+static struct rb_stream *stream_of(struct rb_listen *listen, int fd)
+{
+    const bool tcp = listen->socket.handle.type == UV_TCP;
+    struct rb_stream *stream = rb_stream_new(listen->poll.loop, listen->address, tcp);
+    int status =
+        tcp ? uv_tcp_open(&stream->socket.tcp, fd) : uv_pipe_open(&stream->socket.pipe, fd);
+    if (status)
+        close(fd);
+    else if (!listen->tls || !rb_stream_tls_new(listen->tls, NULL, &stream->tls, NULL))
+        return stream;
+    rb_stream_close(stream);
+    return NULL;
+}
+
+/* One at a time, so that who was let in is heard before many others are. */
+static void on_call(uv_poll_t *poll, int status, int events)
+{
+    struct rb_listen *listen = poll->data;
+    (void)status, (void)events;
+    int fd = accept4(listen->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct rb_stream *stream = fd < 0 ? NULL : stream_of(listen, fd);
     if (stream)
         listen->accepted(stream, listen->context);
+    else if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        wait_for_descriptors(listen, errno);
 }
+
+/* ---- Listening ------------------------------------------------------------------------------- */
 
 /* Does a living process listen there?  A negative errno where nobody can be asked. */
 static int alive(const char *path)
@@ -93,14 +147,32 @@ static int bind_tcp(struct rb_listen *listen, const char *where, char *ret_addre
 static void on_listen_closed(uv_handle_t *handle)
 {
     struct rb_listen *listen = handle->data;
+    if (--listen->handles)
+        return;
     free(listen->address);
     free(listen);
 }
 
+/* Its descriptor last. */
 void rb_listen_close(struct rb_listen *listen)
 {
-    if (listen && !uv_is_closing(&listen->socket.handle))
-        uv_close(&listen->socket.handle, on_listen_closed);
+    if (!listen || uv_is_closing(&listen->socket.handle))
+        return;
+    if (listen->handles > 2)
+        uv_close((uv_handle_t *)&listen->poll, on_listen_closed);
+    uv_close((uv_handle_t *)&listen->again, on_listen_closed);
+    uv_close(&listen->socket.handle, on_listen_closed);
+}
+
+static int start(struct rb_listen *own, uv_loop_t *loop)
+{
+    uv_fileno(&own->socket.handle, &own->fd);
+    int status = listen(own->fd, BACKLOG) ? -errno : uv_poll_init(loop, &own->poll, own->fd);
+    if (status)
+        return status;
+    own->handles++;
+    own->poll.data = own;
+    return uv_poll_start(&own->poll, UV_READABLE, on_call);
 }
 
 int rb_stream_listen(uv_loop_t *loop, const char *address, struct rb_tls *tls,
@@ -119,12 +191,14 @@ int rb_stream_listen(uv_loop_t *loop, const char *address, struct rb_tls *tls,
     listen->accepted = accepted;
     listen->context = context;
     rb_stream_socket_init(&listen->socket, loop, where);
-    listen->socket.handle.data = listen;
+    uv_timer_init(loop, &listen->again);
+    listen->socket.handle.data = listen->again.data = listen;
+    listen->handles = 2;
     snprintf(ret_address, 128, "%s", address);
     int err =
         where ? bind_tcp(listen, where, ret_address, why) : bind_unix(listen, address + 5, why);
     listen->address = rb_string(address);
-    int status = err ? 0 : uv_listen(&listen->socket.stream, 64, on_connection);
+    int status = err ? 0 : start(listen, loop);
     if (status)
         err =
             rb_why_set(why, status == UV_EADDRINUSE ? RB_EEXISTS : RB_EIO, "%s: %s", address,

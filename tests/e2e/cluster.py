@@ -57,6 +57,12 @@ def until(what, predicate, seconds=60):
         time.sleep(0.02)
 
 
+def cpu_seconds(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def digest(path):
     """The file's sha256."""
     with open(path, "rb") as file:

@@ -15,7 +15,7 @@ import time
 
 import cluster
 import corpus
-from cluster import ENDLESS, check, until
+from cluster import ENDLESS, check, cpu_seconds, until
 from faulty import faulty
 
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(,|$)')
@@ -205,12 +205,6 @@ def drip(at, took):
                 if not line.recv(100):
                     break
     took.append(time.monotonic() - start)
-
-
-def cpu_seconds(pid):
-    with open(f"/proc/{pid}/stat") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def nobody_is_kept_waiting():
