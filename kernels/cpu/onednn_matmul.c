@@ -93,7 +93,7 @@ static int weight_gradient(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *ho
 }
 
 /* What oneDNN 2.6 has for the same product differs by up to two: measured on AVX-512, one core
- * (docs/benchmarks.md).  Shapes alone decide. */
+ * (docs/performance-notes.md).  Shapes alone decide. */
 int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
                    struct rb_dnnl_op **ret_op, struct rb_why *why)
 {
