@@ -108,10 +108,8 @@ static void finish(struct rb_request *request, int err, const struct rb_why *why
     }
     json_decref(body);
     rb_request_free(request);
-    if (connection) {
+    if (connection)
         connection->request = NULL;
-        rb_connection_next(connection);
-    }
 }
 
 void rb_request_reply(struct rb_request *request, json_t *body)

@@ -40,7 +40,7 @@ struct rb_connection {
     struct rb_stream *stream;
     struct rb_buffer *in;       /* the stream's */
     struct rb_request *request; /* under way */
-    bool busy, hungry, refused;
+    bool refused;
     bool asked; /* something whose answer is not all on its way */
 };
 
@@ -78,7 +78,6 @@ void rb_dispatch_later(struct rb_request *request, uint64_t ms); /* dispatch it 
 /* Its coordinator was not reached (why), so nothing was done: ask again soon, that one or the next.
  */
 void rb_dispatch_again(struct rb_request *request, const struct rb_why *why);
-void rb_connection_next(struct rb_connection *connection);
 
 /* A call on an address.  Takes the reference to options->body. */
 struct rb_client_call *rb_client_open(struct rb_server *server, const char *address,

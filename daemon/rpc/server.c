@@ -11,9 +11,15 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum { STALLED_MS = 60000, CONNECTIONS_MOST = 4096 };
+enum {
+    STALLED_MS = 60000,
+    CONNECTIONS_MOST = 4096,
+    BEHIND_MOST = 1 << 20, /* read of what comes behind a call that is not answered */
+};
 
 /* ---- Connections ----------------------------------------------------------------------------- */
+
+static void take_call(struct rb_connection *connection);
 
 /* What was being sent to it ends. */
 static void connection_close(struct rb_connection *connection)
@@ -39,17 +45,22 @@ static void on_bytes(struct rb_stream *stream, struct rb_buffer *in, void *conte
     struct rb_connection *connection = context;
     (void)stream;
     connection->in = in;
-    if (connection->refused || (connection->request && in->size > RB_FRAME_LIMIT))
+    if (connection->refused)
         connection_close(connection);
-    else
-        rb_connection_next(connection);
+    else if (!connection->asked)
+        take_call(connection);
+    else if (in->size > BEHIND_MOST)
+        rb_stream_pause(connection->stream, true);
 }
 
+/* Go on with what has come behind the call. */
 static void answered(struct rb_connection *connection)
 {
     connection->asked = false;
     connection->server->n_asked--;
     rb_stream_expect(connection->stream, connection->server->stalled_ms);
+    rb_stream_pause(connection->stream, false);
+    take_call(connection);
 }
 
 static void on_drained(struct rb_stream *stream, void *context)
@@ -144,8 +155,6 @@ static int ask(struct rb_connection *connection, struct rb_why *why)
     struct rb_server *server = connection->server;
     if (server->closing)
         return rb_why_set(why, RB_EAGAIN, "this rubatod is stopping");
-    if (connection->asked)
-        return RB_OK;
     if (server->n_asked >= server->most / 2) {
         tell_full(server);
         return rb_why_set(why, RB_EAGAIN, "this rubatod answers %zu others, as many as it can",
@@ -157,15 +166,15 @@ static int ask(struct rb_connection *connection, struct rb_why *why)
     return RB_OK;
 }
 
+/* One at a time on a connection, and when the last is answered and that is on its way: so whoever
+ * asks much at once neither keeps others waiting nor has more answers than it takes. */
 static void take_call(struct rb_connection *connection)
 {
     struct rb_why why = {0};
     ProtobufCMessage *message = NULL;
     int err = rb_frame_take(connection->in, RB_FRAME_CALL, &rb__call__descriptor, &message, &why);
     if (err == RB_EAGAIN) {
-        connection->hungry = true;
-        if (!connection->asked)
-            rb_stream_expect(connection->stream, connection->server->stalled_ms);
+        rb_stream_expect(connection->stream, connection->server->stalled_ms);
         return;
     }
     struct rb_request *request = NULL;
@@ -180,18 +189,6 @@ static void take_call(struct rb_connection *connection)
     connection->request = request;
     request->connection = connection;
     rb_dispatch(request);
-}
-
-/* One call at a time on a connection; what comes behind it waits in `in`. */
-void rb_connection_next(struct rb_connection *connection)
-{
-    if (connection->busy || !connection->in)
-        return;
-    connection->busy = true;
-    connection->hungry = false;
-    while (!connection->request && !connection->refused && !connection->hungry)
-        take_call(connection);
-    connection->busy = false;
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */

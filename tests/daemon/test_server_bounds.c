@@ -35,7 +35,7 @@ struct world {
     struct rb_store *store;
     struct rb_server *server;
     struct rb_request *held[MOST];
-    size_t n_held;
+    size_t n_held, n_large;
 };
 
 static void echo(struct rb_request *request, void *context)
@@ -46,8 +46,9 @@ static void echo(struct rb_request *request, void *context)
 
 static void large(struct rb_request *request, void *context)
 {
+    struct world *world = context;
     char *data = rb_alloc(LARGE);
-    (void)context;
+    world->n_large++;
     rb_request_piece(request, data, LARGE);
     rb_request_reply(request, json_object());
     free(data);
@@ -144,6 +145,16 @@ static bool hears(int fd, struct rb_buffer *in, bool *heard, int *ret_error)
     return true;
 }
 
+/* Takes what is there and forgets it. */
+static bool forget(int fd)
+{
+    char some[4096];
+
+    while (read(fd, some, sizeof(some)) > 0)
+        ;
+    return true;
+}
+
 static int answer(struct world *world, int fd)
 {
     struct rb_buffer in = {0};
@@ -228,6 +239,32 @@ static void others_are_not(void **state)
     close(deaf);
 }
 
+/* Answers that nobody takes are not made, and calls behind them not read without end. */
+static void who_asks_much_at_once_waits(void **state)
+{
+    enum { CALLS = 5 };
+    struct world *world = *state;
+    int deaf = call_in(world), other = call_in(world);
+    char call[4096];
+    ssize_t said = 0;
+
+    for (size_t i = 0; i < CALLS; i++)
+        say(deaf, "large", 0);
+    assert_int_equal(ask(world, other), 0);
+    let_pass(world, 50);
+    assert_int_equal(world->n_large, 1);
+    memset(call, 0, sizeof(call));
+    for (ssize_t n = 1; n > 0 && said < LARGE; let_pass(world, 1))
+        while ((n = write(deaf, call, sizeof(call))) > 0)
+            said += n;
+    assert_true(said < LARGE);
+    assert_int_equal(ask(world, other), 0);
+    UNTIL(&world->until, forget(deaf) && world->n_large == CALLS);
+    assert_int_equal(ask(world, other), 0);
+    close(deaf);
+    close(other);
+}
+
 static void a_crowd_gives_way(void **state)
 {
     struct world *world = *state;
@@ -297,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(the_silent_are_shut_out),
         TEST(others_are_not),
+        TEST(who_asks_much_at_once_waits),
         TEST(a_crowd_gives_way),
         TEST(no_descriptor_is_left),
     };
