@@ -47,6 +47,7 @@ void rb_request_free(struct rb_request *request)
     *request->self = request->next;
     if (request->next)
         request->next->self = request->self;
+    request->server->n_asked -= request->left;
     if (request->forward)
         rb_client_cancel(request->forward);
     rb_sending_drop(request->sending);

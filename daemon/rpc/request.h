@@ -24,7 +24,8 @@ struct rb_server {
     size_t n_listens;
     struct method *methods;
     struct rb_connection *connections; /* newest first */
-    size_t n_connections, n_asked;
+    size_t n_connections;
+    size_t n_asked;      /* of them, and requests that were left */
     size_t most;         /* connections at a time; half as many may have asked */
     uint64_t silent_ms;  /* without a byte from one that is new, */
     uint64_t stalled_ms; /* and within a call, or behind an answer */
@@ -53,6 +54,7 @@ struct rb_request {
     json_t *body;
     char *method, *node; /* node: NULL for here */
     uint32_t hops;
+    bool left; /* by its connection, among those that have asked */
     bool waiting;
     uint64_t deadline, looked;
     struct rb_client_call *forward; /* the call that answers this one */

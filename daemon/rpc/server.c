@@ -21,17 +21,19 @@ enum {
 
 static void take_call(struct rb_connection *connection);
 
-/* What was being sent to it ends. */
+/* What was being sent to it ends.  What it asked for goes on, and keeps its place. */
 static void connection_close(struct rb_connection *connection)
 {
     struct rb_server *server = connection->server;
     struct rb_request *request = connection->request;
-    if (request)
+    if (request) {
         request->connection = NULL;
+        request->left = true;
+    }
     *connection->self = connection->next;
     if (connection->next)
         connection->next->self = connection->self;
-    server->n_asked -= connection->asked;
+    server->n_asked -= connection->asked && !request;
     if (--server->n_connections <= server->most / 4)
         server->told = false;
     rb_stream_close(connection->stream);

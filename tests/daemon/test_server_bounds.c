@@ -265,6 +265,29 @@ static void who_asks_much_at_once_waits(void **state)
     close(other);
 }
 
+/* What they asked for goes on, with the descriptors that it takes. */
+static void who_hangs_up_keeps_the_place(void **state)
+{
+    struct world *world = *state;
+
+    for (size_t i = 0; i < MOST / 2; i++) {
+        int gone = call_in(world);
+        say(gone, "hold", 0);
+        UNTIL(&world->until, world->n_held == i + 1);
+        close(gone);
+    }
+    UNTIL(&world->until, !world->server->n_connections);
+    int asks = call_in(world);
+    assert_int_equal(ask(world, asks), RB_EAGAIN);
+    close(asks);
+    for (size_t i = 0; i < MOST / 2; i++)
+        rb_request_reply(world->held[i], json_object());
+    assert_int_equal(world->server->n_asked, 0);
+    asks = call_in(world);
+    assert_int_equal(ask(world, asks), 0);
+    close(asks);
+}
+
 static void a_crowd_gives_way(void **state)
 {
     struct world *world = *state;
@@ -332,11 +355,9 @@ static void no_descriptor_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(the_silent_are_shut_out),
-        TEST(others_are_not),
-        TEST(who_asks_much_at_once_waits),
-        TEST(a_crowd_gives_way),
-        TEST(no_descriptor_is_left),
+        TEST(the_silent_are_shut_out),     TEST(others_are_not),
+        TEST(who_asks_much_at_once_waits), TEST(who_hangs_up_keeps_the_place),
+        TEST(a_crowd_gives_way),           TEST(no_descriptor_is_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
