@@ -80,6 +80,8 @@ static int connect_to(struct rb_line *line, const struct sockaddr *address, sock
         return unreachable(endpoint, errno, why);
     if (connect(line->fd, address, size) == 0)
         return 0;
+    if (errno == EAGAIN) /* as many wait at this unix socket as may */
+        return rb_why_set(why, RB_EAGAIN, "rubatod at %s is called by too many at once", endpoint);
     if (errno != EINPROGRESS)
         return unreachable(endpoint, errno, why);
     err = wait_for(line, POLLOUT, why);

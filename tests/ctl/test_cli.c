@@ -9,6 +9,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 static void test_usage(void **state)
 {
@@ -143,12 +148,43 @@ static void test_reading(void **state)
     fake_stop(&fake);
 }
 
+/* More wait at its socket than may, for now. */
+static void test_crowd(void **state)
+{
+    enum { MOST = 64 };
+    static const struct fake_reply replies[] = {{.method = "get", .body = "{\"items\":[]}"}, {0}};
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    struct fake fake;
+    int crowd[MOST], n = 0, status = 0;
+
+    (void)state;
+    fake_start(&fake, replies);
+    cli_expect(&fake, 0, "", "", WORDS("get", "jobs"));
+    kill(fake.pid, SIGSTOP);
+    strcpy(address.sun_path, fake.endpoint + strlen("unix:"));
+    for (; !status && n < MOST; n++) {
+        crowd[n] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        status = connect(crowd[n], (struct sockaddr *)&address, sizeof address);
+    }
+    assert_int_equal(status, -1);
+    pid_t pid = fake_spawn(&fake, WORDS("get", "jobs"));
+    usleep(200000);
+    while (n)
+        close(crowd[--n]);
+    kill(fake.pid, SIGCONT);
+    struct outcome outcome = fake_wait(&fake, pid);
+    assert_int_equal(outcome.code, 0);
+    outcome_done(&outcome);
+    fake_stop(&fake);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_usage),
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_reading),
+        cmocka_unit_test(test_crowd),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
