@@ -94,7 +94,8 @@ static void keep(struct rb_lane *lane, const struct rb_outgoing *out, const stru
     post->out = *out;
     post->out.bytes = post->bytes;
     for (size_t i = 0; i < n; to += pieces[i++].iov_len)
-        memcpy(to, pieces[i].iov_base, pieces[i].iov_len);
+        if (pieces[i].iov_len)
+            memcpy(to, pieces[i].iov_base, pieces[i].iov_len);
     *(lane->posts ? lane->last_post : &lane->posts) = post;
     lane->last_post = &post->next;
 }

@@ -280,12 +280,13 @@ static void check_posts(struct crew *crew, struct rb_coll *coll, uint64_t tag, s
     check_sum(crew, coll, tag + EACH, size % 50000);
 }
 
-/* `size` bytes in pieces of `each`, as far apart as they are long; an empty one in front. */
+/* `size` bytes in pieces of `each`, as far apart as they are long; an empty one, nowhere, in
+ * front. */
 static size_t cut_pieces(uint8_t *memory, size_t size, size_t each, struct iovec *ret_pieces)
 {
     size_t n = 1;
 
-    ret_pieces[0] = (struct iovec){memory, 0};
+    ret_pieces[0] = (struct iovec){NULL, 0};
     for (size_t at = 0; at < size; at += each)
         ret_pieces[n++] = (struct iovec){memory + 2 * at, size - at < each ? size - at : each};
     return n;
