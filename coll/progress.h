@@ -62,9 +62,9 @@ struct rb_outgoing {
 struct rb_incoming {
     uint8_t header[RB_FRAME_HEADER];
     struct rb_frame frame;
-    uint8_t *to;              /* where what comes next goes, */
-    uint64_t room;            /* so much of it, */
-    const struct iovec *more; /* and where what is behind it does */
+    uint8_t *to;              /* for the next bytes of the payload */
+    uint64_t room;            /* bytes at `to`; 0: go on in `more` */
+    const struct iovec *more; /* for what comes behind those */
     size_t n_more;
     uint64_t size;
     uint64_t had;           /* payload that is in place */

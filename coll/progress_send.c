@@ -9,7 +9,7 @@
 
 /* ---- Saying what to send ---- */
 
-enum { GATHERED = 64 }; /* pieces at once */
+enum { PIECES_MOST = 64 }; /* that a link is given at once */
 static const uint8_t padding[8];
 
 static void start_outgoing(struct rb_outgoing *out, struct rb_frame frame, const void *bytes,
@@ -63,22 +63,25 @@ static struct iovec piece_of(const struct rb_outgoing *out, const struct iovec *
 }
 
 /* As much as the link takes: bytes.  An error is met again by who sends the rest. */
-static uint64_t gather(struct rb_link *link, const struct rb_outgoing *out,
-                       const struct iovec *pieces, size_t n)
+static uint64_t send_pieces(struct rb_link *link, const struct rb_outgoing *out,
+                            const struct iovec *pieces, size_t n)
 {
-    struct iovec some[GATHERED];
-    uint64_t given = 0, sent = 0;
-    int filled;
+    struct iovec some[PIECES_MOST];
+    uint64_t sent = 0;
+    bool all = true;
 
-    for (size_t i = 0; i < n + 2 && sent == given;) {
+    for (size_t i = 0; i < n + 2 && all;) {
+        uint64_t bytes = 0;
         int64_t put;
+        int filled = 0;
 
-        for (filled = 0, given = sent; filled < GATHERED && i < n + 2; i++) {
+        for (; filled < PIECES_MOST && i < n + 2; i++) {
             some[filled] = piece_of(out, pieces, n, i);
-            given += some[filled++].iov_len;
+            bytes += some[filled++].iov_len;
         }
         put = link->ops->send(link, some, filled);
         sent += put > 0 ? (uint64_t)put : 0;
+        all = put == (int64_t)bytes;
     }
     return sent;
 }
@@ -108,7 +111,7 @@ void rb_progress_post(struct rb_coll *coll, int rank, struct rb_frame frame,
 
     start_outgoing(&out, frame, NULL, frame.total, NULL);
     if (!lane->posts)
-        out.sent = gather(coll->link[rank], &out, pieces, n);
+        out.sent = send_pieces(coll->link[rank], &out, pieces, n);
     if (is_sent(&out))
         rb_fault("worker.frame");
     else

@@ -26,11 +26,16 @@ static void gather_free(struct gather *gather)
     free(gather);
 }
 
-/* Every node failed: say what the last one said. */
-static bool nobody_answered(struct rb_request *request, const json_t *answers)
+/* Nothing is to be put together: the caller has hung up, or every node failed, as the last says. */
+static bool is_over(struct rb_request *request, const json_t *answers)
 {
     const json_t *answer, *last = NULL;
     size_t i;
+
+    if (rb_request_gone(request)) {
+        rb_request_reply(request, json_object());
+        return true;
+    }
 
     json_array_foreach((json_t *)answers, i, answer)
     {
@@ -53,7 +58,7 @@ static void metrics_came(struct rb_methods *methods, struct rb_request *request,
     json_t *columns, *rows;
 
     (void)methods;
-    if (!nobody_answered(request, answers)) {
+    if (!is_over(request, answers)) {
         rows = rb_merge_rows(answers, &gather->merge, &columns);
         rb_request_reply(request, json_pack("{s:o,s:o,s:s}", "columns", columns, "rows", rows,
                                             "phase", gather->phase));
@@ -94,7 +99,7 @@ static void logs_came(struct rb_methods *methods, struct rb_request *request, js
     size_t i;
 
     (void)methods;
-    if (!nobody_answered(request, answers)) {
+    if (!is_over(request, answers)) {
         json_array_foreach(answers, i, answer)
             json_array_extend(pieces, json_object_get(json_object_get(answer, "body"), "pieces"));
         rb_request_reply(request, json_pack("{s:O,s:s}", "pieces", pieces, "phase", gather->phase));

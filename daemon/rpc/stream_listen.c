@@ -16,7 +16,7 @@
 
 enum {
     BACKLOG = 512,
-    SHORT_MS = 100,  /* until it is tried again to accept */
+    AGAIN_MS = 100,  /* until it is tried again to accept */
     TELL_MS = 60000, /* the log is told no more often */
 };
 
@@ -43,11 +43,11 @@ static void on_again(uv_timer_t *timer)
     uv_poll_start(&listen->poll, UV_READABLE, on_call);
 }
 
-static void wait_for_descriptors(struct rb_listen *listen, int number)
+static void wait_a_while(struct rb_listen *listen, int number)
 {
     const uint64_t now = uv_now(listen->poll.loop);
     uv_poll_stop(&listen->poll);
-    uv_timer_start(&listen->again, on_again, SHORT_MS, 0);
+    uv_timer_start(&listen->again, on_again, AGAIN_MS, 0);
     if (now < listen->tell)
         return;
     listen->tell = now + TELL_MS;
@@ -72,13 +72,17 @@ static struct rb_stream *stream_of(struct rb_listen *listen, int fd)
 static void on_call(uv_poll_t *poll, int status, int events)
 {
     struct rb_listen *listen = poll->data;
-    (void)status, (void)events;
+    (void)events;
+    if (status < 0) { /* the poll is over */
+        wait_a_while(listen, -status);
+        return;
+    }
     int fd = accept4(listen->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     struct rb_stream *stream = fd < 0 ? NULL : stream_of(listen, fd);
     if (stream)
         listen->accepted(stream, listen->context);
     else if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        wait_for_descriptors(listen, errno);
+        wait_a_while(listen, errno);
 }
 
 /* ---- Listening ------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -221,20 +222,35 @@ static void test_refused(void **state)
 
 /* ---- What comes from outside -----------------------------------------------------------------*/
 
-static int64_t *numbers_of(Rb__Program *program, const char *key, size_t *ret_n)
+static Rb__Attribute *runs_of(Rb__Program *program, const char *key)
 {
     for (size_t i = 0; i < program->n_instructions; i++) {
         Rb__Instruction *one = program->instructions[i];
 
         for (size_t k = 0; k < one->n_attributes; k++)
             if (rb_program_exchanges(one) && !strcmp(one->attributes[k]->key, key) &&
-                one->attributes[k]->n_ints) {
-                *ret_n = one->attributes[k]->n_ints;
-                return one->attributes[k]->ints;
-            }
+                one->attributes[k]->n_ints)
+                return one->attributes[k];
     }
     fail_msg("nothing %s", key);
     return NULL;
+}
+
+/* The last filter of a run is kept a second time. */
+static void check_twice(Rb__Model *model, Rb__Attribute *keeps)
+{
+    Rb__Attribute was = *keeps;
+    int64_t *numbers = rb_alloc((was.n_ints + 3) * sizeof *numbers);
+
+    memcpy(numbers, was.ints, was.n_ints * sizeof *numbers);
+    memcpy(numbers + was.n_ints, (int64_t[]){was.ints[0] + was.ints[2] - 1, 0, 1},
+           3 * sizeof *numbers);
+    keeps->ints = numbers;
+    keeps->n_ints += 3;
+    assert_int_equal(rb_model_check(model, NULL), RB_EINVAL);
+    *keeps = was;
+    assert_int_equal(rb_model_check(model, NULL), 0);
+    free(numbers);
 }
 
 /* A model file whose exchanges, contributions or parts lead outside is refused. */
@@ -250,8 +266,7 @@ static void test_hostile(void **state)
     program = made.model->programs[rb_split_program(made.model, 2, 0, 4)];
     assert_int_equal(rb_model_check(made.model, NULL), 0);
     for (size_t k = 0; k < RB_COUNT(keys); k++) {
-        size_t n;
-        int64_t *numbers = numbers_of(program, keys[k], &n);
+        int64_t *numbers = runs_of(program, keys[k])->ints;
 
         for (size_t i = 0; i < 3; i++)
             for (size_t w = 0; w < RB_COUNT(wrong); w++) {
@@ -262,6 +277,7 @@ static void test_hostile(void **state)
                 numbers[i] = was;
             }
     }
+    check_twice(made.model, runs_of(program, "keeps"));
     program->contributions[0]->first += 1 << 20;
     assert_int_equal(rb_model_check(made.model, NULL), RB_EINVAL);
     program->contributions[0]->first -= 1 << 20;

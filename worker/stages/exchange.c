@@ -179,7 +179,7 @@ static void keep(struct rb_exchange_runs keeps, const struct filters *x, const s
         }
 }
 
-/* Each filter is kept at most once. */
+/* rb_exchange_check has seen that no filter is kept twice. */
 static bool keeps_all(struct rb_exchange_runs keeps, const struct filters *x)
 {
     size_t n = 0;

@@ -54,22 +54,35 @@ static bool same_samples(const Rb__Tensor *x, const Rb__Tensor *y)
     return true;
 }
 
+/* What is kept is inside both sides, each filter of x at most once. */
+static bool fits_kept(struct rb_exchange_runs keeps, const Rb__Tensor *x, const Rb__Tensor *y)
+{
+    for (size_t i = 0; i < keeps.n; i++) {
+        const int64_t *run = keeps.numbers + 3 * i;
+
+        if (!inside(run[0], run[2], x) || !inside(run[1], run[2], y))
+            return false;
+        for (size_t j = 0; j < i; j++) {
+            const int64_t *other = keeps.numbers + 3 * j;
+
+            if (run[0] < other[0] + other[2] && other[0] < run[0] + run[2])
+                return false;
+        }
+    }
+    return true;
+}
+
 static bool fits(const Rb__Program *message, const Rb__Instruction *one)
 {
     const Rb__Tensor *x = rb_exchange_side(message, one, false),
                      *y = rb_exchange_side(message, one, true);
-    struct rb_exchange_runs keeps = rb_exchange_runs(one, "keeps");
 
     if ((x && (x->n_dims < 2 || x->dtype != RB_F32)) ||
         (y && (y->n_dims < 2 || y->dtype != RB_F32)) || (x && y && !same_samples(x, y)) ||
         !fits_parts(message, rb_exchange_runs(one, "sends"), x) ||
         !fits_parts(message, rb_exchange_runs(one, "receives"), y))
         return false;
-    for (size_t i = 0; i < keeps.n; i++)
-        if (!inside(keeps.numbers[3 * i], keeps.numbers[3 * i + 2], x) ||
-            !inside(keeps.numbers[3 * i + 1], keeps.numbers[3 * i + 2], y))
-            return false;
-    return true;
+    return fits_kept(rb_exchange_runs(one, "keeps"), x, y);
 }
 
 int rb_exchange_check(const Rb__Program *message, struct rb_why *why)
