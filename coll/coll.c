@@ -28,19 +28,24 @@ static int check(const struct rb_group *group, struct rb_why *why)
     return 0;
 }
 
-/* Looking instead of sleeping pays only while everyone on this host has a core to look from.  There
- * it does for a quarter of a millisecond: on a virtual machine waking up takes 30 to 50 us, and
- * parts of filters wait ten times a step. */
-static void set_spin(struct rb_coll *coll)
+enum { LOOK_NS = 2000 }; /* before sleeping, where nobody asks for more */
+
+/* Looking instead of sleeping pays only while everyone on this host has a core to look from. */
+static bool is_crowded(const struct rb_coll *coll)
 {
-    enum { ALONE_NS = 250000, CROWDED_NS = 2000 };
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int here = 1;
 
     for (int r = 0; r < coll->size; r++)
         here += coll->link[r] && strcmp(coll->link[r]->ops->name, "tcp");
-    coll->spin_max_ns = here <= cores ? ALONE_NS : CROWDED_NS;
-    coll->spin_ns = coll->spin_max_ns / 2;
+    return here > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+void rb_coll_look_for(struct rb_coll *coll, uint64_t ns)
+{
+    if (coll->crowded || coll->spin_max_ns >= ns)
+        return;
+    coll->spin_max_ns = ns;
+    coll->spin_ns = ns / 2;
 }
 
 int rb_coll_open(struct rb_listener *listener, const struct rb_group *group, int timeout_ms,
@@ -70,7 +75,9 @@ int rb_coll_open(struct rb_listener *listener, const struct rb_group *group, int
         rb_coll_close(coll);
         return rb_why_add(why, err, "configuration %u", group->configuration);
     }
-    set_spin(coll);
+    coll->crowded = is_crowded(coll);
+    coll->spin_max_ns = LOOK_NS;
+    coll->spin_ns = LOOK_NS / 2;
     *ret_coll = coll;
     return 0;
 }

@@ -25,6 +25,7 @@ struct rb_coll {
     atomic_bool canceled;
     _Atomic uint64_t bytes_sent;
 
+    bool crowded;                  /* this host has fewer cores than ranks */
     uint64_t spin_ns, spin_max_ns; /* how long to look before sleeping: progress.c adapts it */
 
     atomic_int broken; /* the first error: what every later call returns */

@@ -56,6 +56,7 @@ static struct rb_coll *open_group(struct bench *b, struct rb_listener *listener)
     }
     if (rb_coll_open(listener, &group, 20000, NULL, &coll, &why))
         stop(&why);
+    rb_coll_look_for(coll, 50000); /* as worker/step does */
     return coll;
 }
 

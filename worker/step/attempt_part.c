@@ -24,6 +24,8 @@ static int prepare(struct rb_model *model, uint32_t program, struct rb_why *why)
     return rb_runner_prepare(model, runner, model->state.w, model->arena, model->train, why);
 }
 
+enum { LOOK_NS = 250000 }; /* parts wait for each other ten times a step */
+
 /* The fewest that any of them has. */
 static int agree_lanes(struct rb_configuration *configuration, uint32_t mine, struct rb_why *why)
 {
@@ -39,6 +41,7 @@ static int agree_lanes(struct rb_configuration *configuration, uint32_t mine, st
     for (uint32_t r = 0; r < configuration->size; r++)
         least = all[r] < least ? all[r] : least;
     configuration->lanes = least;
+    rb_coll_look_for(configuration->coll, LOOK_NS);
     return 0;
 }
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* A redo asks for exponents that fit; this many in a row mean that the arithmetic is broken. */
-enum { ATTEMPTS_LIMIT = 8 };
+enum { ATTEMPTS_LIMIT = 8, LOOK_NS = 50000 };
 
 static bool ordered(const Rb__RankPlan *orders, uint32_t microbatch)
 {
@@ -157,6 +157,7 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
     struct rb_step_result result = {.kept = count_kept(step)};
     int err = 0;
 
+    rb_coll_look_for(step->configuration->coll, LOOK_NS);
     attempt.stays = stays;
     attempt.said = said;
     attempt.unsaid = unsaid;
