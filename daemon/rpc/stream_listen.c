@@ -25,6 +25,7 @@ struct rb_listen {
     uv_poll_t poll;
     uv_timer_t again;
     int fd;
+    bool polls;    /* that handle is open, too */
     int handles;   /* open */
     uint64_t tell; /* when the log may be told again that none is left */
     char *address;
@@ -162,7 +163,7 @@ void rb_listen_close(struct rb_listen *listen)
 {
     if (!listen || uv_is_closing(&listen->socket.handle))
         return;
-    if (listen->handles > 2)
+    if (listen->polls)
         uv_close((uv_handle_t *)&listen->poll, on_listen_closed);
     uv_close((uv_handle_t *)&listen->again, on_listen_closed);
     uv_close(&listen->socket.handle, on_listen_closed);
@@ -174,6 +175,7 @@ static int start(struct rb_listen *own, uv_loop_t *loop)
     int status = listen(own->fd, BACKLOG) ? -errno : uv_poll_init(loop, &own->poll, own->fd);
     if (status)
         return status;
+    own->polls = true;
     own->handles++;
     own->poll.data = own;
     return uv_poll_start(&own->poll, UV_READABLE, on_call);

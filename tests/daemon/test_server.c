@@ -180,24 +180,6 @@ static void calls_on_itself(void **state)
     assert_int_equal(world->err, RB_ETIMEOUT);
 }
 
-static void on_pause_over(uv_timer_t *timer)
-{
-    *(bool *)timer->data = true;
-}
-
-/* For so long nothing is taken: longer than a call waits. */
-static void let_pass(struct world *world, uint64_t ms)
-{
-    uv_timer_t timer;
-    bool over = false;
-    uv_timer_init(&world->until.loop, &timer);
-    timer.data = &over;
-    uv_timer_start(&timer, on_pause_over, ms, 0);
-    UNTIL(&world->until, over);
-    uv_close((uv_handle_t *)&timer, NULL);
-    uv_run(&world->until.loop, UV_RUN_NOWAIT);
-}
-
 static void a_file_is_held_back(void **state)
 {
     struct world *world = *state;
@@ -206,7 +188,7 @@ static void a_file_is_held_back(void **state)
     call = start_call(world, "file", "a", 3000);
     UNTIL(&world->until, world->got.size > 0);
     rb_client_pause(call, true);
-    let_pass(world, 3300);
+    until_passed(&world->until, 3300); /* longer than a call waits */
     assert_false(world->done);
     assert_true(world->got.size < FILE_SIZE);
     rb_client_pause(call, false);
@@ -218,7 +200,7 @@ static void a_file_is_held_back(void **state)
     call = start_call(world, "file", "a", 0);
     UNTIL(&world->until, world->got.size > 0);
     rb_client_pause(call, true);
-    let_pass(world, 20);
+    until_passed(&world->until, 20);
     assert_non_null(world->server->requests);
     rb_client_cancel(call);
     UNTIL(&world->until, !world->server->requests);

@@ -179,24 +179,6 @@ static uint64_t shut_ms(struct world *world, int fd, uint64_t since_ns)
     return (rb_clock_ns() - since_ns) / 1000000;
 }
 
-static void on_over(uv_timer_t *timer)
-{
-    *(bool *)timer->data = true;
-}
-
-static void let_pass(struct world *world, uint64_t ms)
-{
-    uv_timer_t timer;
-    bool over = false;
-
-    uv_timer_init(&world->until.loop, &timer);
-    timer.data = &over;
-    uv_timer_start(&timer, on_over, ms, 0);
-    UNTIL(&world->until, over);
-    uv_close((uv_handle_t *)&timer, NULL);
-    uv_run(&world->until.loop, UV_RUN_NOWAIT);
-}
-
 /* ---- Tests ----------------------------------------------------------------------------------- */
 
 static void the_silent_are_shut_out(void **state)
@@ -226,7 +208,7 @@ static void others_are_not(void **state)
     say(deaf, "large", 0);
     for (const char *at = "RBF"; *at; at++) {
         assert_int_equal(write(slow, at, 1), 1);
-        let_pass(world, STALLED_MS * 2 / 5);
+        until_passed(&world->until, STALLED_MS * 2 / 5);
     }
     assert_false(is_shut(waits) || is_shut(slow) || is_shut(deaf));
     rb_request_reply(world->held[0], json_object());
@@ -251,10 +233,10 @@ static void who_asks_much_at_once_waits(void **state)
     for (size_t i = 0; i < CALLS; i++)
         say(deaf, "large", 0);
     assert_int_equal(ask(world, other), 0);
-    let_pass(world, 50);
+    until_passed(&world->until, 50);
     assert_int_equal(world->n_large, 1);
     memset(call, 0, sizeof(call));
-    for (ssize_t n = 1; n > 0 && said < LARGE; let_pass(world, 1))
+    for (ssize_t n = 1; n > 0 && said < LARGE; until_passed(&world->until, 1))
         while ((n = write(deaf, call, sizeof(call))) > 0)
             said += n;
     assert_true(said < LARGE);
@@ -339,7 +321,7 @@ static void no_descriptor_is_left(void **state)
         ;
     assert_return_code(setrlimit(RLIMIT_NOFILE, &none), errno);
     clock_t used = clock();
-    let_pass(world, 500);
+    until_passed(&world->until, 500);
     used = clock() - used;
     assert_return_code(setrlimit(RLIMIT_NOFILE, &limit), errno);
     assert_true(used < CLOCKS_PER_SEC / 5);

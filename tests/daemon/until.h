@@ -45,4 +45,24 @@ static inline int until_close(struct until *until)
             fail_msg("waited for: %s", #condition);                                                \
     } while (0)
 
+static inline void until_over(uv_timer_t *timer)
+{
+    *(bool *)timer->data = true;
+}
+
+/* Whatever happens meanwhile. */
+static inline void until_passed(struct until *until, uint64_t ms)
+{
+    uv_timer_t timer;
+    bool over = false;
+
+    uv_timer_init(&until->loop, &timer);
+    timer.data = &over;
+    uv_timer_start(&timer, until_over, ms, 0);
+    while (!over)
+        uv_run(&until->loop, UV_RUN_ONCE);
+    uv_close((uv_handle_t *)&timer, NULL);
+    uv_run(&until->loop, UV_RUN_NOWAIT);
+}
+
 #endif

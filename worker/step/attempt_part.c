@@ -11,6 +11,8 @@
 #include "worker/step/together.h"
 #include "worker/tag.h"
 
+enum { LOOK_NS = 250000 }; /* parts wait for each other ten times a step */
+
 /* ---- Before the first ------------------------------------------------------------------------*/
 
 /* The runner of a program, made ready when it is first needed. */
@@ -23,8 +25,6 @@ static int prepare(struct rb_model *model, uint32_t program, struct rb_why *why)
     runner->message = model->message->programs[program];
     return rb_runner_prepare(model, runner, model->state.w, model->arena, model->train, why);
 }
-
-enum { LOOK_NS = 250000 }; /* parts wait for each other ten times a step */
 
 /* The fewest that any of them has. */
 static int agree_lanes(struct rb_configuration *configuration, uint32_t mine, struct rb_why *why)

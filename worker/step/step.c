@@ -13,7 +13,10 @@
 #include <string.h>
 
 /* A redo asks for exponents that fit; this many in a row mean that the arithmetic is broken. */
-enum { ATTEMPTS_LIMIT = 8, LOOK_NS = 50000 };
+enum { ATTEMPTS_LIMIT = 8 };
+
+/* Whose ranks all compute wait for each other, and seldom for long. */
+enum { LOOK_NS = 50000 };
 
 static bool ordered(const Rb__RankPlan *orders, uint32_t microbatch)
 {
