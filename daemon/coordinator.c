@@ -9,6 +9,7 @@
 #include "daemon/decide/decide.h"
 #include "daemon/planner.h"
 #include "daemon/rpc/methods.h"
+#include "daemon/silence.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ enum {
 
 struct rb_coordinator {
     struct rb_daemon *daemon;
+    struct rb_silence *silence;
     uv_timer_t timer;
     int64_t fence; /* 0: another leads */
     uint64_t since_ms;
@@ -88,12 +90,16 @@ static void decide(uv_timer_t *timer)
     struct rb_writes writes = {0};
     struct rb_why why = {0};
     uint64_t now = rb_clock_unix_ms(), wake = UINT64_MAX;
+    size_t n_silent;
+    const char *const *silent = rb_silence_names(coordinator->silence, &n_silent);
     /* splitmix: another number at each call */
     coordinator->random += 0x9e3779b97f4a7c15u;
     struct rb_decide_options options = {
         .node = daemon->settings->node,
         .since_ms = coordinator->since_ms,
         .patience_ms = PATIENCE_MS,
+        .silent = silent,
+        .n_silent = n_silent,
         .balance_steps = BALANCE_STEPS,
         .balance_ms = BALANCE_MS,
         .replan_ms = REPLAN_MS,
@@ -125,7 +131,13 @@ static void on_facts(void *context)
     if (connected && !coordinator->connected && coordinator->fence)
         coordinator->since_ms = rb_clock_unix_ms();
     coordinator->connected = connected;
+    rb_silence_look(coordinator->silence, coordinator->fence && connected);
     decide_soon(coordinator);
+}
+
+static void on_silence(void *context)
+{
+    decide_soon(context);
 }
 
 struct rb_coordinator *rb_coordinator_new(struct rb_daemon *daemon)
@@ -135,6 +147,7 @@ struct rb_coordinator *rb_coordinator_new(struct rb_daemon *daemon)
     coordinator->random = rb_clock_ns() ^ rb_clock_unix_ms() << 32;
     uv_timer_init(daemon->loop, &coordinator->timer);
     coordinator->timer.data = coordinator;
+    coordinator->silence = rb_silence_new(daemon, on_silence, coordinator);
     rb_store_watch(daemon->store, on_facts, coordinator);
     return coordinator;
 }
@@ -146,8 +159,10 @@ static void on_closed(uv_handle_t *handle)
 
 void rb_coordinator_free(struct rb_coordinator *coordinator)
 {
-    if (coordinator)
-        uv_close((uv_handle_t *)&coordinator->timer, on_closed);
+    if (!coordinator)
+        return;
+    rb_silence_free(coordinator->silence);
+    uv_close((uv_handle_t *)&coordinator->timer, on_closed);
 }
 
 void rb_coordinator_lead(struct rb_coordinator *coordinator, int64_t fence)
@@ -155,6 +170,7 @@ void rb_coordinator_lead(struct rb_coordinator *coordinator, int64_t fence)
     if (fence && !coordinator->fence)
         coordinator->since_ms = rb_clock_unix_ms();
     coordinator->fence = fence;
+    rb_silence_look(coordinator->silence, fence && rb_store_connected(coordinator->daemon->store));
     if (fence)
         decide_soon(coordinator);
     else

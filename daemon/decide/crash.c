@@ -5,7 +5,8 @@
  *       -> what is left of the configuration, as it was foreseen: agents have gone to it by
  *          themselves (daemon/facts/contingency.h), and here it is recorded
  *
- *     what is not foreseen; out of reach, or frozen by a broken link, for longer than a grace
+ *     what is not foreseen; silent (daemon/silence.h), out of reach, or frozen by a broken link,
+ * for longer than a grace
  *       -> survivors that have the state: configuration of them, filled up to `min`, in which each
  *          keeps its microbatches and has a fair part of the dead one's
  *       -> too few of them: park           -> none, or a block that none of them holds: back to a
@@ -32,12 +33,20 @@ static uint64_t patient_until(const struct rb_turn *turn, uint64_t patience)
     return since + patience;
 }
 
+/* How long those are waited for of whom nothing is heard.  Who is silent and lives has lost its
+ * links as the others have: it trains on nothing, and may come back. */
+static uint64_t patience_with(const struct rb_turn *turn, const struct rb_roll *roll)
+{
+    if (!roll->whole)
+        return roll->away ? RB_ABSENCE_MS : turn->options->patience_ms;
+    if (roll->away > roll->silent)
+        return turn->options->patience_ms;
+    return roll->silent && !roll->unsaid ? 0 : LINK_MS;
+}
+
 /* Is there nothing to do, or nothing yet? */
 static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
 {
-    uint64_t patience = roll->away && !roll->whole   ? RB_ABSENCE_MS
-                        : roll->away || !roll->whole ? turn->options->patience_ms
-                                                     : LINK_MS;
     uint64_t until;
 
     if (roll->gone && !roll->away && !roll->unsaid)
@@ -46,7 +55,7 @@ static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
         return true; /* whoever is away may well train on */
     if (roll->gone)
         rb_turn_suspect(turn, true);
-    until = patient_until(turn, patience);
+    until = patient_until(turn, patience_with(turn, roll));
     if (turn->now >= until)
         return false;
     rb_turn_wake(turn, until);
@@ -79,7 +88,8 @@ static size_t fill_to_min(struct rb_turn *turn, struct rb_place *places, size_t 
 {
     for (size_t s = 0; s < turn->share->n && n < min; s++) {
         const struct rb_place *place = &turn->share->places[s];
-        bool there = !rb_fact_find(&turn->facts->nodes, place->node);
+        bool there =
+            !rb_fact_find(&turn->facts->nodes, place->node) || rb_turn_silent(turn, place->node);
 
         for (size_t i = 0; i < n && !there; i++)
             there = rb_place_is(&places[i], place->node, place->device);
@@ -134,7 +144,9 @@ static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
                 turn, entry->member->node, "worker-died", "the worker on %s ended: %s", place,
                 entry->report && entry->report->reason ? entry->report->reason : "no reason known");
         else
-            rb_turn_event(turn, entry->member->node, "node-lost", "node %s is out of reach",
+            rb_turn_event(turn, entry->member->node, "node-lost",
+                          rb_turn_silent(turn, entry->member->node) ? "node %s does not answer"
+                                                                    : "node %s is out of reach",
                           entry->member->node);
     }
 }

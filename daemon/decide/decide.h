@@ -54,6 +54,8 @@ struct rb_decide_options {
     uint64_t since_ms;    /* unix: when it took over (or came back to etcd after an outage): absent
                              nodes and silent workers are given `patience_ms` from here on */
     uint64_t patience_ms; /* a lease time plus reconnection */
+    const char *const *silent; /* nodes that do not answer (daemon/silence.h) */
+    size_t n_silent;
     struct rb_decide_planner planner; /* choose NULL: there is none */
     /* Shares are cut anew for the same members when a configuration has done so many steps and is
      * so old, and the rest of the job gains so much by it. */

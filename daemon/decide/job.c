@@ -31,13 +31,28 @@ static bool is_frozen(const struct rb_roll_entry *entry, uint32_t number)
            (entry->report->active >= number || entry->report->unready == number);
 }
 
+/* Whoever has frozen has said so; of others whose node does not answer nobody hears, whether its
+ * lease has ended by now or not. */
+static struct rb_roll_entry call(const struct rb_turn *turn, const Rb__Configuration *conf,
+                                 size_t rank, bool *ret_silent)
+{
+    struct rb_roll_entry entry = {.member = conf->members[rank]};
+
+    entry.life = rb_member_life(turn->facts, turn->in, conf, rank, &entry.report);
+    *ret_silent = (entry.life == RB_LIFE_AWAY ||
+                   (entry.life == RB_LIFE_HERE && !is_frozen(&entry, conf->number))) &&
+                  rb_turn_silent(turn, entry.member->node);
+    if (*ret_silent)
+        entry.life = RB_LIFE_AWAY;
+    return entry;
+}
+
 static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, struct rb_roll *roll)
 {
     for (size_t m = 0; m < conf->n_members; m++) {
-        struct rb_roll_entry entry = {.member = conf->members[m]};
-        bool called = false;
+        bool called = false, silent;
+        struct rb_roll_entry entry = call(turn, conf, m, &silent);
 
-        entry.life = rb_member_life(turn->facts, turn->in, conf, m, &entry.report);
         for (size_t i = 0; i < roll->n && !called; i++)
             called = roll->at[i].member->device == entry.member->device &&
                      !strcmp(roll->at[i].member->node, entry.member->node);
@@ -45,6 +60,7 @@ static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, st
             continue;
         roll->gone += entry.life == RB_LIFE_GONE;
         roll->away += entry.life == RB_LIFE_AWAY;
+        roll->silent += silent;
         roll->frozen += is_frozen(&entry, conf->number);
         roll->holders += rb_roll_holder(&entry);
         roll->unsaid += is_unsaid(&entry, conf->number);
@@ -61,9 +77,9 @@ static bool holds_whole(struct rb_turn *turn, const Rb__Configuration *conf)
     bool *here = RB_ARENA_NEW(turn->arena, bool, conf->n_members + 1);
 
     for (size_t m = 0; m < conf->n_members; m++) {
-        struct rb_roll_entry entry = {.member = conf->members[m]};
+        bool silent;
+        struct rb_roll_entry entry = call(turn, conf, m, &silent);
 
-        entry.life = rb_member_life(turn->facts, turn->in, conf, m, &entry.report);
         here[m] = rb_roll_holder(&entry);
     }
     return rb_replicas_whole(&how, here);

@@ -134,6 +134,16 @@ void rb_turn_suspect(struct rb_turn *turn, bool yes)
     turn->state_changed = true;
 }
 
+bool rb_turn_silent(const struct rb_turn *turn, const char *node)
+{
+    if (!turn->state.has_suspected || !turn->state.suspected)
+        return false;
+    for (size_t i = 0; i < turn->options->n_silent; i++)
+        if (!strcmp(turn->options->silent[i], node))
+            return true;
+    return false;
+}
+
 void rb_turn_wake(struct rb_turn *turn, uint64_t at_ms)
 {
     if (at_ms < turn->wake)

@@ -75,6 +75,8 @@ void rb_turn_end(struct rb_turn *turn, const Rb__Configuration *configuration, c
 void rb_turn_abandon(struct rb_turn *turn, const char *reason, bool failed, const char *blamed);
 
 void rb_turn_suspect(struct rb_turn *turn, bool yes);
+/* Does the node not answer, where somebody is lost? */
+bool rb_turn_silent(const struct rb_turn *turn, const char *node);
 void rb_turn_wake(struct rb_turn *turn, uint64_t at_ms);
 
 void rb_turn_event(struct rb_turn *turn, const char *node, const char *kind, const char *format,
@@ -113,6 +115,7 @@ struct rb_roll {
     } * at;
     size_t n;
     size_t gone, away, frozen, holders; /* holders: here, with state */
+    size_t silent;                      /* of those who are away: their nodes do not answer */
     bool whole;                         /* and between them with all of it, as far as is known */
     size_t unsaid; /* here, and has not said yet whether it took over: it may have the state */
 };

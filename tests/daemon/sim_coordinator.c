@@ -11,6 +11,7 @@
 enum {
     PATIENCE_MS = 8000,
     RETRY_US = 200000,
+    SILENT_US = 1000000,
     BALANCE_STEPS = 4,
     BALANCE_MS = 300,
     REPLAN_MS = 300,
@@ -98,16 +99,61 @@ static bool choose(void *context, const struct rb_facts *facts, const struct rb_
     return (chance >> 1 & 7) != 0;
 }
 
+static bool suspects(const struct rb_facts *facts)
+{
+    for (size_t j = 0; j < facts->n_jobs; j++)
+        if (facts->jobs[j].state.message && facts->jobs[j].state.state->suspected)
+            return true;
+    return false;
+}
+
+/* Does an answer come from there?  It may take too long, too. */
+static bool answers(struct sim_rubatod *rubatod, const struct sim_node *node)
+{
+    struct sim *sim = rubatod->sim;
+    size_t a = (size_t)(rubatod->node - sim->nodes), b = (size_t)(node - sim->nodes);
+
+    return !node->down && node->rubatod && !sim->apart[a][b] && !sim->apart[b][a] &&
+           (sim->quiet || sim_chance(sim, 3));
+}
+
+/* In daemon/silence.c's place.  Returns how many; *wake: when there may be more. */
+static size_t find_silent(struct sim_rubatod *rubatod, const char **silent, uint64_t *wake)
+{
+    struct sim *sim = rubatod->sim;
+    bool asks = suspects(sim_client_facts(rubatod->client));
+    size_t n = 0;
+
+    for (size_t i = 0; i < sim->n_nodes; i++) {
+        uint64_t *since = &rubatod->unheard[i];
+
+        if (!asks || &sim->nodes[i] == rubatod->node || answers(rubatod, &sim->nodes[i])) {
+            *since = 0;
+            continue;
+        }
+        if (!*since)
+            *since = sim->now;
+        if (sim->now - *since >= SILENT_US)
+            silent[n++] = sim->nodes[i].name;
+        else if (sim_ms(sim) + SILENT_US / 1000 < *wake)
+            *wake = sim_ms(sim) + SILENT_US / 1000;
+    }
+    return n;
+}
+
 static void decide(struct sim_rubatod *rubatod)
 {
     struct sim *sim = rubatod->sim;
     struct rb_writes writes = {0};
     struct rb_why why = {{0}};
     uint64_t now = sim_ms(sim), wake = UINT64_MAX;
+    uint64_t asked = UINT64_MAX; /* of the silent */
+    const char *silent[SIM_NODES];
     struct rb_decide_options options = {
         .node = rubatod->node->name,
         .since_ms = rubatod->since_ms,
         .patience_ms = PATIENCE_MS,
+        .silent = silent,
         .balance_steps = BALANCE_STEPS,
         .balance_ms = BALANCE_MS,
         .replan_ms = REPLAN_MS,
@@ -118,9 +164,11 @@ static void decide(struct sim_rubatod *rubatod)
         return;
     if (sim->broken == SIM_NO_LEASE)
         bury_the_absent(rubatod);
+    options.n_silent = find_silent(rubatod, silent, &asked);
     options.random = sim_chance(sim, UINT64_MAX);
     if (rb_decide(sim_client_facts(rubatod->client), now, &options, &writes, &wake, &why))
         sim_fail(sim, "%s cannot decide: %s", rubatod->node->name, why.text);
+    wake = asked < wake ? asked : wake;
     if (writes.n) {
         tell_writes(rubatod, &writes);
         rubatod->committing = true;

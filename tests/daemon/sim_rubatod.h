@@ -72,6 +72,8 @@ struct sim_rubatod {
     int64_t fence;
     uint64_t since_ms, decides;
     bool committing, connected, quits;
+    uint64_t
+        unheard[SIM_NODES]; /* of whom nothing has come since then, us; 0: asked in vain by none */
 
     /* agent */
     bool started, poked;

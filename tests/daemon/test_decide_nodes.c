@@ -239,6 +239,101 @@ static void lost_lease_is_no_death(void **unused)
     world_end(&world);
 }
 
+/* As rounds, but the agent of b does nothing any more; its lease has not ended. */
+static void rounds_of_a(struct world *world, unsigned rounds)
+{
+    for (unsigned i = 0; i < rounds; i++) {
+        world_agent(world, 0);
+        world_train(world, JOB);
+        world_decide(world);
+        world->now += 100;
+    }
+}
+
+static void on_a_and_b(struct world *world, uint32_t min)
+{
+    world_begin(world, 1);
+    world_add_node(world, "a", 1);
+    world_add_node(world, "b", 1);
+    world_add_job(world, JOB, min, 2, 2, 100000);
+    world_rounds(world, 20);
+    assert_int_equal(world_active(world, JOB)->n_members, 2);
+}
+
+static void silent_node_is_not_waited_for(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    on_a_and_b(&world, 1);
+    world.silent = "b"; /* nobody has frozen: it may answer whom it likes */
+    rounds_of_a(&world, 20);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    world.silent = NULL;
+    world_kill(&world, world_worker(&world, JOB, "b", 0));
+    rounds_of_a(&world, 10);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    world.silent = "b";
+    rounds_of_a(&world, 5);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_string_equal(world_active(&world, JOB)->cause, "crash");
+    assert_true(world_event(&world, "node-lost"));
+    world_end(&world);
+}
+
+/* Who coordinates now knows it only by its silence: its lease has ended with the last one's. */
+static void silent_node_without_a_lease(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    on_a_and_b(&world, 1);
+    world_node_up(&world, 1, false);
+    world_kill(&world, world_worker(&world, JOB, "b", 0));
+    world.silent = "b";
+    rounds_of_a(&world, 5);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    world_end(&world);
+}
+
+/* A link broke, and the coordinator alone cannot reach b, whose worker has frozen as that of a has.
+ */
+static void silent_node_whose_worker_has_frozen(void **unused)
+{
+    struct world world;
+    uint32_t active;
+
+    (void)unused;
+    on_a_and_b(&world, 1);
+    active = world_active(&world, JOB)->number;
+    for (size_t n = 0; n < 2; n++) {
+        struct worker *worker = world_worker(&world, JOB, n ? "b" : "a", 0);
+
+        worker->state = RB__WORKER_REPORT__STATE__FROZEN;
+        worker->dirty = true;
+    }
+    world.silent = "b";
+    world_rounds(&world, 40);
+    assert_int_equal(world_active(&world, JOB)->n_members, 2);
+    assert_true(world_active(&world, JOB)->number > active);
+    assert_false(world_event(&world, "node-lost"));
+    world_end(&world);
+}
+
+static void silent_node_without_which_too_few_are_left(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    on_a_and_b(&world, 2);
+    world_kill(&world, world_worker(&world, JOB, "b", 0));
+    world.silent = "b";
+    rounds_of_a(&world, 10);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Pending);
+    assert_true(world_event(&world, "parked"));
+    world_end(&world);
+}
+
 /* All who could say whether they have flipped are out of reach. */
 static void what_went_is_not_taken_back_unheard(void **unused)
 {
@@ -351,6 +446,10 @@ int main(void)
         cmocka_unit_test(last_node_leaves),
         cmocka_unit_test(cordon_keeps_who_is_there),
         cmocka_unit_test(lost_lease_is_no_death),
+        cmocka_unit_test(silent_node_is_not_waited_for),
+        cmocka_unit_test(silent_node_without_a_lease),
+        cmocka_unit_test(silent_node_whose_worker_has_frozen),
+        cmocka_unit_test(silent_node_without_which_too_few_are_left),
         cmocka_unit_test(what_went_is_not_taken_back_unheard),
         cmocka_unit_test(what_was_flipped_to_is_revived),
         cmocka_unit_test(paused_on_the_way_into_shards),

@@ -401,6 +401,8 @@ void world_decide(struct world *world)
 {
     struct rb_decide_options options = {.node = "a",
                                         .patience_ms = WORLD_PATIENCE,
+                                        .silent = &world->silent,
+                                        .n_silent = world->silent != NULL,
                                         .balance_steps = WORLD_BALANCE_STEPS,
                                         .balance_ms = WORLD_BALANCE_MS,
                                         .replan_ms = WORLD_REPLAN_MS,

@@ -67,6 +67,7 @@ struct world {
     uint32_t replicas;                /* of each block of their state; 0: all */
     bool even;                        /* spec.parallel.balance */
     struct rb_decide_planner planner; /* asked about them */
+    const char *silent;               /* a node that does not answer; NULL: none */
     uint64_t random;
 };
 

@@ -172,5 +172,26 @@ def others_write_into_etcd():
             writer.join()
 
 
+def node_is_lost():
+    """All of a node dies at once, and the other one coordinates or comes to: nobody waits for a lease to end to go on
+    without its worker, and it comes back with its node."""
+    for leads in False, True:
+        with cluster.Cluster(nodes=2, devices=1) as c:
+            leader, other = coordinator_and_other(c)
+            lost, left = (leader, other) if leads else (other, leader)
+            c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+            c.submit("wide", spec(c, ENDLESS, 2))
+            c.train_on("wide", 2)
+            worker = [d["pid"] for d in c.status("wide")["devices"] if d["node"] == lost.name]
+            lost.stop(signal.SIGKILL)
+            os.kill(worker[0], signal.SIGKILL)
+            c.ctl("wait", "wide", "--for", "devices=1", "--timeout", 60, endpoint=left.endpoint)
+            told = [event["text"] for event in c.events("node-lost", "wide", endpoint=left.endpoint)]
+            check(told == [f"node {lost.name} does not answer"], f"events: {told}")
+            lost.start()
+            c.train_on("wide", 2)
+            c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node was lost and came back")
+
+
 cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, deleted_while_fetched, coordinator_is_gone,
-             coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd)
+             coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd, node_is_lost)

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "daemon/silence.h"
+
+#include "base/arena.h"
+#include "base/log.h"
+#include "daemon/rpc/request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SILENT_MS = 1000,
+    AGAIN_MS = 200,
+    REMEMBER_MS = 60000, /* whose lease has ended, and the leader's with it */
+};
+
+struct node {
+    struct node *next;
+    struct rb_silence *silence;
+    char *name, *address;
+    struct rb_client_call *call;
+    uint64_t seen;  /* in facts, loop time */
+    uint64_t since; /* nothing has come, loop time; 0: it is not asked, or has answered */
+    bool wanted, silent;
+};
+
+struct rb_silence {
+    struct rb_daemon *daemon;
+    uv_timer_t again;
+    struct node *nodes;
+    int64_t noted; /* the newest revision of a node's fact */
+    const char **names;
+    void (*changed)(void *context);
+    void *context;
+};
+
+/* ---- Which there are -------------------------------------------------------------------------*/
+
+static struct node *find(const struct rb_silence *silence, const char *name)
+{
+    struct node *node = silence->nodes;
+
+    while (node && strcmp(node->name, name))
+        node = node->next;
+    return node;
+}
+
+static void note(struct rb_silence *silence, const Rb__Node *told)
+{
+    struct node *node = find(silence, told->name);
+
+    if (!node) {
+        node = rb_alloc(sizeof *node);
+        node->silence = silence;
+        node->name = rb_string(told->name);
+        node->next = silence->nodes;
+        silence->nodes = node;
+    }
+    if (!node->address || strcmp(node->address, told->address)) {
+        free(node->address);
+        node->address = rb_string(told->address);
+    }
+}
+
+/* What facts say of most nodes is what they said last time. */
+static void note_new(struct rb_silence *silence, const struct rb_fact_list *nodes)
+{
+    int64_t newest = silence->noted;
+
+    for (size_t n = 0; n < nodes->n; n++) {
+        if (nodes->at[n].revision > silence->noted)
+            note(silence, nodes->at[n].node);
+        if (nodes->at[n].revision > newest)
+            newest = nodes->at[n].revision;
+    }
+    silence->noted = newest;
+}
+
+static void node_free(struct node *node)
+{
+    rb_client_cancel(node->call);
+    free(node->name);
+    free(node->address);
+    free(node);
+}
+
+static void forget_old(struct rb_silence *silence, const struct rb_fact_list *nodes)
+{
+    uint64_t now = uv_now(silence->daemon->loop);
+
+    for (struct node **at = &silence->nodes; *at;) {
+        struct node *node = *at;
+
+        if (rb_fact_find(nodes, node->name))
+            node->seen = now;
+        if (node->wanted || now - node->seen < REMEMBER_MS) {
+            at = &node->next;
+        } else {
+            *at = node->next;
+            node_free(node);
+        }
+    }
+}
+
+static void want_members(struct rb_silence *silence, const struct rb_job_facts *job,
+                         uint32_t number)
+{
+    const struct rb_fact *fact = number ? rb_facts_configuration(job, number) : NULL;
+
+    for (size_t m = 0; fact && m < fact->configuration->n_members; m++) {
+        const char *name = fact->configuration->members[m]->node;
+        struct node *node = find(silence, name);
+
+        if (node && strcmp(name, silence->daemon->settings->node))
+            node->wanted = true;
+    }
+}
+
+static void want_suspected(struct rb_silence *silence, const struct rb_facts *facts)
+{
+    for (size_t j = 0; j < facts->n_jobs; j++) {
+        const struct rb_job_facts *job = &facts->jobs[j];
+
+        if (!job->state.message || !job->state.state->suspected)
+            continue;
+        want_members(silence, job, job->state.state->active);
+        want_members(silence, job, job->state.state->next);
+    }
+}
+
+/* ---- Asking ----------------------------------------------------------------------------------*/
+
+static void set_silent(struct node *node, bool silent)
+{
+    if (node->silent == silent)
+        return;
+    node->silent = silent;
+    if (silent)
+        rb_log(RB_LOG_WARN, "node %s has not answered for %d ms", node->name, SILENT_MS);
+    else
+        rb_log(RB_LOG_INFO, "node %s answers again", node->name);
+    node->silence->changed(node->silence->context);
+}
+
+static void ask_in(struct rb_silence *silence, uint64_t ms);
+
+/* Whoever says anything is there. */
+static void on_answer(int err, const struct rb_why *why, const json_t *body, void *context)
+{
+    struct node *node = context;
+    uint64_t now = uv_now(node->silence->daemon->loop);
+
+    (void)why;
+    (void)body;
+    node->call = NULL;
+    if (err != RB_EUNREACHABLE && err != RB_ETIMEOUT)
+        node->since = 0;
+    set_silent(node, node->since && now - node->since >= SILENT_MS);
+    ask_in(node->silence, AGAIN_MS);
+}
+
+static void ask(struct node *node)
+{
+    struct rb_client_options options = {
+        .method = "version",
+        .body = json_object(),
+        .timeout_ms = SILENT_MS,
+        .done = on_answer,
+        .context = node,
+    };
+
+    if (!node->since)
+        node->since = uv_now(node->silence->daemon->loop);
+    node->call = rb_client_open(node->silence->daemon->server, node->address, &options);
+}
+
+static void ask_wanted(struct rb_silence *silence)
+{
+    for (struct node *node = silence->nodes; node; node = node->next)
+        if (node->wanted && !node->call)
+            ask(node);
+}
+
+static void on_again(uv_timer_t *timer)
+{
+    ask_wanted(timer->data);
+}
+
+static void ask_in(struct rb_silence *silence, uint64_t ms)
+{
+    if (!uv_is_active((uv_handle_t *)&silence->again))
+        uv_timer_start(&silence->again, on_again, ms, 0);
+}
+
+/* Nobody waits for a word of it any more. */
+static void leave(struct node *node)
+{
+    rb_client_cancel(RB_TAKE(node->call));
+    node->since = 0;
+    node->silent = false;
+}
+
+/* ---- The door --------------------------------------------------------------------------------*/
+
+void rb_silence_look(struct rb_silence *silence, bool leads)
+{
+    const struct rb_facts *facts = rb_store_facts(silence->daemon->store);
+    bool asks = false;
+
+    note_new(silence, &facts->nodes);
+    for (struct node *node = silence->nodes; node; node = node->next)
+        node->wanted = false;
+    if (leads)
+        want_suspected(silence, facts);
+    for (struct node *node = silence->nodes; node; node = node->next) {
+        asks |= node->wanted && !node->call && !node->since;
+        if (!node->wanted)
+            leave(node);
+    }
+    if (asks)
+        ask_in(silence, 0);
+    forget_old(silence, &facts->nodes);
+}
+
+const char *const *rb_silence_names(struct rb_silence *silence, size_t *ret_n)
+{
+    size_t n = 0;
+
+    for (const struct node *node = silence->nodes; node; node = node->next)
+        n += node->silent;
+    free(silence->names);
+    silence->names = rb_alloc((n + 1) * sizeof *silence->names);
+    *ret_n = n;
+    for (const struct node *node = silence->nodes; node; node = node->next)
+        if (node->silent)
+            silence->names[--n] = node->name;
+    return silence->names;
+}
+
+struct rb_silence *rb_silence_new(struct rb_daemon *daemon, void (*changed)(void *context),
+                                  void *context)
+{
+    struct rb_silence *silence = rb_alloc(sizeof *silence);
+
+    silence->daemon = daemon;
+    silence->changed = changed;
+    silence->context = context;
+    uv_timer_init(daemon->loop, &silence->again);
+    silence->again.data = silence;
+    return silence;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+void rb_silence_free(struct rb_silence *silence)
+{
+    if (!silence)
+        return;
+    for (struct node *node; (node = silence->nodes);) {
+        silence->nodes = node->next;
+        node_free(node);
+    }
+    free(silence->names);
+    uv_close((uv_handle_t *)&silence->again, on_closed);
+}
