@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { HEARS_OUT_US = 30000000 };
+
 bool sim_mailbox_abandoned(const struct sim_process *process, uint32_t number)
 {
     for (unsigned i = 0; i < SIM_ABANDONED; i++)
@@ -109,6 +111,30 @@ static void abandon(struct sim_process *process, uint32_t number)
     sim_conf_free(process, dropped);
 }
 
+bool sim_mailbox_hears_out(const struct sim_process *process)
+{
+    return process->voting && process->leave_saves && !process->ends;
+}
+
+void sim_mailbox_voted(struct sim_process *process)
+{
+    process->voting = false;
+    if (process->in_group && process->leave)
+        cancel(process->in_group);
+}
+
+static void on_heard_out(struct sim *sim, void *who, uint64_t stamp, void *what)
+{
+    struct sim_process *process = who;
+
+    (void)sim;
+    if (!process->alive || !process->leave || process->in_group != what ||
+        (uint64_t)process->state.level != stamp)
+        return;
+    cancel(process->in_group);
+    sim_pump(process);
+}
+
 static void leave(struct sim_process *process, bool saves)
 {
     process->ends |= !saves;
@@ -119,7 +145,10 @@ static void leave(struct sim_process *process, bool saves)
     process->leave_saves = saves;
     sim_check_doubled(process->sim, process->job, SIM_CHANGES);
     stop_preparing(process);
-    if (process->in_group)
+    if (process->in_group && sim_mailbox_hears_out(process))
+        sim_in(process->sim, HEARS_OUT_US, on_heard_out, process, (uint64_t)process->state.level,
+               process->in_group);
+    else if (process->in_group)
         cancel(process->in_group);
 }
 
@@ -197,5 +226,6 @@ void sim_mailbox_ready(struct sim_process *process, struct rb_vote_ready *ret_re
     }
     if (process->next && !is_vouched_for(process))
         ready = (struct rb_vote_ready){0};
+    process->voting = true;
     *ret_ready = ready;
 }

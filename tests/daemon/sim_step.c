@@ -172,6 +172,8 @@ static int vote(struct sim_process *process)
         process->active->group->seats[conf->rank].gathering = 0;
         return RB_OK;
     }
+    if (err != RB_EAGAIN)
+        sim_mailbox_voted(process);
     if (!err)
         err = decide(process, records, conf->size);
     for (uint32_t r = 0; !err && r < conf->size; r++) {
@@ -238,7 +240,7 @@ static int run(struct sim_process *process)
     for (;;) {
         if (process->stage >= SIM_STAGE_GATHERS)
             return exchange(process);
-        if (process->leave)
+        if (process->leave && !sim_mailbox_hears_out(process))
             return RB_ECANCELED;
         if (process->stage <= SIM_STAGE_COMPUTES) {
             err = compute(process);

@@ -173,6 +173,7 @@ struct sim_process {
     uint32_t configured, go, abandoned[SIM_ABANDONED];
     unsigned n_abandoned;
     bool leave, leave_saves, ends, told_stay;
+    bool voting; /* it has said what it has of a step, and not heard the others */
     struct sim_conf *prepared, *in_group;
     enum sim_use use;
     uint32_t ready, stands_active;
@@ -256,6 +257,9 @@ bool sim_mailbox_can_take(const struct sim_process *process);
 bool sim_mailbox_abandoned(const struct sim_process *process, uint32_t number);
 void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum sim_use use);
 void sim_mailbox_ready(struct sim_process *process, struct rb_vote_ready *ret_ready);
+void sim_mailbox_voted(struct sim_process *process);
+/* Told to save and leave, it hears the end of a vote that it is in. */
+bool sim_mailbox_hears_out(const struct sim_process *process);
 void sim_conf_free(struct sim_process *process, struct sim_conf *conf);
 void sim_obey(struct sim_process *process, struct sim_order *order);
 
