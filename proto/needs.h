@@ -3,7 +3,7 @@
  * What the planner counts on is what workers send.
  *
  * Model, Plan.courses or parts of the filters > [needs] > plan/replicas, plan/traffic,
- *                                                         worker/stage_state
+ *                                                         worker/stages/stage_state
  *
  * Of a job that keeps activations or computes them again the programs count that train
  * (Plan.recomputes): copies may read weights of other stages. */

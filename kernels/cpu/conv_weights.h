@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of a convolution's weights on processors with AVX2 and no AVX-512, where oneDNN's take
- * up to half as long again (of many channels and few pixels: conv_outer).
+ * up to half as long again.
  *
  * conv > [conv_weights] > conv_direct (which windows suit), conv_tile
  *
