@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A pause changes nothing. State in shards is gathered on one worker first, which stands then: no step is trained, none
-that was told is taken back, also where it dies; and a pause whose state cannot be saved is taken back by resume."""
+that was told is taken back, also where it dies; and a pause whose state cannot be saved is taken back by resume, or tried
+again until it can be. A cancelled job's state is kept like a paused one's, unless `--now` gives it up."""
 import glob
 import json
 import os
 import signal
 
 import cluster
+import gpt_job
 import laps
 import split
 from cluster import ENDLESS, check, until
@@ -124,6 +126,92 @@ def resumed_where_it_cannot_be_saved():
             same_as_alone(c, f"{replicas} replicas, pauses were taken back")
 
 
+def pause_resume_cancel():
+    """What stands still is exported, goes on with the same bits, and is kept where it was cancelled."""
+    with cluster.Cluster(devices=2) as c:
+        gpt_job.model(c)
+        c.submit("gpt", gpt_job.spec(c, ENDLESS, 2))
+        c.wait("gpt", "step=20")
+        c.ctl("pause", "gpt")
+        until("the pause", lambda: c.status("gpt")["phase"] == "Paused" and not c.processes("rubato-worker"))
+        held = c.export("gpt")
+        check(len(held) == 64, "export of a paused job")
+        c.ctl("resume", "gpt")
+        c.train_on("gpt", 2)
+        gpt_job.same_as_alone(c, "paused and resumed")
+        c.submit("gpt", gpt_job.spec(c, ENDLESS, 2))
+        c.wait("gpt", "step=5")
+        c.ctl("wait", "gpt", "--for", "devices=9", code=4)
+        c.ctl("cancel", "gpt")
+        c.export("gpt")  # at once: of whoever has the state by then
+        c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
+        until("the workers to leave", lambda: not c.processes("rubato-worker"))
+        steps, kept = c.json("describe", "gpt")["state"]["parked"]["step"], c.export("gpt")
+        check(steps == int(c.metrics("gpt")[-1]["step"]), f"step {steps} is kept, and is not the last")
+        c.ctl("delete", "gpt")
+        check(c.alone(gpt_job.spec(c, ENDLESS, 2), steps) == kept, f"cancelled at step {steps}: the bits differ")
+        c.submit("gpt", gpt_job.spec(c, ENDLESS, 2))
+        c.wait("gpt", "step=5")
+        c.ctl("cancel", "gpt", "--now")
+        c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
+        done = c.run("export", "gpt", "--out", c.path("cancelled"))
+        check(done.returncode == 4 and "was not kept (Cancelled)" in done.stderr, f"export: {done.stderr}")
+
+
+def cannot_be_parked():
+    """Who is to save and cannot keeps the state, says why and tries again; a cancelled job's ends."""
+    with cluster.Cluster(devices=2) as c:
+        gpt_job.model(c)
+        for name in ("gpt", "other"):
+            job = c.submit(name, gpt_job.spec(c, ENDLESS, 2, failure={"maxRestarts": 0}))["id"]
+            park = os.path.join(c.nodes[0].state, "jobs", job, "park")
+            c.wait(name, "step=10")
+            with open(park, "w"):
+                pass
+            c.ctl("pause", name)
+            until("the reason", lambda: "could not be saved" in (c.status(name)["reason"] or ""))
+            until("the event", lambda: c.events("park-failed", name))
+            kinds = c.kinds(name)
+            check(kinds.count("park-failed") == 1 and "restarted" not in kinds, f"{kinds}")
+            if name == "other":
+                break
+            told = c.json("export", name, "--out", c.path("meanwhile"))
+            until(f"{told} to be the state that waits to be saved", lambda: told["step"] == c.status(name)["step"])
+            os.remove(park)
+            until("the pause", lambda: c.status(name)["phase"] == "Paused")
+            step = c.status(name)["step"]
+            c.ctl("resume", name)
+            c.train_on(name, 2)
+            steps = [int(row["step"]) for row in c.metrics(name)]
+            check(steps == list(range(1, steps[-1] + 1)) and steps[-1] > step, f"steps lost or done twice: {steps}")
+            c.ctl("delete", name)
+        c.ctl("cancel", "other")
+        until("why it does not end yet",
+              lambda: (c.status("other")["reason"] or "").startswith("cancelled: its state could not be saved"))
+        for verb in (["resume"], ["pause"], ["resize", "--want", "1"]):
+            refused = c.run(verb[0], "other", *verb[1:])
+            check(refused.returncode == 4 and "was cancelled" in refused.stderr, f"{verb[0]}: {refused.stderr}")
+        c.ctl("cancel", "other", "--now")
+        until("its worker to end", lambda: not c.processes("rubato-worker"))
+
+
+def parked_in_a_vote():
+    """Who saves has said yes and waits for the others' words: a step that one of them commits is in what it saves."""
+    with faulty("worker.vote:rank=1:do=60ms"), cluster.Cluster(devices=2) as c:
+        gpt_job.model(c)
+        c.submit("gpt", gpt_job.spec(c, ENDLESS, 2))
+        for _ in range(3):
+            c.train_on("gpt", 2)
+            c.ctl("pause", "gpt")
+            until("the pause", lambda: c.status("gpt")["phase"] == "Paused" and not c.processes("rubato-worker"))
+            c.ctl("resume", "gpt")
+        c.train_on("gpt", 2)
+        lost = [each["receipt"]["steps_lost"] for each in c.json("get", "configurations", "gpt")["items"]
+                if "receipt" in each]
+        check(len(lost) > 2 and not any(lost), f"steps lost: {lost}")
+        gpt_job.same_as_alone(c, "paused in votes")
+
+
 class Linked(cluster.Cluster):
     """Its rubatod knows its folder by a link."""
 
@@ -152,4 +240,5 @@ def why_it_does_not_end():
 
 
 if __name__ == "__main__":
-    cluster.main(pauses_keep_the_bits, gatherer_killed, resumed_where_it_cannot_be_saved, why_it_does_not_end)
+    cluster.main(pauses_keep_the_bits, gatherer_killed, resumed_where_it_cannot_be_saved, pause_resume_cancel, cannot_be_parked,
+                 parked_in_a_vote, why_it_does_not_end)

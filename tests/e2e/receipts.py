@@ -4,6 +4,7 @@
 
 A job grows, shrinks, loses a worker, is drained off a node, paused, and falls back to a checkpoint.
 """
+import concurrent.futures
 import contextlib
 import os
 import signal
@@ -16,13 +17,12 @@ from cluster import ENDLESS, check, until
 STEPS_AFTER, ROWS_BEFORE = 10, 200
 
 
-def spec(c, steps, want):
-    return {
-        "model": {"onnx": "gpt.onnx"},
-        "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 32}},
-        "train": {"steps": steps, "globalBatch": 12, "microBatch": 2},
-        "devices": {"min": 1, "max": 4, "want": want},
-    }
+def spec(c, steps, want, **more):
+    return {**corpus.text_job(c, want, 4, steps=steps, globalBatch=12, microBatch=2), **more}
+
+
+def model(c):
+    c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
 
 
 def derive(rows, number, asked):
@@ -94,8 +94,7 @@ def change(c):
 
 def every_change():
     with cluster.Cluster(nodes=2, devices=2) as c:
-        corpus.text(c.path("corpus.txt"), 40000)
-        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        model(c)
         c.submit("gpt", spec(c, ENDLESS, 1))
         causes = change(c)
         c.ctl("pause", "gpt")
@@ -160,4 +159,31 @@ def asked_long_ago():
         check(receipt["to"] == 2 and receipt["step"] > asked + 60000 and receipt["steps_lost"] == 0, f"{receipt}")
 
 
-cluster.main(every_change, asked_long_ago)
+def resized_before_it_ran():
+    """A resize of a job that waits for devices is answered by its start."""
+    with cluster.Cluster(devices=2) as c:
+        model(c)
+        node = c.json("get", "nodes")["items"][0]["name"]
+        c.ctl("node", "cordon", node)
+        c.submit("gpt", spec(c, ENDLESS, 1))
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            receipt = pool.submit(c.json, "resize", "gpt", "--want", 2, "--wait", "--timeout", 60)
+            until("the wish", lambda: c.status("gpt")["want"] == 2)
+            c.ctl("node", "uncordon", node)
+            receipt = receipt.result()
+        check(receipt["from"] == 0 and receipt["to"] == 2 and receipt["step"] == 1, f"{receipt}")
+
+
+def resized_to_what_it_has():
+    """A death has left as many devices as are asked for then: nothing has to be made, and nobody waits for it."""
+    with cluster.Cluster(devices=3) as c:
+        model(c)
+        c.submit("gpt", spec(c, ENDLESS, 3, parallel={"pipeline": 1, "balance": "even"}))
+        for _ in range(2):  # behind the second death of a device it is left alone for longer
+            c.kill("gpt", c.train_on("gpt", 3)["devices"][2])
+        c.wait("gpt", "devices=2")
+        receipt = c.json("resize", "gpt", "--want", 2, "--wait", "--timeout", 30)
+        check(receipt["from"] == receipt["to"] == 2 and receipt["ready_ms"] == 0, f"not a receipt of no change: {receipt}")
+
+
+cluster.main(every_change, asked_long_ago, resized_before_it_ran, resized_to_what_it_has)
