@@ -3,6 +3,7 @@
 
 #include "base/arena.h"
 #include "plan/compile/lower.h"
+#include "tests/plan/precise.h"
 #include "worker/program/program.h"
 
 #include <stdarg.h>
@@ -205,4 +206,18 @@ double gradient_check(const char *what, struct rb_graph *graph, float eps)
     rb__model__free_unpacked(check.model, NULL);
     rb_graph_free(graph);
     return loss;
+}
+
+void gradient_check_output(const char *what, struct tiny *tiny, struct rb_value *y)
+{
+    struct rb_value *c = tiny_constant(tiny, y->type, 0.3f, 1.0f);
+    int64_t axes[RB_MAX_RANK];
+
+    for (int i = 0; i < y->type.rank; i++)
+        axes[i] = i;
+    y = tiny_two(tiny, RB_OP_MUL, "weighted", y, c);
+    y = tiny_with(tiny, RB_OP_REDUCE_SUM, "sum", 1, &y, "axes", axes, y->type.rank);
+    tiny_finish(tiny, y, "graph", (struct rb_tensor_type){0});
+    precise_check(what, tiny->graph, gradient_seen);
+    gradient_check(what, tiny->graph, 4e-3f);
 }
