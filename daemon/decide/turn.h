@@ -127,15 +127,16 @@ void rb_decide_job(struct rb_turn *turn); /* job.c */
 bool rb_turn_sharded(const struct rb_turn *turn);
 
 void rb_decide_start(struct rb_turn *turn); /* start.c */
+/* prepare.c: sends it off once all are ready, gives it up where one cannot be; true: it did. */
 bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next);
 bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next);
-/* Has one that was given up been flipped to nevertheless?  It is made the next one again. */
-bool rb_decide_revive(struct rb_turn *turn); /* revive.c */
 void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next);
 void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active);
 void rb_decide_tell(struct rb_turn *turn, const Rb__Configuration *next); /* that it took over */
-void rb_decide_resize(struct rb_turn *turn);                              /* resize.c */
-void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf);     /* balance.c */
+/* Has one that was given up been flipped to nevertheless?  It is made the next one again. */
+bool rb_decide_revive(struct rb_turn *turn);                          /* revive.c */
+void rb_decide_resize(struct rb_turn *turn);                          /* resize.c */
+void rb_decide_speeds(struct rb_turn *turn, Rb__Configuration *conf); /* balance.c */
 /* A copy with the speeds of now. */
 Rb__Configuration rb_decide_measured(struct rb_turn *turn, const Rb__Configuration *from);
 bool rb_decide_steals(const struct rb_turn *turn);
