@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A feed, as in worker/join/feed.c: blocks, then what each step did to them, to newcomers. */
+/* A feed, as in worker/join/feed*.c: blocks, then what each step did to them, to newcomers. */
 #include "sim_worker.h"
 
 #include <inttypes.h>

@@ -1,221 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What the step thread has of a feed: opening it, what newcomers have by now, waiting, closing. */
 #include "worker/join/feed_inside.h"
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/control/tell.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { CATCH_UP_MS = 20, MOST_DOUBLINGS = 5, MUCH = 1 << 20 };
+enum { CATCH_UP_MS = 20, MOST_DOUBLINGS = 5 };
 
-/* ---- The thread -----------------------------------------------------------------------------*/
-
-int rb_feed_check_patience(struct rb_feed *feed, struct rb_why *why)
-{
-    const char *reason = NULL;
-    int err = 0;
-
-    pthread_mutex_lock(&feed->window->lock);
-    if (!feed->halted && atomic_load(&feed->phase) == FEEDING)
-        reason = rb_feed_hopeless(feed);
-    if (reason)
-        rb_feed_halt(feed, reason);
-    if (feed->halted)
-        err = rb_why_set(why, RB_ECANCELED, "%s", feed->why.text);
-    pthread_mutex_unlock(&feed->window->lock);
-    return err;
-}
-
-static bool all_answered(const struct rb_feed *feed)
-{
-    for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
-        if (atomic_load(&feed->takers[i].level) < feed->flip)
-            return false;
-    return true;
-}
-
-/* After the last entry.  Then the links are the steps'. */
-static int wait_for_answers(struct rb_feed *feed, struct rb_why *why)
-{
-    int rank = -1, err = 0;
-
-    while (!err && !all_answered(feed)) {
-        err = rb_coll_wait(feed->coll, feed->from, -1, RB_FEED_LOOK_MS, &rank, why);
-        if (!err && rank >= 0)
-            err = rb_feed_hear(feed, (uint32_t)rank, why);
-    }
-    return err;
-}
-
-/* The core of a newcomer on this machine has nothing else to do yet; ours trains.  Where that core
- * is not ours to use, or there is none, the thread stays. */
-static void leave_core(struct rb_feed *feed)
-{
-    const struct rb_roster *roster = feed->roster;
-
-    if (sched_getaffinity(0, sizeof feed->home, &feed->home))
-        return; /* it would not find back */
-    for (uint32_t i = 0; i < roster->n_newcomers; i++) {
-        uint32_t at = (feed->source + i) % roster->n_newcomers;
-        cpu_set_t set;
-
-        if (!roster->cores[at] || roster->cores[at] > CPU_SETSIZE ||
-            strcmp(rb_coll_link(feed->coll, (int)roster->newcomers[at]), "tcp") == 0)
-            continue;
-        CPU_ZERO(&set);
-        CPU_SET(roster->cores[at] - 1, &set);
-        if (sched_setaffinity(0, sizeof set, &set) == 0)
-            return;
-    }
-}
-
-/* At the flip the newcomer needs its core, and the step waits for us. */
-static void return_home(const struct rb_feed *feed)
-{
-    sched_setaffinity(0, sizeof feed->home, &feed->home);
-}
-
-/* Until the entry of the flip is out and acknowledged. */
-static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
-{
-    bool left = true;
-    int err = 0;
-
-    for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
-        err = rb_feed_tell_start(feed, &feed->takers[i], level, why);
-    for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
-        err = rb_feed_hear_of_shelf(feed, &feed->takers[i], why);
-    while (!err && feed->flip == INT64_MAX) {
-        struct entry *entry = rb_feed_take(feed);
-
-        if (entry) {
-            if (entry->flags & RB_WIRE_FLIP) {
-                feed->flip = entry->level;
-                return_home(feed);
-            }
-            for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
-                err = rb_feed_tell_entry(feed, &feed->takers[i], entry, why);
-            rb_feed_done_with(feed, entry);
-            left = true; /* what we lacked ourselves may be here now */
-        } else {
-            err = left ? rb_feed_tell_some(feed, &left, why)
-                       : rb_feed_listen(feed, RB_FEED_LOOK_MS, why);
-            if (!err)
-                err = rb_feed_check_patience(feed, why);
-        }
-    }
-    return err ? err : wait_for_answers(feed, why);
-}
-
-static void close_parcels(struct rb_feed *feed)
+void rb_feed_close_parcels(struct rb_feed *feed)
 {
     for (uint32_t i = 0; i < feed->roster->n_newcomers; i++)
         rb_parcels_close(&feed->takers[i].parcels);
 }
 
-static void free_spares(struct rb_feed *feed)
+void rb_feed_free_spares(struct rb_feed *feed)
 {
     while (feed->n_spares)
         rb_device_free(feed->model->device, feed->spares[--feed->n_spares]);
 }
 
-/* All memory goes; what is left says how it went. */
-static void end(struct rb_feed *feed, int err, struct rb_why *why)
-{
-    struct entry *entry;
-    bool flipped = atomic_load(&feed->phase) == FLIPPING, closing;
-
-    pthread_mutex_lock(&feed->window->lock);
-    if (feed->window->feed == feed)
-        feed->window->feed = NULL;
-    while ((entry = feed->first) != NULL) {
-        feed->first = entry->next;
-        rb_feed_free_entry(feed, entry);
-    }
-    free_spares(feed);
-    if (!feed->halted)
-        feed->why = *why;
-    *why = feed->why;
-    feed->err = err;
-    closing = feed->closing;
-    free(RB_TAKE(feed->staging));
-    atomic_store(&feed->phase, err ? FAILED : DONE);
-    pthread_cond_broadcast(&feed->ended);
-    pthread_mutex_unlock(&feed->window->lock);
-    if (err && !closing && !flipped) {
-        rb_log(RB_LOG_WARN, "configuration %u: newcomers are not fed any more: %s", feed->number,
-               why->text);
-        rb_tell_unready(feed->reports, feed->number, why->text);
-    }
-    /* Nobody waits for these, but who closes the feed at once. */
-    close_parcels(feed);
-    if (feed->most * rb_model_sums_bytes(feed->model) >= MUCH)
-        malloc_trim(0); /* the heap would keep what many steps took */
-}
-
-static bool is_term(struct rb_window *window, uint32_t term)
-{
-    bool is;
-
-    pthread_mutex_lock(&window->lock);
-    is = window->term == term;
-    pthread_mutex_unlock(&window->lock);
-    return is;
-}
-
-/* Memory for the sums of steps, of what is held here: or the steps would wait for its pages, which
- * for 85 MB can take as long as the step itself.  Two, as one step's are sent while the next is
- * taken; made before the first step is told of.  A recovery waits behind this thread: it ends when
- * training is not in `term` any more, as enter_window will say. */
-static void reserve(struct rb_feed *feed, uint32_t term)
-{
-    const struct rb_model *model = feed->model;
-    RB_CLEANUP(rb_freep) uint8_t *held = rb_alloc(model->state.blocks + 1);
-
-    pthread_mutex_lock(&feed->window->lock);
-    memcpy(held, model->state.held, model->state.blocks);
-    pthread_mutex_unlock(&feed->window->lock);
-    while (feed->n_spares < SPARES && is_term(feed->window, term)) {
-        int32_t *spare = rb_model_sums(model);
-
-        for (size_t b = 0; spare && b < model->state.blocks && is_term(feed->window, term); b++)
-            if (rb_held_follows(held[b]))
-                memset(spare + model->message->blocks[b]->first, 0,
-                       (size_t)model->message->blocks[b]->count * sizeof *spare);
-        if (!spare)
-            return; /* the step that lacks it ends the feed, and says why */
-        feed->spares[feed->n_spares++] = spare;
-    }
-}
-
-static void *run(void *context)
-{
-    struct rb_feed *feed = context;
-    struct rb_why why = {0};
-    int64_t level;
-    int err;
-
-    memcpy(&level, feed->counters, sizeof level); /* the first of the counters */
-    err = feed_all(feed, level, &why);
-    end(feed, err, &why);
-    return NULL;
-}
-
-/* ---- Ends -----------------------------------------------------------------------------------*/
-
 static void free_feed(struct rb_feed *feed)
 {
-    close_parcels(feed);
-    free_spares(feed);
+    rb_feed_close_parcels(feed);
+    rb_feed_free_spares(feed);
     if (feed->news >= 0)
         close(feed->news);
     pthread_cond_destroy(&feed->ended);
@@ -264,6 +79,41 @@ static void get_takers(struct rb_feed *feed, uint32_t rank)
     }
 }
 
+static bool is_term(struct rb_window *window, uint32_t term)
+{
+    bool is;
+
+    pthread_mutex_lock(&window->lock);
+    is = window->term == term;
+    pthread_mutex_unlock(&window->lock);
+    return is;
+}
+
+/* Memory for the sums of steps, of what is held here: or the steps would wait for its pages, which
+ * for 85 MB can take as long as the step itself.  Two, as one step's are sent while the next is
+ * taken; made before the first step is told of.  A recovery waits behind this thread: it ends when
+ * training is not in `term` any more, as enter_window will say. */
+static void reserve(struct rb_feed *feed, uint32_t term)
+{
+    const struct rb_model *model = feed->model;
+    RB_CLEANUP(rb_freep) uint8_t *held = rb_alloc(model->state.blocks + 1);
+
+    pthread_mutex_lock(&feed->window->lock);
+    memcpy(held, model->state.held, model->state.blocks);
+    pthread_mutex_unlock(&feed->window->lock);
+    while (feed->n_spares < SPARES && is_term(feed->window, term)) {
+        int32_t *spare = rb_model_sums(model);
+
+        for (size_t b = 0; spare && b < model->state.blocks && is_term(feed->window, term); b++)
+            if (rb_held_follows(held[b]))
+                memset(spare + model->message->blocks[b]->first, 0,
+                       (size_t)model->message->blocks[b]->count * sizeof *spare);
+        if (!spare)
+            return; /* the step that lacks it ends the feed, and says why */
+        feed->spares[feed->n_spares++] = spare;
+    }
+}
+
 /* From this moment on every update is told. */
 static int enter_window(struct rb_feed *feed, uint32_t term, struct rb_why *why)
 {
@@ -307,21 +157,22 @@ int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, 
     get_takers(feed, rank);
     if (feed->news < 0)
         err = rb_why_set(why, RB_EIO, "cannot make an eventfd: %s", strerror(errno));
-    leave_core(feed);
+    rb_feed_leave_core(feed);
     if (!err) {
         reserve(feed, term);
         err = enter_window(feed, term, why);
     }
     if (err) {
-        return_home(feed);
+        rb_feed_return_home(feed);
         free_feed(feed);
         return err;
     }
-    failed = pthread_create(&feed->thread, NULL, run, feed); /* on the core that this one is on */
-    return_home(feed);
+    failed = pthread_create(&feed->thread, NULL, rb_feed_run,
+                            feed); /* on the core that this one is on */
+    rb_feed_return_home(feed);
     if (failed) {
         feed->closing = true; /* the caller says why */
-        end(feed, RB_EINTERNAL, why);
+        rb_feed_end(feed, RB_EINTERNAL, why);
         free_feed(feed);
         return rb_why_set(why, RB_EINTERNAL, "cannot start a thread: %s", strerror(failed));
     }

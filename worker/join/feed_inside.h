@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A feed from inside: for feed.c (its life and its thread), feed_log.c (the queue that the step
- * thread fills) and feed_tell.c (what newcomers are told, and what they say) alone. */
+/* A feed from inside: for feed.c (what the step thread does with it), feed_thread.c (its thread),
+ * feed_log.c (the queue from one to the other) and feed_tell.c (what newcomers are told, and what
+ * they say) alone. */
 #ifndef RB_WORKER_JOIN_FEED_INSIDE_H
 #define RB_WORKER_JOIN_FEED_INSIDE_H
 
@@ -88,8 +89,26 @@ const char *rb_feed_hopeless(const struct rb_feed *feed);
 struct entry *rb_feed_take(struct rb_feed *feed);
 void rb_feed_done_with(struct rb_feed *feed, struct entry *entry);
 
+/* ---- The thread -------------------------------------------------------------------------------*/
+
+void *rb_feed_run(void *feed);
+
 /* Is it worth going on?  An error and why where it is not, or nobody wants it. */
 int rb_feed_check_patience(struct rb_feed *feed, struct rb_why *why);
+
+/* The core of a newcomer on this machine has nothing else to do yet; ours trains.  Where that core
+ * is not ours to use, or there is none, the caller stays.  At the flip the newcomer needs its core,
+ * and the step waits for us. */
+void rb_feed_leave_core(struct rb_feed *feed);
+void rb_feed_return_home(const struct rb_feed *feed);
+
+/* All memory goes; what is left says how it went. */
+void rb_feed_end(struct rb_feed *feed, int err, struct rb_why *why);
+
+/* ---- What it has: feed.c ----------------------------------------------------------------------*/
+
+void rb_feed_close_parcels(struct rb_feed *feed);
+void rb_feed_free_spares(struct rb_feed *feed);
 
 /* ---- Talking: the feed's thread ---------------------------------------------------------------*/
 
