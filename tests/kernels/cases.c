@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Every operator on several shapes: a case a line, which case.c reads. */
 #include "tests/kernels/case.h"
 
 const char *const rb_cases[] = {
@@ -170,7 +171,7 @@ const char *const rb_cases[] = {
     "GatherGrad f32[2,3,7] i64[2,3] > f32[4,7] axis=0",
     "GatherGrad f32[3,40,5] i32[40] > f32[3,9,5] axis=1",
     "GatherGrad f32[40,5] i64[40] > f32[9,5] axis=0 padding=3",
-    /* sums */
+    /* by index; along an axis */
     "GatherElements f32[9,4] i64[12,3] > f32[12,3] axis=0",
     "GatherElements f32[2,3,33] i32[2,3,65] > f32[2,3,65] axis=2",
     "GatherElements bool[2,9,3] i64[1,4,3] > bool[1,4,3] axis=1",
@@ -190,6 +191,7 @@ const char *const rb_cases[] = {
     "TopK i64[50] > i64[50] i64[50] axis=0 smallest=1",
     "TopK f32[4,30] > - i64[4,1] axis=1",
     "TopK f64[30] > f64[3] axis=0",
+    /* sums */
     "ReduceSum f32[7,13] > f32[7,1] axes=1",
     "ReduceSum f32[7,13] > f32[13] axes=0",
     "ReduceSum f32[129,33] > f32[33] axes=0",
@@ -228,8 +230,7 @@ const char *const rb_cases[] = {
     "SoftmaxGrad f32[2,33,7] f32[2,33,7] > bf16[2,33,7] axis=1",
     "LayerNormalization f32[4,65] f32[65] f32[65] > bf16[4,65] f32[4,1] f32[4,1] axis=1",
     "Dropout f32[3,1001] > bf16[3,1001] ratio=0.25",
-    /* products */
-    /* every way to multiply that shapes choose between */
+    /* products: every way to multiply that shapes choose between */
     "MatMul f32[1,70] f32[33,70] f32[33] > f32[1,33] transB=1",
     "MatMul f32[2,70] f32[33,70] > f32[2,33] transB=1",
     "MatMul f32[1,67] f32[64,67] > f32[1,64] transB=1",
@@ -268,6 +269,7 @@ const char *const rb_cases[] = {
     "MatMul f32[2,70] f32[33,70] f32[33] > f32[2,33] transB=1 relu=1",
     "MatMul f32[2,3,5,8] f32[2,3,8,6] f32[6] > f32[2,3,5,6] relu=1",
     "MatMul f32[4,0] f32[0,3] f32[3] > f32[4,3] relu=1",
+    /* convolutions */
     "Conv f32[2,3,8,8] f32[4,3,3,3] f32[4] > f32[2,4,8,8] pads=1,1,1,1",
     "Conv f32[1,16,9,7] f32[32,16,3,3] > f32[1,32,5,4] pads=1,1,1,1 strides=2,2",
     "Conv f32[2,4,9,9] f32[6,2,3,3] - > f32[2,6,5,5] dilations=2,2 group=2",
@@ -305,8 +307,7 @@ const char *const rb_cases[] = {
     "BatchNormGrad f32[9,17] f32[9,17] f32[17] f32[17] f32[17] > f32[9,17] f32[17] f32[17]",
     "BatchNormGrad f32[2,2,40] f32[2,2,40] f32[2] f32[2] f32[2] > - f32[2] -",
     "BatchNormGrad f32[4,3,5,5] f32[4,3,5,5] f32[3] f32[3] f32[3] > bf16[4,3,5,5] f32[3] f32[3]",
-    /* pooling */
-    /* in blocks of channels, on one side or both */
+    /* convolutions in blocks of channels, on one side or both */
     "Conv f32[2,2,9,8,16] f32[32,32,3,3] f32[32] > f32[2,2,9,8,16] pads=1,1,1,1",
     "Conv f32[2,3,9,8] f32[32,3,3,3] - > f32[2,2,5,4,16] pads=1,1,1,1 strides=2,2",
     "Conv f32[2,1,9,8,16] f32[5,16,3,3] f32[5] > f32[2,5,7,6]",
@@ -358,6 +359,7 @@ const char *const rb_cases[] = {
     "strides=2,1,1",
     "Conv f32[5,1,12,12] f32[16,1,5,5] > f32[5,1,8,8,16]",
     "ConvGradW f32[5,1,8,8,16] f32[5,1,12,12] > f32[16,1,5,5]",
+    /* pooling and norms in blocks of channels */
     "MaxPool f32[2,2,8,6,16] > f32[2,2,4,3,16] i32[2,2,4,3,16] kernel=2,2 strides=2,2",
     "MaxPool f32[2,1,9,7,16] > f32[2,1,5,4,16] i32[2,1,5,4,16] kernel=3,3 strides=2,2 pads=1,1,1,1",
     "MaxPool f32[1,1,4,5,6,16] > f32[1,1,3,4,5,16] - kernel=2,2,2",
@@ -376,6 +378,7 @@ const char *const rb_cases[] = {
     "BatchNormGrad f32[3,1,9,16] f32[3,1,9,16] f32[16] f32[16] f32[16] > - f32[16] f32[16]",
     "BatchNormGrad f32[3,2,9,15,16] f32[3,2,9,15,16] f32[32] f32[32] f32[32] > "
     "bf16[3,2,9,15,16] f32[32] f32[32]",
+    /* pooling */
     "MaxPool f32[2,3,8,8] > f32[2,3,4,4] i32[2,3,4,4] kernel=2,2 strides=2,2",
     "MaxPool f32[2,3,9,75] > f32[2,3,4,37] i32[2,3,4,37] kernel=2,2 strides=2,2",
     "MaxPool f32[2,3,8,32] > f32[2,3,4,16] kernel=2,2 strides=2,2",
@@ -397,7 +400,7 @@ const char *const rb_cases[] = {
     "AveragePoolGrad f32[2,3,4,4] > f32[2,3,8,8] kernel=2,2 strides=2,2",
     "AveragePoolGrad f32[1,2,5,5] > f32[1,2,9,9] kernel=3,3 strides=2,2 pads=1,1,1,1",
     "AveragePoolGrad f32[1,2,5,5] > f32[1,2,9,9] kernel=3,3 strides=2,2 pads=1,1,1,1 countPad=1",
-    /* of bfloat16 */
+    /* convolutions of bfloat16 */
     "Conv bf16[2,3,9,8] bf16[4,3,3,3] f32[4] > bf16[2,4,9,8] pads=1,1,1,1",
     "Conv bf16[3,4,7,7] bf16[6,2,3,3] > f32[3,6,5,5] group=2",
     "ConvGradX bf16[2,4,9,8] bf16[4,3,3,3] > bf16[2,3,9,8] pads=1,1,1,1",
@@ -461,7 +464,7 @@ const char *const rb_cases[] = {
     "Fused bf16[4,8] f32[8] > bf16[4,8] "
     "steps=Cast,f32,0,0,-1,-1,Add,f32,0,2,1,-1,Tanh,bf16,0,3,-1,-1",
     "Fused f32[7,4] bf16[7,4] > f32[7,4] steps=ReluGrad,f32,0,0,1,-1,Cast,f32,0,2,-1,-1",
-    /* rows longer than sums have lanes */
+    /* a norm of rows longer than sums have lanes */
     "LayerNormGrad f32[40,77] f32[40,77] f32[77] f32[40,1] f32[40,1] > f32[40,77] f32[77] f32[77] "
     "axis=1",
 };
