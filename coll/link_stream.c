@@ -17,7 +17,7 @@
 
 enum { BUFFER = 256 * 1024, DIRECT = 64 * 1024, SOCKET_BUFFER = 4 * 1024 * 1024 };
 /* Of a host that vanished: sent so often again, and nothing heard of it for so long. */
-enum { SENT_AGAIN = 4, SILENT_MS = 8000 };
+enum { SENT_AGAIN = 4, SILENT_MS = 4000 };
 
 struct stream {
     struct rb_link link;
@@ -165,9 +165,9 @@ struct rb_link *rb_link_stream_new(int fd, bool tcp)
          * that vanished; a peer that is merely slow answers them. */
         set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
         set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-        set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 2);
+        set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
         set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-        set(fd, IPPROTO_TCP, TCP_KEEPCNT, 5);
+        set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
     } else {
         set(fd, SOL_SOCKET, SO_SNDBUF, SOCKET_BUFFER);
         set(fd, SOL_SOCKET, SO_RCVBUF, SOCKET_BUFFER);

@@ -12,78 +12,38 @@ parallelism and of the synchronous pipeline must be the same bits.  Spectrain, w
 runs whole laps, and its time is their mean; the others' are medians.
 """
 import argparse
-import os
 import statistics
 import subprocess
 import sys
 
 import lab
+import hosts
 import nets
 from cluster import Failure, check
 
 WARM = 5  # steps that do not count
 SHORT = 8  # steps whose bits are compared
-TAG = f"rb{os.getpid() % 10000}"  # of namespaces and interfaces: benches may run side by side
-NETWORK = f"10.77.{os.getpid() % 254 + 1}"
 BURST = 32000  # bytes: a bucket that holds more hides the link from short messages
 
 
-def ip(*words):
-    subprocess.run(["ip", *map(str, words)], check=True, capture_output=True)
-
-
-class Linked(lab.Lab):
-    """Nodes in namespaces on one bridge, as far apart as `mbit` says; etcd is on the bridge."""
-
-    address = f"{NETWORK}.1"
+class Linked(hosts.Hosts, lab.Lab):
+    """As far apart as `mbit` says."""
 
     def __init__(self, nodes, mbit):
         super().__init__(nodes=nodes, devices=1, pinned=True)
         self.mbit = mbit
 
-    def __enter__(self):
-        self.unlink()
-        ip("link", "add", f"{TAG}-bridge", "type", "bridge")
-        ip("addr", "add", f"{self.address}/24", "dev", f"{TAG}-bridge")
-        ip("link", "set", f"{TAG}-bridge", "up")
-        for i in range(self.count):
-            space, near, far = f"{TAG}-{i}", f"{TAG}-near{i}", f"{TAG}-far{i}"
-            ip("netns", "add", space)
-            ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", space)
-            ip("link", "set", near, "master", f"{TAG}-bridge", "up")
-            ip("-n", space, "addr", "add", f"{NETWORK}.{10 + i}/24", "dev", far)
-            ip("-n", space, "link", "set", far, "up")
-            ip("-n", space, "link", "set", "lo", "up")
-            if self.mbit:
-                subprocess.run(["tc", "-n", space, "qdisc", "add", "dev", far, "root", "tbf", "rate", f"{self.mbit}mbit",
-                                "burst", str(BURST), "latency", "200ms"], check=True)
-        return super().__enter__()
-
-    def place_nodes(self):
-        for i, node in enumerate(self.nodes):
-            name = f"{TAG}-{i}"  # another host name, or workers would meet in shared memory
-            node.prefix = ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c",
-                           f'hostname {name} && exec "$@"', "sh"]
-            node.arguments += ["--listen", f"{NETWORK}.{10 + i}:7000"]
-
-    def __exit__(self, *what):
-        try:
-            super().__exit__(*what)
-        finally:
-            self.unlink()
-
-    def unlink(self):
-        for i in range(self.count):
-            subprocess.run(["ip", "link", "del", f"{TAG}-near{i}"], capture_output=True)  # at once, unlike with its space
-            subprocess.run(["ip", "netns", "del", f"{TAG}-{i}"], capture_output=True)
-        subprocess.run(["ip", "link", "del", f"{TAG}-bridge"], capture_output=True)
+    def shape(self, space, interface):
+        if self.mbit:
+            subprocess.run(["tc", "-n", space, "qdisc", "add", "dev", interface, "root", "tbf", "rate", f"{self.mbit}mbit",
+                            "burst", str(BURST), "latency", "200ms"], check=True)
 
     def sent(self):
         """Bytes that all nodes have sent."""
         total = 0
         for i in range(self.count):
-            done = subprocess.run(["ip", "netns", "exec", f"{TAG}-{i}", "cat",
-                                   f"/sys/class/net/{TAG}-far{i}/statistics/tx_bytes"],
+            done = subprocess.run(["ip", "netns", "exec", f"{hosts.TAG}-{i}", "cat",
+                                   f"/sys/class/net/{hosts.TAG}-far{i}/statistics/tx_bytes"],
                                   check=True, capture_output=True, text=True)
             total += int(done.stdout)
         return total
