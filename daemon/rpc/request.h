@@ -29,6 +29,8 @@ struct rb_server {
     size_t most;         /* connections at a time; half as many may have asked */
     uint64_t silent_ms;  /* without a byte from one that is new, */
     uint64_t stalled_ms; /* and within a call, or behind an answer */
+    uint64_t deaf_ms;    /* without taking a byte of an answer */
+    uint64_t tell;       /* when the log may be told again of who took none */
     bool told;           /* the log, that there are as many as may be */
     struct rb_request *requests;
     struct rb_client_call *calls;

@@ -13,6 +13,9 @@
 
 enum {
     STALLED_MS = 60000,
+    DEAF_MS = 60000,
+    HELD_UP = 10, /* times as long for a rubatod: its own caller may hold it up */
+    TELL_MS = 60000,
     CONNECTIONS_MOST = 4096,
     BEHIND_MOST = 1 << 20, /* read of what comes behind a call that is not answered */
 };
@@ -77,12 +80,23 @@ static void on_drained(struct rb_stream *stream, void *context)
         answered(connection);
 }
 
+/* Whose answer has broken off asks why; however many do, once in a while is enough. */
+static void tell_deaf(struct rb_server *server, const struct rb_why *why)
+{
+    const uint64_t now = uv_now(server->loop);
+    if (now < server->tell)
+        return;
+    server->tell = now + TELL_MS;
+    rb_log(RB_LOG_WARN, "hung up on a caller of RPC: %s", why->text);
+}
+
 static void on_ended(struct rb_stream *stream, int err, const struct rb_why *why, void *context)
 {
+    struct rb_connection *connection = context;
     (void)stream;
-    (void)err;
-    (void)why;
-    connection_close(context);
+    if (err == RB_ETIMEOUT)
+        tell_deaf(connection->server, why);
+    connection_close(connection);
 }
 
 static const struct rb_stream_events connection_events = {
@@ -136,6 +150,7 @@ static void on_accepted(struct rb_stream *stream, void *context)
     server->n_connections++;
     rb_stream_set(stream, &connection_events, connection);
     rb_stream_expect(stream, server->silent_ms);
+    rb_stream_expect_taken(stream, server->deaf_ms);
 }
 
 /* Say what is wrong with a call that is none, and hang up behind it. */
@@ -190,6 +205,8 @@ static void take_call(struct rb_connection *connection)
     }
     connection->request = request;
     request->connection = connection;
+    rb_stream_expect_taken(connection->stream,
+                           connection->server->deaf_ms * (request->hops ? HELD_UP : 1));
     rb_dispatch(request);
 }
 
@@ -213,6 +230,7 @@ struct rb_server *rb_server_new(uv_loop_t *loop, struct rb_store *store, const c
     server->most = connections_most();
     server->silent_ms = RB_STREAM_GREET_MS;
     server->stalled_ms = STALLED_MS;
+    server->deaf_ms = DEAF_MS;
     uv_timer_init(loop, &server->timer);
     server->timer.data = server;
     return server;

@@ -33,9 +33,10 @@ struct rb_stream *rb_stream_new(uv_loop_t *loop, const char *address, bool tcp)
     stream->address = rb_string(address);
     rb_stream_socket_init(&stream->socket, loop, tcp);
     uv_timer_init(loop, &stream->later);
-    stream->socket.handle.data = stream->later.data = stream;
+    uv_timer_init(loop, &stream->take);
+    stream->socket.handle.data = stream->later.data = stream->take.data = stream;
     stream->connect.data = stream->resolve.data = stream;
-    stream->handles = 2;
+    stream->handles = 3;
     return stream;
 }
 
@@ -91,6 +92,7 @@ void rb_stream_close(struct rb_stream *stream)
         uv_cancel((uv_req_t *)&stream->resolve);
     uv_close(&stream->socket.handle, on_closed);
     uv_close((uv_handle_t *)&stream->later, on_closed);
+    uv_close((uv_handle_t *)&stream->take, on_closed);
 }
 
 /* ---- Reading and writing --------------------------------------------------------------------- */
@@ -133,6 +135,8 @@ static void put(struct rb_stream *stream, struct rb_buffer *bytes)
         free(write->bytes);
         free(write);
         rb_stream_end_later(stream, RB_EPEER, uv_strerror(status));
+    } else {
+        rb_stream_written(stream, size);
     }
 }
 

@@ -49,6 +49,10 @@ void rb_stream_pause(struct rb_stream *stream, bool paused); /* stop reading, go
 /* It ends where no byte comes for so long; 0: it may be silent, as it is at first. */
 void rb_stream_expect(struct rb_stream *stream, uint64_t ms);
 
+/* It ends, with RB_ETIMEOUT, where the other takes nothing of what is written for so long; 0, as at
+ * first: however long.  Of what is written from now on. */
+void rb_stream_expect_taken(struct rb_stream *stream, uint64_t ms);
+
 /* Process id of the other side of a connected unix socket; 0: unknown. */
 pid_t rb_stream_peer(const struct rb_stream *stream);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream is made of, for stream.c and, above it, stream_connect.c and stream_listen.c alone.
- */
+/* What a stream is made of, for stream.c and stream_taken.c and, above them,
+ * stream_connect.c and stream_listen.c alone. */
 #ifndef RB_DAEMON_RPC_STREAM_INSIDE_H
 #define RB_DAEMON_RPC_STREAM_INSIDE_H
 
@@ -21,6 +21,7 @@ union rb_stream_socket {
 struct rb_stream {
     union rb_stream_socket socket;
     uv_timer_t later; /* reports what went wrong at once, later; else that nothing came in time */
+    uv_timer_t take;  /* looks whether what is written is taken */
     uv_connect_t connect;
     uv_getaddrinfo_t resolve;
     struct rb_stream_events events;
@@ -30,6 +31,10 @@ struct rb_stream {
     char *address;
     bool connected, closed, ended, paused, resolving;
     uint64_t expect_ms; /* no longer without a byte; 0: however long */
+    uint64_t take_ms;   /* no longer without any of it being taken; 0: however long */
+    uint64_t written;   /* bytes given to the socket in all, */
+    uint64_t taken;     /* and what of them the other had when it was looked last */
+    unsigned looks;     /* since then it has taken nothing */
     int handles;        /* still open */
     int err;
     struct rb_why why;
@@ -45,6 +50,9 @@ void rb_stream_reached(struct rb_stream *stream);
 /* Tell who has the stream that it has ended; from a function of stream.h: later. */
 void rb_stream_end(struct rb_stream *stream, int err, const char *what);
 void rb_stream_end_later(struct rb_stream *stream, int err, const char *what);
+
+/* So many bytes more were given to the socket. */
+void rb_stream_written(struct rb_stream *stream, size_t size);
 
 /* Behind its close, as often as something of it ends: the last time it is gone. */
 void rb_stream_release(struct rb_stream *stream);

@@ -64,6 +64,7 @@ int scene_setup(void **state)
     scene.server->most = MOST;
     scene.server->silent_ms = SILENT_MS;
     scene.server->stalled_ms = STALLED_MS;
+    scene.server->deaf_ms = DEAF_MS;
     rb_server_add(scene.server, methods, &scene);
     RB_CLEANUP(rb_freep) char *local = rb_format("unix:%s/sock", scene.folder);
     assert_int_equal(rb_server_listen(scene.server, local, taken, &why), RB_OK);
@@ -96,16 +97,21 @@ int scene_call_in(struct scene *scene)
     return fd;
 }
 
-/* The call, but for its last `less` bytes. */
-void scene_say(int fd, const char *method, size_t less)
+void scene_send(int fd, const Rb__Call *call, size_t less)
 {
     struct rb_buffer out = {0};
+
+    rb_frame_put(&out, RB_FRAME_CALL, &call->base);
+    assert_int_equal(write(fd, out.data, out.size - less), out.size - less);
+    rb_buffer_done(&out);
+}
+
+void scene_say(int fd, const char *method, size_t less)
+{
     Rb__Call call = RB__CALL__INIT;
 
     call.method = (char *)method;
-    rb_frame_put(&out, RB_FRAME_CALL, &call.base);
-    assert_int_equal(write(fd, out.data, out.size - less), out.size - less);
-    rb_buffer_done(&out);
+    scene_send(fd, &call, less);
 }
 
 bool scene_is_shut(int fd)
@@ -130,13 +136,19 @@ static bool hears(int fd, struct rb_buffer *in, bool *heard, int *ret_error)
     return true;
 }
 
-/* Takes what is there and forgets it. */
-bool scene_forget(int fd)
+size_t scene_take(int fd, size_t most)
 {
     char some[4096];
+    size_t all = 0;
 
-    while (read(fd, some, sizeof(some)) > 0)
-        ;
+    for (ssize_t n = 1; n > 0 && all<most; all += n> 0 ? (size_t)n : 0)
+        n = read(fd, some, most - all < sizeof(some) ? most - all : sizeof(some));
+    return all;
+}
+
+bool scene_forget(int fd)
+{
+    scene_take(fd, SIZE_MAX);
     return true;
 }
 

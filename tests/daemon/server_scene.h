@@ -10,7 +10,7 @@
 #include "daemon/rpc/request.h"
 #include "tests/daemon/until.h"
 
-enum { MOST = 8, SILENT_MS = 200, STALLED_MS = 2000, LARGE = 8 << 20 };
+enum { MOST = 8, SILENT_MS = 200, STALLED_MS = 2000, DEAF_MS = 2000, LARGE = 8 << 20 };
 
 struct scene {
     struct until until;
@@ -29,13 +29,15 @@ int scene_teardown(void **state);
 int scene_call_in(struct scene *scene); /* the socket of a new caller, which waits for nothing */
 
 /* Say a call, but for its last `less` bytes. */
+void scene_send(int fd, const Rb__Call *call, size_t less);
 void scene_say(int fd, const char *method, size_t less);
 
 /* What the answer is: 0 or its error; of one in pieces the first. */
 int scene_answer(struct scene *scene, int fd);
 int scene_ask(struct scene *scene, int fd); /* echo */
 
-bool scene_forget(int fd); /* take what is there; true */
+bool scene_forget(int fd);              /* take what is there; true */
+size_t scene_take(int fd, size_t most); /* take and forget so much of what is there */
 bool scene_is_shut(int fd);
 uint64_t scene_shut_ms(struct scene *scene, int fd, uint64_t since_ns); /* when it is; closes it */
 
