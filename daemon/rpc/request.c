@@ -29,11 +29,11 @@ struct rb_request *rb_request_new(struct rb_server *server, Rb__Call *call, stru
     }
     struct rb_request *request = rb_alloc(sizeof(*request));
     request->server = server;
-    request->call = call;
     request->body = body;
     request->method = rb_string(call->method);
     request->node = call->node && call->node[0] ? rb_string(call->node) : NULL;
     request->hops = call->hops;
+    rb__call__free_unpacked(call, NULL);
     request->next = server->requests;
     request->self = &server->requests;
     if (request->next)
@@ -52,7 +52,6 @@ void rb_request_free(struct rb_request *request)
         rb_client_cancel(request->forward);
     rb_sending_drop(request->sending);
     json_decref(request->body);
-    rb__call__free_unpacked(request->call, NULL);
     free(request->method);
     free(request->node);
     free(request);

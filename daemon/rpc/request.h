@@ -27,6 +27,8 @@ struct rb_server {
     size_t n_connections;
     size_t n_asked;      /* of them, and requests that were left */
     size_t most;         /* connections at a time; half as many may have asked */
+    size_t half;         /* bytes of calls that are not whole yet, */
+    size_t half_most;    /* and so many at a time */
     uint64_t silent_ms;  /* without a byte from one that is new, */
     uint64_t stalled_ms; /* and within a call, or behind an answer */
     uint64_t deaf_ms;    /* without taking a byte of an answer */
@@ -43,8 +45,10 @@ struct rb_connection {
     struct rb_stream *stream;
     struct rb_buffer *in;       /* the stream's */
     struct rb_request *request; /* under way */
+    size_t half;                /* what it has of those bytes */
     bool refused;
-    bool asked; /* something whose answer is not all on its way */
+    bool forgets; /* what still comes of a call that was refused before it was whole */
+    bool asked;   /* something whose answer is not all on its way */
 };
 
 struct rb_request {
@@ -52,7 +56,6 @@ struct rb_request {
     struct rb_server *server;
     struct rb_connection *connection; /* NULL: hung up, or local */
     struct rb_client_call *local;     /* the caller, when it is in this process */
-    Rb__Call *call;
     json_t *body;
     char *method, *node; /* node: NULL for here */
     uint32_t hops;
@@ -67,7 +70,7 @@ struct rb_request {
     struct rb_sending *sending;    /* of a file; or NULL */
 };
 
-/* Takes `call`, also on failure (NULL). */
+/* Frees `call`, also on failure (NULL). */
 struct rb_request *rb_request_new(struct rb_server *server, Rb__Call *call, struct rb_why *why);
 void rb_request_free(struct rb_request *request);
 void rb_request_drained(struct rb_request *request);       /* its connection has room again */

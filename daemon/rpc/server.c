@@ -17,12 +17,19 @@ enum {
     HELD_UP = 10, /* times as long for a rubatod: its own caller may hold it up */
     TELL_MS = 60000,
     CONNECTIONS_MOST = 4096,
-    BEHIND_MOST = 1 << 20, /* read of what comes behind a call that is not answered */
+    BEHIND_MOST = 64 << 10, /* read of what comes behind a call that is not answered */
+    HALF_MOST = 2 * RB_FRAME_LIMIT,
 };
 
 /* ---- Connections ----------------------------------------------------------------------------- */
 
 static void take_call(struct rb_connection *connection);
+
+static void count_half(struct rb_connection *connection, size_t size)
+{
+    connection->server->half += size - connection->half;
+    connection->half = size;
+}
 
 /* What was being sent to it ends.  What it asked for goes on, and keeps its place. */
 static void connection_close(struct rb_connection *connection)
@@ -36,6 +43,7 @@ static void connection_close(struct rb_connection *connection)
     *connection->self = connection->next;
     if (connection->next)
         connection->next->self = connection->self;
+    count_half(connection, 0);
     server->n_asked -= connection->asked && !request;
     if (--server->n_connections <= server->most / 4)
         server->told = false;
@@ -50,7 +58,9 @@ static void on_bytes(struct rb_stream *stream, struct rb_buffer *in, void *conte
     struct rb_connection *connection = context;
     (void)stream;
     connection->in = in;
-    if (connection->refused)
+    if (connection->forgets)
+        rb_buffer_clear(in);
+    else if (connection->refused)
         connection_close(connection);
     else if (!connection->asked)
         take_call(connection);
@@ -72,6 +82,8 @@ static void on_drained(struct rb_stream *stream, void *context)
 {
     struct rb_connection *connection = context;
     (void)stream;
+    if (connection->forgets)
+        return;
     if (connection->refused)
         connection_close(connection);
     else if (connection->request)
@@ -166,6 +178,49 @@ static void refuse(struct rb_connection *connection, int err, const struct rb_wh
     connection->refused = true;
 }
 
+/* Who is in the middle of a call hears what is said when all of it is gone: it is read on, and
+ * forgotten. */
+static void refuse_half(struct rb_connection *connection)
+{
+    struct rb_why why = {0};
+    int err = rb_why_set(&why, RB_EAGAIN,
+                         "calls that are not whole yet take %zu MiB of this rubatod, as many as "
+                         "they may, and this is the largest: %zu MiB of it have come",
+                         connection->server->half >> 20, connection->half >> 20);
+    refuse(connection, err, &why);
+    connection->forgets = true;
+    count_half(connection, 0);
+    rb_buffer_done(connection->in);
+    rb_stream_expect(connection->stream, connection->server->silent_ms);
+}
+
+/* More of a call is there, and not all of it.  Where there is too much of such in all the largest
+ * goes, so that small ones come through whatever others do. */
+static void wait_for_rest(struct rb_connection *connection)
+{
+    struct rb_server *server = connection->server;
+    rb_stream_expect(connection->stream, server->stalled_ms);
+    count_half(connection, connection->in->size);
+    while (server->half > server->half_most) {
+        struct rb_connection *largest = connection;
+        for (struct rb_connection *one = server->connections; one; one = one->next)
+            if (one->half > largest->half)
+                largest = one;
+        refuse_half(largest);
+    }
+}
+
+/* A large call is gone, and its memory goes, too. */
+static void fit(struct rb_buffer *in)
+{
+    struct rb_buffer left = {0};
+    if (in->room <= 2 * BEHIND_MOST)
+        return;
+    rb_buffer_add(&left, in->data, in->size);
+    rb_buffer_done(in);
+    *in = left;
+}
+
 /* Has it a place among those that are answered? */
 static int ask(struct rb_connection *connection, struct rb_why *why)
 {
@@ -191,9 +246,11 @@ static void take_call(struct rb_connection *connection)
     ProtobufCMessage *message = NULL;
     int err = rb_frame_take(connection->in, RB_FRAME_CALL, &rb__call__descriptor, &message, &why);
     if (err == RB_EAGAIN) {
-        rb_stream_expect(connection->stream, connection->server->stalled_ms);
+        wait_for_rest(connection);
         return;
     }
+    count_half(connection, 0);
+    fit(connection->in);
     struct rb_request *request = NULL;
     if (!err && (err = ask(connection, &why)))
         rb__call__free_unpacked((Rb__Call *)message, NULL);
@@ -228,6 +285,7 @@ struct rb_server *rb_server_new(uv_loop_t *loop, struct rb_store *store, const c
     server->store = store;
     server->node = rb_string(node);
     server->most = connections_most();
+    server->half_most = HALF_MOST;
     server->silent_ms = RB_STREAM_GREET_MS;
     server->stalled_ms = STALLED_MS;
     server->deaf_ms = DEAF_MS;

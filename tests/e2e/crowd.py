@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Many who call rubatod and ask nothing, more than it has descriptors: users are answered, and the silent hung up on."""
+"""Many who call rubatod and ask nothing, more than it has descriptors, or half of something large: users are answered, the
+silent hung up on, and the large take little memory."""
 import os
+import select
 import socket
 import struct
 import time
@@ -64,4 +66,30 @@ def nobody_is_kept_out():
             line.close()
 
 
-cluster.main(nobody_is_kept_out)
+def resident_mib(pid):
+    with open(f"/proc/{pid}/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+
+def half_calls_take_little():
+    large, most = 20 << 20, 64 << 20
+    with Crowded(devices=1) as c:
+        node = c.nodes[0]
+        far = c.json("get", "nodes")["items"][0]["address"]
+        before = resident_mib(node.process.pid)
+        lines = [connect(address) for _ in range(10) for address in (node.endpoint, far)]
+        for line in lines:
+            line.sendall(b"RBF1" + struct.pack("<IQ", 3, most) + bytes(large))
+        taken = resident_mib(node.process.pid) - before
+        check(taken < 256, f"{len(lines)} halves of calls take {taken} MiB")
+        c.ctl("get", "nodes")
+        refused = until("refusals of halves", lambda: select.select(lines, [], [], 0)[0], 20)
+        refused[0].settimeout(20)
+        refused[0].sendall(bytes(most - large))
+        check(b"not whole" in refused[0].recv(4096), "who is refused does not hear why")
+        for line in lines:
+            line.close()
+        c.ctl("get", "nodes")
+
+
+cluster.main(nobody_is_kept_out, half_calls_take_little)
