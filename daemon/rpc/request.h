@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What server.c, dispatch.c, request.c and client.c share: connections, requests and calls. */
+/* What server.c, connection.c, dispatch.c, request.c and client.c share: connections, requests and
+ * calls. */
 #ifndef RB_DAEMON_RPC_REQUEST_H
 #define RB_DAEMON_RPC_REQUEST_H
 
@@ -69,6 +70,11 @@ struct rb_request {
     struct rb_client_call *source; /* a method's own call, whose pieces are sent on; or NULL */
     struct rb_sending *sending;    /* of a file; or NULL */
 };
+
+/* Of rb_stream_listen; `context`: the server. */
+void rb_connection_accept(struct rb_stream *stream, void *context);
+/* What was being sent to it ends.  What it asked for goes on, and keeps its place. */
+void rb_connection_close(struct rb_connection *connection);
 
 /* Frees `call`, also on failure (NULL). */
 struct rb_request *rb_request_new(struct rb_server *server, Rb__Call *call, struct rb_why *why);
