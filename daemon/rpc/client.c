@@ -17,7 +17,7 @@ struct rb_client_call {
     uv_timer_t timer;           /* time out; or, once finished, tell */
     uint64_t timeout_ms;
     bool reached; /* the other has, or may have, the call */
-    bool paused, finished, closed;
+    bool paused, abandoned, finished, closed;
     int err;
     struct rb_why why;
     json_t *body;
@@ -33,12 +33,12 @@ static void on_closed(uv_handle_t *handle)
     free(call);
 }
 
-/* The answer goes nowhere; a file that is held back for the caller is not kept open for that. */
-static void let_go(struct rb_request *request)
+/* The answer goes nowhere. */
+static void let_go(struct rb_client_call *call)
 {
+    struct rb_request *request = RB_TAKE(call->request);
     request->local = NULL;
-    if (request->sending)
-        rb_sending_hold(request->sending, false);
+    rb_request_left(request);
 }
 
 void rb_client_cancel(struct rb_client_call *call)
@@ -50,7 +50,7 @@ void rb_client_cancel(struct rb_client_call *call)
     if (call->next)
         call->next->self = call->self;
     if (call->request)
-        let_go(call->request);
+        let_go(call);
     rb_stream_close(call->stream);
     uv_close((uv_handle_t *)&call->timer, on_closed);
 }
@@ -80,7 +80,7 @@ static void on_timeout(uv_timer_t *timer)
     struct rb_client_call *call = timer->data;
     struct rb_why why = {0};
     if (call->request)
-        let_go(call->request);
+        let_go(call);
     rb_client_finish(call, rb_why_set(&why, RB_ETIMEOUT, "no answer"), &why, NULL);
 }
 
@@ -149,6 +149,22 @@ static void on_connected(struct rb_stream *stream, void *context)
     call->reached = true;
 }
 
+static void end_abandoned(struct rb_client_call *call)
+{
+    struct rb_why why = {0};
+    if (!call->closed && call->reached && !rb_stream_pending(call->stream))
+        rb_client_finish(call, rb_why_set(&why, RB_ECANCELED, "the caller has hung up"), &why,
+                         NULL);
+}
+
+static void on_drained(struct rb_stream *stream, void *context)
+{
+    struct rb_client_call *call = context;
+    (void)stream;
+    if (call->abandoned)
+        end_abandoned(call);
+}
+
 static void on_ended(struct rb_stream *stream, int err, const struct rb_why *why, void *context)
 {
     (void)stream;
@@ -158,6 +174,7 @@ static void on_ended(struct rb_stream *stream, int err, const struct rb_why *why
 static const struct rb_stream_events events = {
     .connected = on_connected,
     .bytes = on_bytes,
+    .drained = on_drained,
     .ended = on_ended,
 };
 
@@ -179,6 +196,12 @@ void rb_client_pause(struct rb_client_call *call, bool paused)
         rb_client_pause(call->request->forward, paused);
     else if (call->request && call->request->sending)
         rb_sending_hold(call->request->sending, paused);
+}
+
+void rb_client_abandon(struct rb_client_call *call)
+{
+    call->abandoned = true;
+    end_abandoned(call);
 }
 
 static struct rb_client_call *new_call(struct rb_server *server,

@@ -39,7 +39,7 @@ void rb_connection_close(struct rb_connection *connection)
     rb_stream_close(connection->stream);
     free(connection);
     if (request)
-        rb_request_drained(request);
+        rb_request_left(request);
 }
 
 static void on_bytes(struct rb_stream *stream, struct rb_buffer *in, void *context)

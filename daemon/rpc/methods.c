@@ -60,6 +60,8 @@ void rb_methods_free(struct rb_methods *methods)
         struct rb_op *op = methods->ops;
 
         rb_op_remove(op);
+        if (op->request)
+            rb_request_when_gone(op->request, NULL, NULL);
         op->methods = NULL;
         op->request = NULL; /* the server answers what is open when it ends */
         if (op->let_go)
@@ -233,10 +235,18 @@ static void ask_end(struct ask *ask)
     void (*done)(struct rb_methods *, struct rb_request *, json_t *, void *) = ask->done;
     void *context = ask->context;
 
+    if (request)
+        rb_request_when_gone(request, NULL, NULL);
     rb_op_remove(&ask->op);
     ask_free(&ask->op);
     done(methods, request, answers, context);
     json_decref(answers);
+}
+
+/* Nobody is told what the nodes have. */
+static void ask_gone(void *context)
+{
+    ask_end(context);
 }
 
 static void answered(int err, const struct rb_why *why, const json_t *body, void *context)
@@ -273,6 +283,8 @@ void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request
     ask->one = rb_alloc(sizeof(*ask->one) * (facts->nodes.n + 1));
     ask->n = ask->open = facts->nodes.n;
     rb_op_add(&ask->op, methods, request);
+    if (request)
+        rb_request_when_gone(request, ask_gone, ask);
     for (size_t i = 0; i < ask->n; i++) {
         ask->one[i].ask = ask;
         ask->one[i].node = rb_string(facts->nodes.at[i].node->name);

@@ -162,6 +162,22 @@ void rb_request_drained(struct rb_request *request)
         rb_client_pause(request->source, false);
 }
 
+void rb_request_when_gone(struct rb_request *request, void (*gone)(void *context), void *context)
+{
+    request->gone = gone;
+    request->gone_context = context;
+}
+
+void rb_request_left(struct rb_request *request)
+{
+    void (*gone)(void *context) = RB_TAKE(request->gone);
+    rb_request_drained(request);
+    if (request->forward)
+        rb_client_abandon(request->forward);
+    if (gone)
+        gone(request->gone_context);
+}
+
 static void hold_back(struct rb_request *request, struct rb_client_call *source)
 {
     if (source && rb_request_is_full(request))

@@ -63,6 +63,8 @@ struct rb_request {
     bool left; /* by its connection, among those that have asked */
     bool waiting;
     uint64_t deadline, looked;
+    void (*gone)(void *context); /* when it is left; or NULL */
+    void *gone_context;
     struct rb_client_call *forward; /* the call that answers this one */
     int64_t coordinator;     /* revision of its election, where it went there as such; else 0 */
     int64_t asked;           /* the last such, that may not have been reached */
@@ -73,7 +75,8 @@ struct rb_request {
 
 /* Of rb_stream_listen; `context`: the server. */
 void rb_connection_accept(struct rb_stream *stream, void *context);
-/* What was being sent to it ends.  What it asked for goes on, and keeps its place. */
+/* What was being sent to it ends, and what is asked of others for it alone.  Else what it asked for
+ * goes on, and keeps its place. */
 void rb_connection_close(struct rb_connection *connection);
 
 /* Frees `call`, also on failure (NULL). */
@@ -81,6 +84,7 @@ struct rb_request *rb_request_new(struct rb_server *server, Rb__Call *call, stru
 void rb_request_free(struct rb_request *request);
 void rb_request_drained(struct rb_request *request);       /* its connection has room again */
 bool rb_request_is_full(const struct rb_request *request); /* for now */
+void rb_request_left(struct rb_request *request); /* its caller has hung up; it may be gone now */
 
 /* request_file.c: send no more for now, or go on; the request has ended. */
 void rb_sending_hold(struct rb_sending *sending, bool held);
@@ -97,6 +101,9 @@ struct rb_client_call *rb_client_open(struct rb_server *server, const char *addr
                                       const struct rb_client_options *options);
 bool rb_client_reached(const struct rb_client_call *call); /* false: nothing was done there */
 void rb_client_pause(struct rb_client_call *call, bool paused);
+/* Nobody waits for the answer any more: it ends once the other has all of the call, for what was
+ * asked for is done. */
+void rb_client_abandon(struct rb_client_call *call);
 
 /* From a request whose caller is in this process. */
 void rb_client_piece(struct rb_client_call *call, const void *data, size_t size);

@@ -84,6 +84,9 @@ void rb_request_forward(struct rb_request *request, const char *node, const char
 
 /* Has the caller hung up? */
 bool rb_request_gone(const struct rb_request *request);
+/* Once, when the caller hangs up: what is done for it alone may end, the request as well.  NULL:
+ * nothing does any more. */
+void rb_request_when_gone(struct rb_request *request, void (*gone)(void *context), void *context);
 
 /* ---- Calling others -------------------------------------------------------------------------- */
 

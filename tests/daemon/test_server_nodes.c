@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Callers whose answers come from other nodes: what is asked for them ends with them.  All other
+ * nodes are one socket of this test, which answers nothing. */
+#include "tests/daemon/server_scene.h"
+
+#include "base/arena.h"
+#include "daemon/etcd/store.h"
+#include "daemon/facts/mirror.h"
+#include "daemon/rpc/methods_inside.h"
+#include "proto/frame.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { NODES = 3 };
+
+static struct nodes {
+    struct scene *scene;
+    struct rb_mirror *mirror;
+    struct rb_daemon daemon;
+    struct rb_methods methods;
+    int listens, lines[NODES]; /* those that have called it */
+    size_t n_lines, n_came, n_answers;
+} nodes;
+
+/* In the place of the store's, which has an etcd that is not there. */
+const struct rb_facts *__wrap_rb_store_facts(struct rb_store *store);
+const struct rb_facts *__wrap_rb_store_facts(struct rb_store *store)
+{
+    (void)store;
+    return rb_mirror_facts(nodes.mirror);
+}
+
+static void came(struct rb_methods *methods, struct rb_request *request, json_t *answers,
+                 void *context)
+{
+    (void)methods;
+    (void)context;
+    nodes.n_came++;
+    nodes.n_answers = json_array_size(answers);
+    rb_request_reply(request, json_object());
+}
+
+static void gather(struct rb_request *request, void *context)
+{
+    (void)context;
+    rb_methods_ask_nodes(&nodes.methods, request, "echo", json_object(), came, NULL);
+}
+
+static const struct rb_server_method methods[] = {{"gather", false, gather}, {0}};
+
+static int setup(void **state)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    struct rb_why why;
+
+    nodes = (struct nodes){.mirror = rb_mirror_new()};
+    if (scene_setup(state))
+        return -1;
+    nodes.scene = *state;
+    nodes.daemon.server = nodes.scene->server;
+    nodes.daemon.store = nodes.scene->store;
+    nodes.methods.daemon = &nodes.daemon;
+    rb_server_add(nodes.scene->server, methods, NULL);
+    strcat(strcpy(to.sun_path, nodes.scene->folder), "/nodes");
+    nodes.listens = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (bind(nodes.listens, (struct sockaddr *)&to, sizeof(to)) || listen(nodes.listens, NODES))
+        return -1;
+    for (int i = 0; i < NODES; i++) {
+        RB_CLEANUP(rb_freep) char *key = rb_format("nodes/n%d", i);
+        RB_CLEANUP(rb_freep)
+        char *value =
+            rb_format("{\"name\":\"n%d\",\"address\":\"unix:%s\",\"numericClass\":\"cpu\","
+                      "\"started\":1}",
+                      i, to.sun_path);
+
+        if (rb_mirror_put(nodes.mirror, key, value, strlen(value), 1, 1, 0, &why))
+            return -1;
+    }
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    for (size_t i = 0; i < nodes.n_lines; i++)
+        close(nodes.lines[i]);
+    close(nodes.listens);
+    int status = scene_teardown(state);
+    rb_mirror_free(nodes.mirror);
+    return status;
+}
+
+/* So often, in all. */
+static bool are_called(size_t times)
+{
+    for (int fd; (fd = accept4(nodes.listens, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
+        nodes.lines[nodes.n_lines++] = fd;
+    return nodes.n_lines >= times;
+}
+
+/* All that has been said to it is taken. */
+static bool is_hung_up_on(int line)
+{
+    scene_forget(line);
+    return scene_is_shut(line);
+}
+
+static bool hears_call(int line, struct rb_buffer *in, bool *heard)
+{
+    enum { READ = 4096 };
+    ProtobufCMessage *call;
+    struct rb_why why;
+    ssize_t n = read(line, rb_buffer_reserve(in, READ), READ);
+
+    in->size += n > 0 ? (size_t)n : 0;
+    *heard = !rb_frame_take(in, RB_FRAME_CALL, &rb__call__descriptor, &call, &why);
+    if (*heard)
+        protobuf_c_message_free_unpacked(call, NULL);
+    return *heard;
+}
+
+static int call_node(const char *node)
+{
+    Rb__Call call = RB__CALL__INIT;
+    int fd = scene_call_in(nodes.scene);
+
+    call.method = "echo";
+    call.node = (char *)node;
+    scene_send(fd, &call, 0);
+    return fd;
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+static void a_forward_ends_with_its_caller(void **state)
+{
+    struct scene *scene = *state;
+    int caller = call_node("n1");
+    char byte;
+
+    UNTIL(&scene->until, are_called(1));
+    UNTIL(&scene->until, recv(nodes.lines[0], &byte, 1, MSG_PEEK) == 1);
+    close(caller);
+    UNTIL(&scene->until, is_hung_up_on(nodes.lines[0]));
+    UNTIL(&scene->until, !scene->server->requests);
+    assert_int_equal(scene->server->n_asked, 0);
+}
+
+static void what_was_asked_for_is_passed_on(void **state)
+{
+    struct scene *scene = *state;
+    struct rb_buffer in = {0};
+    bool heard = false;
+    int caller = call_node("n1");
+
+    close(caller); /* before anybody has looked at the call */
+    UNTIL(&scene->until, are_called(1));
+    UNTIL(&scene->until, heard || hears_call(nodes.lines[0], &in, &heard));
+    rb_buffer_done(&in);
+}
+
+static void a_gather_ends_with_its_caller(void **state)
+{
+    struct scene *scene = *state;
+    int caller = scene_call_in(scene);
+
+    scene_say(caller, "gather", 0);
+    UNTIL(&scene->until, are_called(NODES));
+    close(caller);
+    for (size_t i = 0; i < NODES; i++)
+        UNTIL(&scene->until, is_hung_up_on(nodes.lines[i]));
+    UNTIL(&scene->until, !scene->server->requests && !scene->server->calls);
+    assert_int_equal(nodes.n_came, 1);
+    assert_int_equal(nodes.n_answers, 0); /* nor that none came in time */
+    assert_int_equal(scene->server->n_asked, 0);
+}
+
+/* A caller in this process, which has waited long enough. */
+static void a_call_from_within_ends_too(void **state)
+{
+    struct scene *scene = *state;
+    struct rb_client_call *call = rb_server_call(
+        scene->server, &(struct rb_client_options){
+                           .method = "gather", .body = json_object(), .timeout_ms = LIMIT_MS});
+
+    UNTIL(&scene->until, are_called(NODES));
+    rb_client_cancel(call);
+    for (size_t i = 0; i < NODES; i++)
+        UNTIL(&scene->until, is_hung_up_on(nodes.lines[i]));
+    UNTIL(&scene->until, !scene->server->requests && !scene->server->calls);
+    assert_int_equal(nodes.n_answers, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_forward_ends_with_its_caller),
+        TEST(what_was_asked_for_is_passed_on),
+        TEST(a_gather_ends_with_its_caller),
+        TEST(a_call_from_within_ends_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
