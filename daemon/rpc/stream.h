@@ -58,7 +58,7 @@ pid_t rb_stream_peer(const struct rb_stream *stream);
 
 /* accepted: takes the stream, and gives it events with rb_stream_set.
  * unix sockets get mode 0600; one whose process is dead is replaced.  RB_EEXISTS: in use.
- * ret_address: at least 128 bytes; with the port that was chosen for port 0.
+ * ret_address: at least 128 bytes; with the port that was chosen for port 0, as in messages.
  * Who calls while no descriptor is left waits for one. */
 int rb_stream_listen(uv_loop_t *loop, const char *address, struct rb_tls *tls,
                      void (*accepted)(struct rb_stream *stream, void *context), void *context,

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 enum {
+    ADDRESS = 128, /* bytes of one, at most */
     BACKLOG = 512,
     AGAIN_MS = 100,  /* until it is tried again to accept */
     TELL_MS = 60000, /* the log is told no more often */
@@ -55,10 +56,42 @@ static void wait_a_while(struct rb_listen *listen, int number)
     rb_log(RB_LOG_WARN, "who calls %s has to wait: %s", listen->address, strerror(number));
 }
 
+static void write_address(bool secret, const char *host, int port, char *ret_address)
+{
+    snprintf(ret_address, ADDRESS, strchr(host, ':') ? "%s:[%s]:%d" : "%s:%s:%d",
+             secret ? "tls" : "tcp", host, port);
+}
+
+static int port_of(const struct sockaddr_storage *address)
+{
+    return ntohs(address->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)address)->sin6_port
+                                                : ((const struct sockaddr_in *)address)->sin_port);
+}
+
+/* Who calls; at a unix socket nobody has an address, and who has hung up already has none. */
+static void name_caller(const struct rb_listen *listen, int fd, char *ret_address)
+{
+    struct sockaddr_storage from = {0};
+    socklen_t size = sizeof(from);
+    char host[INET6_ADDRSTRLEN];
+
+    snprintf(ret_address, ADDRESS, "%s", listen->address);
+    if (getpeername(fd, (struct sockaddr *)&from, &size) ||
+        (from.ss_family != AF_INET && from.ss_family != AF_INET6))
+        return;
+    if (from.ss_family == AF_INET6)
+        uv_ip6_name((struct sockaddr_in6 *)&from, host, sizeof(host));
+    else
+        uv_ip4_name((struct sockaddr_in *)&from, host, sizeof(host));
+    write_address(listen->tls, host, port_of(&from), ret_address);
+}
+
 static struct rb_stream *stream_of(struct rb_listen *listen, int fd)
 {
     const bool tcp = listen->socket.handle.type == UV_TCP;
-    struct rb_stream *stream = rb_stream_new(listen->poll.loop, listen->address, tcp);
+    char address[ADDRESS];
+    name_caller(listen, fd, address);
+    struct rb_stream *stream = rb_stream_new(listen->poll.loop, address, tcp);
     int status =
         tcp ? uv_tcp_open(&stream->socket.tcp, fd) : uv_pipe_open(&stream->socket.pipe, fd);
     if (status)
@@ -142,10 +175,7 @@ static int bind_tcp(struct rb_listen *listen, const char *where, char *ret_addre
     if (status)
         return rb_why_set(why, status == UV_EADDRINUSE ? RB_EEXISTS : RB_EIO, "%s: %s", where,
                           uv_strerror(status));
-    int chosen = ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
-                           : ((struct sockaddr_in *)&address)->sin_port);
-    snprintf(ret_address, 128, six ? "%s:[%s]:%d" : "%s:%s:%d", listen->tls ? "tls" : "tcp", host,
-             chosen);
+    write_address(listen->tls, host, port_of(&address), ret_address);
     return RB_OK;
 }
 
@@ -200,10 +230,10 @@ int rb_stream_listen(uv_loop_t *loop, const char *address, struct rb_tls *tls,
     uv_timer_init(loop, &listen->again);
     listen->socket.handle.data = listen->again.data = listen;
     listen->handles = 2;
-    snprintf(ret_address, 128, "%s", address);
+    snprintf(ret_address, ADDRESS, "%s", address);
     int err =
         where ? bind_tcp(listen, where, ret_address, why) : bind_unix(listen, address + 5, why);
-    listen->address = rb_string(address);
+    listen->address = rb_string(ret_address);
     int status = err ? 0 : start(listen, loop);
     if (status)
         err =
