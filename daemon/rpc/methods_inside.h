@@ -56,7 +56,8 @@ void rb_methods_commit(struct rb_methods *methods, struct rb_request *request,
                        struct rb_writes *writes, const char *makes, json_t *body,
                        void (*again)(struct rb_request *request, void *context));
 
-/* Ask all nodes that are there; `done` gets what came: an array of {node, error?, why?, body?}. */
+/* methods_ask.c: ask all nodes that are there; `done` gets what came: an array of {node, error?,
+ * why?, body?}. */
 void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request,
                           const char *method, json_t *body,
                           void (*done)(struct rb_methods *methods, struct rb_request *request,
