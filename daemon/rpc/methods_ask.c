@@ -4,9 +4,16 @@
 
 #include <stdlib.h>
 
+enum {
+    ASKING_MOST = 64, /* nodes at a time, whoever wants it: each takes a descriptor */
+    ASK_MS = 5000,
+};
+
 struct ask {
     struct rb_op op;
-    size_t open;
+    char *method;
+    json_t *body;
+    size_t begun, open; /* nodes that were asked, and that have not answered */
     json_t *answers;
     struct ask_one {
         struct ask *ask;
@@ -26,12 +33,18 @@ static void ask_free(struct rb_op *op)
     for (size_t i = 0; i < ask->n; i++) {
         if (ask->one[i].call)
             rb_client_cancel(ask->one[i].call);
+        if (ask->one[i].call && op->methods)
+            op->methods->asking--;
         free(ask->one[i].node);
     }
     json_decref(ask->answers);
+    json_decref(ask->body);
+    free(ask->method);
     free(ask->one);
     free(ask);
 }
+
+static void ask_more(struct rb_methods *methods);
 
 static void ask_end(struct ask *ask)
 {
@@ -47,6 +60,7 @@ static void ask_end(struct ask *ask)
     ask_free(&ask->op);
     done(methods, request, answers, context);
     json_decref(answers);
+    ask_more(methods);
 }
 
 /* Nobody is told what the nodes have. */
@@ -59,9 +73,11 @@ static void answered(int err, const struct rb_why *why, const json_t *body, void
 {
     struct ask_one *one = context;
     struct ask *ask = one->ask;
+    struct rb_methods *methods = ask->op.methods;
     json_t *answer = json_pack("{s:s}", "node", one->node);
 
     one->call = NULL;
+    methods->asking--;
     if (err) {
         json_object_set_new(answer, "error", json_integer(err));
         json_object_set_new(answer, "why", json_string(why ? why->text : ""));
@@ -71,6 +87,42 @@ static void answered(int err, const struct rb_why *why, const json_t *body, void
     json_array_append_new(ask->answers, answer);
     if (--ask->open == 0)
         ask_end(ask);
+    else
+        ask_more(methods);
+}
+
+/* Who waits longest for nodes that are not asked yet; NULL: nobody. */
+static struct ask *find_waiting(const struct rb_methods *methods)
+{
+    struct ask *found = NULL;
+
+    for (struct rb_op *op = methods->ops; op; op = op->next) { /* the newest first */
+        struct ask *each = (struct ask *)op;
+
+        if (op->let_go == ask_free && each->begun < each->n)
+            found = each;
+    }
+    return found;
+}
+
+static void ask_more(struct rb_methods *methods)
+{
+    struct ask *ask;
+
+    while (methods->asking < ASKING_MOST && (ask = find_waiting(methods))) {
+        struct ask_one *one = &ask->one[ask->begun++];
+
+        methods->asking++;
+        one->call = rb_server_call(methods->daemon->server, &(struct rb_client_options){
+                                                                .method = ask->method,
+                                                                .body = json_incref(ask->body),
+                                                                .node = one->node,
+                                                                .hops = 2,
+                                                                .timeout_ms = ASK_MS,
+                                                                .done = answered,
+                                                                .context = one,
+                                                            });
+    }
 }
 
 void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request,
@@ -83,6 +135,8 @@ void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request
     struct ask *ask = rb_alloc(sizeof(*ask));
 
     ask->op.let_go = ask_free;
+    ask->method = rb_string(method);
+    ask->body = body;
     ask->answers = json_array();
     ask->done = done;
     ask->context = context;
@@ -95,17 +149,8 @@ void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request
         ask->one[i].ask = ask;
         ask->one[i].node = rb_string(facts->nodes.at[i].node->name);
     }
-    for (size_t i = 0; i < ask->n; i++)
-        ask->one[i].call = rb_server_call(methods->daemon->server, &(struct rb_client_options){
-                                                                       .method = method,
-                                                                       .body = json_incref(body),
-                                                                       .node = ask->one[i].node,
-                                                                       .hops = 2,
-                                                                       .timeout_ms = 5000,
-                                                                       .done = answered,
-                                                                       .context = &ask->one[i],
-                                                                   });
-    json_decref(body);
-    if (!ask->n)
+    if (ask->n)
+        ask_more(methods);
+    else
         ask_end(ask);
 }

@@ -19,6 +19,7 @@ struct rb_methods {
     struct rb_daemon *daemon;
     struct rb_op *ops;
     struct rb_receipts *receipts;
+    size_t asking; /* nodes, just now */
 };
 
 /* Something under way.  `request` is NULL once it is answered, `methods` once the daemon ends. */
@@ -56,8 +57,8 @@ void rb_methods_commit(struct rb_methods *methods, struct rb_request *request,
                        struct rb_writes *writes, const char *makes, json_t *body,
                        void (*again)(struct rb_request *request, void *context));
 
-/* methods_ask.c: ask all nodes that are there; `done` gets what came: an array of {node, error?,
- * why?, body?}. */
+/* methods_ask.c: ask all nodes that are there, some at a time; `done` gets what came: an array of
+ * {node, error?, why?, body?}. */
 void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request,
                           const char *method, json_t *body,
                           void (*done)(struct rb_methods *methods, struct rb_request *request,

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -55,6 +56,7 @@ int scene_setup(void **state)
     const char *nowhere = "unix:/nowhere/at/all";
     char taken[128];
 
+    signal(SIGPIPE, SIG_IGN); /* as rubatod does */
     scene = (struct scene){.folder = "/tmp/rubato-bounds.XXXXXX"};
     assert_non_null(mkdtemp(scene.folder));
     until_open(&scene.until);

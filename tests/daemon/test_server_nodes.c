@@ -23,14 +23,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { NODES = 3 };
+enum { NODES = 100, MOST_ASKED = 64 };
 
 static struct nodes {
     struct scene *scene;
     struct rb_mirror *mirror;
     struct rb_daemon daemon;
     struct rb_methods methods;
-    int listens, lines[NODES]; /* those that have called it */
+    int listens, lines[2 * NODES]; /* those that have called it */
     size_t n_lines, n_came, n_answers;
 } nodes;
 
@@ -60,6 +60,23 @@ static void gather(struct rb_request *request, void *context)
 
 static const struct rb_server_method methods[] = {{"gather", false, gather}, {0}};
 
+/* So often, in all. */
+static bool are_called(size_t times)
+{
+    for (int fd; (fd = accept4(nodes.listens, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
+        nodes.lines[nodes.n_lines++] = fd;
+    return nodes.n_lines >= times;
+}
+
+static bool hang_up_on_all(void)
+{
+    are_called(0);
+    for (size_t i = 0; i < nodes.n_lines; i++)
+        if (nodes.lines[i] >= 0)
+            close(nodes.lines[i]), nodes.lines[i] = -1;
+    return true;
+}
+
 static int setup(void **state)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -75,7 +92,7 @@ static int setup(void **state)
     rb_server_add(nodes.scene->server, methods, NULL);
     strcat(strcpy(to.sun_path, nodes.scene->folder), "/nodes");
     nodes.listens = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (bind(nodes.listens, (struct sockaddr *)&to, sizeof(to)) || listen(nodes.listens, NODES))
+    if (bind(nodes.listens, (struct sockaddr *)&to, sizeof(to)) || listen(nodes.listens, 2 * NODES))
         return -1;
     for (int i = 0; i < NODES; i++) {
         RB_CLEANUP(rb_freep) char *key = rb_format("nodes/n%d", i);
@@ -93,20 +110,11 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    for (size_t i = 0; i < nodes.n_lines; i++)
-        close(nodes.lines[i]);
+    hang_up_on_all();
     close(nodes.listens);
     int status = scene_teardown(state);
     rb_mirror_free(nodes.mirror);
     return status;
-}
-
-/* So often, in all. */
-static bool are_called(size_t times)
-{
-    for (int fd; (fd = accept4(nodes.listens, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
-        nodes.lines[nodes.n_lines++] = fd;
-    return nodes.n_lines >= times;
 }
 
 /* All that has been said to it is taken. */
@@ -176,9 +184,9 @@ static void a_gather_ends_with_its_caller(void **state)
     int caller = scene_call_in(scene);
 
     scene_say(caller, "gather", 0);
-    UNTIL(&scene->until, are_called(NODES));
+    UNTIL(&scene->until, are_called(MOST_ASKED));
     close(caller);
-    for (size_t i = 0; i < NODES; i++)
+    for (size_t i = 0; i < MOST_ASKED; i++)
         UNTIL(&scene->until, is_hung_up_on(nodes.lines[i]));
     UNTIL(&scene->until, !scene->server->requests && !scene->server->calls);
     assert_int_equal(nodes.n_came, 1);
@@ -194,12 +202,40 @@ static void a_call_from_within_ends_too(void **state)
         scene->server, &(struct rb_client_options){
                            .method = "gather", .body = json_object(), .timeout_ms = LIMIT_MS});
 
-    UNTIL(&scene->until, are_called(NODES));
+    UNTIL(&scene->until, are_called(MOST_ASKED));
     rb_client_cancel(call);
-    for (size_t i = 0; i < NODES; i++)
+    for (size_t i = 0; i < MOST_ASKED; i++)
         UNTIL(&scene->until, is_hung_up_on(nodes.lines[i]));
     UNTIL(&scene->until, !scene->server->requests && !scene->server->calls);
     assert_int_equal(nodes.n_answers, 0);
+}
+
+static void not_all_are_asked_at_once(void **state)
+{
+    struct scene *scene = *state;
+    int first = scene_call_in(scene), second;
+
+    scene_say(first, "gather", 0);
+    UNTIL(&scene->until, are_called(MOST_ASKED));
+    scene_say(second = scene_call_in(scene), "gather", 0);
+    UNTIL(&scene->until, scene->server->n_asked == 2);
+    until_passed(&scene->until, 20);
+    assert_false(are_called(MOST_ASKED + 1));
+    for (size_t n = 0; n < NODES; n++) {
+        UNTIL(&scene->until, are_called(n + 1));
+        assert_true(nodes.n_lines <= n + MOST_ASKED);
+        assert_int_equal(nodes.n_came, 0);
+        close(nodes.lines[n]);
+        nodes.lines[n] = -1;
+    }
+    UNTIL(&scene->until, hang_up_on_all() && nodes.n_came == 2);
+    assert_int_equal(nodes.n_answers, NODES);
+    assert_int_equal(scene_answer(scene, first), 0);
+    assert_int_equal(scene_answer(scene, second), 0);
+    close(first);
+    close(second);
+    UNTIL(&scene->until, !scene->server->requests && !scene->server->calls);
+    assert_int_equal(nodes.methods.asking, 0);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -207,10 +243,9 @@ static void a_call_from_within_ends_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_forward_ends_with_its_caller),
-        TEST(what_was_asked_for_is_passed_on),
-        TEST(a_gather_ends_with_its_caller),
-        TEST(a_call_from_within_ends_too),
+        TEST(a_forward_ends_with_its_caller), TEST(what_was_asked_for_is_passed_on),
+        TEST(a_gather_ends_with_its_caller),  TEST(a_call_from_within_ends_too),
+        TEST(not_all_are_asked_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
