@@ -69,9 +69,9 @@ static void call_free(struct rb_etcd_call *call)
 static void take_lines(struct rb_etcd_call *call)
 {
     size_t start = 0;
-    while (!call->canceled) {
+    while (!call->canceled && start < call->in.size) {
         char *from = call->in.data + start;
-        char *end = call->in.size > start ? memchr(from, '\n', call->in.size - start) : NULL;
+        char *end = memchr(from, '\n', call->in.size - start);
         if (!end)
             break;
         json_t *message = json_loadb(from, (size_t)(end - from), 0, NULL);
