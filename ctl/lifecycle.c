@@ -5,6 +5,27 @@
 
 #include <string.h>
 
+/* Was the job so before it was asked for? */
+static bool was_so(const char *method, const char *phase)
+{
+    return (strcmp(method, "pause") == 0 && strcmp(phase, "Paused") == 0) ||
+           (strcmp(method, "cancel") == 0 && strcmp(phase, "Cancelled") == 0);
+}
+
+static void tell(struct rb_session *session, const char *job, const char *method,
+                 const json_t *reply)
+{
+    const char *phase = rb_value_text(reply, "phase", "gone");
+
+    if (strcmp(method, "delete") == 0)
+        fprintf(session->out, "%s: %s\n", job,
+                rb_value_over(reply) ? "deleted" : "is cancelled and deleted");
+    else if (was_so(method, phase))
+        fprintf(session->out, "%s: is %s already\n", job, phase);
+    else
+        fprintf(session->out, "%s: %s asked for, now %s\n", job, method, phase);
+}
+
 /* body: what is said beside the job; taken. */
 static int say(struct rb_session *session, const struct rb_arguments *arguments, const char *method,
                json_t *body)
@@ -20,12 +41,8 @@ static int say(struct rb_session *session, const struct rb_arguments *arguments,
         return rb_session_fail(session, err, &why);
     if (session->format != RB_FORMAT_TABLE)
         rb_session_print(session, reply);
-    else if (strcmp(method, "delete") == 0)
-        fprintf(session->out, "%s: %s\n", arguments->word[0],
-                rb_value_over(reply) ? "deleted" : "is cancelled and deleted");
     else
-        fprintf(session->out, "%s: %s asked for, now %s\n", arguments->word[0], method,
-                rb_value_text(reply, "phase", "gone"));
+        tell(session, arguments->word[0], method, reply);
     json_decref(reply);
     return RB_EXIT_DONE;
 }

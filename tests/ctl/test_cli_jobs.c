@@ -129,7 +129,9 @@ static void test_nodes_and_jobs(void **state)
         {.method = "node", .body = "{\"node\":\"c\",\"jobs\":[\"x\"],\"drained\":false}"},
         {.method = "delete", .body = "{\"job\":\"gpt\",\"phase\":\"Running\"}"},
         {.method = "delete", .body = "{\"job\":\"gpt\",\"phase\":\"Succeeded\"}"},
+        {.method = "pause", .body = "{\"job\":\"gpt\",\"phase\":\"Running\"}"},
         {.method = "pause", .body = "{\"job\":\"gpt\",\"phase\":\"Paused\"}"},
+        {.method = "cancel", .body = "{\"job\":\"gpt\",\"phase\":\"Cancelled\"}"},
         {.method = "checkpoint", .body = "{\"step\":5,\"path\":\"/c/step-5\",\"node\":\"a\"}"},
         {.method = "checkpoint", .how = FAKE_SILENCE},
         {.method = "status", .body = cli_running},
@@ -148,7 +150,9 @@ static void test_nodes_and_jobs(void **state)
     cli_called(&fake, "{\"node\":\"b\",\"verb\":\"drain\",\"deadline\":120000}");
     cli_called(&fake, "{\"node\":\"b\",\"verb\":\"look\"}"); /* who waits changes nothing */
     cli_expect(&fake, 4, "", "took it back", WORDS("node", "drain", "c", "--wait"));
-    cli_expect(&fake, 0, "now Paused", "", WORDS("pause", "gpt"));
+    cli_expect(&fake, 0, "gpt: pause asked for, now Running\n", "", WORDS("pause", "gpt"));
+    cli_expect(&fake, 0, "gpt: is Paused already\n", "", WORDS("pause", "gpt"));
+    cli_expect(&fake, 0, "gpt: is Cancelled already\n", "", WORDS("cancel", "gpt"));
     cli_expect(&fake, 0, "gpt: is cancelled and deleted\n", "", WORDS("delete", "gpt"));
     cli_expect(&fake, 0, "gpt: deleted\n", "", WORDS("delete", "gpt"));
     cli_expect(&fake, 0, "step 5 in /c/step-5 on a", "", WORDS("checkpoint", "gpt", "--wait"));
