@@ -22,17 +22,6 @@
 
 enum { LINK_MS = 2000 }; /* for the report of a death to come behind the freeze that it causes */
 
-static uint64_t patient_until(const struct rb_turn *turn, uint64_t patience)
-{
-    uint64_t since = turn->state.suspected;
-
-    if (!since)
-        since = turn->now;
-    if (turn->options->since_ms > since)
-        since = turn->options->since_ms;
-    return since + patience;
-}
-
 /* How long those are waited for of whom nothing is heard.  Who is silent and lives has lost its
  * links as the others have: it trains on nothing, and may come back. */
 static uint64_t patience_with(const struct rb_turn *turn, const struct rb_roll *roll)
@@ -47,6 +36,7 @@ static uint64_t patience_with(const struct rb_turn *turn, const struct rb_roll *
 /* Is there nothing to do, or nothing yet? */
 static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
 {
+    const uint64_t leases = rb_turn_patient_until(turn, turn->options->patience_ms);
     uint64_t until;
 
     if (roll->gone && !roll->away && !roll->unsaid)
@@ -55,10 +45,12 @@ static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
         return true; /* whoever is away may well train on */
     if (roll->gone)
         rb_turn_suspect(turn, true);
-    until = patient_until(turn, patience_with(turn, roll));
+    until = rb_turn_patient_until(turn, patience_with(turn, roll));
     if (turn->now >= until)
         return false;
     rb_turn_wake(turn, until);
+    if (roll->silent && turn->now < leases)
+        rb_turn_wake(turn, leases); /* who has one then counts again */
     return true;
 }
 

@@ -134,9 +134,25 @@ void rb_turn_suspect(struct rb_turn *turn, bool yes)
     turn->state_changed = true;
 }
 
+uint64_t rb_turn_patient_until(const struct rb_turn *turn, uint64_t patience)
+{
+    uint64_t since = turn->state.suspected;
+
+    if (!since)
+        since = turn->now;
+    if (turn->options->since_ms > since)
+        since = turn->options->since_ms;
+    return since + patience;
+}
+
+/* Whoever keeps its lease for longer than one lasts lives, and only the way there is broken: what
+ * it says in facts is heard. */
 bool rb_turn_silent(const struct rb_turn *turn, const char *node)
 {
     if (!turn->state.has_suspected || !turn->state.suspected)
+        return false;
+    if (rb_fact_find(&turn->facts->nodes, node) &&
+        turn->now >= rb_turn_patient_until(turn, turn->options->patience_ms))
         return false;
     for (size_t i = 0; i < turn->options->n_silent; i++)
         if (!strcmp(turn->options->silent[i], node))

@@ -75,7 +75,9 @@ void rb_turn_end(struct rb_turn *turn, const Rb__Configuration *configuration, c
 void rb_turn_abandon(struct rb_turn *turn, const char *reason, bool failed, const char *blamed);
 
 void rb_turn_suspect(struct rb_turn *turn, bool yes);
-/* Does the node not answer, where somebody is lost? */
+/* So long after somebody was first missed, or after this coordinator came to look. */
+uint64_t rb_turn_patient_until(const struct rb_turn *turn, uint64_t patience);
+/* Does the node not answer, where somebody is lost, and is that all that can be known of it? */
 bool rb_turn_silent(const struct rb_turn *turn, const char *node);
 void rb_turn_wake(struct rb_turn *turn, uint64_t at_ms);
 

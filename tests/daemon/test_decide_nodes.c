@@ -334,6 +334,30 @@ static void silent_node_without_which_too_few_are_left(void **unused)
     world_end(&world);
 }
 
+/* All of a job's nodes had lost their leases, and have them again.  The coordinator alone does not
+ * reach them, and facts say that the job trains. */
+static void silent_nodes_with_leases_train_on(void **unused)
+{
+    struct world world;
+    uint32_t active;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world_add_node(&world, "b", 1);
+    world_add_job(&world, JOB, 1, 1, 1, 100000);
+    world_rounds(&world, 20);
+    active = world_active(&world, JOB)->number;
+    world_node_up(&world, 0, false);
+    world.silent = "b";
+    world_rounds(&world, 20);
+    world_node_up(&world, 0, true);
+    world_rounds(&world, 3500);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
+    assert_int_equal(world_active(&world, JOB)->number, active);
+    assert_false(world_event(&world, "restarted"));
+    world_end(&world);
+}
+
 /* All who could say whether they have flipped are out of reach. */
 static void what_went_is_not_taken_back_unheard(void **unused)
 {
@@ -450,6 +474,7 @@ int main(void)
         cmocka_unit_test(silent_node_without_a_lease),
         cmocka_unit_test(silent_node_whose_worker_has_frozen),
         cmocka_unit_test(silent_node_without_which_too_few_are_left),
+        cmocka_unit_test(silent_nodes_with_leases_train_on),
         cmocka_unit_test(what_went_is_not_taken_back_unheard),
         cmocka_unit_test(what_was_flipped_to_is_revived),
         cmocka_unit_test(paused_on_the_way_into_shards),
