@@ -103,7 +103,8 @@ struct sim_job {
     bool numbers[SIM_NUMBERS]; /* of configurations that there were */
     int64_t published, committed;
     uint32_t fell_back; /* the newest configuration when published steps were lost; 0: they count */
-    uint32_t last_fall; /* the same for good: what ran up to it was not gone on with */
+    uint32_t last_fall; /* the same for good: what ran up to it was not gone on with, */
+    uint32_t fall_before; /* nor what ran up to this one, when what ran up to that began */
     uint32_t trains[SIM_STEPS + 1]; /* by level, the configuration that committed it first */
     bool doubled;                   /* whoever dies, the others have all of its state */
 };

@@ -45,26 +45,40 @@ static void done(void *message)
 
 /* ---- What is published ------------------------------------------------------------------------*/
 
+static const Rb__Configuration *last_to_train(const struct rb_job_facts *facts)
+{
+    const Rb__Configuration *last = NULL;
+
+    for (size_t i = 0; i < facts->configurations.n; i++) {
+        const Rb__Configuration *conf = facts->configurations.at[i].configuration;
+
+        if (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
+            conf->state == RB__CONFIGURATION__STATE__RETIRED)
+            last = conf;
+    }
+    return last;
+}
+
 /* Only the configuration that trains publishes, or the last one that did; what it made before
- * deaths that facts heard of late counts too.  Saves count from all since the job last fell back,
- * and from what it made on its way to where it is parked. */
+ * deaths that facts heard of late counts too.  Saves count from all that led to it since the job
+ * fell back, also when it has fallen back again and nothing has begun anew yet, and from what it
+ * made on its way to where it is parked. */
 static void check_publisher(struct sim *sim, const struct sim_job *job,
                             const struct rb_job_facts *facts, const char *key, uint32_t number,
                             bool saves)
 {
-    const Rb__Configuration *last = NULL;
+    const Rb__Configuration *last = last_to_train(facts);
+    const uint32_t fall =
+        last && last->number <= job->last_fall ? job->fall_before : job->last_fall;
     bool gathers = false;
 
     for (size_t i = 0; i < facts->configurations.n; i++) {
         const Rb__Configuration *conf = facts->configurations.at[i].configuration;
 
         gathers |= saves && conf->number == number && !strcmp(conf->cause, "park");
-        if (conf->state == RB__CONFIGURATION__STATE__ACTIVE ||
-            conf->state == RB__CONFIGURATION__STATE__RETIRED)
-            last = conf;
     }
     if (!last || !(last->number == number || (gathers && number > last->number) ||
-                   (saves && number < last->number && number > job->last_fall) ||
+                   (saves && number < last->number && number > fall) ||
                    (number < last->number && number >= last->left_of && last->left_of)))
         sim_fail(sim, "configuration %u publishes %s, and the last one to train is %u", number, key,
                  last ? last->number : 0);
@@ -188,6 +202,8 @@ static void check_event(struct sim *sim, const struct rb_write *write)
                 event->text);
     if (facts && facts->state.message && !strcmp(event->kind, "restarted")) {
         check_restart(sim, job, facts);
+        if (last_to_train(facts) && last_to_train(facts)->number > job->last_fall)
+            job->fall_before = job->last_fall;
         job->fell_back = job->last_fall = facts->state.state->newest;
         memset(job->trains, 0, sizeof job->trains);
     }
@@ -284,8 +300,8 @@ static void check_job(struct sim *sim, const struct rb_job_facts *facts)
                  state->active, state->next);
 }
 
-/* A device serves one job.  Whoever is dead serves none: what was given up, and is revived, may name
- * members whose devices have been given away meanwhile. */
+/* A device serves one job.  Whoever is dead serves none: what was given up, and is revived, may
+ * name members whose devices have been given away meanwhile. */
 static void check_devices(struct sim *sim)
 {
     const char *holder[SIM_NODES][SIM_DEVICES] = {{0}};
