@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So often it is looked, and not how late it is: who was stopped himself finds nobody silent. */
 enum {
-    SILENT_MS = 1000,
-    AGAIN_MS = 200,
+    LOOKS = 5,
+    LOOK_MS = 200,
+    SILENT_MS = LOOKS * LOOK_MS,
     REMEMBER_MS = 60000, /* whose lease has ended, and the leader's with it */
 };
 
@@ -20,13 +22,13 @@ struct node {
     char *name, *address;
     struct rb_client_call *call;
     uint64_t seen;  /* in facts, loop time */
-    uint64_t since; /* nothing has come, loop time; 0: it is not asked, or has answered */
-    bool wanted, silent;
+    unsigned looks; /* since it was asked, without a word */
+    bool wanted, asked, silent;
 };
 
 struct rb_silence {
     struct rb_daemon *daemon;
-    uv_timer_t again;
+    uv_timer_t look;
     struct node *nodes;
     int64_t noted; /* the newest revision of a node's fact */
     const char **names;
@@ -45,6 +47,13 @@ static struct node *find(const struct rb_silence *silence, const char *name)
     return node;
 }
 
+/* Nobody waits for a word of it any more. */
+static void leave(struct node *node)
+{
+    rb_client_cancel(RB_TAKE(node->call));
+    node->asked = node->silent = false;
+}
+
 static void note(struct rb_silence *silence, const Rb__Node *told)
 {
     struct node *node = find(silence, told->name);
@@ -57,22 +66,26 @@ static void note(struct rb_silence *silence, const Rb__Node *told)
         silence->nodes = node;
     }
     if (!node->address || strcmp(node->address, told->address)) {
+        leave(node); /* somebody else may be where it was */
         free(node->address);
         node->address = rb_string(told->address);
     }
 }
 
-/* What facts say of most nodes is what they said last time. */
+/* What facts say of most nodes is what they said last time.  An etcd that has lost its data counts
+ * from the start. */
 static void note_new(struct rb_silence *silence, const struct rb_fact_list *nodes)
 {
-    int64_t newest = silence->noted;
+    int64_t newest = 0;
 
-    for (size_t n = 0; n < nodes->n; n++) {
-        if (nodes->at[n].revision > silence->noted)
-            note(silence, nodes->at[n].node);
+    for (size_t n = 0; n < nodes->n; n++)
         if (nodes->at[n].revision > newest)
             newest = nodes->at[n].revision;
-    }
+    if (newest < silence->noted)
+        silence->noted = 0;
+    for (size_t n = 0; n < nodes->n; n++)
+        if (nodes->at[n].revision > silence->noted)
+            note(silence, nodes->at[n].node);
     silence->noted = newest;
 }
 
@@ -142,21 +155,18 @@ static void set_silent(struct node *node, bool silent)
     node->silence->changed(node->silence->context);
 }
 
-static void ask_in(struct rb_silence *silence, uint64_t ms);
-
 /* Whoever says anything is there. */
 static void on_answer(int err, const struct rb_why *why, const json_t *body, void *context)
 {
     struct node *node = context;
-    uint64_t now = uv_now(node->silence->daemon->loop);
 
     (void)why;
     (void)body;
     node->call = NULL;
-    if (err != RB_EUNREACHABLE && err != RB_ETIMEOUT)
-        node->since = 0;
-    set_silent(node, node->since && now - node->since >= SILENT_MS);
-    ask_in(node->silence, AGAIN_MS);
+    if (err == RB_EUNREACHABLE || err == RB_ETIMEOUT)
+        return;
+    node->asked = false;
+    set_silent(node, false);
 }
 
 static void ask(struct node *node)
@@ -169,35 +179,32 @@ static void ask(struct node *node)
         .context = node,
     };
 
-    if (!node->since)
-        node->since = uv_now(node->silence->daemon->loop);
+    if (!node->asked)
+        node->looks = 0;
+    node->asked = true;
     node->call = rb_client_open(node->silence->daemon->server, node->address, &options);
 }
 
-static void ask_wanted(struct rb_silence *silence)
+static void on_look(uv_timer_t *timer)
 {
-    for (struct node *node = silence->nodes; node; node = node->next)
-        if (node->wanted && !node->call)
+    struct rb_silence *silence = timer->data;
+
+    for (struct node *node = silence->nodes; node; node = node->next) {
+        if (!node->wanted)
+            continue;
+        if (node->asked && ++node->looks >= LOOKS)
+            set_silent(node, true);
+        if (!node->call)
             ask(node);
+    }
 }
 
-static void on_again(uv_timer_t *timer)
+static void look_on(struct rb_silence *silence, bool wanted)
 {
-    ask_wanted(timer->data);
-}
-
-static void ask_in(struct rb_silence *silence, uint64_t ms)
-{
-    if (!uv_is_active((uv_handle_t *)&silence->again))
-        uv_timer_start(&silence->again, on_again, ms, 0);
-}
-
-/* Nobody waits for a word of it any more. */
-static void leave(struct node *node)
-{
-    rb_client_cancel(RB_TAKE(node->call));
-    node->since = 0;
-    node->silent = false;
+    if (!wanted)
+        uv_timer_stop(&silence->look);
+    else if (!uv_is_active((uv_handle_t *)&silence->look))
+        uv_timer_start(&silence->look, on_look, 0, LOOK_MS);
 }
 
 /* ---- The door --------------------------------------------------------------------------------*/
@@ -205,7 +212,7 @@ static void leave(struct node *node)
 void rb_silence_look(struct rb_silence *silence, bool leads)
 {
     const struct rb_facts *facts = rb_store_facts(silence->daemon->store);
-    bool asks = false;
+    bool wanted = false;
 
     note_new(silence, &facts->nodes);
     for (struct node *node = silence->nodes; node; node = node->next)
@@ -213,12 +220,11 @@ void rb_silence_look(struct rb_silence *silence, bool leads)
     if (leads)
         want_suspected(silence, facts);
     for (struct node *node = silence->nodes; node; node = node->next) {
-        asks |= node->wanted && !node->call && !node->since;
+        wanted |= node->wanted;
         if (!node->wanted)
             leave(node);
     }
-    if (asks)
-        ask_in(silence, 0);
+    look_on(silence, wanted);
     forget_old(silence, &facts->nodes);
 }
 
@@ -245,8 +251,8 @@ struct rb_silence *rb_silence_new(struct rb_daemon *daemon, void (*changed)(void
     silence->daemon = daemon;
     silence->changed = changed;
     silence->context = context;
-    uv_timer_init(daemon->loop, &silence->again);
-    silence->again.data = silence;
+    uv_timer_init(daemon->loop, &silence->look);
+    silence->look.data = silence;
     return silence;
 }
 
@@ -264,5 +270,5 @@ void rb_silence_free(struct rb_silence *silence)
         node_free(node);
     }
     free(silence->names);
-    uv_close((uv_handle_t *)&silence->again, on_closed);
+    uv_close((uv_handle_t *)&silence->look, on_closed);
 }
