@@ -3,10 +3,10 @@
  *
  * facts > [silence] > decide
  *
- * A lease ends seconds after its node.  Where members of a job have frozen and nobody is known to
- * have died, the coordinator asks the nodes of all members itself, at the addresses that they last
- * had; one from which nothing has come for a second is silent, until it answers.  That proves no
- * death; daemon/decide/crash.c says what follows. */
+ * A lease ends seconds after its node.  As long as a job misses somebody (JobState.suspected:
+ * members have frozen, or all are out of reach) the coordinator asks the nodes of all members
+ * itself, at the addresses that they last had; one from which nothing has come for a second is
+ * silent, until it answers.  That proves no death; daemon/decide/crash.c says what follows. */
 #ifndef RB_DAEMON_SILENCE_H
 #define RB_DAEMON_SILENCE_H
 

@@ -5,8 +5,8 @@
  *       -> what is left of the configuration, as it was foreseen: agents have gone to it by
  *          themselves (daemon/facts/contingency.h), and here it is recorded
  *
- *     what is not foreseen; silent (daemon/silence.h), out of reach, or frozen by a broken link,
- * for longer than a grace
+ *     what is not foreseen; silent (daemon/silence.h); out of reach or frozen by a broken link for
+ *     longer than a grace
  *       -> survivors that have the state: configuration of them, filled up to `min`, in which each
  *          keeps its microbatches and has a fair part of the dead one's
  *       -> too few of them: park           -> none, or a block that none of them holds: back to a

@@ -52,7 +52,8 @@ struct rb_decide_planner {
 struct rb_decide_options {
     const char *node;     /* this coordinator's */
     uint64_t since_ms;    /* unix: when it took over (or came back to etcd after an outage): absent
-                             nodes and silent workers are given `patience_ms` from here on */
+                             nodes that are not silent, and workers that say nothing, are given
+                             `patience_ms` from here on */
     uint64_t patience_ms; /* a lease time plus reconnection */
     const char *const *silent; /* nodes that do not answer (daemon/silence.h) */
     size_t n_silent;
