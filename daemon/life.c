@@ -5,9 +5,8 @@
  *        |  first list of facts
  *   running: workers adopted, presence announced
  *        |  SIGTERM, SIGINT
- *   leaving: until the coordinator has taken every worker away, or patience ends: kill them, but
- * for those who save
- *        |
+ *   leaving: until the coordinator has taken every worker away, or patience ends: kill them,
+ *        |   but for those who save
  *   revoking the lease > freeing the parts > stopping the private etcd > end */
 #include "daemon/life.h"
 

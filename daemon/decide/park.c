@@ -269,9 +269,7 @@ void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll)
     }
     if (!ended) {
         rb_turn_suspect(turn, true);
-        until = turn->state.suspected + turn->options->patience_ms;
-        if (turn->options->since_ms > turn->state.suspected)
-            until = turn->options->since_ms + turn->options->patience_ms;
+        until = rb_turn_patient_until(turn, turn->options->patience_ms);
         if (turn->now < until || !roll->holders) {
             rb_turn_wake(turn, until > turn->now ? until : turn->state.suspected + RB_ABSENCE_MS);
             if (turn->now < turn->state.suspected + RB_ABSENCE_MS)

@@ -76,7 +76,7 @@ struct rb_request {
 /* Of rb_stream_listen; `context`: the server. */
 void rb_connection_accept(struct rb_stream *stream, void *context);
 /* What was being sent to it ends, and what is asked of others for it alone.  Else what it asked for
- * goes on, and keeps its place. */
+ * goes on, and keeps its place; but what others have overtaken is not decided anew. */
 void rb_connection_close(struct rb_connection *connection);
 
 /* Frees `call`, also on failure (NULL). */
@@ -101,8 +101,8 @@ struct rb_client_call *rb_client_open(struct rb_server *server, const char *addr
                                       const struct rb_client_options *options);
 bool rb_client_reached(const struct rb_client_call *call); /* false: nothing was done there */
 void rb_client_pause(struct rb_client_call *call, bool paused);
-/* Nobody waits for the answer any more: it ends once the other has all of the call, for what was
- * asked for is done. */
+/* Nobody waits for the answer any more: it ends once the other has all of the call.  What was asked
+ * for goes on there as for a caller who has hung up (rb_connection_close). */
 void rb_client_abandon(struct rb_client_call *call);
 
 /* From a request whose caller is in this process. */

@@ -51,4 +51,6 @@ void rb_stream_written(struct rb_stream *stream, size_t size)
 void rb_stream_expect_taken(struct rb_stream *stream, uint64_t ms)
 {
     stream->take_ms = ms;
+    if (!uv_stream_get_write_queue_size(&stream->socket.stream))
+        uv_timer_stop(&stream->take); /* its times were those of what is gone */
 }

@@ -7,11 +7,17 @@ import subprocess
 import cluster
 
 TAG = f"rb{os.getpid() % 10000}"  # of namespaces and interfaces: several clusters may be there side by side
-NETWORK = f"10.77.{os.getpid() % 254 + 1}"
 
 
 def ip(*words):
     subprocess.run(["ip", *map(str, words)], check=True, capture_output=True)
+
+
+def free_network():
+    """The first three numbers of one that nobody has."""
+    taken = subprocess.run(["ip", "-o", "addr"], check=True, capture_output=True, text=True).stdout
+    first = os.getpid() % 254
+    return next(network for i in range(254) if f" {(network := f'10.77.{(first + i) % 254 + 1}')}." not in taken)
 
 
 def can_be_made():
@@ -24,10 +30,18 @@ def can_be_made():
 class Hosts(cluster.Cluster):
     """etcd is on the bridge."""
 
-    address = f"{NETWORK}.1"
-
     def __enter__(self):
+        try:
+            self.link()
+            return super().__enter__()
+        except BaseException:
+            self.unlink()
+            raise
+
+    def link(self):
         self.unlink()
+        self.network = free_network()
+        self.address = f"{self.network}.1"
         ip("link", "add", f"{TAG}-bridge", "type", "bridge")
         ip("addr", "add", f"{self.address}/24", "dev", f"{TAG}-bridge")
         ip("link", "set", f"{TAG}-bridge", "up")
@@ -36,11 +50,10 @@ class Hosts(cluster.Cluster):
             ip("netns", "add", space)
             ip("link", "add", near, "type", "veth", "peer", "name", far, "netns", space)
             ip("link", "set", near, "master", f"{TAG}-bridge", "up")
-            ip("-n", space, "addr", "add", f"{NETWORK}.{10 + i}/24", "dev", far)
+            ip("-n", space, "addr", "add", f"{self.network}.{10 + i}/24", "dev", far)
             ip("-n", space, "link", "set", far, "up")
             ip("-n", space, "link", "set", "lo", "up")
             self.shape(space, far)
-        return super().__enter__()
 
     def shape(self, space, interface):
         """What an interface sends through; for who has slow links."""
@@ -50,7 +63,7 @@ class Hosts(cluster.Cluster):
             name = f"{TAG}-{i}"  # another host name, or workers would meet in shared memory
             node.prefix = ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c",
                            f'hostname {name} && exec "$@"', "sh"]
-            node.arguments += ["--listen", f"{NETWORK}.{10 + i}:7000"]
+            node.arguments += ["--listen", f"{self.network}.{10 + i}:7000"]
 
     def connect(self, node, there):
         """Pull out its cable, or put it back."""
