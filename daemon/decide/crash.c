@@ -15,12 +15,17 @@
  * What prepares beside is given up, but a recovery under way is tended like any preparation. */
 #include "daemon/decide/turn.h"
 #include "daemon/facts/contingency.h"
+#include "daemon/facts/holding.h"
 #include "daemon/facts/shares.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { LINK_MS = 2000 }; /* for the report of a death to come behind the freeze that it causes */
+enum {
+    LINK_MS = 2000,  /* for the report of a death to come behind the freeze that it causes */
+    SLOW_MS = 1000,  /* a recovery that takes longer: has it lost another one? */
+    STUCK_MS = 2000, /* and for so long one waits for a node that does not answer */
+};
 
 /* How long those are waited for of whom nothing is heard.  Who is silent and lives has lost its
  * links as the others have: it trains on nothing, and may come back. */
@@ -117,6 +122,18 @@ static bool is_lost(const struct rb_roll_entry *entry, const Rb__Configuration *
     return entry->life == RB_LIFE_GONE || entry->life == RB_LIFE_AWAY;
 }
 
+/* Has one of its members been told of already? */
+static bool is_told(const struct rb_roll *roll, size_t i, const Rb__Configuration *conf)
+{
+    const char *node = roll->at[i].member->node;
+
+    while (i-- > 0)
+        if (!strcmp(roll->at[i].member->node, node) && is_lost(&roll->at[i], conf) &&
+            roll->at[i].life == RB_LIFE_AWAY)
+            return true;
+    return false;
+}
+
 /* before: a recovery that did not come to an end, or NULL. */
 static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
                            const Rb__Configuration *before, Rb__Configuration *conf)
@@ -135,7 +152,7 @@ static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
             rb_turn_event(
                 turn, entry->member->node, "worker-died", "the worker on %s ended: %s", place,
                 entry->report && entry->report->reason ? entry->report->reason : "no reason known");
-        else
+        else if (!is_told(roll, i, conf))
             rb_turn_event(turn, entry->member->node, "node-lost",
                           rb_turn_silent(turn, entry->member->node) ? "node %s does not answer"
                                                                     : "node %s is out of reach",
@@ -212,6 +229,76 @@ static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
     return true;
 }
 
+/* Do those whose nodes answer have all of the state? */
+static bool whole_without_silent(struct rb_turn *turn, const Rb__Configuration *active)
+{
+    struct rb_replicas how = rb_holding_of(turn->in->job.job, active, turn->arena);
+    bool *here = RB_ARENA_NEW(turn->arena, bool, active->n_members + 1), any = false;
+
+    for (size_t m = 0; m < active->n_members; m++) {
+        const Rb__WorkerReport *report;
+        enum rb_life life = rb_member_life(turn->facts, turn->in, active, m, &report);
+
+        here[m] = life == RB_LIFE_HERE && rb_report_holds_state(report) &&
+                  !rb_turn_silent(turn, active->members[m]->node);
+        any |= here[m];
+    }
+    return rb_turn_sharded(turn) ? rb_replicas_whole(&how, here) : any;
+}
+
+/* On a silent node, and as far as is known in its way. */
+static bool is_in_the_way(const struct rb_turn *turn, const Rb__Configuration *next, size_t rank)
+{
+    const struct rb_fact *fact = rb_facts_member(turn->in, next, rank);
+
+    return rb_turn_silent(turn, next->members[rank]->node) &&
+           (next->state == RB__CONFIGURATION__STATE__GO || !fact ||
+            fact->worker->ready != next->number);
+}
+
+/* They are not in the next recovery, whatever they have said (job.c). */
+static void blame_the_silent(struct rb_turn *turn, const Rb__Configuration *next)
+{
+    Rb__Configuration *conf = rb_turn_edit(turn, next);
+    char **blamed = RB_ARENA_NEW(turn->arena, char *, conf->n_blamed + next->n_members + 1);
+
+    for (size_t i = 0; i < conf->n_blamed; i++)
+        blamed[i] = conf->blamed[i];
+    conf->blamed = blamed;
+    for (size_t m = 0; m < next->n_members; m++)
+        if (is_in_the_way(turn, next, m))
+            blamed[conf->n_blamed++] =
+                (char *)rb_turn_place(turn, next->members[m]->node, next->members[m]->device);
+}
+
+/* A recovery that takes long may have lost another node: where one does not answer, and the others
+ * have all of the state, it is made again without that.  Until then nobody gets any further. */
+static bool give_up_silent(struct rb_turn *turn, const Rb__Configuration *next)
+{
+    const Rb__Configuration *active = rb_turn_active(turn);
+    uint64_t begun = next->state == RB__CONFIGURATION__STATE__GO ? next->went : next->created;
+    const char *why = NULL;
+
+    if (turn->now < begun + SLOW_MS) {
+        rb_turn_wake(turn, begun + SLOW_MS);
+        return false;
+    }
+    rb_turn_suspect(turn, true);
+    for (size_t m = 0; m < next->n_members && !why; m++)
+        if (is_in_the_way(turn, next, m))
+            why = rb_turn_text(turn, "node %s does not answer", next->members[m]->node);
+    if (!why || !active || !whole_without_silent(turn, active))
+        return false;
+    if (turn->now < begun + STUCK_MS) {
+        rb_turn_wake(turn, begun + STUCK_MS);
+        return false;
+    }
+    rb_turn_event(turn, NULL, "abandoned", "configuration %" PRIu32 ": %s", next->number, why);
+    rb_turn_abandon(turn, why, false, NULL);
+    blame_the_silent(turn, next);
+    return true;
+}
+
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll)
 {
     const Rb__Configuration *next = rb_turn_next(turn);
@@ -219,7 +306,7 @@ bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll)
     if (take_foreseen(turn, roll, next))
         return true;
     if (next && !strcmp(next->cause, "crash")) {
-        bool spoilt = rb_decide_tend(turn, next);
+        bool spoilt = give_up_silent(turn, next) || rb_decide_tend(turn, next);
 
         return spoilt || roll->gone || roll->frozen || roll->away;
     }

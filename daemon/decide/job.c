@@ -31,17 +31,38 @@ static bool is_frozen(const struct rb_roll_entry *entry, uint32_t number)
            (entry->report->active >= number || entry->report->unready == number);
 }
 
-/* Whoever has frozen has said so; of others whose node does not answer nobody hears, whether its
- * lease has ended by now or not. */
-static struct rb_roll_entry call(const struct rb_turn *turn, const Rb__Configuration *conf,
-                                 size_t rank, bool *ret_silent)
+/* Has a recovery been given up because of it, or for what it lacked (crash.c)? */
+static bool was_waited_for(struct rb_turn *turn, const Rb__Member *member)
+{
+    const struct rb_fact_list *past = &turn->in->configurations;
+    const char *place = rb_turn_place(turn, member->node, member->device);
+
+    for (size_t i = past->n; i-- > 0;) {
+        const Rb__Configuration *conf = past->at[i].configuration;
+
+        if (rb_configuration_took_over(conf))
+            break;
+        if (conf->state != RB__CONFIGURATION__STATE__ABANDONED || strcmp(conf->cause, "crash"))
+            continue;
+        for (size_t b = 0; b < conf->n_blamed; b++)
+            if (!strcmp(conf->blamed[b], place))
+                return true;
+    }
+    return false;
+}
+
+/* Whoever has frozen has said so, and may join a recovery; of others whose node does not answer
+ * nobody hears, whether its lease has ended by now or not. */
+static struct rb_roll_entry call(struct rb_turn *turn, const Rb__Configuration *conf, size_t rank,
+                                 bool *ret_silent)
 {
     struct rb_roll_entry entry = {.member = conf->members[rank]};
 
     entry.life = rb_member_life(turn->facts, turn->in, conf, rank, &entry.report);
-    *ret_silent = (entry.life == RB_LIFE_AWAY ||
-                   (entry.life == RB_LIFE_HERE && !is_frozen(&entry, conf->number))) &&
-                  rb_turn_silent(turn, entry.member->node);
+    *ret_silent = (entry.life == RB_LIFE_AWAY || entry.life == RB_LIFE_HERE) &&
+                  rb_turn_silent(turn, entry.member->node) &&
+                  (entry.life == RB_LIFE_AWAY || !is_frozen(&entry, conf->number) ||
+                   was_waited_for(turn, entry.member));
     if (*ret_silent)
         entry.life = RB_LIFE_AWAY;
     return entry;

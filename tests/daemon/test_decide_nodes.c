@@ -320,6 +320,85 @@ static void silent_node_whose_worker_has_frozen(void **unused)
     world_end(&world);
 }
 
+/* Both have frozen for a broken link, and a recovery of both is made: then nothing is heard of b.
+ */
+static void freeze_and_lose_b(struct world *world)
+{
+    for (size_t n = 0; n < 2; n++) {
+        struct worker *worker = world_worker(world, JOB, n ? "b" : "a", 0);
+
+        worker->state = RB__WORKER_REPORT__STATE__FROZEN;
+        worker->dirty = true;
+    }
+    world_agent(world, 1);
+    for (unsigned i = 0; i < 40 && !world_next(world, JOB); i++)
+        rounds_of_a(world, 1);
+    assert_int_equal(world_next(world, JOB)->n_members, 2);
+    world_kill(world, world_worker(world, JOB, "b", 0));
+    world->silent = "b";
+}
+
+static void silent_node_in_a_recovery(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    on_a_and_b(&world, 1);
+    freeze_and_lose_b(&world);
+    rounds_of_a(&world, 15);
+    assert_int_equal(world_next(&world, JOB)->n_members, 2); /* it may be slow */
+    rounds_of_a(&world, 15);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_null(world_next(&world, JOB));
+    assert_true(world_event(&world, "node-lost"));
+    world_end(&world);
+}
+
+/* It alone has a part of the state: there is nothing to do without it. */
+static void silent_node_in_a_recovery_has_what_others_lack(void **unused)
+{
+    struct world world;
+    uint32_t number;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world.replicas = 1;
+    world_add_node(&world, "a", 1);
+    world_add_node(&world, "b", 1);
+    world_add_job(&world, JOB, 1, 2, 2, 100000);
+    world_rounds(&world, 20);
+    freeze_and_lose_b(&world);
+    number = world_next(&world, JOB)->number;
+    rounds_of_a(&world, 60);
+    assert_int_equal(world_next(&world, JOB)->number, number);
+    world_end(&world);
+}
+
+/* b dies, and behind the order to go on without it c, of which nothing was heard since. */
+static void silent_node_in_what_was_foreseen(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world_add_node(&world, "a", 1);
+    world_add_node(&world, "b", 1);
+    world_add_node(&world, "c", 1);
+    world_add_job(&world, JOB, 1, 3, 3, 100000);
+    world_rounds(&world, 20);
+    assert_int_equal(world_active(&world, JOB)->n_members, 3);
+    world_kill(&world, world_worker(&world, JOB, "b", 0));
+    world_kill(&world, world_worker(&world, JOB, "c", 0));
+    world_agent(&world, 1);
+    world_node_up(&world, 1, false);
+    rounds_of_a(&world, 5);
+    assert_int_equal(world_next(&world, JOB)->n_members, 2);
+    world.silent = "c";
+    rounds_of_a(&world, 30);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    world_end(&world);
+}
+
 static void silent_node_without_which_too_few_are_left(void **unused)
 {
     struct world world;
@@ -473,6 +552,9 @@ int main(void)
         cmocka_unit_test(silent_node_is_not_waited_for),
         cmocka_unit_test(silent_node_without_a_lease),
         cmocka_unit_test(silent_node_whose_worker_has_frozen),
+        cmocka_unit_test(silent_node_in_a_recovery),
+        cmocka_unit_test(silent_node_in_a_recovery_has_what_others_lack),
+        cmocka_unit_test(silent_node_in_what_was_foreseen),
         cmocka_unit_test(silent_node_without_which_too_few_are_left),
         cmocka_unit_test(silent_nodes_with_leases_train_on),
         cmocka_unit_test(what_went_is_not_taken_back_unheard),
