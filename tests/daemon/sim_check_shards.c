@@ -8,16 +8,36 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Who is told to leave counts no more: it may be gone by the time that it is needed. */
+/* A recovery that some have entered: without whom it is made it is to go on, and they may be a step
+ * ahead of it. */
+static const Rb__Configuration *find_recovery(struct sim *sim, const struct sim_job *job)
+{
+    const struct rb_job_facts *facts = rb_facts_job(rb_mirror_facts(sim->observer), job->id);
+    const Rb__JobState *state = facts && facts->state.message ? facts->state.state : NULL;
+    const struct rb_fact *next = state ? rb_facts_configuration(facts, state->next) : NULL;
+
+    if (!next || strcmp(next->configuration->cause, "crash") != 0)
+        return NULL;
+    for (size_t i = 0; i < sim->n_processes; i++)
+        if (sim->processes[i]->job == job && sim->processes[i]->active &&
+            sim->processes[i]->active->number == next->configuration->number)
+            return next->configuration;
+    return NULL;
+}
+
+/* Who is told to leave counts no more: it may be gone by the time that it is needed.  Nor does who
+ * is left behind. */
 static size_t list(struct sim *sim, const struct sim_job *job, struct sim_process **ret)
 {
+    const Rb__Configuration *recovery = find_recovery(sim, job);
     size_t n = 0;
 
     for (size_t i = 0; i < sim->n_processes && n < SIM_PROCESSES_LIVE; i++) {
         struct sim_process *process = sim->processes[i];
 
         if (process->alive && process->job == job && !process->leave &&
-            process->phase != SIM_FAILED && process->state.level >= 0)
+            process->phase != SIM_FAILED && process->state.level >= 0 &&
+            (!recovery || rb_configuration_names(recovery, process->name)))
             ret[n++] = process;
     }
     return n;
