@@ -15,7 +15,6 @@
  * What prepares beside is given up, but a recovery under way is tended like any preparation. */
 #include "daemon/decide/turn.h"
 #include "daemon/facts/contingency.h"
-#include "daemon/facts/holding.h"
 #include "daemon/facts/shares.h"
 
 #include <inttypes.h>
@@ -96,11 +95,10 @@ static size_t fill_to_min(struct rb_turn *turn, struct rb_place *places, size_t 
     return n;
 }
 
-/* Was it told of, with the recovery before this one? */
-static bool is_blamed(const Rb__Configuration *before, const char *place)
+bool rb_decide_blames(const Rb__Configuration *conf, const char *place)
 {
-    for (size_t i = 0; before && i < before->n_blamed; i++)
-        if (!strcmp(before->blamed[i], place))
+    for (size_t i = 0; i < conf->n_blamed; i++)
+        if (!strcmp(conf->blamed[i], place))
             return true;
     return false;
 }
@@ -146,8 +144,8 @@ static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
         if (!is_lost(entry, conf))
             continue;
         conf->blamed[conf->n_blamed++] = rb_arena_string(turn->arena, place);
-        if (is_blamed(before, place))
-            continue;
+        if (before && rb_decide_blames(before, place))
+            continue; /* it was told of with that one */
         if (conf->left_of || entry->life == RB_LIFE_GONE)
             rb_turn_event(
                 turn, entry->member->node, "worker-died", "the worker on %s ended: %s", place,
@@ -229,23 +227,6 @@ static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
     return true;
 }
 
-/* Do those whose nodes answer have all of the state? */
-static bool whole_without_silent(struct rb_turn *turn, const Rb__Configuration *active)
-{
-    struct rb_replicas how = rb_holding_of(turn->in->job.job, active, turn->arena);
-    bool *here = RB_ARENA_NEW(turn->arena, bool, active->n_members + 1), any = false;
-
-    for (size_t m = 0; m < active->n_members; m++) {
-        const Rb__WorkerReport *report;
-        enum rb_life life = rb_member_life(turn->facts, turn->in, active, m, &report);
-
-        here[m] = life == RB_LIFE_HERE && rb_report_holds_state(report) &&
-                  !rb_turn_silent(turn, active->members[m]->node);
-        any |= here[m];
-    }
-    return rb_turn_sharded(turn) ? rb_replicas_whole(&how, here) : any;
-}
-
 /* On a silent node, and as far as is known in its way. */
 static bool is_in_the_way(const struct rb_turn *turn, const Rb__Configuration *next, size_t rank)
 {
@@ -287,7 +268,7 @@ static bool give_up_silent(struct rb_turn *turn, const Rb__Configuration *next)
     for (size_t m = 0; m < next->n_members && !why; m++)
         if (is_in_the_way(turn, next, m))
             why = rb_turn_text(turn, "node %s does not answer", next->members[m]->node);
-    if (!why || !active || !whole_without_silent(turn, active))
+    if (!why || !active || !rb_turn_whole(turn, active, false))
         return false;
     if (turn->now < begun + STUCK_MS) {
         rb_turn_wake(turn, begun + STUCK_MS);

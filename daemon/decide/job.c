@@ -44,9 +44,8 @@ static bool was_waited_for(struct rb_turn *turn, const Rb__Member *member)
             break;
         if (conf->state != RB__CONFIGURATION__STATE__ABANDONED || strcmp(conf->cause, "crash"))
             continue;
-        for (size_t b = 0; b < conf->n_blamed; b++)
-            if (!strcmp(conf->blamed[b], place))
-                return true;
+        if (rb_decide_blames(conf, place))
+            return true;
     }
     return false;
 }
@@ -89,21 +88,19 @@ static void call_members(struct rb_turn *turn, const Rb__Configuration *conf, st
     }
 }
 
-/* Do members that are here hold all of the state, by the placement of `conf`?  It counts as long as
- * `conf` is the active one: until all are in the next (worker/train_enter.c), those who had
- * something keep it. */
-static bool holds_whole(struct rb_turn *turn, const Rb__Configuration *conf)
+bool rb_turn_whole(struct rb_turn *turn, const Rb__Configuration *conf, bool frozen)
 {
     struct rb_replicas how = rb_holding_of(turn->in->job.job, conf, turn->arena);
-    bool *here = RB_ARENA_NEW(turn->arena, bool, conf->n_members + 1);
+    bool *here = RB_ARENA_NEW(turn->arena, bool, conf->n_members + 1), any = false;
 
     for (size_t m = 0; m < conf->n_members; m++) {
         bool silent;
         struct rb_roll_entry entry = call(turn, conf, m, &silent);
 
-        here[m] = rb_roll_holder(&entry);
+        here[m] = rb_roll_holder(&entry) && (frozen || !rb_turn_silent(turn, entry.member->node));
+        any |= here[m];
     }
-    return rb_replicas_whole(&how, here);
+    return rb_holding_sharded(turn->in->job.job, conf) ? rb_replicas_whole(&how, here) : any;
 }
 
 bool rb_turn_sharded(const struct rb_turn *turn)
@@ -121,7 +118,7 @@ void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll)
     *ret_roll = (struct rb_roll){.at = RB_ARENA_NEW(turn->arena, struct rb_roll_entry, most + 1)};
     if (active) {
         call_members(turn, active, ret_roll);
-        ret_roll->whole = holds_whole(turn, active);
+        ret_roll->whole = rb_turn_whole(turn, active, true);
     }
     if (next && (next->state == RB__CONFIGURATION__STATE__GO || !strcmp(next->cause, "crash")))
         call_members(turn, next, ret_roll);

@@ -123,6 +123,11 @@ struct rb_roll {
 };
 void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll);
 bool rb_roll_holder(const struct rb_roll_entry *entry);
+/* Do members of `conf` that are here hold all of the state, by its placement?  That counts as long
+ * as it is the active one: until all are in the next (worker/train_enter.c), those who had
+ * something keep it.  frozen: who has said that it froze is here also where its node does not
+ * answer. */
+bool rb_turn_whole(struct rb_turn *turn, const Rb__Configuration *conf, bool frozen);
 
 void rb_decide_job(struct rb_turn *turn); /* job.c */
 /* Is the state of the active configuration in shards, that no member has all of? */
@@ -161,6 +166,8 @@ void rb_decide_follow(struct rb_turn *turn, const Rb__Configuration *active, con
 /* Nobody is proven dead, and yet members are frozen (a link broke) or all out of reach. */
 void rb_decide_suspect(struct rb_turn *turn, const struct rb_roll *roll); /* job.c */
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* crash.c */
+/* Is the recovery without the place, or was it given up for it? */
+bool rb_decide_blames(const Rb__Configuration *conf, const char *place);
 void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* restart.c */
 void rb_decide_fail(struct rb_turn *turn, const char *reason);
 void rb_decide_cancel(struct rb_turn *turn); /* job.c */
