@@ -16,36 +16,29 @@ from faulty import faulty
 from gpt_job import model, registered, same_as_alone, spec
 
 
-def kill_workers():
-    """Each rank in turn, rank 0 too: its agent reaps it and says so, and nothing is lost."""
+def each_rank(how, kind, word, what):
+    """A signal to each rank in turn, rank 0 too: its agent says so, and nothing is lost."""
     with cluster.Cluster(devices=4) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS))
         for rank in (0, 1, 2):
             status = c.train_on("gpt", 3)
             at = time.time()
-            c.kill("gpt", status["devices"][rank])
-            died = until("the death to be noticed",
-                         lambda: [e for e in c.events("worker-died", "gpt") if e["time"] >= at * 1000 - 5])
-            check("signal 9" in died[0]["text"], died[0]["text"])
+            c.kill("gpt", status["devices"][rank], how)
+            said = until(f"the event {kind}", lambda: [e for e in c.events(kind, "gpt") if e["time"] >= at * 1000 - 5])
+            check(word in said[0]["text"], said[0]["text"])
         c.train_on("gpt", 3)
-        same_as_alone(c, "workers were killed")
+        same_as_alone(c, what)
+
+
+def kill_workers():
+    """Its agent reaps it."""
+    each_rank(signal.SIGKILL, "worker-died", "signal 9", "workers were killed")
 
 
 def stop_workers():
-    """SIGSTOP: nobody may wait for it for ever. Its agent kills it, says so, and nothing is lost."""
-    with cluster.Cluster(devices=4) as c:
-        model(c)
-        c.submit("gpt", spec(c, ENDLESS))
-        for rank in (0, 1, 2):
-            status = c.train_on("gpt", 3)
-            at = time.time()
-            c.kill("gpt", status["devices"][rank], signal.SIGSTOP)
-            said = until("the stop to be noticed",
-                         lambda: [e for e in c.events("worker-killed", "gpt") if e["time"] >= at * 1000 - 5])
-            check("stopped" in said[0]["text"], said[0]["text"])
-        c.train_on("gpt", 3)
-        same_as_alone(c, "workers were stopped")
+    """Nobody may wait for it for ever: its agent kills it."""
+    each_rank(signal.SIGSTOP, "worker-killed", "stopped", "workers were stopped")
 
 
 def kill_the_only_worker():
