@@ -135,9 +135,10 @@ static void give_up(struct rb_request *request)
 /* Another one coordinates, and the one that was asked has not answered. */
 static void lose_coordinator(struct rb_request *request)
 {
+    const struct method *method = find_method(request->server, request->method);
     struct rb_why why = {0};
 
-    if (rb_client_reached(request->forward)) {
+    if (rb_client_reached(request->forward) && !(method && method->method->reads)) {
         rb_request_failf(request, RB_EUNREACHABLE,
                          "node %s coordinated and has not answered; another one does now. What "
                          "was asked for may have been done: look before you ask again",

@@ -138,6 +138,6 @@ static void cluster(struct rb_request *request, void *context)
 }
 
 const struct rb_server_method rb_methods_cluster[] = {
-    {"cluster", true, cluster},
+    {"cluster", true, cluster, .reads = true},
     {NULL, false, NULL},
 };

@@ -123,7 +123,7 @@ static void logs(struct rb_request *request, void *context)
 }
 
 const struct rb_server_method rb_methods_gather[] = {
-    {"metrics", true, metrics},
-    {"logs", true, logs},
+    {"metrics", true, metrics, .reads = true},
+    {"logs", true, logs, .reads = true},
     {NULL, false, NULL},
 };

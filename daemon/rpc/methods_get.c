@@ -240,7 +240,7 @@ static void events(struct rb_request *request, void *context)
 }
 
 const struct rb_server_method rb_methods_get[] = {
-    {"get", true, get},
-    {"events", true, events},
+    {"get", true, get, .reads = true},
+    {"events", true, events, .reads = true},
     {NULL, false, NULL},
 };

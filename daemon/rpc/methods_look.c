@@ -285,6 +285,9 @@ static void receipt(struct rb_request *request, void *context)
 }
 
 const struct rb_server_method rb_methods_look[] = {
-    {"version", false, version}, {"status", true, status}, {"describe", true, describe},
-    {"receipt", true, receipt},  {NULL, false, NULL},
+    {"version", false, version},
+    {"status", true, status, .reads = true},
+    {"describe", true, describe, .reads = true},
+    {"receipt", true, receipt, .reads = true},
+    {NULL, false, NULL},
 };

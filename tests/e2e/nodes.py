@@ -132,15 +132,21 @@ def coordinator_and_etcd_are_gone():
 
 
 def coordinator_is_stopped():
-    """Whoever asks another node hears of it when the next one coordinates, not when the call has timed out."""
+    """Whoever asks another node for a change hears of it when the next one coordinates, not when the call has timed out;
+    who asks what there is has the next one's answer."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         leader, other = coordinator_and_other(c)
         os.kill(leader.process.pid, signal.SIGSTOP)
+        check(other.name in c.ctl("get", "nodes", endpoint=other.endpoint, timeout=100), "the next one's answer")
+        os.kill(leader.process.pid, signal.SIGCONT)
+        until("the first one to follow", lambda: c.json("version", endpoint=leader.endpoint)["rubatod"]["leader"] == other.name)
+        leader, other = other, leader
+        os.kill(leader.process.pid, signal.SIGSTOP)
         try:
-            asked = c.run("get", "jobs", endpoint=other.endpoint, timeout=100)
+            asked = c.run("node", "cordon", other.name, endpoint=other.endpoint, timeout=100)
             check(asked.returncode == 5 and "coordinated and has not answered" in asked.stderr,
                   f"exit {asked.returncode}: {asked.stderr}")
-            c.ctl("get", "jobs", endpoint=other.endpoint)
+            c.ctl("node", "cordon", other.name, endpoint=other.endpoint)
         finally:
             os.kill(leader.process.pid, signal.SIGCONT)
 
