@@ -144,6 +144,20 @@ static void tell_to_stay(struct rb_worker *worker)
     rb_worker_send(worker, &message);
 }
 
+/* What is late from now on is another step, or this order. */
+static void tell_to_freeze(struct rb_agent *agent, struct rb_worker *worker, const char *away)
+{
+    Rb__ToWorker message = RB__TO_WORKER__INIT;
+    uint64_t now = uv_now(agent->daemon->loop);
+    rb_log(RB_LOG_WARN,
+           "job %s: worker %s has done no step for %" PRIu64 " s, and node %s is out of reach: it "
+           "is to freeze",
+           worker->told.job, worker->told.worker, (now - worker->told.stepped) / 1000, away);
+    message.has_freeze = message.freeze = 1;
+    worker->told.stepped = now;
+    rb_worker_send(worker, &message);
+}
+
 static void tell_number(struct rb_worker *worker, const struct rb_agent_action *action)
 {
     Rb__ToWorker message = RB__TO_WORKER__INIT;
@@ -233,6 +247,9 @@ void rb_agent_act(struct rb_agent *agent, const struct rb_agent_action *action,
         return;
     case RB_AGENT_STAY:
         tell_to_stay(worker);
+        return;
+    case RB_AGENT_FREEZE:
+        tell_to_freeze(agent, worker, action->text);
         return;
     case RB_AGENT_KILL:
         rb_agent_kill(worker, action->text);

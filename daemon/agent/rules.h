@@ -19,6 +19,10 @@
  *
  * A saver that is none any more is told to stay: it could not save, and the job goes on with it.
  *
+ * Where no step gets done and a member's node has lost its lease, that node may have been stopped
+ * whole: then no link ends.  Whoever waits is told to freeze, as if one had, and whether the node
+ * answers is the coordinator's to find out (daemon/decide/crash.c).
+ *
  * A process that is stopped, or does not answer, is killed: its peers wait for it, and may go on
  * without it only when it has ended.  So is one that is here still when the node must have been
  * left, if its job can go on without it. */
@@ -34,11 +38,13 @@ struct rb_agent_worker {
     const char *job, *worker;
     uint32_t device;
     uint32_t spawned_for;
-    bool connected;      /* its Hello has come */
-    bool gone;           /* reaped */
-    uint64_t left;       /* when it was told to leave (ms); 0: not */
-    bool saving;         /* ... with a folder to save in */
-    uint64_t waited;     /* ms since when its Hello is waited for */
+    bool connected;   /* its Hello has come */
+    bool gone;        /* reaped */
+    uint64_t left;    /* when it was told to leave (ms); 0: not */
+    bool saving;      /* ... with a folder to save in */
+    uint64_t waited;  /* ms since when its Hello is waited for */
+    uint64_t stepped; /* when it last said that it trains, or a step (ms); 0: it does not train */
+    uint64_t step_ms; /* between the last two times */
     const char *stopped; /* how its process is kept from running; NULL: it may run */
     unsigned unanswered; /* seconds for which it has not answered pings */
     uint32_t configured, went, abandoned; /* the newest number that it was told */
@@ -72,6 +78,7 @@ enum rb_agent_action_kind {
     RB_AGENT_LEAVE,         /* worker */
     RB_AGENT_LEAVE_SAVING,  /* worker */
     RB_AGENT_STAY,          /* worker: which was told so */
+    RB_AGENT_FREEZE,        /* worker, text: the node that is out of reach */
     RB_AGENT_KILL,          /* worker, text: why; NULL: it was told to leave */
     RB_AGENT_FORGET,        /* worker: drop it, and its report */
     RB_AGENT_REPORT_DEAD,   /* job, report: of a process that is not here any more */

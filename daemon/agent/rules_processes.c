@@ -11,6 +11,8 @@ enum {
     LEAVE_MS = 10000, /* a dismissed worker ends within this, or is killed */
     START_MS = 30000, /* a fresh one says Hello within this */
     SILENT_S = 10,    /* a living one answers within this */
+    STUCK_MS = 5000,  /* a step is late by then, */
+    STUCK_STEPS = 4,  /* or by so many times what the last one took */
 };
 
 static void wake(struct rb_rules *rules, uint64_t ms)
@@ -69,6 +71,46 @@ static bool time_is_over(struct rb_rules *rules, const struct rb_job_facts *job,
     return active && rb_members_staying(view->facts, job, active->configuration) >= min;
 }
 
+/* Another node whose lease has ended, with a member that the process trains with; NULL: none. */
+static const char *node_away(const struct rb_rules *rules, const struct rb_job_facts *job,
+                             const struct rb_agent_worker *worker)
+{
+    const struct rb_agent_view *view = rules->view;
+
+    for (size_t i = 0; i < job->configurations.n; i++) {
+        const Rb__Configuration *conf = job->configurations.at[i].configuration;
+
+        if (!rb_configuration_live(conf) || conf->state == RB__CONFIGURATION__STATE__PREPARING ||
+            !rb_rules_member_of(rules, conf, worker->device, worker->worker, worker->spawned_for))
+            continue;
+        for (size_t m = 0; m < conf->n_members; m++) {
+            const char *node = conf->members[m]->node;
+
+            if (strcmp(node, view->node) && !rb_fact_find(&view->facts->nodes, node))
+                return node;
+        }
+    }
+    return NULL;
+}
+
+/* Does it wait in vain?  Returns the node that may be why.  A lease alone says nothing, for whoever
+ * has lost it may well train on. */
+static const char *stuck_for(struct rb_rules *rules, const struct rb_job_facts *job,
+                             const struct rb_agent_worker *worker)
+{
+    uint64_t late = worker->step_ms * STUCK_STEPS;
+    const char *node = worker->stepped ? node_away(rules, job, worker) : NULL;
+
+    if (!node)
+        return NULL;
+    if (late < STUCK_MS)
+        late = STUCK_MS;
+    if (rules->view->now_ms >= worker->stepped + late)
+        return node;
+    wake(rules, worker->stepped + late);
+    return NULL;
+}
+
 void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
 {
     const struct rb_agent_view *view = rules->view;
@@ -76,6 +118,8 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
     const struct rb_job_facts *job = rb_facts_job(view->facts, worker->job);
     bool wanted = rb_rules_needed(rules, job, worker->device, worker->worker, worker->spawned_for,
                                   worker->active);
+    const char *away;
+
     if (worker->gone) {
         const struct rb_agent_action *next = rb_rules_spawning(rules, worker->device);
         if (!wanted && !(next && next->job == job))
@@ -94,6 +138,8 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
         rb_rules_act_on(rules, RB_AGENT_LEAVE_SAVING, job, w);
     } else if (!wanted) {
         rb_rules_act_on(rules, worker->connected ? RB_AGENT_LEAVE : RB_AGENT_KILL, job, w);
+    } else if ((away = stuck_for(rules, job, worker))) {
+        rb_rules_act_on(rules, RB_AGENT_FREEZE, job, w)->text = away;
     }
 }
 

@@ -39,6 +39,21 @@ static void free_addresses(struct rb_worker *worker)
     worker->n_addresses = 0;
 }
 
+/* It trains, or (false) does not any more. */
+static void note_training(struct rb_worker *worker, bool trains)
+{
+    worker->told.stepped = trains ? uv_now(worker->agent->daemon->loop) : 0;
+}
+
+static void note_step(struct rb_worker *worker)
+{
+    uint64_t before = worker->told.stepped;
+    if (!before)
+        return; /* late news */
+    note_training(worker, true);
+    worker->told.step_ms = worker->told.stepped - before;
+}
+
 static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
 {
     struct rb_agent_worker *told = &worker->told;
@@ -62,6 +77,7 @@ static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
         told->left = uv_now(worker->agent->daemon->loop);
     told->saving |= hello->saving;
     worker->answers = hello->answers;
+    note_training(worker, hello->active && !hello->frozen && !hello->done && !hello->saving);
     free_addresses(worker);
     worker->addresses = rb_alloc((hello->n_addresses + 1) * sizeof(*worker->addresses));
     for (size_t i = 0; i < hello->n_addresses; i++)
@@ -77,11 +93,13 @@ static void take_flipped(struct rb_worker *worker, const Rb__Flipped *flipped)
     worker->rank = flipped->rank;
     worker->has_rank = true;
     worker->frozen = flipped->stands;
+    note_training(worker, !flipped->stands);
 }
 
 static void take_frozen(struct rb_worker *worker, const Rb__Frozen *frozen)
 {
     worker->frozen = true;
+    note_training(worker, false);
     worker->level = frozen->level;
     if (frozen->number > worker->told.active) /* not all were in it, and it cannot go on there */
         worker->told.unready = frozen->number;
@@ -171,6 +189,7 @@ static void take_saved(struct rb_worker *worker, const Rb__Saved *saved)
 static void take_done(struct rb_worker *worker, const Rb__Done *done)
 {
     worker->done = true;
+    note_training(worker, false);
     worker->level = done->level;
     if (done->final)
         take_final(worker, done->final);
@@ -191,6 +210,8 @@ void rb_worker_hear(struct rb_worker *worker, const Rb__FromWorker *message)
     }
     if (message->flipped)
         take_flipped(worker, message->flipped);
+    if (message->n_rows)
+        note_step(worker);
     for (size_t i = 0; i < message->n_rows; i++)
         rb_agent_take_row(worker, message->rows[i], message->has_rank && message->rank == 0);
     if (message->frozen)

@@ -127,6 +127,9 @@ static void print(struct scene *scene, const struct rb_agent_action *action, str
     case RB_AGENT_STAY:
         rb_buffer_format(out, "stay:%s", worker);
         return;
+    case RB_AGENT_FREEZE:
+        rb_buffer_format(out, "freeze:%s:%s", worker, action->text);
+        return;
     case RB_AGENT_KILL:
         rb_buffer_format(out, "kill:%s", worker);
         return;

@@ -120,6 +120,17 @@ static void configure(struct sim_rubatod *rubatod, const struct rb_agent_action 
     send_order(rubatod, own, &order);
 }
 
+static void freeze(struct sim_rubatod *rubatod, const struct rb_agent_action *action,
+                   struct sim_own *own)
+{
+    struct sim_order order = {.kind = SIM_FREEZE};
+
+    sim_say(rubatod->sim, rubatod->node->name, "tells %s to freeze: %s is out of reach",
+            own->process->name, action->text);
+    own->told.stepped = rubatod->sim->now / 1000 + 1;
+    send_order(rubatod, own, &order);
+}
+
 static void tell(struct sim_rubatod *rubatod, const struct rb_agent_action *action,
                  struct sim_own *own)
 {
@@ -254,6 +265,9 @@ static void act(struct sim_rubatod *rubatod, const struct rb_agent_action *actio
     case RB_AGENT_LEAVE_SAVING:
     case RB_AGENT_STAY:
         tell(rubatod, action, own);
+        break;
+    case RB_AGENT_FREEZE:
+        freeze(rubatod, action, own);
         break;
     case RB_AGENT_KILL:
         kill_it(rubatod, action, own);

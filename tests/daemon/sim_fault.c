@@ -93,6 +93,24 @@ void sim_node_stop(struct sim *sim, struct sim_node *node, bool machine)
             sim_process_kill(sim->processes[i], !machine, "died with its node");
 }
 
+/* No link ends, and nobody on the node can say anything. */
+static void stop_whole(struct sim *sim, struct sim_node *node)
+{
+    sim_say(sim, "fault", "all of node %s is stopped", node->name);
+    sim_rubatod_stop(node->rubatod);
+    for (size_t i = 0; i < sim->n_processes; i++)
+        if (sim->processes[i]->node == node)
+            sim->processes[i]->stopped = true;
+}
+
+static void continue_whole(struct sim *sim, const struct sim_node *node)
+{
+    for (size_t i = 0; i < sim->n_processes; i++)
+        if (sim->processes[i]->node == node && sim->processes[i]->alive &&
+            sim->processes[i]->stopped)
+            sim_process_continue(sim->processes[i]);
+}
+
 static void give_up_links(struct sim *sim, const struct sim_node *node)
 {
     size_t n = (size_t)(node - sim->nodes);
@@ -120,8 +138,10 @@ static void on_node_back(struct sim *sim, void *who, uint64_t stamp, void *what)
     (void)what;
     if (node->rubatod && node->rubatod->leaving)
         sim_in(sim, 1000000, on_node_back, node, 0, NULL);
-    else if (node->down || !node->rubatod)
+    else if (node->down || !node->rubatod) {
+        continue_whole(sim, node);
         sim_node_start(sim, node);
+    }
 }
 
 static void on_links_over(struct sim *sim, void *who, uint64_t stamp, void *what)
@@ -158,11 +178,14 @@ static void hurt_node(struct sim *sim)
 
     if (!node->rubatod || node->down)
         return;
-    switch (sim_chance(sim, 10)) {
+    switch (sim_chance(sim, 11)) {
     case 8:
     case 9:
         fill(sim, node);
         return;
+    case 10:
+        stop_whole(sim, node);
+        break;
     case 0:
         sim_node_stop(sim, node, true);
         sim_in(sim, GIVE_UP_US, on_links_over, node, 0, NULL);

@@ -172,6 +172,10 @@ void sim_obey(struct sim_process *process, struct sim_order *order)
     case SIM_STAY:
         process->told_stay = process->leave && process->leave_saves && !process->ends;
         break;
+    case SIM_FREEZE:
+        if (process->in_group && process->use != SIM_USE_FOLLOWING)
+            cancel(process->in_group);
+        break;
     }
 }
 

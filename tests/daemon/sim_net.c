@@ -294,6 +294,7 @@ void sim_net_gave_up(struct sim *sim, size_t a, size_t b)
                 group->links[from][to].stalled = group->links[to][from].stalled =
                     (struct sim_queue){0};
                 group->seats[to].lost[from] = true;
+                group->seats[from].lost[to] = true; /* also who has not come yet */
                 if (other->alive)
                     sim_pump(other);
             }

@@ -97,6 +97,21 @@ void sim_agent_ended(struct sim *sim, struct sim_process *process)
 
 /* ---- What a worker says -----------------------------------------------------------------------*/
 
+static void note_training(struct sim_own *own, bool trains)
+{
+    own->told.stepped = trains ? own->process->sim->now / 1000 + 1 : 0;
+}
+
+static void note_step(struct sim_own *own)
+{
+    uint64_t before = own->told.stepped;
+
+    if (!before)
+        return;
+    note_training(own, true);
+    own->told.step_ms = own->told.stepped - before;
+}
+
 static void take_hello(struct sim_own *own, const struct sim_word *word)
 {
     own->told.connected = own->has_addresses = true;
@@ -111,6 +126,7 @@ static void take_hello(struct sim_own *own, const struct sim_word *word)
     if (word->saving && !own->told.left)
         own->told.left = own->process->sim->now / 1000 + 1;
     own->told.saving |= word->saving;
+    note_training(own, word->number && !word->frozen && !word->done && !word->saving);
 }
 
 /* What an earlier rubatod has reported about the same process. */
@@ -191,15 +207,18 @@ static void take_word(struct sim_rubatod *rubatod, struct sim_own *own, const st
         own->rank = word->rank;
         own->has_rank = true;
         own->frozen = word->frozen;
+        note_training(own, !word->frozen);
         break;
     case SIM_FROZE:
         own->frozen = true;
+        note_training(own, false);
         own->level = word->level;
         if (word->number > own->told.active)
             own->told.unready = word->number;
         break;
     case SIM_IS_DONE:
         own->done = true;
+        note_training(own, false);
         own->level = word->level;
         if (word->saved)
             sim_take_saved(rubatod, own, word);
@@ -222,6 +241,7 @@ void sim_agent_hear(struct sim *sim, struct sim_process *process, const struct s
     if (!own || rubatod->stamp != process->agent || own->told.gone)
         return;
     if (word->kind == SIM_ROW) {
+        note_step(own);
         sim_take_row(rubatod, own, word);
         return;
     }

@@ -91,7 +91,15 @@ struct sim_conf {
 
 /* ---- Orders and words -------------------------------------------------------------------------*/
 
-enum sim_order_kind { SIM_CONFIGURE, SIM_GO, SIM_ABANDON, SIM_LEAVE, SIM_LEAVE_SAVING, SIM_STAY };
+enum sim_order_kind {
+    SIM_CONFIGURE,
+    SIM_GO,
+    SIM_ABANDON,
+    SIM_LEAVE,
+    SIM_LEAVE_SAVING,
+    SIM_STAY,
+    SIM_FREEZE
+};
 
 struct sim_order {
     struct sim_order *next;

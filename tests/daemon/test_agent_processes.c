@@ -5,8 +5,19 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <setjmp.h>
 #include <cmocka.h>
+
+static void put_node(struct scene *scene, const char *name)
+{
+    char key[16], value[80];
+
+    snprintf(key, sizeof key, "nodes/%s", name);
+    snprintf(value, sizeof value,
+             "{\"name\":\"%s\",\"address\":\"x\",\"numericClass\":\"cpu\",\"started\":1}", name);
+    scene_put(scene, key, value);
+}
 
 static void a_dead_one_is_kept_while_spoken_of(void **state)
 {
@@ -150,10 +161,8 @@ static void one_that_does_nothing(void **state)
 static void one_that_stays_too_long(void **state)
 {
     struct scene *scene = *state;
-    scene_put(scene, "nodes/a",
-              "{\"name\":\"a\",\"address\":\"x\",\"numericClass\":\"cpu\",\"started\":1}");
-    scene_put(scene, "nodes/b",
-              "{\"name\":\"b\",\"address\":\"x\",\"numericClass\":\"cpu\",\"started\":1}");
+    put_node(scene, "a");
+    put_node(scene, "b");
     scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
     scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 b:0=W1");
     struct rb_agent_worker *worker = scene_add_worker(scene, "W0", 0, 1);
@@ -175,6 +184,40 @@ static void one_that_stays_too_long(void **state)
     scene_expect(scene, "save-and-leave:W0");
 }
 
+/* A node that is stopped whole ends no link: whoever waits for it has to be told. */
+static void one_that_waits_in_vain(void **state)
+{
+    struct scene *scene = *state;
+    put_node(scene, "a");
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 b:0=W1");
+    struct rb_agent_worker *worker = scene_add_worker(scene, "W0", 0, 1);
+    worker->active = worker->configured = 1;
+    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    scene_put_report(scene, "b:0", "W1", "TRAINING", 1);
+    worker->stepped = scene->now - 4000;
+    worker->step_ms = 100;
+    scene_expect(scene, ""); /* b has lost its lease, and it trains on */
+    assert_int_equal(scene->wake, scene->now + 1000);
+    scene->now += 1000;
+    scene_expect(scene, "freeze:W0:b");
+    worker->step_ms = 2000; /* long steps are late later */
+    scene_expect(scene, "");
+    assert_int_equal(scene->wake, scene->now + 3000);
+    scene->now += 3000;
+    scene_expect(scene, "freeze:W0:b");
+    worker->stepped = 0; /* it has frozen */
+    scene_expect(scene, "");
+    worker->stepped = scene->now - 60000;
+    put_node(scene, "b"); /* a long step */
+    scene_expect(scene, "");
+    scene_put_configuration(scene, 2, "PREPARING", "a:0=W0 b:0=W1 c:0"); /* nobody waits for c */
+    worker->configured = 2;
+    scene_expect(scene, "");
+    rb_mirror_delete(scene->mirror, "nodes/a"); /* nor for itself */
+    scene_expect(scene, "");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
 
 int main(void)
@@ -187,6 +230,7 @@ int main(void)
         TEST(a_deleted_job),
         TEST(one_that_does_not_start),
         TEST(one_that_does_nothing),
+        TEST(one_that_waits_in_vain),
         TEST(one_that_stays_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -199,5 +199,32 @@ def node_is_lost():
             c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node was lost and came back")
 
 
+def node_is_stopped():
+    """All of a node stands still, as in a paused container, and its kernel answers for it: no link ends.  The others go
+    on without it all the same, and what it does when it goes on counts for nothing."""
+    for leads in False, True:
+        with cluster.Cluster(nodes=2, devices=1) as c:
+            leader, other = coordinator_and_other(c)
+            lost, left = (leader, other) if leads else (other, leader)
+            c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+            c.submit("wide", spec(c, ENDLESS, 2))
+            c.train_on("wide", 2)
+            worker = [d["pid"] for d in c.status("wide")["devices"] if d["node"] == lost.name]
+            stopped = [lost.process.pid, worker[0]]
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            try:
+                c.ctl("wait", "wide", "--for", "devices=1", "--timeout", 60, endpoint=left.endpoint)
+                told = [event["text"] for event in c.events("node-lost", "wide", endpoint=left.endpoint)]
+                check(told == [f"node {lost.name} does not answer"], f"events: {told}")
+            finally:
+                for pid in stopped:
+                    os.kill(pid, signal.SIGCONT)
+            c.train_on("wide", 2)
+            check(worker[0] not in [d["pid"] for d in c.status("wide")["devices"]], "a process was left behind and trains")
+            c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node stood still and went on")
+
+
 cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, deleted_while_fetched, coordinator_is_gone,
-             coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd, node_is_lost)
+             coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd, node_is_lost,
+             node_is_stopped)

@@ -197,6 +197,14 @@ void rb_mailbox_stay(struct rb_mailbox *mailbox)
     unlock_changed(mailbox);
 }
 
+void rb_mailbox_freeze(struct rb_mailbox *mailbox)
+{
+    lock(mailbox);
+    if (mailbox->group && mailbox->group_use != RB_GROUP_FOLLOWING)
+        rb_coll_cancel(mailbox->group);
+    unlock(mailbox);
+}
+
 int rb_mailbox_hears_out(struct rb_mailbox *mailbox)
 {
     uint64_t waited;
