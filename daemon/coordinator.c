@@ -123,6 +123,43 @@ static void decide(uv_timer_t *timer)
     rb_writes_done(&writes);
 }
 
+static size_t add_members(const struct rb_job_facts *job, uint32_t number, const char **names,
+                          size_t n)
+{
+    const struct rb_fact *fact = number ? rb_facts_configuration(job, number) : NULL;
+    for (size_t m = 0; fact && m < fact->configuration->n_members; m++)
+        names[n++] = fact->configuration->members[m]->node;
+    return n;
+}
+
+static size_t count_members(const struct rb_facts *facts)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < facts->n_jobs; j++)
+        for (size_t c = 0; c < facts->jobs[j].configurations.n; c++)
+            n += facts->jobs[j].configurations.at[c].configuration->n_members;
+    return n;
+}
+
+/* Nodes of jobs that miss somebody. */
+static void ask_nodes(struct rb_coordinator *coordinator)
+{
+    const struct rb_facts *facts = rb_store_facts(coordinator->daemon->store);
+    struct rb_arena arena = {0};
+    const char **names = RB_ARENA_NEW(&arena, const char *, count_members(facts) + 1);
+    size_t n = 0;
+    for (size_t j = 0; j < facts->n_jobs; j++) {
+        const struct rb_job_facts *job = &facts->jobs[j];
+        if (!coordinator->fence || !coordinator->connected || !job->state.message ||
+            !job->state.state->suspected)
+            continue;
+        n = add_members(job, job->state.state->active, names, n);
+        n = add_members(job, job->state.state->next, names, n);
+    }
+    rb_silence_ask(coordinator->silence, names, n);
+    rb_arena_done(&arena);
+}
+
 static void on_facts(void *context)
 {
     struct rb_coordinator *coordinator = context;
@@ -131,7 +168,7 @@ static void on_facts(void *context)
     if (connected && !coordinator->connected && coordinator->fence)
         coordinator->since_ms = rb_clock_unix_ms();
     coordinator->connected = connected;
-    rb_silence_look(coordinator->silence, coordinator->fence && connected);
+    ask_nodes(coordinator);
     decide_soon(coordinator);
 }
 
@@ -170,7 +207,7 @@ void rb_coordinator_lead(struct rb_coordinator *coordinator, int64_t fence)
     if (fence && !coordinator->fence)
         coordinator->since_ms = rb_clock_unix_ms();
     coordinator->fence = fence;
-    rb_silence_look(coordinator->silence, fence && rb_store_connected(coordinator->daemon->store));
+    ask_nodes(coordinator);
     if (fence)
         decide_soon(coordinator);
     else

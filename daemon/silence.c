@@ -21,7 +21,7 @@ struct node {
     struct rb_silence *silence;
     char *name, *address;
     struct rb_client_call *call;
-    uint64_t seen;  /* in facts, loop time */
+    uint64_t seen;  /* in facts, loop time; or it was with all others, if that is later */
     unsigned looks; /* since it was asked, without a word */
     bool wanted, asked, silent;
 };
@@ -29,8 +29,10 @@ struct node {
 struct rb_silence {
     struct rb_daemon *daemon;
     uv_timer_t look;
-    struct node *nodes;
-    int64_t noted; /* the newest revision of a node's fact */
+    struct node *nodes; /* those in facts, and some that were */
+    size_t n;
+    int64_t noted;     /* the newest revision of a node's fact */
+    uint64_t all_seen; /* when there were none but those in facts */
     const char **names;
     void (*changed)(void *context);
     void *context;
@@ -64,6 +66,7 @@ static void note(struct rb_silence *silence, const Rb__Node *told)
         node->name = rb_string(told->name);
         node->next = silence->nodes;
         silence->nodes = node;
+        silence->n++;
     }
     if (!node->address || strcmp(node->address, told->address)) {
         leave(node); /* somebody else may be where it was */
@@ -101,43 +104,24 @@ static void forget_old(struct rb_silence *silence, const struct rb_fact_list *no
 {
     uint64_t now = uv_now(silence->daemon->loop);
 
+    if (silence->n == nodes->n) {
+        silence->all_seen = now;
+        return;
+    }
     for (struct node **at = &silence->nodes; *at;) {
         struct node *node = *at;
 
         if (rb_fact_find(nodes, node->name))
             node->seen = now;
+        else if (node->seen < silence->all_seen)
+            node->seen = silence->all_seen;
         if (node->wanted || now - node->seen < REMEMBER_MS) {
             at = &node->next;
         } else {
             *at = node->next;
+            silence->n--;
             node_free(node);
         }
-    }
-}
-
-static void want_members(struct rb_silence *silence, const struct rb_job_facts *job,
-                         uint32_t number)
-{
-    const struct rb_fact *fact = number ? rb_facts_configuration(job, number) : NULL;
-
-    for (size_t m = 0; fact && m < fact->configuration->n_members; m++) {
-        const char *name = fact->configuration->members[m]->node;
-        struct node *node = find(silence, name);
-
-        if (node && strcmp(name, silence->daemon->settings->node))
-            node->wanted = true;
-    }
-}
-
-static void want_suspected(struct rb_silence *silence, const struct rb_facts *facts)
-{
-    for (size_t j = 0; j < facts->n_jobs; j++) {
-        const struct rb_job_facts *job = &facts->jobs[j];
-
-        if (!job->state.message || !job->state.state->suspected)
-            continue;
-        want_members(silence, job, job->state.state->active);
-        want_members(silence, job, job->state.state->next);
     }
 }
 
@@ -209,7 +193,7 @@ static void look_on(struct rb_silence *silence, bool wanted)
 
 /* ---- The door --------------------------------------------------------------------------------*/
 
-void rb_silence_look(struct rb_silence *silence, bool leads)
+void rb_silence_ask(struct rb_silence *silence, const char *const *names, size_t n)
 {
     const struct rb_facts *facts = rb_store_facts(silence->daemon->store);
     bool wanted = false;
@@ -217,8 +201,12 @@ void rb_silence_look(struct rb_silence *silence, bool leads)
     note_new(silence, &facts->nodes);
     for (struct node *node = silence->nodes; node; node = node->next)
         node->wanted = false;
-    if (leads)
-        want_suspected(silence, facts);
+    for (size_t i = 0; i < n; i++) {
+        struct node *node = find(silence, names[i]);
+
+        if (node && strcmp(names[i], silence->daemon->settings->node))
+            node->wanted = true;
+    }
     for (struct node *node = silence->nodes; node; node = node->next) {
         wanted |= node->wanted;
         if (!node->wanted)

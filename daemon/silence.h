@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nodes that do not answer while a job waits to learn whom it has lost.
+/* Nodes that do not answer while somebody waits for what is on them.
  *
- * facts > [silence] > decide
+ * facts, whom to ask > [silence] > decide, the agent's rules
  *
- * A lease ends seconds after its node.  As long as a job misses somebody (JobState.suspected:
- * members have frozen, or all are out of reach) the coordinator asks the nodes of all members
- * itself, at the addresses that they last had; one from which nothing has come for a second is
- * silent, until it answers.  That proves no death; daemon/decide/crash.c says what follows. */
+ * A lease ends seconds after its node, and a node may live on without one.  So whoever misses
+ * somebody asks the node itself, at the address that it last had: the coordinator, while a job
+ * misses members (JobState.suspected; daemon/decide/crash.c), and the agent of a worker that gets
+ * no further (daemon/agent/rules.h).  A node from which nothing has come for a second is silent,
+ * until it answers.  That proves no death. */
 #ifndef RB_DAEMON_SILENCE_H
 #define RB_DAEMON_SILENCE_H
 
@@ -18,10 +19,11 @@ struct rb_silence;
 struct rb_silence *rb_silence_new(struct rb_daemon *daemon, void (*changed)(void *context),
                                   void *context);
 
-/* Facts may have changed.  leads: this rubatod coordinates, and so asks. */
-void rb_silence_look(struct rb_silence *silence, bool leads);
+/* From now on these, and no others; this node itself is never asked.  To be said again when facts
+ * have changed: addresses are remembered for a minute behind a lease's end. */
+void rb_silence_ask(struct rb_silence *silence, const char *const *names, size_t n);
 
-/* Their names, until the next call of any of these or a turn of the loop. */
+/* Names of the silent, until the next call of any of these or a turn of the loop. */
 const char *const *rb_silence_names(struct rb_silence *silence, size_t *ret_n);
 
 void rb_silence_free(struct rb_silence *silence); /* NULL is fine */

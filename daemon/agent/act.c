@@ -145,14 +145,14 @@ static void tell_to_stay(struct rb_worker *worker)
 }
 
 /* What is late from now on is another step, or this order. */
-static void tell_to_freeze(struct rb_agent *agent, struct rb_worker *worker, const char *away)
+static void tell_to_freeze(struct rb_agent *agent, struct rb_worker *worker, const char *node)
 {
     Rb__ToWorker message = RB__TO_WORKER__INIT;
     uint64_t now = uv_now(agent->daemon->loop);
     rb_log(RB_LOG_WARN,
-           "job %s: worker %s has done no step for %" PRIu64 " s, and node %s is out of reach: it "
+           "job %s: worker %s has done no step for %" PRIu64 " s, and node %s does not answer: it "
            "is to freeze",
-           worker->told.job, worker->told.worker, (now - worker->told.stepped) / 1000, away);
+           worker->told.job, worker->told.worker, (now - worker->told.stepped) / 1000, node);
     message.has_freeze = message.freeze = 1;
     worker->told.stepped = now;
     rb_worker_send(worker, &message);
@@ -249,7 +249,9 @@ void rb_agent_act(struct rb_agent *agent, const struct rb_agent_action *action,
         tell_to_stay(worker);
         return;
     case RB_AGENT_FREEZE:
-        tell_to_freeze(agent, worker, action->text);
+        tell_to_freeze(agent, worker, action->node);
+        return;
+    case RB_AGENT_ASK: /* all at once, behind the round */
         return;
     case RB_AGENT_KILL:
         rb_agent_kill(worker, action->text);

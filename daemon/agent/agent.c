@@ -16,6 +16,7 @@
 #include "daemon/agent/spawn.h"
 #include "daemon/agent/worker.h"
 #include "daemon/settings.h"
+#include "daemon/silence.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +29,22 @@ static bool has_blob(const char *digest, void *context)
     return rb_blobs_has(agent->daemon->blobs, digest);
 }
 
+static void ask_nodes(struct rb_agent *agent, const struct rb_agent_actions *actions,
+                      struct rb_arena *arena)
+{
+    const char **names = RB_ARENA_NEW(arena, const char *, actions->n + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < actions->n; i++)
+        if (actions->at[i].kind == RB_AGENT_ASK)
+            names[n++] = actions->at[i].node;
+    rb_silence_ask(agent->silence, names, n);
+}
+
 static void decide(struct rb_agent *agent)
 {
     struct rb_arena arena = {0};
     struct rb_agent_actions actions;
-    size_t n = 0, n_deaths = 0;
+    size_t n = 0, n_deaths = 0, n_silent = 0;
     for (struct rb_worker *worker = agent->workers; worker; worker = worker->next)
         n++;
     struct rb_agent_worker *told = RB_ARENA_NEW(&arena, struct rb_agent_worker, n + 1);
@@ -43,6 +55,7 @@ static void decide(struct rb_agent *agent)
         told[n++] = worker->told;
     }
     const struct rb_agent_death *deaths = rb_agent_deaths_known(agent, &arena, &n_deaths);
+    const char *const *silent = rb_silence_names(agent->silence, &n_silent);
     struct rb_agent_view view = {
         .facts = rb_store_facts(agent->daemon->store),
         .node = agent->node,
@@ -50,6 +63,8 @@ static void decide(struct rb_agent *agent)
         .n = n,
         .deaths = deaths,
         .n_deaths = n_deaths,
+        .silent = silent,
+        .n_silent = n_silent,
         .now_ms = uv_now(agent->daemon->loop),
         .unix_ms = rb_clock_unix_ms(),
         .has_blob = has_blob,
@@ -61,6 +76,7 @@ static void decide(struct rb_agent *agent)
         bool of_worker = rb_agent_action_of_worker(action->kind);
         rb_agent_act(agent, action, of_worker ? workers[action->worker] : NULL, &arena);
     }
+    ask_nodes(agent, &actions, &arena);
     if (actions.wake_ms != UINT64_MAX)
         rb_agent_poke_in(agent, actions.wake_ms - view.now_ms + 1);
     rb_arena_done(&arena);
@@ -103,6 +119,11 @@ static void on_facts(void *context)
     rb_agent_poke(context);
 }
 
+static void on_silence(void *context)
+{
+    rb_agent_poke(context);
+}
+
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
@@ -120,6 +141,7 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
     uv_timer_init(daemon->loop, &agent->clock);
     uv_timer_init(daemon->loop, &agent->watch);
     agent->soon.data = agent->clock.data = agent->watch.data = agent;
+    agent->silence = rb_silence_new(daemon, on_silence, agent);
     rb_server_add(daemon->server, rb_agent_methods, agent);
     rb_server_add(daemon->server, rb_agent_death_methods, agent);
     return agent;
@@ -184,6 +206,7 @@ void rb_agent_free(struct rb_agent *agent)
         rb_worker_free(agent->workers);
     rb_agent_jobs_free(agent);
     rb_agent_deaths_free(agent);
+    rb_silence_free(agent->silence);
     rb_agent_checks_drop(agent);
     agent->started = false;
     agent->closing = 3;

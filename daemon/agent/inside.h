@@ -15,6 +15,7 @@ struct rb_agent_check;
 struct rb_agent_job;
 struct rb_agent_known_death; /* of a worker, of ours or told us by its agent */
 struct rb_agent_save;
+struct rb_silence;
 struct rb_arena;
 struct rb_worker;
 
@@ -32,6 +33,7 @@ struct rb_agent {
     int64_t deletions_heard; /* up to this revision */
     struct rb_worker *workers;
     struct rb_agent_known_death *deaths;
+    struct rb_silence *silence; /* of nodes whose workers ours may wait for in vain */
     struct rb_agent_save *saves;
     struct rb_agent_check *checks; /* checkpoints.c */
     uint64_t next_save;

@@ -19,9 +19,9 @@
  *
  * A saver that is none any more is told to stay: it could not save, and the job goes on with it.
  *
- * Where no step gets done and a member's node has lost its lease, that node may have been stopped
- * whole: then no link ends.  Whoever waits is told to freeze, as if one had, and whether the node
- * answers is the coordinator's to find out (daemon/decide/crash.c).
+ * Where no step gets done, a member's node has lost its lease and does not answer, it may have been
+ * stopped whole: then no link ends.  Whoever waits is told to freeze, as if one had; what follows
+ * is the coordinator's to decide (daemon/decide/crash.c).
  *
  * A process that is stopped, or does not answer, is killed: its peers wait for it, and may go on
  * without it only when it has ended.  So is one that is here still when the node must have been
@@ -63,6 +63,8 @@ struct rb_agent_view {
     size_t n;
     const struct rb_agent_death *deaths;
     size_t n_deaths;
+    const char *const *silent; /* nodes that were asked, and do not answer (daemon/silence.h) */
+    size_t n_silent;
     uint64_t now_ms;  /* any clock, the same as in the workers */
     uint64_t unix_ms; /* that of deadlines */
     bool (*has_blob)(const char *digest, void *context);
@@ -78,7 +80,8 @@ enum rb_agent_action_kind {
     RB_AGENT_LEAVE,         /* worker */
     RB_AGENT_LEAVE_SAVING,  /* worker */
     RB_AGENT_STAY,          /* worker: which was told so */
-    RB_AGENT_FREEZE,        /* worker, text: the node that is out of reach */
+    RB_AGENT_FREEZE,        /* worker, node: that does not answer */
+    RB_AGENT_ASK,           /* node: does it answer?  For as long as this is said */
     RB_AGENT_KILL,          /* worker, text: why; NULL: it was told to leave */
     RB_AGENT_FORGET,        /* worker: drop it, and its report */
     RB_AGENT_REPORT_DEAD,   /* job, report: of a process that is not here any more */
@@ -88,8 +91,8 @@ enum rb_agent_action_kind {
 /* Is it about a worker of the view? */
 static inline bool rb_agent_action_of_worker(enum rb_agent_action_kind kind)
 {
-    return kind != RB_AGENT_SPAWN && kind != RB_AGENT_FETCH && kind != RB_AGENT_REPORT_DEAD &&
-           kind != RB_AGENT_REPORT_DELETE;
+    return kind != RB_AGENT_SPAWN && kind != RB_AGENT_FETCH && kind != RB_AGENT_ASK &&
+           kind != RB_AGENT_REPORT_DEAD && kind != RB_AGENT_REPORT_DELETE;
 }
 
 struct rb_agent_action {
@@ -102,7 +105,7 @@ struct rb_agent_action {
     bool foreseen;
     uint32_t number;
     const char *text; /* digest, or reason */
-    const char *node; /* to fetch from */
+    const char *node; /* to fetch from, or that is asked */
     const struct rb_fact *report;
 };
 

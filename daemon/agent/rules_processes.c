@@ -11,7 +11,7 @@ enum {
     LEAVE_MS = 10000, /* a dismissed worker ends within this, or is killed */
     START_MS = 30000, /* a fresh one says Hello within this */
     SILENT_S = 10,    /* a living one answers within this */
-    STUCK_MS = 5000,  /* a step is late by then, */
+    STUCK_MS = 3000,  /* a step is late by then, */
     STUCK_STEPS = 4,  /* or by so many times what the last one took */
 };
 
@@ -93,22 +93,31 @@ static const char *node_away(const struct rb_rules *rules, const struct rb_job_f
     return NULL;
 }
 
-/* Does it wait in vain?  Returns the node that may be why.  A lease alone says nothing, for whoever
- * has lost it may well train on. */
-static const char *stuck_for(struct rb_rules *rules, const struct rb_job_facts *job,
-                             const struct rb_agent_worker *worker)
+static bool is_silent(const struct rb_agent_view *view, const char *node)
 {
-    uint64_t late = worker->step_ms * STUCK_STEPS;
+    for (size_t i = 0; i < view->n_silent; i++)
+        if (!strcmp(view->silent[i], node))
+            return true;
+    return false;
+}
+
+/* Does it wait in vain?  A step may take long, and whoever has lost its lease may well train on. */
+static void look_for_stuck(struct rb_rules *rules, const struct rb_job_facts *job, size_t w)
+{
+    const struct rb_agent_worker *worker = &rules->view->workers[w];
+    uint64_t late =
+        worker->stepped +
+        (worker->step_ms * STUCK_STEPS > STUCK_MS ? worker->step_ms * STUCK_STEPS : STUCK_MS);
     const char *node = worker->stepped ? node_away(rules, job, worker) : NULL;
 
     if (!node)
-        return NULL;
-    if (late < STUCK_MS)
-        late = STUCK_MS;
-    if (rules->view->now_ms >= worker->stepped + late)
-        return node;
-    wake(rules, worker->stepped + late);
-    return NULL;
+        return;
+    if (rules->view->now_ms < late)
+        wake(rules, late);
+    else if (is_silent(rules->view, node))
+        rb_rules_act_on(rules, RB_AGENT_FREEZE, job, w)->node = node;
+    else
+        rb_rules_act(rules, RB_AGENT_ASK, job)->node = node;
 }
 
 void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
@@ -118,7 +127,6 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
     const struct rb_job_facts *job = rb_facts_job(view->facts, worker->job);
     bool wanted = rb_rules_needed(rules, job, worker->device, worker->worker, worker->spawned_for,
                                   worker->active);
-    const char *away;
 
     if (worker->gone) {
         const struct rb_agent_action *next = rb_rules_spawning(rules, worker->device);
@@ -138,8 +146,8 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
         rb_rules_act_on(rules, RB_AGENT_LEAVE_SAVING, job, w);
     } else if (!wanted) {
         rb_rules_act_on(rules, worker->connected ? RB_AGENT_LEAVE : RB_AGENT_KILL, job, w);
-    } else if ((away = stuck_for(rules, job, worker))) {
-        rb_rules_act_on(rules, RB_AGENT_FREEZE, job, w)->text = away;
+    } else {
+        look_for_stuck(rules, job, w);
     }
 }
 

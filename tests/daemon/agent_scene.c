@@ -128,7 +128,10 @@ static void print(struct scene *scene, const struct rb_agent_action *action, str
         rb_buffer_format(out, "stay:%s", worker);
         return;
     case RB_AGENT_FREEZE:
-        rb_buffer_format(out, "freeze:%s:%s", worker, action->text);
+        rb_buffer_format(out, "freeze:%s:%s", worker, action->node);
+        return;
+    case RB_AGENT_ASK:
+        rb_buffer_format(out, "ask:%s", action->node);
         return;
     case RB_AGENT_KILL:
         rb_buffer_format(out, "kill:%s", worker);
@@ -157,6 +160,8 @@ void scene_expect(struct scene *scene, const char *expected)
         .n = scene->n,
         .deaths = scene->deaths,
         .n_deaths = scene->n_deaths,
+        .silent = &scene->silent,
+        .n_silent = scene->silent != NULL,
         .now_ms = scene->now,
         .unix_ms = scene->unix_ms,
         .has_blob = has_blob,

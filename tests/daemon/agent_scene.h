@@ -20,6 +20,7 @@ struct scene {
     const char *more; /* of configurations that are put: ",\"spare\":2" */
     struct rb_agent_death deaths[2];
     size_t n_deaths;
+    const char *silent; /* the node that does not answer; NULL: none was asked */
 };
 
 void scene_put(struct scene *scene, const char *key, const char *value);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { RETRY_US = 500000 };
+enum { RETRY_US = 500000, ASK_US = 200000 };
 
 /* ---- Actions ----------------------------------------------------------------------------------*/
 
@@ -125,8 +125,8 @@ static void freeze(struct sim_rubatod *rubatod, const struct rb_agent_action *ac
 {
     struct sim_order order = {.kind = SIM_FREEZE};
 
-    sim_say(rubatod->sim, rubatod->node->name, "tells %s to freeze: %s is out of reach",
-            own->process->name, action->text);
+    sim_say(rubatod->sim, rubatod->node->name, "tells %s to freeze: %s does not answer",
+            own->process->name, action->node);
     own->told.stepped = rubatod->sim->now / 1000 + 1;
     send_order(rubatod, own, &order);
 }
@@ -269,6 +269,9 @@ static void act(struct sim_rubatod *rubatod, const struct rb_agent_action *actio
     case RB_AGENT_FREEZE:
         freeze(rubatod, action, own);
         break;
+    case RB_AGENT_ASK:
+        rubatod->asks[sim_node(rubatod->sim, action->node) - rubatod->sim->nodes] = true;
+        break;
     case RB_AGENT_KILL:
         kill_it(rubatod, action, own);
         break;
@@ -291,10 +294,33 @@ static bool has_blob(const char *digest, void *context)
     return rubatod->node->blobs[digest[0] - '0'];
 }
 
+/* Of those that the last round has asked for. */
+static size_t find_silent(struct sim_rubatod *rubatod, const char **silent)
+{
+    struct sim *sim = rubatod->sim;
+    uint64_t wake_us = UINT64_MAX;
+    size_t n = 0;
+
+    for (size_t i = 0; i < sim->n_nodes; i++) {
+        if (sim_silent(rubatod, &rubatod->asked, i, rubatod->asks[i], &wake_us))
+            silent[n++] = sim->nodes[i].name;
+        rubatod->asks[i] = false;
+    }
+    return n;
+}
+
+static void look_at_asked(struct sim_rubatod *rubatod)
+{
+    for (size_t i = 0; i < rubatod->sim->n_nodes; i++)
+        if (rubatod->asks[i])
+            sim_agent_poke_in(rubatod, ASK_US);
+}
+
 static void decide(struct sim_rubatod *rubatod)
 {
     struct rb_agent_worker told[64];
     struct sim_own *owns[64];
+    const char *silent[SIM_NODES];
     struct rb_arena arena = {0};
     struct rb_agent_actions actions;
     struct rb_agent_view seen = {
@@ -304,6 +330,8 @@ static void decide(struct sim_rubatod *rubatod)
         .now_ms = rubatod->sim->now / 1000 + 1,
         .unix_ms = sim_ms(rubatod->sim),
         .has_blob = has_blob,
+        .silent = silent,
+        .n_silent = find_silent(rubatod, silent),
         .context = rubatod,
     };
 
@@ -319,6 +347,7 @@ static void decide(struct sim_rubatod *rubatod)
 
         act(rubatod, action, of_worker ? owns[action->worker] : NULL);
     }
+    look_at_asked(rubatod);
     if (actions.wake_ms != UINT64_MAX)
         sim_agent_poke_in(rubatod, (actions.wake_ms - seen.now_ms + 1) * 1000);
     rb_arena_done(&arena);

@@ -117,27 +117,38 @@ static bool answers(struct sim_rubatod *rubatod, const struct sim_node *node)
            (sim->quiet || sim_chance(sim, 3));
 }
 
-/* In daemon/silence.c's place.  Returns how many; *wake: when there may be more. */
+bool sim_silent(struct sim_rubatod *rubatod, struct sim_silence *silence, size_t node, bool asks,
+                uint64_t *wake_us)
+{
+    struct sim *sim = rubatod->sim;
+    uint64_t *since = &silence->since[node];
+
+    if (!asks || &sim->nodes[node] == rubatod->node || answers(rubatod, &sim->nodes[node])) {
+        *since = 0;
+        return false;
+    }
+    if (!*since)
+        *since = sim->now;
+    if (sim->now - *since >= SILENT_US)
+        return true;
+    if (*wake_us > sim->now + SILENT_US)
+        *wake_us = sim->now + SILENT_US;
+    return false;
+}
+
+/* Returns how many; *wake: when there may be more. */
 static size_t find_silent(struct sim_rubatod *rubatod, const char **silent, uint64_t *wake)
 {
     struct sim *sim = rubatod->sim;
     bool asks = suspects(sim_client_facts(rubatod->client));
+    uint64_t wake_us = UINT64_MAX;
     size_t n = 0;
 
-    for (size_t i = 0; i < sim->n_nodes; i++) {
-        uint64_t *since = &rubatod->unheard[i];
-
-        if (!asks || &sim->nodes[i] == rubatod->node || answers(rubatod, &sim->nodes[i])) {
-            *since = 0;
-            continue;
-        }
-        if (!*since)
-            *since = sim->now;
-        if (sim->now - *since >= SILENT_US)
+    for (size_t i = 0; i < sim->n_nodes; i++)
+        if (sim_silent(rubatod, &rubatod->silence, i, asks, &wake_us))
             silent[n++] = sim->nodes[i].name;
-        else if (sim_ms(sim) + SILENT_US / 1000 < *wake)
-            *wake = sim_ms(sim) + SILENT_US / 1000;
-    }
+    if (wake_us != UINT64_MAX)
+        *wake = sim_ms(sim) + (wake_us - sim->now) / 1000;
     return n;
 }
 

@@ -54,6 +54,11 @@ struct sim_known {
     int64_t rows; /* kept */
 };
 
+struct sim_silence { /* daemon/silence.h */
+    uint64_t
+        since[SIM_NODES]; /* nothing has come since then, us; 0: not asked, or an answer came */
+};
+
 struct sim_rubatod {
     struct sim *sim;
     struct sim_node *node;
@@ -72,8 +77,7 @@ struct sim_rubatod {
     int64_t fence;
     uint64_t since_ms, decides;
     bool committing, connected, quits;
-    uint64_t
-        unheard[SIM_NODES]; /* of whom nothing has come since then, us; 0: asked in vain by none */
+    struct sim_silence silence;
 
     /* agent */
     bool started, poked;
@@ -82,6 +86,8 @@ struct sim_rubatod {
     struct sim_death *deaths;
     struct sim_known known[SIM_JOBS];
     bool fetching[SIM_JOBS];
+    struct sim_silence asked;
+    bool asks[SIM_NODES];
 };
 
 void sim_rubatod_start(struct sim *sim, struct sim_node *node);
@@ -93,6 +99,9 @@ void sim_presence_look(struct sim_rubatod *rubatod);
 void sim_presence_leased(struct sim *sim, void *who, int64_t lease);
 void sim_coordinator_poke(struct sim_rubatod *rubatod);
 void sim_coordinator_lead(struct sim_rubatod *rubatod, int64_t fence);
+/* Is the node silent, as far as this one knows?  *wake_us: when it may be, if that is sooner. */
+bool sim_silent(struct sim_rubatod *rubatod, struct sim_silence *silence, size_t node, bool asks,
+                uint64_t *wake_us);
 /* sim_own.c */
 void sim_agent_start(struct sim_rubatod *rubatod);
 struct sim_own *sim_own_find(struct sim_rubatod *rubatod, const struct sim_process *process);

@@ -195,16 +195,18 @@ static void one_that_waits_in_vain(void **state)
     worker->active = worker->configured = 1;
     scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
     scene_put_report(scene, "b:0", "W1", "TRAINING", 1);
-    worker->stepped = scene->now - 4000;
+    worker->stepped = scene->now - 2000;
     worker->step_ms = 100;
     scene_expect(scene, ""); /* b has lost its lease, and it trains on */
     assert_int_equal(scene->wake, scene->now + 1000);
     scene->now += 1000;
+    scene_expect(scene, "ask:b"); /* or has it? */
+    scene->silent = "b";
     scene_expect(scene, "freeze:W0:b");
     worker->step_ms = 2000; /* long steps are late later */
     scene_expect(scene, "");
-    assert_int_equal(scene->wake, scene->now + 3000);
-    scene->now += 3000;
+    assert_int_equal(scene->wake, scene->now + 5000);
+    scene->now += 5000;
     scene_expect(scene, "freeze:W0:b");
     worker->stepped = 0; /* it has frozen */
     scene_expect(scene, "");
