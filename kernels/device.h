@@ -59,10 +59,15 @@ struct rb_key {
     uint32_t microbatch;
 };
 
+/* Part of each numeric class: raised with any change behind which some job's bits are others, and
+ * with nothing else, so that jobs go on across versions.  tests/models/bits.json has what weights
+ * come to. */
+#define RB_NUMERICS 1
+
 struct rb_device_about {
     char name[128]; /* "NVIDIA H200"; empty: a core */
     /* What must be equal on two machines for equal bits: "cpu avx512_core_bf16 bf16-as-fp32
-     * onednn-2.6.3 libc-2.36 threads=1 rubato-0.8.0". */
+     * onednn-2.6.3 libc-2.36 threads=1 numerics-1". */
     char numeric_class[192];
     uint64_t bytes; /* of its memory; 0: the host's */
     char bus[32];   /* a GPU's PCI address, "0000:1b:00.0"; empty: it has none */

@@ -45,9 +45,10 @@ static void class_write(void)
     int version[3];
 
     rb_dnnl_version(version);
-    snprintf(class_text, sizeof(class_text), "cpu %s%s onednn-%d.%d.%d libc-%s threads=1 rubato-%s",
-             rb_dnnl_isa(), rb_dnnl_bfloat() == RB_DNNL_BFLOAT_FAST ? "" : " bf16-as-fp32",
-             version[0], version[1], version[2], gnu_get_libc_version(), RUBATO_VERSION);
+    snprintf(class_text, sizeof(class_text),
+             "cpu %s%s onednn-%d.%d.%d libc-%s threads=1 numerics-%d", rb_dnnl_isa(),
+             rb_dnnl_bfloat() == RB_DNNL_BFLOAT_FAST ? "" : " bf16-as-fp32", version[0], version[1],
+             version[2], gnu_get_libc_version(), RB_NUMERICS);
 }
 
 const char *rb_cpu_numeric_class(void)

@@ -71,9 +71,9 @@ int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *wh
     about.bytes = properties.totalGlobalMem / (size_t)shares;
     /* How cuBLASLt cuts a product depends on the number of multiprocessors too. */
     snprintf(about.numeric_class, sizeof about.numeric_class,
-             "cuda sm_%d%d x%d %.60s runtime-%d cublaslt-%zu cudnn-%zu rubato-%s.%d",
+             "cuda sm_%d%d x%d %.60s runtime-%d cublaslt-%zu cudnn-%zu numerics-%d.%d",
              properties.major, properties.minor, properties.multiProcessorCount, properties.name,
-             runtime, cublasLtGetVersion(), rb_gpu_conv_version(), RUBATO_VERSION, RB_GPU_KERNELS);
+             runtime, cublasLtGetVersion(), rb_gpu_conv_version(), RB_NUMERICS, RB_GPU_KERNELS);
     *ret_about = about;
     return 0;
 }

@@ -69,8 +69,8 @@ int rb_gpu_describe(int index, struct rb_gpu_about *ret_about, struct rb_why *wh
 
     (void)why;
     snprintf(about.bus, sizeof about.bus, "0000:%02x:00.0", (unsigned)index);
-    snprintf(about.numeric_class, sizeof about.numeric_class, "cuda host rubato-%s.%d",
-             RUBATO_VERSION, RB_GPU_KERNELS);
+    snprintf(about.numeric_class, sizeof about.numeric_class, "cuda host numerics-%d.%d",
+             RB_NUMERICS, RB_GPU_KERNELS);
     *ret_about = about;
     return 0;
 }

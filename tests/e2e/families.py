@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models as PyTorch exports them (tests/models) train here as they do there: 20 losses to 1e-4
 relative, or to twice what PyTorch's own differ by where weights begin half a unit in the last place apart; the same
-weights and batches; and the same bits at 1, 2 and 3 devices.
+weights and batches; the same bits at 1, 2 and 3 devices; and those that tests/models/bits.json has of their numeric
+class. Where these are others RB_NUMERICS (kernels/device.h) is to be raised, and they are recorded anew.
 
 NAME-OPSET is what torch 1.13 wrote; NAME-script-OPSET and NAME-dynamo-OPSET what the two exporters of a newer
 torch did, which are held to the newer one's own losses.
 
-usage: families.py [--from FOLDER] [FAMILY...]          FOLDER: fixtures of record.py's
+usage: families.py [--from FOLDER] [--record-bits] [FAMILY...]          FOLDER: fixtures of record.py's
 """
 import glob
 import gzip
+import hashlib
 import json
 import os
 import struct
@@ -79,6 +81,43 @@ def starts_again(c, shapes):
         c.ctl("delete", "again")
 
 
+def run_bf16(c, name, family):
+    """For its bits alone."""
+    spec = families.spec(family, name + ".onnx")
+    spec["devices"]["want"] = 1
+    spec["train"]["precision"] = "bf16"
+    c.submit(name + "-bf16", spec)
+    c.wait(name + "-bf16", "done")
+    c.export(name + "-bf16")
+
+
+def bits(path):
+    """Of what is in a safetensors file, whatever stands in front of it."""
+    with open(path, "rb") as file:
+        size, = struct.unpack("<Q", file.read(8))
+        file.seek(8 + size)
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def record(found, of_class):
+    path = os.path.join(MODELS, "bits.json")
+    known = read(MODELS, "bits.json")
+    known.setdefault(of_class, {}).update(found)
+    with open(path, "w") as file:
+        json.dump(known, file, indent=1, sort_keys=True)
+        file.write("\n")
+
+
+def compare(found, of_class):
+    known = read(MODELS, "bits.json").get(of_class)
+    if known is None:
+        print(f"no bits are recorded of {of_class}", flush=True)
+        return
+    others = [name for name in found if found[name] != known.get(name)]
+    check(not others, f"numeric class {of_class} has other bits than recorded: {others}: raise RB_NUMERICS, and record "
+                      "them with --record-bits")
+
+
 def read(folder, name):
     path = os.path.join(folder, name)
     if not os.path.exists(path):
@@ -91,8 +130,10 @@ def main():
     words, folder = sys.argv[1:], os.path.join(MODELS, "fixtures")
     if words[:1] == ["--from"]:
         folder, words = words[1], words[2:]
+    records = "--record-bits" in words
+    words = [word for word in words if word != "--record-bits"]
     older, newer = read(folder, "index.json"), read(folder, "index-newer.json")
-    chosen = words or sorted(newer)
+    chosen, found = words or sorted(newer), {}
     with cluster.Cluster(devices=3) as c:
         refuses_optimized(c, folder)
         families.write_data(c.folder)
@@ -107,8 +148,13 @@ def main():
                 spread = older.get(family, newer[family]).get("spread", [0] * families.STEPS)
                 shas = {n: run(c, name, family, n, index[family]["losses"], spread) for n in counts}
                 check(len(set(shas.values())) == 1, f"{name}: {shas}")
+                found[name] = bits(c.path(name + "-1.safetensors"))
+                if name.endswith("-17"):
+                    run_bf16(c, name, family)
+                    found[name + " bf16"] = bits(c.path(name + "-bf16.safetensors"))
                 if name == "mlp-17":
                     starts_again(c, older[family]["parameters"])
+        (record if records else compare)(found, c.json("get", "nodes")["items"][0]["numericClass"])
 
 
 cluster.main(main)
