@@ -41,7 +41,7 @@ size_t rb_hello_encode(const struct rb_hello *hello, uint8_t bytes[RB_HELLO_MAX]
     put32(bytes + 16, hello->rank);
     put32(bytes + 20, hello->to);
     put32(bytes + 24, hello->size);
-    put32(bytes + 28, hello->flags);
+    put32(bytes + 28, hello->flags | (uint32_t)hello->dialect << 16);
     size += put_text(bytes + size, hello->job);
     size += put_text(bytes + size, hello->digest);
     size += put_text(bytes + size, hello->worker);
@@ -86,7 +86,8 @@ int rb_hello_decode(const uint8_t *bytes, size_t size, struct rb_hello *ret, str
     hello.rank = get32(bytes + 16);
     hello.to = get32(bytes + 20);
     hello.size = get32(bytes + 24);
-    hello.flags = get32(bytes + 28);
+    hello.flags = (uint16_t)get32(bytes + 28);
+    hello.dialect = (uint16_t)(get32(bytes + 28) >> 16);
     if (!get_text(bytes, all, &at, hello.job) || !get_text(bytes, all, &at, hello.digest) ||
         !get_text(bytes, all, &at, hello.worker) || at != all)
         return rb_why_set(why, RB_EINVAL, "a hello's texts do not fill it");

@@ -3,7 +3,7 @@
  *
  * the one that connects -- hello --> the other -- welcome --> and then frames
  *
- *     hello:   "RBHELLO1", u32 bytes in all, u32 configuration, rank, to, size, flags,
+ *     hello:   "RBHELLO1", u32 bytes in all, u32 configuration, rank, to, size, u16 flags, dialect,
  *              then job, digest and worker, each u16 length and bytes without a NUL
  *     welcome: 256 bytes: "RBWELCM1", i32 error of base/error.h, u32 shared, text with its NUL
  *
@@ -20,12 +20,16 @@
 
 enum { RB_HELLO_MAX = 1024, RB_HELLO_TEXT = 256, RB_WELCOME_SIZE = 256 };
 
+/* Workers of two versions that have the same one may train together.  Raised with each change of
+ * what they say to each other: frames of links, records of votes, what feeds and openings say. */
+enum { RB_HELLO_DIALECT = 1 };
+
 enum rb_hello_flag { RB_HELLO_SHARED = 1 }; /* can use shared memory */
 
 struct rb_hello {
     uint32_t configuration;
     uint32_t rank, to, size; /* who speaks, to whom, in a group of how many */
-    uint32_t flags;
+    uint16_t flags, dialect;
     char job[RB_HELLO_TEXT], digest[RB_HELLO_TEXT], worker[RB_HELLO_TEXT];
 };
 

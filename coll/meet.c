@@ -101,6 +101,7 @@ static void say_hello(struct meeting *m, int rank, uint64_t now)
         .to = (uint32_t)rank,
         .size = (uint32_t)group->size,
         .flags = call->local && !group->no_shared_memory ? RB_HELLO_SHARED : 0,
+        .dialect = RB_HELLO_DIALECT,
     };
     uint8_t bytes[RB_HELLO_MAX];
     size_t size;
@@ -176,7 +177,10 @@ static int examine(struct meeting *m, const struct rb_hello *hello, char *text, 
 {
     const struct rb_group *group = m->group;
 
-    if (strcmp(hello->job, group->job)) {
+    if (hello->dialect != RB_HELLO_DIALECT) {
+        snprintf(text, room, "workers of two versions of Rubato: one says things as %u, one as %d",
+                 hello->dialect, RB_HELLO_DIALECT);
+    } else if (strcmp(hello->job, group->job)) {
         snprintf(text, room, "this worker is in job %.40s, not %.40s", group->job, hello->job);
     } else if (strcmp(hello->digest, group->digest) || hello->size != (uint32_t)group->size) {
         snprintf(text, room, "configuration %u is %.40s of %d ranks here, not %.40s of %u",

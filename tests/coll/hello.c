@@ -18,6 +18,7 @@ static const struct rb_hello sample = {
     .to = 1,
     .size = 300,
     .flags = RB_HELLO_SHARED,
+    .dialect = 9,
     .job = "gpt",
     .digest = "0123456789abcdef0123456789abcdef",
     .worker = "node-a/0/17",
@@ -36,6 +37,7 @@ static void comes_back(void **state)
     assert_int_equal(back.to, 1);
     assert_int_equal(back.size, 300);
     assert_int_equal(back.flags, RB_HELLO_SHARED);
+    assert_int_equal(back.dialect, 9);
     assert_string_equal(back.job, sample.job);
     assert_string_equal(back.digest, sample.digest);
     assert_string_equal(back.worker, sample.worker);

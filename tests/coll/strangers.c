@@ -116,19 +116,55 @@ static void strangers(void **state)
     check_shown_out(silent[1]);
 }
 
+static struct rb_hello proper_hello(void)
+{
+    return (struct rb_hello){
+        .configuration = 1,
+        .rank = 1,
+        .size = 2,
+        .dialect = RB_HELLO_DIALECT,
+        .job = "job",
+        .digest = "digest",
+        .worker = "second",
+    };
+}
+
+/* A worker that lives on from before Rubato was upgraded, say. */
+static void another_version(void **state)
+{
+    struct pair *pair = *state;
+    struct opener us = {.pair = pair, .configuration = 1, .timeout_ms = SHORT_MS};
+    struct rb_hello hello = proper_hello();
+    uint8_t bytes[RB_HELLO_MAX], answer[RB_WELCOME_SIZE];
+    struct rb_welcome welcome;
+    size_t size;
+    int fd = call_door(pair, 0);
+
+    hello.dialect++;
+    size = rb_hello_encode(&hello, bytes);
+    assert_true(send(fd, bytes, size, MSG_NOSIGNAL) == (ssize_t)size);
+    do { /* until it has come, as above */
+        pair_start(&us);
+        pair_join(&us);
+        assert_int_equal(us.err, RB_ETIMEOUT);
+    } while (!poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 0));
+    assert_int_equal(recv(fd, answer, sizeof answer, 0), sizeof answer);
+    assert_int_equal(rb_welcome_decode(answer, &welcome), 0);
+    assert_int_equal(welcome.err, RB_EREFUSED);
+    assert_non_null(strstr(welcome.text, "two versions of Rubato"));
+    close(fd);
+}
+
 /* Says a proper hello as rank 1, is welcome, then sends nonsense. */
 static void nonsense_after_welcome(void **state)
 {
     struct pair *pair = *state;
     struct opener us = {.pair = pair, .configuration = 1, .timeout_ms = LONG_MS};
-    struct rb_hello hello = {
-        .configuration = 1, .rank = 1, .size = 2, .job = "job", .digest = "digest"};
+    struct rb_hello hello = proper_hello();
     uint8_t bytes[RB_HELLO_MAX];
     int32_t in[64] = {0}, out[64];
-    size_t size;
+    size_t size = rb_hello_encode(&hello, bytes);
 
-    strcpy(hello.worker, "second");
-    size = rb_hello_encode(&hello, bytes);
     for (int round = 0; round < 2; round++) {
         struct rb_why why = {{0}};
         struct rb_welcome welcome;
@@ -157,6 +193,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         PAIR_TEST(other_digest),        PAIR_TEST(other_job), PAIR_TEST(other_worker),
+        PAIR_TEST(other_configuration), PAIR_TEST(strangers), PAIR_TEST(another_version),
         PAIR_TEST(other_configuration), PAIR_TEST(strangers), PAIR_TEST(nonsense_after_welcome),
     };
 
