@@ -233,6 +233,9 @@ static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
 
     if (!err)
         err = check_count("spec.checkpoint.keep", checkpoint->keep, 1, 1 << 30, why);
+    if (!err)
+        err = check_word("spec.checkpoint.numericClass", checkpoint->numeric_class, "same | any",
+                         why);
     if (!err && checkpoint->every > 0 && !rb_spec_checkpoints(spec))
         err = rb_why_set(why, RB_EINVAL, "spec.checkpoint.every: needs spec.checkpoint.path");
     if (!err && rb_spec_duration_ms(spec->failure->window, &window))

@@ -208,6 +208,7 @@ void rb_agent_free(struct rb_agent *agent)
     rb_agent_deaths_free(agent);
     rb_silence_free(agent->silence);
     rb_agent_checks_drop(agent);
+    rb_agent_copies_drop(agent);
     agent->started = false;
     agent->closing = 3;
     uv_close((uv_handle_t *)&agent->soon, on_closed);

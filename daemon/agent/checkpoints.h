@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints that workers have written, until facts have them, and what they have left of others.
  *
- * Saved, or a folder found > [checkpoints, parked, half_saved] > commit > facts */
+ * Saved, or a folder found > [checkpoints, parked, half_saved, copy_parked] > commit > facts */
 #ifndef RB_DAEMON_AGENT_CHECKPOINTS_H
 #define RB_DAEMON_AGENT_CHECKPOINTS_H
 
@@ -10,6 +10,7 @@
 
 struct rb_agent_job;
 struct rb_job_facts;
+struct rb_request;
 struct rb_worker;
 
 /* checkpoints.c */
@@ -26,5 +27,11 @@ void rb_agent_remove_half_saved(const struct rb_worker *worker);
  * is new, or `worker` is not its saver. */
 Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct rb_job_facts *job,
                                      const char *worker, uint32_t configuration);
+
+/* copy_parked.c: what a job without processes has parked here, as a checkpoint below `folder`.
+ * Answers the request as node-save does. */
+void rb_agent_copy_parked(struct rb_agent *agent, const char *job, const Rb__Checkpoint *parked,
+                          const char *folder, struct rb_request *request);
+void rb_agent_copies_drop(struct rb_agent *agent); /* those under way answer nobody any more */
 
 #endif

@@ -12,6 +12,7 @@
 
 struct rb_agent_action;
 struct rb_agent_check;
+struct rb_agent_copy;
 struct rb_agent_job;
 struct rb_agent_known_death; /* of a worker, of ours or told us by its agent */
 struct rb_agent_save;
@@ -36,6 +37,7 @@ struct rb_agent {
     struct rb_silence *silence; /* of nodes whose workers ours may wait for in vain */
     struct rb_agent_save *saves;
     struct rb_agent_check *checks; /* checkpoints.c */
+    struct rb_agent_copy *copies;  /* copy_parked.c */
     uint64_t next_save;
     unsigned events; /* told of, in their keys: several may be of one millisecond */
     uint64_t fence;

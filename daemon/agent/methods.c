@@ -210,6 +210,16 @@ static char *save_folder(const struct rb_agent *agent, const struct rb_agent_job
     return told ? rb_string(told) : rb_format("%s/checkpoints", job->folder);
 }
 
+/* What it goes on from, where it has no processes. */
+static const Rb__Checkpoint *parked_here(const struct rb_agent *agent,
+                                         const struct rb_agent_job *job)
+{
+    const struct rb_job_facts *facts = rb_facts_job(rb_store_facts(agent->daemon->store), job->id);
+    const Rb__Checkpoint *parked =
+        facts && facts->state.message ? facts->state.state->parked : NULL;
+    return parked && !strcmp(parked->node, agent->node) ? parked : NULL;
+}
+
 static void node_save(struct rb_request *request, void *context)
 {
     struct rb_agent *agent = context;
@@ -223,6 +233,13 @@ static void node_save(struct rb_request *request, void *context)
         rb_request_failf(request, RB_EINVAL, "node-save: the folder must be an absolute path");
         return;
     }
+    RB_CLEANUP(rb_freep)
+    char *folder = asked ? rb_string(asked) : save_folder(agent, job, export_only);
+    const Rb__Checkpoint *parked = export_only ? NULL : parked_here(agent, job);
+    if (!worker && parked) {
+        rb_agent_copy_parked(agent, job->id, parked, folder, request);
+        return;
+    }
     if (!worker) {
         rb_request_failf(request, RB_ENOTFOUND, "node %s has no worker with the state of job %s",
                          agent->node, job->id);
@@ -234,8 +251,6 @@ static void node_save(struct rb_request *request, void *context)
                          job->id);
         return;
     }
-    RB_CLEANUP(rb_freep)
-    char *folder = asked ? rb_string(asked) : save_folder(agent, job, export_only);
     struct rb_agent_save *save = rb_alloc(sizeof(*save));
     save->number = agent->next_save++;
     save->worker = worker;

@@ -263,6 +263,22 @@ static struct rb_slot *choose(struct rb_pool *pool, const struct rb_job_facts *j
     return best;
 }
 
+static bool is_foreign(const struct rb_pool *pool, const struct rb_job_facts *job, const char *node)
+{
+    bool any = false;
+
+    for (size_t s = 0; s < pool->n; s++) {
+        bool foreign;
+
+        if (strcmp(pool->slots[s].node->name, node) != 0)
+            continue;
+        if (rb_pool_fits(job, &pool->slots[s], &foreign))
+            return false;
+        any |= foreign;
+    }
+    return any;
+}
+
 static void give_back(struct rb_pool *pool, const struct rb_place *place)
 {
     struct rb_slot *slot = rb_pool_find(pool, place->node, place->device);
@@ -284,8 +300,10 @@ static void take(struct rb_pool *pool, const struct rb_job_facts *job, struct rb
             choose(pool, job, share, there ? source->node : NULL, there && local);
 
         if (!slot) {
-            if (there && local)
+            if (there && local) {
                 share->needs = source->node;
+                share->needs_foreign = is_foreign(pool, job, source->node);
+            }
             break;
         }
         slot->holder = job->id;

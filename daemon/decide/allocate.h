@@ -23,16 +23,17 @@ struct rb_place {
 struct rb_share {
     struct rb_place *places;
     size_t n;
-    size_t kept;       /* how many of them, the first ones, are members now */
-    size_t leaving;    /* members on nodes that must be left */
-    size_t fitting;    /* devices that could serve the job if they were free */
-    size_t free;       /* how many of those are */
-    size_t foreign;    /* devices of the right kind but of another numeric class */
-    const char *needs; /* a node that holds the job's state and has no device for it; or NULL */
-    uint64_t wake_ms;  /* when a device may be tried again; UINT64_MAX: none waits */
-    size_t given;      /* devices that it has and gives to a job of a higher priority, */
-    const char *to;    /* which is the last one that takes any; or NULL */
-    const char *taken; /* why it has not more: "; gpt has a:0, a:1"; or "" */
+    size_t kept;        /* how many of them, the first ones, are members now */
+    size_t leaving;     /* members on nodes that must be left */
+    size_t fitting;     /* devices that could serve the job if they were free */
+    size_t free;        /* how many of those are */
+    size_t foreign;     /* devices of the right kind but of another numeric class */
+    const char *needs;  /* a node that holds the job's state and has no device for it; or NULL */
+    bool needs_foreign; /* it has some, of another numeric class (Rubato was upgraded, say) */
+    uint64_t wake_ms;   /* when a device may be tried again; UINT64_MAX: none waits */
+    size_t given;       /* devices that it has and gives to a job of a higher priority, */
+    const char *to;     /* which is the last one that takes any; or NULL */
+    const char *taken;  /* why it has not more: "; gpt has a:0, a:1"; or "" */
 };
 
 /* One share for each of facts->jobs, in that order; all in `arena`. */

@@ -96,6 +96,11 @@ const char *rb_share_reason(const struct rb_share *share, const struct rb_job_fa
 {
     const char *s = devices == 1 ? "" : "s";
 
+    if (share->needs && share->needs_foreign)
+        return rb_arena_format(arena,
+                               "waits for a device of numeric class %s on node %s, which holds its "
+                               "state: what is there would give other bits",
+                               job->job.job->numeric_class, share->needs);
     if (share->needs)
         return rb_arena_format(arena, "waits for a device of node %s, which holds its state%s",
                                share->needs, share->taken);

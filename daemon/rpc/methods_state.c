@@ -3,7 +3,8 @@
  *
  * While it trains, a node that has one of its workers is asked to save (members are asked by rank
  * until one can); the export is then fetched from that node.  Otherwise what was parked, finished
- * or checkpointed last is fetched from where it lies, if it is whole. */
+ * or checkpointed last is fetched from where it lies, if it is whole, and a checkpoint is a copy of
+ * what was parked. */
 #include "daemon/rpc/methods_inside.h"
 
 #include "daemon/facts/restore.h"
@@ -258,6 +259,13 @@ static void list_nodes(struct state_op *state, const struct rb_job_facts *job,
         list_node(state, active->members[m]->node);
 }
 
+/* Of a job without processes: the node that has what it goes on from. */
+static void list_parked(struct state_op *state, const Rb__Checkpoint *parked)
+{
+    state->nodes = rb_alloc(sizeof(*state->nodes));
+    list_node(state, parked->node);
+}
+
 /* It has done steps, and what they made went with its processes; or it has done none. */
 static void refuse_export(struct rb_request *request, const struct rb_job_facts *job)
 {
@@ -366,14 +374,18 @@ static void checkpoint(struct rb_request *request, void *context)
     struct rb_methods *methods = context;
     const struct rb_job_facts *job = rb_methods_job(methods, request);
     const Rb__Configuration *active = job ? rb_job_active(job) : NULL;
+    const Rb__Checkpoint *parked = job && !active ? job->state.state->parked : NULL;
     struct state_op *state;
 
-    if (job && !active) {
+    if (job && !active && !parked) {
         rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)",
                          job->job.job->name, rb_phase_text(job->state.state->phase));
     } else if (job) {
         state = state_new(methods, request, job, false);
-        list_nodes(state, job, active);
+        if (active)
+            list_nodes(state, job, active);
+        else
+            list_parked(state, parked);
         ask_next(state, 0, NULL);
     }
 }

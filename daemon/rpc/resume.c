@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -108,26 +109,39 @@ static int refuse_others(const char *folder, const char *name, const json_t *man
                       rb_error_fit(folder, FOLDER_MOST), folder, name, differences);
 }
 
+/* What a checkpoint has to be of. */
+struct wanted {
+    const Rb__Model *model;
+    bool any_class;
+};
+
+/* ret_class: where it is another one, its class; free. */
 static int check_job(const char *folder, const char *name, const json_t *manifest,
-                     const Rb__Model *model, struct rb_why *why)
+                     const struct wanted *wanted, char **ret_class, struct rb_why *why)
 {
+    const Rb__Model *model = wanted->model;
     const char *digest = json_string_value(json_object_get(manifest, "specDigest"));
     const char *class = json_string_value(json_object_get(manifest, "numericClass"));
 
     if (!digest || strcmp(digest, model->spec_digest) != 0)
         return refuse_others(folder, name, manifest, model, why);
-    if (class && strcmp(class, model->numeric_class) != 0)
-        return rb_why_set(why, RB_EREFUSED,
-                          "%s/%s was written by devices of numeric class %s and those here are of "
-                          "%s: going on from it would give other bits; name another "
-                          "checkpoint.path",
-                          folder, name, class, model->numeric_class);
+    if (!class || strcmp(class, model->numeric_class) == 0)
+        return 0;
+    if (!wanted->any_class)
+        return rb_why_set(
+            why, RB_EREFUSED,
+            "%s/%s was written by devices of numeric class %s and those here are of "
+            "%s: going on from it gives other bits.  To do so nevertheless: --set "
+            "spec.checkpoint.numericClass=any; to start anew name another checkpoint.path",
+            folder, name, class, model->numeric_class);
+    *ret_class = rb_string(class);
     return 0;
 }
 
 /* RB_ENOTFOUND: it is none; RB_EREFUSED: it is not this job's; else it is damaged: what workers
  * have named is whole by then. */
-static int check(const char *folder, const char *name, const Rb__Model *model, struct rb_why *why)
+static int check(const char *folder, const char *name, const struct wanted *wanted,
+                 char **ret_class, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
     json_t *manifest = NULL;
@@ -135,7 +149,7 @@ static int check(const char *folder, const char *name, const Rb__Model *model, s
 
     if (err)
         return err == RB_ENOTFOUND && rb_checkpoint_step(name) >= 0 ? RB_EUNREADABLE : err;
-    err = check_job(folder, name, manifest, model, why);
+    err = check_job(folder, name, manifest, wanted, ret_class, why);
     if (!err && check_files(path, manifest, why))
         err = RB_EUNREADABLE;
     json_decref(manifest);
@@ -146,7 +160,14 @@ struct look {
     const struct found *whole;   /* the newest that is; NULL: none */
     const struct found *damaged; /* the newest that is, of those that are newer; NULL: none */
     struct rb_why what;          /* is wrong with it */
+    char *class;                 /* of the whole one, where that is another; free */
 };
+
+static void look_done(struct look *look)
+{
+    free(look->class);
+    *look = (struct look){0};
+}
 
 static int tell_damaged(const char *path, const struct look *look, struct rb_buffer *ret_notes,
                         struct rb_why *why)
@@ -161,14 +182,17 @@ static int tell_damaged(const char *path, const struct look *look, struct rb_buf
     return 0;
 }
 
-static int find(const struct folder *folder, const Rb__Model *model, struct look *ret,
+static int find(const struct folder *folder, const struct wanted *wanted, struct look *ret,
                 struct rb_why *why)
 {
-    *ret = (struct look){0};
+    look_done(ret);
     for (size_t i = 0; i < folder->n && !ret->whole; i++) {
         const struct found *each = &folder->at[i];
         struct rb_why own = {{0}};
-        int err = check(folder->path, each->name, model, &own);
+        int err;
+
+        free(RB_TAKE(ret->class));
+        err = check(folder->path, each->name, wanted, &ret->class, &own);
 
         if (err == RB_EREFUSED)
             return rb_why_set(why, err, "%s", own.text);
@@ -209,9 +233,30 @@ static void note_unwritable(const char *real, struct rb_buffer *ret_notes)
                          there, strerror(errno));
 }
 
-int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, int64_t *ret_step,
-                   struct rb_buffer *ret_notes, struct rb_why *why)
+static int check_step(const char *path, const struct look *look, const Rb__Model *model,
+                      struct rb_why *why)
 {
+    if (!look->whole || look->whole->step <= model->steps)
+        return 0;
+    return rb_why_set(why, RB_EREFUSED,
+                      "checkpoint.path %s: %s is behind the last step of this job, %" PRId64
+                      ": name another folder, or train more steps",
+                      path, look->whole->name, model->steps);
+}
+
+static void tell_class(const struct look *look, const Rb__Model *model, struct rb_buffer *ret_notes)
+{
+    if (look->whole && look->class)
+        rb_buffer_format(ret_notes,
+                         "checkpoint.path: %s was written by devices of numeric class %s: what "
+                         "follows is as those here make it, %s\n",
+                         look->whole->name, look->class, model->numeric_class);
+}
+
+int rb_resume_find(const char *path, const Rb__Model *model, bool any_class, char **ret_folder,
+                   int64_t *ret_step, struct rb_buffer *ret_notes, struct rb_why *why)
+{
+    const struct wanted wanted = {model, any_class};
     RB_CLEANUP(rb_freep) char *real = rb_file_real(path);
     struct folder folder = {.path = real};
     struct look look = {0};
@@ -221,15 +266,18 @@ int rb_resume_find(const char *path, const Rb__Model *model, char **ret_folder, 
         folder_done(&folder);
         err = list(&folder, why);
         if (!err)
-            err = find(&folder, model, &look, why);
+            err = find(&folder, &wanted, &look, why);
     } while (!err && look.damaged && !is_listed(real, look.damaged->name));
     if (!err && look.damaged)
         err = tell_damaged(real, &look, ret_notes, why);
+    err = err ? err : check_step(real, &look, model, why);
     if (!err) {
         *ret_folder = look.whole ? rb_format("%s/%s", real, look.whole->name) : NULL;
         *ret_step = look.whole ? look.whole->step : 0;
+        tell_class(&look, model, ret_notes);
         note_unwritable(real, ret_notes);
     }
+    look_done(&look);
     folder_done(&folder);
     return err;
 }

@@ -13,6 +13,7 @@
 #include "proto/spec_paths.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 static int compile_model(struct rb_submission *job, struct rb_why *why)
 {
@@ -60,8 +61,9 @@ int rb_submission_compile(struct rb_submission *job, struct rb_why *why)
     if (!err)
         err = compile_model(job, why);
     if (!err && checkpoints)
-        err = rb_resume_find(checkpoints, job->compiled.model, &job->resume, &job->resume_step,
-                             &job->compiled.notes, why);
+        err = rb_resume_find(checkpoints, job->compiled.model,
+                             strcmp(job->spec->checkpoint->numeric_class, "any") == 0, &job->resume,
+                             &job->resume_step, &job->compiled.notes, why);
     return err ? err : write_model(job, why);
 }
 

@@ -261,6 +261,7 @@ static void a_failed_device_is_left_alone_for_a_while(void **unused)
 static void a_parked_state_is_gone_to(void **unused)
 {
     struct world world;
+    struct rb_share *share;
 
     (void)unused;
     world_begin(&world, 1);
@@ -277,6 +278,13 @@ static void a_parked_state_is_gone_to(void **unused)
     world_cordon(&world, "b", true, false);
     assert_int_equal(shares(&world)[0].n, 0);
     assert_string_equal(shares(&world)[0].needs, "b");
+    world_cordon(&world, "b", false, false);
+    alter(&world, "j1", 0, "any", "older"); /* as when all was upgraded meanwhile */
+    share = shares(&world);
+    assert_int_equal(share[0].n, 0);
+    assert_string_equal(rb_share_reason(&share[0], world_job(&world, "j1"), 1, &arena),
+                        "waits for a device of numeric class older on node b, which holds its "
+                        "state: what is there would give other bits");
     world_end(&world);
 }
 

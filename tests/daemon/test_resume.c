@@ -36,6 +36,7 @@ static void put_model(Rb__Model *model, const char *spec_digest, const char *set
     model->numeric_class = (char *)numeric_class;
     model->seed = 2;
     model->global_batch = 8;
+    model->steps = 1 << 20;
 }
 
 static int begin(void **unused)
@@ -105,13 +106,13 @@ static void nothing_to_go_on_from(void **unused)
     int64_t step = 7;
 
     (void)unused;
-    assert_int_equal(rb_resume_find(none, &ours, &folder, &step, &notes, NULL), 0);
+    assert_int_equal(rb_resume_find(none, &ours, false, &folder, &step, &notes, NULL), 0);
     assert_null(folder);
     assert_int_equal(step, 0);
     put("step-12", NULL); /* cut off before it was whole */
     put("other", "{}");
     put("step-x", "{}");
-    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, NULL), 0);
+    assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, NULL), 0);
     assert_null(folder);
     assert_int_equal(notes.size, 0);
 }
@@ -135,9 +136,9 @@ static void where_nothing_can_be_written(void **unused)
     assert_int_equal(mkdir(above, 0555), 0);
     if (root_runs)
         assert_int_equal(setresuid(NOBODY, NOBODY, 0), 0);
-    assert_int_equal(rb_resume_find(open, &ours, &folder, &step, &notes, NULL), 0);
+    assert_int_equal(rb_resume_find(open, &ours, false, &folder, &step, &notes, NULL), 0);
     assert_int_equal(notes.size, 0);
-    assert_int_equal(rb_resume_find(closed, &ours, &folder, &step, &notes, NULL), 0);
+    assert_int_equal(rb_resume_find(closed, &ours, false, &folder, &step, &notes, NULL), 0);
     if (root_runs)
         assert_int_equal(setresuid(0, 0, 0), 0);
     assert_non_null(strstr(notes.data, "/closed cannot be written on the node that coordinates"));
@@ -155,7 +156,7 @@ static void the_folder_that_a_path_means(void **unused)
 
     (void)unused;
     put_whole("kept/step-00000030", "aa");
-    assert_int_equal(rb_resume_find(path, &ours, &folder, &step, &notes, NULL), 0);
+    assert_int_equal(rb_resume_find(path, &ours, false, &folder, &step, &notes, NULL), 0);
     assert_int_equal(step, 30);
     assert_string_equal(folder, expected);
 }
@@ -169,10 +170,10 @@ static void one_without_its_list_is_damaged(void **unused)
 
     (void)unused;
     put("step-00000150", NULL);
-    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why), RB_EREFUSED);
     assert_non_null(strstr(why.text, "step-00000150 cannot be loaded"));
     put_whole("step-00000100", "aa");
-    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), 0);
+    assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why), 0);
     assert_int_equal(step, 100);
     assert_non_null(strstr(notes.data, "step-00000150 cannot be loaded"));
     rb_buffer_done(&notes);
@@ -189,7 +190,7 @@ static void a_link_to_nowhere_is_damaged(void **unused)
 
     (void)unused;
     assert_int_equal(symlink("nowhere", link), 0);
-    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why), RB_EREFUSED);
     assert_non_null(strstr(why.text, "step-00000150 cannot be loaded"));
 }
 
@@ -208,7 +209,7 @@ static void the_newest_whole_one(void **unused)
         put_whole("step-00000120", "aa");
         damage("step-00000120", files[i]);
         rb_buffer_done(&notes);
-        assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, NULL), 0);
+        assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, NULL), 0);
         assert_int_equal(step, 100);
         assert_string_equal(strrchr(folder, '/'), "/step-00000100");
         assert_non_null(strstr(notes.data, "step-00000120 cannot be loaded"));
@@ -230,10 +231,28 @@ static void nothing_is_whole(void **unused)
     put_whole("step-00000040", "aa");
     damage("step-00000020", "state.json");
     damage("step-00000040", "model.safetensors");
-    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why), RB_EREFUSED);
     assert_non_null(strstr(why.text, root));
     assert_non_null(strstr(why.text, "step-00000040 cannot be loaded (model.safetensors is not"));
     assert_non_null(strstr(why.text, "to start anew"));
+    assert_null(folder);
+}
+
+static void one_behind_the_end_is_refused(void **unused)
+{
+    struct rb_buffer notes = {0};
+    struct rb_why why = {{0}};
+    char *folder = NULL;
+    int64_t step;
+
+    (void)unused;
+    put_whole("step-00000100", "aa");
+    ours.steps = 100;
+    assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why), 0);
+    free(RB_TAKE(folder));
+    ours.steps = 99;
+    assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_non_null(strstr(why.text, "step-00000100 is behind the last step of this job, 99"));
     assert_null(folder);
 }
 
@@ -248,12 +267,21 @@ static void another_job_is_refused(void **unused)
     (void)unused;
     put_model(&elsewhere, "bb", NULL, "d");
     put_whole("step-1", "bb");
-    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why), RB_EREFUSED);
     assert_non_null(strstr(why.text, root));
     assert_non_null(strstr(why.text, "another folder"));
-    assert_int_equal(rb_resume_find(root, &elsewhere, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &elsewhere, false, &folder, &step, &notes, &why),
+                     RB_EREFUSED);
     assert_non_null(strstr(why.text, "numeric class"));
+    assert_non_null(strstr(why.text, "spec.checkpoint.numericClass=any"));
     assert_null(folder);
+    assert_int_equal(rb_resume_find(root, &ours, true, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &elsewhere, true, &folder, &step, &notes, &why), 0);
+    assert_int_equal(step, 1);
+    assert_non_null(strstr(notes.data, "step-1 was written by devices of numeric class c: what "
+                                       "follows is as those here make it, d\n"));
+    rb_buffer_done(&notes);
+    free(folder);
 }
 
 /* Each pair: settings there, and what is said of them beside those of here. */
@@ -297,7 +325,8 @@ static void what_differs_is_said(void **unused)
         there =
             rb_format("%.*s%s%s", (int)(at - here), here, cases[i][1], at + strlen(cases[i][0]));
         put_with("step-1", "bb", json_pack("{s:s}", "settings", there));
-        assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
+        assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why),
+                         RB_EREFUSED);
         if (!strstr(why.text, cases[i][2]))
             fail_msg("'%s' is not in: %s", cases[i][2], why.text);
         assert_non_null(strstr(why.text, "name another folder, or remove them"));
@@ -315,7 +344,7 @@ static void what_can_be_told_without_settings(void **unused)
 
     (void)unused;
     put_with("step-1", "bb", json_pack("{s:i,s:i,s:i}", "seed", 1, "step", 10, "samples", 320));
-    assert_int_equal(rb_resume_find(root, &ours, &folder, &step, &notes, &why), RB_EREFUSED);
+    assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why), RB_EREFUSED);
     assert_non_null(strstr(why.text, "train.seed is 1 there and 2 here, train.globalBatch is 32 "
                                      "there and 8 here"));
 }
@@ -358,7 +387,7 @@ static void removed_while_it_is_looked_at(void **unused)
     while (!atomic_load(&ended)) {
         RB_CLEANUP(rb_freep) char *folder = NULL;
         int64_t step = 0;
-        int err = rb_resume_find(root, &ours, &folder, &step, &notes, &why);
+        int err = rb_resume_find(root, &ours, false, &folder, &step, &notes, &why);
 
         if (err)
             fail_msg("%s", why.text);
@@ -378,6 +407,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_link_to_nowhere_is_damaged, begin, end),
         cmocka_unit_test_setup_teardown(the_newest_whole_one, begin, end),
         cmocka_unit_test_setup_teardown(nothing_is_whole, begin, end),
+        cmocka_unit_test_setup_teardown(one_behind_the_end_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(another_job_is_refused, begin, end),
         cmocka_unit_test_setup_teardown(what_differs_is_said, begin, end),
         cmocka_unit_test_setup_teardown(what_can_be_told_without_settings, begin, end),

@@ -239,6 +239,7 @@ static void test_refusals(void **state)
     refused("spec.memory.limit=4GiB", RB_EINVAL, "is no size");
     refused("spec.checkpoint.every=5", RB_EINVAL, "needs spec.checkpoint.path");
     refused("spec.checkpoint.keep=0", RB_EINVAL, "not within");
+    refused("spec.checkpoint.numericClass=mine", RB_EINVAL, "none of same | any");
     refused("spec.failure.window=soon", RB_EINVAL, "no duration");
 }
 
