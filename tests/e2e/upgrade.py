@@ -83,6 +83,7 @@ def goes_on(c, spec, older, newer):
     check(asked.returncode == 0 and older in asked.stderr and newer in asked.stderr, asked.stderr)
     c.wait("gpt", "done")
     check(c.metrics("gpt")[0]["step"] == step + 1, f"went on from step {step}: {c.metrics('gpt')[0]}")
+    check(c.json("checkpoint", "gpt")["step"] == step + 60, "a checkpoint of a job that is done")
     check("are the same on 2 devices" in c.ctl("verify", "gpt", "--devices", 2), "others follow from it on other devices")
 
 
