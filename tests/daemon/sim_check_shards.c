@@ -25,6 +25,20 @@ static const Rb__Configuration *find_recovery(struct sim *sim, const struct sim_
     return NULL;
 }
 
+/* Without whom a recovery was made: what it commits when it goes on leads nowhere. */
+static bool is_left_behind(struct sim *sim, const struct sim_process *process)
+{
+    const struct rb_job_facts *facts =
+        rb_facts_job(rb_mirror_facts(sim->observer), process->job->id);
+    const struct rb_fact *active = facts && facts->state.message
+                                       ? rb_facts_configuration(facts, facts->state.state->active)
+                                       : NULL;
+
+    return active && !strcmp(active->configuration->cause, "crash") && process->number &&
+           process->number < active->configuration->number &&
+           !rb_configuration_names(active->configuration, process->name);
+}
+
 /* Who is told to leave counts no more: it may be gone by the time that it is needed.  Nor does who
  * is left behind. */
 static size_t list(struct sim *sim, const struct sim_job *job, struct sim_process **ret)
@@ -37,6 +51,7 @@ static size_t list(struct sim *sim, const struct sim_job *job, struct sim_proces
 
         if (process->alive && process->job == job && !process->leave &&
             process->phase != SIM_FAILED && process->state.level >= 0 &&
+            !is_left_behind(sim, process) &&
             (!recovery || rb_configuration_names(recovery, process->name)))
             ret[n++] = process;
     }
