@@ -5,8 +5,8 @@
 usage: chaos.py [--seed N] [--seconds S] [--nodes 1|2]      without arguments: the short test
 
 A seeded storm over one job: it grows and shrinks, workers are killed and stopped at any moment (in
-preparation and right after flips too), rubatods and etcd are killed and started again, nodes drain, the
-job is paused, saved and exported.  At the end: the same bits and losses, every step's row exactly once,
+preparation and right after flips too), rubatods and etcd are killed and started again, nodes drain and stand
+still, the job is paused, saved and exported.  At the end: the same bits and losses, every step's row exactly once,
 no process left.  The seed fixes what happens, not to the millisecond when.
 """
 import argparse
@@ -130,6 +130,18 @@ class Storm:
             self.rest(1.5)
             os.kill(pid, signal.SIGCONT)
 
+    def stop_node(self):
+        node = self.random.choice(self.c.nodes)
+        pids = [node.process.pid, *(pid for pid in self.c.processes("rubato-worker") if is_on(node, pid))]
+        rest = self.random.choice((1, 4, 10))
+        self.say(f"SIGSTOP {node.name} for {rest} s: {pids}")
+        for number in signal.SIGSTOP, signal.SIGCONT:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            if number == signal.SIGSTOP:
+                time.sleep(rest)
+
     def restart_rubatod(self):
         node = self.random.choice(self.c.nodes)
         self.say(f"SIGKILL {node.name}")
@@ -190,7 +202,7 @@ class Storm:
         acts = [self.resize] * 4 + [self.resize_and_wait] + [self.kill_worker] * 3 + [self.kill_many] + \
             [self.kill_while_resizing] * 3 + [self.kill_behind_flip] * 2 + [self.stop_worker] * 2 + \
             [self.restart_rubatod] * 2 + [self.leave_and_return, self.restart_etcd] + [self.pause] * 2 + \
-            [self.checkpoint, self.export] + ([self.drain] * 3 if len(self.c.nodes) > 1 else [])
+            [self.checkpoint, self.export] + ([self.drain] * 3 + [self.stop_node] if len(self.c.nodes) > 1 else [])
         while not self.over():
             act = self.random.choice(acts)
             self.say(act.__name__)
@@ -198,6 +210,14 @@ class Storm:
             self.rest(self.random.choice((0, 0.3, 1)))
             if self.random.random() < 0.5:
                 self.progresses()
+
+
+def is_on(node, pid):
+    try:
+        with open(f"/proc/{pid}/cmdline") as file:
+            return f"{node.state}/run" in file.read()
+    except OSError:
+        return False
 
 
 def spec(c, steps):
