@@ -4,8 +4,9 @@
  *
  *     STATE/jobs/ID/park/step-N > copy > FOLDER/.tmp-ID-parked-step-N > rename > FOLDER/step-N
  *
- * On a thread, as folders may be on a network.  It is not registered in facts: only who trains may
- * do that, and the job itself goes on from what is parked. */
+ * On a thread, as folders may be on a network; whoever asks for the same again waits for it, and
+ * finds it there.  It is not registered in facts: only who trains may do that, and the job itself
+ * goes on from what is parked. */
 #include "daemon/agent/checkpoints.h"
 
 #include "base/arena.h"
@@ -23,7 +24,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MANIFEST_MOST = 64 << 20 };
+enum { MANIFEST_MOST = 64 << 20, PIECE = 1 << 20 };
 
 struct rb_agent_copy {
     struct rb_agent_copy *next;
@@ -31,6 +32,7 @@ struct rb_agent_copy {
     struct rb_agent *agent; /* NULL: it ends, and the request with it */
     struct rb_request *request;
     char *from, *folder, *name, *temporary, *to;
+    bool waits; /* for one that goes there, too */
     int64_t step;
     uint64_t bytes;
     int err;
@@ -47,15 +49,21 @@ static int fail(struct rb_agent_copy *copy, const char *verb, const char *path)
                       strerror(number));
 }
 
+/* As far as the kernel copies by itself, which it does not from one kind of file system to another,
+ * and the rest. */
 static int copy_bytes(struct rb_agent_copy *copy, const char *from, int in, const char *to, int out)
 {
-    ssize_t put;
+    RB_CLEANUP(rb_freep) char *piece = rb_alloc(PIECE);
+    ssize_t got;
 
     do
-        put = copy_file_range(in, NULL, out, NULL, 1 << 30, 0);
-    while (put > 0 || (put < 0 && errno == EINTR));
-    if (put < 0)
-        return fail(copy, "copy", from);
+        got = copy_file_range(in, NULL, out, NULL, 1 << 30, 0);
+    while (got > 0 || (got < 0 && errno == EINTR));
+    while ((got = read(in, piece, PIECE)) > 0 || (got < 0 && errno == EINTR))
+        if (got > 0 && rb_file_put(out, piece, (size_t)got) < 0)
+            return fail(copy, "write", to);
+    if (got < 0)
+        return fail(copy, "read", from);
     return fsync(out) < 0 ? fail(copy, "write", to) : 0;
 }
 
@@ -92,10 +100,10 @@ static int copy_folder(struct rb_agent_copy *copy)
 }
 
 /* Of both the list of what is in them, with its digests. */
-static bool is_there(const struct rb_agent_copy *copy)
+static bool is_in(const struct rb_agent_copy *copy, const char *folder)
 {
     RB_CLEANUP(rb_freep) char *ours = rb_format("%s/" RB_CHECKPOINT_MANIFEST, copy->from);
-    RB_CLEANUP(rb_freep) char *theirs = rb_format("%s/" RB_CHECKPOINT_MANIFEST, copy->to);
+    RB_CLEANUP(rb_freep) char *theirs = rb_format("%s/" RB_CHECKPOINT_MANIFEST, folder);
     RB_CLEANUP(rb_buffer_done) struct rb_buffer a = {0}, b = {0};
 
     return !rb_file_read(ours, MANIFEST_MOST, &a, NULL) &&
@@ -124,7 +132,7 @@ static void copy_all(uv_work_t *work)
 {
     struct rb_agent_copy *copy = work->data;
 
-    if (is_there(copy))
+    if (is_in(copy, copy->to))
         return;
     copy->err = rb_file_make_folder(copy->folder, RB_FOLDER_SHARED, &copy->why);
     if (!copy->err)
@@ -133,6 +141,8 @@ static void copy_all(uv_work_t *work)
         copy->err = rb_file_make_folder(copy->temporary, RB_FOLDER_SHARED, &copy->why);
     if (!copy->err)
         copy->err = copy_folder(copy);
+    if (!copy->err && !is_in(copy, copy->temporary))
+        copy->err = rb_why_set(&copy->why, RB_ENOTFOUND, "%s was removed meanwhile", copy->from);
     if (!copy->err)
         copy->err = put_in_place(copy);
     if (copy->err)
@@ -162,9 +172,27 @@ static void answer(struct rb_agent_copy *copy)
                                    copy->agent->node));
 }
 
+static void on_copied(uv_work_t *work, int status);
+
+static void start(struct rb_agent_copy *copy)
+{
+    copy->waits = false;
+    uv_queue_work(copy->agent->daemon->loop, &copy->work, copy_all, on_copied);
+}
+
+/* The one that was asked for last. */
+static struct rb_agent_copy *find_same(const struct rb_agent *agent, const char *temporary)
+{
+    struct rb_agent_copy *copy = agent->copies;
+
+    while (copy && strcmp(copy->temporary, temporary))
+        copy = copy->next;
+    return copy;
+}
+
 static void on_copied(uv_work_t *work, int status)
 {
-    struct rb_agent_copy *copy = work->data;
+    struct rb_agent_copy *copy = work->data, *next;
 
     if (status && !copy->err)
         copy->err = rb_why_set(&copy->why, RB_EINTERNAL, "%s", uv_strerror(status));
@@ -174,6 +202,9 @@ static void on_copied(uv_work_t *work, int status)
         while (*at != copy)
             at = &(*at)->next;
         *at = copy->next;
+        next = find_same(copy->agent, copy->temporary);
+        if (next)
+            start(next);
         answer(copy);
     }
     copy_free(copy);
@@ -193,14 +224,19 @@ void rb_agent_copy_parked(struct rb_agent *agent, const char *job, const Rb__Che
     copy->name = rb_checkpoint_name(parked->step);
     copy->temporary = rb_format("%s/.tmp-%s-parked-%s", folder, job, copy->name);
     copy->to = rb_format("%s/%s", folder, copy->name);
+    copy->waits = find_same(agent, copy->temporary) != NULL;
     copy->next = agent->copies;
     agent->copies = copy;
-    uv_queue_work(agent->daemon->loop, &copy->work, copy_all, on_copied);
+    if (!copy->waits)
+        start(copy);
 }
 
 void rb_agent_copies_drop(struct rb_agent *agent)
 {
-    for (struct rb_agent_copy *copy = agent->copies; copy; copy = copy->next)
+    for (struct rb_agent_copy *copy; (copy = agent->copies);) {
+        agent->copies = copy->next;
         copy->agent = NULL;
-    agent->copies = NULL;
+        if (copy->waits)
+            copy_free(copy);
+    }
 }

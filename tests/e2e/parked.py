@@ -3,16 +3,20 @@
 """A pause changes nothing. State in shards is gathered on one worker first, which stands then: no step is trained, none
 that was told is taken back, also where it dies; and a pause whose state cannot be saved is taken back by resume, or tried
 again until it can be. A cancelled job's state is kept like a paused one's, unless `--now` gives it up."""
+import concurrent.futures
+import contextlib
 import glob
 import json
 import os
+import shutil
 import signal
+import tempfile
 
 import cluster
 import gpt_job
 import laps
 import split
-from cluster import ENDLESS, check, until
+from cluster import ENDLESS, check, digest, until
 from delicate import gpt_spec, models
 from faulty import faulty
 
@@ -25,9 +29,9 @@ def same_as_alone(c, what):
     c.same_as_alone("job", in_shards(c, "all", 1), what)
 
 
-def pause(c):
-    c.ctl("pause", "job")
-    until("the pause", lambda: c.status("job")["phase"] == "Paused")
+def pause(c, job="job"):
+    c.ctl("pause", job)
+    until("the pause", lambda: c.status(job)["phase"] == "Paused")
 
 
 def check_each_step_once(c, what):
@@ -212,6 +216,35 @@ def parked_in_a_vote():
         gpt_job.same_as_alone(c, "paused in votes")
 
 
+@contextlib.contextmanager
+def other_file_system():
+    """A folder that no file gets to by a rename, nor by a copy that the kernel makes by itself."""
+    folder = tempfile.mkdtemp(prefix="rubato-e2e.", dir="/dev/shm")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def copied():
+    """What is parked can be copied to wherever checkpoints go, and asked for several times at once: whoever is told so
+    finds all of it."""
+    with other_file_system() as folder, cluster.Cluster(devices=1) as c:
+        c.model("gpt", layers=2, width=256, heads=2, seq=32)
+        c.submit("gpt", gpt_job.spec(c, ENDLESS, 1, checkpoint={"path": folder}))
+        c.wait("gpt", "step=1")
+        pause(c, "gpt")
+        parked = c.json("describe", "gpt")["state"]["parked"]["path"]
+        for _ in range(4):
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                paths = {told["path"] for told in pool.map(lambda _: c.json("checkpoint", "gpt"), range(4))}
+            check(paths == {os.path.join(folder, os.path.basename(parked))}, f"told of {paths}")
+            check(sorted(os.listdir(folder)) == ["latest", os.path.basename(parked)], f"there are {os.listdir(folder)}")
+            for name in os.listdir(parked):
+                check(digest(os.path.join(parked, name)) == digest(os.path.join(*paths, name)), f"{name} is another")
+            shutil.rmtree(*paths)
+
+
 class Linked(cluster.Cluster):
     """Its rubatod knows its folder by a link."""
 
@@ -241,4 +274,4 @@ def why_it_does_not_end():
 
 if __name__ == "__main__":
     cluster.main(pauses_keep_the_bits, gatherer_killed, resumed_where_it_cannot_be_saved, pause_resume_cancel, cannot_be_parked,
-                 parked_in_a_vote, why_it_does_not_end)
+                 parked_in_a_vote, copied, why_it_does_not_end)
