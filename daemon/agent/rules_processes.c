@@ -71,26 +71,39 @@ static bool time_is_over(struct rb_rules *rules, const struct rb_job_facts *job,
     return active && rb_members_staying(view->facts, job, active->configuration) >= min;
 }
 
-/* Another node whose lease has ended, with a member that the process trains with; NULL: none. */
-static const char *node_away(const struct rb_rules *rules, const struct rb_job_facts *job,
-                             const struct rb_agent_worker *worker)
+static size_t add_away(const struct rb_agent_view *view, const Rb__Configuration *conf,
+                       const char **names, size_t n)
 {
-    const struct rb_agent_view *view = rules->view;
+    for (size_t m = 0; m < conf->n_members; m++) {
+        const char *node = conf->members[m]->node;
 
+        if (strcmp(node, view->node) && !rb_fact_find(&view->facts->nodes, node))
+            names[n++] = node;
+    }
+    return n;
+}
+
+/* Other nodes whose leases have ended, with members that the process trains with. */
+static const char **nodes_away(const struct rb_rules *rules, const struct rb_job_facts *job,
+                               const struct rb_agent_worker *worker, size_t *ret_n)
+{
+    const char **names = NULL;
+
+    *ret_n = 0;
     for (size_t i = 0; i < job->configurations.n; i++) {
         const Rb__Configuration *conf = job->configurations.at[i].configuration;
+        const char **more;
 
         if (!rb_configuration_live(conf) || conf->state == RB__CONFIGURATION__STATE__PREPARING ||
             !rb_rules_member_of(rules, conf, worker->device, worker->worker, worker->spawned_for))
             continue;
-        for (size_t m = 0; m < conf->n_members; m++) {
-            const char *node = conf->members[m]->node;
-
-            if (strcmp(node, view->node) && !rb_fact_find(&view->facts->nodes, node))
-                return node;
-        }
+        more = RB_ARENA_NEW(rules->arena, const char *, *ret_n + conf->n_members + 1);
+        for (size_t n = 0; n < *ret_n; n++)
+            more[n] = names[n];
+        names = more;
+        *ret_n = add_away(rules->view, conf, names, *ret_n);
     }
-    return NULL;
+    return names;
 }
 
 static bool is_silent(const struct rb_agent_view *view, const char *node)
@@ -101,23 +114,30 @@ static bool is_silent(const struct rb_agent_view *view, const char *node)
     return false;
 }
 
-/* Does it wait in vain?  A step may take long, and whoever has lost its lease may well train on. */
+/* Does it wait in vain?  A step may take long, and whoever has lost its lease may well train on:
+ * each that has is asked. */
 static void look_for_stuck(struct rb_rules *rules, const struct rb_job_facts *job, size_t w)
 {
     const struct rb_agent_worker *worker = &rules->view->workers[w];
     uint64_t late =
         worker->stepped +
         (worker->step_ms * STUCK_STEPS > STUCK_MS ? worker->step_ms * STUCK_STEPS : STUCK_MS);
-    const char *node = worker->stepped ? node_away(rules, job, worker) : NULL;
+    size_t n = 0, silent = 0;
+    const char **away = worker->stepped ? nodes_away(rules, job, worker, &n) : NULL;
 
-    if (!node)
+    if (!n)
         return;
-    if (rules->view->now_ms < late)
+    if (rules->view->now_ms < late) {
         wake(rules, late);
-    else if (is_silent(rules->view, node))
-        rb_rules_act_on(rules, RB_AGENT_FREEZE, job, w)->node = node;
+        return;
+    }
+    while (silent < n && !is_silent(rules->view, away[silent]))
+        silent++;
+    if (silent < n)
+        rb_rules_act_on(rules, RB_AGENT_FREEZE, job, w)->node = away[silent];
     else
-        rb_rules_act(rules, RB_AGENT_ASK, job)->node = node;
+        for (size_t i = 0; i < n; i++)
+            rb_rules_act(rules, RB_AGENT_ASK, job)->node = away[i];
 }
 
 void rb_rules_tend_worker(struct rb_rules *rules, size_t w)

@@ -220,6 +220,24 @@ static void one_that_waits_in_vain(void **state)
     scene_expect(scene, "");
 }
 
+/* Of several that have lost their leases one trains on, and answers: that says nothing of the
+ * other.
+ */
+static void one_of_two_that_are_away(void **state)
+{
+    struct scene *scene = *state;
+    put_node(scene, "a");
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 b:0=W1 c:0=W2");
+    struct rb_agent_worker *worker = scene_add_worker(scene, "W0", 0, 1);
+    worker->active = worker->configured = 1;
+    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    worker->stepped = scene->now - 3000;
+    scene_expect(scene, "ask:b ask:c");
+    scene->silent = "c";
+    scene_expect(scene, "freeze:W0:c");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)
 
 int main(void)
@@ -233,6 +251,7 @@ int main(void)
         TEST(one_that_does_not_start),
         TEST(one_that_does_nothing),
         TEST(one_that_waits_in_vain),
+        TEST(one_of_two_that_are_away),
         TEST(one_that_stays_too_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
