@@ -22,7 +22,7 @@ enum { RB_HELLO_MAX = 1024, RB_HELLO_TEXT = 256, RB_WELCOME_SIZE = 256 };
 
 /* Workers of two versions that have the same one may train together.  Raised with each change of
  * what they say to each other (frames of links, records of votes, what feeds and openings say), or
- * of the plans that agents make of the same facts. */
+ * of the plans that agents make of the same facts.  0: before there were any. */
 enum { RB_HELLO_DIALECT = 1 };
 
 enum rb_hello_flag { RB_HELLO_SHARED = 1 }; /* can use shared memory */

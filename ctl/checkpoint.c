@@ -7,11 +7,12 @@
 
 /* Is there such a job, and somebody who answers?  Behind that silence means that it is being saved.
  */
-static int look(struct rb_session *session, const char *job, struct rb_why *why)
+static int look(struct rb_session *session, const char *job, bool *ret_trains, struct rb_why *why)
 {
     json_t *reply = NULL;
     int err = rb_session_call(session, "status", json_pack("{s:s}", "job", job), 0, &reply, why);
 
+    *ret_trains = rb_value_count(reply, "devices") > 0;
     json_decref(reply);
     return err;
 }
@@ -19,7 +20,7 @@ static int look(struct rb_session *session, const char *job, struct rb_why *why)
 int rb_checkpoint(struct rb_session *session, const struct rb_arguments *arguments)
 {
     const char *job = arguments->word[0];
-    bool wait = rb_arguments_has(arguments, "wait");
+    bool wait = rb_arguments_has(arguments, "wait"), trains;
     json_t *reply = NULL;
     struct rb_why why = {0};
     uint64_t deadline;
@@ -27,9 +28,11 @@ int rb_checkpoint(struct rb_session *session, const struct rb_arguments *argumen
 
     if (rb_session_deadline(rb_arguments_value(arguments, "timeout"), wait, &deadline, &why))
         return rb_session_usage(session, "%s", why.text);
-    err = look(session, job, &why);
+    err = look(session, job, &trains, &why);
     if (err)
         return rb_session_fail(session, err, &why);
+    if (!trains) /* a copy of what is parked shows nowhere else */
+        wait = true;
     if (!wait) /* a refusal is still heard */
         deadline = rb_clock_ns();
     err = rb_session_call(session, "checkpoint", json_pack("{s:s}", "job", job), deadline, &reply,

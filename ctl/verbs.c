@@ -48,7 +48,7 @@ const struct rb_verb rb_verbs[] = {
      rb_cancel},
     {"delete", "JOB", "forget a job; it is cancelled first", "", 1, 1, false, rb_delete},
     {"checkpoint", "JOB [--wait [--timeout T]]",
-     "write a checkpoint now, also of what is paused or done", "wait timeout=", 1, 1, false,
+     "write a checkpoint now, also of what is paused", "wait timeout=", 1, 1, false,
      rb_checkpoint},
     {"export", "JOB --out FILE", "the weights as safetensors", "out=", 1, 1, false, rb_export},
     {"metrics", "JOB [--follow] [--lost | --tensorboard FOLDER]",

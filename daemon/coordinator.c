@@ -123,6 +123,7 @@ static void decide(uv_timer_t *timer)
     rb_writes_done(&writes);
 }
 
+/* Of one configuration; where that is gone from facts, none. */
 static size_t add_members(const struct rb_job_facts *job, uint32_t number, const char **names,
                           size_t n)
 {
@@ -132,26 +133,34 @@ static size_t add_members(const struct rb_job_facts *job, uint32_t number, const
     return n;
 }
 
-static size_t count_members(const struct rb_facts *facts)
+static size_t count_members(const struct rb_job_facts *job)
 {
     size_t n = 0;
-    for (size_t j = 0; j < facts->n_jobs; j++)
-        for (size_t c = 0; c < facts->jobs[j].configurations.n; c++)
-            n += facts->jobs[j].configurations.at[c].configuration->n_members;
+    for (size_t c = 0; c < job->configurations.n; c++)
+        n += job->configurations.at[c].configuration->n_members;
     return n;
+}
+
+static bool misses_somebody(const struct rb_job_facts *job)
+{
+    return job->state.message && job->state.state->suspected;
 }
 
 /* Nodes of jobs that miss somebody. */
 static void ask_nodes(struct rb_coordinator *coordinator)
 {
     const struct rb_facts *facts = rb_store_facts(coordinator->daemon->store);
+    size_t n_jobs = coordinator->fence && coordinator->connected ? facts->n_jobs : 0;
     struct rb_arena arena = {0};
-    const char **names = RB_ARENA_NEW(&arena, const char *, count_members(facts) + 1);
-    size_t n = 0;
-    for (size_t j = 0; j < facts->n_jobs; j++) {
+    size_t n = 0, most = 0;
+    const char **names;
+    for (size_t j = 0; j < n_jobs; j++)
+        if (misses_somebody(&facts->jobs[j]))
+            most += 2 * count_members(&facts->jobs[j]);
+    names = RB_ARENA_NEW(&arena, const char *, most + 1);
+    for (size_t j = 0; j < n_jobs; j++) {
         const struct rb_job_facts *job = &facts->jobs[j];
-        if (!coordinator->fence || !coordinator->connected || !job->state.message ||
-            !job->state.state->suspected)
+        if (!misses_somebody(job))
             continue;
         n = add_members(job, job->state.state->active, names, n);
         n = add_members(job, job->state.state->next, names, n);
@@ -184,7 +193,7 @@ struct rb_coordinator *rb_coordinator_new(struct rb_daemon *daemon)
     coordinator->random = rb_clock_ns() ^ rb_clock_unix_ms() << 32;
     uv_timer_init(daemon->loop, &coordinator->timer);
     coordinator->timer.data = coordinator;
-    coordinator->silence = rb_silence_new(daemon, on_silence, coordinator);
+    coordinator->silence = rb_silence_new(daemon, RB_SILENCE_LOST, on_silence, coordinator);
     rb_store_watch(daemon->store, on_facts, coordinator);
     return coordinator;
 }

@@ -13,7 +13,7 @@ enum {
     LOOKS = 5,
     LOOK_MS = 200,
     SILENT_MS = LOOKS * LOOK_MS,
-    REMEMBER_MS = 60000, /* whose lease has ended, and the leader's with it */
+    REMEMBER_MS = 86400000, /* whose lease has ended: a step may take long */
 };
 
 struct node {
@@ -28,6 +28,7 @@ struct node {
 
 struct rb_silence {
     struct rb_daemon *daemon;
+    enum rb_silence_of of;
     uv_timer_t look;
     struct node *nodes; /* those in facts, and some that were */
     size_t n;
@@ -147,7 +148,7 @@ static void on_answer(int err, const struct rb_why *why, const json_t *body, voi
     (void)why;
     (void)body;
     node->call = NULL;
-    if (err == RB_EUNREACHABLE || err == RB_ETIMEOUT)
+    if (err == RB_ETIMEOUT || (err == RB_EUNREACHABLE && node->silence->of == RB_SILENCE_LOST))
         return;
     node->asked = false;
     set_silent(node, false);
@@ -231,12 +232,13 @@ const char *const *rb_silence_names(struct rb_silence *silence, size_t *ret_n)
     return silence->names;
 }
 
-struct rb_silence *rb_silence_new(struct rb_daemon *daemon, void (*changed)(void *context),
-                                  void *context)
+struct rb_silence *rb_silence_new(struct rb_daemon *daemon, enum rb_silence_of of,
+                                  void (*changed)(void *context), void *context)
 {
     struct rb_silence *silence = rb_alloc(sizeof *silence);
 
     silence->daemon = daemon;
+    silence->of = of;
     silence->changed = changed;
     silence->context = context;
     uv_timer_init(daemon->loop, &silence->look);

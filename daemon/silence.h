@@ -15,12 +15,17 @@
 
 struct rb_silence;
 
+enum rb_silence_of {
+    RB_SILENCE_LOST,    /* nobody listens there, or nothing comes */
+    RB_SILENCE_STOPPED, /* nothing comes: who is refused hears that its machine runs */
+};
+
 /* changed: other nodes are silent than before; never from within a call of these. */
-struct rb_silence *rb_silence_new(struct rb_daemon *daemon, void (*changed)(void *context),
-                                  void *context);
+struct rb_silence *rb_silence_new(struct rb_daemon *daemon, enum rb_silence_of of,
+                                  void (*changed)(void *context), void *context);
 
 /* From now on these, and no others; this node itself is never asked.  To be said again when facts
- * have changed: addresses are remembered for a minute behind a lease's end. */
+ * have changed: addresses are remembered for a day behind a lease's end. */
 void rb_silence_ask(struct rb_silence *silence, const char *const *names, size_t n);
 
 /* Names of the silent, until the next call of any of these or a turn of the loop. */

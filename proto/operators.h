@@ -6,7 +6,8 @@
  * One line an operator: X(NAME, "Name", inputs, outputs, kind, "attributes", "meaning").  Inputs
  * and outputs are the largest counts (-1: any).  Kinds: VIEW moves no bytes (lowering makes it an
  * alias, no kernel sees it); POINT is elementwise with NumPy broadcasting; the others are their
- * own.  EXCHANGE goes between devices: no kernel sees it either (worker/stages/exchange.h).
+ * own.  EXCHANGE goes between devices: no kernel sees it either (worker/stages/exchange.h).  Models
+ * of jobs that train name operators by their place here, so new lines come last.
  *
  * Conventions.  All tensors are row-major and dense.  Axes are counted from 0 (import normalises
  * negative ones).  A grad operator's dy has the type of the forward output, its result that of the

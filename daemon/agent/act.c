@@ -153,7 +153,8 @@ static void tell_to_freeze(struct rb_agent *agent, struct rb_worker *worker, con
            "job %s: worker %s has done no step for %" PRIu64 " s, and node %s does not answer: it "
            "is to freeze",
            worker->told.job, worker->told.worker, (now - worker->told.stepped) / 1000, node);
-    message.has_freeze = message.freeze = 1;
+    message.has_freeze = 1;
+    message.freeze = worker->newest;
     worker->told.stepped = now;
     rb_worker_send(worker, &message);
 }

@@ -141,7 +141,7 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
     uv_timer_init(daemon->loop, &agent->clock);
     uv_timer_init(daemon->loop, &agent->watch);
     agent->soon.data = agent->clock.data = agent->watch.data = agent;
-    agent->silence = rb_silence_new(daemon, on_silence, agent);
+    agent->silence = rb_silence_new(daemon, RB_SILENCE_STOPPED, on_silence, agent);
     rb_server_add(daemon->server, rb_agent_methods, agent);
     rb_server_add(daemon->server, rb_agent_death_methods, agent);
     return agent;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state that a job without processes has parked on this node, as a checkpoint: what another job
- * can go on from.
+/* The state that a paused job has parked on this node, as a checkpoint: what another job can go on
+ * from.
  *
- *     STATE/jobs/ID/park/step-N > copy > FOLDER/.tmp-ID-parked-step-N > rename > FOLDER/step-N
+ *     STATE/jobs/ID/park/step-N > copy > FOLDER/.copy-ID-step-N > rename > FOLDER/step-N
  *
- * On a thread, as folders may be on a network; whoever asks for the same again waits for it, and
- * finds it there.  It is not registered in facts: only who trains may do that, and the job itself
- * goes on from what is parked. */
+ * What its manifest lists, and that last, so that no half is taken for the whole.  On a thread, as
+ * folders may be on a network; whoever asks for the same again waits for it, and finds it there. It
+ * is not registered in facts: only who trains may do that, and the job itself goes on from what is
+ * parked. */
 #include "daemon/agent/checkpoints.h"
 
 #include "base/arena.h"
@@ -14,6 +15,7 @@
 #include "base/file.h"
 #include "daemon/rpc/server.h"
 #include "proto/checkpoint_folder.h"
+#include "proto/digested.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -31,10 +33,9 @@ struct rb_agent_copy {
     uv_work_t work;
     struct rb_agent *agent; /* NULL: it ends, and the request with it */
     struct rb_request *request;
-    char *from, *folder, *name, *temporary, *to;
+    char *job, *from, *folder, *name, *temporary, *to;
     bool waits; /* for one that goes there, too */
     int64_t step;
-    uint64_t bytes;
     int err;
     struct rb_why why;
 };
@@ -77,8 +78,6 @@ static int copy_file(struct rb_agent_copy *copy, const char *name)
         return fail(copy, "open", from);
     out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     err = out < 0 ? fail(copy, "create", to) : copy_bytes(copy, from, in, to, out);
-    if (!err)
-        copy->bytes += (uint64_t)lseek(out, 0, SEEK_CUR);
     close(in);
     if (out >= 0 && close(out) < 0 && !err)
         err = fail(copy, "write", to);
@@ -87,23 +86,44 @@ static int copy_file(struct rb_agent_copy *copy, const char *name)
 
 static int copy_folder(struct rb_agent_copy *copy)
 {
-    DIR *listing = opendir(copy->from);
-    const struct dirent *entry;
-    int err = listing ? 0 : fail(copy, "open", copy->from);
+    json_t *manifest, *file;
+    const char *name;
+    int err = rb_digested_open(copy->from, &manifest, &copy->why);
 
-    while (!err && (entry = readdir(listing)))
-        if (entry->d_name[0] != '.')
-            err = copy_file(copy, entry->d_name);
-    if (listing)
-        closedir(listing);
+    if (err)
+        return rb_why_add(&copy->why, err, "%s", copy->from);
+    json_object_foreach(json_object_get(manifest, "files"), name, file) if (!err) err =
+        copy_file(copy, name);
+    json_decref(manifest);
+    if (!err)
+        err = copy_file(copy, RB_CHECKPOINT_MANIFEST);
     return err ? err : rb_file_sync_folder(copy->temporary, &copy->why);
 }
 
-/* Of both the list of what is in them, with its digests. */
-static bool is_in(const struct rb_agent_copy *copy, const char *folder)
+/* Halves that rubatods have left that ended as they copied. */
+static int remove_halves(struct rb_agent_copy *copy)
+{
+    RB_CLEANUP(rb_freep) char *begin = rb_format(".copy-%s-", copy->job);
+    DIR *listing = opendir(copy->folder);
+    const struct dirent *entry;
+    int err = 0;
+
+    while (!err && listing && (entry = readdir(listing))) {
+        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", copy->folder, entry->d_name);
+
+        if (!strncmp(entry->d_name, begin, strlen(begin)))
+            err = rb_file_remove(path, &copy->why);
+    }
+    if (listing)
+        closedir(listing);
+    return err;
+}
+
+/* Are the two lists of what is in them, with its digests, the same? */
+static bool is_there(const struct rb_agent_copy *copy)
 {
     RB_CLEANUP(rb_freep) char *ours = rb_format("%s/" RB_CHECKPOINT_MANIFEST, copy->from);
-    RB_CLEANUP(rb_freep) char *theirs = rb_format("%s/" RB_CHECKPOINT_MANIFEST, folder);
+    RB_CLEANUP(rb_freep) char *theirs = rb_format("%s/" RB_CHECKPOINT_MANIFEST, copy->to);
     RB_CLEANUP(rb_buffer_done) struct rb_buffer a = {0}, b = {0};
 
     return !rb_file_read(ours, MANIFEST_MOST, &a, NULL) &&
@@ -113,46 +133,48 @@ static bool is_in(const struct rb_agent_copy *copy, const char *folder)
 
 static int put_in_place(struct rb_agent_copy *copy)
 {
-    RB_CLEANUP(rb_freep) char *latest = rb_format("%s/" RB_CHECKPOINT_LATEST, copy->folder);
-    RB_CLEANUP(rb_freep) char *line = rb_format("%s\n", copy->name);
-    int err;
-
-    if (rename(copy->temporary, copy->to) < 0 && errno != ENOTEMPTY && errno != EEXIST)
+    if (rename(copy->temporary, copy->to) == 0)
+        return rb_file_sync_folder(copy->folder, &copy->why);
+    if (errno != ENOTEMPTY && errno != EEXIST)
         return fail(copy, "rename", copy->temporary);
-    if (!access(copy->temporary, F_OK))
-        return rb_why_set(&copy->why, RB_EREFUSED,
-                          "%s is there already, and it is not what this job has parked: move it "
-                          "away",
-                          copy->to);
-    err = rb_file_sync_folder(copy->folder, &copy->why);
-    return err ? err : rb_file_write(latest, line, strlen(line), &copy->why);
+    return rb_why_set(&copy->why, RB_EREFUSED,
+                      "%s is there already, and it is not what this job has parked: move it away",
+                      copy->to);
+}
+
+static int make(struct rb_agent_copy *copy)
+{
+    int err = rb_file_make_folder(copy->folder, RB_FOLDER_SHARED, &copy->why);
+
+    if (!err)
+        err = remove_halves(copy);
+    if (!err)
+        err = rb_file_make_folder(copy->temporary, RB_FOLDER_SHARED, &copy->why);
+    if (!err)
+        err = copy_folder(copy);
+    if (!err)
+        err = put_in_place(copy);
+    if (err)
+        rb_file_remove(copy->temporary, NULL);
+    return err;
 }
 
 static void copy_all(uv_work_t *work)
 {
     struct rb_agent_copy *copy = work->data;
+    RB_CLEANUP(rb_freep) char *latest = rb_format("%s/" RB_CHECKPOINT_LATEST, copy->folder);
+    RB_CLEANUP(rb_freep) char *line = rb_format("%s\n", copy->name);
 
-    if (is_in(copy, copy->to))
-        return;
-    copy->err = rb_file_make_folder(copy->folder, RB_FOLDER_SHARED, &copy->why);
-    if (!copy->err)
-        copy->err = rb_file_remove(copy->temporary, &copy->why); /* of a rubatod that was killed */
-    if (!copy->err)
-        copy->err = rb_file_make_folder(copy->temporary, RB_FOLDER_SHARED, &copy->why);
-    if (!copy->err)
-        copy->err = copy_folder(copy);
-    if (!copy->err && !is_in(copy, copy->temporary))
-        copy->err = rb_why_set(&copy->why, RB_ENOTFOUND, "%s was removed meanwhile", copy->from);
-    if (!copy->err)
-        copy->err = put_in_place(copy);
-    if (copy->err)
-        rb_file_remove(copy->temporary, NULL);
+    copy->err = is_there(copy) ? 0 : make(copy);
+    if (!copy->err && rb_checkpoint_latest(copy->folder) < copy->step)
+        copy->err = rb_file_write(latest, line, strlen(line), &copy->why);
 }
 
 /* ---- On the loop -----------------------------------------------------------------------------*/
 
 static void copy_free(struct rb_agent_copy *copy)
 {
+    free(copy->job);
     free(copy->from);
     free(copy->folder);
     free(copy->name);
@@ -166,10 +188,8 @@ static void answer(struct rb_agent_copy *copy)
     if (copy->err)
         rb_request_fail(copy->request, copy->err, &copy->why);
     else
-        rb_request_reply(copy->request,
-                         json_pack("{sI ss sI ss}", "step", (json_int_t)copy->step, "path",
-                                   copy->to, "bytes", (json_int_t)copy->bytes, "node",
-                                   copy->agent->node));
+        rb_request_reply(copy->request, json_pack("{sI ss ss}", "step", (json_int_t)copy->step,
+                                                  "path", copy->to, "node", copy->agent->node));
 }
 
 static void on_copied(uv_work_t *work, int status);
@@ -219,10 +239,11 @@ void rb_agent_copy_parked(struct rb_agent *agent, const char *job, const Rb__Che
     copy->agent = agent;
     copy->request = request;
     copy->step = parked->step;
+    copy->job = rb_string(job);
     copy->from = rb_string(parked->path);
     copy->folder = rb_string(folder);
     copy->name = rb_checkpoint_name(parked->step);
-    copy->temporary = rb_format("%s/.tmp-%s-parked-%s", folder, job, copy->name);
+    copy->temporary = rb_format("%s/.copy-%s-%s", folder, job, copy->name);
     copy->to = rb_format("%s/%s", folder, copy->name);
     copy->waits = find_same(agent, copy->temporary) != NULL;
     copy->next = agent->copies;

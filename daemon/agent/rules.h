@@ -44,7 +44,7 @@ struct rb_agent_worker {
     bool saving;      /* ... with a folder to save in */
     uint64_t waited;  /* ms since when its Hello is waited for */
     uint64_t stepped; /* when it last said that it trains, or a step (ms); 0: it does not train */
-    uint64_t step_ms; /* between the last two times */
+    uint64_t step_ms; /* what the last step took, or lap */
     const char *stopped; /* how its process is kept from running; NULL: it may run */
     unsigned unanswered; /* seconds for which it has not answered pings */
     uint32_t configured, went, abandoned; /* the newest number that it was told */

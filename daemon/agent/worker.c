@@ -178,7 +178,7 @@ struct rb_worker *rb_worker_new(struct rb_agent *agent, const char *job, const c
     struct rb_worker *worker = rb_alloc(sizeof(*worker));
     worker->agent = agent;
     worker->job = rb_agent_job(agent, job);
-    worker->level = worker->first_step = -1;
+    worker->level = worker->first_step = worker->newest = -1;
     worker->told = (struct rb_agent_worker){
         .job = rb_string(job),
         .worker = rb_string(name),

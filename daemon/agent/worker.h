@@ -32,6 +32,7 @@ struct rb_worker {
     bool lost;       /* failed because some of the state has no holder any more, */
     bool unreadable; /* or because nobody could load what there is to start from */
     int64_t level, first_step;
+    int64_t newest; /* of the levels that it told, rows too */
     uint64_t flipped, bytes_moved;
     uint32_t rank;
     bool has_rank;

@@ -45,13 +45,16 @@ static void note_training(struct rb_worker *worker, bool trains)
     worker->told.stepped = trains ? uv_now(worker->agent->daemon->loop) : 0;
 }
 
-static void note_step(struct rb_worker *worker)
+/* Of a lap all steps are told at once. */
+static void note_steps(struct rb_worker *worker, const Rb__FromWorker *message)
 {
-    uint64_t before = worker->told.stepped;
-    if (!before)
-        return; /* late news */
-    note_training(worker, true);
-    worker->told.step_ms = worker->told.stepped - before;
+    double ms = 0;
+    for (size_t i = 0; i < message->n_rows; i++)
+        ms += message->rows[i]->step_ms;
+    worker->told.step_ms = ms > 0 && ms < 1e15 ? (uint64_t)ms : 0;
+    worker->newest = message->rows[message->n_rows - 1]->step;
+    if (worker->told.stepped) /* else it has frozen since */
+        note_training(worker, true);
 }
 
 static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
@@ -70,7 +73,7 @@ static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
     if (hello->fence > worker->agent->fence)
         worker->agent->fence = hello->fence;
     told->went = hello->active;
-    worker->level = hello->level;
+    worker->level = worker->newest = hello->level;
     worker->frozen = hello->frozen;
     worker->done = hello->done;
     if (hello->saving && !told->left)
@@ -87,7 +90,7 @@ static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
 static void take_flipped(struct rb_worker *worker, const Rb__Flipped *flipped)
 {
     worker->told.active = flipped->number;
-    worker->level = worker->first_step = flipped->level;
+    worker->level = worker->first_step = worker->newest = flipped->level;
     worker->flipped = flipped->time;
     worker->bytes_moved = flipped->bytes_moved;
     worker->rank = flipped->rank;
@@ -211,7 +214,7 @@ void rb_worker_hear(struct rb_worker *worker, const Rb__FromWorker *message)
     if (message->flipped)
         take_flipped(worker, message->flipped);
     if (message->n_rows)
-        note_step(worker);
+        note_steps(worker, message);
     for (size_t i = 0; i < message->n_rows; i++)
         rb_agent_take_row(worker, message->rows[i], message->has_rank && message->rank == 0);
     if (message->frozen)

@@ -7,8 +7,10 @@
  * what was parked. */
 #include "daemon/rpc/methods_inside.h"
 
+#include "daemon/facts/members.h"
 #include "daemon/facts/restore.h"
 #include "proto/checkpoint_folder.h"
+#include "proto/spec_paths.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -369,23 +371,48 @@ static void end_turn(struct state_op *state)
 
 /* ---- The methods ----------------------------------------------------------------------------- */
 
+/* What it goes on from is a checkpoint already, or parked, of which its node makes a copy. */
+static void checkpoint_kept(struct rb_methods *methods, struct rb_request *request,
+                            const struct rb_job_facts *job)
+{
+    struct rb_arena arena = {0};
+    bool local, over = rb_phase_final(job->state.state->phase);
+    const Rb__Checkpoint *kept = over ? NULL : rb_restore_source(job, &arena, &local);
+    const Rb__Checkpoint *parked = job->state.state->parked;
+    const char *name = job->job.job->name;
+    struct state_op *state;
+
+    if (!kept || kept->step < 1) {
+        rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)", name,
+                         rb_phase_text(job->state.state->phase));
+    } else if (!parked || strcmp(parked->path, kept->path) != 0) {
+        rb_request_reply(request, json_pack("{s:I,s:s,s:s}", "step", (json_int_t)kept->step, "path",
+                                            kept->path, "node", kept->node));
+    } else if (!rb_spec_checkpoints(job->job.job->spec)) {
+        rb_request_failf(request, RB_EREFUSED,
+                         "job %s has no spec.checkpoint.path: its state at step %" PRId64
+                         " is kept at %s on %s until the job is deleted; export has its weights",
+                         name, kept->step, kept->path, kept->node);
+    } else {
+        state = state_new(methods, request, job, false);
+        list_parked(state, kept);
+        ask_next(state, 0, NULL);
+    }
+    rb_arena_done(&arena);
+}
+
 static void checkpoint(struct rb_request *request, void *context)
 {
     struct rb_methods *methods = context;
     const struct rb_job_facts *job = rb_methods_job(methods, request);
     const Rb__Configuration *active = job ? rb_job_active(job) : NULL;
-    const Rb__Checkpoint *parked = job && !active ? job->state.state->parked : NULL;
     struct state_op *state;
 
-    if (job && !active && !parked) {
-        rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)",
-                         job->job.job->name, rb_phase_text(job->state.state->phase));
+    if (job && !active) {
+        checkpoint_kept(methods, request, job);
     } else if (job) {
         state = state_new(methods, request, job, false);
-        if (active)
-            list_nodes(state, job, active);
-        else
-            list_parked(state, parked);
+        list_nodes(state, job, active);
         ask_next(state, 0, NULL);
     }
 }

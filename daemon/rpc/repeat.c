@@ -145,6 +145,6 @@ static void repeat(struct rb_request *request, void *context)
 }
 
 const struct rb_server_method rb_methods_repeat[] = {
-    {"repeat", true, repeat, .reads = true},
+    {"repeat", true, repeat},
     {NULL, false, NULL},
 };

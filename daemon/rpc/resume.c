@@ -10,8 +10,8 @@
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
-#include <stdbool.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -128,12 +128,14 @@ static int check_job(const char *folder, const char *name, const json_t *manifes
     if (!class || strcmp(class, model->numeric_class) == 0)
         return 0;
     if (!wanted->any_class)
-        return rb_why_set(
-            why, RB_EREFUSED,
-            "%s/%s was written by devices of numeric class %s and those here are of "
-            "%s: going on from it gives other bits.  To do so nevertheless: --set "
-            "spec.checkpoint.numericClass=any; to start anew name another checkpoint.path",
-            folder, name, class, model->numeric_class);
+        return rb_why_set(why, RB_EREFUSED,
+                          "%.*s/%s is of numeric class %s, and the devices here of %s: other bits "
+                          "follow from it. "
+                          "To go on nevertheless: --set spec.checkpoint.numericClass=any; to start "
+                          "anew name another "
+                          "checkpoint.path",
+                          rb_error_fit(folder, FOLDER_MOST), folder, name, class,
+                          model->numeric_class);
     *ret_class = rb_string(class);
     return 0;
 }
@@ -239,9 +241,9 @@ static int check_step(const char *path, const struct look *look, const Rb__Model
     if (!look->whole || look->whole->step <= model->steps)
         return 0;
     return rb_why_set(why, RB_EREFUSED,
-                      "checkpoint.path %s: %s is behind the last step of this job, %" PRId64
+                      "checkpoint.path %.*s: %s is behind the last step of this job, %" PRId64
                       ": name another folder, or train more steps",
-                      path, look->whole->name, model->steps);
+                      rb_error_fit(path, FOLDER_MOST), path, look->whole->name, model->steps);
 }
 
 static void tell_class(const struct look *look, const Rb__Model *model, struct rb_buffer *ret_notes)

@@ -192,9 +192,9 @@ static void nonsense_after_welcome(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        PAIR_TEST(other_digest),        PAIR_TEST(other_job), PAIR_TEST(other_worker),
-        PAIR_TEST(other_configuration), PAIR_TEST(strangers), PAIR_TEST(another_version),
-        PAIR_TEST(other_configuration), PAIR_TEST(strangers), PAIR_TEST(nonsense_after_welcome),
+        PAIR_TEST(other_digest),           PAIR_TEST(other_job), PAIR_TEST(other_worker),
+        PAIR_TEST(other_configuration),    PAIR_TEST(strangers), PAIR_TEST(another_version),
+        PAIR_TEST(nonsense_after_welcome),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -123,7 +123,7 @@ static void configure(struct sim_rubatod *rubatod, const struct rb_agent_action 
 static void freeze(struct sim_rubatod *rubatod, const struct rb_agent_action *action,
                    struct sim_own *own)
 {
-    struct sim_order order = {.kind = SIM_FREEZE};
+    struct sim_order order = {.kind = SIM_FREEZE, .level = own->newest};
 
     sim_say(rubatod->sim, rubatod->node->name, "tells %s to freeze: %s does not answer",
             own->process->name, action->node);

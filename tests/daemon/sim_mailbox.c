@@ -173,7 +173,8 @@ void sim_obey(struct sim_process *process, struct sim_order *order)
         process->told_stay = process->leave && process->leave_saves && !process->ends;
         break;
     case SIM_FREEZE:
-        if (process->in_group && process->use != SIM_USE_FOLLOWING)
+        if (process->in_group && process->use != SIM_USE_FOLLOWING &&
+            process->stands_level == order->level)
             cancel(process->in_group);
         break;
     }

@@ -53,7 +53,7 @@ struct sim_own *sim_own_take_on(struct sim_rubatod *rubatod, struct sim_process 
     struct sim_own *own = sim_new(sim, sizeof *own), **last = &rubatod->own;
 
     own->process = process;
-    own->level = own->first_step = -1;
+    own->level = own->first_step = own->newest = -1;
     own->told = (struct rb_agent_worker){
         .job = process->job->id,
         .worker = process->name,
@@ -102,14 +102,12 @@ static void note_training(struct sim_own *own, bool trains)
     own->told.stepped = trains ? own->process->sim->now / 1000 + 1 : 0;
 }
 
-static void note_step(struct sim_own *own)
+static void note_step(struct sim_own *own, const struct sim_word *row)
 {
-    uint64_t before = own->told.stepped;
-
-    if (!before)
-        return;
-    note_training(own, true);
-    own->told.step_ms = own->told.stepped - before;
+    own->newest = row->level;
+    own->told.step_ms = own->process->job->step_us / 1000 * own->process->slowness;
+    if (own->told.stepped)
+        note_training(own, true);
 }
 
 static void take_hello(struct sim_own *own, const struct sim_word *word)
@@ -120,7 +118,7 @@ static void take_hello(struct sim_own *own, const struct sim_word *word)
     own->told.active = word->number;
     own->told.configured = word->configured;
     own->told.went = word->number;
-    own->level = word->level;
+    own->level = own->newest = word->level;
     own->frozen = word->frozen;
     own->done = word->done;
     if (word->saving && !own->told.left)
@@ -202,7 +200,7 @@ static void take_word(struct sim_rubatod *rubatod, struct sim_own *own, const st
         break;
     case SIM_FLIPPED:
         own->told.active = word->number;
-        own->level = own->first_step = word->level;
+        own->level = own->first_step = own->newest = word->level;
         own->flipped = sim_ms(rubatod->sim);
         own->rank = word->rank;
         own->has_rank = true;
@@ -241,7 +239,7 @@ void sim_agent_hear(struct sim *sim, struct sim_process *process, const struct s
     if (!own || rubatod->stamp != process->agent || own->told.gone)
         return;
     if (word->kind == SIM_ROW) {
-        note_step(own);
+        note_step(own, word);
         sim_take_row(rubatod, own, word);
         return;
     }

@@ -20,7 +20,7 @@ struct sim_own {
     struct sim_process *process;
     struct rb_agent_worker told;
     bool frozen, done, failed, lost, unsaved, reports, has_rank, has_addresses;
-    int64_t level, first_step;
+    int64_t level, first_step, newest;
     uint64_t flipped;
     uint32_t rank, microbatch_us;
     char *reason;

@@ -106,6 +106,7 @@ struct sim_order {
     enum sim_order_kind kind;
     uint64_t fence;
     uint32_t number;
+    int64_t level;
     struct sim_conf *conf;
 };
 

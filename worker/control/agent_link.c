@@ -90,7 +90,7 @@ static void obey(struct rb_agent_link *link, Rb__ToWorker *message)
     if (message->settings)
         rb_mailbox_settings(mailbox, message->settings);
     if (!message->configure && !message->go && !message->abandon && !message->save &&
-        !message->leave && !message->stay && !message->freeze)
+        !message->leave && !message->stay && !message->has_freeze)
         return; /* settings are facts, no orders: of any leader */
     if (!rb_mailbox_fence(mailbox, message->fence)) {
         rb_log(RB_LOG_WARN, "refused an order of an older leader (fence %llu)",
@@ -111,9 +111,9 @@ static void obey(struct rb_agent_link *link, Rb__ToWorker *message)
         rb_mailbox_leave(mailbox, message->leave->folder, 0);
     if (message->stay)
         rb_mailbox_stay(mailbox);
-    if (message->freeze) {
-        rb_log(RB_LOG_WARN, "told to freeze");
-        rb_mailbox_freeze(mailbox);
+    if (message->has_freeze) {
+        rb_log(RB_LOG_WARN, "told to freeze at level %lld", (long long)message->freeze);
+        rb_mailbox_freeze(mailbox, message->freeze);
     }
 }
 

@@ -197,10 +197,11 @@ void rb_mailbox_stay(struct rb_mailbox *mailbox)
     unlock_changed(mailbox);
 }
 
-void rb_mailbox_freeze(struct rb_mailbox *mailbox)
+void rb_mailbox_freeze(struct rb_mailbox *mailbox, int64_t level)
 {
     lock(mailbox);
-    if (mailbox->group && mailbox->group_use != RB_GROUP_FOLLOWING)
+    if (mailbox->group && mailbox->group_use != RB_GROUP_FOLLOWING &&
+        mailbox->status.level == level)
         rb_coll_cancel(mailbox->group);
     unlock(mailbox);
 }

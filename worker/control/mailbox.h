@@ -38,8 +38,9 @@ void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *save);
 void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code);
 /* Whoever was told to save and leave, and has not saved, is to stay (see rb_mailbox_stays). */
 void rb_mailbox_stay(struct rb_mailbox *mailbox);
-/* Whatever group the step thread trains in or opens is cancelled. */
-void rb_mailbox_freeze(struct rb_mailbox *mailbox);
+/* The group that the step thread trains in or opens is cancelled, if it stands at this level still.
+ */
+void rb_mailbox_freeze(struct rb_mailbox *mailbox, int64_t level);
 /* How many ms it still hears out a vote before it saves and leaves, -1: it does not.  When the time
  * is over the vote is given up: somebody may be out of reach, and no link has ended. */
 int rb_mailbox_hears_out(struct rb_mailbox *mailbox);
