@@ -30,6 +30,7 @@ struct rb_agent {
     uv_timer_t clock; /* progress, retries, patience */
     uv_timer_t watch; /* looks at the processes, while there are any */
     unsigned looks;
+    uint64_t looked; /* last, loop time */
     struct rb_agent_job *jobs;
     int64_t deletions_heard; /* up to this revision */
     struct rb_worker *workers;

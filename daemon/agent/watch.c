@@ -14,7 +14,7 @@
 
 #include <stdio.h>
 
-enum { LOOK_MS = 100, PING_LOOKS = 10 };
+enum { LOOK_MS = 100, PING_LOOKS = 10, LATE_MS = 1000 };
 
 static void ping(struct rb_worker *worker)
 {
@@ -30,17 +30,25 @@ static void ping(struct rb_worker *worker)
     rb_worker_send(worker, &message);
 }
 
+/* Who was stopped itself, with its workers, may go on before they do. */
+static bool is_late(struct rb_agent *agent)
+{
+    uint64_t now = uv_now(agent->daemon->loop), before = agent->looked;
+    agent->looked = now;
+    return now - before >= LATE_MS;
+}
+
 static void on_look(uv_timer_t *timer)
 {
     struct rb_agent *agent = timer->data;
-    bool pings = ++agent->looks % PING_LOOKS == 0;
+    bool pings = ++agent->looks % PING_LOOKS == 0, late = is_late(agent);
     if (!agent->workers)
         uv_timer_stop(timer);
     for (struct rb_worker *worker = agent->workers; worker; worker = worker->next) {
         const char *before = worker->told.stopped;
         if (worker->told.gone)
             continue;
-        worker->told.stopped = rb_process_stopped(worker->pid);
+        worker->told.stopped = late ? NULL : rb_process_stopped(worker->pid);
         if (worker->told.stopped && !before)
             rb_agent_poke(agent);
         if (pings)
@@ -50,8 +58,10 @@ static void on_look(uv_timer_t *timer)
 
 void rb_agent_watch(struct rb_agent *agent)
 {
-    if (!uv_is_active((uv_handle_t *)&agent->watch))
-        uv_timer_start(&agent->watch, on_look, LOOK_MS, LOOK_MS);
+    if (uv_is_active((uv_handle_t *)&agent->watch))
+        return;
+    agent->looked = uv_now(agent->daemon->loop);
+    uv_timer_start(&agent->watch, on_look, LOOK_MS, LOOK_MS);
 }
 
 void rb_agent_heard(struct rb_worker *worker)

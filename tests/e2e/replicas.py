@@ -7,6 +7,7 @@ import os
 import pathlib
 import resource
 import signal
+import time
 
 import cluster
 import delicate
@@ -150,5 +151,25 @@ def node_lost():
         same_as_alone(c, "job", "a node's workers were killed")
 
 
+def node_is_stopped():
+    """With one replica the others wait for a node that stands still.  Its rubatod goes on before its workers do, which
+    does not kill them: they have what nobody else has."""
+    with cluster.Cluster(nodes=2, devices=1) as c:
+        models(c)
+        c.submit("job", gpt_spec(c, ENDLESS, "1", 2))
+        lost = next(node for node in c.nodes if node.name != c.json("version")["rubatod"]["leader"])
+        pid, = (device["pid"] for device in c.train_on("job", 2)["devices"] if device["node"] == lost.name)
+        left = next(node for node in c.nodes if node is not lost).endpoint
+        os.kill(lost.process.pid, signal.SIGSTOP)
+        os.kill(pid, signal.SIGSTOP)
+        until("it to be missed", lambda: "out of reach" in (c.json("status", "job", endpoint=left)["reason"] or ""))
+        os.kill(lost.process.pid, signal.SIGCONT)
+        time.sleep(0.03)
+        os.kill(pid, signal.SIGCONT)
+        c.train_on("job", 2)
+        check("restarted" not in c.kinds("job"), "it was restarted")
+        same_as_alone(c, "job", "a node stood still")
+
+
 if __name__ == "__main__":
-    cluster.main(fixed_counts, resized_and_paused, killed, lost, by_memory, no_room, node_lost)
+    cluster.main(fixed_counts, resized_and_paused, killed, lost, by_memory, no_room, node_lost, node_is_stopped)
