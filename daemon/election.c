@@ -9,6 +9,15 @@ static bool ours(const struct rb_election_view *view)
     return view->lease && leader->message && leader->lease == view->lease;
 }
 
+/* Is there a node that does not stop?  Ours says so itself. */
+static bool any_stays(const struct rb_facts *facts)
+{
+    for (size_t i = 0; i < facts->nodes.n; i++)
+        if (!facts->nodes.at[i].node->leaving)
+            return true;
+    return false;
+}
+
 enum rb_election_action rb_election_step(struct rb_election *election,
                                          const struct rb_election_view *view)
 {
@@ -28,7 +37,7 @@ enum rb_election_action rb_election_step(struct rb_election *election,
             return RB_ELECTION_LEAD;
         }
         if (election->state == RB_ELECTION_CAMPAIGNING || leader->message || !view->lease ||
-            view->leaving || view->now_ms < election->retry_ms)
+            (view->leaving && any_stays(view->facts)) || view->now_ms < election->retry_ms)
             return RB_ELECTION_NOTHING;
         election->state = RB_ELECTION_CAMPAIGNING;
         return RB_ELECTION_CAMPAIGN;

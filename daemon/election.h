@@ -28,7 +28,7 @@ struct rb_election {
 struct rb_election_view {
     const struct rb_facts *facts;
     int64_t lease; /* ours; 0: none */
-    bool leaving;  /* this node stops: it leads on, but does not start to */
+    bool leaving;  /* this node stops: it leads on, but does not start to while others stay */
     uint64_t now_ms;
     uint64_t random; /* spreads retries */
 };

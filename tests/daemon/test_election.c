@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <string.h>
 
 static const char leader_text[] = "{\"node\":\"a\",\"address\":\"unix:/a\"}";
@@ -31,6 +32,18 @@ static void put_leader(struct world *world, int64_t lease, int64_t created)
     assert_int_equal(rb_mirror_put(world->mirror, "leader", leader_text, strlen(leader_text),
                                    created, created, lease, &why),
                      RB_OK);
+}
+
+static void put_node(struct world *world, const char *name, bool leaving)
+{
+    struct rb_why why;
+    char key[32], text[128];
+    snprintf(key, sizeof key, "nodes/%s", name);
+    snprintf(text, sizeof text,
+             "{\"name\":\"%s\",\"address\":\"unix:/\",\"numericClass\":\"c\",\"started\":1,"
+             "\"leaving\":%s}",
+             name, leaving ? "true" : "false");
+    assert_int_equal(rb_mirror_put(world->mirror, key, text, strlen(text), 2, 2, 10, &why), RB_OK);
 }
 
 static int setup(void **state)
@@ -112,10 +125,25 @@ static void without_lease_or_leaving(void **state)
     rb_mirror_delete(world->mirror, "leader");
     world->view.lease = 10;
     world->view.leaving = true;
+    put_node(world, "a", true);
+    put_node(world, "b", false);
     assert_int_equal(step(world), RB_ELECTION_NOTHING);
     put_leader(world, 10, 8); /* won before it left: it leads on */
     assert_int_equal(step(world), RB_ELECTION_LEAD);
     assert_int_equal(step(world), RB_ELECTION_NOTHING);
+}
+
+/* Who coordinated was done before others that stop, too: somebody has to park what they have. */
+static void all_leave(void **state)
+{
+    struct world *world = *state;
+    world->view.leaving = true;
+    put_node(world, "a", true);
+    put_node(world, "b", true);
+    put_leader(world, 99, 7);
+    assert_int_equal(step(world), RB_ELECTION_NOTHING);
+    rb_mirror_delete(world->mirror, "leader");
+    assert_int_equal(step(world), RB_ELECTION_CAMPAIGN);
 }
 
 int main(void)
@@ -126,6 +154,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(key_shows_before_the_answer, setup, teardown),
         cmocka_unit_test_setup_teardown(steps_down, setup, teardown),
         cmocka_unit_test_setup_teardown(without_lease_or_leaving, setup, teardown),
+        cmocka_unit_test_setup_teardown(all_leave, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
