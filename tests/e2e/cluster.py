@@ -27,6 +27,7 @@ if os.environ.get("RUBATO_LIBRARIES"):  # folders that our programs need, and th
     os.environ["LD_LIBRARY_PATH"] = ":".join(
         os.environ[name] for name in ("RUBATO_LIBRARIES", "LD_LIBRARY_PATH") if os.environ.get(name))
 ENDLESS = 1000000  # steps of a job that is ended by its test
+PACE = "worker.vote:do=15ms"  # a step of most takes 10 ms
 
 
 class Failure(Exception):
@@ -90,7 +91,7 @@ class Node:
         with open(self.log, "a") as log:
             self.process = subprocess.Popen(
                 [*self.prefix, os.path.join(BUILD, "rubatod"), "--state-dir", self.state, *self.arguments],
-                stderr=log, stdout=log, stdin=subprocess.DEVNULL,
+                stderr=log, stdout=log, stdin=subprocess.DEVNULL, env=os.environ | self.cluster.environment,
                 preexec_fn=self.keep_to_core)
         if wait:
             until(f"{self.name} to answer", self.answers, 30)
@@ -121,10 +122,14 @@ class Node:
 class Cluster:
     address = "127.0.0.1"  # of etcd, where there are several nodes
 
-    def __init__(self, nodes=1, devices=3, keep=False, pinned=False, etcds=1):
+    def __init__(self, nodes=1, devices=3, keep=False, pinned=False, etcds=1, paced=False):
         """pinned: each of several nodes keeps to a core of its own.  etcds: how many the one etcd of several
-        nodes has; a single node has its own."""
+        nodes has; a single node has its own.  paced: workers wait in each vote, but for those of alone(): few steps are
+        done while a test waits for something else, and have to be done again.  For what happens around steps, not for
+        what happens to who is in the middle of one."""
         self.folder = tempfile.mkdtemp(prefix="rubato-e2e.")
+        self.environment = {"RUBATO_FAULT": "@" + self.path("pace")} if paced else {}
+        self.pace(PACE)
         self.pinned = pinned
         self.etcds, self.nodes, self.devices, self.keep = [], [], devices, keep
         self.count, self.n_etcds = nodes, etcds
@@ -372,14 +377,21 @@ class Cluster:
         self.ctl("delete", job)
         return steps, sha
 
+    def pace(self, fault):
+        """Of workers that start from now on, in a cluster that is paced."""
+        with open(self.path("pace"), "w") as file:
+            file.write(fault)
+
     def alone(self, spec, steps):
         """The sha256 of an endless job's weights at that step, on one device and when nothing happens.  That checkpoint
         is kept until it is read, however many come behind it."""
         folder = tempfile.mkdtemp(prefix="alone-", dir=self.folder)  # whoever still saves there may
         path = os.path.join(folder, f"step-{steps:08}", "model.safetensors")
+        self.pace("")
         self.submit("alone", {**spec, "devices": {**spec["devices"], "min": 1, "want": 1},
                               "checkpoint": {"path": folder, "every": steps, "keep": 10000}})
         self.wait("alone", f"step={steps}", 500)  # as many steps may have been done on several cores, and not been counted
+        self.pace(PACE)
         until("its checkpoint", lambda: os.path.exists(path))
         sha = digest(path)
         self.drop("alone")

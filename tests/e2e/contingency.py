@@ -84,7 +84,7 @@ def resume_etcd(c):
 
 def etcd_is_stopped():
     """The private etcd stands still; two deaths one after the other, then it is back."""
-    with cluster.Cluster(devices=3) as c:
+    with cluster.Cluster(devices=3, paced=True) as c:
         job = Job(c, 3)
         c.signal_etcd(signal.SIGSTOP)
         job.kill(0)
@@ -100,7 +100,7 @@ def etcd_is_stopped():
 
 def all_of_etcd_is_killed():
     """Three members, all killed; a worker dies on one of two nodes, then on the other."""
-    with cluster.Cluster(nodes=2, devices=2, etcds=3) as c:
+    with cluster.Cluster(nodes=2, devices=2, etcds=3, paced=True) as c:
         job = Job(c, 4)
         for node in ("n0", "n1"):
             job.look()
@@ -117,7 +117,7 @@ def all_of_etcd_is_killed():
 
 def two_at_once_on_two_nodes():
     """Each agent knows of its own first: sets that cannot meet, then the one that both know."""
-    with cluster.Cluster(nodes=2, devices=2, etcds=3) as c:
+    with cluster.Cluster(nodes=2, devices=2, etcds=3, paced=True) as c:
         job = Job(c, 4)
         c.signal_etcd(signal.SIGSTOP)
         nodes = [device["node"] for device in job.before["devices"]]
@@ -130,7 +130,7 @@ def two_at_once_on_two_nodes():
 
 def while_a_change_is_prepared():
     """The change is void: at once where it was not told to go yet, else when etcd is back."""
-    with cluster.Cluster(devices=3) as c:
+    with cluster.Cluster(devices=3, paced=True) as c:
         job = Job(c, 2)
         for rank in (0, 1):
             c.ctl("resize", "gpt", "--want", 2)
@@ -147,7 +147,7 @@ def while_a_change_is_prepared():
 
 
 def a_member_of_etcd_dies():
-    with cluster.Cluster(nodes=2, devices=1, etcds=3) as c:
+    with cluster.Cluster(nodes=2, devices=1, etcds=3, paced=True) as c:
         job = Job(c, 2)
         c.etcds[0].kill()
         c.etcds[0].wait()
@@ -159,7 +159,7 @@ def a_member_of_etcd_dies():
 
 def rubatod_dies_with_a_worker():
     """Nobody is left to reap it: the next rubatod finds that it is gone."""
-    with cluster.Cluster(devices=3) as c:
+    with cluster.Cluster(devices=3, paced=True) as c:
         job = Job(c, 3)
         c.nodes[0].stop(signal.SIGKILL)
         job.kill(1)
@@ -170,7 +170,7 @@ def rubatod_dies_with_a_worker():
 
 def the_coordinator_dies_with_a_worker():
     """On a node of its own: the survivors are told by the agent that reaped the worker."""
-    with cluster.Cluster(nodes=3, devices=1) as c:
+    with cluster.Cluster(nodes=3, devices=1, paced=True) as c:
         leader = c.json("version")["rubatod"]["leader"]
         leads = next(node for node in c.nodes if node.name == leader)
         c.ctl("node", "cordon", leads.name)
@@ -204,7 +204,7 @@ def told_and_killed():
 
 def old_plans_go():
     """Of the plans that a long job leaves behind the newest stay, among them those that are needed."""
-    with cluster.Cluster(devices=3) as c:
+    with cluster.Cluster(devices=3, paced=True) as c:
         job = Job(c, 3)
         plans, = glob.glob(c.path(f"*/jobs/{job.id}/plans"))
         for i in range(200):

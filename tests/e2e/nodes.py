@@ -22,7 +22,7 @@ def nodes_of(status):
 
 
 def spans(count):
-    with cluster.Cluster(nodes=count, devices=1) as c:
+    with cluster.Cluster(nodes=count, devices=1, paced=True) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("wide", spec(c, ENDLESS, count))
         c.wait("wide", f"devices={count}")
@@ -53,7 +53,7 @@ def three_nodes():
 
 def leave_and_return():
     """SIGTERM of a node is a planned leave: the job moves off and comes back with it."""
-    with cluster.Cluster(nodes=2, devices=1) as c:
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("wide", spec(c, ENDLESS, 2))
         c.wait("wide", "devices=2")
@@ -153,7 +153,7 @@ def coordinator_is_stopped():
 
 def others_write_into_etcd():
     """Etcd has other users, and its revision is not ours alone: a node that is lost is given up all the same."""
-    with cluster.Cluster(nodes=2, devices=1) as c:
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         leader, other = coordinator_and_other(c)
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("wide", spec(c, ENDLESS, 2))
@@ -182,7 +182,7 @@ def node_is_lost():
     """All of a node dies at once, and the other one coordinates or comes to: nobody waits for a lease to end to go on
     without its worker, and it comes back with its node."""
     for leads in False, True:
-        with cluster.Cluster(nodes=2, devices=1) as c:
+        with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
             leader, other = coordinator_and_other(c)
             lost, left = (leader, other) if leads else (other, leader)
             c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)

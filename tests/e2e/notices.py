@@ -52,7 +52,7 @@ def finish(c):
 
 
 def drain_by_a_time():
-    with cluster.Cluster(nodes=2, devices=1) as c:
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         begin(c, 2)
         asked = time.time()
         c.ctl("node", "drain", "n1", "--deadline", "2m", "--wait", "--timeout", "60")
@@ -70,7 +70,7 @@ def drain_by_a_time():
 
 def no_time_for_newcomers():
     """The only free device is of a node that does not stir: who stays goes on alone."""
-    with cluster.Cluster(nodes=3, devices=1) as c:
+    with cluster.Cluster(nodes=3, devices=1, paced=True) as c:
         c.nodes[2].stop()
         c.count = 2
         begin(c, 2)
@@ -92,7 +92,7 @@ def no_time_for_newcomers():
 
 def killed_when_the_time_is_over():
     """The agent of the drained node hears of nothing in time: its worker is killed, as in a crash."""
-    with cluster.Cluster(nodes=2, devices=1) as c:
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         if c.json("version")["rubatod"]["leader"] == "n1":  # who coordinates must stir
             c.nodes[1].stop()
             until("n0 to coordinate", lambda: c.json("version")["rubatod"]["leader"] == "n0")
@@ -111,7 +111,7 @@ def killed_when_the_time_is_over():
 
 
 def too_few_are_parked():
-    with cluster.Cluster(nodes=2, devices=1) as c:
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         begin(c, 2, least=2)
         c.ctl("node", "drain", "n1", "--deadline", "60", "--wait", "--timeout", "60")
         until("the job to wait", lambda: c.status("gpt")["phase"] == "Pending")
@@ -126,7 +126,7 @@ def too_few_are_parked():
 
 def a_notice():
     """The command says it once; the node is drained once; who uncordons it has the last word."""
-    with cluster.Cluster(nodes=2, devices=1) as c:
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         script, said, answers = c.path("notice"), c.path("said"), c.path("answers")
         with open(script, "w") as file:
             file.write(f'#!/bin/sh\ntest "$1" = word || exit 9\n'
@@ -168,7 +168,7 @@ def a_notice():
 
 def sigterm_names_its_time():
     """A node that stops says until when; its jobs move off within that."""
-    with cluster.Cluster(nodes=2, devices=1) as c:
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         c.nodes[1].stop()
         c.nodes[1].arguments += ["--leave-timeout", "20s"]
         c.nodes[1].start()

@@ -101,7 +101,7 @@ def gatherer_killed():
 def resumed_where_it_cannot_be_saved():
     """All of them go on with what they have, no process is a new one, and the next pause is like any; rubatod may have
     been killed in between."""
-    with cluster.Cluster(devices=3) as c:
+    with cluster.Cluster(devices=3, paced=True) as c:
         models(c)
         for replicas in "all", "1":
             job = c.submit("job", in_shards(c, replicas, 3))["id"]
@@ -132,7 +132,7 @@ def resumed_where_it_cannot_be_saved():
 
 def pause_resume_cancel():
     """What stands still is exported, goes on with the same bits, and is kept where it was cancelled."""
-    with cluster.Cluster(devices=2) as c:
+    with cluster.Cluster(devices=2, paced=True) as c:
         gpt_job.model(c)
         c.submit("gpt", gpt_job.spec(c, ENDLESS, 2))
         c.wait("gpt", "step=20")
@@ -164,7 +164,7 @@ def pause_resume_cancel():
 
 def cannot_be_parked():
     """Who is to save and cannot keeps the state, says why and tries again; a cancelled job's ends."""
-    with cluster.Cluster(devices=2) as c:
+    with cluster.Cluster(devices=2, paced=True) as c:
         gpt_job.model(c)
         for name in ("gpt", "other"):
             job = c.submit(name, gpt_job.spec(c, ENDLESS, 2, failure={"maxRestarts": 0}))["id"]

@@ -93,7 +93,7 @@ def change(c):
 
 
 def every_change():
-    with cluster.Cluster(nodes=2, devices=2) as c:
+    with cluster.Cluster(nodes=2, devices=2, paced=True) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 1))
         causes = change(c)
@@ -176,7 +176,7 @@ def resized_before_it_ran():
 
 def resized_to_what_it_has():
     """A death has left as many devices as are asked for then: nothing has to be made, and nobody waits for it."""
-    with cluster.Cluster(devices=3) as c:
+    with cluster.Cluster(devices=3, paced=True) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 3, parallel={"pipeline": 1, "balance": "even"}))
         for _ in range(2):  # behind the second death of a device it is left alone for longer

@@ -139,7 +139,7 @@ def no_room():
 
 def node_lost():
     """Two nodes of two: each block is on both, so a node and all its processes may go at once."""
-    with cluster.Cluster(nodes=2, devices=2) as c:
+    with cluster.Cluster(nodes=2, devices=2, paced=True) as c:
         models(c)
         c.submit("job", gpt_spec(c, ENDLESS, "2", 4))
         there = [device for device in c.train_on("job", 4)["devices"] if device["node"] == "n1"]
