@@ -226,6 +226,7 @@ static void on_copied(uv_work_t *work, int status)
         if (next)
             start(next);
         answer(copy);
+        rb_agent_poke(copy->agent); /* its job may have been deleted meanwhile */
     }
     copy_free(copy);
 }
@@ -250,6 +251,15 @@ void rb_agent_copy_parked(struct rb_agent *agent, const char *job, const Rb__Che
     agent->copies = copy;
     if (!copy->waits)
         start(copy);
+}
+
+bool rb_agent_copies(const struct rb_agent *agent, const char *job)
+{
+    const struct rb_agent_copy *copy = agent->copies;
+
+    while (copy && strcmp(copy->job, job) != 0)
+        copy = copy->next;
+    return copy != NULL;
 }
 
 void rb_agent_copies_drop(struct rb_agent *agent)

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/agent/checkpoints.h"
 #include "daemon/agent/plan.h"
 #include "daemon/agent/rows.h"
 #include "daemon/agent/worker.h"
@@ -150,7 +151,8 @@ void rb_agent_jobs_follow(struct rb_agent *agent)
     for (struct rb_agent_job *job = agent->jobs, *next; job; job = next) {
         const struct rb_job_facts *found = rb_facts_job(facts, job->id);
         next = job->next;
-        if ((!found || !found->job.message) && job->deleted && !has_workers(agent, job))
+        if ((!found || !found->job.message) && job->deleted && !has_workers(agent, job) &&
+            !rb_agent_copies(agent, job->id)) /* somebody was promised those */
             remove_job(agent, job, facts);
     }
 }

@@ -228,7 +228,7 @@ def other_file_system():
 
 def copied():
     """What is parked can be copied to wherever checkpoints go, and asked for several times at once: whoever is told so
-    finds all of it."""
+    finds all of it, also where the job is deleted meanwhile."""
     with other_file_system() as folder, cluster.Cluster(devices=1) as c:
         c.model("gpt", layers=2, width=256, heads=2, seq=32)
         c.submit("gpt", gpt_job.spec(c, ENDLESS, 1, checkpoint={"path": folder}))
@@ -243,6 +243,13 @@ def copied():
             for name in os.listdir(parked):
                 check(digest(os.path.join(parked, name)) == digest(os.path.join(*paths, name)), f"{name} is another")
             shutil.rmtree(*paths)
+        names = sorted(os.listdir(parked))
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(c.json, "checkpoint", "gpt")
+            until("a copy", lambda: asked.done() or any(name.startswith(".copy-") for name in os.listdir(folder)))
+            c.ctl("delete", "gpt")
+            check(sorted(os.listdir(asked.result()["path"])) == names, f"there are {os.listdir(folder)}")
+        until("the job's folder to go", lambda: not os.listdir(os.path.join(c.nodes[0].state, "jobs")))
 
 
 class Linked(cluster.Cluster):
