@@ -11,6 +11,7 @@ import urllib.request
 import cluster
 import corpus
 from cluster import ENDLESS, check, until
+from faulty import faulty
 
 
 def spec(c, steps, want):
@@ -225,6 +226,29 @@ def node_is_stopped():
             c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node stood still and went on")
 
 
+def only_rubatod_is_killed():
+    """Its worker trains on, and lost no link: nobody takes a step that is late for a node that stands still."""
+    late = 500  # from then on steps are
+    with faulty(f"worker.vote:rank=0:do=20ms,worker.committed:rank=0:at={late}:do=7000ms"), \
+            cluster.Cluster(nodes=2, devices=1) as c:
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        c.submit("wide", spec(c, ENDLESS, 2))
+        first = c.train_on("wide", 2)["devices"][0]["node"]  # whose agent tells of steps
+        left, killed = sorted(c.nodes, key=lambda node: node.name != first)
+        killed.stop(signal.SIGKILL)
+
+        def status():
+            return c.json("status", "wide", endpoint=left.endpoint)
+
+        until("it to be missed", lambda: "out of reach" in (status()["reason"] or ""))
+        check(status()["step"] < late, "it was missed too late")
+        c.ctl("wait", "wide", "--for", f"step={late + 1}", "--timeout", 100, endpoint=left.endpoint)
+        check("node-lost" not in c.kinds("wide", endpoint=left.endpoint), "it was given up")
+        killed.start()
+        c.ctl("cancel", "wide", "--now")
+        until("its workers to leave", lambda: not c.processes("rubato-worker"))
+
+
 cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, deleted_while_fetched, coordinator_is_gone,
              coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd, node_is_lost,
-             node_is_stopped)
+             node_is_stopped, only_rubatod_is_killed)
