@@ -45,7 +45,7 @@ static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
 
     if (roll->gone && !roll->away && !roll->unsaid)
         return false; /* else one that was just fed may be ahead of the others */
-    if (!roll->gone && !roll->frozen && roll->away < roll->n)
+    if (!roll->gone && !roll->frozen && !roll->ends && roll->away < roll->n)
         return true; /* whoever is away may well train on */
     if (roll->gone)
         rb_turn_suspect(turn, true);

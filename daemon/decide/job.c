@@ -110,6 +110,16 @@ bool rb_turn_sharded(const struct rb_turn *turn)
     return active && rb_holding_sharded(turn->in->job.job, active);
 }
 
+static bool ends(const struct rb_roll *roll)
+{
+    bool done = false;
+
+    for (size_t i = 0; i < roll->n; i++)
+        done |= roll->at[i].life == RB_LIFE_HERE &&
+                roll->at[i].report->state == RB__WORKER_REPORT__STATE__DONE;
+    return done && roll->at[0].life == RB_LIFE_AWAY;
+}
+
 void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll)
 {
     const Rb__Configuration *active = rb_turn_active(turn), *next = rb_turn_next(turn);
@@ -118,6 +128,7 @@ void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll)
     *ret_roll = (struct rb_roll){.at = RB_ARENA_NEW(turn->arena, struct rb_roll_entry, most + 1)};
     if (active) {
         call_members(turn, active, ret_roll);
+        ret_roll->ends = ends(ret_roll);
         ret_roll->whole = rb_turn_whole(turn, active, true);
     }
     if (next && (next->state == RB__CONFIGURATION__STATE__GO || !strcmp(next->cause, "crash")))
@@ -193,7 +204,7 @@ void rb_decide_suspect(struct rb_turn *turn, const struct rb_roll *roll)
 
     if (roll->gone || under_way)
         return;
-    rb_turn_suspect(turn, roll->frozen || (roll->n && roll->away == roll->n));
+    rb_turn_suspect(turn, roll->frozen || roll->ends || (roll->n && roll->away == roll->n));
 }
 
 static void run(struct rb_turn *turn)

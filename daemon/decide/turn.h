@@ -119,6 +119,7 @@ struct rb_roll {
     size_t gone, away, frozen, holders; /* holders: here, with state */
     size_t silent;                      /* of those who are away: their nodes do not answer */
     bool whole;                         /* and between them with all of it, as far as is known */
+    bool ends;     /* others are done with the last step, and rank 0, who saves that, is away */
     size_t unsaid; /* here, and has not said yet whether it took over: it may have the state */
 };
 void rb_turn_roll(struct rb_turn *turn, struct rb_roll *ret_roll);

@@ -296,6 +296,34 @@ static void silent_node_without_a_lease(void **unused)
     world_end(&world);
 }
 
+/* Nobody trains any more: it saves the end, and others have what it saves. */
+static void first_rank_is_away_behind_the_last_step(void **unused)
+{
+    struct world world;
+    const Rb__Configuration *active;
+    struct worker *other;
+    size_t first;
+
+    (void)unused;
+    on_a_and_b(&world, 1);
+    active = world_active(&world, JOB);
+    first = !strcmp(active->members[0]->node, "b");
+    other = world_worker(&world, JOB, first ? "a" : "b", 0);
+    other->level = 100000;
+    other->state = RB__WORKER_REPORT__STATE__DONE;
+    other->dirty = true;
+    world_node_up(&world, first, false);
+    for (unsigned i = 0; i < 120; i++) {
+        world_agent(&world, !first);
+        world_decide(&world);
+        world.now += 100;
+    }
+    assert_string_equal(world_next(&world, JOB)->cause, "crash");
+    assert_int_equal(world_next(&world, JOB)->n_members, 1);
+    assert_true(world_event(&world, "node-lost"));
+    world_end(&world);
+}
+
 /* A link broke, and the coordinator alone cannot reach b, whose worker has frozen as that of a has.
  */
 static void silent_node_whose_worker_has_frozen(void **unused)
@@ -551,6 +579,7 @@ int main(void)
         cmocka_unit_test(lost_lease_is_no_death),
         cmocka_unit_test(silent_node_is_not_waited_for),
         cmocka_unit_test(silent_node_without_a_lease),
+        cmocka_unit_test(first_rank_is_away_behind_the_last_step),
         cmocka_unit_test(silent_node_whose_worker_has_frozen),
         cmocka_unit_test(silent_node_in_a_recovery),
         cmocka_unit_test(silent_node_in_a_recovery_has_what_others_lack),
