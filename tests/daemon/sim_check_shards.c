@@ -25,18 +25,21 @@ static const Rb__Configuration *find_recovery(struct sim *sim, const struct sim_
     return NULL;
 }
 
-/* Without whom a recovery was made: what it commits when it goes on leads nowhere. */
+/* Without whom a recovery was made, however long ago: what it commits when it goes on leads
+ * nowhere. */
 static bool is_left_behind(struct sim *sim, const struct sim_process *process)
 {
     const struct rb_job_facts *facts =
         rb_facts_job(rb_mirror_facts(sim->observer), process->job->id);
-    const struct rb_fact *active = facts && facts->state.message
-                                       ? rb_facts_configuration(facts, facts->state.state->active)
-                                       : NULL;
 
-    return active && !strcmp(active->configuration->cause, "crash") && process->number &&
-           process->number < active->configuration->number &&
-           !rb_configuration_names(active->configuration, process->name);
+    for (size_t i = 0; facts && process->number && i < facts->configurations.n; i++) {
+        const Rb__Configuration *conf = facts->configurations.at[i].configuration;
+
+        if (!strcmp(conf->cause, "crash") && rb_configuration_took_over(conf) &&
+            process->number < conf->number && !rb_configuration_names(conf, process->name))
+            return true;
+    }
+    return false;
 }
 
 /* Who is told to leave counts no more: it may be gone by the time that it is needed.  Nor does who
