@@ -30,7 +30,8 @@ def vanishes(leads):
         c.ctl("wait", "wide", "--for", "devices=2", "--timeout", 90, endpoint=left.endpoint)
         told = until("the event", lambda: [e["text"] for e in c.events("node-lost", "wide", endpoint=left.endpoint)])
         check(told == [f"node {gone.name} does not answer"], f"events: {told}")
-        c.connect(gone, True)
+        c.connect(gone, True)  # it reaches nobody for a moment yet
+        c.ctl("wait", "wide", "--for", "devices=3", "--timeout", 90, endpoint=left.endpoint)
         c.train_on("wide", 3)
         c.same_as_alone("wide", spec(c, 1), "a host vanished and came back")
 
