@@ -229,6 +229,25 @@ static int newest_first(const void *a, const void *b)
     return (x->tv_nsec < y->tv_nsec) - (x->tv_nsec > y->tv_nsec);
 }
 
+int rb_file_remove_beginning(const char *folder, const char *begin, struct rb_why *why)
+{
+    DIR *listing = opendir(folder);
+    const struct dirent *entry;
+    int err = 0;
+
+    while (listing && (entry = readdir(listing))) {
+        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, entry->d_name);
+        int one = strncmp(entry->d_name, begin, strlen(begin))
+                      ? 0
+                      : rb_file_remove(path, err ? NULL : why);
+
+        err = err ? err : one;
+    }
+    if (listing)
+        closedir(listing);
+    return err;
+}
+
 int rb_file_keep_newest(const char *folder, size_t keep, struct rb_why *why)
 {
     DIR *open_folder = opendir(folder);

@@ -40,6 +40,10 @@ char *rb_file_real(const char *path);
 /* Remove a file or a whole folder; what is not there is no error. */
 int rb_file_remove(const char *path, struct rb_why *why);
 
+/* The same of all in a folder whose names begin so: what can be, and the first error.  No folder is
+ * none. */
+int rb_file_remove_beginning(const char *folder, const char *begin, struct rb_why *why);
+
 /* Of the files in a folder keep the `keep` that were written last. */
 int rb_file_keep_newest(const char *folder, size_t keep, struct rb_why *why);
 

@@ -133,14 +133,6 @@ static size_t add_members(const struct rb_job_facts *job, uint32_t number, const
     return n;
 }
 
-static size_t count_members(const struct rb_job_facts *job)
-{
-    size_t n = 0;
-    for (size_t c = 0; c < job->configurations.n; c++)
-        n += job->configurations.at[c].configuration->n_members;
-    return n;
-}
-
 static bool misses_somebody(const struct rb_job_facts *job)
 {
     return job->state.message && job->state.state->suspected;
@@ -156,7 +148,7 @@ static void ask_nodes(struct rb_coordinator *coordinator)
     const char **names;
     for (size_t j = 0; j < n_jobs; j++)
         if (misses_somebody(&facts->jobs[j]))
-            most += 2 * count_members(&facts->jobs[j]);
+            most += 2 * rb_facts_count_members(&facts->jobs[j]);
     names = RB_ARENA_NEW(&arena, const char *, most + 1);
     for (size_t j = 0; j < n_jobs; j++) {
         const struct rb_job_facts *job = &facts->jobs[j];

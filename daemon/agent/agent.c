@@ -114,12 +114,7 @@ void rb_agent_poke_in(struct rb_agent *agent, uint64_t ms)
         uv_timer_start(&agent->clock, on_clock, ms, 0);
 }
 
-static void on_facts(void *context)
-{
-    rb_agent_poke(context);
-}
-
-static void on_silence(void *context)
+static void on_news(void *context)
 {
     rb_agent_poke(context);
 }
@@ -141,7 +136,7 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon)
     uv_timer_init(daemon->loop, &agent->clock);
     uv_timer_init(daemon->loop, &agent->watch);
     agent->soon.data = agent->clock.data = agent->watch.data = agent;
-    agent->silence = rb_silence_new(daemon, RB_SILENCE_STOPPED, on_silence, agent);
+    agent->silence = rb_silence_new(daemon, RB_SILENCE_STOPPED, on_news, agent);
     rb_server_add(daemon->server, rb_agent_methods, agent);
     rb_server_add(daemon->server, rb_agent_death_methods, agent);
     return agent;
@@ -157,7 +152,7 @@ int rb_agent_start(struct rb_agent *agent, struct rb_why *why)
     if (err)
         return err;
     agent->started = true;
-    rb_store_watch(agent->daemon->store, on_facts, agent);
+    rb_store_watch(agent->daemon->store, on_news, agent);
     rb_agent_poke(agent);
     return RB_OK;
 }

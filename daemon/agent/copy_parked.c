@@ -11,22 +11,19 @@
 #include "daemon/agent/checkpoints.h"
 
 #include "base/arena.h"
-#include "base/buffer.h"
 #include "base/file.h"
 #include "daemon/rpc/server.h"
 #include "proto/checkpoint_folder.h"
 #include "proto/digested.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-enum { MANIFEST_MOST = 64 << 20, PIECE = 1 << 20 };
+enum { PIECE = 1 << 20 };
 
 struct rb_agent_copy {
     struct rb_agent_copy *next;
@@ -92,43 +89,26 @@ static int copy_folder(struct rb_agent_copy *copy)
 
     if (err)
         return rb_why_add(&copy->why, err, "%s", copy->from);
-    json_object_foreach(json_object_get(manifest, "files"), name, file) if (!err) err =
-        copy_file(copy, name);
+    json_object_foreach(json_object_get(manifest, "files"), name, file)
+    {
+        err = err ? err : copy_file(copy, name);
+    }
     json_decref(manifest);
     if (!err)
         err = copy_file(copy, RB_CHECKPOINT_MANIFEST);
     return err ? err : rb_file_sync_folder(copy->temporary, &copy->why);
 }
 
-/* Halves that rubatods have left that ended as they copied. */
-static int remove_halves(struct rb_agent_copy *copy)
-{
-    RB_CLEANUP(rb_freep) char *begin = rb_format(".copy-%s-", copy->job);
-    DIR *listing = opendir(copy->folder);
-    const struct dirent *entry;
-    int err = 0;
-
-    while (!err && listing && (entry = readdir(listing))) {
-        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", copy->folder, entry->d_name);
-
-        if (!strncmp(entry->d_name, begin, strlen(begin)))
-            err = rb_file_remove(path, &copy->why);
-    }
-    if (listing)
-        closedir(listing);
-    return err;
-}
-
 /* Are the two lists of what is in them, with its digests, the same? */
 static bool is_there(const struct rb_agent_copy *copy)
 {
-    RB_CLEANUP(rb_freep) char *ours = rb_format("%s/" RB_CHECKPOINT_MANIFEST, copy->from);
-    RB_CLEANUP(rb_freep) char *theirs = rb_format("%s/" RB_CHECKPOINT_MANIFEST, copy->to);
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer a = {0}, b = {0};
+    json_t *ours = NULL, *theirs = NULL;
+    bool same = !rb_digested_open(copy->from, &ours, NULL) &&
+                !rb_digested_open(copy->to, &theirs, NULL) && json_equal(ours, theirs);
 
-    return !rb_file_read(ours, MANIFEST_MOST, &a, NULL) &&
-           !rb_file_read(theirs, MANIFEST_MOST, &b, NULL) && a.size == b.size &&
-           !memcmp(a.data, b.data, a.size);
+    json_decref(ours);
+    json_decref(theirs);
+    return same;
 }
 
 static int put_in_place(struct rb_agent_copy *copy)
@@ -142,12 +122,14 @@ static int put_in_place(struct rb_agent_copy *copy)
                       copy->to);
 }
 
+/* Behind halves that rubatods have left that ended as they copied. */
 static int make(struct rb_agent_copy *copy)
 {
+    RB_CLEANUP(rb_freep) char *halves = rb_format(".copy-%s-", copy->job);
     int err = rb_file_make_folder(copy->folder, RB_FOLDER_SHARED, &copy->why);
 
     if (!err)
-        err = remove_halves(copy);
+        err = rb_file_remove_beginning(copy->folder, halves, &copy->why);
     if (!err)
         err = rb_file_make_folder(copy->temporary, RB_FOLDER_SHARED, &copy->why);
     if (!err)

@@ -7,9 +7,7 @@
 #include "base/file.h"
 #include "daemon/agent/worker.h"
 
-#include <dirent.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct half_saved {
     uv_work_t work;
@@ -19,18 +17,9 @@ struct half_saved {
 static void remove_all(uv_work_t *work)
 {
     const struct half_saved *half = work->data;
-    DIR *listing = opendir(half->folder);
-    const struct dirent *entry;
 
-    while (listing && (entry = readdir(listing))) {
-        RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", half->folder, entry->d_name);
-
-        if (!strncmp(entry->d_name, half->written, strlen(half->written)) ||
-            !strncmp(entry->d_name, half->removed, strlen(half->removed)))
-            rb_file_remove(path, NULL);
-    }
-    if (listing)
-        closedir(listing);
+    rb_file_remove_beginning(half->folder, half->written, NULL);
+    rb_file_remove_beginning(half->folder, half->removed, NULL);
 }
 
 static void on_removed(uv_work_t *work, int status)

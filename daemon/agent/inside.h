@@ -16,8 +16,8 @@ struct rb_agent_copy;
 struct rb_agent_job;
 struct rb_agent_known_death; /* of a worker, of ours or told us by its agent */
 struct rb_agent_save;
-struct rb_silence;
 struct rb_arena;
+struct rb_silence;
 struct rb_worker;
 
 enum { RB_AGENT_RETRY_MS = 500 };

@@ -71,37 +71,33 @@ static bool time_is_over(struct rb_rules *rules, const struct rb_job_facts *job,
     return active && rb_members_staying(view->facts, job, active->configuration) >= min;
 }
 
-static size_t add_away(const struct rb_agent_view *view, const Rb__Configuration *conf,
-                       const char **names, size_t n)
+/* Do steps of the configuration need the process? */
+static bool trains_in(const struct rb_rules *rules, const Rb__Configuration *conf,
+                      const struct rb_agent_worker *worker)
 {
-    for (size_t m = 0; m < conf->n_members; m++) {
-        const char *node = conf->members[m]->node;
-
-        if (strcmp(node, view->node) && !rb_fact_find(&view->facts->nodes, node))
-            names[n++] = node;
-    }
-    return n;
+    return rb_configuration_live(conf) && conf->state != RB__CONFIGURATION__STATE__PREPARING &&
+           rb_rules_member_of(rules, conf, worker->device, worker->worker, worker->spawned_for);
 }
 
 /* Other nodes whose leases have ended, with members that the process trains with. */
 static const char **nodes_away(const struct rb_rules *rules, const struct rb_job_facts *job,
                                const struct rb_agent_worker *worker, size_t *ret_n)
 {
-    const char **names = NULL;
+    const struct rb_agent_view *view = rules->view;
+    const char **names = RB_ARENA_NEW(rules->arena, const char *, rb_facts_count_members(job) + 1);
 
     *ret_n = 0;
-    for (size_t i = 0; i < job->configurations.n; i++) {
-        const Rb__Configuration *conf = job->configurations.at[i].configuration;
-        const char **more;
+    for (size_t c = 0; c < job->configurations.n; c++) {
+        const Rb__Configuration *conf = job->configurations.at[c].configuration;
 
-        if (!rb_configuration_live(conf) || conf->state == RB__CONFIGURATION__STATE__PREPARING ||
-            !rb_rules_member_of(rules, conf, worker->device, worker->worker, worker->spawned_for))
+        if (!trains_in(rules, conf, worker))
             continue;
-        more = RB_ARENA_NEW(rules->arena, const char *, *ret_n + conf->n_members + 1);
-        for (size_t n = 0; n < *ret_n; n++)
-            more[n] = names[n];
-        names = more;
-        *ret_n = add_away(rules->view, conf, names, *ret_n);
+        for (size_t m = 0; m < conf->n_members; m++) {
+            const char *node = conf->members[m]->node;
+
+            if (strcmp(node, view->node) && !rb_fact_find(&view->facts->nodes, node))
+                names[(*ret_n)++] = node;
+        }
     }
     return names;
 }
@@ -147,7 +143,6 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
     const struct rb_job_facts *job = rb_facts_job(view->facts, worker->job);
     bool wanted = rb_rules_needed(rules, job, worker->device, worker->worker, worker->spawned_for,
                                   worker->active);
-
     if (worker->gone) {
         const struct rb_agent_action *next = rb_rules_spawning(rules, worker->device);
         if (!wanted && !(next && next->job == job))

@@ -37,6 +37,14 @@ const struct rb_fact *rb_facts_report(const struct rb_job_facts *job, const char
     return rb_fact_find(&job->workers, name);
 }
 
+size_t rb_facts_count_members(const struct rb_job_facts *job)
+{
+    size_t n = 0;
+    for (size_t c = 0; c < job->configurations.n; c++)
+        n += job->configurations.at[c].configuration->n_members;
+    return n;
+}
+
 const struct rb_fact *rb_facts_member(const struct rb_job_facts *job,
                                       const Rb__Configuration *configuration, size_t rank)
 {

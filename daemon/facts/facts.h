@@ -65,6 +65,7 @@ struct rb_facts {
 const struct rb_fact *rb_fact_find(const struct rb_fact_list *list, const char *name);
 const struct rb_job_facts *rb_facts_job(const struct rb_facts *facts, const char *id);
 const struct rb_fact *rb_facts_configuration(const struct rb_job_facts *job, uint32_t number);
+size_t rb_facts_count_members(const struct rb_job_facts *job); /* of all its configurations */
 
 /* The report on device `device` of `node`, whatever process it speaks of. */
 const struct rb_fact *rb_facts_report(const struct rb_job_facts *job, const char *node,

@@ -152,6 +152,11 @@ static void fetch(struct state_op *state, const char *node, const char *path)
 
 static void ask_next(struct state_op *state, int err, const struct rb_why *why);
 
+static json_t *place_of(int64_t step, const char *path, const char *node)
+{
+    return json_pack("{s:I,s:s,s:s}", "step", (json_int_t)step, "path", path, "node", node);
+}
+
 static void saved(int err, const struct rb_why *why, const json_t *body, void *context)
 {
     struct state_op *state = context;
@@ -174,8 +179,7 @@ static void saved(int err, const struct rb_why *why, const json_t *body, void *c
     } else if (state->exports) {
         fetch(state, state->nodes[state->asked - 1], path);
     } else {
-        json_t *reply = json_pack("{s:I,s:s,s:s}", "step", (json_int_t)state->step, "path", path,
-                                  "node", state->nodes[state->asked - 1]);
+        json_t *reply = place_of(state->step, path, state->nodes[state->asked - 1]);
 
         state_free(&state->op);
         rb_request_reply(request, reply);
@@ -386,8 +390,7 @@ static void checkpoint_kept(struct rb_methods *methods, struct rb_request *reque
         rb_request_failf(request, RB_EREFUSED, "job %s is not training now (%s)", name,
                          rb_phase_text(job->state.state->phase));
     } else if (!parked || strcmp(parked->path, kept->path) != 0) {
-        rb_request_reply(request, json_pack("{s:I,s:s,s:s}", "step", (json_int_t)kept->step, "path",
-                                            kept->path, "node", kept->node));
+        rb_request_reply(request, place_of(kept->step, kept->path, kept->node));
     } else if (!rb_spec_checkpoints(job->job.job->spec)) {
         rb_request_failf(request, RB_EREFUSED,
                          "job %s has no spec.checkpoint.path: its state at step %" PRId64

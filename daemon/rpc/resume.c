@@ -9,8 +9,8 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <jansson.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,9 +130,8 @@ static int check_job(const char *folder, const char *name, const json_t *manifes
     if (!wanted->any_class)
         return rb_why_set(why, RB_EREFUSED,
                           "%.*s/%s is of numeric class %s, and the devices here of %s: other bits "
-                          "follow from it. "
-                          "To go on nevertheless: --set spec.checkpoint.numericClass=any; to start "
-                          "anew name another "
+                          "follow from it. To go on nevertheless: --set "
+                          "spec.checkpoint.numericClass=any; to start anew name another "
                           "checkpoint.path",
                           rb_error_fit(folder, FOLDER_MOST), folder, name, class,
                           model->numeric_class);

@@ -113,6 +113,22 @@ static void only_the_newest_are_kept(void **state)
     assert_int_equal(rb_file_keep_newest("none", 7, &why), RB_ENOTFOUND);
 }
 
+static void what_begins_so_is_removed(void **state)
+{
+    static const char *const names[] = {"begun/.half-1", "begun/.half-2/file", "begun/half-3"};
+    struct rb_why why;
+
+    (void)state;
+    assert_int_equal(rb_file_make_folder("begun/.half-2", RB_FOLDER_OWN, &why), 0);
+    for (size_t i = 0; i < RB_COUNT(names); i++)
+        assert_int_equal(rb_file_write(names[i], "x", 1, &why), 0);
+    assert_int_equal(rb_file_remove_beginning("begun", ".half-", &why), 0);
+    assert_int_equal(access("begun/.half-1", F_OK), -1);
+    assert_int_equal(access("begun/.half-2", F_OK), -1);
+    assert_int_equal(access("begun/half-3", F_OK), 0);
+    assert_int_equal(rb_file_remove_beginning("none", ".half-", &why), 0);
+}
+
 static void maps(void **state)
 {
     struct rb_map map;
@@ -162,6 +178,7 @@ int main(void)
         cmocka_unit_test(a_failed_write_leaves_nothing),
         cmocka_unit_test(folders),
         cmocka_unit_test(only_the_newest_are_kept),
+        cmocka_unit_test(what_begins_so_is_removed),
         cmocka_unit_test(maps),
         cmocka_unit_test(links_are_followed),
     };

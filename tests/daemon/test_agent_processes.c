@@ -184,16 +184,23 @@ static void one_that_stays_too_long(void **state)
     scene_expect(scene, "save-and-leave:W0");
 }
 
+/* W0 on a trains with others, of whose nodes none has a lease. */
+static struct rb_agent_worker *train_with_absent(struct scene *scene, const char *members)
+{
+    put_node(scene, "a");
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
+    scene_put_configuration(scene, 1, "ACTIVE", members);
+    struct rb_agent_worker *worker = scene_add_worker(scene, "W0", 0, 1);
+    worker->active = worker->configured = 1;
+    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    return worker;
+}
+
 /* A node that is stopped whole ends no link: whoever waits for it has to be told. */
 static void one_that_waits_in_vain(void **state)
 {
     struct scene *scene = *state;
-    put_node(scene, "a");
-    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
-    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 b:0=W1");
-    struct rb_agent_worker *worker = scene_add_worker(scene, "W0", 0, 1);
-    worker->active = worker->configured = 1;
-    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    struct rb_agent_worker *worker = train_with_absent(scene, "a:0=W0 b:0=W1");
     scene_put_report(scene, "b:0", "W1", "TRAINING", 1);
     worker->stepped = scene->now - 2000;
     worker->step_ms = 100;
@@ -221,17 +228,11 @@ static void one_that_waits_in_vain(void **state)
 }
 
 /* Of several that have lost their leases one trains on, and answers: that says nothing of the
- * other.
- */
+ * other. */
 static void one_of_two_that_are_away(void **state)
 {
     struct scene *scene = *state;
-    put_node(scene, "a");
-    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1}");
-    scene_put_configuration(scene, 1, "ACTIVE", "a:0=W0 b:0=W1 c:0=W2");
-    struct rb_agent_worker *worker = scene_add_worker(scene, "W0", 0, 1);
-    worker->active = worker->configured = 1;
-    scene_put_report(scene, "a:0", "W0", "TRAINING", 1);
+    struct rb_agent_worker *worker = train_with_absent(scene, "a:0=W0 b:0=W1 c:0=W2");
     worker->stepped = scene->now - 3000;
     scene_expect(scene, "ask:b ask:c");
     scene->silent = "c";

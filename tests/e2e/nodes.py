@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two and three rubatods on one etcd: the job spans them, a drain moves it off one of them."""
 import base64
+import contextlib
 import json
 import os
 import signal
@@ -179,22 +180,33 @@ def others_write_into_etcd():
             writer.join()
 
 
+@contextlib.contextmanager
+def job_on_two(leads, paced):
+    """The cluster, the node that is to be lost (leads: it coordinates), its worker's process, and the other node."""
+    with cluster.Cluster(nodes=2, devices=1, paced=paced) as c:
+        leader, other = coordinator_and_other(c)
+        lost, left = (leader, other) if leads else (other, leader)
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        c.submit("wide", spec(c, ENDLESS, 2))
+        c.train_on("wide", 2)
+        worker, = [d["pid"] for d in c.status("wide")["devices"] if d["node"] == lost.name]
+        yield c, lost, worker, left
+
+
+def goes_on_without(c, lost, left):
+    c.ctl("wait", "wide", "--for", "devices=1", "--timeout", 60, endpoint=left.endpoint)
+    told = [event["text"] for event in c.events("node-lost", "wide", endpoint=left.endpoint)]
+    check(told == [f"node {lost.name} does not answer"], f"events: {told}")
+
+
 def node_is_lost():
     """All of a node dies at once, and the other one coordinates or comes to: nobody waits for a lease to end to go on
     without its worker, and it comes back with its node."""
     for leads in False, True:
-        with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
-            leader, other = coordinator_and_other(c)
-            lost, left = (leader, other) if leads else (other, leader)
-            c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-            c.submit("wide", spec(c, ENDLESS, 2))
-            c.train_on("wide", 2)
-            worker = [d["pid"] for d in c.status("wide")["devices"] if d["node"] == lost.name]
+        with job_on_two(leads, paced=True) as (c, lost, worker, left):
             lost.stop(signal.SIGKILL)
-            os.kill(worker[0], signal.SIGKILL)
-            c.ctl("wait", "wide", "--for", "devices=1", "--timeout", 60, endpoint=left.endpoint)
-            told = [event["text"] for event in c.events("node-lost", "wide", endpoint=left.endpoint)]
-            check(told == [f"node {lost.name} does not answer"], f"events: {told}")
+            os.kill(worker, signal.SIGKILL)
+            goes_on_without(c, lost, left)
             lost.start()
             c.train_on("wide", 2)
             c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node was lost and came back")
@@ -204,25 +216,17 @@ def node_is_stopped():
     """All of a node stands still, as in a paused container, and its kernel answers for it: no link ends.  The others go
     on without it all the same, and what it does when it goes on counts for nothing."""
     for leads in False, True:
-        with cluster.Cluster(nodes=2, devices=1) as c:
-            leader, other = coordinator_and_other(c)
-            lost, left = (leader, other) if leads else (other, leader)
-            c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
-            c.submit("wide", spec(c, ENDLESS, 2))
-            c.train_on("wide", 2)
-            worker = [d["pid"] for d in c.status("wide")["devices"] if d["node"] == lost.name]
-            stopped = [lost.process.pid, worker[0]]
+        with job_on_two(leads, paced=False) as (c, lost, worker, left):
+            stopped = [lost.process.pid, worker]
             for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)
             try:
-                c.ctl("wait", "wide", "--for", "devices=1", "--timeout", 60, endpoint=left.endpoint)
-                told = [event["text"] for event in c.events("node-lost", "wide", endpoint=left.endpoint)]
-                check(told == [f"node {lost.name} does not answer"], f"events: {told}")
+                goes_on_without(c, lost, left)
             finally:
                 for pid in stopped:
                     os.kill(pid, signal.SIGCONT)
             c.train_on("wide", 2)
-            check(worker[0] not in [d["pid"] for d in c.status("wide")["devices"]], "a process was left behind and trains")
+            check(worker not in [d["pid"] for d in c.status("wide")["devices"]], "a process was left behind and trains")
             c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node stood still and went on")
 
 
