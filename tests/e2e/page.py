@@ -187,32 +187,6 @@ def unanswered(c):
     until("an answer", lambda: ask(at, "/api/jobs")[0] == 200)
 
 
-def health_beside_them(c):
-    """Who asks the cluster keeps nobody from hearing how the node does; and it ends in time, with all of them unanswered."""
-    leader, other = leads(c)
-    at = c.where(other)
-    os.kill(leader.process.pid, signal.SIGSTOP)
-    try:
-        lines = [socket.create_connection(at) for _ in range(CALLS)]
-        for line in lines:
-            line.sendall(b"GET /api/nodes HTTP/1.1\r\nHost: x\r\n\r\n")
-        until("all places for calls to be taken", lambda: "too much" in ask(at, "/api/jobs")[2])
-        check(ask(at, "/livez", seconds=6)[::2] == (200, "ok\n"), "it does not live beside them")
-        for line in lines[::2]:
-            line.close()
-        check(other.stop() == 0, "its exit status")
-        for line in lines[1::2]:
-            line.settimeout(5)
-            reply = b""
-            with contextlib.suppress(ConnectionError):
-                while piece := line.recv(4096):
-                    reply += piece
-            line.close()
-            check(not reply or reply.startswith(b"HTTP/1.1 503 "), f"{reply}")
-    finally:
-        os.kill(leader.process.pid, signal.SIGCONT)
-
-
 def two_nodes():
     with Paged(nodes=2, devices=2) as c:
         leader, other = leads(c)
@@ -232,7 +206,34 @@ def two_nodes():
             api(at, "status", 404, job="nobody")
         c.ctl("cancel", "gpt", "--now")
         unanswered(c)
-        health_beside_them(c)
 
 
-cluster.main(one_node, two_nodes)
+def health_beside_them():
+    """Who asks the cluster keeps nobody from hearing how the node does; and it ends in time, with all of them unanswered."""
+    with Paged(nodes=2, devices=1) as c:
+        leader, other = leads(c)
+        at = c.where(other)
+        until("it to know who leads", lambda: ask(at, "/api/jobs")[0] == 200)
+        os.kill(leader.process.pid, signal.SIGSTOP)
+        try:
+            lines = [socket.create_connection(at) for _ in range(CALLS)]
+            for line in lines:
+                line.sendall(b"GET /api/nodes HTTP/1.1\r\nHost: x\r\n\r\n")
+            until("all places for calls to be taken", lambda: "too much" in ask(at, "/api/jobs")[2])
+            check(ask(at, "/livez", seconds=6)[::2] == (200, "ok\n"), "it does not live beside them")
+            for line in lines[::2]:
+                line.close()
+            check(other.stop() == 0, "its exit status")
+            for line in lines[1::2]:
+                line.settimeout(5)
+                reply = b""
+                with contextlib.suppress(ConnectionError):
+                    while piece := line.recv(4096):
+                        reply += piece
+                line.close()
+                check(not reply or reply.startswith(b"HTTP/1.1 503 "), f"{reply}")
+        finally:
+            os.kill(leader.process.pid, signal.SIGCONT)
+
+
+cluster.main(one_node, two_nodes, health_beside_them)
