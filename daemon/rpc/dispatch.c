@@ -132,13 +132,26 @@ static void give_up(struct rb_request *request)
                          "there is no coordinator (is etcd reachable?); try again later");
 }
 
+static bool only_reads(const struct rb_request *request)
+{
+    const struct method *method = find_method(request->server, request->method);
+
+    return method && method->method->reads;
+}
+
 /* Another one coordinates, and the one that was asked has not answered. */
 static void lose_coordinator(struct rb_request *request)
 {
-    const struct method *method = find_method(request->server, request->method);
     struct rb_why why = {0};
 
-    if (rb_client_reached(request->forward) && !(method && method->method->reads)) {
+    if (request->begun) {
+        rb_request_failf(request, RB_EUNREACHABLE,
+                         "node %s coordinated and has not answered in full; another one does now: "
+                         "ask again",
+                         request->node);
+        return;
+    }
+    if (rb_client_reached(request->forward) && !only_reads(request)) {
         rb_request_failf(request, RB_EUNREACHABLE,
                          "node %s coordinated and has not answered; another one does now. What "
                          "was asked for may have been done: look before you ask again",

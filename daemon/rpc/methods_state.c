@@ -431,6 +431,6 @@ static void export(struct rb_request *request, void *context)
 
 const struct rb_server_method rb_methods_state[] = {
     {"checkpoint", true, checkpoint},
-    {"export", true, export},
+    {"export", true, export, .reads = true}, /* what a worker writes for it is for it alone */
     {NULL, false, NULL},
 };

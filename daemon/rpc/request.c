@@ -139,6 +139,7 @@ void rb_request_piece(struct rb_request *request, const void *data, size_t size)
     reply.data = (ProtobufCBinaryData){size, (uint8_t *)data};
     reply.has_last = true;
     reply.last = false;
+    request->begun = true;
     if (request->local)
         rb_client_piece(request->local, data, size);
     else

@@ -60,7 +60,8 @@ struct rb_request {
     json_t *body;
     char *method, *node; /* node: NULL for here */
     uint32_t hops;
-    bool left; /* by its connection, among those that have asked */
+    bool left;  /* by its connection, among those that have asked */
+    bool begun; /* its caller has pieces of an answer */
     bool waiting;
     uint64_t deadline, looked;
     void (*gone)(void *context); /* when it is left; or NULL */

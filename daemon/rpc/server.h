@@ -26,7 +26,8 @@ struct rb_server_method {
     const char *name;
     bool at_leader; /* else wherever the call says: `node`, or here */
     void (*handle)(struct rb_request *request, void *context);
-    bool reads; /* and changes nothing: it may be asked again of the next coordinator */
+    bool reads; /* and changes nothing that lasts: until some of its answer has come, it may be
+                 * asked again of the next coordinator */
 };
 
 /* Finds addresses in facts: nodes and the leader. */

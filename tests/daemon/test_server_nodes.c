@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Callers whose answers come from other nodes: what is asked for them ends with them.  All other
- * nodes are one socket of this test, which answers nothing. */
+/* Callers whose answers come from other nodes: what is asked for them ends with them, and what only
+ * looks is asked again of the next coordinator.  All other nodes are one socket of this test, which
+ * answers nothing by itself. */
 #include "tests/daemon/server_scene.h"
 
 #include "base/arena.h"
@@ -58,7 +59,17 @@ static void gather(struct rb_request *request, void *context)
     rb_methods_ask_nodes(&nodes.methods, request, "echo", json_object(), came, NULL);
 }
 
-static const struct rb_server_method methods[] = {{"gather", false, gather}, {0}};
+/* At the coordinator, which this node never is here. */
+static void nobody(struct rb_request *request, void *context)
+{
+    (void)context;
+    rb_request_failf(request, RB_EINTERNAL, "it is not served here");
+}
+
+static const struct rb_server_method methods[] = {{"gather", false, gather},
+                                                  {"look", true, nobody, .reads = true},
+                                                  {"change", true, nobody},
+                                                  {0}};
 
 /* So often, in all. */
 static bool are_called(size_t times)
@@ -136,6 +147,42 @@ static bool hears_call(int line, struct rb_buffer *in, bool *heard)
     if (*heard)
         protobuf_c_message_free_unpacked(call, NULL);
     return *heard;
+}
+
+static void lead(const char *node, int64_t fence)
+{
+    RB_CLEANUP(rb_freep)
+    char *value =
+        rb_format("{\"node\":\"%s\",\"address\":\"unix:%s/nodes\"}", node, nodes.scene->folder);
+    struct rb_why why;
+
+    assert_int_equal(
+        rb_mirror_put(nodes.mirror, "leader", value, strlen(value), fence, fence, 0, &why), 0);
+}
+
+/* A piece of an answer, or all of one. */
+static void answer(int line, bool last)
+{
+    struct rb_buffer out = {0};
+    Rb__Reply reply = RB__REPLY__INIT;
+
+    reply.has_last = reply.has_data = true;
+    reply.last = last;
+    reply.data = (ProtobufCBinaryData){1, (uint8_t *)"x"};
+    rb_frame_put(&out, RB_FRAME_REPLY, &reply.base);
+    assert_int_equal(write(line, out.data, out.size), out.size);
+    rb_buffer_done(&out);
+}
+
+static int call_coordinator(const char *method)
+{
+    int caller = scene_call_in(nodes.scene);
+    char byte;
+
+    scene_say(caller, method, 0);
+    UNTIL(&nodes.scene->until, are_called(1));
+    UNTIL(&nodes.scene->until, recv(nodes.lines[0], &byte, 1, MSG_PEEK) == 1);
+    return caller;
 }
 
 static int call_node(const char *node)
@@ -238,6 +285,50 @@ static void not_all_are_asked_at_once(void **state)
     assert_int_equal(nodes.methods.asking, 0);
 }
 
+static void what_only_looks_is_asked_again(void **state)
+{
+    struct scene *scene = *state;
+    int caller;
+
+    lead("n1", 1);
+    caller = call_coordinator("look");
+    lead("n2", 2);
+    UNTIL(&scene->until, are_called(2));
+    assert_true(is_hung_up_on(nodes.lines[0]));
+    answer(nodes.lines[1], true);
+    assert_int_equal(scene_answer(scene, caller), 0);
+    close(caller);
+}
+
+static void what_changes_something_is_not(void **state)
+{
+    struct scene *scene = *state;
+    int caller;
+
+    lead("n1", 1);
+    caller = call_coordinator("change");
+    lead("n2", 2);
+    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
+    assert_false(are_called(2));
+    close(caller);
+}
+
+/* The caller would have its beginning twice. */
+static void nor_is_what_has_been_answered_in_part(void **state)
+{
+    struct scene *scene = *state;
+    int caller;
+
+    lead("n1", 1);
+    caller = call_coordinator("look");
+    answer(nodes.lines[0], false);
+    assert_int_equal(scene_answer(scene, caller), 0);
+    lead("n2", 2);
+    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
+    assert_false(are_called(2));
+    close(caller);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -245,7 +336,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_forward_ends_with_its_caller), TEST(what_was_asked_for_is_passed_on),
         TEST(a_gather_ends_with_its_caller),  TEST(a_call_from_within_ends_too),
-        TEST(not_all_are_asked_at_once),
+        TEST(not_all_are_asked_at_once),      TEST(what_only_looks_is_asked_again),
+        TEST(what_changes_something_is_not),  TEST(nor_is_what_has_been_answered_in_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
