@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MODELS = 4, ANSWERS = 32, PROFILE_MOST = 64 << 20 };
+enum { MODELS = 4, ANSWERS = 32, LACKS = 32, PROFILE_MOST = 64 << 20 };
 
 /* A job's model, and what a device took for it. */
 struct subject {
@@ -34,13 +34,60 @@ struct answer {
     char why[320];
 };
 
+/* Why nothing can be said of jobs with this blob, which the log is told once: decisions come
+ * several times a second. */
+struct lack {
+    char digest[33];
+    struct rb_why told; /* empty: it is not so any more */
+};
+
 struct rb_planner {
     struct rb_daemon *daemon;
     struct subject subjects[MODELS];
-    struct answer answers[ANSWERS]; /* the oldest is overwritten */
+    struct answer answers[ANSWERS]; /* the oldest is overwritten, */
     unsigned next;
+    struct lack lacks[LACKS]; /* and here */
+    unsigned next_lack;
     uint64_t uses;
 };
+
+/* ---- What it lacks ----------------------------------------------------------------------------*/
+
+/* NULL: nothing was told of it. */
+static struct lack *find_lack(struct rb_planner *planner, const char *digest)
+{
+    for (size_t i = 0; i < LACKS; i++)
+        if (!strcmp(planner->lacks[i].digest, digest))
+            return &planner->lacks[i];
+    return NULL;
+}
+
+static struct lack *make_lack(struct rb_planner *planner, const char *digest)
+{
+    struct lack *lack = find_lack(planner, digest);
+
+    if (!lack) {
+        lack = &planner->lacks[planner->next_lack++ % LACKS];
+        *lack = (struct lack){0};
+        snprintf(lack->digest, sizeof(lack->digest), "%s", digest);
+    }
+    return lack;
+}
+
+/* Is it something else than was told of last? */
+static bool is_news(struct lack *lack, const struct rb_why *why)
+{
+    bool news = strcmp(lack->told.text, why->text) != 0;
+
+    lack->told = *why;
+    return news;
+}
+
+static void end_lack(struct lack *lack)
+{
+    if (lack)
+        lack->told = (struct rb_why){0};
+}
 
 /* ---- Models ---------------------------------------------------------------------------------- */
 
@@ -56,8 +103,11 @@ static void forget(struct subject *subject)
 
 static void on_fetched(int err, const struct rb_why *why, void *context)
 {
-    (void)context;
-    if (err && err != RB_ECANCELED)
+    struct lack *lack = context;
+
+    if (!err)
+        end_lack(lack);
+    else if (err != RB_ECANCELED && is_news(lack, why))
         rb_log(RB_LOG_WARN, "the planner lacks what it needs: %s", why->text);
 }
 
@@ -69,7 +119,8 @@ static bool has_blob(struct rb_planner *planner, const Rb__Job *job, const char 
     if (rb_blobs_has(daemon->blobs, digest))
         return true;
     if (strcmp(job->node, daemon->settings->node))
-        rb_blobs_fetch(daemon->blobs, daemon->server, job->node, digest, on_fetched, NULL);
+        rb_blobs_fetch(daemon->blobs, daemon->server, job->node, digest, on_fetched,
+                       make_lack(planner, digest));
     return false;
 }
 
@@ -127,7 +178,8 @@ static struct subject *find_subject(struct rb_planner *planner, const Rb__Job *j
         return NULL;
     forget(oldest);
     if (load(planner, job, oldest, &why)) {
-        rb_log(RB_LOG_WARN, "job %s: not planned: %s", job->name, why.text);
+        if (is_news(make_lack(planner, job->profile), &why))
+            rb_log(RB_LOG_WARN, "job %s: not planned: %s", job->name, why.text);
         forget(oldest);
         return NULL;
     }
@@ -305,9 +357,11 @@ static bool choose(void *context, const struct rb_facts *facts, const struct rb_
         way = (struct rb_search_way){running->pipeline, running->replicas};
     by = measured_by(what->node, subject->profile);
     if (rb_measured_cluster(facts, configuration, &by, &cluster, &why)) {
-        rb_log(RB_LOG_INFO, "job %s: not planned: %s", what->name, why.text);
+        if (is_news(make_lack(planner, what->profile), &why))
+            rb_log(RB_LOG_INFO, "job %s: not planned: %s", what->name, why.text);
         return false;
     }
+    end_lack(find_lack(planner, what->profile));
     take_paces(subject, job, configuration, &cluster);
     answer = find_answer(planner, job, subject, running ? &way : NULL, &cluster);
     rb_cluster_done(&cluster);
