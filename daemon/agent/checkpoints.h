@@ -32,6 +32,8 @@ Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct 
  * Answers the request as node-save does. */
 void rb_agent_copy_parked(struct rb_agent *agent, const char *job, const Rb__Checkpoint *parked,
                           const char *folder, struct rb_request *request);
+/* What a rubatod before this one has left of such copies of the job. */
+void rb_agent_remove_half_copied(struct rb_agent *agent, const struct rb_job_facts *job);
 bool rb_agent_copies(const struct rb_agent *agent, const char *job); /* is one under way? */
 void rb_agent_copies_drop(struct rb_agent *agent); /* those under way answer nobody any more */
 

@@ -7,7 +7,10 @@
  * What its manifest lists, and that last, so that no half is taken for the whole.  On a thread, as
  * folders may be on a network; whoever asks for the same again waits for it, and finds it there. It
  * is not registered in facts: only who trains may do that, and the job itself goes on from what is
- * parked. */
+ * parked.
+ *
+ * A rubatod that ends as it copies leaves a half.  The next one removes it when it first hears of
+ * the job, and so does each copy. */
 #include "daemon/agent/checkpoints.h"
 
 #include "base/arena.h"
@@ -15,6 +18,7 @@
 #include "daemon/rpc/server.h"
 #include "proto/checkpoint_folder.h"
 #include "proto/digested.h"
+#include "proto/spec_paths.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,10 +32,11 @@ enum { PIECE = 1 << 20 };
 struct rb_agent_copy {
     struct rb_agent_copy *next;
     uv_work_t work;
-    struct rb_agent *agent; /* NULL: it ends, and the request with it */
-    struct rb_request *request;
-    char *job, *from, *folder, *name, *temporary, *to;
-    bool waits; /* for one that goes there, too */
+    struct rb_agent *agent;     /* NULL: it ends, and the request with it */
+    struct rb_request *request; /* NULL: halves are removed, and no more */
+    char *job, *folder;
+    char *from, *name, *temporary, *to; /* NULL where there is no request */
+    bool waits; /* for another one of the job: each removes what it finds of it */
     int64_t step;
     int err;
     struct rb_why why;
@@ -122,14 +127,19 @@ static int put_in_place(struct rb_agent_copy *copy)
                       copy->to);
 }
 
-/* Behind halves that rubatods have left that ended as they copied. */
-static int make(struct rb_agent_copy *copy)
+static int remove_halves(struct rb_agent_copy *copy)
 {
     RB_CLEANUP(rb_freep) char *halves = rb_format(".copy-%s-", copy->job);
+
+    return rb_file_remove_beginning(copy->folder, halves, &copy->why);
+}
+
+static int make(struct rb_agent_copy *copy)
+{
     int err = rb_file_make_folder(copy->folder, RB_FOLDER_SHARED, &copy->why);
 
     if (!err)
-        err = rb_file_remove_beginning(copy->folder, halves, &copy->why);
+        err = remove_halves(copy);
     if (!err)
         err = rb_file_make_folder(copy->temporary, RB_FOLDER_SHARED, &copy->why);
     if (!err)
@@ -141,15 +151,24 @@ static int make(struct rb_agent_copy *copy)
     return err;
 }
 
-static void copy_all(uv_work_t *work)
+static void copy_all(struct rb_agent_copy *copy)
 {
-    struct rb_agent_copy *copy = work->data;
     RB_CLEANUP(rb_freep) char *latest = rb_format("%s/" RB_CHECKPOINT_LATEST, copy->folder);
     RB_CLEANUP(rb_freep) char *line = rb_format("%s\n", copy->name);
 
     copy->err = is_there(copy) ? 0 : make(copy);
     if (!copy->err && rb_checkpoint_latest(copy->folder) < copy->step)
         copy->err = rb_file_write(latest, line, strlen(line), &copy->why);
+}
+
+static void work_on(uv_work_t *work)
+{
+    struct rb_agent_copy *copy = work->data;
+
+    if (copy->request)
+        copy_all(copy);
+    else
+        remove_halves(copy);
 }
 
 /* ---- On the loop -----------------------------------------------------------------------------*/
@@ -179,15 +198,15 @@ static void on_copied(uv_work_t *work, int status);
 static void start(struct rb_agent_copy *copy)
 {
     copy->waits = false;
-    uv_queue_work(copy->agent->daemon->loop, &copy->work, copy_all, on_copied);
+    uv_queue_work(copy->agent->daemon->loop, &copy->work, work_on, on_copied);
 }
 
-/* The one that was asked for last. */
-static struct rb_agent_copy *find_same(const struct rb_agent *agent, const char *temporary)
+/* Of a job the one that was asked for last. */
+static struct rb_agent_copy *find_last(const struct rb_agent *agent, const char *job)
 {
     struct rb_agent_copy *copy = agent->copies;
 
-    while (copy && strcmp(copy->temporary, temporary))
+    while (copy && strcmp(copy->job, job) != 0)
         copy = copy->next;
     return copy;
 }
@@ -204,44 +223,65 @@ static void on_copied(uv_work_t *work, int status)
         while (*at != copy)
             at = &(*at)->next;
         *at = copy->next;
-        next = find_same(copy->agent, copy->temporary);
+        next = find_last(copy->agent, copy->job);
         if (next)
             start(next);
-        answer(copy);
+        if (copy->request)
+            answer(copy);
         rb_agent_poke(copy->agent); /* its job may have been deleted meanwhile */
     }
     copy_free(copy);
 }
 
-void rb_agent_copy_parked(struct rb_agent *agent, const char *job, const Rb__Checkpoint *parked,
-                          const char *folder, struct rb_request *request)
+static struct rb_agent_copy *copy_new(struct rb_agent *agent, const char *job, const char *folder)
 {
     struct rb_agent_copy *copy = rb_alloc(sizeof(*copy));
 
     copy->work.data = copy;
     copy->agent = agent;
-    copy->request = request;
-    copy->step = parked->step;
     copy->job = rb_string(job);
-    copy->from = rb_string(parked->path);
     copy->folder = rb_string(folder);
-    copy->name = rb_checkpoint_name(parked->step);
-    copy->temporary = rb_format("%s/.copy-%s-%s", folder, job, copy->name);
-    copy->to = rb_format("%s/%s", folder, copy->name);
-    copy->waits = find_same(agent, copy->temporary) != NULL;
+    return copy;
+}
+
+static void start_in_turn(struct rb_agent_copy *copy)
+{
+    struct rb_agent *agent = copy->agent;
+
+    copy->waits = find_last(agent, copy->job) != NULL;
     copy->next = agent->copies;
     agent->copies = copy;
     if (!copy->waits)
         start(copy);
 }
 
+void rb_agent_copy_parked(struct rb_agent *agent, const char *job, const Rb__Checkpoint *parked,
+                          const char *folder, struct rb_request *request)
+{
+    struct rb_agent_copy *copy = copy_new(agent, job, folder);
+
+    copy->request = request;
+    copy->step = parked->step;
+    copy->from = rb_string(parked->path);
+    copy->name = rb_checkpoint_name(parked->step);
+    copy->temporary = rb_format("%s/.copy-%s-%s", folder, job, copy->name);
+    copy->to = rb_format("%s/%s", folder, copy->name);
+    start_in_turn(copy);
+}
+
+/* Who has it parked is the only one that may be copying it. */
+void rb_agent_remove_half_copied(struct rb_agent *agent, const struct rb_job_facts *job)
+{
+    const Rb__Checkpoint *parked = job->state.message ? job->state.state->parked : NULL;
+    const char *folder = rb_spec_checkpoints(job->job.job->spec);
+
+    if (folder && parked && !strcmp(parked->node, agent->node))
+        start_in_turn(copy_new(agent, job->id, folder));
+}
+
 bool rb_agent_copies(const struct rb_agent *agent, const char *job)
 {
-    const struct rb_agent_copy *copy = agent->copies;
-
-    while (copy && strcmp(copy->job, job) != 0)
-        copy = copy->next;
-    return copy != NULL;
+    return find_last(agent, job) != NULL;
 }
 
 void rb_agent_copies_drop(struct rb_agent *agent)

@@ -146,6 +146,9 @@ void rb_agent_jobs_follow(struct rb_agent *agent)
         if (found->job.job->profile)
             keep_text(&job->profile, found->job.job->profile);
         job->deleted = found->wish.message && found->wish.wish->deleted;
+        if (!job->met)
+            rb_agent_remove_half_copied(agent, found);
+        job->met = true;
     }
     take_deletions(agent, facts);
     for (struct rb_agent_job *job = agent->jobs, *next; job; job = next) {

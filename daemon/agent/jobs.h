@@ -28,6 +28,7 @@ struct rb_agent_job {
     char *folder;                    /* STATE/jobs/ID */
     char *model, *weights, *profile; /* digests, to be removed with the job; no profile: NULL */
     bool deleted;                    /* its wish said so, or its deletion */
+    bool met;                        /* facts have told of it */
     struct rb_rows *rows;            /* NULL until needed */
     bool rows_failed;                /* the last one could not be written */
 

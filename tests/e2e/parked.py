@@ -252,6 +252,25 @@ def copied():
         until("the job's folder to go", lambda: not os.listdir(os.path.join(c.nodes[0].state, "jobs")))
 
 
+def half_copied():
+    """A rubatod that ends as it copies leaves half a copy: the next one removes it, and no other job's."""
+    with cluster.Cluster(devices=1) as c:
+        folder = c.path("checkpoints")
+        models(c)
+        job = c.submit("job", gpt_spec(c, ENDLESS, 1, checkpoint={"path": folder}))["id"]
+        c.wait("job", "step=1")
+        pause(c, "job")
+        c.nodes[0].stop(signal.SIGKILL)
+        for name in (f".copy-{job}-step-00000001", ".copy-other-step-00000001"):
+            os.makedirs(os.path.join(folder, name))
+            with open(os.path.join(folder, name, "model.safetensors"), "w") as file:
+                file.write("half")
+        c.nodes[0].start()
+        until("the half to go", lambda: os.listdir(folder) == [".copy-other-step-00000001"])
+        copy = c.json("checkpoint", "job")["path"]
+        check(os.path.dirname(copy) == folder and "model.safetensors" in os.listdir(copy), f"told of {copy}")
+
+
 class Linked(cluster.Cluster):
     """Its rubatod knows its folder by a link."""
 
@@ -281,4 +300,4 @@ def why_it_does_not_end():
 
 if __name__ == "__main__":
     cluster.main(pauses_keep_the_bits, gatherer_killed, resumed_where_it_cannot_be_saved, pause_resume_cancel, cannot_be_parked,
-                 parked_in_a_vote, copied, why_it_does_not_end)
+                 parked_in_a_vote, copied, half_copied, why_it_does_not_end)
