@@ -16,7 +16,8 @@ struct rb_client_call {
     struct rb_request *request; /* on itself, until it is answered */
     uv_timer_t timer;           /* time out; or, once finished, tell */
     uint64_t timeout_ms;
-    bool reached; /* the other has, or may have, the call */
+    bool reached;  /* the other has, or may have, the call, */
+    bool answered; /* and has said how it went */
     bool paused, abandoned, finished, closed;
     int err;
     struct rb_why why;
@@ -103,6 +104,7 @@ void rb_client_piece(struct rb_client_call *call, const void *data, size_t size)
 static void take_reply(struct rb_client_call *call, Rb__Reply *reply)
 {
     struct rb_why why = {0};
+    call->answered = reply->error || reply->last;
     if (reply->error) {
         int err = reply->error < 0 ? reply->error : RB_EINTERNAL;
         rb_client_finish(call, rb_why_set(&why, err, "%s", reply->why ? reply->why : ""), &why,
@@ -181,6 +183,11 @@ static const struct rb_stream_events events = {
 bool rb_client_reached(const struct rb_client_call *call)
 {
     return call->reached;
+}
+
+bool rb_client_answered(const struct rb_client_call *call)
+{
+    return call->answered;
 }
 
 void rb_client_pause(struct rb_client_call *call, bool paused)

@@ -65,6 +65,18 @@ static void wait_for_coordinator(struct rb_request *request)
     rb_dispatch_later(request, LEADER_LOOK_MS);
 }
 
+static bool only_reads(const struct rb_request *request)
+{
+    const struct method *method = find_method(request->server, request->method);
+
+    return method && method->method->reads;
+}
+
+bool rb_dispatch_may_repeat(const struct rb_request *request)
+{
+    return only_reads(request) && !request->begun && !request->lost;
+}
+
 void rb_dispatch_again(struct rb_request *request, const struct rb_why *why)
 {
     request->unreached = *why;
@@ -130,13 +142,6 @@ static void give_up(struct rb_request *request)
     else
         rb_request_failf(request, RB_EUNREACHABLE,
                          "there is no coordinator (is etcd reachable?); try again later");
-}
-
-static bool only_reads(const struct rb_request *request)
-{
-    const struct method *method = find_method(request->server, request->method);
-
-    return method && method->method->reads;
 }
 
 /* Another one coordinates, and the one that was asked has not answered. */

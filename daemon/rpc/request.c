@@ -211,13 +211,25 @@ static void on_forward_piece(const void *data, size_t size, void *context)
     hold_back(request, request->forward);
 }
 
+/* The call on a coordinator has failed, and this is not its answer. */
+static bool may_ask_again(struct rb_request *request, int err)
+{
+    if (!request->coordinator || rb_client_answered(request->forward))
+        return false;
+    if (!rb_client_reached(request->forward))
+        return err == RB_EUNREACHABLE || err == RB_ETIMEOUT;
+    if (err != RB_EUNREACHABLE || !rb_dispatch_may_repeat(request))
+        return false;
+    request->lost = true;
+    return true;
+}
+
 static void on_forward_done(int err, const struct rb_why *why, const json_t *body, void *context)
 {
     struct rb_request *request = context;
-    bool absent = (err == RB_EUNREACHABLE || err == RB_ETIMEOUT) && request->coordinator &&
-                  !rb_client_reached(request->forward);
+    bool again = may_ask_again(request, err);
     request->forward = NULL;
-    if (absent)
+    if (again)
         rb_dispatch_again(request, why);
     else
         finish(request, err, why, json_incref((json_t *)body));

@@ -62,6 +62,7 @@ struct rb_request {
     uint32_t hops;
     bool left;  /* by its connection, among those that have asked */
     bool begun; /* its caller has pieces of an answer */
+    bool lost;  /* the link to a coordinator that was reached, once */
     bool waiting;
     uint64_t deadline, looked;
     void (*gone)(void *context); /* when it is left; or NULL */
@@ -93,14 +94,18 @@ void rb_sending_drop(struct rb_sending *sending);
 
 void rb_dispatch(struct rb_request *request);
 void rb_dispatch_later(struct rb_request *request, uint64_t ms); /* dispatch it again then */
-/* Its coordinator was not reached (why), so nothing was done: ask again soon, that one or the next.
- */
+/* Its coordinator was not reached (why), so nothing was done, or it may repeat: ask again soon,
+ * that one or the next. */
 void rb_dispatch_again(struct rb_request *request, const struct rb_why *why);
+/* May it be asked again of whoever may have done it?  It only looks, its caller has nothing of an
+ * answer yet, and no other link was lost over it: it may be what ends those that are asked. */
+bool rb_dispatch_may_repeat(const struct rb_request *request);
 
 /* A call on an address.  Takes the reference to options->body. */
 struct rb_client_call *rb_client_open(struct rb_server *server, const char *address,
                                       const struct rb_client_options *options);
-bool rb_client_reached(const struct rb_client_call *call); /* false: nothing was done there */
+bool rb_client_reached(const struct rb_client_call *call);  /* false: nothing was done there */
+bool rb_client_answered(const struct rb_client_call *call); /* an error is the other's own word */
 void rb_client_pause(struct rb_client_call *call, bool paused);
 /* Nobody waits for the answer any more: it ends once the other has all of the call.  What was asked
  * for goes on there as for a caller who has hung up (rb_connection_close). */

@@ -160,18 +160,33 @@ static void lead(const char *node, int64_t fence)
         rb_mirror_put(nodes.mirror, "leader", value, strlen(value), fence, fence, 0, &why), 0);
 }
 
+static void put_reply(int line, const Rb__Reply *reply)
+{
+    struct rb_buffer out = {0};
+
+    rb_frame_put(&out, RB_FRAME_REPLY, &reply->base);
+    assert_int_equal(write(line, out.data, out.size), out.size);
+    rb_buffer_done(&out);
+}
+
 /* A piece of an answer, or all of one. */
 static void answer(int line, bool last)
 {
-    struct rb_buffer out = {0};
     Rb__Reply reply = RB__REPLY__INIT;
 
     reply.has_last = reply.has_data = true;
     reply.last = last;
     reply.data = (ProtobufCBinaryData){1, (uint8_t *)"x"};
-    rb_frame_put(&out, RB_FRAME_REPLY, &reply.base);
-    assert_int_equal(write(line, out.data, out.size), out.size);
-    rb_buffer_done(&out);
+    put_reply(line, &reply);
+}
+
+static void answer_error(int line, int error)
+{
+    Rb__Reply reply = RB__REPLY__INIT;
+
+    reply.error = error;
+    reply.why = (char *)"so it is";
+    put_reply(line, &reply);
 }
 
 static int call_coordinator(const char *method)
@@ -183,6 +198,12 @@ static int call_coordinator(const char *method)
     UNTIL(&nodes.scene->until, are_called(1));
     UNTIL(&nodes.scene->until, recv(nodes.lines[0], &byte, 1, MSG_PEEK) == 1);
     return caller;
+}
+
+static void hang_up(size_t line)
+{
+    close(nodes.lines[line]);
+    nodes.lines[line] = -1;
 }
 
 static int call_node(const char *node)
@@ -329,15 +350,79 @@ static void nor_is_what_has_been_answered_in_part(void **state)
     close(caller);
 }
 
+static void a_lost_link_is_no_answer(void **state)
+{
+    struct scene *scene = *state;
+    int caller;
+
+    lead("n1", 1);
+    caller = call_coordinator("look");
+    hang_up(0);
+    UNTIL(&scene->until, are_called(2));
+    answer(nodes.lines[1], true);
+    assert_int_equal(scene_answer(scene, caller), 0);
+    close(caller);
+}
+
+static void nor_is_it_asked_for_ever(void **state)
+{
+    struct scene *scene = *state;
+    int caller;
+
+    lead("n1", 1);
+    caller = call_coordinator("look");
+    hang_up(0);
+    UNTIL(&scene->until, are_called(2));
+    hang_up(1);
+    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
+    assert_false(are_called(3));
+    close(caller);
+}
+
+static void over_a_lost_link_nothing_is_changed_twice(void **state)
+{
+    struct scene *scene = *state;
+    int caller;
+
+    lead("n1", 1);
+    caller = call_coordinator("change");
+    hang_up(0);
+    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
+    assert_false(are_called(2));
+    close(caller);
+}
+
+/* That it reaches somebody else not is the coordinator's word, and not that it is not reached. */
+static void an_answered_error_is_an_answer(void **state)
+{
+    struct scene *scene = *state;
+    int caller;
+
+    lead("n1", 1);
+    caller = call_coordinator("look");
+    answer_error(nodes.lines[0], RB_EUNREACHABLE);
+    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
+    assert_false(are_called(2));
+    close(caller);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_forward_ends_with_its_caller), TEST(what_was_asked_for_is_passed_on),
-        TEST(a_gather_ends_with_its_caller),  TEST(a_call_from_within_ends_too),
-        TEST(not_all_are_asked_at_once),      TEST(what_only_looks_is_asked_again),
-        TEST(what_changes_something_is_not),  TEST(nor_is_what_has_been_answered_in_part),
+        TEST(a_forward_ends_with_its_caller),
+        TEST(what_was_asked_for_is_passed_on),
+        TEST(a_gather_ends_with_its_caller),
+        TEST(a_call_from_within_ends_too),
+        TEST(not_all_are_asked_at_once),
+        TEST(what_only_looks_is_asked_again),
+        TEST(what_changes_something_is_not),
+        TEST(nor_is_what_has_been_answered_in_part),
+        TEST(a_lost_link_is_no_answer),
+        TEST(nor_is_it_asked_for_ever),
+        TEST(over_a_lost_link_nothing_is_changed_twice),
+        TEST(an_answered_error_is_an_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
