@@ -131,50 +131,60 @@ static int enter_window(struct rb_feed *feed, uint32_t term, struct rb_why *why)
     return err;
 }
 
+/* What it needs beside what it was told: memory, a way to wake it, and whom it gives what. */
+static int equip(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
+{
+    feed->window = feed->model->state.window;
+    feed->flip = INT64_MAX;
+    feed->staging = rb_alloc(rb_wire_largest_bytes(feed->model));
+    feed->counters = rb_alloc(rb_state_counters_size(&feed->model->state));
+    pthread_cond_init(&feed->ended, NULL);
+    atomic_init(&feed->moved, rb_clock_ns());
+    get_takers(feed, rank);
+    feed->news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return feed->news < 0 ? rb_why_set(why, RB_EIO, "cannot make an eventfd: %s", strerror(errno))
+                          : 0;
+}
+
+/* The thread begins on the core that this one is on. */
+static int start(struct rb_feed *feed, struct rb_why *why)
+{
+    int failed = pthread_create(&feed->thread, NULL, rb_feed_run, feed);
+
+    if (!failed)
+        return 0;
+    feed->closing = true; /* the caller says why */
+    rb_feed_end(feed, RB_EINTERNAL, why);
+    return rb_why_set(why, RB_EINTERNAL, "cannot start a thread: %s", strerror(failed));
+}
+
 int rb_feed_open(struct rb_model *model, struct rb_coll *coll, uint32_t number, uint32_t rank,
                  const struct rb_roster *roster, const struct rb_placement *placement,
                  uint32_t term, struct rb_reports *reports, struct rb_feed **ret_feed,
                  struct rb_why *why)
 {
     struct rb_feed *feed = rb_alloc(sizeof *feed);
-    int err = 0, failed;
+    int err;
 
     *feed = (struct rb_feed){
         .model = model,
-        .window = model->state.window,
         .coll = coll,
         .number = number,
         .roster = roster,
         .placement = placement,
         .reports = reports,
-        .flip = INT64_MAX,
-        .news = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
-        .staging = rb_alloc(rb_wire_largest_bytes(model)),
-        .counters = rb_alloc(rb_state_counters_size(&model->state)),
     };
-    pthread_cond_init(&feed->ended, NULL);
-    atomic_init(&feed->moved, rb_clock_ns());
-    get_takers(feed, rank);
-    if (feed->news < 0)
-        err = rb_why_set(why, RB_EIO, "cannot make an eventfd: %s", strerror(errno));
+    err = equip(feed, rank, why);
     rb_feed_leave_core(feed);
     if (!err) {
         reserve(feed, term);
         err = enter_window(feed, term, why);
     }
+    err = err ? err : start(feed, why);
+    rb_feed_return_home(feed);
     if (err) {
-        rb_feed_return_home(feed);
         free_feed(feed);
         return err;
-    }
-    failed = pthread_create(&feed->thread, NULL, rb_feed_run,
-                            feed); /* on the core that this one is on */
-    rb_feed_return_home(feed);
-    if (failed) {
-        feed->closing = true; /* the caller says why */
-        rb_feed_end(feed, RB_EINTERNAL, why);
-        free_feed(feed);
-        return rb_why_set(why, RB_EINTERNAL, "cannot start a thread: %s", strerror(failed));
     }
     *ret_feed = feed;
     return 0;
