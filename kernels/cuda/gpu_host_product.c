@@ -4,6 +4,7 @@
 #include "kernels/cuda/gpu_host.h"
 
 #include "base/arena.h"
+#include "kernels/cpu/vector.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -76,6 +77,13 @@ static void take_b(const struct rb_gpu_product *product, const void *b, int64_t 
                 get(s->short_in, b, from + (s->swap_b ? j * s->b_row + i : i * s->b_row + j));
 }
 
+/* What two floats make is a whole double, so it does not matter who contracts this. */
+RB_CLONES static void add_row(double *sums, double factor, const float *row, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++)
+        sums[j] += factor * (double)row[j];
+}
+
 static void make_row(const struct rb_gpu_product *product, const void *a, int64_t from_a,
                      const float *bias, void *c, int64_t from_c)
 {
@@ -83,13 +91,9 @@ static void make_row(const struct rb_gpu_product *product, const void *a, int64_
     double *sums = product->sums;
 
     memset(sums, 0, (size_t)s->n * sizeof *sums);
-    for (int64_t i = 0; i < s->k; i++) {
-        const float *row = product->b + i * s->n;
-        double factor = (double)get(s->short_in, a, from_a + (s->swap_a ? i * s->a_row : i));
-
-        for (int64_t j = 0; j < s->n; j++)
-            sums[j] += factor * (double)row[j];
-    }
+    for (int64_t i = 0; i < s->k; i++)
+        add_row(sums, (double)get(s->short_in, a, from_a + (s->swap_a ? i * s->a_row : i)),
+                product->b + i * s->n, s->n);
     for (int64_t j = 0; j < s->n; j++) {
         float sum = (float)sums[j] + (s->more ? get(s->short_out, c, from_c + j) : 0) +
                     (s->bias ? bias[j] : 0);

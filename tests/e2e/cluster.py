@@ -382,16 +382,22 @@ class Cluster:
         with open(self.path("pace"), "w") as file:
             file.write(fault)
 
+    @contextlib.contextmanager
+    def unpaced(self):
+        """For who starts meanwhile."""
+        self.pace("")
+        yield
+        self.pace(PACE)
+
     def alone(self, spec, steps):
         """The sha256 of an endless job's weights at that step, on one device and when nothing happens.  That checkpoint
         is kept until it is read, however many come behind it."""
         folder = tempfile.mkdtemp(prefix="alone-", dir=self.folder)  # whoever still saves there may
         path = os.path.join(folder, f"step-{steps:08}", "model.safetensors")
-        self.pace("")
-        self.submit("alone", {**spec, "devices": {**spec["devices"], "min": 1, "want": 1},
-                              "checkpoint": {"path": folder, "every": steps, "keep": 10000}})
-        self.wait("alone", f"step={steps}", 500)  # as many steps may have been done on several cores, and not been counted
-        self.pace(PACE)
+        with self.unpaced():
+            self.submit("alone", {**spec, "devices": {**spec["devices"], "min": 1, "want": 1},
+                                  "checkpoint": {"path": folder, "every": steps, "keep": 10000}})
+            self.wait("alone", f"step={steps}", 500)  # as many steps may have been done on several cores, and not been counted
         until("its checkpoint", lambda: os.path.exists(path))
         sha = digest(path)
         self.drop("alone")

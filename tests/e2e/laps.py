@@ -23,7 +23,7 @@ def spec(c, steps, stages, want, schedule="spectrain", **more):
 
 
 def start(c):
-    c.model("mlp", inputs=64, hidden=1024, depth=3)
+    c.model("mlp", inputs=64, hidden=512, depth=3)
 
 
 def whole(c, job):

@@ -181,9 +181,9 @@ def others_write_into_etcd():
 
 
 @contextlib.contextmanager
-def job_on_two(leads, paced):
+def job_on_two(leads):
     """The cluster, the node that is to be lost (leads: it coordinates), its worker's process, and the other node."""
-    with cluster.Cluster(nodes=2, devices=1, paced=paced) as c:
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         leader, other = coordinator_and_other(c)
         lost, left = (leader, other) if leads else (other, leader)
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
@@ -203,7 +203,7 @@ def node_is_lost():
     """All of a node dies at once, and the other one coordinates or comes to: nobody waits for a lease to end to go on
     without its worker, and it comes back with its node."""
     for leads in False, True:
-        with job_on_two(leads, paced=True) as (c, lost, worker, left):
+        with job_on_two(leads) as (c, lost, worker, left):
             lost.stop(signal.SIGKILL)
             os.kill(worker, signal.SIGKILL)
             goes_on_without(c, lost, left)
@@ -216,7 +216,7 @@ def node_is_stopped():
     """All of a node stands still, as in a paused container, and its kernel answers for it: no link ends.  The others go
     on without it all the same, and what it does when it goes on counts for nothing."""
     for leads in False, True:
-        with job_on_two(leads, paced=False) as (c, lost, worker, left):
+        with job_on_two(leads) as (c, lost, worker, left):
             stopped = [lost.process.pid, worker]
             for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)

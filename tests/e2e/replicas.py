@@ -47,7 +47,7 @@ def fixed_counts():
 
 def resized_and_paused():
     """Growing, shrinking, exporting, checkpointing, pausing: whoever leaves gives what only it has."""
-    with cluster.Cluster(devices=5) as c:
+    with cluster.Cluster(devices=5, paced=True) as c:
         models(c)
         for replicas in "1", "2":
             c.submit("job", gpt_spec(c, ENDLESS, replicas, 2))
