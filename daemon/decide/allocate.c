@@ -90,22 +90,39 @@ static bool pinned_away(const Rb__Wish *wish, const char *node, uint32_t device)
     return wish->n_devices > 0;
 }
 
+/* Of whom a recovery is without each one says so that follows until one takes over: that is one
+ * failure.  Whoever has just spoilt a recovery is named last. */
+static bool is_blamed_anew(const Rb__Configuration *conf, const char *name, bool *was_lost)
+{
+    bool blamed = false, anew = false;
+
+    for (size_t b = 0; b < conf->n_blamed; b++) {
+        if (strcmp(conf->blamed[b], name) != 0)
+            continue;
+        blamed = true;
+        anew |= !*was_lost || (conf->has_failed && b + 1 == conf->n_blamed);
+    }
+    *was_lost = (*was_lost || (blamed && !strcmp(conf->cause, "crash"))) &&
+                !rb_configuration_took_over(conf);
+    return anew;
+}
+
 uint64_t rb_pool_blamed_until(const struct rb_pool *pool, const struct rb_job_facts *job,
                               const char *node, uint32_t device)
 {
     char name[320];
     uint64_t last = 0, wait = BLAME_MS / 2;
+    bool was_lost = false;
 
     snprintf(name, sizeof(name), "%s:%" PRIu32, node, device);
     for (size_t c = 0; c < job->configurations.n; c++) {
         const Rb__Configuration *conf = job->configurations.at[c].configuration;
         uint64_t when = conf->has_failed ? conf->failed : conf->created;
 
-        for (size_t b = 0; b < conf->n_blamed; b++)
-            if (!strcmp(conf->blamed[b], name) && when + BLAME_MEMORY_MS > pool->now) {
-                wait = wait < BLAME_MOST_MS / 2 ? wait * 2 : BLAME_MOST_MS;
-                last = when > last ? when : last;
-            }
+        if (is_blamed_anew(conf, name, &was_lost) && when + BLAME_MEMORY_MS > pool->now) {
+            wait = wait < BLAME_MOST_MS / 2 ? wait * 2 : BLAME_MOST_MS;
+            last = when > last ? when : last;
+        }
     }
     return last && last + wait > pool->now ? last + wait : 0;
 }

@@ -132,6 +132,30 @@ static bool is_told(const struct rb_roll *roll, size_t i, const Rb__Configuratio
     return false;
 }
 
+/* The last recovery that did not come to an end; NULL: none since one did. */
+static const Rb__Configuration *last_given_up(const struct rb_turn *turn)
+{
+    const struct rb_fact_list *confs = &turn->in->configurations;
+
+    for (size_t i = confs->n; i-- > 0;) {
+        const Rb__Configuration *conf = confs->at[i].configuration;
+
+        if (rb_configuration_took_over(conf))
+            break;
+        if (conf->state == RB__CONFIGURATION__STATE__ABANDONED && !strcmp(conf->cause, "crash"))
+            return conf;
+    }
+    return NULL;
+}
+
+/* Was it told of with `before`?  Of a node for whose silence that was given up it was not. */
+static bool was_told(const struct rb_roll_entry *entry, const char *place,
+                     const Rb__Configuration *before, const Rb__Configuration *conf)
+{
+    return before && rb_decide_blames(before, place) &&
+           (before->has_failed || conf->left_of || entry->life == RB_LIFE_GONE);
+}
+
 /* before: a recovery that did not come to an end, or NULL. */
 static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
                            const Rb__Configuration *before, Rb__Configuration *conf)
@@ -144,8 +168,8 @@ static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
         if (!is_lost(entry, conf))
             continue;
         conf->blamed[conf->n_blamed++] = rb_arena_string(turn->arena, place);
-        if (before && rb_decide_blames(before, place))
-            continue; /* it was told of with that one */
+        if (was_told(entry, place, before, conf))
+            continue;
         if (conf->left_of || entry->life == RB_LIFE_GONE)
             rb_turn_event(
                 turn, entry->member->node, "worker-died", "the worker on %s ended: %s", place,
@@ -164,7 +188,6 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     struct rb_place *places = RB_ARENA_NEW(turn->arena, struct rb_place, roll->n + min + 1);
     size_t n = gather(turn, roll, false, places);
     uint64_t until = rb_turn_hold_off(turn, true, 200);
-    const Rb__Configuration *last;
     Rb__Configuration *conf;
 
     if (!n)
@@ -181,8 +204,7 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     conf = rb_turn_create(turn, places, n, "crash", turn->now);
     if (rb_turn_active(turn))
         rb_shares_after(rb_turn_active(turn), turn->in->job.job->microbatches, conf, turn->arena);
-    rb_turn_failures(turn, true, &last);
-    blame_the_lost(turn, roll, last, conf);
+    blame_the_lost(turn, roll, last_given_up(turn), conf);
     rb_turn_reason(turn, conf->n_blamed ? "recovers from the loss of a worker"
                                         : "brings its workers together again");
 }
@@ -211,14 +233,11 @@ static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
                           const Rb__Configuration *next)
 {
     const struct rb_contingency_known nothing = {0};
-    const Rb__Configuration *last;
+    const Rb__Configuration *last = next && next->left_of ? next : last_given_up(turn);
     Rb__Configuration *foreseen = rb_contingency_next(turn->in, &nothing, turn->arena), *conf;
 
     if (!foreseen || (roll->away && !rb_decide_flipped(turn, foreseen)))
         return false;
-    rb_turn_failures(turn, true, &last);
-    if (next && next->left_of)
-        last = next;
     rb_turn_abandon(turn, next && next->left_of ? "another worker was lost" : "a worker was lost",
                     false, NULL);
     conf = rb_turn_take(turn, foreseen, died(turn, roll, foreseen));

@@ -402,7 +402,21 @@ static void silent_node_in_a_recovery_has_what_others_lack(void **unused)
     world_end(&world);
 }
 
-/* b dies, and behind the order to go on without it c, of which nothing was heard since. */
+static size_t events_about(struct world *world, const char *kind, const char *node)
+{
+    const struct rb_fact_list *events = &rb_mirror_facts(world->mirror)->events;
+    size_t n = 0;
+
+    for (size_t i = 0; i < events->n; i++) {
+        const Rb__Event *event = events->at[i].event;
+
+        n += !strcmp(event->kind, kind) && event->node && !strcmp(event->node, node);
+    }
+    return n;
+}
+
+/* b dies, and behind the order to go on without it c, of which nothing was heard since.  Each is
+ * told of once, and has failed the job once, however many recoveries are without it. */
 static void silent_node_in_what_was_foreseen(void **unused)
 {
     struct world world;
@@ -424,6 +438,12 @@ static void silent_node_in_what_was_foreseen(void **unused)
     world.silent = "c";
     rounds_of_a(&world, 30);
     assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_int_equal(events_about(&world, "worker-died", "b"), 1);
+    assert_int_equal(events_about(&world, "node-lost", "c"), 1);
+    world_node_up(&world, 1, true);
+    rounds_of_a(&world, 2);
+    assert_non_null(world_next(&world, JOB));
+    assert_string_equal(world_next(&world, JOB)->members[1]->node, "b");
     world_end(&world);
 }
 
