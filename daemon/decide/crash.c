@@ -95,93 +95,6 @@ static size_t fill_to_min(struct rb_turn *turn, struct rb_place *places, size_t 
     return n;
 }
 
-bool rb_decide_blames(const Rb__Configuration *conf, const char *place)
-{
-    for (size_t i = 0; i < conf->n_blamed; i++)
-        if (!strcmp(conf->blamed[i], place))
-            return true;
-    return false;
-}
-
-static bool has_member(const Rb__Configuration *conf, const Rb__Member *member)
-{
-    for (size_t m = 0; m < conf->n_members; m++)
-        if (conf->members[m]->device == member->device &&
-            !strcmp(conf->members[m]->node, member->node))
-            return true;
-    return false;
-}
-
-/* Of what was foreseen it is known who died, also where the report of it is still on its way. */
-static bool is_lost(const struct rb_roll_entry *entry, const Rb__Configuration *conf)
-{
-    if (conf->left_of)
-        return !has_member(conf, entry->member);
-    return entry->life == RB_LIFE_GONE || entry->life == RB_LIFE_AWAY;
-}
-
-/* Has one of its members been told of already? */
-static bool is_told(const struct rb_roll *roll, size_t i, const Rb__Configuration *conf)
-{
-    const char *node = roll->at[i].member->node;
-
-    while (i-- > 0)
-        if (!strcmp(roll->at[i].member->node, node) && is_lost(&roll->at[i], conf) &&
-            roll->at[i].life == RB_LIFE_AWAY)
-            return true;
-    return false;
-}
-
-/* The last recovery that did not come to an end; NULL: none since one did. */
-static const Rb__Configuration *last_given_up(const struct rb_turn *turn)
-{
-    const struct rb_fact_list *confs = &turn->in->configurations;
-
-    for (size_t i = confs->n; i-- > 0;) {
-        const Rb__Configuration *conf = confs->at[i].configuration;
-
-        if (rb_configuration_took_over(conf))
-            break;
-        if (conf->state == RB__CONFIGURATION__STATE__ABANDONED && !strcmp(conf->cause, "crash"))
-            return conf;
-    }
-    return NULL;
-}
-
-/* Was it told of with `before`?  Of a node for whose silence that was given up it was not. */
-static bool was_told(const struct rb_roll_entry *entry, const char *place,
-                     const Rb__Configuration *before, const Rb__Configuration *conf)
-{
-    return before && rb_decide_blames(before, place) &&
-           (before->has_failed || conf->left_of || entry->life == RB_LIFE_GONE);
-}
-
-/* before: a recovery that did not come to an end, or NULL. */
-static void blame_the_lost(struct rb_turn *turn, const struct rb_roll *roll,
-                           const Rb__Configuration *before, Rb__Configuration *conf)
-{
-    conf->blamed = RB_ARENA_NEW(turn->arena, char *, roll->n + 1);
-    for (size_t i = 0; i < roll->n; i++) {
-        const struct rb_roll_entry *entry = &roll->at[i];
-        const char *place = rb_turn_place(turn, entry->member->node, entry->member->device);
-
-        if (!is_lost(entry, conf))
-            continue;
-        conf->blamed[conf->n_blamed++] = rb_arena_string(turn->arena, place);
-        if (was_told(entry, place, before, conf))
-            continue;
-        if (conf->left_of || entry->life == RB_LIFE_GONE)
-            rb_turn_event(
-                turn, entry->member->node, "worker-died", "the worker on %s ended: %s", place,
-                entry->report && entry->report->reason ? entry->report->reason : "no reason known");
-        else if (!is_told(roll, i, conf))
-            rb_turn_event(turn, entry->member->node, "node-lost",
-                          rb_turn_silent(turn, entry->member->node) ? "node %s does not answer"
-                                                                    : "node %s is out of reach",
-                          entry->member->node);
-    }
-}
-
 static void recover(struct rb_turn *turn, const struct rb_roll *roll)
 {
     uint32_t min = rb_turn_min(turn);
@@ -204,9 +117,8 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     conf = rb_turn_create(turn, places, n, "crash", turn->now);
     if (rb_turn_active(turn))
         rb_shares_after(rb_turn_active(turn), turn->in->job.job->microbatches, conf, turn->arena);
-    blame_the_lost(turn, roll, last_given_up(turn), conf);
-    rb_turn_reason(turn, conf->n_blamed ? "recovers from the loss of a worker"
-                                        : "brings its workers together again");
+    rb_decide_blame_lost(turn, roll, conf);
+    rb_turn_reason(turn, rb_decide_recovery_reason(conf));
 }
 
 /* When the first of those died whom it is without, as far as reports say. */
@@ -219,7 +131,7 @@ static uint64_t died(const struct rb_turn *turn, const struct rb_roll *roll,
         const Rb__WorkerReport *report = roll->at[i].report;
         uint64_t time = report && report->active == foreseen->number ? report->flipped : 0;
 
-        if (report && !has_member(foreseen, roll->at[i].member))
+        if (report && !rb_decide_is_on(foreseen, roll->at[i].member))
             time = report->ended;
         if (time && time < first)
             first = time;
@@ -233,7 +145,6 @@ static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
                           const Rb__Configuration *next)
 {
     const struct rb_contingency_known nothing = {0};
-    const Rb__Configuration *last = next && next->left_of ? next : last_given_up(turn);
     Rb__Configuration *foreseen = rb_contingency_next(turn->in, &nothing, turn->arena), *conf;
 
     if (!foreseen || (roll->away && !rb_decide_flipped(turn, foreseen)))
@@ -241,8 +152,8 @@ static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
     rb_turn_abandon(turn, next && next->left_of ? "another worker was lost" : "a worker was lost",
                     false, NULL);
     conf = rb_turn_take(turn, foreseen, died(turn, roll, foreseen));
-    blame_the_lost(turn, roll, last, conf);
-    rb_turn_reason(turn, "recovers from the loss of a worker");
+    rb_decide_blame_lost(turn, roll, conf);
+    rb_turn_reason(turn, rb_decide_recovery_reason(conf));
     return true;
 }
 
@@ -271,28 +182,50 @@ static void blame_the_silent(struct rb_turn *turn, const Rb__Configuration *next
                 (char *)rb_turn_place(turn, next->members[m]->node, next->members[m]->device);
 }
 
+/* Else other rules have a word, and the reason is theirs. */
+static bool is_held_up(const struct rb_roll *roll)
+{
+    return roll->gone || roll->frozen || roll->away;
+}
+
+/* A member that is in the way of the recovery, or NULL. */
+static const Rb__Member *who_is_in_the_way(const struct rb_turn *turn,
+                                           const Rb__Configuration *next)
+{
+    for (size_t m = 0; m < next->n_members; m++)
+        if (is_in_the_way(turn, next, m))
+            return next->members[m];
+    return NULL;
+}
+
 /* A recovery that takes long may have lost another node: where one does not answer, and the others
  * have all of the state, it is made again without that.  Until then nobody gets any further. */
-static bool give_up_silent(struct rb_turn *turn, const Rb__Configuration *next)
+static bool give_up_silent(struct rb_turn *turn, const struct rb_roll *roll,
+                           const Rb__Configuration *next)
 {
     const Rb__Configuration *active = rb_turn_active(turn);
     uint64_t begun = next->state == RB__CONFIGURATION__STATE__GO ? next->went : next->created;
-    const char *why = NULL;
+    const Rb__Member *missed;
+    const char *why;
 
     if (turn->now < begun + SLOW_MS) {
         rb_turn_wake(turn, begun + SLOW_MS);
         return false;
     }
     rb_turn_suspect(turn, true);
-    for (size_t m = 0; m < next->n_members && !why; m++)
-        if (is_in_the_way(turn, next, m))
-            why = rb_turn_text(turn, "node %s does not answer", next->members[m]->node);
-    if (!why || !active || !rb_turn_whole(turn, active, false))
+    missed = who_is_in_the_way(turn, next);
+    if (!missed || !active || !rb_turn_whole(turn, active, false)) {
+        if (missed && is_held_up(roll))
+            rb_decide_tell_missed(turn, roll, missed->node);
+        else if (is_held_up(roll))
+            rb_turn_reason(turn, rb_decide_recovery_reason(next));
         return false;
+    }
     if (turn->now < begun + STUCK_MS) {
         rb_turn_wake(turn, begun + STUCK_MS);
         return false;
     }
+    why = rb_turn_text(turn, "node %s does not answer", missed->node);
     rb_turn_event(turn, NULL, "abandoned", "configuration %" PRIu32 ": %s", next->number, why);
     rb_turn_abandon(turn, why, false, NULL);
     blame_the_silent(turn, next);
@@ -306,12 +239,16 @@ bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll)
     if (take_foreseen(turn, roll, next))
         return true;
     if (next && !strcmp(next->cause, "crash")) {
-        bool spoilt = give_up_silent(turn, next) || rb_decide_tend(turn, next);
+        bool spoilt = give_up_silent(turn, roll, next) || rb_decide_tend(turn, next);
 
-        return spoilt || roll->gone || roll->frozen || roll->away;
+        return spoilt || is_held_up(roll);
     }
-    if (must_wait(turn, roll))
-        return roll->gone > 0 || roll->frozen > 0;
+    if (must_wait(turn, roll)) {
+        if (!roll->gone && !roll->frozen)
+            return false;
+        rb_decide_tell_wait(turn, roll);
+        return true;
+    }
     if (next)
         rb_turn_abandon(turn, "a worker was lost", false, NULL);
     if (!roll->whole)

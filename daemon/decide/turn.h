@@ -167,9 +167,17 @@ void rb_decide_follow(struct rb_turn *turn, const Rb__Configuration *active, con
 /* Nobody is proven dead, and yet members are frozen (a link broke) or all out of reach. */
 void rb_decide_suspect(struct rb_turn *turn, const struct rb_roll *roll); /* job.c */
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll);   /* crash.c */
-/* Is the recovery without the place, or was it given up for it? */
+/* crash_tell.c: is the recovery without the place, or was it given up for it? */
 bool rb_decide_blames(const Rb__Configuration *conf, const char *place);
-void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll); /* restart.c */
+bool rb_decide_is_on(const Rb__Configuration *conf, const Rb__Member *member);
+/* `conf` is without those who are lost. */
+void rb_decide_blame_lost(struct rb_turn *turn, const struct rb_roll *roll,
+                          Rb__Configuration *conf);
+/* Why nobody trains: a recovery is under way; somebody is waited for who has what others lack. */
+const char *rb_decide_recovery_reason(const Rb__Configuration *conf);
+void rb_decide_tell_missed(struct rb_turn *turn, const struct rb_roll *roll, const char *node);
+void rb_decide_tell_wait(struct rb_turn *turn, const struct rb_roll *roll); /* if it is so */
+void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll);   /* restart.c */
 void rb_decide_fail(struct rb_turn *turn, const char *reason);
 void rb_decide_cancel(struct rb_turn *turn); /* job.c */
 void rb_decide_park(struct rb_turn *turn, const struct rb_roll *roll, const char *why);

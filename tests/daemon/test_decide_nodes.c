@@ -382,6 +382,16 @@ static void silent_node_in_a_recovery(void **unused)
     world_end(&world);
 }
 
+static void in_parts_on_a_and_b(struct world *world)
+{
+    world_begin(world, 1);
+    world->replicas = 1;
+    world_add_node(world, "a", 1);
+    world_add_node(world, "b", 1);
+    world_add_job(world, JOB, 1, 2, 2, 100000);
+    world_rounds(world, 20);
+}
+
 /* It alone has a part of the state: there is nothing to do without it. */
 static void silent_node_in_a_recovery_has_what_others_lack(void **unused)
 {
@@ -389,16 +399,37 @@ static void silent_node_in_a_recovery_has_what_others_lack(void **unused)
     uint32_t number;
 
     (void)unused;
-    world_begin(&world, 1);
-    world.replicas = 1;
-    world_add_node(&world, "a", 1);
-    world_add_node(&world, "b", 1);
-    world_add_job(&world, JOB, 1, 2, 2, 100000);
-    world_rounds(&world, 20);
+    in_parts_on_a_and_b(&world);
     freeze_and_lose_b(&world);
     number = world_next(&world, JOB)->number;
     rounds_of_a(&world, 60);
     assert_int_equal(world_next(&world, JOB)->number, number);
+    assert_string_equal(world_state(&world, JOB)->reason,
+                        "waits for node b, which does not answer and has a part of its state");
+    world.silent = NULL;
+    rounds_of_a(&world, 1);
+    assert_string_equal(world_state(&world, JOB)->reason, "brings its workers together again");
+    world_end(&world);
+}
+
+/* Its lease has ended, too, and a is frozen: that a part is away is told before anybody is asked.
+ */
+static void node_away_has_what_others_lack(void **unused)
+{
+    struct world world;
+    struct worker *frozen;
+
+    (void)unused;
+    in_parts_on_a_and_b(&world);
+    frozen = world_worker(&world, JOB, "a", 0);
+    frozen->state = RB__WORKER_REPORT__STATE__FROZEN;
+    frozen->dirty = true;
+    world_kill(&world, world_worker(&world, JOB, "b", 0));
+    world_node_up(&world, 1, false);
+    rounds_of_a(&world, 5);
+    assert_null(world_next(&world, JOB));
+    assert_string_equal(world_state(&world, JOB)->reason,
+                        "waits for node b, which is out of reach and has a part of its state");
     world_end(&world);
 }
 
@@ -603,6 +634,7 @@ int main(void)
         cmocka_unit_test(silent_node_whose_worker_has_frozen),
         cmocka_unit_test(silent_node_in_a_recovery),
         cmocka_unit_test(silent_node_in_a_recovery_has_what_others_lack),
+        cmocka_unit_test(node_away_has_what_others_lack),
         cmocka_unit_test(silent_node_in_what_was_foreseen),
         cmocka_unit_test(silent_node_without_which_too_few_are_left),
         cmocka_unit_test(silent_nodes_with_leases_train_on),
