@@ -39,6 +39,15 @@ void sim_conf_free(struct sim_process *process, struct sim_conf *conf)
     sim_seat_close(process->sim, conf->group, conf->rank);
 }
 
+void sim_mailbox_leave_opening(struct sim_process *process)
+{
+    const struct sim_conf *next = process->prepared;
+
+    if (process->in_group && process->use == SIM_USE_OPENING && next && next->recovers &&
+        next->number == process->go && next->number != process->in_group->number)
+        cancel(process->in_group);
+}
+
 void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum sim_use use)
 {
     uint32_t number = conf ? conf->number : 0;
@@ -49,6 +58,7 @@ void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum 
         (process->leave || (use != SIM_USE_TRAINING && sim_mailbox_abandoned(process, number)) ||
          (use == SIM_USE_FOLLOWING && process->configured > number && number != process->go)))
         cancel(conf);
+    sim_mailbox_leave_opening(process);
 }
 
 /* ---- Orders -----------------------------------------------------------------------------------*/
@@ -161,6 +171,7 @@ void sim_obey(struct sim_process *process, struct sim_order *order)
     case SIM_GO:
         if (order->number > process->go && !sim_mailbox_abandoned(process, order->number))
             process->go = order->number;
+        sim_mailbox_leave_opening(process);
         break;
     case SIM_ABANDON:
         abandon(process, order->number);

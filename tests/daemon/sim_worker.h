@@ -265,6 +265,8 @@ bool sim_mailbox_can_open(const struct sim_process *process);
 bool sim_mailbox_can_take(const struct sim_process *process);
 bool sim_mailbox_abandoned(const struct sim_process *process, uint32_t number);
 void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum sim_use use);
+/* Where a recovery was told to be gone to, and another configuration is being opened. */
+void sim_mailbox_leave_opening(struct sim_process *process);
 void sim_mailbox_ready(struct sim_process *process, struct rb_vote_ready *ret_ready);
 void sim_mailbox_voted(struct sim_process *process);
 /* Told to save and leave, it hears the end of a vote that it is in. */

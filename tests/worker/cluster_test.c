@@ -101,6 +101,39 @@ static void test_killed(void **state)
     run_close(&run);
 }
 
+/* Behind a death two of three open what is left.  One of them stands still, no link ends, and
+ * nobody says that this was given up: who is to go on alone does, and does not wait for that one.
+ */
+static void test_left_in_an_opening(void **state)
+{
+    struct run run;
+    int left[2], gone;
+
+    (void)state;
+    run_open(&run, &run_endless);
+    cluster_start(&run.cluster, 3, run.weights);
+    memcpy(left, run.cluster.members, sizeof left);
+    gone = run.cluster.members[2];
+    cluster_until_step(&run.cluster, 30);
+    cluster_kill(&run.cluster, gone);
+    cluster_until_stopped(&run.cluster);
+    run.cluster.recovers = true;
+    cluster_configure(&run.cluster, 2, left, 2, NULL);
+    cluster_until_ready(&run.cluster, 2, left, 2);
+    kill(run.cluster.workers[left[1]].pid, SIGSTOP);
+    cluster_go(&run.cluster, left[0], 2);
+    cluster_configure(&run.cluster, 4, left, 1, NULL);
+    cluster_until_ready(&run.cluster, 4, left, 1);
+    cluster_go(&run.cluster, left[0], 4);
+    cluster_until_flipped(&run.cluster, 4, left, 1);
+    cluster_kill(&run.cluster, left[1]);
+    run.cluster.recovers = false;
+    run.cluster.number = 4;
+    run.cluster.n_members = 1;
+    run_end(&run, &run_endless);
+    run_close(&run);
+}
+
 /* ---- Stopping and starting again -------------------------------------------------------------*/
 
 /* Saved on leaving, in the middle of a step; started again with another count. */
@@ -447,14 +480,23 @@ static void test_variants(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),         cmocka_unit_test(test_any_count),
-        cmocka_unit_test(test_resized),        cmocka_unit_test(test_moved),
-        cmocka_unit_test(test_killed),         cmocka_unit_test(test_parked),
-        cmocka_unit_test(test_parked_in_vain), cmocka_unit_test(test_parked_and_taken_back),
-        cmocka_unit_test(test_checkpoints),    cmocka_unit_test(test_saves),
-        cmocka_unit_test(test_agent_gone),     cmocka_unit_test(test_old_orders),
-        cmocka_unit_test(test_terminated),     cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_no_targets),     cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_any_count),
+        cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_left_in_an_opening),
+        cmocka_unit_test(test_parked),
+        cmocka_unit_test(test_parked_in_vain),
+        cmocka_unit_test(test_parked_and_taken_back),
+        cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_saves),
+        cmocka_unit_test(test_agent_gone),
+        cmocka_unit_test(test_old_orders),
+        cmocka_unit_test(test_terminated),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_no_targets),
+        cmocka_unit_test(test_variants),
     };
 
     if (!run_begin(argc, argv))

@@ -127,6 +127,7 @@ void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number)
     lock(mailbox);
     if (number > mailbox->go && !is_abandoned(mailbox, number))
         mailbox->go = number;
+    leave_opening(mailbox);
     unlock_changed(mailbox);
 }
 
@@ -305,6 +306,7 @@ bool rb_mailbox_prepared(struct rb_mailbox *mailbox, struct rb_configuration *co
         replaced = mailbox->prepared;
         mailbox->prepared = configuration;
         mailbox->status.ready = configuration->number;
+        leave_opening(mailbox);
     }
     unlock_changed(mailbox);
     rb_configuration_free(replaced);

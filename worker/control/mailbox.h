@@ -103,7 +103,7 @@ void rb_mailbox_voted(struct rb_mailbox *mailbox);
  * closed. */
 enum rb_group_use {
     RB_GROUP_TRAINING,  /* leaving counts */
-    RB_GROUP_OPENING,   /* an abandon too */
+    RB_GROUP_OPENING,   /* an abandon too, and the order to go to another recovery */
     RB_GROUP_FOLLOWING, /* and, before it is told to go, a newer order to prepare */
 };
 void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration *configuration,

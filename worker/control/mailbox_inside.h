@@ -81,4 +81,15 @@ static inline bool is_abandoned(const struct rb_mailbox *mailbox, uint32_t numbe
     return false;
 }
 
+/* Whoever is told to go to a recovery need not finish the opening of another configuration: that
+ * was given up, or has lost somebody, and it may be that nobody who still waits in it says so. */
+static inline void leave_opening(struct rb_mailbox *mailbox)
+{
+    const struct rb_configuration *next = mailbox->prepared;
+
+    if (mailbox->group && mailbox->group_use == RB_GROUP_OPENING && next && next->recovers &&
+        next->number == mailbox->go && next->number != mailbox->group_number)
+        rb_coll_cancel(mailbox->group);
+}
+
 #endif
