@@ -86,6 +86,13 @@ void rb_dispatch_again(struct rb_request *request, const struct rb_why *why)
     wait_for_coordinator(request);
 }
 
+/* Who coordinated until it stood still finds what others wanted of it meanwhile.  They have given
+ * that up, and told their callers so. */
+static bool was_given_up(const struct rb_request *request)
+{
+    return request->hops && request->connection && rb_stream_over(request->connection->stream);
+}
+
 void rb_dispatch(struct rb_request *request)
 {
     struct rb_server *server = request->server;
@@ -99,6 +106,8 @@ void rb_dispatch(struct rb_request *request)
         wait_for_coordinator(request);
     } else if (!strcmp(node, server->node)) {
         serve(request, method);
+    } else if (leader && was_given_up(request)) {
+        rb_request_failf(request, RB_ECANCELED, "the caller has hung up");
     } else if (request->hops >= HOPS_MOST) {
         rb_request_failf(request, RB_EUNREACHABLE,
                          "the coordinator is changing hands; try again in a moment");

@@ -258,6 +258,13 @@ pid_t rb_stream_peer(const struct rb_stream *stream)
     return who.pid;
 }
 
+bool rb_stream_over(const struct rb_stream *stream)
+{
+    char byte;
+    int fd;
+    return !uv_fileno(&stream->socket.handle, &fd) && !recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+}
+
 /* ---- Opening --------------------------------------------------------------------------------- */
 
 /* Bytes of the caller may come and go. */

@@ -56,6 +56,10 @@ void rb_stream_expect_taken(struct rb_stream *stream, uint64_t ms);
 /* Process id of the other side of a connected unix socket; 0: unknown. */
 pid_t rb_stream_peer(const struct rb_stream *stream);
 
+/* Has the other side hung up behind what has been read?  Said to be so before it is heard; of TLS,
+ * which has its own last words, not always. */
+bool rb_stream_over(const struct rb_stream *stream);
+
 /* accepted: takes the stream, and gives it events with rb_stream_set.
  * unix sockets get mode 0600; one whose process is dead is replaced.  RB_EEXISTS: in use.
  * ret_address: at least 128 bytes; with the port that was chosen for port 0, as in messages.
