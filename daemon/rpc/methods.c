@@ -49,6 +49,7 @@ struct rb_methods *rb_methods_new(struct rb_daemon *daemon)
 void rb_methods_lead(struct rb_methods *methods)
 {
     rb_receipts_look(methods->receipts);
+    rb_methods_look_for_lost(methods);
 }
 
 void rb_methods_free(struct rb_methods *methods)

@@ -24,9 +24,10 @@ enum turn { FREE, WAITS, ALONE };
 struct state_op {
     struct rb_op op;
     struct rb_client_call *call;
-    bool exports;
+    bool exports, saves; /* saves: the call is to a node that does */
     enum turn turn;
     char *job, *name;
+    char *node;   /* that the call is to */
     char **nodes; /* still to be asked */
     size_t n_nodes, asked;
     char **tried; /* paths of what is kept, NULL behind the last; NULL: it trains */
@@ -55,6 +56,7 @@ static void state_free(struct rb_op *op)
         free(state->tried[i]);
     free(state->tried);
     free(state->nodes);
+    free(state->node);
     free(state->job);
     free(state->name);
     free(state);
@@ -126,6 +128,16 @@ static void fetched(int err, const struct rb_why *why, const json_t *body, void 
     rb_request_reply(request, reply);
 }
 
+static void call(struct state_op *state, const char *node, struct rb_client_options *options)
+{
+    free(state->node);
+    state->node = rb_string(node);
+    options->node = node;
+    options->hops = 2;
+    options->context = state;
+    state->call = rb_server_call(state->op.methods->daemon->server, options);
+}
+
 /* What a worker has just saved is as it was written; what was kept has to be. */
 static void fetch(struct state_op *state, const char *node, const char *path)
 {
@@ -136,16 +148,14 @@ static void fetch(struct state_op *state, const char *node, const char *path)
     json_t *body = json_pack("{s:s,s:s,s:b}", "job", state->job, "path", file, "listed",
                              state->tried && !whole);
 
-    state->call = rb_server_call(state->op.methods->daemon->server, &(struct rb_client_options){
-                                                                        .method = "node-file",
-                                                                        .body = body,
-                                                                        .node = node,
-                                                                        .hops = 2,
-                                                                        .timeout_ms = CHECK_MS,
-                                                                        .piece = fetch_piece,
-                                                                        .done = fetched,
-                                                                        .context = state,
-                                                                    });
+    call(state, node,
+         &(struct rb_client_options){
+             .method = "node-file",
+             .body = body,
+             .timeout_ms = CHECK_MS,
+             .piece = fetch_piece,
+             .done = fetched,
+         });
 }
 
 /* ---- Saving -----------------------------------------------------------------------------------*/
@@ -165,6 +175,7 @@ static void saved(int err, const struct rb_why *why, const json_t *body, void *c
     struct rb_why own = {{0}};
 
     state->call = NULL;
+    state->saves = false;
     if (err) {
         ask_next(state, err, why);
         return;
@@ -217,17 +228,14 @@ static void ask_next(struct state_op *state, int err, const struct rb_why *why)
         fail(state, err, why);
         return;
     }
-    state->call = rb_server_call(
-        state->op.methods->daemon->server,
-        &(struct rb_client_options){
-            .method = "node-save",
-            .body = json_pack("{s:s,s:b}", "job", state->job, "export", state->exports),
-            .node = state->nodes[state->asked++],
-            .hops = 2,
-            .timeout_ms = SAVE_MS,
-            .done = saved,
-            .context = state,
-        });
+    state->saves = true;
+    call(state, state->nodes[state->asked++],
+         &(struct rb_client_options){
+             .method = "node-save",
+             .body = json_pack("{s:s,s:b}", "job", state->job, "export", state->exports),
+             .timeout_ms = SAVE_MS,
+             .done = saved,
+         });
 }
 
 static struct state_op *state_new(struct rb_methods *methods, struct rb_request *request,
@@ -371,6 +379,36 @@ static void end_turn(struct state_op *state)
     while (!find_turn(state->op.methods, state->job, ALONE) &&
            (next = find_turn(state->op.methods, state->job, WAITS)))
         take_turn(next);
+}
+
+/* ---- Nodes that are lost ----------------------------------------------------------------------*/
+
+/* One that waits for a node whose lease has ended, which may stand still: no call ends by that.
+ * Whoever sends already lives. */
+static struct state_op *find_lost(struct rb_methods *methods)
+{
+    for (struct rb_op *op = methods->ops; op; op = op->next) {
+        struct state_op *state = (struct state_op *)op;
+
+        if (op->let_go == state_free && state->call && !state->bytes &&
+            !rb_fact_find(&rb_methods_facts(methods)->nodes, state->node))
+            return state;
+    }
+    return NULL;
+}
+
+void rb_methods_look_for_lost(struct rb_methods *methods)
+{
+    for (struct state_op *state; (state = find_lost(methods));) {
+        struct rb_why why = {{0}};
+        int err = rb_why_set(&why, RB_EUNREACHABLE, "node %s is out of reach", state->node);
+
+        rb_client_cancel(RB_TAKE(state->call));
+        if (state->saves)
+            saved(err, &why, NULL, state);
+        else
+            fetched(err, &why, NULL, state);
+    }
 }
 
 /* ---- The methods ----------------------------------------------------------------------------- */

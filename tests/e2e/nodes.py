@@ -149,8 +149,14 @@ def coordinator_is_stopped():
             check(asked.returncode == 5 and "coordinated and has not answered" in asked.stderr,
                   f"exit {asked.returncode}: {asked.stderr}")
             c.ctl("node", "cordon", other.name, endpoint=other.endpoint)
+            c.ctl("node", "uncordon", other.name, endpoint=other.endpoint)
         finally:
             os.kill(leader.process.pid, signal.SIGCONT)
+        until("the first one to follow again",
+              lambda: c.json("version", endpoint=leader.endpoint)["rubatod"]["leader"] == other.name)
+        # What it was asked for while it stood still is heard before this, and nobody wants it any more.
+        nodes = {node["name"]: node for node in c.json("get", "nodes", endpoint=leader.endpoint)["items"]}
+        check(nodes[other.name]["state"] == "ready", f"what was given up was done: {nodes[other.name]}")
 
 
 def others_write_into_etcd():
@@ -230,6 +236,30 @@ def node_is_stopped():
             c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node stood still and went on")
 
 
+def exported_while_a_node_is_stopped():
+    """Rank 0 is asked first, and its node stands still: the next one saves."""
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
+        leader, other = coordinator_and_other(c)
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        c.ctl("node", "cordon", leader.name)
+        c.submit("wide", spec(c, ENDLESS, 2))
+        c.wait("wide", "devices=1")
+        c.ctl("node", "uncordon", leader.name)
+        devices = c.train_on("wide", 2)["devices"]
+        check(devices[0]["node"] == other.name, f"rank 0: {devices}")
+        stopped = [other.process.pid, devices[0]["pid"]]
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            c.ctl("export", "wide", "--out", c.path("stopped.safetensors"), endpoint=leader.endpoint, timeout=60)
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        c.train_on("wide", 2)
+        c.ctl("cancel", "wide", "--now")
+        until("its workers to leave", lambda: not c.processes("rubato-worker"))
+
+
 def only_rubatod_is_killed():
     """Its worker trains on, and lost no link: nobody takes a step that is late for a node that stands still."""
     late = 500  # from then on steps are
@@ -255,4 +285,4 @@ def only_rubatod_is_killed():
 
 cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, deleted_while_fetched, coordinator_is_gone,
              coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd, node_is_lost,
-             node_is_stopped, only_rubatod_is_killed)
+             node_is_stopped, exported_while_a_node_is_stopped, only_rubatod_is_killed)
