@@ -39,12 +39,23 @@ void sim_conf_free(struct sim_process *process, struct sim_conf *conf)
     sim_seat_close(process->sim, conf->group, conf->rank);
 }
 
-void sim_mailbox_leave_opening(struct sim_process *process)
+static bool goes_to_recovery(const struct sim_process *process)
 {
     const struct sim_conf *next = process->prepared;
 
-    if (process->in_group && process->use == SIM_USE_OPENING && next && next->recovers &&
-        next->number == process->go && next->number != process->in_group->number)
+    return next && next->recovers && next->number == process->go && process->in_group &&
+           next->number != process->in_group->number;
+}
+
+void sim_mailbox_leave_opening(struct sim_process *process)
+{
+    if (process->use == SIM_USE_OPENING && goes_to_recovery(process))
+        cancel(process->in_group);
+}
+
+static void leave_training(struct sim_process *process)
+{
+    if (process->use == SIM_USE_TRAINING && goes_to_recovery(process))
         cancel(process->in_group);
 }
 
@@ -172,6 +183,7 @@ void sim_obey(struct sim_process *process, struct sim_order *order)
         if (order->number > process->go && !sim_mailbox_abandoned(process, order->number))
             process->go = order->number;
         sim_mailbox_leave_opening(process);
+        leave_training(process);
         break;
     case SIM_ABANDON:
         abandon(process, order->number);

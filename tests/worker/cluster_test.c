@@ -134,6 +134,31 @@ static void test_left_in_an_opening(void **state)
     run_close(&run);
 }
 
+/* One of two stands still, and the step waits for it: who is told to go on alone breaks that off. */
+static void test_left_in_a_step(void **state)
+{
+    struct run run;
+    int members[2];
+
+    (void)state;
+    run_open(&run, &run_endless);
+    cluster_start(&run.cluster, 2, run.weights);
+    memcpy(members, run.cluster.members, sizeof members);
+    cluster_until_step(&run.cluster, 30);
+    kill(run.cluster.workers[members[1]].pid, SIGSTOP);
+    run.cluster.recovers = true;
+    cluster_configure(&run.cluster, 3, members, 1, NULL);
+    cluster_until_ready(&run.cluster, 3, members, 1);
+    cluster_go(&run.cluster, members[0], 3);
+    cluster_until_flipped(&run.cluster, 3, members, 1);
+    cluster_kill(&run.cluster, members[1]);
+    run.cluster.recovers = false;
+    run.cluster.number = 3;
+    run.cluster.n_members = 1;
+    run_end(&run, &run_endless);
+    run_close(&run);
+}
+
 /* ---- Stopping and starting again -------------------------------------------------------------*/
 
 /* Saved on leaving, in the middle of a step; started again with another count. */
@@ -486,6 +511,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_moved),
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_left_in_an_opening),
+        cmocka_unit_test(test_left_in_a_step),
         cmocka_unit_test(test_parked),
         cmocka_unit_test(test_parked_in_vain),
         cmocka_unit_test(test_parked_and_taken_back),

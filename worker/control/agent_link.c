@@ -82,6 +82,7 @@ static void say_pong(struct rb_agent_link *link)
 static void obey(struct rb_agent_link *link, Rb__ToWorker *message)
 {
     struct rb_mailbox *mailbox = link->mailbox;
+    bool foreseen = message->configure && message->go;
 
     if (message->ping) {
         rb_reports_rows_known(link->reports, message->rows_known);
@@ -101,7 +102,7 @@ static void obey(struct rb_agent_link *link, Rb__ToWorker *message)
         rb_mailbox_configure(mailbox, RB_TAKE(message->configure));
     if (message->go) {
         rb_fault("worker.go");
-        rb_mailbox_go(mailbox, message->go->number);
+        rb_mailbox_go(mailbox, message->go->number, foreseen);
     }
     if (message->abandon)
         rb_mailbox_abandon(mailbox, message->abandon->number);

@@ -122,12 +122,24 @@ void rb_mailbox_configure(struct rb_mailbox *mailbox, Rb__Configure *order)
     rb_configuration_free(replaced);
 }
 
-void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number)
+/* A recovery that all are ready for is without somebody whom a step here would need, and who may
+ * stand still: then no link says so. */
+static void leave_training(struct rb_mailbox *mailbox)
+{
+    if (mailbox->group && mailbox->group_use == RB_GROUP_TRAINING && goes_to_recovery(mailbox) &&
+        mailbox->go == mailbox->breaks_off)
+        rb_coll_cancel(mailbox->group);
+}
+
+void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number, bool foreseen)
 {
     lock(mailbox);
     if (number > mailbox->go && !is_abandoned(mailbox, number))
         mailbox->go = number;
+    if (number == mailbox->go && !foreseen)
+        mailbox->breaks_off = number;
     leave_opening(mailbox);
+    leave_training(mailbox);
     unlock_changed(mailbox);
 }
 
@@ -307,6 +319,7 @@ bool rb_mailbox_prepared(struct rb_mailbox *mailbox, struct rb_configuration *co
         mailbox->prepared = configuration;
         mailbox->status.ready = configuration->number;
         leave_opening(mailbox);
+        leave_training(mailbox);
     }
     unlock_changed(mailbox);
     rb_configuration_free(replaced);

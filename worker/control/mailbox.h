@@ -30,7 +30,9 @@ bool rb_mailbox_fence(struct rb_mailbox *mailbox, uint64_t fence);
 void rb_mailbox_settings(struct rb_mailbox *mailbox, const Rb__Settings *settings);
 /* Takes `order` over.  A newer one takes the place of one that was not told to go yet. */
 void rb_mailbox_configure(struct rb_mailbox *mailbox, Rb__Configure *order);
-void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number);
+/* foreseen: told together with the order to prepare it, before anybody is ready: who computes comes
+ * to the end of its microbatches first. */
+void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number, bool foreseen);
 void rb_mailbox_abandon(struct rb_mailbox *mailbox, uint32_t number);
 void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *save);
 /* folder: where to save first, or NULL.  code: what the process exits with.  The first call counts.
@@ -102,7 +104,7 @@ void rb_mailbox_voted(struct rb_mailbox *mailbox);
 /* The group that blocking calls may be in, so that others can cancel them; NULL before it is
  * closed. */
 enum rb_group_use {
-    RB_GROUP_TRAINING,  /* leaving counts */
+    RB_GROUP_TRAINING,  /* leaving counts, and going to a recovery that is not foreseen */
     RB_GROUP_OPENING,   /* an abandon too, and the order to go to another recovery */
     RB_GROUP_FOLLOWING, /* and, before it is told to go, a newer order to prepare */
 };

@@ -24,6 +24,7 @@ struct rb_mailbox {
     uint64_t fence;
     uint32_t configured; /* the newest order to prepare */
     uint32_t go;         /* the newest configuration to flip to */
+    uint32_t breaks_off; /* and if it recovers, at once: all are ready for it */
     uint32_t abandoned[ABANDONED];
     unsigned n_abandoned;
     struct save *saves;
@@ -81,14 +82,20 @@ static inline bool is_abandoned(const struct rb_mailbox *mailbox, uint32_t numbe
     return false;
 }
 
+/* To another one than it is in. */
+static inline bool goes_to_recovery(const struct rb_mailbox *mailbox)
+{
+    const struct rb_configuration *next = mailbox->prepared;
+
+    return next && next->recovers && next->number == mailbox->go &&
+           next->number != mailbox->group_number;
+}
+
 /* Whoever is told to go to a recovery need not finish the opening of another configuration: that
  * was given up, or has lost somebody, and it may be that nobody who still waits in it says so. */
 static inline void leave_opening(struct rb_mailbox *mailbox)
 {
-    const struct rb_configuration *next = mailbox->prepared;
-
-    if (mailbox->group && mailbox->group_use == RB_GROUP_OPENING && next && next->recovers &&
-        next->number == mailbox->go && next->number != mailbox->group_number)
+    if (mailbox->group && mailbox->group_use == RB_GROUP_OPENING && goes_to_recovery(mailbox))
         rb_coll_cancel(mailbox->group);
 }
 
