@@ -144,7 +144,7 @@ static void tell_to_stay(struct rb_worker *worker)
     rb_worker_send(worker, &message);
 }
 
-/* What is late from now on is another step, or this order. */
+/* What is late from now on is another step, or this order; who saves does none. */
 static void tell_to_freeze(struct rb_agent *agent, struct rb_worker *worker, const char *node)
 {
     Rb__ToWorker message = RB__TO_WORKER__INIT;
@@ -155,7 +155,7 @@ static void tell_to_freeze(struct rb_agent *agent, struct rb_worker *worker, con
            worker->told.job, worker->told.worker, (now - worker->told.stepped) / 1000, node);
     message.has_freeze = 1;
     message.freeze = worker->newest;
-    worker->told.stepped = now;
+    worker->told.stepped = worker->told.saving ? 0 : now;
     rb_worker_send(worker, &message);
 }
 

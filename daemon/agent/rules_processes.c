@@ -33,14 +33,12 @@ static void kill_for(struct rb_rules *rules, const struct rb_job_facts *job, siz
     rb_rules_act_on(rules, RB_AGENT_KILL, job, w)->text = why;
 }
 
-/* One that was told to end, or has not begun: how long may that take?  Who saves takes as long as
- * it takes, for the state may be nowhere else; it answers meanwhile. */
+/* One that was told to end, or has not begun: how long may that take?  (Who saves takes as long as
+ * it takes, for the state may be nowhere else; it answers meanwhile.) */
 static void watch_over(struct rb_rules *rules, const struct rb_job_facts *job, size_t w)
 {
     const struct rb_agent_worker *worker = &rules->view->workers[w];
     uint64_t until = worker->left ? worker->left + LEAVE_MS : worker->waited + START_MS;
-    if (worker->saving && is_saver(job, worker->worker))
-        return;
     if (rules->view->now_ms >= until)
         kill_for(rules, job, w, worker->left ? NULL : "it did not say hello within 30 s");
     else
@@ -155,6 +153,8 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
         kill_for(rules, job, w, "its node had to be left by now");
     } else if (wanted && worker->connected && worker->saving && !is_saver(job, worker->worker)) {
         rb_rules_act_on(rules, RB_AGENT_STAY, job, w);
+    } else if (worker->saving && is_saver(job, worker->worker)) {
+        look_for_stuck(rules, job, w); /* in a vote that it hears out */
     } else if (worker->left || (wanted && !worker->connected)) {
         watch_over(rules, job, w);
     } else if (wanted && is_saver(job, worker->worker)) {

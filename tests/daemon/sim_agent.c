@@ -127,7 +127,7 @@ static void freeze(struct sim_rubatod *rubatod, const struct rb_agent_action *ac
 
     sim_say(rubatod->sim, rubatod->node->name, "tells %s to freeze: %s does not answer",
             own->process->name, action->node);
-    own->told.stepped = rubatod->sim->now / 1000 + 1;
+    own->told.stepped = own->told.saving ? 0 : rubatod->sim->now / 1000 + 1;
     send_order(rubatod, own, &order);
 }
 

@@ -227,6 +227,25 @@ static void one_that_waits_in_vain(void **state)
     scene_expect(scene, "");
 }
 
+/* Nor does one that is to save wait for the vote that it hears out first. */
+static void a_saver_that_waits_in_vain(void **state)
+{
+    struct scene *scene = *state;
+    struct rb_agent_worker *worker = train_with_absent(scene, "a:0=W0 b:0=W1");
+    scene_put_report(scene, "b:0", "W1", "TRAINING", 1);
+    scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1,\"saver\":\"W0\"}");
+    worker->stepped = scene->now - 3000;
+    scene_expect(scene, "save-and-leave:W0");
+    worker->left = scene->now;
+    worker->saving = true;
+    scene_expect(scene, "ask:b");
+    scene->silent = "b";
+    scene_expect(scene, "freeze:W0:b");
+    worker->stepped = 0; /* it saves */
+    scene->now += 60000;
+    scene_expect(scene, "");
+}
+
 /* Of several that have lost their leases one trains on, and answers: that says nothing of the
  * other. */
 static void one_of_two_that_are_away(void **state)
@@ -252,6 +271,7 @@ int main(void)
         TEST(one_that_does_not_start),
         TEST(one_that_does_nothing),
         TEST(one_that_waits_in_vain),
+        TEST(a_saver_that_waits_in_vain),
         TEST(one_of_two_that_are_away),
         TEST(one_that_stays_too_long),
     };
