@@ -31,7 +31,7 @@
 enum { MOST = 3 };
 
 enum {
-    STEPS = RB_SANITIZED ? 24 : 60, /* few, as they are done many times over */
+    STEPS = RB_SANITIZED ? 12 : 60, /* few, as they are done many times over */
     ENDLESS = 1000000, /* of those that are resized: broken off when that has happened */
 };
 
