@@ -84,12 +84,15 @@ static const Rb__Configuration *last_given_up(const struct rb_turn *turn)
     return NULL;
 }
 
-/* Was it told of with `before`?  Of a node for whose silence that was given up it was not. */
+/* Was it told of with `before`?  Of a member of that, for whose silence it was given up, it was
+ * not.
+ */
 static bool was_told(const struct rb_roll_entry *entry, const char *place,
                      const Rb__Configuration *before, const Rb__Configuration *conf)
 {
     return before && rb_decide_blames(before, place) &&
-           (before->has_failed || conf->left_of || entry->life == RB_LIFE_GONE);
+           (before->has_failed || conf->left_of || entry->life == RB_LIFE_GONE ||
+            !rb_decide_is_on(before, entry->member));
 }
 
 void rb_decide_blame_lost(struct rb_turn *turn, const struct rb_roll *roll, Rb__Configuration *conf)

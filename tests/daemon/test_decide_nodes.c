@@ -446,6 +446,40 @@ static size_t events_about(struct world *world, const char *kind, const char *no
     return n;
 }
 
+/* b is out of reach and the others go on without it; then c, too, stands still. */
+static void silent_node_behind_one_that_is_away(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_begin(&world, 1);
+    world_add_node(&world, "a", 1);
+    world_add_node(&world, "b", 1);
+    world_add_node(&world, "c", 1);
+    world_add_job(&world, JOB, 1, 3, 3, 100000);
+    world_rounds(&world, 20);
+    for (size_t n = 0; n < 3; n++) {
+        struct worker *worker = world_worker(&world, JOB, n == 1 ? "b" : n ? "c" : "a", 0);
+
+        worker->state = RB__WORKER_REPORT__STATE__FROZEN;
+        worker->dirty = n != 1;
+    }
+    world_kill(&world, world_worker(&world, JOB, "b", 0));
+    world_node_up(&world, 1, false);
+    world_agent(&world, 2);
+    for (unsigned i = 0; i < 200 && !world_next(&world, JOB); i++)
+        rounds_of_a(&world, 1);
+    assert_int_equal(world_next(&world, JOB)->n_members, 2);
+    world_kill(&world, world_worker(&world, JOB, "c", 0));
+    world_node_up(&world, 2, false);
+    world.silent = "c";
+    rounds_of_a(&world, 40);
+    assert_int_equal(world_active(&world, JOB)->n_members, 1);
+    assert_int_equal(events_about(&world, "node-lost", "b"), 1);
+    assert_int_equal(events_about(&world, "node-lost", "c"), 1);
+    world_end(&world);
+}
+
 /* b dies, and behind the order to go on without it c, of which nothing was heard since.  Each is
  * told of once, and has failed the job once, however many recoveries are without it. */
 static void silent_node_in_what_was_foreseen(void **unused)
@@ -635,6 +669,7 @@ int main(void)
         cmocka_unit_test(silent_node_in_a_recovery),
         cmocka_unit_test(silent_node_in_a_recovery_has_what_others_lack),
         cmocka_unit_test(node_away_has_what_others_lack),
+        cmocka_unit_test(silent_node_behind_one_that_is_away),
         cmocka_unit_test(silent_node_in_what_was_foreseen),
         cmocka_unit_test(silent_node_without_which_too_few_are_left),
         cmocka_unit_test(silent_nodes_with_leases_train_on),
