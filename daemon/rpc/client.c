@@ -92,6 +92,13 @@ static void heard(struct rb_client_call *call)
         uv_timer_start(&call->timer, on_timeout, call->timeout_ms, 0);
 }
 
+void rb_client_expect(struct rb_client_call *call, uint64_t timeout_ms)
+{
+    call->timeout_ms = timeout_ms;
+    if (!call->finished)
+        heard(call);
+}
+
 void rb_client_piece(struct rb_client_call *call, const void *data, size_t size)
 {
     heard(call);

@@ -28,6 +28,11 @@ void rb_op_remove(struct rb_op *op)
     op->self = NULL;
 }
 
+static void on_facts(void *context)
+{
+    rb_methods_look_for_lost(context);
+}
+
 struct rb_methods *rb_methods_new(struct rb_daemon *daemon)
 {
     struct rb_methods *methods = rb_alloc(sizeof(*methods));
@@ -43,13 +48,13 @@ struct rb_methods *rb_methods_new(struct rb_daemon *daemon)
     rb_server_add(daemon->server, rb_methods_state, methods);
     rb_server_add(daemon->server, rb_methods_submit, methods);
     rb_server_add(daemon->server, rb_methods_repeat, methods);
+    rb_store_watch(daemon->store, on_facts, methods);
     return methods;
 }
 
 void rb_methods_lead(struct rb_methods *methods)
 {
     rb_receipts_look(methods->receipts);
-    rb_methods_look_for_lost(methods);
 }
 
 void rb_methods_free(struct rb_methods *methods)

@@ -12,8 +12,7 @@ struct rb_methods;
 struct rb_methods *rb_methods_new(struct rb_daemon *daemon);
 
 /* Called by the leader after each change of facts and decision, when nothing is left to write:
- * start what needs more than facts (receipts, from the nodes' metrics), if it is not under way, and
- * end what waits for a node that is lost. */
+ * start what needs more than facts (receipts, from the nodes' metrics), if it is not under way. */
 void rb_methods_lead(struct rb_methods *methods);
 
 /* Pending calls end without effect. */

@@ -16,7 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAVE_MS = 300000, CHECK_MS = 300000 };
+enum {
+    ANSWER_MS = 300000, /* to save, or to look whether it is whole, */
+    LOST_MS = 3000,     /* and of a node whose lease has ended, which may be there again by then */
+};
 
 /* Of exports while a job trains, see take_turn. */
 enum turn { FREE, WAITS, ALONE };
@@ -24,10 +27,11 @@ enum turn { FREE, WAITS, ALONE };
 struct state_op {
     struct rb_op op;
     struct rb_client_call *call;
-    bool exports, saves; /* saves: the call is to a node that does */
+    bool exports;
     enum turn turn;
     char *job, *name;
-    char *node;   /* that the call is to */
+    char *node;   /* that the call is to, */
+    bool lost;    /* and has no lease */
     char **nodes; /* still to be asked */
     size_t n_nodes, asked;
     char **tried; /* paths of what is kept, NULL behind the last; NULL: it trains */
@@ -69,6 +73,8 @@ static void fail(struct state_op *state, int err, const struct rb_why *why)
 
     if (err == RB_ENOTFOUND) /* the job is there; its state is not, just now */
         err = RB_EREFUSED;
+    if (err == RB_ETIMEOUT && state->lost)
+        err = rb_why_set(&told, RB_EUNREACHABLE, "node %s is out of reach", state->node);
     rb_why_add(&told, err, "job %s", state->name);
     state_free(&state->op);
     rb_request_fail(request, err, &told);
@@ -132,8 +138,10 @@ static void call(struct state_op *state, const char *node, struct rb_client_opti
 {
     free(state->node);
     state->node = rb_string(node);
+    state->lost = false;
     options->node = node;
     options->hops = 2;
+    options->timeout_ms = ANSWER_MS;
     options->context = state;
     state->call = rb_server_call(state->op.methods->daemon->server, options);
 }
@@ -152,7 +160,6 @@ static void fetch(struct state_op *state, const char *node, const char *path)
          &(struct rb_client_options){
              .method = "node-file",
              .body = body,
-             .timeout_ms = CHECK_MS,
              .piece = fetch_piece,
              .done = fetched,
          });
@@ -175,7 +182,6 @@ static void saved(int err, const struct rb_why *why, const json_t *body, void *c
     struct rb_why own = {{0}};
 
     state->call = NULL;
-    state->saves = false;
     if (err) {
         ask_next(state, err, why);
         return;
@@ -213,7 +219,8 @@ static bool is_being_parked(const struct state_op *state, const char **ret_reaso
 /* The next member's node, or the error of the one asked last. */
 static void ask_next(struct state_op *state, int err, const struct rb_why *why)
 {
-    bool elsewhere = !err || err == RB_ENOTFOUND || err == RB_EUNREACHABLE || err == RB_EPEER;
+    bool elsewhere = !err || err == RB_ENOTFOUND || err == RB_EUNREACHABLE || err == RB_EPEER ||
+                     (err == RB_ETIMEOUT && state->lost);
     struct rb_why parked = {{0}};
     const char *reason = NULL;
 
@@ -228,12 +235,10 @@ static void ask_next(struct state_op *state, int err, const struct rb_why *why)
         fail(state, err, why);
         return;
     }
-    state->saves = true;
     call(state, state->nodes[state->asked++],
          &(struct rb_client_options){
              .method = "node-save",
              .body = json_pack("{s:s,s:b}", "job", state->job, "export", state->exports),
-             .timeout_ms = SAVE_MS,
              .done = saved,
          });
 }
@@ -383,31 +388,22 @@ static void end_turn(struct state_op *state)
 
 /* ---- Nodes that are lost ----------------------------------------------------------------------*/
 
-/* One that waits for a node whose lease has ended, which may stand still: no call ends by that.
- * Whoever sends already lives. */
-static struct state_op *find_lost(struct rb_methods *methods)
-{
-    for (struct rb_op *op = methods->ops; op; op = op->next) {
-        struct state_op *state = (struct state_op *)op;
-
-        if (op->let_go == state_free && state->call && !state->bytes &&
-            !rb_fact_find(&rb_methods_facts(methods)->nodes, state->node))
-            return state;
-    }
-    return NULL;
-}
-
+/* No call ends by that a node stands still.  But who has lost its lease may live, and be there
+ * again in a moment, as behind an etcd that stood still: what it is asked for goes on. */
 void rb_methods_look_for_lost(struct rb_methods *methods)
 {
-    for (struct state_op *state; (state = find_lost(methods));) {
-        struct rb_why why = {{0}};
-        int err = rb_why_set(&why, RB_EUNREACHABLE, "node %s is out of reach", state->node);
+    const struct rb_fact_list *nodes = &rb_methods_facts(methods)->nodes;
 
-        rb_client_cancel(RB_TAKE(state->call));
-        if (state->saves)
-            saved(err, &why, NULL, state);
-        else
-            fetched(err, &why, NULL, state);
+    for (struct rb_op *op = methods->ops; op; op = op->next) {
+        struct state_op *state = (struct state_op *)op;
+        bool lost;
+
+        if (op->let_go != state_free || !state->call)
+            continue;
+        lost = !rb_fact_find(nodes, state->node);
+        if (lost != state->lost)
+            rb_client_expect(state->call, lost ? LOST_MS : ANSWER_MS);
+        state->lost = lost;
     }
 }
 

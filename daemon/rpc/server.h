@@ -111,6 +111,9 @@ struct rb_client_options {
 struct rb_client_call *rb_server_call(struct rb_server *server,
                                       const struct rb_client_options *options);
 
+/* From now on it ends with RB_ETIMEOUT where so long no reply has come. */
+void rb_client_expect(struct rb_client_call *call, uint64_t timeout_ms);
+
 /* End it: `done` is not called any more. */
 void rb_client_cancel(struct rb_client_call *call);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Callers whose answers come from other nodes: what is asked for them ends with them, and what only
- * looks is asked again of the next coordinator.  All other nodes are one socket of this test, which
- * answers nothing by itself. */
+ * looks is asked again of the next coordinator.  Where a node is lost, a state is asked for
+ * elsewhere. All other nodes are one socket of this test, which answers nothing by itself. */
 #include "tests/daemon/server_scene.h"
 
 #include "base/arena.h"
@@ -88,10 +88,28 @@ static bool hang_up_on_all(void)
     return true;
 }
 
+static void put_fact(const char *key, const char *value, int64_t revision)
+{
+    struct rb_why why = {0};
+
+    if (rb_mirror_put(nodes.mirror, key, value, strlen(value), revision, revision, 0, &why))
+        fail_msg("%s", why.text);
+}
+
+static void put_node(int i)
+{
+    RB_CLEANUP(rb_freep) char *key = rb_format("nodes/n%d", i);
+    RB_CLEANUP(rb_freep)
+    char *value = rb_format("{\"name\":\"n%d\",\"address\":\"unix:%s/nodes\","
+                            "\"numericClass\":\"cpu\",\"started\":1}",
+                            i, nodes.scene->folder);
+
+    put_fact(key, value, 1);
+}
+
 static int setup(void **state)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
-    struct rb_why why;
 
     nodes = (struct nodes){.mirror = rb_mirror_new()};
     if (scene_setup(state))
@@ -101,21 +119,13 @@ static int setup(void **state)
     nodes.daemon.store = nodes.scene->store;
     nodes.methods.daemon = &nodes.daemon;
     rb_server_add(nodes.scene->server, methods, NULL);
+    rb_server_add(nodes.scene->server, rb_methods_state, &nodes.methods);
     strcat(strcpy(to.sun_path, nodes.scene->folder), "/nodes");
     nodes.listens = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (bind(nodes.listens, (struct sockaddr *)&to, sizeof(to)) || listen(nodes.listens, 2 * NODES))
         return -1;
-    for (int i = 0; i < NODES; i++) {
-        RB_CLEANUP(rb_freep) char *key = rb_format("nodes/n%d", i);
-        RB_CLEANUP(rb_freep)
-        char *value =
-            rb_format("{\"name\":\"n%d\",\"address\":\"unix:%s\",\"numericClass\":\"cpu\","
-                      "\"started\":1}",
-                      i, to.sun_path);
-
-        if (rb_mirror_put(nodes.mirror, key, value, strlen(value), 1, 1, 0, &why))
-            return -1;
-    }
+    for (int i = 0; i < NODES; i++)
+        put_node(i);
     return 0;
 }
 
@@ -154,10 +164,8 @@ static void lead(const char *node, int64_t fence)
     RB_CLEANUP(rb_freep)
     char *value =
         rb_format("{\"node\":\"%s\",\"address\":\"unix:%s/nodes\"}", node, nodes.scene->folder);
-    struct rb_why why;
 
-    assert_int_equal(
-        rb_mirror_put(nodes.mirror, "leader", value, strlen(value), fence, fence, 0, &why), 0);
+    put_fact("leader", value, fence);
 }
 
 static void put_reply(int line, const Rb__Reply *reply)
@@ -350,6 +358,26 @@ static void nor_is_what_has_been_answered_in_part(void **state)
     close(caller);
 }
 
+/* Who coordinated until it stood still hears what was asked of it, when the next one does. */
+static void nor_is_what_its_caller_has_given_up(void **state)
+{
+    struct scene *scene = *state;
+    Rb__Call call = RB__CALL__INIT;
+    int caller = scene_call_in(scene), next;
+
+    lead("n1", 1);
+    call.method = "change";
+    call.has_hops = true;
+    call.hops = 1;
+    scene_send(caller, &call, 0);
+    close(caller);
+    next = scene_call_in(scene);
+    assert_int_equal(scene_ask(scene, next), 0); /* it was heard before this */
+    close(next);
+    UNTIL(&scene->until, !scene->server->n_connections && !scene->server->requests);
+    assert_false(are_called(1));
+}
+
 static void a_lost_link_is_no_answer(void **state)
 {
     struct scene *scene = *state;
@@ -406,6 +434,76 @@ static void an_answered_error_is_an_answer(void **state)
     close(caller);
 }
 
+/* ---- States, of nodes that are lost -----------------------------------------------------------*/
+
+/* A checkpoint of a job that trains on n1 and n2: the first of them is asked to save. */
+static int ask_for_checkpoint(struct scene *scene)
+{
+    Rb__Call call = RB__CALL__INIT;
+    int caller = scene_call_in(scene);
+    char byte;
+
+    lead("a", 1);
+    put_fact("jobs/j/job",
+             "{\"name\":\"gpt\",\"id\":\"j\",\"created\":1,\"spec\":{},\"model\":\"M\","
+             "\"weights\":\"W\",\"node\":\"a\",\"steps\":9,\"microbatches\":4,"
+             "\"numericClass\":\"cpu\"}",
+             2);
+    put_fact("jobs/j/wish", "{\"want\":2,\"asked\":1}", 3);
+    put_fact("jobs/j/state", "{\"phase\":\"Running\",\"active\":1}", 4);
+    put_fact("jobs/j/configurations/00000001",
+             "{\"number\":1,\"state\":\"ACTIVE\",\"cause\":\"start\",\"asked\":1,\"created\":1,"
+             "\"members\":[{\"node\":\"n1\",\"device\":0},{\"node\":\"n2\",\"device\":0}]}",
+             5);
+    call.method = "checkpoint";
+    call.body = "{\"job\":\"gpt\"}";
+    scene_send(caller, &call, 0);
+    UNTIL(&scene->until, are_called(1));
+    UNTIL(&scene->until, recv(nodes.lines[0], &byte, 1, MSG_PEEK) == 1);
+    return caller;
+}
+
+static void say_saved(int line)
+{
+    Rb__Reply reply = RB__REPLY__INIT;
+
+    reply.body = "{\"step\":5,\"path\":\"/saved\"}";
+    put_reply(line, &reply);
+}
+
+static void lose_node(const char *key)
+{
+    rb_mirror_delete(nodes.mirror, key);
+    rb_methods_look_for_lost(&nodes.methods);
+}
+
+static void who_is_lost_is_not_waited_for(void **state)
+{
+    struct scene *scene = *state;
+    int caller = ask_for_checkpoint(scene);
+
+    lose_node("nodes/n1");
+    UNTIL(&scene->until, are_called(2));
+    say_saved(nodes.lines[1]);
+    assert_int_equal(scene_answer(scene, caller), 0);
+    close(caller);
+}
+
+/* Leases end behind an etcd that stood still, and nodes are there again in a moment. */
+static void who_is_there_again_is(void **state)
+{
+    struct scene *scene = *state;
+    int caller = ask_for_checkpoint(scene);
+
+    lose_node("nodes/n1");
+    put_node(1);
+    rb_methods_look_for_lost(&nodes.methods);
+    say_saved(nodes.lines[0]);
+    assert_int_equal(scene_answer(scene, caller), 0);
+    assert_false(are_called(2));
+    close(caller);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -419,10 +517,13 @@ int main(void)
         TEST(what_only_looks_is_asked_again),
         TEST(what_changes_something_is_not),
         TEST(nor_is_what_has_been_answered_in_part),
+        TEST(nor_is_what_its_caller_has_given_up),
         TEST(a_lost_link_is_no_answer),
         TEST(nor_is_it_asked_for_ever),
         TEST(over_a_lost_link_nothing_is_changed_twice),
         TEST(an_answered_error_is_an_answer),
+        TEST(who_is_lost_is_not_waited_for),
+        TEST(who_is_there_again_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
