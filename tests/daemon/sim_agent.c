@@ -111,7 +111,8 @@ static void configure(struct sim_rubatod *rubatod, const struct rb_agent_action 
     send_order(rubatod, own, &order);
     if (!action->foreseen)
         return;
-    order = (struct sim_order){.kind = SIM_GO, .number = action->configuration->number};
+    order = (struct sim_order){
+        .kind = SIM_GO, .number = action->configuration->number, .foreseen = true};
     own->told.went = order.number;
     sim_goes_without(own, action->job, action->configuration);
     rubatod->sim->foreseen++;

@@ -39,23 +39,14 @@ void sim_conf_free(struct sim_process *process, struct sim_conf *conf)
     sim_seat_close(process->sim, conf->group, conf->rank);
 }
 
-static bool goes_to_recovery(const struct sim_process *process)
+void sim_mailbox_leave_for_recovery(struct sim_process *process)
 {
     const struct sim_conf *next = process->prepared;
+    bool at_once = process->use == SIM_USE_OPENING ||
+                   (process->use == SIM_USE_TRAINING && process->go == process->breaks_off);
 
-    return next && next->recovers && next->number == process->go && process->in_group &&
-           next->number != process->in_group->number;
-}
-
-void sim_mailbox_leave_opening(struct sim_process *process)
-{
-    if (process->use == SIM_USE_OPENING && goes_to_recovery(process))
-        cancel(process->in_group);
-}
-
-static void leave_training(struct sim_process *process)
-{
-    if (process->use == SIM_USE_TRAINING && goes_to_recovery(process))
+    if (process->in_group && at_once && next && next->recovers && next->number == process->go &&
+        next->number != process->in_group->number)
         cancel(process->in_group);
 }
 
@@ -69,7 +60,7 @@ void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum 
         (process->leave || (use != SIM_USE_TRAINING && sim_mailbox_abandoned(process, number)) ||
          (use == SIM_USE_FOLLOWING && process->configured > number && number != process->go)))
         cancel(conf);
-    sim_mailbox_leave_opening(process);
+    sim_mailbox_leave_for_recovery(process);
 }
 
 /* ---- Orders -----------------------------------------------------------------------------------*/
@@ -182,8 +173,9 @@ void sim_obey(struct sim_process *process, struct sim_order *order)
     case SIM_GO:
         if (order->number > process->go && !sim_mailbox_abandoned(process, order->number))
             process->go = order->number;
-        sim_mailbox_leave_opening(process);
-        leave_training(process);
+        if (order->number == process->go && !order->foreseen)
+            process->breaks_off = order->number;
+        sim_mailbox_leave_for_recovery(process);
         break;
     case SIM_ABANDON:
         abandon(process, order->number);

@@ -109,7 +109,7 @@ static bool finish(struct sim_process *process, const struct sim_introduction *s
     replaced = process->prepared;
     process->prepared = conf;
     process->ready = conf->number;
-    sim_mailbox_leave_opening(process);
+    sim_mailbox_leave_for_recovery(process);
     end(process);
     sim_conf_free(process, replaced);
     return true;

@@ -106,6 +106,7 @@ struct sim_order {
     enum sim_order_kind kind;
     uint64_t fence;
     uint32_t number;
+    bool foreseen; /* to go there before anybody is ready */
     int64_t level;
     struct sim_conf *conf;
 };
@@ -179,7 +180,7 @@ struct sim_process {
     uint32_t row_number[SIM_STEPS + 1], row_rank[SIM_STEPS + 1];
 
     /* mailbox */
-    uint32_t configured, go, abandoned[SIM_ABANDONED];
+    uint32_t configured, go, breaks_off, abandoned[SIM_ABANDONED];
     unsigned n_abandoned;
     bool leave, leave_saves, ends, told_stay;
     bool voting; /* it has said what it has of a step, and not heard the others */
@@ -265,8 +266,8 @@ bool sim_mailbox_can_open(const struct sim_process *process);
 bool sim_mailbox_can_take(const struct sim_process *process);
 bool sim_mailbox_abandoned(const struct sim_process *process, uint32_t number);
 void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum sim_use use);
-/* Where a recovery was told to be gone to, and another configuration is being opened. */
-void sim_mailbox_leave_opening(struct sim_process *process);
+/* Where a recovery was told to be gone to, and it waits in another configuration. */
+void sim_mailbox_leave_for_recovery(struct sim_process *process);
 void sim_mailbox_ready(struct sim_process *process, struct rb_vote_ready *ret_ready);
 void sim_mailbox_voted(struct sim_process *process);
 /* Told to save and leave, it hears the end of a vote that it is in. */

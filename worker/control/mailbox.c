@@ -122,15 +122,6 @@ void rb_mailbox_configure(struct rb_mailbox *mailbox, Rb__Configure *order)
     rb_configuration_free(replaced);
 }
 
-/* A recovery that all are ready for is without somebody whom a step here would need, and who may
- * stand still: then no link says so. */
-static void leave_training(struct rb_mailbox *mailbox)
-{
-    if (mailbox->group && mailbox->group_use == RB_GROUP_TRAINING && goes_to_recovery(mailbox) &&
-        mailbox->go == mailbox->breaks_off)
-        rb_coll_cancel(mailbox->group);
-}
-
 void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number, bool foreseen)
 {
     lock(mailbox);
@@ -138,8 +129,7 @@ void rb_mailbox_go(struct rb_mailbox *mailbox, uint32_t number, bool foreseen)
         mailbox->go = number;
     if (number == mailbox->go && !foreseen)
         mailbox->breaks_off = number;
-    leave_opening(mailbox);
-    leave_training(mailbox);
+    leave_for_recovery(mailbox);
     unlock_changed(mailbox);
 }
 
@@ -318,8 +308,7 @@ bool rb_mailbox_prepared(struct rb_mailbox *mailbox, struct rb_configuration *co
         replaced = mailbox->prepared;
         mailbox->prepared = configuration;
         mailbox->status.ready = configuration->number;
-        leave_opening(mailbox);
-        leave_training(mailbox);
+        leave_for_recovery(mailbox);
     }
     unlock_changed(mailbox);
     rb_configuration_free(replaced);

@@ -82,20 +82,18 @@ static inline bool is_abandoned(const struct rb_mailbox *mailbox, uint32_t numbe
     return false;
 }
 
-/* To another one than it is in. */
-static inline bool goes_to_recovery(const struct rb_mailbox *mailbox)
+/* Whoever is told to go to a recovery leaves what it waits in, where it may be that nobody else
+ * says that this is over: the opening of another configuration, which was given up or has lost
+ * somebody; and, where all are ready for the recovery, a step, for that is without somebody whom
+ * the step would need, and who may stand still. */
+static inline void leave_for_recovery(struct rb_mailbox *mailbox)
 {
     const struct rb_configuration *next = mailbox->prepared;
+    bool at_once = mailbox->group_use == RB_GROUP_OPENING ||
+                   (mailbox->group_use == RB_GROUP_TRAINING && mailbox->go == mailbox->breaks_off);
 
-    return next && next->recovers && next->number == mailbox->go &&
-           next->number != mailbox->group_number;
-}
-
-/* Whoever is told to go to a recovery need not finish the opening of another configuration: that
- * was given up, or has lost somebody, and it may be that nobody who still waits in it says so. */
-static inline void leave_opening(struct rb_mailbox *mailbox)
-{
-    if (mailbox->group && mailbox->group_use == RB_GROUP_OPENING && goes_to_recovery(mailbox))
+    if (mailbox->group && at_once && next && next->recovers && next->number == mailbox->go &&
+        next->number != mailbox->group_number)
         rb_coll_cancel(mailbox->group);
 }
 

@@ -130,7 +130,7 @@ void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration 
          (use == RB_GROUP_FOLLOWING && mailbox->configured > mailbox->group_number &&
           mailbox->group_number != mailbox->go)))
         rb_coll_cancel(mailbox->group);
-    leave_opening(mailbox);
+    leave_for_recovery(mailbox);
     unlock_changed(mailbox);
 }
 
