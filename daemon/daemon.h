@@ -22,6 +22,7 @@ struct rb_daemon {
     uv_loop_t *loop;
     const Rb__DaemonSettings *settings; /* complete: state_dir absolute, node named */
     const char *numeric_class;          /* of this node's cores */
+    char address[128];                  /* where other nodes reach this one */
     const struct rb_devices *devices;   /* of this node */
     struct rb_certificates *certificates;
     struct rb_store *store;

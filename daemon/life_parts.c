@@ -144,7 +144,6 @@ int rb_life_make_parts(struct rb_life *life, struct rb_why *why)
 {
     struct rb_daemon *daemon = &life->daemon;
     RB_CLEANUP(rb_freep) char *blobs = rb_format("%s/blobs", life->settings->state_dir);
-    char address[128];
     daemon->loop = &life->loop;
     daemon->settings = life->settings;
     daemon->store = rb_store_new(&life->loop, life->etcd);
@@ -157,10 +156,10 @@ int rb_life_make_parts(struct rb_life *life, struct rb_why *why)
     daemon->coordinator = rb_coordinator_new(daemon);
     daemon->agent = rb_agent_new(daemon);
     daemon->methods = rb_methods_new(daemon);
-    err = listen_all(life, address, why);
+    err = listen_all(life, daemon->address, why);
     if (err)
         return err;
-    life->presence = rb_presence_new(daemon, life->etcd, address);
+    life->presence = rb_presence_new(daemon, life->etcd, daemon->address);
     daemon->links = rb_links_new(daemon, on_link_measured, life);
     rb_presence_on_taken(life->presence, rb_life_on_taken, life);
     rb_store_watch(daemon->store, rb_life_on_facts, life);

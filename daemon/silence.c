@@ -57,23 +57,51 @@ static void leave(struct node *node)
     node->asked = node->silent = false;
 }
 
-static void note(struct rb_silence *silence, const Rb__Node *told)
+static struct node *note(struct rb_silence *silence, const char *name, const char *address)
 {
-    struct node *node = find(silence, told->name);
+    struct node *node = find(silence, name);
 
     if (!node) {
         node = rb_alloc(sizeof *node);
         node->silence = silence;
-        node->name = rb_string(told->name);
+        node->name = rb_string(name);
         node->next = silence->nodes;
         silence->nodes = node;
         silence->n++;
     }
-    if (!node->address || strcmp(node->address, told->address)) {
+    if (!node->address || strcmp(node->address, address)) {
         leave(node); /* somebody else may be where it was */
         free(node->address);
-        node->address = rb_string(told->address);
+        node->address = rb_string(address);
     }
+    return node;
+}
+
+/* Does the report come from there?  Its name is NODE:DEVICE. */
+static bool is_from(const struct rb_fact *report, const char *name)
+{
+    const char *colon = strrchr(report->name, ':');
+    size_t length = strlen(name);
+
+    return colon && (size_t)(colon - report->name) == length &&
+           !strncmp(report->name, name, length);
+}
+
+/* Where a node was whose lease had ended before this rubatod came: as it last said of a worker. */
+static struct node *note_reported(struct rb_silence *silence, const struct rb_facts *facts,
+                                  const char *name)
+{
+    const struct rb_fact *newest = NULL;
+
+    for (size_t j = 0; j < facts->n_jobs; j++) {
+        const struct rb_fact_list *workers = &facts->jobs[j].workers;
+
+        for (size_t w = 0; w < workers->n; w++)
+            if (workers->at[w].worker->agent && is_from(&workers->at[w], name) &&
+                (!newest || workers->at[w].revision > newest->revision))
+                newest = &workers->at[w];
+    }
+    return newest ? note(silence, name, newest->worker->agent) : NULL;
 }
 
 /* What facts say of most nodes is what they said last time.  An etcd that has lost its data counts
@@ -89,7 +117,7 @@ static void note_new(struct rb_silence *silence, const struct rb_fact_list *node
         silence->noted = 0;
     for (size_t n = 0; n < nodes->n; n++)
         if (nodes->at[n].revision > silence->noted)
-            note(silence, nodes->at[n].node);
+            note(silence, nodes->at[n].node->name, nodes->at[n].node->address);
     silence->noted = newest;
 }
 
@@ -205,6 +233,8 @@ void rb_silence_ask(struct rb_silence *silence, const char *const *names, size_t
     for (size_t i = 0; i < n; i++) {
         struct node *node = find(silence, names[i]);
 
+        if (!node)
+            node = note_reported(silence, facts, names[i]);
         if (node && strcmp(names[i], silence->daemon->settings->node))
             node->wanted = true;
     }

@@ -25,7 +25,8 @@ struct rb_silence *rb_silence_new(struct rb_daemon *daemon, enum rb_silence_of o
                                   void (*changed)(void *context), void *context);
 
 /* From now on these, and no others; this node itself is never asked.  To be said again when facts
- * have changed: addresses are remembered for a day behind a lease's end. */
+ * have changed: addresses are remembered for a day behind a lease's end, and reports of workers
+ * have them too (WorkerReport.agent), for a rubatod that has come since. */
 void rb_silence_ask(struct rb_silence *silence, const char *const *names, size_t n);
 
 /* Names of the silent, until the next call of any of these or a turn of the loop. */

@@ -52,6 +52,7 @@ static char *report_text(const struct rb_worker *worker, const struct rb_job_fac
     report.pid = (uint32_t)worker->pid;
     report.addresses = worker->addresses;
     report.n_addresses = worker->n_addresses;
+    report.agent = (char *)worker->agent->daemon->address;
     report.has_ready = report.has_active = report.has_level = report.has_spawned_for = true;
     report.ready = worker->told.ready;
     report.active = worker->told.active;

@@ -236,6 +236,33 @@ def node_is_stopped():
             c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node stood still and went on")
 
 
+def nodes_in_etcd(c):
+    """How many have a lease; for when no rubatod answers."""
+    key, end = (base64.b64encode(f"/rubato/v1/nodes{mark}".encode()).decode() for mark in "/0")
+    asked = json.dumps({"key": key, "range_end": end, "count_only": True}).encode()
+    with urllib.request.urlopen(c.url + "/v3/kv/range", asked, timeout=5) as answer:
+        return int(json.loads(answer.read()).get("count", 0))
+
+
+def restarted_while_a_node_is_stopped():
+    """Whoever comes when the lease of a node that stands still has ended learns from facts where to ask for it."""
+    with job_on_two(False) as (c, lost, worker, left):
+        stopped = [lost.process.pid, worker]
+        left.stop(signal.SIGKILL)
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            until("their leases to end", lambda: not nodes_in_etcd(c))
+            left.start(wait=False)
+            until("it to answer", lambda: c.try_json("status", "wide", endpoint=left.endpoint))
+            goes_on_without(c, lost, left)
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+        c.train_on("wide", 2)
+        c.same_as_alone("wide", spec(c, ENDLESS, 1), "a rubatod came while a node stood still")
+
+
 def exported_while_a_node_is_stopped():
     """Rank 0 is asked first, and its node stands still: the next one saves."""
     with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
@@ -285,4 +312,4 @@ def only_rubatod_is_killed():
 
 cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, deleted_while_fetched, coordinator_is_gone,
              coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd, node_is_lost,
-             node_is_stopped, exported_while_a_node_is_stopped, only_rubatod_is_killed)
+             node_is_stopped, restarted_while_a_node_is_stopped, exported_while_a_node_is_stopped, only_rubatod_is_killed)
