@@ -11,12 +11,17 @@ const char *rb_decide_recovery_reason(const Rb__Configuration *conf)
                           : "brings its workers together again";
 }
 
+const char *rb_decide_missed_reason(struct rb_turn *turn, const struct rb_roll *roll,
+                                    const char *node)
+{
+    return rb_turn_text(turn, "waits for node %s, which %s and has %s", node,
+                        rb_turn_silent(turn, node) ? "does not answer" : "is out of reach",
+                        roll->holders ? "a part of its state" : "its state");
+}
+
 void rb_decide_tell_missed(struct rb_turn *turn, const struct rb_roll *roll, const char *node)
 {
-    rb_turn_reason(turn,
-                   rb_turn_text(turn, "waits for node %s, which %s and has %s", node,
-                                rb_turn_silent(turn, node) ? "does not answer" : "is out of reach",
-                                roll->holders ? "a part of its state" : "its state"));
+    rb_turn_reason(turn, rb_decide_missed_reason(turn, roll, node));
 }
 
 void rb_decide_tell_wait(struct rb_turn *turn, const struct rb_roll *roll)

@@ -84,6 +84,15 @@ static uint64_t patience_of(const struct rb_turn *turn, const struct rb_roll *ro
     return roll->away ? RB_ABSENCE_MS : roll->unsaid ? turn->options->patience_ms : 0;
 }
 
+/* Where nobody can save. */
+static const char *whom_it_waits_for(struct rb_turn *turn, const struct rb_roll *roll)
+{
+    for (size_t i = 0; i < roll->n; i++)
+        if (roll->at[i].life == RB_LIFE_AWAY)
+            return rb_decide_missed_reason(turn, roll, roll->at[i].member->node);
+    return "nobody has said yet that it has the state";
+}
+
 static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char *why,
                    const char *not_this)
 {
@@ -95,10 +104,7 @@ static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char 
         rb_turn_suspect(turn, true);
         rb_turn_wake(turn, turn->state.suspected + patience);
         if (!saver)
-            rb_turn_reason(turn, rb_turn_text(turn, "%s: %s", why,
-                                              roll->away
-                                                  ? "the nodes that have its state are out of reach"
-                                                  : "nobody has said yet that it has the state"));
+            rb_turn_reason(turn, rb_turn_text(turn, "%s: %s", why, whom_it_waits_for(turn, roll)));
         return;
     }
     if (!saver) {

@@ -175,6 +175,8 @@ void rb_decide_blame_lost(struct rb_turn *turn, const struct rb_roll *roll,
                           Rb__Configuration *conf);
 /* Why nobody trains: a recovery is under way; somebody is waited for who has what others lack. */
 const char *rb_decide_recovery_reason(const Rb__Configuration *conf);
+const char *rb_decide_missed_reason(struct rb_turn *turn, const struct rb_roll *roll,
+                                    const char *node);
 void rb_decide_tell_missed(struct rb_turn *turn, const struct rb_roll *roll, const char *node);
 void rb_decide_tell_wait(struct rb_turn *turn, const struct rb_roll *roll); /* if it is so */
 void rb_decide_restart(struct rb_turn *turn, const struct rb_roll *roll);   /* restart.c */

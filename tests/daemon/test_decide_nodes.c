@@ -433,6 +433,24 @@ static void node_away_has_what_others_lack(void **unused)
     world_end(&world);
 }
 
+/* Nobody else can save: who asked for a pause sees why there is none. */
+static void paused_while_its_node_is_away(void **unused)
+{
+    struct world world;
+
+    (void)unused;
+    world_running(&world, 1, 1, 1);
+    world_node_up(&world, 0, false);
+    world_wish(&world, JOB, world_pause, 1);
+    world_rounds(&world, 5);
+    assert_string_equal(world_state(&world, JOB)->reason,
+                        "paused: waits for node a, which is out of reach and has its state");
+    world_node_up(&world, 0, true);
+    world_rounds(&world, 20);
+    assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Paused);
+    world_end(&world);
+}
+
 static size_t events_about(struct world *world, const char *kind, const char *node)
 {
     const struct rb_fact_list *events = &rb_mirror_facts(world->mirror)->events;
@@ -658,6 +676,7 @@ int main(void)
         cmocka_unit_test(killed_when_the_time_is_over),
         cmocka_unit_test(uncordon_takes_the_time_back),
         cmocka_unit_test(paused_while_the_first_rank_leaves),
+        cmocka_unit_test(paused_while_its_node_is_away),
         cmocka_unit_test(a_pinned_move_is_answered_by_its_last_configuration),
         cmocka_unit_test(last_node_leaves),
         cmocka_unit_test(cordon_keeps_who_is_there),
