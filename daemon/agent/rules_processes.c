@@ -69,11 +69,13 @@ static bool time_is_over(struct rb_rules *rules, const struct rb_job_facts *job,
     return active && rb_members_staying(view->facts, job, active->configuration) >= min;
 }
 
-/* Do steps of the configuration need the process? */
-static bool trains_in(const struct rb_rules *rules, const Rb__Configuration *conf,
-                      const struct rb_agent_worker *worker)
+/* Do steps of the configuration need the process?  One that was given up may have been flipped to
+ * before, and whoever waits for a newcomer there has not said so. */
+static bool trains_in(const struct rb_rules *rules, const struct rb_job_facts *job,
+                      const Rb__Configuration *conf, const struct rb_agent_worker *worker)
 {
-    return rb_configuration_live(conf) && conf->state != RB__CONFIGURATION__STATE__PREPARING &&
+    bool runs = rb_configuration_live(conf) && conf->state != RB__CONFIGURATION__STATE__PREPARING;
+    return (runs || rb_configuration_given_up(job, conf)) &&
            rb_rules_member_of(rules, conf, worker->device, worker->worker, worker->spawned_for);
 }
 
@@ -88,7 +90,7 @@ static const char **nodes_away(const struct rb_rules *rules, const struct rb_job
     for (size_t c = 0; c < job->configurations.n; c++) {
         const Rb__Configuration *conf = job->configurations.at[c].configuration;
 
-        if (!trains_in(rules, conf, worker))
+        if (!trains_in(rules, job, conf, worker))
             continue;
         for (size_t m = 0; m < conf->n_members; m++) {
             const char *node = conf->members[m]->node;

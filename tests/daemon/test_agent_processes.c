@@ -246,6 +246,23 @@ static void a_saver_that_waits_in_vain(void **state)
     scene_expect(scene, "");
 }
 
+/* It has flipped with a newcomer that was stopped then, and says so behind the first step there.
+ * What was flipped to is given up meanwhile; it waits there all the same. */
+static void one_that_waits_where_it_has_not_said(void **state)
+{
+    struct scene *scene = *state;
+    struct rb_agent_worker *worker = train_with_absent(scene, "a:0=W0");
+    scene_put_configuration(scene, 2, "ABANDONED", "a:0=W0 b:0=W1");
+    worker->configured = worker->went = worker->abandoned = 2;
+    worker->stepped = scene->now - 3000;
+    scene_expect(scene, ""); /* it was not to be gone to yet */
+    scene->more = ",\"went\":5";
+    scene_put_configuration(scene, 2, "ABANDONED", "a:0=W0 b:0=W1");
+    scene_expect(scene, "ask:b");
+    scene->silent = "b";
+    scene_expect(scene, "freeze:W0:b");
+}
+
 /* Of several that have lost their leases one trains on, and answers: that says nothing of the
  * other. */
 static void one_of_two_that_are_away(void **state)
@@ -272,6 +289,7 @@ int main(void)
         TEST(one_that_does_nothing),
         TEST(one_that_waits_in_vain),
         TEST(a_saver_that_waits_in_vain),
+        TEST(one_that_waits_where_it_has_not_said),
         TEST(one_of_two_that_are_away),
         TEST(one_that_stays_too_long),
     };
