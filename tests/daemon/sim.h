@@ -53,7 +53,9 @@ enum {
     X(NO_WAIT, "no-wait", "who has flipped says so before all newcomers are in")                   \
     X(NO_LINGER, "no-linger", "what others are to hold is let go at the flip")                     \
     X(NO_TAKING, "no-taking", "a flip does not wait until all is taken")                           \
-    X(NO_STAND, "no-stand", "who gathered a state to be saved trains on")
+    X(NO_STAND, "no-stand", "who gathered a state to be saved trains on")                          \
+    X(NO_OTHER, "no-other", "who is told to go to a recovery stays in the opening of another one") \
+    X(NO_BREAK, "no-break", "who is told to go to a recovery waits for the end of its step")
 
 enum sim_break {
     SIM_WHOLE,
@@ -107,12 +109,15 @@ struct sim_job {
     uint32_t fall_before; /* nor what ran up to this one, when what ran up to that began */
     uint32_t trains[SIM_STEPS + 1]; /* by level, the configuration that committed it first */
     bool doubled;                   /* whoever dies, the others have all of its state */
+    uint64_t stepped;               /* when somebody committed a step last */
+    uint64_t able;                  /* since when nothing keeps it from that; 0: something does */
 };
 
 struct sim_node {
     char name[4];
     uint32_t devices;
     bool down;          /* the machine */
+    uint64_t stopped;   /* all that runs there stands still: a number of that stop's own; 0: no */
     bool severed;       /* from etcd */
     bool lags;          /* its watch says nothing */
     bool full;          /* no state can be saved there to be parked */
@@ -148,6 +153,9 @@ struct sim {
     struct sim_group *groups;
     struct sim_file files[SIM_FILES];
     size_t n_files;
+    uint64_t calm;            /* no fault begins until then */
+    uint64_t disturbed;       /* when one began or ended last */
+    bool watched;             /* is there somebody to go on beside those who are stopped? */
     unsigned faults, changes; /* that there were */
     unsigned seen[SIM_KINDS]; /* of events (sim_check.c) */
     unsigned succeeded, failed_jobs, others, foreseen;
@@ -188,6 +196,7 @@ void sim_faults_begin(struct sim *sim);
 void sim_faults_heal(struct sim *sim);
 void sim_node_stop(struct sim *sim, struct sim_node *node, bool machine);
 void sim_node_start(struct sim *sim, struct sim_node *node);
+void sim_node_stand(struct sim *sim, struct sim_node *node); /* a long stop, from now on */
 
 /* Before and behind a transaction of etcd. */
 void sim_check_txn(struct sim *sim, const struct rb_write *writes, size_t n);
@@ -203,6 +212,8 @@ void sim_check_doubled(struct sim *sim, struct sim_job *job, enum sim_moment mom
 bool sim_check_over(struct sim *sim); /* every job has ended, and nobody is left */
 void sim_check_liveness(struct sim *sim);
 void sim_check_ends(struct sim *sim);
+/* sim_check_stop.c: from now on, until no node is stopped any more */
+void sim_check_goes_on(struct sim *sim);
 extern const char *const sim_kinds[SIM_KINDS]; /* of events, which sim->seen counts */
 
 #endif

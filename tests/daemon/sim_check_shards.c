@@ -44,19 +44,30 @@ static bool is_left_behind(struct sim *sim, const struct sim_process *process)
 
 /* Who is told to leave counts no more: it may be gone by the time that it is needed.  Nor does who
  * is left behind. */
-static size_t list(struct sim *sim, const struct sim_job *job, struct sim_process **ret)
+static bool counts(struct sim *sim, const struct sim_job *job, const struct sim_process *process)
+{
+    return process->alive && process->job == job && !process->leave &&
+           process->phase != SIM_FAILED && process->state.level >= 0 &&
+           !is_left_behind(sim, process);
+}
+
+/* ret_without: a recovery is without one of them, who stands still; that is a loss like a death. */
+static size_t list(struct sim *sim, const struct sim_job *job, struct sim_process **ret,
+                   bool *ret_without)
 {
     const Rb__Configuration *recovery = find_recovery(sim, job);
     size_t n = 0;
 
+    *ret_without = false;
     for (size_t i = 0; i < sim->n_processes && n < SIM_PROCESSES_LIVE; i++) {
         struct sim_process *process = sim->processes[i];
 
-        if (process->alive && process->job == job && !process->leave &&
-            process->phase != SIM_FAILED && process->state.level >= 0 &&
-            !is_left_behind(sim, process) &&
-            (!recovery || rb_configuration_names(recovery, process->name)))
+        if (!counts(sim, job, process))
+            continue;
+        if (!recovery || rb_configuration_names(recovery, process->name))
             ret[n++] = process;
+        else
+            *ret_without |= process->stopped;
     }
     return n;
 }
@@ -94,13 +105,14 @@ static bool is_excused(struct sim *sim, const struct sim_job *job,
 void sim_check_doubled(struct sim *sim, struct sim_job *job, enum sim_moment moment)
 {
     struct sim_process *processes[SIM_PROCESSES_LIVE];
-    size_t n = list(sim, job, processes);
+    bool without;
+    size_t n = list(sim, job, processes, &without);
     const struct sim_process *missed;
     int64_t level;
 
     if (job->replicas == 1)
         return;
-    if (n < 2 || is_excused(sim, job, processes, n)) {
+    if ((moment == SIM_DIES && without) || n < 2 || is_excused(sim, job, processes, n)) {
         job->doubled = false;
         return;
     }

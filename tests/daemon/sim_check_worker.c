@@ -40,12 +40,14 @@ static bool is_kept(struct sim *sim, const struct sim_job *job, uint32_t number,
 }
 
 /* A step is committed in one configuration; again only where nobody is left who has it, or by who
- * was cut off and does not know that it was replaced. */
+ * was cut off and does not know that it was replaced, or that its job has fallen back. */
 void sim_check_once(struct sim *sim, const struct sim_process *process)
 {
     struct sim_job *job = process->job;
     uint32_t *first = &job->trains[process->state.level];
 
+    if (process->number <= job->last_fall)
+        return;
     if (!*first)
         *first = process->number;
     if (*first == process->number)

@@ -6,10 +6,15 @@
 #include <string.h>
 
 enum {
-    PAUSE_US = 5000000,   /* between two faults, at most */
-    LASTS_US = 12000000,  /* most faults, at most */
-    LONG_US = 60000000,   /* some */
-    GIVE_UP_US = 7000000, /* a link to nowhere */
+    PAUSE_US = 5000000,     /* between two faults, at most */
+    LASTS_US = 12000000,    /* most faults, at most */
+    LONG_US = 60000000,     /* some */
+    GIVE_UP_US = 7000000,   /* a link to nowhere */
+    STOP_LOW_US = 45000000, /* a long stop of a node */
+    STOP_HIGH_US = 75000000,
+    AGAIN_US = 100000,
+    SENDS = 4,          /* of a worker's, until it has opened what a death has left */
+    ABOUT_US = 1000000, /* what comes at the same time */
 };
 
 static uint64_t lasts(struct sim *sim)
@@ -39,10 +44,10 @@ static void on_continue(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
     struct sim_process *process = who;
 
-    (void)sim;
     (void)stamp;
     (void)what;
-    if (process->alive)
+    sim->disturbed = sim->now;
+    if (process->alive && !process->node->stopped)
         sim_process_continue(process);
 }
 
@@ -97,14 +102,17 @@ void sim_node_stop(struct sim *sim, struct sim_node *node, bool machine)
 static void stop_whole(struct sim *sim, struct sim_node *node)
 {
     sim_say(sim, "fault", "all of node %s is stopped", node->name);
+    node->stopped = ++sim->sequence;
     sim_rubatod_stop(node->rubatod);
     for (size_t i = 0; i < sim->n_processes; i++)
         if (sim->processes[i]->node == node)
             sim->processes[i]->stopped = true;
+    sim_check_goes_on(sim);
 }
 
-static void continue_whole(struct sim *sim, const struct sim_node *node)
+static void continue_whole(struct sim *sim, struct sim_node *node)
 {
+    node->stopped = 0;
     for (size_t i = 0; i < sim->n_processes; i++)
         if (sim->processes[i]->node == node && sim->processes[i]->alive &&
             sim->processes[i]->stopped)
@@ -126,6 +134,8 @@ void sim_node_start(struct sim *sim, struct sim_node *node)
     if (node->down)
         give_up_links(sim, node);
     node->down = false;
+    if (node->stopped)
+        continue_whole(sim, node);
     sim_net_healed(sim);
     sim_rubatod_start(sim, node);
 }
@@ -134,14 +144,14 @@ static void on_node_back(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
     struct sim_node *node = who;
 
-    (void)stamp;
     (void)what;
+    if (node->stopped && node->stopped != stamp)
+        return; /* that is another one's end */
+    sim->disturbed = sim->now;
     if (node->rubatod && node->rubatod->leaving)
         sim_in(sim, 1000000, on_node_back, node, 0, NULL);
-    else if (node->down || !node->rubatod) {
-        continue_whole(sim, node);
+    else if (node->down || !node->rubatod)
         sim_node_start(sim, node);
-    }
 }
 
 static void on_links_over(struct sim *sim, void *who, uint64_t stamp, void *what)
@@ -150,6 +160,7 @@ static void on_links_over(struct sim *sim, void *who, uint64_t stamp, void *what
 
     (void)stamp;
     (void)what;
+    sim->disturbed = sim->now;
     if (node->down)
         give_up_links(sim, node);
 }
@@ -200,7 +211,7 @@ static void hurt_node(struct sim *sim)
     default:
         sim_rubatod_stop(node->rubatod);
     }
-    sim_in(sim, back, on_node_back, node, 0, NULL);
+    sim_in(sim, back, on_node_back, node, node->stopped, NULL);
 }
 
 /* ---- Networks ---------------------------------------------------------------------------------*/
@@ -211,6 +222,7 @@ static void on_joined(struct sim *sim, void *who, uint64_t stamp, void *what)
 
     (void)who;
     (void)what;
+    sim->disturbed = sim->now;
     sim->apart[a][b] = false;
     sim_net_healed(sim);
 }
@@ -223,6 +235,7 @@ static void on_apart_long(struct sim *sim, void *who, uint64_t stamp, void *what
     (void)what;
     if (!sim->apart[a][b])
         return;
+    sim->disturbed = sim->now;
     sim_net_gave_up(sim, a, b);
     sim_net_gave_up(sim, b, a);
 }
@@ -251,6 +264,7 @@ static void on_reaches_etcd(struct sim *sim, void *who, uint64_t stamp, void *wh
 
     (void)stamp;
     (void)what;
+    sim->disturbed = sim->now;
     node->severed = false;
     sim_clients_notice(sim);
 }
@@ -261,6 +275,7 @@ static void on_caught_up(struct sim *sim, void *who, uint64_t stamp, void *what)
 
     (void)stamp;
     (void)what;
+    sim->disturbed = sim->now;
     node->lags = false;
     sim_clients_notice(sim);
 }
@@ -270,7 +285,15 @@ static void on_etcd_back(struct sim *sim, void *who, uint64_t stamp, void *what)
     (void)who;
     (void)stamp;
     (void)what;
+    sim->disturbed = sim->now;
     sim_store_stand(sim, true);
+}
+
+static void take_etcd_away(struct sim *sim, uint64_t us)
+{
+    sim_say(sim, "fault", "etcd is away");
+    sim_store_stand(sim, false);
+    sim_in(sim, us, on_etcd_back, NULL, 0, NULL);
 }
 
 static void hurt_etcd(struct sim *sim)
@@ -279,9 +302,7 @@ static void hurt_etcd(struct sim *sim)
 
     switch (sim_chance(sim, 8)) {
     case 0:
-        sim_say(sim, "fault", "etcd is away");
-        sim_store_stand(sim, false);
-        sim_in(sim, lasts(sim), on_etcd_back, NULL, 0, NULL);
+        take_etcd_away(sim, lasts(sim));
         break;
     case 1:
     case 2:
@@ -301,6 +322,123 @@ static void hurt_etcd(struct sim *sim)
     }
 }
 
+/* ---- A long stop ------------------------------------------------------------------------------*/
+
+static void on_stop(struct sim *sim, void *who, uint64_t stamp, void *what)
+{
+    struct sim_node *node = who;
+
+    (void)what;
+    if (sim->quiet || !node->rubatod || node->down)
+        return;
+    sim->disturbed = sim->now;
+    stop_whole(sim, node);
+    sim_in(sim, stamp - sim->now, on_node_back, node, node->stopped, NULL);
+}
+
+/* Of the job, elsewhere than on that node. */
+static struct sim_process *any_beside(struct sim *sim, const struct sim_job *job,
+                                      const struct sim_node *node)
+{
+    struct sim_process *chosen = NULL;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < sim->n_processes; i++) {
+        struct sim_process *process = sim->processes[i];
+
+        if (process->alive && process->job == job && process->node != node && !sim_chance(sim, ++n))
+            chosen = process;
+    }
+    return chosen;
+}
+
+/* stamp: what that leaves is being opened when the node is stopped.  Else it is stopped first, and
+ * who dies has said what its peers wait for. */
+static void on_killed_beside(struct sim *sim, void *who, uint64_t stamp, void *what)
+{
+    struct sim_process *process = any_beside(sim, what, who);
+
+    sim->disturbed = sim->now;
+    if (process && stamp)
+        sim_process_kill(process, true, "killed");
+    else if (process && process->active)
+        process->ends_behind = process->active->size - 1;
+    for (size_t i = 0; process && stamp && i < sim->n_processes; i++)
+        if (sim->processes[i]->node == who && sim->processes[i]->job == what)
+            sim->processes[i]->stops_behind = sim_between(sim, 1, SENDS);
+}
+
+void sim_node_stand(struct sim *sim, struct sim_node *node)
+{
+    sim_in(sim, 0, on_stop, node, sim->calm, NULL);
+}
+
+static void on_away_beside(struct sim *sim, void *who, uint64_t stamp, void *what)
+{
+    (void)who;
+    (void)what;
+    sim->disturbed = sim->now;
+    take_etcd_away(sim, stamp);
+}
+
+static struct sim_node *find_coordinator(struct sim *sim)
+{
+    for (size_t n = 0; n < sim->n_nodes; n++)
+        if (sim->nodes[n].rubatod && sim->nodes[n].rubatod->fence)
+            return &sim->nodes[n];
+    return any_node(sim);
+}
+
+/* Who trains with somebody on another node; rather with two, for one of them may die. */
+static struct sim_process *any_trainer(struct sim *sim)
+{
+    struct sim_process *chosen = NULL;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < sim->n_processes; i++) {
+        struct sim_process *process = sim->processes[i];
+        bool beside = false;
+
+        if (!process->alive || process->phase != SIM_TRAINING)
+            continue;
+        for (uint32_t r = 0; r < process->active->size; r++)
+            beside |= process->active->members[r]->node != process->node;
+        if (beside && (process->active->size > 2 || !sim_chance(sim, 40)) && !sim_chance(sim, ++n))
+            chosen = process;
+    }
+    return chosen;
+}
+
+/* So long that a job that waits for its end is found (sim_check_stop.c): alone or about the time of
+ * a death, at times while what that leaves is being opened, and of an outage of etcd's; and then
+ * nothing else begins. */
+static void on_long_stop(struct sim *sim, void *who, uint64_t stamp, void *what)
+{
+    const struct sim_process *process = sim->quiet ? NULL : any_trainer(sim);
+    uint64_t at = sim_between(sim, 1, ABOUT_US), stops = at;
+    bool kills = sim_chance(sim, 4) != 0, opens = sim_chance(sim, 3) != 0;
+    struct sim_node *node;
+
+    (void)who;
+    (void)what;
+    if (!process) {
+        if (!sim->quiet)
+            sim_in(sim, AGAIN_US, on_long_stop, NULL, stamp, NULL);
+        return;
+    }
+    node = opens && sim_chance(sim, 3) ? find_coordinator(sim) : process->node;
+    sim->faults++;
+    sim->calm = sim->now + sim_between(sim, STOP_LOW_US, STOP_HIGH_US);
+    if (kills)
+        sim_in(sim, at, on_killed_beside, node, opens, process->job);
+    if (kills && opens) /* at the latest */
+        stops += ABOUT_US;
+    sim_in(sim, stops, on_stop, node, sim->calm, NULL);
+    if (opens && sim_chance(sim, 2))
+        sim_in(sim, sim_between(sim, 1, at), on_away_beside, NULL, sim_between(sim, 1000, LASTS_US),
+               NULL);
+}
+
 /* ---- All --------------------------------------------------------------------------------------*/
 
 static void on_fault(struct sim *sim, void *who, uint64_t stamp, void *what)
@@ -309,7 +447,12 @@ static void on_fault(struct sim *sim, void *who, uint64_t stamp, void *what)
     (void)what;
     if (sim->quiet)
         return;
+    if (sim->now < sim->calm) {
+        sim_in(sim, sim->calm - sim->now, on_fault, NULL, stamp, NULL);
+        return;
+    }
     sim->faults++;
+    sim->disturbed = sim->now;
     switch (sim_chance(sim, 8)) {
     case 0:
         part(sim);
@@ -335,6 +478,10 @@ void sim_faults_begin(struct sim *sim)
 
     if (!sim_chance(sim, 4))
         fill(sim, any_node(sim));
+    if (!sim_chance(sim, 2)) { /* a job may grow before */
+        sim->calm = sim_between(sim, 2000000, 12000000);
+        sim_in(sim, sim->calm - 1000000, on_long_stop, NULL, 0, NULL);
+    }
     sim_in(sim, 1000000, on_fault, NULL, pauses[sim_chance(sim, RB_COUNT(pauses))], NULL);
 }
 
@@ -349,7 +496,7 @@ void sim_faults_heal(struct sim *sim)
         sim_node_start(sim, &sim->nodes[n]);
     }
     for (size_t i = 0; i < sim->n_processes; i++)
-        sim->processes[i]->ends_behind = 0;
+        sim->processes[i]->ends_behind = sim->processes[i]->stops_behind = 0;
     sim_net_healed(sim);
     sim_clients_notice(sim);
 }

@@ -39,14 +39,21 @@ void sim_conf_free(struct sim_process *process, struct sim_conf *conf)
     sim_seat_close(process->sim, conf->group, conf->rank);
 }
 
-void sim_mailbox_leave_for_recovery(struct sim_process *process)
+bool sim_mailbox_goes(const struct sim_process *process)
 {
     const struct sim_conf *next = process->prepared;
-    bool at_once = process->use == SIM_USE_OPENING ||
-                   (process->use == SIM_USE_TRAINING && process->go == process->breaks_off);
 
-    if (process->in_group && at_once && next && next->recovers && next->number == process->go &&
-        next->number != process->in_group->number)
+    return next && next->recovers && next->number == process->go && process->in_group &&
+           next->number != process->in_group->number;
+}
+
+void sim_mailbox_leave_for_recovery(struct sim_process *process)
+{
+    bool opens = process->use == SIM_USE_OPENING && process->sim->broken != SIM_NO_OTHER;
+    bool trains = process->use == SIM_USE_TRAINING && process->go == process->breaks_off &&
+                  process->sim->broken != SIM_NO_BREAK;
+
+    if ((opens || trains) && sim_mailbox_goes(process))
         cancel(process->in_group);
 }
 

@@ -69,6 +69,7 @@ static void tell_story(struct sim *sim)
     for (size_t n = 0; n < sim->n_nodes; n++)
         sim_node_start(sim, &sim->nodes[n]);
     live(sim, troubled);
+    live(sim, sim->calm);
     sim_faults_heal(sim);
     sim_users_settle(sim);
     until = sim->now + PATIENCE_US;

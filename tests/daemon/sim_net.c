@@ -151,6 +151,12 @@ static void send_message(struct sim *sim, struct sim_group *group, uint32_t from
     dispatch(sim, group, from, to, message);
 }
 
+static bool trains_in(const struct sim_process *process, const struct sim_group *group)
+{
+    return process->use == SIM_USE_TRAINING && process->in_group &&
+           process->in_group->group == group;
+}
+
 void sim_send(struct sim *sim, struct sim_group *group, uint32_t from, uint32_t to, uint64_t tag,
               const void *bytes, size_t size)
 {
@@ -158,8 +164,12 @@ void sim_send(struct sim *sim, struct sim_group *group, uint32_t from, uint32_t 
 
     if (process->alive)
         send_message(sim, group, from, to, tag, bytes, size, false);
-    if (process->ends_behind && !--process->ends_behind)
+    if (process->ends_behind && !--process->ends_behind) {
+        sim->disturbed = sim->now;
         sim_process_kill(process, true, "killed in the middle of what it sends");
+    }
+    if (process->stops_behind && !trains_in(process, group) && !--process->stops_behind)
+        sim_node_stand(sim, process->node);
 }
 
 const struct sim_message *sim_head(const struct sim_group *group, uint32_t rank, uint32_t from)

@@ -206,6 +206,7 @@ static void update(struct sim_process *process)
     bool skip = process->decision.verdict == RB_VOTE_SKIP;
 
     process->committed = true;
+    process->job->stepped = process->sim->now;
     sim_update(process, skip);
     sim_feed_log(process, skip, process->decision.flip ? process->decision.number : 0);
     sim_check_commit(process->sim, process);

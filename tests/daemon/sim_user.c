@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST_US = 200000, THINK_US = 6000000 };
+enum { FIRST_US = 200000, THINK_US = 6000000, CALM_US = 60000000 };
 
 static const struct rb_job_facts *facts_of(struct sim *sim, const struct sim_job *job)
 {
@@ -201,7 +201,8 @@ static void on_think(struct sim *sim, void *who, uint64_t stamp, void *what)
         return;
     if (job->submitted && sim_store_up(sim) && !is_over(sim, job))
         act(sim, job);
-    sim_in(sim, sim_between(sim, 1000, THINK_US), on_think, job, 0, NULL);
+    sim_in(sim, sim_between(sim, 1000, sim->now < sim->calm ? CALM_US : THINK_US), on_think, job, 0,
+           NULL);
 }
 
 void sim_users_begin(struct sim *sim)

@@ -169,6 +169,7 @@ struct sim_process {
     bool steady;       /* it stays so, and may be 7 */
     bool alive, stopped, hung, greets, met, pumping, again; /* met: some agent has connected */
     uint64_t ends_behind;                                   /* so many sends; 0: not */
+    uint64_t stops_behind; /* but for steps: then all of its node is stopped */
 
     /* control thread */
     uint64_t agent; /* stamp of the rubatod that is connected; 0: none */
@@ -187,6 +188,7 @@ struct sim_process {
     struct sim_conf *prepared, *in_group;
     enum sim_use use;
     uint32_t ready, stands_active;
+    uint64_t lingers; /* since when it could have gone to a recovery (sim_check_stop.c) */
     int64_t stands_level;
     bool stands_frozen, stands_done;
 
@@ -266,7 +268,9 @@ bool sim_mailbox_can_open(const struct sim_process *process);
 bool sim_mailbox_can_take(const struct sim_process *process);
 bool sim_mailbox_abandoned(const struct sim_process *process, uint32_t number);
 void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum sim_use use);
-/* Where a recovery was told to be gone to, and it waits in another configuration. */
+/* Is it told to go to a recovery that is prepared, and in another configuration still? */
+bool sim_mailbox_goes(const struct sim_process *process);
+/* Then it leaves what it waits in there. */
 void sim_mailbox_leave_for_recovery(struct sim_process *process);
 void sim_mailbox_ready(struct sim_process *process, struct rb_vote_ready *ret_ready);
 void sim_mailbox_voted(struct sim_process *process);
