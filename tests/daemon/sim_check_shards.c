@@ -51,7 +51,8 @@ static bool counts(struct sim *sim, const struct sim_job *job, const struct sim_
            !is_left_behind(sim, process);
 }
 
-/* ret_without: a recovery is without one of them, who stands still; that is a loss like a death. */
+/* ret_without: a recovery is without one of them, who does not answer; that is a loss like a death.
+ */
 static size_t list(struct sim *sim, const struct sim_job *job, struct sim_process **ret,
                    bool *ret_without)
 {
@@ -67,7 +68,7 @@ static size_t list(struct sim *sim, const struct sim_job *job, struct sim_proces
         if (!recovery || rb_configuration_names(recovery, process->name))
             ret[n++] = process;
         else
-            *ret_without |= process->stopped;
+            *ret_without = true;
     }
     return n;
 }
