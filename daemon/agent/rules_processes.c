@@ -33,8 +33,7 @@ static void kill_for(struct rb_rules *rules, const struct rb_job_facts *job, siz
     rb_rules_act_on(rules, RB_AGENT_KILL, job, w)->text = why;
 }
 
-/* One that was told to end, or has not begun: how long may that take?  (Who saves takes as long as
- * it takes, for the state may be nowhere else; it answers meanwhile.) */
+/* One that was told to end, or has not begun: how long may that take? */
 static void watch_over(struct rb_rules *rules, const struct rb_job_facts *job, size_t w)
 {
     const struct rb_agent_worker *worker = &rules->view->workers[w];
@@ -156,7 +155,9 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
     } else if (wanted && worker->connected && worker->saving && !is_saver(job, worker->worker)) {
         rb_rules_act_on(rules, RB_AGENT_STAY, job, w);
     } else if (worker->saving && is_saver(job, worker->worker)) {
-        look_for_stuck(rules, job, w); /* in a vote that it hears out */
+        /* That takes as long as it takes, for the state may be nowhere else.  But it may be stuck
+         * in a vote that it hears out first. */
+        look_for_stuck(rules, job, w);
     } else if (worker->left || (wanted && !worker->connected)) {
         watch_over(rules, job, w);
     } else if (wanted && is_saver(job, worker->worker)) {

@@ -16,6 +16,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { DECISIONS = 5 };
@@ -35,12 +36,11 @@ static struct asked {
 static int setup(void **state)
 {
     struct rb_why why = {0};
-    char path[] = "/tmp/rubato-planner.XXXXXX";
 
     if (scene_setup(state))
         return -1;
-    asked = (struct asked){.scene = *state, .log = mkstemp(path), .kept = dup(STDERR_FILENO)};
-    unlink(path);
+    asked = (struct asked){
+        .scene = *state, .log = memfd_create("log", MFD_CLOEXEC), .kept = dup(STDERR_FILENO)};
     asked.settings.node = "a";
     asked.daemon.server = asked.scene->server;
     asked.daemon.settings = &asked.settings;

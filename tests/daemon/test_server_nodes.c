@@ -197,15 +197,41 @@ static void answer_error(int line, int error)
     put_reply(line, &reply);
 }
 
+/* The first call has reached it. */
+static void hear_first(void)
+{
+    char byte;
+
+    UNTIL(&nodes.scene->until, are_called(1));
+    UNTIL(&nodes.scene->until, recv(nodes.lines[0], &byte, 1, MSG_PEEK) == 1);
+}
+
+/* While n1 coordinates. */
 static int call_coordinator(const char *method)
 {
     int caller = scene_call_in(nodes.scene);
-    char byte;
 
+    lead("n1", 1);
     scene_say(caller, method, 0);
-    UNTIL(&nodes.scene->until, are_called(1));
-    UNTIL(&nodes.scene->until, recv(nodes.lines[0], &byte, 1, MSG_PEEK) == 1);
+    hear_first();
     return caller;
+}
+
+/* It is asked a second time, and what comes of that is the answer. */
+static void end_answered(int caller)
+{
+    UNTIL(&nodes.scene->until, are_called(2));
+    answer(nodes.lines[1], true);
+    assert_int_equal(scene_answer(nodes.scene, caller), 0);
+    close(caller);
+}
+
+/* Behind so many calls nobody is asked any more. */
+static void end_unreachable(int caller, size_t times)
+{
+    assert_int_equal(scene_answer(nodes.scene, caller), RB_EUNREACHABLE);
+    assert_false(are_called(times + 1));
+    close(caller);
 }
 
 static void hang_up(size_t line)
@@ -231,10 +257,8 @@ static void a_forward_ends_with_its_caller(void **state)
 {
     struct scene *scene = *state;
     int caller = call_node("n1");
-    char byte;
 
-    UNTIL(&scene->until, are_called(1));
-    UNTIL(&scene->until, recv(nodes.lines[0], &byte, 1, MSG_PEEK) == 1);
+    hear_first();
     close(caller);
     UNTIL(&scene->until, is_hung_up_on(nodes.lines[0]));
     UNTIL(&scene->until, !scene->server->requests);
@@ -316,46 +340,33 @@ static void not_all_are_asked_at_once(void **state)
 
 static void what_only_looks_is_asked_again(void **state)
 {
-    struct scene *scene = *state;
-    int caller;
+    int caller = call_coordinator("look");
 
-    lead("n1", 1);
-    caller = call_coordinator("look");
+    (void)state;
     lead("n2", 2);
-    UNTIL(&scene->until, are_called(2));
+    UNTIL(&nodes.scene->until, are_called(2));
     assert_true(is_hung_up_on(nodes.lines[0]));
-    answer(nodes.lines[1], true);
-    assert_int_equal(scene_answer(scene, caller), 0);
-    close(caller);
+    end_answered(caller);
 }
 
 static void what_changes_something_is_not(void **state)
 {
-    struct scene *scene = *state;
-    int caller;
+    int caller = call_coordinator("change");
 
-    lead("n1", 1);
-    caller = call_coordinator("change");
+    (void)state;
     lead("n2", 2);
-    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
-    assert_false(are_called(2));
-    close(caller);
+    end_unreachable(caller, 1);
 }
 
 /* The caller would have its beginning twice. */
 static void nor_is_what_has_been_answered_in_part(void **state)
 {
-    struct scene *scene = *state;
-    int caller;
+    int caller = call_coordinator("look");
 
-    lead("n1", 1);
-    caller = call_coordinator("look");
     answer(nodes.lines[0], false);
-    assert_int_equal(scene_answer(scene, caller), 0);
+    assert_int_equal(scene_answer(*state, caller), 0);
     lead("n2", 2);
-    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
-    assert_false(are_called(2));
-    close(caller);
+    end_unreachable(caller, 1);
 }
 
 /* Who coordinated until it stood still hears what was asked of it, when the next one does. */
@@ -380,58 +391,41 @@ static void nor_is_what_its_caller_has_given_up(void **state)
 
 static void a_lost_link_is_no_answer(void **state)
 {
-    struct scene *scene = *state;
-    int caller;
+    int caller = call_coordinator("look");
 
-    lead("n1", 1);
-    caller = call_coordinator("look");
+    (void)state;
     hang_up(0);
-    UNTIL(&scene->until, are_called(2));
-    answer(nodes.lines[1], true);
-    assert_int_equal(scene_answer(scene, caller), 0);
-    close(caller);
+    end_answered(caller);
 }
 
 static void nor_is_it_asked_for_ever(void **state)
 {
-    struct scene *scene = *state;
-    int caller;
+    int caller = call_coordinator("look");
 
-    lead("n1", 1);
-    caller = call_coordinator("look");
+    (void)state;
     hang_up(0);
-    UNTIL(&scene->until, are_called(2));
+    UNTIL(&nodes.scene->until, are_called(2));
     hang_up(1);
-    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
-    assert_false(are_called(3));
-    close(caller);
+    end_unreachable(caller, 2);
 }
 
 static void over_a_lost_link_nothing_is_changed_twice(void **state)
 {
-    struct scene *scene = *state;
-    int caller;
+    int caller = call_coordinator("change");
 
-    lead("n1", 1);
-    caller = call_coordinator("change");
+    (void)state;
     hang_up(0);
-    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
-    assert_false(are_called(2));
-    close(caller);
+    end_unreachable(caller, 1);
 }
 
 /* That it reaches somebody else not is the coordinator's word, and not that it is not reached. */
 static void an_answered_error_is_an_answer(void **state)
 {
-    struct scene *scene = *state;
-    int caller;
+    int caller = call_coordinator("look");
 
-    lead("n1", 1);
-    caller = call_coordinator("look");
+    (void)state;
     answer_error(nodes.lines[0], RB_EUNREACHABLE);
-    assert_int_equal(scene_answer(scene, caller), RB_EUNREACHABLE);
-    assert_false(are_called(2));
-    close(caller);
+    end_unreachable(caller, 1);
 }
 
 /* ---- States, of nodes that are lost -----------------------------------------------------------*/
@@ -441,7 +435,6 @@ static int ask_for_checkpoint(struct scene *scene)
 {
     Rb__Call call = RB__CALL__INIT;
     int caller = scene_call_in(scene);
-    char byte;
 
     lead("a", 1);
     put_fact("jobs/j/job",
@@ -458,8 +451,7 @@ static int ask_for_checkpoint(struct scene *scene)
     call.method = "checkpoint";
     call.body = "{\"job\":\"gpt\"}";
     scene_send(caller, &call, 0);
-    UNTIL(&scene->until, are_called(1));
-    UNTIL(&scene->until, recv(nodes.lines[0], &byte, 1, MSG_PEEK) == 1);
+    hear_first();
     return caller;
 }
 

@@ -101,6 +101,23 @@ static void test_killed(void **state)
     run_close(&run);
 }
 
+/* Of these two the second stands still: the first is told to recover alone in `number`, does, and
+ * the run ends. */
+static void end_alone(struct run *run, uint32_t number, const int *two)
+{
+    run->cluster.recovers = true;
+    cluster_configure(&run->cluster, number, two, 1, NULL);
+    cluster_until_ready(&run->cluster, number, two, 1);
+    cluster_go(&run->cluster, two[0], number);
+    cluster_until_flipped(&run->cluster, number, two, 1);
+    cluster_kill(&run->cluster, two[1]);
+    run->cluster.recovers = false;
+    run->cluster.number = number;
+    run->cluster.n_members = 1;
+    run_end(run, &run_endless);
+    run_close(run);
+}
+
 /* Behind a death two of three open what is left.  One of them stands still, no link ends, and
  * nobody says that this was given up: who is to go on alone does, and does not wait for that one.
  */
@@ -122,19 +139,11 @@ static void test_left_in_an_opening(void **state)
     cluster_until_ready(&run.cluster, 2, left, 2);
     kill(run.cluster.workers[left[1]].pid, SIGSTOP);
     cluster_go(&run.cluster, left[0], 2);
-    cluster_configure(&run.cluster, 4, left, 1, NULL);
-    cluster_until_ready(&run.cluster, 4, left, 1);
-    cluster_go(&run.cluster, left[0], 4);
-    cluster_until_flipped(&run.cluster, 4, left, 1);
-    cluster_kill(&run.cluster, left[1]);
-    run.cluster.recovers = false;
-    run.cluster.number = 4;
-    run.cluster.n_members = 1;
-    run_end(&run, &run_endless);
-    run_close(&run);
+    end_alone(&run, 4, left);
 }
 
-/* One of two stands still, and the step waits for it: who is told to go on alone breaks that off. */
+/* One of two stands still, and the step waits for it: who is told to go on alone breaks that off.
+ */
 static void test_left_in_a_step(void **state)
 {
     struct run run;
@@ -146,17 +155,7 @@ static void test_left_in_a_step(void **state)
     memcpy(members, run.cluster.members, sizeof members);
     cluster_until_step(&run.cluster, 30);
     kill(run.cluster.workers[members[1]].pid, SIGSTOP);
-    run.cluster.recovers = true;
-    cluster_configure(&run.cluster, 3, members, 1, NULL);
-    cluster_until_ready(&run.cluster, 3, members, 1);
-    cluster_go(&run.cluster, members[0], 3);
-    cluster_until_flipped(&run.cluster, 3, members, 1);
-    cluster_kill(&run.cluster, members[1]);
-    run.cluster.recovers = false;
-    run.cluster.number = 3;
-    run.cluster.n_members = 1;
-    run_end(&run, &run_endless);
-    run_close(&run);
+    end_alone(&run, 3, members);
 }
 
 /* ---- Stopping and starting again -------------------------------------------------------------*/
@@ -505,24 +504,15 @@ static void test_variants(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),
-        cmocka_unit_test(test_any_count),
-        cmocka_unit_test(test_resized),
-        cmocka_unit_test(test_moved),
-        cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_left_in_an_opening),
-        cmocka_unit_test(test_left_in_a_step),
-        cmocka_unit_test(test_parked),
-        cmocka_unit_test(test_parked_in_vain),
-        cmocka_unit_test(test_parked_and_taken_back),
-        cmocka_unit_test(test_checkpoints),
-        cmocka_unit_test(test_saves),
-        cmocka_unit_test(test_agent_gone),
-        cmocka_unit_test(test_old_orders),
-        cmocka_unit_test(test_terminated),
-        cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_no_targets),
-        cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_learns),         cmocka_unit_test(test_any_count),
+        cmocka_unit_test(test_resized),        cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_killed),         cmocka_unit_test(test_left_in_an_opening),
+        cmocka_unit_test(test_left_in_a_step), cmocka_unit_test(test_parked),
+        cmocka_unit_test(test_parked_in_vain), cmocka_unit_test(test_parked_and_taken_back),
+        cmocka_unit_test(test_checkpoints),    cmocka_unit_test(test_saves),
+        cmocka_unit_test(test_agent_gone),     cmocka_unit_test(test_old_orders),
+        cmocka_unit_test(test_terminated),     cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_no_targets),     cmocka_unit_test(test_variants),
     };
 
     if (!run_begin(argc, argv))
