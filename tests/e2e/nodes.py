@@ -11,7 +11,7 @@ import urllib.request
 
 import cluster
 import corpus
-from cluster import ENDLESS, check, until
+from cluster import ENDLESS, check, standing_still, until
 from faulty import faulty
 
 
@@ -138,20 +138,16 @@ def coordinator_is_stopped():
     who asks what there is has the next one's answer."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         leader, other = coordinator_and_other(c)
-        os.kill(leader.process.pid, signal.SIGSTOP)
-        check(other.name in c.ctl("get", "nodes", endpoint=other.endpoint, timeout=100), "the next one's answer")
-        os.kill(leader.process.pid, signal.SIGCONT)
+        with standing_still(leader.process.pid):
+            check(other.name in c.ctl("get", "nodes", endpoint=other.endpoint, timeout=100), "the next one's answer")
         until("the first one to follow", lambda: c.json("version", endpoint=leader.endpoint)["rubatod"]["leader"] == other.name)
         leader, other = other, leader
-        os.kill(leader.process.pid, signal.SIGSTOP)
-        try:
+        with standing_still(leader.process.pid):
             asked = c.run("node", "cordon", other.name, endpoint=other.endpoint, timeout=100)
             check(asked.returncode == 5 and "coordinated and has not answered" in asked.stderr,
                   f"exit {asked.returncode}: {asked.stderr}")
             c.ctl("node", "cordon", other.name, endpoint=other.endpoint)
             c.ctl("node", "uncordon", other.name, endpoint=other.endpoint)
-        finally:
-            os.kill(leader.process.pid, signal.SIGCONT)
         until("the first one to follow again",
               lambda: c.json("version", endpoint=leader.endpoint)["rubatod"]["leader"] == other.name)
         # What it was asked for while it stood still is heard before this, and nobody wants it any more.
@@ -223,14 +219,8 @@ def node_is_stopped():
     on without it all the same, and what it does when it goes on counts for nothing."""
     for leads in False, True:
         with job_on_two(leads) as (c, lost, worker, left):
-            stopped = [lost.process.pid, worker]
-            for pid in stopped:
-                os.kill(pid, signal.SIGSTOP)
-            try:
+            with standing_still(lost.process.pid, worker):
                 goes_on_without(c, lost, left)
-            finally:
-                for pid in stopped:
-                    os.kill(pid, signal.SIGCONT)
             c.train_on("wide", 2)
             check(worker not in [d["pid"] for d in c.status("wide")["devices"]], "a process was left behind and trains")
             c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node stood still and went on")
@@ -247,18 +237,12 @@ def nodes_in_etcd(c):
 def restarted_while_a_node_is_stopped():
     """Whoever comes when the lease of a node that stands still has ended learns from facts where to ask for it."""
     with job_on_two(False) as (c, lost, worker, left):
-        stopped = [lost.process.pid, worker]
         left.stop(signal.SIGKILL)
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+        with standing_still(lost.process.pid, worker):
             until("their leases to end", lambda: not nodes_in_etcd(c))
             left.start(wait=False)
             until("it to answer", lambda: c.try_json("status", "wide", endpoint=left.endpoint))
             goes_on_without(c, lost, left)
-        finally:
-            for pid in stopped:
-                os.kill(pid, signal.SIGCONT)
         c.train_on("wide", 2)
         c.same_as_alone("wide", spec(c, ENDLESS, 1), "a rubatod came while a node stood still")
 
@@ -274,14 +258,8 @@ def exported_while_a_node_is_stopped():
         c.ctl("node", "uncordon", leader.name)
         devices = c.train_on("wide", 2)["devices"]
         check(devices[0]["node"] == other.name, f"rank 0: {devices}")
-        stopped = [other.process.pid, devices[0]["pid"]]
-        for pid in stopped:
-            os.kill(pid, signal.SIGSTOP)
-        try:
+        with standing_still(other.process.pid, devices[0]["pid"]):
             c.ctl("export", "wide", "--out", c.path("stopped.safetensors"), endpoint=leader.endpoint, timeout=60)
-        finally:
-            for pid in stopped:
-                os.kill(pid, signal.SIGCONT)
         c.train_on("wide", 2)
         c.ctl("cancel", "wide", "--now")
         until("its workers to leave", lambda: not c.processes("rubato-worker"))

@@ -15,7 +15,7 @@ import urllib.parse
 
 import cluster
 import corpus
-from cluster import ENDLESS, check, until
+from cluster import ENDLESS, check, standing_still, until
 
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache", "Referrer-Policy": "no-referrer",
            "Cross-Origin-Resource-Policy": "same-origin", "Connection": "close"}
@@ -214,8 +214,7 @@ def health_beside_them():
         leader, other = leads(c)
         at = c.where(other)
         until("it to know who leads", lambda: ask(at, "/api/jobs")[0] == 200)
-        os.kill(leader.process.pid, signal.SIGSTOP)
-        try:
+        with standing_still(leader.process.pid):
             lines = [socket.create_connection(at) for _ in range(CALLS)]
             for line in lines:
                 line.sendall(b"GET /api/nodes HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -232,8 +231,6 @@ def health_beside_them():
                         reply += piece
                 line.close()
                 check(not reply or reply.startswith(b"HTTP/1.1 503 "), f"{reply}")
-        finally:
-            os.kill(leader.process.pid, signal.SIGCONT)
 
 
 cluster.main(one_node, two_nodes, health_beside_them)
