@@ -21,9 +21,10 @@
 #include <string.h>
 
 enum {
-    LINK_MS = 2000,  /* for the report of a death to come behind the freeze that it causes */
-    SLOW_MS = 1000,  /* a recovery that takes longer: has it lost another one? */
-    STUCK_MS = 2000, /* and for so long one waits for a node that does not answer */
+    LINK_MS = 2000,    /* for the report of a death to come behind the freeze that it causes */
+    HOLD_OFF_MS = 200, /* behind the first recovery that could not be prepared */
+    SLOW_MS = 1000,    /* a recovery that takes longer: has it lost another one? */
+    STUCK_MS = 2000,   /* and for so long one waits for a node that does not answer */
 };
 
 /* How long those are waited for of whom nothing is heard.  Who is silent and lives has lost its
@@ -100,7 +101,7 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     uint32_t min = rb_turn_min(turn);
     struct rb_place *places = RB_ARENA_NEW(turn->arena, struct rb_place, roll->n + min + 1);
     size_t n = gather(turn, roll, false, places);
-    uint64_t until = rb_turn_hold_off(turn, true, 200);
+    uint64_t until = rb_turn_hold_off(turn, true, HOLD_OFF_MS);
     Rb__Configuration *conf;
 
     if (!n)
@@ -232,6 +233,39 @@ static bool give_up_silent(struct rb_turn *turn, const struct rb_roll *roll,
     return true;
 }
 
+/* Has somebody the state who is not in the active configuration?  It came with one that was given
+ * up behind its flip, and only the recovery knows of it. */
+static bool has_heirs(const struct rb_turn *turn, const struct rb_roll *roll)
+{
+    const Rb__Configuration *active = rb_turn_active(turn);
+
+    for (size_t i = 0; i < roll->n; i++)
+        if (rb_roll_holder(&roll->at[i]) && !rb_decide_is_on(active, roll->at[i].member))
+            return true;
+    return false;
+}
+
+/* Heirs go from one recovery to the next in one turn, and no earlier than that may be made: between
+ * the two nobody would need them, and their agents would dismiss them with the state. */
+static bool tend_recovery(struct rb_turn *turn, const struct rb_roll *roll,
+                          const Rb__Configuration *next)
+{
+    bool heirs = roll->whole && has_heirs(turn, roll);
+    uint64_t until = heirs ? rb_turn_hold_off(turn, true, HOLD_OFF_MS) : 0;
+
+    if (give_up_silent(turn, roll, next))
+        return true;
+    if (until && rb_decide_is_spoiled(turn, next)) {
+        rb_turn_wake(turn, until);
+        return false;
+    }
+    if (!rb_decide_tend(turn, next))
+        return false;
+    if (heirs && !turn->state.next)
+        recover(turn, roll);
+    return true;
+}
+
 bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll)
 {
     const Rb__Configuration *next = rb_turn_next(turn);
@@ -239,9 +273,9 @@ bool rb_decide_crash(struct rb_turn *turn, const struct rb_roll *roll)
     if (take_foreseen(turn, roll, next))
         return true;
     if (next && !strcmp(next->cause, "crash")) {
-        bool spoilt = give_up_silent(turn, roll, next) || rb_decide_tend(turn, next);
+        bool done = tend_recovery(turn, roll, next);
 
-        return spoilt || is_held_up(roll);
+        return done || is_held_up(roll);
     }
     if (must_wait(turn, roll)) {
         if (!roll->gone && !roll->frozen)

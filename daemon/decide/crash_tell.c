@@ -71,13 +71,13 @@ static bool is_told(const struct rb_roll *roll, size_t i, const Rb__Configuratio
 }
 
 /* The last recovery that did not come to an end, or does not now; NULL: none since one did. */
-static const Rb__Configuration *last_given_up(const struct rb_turn *turn)
+static const Rb__Configuration *last_given_up(struct rb_turn *turn)
 {
     const struct rb_fact_list *confs = &turn->in->configurations;
     const Rb__Configuration *next = rb_turn_next(turn);
 
-    if (next && next->left_of)
-        return next;
+    if (next && !strcmp(next->cause, "crash"))
+        return rb_turn_edit(turn, next);
     for (size_t i = confs->n; i-- > 0;) {
         const Rb__Configuration *conf = confs->at[i].configuration;
 

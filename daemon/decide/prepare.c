@@ -217,6 +217,14 @@ static bool is_unreadable(const struct rb_turn *turn, const Rb__Configuration *n
     return false;
 }
 
+bool rb_decide_is_spoiled(struct rb_turn *turn, const Rb__Configuration *next)
+{
+    const char *blamed;
+    bool failed;
+
+    return spoiled(turn, next, &blamed, &failed) != NULL;
+}
+
 bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next)
 {
     const char *blamed = NULL, *late = NULL, *why;

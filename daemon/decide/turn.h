@@ -137,6 +137,8 @@ bool rb_turn_sharded(const struct rb_turn *turn);
 void rb_decide_start(struct rb_turn *turn); /* start.c */
 /* prepare.c: sends it off once all are ready, gives it up where one cannot be; true: it did. */
 bool rb_decide_tend(struct rb_turn *turn, const Rb__Configuration *next);
+/* Would that give it up, as something has gone wrong with a member? */
+bool rb_decide_is_spoiled(struct rb_turn *turn, const Rb__Configuration *next);
 bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next);
 void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next);
 void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The coordinator's rules, scene by scene: who goes on when workers die, and what is lost. */
-#include "tests/daemon/world.h"
+#include "tests/daemon/world_inside.h"
 
 #include "base/buffer.h"
 
@@ -103,6 +103,53 @@ static void what_agents_did_is_recorded(void **unused)
     world_rounds(&world, 50);
     assert_int_equal(world_active(&world, JOB)->n_members, 3);
     assert_true(world_active(&world, JOB)->number > newest); /* none of those that were kept */
+    world_end(&world);
+}
+
+/* It flipped to what a newcomer comes with, and froze there before it said so. */
+static void freeze_behind_flip(struct worker *newcomer, int64_t level, uint32_t number)
+{
+    newcomer->level = level;
+    newcomer->unready = number;
+    world_freeze(newcomer);
+}
+
+static void newcomers_are_left_alone_behind_a_flip(void **unused)
+{
+    struct world world;
+    const Rb__Configuration *next;
+    uint32_t number;
+    int64_t level;
+
+    (void)unused;
+    world_running(&world, 4, 1, 2);
+    world_wish(&world, JOB, world_want, 4);
+    do {
+        world_agent(&world, 0);
+        world_decide(&world);
+    } while (world_next(&world, JOB)->state != RB__CONFIGURATION__STATE__GO);
+    number = world_next(&world, JOB)->number;
+    level = world_worker(&world, JOB, "a", 1)->level;
+    world_kill(&world, world_worker(&world, JOB, "a", 0));
+    world_freeze(world_worker(&world, JOB, "a", 1));
+    freeze_behind_flip(world_worker(&world, JOB, "a", 2), level, number);
+    freeze_behind_flip(world_worker(&world, JOB, "a", 3), level, number);
+    world_agent(&world, 0);
+    world_decide(&world);
+    assert_int_equal(world_next(&world, JOB)->n_members, 3);
+    world_kill(&world, world_worker(&world, JOB, "a", 1)); /* the last who had been in the job */
+    world_agent(&world, 0);
+    world_decide(&world);
+    next = world_next(&world, JOB);
+    assert_string_equal(next->cause, "crash");
+    assert_int_equal(next->n_members, 2);
+    assert_string_equal(next->members[0]->worker, world_worker(&world, JOB, "a", 2)->name);
+    assert_string_equal(next->members[1]->worker, world_worker(&world, JOB, "a", 3)->name);
+    number = next->number;
+    world_rounds(&world, 5);
+    assert_int_equal(world_active(&world, JOB)->number, number);
+    assert_true(world_worker(&world, JOB, "a", 2)->level >= level);
+    assert_int_equal(world_state(&world, JOB)->n_restarts, 0);
     world_end(&world);
 }
 
@@ -336,6 +383,7 @@ int main(void)
         cmocka_unit_test(survivors_go_on),
         cmocka_unit_test(a_recovery_that_loses_another),
         cmocka_unit_test(what_agents_did_is_recorded),
+        cmocka_unit_test(newcomers_are_left_alone_behind_a_flip),
         cmocka_unit_test(a_newcomer_that_dies_costs_nothing),
         cmocka_unit_test(restarts_from_the_newest_checkpoint),
         cmocka_unit_test(an_unreadable_checkpoint_gives_way_to_an_older_one),
