@@ -90,7 +90,9 @@ static void take_hello(struct rb_worker *worker, const Rb__Hello *hello)
 static void take_flipped(struct rb_worker *worker, const Rb__Flipped *flipped)
 {
     worker->told.active = flipped->number;
-    worker->level = worker->first_step = worker->newest = flipped->level;
+    worker->level = worker->first_step = flipped->level;
+    if (flipped->level > worker->newest) /* else it is said again, to a rubatod that came since */
+        worker->newest = flipped->level;
     worker->flipped = flipped->time;
     worker->bytes_moved = flipped->bytes_moved;
     worker->rank = flipped->rank;

@@ -200,7 +200,9 @@ static void take_word(struct sim_rubatod *rubatod, struct sim_own *own, const st
         break;
     case SIM_FLIPPED:
         own->told.active = word->number;
-        own->level = own->first_step = own->newest = word->level;
+        own->level = own->first_step = word->level;
+        if (word->level > own->newest)
+            own->newest = word->level;
         own->flipped = sim_ms(rubatod->sim);
         own->rank = word->rank;
         own->has_rank = true;
