@@ -121,12 +121,12 @@ static void add_block(const struct sim_process *process, const struct rb_recover
 static void take_in(struct sim_process *process, struct sim_state *state, bool fresh)
 {
     const struct sim_conf *conf = process->active;
+    bool undecided = !fresh && process->pending == state->level;
 
     for (size_t b = 0; b < SIM_BLOCKS; b++)
         state->held[b] =
-            (!fresh && state->held[b]) || rb_placement_holds(&conf->as.placement, conf->rank, b)
-                ? RB_HELD
-                : RB_HELD_NOT;
+            rb_recovery_held(fresh ? RB_HELD_NOT : state->held[b],
+                             rb_placement_holds(&conf->as.placement, conf->rank, b), undecided);
     state->torn = false;
 }
 
@@ -217,6 +217,15 @@ static int call(struct sim_process *process)
     return err;
 }
 
+static void let_go(struct sim_process *process)
+{
+    const uint8_t *holds = process->active->as.placement.holds + process->active->rank * SIM_BLOCKS;
+
+    if (rb_recovery_gains(process->state.held, holds, SIM_BLOCKS))
+        process->pending = -1;
+    sim_hold(&process->state, holds);
+}
+
 int sim_opening_run(struct sim_process *process)
 {
     struct rb_recovery recovery;
@@ -235,7 +244,6 @@ int sim_opening_run(struct sim_process *process)
         err = compare(process);
     if (!process->alive || err)
         return err ? err : RB_EAGAIN;
-    sim_hold(&process->state,
-             process->active->as.placement.holds + process->active->rank * SIM_BLOCKS);
+    let_go(process);
     return RB_OK;
 }

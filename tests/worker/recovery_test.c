@@ -249,6 +249,40 @@ static void test_given_and_undecided(void **state)
     rb_recovery_done(&recovery);
 }
 
+/* Rank 1 voted, lost all others, and was given block 0 in the opening of what was left, that did
+ * not come to its end.  Rank 0 is back, and knows what came of the vote: of block 0 rank 1 has no
+ * sums. */
+static void test_given_while_undecided(void **state)
+{
+    static const uint8_t holds[] = {true, true, true};
+    struct rb_testimony two[] = {{.level = 5, .entry = 1}, {.level = 4, .reduced = 1}};
+    uint8_t held[] = {RB_HELD, RB_HELD, RB_HELD_NOT, RB_HELD_NOT, RB_HELD, RB_HELD};
+    struct rb_recovery recovery;
+
+    (void)state;
+    for (int b = 0; b < 3; b++)
+        held[3 + b] = rb_recovery_held(held[3 + b], true, true);
+    assert_true(rb_recovery_gains(held + 3, holds, 3)); /* if that is opened, these sums are void */
+    rb_recovery_judge(two, held, 2, 3, &recovery);
+    assert_int_equal(recovery.level, 5);
+    assert_int_equal(recovery.fates[1], RB_FATE_APPLIES);
+    assert_int_equal(recovery.givers[0], 0);
+    assert_int_equal(recovery.givers[2], 1);
+    assert_int_equal(recovery.lost, -1);
+    rb_recovery_done(&recovery);
+    held[0] = RB_HELD_NOT;
+    rb_recovery_judge(two, held, 2, 3, &recovery);
+    assert_int_equal(recovery.lost, 0);
+    rb_recovery_done(&recovery);
+    rb_recovery_judge(two + 1, held + 3, 1, 3, &recovery); /* at its own level it has them */
+    assert_int_equal(recovery.level, 4);
+    assert_int_equal(recovery.lost, -1);
+    rb_recovery_done(&recovery);
+    assert_int_equal(rb_recovery_held(RB_HELD_TAKEN, false, true), RB_HELD); /* it followed */
+    assert_int_equal(rb_recovery_held(RB_HELD_NOT, true, false), RB_HELD);
+    assert_int_equal(rb_recovery_held(RB_HELD_NOT, false, false), RB_HELD_NOT);
+}
+
 static void test_nobody(void **state)
 {
     struct rb_testimony two[] = {{.level = -1}, {.level = -1}};
@@ -411,10 +445,15 @@ static void test_laps_that_count(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_moment),   cmocka_unit_test(test_old_and_fresh),
-        cmocka_unit_test(test_other_attempts), cmocka_unit_test(test_given_and_undecided),
-        cmocka_unit_test(test_nobody),         cmocka_unit_test(test_laps),
-        cmocka_unit_test(test_stale_laps),     cmocka_unit_test(test_laps_that_count),
+        cmocka_unit_test(test_every_moment),
+        cmocka_unit_test(test_old_and_fresh),
+        cmocka_unit_test(test_other_attempts),
+        cmocka_unit_test(test_given_and_undecided),
+        cmocka_unit_test(test_given_while_undecided),
+        cmocka_unit_test(test_nobody),
+        cmocka_unit_test(test_laps),
+        cmocka_unit_test(test_stale_laps),
+        cmocka_unit_test(test_laps_that_count),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

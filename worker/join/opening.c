@@ -115,8 +115,13 @@ static int compare(struct opening *opening, struct rb_why *why)
 
 static void let_go(struct opening *opening)
 {
-    rb_model_hold(opening->model,
-                  opening->configuration->placement.holds + opening->self * opening->blocks);
+    struct rb_model *model = opening->model;
+    const uint8_t *holds =
+        opening->configuration->placement.holds + opening->self * opening->blocks;
+
+    if (rb_recovery_gains(model->state.held, holds, opening->blocks))
+        model->pending.level = -1;
+    rb_model_hold(model, holds);
 }
 
 static int open_all(struct opening *opening, struct rb_why *why)

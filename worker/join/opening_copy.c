@@ -176,12 +176,12 @@ static int copy(struct opening *opening, struct rb_state *into, struct rb_why *w
 static void take_in(struct opening *opening, struct rb_state *state, bool fresh)
 {
     const struct rb_placement *placement = &opening->configuration->placement;
+    bool undecided = !fresh && opening->model->pending.level == state->level;
 
     for (size_t b = 0; b < opening->blocks; b++)
         state->held[b] =
-            (!fresh && state->held[b]) || rb_placement_holds(placement, opening->self, b)
-                ? RB_HELD
-                : RB_HELD_NOT;
+            rb_recovery_held(fresh ? RB_HELD_NOT : state->held[b],
+                             rb_placement_holds(placement, opening->self, b), undecided);
     state->torn = false;
 }
 

@@ -67,6 +67,21 @@ bool rb_recovery_has(const struct rb_recovery *recovery, const uint8_t *held, ui
     }
 }
 
+uint8_t rb_recovery_held(uint8_t before, bool shall_hold, bool undecided)
+{
+    if (!before && !shall_hold)
+        return RB_HELD_NOT;
+    return undecided && !rb_held_follows(before) ? RB_HELD_LINGERS : RB_HELD;
+}
+
+bool rb_recovery_gains(const uint8_t *held, const uint8_t *shall_hold, size_t blocks)
+{
+    for (size_t b = 0; b < blocks; b++)
+        if (shall_hold[b] && !rb_held_follows(held[b]))
+            return true;
+    return false;
+}
+
 static int giver_of(const struct rb_recovery *recovery, const uint8_t *held, size_t block)
 {
     for (uint32_t r = 0; r < recovery->ranks; r++)

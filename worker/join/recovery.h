@@ -71,4 +71,13 @@ void rb_recovery_done(struct rb_recovery *recovery);
 bool rb_recovery_has(const struct rb_recovery *recovery, const uint8_t *held, uint32_t rank,
                      size_t block);
 
+/* How a member holds a block behind what an opening has copied.  before: enum rb_held in front of
+ * it, where its state was of any use.  undecided: it has the sums of a step, and has not heard what
+ * came of that.  Of what the opening brought it has none, so that lingers: another opening may come
+ * before this one is through, in which it is told. */
+uint8_t rb_recovery_held(uint8_t before, bool shall_hold, bool undecided);
+
+/* Will one that holds what it shall hold some block that it has no such sums of? */
+bool rb_recovery_gains(const uint8_t *held, const uint8_t *shall_hold, size_t blocks);
+
 #endif
