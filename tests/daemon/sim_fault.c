@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What befalls a cluster.  Each fault ends by itself some time later, the last ones when the story
  * is to have a good end. */
-#include "sim_rubatod.h"
+#include "sim_fault.h"
 
 #include <string.h>
 
 enum {
-    PAUSE_US = 5000000,     /* between two faults, at most */
-    LASTS_US = 12000000,    /* most faults, at most */
-    LONG_US = 60000000,     /* some */
-    GIVE_UP_US = 7000000,   /* a link to nowhere */
-    STOP_LOW_US = 45000000, /* a long stop of a node */
-    STOP_HIGH_US = 75000000,
-    AGAIN_US = 100000,
-    SENDS = 4,          /* of a worker's, until it has opened what a death has left */
-    ABOUT_US = 1000000, /* what comes at the same time */
+    PAUSE_US = 5000000, /* between two faults, at most */
+    LONG_US = 60000000, /* some last so long, at most */
 };
 
-static uint64_t lasts(struct sim *sim)
+uint64_t sim_fault_lasts(struct sim *sim)
 {
-    return sim_between(sim, 1000, sim_chance(sim, 8) ? LASTS_US : LONG_US);
+    return sim_between(sim, 1000, sim_chance(sim, 8) ? SIM_LASTS_US : LONG_US);
 }
 
 static struct sim_process *any_process(struct sim *sim)
@@ -33,7 +26,7 @@ static struct sim_process *any_process(struct sim *sim)
     return chosen;
 }
 
-static struct sim_node *any_node(struct sim *sim)
+struct sim_node *sim_fault_any_node(struct sim *sim)
 {
     return &sim->nodes[sim_chance(sim, sim->n_nodes)];
 }
@@ -55,7 +48,7 @@ static void on_continue(struct sim *sim, void *who, uint64_t stamp, void *what)
 static void continues(struct sim *sim, struct sim_process *process)
 {
     if (sim_chance(sim, 2) || !process->agent)
-        sim_in(sim, lasts(sim), on_continue, process, 0, NULL);
+        sim_in(sim, sim_fault_lasts(sim), on_continue, process, 0, NULL);
 }
 
 static void hurt_worker(struct sim *sim)
@@ -98,27 +91,6 @@ void sim_node_stop(struct sim *sim, struct sim_node *node, bool machine)
             sim_process_kill(sim->processes[i], !machine, "died with its node");
 }
 
-/* No link ends, and nobody on the node can say anything. */
-static void stop_whole(struct sim *sim, struct sim_node *node)
-{
-    sim_say(sim, "fault", "all of node %s is stopped", node->name);
-    node->stopped = ++sim->sequence;
-    sim_rubatod_stop(node->rubatod);
-    for (size_t i = 0; i < sim->n_processes; i++)
-        if (sim->processes[i]->node == node)
-            sim->processes[i]->stopped = true;
-    sim_check_goes_on(sim);
-}
-
-static void continue_whole(struct sim *sim, struct sim_node *node)
-{
-    node->stopped = 0;
-    for (size_t i = 0; i < sim->n_processes; i++)
-        if (sim->processes[i]->node == node && sim->processes[i]->alive &&
-            sim->processes[i]->stopped)
-            sim_process_continue(sim->processes[i]);
-}
-
 static void give_up_links(struct sim *sim, const struct sim_node *node)
 {
     size_t n = (size_t)(node - sim->nodes);
@@ -135,7 +107,7 @@ void sim_node_start(struct sim *sim, struct sim_node *node)
         give_up_links(sim, node);
     node->down = false;
     if (node->stopped)
-        continue_whole(sim, node);
+        sim_fault_continue(sim, node);
     sim_net_healed(sim);
     sim_rubatod_start(sim, node);
 }
@@ -152,6 +124,11 @@ static void on_node_back(struct sim *sim, void *who, uint64_t stamp, void *what)
         sim_in(sim, 1000000, on_node_back, node, 0, NULL);
     else if (node->down || !node->rubatod)
         sim_node_start(sim, node);
+}
+
+void sim_fault_ends(struct sim *sim, uint64_t us, struct sim_node *node)
+{
+    sim_in(sim, us, on_node_back, node, node->stopped, NULL);
 }
 
 static void on_links_over(struct sim *sim, void *who, uint64_t stamp, void *what)
@@ -184,7 +161,7 @@ static void fill(struct sim *sim, struct sim_node *node)
 
 static void hurt_node(struct sim *sim)
 {
-    struct sim_node *node = any_node(sim);
+    struct sim_node *node = sim_fault_any_node(sim);
     uint64_t back = sim_between(sim, 1000, sim_chance(sim, 3) ? 3000000 : LONG_US / 3);
 
     if (!node->rubatod || node->down)
@@ -195,11 +172,11 @@ static void hurt_node(struct sim *sim)
         fill(sim, node);
         return;
     case 10:
-        stop_whole(sim, node);
+        sim_fault_stand(sim, node);
         break;
     case 0:
         sim_node_stop(sim, node, true);
-        sim_in(sim, GIVE_UP_US, on_links_over, node, 0, NULL);
+        sim_in(sim, SIM_GIVE_UP_US, on_links_over, node, 0, NULL);
         break;
     case 1:
         sim_node_stop(sim, node, false);
@@ -211,232 +188,7 @@ static void hurt_node(struct sim *sim)
     default:
         sim_rubatod_stop(node->rubatod);
     }
-    sim_in(sim, back, on_node_back, node, node->stopped, NULL);
-}
-
-/* ---- Networks ---------------------------------------------------------------------------------*/
-
-static void on_joined(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    size_t a = stamp / SIM_NODES, b = stamp % SIM_NODES;
-
-    (void)who;
-    (void)what;
-    sim->disturbed = sim->now;
-    sim->apart[a][b] = false;
-    sim_net_healed(sim);
-}
-
-static void on_apart_long(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    size_t a = stamp / SIM_NODES, b = stamp % SIM_NODES;
-
-    (void)who;
-    (void)what;
-    if (!sim->apart[a][b])
-        return;
-    sim->disturbed = sim->now;
-    sim_net_gave_up(sim, a, b);
-    sim_net_gave_up(sim, b, a);
-}
-
-/* Nothing comes through from there to here; perhaps the other way round neither. */
-static void part(struct sim *sim)
-{
-    size_t a = sim_chance(sim, sim->n_nodes), b = sim_chance(sim, sim->n_nodes);
-    uint64_t us = lasts(sim);
-
-    if (a == b)
-        return;
-    sim_say(sim, "fault", "nodes %s and %s are apart", sim->nodes[a].name, sim->nodes[b].name);
-    sim->apart[a][b] = true;
-    sim_in(sim, us, on_joined, NULL, a * SIM_NODES + b, NULL);
-    sim_in(sim, GIVE_UP_US, on_apart_long, NULL, a * SIM_NODES + b, NULL);
-    if (sim_chance(sim, 2)) {
-        sim->apart[b][a] = true;
-        sim_in(sim, us, on_joined, NULL, b * SIM_NODES + a, NULL);
-    }
-}
-
-static void on_reaches_etcd(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    struct sim_node *node = who;
-
-    (void)stamp;
-    (void)what;
-    sim->disturbed = sim->now;
-    node->severed = false;
-    sim_clients_notice(sim);
-}
-
-static void on_caught_up(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    struct sim_node *node = who;
-
-    (void)stamp;
-    (void)what;
-    sim->disturbed = sim->now;
-    node->lags = false;
-    sim_clients_notice(sim);
-}
-
-static void on_etcd_back(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    (void)who;
-    (void)stamp;
-    (void)what;
-    sim->disturbed = sim->now;
-    sim_store_stand(sim, true);
-}
-
-static void take_etcd_away(struct sim *sim, uint64_t us)
-{
-    sim_say(sim, "fault", "etcd is away");
-    sim_store_stand(sim, false);
-    sim_in(sim, us, on_etcd_back, NULL, 0, NULL);
-}
-
-static void hurt_etcd(struct sim *sim)
-{
-    struct sim_node *node = any_node(sim);
-
-    switch (sim_chance(sim, 8)) {
-    case 0:
-        take_etcd_away(sim, lasts(sim));
-        break;
-    case 1:
-    case 2:
-        sim_say(sim, "fault", "etcd is compacted");
-        sim_store_compact(sim);
-        break;
-    case 3:
-    case 4:
-        sim_say(sim, "fault", "the watch of %s stands still", node->name);
-        node->lags = true;
-        sim_in(sim, sim_between(sim, 100000, 6000000), on_caught_up, node, 0, NULL);
-        break;
-    default:
-        sim_say(sim, "fault", "%s does not reach etcd", node->name);
-        node->severed = true;
-        sim_in(sim, lasts(sim), on_reaches_etcd, node, 0, NULL);
-    }
-}
-
-/* ---- A long stop ------------------------------------------------------------------------------*/
-
-static void on_stop(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    struct sim_node *node = who;
-
-    (void)what;
-    if (sim->quiet || !node->rubatod || node->down)
-        return;
-    sim->disturbed = sim->now;
-    stop_whole(sim, node);
-    sim_in(sim, stamp - sim->now, on_node_back, node, node->stopped, NULL);
-}
-
-/* Of the job, elsewhere than on that node. */
-static struct sim_process *any_beside(struct sim *sim, const struct sim_job *job,
-                                      const struct sim_node *node)
-{
-    struct sim_process *chosen = NULL;
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < sim->n_processes; i++) {
-        struct sim_process *process = sim->processes[i];
-
-        if (process->alive && process->job == job && process->node != node && !sim_chance(sim, ++n))
-            chosen = process;
-    }
-    return chosen;
-}
-
-/* stamp: what that leaves is being opened when the node is stopped.  Else it is stopped first, and
- * who dies has said what its peers wait for. */
-static void on_killed_beside(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    struct sim_process *process = any_beside(sim, what, who);
-
-    sim->disturbed = sim->now;
-    if (process && stamp)
-        sim_process_kill(process, true, "killed");
-    else if (process && process->active)
-        process->ends_behind = process->active->size - 1;
-    for (size_t i = 0; process && stamp && i < sim->n_processes; i++)
-        if (sim->processes[i]->node == who && sim->processes[i]->job == what)
-            sim->processes[i]->stops_behind = sim_between(sim, 1, SENDS);
-}
-
-void sim_node_stand(struct sim *sim, struct sim_node *node)
-{
-    sim_in(sim, 0, on_stop, node, sim->calm, NULL);
-}
-
-static void on_away_beside(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    (void)who;
-    (void)what;
-    sim->disturbed = sim->now;
-    take_etcd_away(sim, stamp);
-}
-
-static struct sim_node *find_coordinator(struct sim *sim)
-{
-    for (size_t n = 0; n < sim->n_nodes; n++)
-        if (sim->nodes[n].rubatod && sim->nodes[n].rubatod->fence)
-            return &sim->nodes[n];
-    return any_node(sim);
-}
-
-/* Who trains with somebody on another node; rather with two, for one of them may die. */
-static struct sim_process *any_trainer(struct sim *sim)
-{
-    struct sim_process *chosen = NULL;
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < sim->n_processes; i++) {
-        struct sim_process *process = sim->processes[i];
-        bool beside = false;
-
-        if (!process->alive || process->phase != SIM_TRAINING)
-            continue;
-        for (uint32_t r = 0; r < process->active->size; r++)
-            beside |= process->active->members[r]->node != process->node;
-        if (beside && (process->active->size > 2 || !sim_chance(sim, 40)) && !sim_chance(sim, ++n))
-            chosen = process;
-    }
-    return chosen;
-}
-
-/* So long that a job that waits for its end is found (sim_check_stop.c): alone or about the time of
- * a death, at times while what that leaves is being opened, and of an outage of etcd's; and then
- * nothing else begins. */
-static void on_long_stop(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    const struct sim_process *process = sim->quiet ? NULL : any_trainer(sim);
-    uint64_t at = sim_between(sim, 1, ABOUT_US), stops = at;
-    bool kills = sim_chance(sim, 4) != 0, opens = sim_chance(sim, 3) != 0;
-    struct sim_node *node;
-
-    (void)who;
-    (void)what;
-    if (!process) {
-        if (!sim->quiet)
-            sim_in(sim, AGAIN_US, on_long_stop, NULL, stamp, NULL);
-        return;
-    }
-    node = opens && sim_chance(sim, 3) ? find_coordinator(sim) : process->node;
-    sim->faults++;
-    sim->calm = sim->now + sim_between(sim, STOP_LOW_US, STOP_HIGH_US);
-    if (kills)
-        sim_in(sim, at, on_killed_beside, node, opens, process->job);
-    if (kills && opens) /* at the latest */
-        stops += ABOUT_US;
-    sim_in(sim, stops, on_stop, node, sim->calm, NULL);
-    if (opens && sim_chance(sim, 2))
-        sim_in(sim, sim_between(sim, 1, at), on_away_beside, NULL, sim_between(sim, 1000, LASTS_US),
-               NULL);
+    sim_fault_ends(sim, back, node);
 }
 
 /* ---- All --------------------------------------------------------------------------------------*/
@@ -455,7 +207,7 @@ static void on_fault(struct sim *sim, void *who, uint64_t stamp, void *what)
     sim->disturbed = sim->now;
     switch (sim_chance(sim, 8)) {
     case 0:
-        part(sim);
+        sim_fault_part(sim);
         break;
     case 1:
     case 2:
@@ -463,7 +215,7 @@ static void on_fault(struct sim *sim, void *who, uint64_t stamp, void *what)
         break;
     case 3:
     case 4:
-        hurt_etcd(sim);
+        sim_fault_etcd(sim);
         break;
     default:
         hurt_worker(sim);
@@ -477,10 +229,10 @@ void sim_faults_begin(struct sim *sim)
     static const uint64_t pauses[] = {PAUSE_US, PAUSE_US / 4, PAUSE_US * 3, PAUSE_US / 20};
 
     if (!sim_chance(sim, 4))
-        fill(sim, any_node(sim));
+        fill(sim, sim_fault_any_node(sim));
     if (!sim_chance(sim, 2)) { /* a job may grow before */
         sim->calm = sim_between(sim, 2000000, 12000000);
-        sim_in(sim, sim->calm - 1000000, on_long_stop, NULL, 0, NULL);
+        sim_fault_long_stop(sim, sim->calm - 1000000);
     }
     sim_in(sim, 1000000, on_fault, NULL, pauses[sim_chance(sim, RB_COUNT(pauses))], NULL);
 }
