@@ -270,13 +270,17 @@ static void test_given_while_undecided(void **state)
     assert_int_equal(recovery.givers[2], 1);
     assert_int_equal(recovery.lost, -1);
     rb_recovery_done(&recovery);
-    held[0] = RB_HELD_NOT;
+    held[0] = RB_HELD_NOT; /* at its own level it has all: that step is taken again */
     rb_recovery_judge(two, held, 2, 3, &recovery);
-    assert_int_equal(recovery.lost, 0);
-    rb_recovery_done(&recovery);
-    rb_recovery_judge(two + 1, held + 3, 1, 3, &recovery); /* at its own level it has them */
     assert_int_equal(recovery.level, 4);
+    assert_int_equal(recovery.fates[0], RB_FATE_VOID);
+    assert_int_equal(recovery.givers[0], 1);
     assert_int_equal(recovery.lost, -1);
+    rb_recovery_done(&recovery);
+    held[3] = RB_HELD_NOT;
+    rb_recovery_judge(two, held, 2, 3, &recovery);
+    assert_int_equal(recovery.level, 5);
+    assert_int_equal(recovery.lost, 0);
     rb_recovery_done(&recovery);
     assert_int_equal(rb_recovery_held(RB_HELD_TAKEN, false, true), RB_HELD); /* it followed */
     assert_int_equal(rb_recovery_held(RB_HELD_NOT, true, false), RB_HELD);

@@ -143,6 +143,8 @@ static int64_t fallback(const struct rb_testimony *testimonies, const struct rb_
 
     if (committed < judged->level) /* a lap leads to it */
         return judged->lost >= 0 ? committed : -1;
+    if (judged->lost >= 0)
+        return judged->level - 1;
     return judged->teller < 0 && is_undecided(testimonies, judged->ranks, judged->level)
                ? judged->level - 1
                : -1;

@@ -27,7 +27,8 @@
  * it is taken again, by those who are one behind, if they have all of the state between them.
  *
  * Each block comes from the lowest rank that has it then.  A block that nobody has is lost, and
- * with it the state. */
+ * with it the state; but where those who are one behind have all of it, they take the step again,
+ * which comes to the same. */
 #ifndef RB_WORKER_JOIN_RECOVERY_H
 #define RB_WORKER_JOIN_RECOVERY_H
 
