@@ -44,25 +44,15 @@ void sim_fault_part(struct sim *sim)
     }
 }
 
-static void on_reaches_etcd(struct sim *sim, void *who, uint64_t stamp, void *what)
+/* A node is cut off from etcd no more: `severed` or `lags`. */
+static void on_hears_etcd(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
-    struct sim_node *node = who;
+    bool *cut_off = who;
 
     (void)stamp;
     (void)what;
     sim->disturbed = sim->now;
-    node->severed = false;
-    sim_clients_notice(sim);
-}
-
-static void on_caught_up(struct sim *sim, void *who, uint64_t stamp, void *what)
-{
-    struct sim_node *node = who;
-
-    (void)stamp;
-    (void)what;
-    sim->disturbed = sim->now;
-    node->lags = false;
+    *cut_off = false;
     sim_clients_notice(sim);
 }
 
@@ -99,11 +89,11 @@ void sim_fault_etcd(struct sim *sim)
     case 4:
         sim_say(sim, "fault", "the watch of %s stands still", node->name);
         node->lags = true;
-        sim_in(sim, sim_between(sim, 100000, 6000000), on_caught_up, node, 0, NULL);
+        sim_in(sim, sim_between(sim, 100000, 6000000), on_hears_etcd, &node->lags, 0, NULL);
         break;
     default:
         sim_say(sim, "fault", "%s does not reach etcd", node->name);
         node->severed = true;
-        sim_in(sim, sim_fault_lasts(sim), on_reaches_etcd, node, 0, NULL);
+        sim_in(sim, sim_fault_lasts(sim), on_hears_etcd, &node->severed, 0, NULL);
     }
 }

@@ -113,6 +113,7 @@ static int compare(struct opening *opening, struct rb_why *why)
     return err;
 }
 
+/* What it shall hold is held from now on: sums that lack some of it are of no more use. */
 static void let_go(struct opening *opening)
 {
     struct rb_model *model = opening->model;

@@ -143,11 +143,10 @@ static int64_t fallback(const struct rb_testimony *testimonies, const struct rb_
 
     if (committed < judged->level) /* a lap leads to it */
         return judged->lost >= 0 ? committed : -1;
-    if (judged->lost >= 0)
+    if (judged->lost >= 0 ||
+        (judged->teller < 0 && is_undecided(testimonies, judged->ranks, judged->level)))
         return judged->level - 1;
-    return judged->teller < 0 && is_undecided(testimonies, judged->ranks, judged->level)
-               ? judged->level - 1
-               : -1;
+    return -1;
 }
 
 void rb_recovery_judge(const struct rb_testimony *testimonies, const uint8_t *held, uint32_t ranks,
