@@ -65,7 +65,7 @@ void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request
                                        json_t *answers, void *context),
                           void *context);
 
-/* methods_state.c: whoever is to save a state, or to hand it out, and has lost its lease for longer
+/* handout.c: whoever is to save a state, or to hand it out, and has lost its lease for longer
  * than a moment is given up. */
 void rb_methods_look_for_lost(struct rb_methods *methods);
 
