@@ -6,8 +6,9 @@
 #include <string.h>
 
 enum {
-    PAUSE_US = 5000000, /* between two faults, at most */
-    LONG_US = 60000000, /* some last so long, at most */
+    PAUSE_US = 5000000,   /* between two faults, at most; */
+    TOGETHER_US = 200000, /* a third of them come upon each other's heels */
+    LONG_US = 60000000,   /* some last so long, at most */
 };
 
 uint64_t sim_fault_lasts(struct sim *sim)
@@ -220,7 +221,8 @@ static void on_fault(struct sim *sim, void *who, uint64_t stamp, void *what)
     default:
         hurt_worker(sim);
     }
-    sim_in(sim, sim_between(sim, 1000, stamp), on_fault, NULL, stamp, NULL);
+    sim_in(sim, sim_between(sim, 1000, sim_chance(sim, 3) ? stamp : TOGETHER_US), on_fault, NULL,
+           stamp, NULL);
 }
 
 /* Some stories are wild, some hardly disturbed. */
