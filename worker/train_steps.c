@@ -48,6 +48,8 @@ static void say_ready(struct rb_vote_ready *ret_ready, void *owner)
     if (train->next && !is_vouched_for(train))
         *ret_ready = (struct rb_vote_ready){0};
     rb_taking_say(train->model, train->active, train->next, train->pace, ret_ready);
+    rb_window_keep(train->model->state.window,
+                   rb_taking_stays_for(&train->model->state, train->next));
     ret_ready->collects =
         train->active->placement.sharded &&
         rb_saves_want(&train->saves, train->active->rank, rb_lap_next(train->model, train->active));

@@ -73,6 +73,10 @@ static size_t list(struct sim *sim, const struct sim_job *job, struct sim_proces
     return n;
 }
 
+/* How far a death may throw the others back: what one alone has committed is taken again, and what
+ * led to a flip, where the one who is left of those who took it has not heard how that ended. */
+enum { BACK = 2 };
+
 static const struct sim_process *find_missed(struct sim_process *const *processes, size_t n)
 {
     int64_t level, rest;
@@ -80,7 +84,7 @@ static const struct sim_process *find_missed(struct sim_process *const *processe
     if (!sim_have_all(processes, n, NULL, &level))
         return processes[0];
     for (size_t i = 0; i < n; i++)
-        if (!sim_have_all(processes, n, processes[i], &rest) || rest + 1 < level)
+        if (!sim_have_all(processes, n, processes[i], &rest) || rest + BACK < level)
             return processes[i];
     return NULL;
 }

@@ -2,6 +2,8 @@
 /* A feed, as in worker/join/feed*.c: blocks, then what each step did to them, to newcomers. */
 #include "sim_worker.h"
 
+#include "worker/join/taking.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,6 +47,7 @@ void sim_window_enter(struct sim_process *process, uint32_t term)
     if (process->term != term && process->feed)
         sim_feed_halt(process->feed, "training changed its configuration");
     process->term = term;
+    process->taken_for = 0;
 }
 
 void sim_feed_halt(struct sim_feed *feed, const char *reason)
@@ -157,7 +160,9 @@ static bool tell_some(struct sim_feed *feed)
         struct taker *taker = &feed->takers[i];
         struct sim_piece piece = {.kind = SIM_PIECE_BLOCK, .level = state->level};
 
-        if (taker->next >= SIM_BLOCKS || !rb_held_follows(state->held[taker->next]))
+        if (taker->next >= SIM_BLOCKS ||
+            !rb_taking_gives(state->held[taker->next], feed->process->taken_for,
+                             feed->conf->number))
             continue; /* or it is still to be taken */
         left = true;
         piece.block = (uint32_t)taker->next;

@@ -47,6 +47,10 @@ static void make_cluster(struct sim *sim)
         job->steps = 10 + (int64_t)sim_chance(sim, SIM_STEPS - 10);
         job->microbatches = 1 + (uint32_t)sim_chance(sim, SIM_MICROBATCHES);
         job->step_us = sim_between(sim, 5000, 150000);
+        if (!sim_chance(sim, 6)) { /* much may happen between two votes */
+            job->step_us *= 10;
+            job->steps = 10 + job->steps / 10;
+        }
         job->replicas = sim_chance(sim, 2) ? 2 : (uint32_t)sim_chance(sim, 2);
         job->open = !job->replicas && sim_chance(sim, 2);
         job->model = sim_model();

@@ -301,6 +301,7 @@ void sim_say_shards(struct sim_process *process, struct rb_vote_ready *ready)
     size_t bytes = (1 + (size_t)sim_chance(process->sim, SIM_BLOCKS)) * sizeof(float);
 
     rb_taking_say(&process->model, &active->as, next_of(process), bytes, ready);
+    process->taken_for = rb_taking_stays_for(&process->model.state, next_of(process));
     ready->collects = active->as.placement.sharded && !active->rank && job->checkpoint_every &&
                       !process->saving && !sim_whole(&process->state) &&
                       (process->state.level + 1) % job->checkpoint_every == 0;

@@ -232,6 +232,7 @@ struct sim_process {
 
     /* window */
     uint32_t term;
+    uint32_t taken_for;
     struct sim_feed *feed;
 
     /* following */

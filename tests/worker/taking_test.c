@@ -176,6 +176,31 @@ static void test_given_up(void **state)
     close_world(&world);
 }
 
+/* Newcomers are given what is taken once it is said to stay for them, what is held in any case. */
+static void test_given_on(void **state)
+{
+    struct world world;
+    struct rb_vote_ready ready;
+
+    (void)state;
+    open_world(&world, 1, 1);
+    world.next.number = 7;
+    memset(world.wants, 1, PARTS);
+    ready = say(&world, 1 << 20);
+    take(&world, &ready);
+    assert_int_equal(rb_taking_stays_for(&world.model.state, &world.next), 7);
+    assert_int_equal(rb_taking_stays_for(&world.model.state, NULL), 0);
+    world.wants[ready.takes_first] = 0;
+    assert_int_equal(rb_taking_stays_for(&world.model.state, &world.next), 0);
+    assert_true(rb_taking_gives(RB_HELD_TAKEN, 7, 7));
+    assert_false(rb_taking_gives(RB_HELD_TAKEN, 0, 7));
+    assert_false(rb_taking_gives(RB_HELD_TAKEN, 6, 7));
+    assert_true(rb_taking_gives(RB_HELD, 0, 7));
+    assert_false(rb_taking_gives(RB_HELD_NOT, 7, 7));
+    assert_false(rb_taking_gives(RB_HELD_LINGERS, 7, 7));
+    close_world(&world);
+}
+
 /* Nonsense from elsewhere. */
 static void test_takable(void **state)
 {
@@ -308,9 +333,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_is_taken), cmocka_unit_test(test_given_up),
-        cmocka_unit_test(test_takable),      cmocka_unit_test(test_heirs),
-        cmocka_unit_test(test_gifts),        cmocka_unit_test(test_flip),
-        cmocka_unit_test(test_pace),
+        cmocka_unit_test(test_given_on),     cmocka_unit_test(test_takable),
+        cmocka_unit_test(test_heirs),        cmocka_unit_test(test_gifts),
+        cmocka_unit_test(test_flip),         cmocka_unit_test(test_pace),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/hash.h"
+#include "worker/join/taking.h"
 
 /* ---- What newcomers say ---------------------------------------------------------------------*/
 
@@ -254,15 +255,16 @@ static void copy_to(struct rb_feed *feed, struct taker *taker, const Rb__Block *
         rb_wire_block_pack(state, block, feed->staging);
 }
 
-/* Copy a block.  False: an entry is to be sent first, we do not hold it yet, or the feed is given
- * up. */
+/* Copy a block.  False: an entry is to be sent first, we do not hold it for this yet, or the feed
+ * is given up. */
 static bool copy_block(struct rb_feed *feed, struct taker *taker, int64_t *ret_level)
 {
     const struct rb_state *state = &feed->model->state;
     bool clear;
 
     pthread_mutex_lock(&feed->window->lock);
-    clear = !feed->first && !feed->halted && rb_held_follows(state->held[taker->next]);
+    clear = !feed->first && !feed->halted &&
+            rb_taking_gives(state->held[taker->next], feed->window->taken_for, feed->number);
     if (clear) {
         copy_to(feed, taker, feed->model->message->blocks[taker->next]);
         *ret_level = state->level;

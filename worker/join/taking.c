@@ -76,6 +76,16 @@ void rb_taking_say(const struct rb_model *model, const struct rb_configuration *
         find_run(model, active, next, 0, bytes, ready);
 }
 
+uint32_t rb_taking_stays_for(const struct rb_state *state, const struct rb_configuration *next)
+{
+    return next && !has_needless(state, next) ? next->number : 0;
+}
+
+bool rb_taking_gives(uint8_t held, uint32_t stays_for, uint32_t number)
+{
+    return held == RB_HELD || (held == RB_HELD_TAKEN && stays_for == number);
+}
+
 /* ---- What to do -----------------------------------------------------------------------------*/
 
 static int add_moves(const struct rb_model *model, const struct rb_placement *placement,

@@ -26,6 +26,13 @@ bool rb_taking_complete(const struct rb_state *state, const struct rb_configurat
 void rb_taking_say(const struct rb_model *model, const struct rb_configuration *active,
                    const struct rb_configuration *next, size_t bytes, struct rb_vote_ready *ready);
 
+/* The configuration that what is taken stays for, once a vote has said so; 0: none, it may be given
+ * up.  A feed may give a block that is held so to newcomers of configuration `number` from then on:
+ * of a block that is given up the sums do not come any more, and whoever was given it has old bits.
+ */
+uint32_t rb_taking_stays_for(const struct rb_state *state, const struct rb_configuration *next);
+bool rb_taking_gives(uint8_t held, uint32_t stays_for, uint32_t number);
+
 /* All ranks, behind the step of that vote: what `said`, by rank.  ret_bytes: that came here. */
 int rb_taking_run(struct rb_model *model, struct rb_configuration *active,
                   const struct rb_vote_ready *said, size_t *ret_bytes, struct rb_why *why);

@@ -29,5 +29,13 @@ void rb_window_enter(struct rb_window *window, uint32_t term, bool laps)
         rb_feed_halt(window->feed, "training changed its configuration");
     window->term = term;
     window->laps = laps;
+    window->taken_for = 0;
+    pthread_mutex_unlock(&window->lock);
+}
+
+void rb_window_keep(struct rb_window *window, uint32_t taken_for)
+{
+    pthread_mutex_lock(&window->lock);
+    window->taken_for = taken_for;
     pthread_mutex_unlock(&window->lock);
 }

@@ -22,6 +22,7 @@ struct rb_window {
                              in ways that no log tells */
     bool laps;            /* in laps (worker/stages/lap.h): none tells what those do either */
     struct rb_feed *feed; /* who is told of updates; NULL: nobody */
+    uint32_t taken_for; /* the configuration that what is taken stays for (worker/join/taking.h) */
     struct rb_snapshot *snapshot; /* the step thread's: who is told before a block changes; NULL:
                                      nobody */
 };
@@ -32,5 +33,8 @@ void rb_window_free(struct rb_window *window); /* NULL is fine */
 /* The step thread trains in configuration `term` from now on, in laps or step by step; 0: in none.
  * A feed that was begun in another term is given up. */
 void rb_window_enter(struct rb_window *window, uint32_t term, bool laps);
+
+/* A vote says for which configuration what is taken stays; 0: for none. */
+void rb_window_keep(struct rb_window *window, uint32_t taken_for);
 
 #endif
