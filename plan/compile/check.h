@@ -24,8 +24,8 @@ int rb_check_features(const struct rb_graph *graph, const struct rb_source_info 
 int rb_check_declared(const struct rb_onnx *onnx, const struct rb_tensor_type *sample,
                       struct rb_why *why);
 
-/* Does the model ask for nothing but features and targets?  graph: after rb_loss_attach, likewise
- * below. */
+/* Does the model ask for nothing but features and targets?  graph: after rb_loss_attach (before it
+ * only where the model does not make its own loss, whose targets are an input), likewise below. */
 int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why);
 
 /* That too, and integer targets against the number of classes (of the model's own loss too, where

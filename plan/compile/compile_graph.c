@@ -49,6 +49,13 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
         return rb_why_add(work->why, err, "spec.model.onnx");
     graph = *ret_graph;
     err = rb_check_features(graph, info, work->why);
+    /* Of several inputs the first may fit as little as the rest: no other data would help. */
+    if (err && strcmp(loss.type, "graph")) {
+        int several = rb_check_inputs(graph, work->why);
+
+        if (several)
+            return rb_why_add(work->why, several, "%s", data_key(train));
+    }
     if (err)
         rb_check_declared(work->onnx, &info->features, work->why);
     if (err)

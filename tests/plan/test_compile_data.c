@@ -192,6 +192,9 @@ static void sizes_of_the_data(void **state)
                 "slices of its columns",
                 jobs_rows, "spec.model.onnx=more.onnx", "spec.data.train.path=images.npy",
                 "spec.data.train.targets=images-labels.npy", "spec.data.eval=null", NULL);
+    MUST_REFUSE(RB_EUNSUPPORTED, "a further input 'more' that the data cannot fill", jobs_rows,
+                "spec.model.onnx=more.onnx", "spec.data.train.path=turned.npy",
+                "spec.data.train.targets=images-labels.npy", "spec.data.eval=null", NULL);
     save_sides("half.onnx", RB_F16, false);
     MUST_REFUSE(RB_EUNSUPPORTED, "'x' is float16, and only float32", jobs_rows,
                 "spec.model.onnx=half.onnx", "spec.data.train.path=images.npy",
