@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a loss that the model makes itself is of its samples. */
+#include "graph/fold.h"
 #include "graph/samples.h"
 #include "graph/train.h"
 
@@ -10,6 +11,7 @@ enum { MOST_TERMS = 256 };
 
 struct terms {
     const struct rb_samples *samples; /* by value */
+    int64_t batch;
     int left;
 };
 
@@ -18,34 +20,45 @@ static bool is_same_for_all(const struct terms *terms, const struct rb_value *va
     return terms->samples[value->id].kind == RB_SAMPLES_NONE;
 }
 
-/* A mean of all elements, where each is of one sample; what is the same for all microbatches; and
- * sums and multiples of such. */
-static bool is_mean(struct terms *terms, const struct rb_value *value)
+/* The batch's size as a number, which exports compute from a shape. */
+static bool is_count(const struct terms *terms, const struct rb_value *value)
+{
+    return rb_fold_known(value) && rb_tensor_elements(&value->type) == 1 &&
+           rb_fold_real(value, 0) == (double)terms->batch;
+}
+
+/* `reduce` is REDUCE_MEAN: a mean of all elements, where each is of one sample; a sum of such that
+ * is divided by the number of samples; what is the same for all microbatches; and sums and
+ * multiples of these.  REDUCE_SUM: sums of elements, where each is of one sample, and likewise. */
+static bool is_made_by(enum rb_op reduce, struct terms *terms, const struct rb_value *value)
 {
     const struct rb_node *node = value->maker;
 
     if (rb_tensor_elements(&value->type) != 1 || terms->left-- <= 0)
         return false;
     if (is_same_for_all(terms, value))
-        return true;
+        return reduce == RB_OP_REDUCE_MEAN;
     if (!node)
         return false;
+    if (node->op == reduce)
+        return terms->samples[node->in[0]->id].kind == RB_SAMPLES_APART ||
+               is_made_by(reduce, terms, node->in[0]);
     switch (node->op) {
     case RB_OP_RESHAPE:
     case RB_OP_NEG:
-        return is_mean(terms, node->in[0]);
-    case RB_OP_REDUCE_MEAN:
-        return terms->samples[node->in[0]->id].kind == RB_SAMPLES_APART ||
-               is_mean(terms, node->in[0]);
+        return is_made_by(reduce, terms, node->in[0]);
     case RB_OP_MUL:
         return is_same_for_all(terms, node->in[0])
-                   ? is_mean(terms, node->in[1])
-                   : is_same_for_all(terms, node->in[1]) && is_mean(terms, node->in[0]);
+                   ? is_made_by(reduce, terms, node->in[1])
+                   : is_same_for_all(terms, node->in[1]) && is_made_by(reduce, terms, node->in[0]);
     case RB_OP_DIV:
-        return is_same_for_all(terms, node->in[1]) && is_mean(terms, node->in[0]);
+        if (reduce == RB_OP_REDUCE_MEAN && is_count(terms, node->in[1]) &&
+            is_made_by(RB_OP_REDUCE_SUM, terms, node->in[0]))
+            return true;
+        return is_same_for_all(terms, node->in[1]) && is_made_by(reduce, terms, node->in[0]);
     case RB_OP_ADD:
     case RB_OP_SUB:
-        return is_mean(terms, node->in[0]) && is_mean(terms, node->in[1]);
+        return is_made_by(reduce, terms, node->in[0]) && is_made_by(reduce, terms, node->in[1]);
     default:
         return false;
     }
@@ -56,7 +69,7 @@ static bool is_mean(struct terms *terms, const struct rb_value *value)
 enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_value *output)
 {
     const struct rb_node *node = output->maker;
-    struct terms terms = {.left = MOST_TERMS};
+    struct terms terms = {.batch = graph->batch, .left = MOST_TERMS};
     struct rb_samples *samples;
     bool mean;
 
@@ -67,7 +80,7 @@ enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_va
     if (node && node->op == RB_OP_REDUCE_SUM)
         return RB_OWN_LOSS_SUM;
     terms.samples = samples = rb_samples_find(graph);
-    mean = is_mean(&terms, output);
+    mean = is_made_by(RB_OP_REDUCE_MEAN, &terms, output);
     free(samples);
     return mean ? RB_OWN_LOSS_MEAN : RB_OWN_LOSS_OTHER;
 }

@@ -73,16 +73,17 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
     return err;
 }
 
-/* A second sample tells what one alone does not. */
+/* A further sample tells what one alone does not, and whether a number that a sum is divided by is
+ * that of the samples or only equal to it.  A model that takes no further one has none. */
 void rb_compile_judge_loss(struct rb_compile_work *work)
 {
     struct rb_why *why = work->why, unused;
     struct rb_graph *graph = NULL;
 
-    if (work->graph->batch > 1 || work->graph->own_loss != RB_OWN_LOSS_MEAN)
+    if (work->graph->own_loss != RB_OWN_LOSS_MEAN)
         return;
     work->why = &unused;
-    if (!read_graph(work, 2, true, rb_source_info(work->train), &graph))
+    if (!read_graph(work, work->graph->batch + 1, true, rb_source_info(work->train), &graph))
         work->graph->own_loss = graph->own_loss;
     work->why = why;
     rb_graph_free(graph);

@@ -35,7 +35,7 @@ struct rb_compile_work {
  * train: differentiated.  Free it with rb_graph_free. */
 int rb_compile_graph(struct rb_compile_work *work, int64_t batch, bool train,
                      const struct rb_source_info *info, struct rb_graph **ret_graph);
-/* The model's own loss where a microbatch is one sample: what several would make of it. */
+/* The model's own loss: what a further sample in a microbatch would make of it. */
 void rb_compile_judge_loss(struct rb_compile_work *work);
 /* Make, lower and drop the graph of one more batch size. */
 int rb_compile_add(struct rb_compile_work *work, int64_t batch, bool train);

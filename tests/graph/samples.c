@@ -156,6 +156,50 @@ static void means(void **state)
     }
 }
 
+/* What sums over samples are divided by, behind them: the number of samples alone makes a mean. */
+static void quotients(void **state)
+{
+    static const struct {
+        const char *reduce[2]; /* the second is added */
+        int64_t by;
+        enum rb_own_loss loss;
+    } quotients[] = {
+        {{"ReduceSum"}, SIZE, RB_OWN_LOSS_MEAN},
+        {{"ReduceSum", "ReduceSum"}, SIZE, RB_OWN_LOSS_MEAN},
+        {{"ReduceMean"}, SIZE, RB_OWN_LOSS_MEAN}, /* a fraction of one */
+        {{"ReduceSum"}, SIZE + 1, RB_OWN_LOSS_OTHER},
+        {{"ReduceSum", "ReduceMean"}, SIZE, RB_OWN_LOSS_OTHER},
+        {{"ReduceL2"}, SIZE, RB_OWN_LOSS_OTHER},
+    };
+
+    for (size_t i = 0; i < RB_COUNT(quotients); i++) {
+        struct rb_graph *graph = NULL;
+        struct rb_why why = {0};
+        struct rb_writer w;
+        const char *y, *n;
+
+        rb_writer_init(&w, "loss", 1);
+        rb_writer_input(&w, "x", RB_F32, 2, (int64_t[]){-1, 3});
+        y = rb_writer_node(&w, quotients[i].reduce[0], "total", "x", NULL);
+        rb_writer_int(&w, "keepdims", 0);
+        if (quotients[i].reduce[1]) {
+            const char *more = rb_writer_node(&w, quotients[i].reduce[1], "more", "x", NULL);
+
+            rb_writer_int(&w, "keepdims", 0);
+            y = rb_writer_node(&w, "Add", "both", y, more, NULL);
+        }
+        n = rb_writer_constant_ints(&w, "n", 1, &quotients[i].by);
+        n = rb_writer_node(&w, "Cast", "real", n, NULL);
+        rb_writer_int(&w, "to", RB_F32);
+        rb_writer_output(&w, rb_writer_node(&w, "Div", "y", y, n, NULL), 1, (int64_t[]){1});
+        if (import_batch(&w, SIZE, &graph, &why))
+            fail_msg("%s", why.text);
+        assert_int_equal(rb_own_loss_of(graph, graph->outputs[0]), quotients[i].loss);
+        rb_graph_free(graph);
+        rb_writer_done(&w);
+    }
+}
+
 /* Penalties of weights are the same in every microbatch, whatever is made of them. */
 static void penalties(void **state)
 {
@@ -185,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(means),
         cmocka_unit_test(penalties),
+        cmocka_unit_test(quotients),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

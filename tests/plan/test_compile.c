@@ -140,8 +140,10 @@ static void cnn(void **state)
     rb_compiled_done(&compiled);
 }
 
-/* y = sum or mean of (x * w)^2, times temperature. */
-static void save_own_loss(const char *name, const char *reduce)
+enum own_divisor { WHOLE, OVER_BATCH, OVER_TEN };
+
+/* y = sum or mean of (x * w)^2, times temperature, and maybe divided. */
+static void save_own_loss(const char *name, const char *reduce, enum own_divisor divisor)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
     struct rb_writer w;
@@ -155,9 +157,19 @@ static void save_own_loss(const char *name, const char *reduce)
     x = rb_writer_node(&w, "Mul", "square", x, x, NULL);
     x = rb_writer_node(&w, "Mul", "hot", x,
                        rb_writer_weight(&w, "temperature", 0, NULL, RB_INIT_ONE, 0), NULL);
-    rb_writer_node(&w, reduce, "loss", x, NULL);
+    x = rb_writer_node(&w, reduce, "whole", x, NULL);
     rb_writer_int(&w, "keepdims", 0);
-    rb_writer_output(&w, "loss", 0, NULL);
+    if (divisor != WHOLE) {
+        const char *n = rb_writer_constant_ints(&w, "ten", 1, (int64_t[]){10});
+
+        if (divisor == OVER_BATCH)
+            n = rb_writer_node(&w, "Gather", "n", rb_writer_node(&w, "Shape", "shape", "x", NULL),
+                               rb_writer_constant_ints(&w, "zero", 1, (int64_t[]){0}), NULL);
+        n = rb_writer_node(&w, "Cast", "real", n, NULL);
+        rb_writer_int(&w, "to", RB_F32);
+        x = rb_writer_node(&w, "Div", "mean", x, n, NULL);
+    }
+    rb_writer_output(&w, x, divisor != WHOLE, (int64_t[]){1});
     if (rb_writer_finish(&w, &onnx, &why))
         fail_msg("%s", why.text);
     rb_writer_done(&w);
@@ -236,8 +248,10 @@ static void notes(void **state)
         "spec.data.train.targets=images-labels.npy", "spec.data.eval=null"
     (void)state;
     jobs_save_npy("threes.npy", "<f4", "50, 3", threes, sizeof(threes));
-    save_own_loss("sum.onnx", "ReduceSum");
-    save_own_loss("mean.onnx", "ReduceMean");
+    save_own_loss("sum.onnx", "ReduceSum", WHOLE);
+    save_own_loss("mean.onnx", "ReduceMean", WHOLE);
+    save_own_loss("batchmean.onnx", "ReduceSum", OVER_BATCH);
+    save_own_loss("tenth.onnx", "ReduceSum", OVER_TEN);
     MUST_NOT_NOTE(jobs_rows, "spec.train.eval.every=3", NULL);
     MUST_NOTE("temperature (one number); where it is one, say spec.model.buffers: [temperature]\n",
               jobs_rows, "spec.model.onnx=sum.onnx", OWN, NULL);
@@ -247,6 +261,16 @@ static void notes(void **state)
                   "spec.train.microBatch=10", NULL);
     MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=mean.onnx", OWN, "spec.model.buffers=[temperature]",
                   NULL);
+    for (int micro = 0; micro < 3; micro++) {
+        const char *batch = ((const char *[]){"spec.train.microBatch=1", "spec.train.microBatch=4",
+                                              "spec.train.microBatch=5"})[micro];
+
+        MUST_NOT_NOTE(jobs_rows, "spec.model.onnx=batchmean.onnx", OWN,
+                      "spec.model.buffers=[temperature]", batch, NULL);
+    }
+    MUST_NOTE("the model's own loss is no plain mean", jobs_rows, "spec.model.onnx=tenth.onnx", OWN,
+              "spec.model.buffers=[temperature]", "spec.train.globalBatch=20",
+              "spec.train.microBatch=10", NULL);
     save_normalized("normalized.onnx", -1);
     MUST_NOTE("'logits' takes its statistics of a single number, and", jobs_rows,
               "spec.model.onnx=normalized.onnx", "spec.train.microBatch=1", NULL);
@@ -391,7 +415,7 @@ static void refusals(void **state)
     MUST_REFUSE(RB_EINVAL, "int64[4]", jobs_text, "spec.data.train.seqLen=4", NULL);
     MUST_REFUSE(RB_EINVAL, "text.txt is taken as text, a sequence whose targets are its own next",
                 jobs_rows, "spec.data.train.path=text.txt", NULL);
-    save_own_loss("own.onnx", "ReduceMean");
+    save_own_loss("own.onnx", "ReduceMean", WHOLE);
     MUST_REFUSE(RB_EINVAL, "is one number: where that is its loss, say spec.loss.type: graph",
                 jobs_rows, "spec.model.onnx=own.onnx", NULL);
     MUST_REFUSE(RB_EINVAL, "float32[7]", jobs_rows, "spec.data.train.path=wide.npy", NULL);
