@@ -56,6 +56,12 @@ static bool same_places(const struct target *target, const Rb__Configuration *co
     return true;
 }
 
+/* The members of this one again: it goes on beside wishes that ask for no others now. */
+static bool is_own_of(const Rb__Configuration *next, const Rb__Configuration *active)
+{
+    return rb_decide_is_own(next) && next->from == active->number;
+}
+
 static bool out_of_reach(struct rb_turn *turn, const Rb__Configuration *active)
 {
     for (size_t m = 0; m < active->n_members; m++)
@@ -216,7 +222,7 @@ void rb_decide_resize(struct rb_turn *turn)
     }
     target = aim(turn, active);
     if (!rb_turn_enough(turn) || same_places(&target, active)) {
-        if (next && !(rb_decide_is_own(next) && same_places(&target, next)))
+        if (next && !is_own_of(next, active)) /* where too few can be had all stays as it is */
             rb_turn_abandon(turn, "it is not wanted any more", false, NULL);
         why = unsaved(turn, active);
         rb_turn_reason(turn, why ? why : shortage(turn, active));

@@ -184,6 +184,37 @@ static void the_idle_get_another_chance(void **unused)
     world_end(&world);
 }
 
+static void pin_to_a_missing_one(Rb__Wish *wish, uint64_t to)
+{
+    static char *pins[] = {(char *)"z:0"};
+
+    wish->want = (uint32_t)to;
+    wish->devices = pins;
+    wish->n_devices = 1;
+}
+
+/* The job trains on where it is, with the shares that are best there, and these are made once. */
+static void of_devices_that_cannot_be_had(void **unused)
+{
+    struct world world;
+    uint32_t number;
+
+    (void)unused;
+    four_that_differ(&world, false);
+    world_wish(&world, JOB, pin_to_a_missing_one, 1);
+    wait_out(&world);
+    assert_string_equal(world_next(&world, JOB)->cause, "balance");
+    number = world_next(&world, JOB)->number;
+    for (int i = 0; i < 3; i++)
+        world_decide(&world);
+    assert_non_null(world_next(&world, JOB));
+    assert_int_equal(world_next(&world, JOB)->number, number);
+    world_rounds(&world, 5);
+    assert_int_equal(world_active(&world, JOB)->number, number);
+    assert_true(world_event(&world, "balanced"));
+    world_end(&world);
+}
+
 /* Facts do not flutter. */
 static void what_is_published(void **unused)
 {
@@ -204,9 +235,13 @@ static void what_is_published(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_members_other_shares), cmocka_unit_test(not_before_its_time),
-        cmocka_unit_test(none_where_none_is_due),    cmocka_unit_test(wishes_go_first),
-        cmocka_unit_test(answers_no_wish),           cmocka_unit_test(the_idle_get_another_chance),
+        cmocka_unit_test(same_members_other_shares),
+        cmocka_unit_test(not_before_its_time),
+        cmocka_unit_test(none_where_none_is_due),
+        cmocka_unit_test(wishes_go_first),
+        cmocka_unit_test(answers_no_wish),
+        cmocka_unit_test(the_idle_get_another_chance),
+        cmocka_unit_test(of_devices_that_cannot_be_had),
         cmocka_unit_test(what_is_published),
     };
 
