@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Movement: elements change their places. */
+#include "graph/fold.h"
 #include "graph/import/import.h"
 #include "graph/shapes/shapes.h"
 
@@ -256,6 +257,29 @@ int rb_import_op_slice(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
+/* Of positions that do not depend on the data a table that is too short would make NaNs, and
+ * nothing would tell why.  (Constants of constants are looked at where they are folded.) */
+static int check_rows(struct rb_import *import, const struct rb_value *table,
+                      const struct rb_value *indices, int64_t axis)
+{
+    int64_t rows = table->type.dim[axis], n = rb_tensor_elements(&indices->type);
+
+    if (!rb_fold_known(indices) || rb_fold_known(table))
+        return 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = rb_fold_integer(indices, i);
+
+        if (row < -rows || row >= rows)
+            return RB_IMPORT_BAD(import,
+                                 "index %" PRId64 " is outside axis %" PRId64
+                                 " of '%s', which has %" PRId64
+                                 ": as where samples are longer than a "
+                                 "table of positions",
+                                 row, axis, table->name, rows);
+    }
+    return 0;
+}
+
 int rb_import_op_gather(struct rb_import *import)
 {
     int64_t axis = 0, padding = rb_onnx_padding(import->model, import->node);
@@ -269,6 +293,8 @@ int rb_import_op_gather(struct rb_import *import)
         err = rb_import_int(import, "axis", &axis);
     if (!err)
         err = rb_import_axis(import, axis, in[0]->type.rank, &axis);
+    if (!err)
+        err = check_rows(import, in[0], in[1], axis);
     attributes[0] = rb_attr_ints("axis", &axis, 1);
     attributes[1] = rb_attr_ints("padding", &padding, 1);
     if (!err)

@@ -326,6 +326,35 @@ static void own_loss(void **state)
     rb_writer_done(&w);
 }
 
+/* Rows that are known at import are there, as positions are that reach as far as a sample does. */
+static void known_rows(void **state)
+{
+    static const struct {
+        int64_t row;
+        bool there;
+    } rows[] = {{2, true}, {-3, true}, {3, false}, {-4, false}};
+
+    for (size_t i = 0; i < RB_COUNT(rows); i++) {
+        struct rb_import_options options = {.batch = 2, .train = true};
+        struct rb_graph *graph = NULL;
+        struct rb_why why = {0};
+        struct rb_writer w;
+        const char *at;
+
+        start_writer(&w, 2, (int64_t[]){-1, 4});
+        at = rb_writer_constant_ints(&w, "at", 2, (int64_t[]){0, rows[i].row});
+        at = rb_writer_node(&w, "Gather", "found",
+                            rb_writer_weight(&w, "table", 2, (int64_t[]){3, 4}, RB_INIT_NORMAL, 1),
+                            at, NULL);
+        rb_writer_node(&w, "Add", "y", "x", at, NULL);
+        assert_int_equal(import_options(&w, &options, &graph, &why), rows[i].there ? 0 : RB_EINVAL);
+        if (!rows[i].there)
+            assert_non_null(strstr(why.text, "is outside axis 0 of 'table', which has 3"));
+        rb_graph_free(graph);
+        rb_writer_done(&w);
+    }
+}
+
 /* Kernels of roots and the like take floats, and the operator's definition says so too. */
 static void roots_of_integers(void **state)
 {
@@ -400,6 +429,7 @@ int main(void)
         cmocka_unit_test(opsets_out_of_range_are_named),
         cmocka_unit_test(clip_keeps_nan),
         cmocka_unit_test(own_loss),
+        cmocka_unit_test(known_rows),
         cmocka_unit_test(roots_of_integers),
         cmocka_unit_test(info),
     };
