@@ -207,6 +207,9 @@ static int print_asked(const struct rb_session *session, const char *job, const 
         return rb_session_print(session, reply);
     if (rb_value_true(reply, "unchanged"))
         fprintf(session->out, "%s: %" PRId64 " device%s already\n", job, want, s);
+    else if (wanted == want && wanted != from)
+        fprintf(session->out, "%s: still wants %" PRId64 " device%s, has %" PRId64 "\n", job, want,
+                s, from);
     else if (wanted != from)
         fprintf(session->out,
                 "%s: wants %" PRId64 " device%s instead of %" PRId64 ", has %" PRId64 "\n", job,

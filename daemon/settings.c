@@ -296,10 +296,11 @@ static int complete(Rb__DaemonSettings *value, unsigned cores, struct rb_why *wh
     for (size_t n = strlen(value->state_dir); n > 1 && value->state_dir[n - 1] == '/'; n--)
         value->state_dir[n - 1] = 0;
     if (strlen(value->state_dir) > STATE_DIR_MOST)
-        return rb_why_set(why, RB_EINVAL,
-                          "--state-dir: '%s' is longer than %d bytes, and the paths of sockets in "
-                          "it would be too long for the system",
-                          value->state_dir, STATE_DIR_MOST);
+        return rb_why_set(
+            why, RB_EINVAL,
+            "--state-dir: '%.200s' is longer than %d bytes, and the paths of sockets in "
+            "it would be too long for the system",
+            value->state_dir, STATE_DIR_MOST);
     if (!value->node) {
         char host[NODE_MOST + 1] = "";
         if (!gethostname(host, sizeof(host) - 1))

@@ -163,7 +163,8 @@ static int find_or_make(struct rb_agent *agent, const struct rb_job_facts *facts
     if (!plan) {
         err = make(agent, facts, &how, owners, shape, configuration, model, digest, why);
         if (err)
-            return rb_why_add(why, err, "planning for %u workers", how.ranks);
+            return rb_why_add(why, err, "planning for %u worker%s", how.ranks,
+                              how.ranks == 1 ? "" : "s");
         plan = rb_alloc(sizeof(*plan));
         memcpy(plan->key, key, sizeof(plan->key));
         memcpy(plan->digest, digest, sizeof(plan->digest));

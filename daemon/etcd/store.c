@@ -288,8 +288,9 @@ void rb_store_free(struct rb_store *store)
         struct rb_why why = {0};
         store->commits = commit->next;
         if (commit->done)
-            commit->done(rb_why_set(&why, RB_ECANCELED, "rubatod is stopping"), &why,
-                         commit->context);
+            commit->done(rb_why_set(&why, RB_ECANCELED,
+                                    "rubatod is stopping: whether it was done is not known"),
+                         &why, commit->context);
         commit_free(commit);
     }
     rb_watch_free(store->watch);

@@ -180,8 +180,8 @@ static void committed(int err, const struct rb_why *why, void *context)
         commit->again(request, methods);
     else if (methods && err == RB_ESTALE)
         rb_request_failf(request, RB_EAGAIN, "the coordinator has just changed: try again");
-    else if (methods && err)
-        rb_request_fail(request, err, why);
+    else if (methods && err) /* rubatod stops: it is not the caller who has canceled it */
+        rb_request_fail(request, err == RB_ECANCELED ? RB_EUNREACHABLE : err, why);
     else if (methods)
         rb_request_reply(request, json_incref(commit->body));
     commit_free(commit);

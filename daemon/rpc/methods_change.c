@@ -191,7 +191,7 @@ static void change_node(struct rb_request *request, void *context)
     cordon = rb_fact_find(&facts->cordons, name);
     if (!known || (!cordon && !rb_fact_find(&facts->nodes, name))) {
         rb_request_failf(request, known ? RB_ENOTFOUND : RB_EINVAL,
-                         known ? "there is no node %s" : "%s: say drain, cordon or uncordon",
+                         known ? "there is no node '%s'" : "%s: say drain, cordon or uncordon",
                          known ? name : verb);
         return;
     }

@@ -116,8 +116,8 @@ static void committed(int err, const struct rb_why *why, void *context)
     } else if (err == RB_ESTALE) {
         rb_why_set(&submit->why, RB_EAGAIN, "the coordinator has just changed: try again");
         fail(submit, RB_EAGAIN, &submit->why);
-    } else if (err) {
-        fail(submit, err, why);
+    } else if (err) { /* canceled: by a rubatod that stops, not by the caller */
+        fail(submit, err == RB_ECANCELED ? RB_EUNREACHABLE : err, why);
     } else {
         json_t *reply = RB_TAKE(submit->reply);
 

@@ -397,6 +397,21 @@ static void failover(void **state)
     drop_answer(world);
 }
 
+/* What is under way when rubatod stops is answered. */
+static void stopped(void **state)
+{
+    struct world *world = *state;
+    struct rb_writes writes = {0};
+    UNTIL(&world->until, rb_store_connected(world->store));
+    put_cordon(&writes, RB_ABSENT, "a", 1);
+    world->answered = false;
+    rb_store_commit(world->store, &writes, NULL, 0, on_committed, world);
+    rb_writes_done(&writes);
+    rb_store_free(RB_TAKE(world->store));
+    assert_true(world->answered);
+    assert_int_equal(world->err, RB_ECANCELED);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
@@ -410,7 +425,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         TEST(guards),   TEST(limits),    TEST(leases),
         TEST(killed),   TEST(compacted), TEST(watch_of_the_past),
-        TEST(failover),
+        TEST(failover), TEST(stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
