@@ -18,8 +18,8 @@ struct rb_store;
 
 struct rb_store *rb_store_new(uv_loop_t *loop, struct rb_etcd *etcd);
 
-/* Ends the watch and drops what is pending: callbacks get RB_ECANCELED, and what
- * was sent may have been written. */
+/* Ends the watch and drops what is pending: callbacks get RB_ECANCELED, and what was sent
+ * may have been written. */
 void rb_store_free(struct rb_store *store);
 
 /* Call `changed` after every change of facts (at most once for what came together), after the first

@@ -73,9 +73,18 @@ static size_t list(struct sim *sim, const struct sim_job *job, struct sim_proces
     return n;
 }
 
-/* How far a death may throw the others back: what one alone has committed is taken again, and what
- * led to a flip, where the one who is left of those who took it has not heard how that ended. */
-enum { BACK = 2 };
+/* How far its death may throw the others back to `rest`: what one alone has committed is taken
+ * again, and what led to a flip, where who was given the level behind it cannot say what that was.
+ */
+static int64_t most_back(struct sim_process *const *processes, size_t n,
+                         const struct sim_process *without, int64_t rest)
+{
+    for (size_t i = 0; i < n; i++)
+        if (processes[i] != without && processes[i]->state.level == rest + 1 &&
+            !sim_testify(processes[i]).entry)
+            return 2;
+    return 1;
+}
 
 static const struct sim_process *find_missed(struct sim_process *const *processes, size_t n)
 {
@@ -84,7 +93,8 @@ static const struct sim_process *find_missed(struct sim_process *const *processe
     if (!sim_have_all(processes, n, NULL, &level))
         return processes[0];
     for (size_t i = 0; i < n; i++)
-        if (!sim_have_all(processes, n, processes[i], &rest) || rest + BACK < level)
+        if (!sim_have_all(processes, n, processes[i], &rest) ||
+            rest + most_back(processes, n, processes[i], rest) < level)
             return processes[i];
     return NULL;
 }
