@@ -27,7 +27,7 @@ struct rb_coordinator {
     struct rb_daemon *daemon;
     struct rb_silence *silence;
     uv_timer_t timer;
-    int64_t fence; /* 0: another leads */
+    struct rb_fence fence; /* created 0: another leads */
     uint64_t since_ms;
     uint64_t random;
     bool committing, connected;
@@ -38,7 +38,7 @@ static void decide(uv_timer_t *timer);
 
 static void decide_soon(struct rb_coordinator *coordinator)
 {
-    if (coordinator->fence && !coordinator->committing)
+    if (coordinator->fence.created && !coordinator->committing)
         uv_timer_start(&coordinator->timer, decide, 0, 0);
 }
 
@@ -69,7 +69,7 @@ static void on_committed(int err, const struct rb_why *why, void *context)
         rb_fault(coordinator->committed);
     if (err && err != RB_ESTALE)
         rb_log(RB_LOG_WARN, "a decision was not written: %s", why->text);
-    if (!coordinator->fence)
+    if (!coordinator->fence.created)
         return;
     /* A refused one is decided anew; a little later, so that the facts that refused it are here. */
     uv_timer_start(&coordinator->timer, decide, err ? RETRY_MS : 0, 0);
@@ -85,7 +85,8 @@ static void decide(uv_timer_t *timer)
 {
     struct rb_coordinator *coordinator = timer->data;
     struct rb_daemon *daemon = coordinator->daemon;
-    if (!coordinator->fence || coordinator->committing || !rb_store_connected(daemon->store))
+    if (!coordinator->fence.created || coordinator->committing ||
+        !rb_store_connected(daemon->store))
         return;
     struct rb_writes writes = {0};
     struct rb_why why = {0};
@@ -107,14 +108,17 @@ static void decide(uv_timer_t *timer)
         .planner = rb_planner_ask(daemon->planner),
         .random = coordinator->random ^ rb_clock_ns() << 20,
     };
-    int err = rb_decide(rb_store_facts(daemon->store), now, &options, &writes, &wake, &why);
+    const struct rb_facts *facts = rb_store_facts(daemon->store);
+    int err = rb_decide(facts, now, &options, &writes, &wake, &why);
     if (err)
         rb_log(RB_LOG_ERROR, "the coordinator cannot decide: %s", why.text);
     if (!err && writes.n) {
         coordinator->committing = true;
         coordinator->committed = fault_of(&writes);
-        rb_store_commit(daemon->store, &writes, "leader", coordinator->fence, on_committed,
-                        coordinator);
+        /* Jobs take devices from each other: no decision on facts that lack the one before it. */
+        struct rb_fence fence = coordinator->fence;
+        fence.revision = facts->leader.revision;
+        rb_store_commit(daemon->store, &writes, &fence, on_committed, coordinator);
     } else {
         sleep_until(coordinator, now, wake);
         if (!err && daemon->methods)
@@ -142,7 +146,7 @@ static bool misses_somebody(const struct rb_job_facts *job)
 static void ask_nodes(struct rb_coordinator *coordinator)
 {
     const struct rb_facts *facts = rb_store_facts(coordinator->daemon->store);
-    size_t n_jobs = coordinator->fence && coordinator->connected ? facts->n_jobs : 0;
+    size_t n_jobs = coordinator->fence.created && coordinator->connected ? facts->n_jobs : 0;
     struct rb_arena arena = {0};
     size_t n = 0, most = 0;
     const char **names;
@@ -166,7 +170,7 @@ static void on_facts(void *context)
     struct rb_coordinator *coordinator = context;
     bool connected = rb_store_connected(coordinator->daemon->store);
     /* Back after an outage: others need time to come back too. */
-    if (connected && !coordinator->connected && coordinator->fence)
+    if (connected && !coordinator->connected && coordinator->fence.created)
         coordinator->since_ms = rb_clock_unix_ms();
     coordinator->connected = connected;
     ask_nodes(coordinator);
@@ -182,6 +186,7 @@ struct rb_coordinator *rb_coordinator_new(struct rb_daemon *daemon)
 {
     struct rb_coordinator *coordinator = rb_alloc(sizeof(*coordinator));
     coordinator->daemon = daemon;
+    coordinator->fence.key = "leader";
     coordinator->random = rb_clock_ns() ^ rb_clock_unix_ms() << 32;
     uv_timer_init(daemon->loop, &coordinator->timer);
     coordinator->timer.data = coordinator;
@@ -205,9 +210,9 @@ void rb_coordinator_free(struct rb_coordinator *coordinator)
 
 void rb_coordinator_lead(struct rb_coordinator *coordinator, int64_t fence)
 {
-    if (fence && !coordinator->fence)
+    if (fence && !coordinator->fence.created)
         coordinator->since_ms = rb_clock_unix_ms();
-    coordinator->fence = fence;
+    coordinator->fence.created = fence;
     ask_nodes(coordinator);
     if (fence)
         decide_soon(coordinator);
@@ -217,10 +222,10 @@ void rb_coordinator_lead(struct rb_coordinator *coordinator, int64_t fence)
 
 bool rb_coordinator_leads(const struct rb_coordinator *coordinator)
 {
-    return coordinator->fence != 0;
+    return coordinator->fence.created != 0;
 }
 
-int64_t rb_coordinator_fence(const struct rb_coordinator *coordinator)
+const struct rb_fence *rb_coordinator_fence(const struct rb_coordinator *coordinator)
 {
-    return coordinator->fence;
+    return &coordinator->fence;
 }

@@ -10,6 +10,7 @@
 
 struct rb_daemon;
 struct rb_coordinator;
+struct rb_fence;
 
 struct rb_coordinator *rb_coordinator_new(struct rb_daemon *daemon);
 void rb_coordinator_free(struct rb_coordinator *coordinator);
@@ -20,9 +21,7 @@ void rb_coordinator_lead(struct rb_coordinator *coordinator, int64_t fence);
 
 bool rb_coordinator_leads(const struct rb_coordinator *coordinator);
 
-/* The leader key's revision of creation while this rubatod leads: the guard for commits of RPC
- * methods served at the leader, as rb_store_commit(store, writes, "leader", fence, ...).  0: not.
- */
-int64_t rb_coordinator_fence(const struct rb_coordinator *coordinator);
+/* For commits of RPC methods served at the leader: they hold only while this rubatod leads. */
+const struct rb_fence *rb_coordinator_fence(const struct rb_coordinator *coordinator);
 
 #endif

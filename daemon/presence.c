@@ -120,7 +120,7 @@ static void announce(struct rb_presence *presence, const struct rb_facts *facts,
         rb_writes_put_leased(&writes, known ? known->revision : RB_ABSENT, message, "nodes/%s",
                              presence->daemon->settings->node);
         presence->writing = true;
-        rb_store_commit(presence->daemon->store, &writes, NULL, 0, on_node_written, presence);
+        rb_store_commit(presence->daemon->store, &writes, NULL, on_node_written, presence);
         rb_writes_done(&writes);
     } else if (message) {
         presence->announced = true;
@@ -160,7 +160,7 @@ static void campaign(struct rb_presence *presence)
     leader.node = presence->daemon->settings->node;
     leader.address = presence->address;
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
-    rb_store_commit(presence->daemon->store, &writes, NULL, 0, on_campaigned, presence);
+    rb_store_commit(presence->daemon->store, &writes, NULL, on_campaigned, presence);
     rb_writes_done(&writes);
 }
 

@@ -207,7 +207,7 @@ static void settle_report(struct rb_agent *agent, const struct rb_agent_action *
     } else {
         rb_writes_delete(&writes, action->report->revision, "%s", action->report->key);
     }
-    rb_store_commit(agent->daemon->store, &writes, NULL, 0, on_written, agent);
+    rb_store_commit(agent->daemon->store, &writes, NULL, on_written, agent);
     rb_writes_done(&writes);
 }
 
@@ -219,7 +219,7 @@ static void forget(struct rb_agent *agent, const struct rb_agent_action *action,
     if (report && !strcmp(report->worker->worker, worker->told.worker)) {
         struct rb_writes writes = {0};
         rb_writes_delete(&writes, report->revision, "%s", report->key);
-        rb_store_commit(agent->daemon->store, &writes, NULL, 0, on_written, agent);
+        rb_store_commit(agent->daemon->store, &writes, NULL, on_written, agent);
         rb_writes_done(&writes);
     }
     rb_worker_free(worker);

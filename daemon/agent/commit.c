@@ -30,5 +30,5 @@ void rb_agent_commit(const struct rb_writes *writes, const struct rb_agent_about
     commit->about.job = rb_string(about->job);
     commit->about.worker = about->worker ? rb_string(about->worker) : NULL;
     commit->done = done;
-    rb_store_commit(about->agent->daemon->store, writes, NULL, 0, on_committed, commit);
+    rb_store_commit(about->agent->daemon->store, writes, NULL, on_committed, commit);
 }

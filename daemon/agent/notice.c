@@ -98,7 +98,7 @@ static void drain(struct rb_notice *notice)
     notice->writing = true;
     notice->pending = false;
     notice->lease = own->lease;
-    rb_store_commit(daemon->store, &writes, NULL, 0, on_written, notice);
+    rb_store_commit(daemon->store, &writes, NULL, on_written, notice);
     rb_writes_done(&writes);
 }
 

@@ -178,7 +178,7 @@ void rb_agent_tell(struct rb_worker *worker, const char *kind, const char *text)
     event.text = (char *)text;
     rb_writes_event(&writes, RB_ANY_REVISION, &event, "%06u-%s", agent->events++,
                     worker->told.worker);
-    rb_store_commit(agent->daemon->store, &writes, NULL, 0, NULL, NULL); /* the log has it, too */
+    rb_store_commit(agent->daemon->store, &writes, NULL, NULL, NULL); /* the log has it, too */
     rb_writes_done(&writes);
 }
 

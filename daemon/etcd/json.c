@@ -99,14 +99,34 @@ static json_t *operation(const char *key, const struct rb_write *write, int64_t 
     return object;
 }
 
+/* The key gets a new revision; it stays what it is. */
+static json_t *touch(const char *key)
+{
+    json_t *body = json_object(), *object = json_object();
+    set_bytes(body, "key", key);
+    json_object_set_new(body, "ignore_value", json_true());
+    json_object_set_new(body, "ignore_lease", json_true());
+    json_object_set_new(object, "request_put", body);
+    return object;
+}
+
+static void add_fence(json_t *compares, json_t *operations, const char *key,
+                      const struct rb_fence *fence)
+{
+    json_array_append_new(compares, compare(key, "CREATE", "create_revision", fence->created));
+    if (!fence->revision)
+        return;
+    json_array_append_new(compares, compare(key, "MOD", "mod_revision", fence->revision));
+    json_array_append_new(operations, touch(key));
+}
+
 char *rb_etcd_txn_text(const char *prefix, const struct rb_write *writes, size_t n, int64_t lease,
-                       const char *guard, int64_t guard_created)
+                       const struct rb_fence *fence)
 {
     struct rb_arena arena = {0};
     json_t *compares = json_array(), *operations = json_array();
-    if (guard)
-        json_array_append_new(compares, compare(rb_arena_format(&arena, "%s%s", prefix, guard),
-                                                "CREATE", "create_revision", guard_created));
+    if (fence)
+        add_fence(compares, operations, rb_arena_format(&arena, "%s%s", prefix, fence->key), fence);
     for (size_t i = 0; i < n; i++) {
         const char *key = rb_arena_format(&arena, "%s%s", prefix, writes[i].key);
         /* A key that is not there has create_revision 0, and mod_revision 0 too. */

@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct rb_fence;
 struct rb_write;
 
 /* ---- Requests: the caller frees the text ------------------------------------------------------*/
@@ -29,10 +30,10 @@ char *rb_etcd_newest_text(const char *key, const char *end);
 /* The end of the range of all keys that start with `prefix`. */
 char *rb_etcd_prefix_end(struct rb_arena *arena, const char *prefix);
 
-/* One transaction: `n` writes with their guards, keys below `prefix`; and, where `guard` is not
- * NULL, only if that key came into being at revision `guard_created` (0: if it is not there). */
+/* One transaction: `n` writes with their guards, behind `fence` (NULL: none); keys below `prefix`.
+ */
 char *rb_etcd_txn_text(const char *prefix, const struct rb_write *writes, size_t n, int64_t lease,
-                       const char *guard, int64_t guard_created);
+                       const struct rb_fence *fence);
 
 char *rb_etcd_watch_text(const char *key, const char *end, int64_t start_revision);
 char *rb_etcd_grant_text(int64_t ttl_s);

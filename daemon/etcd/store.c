@@ -24,8 +24,8 @@ struct commit {
     struct rb_store *store;
     struct rb_writes writes;
     size_t first, end; /* the transaction under way */
-    char *guard;
-    int64_t guard_created;
+    bool fenced;
+    struct rb_fence fence;
     int64_t revision; /* of the newest transaction, */
     bool made;        /* of which one was made */
     uint64_t deadline;
@@ -66,7 +66,7 @@ static void commit_free(struct commit *commit)
 {
     rb_etcd_cancel(commit->call);
     rb_writes_done(&commit->writes);
-    free(commit->guard);
+    free((char *)commit->fence.key);
     free(commit);
 }
 
@@ -155,6 +155,8 @@ static void on_txn(int err, const struct rb_why *why, const json_t *answer, void
     } else {
         commit->revision = txn.revision;
         commit->made = true;
+        if (commit->fence.revision)
+            commit->fence.revision = txn.revision;
     }
     commit->first = commit->end;
     commit_next(commit);
@@ -194,7 +196,7 @@ static void commit_next(struct commit *commit)
                 rb_etcd_post(store->etcd, "/v3/kv/txn",
                              rb_etcd_txn_text(RB_FACTS_PREFIX, &writes->at[commit->first],
                                               commit->end - commit->first, store->lease,
-                                              commit->guard, commit->guard_created),
+                                              commit->fenced ? &commit->fence : NULL),
                              CALL_MS, on_txn, commit);
             return;
         }
@@ -216,14 +218,17 @@ static void copy_writes(struct rb_writes *to, const struct rb_writes *from)
     }
 }
 
-void rb_store_commit(struct rb_store *store, const struct rb_writes *writes, const char *guard,
-                     int64_t guard_created, rb_store_committed *done, void *context)
+void rb_store_commit(struct rb_store *store, const struct rb_writes *writes,
+                     const struct rb_fence *fence, rb_store_committed *done, void *context)
 {
     struct commit *commit = rb_alloc(sizeof(*commit));
     commit->store = store;
     copy_writes(&commit->writes, writes);
-    commit->guard = guard ? rb_string(guard) : NULL;
-    commit->guard_created = guard_created;
+    if (fence) {
+        commit->fenced = true;
+        commit->fence = *fence;
+        commit->fence.key = rb_string(fence->key);
+    }
     commit->done = done;
     commit->context = context;
     struct commit **last = &store->commits;

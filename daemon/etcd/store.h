@@ -43,11 +43,11 @@ void rb_store_set_lease(struct rb_store *store, int64_t lease);
  * RB_ELIMIT: more than RB_WRITES_MOST in a transaction, or a value of more than 1 MiB. */
 typedef void rb_store_committed(int err, const struct rb_why *why, void *context);
 
-/* Commit each transaction of `writes` (copied), in order, each with the additional condition that
- * the key `guard` came into being at revision `guard_created` (NULL: none).  `done` (may be NULL)
- * runs exactly once, later, with the first error; transactions after a refused one are still tried,
- * those after an unreachable etcd are not. */
-void rb_store_commit(struct rb_store *store, const struct rb_writes *writes, const char *guard,
-                     int64_t guard_created, rb_store_committed *done, void *context);
+/* Commit each transaction of `writes` (copied), in order, each behind `fence` (copied; NULL: none),
+ * whose revision is that of the one before where that was made.  `done` (may be NULL) runs exactly
+ * once, later, with the first error; transactions after a refused one are still tried, those after
+ * an unreachable etcd are not. */
+void rb_store_commit(struct rb_store *store, const struct rb_writes *writes,
+                     const struct rb_fence *fence, rb_store_committed *done, void *context);
 
 #endif

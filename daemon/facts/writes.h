@@ -38,6 +38,16 @@ struct rb_write {
     bool leased;       /* the key goes when this rubatod does */
 };
 
+/* What each transaction of a list goes by beside its own guards: `key` came into being at revision
+ * `created`.  With `revision`, it was also touched last there, and is touched again, so that the
+ * next one must know of this one: whoever writes so never goes by facts that lack what it has
+ * written before, even where it never heard whether that was made. */
+struct rb_fence {
+    const char *key;
+    int64_t created;  /* RB_ABSENT: there is no such key */
+    int64_t revision; /* 0: whenever */
+};
+
 struct rb_writes {
     struct rb_arena arena;
     struct rb_write *at;

@@ -197,7 +197,7 @@ void rb_methods_commit(struct rb_methods *methods, struct rb_request *request,
     commit->op.makes = commit->makes = makes ? rb_string(makes) : NULL;
     commit->again = again;
     rb_op_add(&commit->op, methods, request);
-    rb_store_commit(methods->daemon->store, writes, "leader",
+    rb_store_commit(methods->daemon->store, writes,
                     rb_coordinator_fence(methods->daemon->coordinator), committed, commit);
     rb_writes_done(writes);
 }

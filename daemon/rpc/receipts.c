@@ -182,7 +182,7 @@ static void write_down(struct rb_receipts *receipts, const struct rb_job_facts *
                   conf.number);
     receipts->busy = true;
     rb_op_add(op, methods, NULL);
-    rb_store_commit(methods->daemon->store, &writes, "leader",
+    rb_store_commit(methods->daemon->store, &writes,
                     rb_coordinator_fence(methods->daemon->coordinator), written, op);
     rb_writes_done(&writes);
 }

@@ -144,7 +144,7 @@ static int write_job(struct submit *submit)
                                   &submit->why);
 
     if (!err)
-        rb_store_commit(daemon->store, &writes, "leader", rb_coordinator_fence(daemon->coordinator),
+        rb_store_commit(daemon->store, &writes, rb_coordinator_fence(daemon->coordinator),
                         committed, submit);
     rb_writes_done(&writes);
     return err;

@@ -55,7 +55,8 @@ enum {
     X(NO_TAKING, "no-taking", "a flip does not wait until all is taken")                           \
     X(NO_STAND, "no-stand", "who gathered a state to be saved trains on")                          \
     X(NO_OTHER, "no-other", "who is told to go to a recovery stays in the opening of another one") \
-    X(NO_BREAK, "no-break", "who is told to go to a recovery waits for the end of its step")
+    X(NO_BREAK, "no-break", "who is told to go to a recovery waits for the end of its step")       \
+    X(NO_ORDER, "no-order", "a coordinator decides on facts of before what it has decided last")
 
 enum sim_break {
     SIM_WHOLE,

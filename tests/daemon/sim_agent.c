@@ -230,7 +230,7 @@ static void settle_report(struct sim_rubatod *rubatod, const struct rb_agent_act
     } else {
         rb_writes_delete(&writes, action->report->revision, "%s", action->report->key);
     }
-    sim_client_commit(rubatod->client, &writes, NULL, 0, on_written, NULL);
+    sim_client_commit(rubatod->client, &writes, NULL, on_written, NULL);
 }
 
 static void forget(struct sim_rubatod *rubatod, const struct rb_agent_action *action,
@@ -242,7 +242,7 @@ static void forget(struct sim_rubatod *rubatod, const struct rb_agent_action *ac
 
     if (report && !strcmp(report->worker->worker, own->told.worker)) {
         rb_writes_delete(&writes, report->revision, "%s", report->key);
-        sim_client_commit(rubatod->client, &writes, NULL, 0, on_written, NULL);
+        sim_client_commit(rubatod->client, &writes, NULL, on_written, NULL);
     }
     sim_own_drop(rubatod, own);
 }

@@ -13,8 +13,8 @@ struct sim_commit {
     struct sim_client *client;
     const struct rb_write *writes;
     size_t n, first, end;
-    const char *guard;
-    int64_t guard_created, revision, lease;
+    struct rb_fence fence; /* key NULL: none */
+    int64_t revision, lease;
     int err;
     sim_committed *done;
     void *what;
@@ -50,7 +50,7 @@ static void finish(struct sim_commit *commit)
 {
     struct sim_client *client = commit->client;
 
-    if (commit->revision <= client->revision) {
+    if (commit->revision <= client->revision || client->sim->broken == SIM_NO_ORDER) {
         conclude(commit);
         return;
     }
@@ -110,10 +110,12 @@ static void on_request(struct sim *sim, void *who, uint64_t stamp, void *what)
         return;
     }
     err = sim_store_txn(sim, commit->writes + commit->first, commit->end - commit->first,
-                        commit->lease, commit->guard, commit->guard_created, &revision);
+                        commit->lease, commit->fence.key ? &commit->fence : NULL, &revision);
     if (!err)
         commit->revision = revision;
-    else if (!commit->err)
+    if (!err && commit->fence.revision)
+        commit->fence.revision = revision;
+    if (err && !commit->err)
         commit->err = err;
     if (err)
         sim_say(sim, client->node->name, "etcd refused %s", commit->writes[commit->first].key);
@@ -151,8 +153,8 @@ static void request(struct sim_commit *commit)
     sim_in(commit->client->sim, sim_client_way(commit->client->sim), on_request, commit, 0, NULL);
 }
 
-void sim_client_commit(struct sim_client *client, struct rb_writes *writes, const char *guard,
-                       int64_t guard_created, sim_committed *done, void *what)
+void sim_client_commit(struct sim_client *client, struct rb_writes *writes,
+                       const struct rb_fence *fence, sim_committed *done, void *what)
 {
     struct sim *sim = client->sim;
     struct sim_commit *commit = sim_new(sim, sizeof *commit);
@@ -168,8 +170,7 @@ void sim_client_commit(struct sim_client *client, struct rb_writes *writes, cons
         .client = client,
         .writes = copy,
         .n = writes->n,
-        .guard = guard,
-        .guard_created = guard_created,
+        .fence = fence ? *fence : (struct rb_fence){0},
         .done = done,
         .what = what,
     };

@@ -78,7 +78,7 @@ static void bury_the_absent(struct sim_rubatod *rubatod)
             rb_writes_put(&writes, report->revision, &dead.base, "%s", report->key);
         }
     if (writes.n)
-        sim_client_commit(rubatod->client, &writes, NULL, 0, NULL, NULL);
+        sim_client_commit(rubatod->client, &writes, NULL, NULL, NULL);
 }
 
 /* In daemon/planner.c's place: what it knows changes now and then, until the story ends, and so
@@ -155,6 +155,8 @@ static size_t find_silent(struct sim_rubatod *rubatod, const char **silent, uint
 static void decide(struct sim_rubatod *rubatod)
 {
     struct sim *sim = rubatod->sim;
+    const struct rb_facts *facts;
+    struct rb_fence fence = {.key = "leader"};
     struct rb_writes writes = {0};
     struct rb_why why = {{0}};
     uint64_t now = sim_ms(sim), wake = UINT64_MAX;
@@ -177,13 +179,16 @@ static void decide(struct sim_rubatod *rubatod)
         bury_the_absent(rubatod);
     options.n_silent = find_silent(rubatod, silent, &asked);
     options.random = sim_chance(sim, UINT64_MAX);
-    if (rb_decide(sim_client_facts(rubatod->client), now, &options, &writes, &wake, &why))
+    facts = sim_client_facts(rubatod->client);
+    if (rb_decide(facts, now, &options, &writes, &wake, &why))
         sim_fail(sim, "%s cannot decide: %s", rubatod->node->name, why.text);
     wake = asked < wake ? asked : wake;
     if (writes.n) {
         tell_writes(rubatod, &writes);
         rubatod->committing = true;
-        sim_client_commit(rubatod->client, &writes, "leader", rubatod->fence, on_decided, NULL);
+        fence.created = rubatod->fence;
+        fence.revision = facts->leader.revision;
+        sim_client_commit(rubatod->client, &writes, &fence, on_decided, NULL);
     } else if (wake != UINT64_MAX) {
         decide_in(rubatod, wake > now ? (wake - now) * 1000 : 1000);
     }

@@ -81,7 +81,7 @@ static void announce(struct sim_rubatod *rubatod, const struct rb_facts *facts, 
         rubatod->announced = true;
     } else {
         rubatod->writing = true;
-        sim_client_commit(rubatod->client, &writes, NULL, 0, on_announced, NULL);
+        sim_client_commit(rubatod->client, &writes, NULL, on_announced, NULL);
     }
     rb_writes_done(&writes);
 }
@@ -116,7 +116,7 @@ static void campaign(struct sim_rubatod *rubatod)
     leader.node = rubatod->node->name;
     leader.address = (char *)"unix:/nowhere";
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
-    sim_client_commit(rubatod->client, &writes, NULL, 0, on_campaigned, NULL);
+    sim_client_commit(rubatod->client, &writes, NULL, on_campaigned, NULL);
 }
 
 static void stand(struct sim_rubatod *rubatod)

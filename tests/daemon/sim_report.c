@@ -136,7 +136,7 @@ static void report(struct sim_rubatod *rubatod, struct sim_own *own)
     }
     own->reports = true;
     sim_say(rubatod->sim, rubatod->node->name, "reports %s", writes.at[1].value);
-    sim_client_commit(rubatod->client, &writes, NULL, 0, on_reported, own);
+    sim_client_commit(rubatod->client, &writes, NULL, on_reported, own);
 }
 
 /* ---- Progress ---------------------------------------------------------------------------------*/
@@ -212,7 +212,7 @@ static void publish_progress(struct sim_rubatod *rubatod, struct sim_known *know
     known->dirty = false;
     known->sent = true;
     known->due = now + PROGRESS_US;
-    sim_client_commit(rubatod->client, &writes, NULL, 0, on_progressed, known);
+    sim_client_commit(rubatod->client, &writes, NULL, on_progressed, known);
 }
 
 /* ---- Checkpoints ------------------------------------------------------------------------------*/
@@ -289,7 +289,7 @@ static void register_checkpoint(struct sim_rubatod *rubatod, struct sim_known *k
     rb_writes_put(&writes, RB_ANY_REVISION, &pending->value.base, "jobs/%s/checkpoints/%012" PRId64,
                   facts->id, pending->value.step);
     pending->sent = true;
-    sim_client_commit(rubatod->client, &writes, NULL, 0, on_registered, about);
+    sim_client_commit(rubatod->client, &writes, NULL, on_registered, about);
 }
 
 static void publish_checkpoints(struct sim_rubatod *rubatod, struct sim_known *known,

@@ -105,6 +105,15 @@ static bool holds(const struct sim *sim, const struct rb_write *write)
     return (at ? at->revision : RB_ABSENT) == write->revision;
 }
 
+static bool lets(const struct sim *sim, const struct rb_fence *fence)
+{
+    const struct sim_change *at = find(sim->store, fence->key);
+
+    return sim->broken == SIM_NO_GUARDS ||
+           (at && at->created == fence->created &&
+            (!fence->revision || sim->broken == SIM_NO_ORDER || at->revision == fence->revision));
+}
+
 static bool covers(const struct rb_write *range, const struct rb_write *write)
 {
     return range->kind == RB_WRITE_DELETE_ALL &&
@@ -152,6 +161,14 @@ static void apply(struct sim *sim, const struct rb_write *write, int64_t lease)
     }
 }
 
+static void touch(struct sim *sim, const char *key)
+{
+    const struct sim_change *at = find(sim->store, key);
+
+    if (at)
+        put(sim, key, at->value, at->lease);
+}
+
 void sim_store_changed(struct sim *sim)
 {
     rb_mirror_set_revision(sim->observer, sim->store->revision);
@@ -160,14 +177,13 @@ void sim_store_changed(struct sim *sim)
 }
 
 int sim_store_txn(struct sim *sim, const struct rb_write *writes, size_t n, int64_t lease,
-                  const char *guard, int64_t guard_created, int64_t *ret_revision)
+                  const struct rb_fence *fence, int64_t *ret_revision)
 {
     struct sim_store *store = sim->store;
-    const struct sim_change *at = guard ? find(store, guard) : NULL;
-    bool changes = false;
+    bool changes = fence && fence->revision;
 
     check_shape(sim, writes, n);
-    if (guard && sim->broken != SIM_NO_GUARDS && (!at || at->created != guard_created))
+    if (fence && !lets(sim, fence))
         return RB_ESTALE;
     for (size_t i = 0; i < n; i++) {
         if (!holds(sim, &writes[i]))
@@ -181,6 +197,8 @@ int sim_store_txn(struct sim *sim, const struct rb_write *writes, size_t n, int6
     if (!changes)
         return RB_OK;
     *ret_revision = ++store->revision;
+    if (fence && fence->revision)
+        touch(sim, fence->key);
     for (size_t i = 0; i < n; i++)
         apply(sim, &writes[i], lease);
     sim_store_changed(sim);
@@ -190,7 +208,7 @@ int sim_store_txn(struct sim *sim, const struct rb_write *writes, size_t n, int6
 int sim_store_commit(struct sim *sim, struct rb_writes *writes)
 {
     int64_t revision;
-    int err = sim_store_txn(sim, writes->at, writes->n, 0, NULL, 0, &revision);
+    int err = sim_store_txn(sim, writes->at, writes->n, 0, NULL, &revision);
 
     rb_writes_done(writes);
     return err;

@@ -20,7 +20,7 @@ void sim_store_begin(struct sim *sim);
 void sim_store_end(struct sim *sim);
 /* One transaction: RB_OK, or RB_ESTALE. */
 int sim_store_txn(struct sim *sim, const struct rb_write *writes, size_t n, int64_t lease,
-                  const char *guard, int64_t guard_created, int64_t *ret_revision);
+                  const struct rb_fence *fence, int64_t *ret_revision);
 int sim_store_commit(struct sim *sim, struct rb_writes *writes); /* a user's; and empties them */
 int64_t sim_store_grant(struct sim *sim);
 bool sim_store_keep(struct sim *sim, int64_t lease); /* false: there is none */
@@ -67,10 +67,10 @@ void sim_client_caught_up(struct sim_client *client);
 void sim_client_close(struct sim_client *client); /* nothing is called any more */
 const struct rb_facts *sim_client_facts(struct sim_client *client);
 int64_t sim_client_lease(const struct sim_client *client);
-/* Commit (and empty) `writes`, each transaction behind `guard`; `done` once, unless closed first.
+/* Commit (and empty) `writes`, each transaction behind `fence`; `done` once, unless closed first.
  */
-void sim_client_commit(struct sim_client *client, struct rb_writes *writes, const char *guard,
-                       int64_t guard_created, sim_committed *done, void *what);
+void sim_client_commit(struct sim_client *client, struct rb_writes *writes,
+                       const struct rb_fence *fence, sim_committed *done, void *what);
 void sim_clients_notice(struct sim *sim); /* the store has something new */
 void sim_clients_done(struct sim *sim);
 

@@ -86,10 +86,10 @@ static void on_committed(int err, const struct rb_why *why, void *context)
     world->answered = true;
 }
 
-static int commit(struct world *world, struct rb_writes *writes, const char *guard, int64_t created)
+static int commit(struct world *world, struct rb_writes *writes, const struct rb_fence *fence)
 {
     world->answered = false;
-    rb_store_commit(world->store, writes, guard, created, on_committed, world);
+    rb_store_commit(world->store, writes, fence, on_committed, world);
     rb_writes_done(writes);
     UNTIL(&world->until, world->answered);
     return world->err;
@@ -114,29 +114,60 @@ static void guards(void **state)
     UNTIL(&world->until, rb_store_connected(world->store));
     put_cordon(&writes, RB_ABSENT, "a", 1);
     put_cordon(&writes, RB_ABSENT, "b", 1);
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
+    assert_int_equal(commit(world, &writes, NULL), RB_OK);
     assert_int_equal(cordon(world, "a")->cordon->since, 1); /* it can be read at once */
     int64_t revision = cordon(world, "a")->revision, created = cordon(world, "a")->created;
     put_cordon(&writes, RB_ABSENT, "a", 2); /* it is there */
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_ESTALE);
+    assert_int_equal(commit(world, &writes, NULL), RB_ESTALE);
     put_cordon(&writes, revision, "a", 3);
     put_cordon(&writes, RB_ABSENT, "c", 3);
-    assert_int_equal(commit(world, &writes, "cordons/a", created), RB_OK);
+    struct rb_fence fence = {.key = "cordons/a", .created = created};
+    assert_int_equal(commit(world, &writes, &fence), RB_OK);
     put_cordon(&writes, revision, "a", 4); /* it has changed */
     put_cordon(&writes, RB_ABSENT, "d", 4);
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_ESTALE);
+    assert_int_equal(commit(world, &writes, NULL), RB_ESTALE);
     assert_null(cordon(world, "d")); /* whole or not at all */
     put_cordon(&writes, RB_ANY_REVISION, "a", 5);
-    assert_int_equal(commit(world, &writes, "cordons/a", created + 1), RB_ESTALE); /* the fence */
+    fence.created++;
+    assert_int_equal(commit(world, &writes, &fence), RB_ESTALE); /* the fence */
     assert_int_equal(cordon(world, "a")->cordon->since, 3);
     rb_writes_guard(&writes, RB_ABSENT, "cordons/a");
     rb_writes_next(&writes);
     put_cordon(&writes, RB_ABSENT, "e", 5); /* another transaction does not care */
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_ESTALE);
+    assert_int_equal(commit(world, &writes, NULL), RB_ESTALE);
     assert_non_null(cordon(world, "e"));
     rb_writes_delete_all(&writes, "cordons/");
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
+    assert_int_equal(commit(world, &writes, NULL), RB_OK);
     assert_int_equal(rb_store_facts(world->store)->cordons.n, 0);
+}
+
+/* Who has not seen what it wrote last writes nothing more, and what it touches stays what it is. */
+static void fences(void **state)
+{
+    struct world *world = *state;
+    struct rb_writes writes = {0};
+    UNTIL(&world->until, rb_store_connected(world->store));
+    put_cordon(&writes, RB_ABSENT, "f", 1);
+    assert_int_equal(commit(world, &writes, NULL), RB_OK);
+    int64_t created = cordon(world, "f")->created;
+    struct rb_fence fence = {.key = "cordons/f", .created = created, .revision = created};
+    put_cordon(&writes, RB_ABSENT, "a", 2);
+    rb_writes_next(&writes);
+    rb_writes_guard(&writes, RB_ABSENT, "cordons/a"); /* refused; the fence stays where it was */
+    rb_writes_next(&writes);
+    put_cordon(&writes, RB_ABSENT, "b", 2);
+    assert_int_equal(commit(world, &writes, &fence), RB_ESTALE);
+    assert_non_null(cordon(world, "b"));
+    assert_int_equal(cordon(world, "f")->revision, cordon(world, "b")->revision);
+    assert_int_equal(cordon(world, "f")->created, created);
+    assert_int_equal(cordon(world, "f")->cordon->since, 1);
+    put_cordon(&writes, RB_ABSENT, "c", 3); /* by facts of before that */
+    assert_int_equal(commit(world, &writes, &fence), RB_ESTALE);
+    assert_null(cordon(world, "c"));
+    fence.revision = cordon(world, "f")->revision;
+    put_cordon(&writes, RB_ABSENT, "c", 4);
+    assert_int_equal(commit(world, &writes, &fence), RB_OK);
+    assert_int_equal(cordon(world, "c")->cordon->since, 4);
 }
 
 static void limits(void **state)
@@ -149,7 +180,7 @@ static void limits(void **state)
         snprintf(name, sizeof(name), "n%03u", i);
         put_cordon(&writes, RB_ABSENT, name, i);
     }
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_ELIMIT);
+    assert_int_equal(commit(world, &writes, NULL), RB_ELIMIT);
     for (unsigned i = 0; i < 600; i++) { /* more than a page of the list */
         char name[16];
         snprintf(name, sizeof(name), "n%03u", i);
@@ -157,7 +188,7 @@ static void limits(void **state)
         if (i % 50 == 49)
             rb_writes_next(&writes);
     }
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
+    assert_int_equal(commit(world, &writes, NULL), RB_OK);
     assert_int_equal(rb_store_facts(world->store)->cordons.n, 600);
     world->other = rb_store_new(&world->until.loop, world->etcd);
     UNTIL(&world->until, rb_store_synced(world->other));
@@ -199,11 +230,11 @@ static void leases(void **state)
     leader.node = leader.address = "x";
     UNTIL(&world->until, rb_store_connected(world->store));
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_EUNREACHABLE); /* no lease yet */
+    assert_int_equal(commit(world, &writes, NULL), RB_EUNREACHABLE); /* no lease yet */
     struct rb_lease *lease = rb_lease_new(&world->until.loop, world->etcd, 3, 0, on_lease, world);
     UNTIL(&world->until, world->lease);
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
+    assert_int_equal(commit(world, &writes, NULL), RB_OK);
     assert_int_equal(rb_store_facts(world->store)->leader.lease, world->lease);
     /* Somebody revokes it: it is noticed, and another one granted. */
     int64_t old = world->lease;
@@ -213,7 +244,7 @@ static void leases(void **state)
     UNTIL(&world->until, !rb_store_facts(world->store)->leader.message);
     /* A lease that nobody keeps alive runs out, with its keys. */
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
+    assert_int_equal(commit(world, &writes, NULL), RB_OK);
     rb_lease_free(lease);
     UNTIL(&world->until, !rb_store_facts(world->store)->leader.message);
     /* One that is known goes on, and can be given up. */
@@ -253,18 +284,18 @@ static void killed(void **state)
     struct rb_writes writes = {0};
     UNTIL(&world->until, rb_store_connected(world->store));
     put_cordon(&writes, RB_ABSENT, "kept", 1);
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
+    assert_int_equal(commit(world, &writes, NULL), RB_OK);
     pid_t pid = etcd_pid(world);
     assert_int_not_equal(pid, 0);
     kill(pid, SIGKILL);
     UNTIL(&world->until, !rb_store_connected(world->store));
     assert_non_null(cordon(world, "kept")); /* the last known facts stay */
     put_cordon(&writes, RB_ABSENT, "meanwhile", 1);
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_EUNREACHABLE);
+    assert_int_equal(commit(world, &writes, NULL), RB_EUNREACHABLE);
     UNTIL(&world->until, rb_store_connected(world->store)); /* started again by itself */
     assert_non_null(cordon(world, "kept"));
     put_cordon(&writes, RB_ABSENT, "after", 1);
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
+    assert_int_equal(commit(world, &writes, NULL), RB_OK);
     assert_non_null(cordon(world, "after"));
 }
 
@@ -277,7 +308,7 @@ static void compacted(void **state)
     UNTIL(&world->until, rb_store_connected(world->store));
     put_cordon(&writes, RB_ABSENT, "gone", 1);
     put_cordon(&writes, RB_ABSENT, "stays", 1);
-    assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
+    assert_int_equal(commit(world, &writes, NULL), RB_OK);
     /* A second store sees the first one's present and then stands still. */
     struct rb_store *sleeper = world->other = rb_store_new(&world->until.loop, world->etcd);
     UNTIL(&world->until, rb_store_connected(sleeper));
@@ -293,7 +324,7 @@ static void compacted(void **state)
         char *txn;
         rb_writes_delete(&writes, RB_ANY_REVISION, "cordons/gone");
         put_cordon(&writes, RB_ANY_REVISION, "stays", 2);
-        txn = rb_etcd_txn_text(RB_FACTS_PREFIX, writes.at, writes.n, 0, NULL, 0);
+        txn = rb_etcd_txn_text(RB_FACTS_PREFIX, writes.at, writes.n, 0, NULL);
         rb_writes_done(&writes);
         world->answered = false;
         rb_etcd_post(world->other_etcd, "/v3/kv/txn", txn, 1000, on_answer, world);
@@ -340,7 +371,7 @@ static void watch_of_the_past(void **state)
     UNTIL(&world->until, rb_store_connected(world->store));
     for (unsigned i = 0; i < 3; i++) {
         put_cordon(&writes, RB_ANY_REVISION, "x", i);
-        assert_int_equal(commit(world, &writes, NULL, 0), RB_OK);
+        assert_int_equal(commit(world, &writes, NULL), RB_OK);
     }
     int64_t now = rb_store_facts(world->store)->revision;
     post(world, "/v3/kv/compaction",
@@ -405,7 +436,7 @@ static void stopped(void **state)
     UNTIL(&world->until, rb_store_connected(world->store));
     put_cordon(&writes, RB_ABSENT, "a", 1);
     world->answered = false;
-    rb_store_commit(world->store, &writes, NULL, 0, on_committed, world);
+    rb_store_commit(world->store, &writes, NULL, on_committed, world);
     rb_writes_done(&writes);
     rb_store_free(RB_TAKE(world->store));
     assert_true(world->answered);
@@ -423,9 +454,15 @@ int main(int argc, char **argv)
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        TEST(guards),   TEST(limits),    TEST(leases),
-        TEST(killed),   TEST(compacted), TEST(watch_of_the_past),
-        TEST(failover), TEST(stopped),
+        TEST(guards),
+        TEST(fences),
+        TEST(limits),
+        TEST(leases),
+        TEST(killed),
+        TEST(compacted),
+        TEST(watch_of_the_past),
+        TEST(failover),
+        TEST(stopped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

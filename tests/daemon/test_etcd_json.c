@@ -83,7 +83,8 @@ static void transactions(void **state)
     rb_writes_delete(&writes, 4, "x");
     rb_writes_delete_all(&writes, "j/");
     rb_writes_guard(&writes, 5, "g");
-    char *text = rb_etcd_txn_text("/", writes.at, writes.n, 77, "leader", 6);
+    struct rb_fence fence = {.key = "leader", .created = 6};
+    char *text = rb_etcd_txn_text("/", writes.at, writes.n, 77, &fence);
     json_t *txn = parse(text);
     json_t *compare = json_object_get(txn, "compare"), *success = json_object_get(txn, "success");
     assert_int_equal(json_array_size(compare), 4);
