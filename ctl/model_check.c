@@ -111,15 +111,21 @@ static void report_operators(json_t *report, const struct rb_onnx *onnx, int n_n
 }
 
 /* A model whose first output is one number makes its own loss. */
+static bool has_own_loss(const struct rb_graph *graph)
+{
+    const struct rb_value *first = graph->n_outputs ? graph->outputs[0] : NULL;
+
+    return first &&
+           (first->type.rank == 0 || (rb_tensor_elements(&first->type) == 1 && graph->batch != 1));
+}
+
 static void report_hints(json_t *notes, const struct rb_graph *graph)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer hints = {0};
-    const struct rb_value *first = graph->n_outputs ? graph->outputs[0] : NULL;
 
     rb_hint_buffers(graph, &hints);
-    if (first &&
-        (first->type.rank == 0 || (rb_tensor_elements(&first->type) == 1 && graph->batch != 1)))
-        rb_hint_loss(rb_own_loss_of(graph, first), &hints);
+    if (has_own_loss(graph))
+        rb_hint_loss(rb_own_loss_of(graph, graph->outputs[0]), &hints);
     rb_reflect_lines(hints.data, notes);
 }
 
@@ -132,6 +138,23 @@ static char *free_axes(const struct rb_onnx *onnx)
     for (int i = 0, axis = 0; rb_onnx_next_free(onnx, &i, &axis);)
         rb_buffer_format(&text, "%saxis %d of '%s'", text.size ? ", " : "", axis,
                          rb_onnx_quote(rb_onnx_input_name(onnx, i), room));
+    return rb_buffer_take(&text);
+}
+
+/* Which keys of the job file have the data of several inputs. */
+static char *several_inputs(const struct rb_onnx *onnx, bool own_loss)
+{
+    struct rb_buffer text = {0};
+    char room[80];
+
+    rb_buffer_format(&text,
+                     "in the job file path is '%s', and what else there is goes into inputs: [",
+                     rb_onnx_quote(rb_onnx_input_name(onnx, 0), room));
+    for (int i = 1; i < rb_onnx_inputs(onnx); i++)
+        rb_buffer_format(&text, "%s{name: %s, path: FILE}", i > 1 ? ", " : "",
+                         rb_onnx_quote(rb_onnx_input_name(onnx, i), room));
+    rb_buffer_format(&text, "]%s",
+                     own_loss ? "; the labels may be left out there and be targets" : "");
     return rb_buffer_take(&text);
 }
 
@@ -156,6 +179,11 @@ static void report_notes(json_t *report, const struct rb_onnx *onnx, const struc
         char *note = rb_format("%s: no size of its own, taken as %" PRId64
                                " here (--seq N: as N); in a job it is that of its data",
                                axes, free_size);
+
+        json_array_append_new(notes, json_string(note));
+    }
+    if (rb_onnx_inputs(onnx) > 1) {
+        RB_CLEANUP(rb_freep) char *note = several_inputs(onnx, has_own_loss(graph));
 
         json_array_append_new(notes, json_string(note));
     }

@@ -28,12 +28,12 @@ struct rb_column {
     struct rb_tensor_type type;
 };
 
-/* What a column is for decides its dtype: targets are numbers as they stand, features may be
- * images. */
+/* What a column is for decides its dtype: targets, and further inputs of integers, are numbers as
+ * they stand, features may be images. */
 enum rb_column_use {
     RB_FEATURES,
-    RB_FLOATS, /* features of a model that takes floats */
-    RB_TARGETS,
+    RB_FLOATS, /* what the model takes as floats */
+    RB_NUMBERS,
 };
 
 /* Set samples, count and stride from a file's `axes` (the first counts samples) and check that

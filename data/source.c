@@ -7,15 +7,19 @@
 
 #include <stdlib.h>
 
+enum { FEATURES, TARGETS, INPUTS };
+
 struct rb_source {
     struct rb_source_info info;
-    struct rb_series features, targets; /* the second only with files of their own */
+    struct rb_series series[INPUTS + RB_SOURCE_INPUTS]; /* TARGETS only with files of their own */
+    size_t n;
+    struct rb_source_input inputs[RB_SOURCE_INPUTS];
 };
 
 /* Are targets the next elements of the features? */
 static bool is_sequence(const struct rb_source *source)
 {
-    return rb_format_is_sequence(source->features.format);
+    return rb_format_is_sequence(source->series[FEATURES].format);
 }
 
 static int open_features(const struct rb_source_options *options, struct rb_source *source,
@@ -28,16 +32,32 @@ static int open_features(const struct rb_source_options *options, struct rb_sour
         .use = options->floats ? RB_FLOATS : RB_FEATURES,
         .seq_len = options->seq_len,
     };
-    int err = rb_series_open(&features, &source->features, why);
+    const char *more = options->n_targets  ? options->targets[0]
+                       : options->n_inputs ? options->inputs[0].path[0]
+                                           : NULL;
+    int err = rb_series_open(&features, &source->series[FEATURES], why);
 
-    if (err || !options->n_targets || !is_sequence(source))
+    if (err || !more || !is_sequence(source))
         return err;
     return rb_why_set(why, RB_EINVAL,
                       "%s is taken as %s, a sequence whose targets are its own next elements; "
-                      "expected no targets file, found %s (features that have one are .npy or "
-                      "IDX)",
-                      options->path[0], rb_format_text(source->features.format),
-                      options->targets[0]);
+                      "expected no %s file, found %s (features that have one are .npy or IDX)",
+                      options->path[0], rb_format_text(source->series[FEATURES].format),
+                      options->n_targets ? "targets" : "further", more);
+}
+
+/* One for each sample of the features. */
+static int check_samples(const struct rb_source_options *options, const struct rb_source *source,
+                         const struct rb_series *series, const char *what, struct rb_why *why)
+{
+    int64_t have = series->column.samples, want = source->series[FEATURES].column.samples;
+
+    if (!series->n || have == want)
+        return 0;
+    return rb_why_set(
+        why, RB_EINVAL, "%s%s has %lld %s; expected %lld, one for each sample of %s%s",
+        series->at[0].file.path, series->n > 1 ? " and so on" : "", (long long)have, what,
+        (long long)want, options->path[0], options->n_path > 1 ? " and so on" : "");
 }
 
 static int open_targets(const struct rb_source_options *options, struct rb_source *source,
@@ -46,19 +66,52 @@ static int open_targets(const struct rb_source_options *options, struct rb_sourc
     const struct rb_series_options targets = {
         .path = options->targets,
         .n = options->n_targets,
-        .use = RB_TARGETS,
+        .use = RB_NUMBERS,
         .arrays = true,
     };
-    int err = options->n_targets ? rb_series_open(&targets, &source->targets, why) : 0;
+    int err = options->n_targets ? rb_series_open(&targets, &source->series[TARGETS], why) : 0;
 
     if (err)
         return rb_why_add(why, err, "targets");
-    if (source->targets.n && source->targets.column.samples != source->features.column.samples)
-        return rb_why_set(
-            why, RB_EINVAL, "%s%s has %lld targets; expected %lld, one for each sample of %s%s",
-            options->targets[0], options->n_targets > 1 ? " and so on" : "",
-            (long long)source->targets.column.samples, (long long)source->features.column.samples,
-            options->path[0], options->n_path > 1 ? " and so on" : "");
+    return check_samples(options, source, &source->series[TARGETS], "targets", why);
+}
+
+static int open_input(const struct rb_source_options *options, size_t input,
+                      struct rb_source *source, struct rb_why *why)
+{
+    const struct rb_source_input_options *one = &options->inputs[input];
+    const struct rb_series_options how = {
+        .path = one->path,
+        .n = one->n_path,
+        .use = one->floats ? RB_FLOATS : RB_NUMBERS,
+        .arrays = true,
+    };
+    struct rb_series *series = &source->series[source->n++];
+    int err = rb_series_open(&how, series, why);
+
+    if (!err)
+        err = check_samples(options, source, series, "rows", why);
+    return err ? rb_why_add(why, err, "input '%s'", one->name) : 0;
+}
+
+static int open_inputs(const struct rb_source_options *options, struct rb_source *source,
+                       struct rb_why *why)
+{
+    int err = 0;
+
+    for (size_t i = 0; !err && i < options->n_inputs; i++)
+        err = open_input(options, i, source, why);
+    return err;
+}
+
+static int check_inputs(const struct rb_source_options *options, struct rb_why *why)
+{
+    if (options->n_inputs > RB_SOURCE_INPUTS)
+        return rb_why_set(why, RB_ELIMIT, "%zu further inputs; the most is %d", options->n_inputs,
+                          RB_SOURCE_INPUTS);
+    for (size_t i = 0; i < options->n_inputs; i++)
+        if (!options->inputs[i].n_path)
+            return rb_why_set(why, RB_EINVAL, "input '%s' has no file", options->inputs[i].name);
     return 0;
 }
 
@@ -93,10 +146,29 @@ static float find_stray(const struct rb_column *column)
     return 0;
 }
 
+static void fill_inputs(const struct rb_source_options *options, struct rb_source *source)
+{
+    source->info.inputs = source->inputs;
+    source->info.n_inputs = options->n_inputs;
+    for (size_t i = 0; i < options->n_inputs; i++) {
+        const struct rb_series *series = &source->series[INPUTS + i];
+        bool integers = !options->unscanned && series->column.type.dtype == RB_I64;
+        struct rb_extremes extremes = integers ? find_extremes(series) : none;
+
+        source->inputs[i] = (struct rb_source_input){
+            .name = rb_string(options->inputs[i].name),
+            .type = series->column.type,
+            .least = integers ? extremes.least : 0,
+            .most = extremes.most,
+        };
+    }
+}
+
 static void fill_info(const struct rb_source_options *options, struct rb_source *source)
 {
     struct rb_source_info *info = &source->info;
-    const struct rb_series *features = &source->features, *targets = &source->targets;
+    const struct rb_series *features = &source->series[FEATURES];
+    const struct rb_series *targets = &source->series[TARGETS];
 
     info->format = rb_format_text(features->format);
     info->samples = features->column.samples;
@@ -130,17 +202,23 @@ int rb_source_open(const struct rb_source_options *options, struct rb_source **r
                    struct rb_why *why)
 {
     struct rb_source *source = rb_alloc(sizeof *source);
-    int err = open_features(options, source, why);
+    int err = check_inputs(options, why);
 
+    source->n = INPUTS;
+    if (!err)
+        err = open_features(options, source, why);
     if (!err)
         err = open_targets(options, source, why);
+    if (!err)
+        err = open_inputs(options, source, why);
     if (err) {
         rb_source_close(source);
         return err;
     }
     fill_info(options, source);
-    rb_series_forget(&source->features);
-    rb_series_forget(&source->targets);
+    fill_inputs(options, source);
+    for (size_t i = 0; i < source->n; i++)
+        rb_series_forget(&source->series[i]);
     *ret_source = source;
     return 0;
 }
@@ -154,8 +232,10 @@ void rb_source_close(struct rb_source *source)
 {
     if (!source)
         return;
-    rb_series_close(&source->features);
-    rb_series_close(&source->targets);
+    for (size_t i = 0; i < RB_COUNT(source->series); i++)
+        rb_series_close(&source->series[i]);
+    for (size_t i = 0; i < source->info.n_inputs; i++)
+        free((char *)source->inputs[i].name);
     free(source);
 }
 
@@ -163,38 +243,60 @@ void rb_source_close(struct rb_source *source)
 
 uint64_t rb_source_hash(const struct rb_source *source)
 {
-    uint64_t hashes[] = {rb_series_hash(&source->features), rb_series_hash(&source->targets)};
+    uint64_t hashes[INPUTS + RB_SOURCE_INPUTS];
 
-    return rb_hash64(hashes, sizeof hashes);
+    for (size_t i = 0; i < source->n; i++)
+        hashes[i] = rb_series_hash(&source->series[i]);
+    return rb_hash64(hashes, source->n * sizeof *hashes);
 }
 
 size_t rb_source_files(const struct rb_source *source)
 {
-    return source->features.n + source->targets.n;
+    size_t n = 0;
+
+    for (size_t i = 0; i < source->n; i++)
+        n += source->series[i].n;
+    return n;
 }
 
 struct rb_source_file rb_source_file(const struct rb_source *source, size_t i)
 {
-    bool is_target = i >= source->features.n;
-    const struct rb_series *series = is_target ? &source->targets : &source->features;
-    const struct rb_mapped *file = &series->at[is_target ? i - source->features.n : i].file;
+    const struct rb_mapped *file;
+    size_t at = 0;
 
-    return (struct rb_source_file){file->path, is_target, rb_mapped_hash(file)};
+    for (; i >= source->series[at].n; at++)
+        i -= source->series[at].n;
+    file = &source->series[at].at[i].file;
+    return (struct rb_source_file){
+        .path = file->path,
+        .of = at == FEATURES  ? RB_FILE_FEATURES
+              : at == TARGETS ? RB_FILE_TARGETS
+                              : RB_FILE_INPUT,
+        .input = at < INPUTS ? 0 : at - INPUTS,
+        .hash = rb_mapped_hash(file),
+    };
 }
 
 int rb_source_check(const struct rb_source *source, struct rb_why *why)
 {
-    int err = rb_series_check(&source->features, why);
+    int err = 0;
 
-    return err ? err : rb_series_check(&source->targets, why);
+    for (size_t i = 0; !err && i < source->n; i++)
+        err = rb_series_check(&source->series[i], why);
+    return err;
 }
 
 void rb_source_read(const struct rb_source *source, int64_t i, void *features, void *targets)
 {
     if (features)
-        rb_series_read(&source->features, i, 0, features);
+        rb_series_read(&source->series[FEATURES], i, 0, features);
     if (targets && is_sequence(source))
-        rb_series_read(&source->features, i, 1, targets);
-    else if (targets && source->targets.n)
-        rb_series_read(&source->targets, i, 0, targets);
+        rb_series_read(&source->series[FEATURES], i, 1, targets);
+    else if (targets && source->series[TARGETS].n)
+        rb_series_read(&source->series[TARGETS], i, 0, targets);
+}
+
+void rb_source_read_input(const struct rb_source *source, int64_t i, size_t input, void *to)
+{
+    rb_series_read(&source->series[INPUTS + input], i, 0, to);
 }

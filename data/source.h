@@ -19,6 +19,16 @@
 
 struct rb_source;
 
+enum { RB_SOURCE_INPUTS = 16 }; /* that a model may have beside features and targets */
+
+/* What one more input of the model is made of. */
+struct rb_source_input_options {
+    const char *name; /* the model's */
+    const char *const *path;
+    size_t n_path;
+    bool floats; /* the model takes floats, else numbers as they stand */
+};
+
 /* What a source is made of, before and after opening.  Several files are one behind the other
  * (data/series.h), as data/expand.h lists them. */
 struct rb_source_options {
@@ -26,11 +36,21 @@ struct rb_source_options {
     size_t n_path;
     const char *const *targets; /* labels; none, or the sequence's next elements, where n is 0 */
     size_t n_targets;
+    const struct rb_source_input_options *inputs; /* at most RB_SOURCE_INPUTS */
+    size_t n_inputs;
     const char *format; /* text | npy | idx | tokens; NULL, auto: by the content and the name */
     int64_t seq_len;    /* text and tokens: elements in a sample; ignored elsewhere */
     bool floats;        /* the model takes floats, so that bytes are no tokens */
     bool probabilities; /* targets are to be 0 to 1: look at floats, too */
     bool unscanned;     /* do not read whole files for the largest values: a worker's quick start */
+};
+
+/* One more input: a sample of it, and the least and the most of its integers; 0 and -1: it has
+ * none, or unscanned. */
+struct rb_source_input {
+    const char *name;
+    struct rb_tensor_type type;
+    int64_t least, most;
 };
 
 /* One sample of each slot: shape without the batch axis. */
@@ -44,6 +64,8 @@ struct rb_source_info {
                                        integers, or unscanned */
     int64_t largest_feature;        /* the most of the features, likewise */
     int64_t least_feature;          /* and the least; 0 where there are no integers, or unscanned */
+    const struct rb_source_input *inputs; /* as they were asked for */
+    size_t n_inputs;
     float stray_target; /* one that is not 0 to 1, maybe no number; 0: all are, or nobody asked */
 };
 
@@ -54,12 +76,11 @@ struct rb_source_info {
  * npy: versions 1 to 3, little-endian, C order, first axis samples.  Floats (f2 f4 f8) become F32,
  *     integers (i1 i2 i4 i8 u1 u2 u4) I64, but bytes (u1) with two or more axes a sample, or
  *     for a model that takes floats, are images: as features they become F32 as they are, without
- *     scaling.  Truth values (b1) are
- *     F32 as features and I64 as targets.
+ *     scaling.  Truth values (b1) are I64, and F32 for a model that takes floats.
  * idx: bytes (IDX type 8); features become F32 in 0..1 (value / 255), targets I64, shaped as the
  *     file says.
- * A targets file is npy or idx, found by its content, whatever the features are.  Sequences (text,
- * tokens) have no targets file.
+ * Files of targets and of further inputs are npy or idx, found by their content, whatever the
+ * features are.  Sequences (text, tokens) have none.
  *
  * Messages name the file, what was found and what was expected. */
 int rb_source_open(const struct rb_source_options *options, struct rb_source **ret_source,
@@ -71,10 +92,12 @@ void rb_source_close(struct rb_source *source);
  * submitted is compared with what each has. */
 uint64_t rb_source_hash(const struct rb_source *source);
 
-/* Its files, those of features first; `hash` is of each alone. */
+/* Its files, those of features first, then of targets, then of each input; `hash` is of each alone.
+ */
 struct rb_source_file {
     const char *path; /* the source's */
-    bool is_target;
+    enum { RB_FILE_FEATURES, RB_FILE_TARGETS, RB_FILE_INPUT } of;
+    size_t input; /* which */
     uint64_t hash;
 };
 size_t rb_source_files(const struct rb_source *source);
@@ -87,5 +110,6 @@ int rb_source_check(const struct rb_source *source, struct rb_why *why);
 /* Copy sample `i` (0 <= i < samples), converted to the slot's dtype in `info`.  NULL: that slot is
  * not wanted. */
 void rb_source_read(const struct rb_source *source, int64_t i, void *features, void *targets);
+void rb_source_read_input(const struct rb_source *source, int64_t i, size_t input, void *to);
 
 #endif

@@ -35,6 +35,7 @@ struct rb_value {
     const void *data;      /* CONST; WEIGHT and BUFFER: initial contents */
     struct rb_node *maker; /* TEMP */
     int output;            /* which of the maker's outputs */
+    bool named;            /* INPUT that the data have by this name, beside features and targets */
     bool frozen;           /* WEIGHT that takes no gradient; BUFFER: statistics that do not move */
     bool no_number;        /* BUFFER for an infinity or a NaN in it alone */
     bool frequencies;      /* BUFFER for sines and cosines alone being made of it */

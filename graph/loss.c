@@ -155,11 +155,13 @@ static int attach_elementwise(struct rb_graph *graph, const char *type, enum rb_
     return err;
 }
 
-/* A model that makes its own loss takes the targets as its second input. */
+/* A model that makes its own loss takes the targets as its second input, or as the first of the
+ * others that the data do not have by its name. */
 static void find_targets(struct rb_graph *graph)
 {
     for (int i = 0; i < graph->n_values && !graph->targets; i++)
-        if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features)
+        if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features &&
+            !graph->values[i]->named)
             graph->targets = graph->values[i];
 }
 

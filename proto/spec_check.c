@@ -78,6 +78,11 @@ static int check_source(const char *key, const Rb__SourceSpec *source, struct rb
         return rb_why_set(why, RB_EINVAL, "%s.path: is missing", key);
     if (has_empty(source->targets, source->n_targets))
         return rb_why_set(why, RB_EINVAL, "%s.targets: one is empty", key);
+    for (size_t i = 0; i < source->n_inputs; i++)
+        if (!source->inputs[i]->n_path ||
+            has_empty(source->inputs[i]->path, source->inputs[i]->n_path))
+            return rb_why_set(why, RB_EINVAL, "%s.inputs: '%s' has no path", key,
+                              source->inputs[i]->name);
     snprintf(path, sizeof path, "%s.format", key);
     if (source->format)
         err = check_word(path, source->format, "text | npy | idx | tokens", why);

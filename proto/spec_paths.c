@@ -50,6 +50,8 @@ static void make_source_absolute(Rb__SourceSpec *source, const char *folder)
         return;
     make_each_absolute(source->path, source->n_path, folder);
     make_each_absolute(source->targets, source->n_targets, folder);
+    for (size_t i = 0; i < source->n_inputs; i++)
+        make_each_absolute(source->inputs[i]->path, source->inputs[i]->n_path, folder);
 }
 
 void rb_spec_paths_complete(Rb__Spec *spec, const char *folder)
@@ -86,9 +88,14 @@ static int check_source(const char *key, const Rb__SourceSpec *source, struct rb
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s.path", key);
     RB_CLEANUP(rb_freep) char *targets = rb_format("%s.targets", key);
+    RB_CLEANUP(rb_freep) char *inputs = rb_format("%s.inputs", key);
     int err = source ? check_list(path, source->path, source->n_path, why) : 0;
 
-    return err || !source ? err : check_list(targets, source->targets, source->n_targets, why);
+    if (!err && source)
+        err = check_list(targets, source->targets, source->n_targets, why);
+    for (size_t i = 0; !err && source && i < source->n_inputs; i++)
+        err = check_list(inputs, source->inputs[i]->path, source->inputs[i]->n_path, why);
+    return err;
 }
 
 int rb_spec_paths_check(const Rb__Spec *spec, struct rb_why *why)

@@ -39,7 +39,7 @@ bool rb_batch_takes_floats(const Rb__Model *message)
         for (size_t i = 0; i < program->n_inputs; i++) {
             const Rb__Tensor *tensor = input_tensor(program, i);
 
-            if (tensor && strcmp(program->inputs[i], "targets") != 0)
+            if (tensor && strcmp(program->inputs[i], "features") == 0)
                 return tensor->dtype == RB_F32;
         }
     }
@@ -76,6 +76,25 @@ static int slot_bytes(const Rb__Program *message, size_t slot, const struct rb_t
     return 0;
 }
 
+/* Which slot that is, and a sample of it; RB_NONE: the data have none. */
+static struct rb_batch_slot *find_slot(struct rb_batch_slots *slots, const char *name,
+                                       const struct rb_source_info *info,
+                                       struct rb_tensor_type *ret_sample)
+{
+    *ret_sample = (struct rb_tensor_type){.dtype = RB_NONE};
+    for (size_t i = 0; i < info->n_inputs; i++) {
+        if (strcmp(name, info->inputs[i].name) != 0)
+            continue;
+        *ret_sample = info->inputs[i].type;
+        return &slots->inputs[i];
+    }
+    if (strcmp(name, "features") == 0)
+        *ret_sample = info->features;
+    else if (strcmp(name, "targets") == 0)
+        *ret_sample = info->targets;
+    return strcmp(name, "targets") == 0 ? &slots->targets : &slots->features;
+}
+
 int rb_batch_slots(const Rb__Program *message, struct rb_program *program,
                    const struct rb_source_info *info, struct rb_batch_slots *ret_slots,
                    struct rb_why *why)
@@ -83,25 +102,35 @@ int rb_batch_slots(const Rb__Program *message, struct rb_program *program,
     struct rb_batch_slots slots = {0};
 
     for (size_t i = 0; i < message->n_inputs; i++) {
-        bool targets = strcmp(message->inputs[i], "targets") == 0;
-        size_t *bytes = targets ? &slots.target_bytes : &slots.feature_bytes;
-        int err = slot_bytes(message, i, targets ? &info->targets : &info->features, bytes, why);
+        struct rb_tensor_type sample;
+        struct rb_batch_slot *slot = find_slot(&slots, message->inputs[i], info, &sample);
+        size_t bytes = 0;
+        int err = slot_bytes(message, i, &sample, &bytes, why);
 
         if (err)
             return err;
-        if (*bytes)
-            *(targets ? &slots.targets : &slots.features) = rb_program_input(program, (int)i);
+        if (bytes)
+            *slot = (struct rb_batch_slot){rb_program_input(program, (int)i), bytes};
     }
     *ret_slots = slots;
     return 0;
 }
 
+static uint8_t *place_in(const struct rb_batch_slot *slot, uint32_t place)
+{
+    return slot->to ? slot->to + place * slot->bytes : NULL;
+}
+
 static void read_sample(const struct rb_batch_slots *slots, const struct rb_source *source,
                         uint64_t sample, uint32_t place)
 {
-    rb_source_read(source, (int64_t)sample,
-                   slots->features ? slots->features + place * slots->feature_bytes : NULL,
-                   slots->targets ? slots->targets + place * slots->target_bytes : NULL);
+    size_t n = rb_source_info(source)->n_inputs;
+
+    rb_source_read(source, (int64_t)sample, place_in(&slots->features, place),
+                   place_in(&slots->targets, place));
+    for (size_t i = 0; i < n; i++)
+        if (slots->inputs[i].to)
+            rb_source_read_input(source, (int64_t)sample, i, place_in(&slots->inputs[i], place));
 }
 
 void rb_batch_fill(const struct rb_batch_slots *slots, const struct rb_source *source,

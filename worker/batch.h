@@ -25,10 +25,15 @@ uint32_t rb_batch_count(int64_t global_batch, int64_t micro_batch);
 struct rb_batch rb_batch_of(int64_t global_batch, int64_t micro_batch, int64_t step,
                             uint32_t microbatch);
 
+struct rb_batch_slot {
+    uint8_t *to;  /* NULL: the program does not read it */
+    size_t bytes; /* of one sample */
+};
+
 /* Where samples go: the input slots of a prepared program. */
 struct rb_batch_slots {
-    uint8_t *features, *targets;        /* NULL: the program does not read them */
-    size_t feature_bytes, target_bytes; /* of one sample */
+    struct rb_batch_slot features, targets;
+    struct rb_batch_slot inputs[RB_SOURCE_INPUTS]; /* as those of the source */
 };
 
 /* Are the features floats?  (Some programs of a split model do not read them.) */

@@ -63,18 +63,29 @@ static int check_source(const Rb__Source *message, const struct rb_source *sourc
 static int open_source(const Rb__Source *message, bool floats, struct rb_source **ret_source,
                        struct rb_why *why)
 {
+    struct rb_source_input_options inputs[RB_SOURCE_INPUTS] = {0};
     struct rb_source_options options = {
         .path = (const char *const *)message->path,
         .n_path = message->n_path,
         .targets = (const char *const *)message->targets,
         .n_targets = message->n_targets,
+        .inputs = inputs,
+        .n_inputs = message->n_inputs,
         .format = message->format,
         .seq_len = message->seq_len,
         .floats = floats,
         .unscanned = true, /* they were when the job was submitted */
     };
-    int err = rb_source_open(&options, ret_source, why);
+    int err;
 
+    for (size_t i = 0; i < message->n_inputs && i < RB_SOURCE_INPUTS; i++)
+        inputs[i] = (struct rb_source_input_options){
+            .name = message->inputs[i]->name,
+            .path = (const char *const *)message->inputs[i]->path,
+            .n_path = message->inputs[i]->n_path,
+            .floats = message->inputs[i]->floats,
+        };
+    err = rb_source_open(&options, ret_source, why);
     if (err)
         return err;
     return check_source(message, *ret_source, why);

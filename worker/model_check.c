@@ -156,8 +156,8 @@ int rb_model_check(const Rb__Model *model, struct rb_why *why)
 {
     int err = 0;
 
-    if (model->format != 1)
-        return rb_why_set(why, RB_EINVAL, "the model has format %u, this worker reads 1",
+    if (model->format < 1 || model->format > 2)
+        return rb_why_set(why, RB_EINVAL, "the model has format %u, this worker reads 1 and 2",
                           model->format);
     if (model->global_batch < 1 || model->micro_batch < 1 || model->steps < 0 ||
         model->global_batch > INT32_MAX || model->micro_batch > model->global_batch ||

@@ -34,6 +34,7 @@ static const struct setting settings[] = {
     {"loss", "labelSmoothing", "loss.labelSmoothing"},
     {"data", "path", "data.train.path"},
     {"data", "targets", "data.train.targets"},
+    {"data", "inputs", "data.train.inputs"},
     {"data", "format", "data.train.format"},
     {"data", "seqLen", "data.train.seqLen"},
     {"data", "samples", "the number of samples", NULL, NULL, "seqLen"},

@@ -53,7 +53,7 @@ static int bind_axis(struct rb_import *import, int i, const struct rb_tensor_typ
     return 0;
 }
 
-static int check_batch(struct rb_import *import, const struct rb_tensor_type *type)
+static int check_batch(const struct rb_import *import, const struct rb_tensor_type *type)
 {
     int64_t batch = import->options->batch;
 
@@ -65,7 +65,6 @@ static int check_batch(struct rb_import *import, const struct rb_tensor_type *ty
                              ": export it with a symbolic first axis "
                              "(dynamic_axes={'input': {0: 'batch'}})",
                              type->dim[0], batch);
-    import->graph->batch = batch > 0 ? batch : type->rank ? type->dim[0] : 1;
     return 0;
 }
 
@@ -88,11 +87,35 @@ static int add_given(struct rb_import *import, int i)
     return 0;
 }
 
+/* Data are float32 or int64: what else the model takes is made of them, and goes by its name. */
+static int add_declared(struct rb_import *import, int at, struct rb_tensor_type type)
+{
+    const Onnx__ValueInfoProto *input = import->model->inputs[at];
+    const struct rb_import_options *options = import->options;
+    enum rb_dtype declared = type.dtype;
+    struct rb_value *value;
+    int err = 0;
+
+    if (options->from_data && (declared == RB_I32 || declared == RB_BOOL))
+        type.dtype = RB_I64;
+    value = rb_graph_value(import->graph, RB_VALUE_INPUT, input->name, &type, NULL);
+    value->named = at < options->n_samples && options->named && options->named[at];
+    if (at == 0)
+        import->graph->features = value;
+    if (declared != type.dtype) {
+        import->name = input->name;
+        err = rb_import_cast(import, value, declared, &value);
+    }
+    if (!err && !rb_names_add(&import->values, input->name, value))
+        return RB_IMPORT_BAD(import, "there are two by that name");
+    return err;
+}
+
 static int add_input(struct rb_import *import, int at)
 {
     const Onnx__ValueInfoProto *input = import->model->inputs[at];
     struct rb_tensor_type type;
-    struct rb_value *value;
+    int64_t batch = import->options->batch;
     int err = rb_onnx_input_type(input, &type, import->why);
 
     for (int i = 0; !err && i < type.rank; i++)
@@ -102,14 +125,9 @@ static int add_input(struct rb_import *import, int at)
         err = rb_shapes_check(&type, import->why);
     if (!err && at == 0)
         err = check_batch(import, &type);
-    if (err)
-        return err;
-    value = rb_graph_value(import->graph, RB_VALUE_INPUT, input->name, &type, NULL);
-    if (at == 0)
-        import->graph->features = value;
-    if (!rb_names_add(&import->values, input->name, value))
-        return RB_IMPORT_BAD(import, "there are two by that name");
-    return 0;
+    if (!err && at == 0)
+        import->graph->batch = batch > 0 ? batch : type.rank ? type.dim[0] : 1;
+    return err ? err : add_declared(import, at, type);
 }
 
 int rb_import_inputs(struct rb_import *import)

@@ -50,7 +50,7 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
         return RB_IMPORT_NO(import, "%" PRId64 " classes; the most is %d", type->dim[1],
                             MOST_CLASSES);
     if (loss->labels->role == RB_VALUE_INPUT && loss->labels != graph->features &&
-        !graph->targets && !import->options->given)
+        !loss->labels->named && !graph->targets && !import->options->given)
         graph->targets = loss->labels;
     if (!loss->soft && !graph->own_labels.value)
         graph->own_labels = (struct rb_own_labels){.value = loss->labels, .classes = type->dim[1]};

@@ -65,7 +65,9 @@ struct rb_import_options {
      * as a sequence, else as any. */
     const struct rb_tensor_type *samples; /* one of each input, without the batch; dtype RB_NONE:
                                              not known */
+    const bool *named; /* of each of those: the data have it by its name (graph.h); NULL: none is */
     int n_samples;
+    bool from_data; /* inputs of integers and truth values are int64, and cast where they come in */
     int64_t seq_len; /* 0: not known; likewise below */
     int64_t free_size;
     bool train;                /* BatchNormalization and Dropout act as in training */

@@ -10,13 +10,17 @@
 #include "graph/graph.h"
 #include "graph/onnx/onnx.h"
 
-/* Is the model's input of a type that data can have? */
-int rb_check_type(const struct rb_graph *graph, struct rb_why *why);
+/* Are the model's inputs of types that data can have, with an axis for the batch? */
+int rb_check_types(const struct rb_graph *graph, struct rb_why *why);
 
 /* The features against the model's input: element type, shape (axes of 1 and flattening aside), and
  * where they are looked up in a table of V rows, that each is one of 0 to V - 1. */
 int rb_check_features(const struct rb_graph *graph, const struct rb_source_info *info,
                       struct rb_why *why);
+
+/* Likewise each input that the data have by its name: they have it. */
+int rb_check_named(const struct rb_graph *graph, const struct rb_source_info *info,
+                   struct rb_why *why);
 
 /* Where a model with axes of no size does not take such samples: is it for one that has a size, and
  * another in the data?  It is said then with the axes as they are declared, and no node is blamed.
@@ -24,8 +28,8 @@ int rb_check_features(const struct rb_graph *graph, const struct rb_source_info 
 int rb_check_declared(const struct rb_onnx *onnx, const struct rb_tensor_type *sample,
                       struct rb_why *why);
 
-/* Does the model ask for nothing but features and targets?  graph: after rb_loss_attach (before it
- * only where the model does not make its own loss, whose targets are an input), likewise below. */
+/* Does the model ask for nothing but features, targets and what the data have by name?  graph:
+ * after rb_loss_attach, likewise below. */
 int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why);
 
 /* That too, and integer targets against the number of classes (of the model's own loss too, where

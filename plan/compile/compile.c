@@ -3,7 +3,6 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
-#include "data/expand.h"
 #include "plan/compile/initial.h"
 #include "plan/compile/job.h"
 #include "plan/compile/laps.h"
@@ -39,64 +38,6 @@ static int check_complete(const Rb__Spec *spec, struct rb_why *why)
     return 0;
 }
 
-/* Sequences are as long as the job file says, else as the model's input, else unknown (0). */
-static int64_t sequence_length(const Rb__SourceSpec *source, const struct rb_onnx_info *info)
-{
-    if (source->has_seq_len)
-        return source->seq_len;
-    if (info->input_type.rank >= 2 && info->input_type.dim[1] > 0)
-        return info->input_type.dim[1];
-    return 0;
-}
-
-static int expand(char *const *paths, size_t n, const char *key, const char *name,
-                  struct rb_expanded *ret, struct rb_why *why)
-{
-    int err = rb_expand(paths, n, ret, why);
-
-    return err ? rb_why_add(why, err, "%s.%s", key, name) : 0;
-}
-
-static int open_files(struct rb_compile_work *work, const char *key, const Rb__SourceSpec *spec,
-                      int64_t seq_len, const struct rb_expanded *features,
-                      const struct rb_expanded *targets, struct rb_source **ret_source)
-{
-    const struct rb_source_options options = {
-        .path = (const char *const *)features->path,
-        .n_path = features->n,
-        .targets = (const char *const *)targets->path,
-        .n_targets = targets->n,
-        .format = spec->format,
-        .seq_len = seq_len,
-        .floats = work->info.input_type.dtype == RB_F32,
-        .probabilities = !strcmp(work->spec->loss->type, "bce_with_logits"),
-    };
-    int err = rb_source_open(&options, ret_source, work->why);
-
-    if (err)
-        return rb_why_add(work->why, err, "%s", key);
-    if (rb_source_info(*ret_source)->samples < 1)
-        return rb_why_set(work->why, RB_EINVAL, "%s.path: %s holds no whole sample", key,
-                          features->path[0]);
-    return 0;
-}
-
-/* Which files there are is decided here, once: workers open those that were found. */
-static int open_source(struct rb_compile_work *work, const char *key, const Rb__SourceSpec *spec,
-                       int64_t seq_len, struct rb_source **ret_source)
-{
-    struct rb_expanded features = {0}, targets = {0};
-    int err = expand(spec->path, spec->n_path, key, "path", &features, work->why);
-
-    if (!err)
-        err = expand(spec->targets, spec->n_targets, key, "targets", &targets, work->why);
-    if (!err)
-        err = open_files(work, key, spec, seq_len, &features, &targets, ret_source);
-    rb_expanded_done(&features);
-    rb_expanded_done(&targets);
-    return err;
-}
-
 static int open_model(struct rb_compile_work *work)
 {
     const Rb__ModelSpec *model = work->spec->model;
@@ -117,22 +58,9 @@ static int open_model(struct rb_compile_work *work)
 
 static int open_all(struct rb_compile_work *work)
 {
-    const Rb__DataSpec *data = work->spec->data;
     int err = open_model(work);
 
-    if (err)
-        return err;
-    work->seq_len = sequence_length(data->train, &work->info);
-    err = open_source(work, "spec.data.train", data->train, work->seq_len, &work->train);
-    if (!err && !work->seq_len) /* a symbolic second axis is as long as the samples */
-        work->seq_len = rb_source_info(work->train)->features.rank > 0
-                            ? rb_source_info(work->train)->features.dim[0]
-                            : 0;
-    if (!err && data->eval)
-        err =
-            open_source(work, "spec.data.eval", data->eval,
-                        data->eval->has_seq_len ? data->eval->seq_len : work->seq_len, &work->eval);
-    return err;
+    return err ? err : rb_compile_open_data(work);
 }
 
 /* ---- The whole ---- */
@@ -146,6 +74,8 @@ static int fill_job(struct rb_compile_work *work, int64_t micro_batch, const cha
     rb_job_fill(spec, micro_batch, model);
     model->numeric_class = rb_string(numeric_class);
     model->train = rb_job_source(work->train);
+    if (model->train->n_inputs)
+        model->format = 2;
     if (work->eval)
         model->eval = rb_job_source(work->eval);
     model->steps = rb_spec_steps(spec, info->samples, model->train->seq_len);

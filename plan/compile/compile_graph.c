@@ -2,6 +2,7 @@
 /* The graph of one batch size, from the model to what is lowered. */
 #include "plan/compile/compile_inside.h"
 
+#include "base/arena.h"
 #include "graph/train.h"
 #include "plan/compile/check.h"
 #include "plan/compile/lower.h"
@@ -15,17 +16,48 @@ static const char *data_key(bool train)
     return train ? "spec.data.train" : "spec.data.eval";
 }
 
+/* A sample of each of the model's inputs: the first, those that the data have by name, and of the
+ * others the first, which are the targets of a loss in the model. */
+static struct rb_tensor_type *find_samples(const struct rb_compile_work *work,
+                                           const struct rb_source_info *info,
+                                           struct rb_arena *arena, bool **ret_named)
+{
+    int n = rb_onnx_inputs(work->onnx);
+    struct rb_tensor_type *samples = RB_ARENA_NEW(arena, struct rb_tensor_type, n + 1);
+    bool *named = RB_ARENA_NEW(arena, bool, n + 1), targets = false;
+
+    samples[0] = info->features;
+    for (int i = 1; i < n; i++) {
+        const char *name = rb_onnx_input_name(work->onnx, i);
+
+        for (size_t k = 0; k < info->n_inputs && !named[i]; k++) {
+            named[i] = !strcmp(name, info->inputs[k].name);
+            samples[i] = info->inputs[k].type;
+        }
+        if (!named[i]) {
+            samples[i] = targets ? (struct rb_tensor_type){.dtype = RB_NONE} : info->targets;
+            targets = true;
+        }
+    }
+    *ret_named = named;
+    return samples;
+}
+
 /* The forward graph with its loss, as both were written: the caller's, also where it fails. */
 static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
                       const struct rb_source_info *info, struct rb_graph **ret_graph)
 {
     const Rb__Spec *spec = work->spec;
     const struct rb_source_info *first = rb_source_info(work->train); /* evaluation is held to it */
-    const struct rb_tensor_type samples[] = {first->features, first->targets};
+    RB_CLEANUP(rb_arena_done) struct rb_arena arena = {0};
+    bool *named;
+    const struct rb_tensor_type *samples = find_samples(work, first, &arena, &named);
     const struct rb_import_options import = {
         .batch = batch,
         .samples = samples,
-        .n_samples = 2,
+        .named = named,
+        .n_samples = rb_onnx_inputs(work->onnx),
+        .from_data = true,
         .seq_len = work->seq_len,
         .train = train,
         .freeze = (const char *const *)spec->model->freeze,
@@ -49,13 +81,8 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
         return rb_why_add(work->why, err, "spec.model.onnx");
     graph = *ret_graph;
     err = rb_check_features(graph, info, work->why);
-    /* Of several inputs the first may fit as little as the rest: no other data would help. */
-    if (err && strcmp(loss.type, "graph")) {
-        int several = rb_check_inputs(graph, work->why);
-
-        if (several)
-            return rb_why_add(work->why, several, "%s", data_key(train));
-    }
+    if (!err)
+        err = rb_check_named(graph, info, work->why);
     if (err)
         rb_check_declared(work->onnx, &info->features, work->why);
     if (err)

@@ -31,6 +31,9 @@ struct rb_compile_work {
     struct rb_why *why;
 };
 
+/* The sources of training and of evaluation, and with them how long sequences are. */
+int rb_compile_open_data(struct rb_compile_work *work);
+
 /* The graph of a batch size, with its loss and all that is done to it, for samples as `info` says.
  * train: differentiated.  Free it with rb_graph_free. */
 int rb_compile_graph(struct rb_compile_work *work, int64_t batch, bool train,

@@ -174,27 +174,16 @@ static bool has_classes(const struct rb_graph *graph, const struct rb_tensor_typ
     return tokens || output->rank == 2;
 }
 
-static struct rb_value *second_input(const struct rb_graph *graph)
-{
-    for (int i = 0; i < graph->n_values; i++)
-        if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features)
-            return graph->values[i];
-    return NULL;
-}
-
-/* One number is a loss, whose targets, if any, are the second input.  Else one that fits: but for
- * the time that it takes it does not matter which. */
+/* One number is a loss.  Else one that fits: but for the time that it takes it does not matter
+ * which. */
 static int attach_any_loss(struct rb_graph *graph, struct rb_why *why)
 {
     struct rb_loss_options loss = {.type = "mse", .ignore_index = -100, .sequences = true};
     const struct rb_value *output = graph->n_outputs ? graph->outputs[0] : NULL;
-    const struct rb_value *second = second_input(graph);
     int err = 0;
 
     if (output && rb_tensor_elements(&output->type) == 1) {
         loss.type = "graph";
-        if (second)
-            err = of_one(graph, second, "the loss's targets", &loss.targets, why);
     } else if (output && has_classes(graph, &output->type, &loss.targets)) {
         loss.type = "cross_entropy";
     } else if (output) {
@@ -207,18 +196,24 @@ static int attach_any_loss(struct rb_graph *graph, struct rb_why *why)
 static int train_graph(const struct rb_onnx *onnx, const struct rb_import_options *bound,
                        struct rb_graph **ret_graph, struct rb_why *why)
 {
+    RB_CLEANUP(rb_arena_done) struct rb_arena arena = {0};
     struct rb_import_options options = *bound;
     struct rb_graph *graph = NULL;
-    int err;
+    int err, n = rb_onnx_inputs(onnx);
+    bool *named = RB_ARENA_NEW(&arena, bool, n + 1);
 
+    for (int i = 1; i < n; i++) /* labels too: only whose name it is differs */
+        named[i] = true;
+    options.samples = RB_ARENA_NEW(&arena, struct rb_tensor_type, n + 1);
+    options.named = named;
+    options.n_samples = n;
+    options.from_data = true;
     options.train = true;
     err = rb_onnx_import(onnx, &options, &graph, why);
     if (!err)
-        err = rb_check_type(graph, why);
+        err = rb_check_types(graph, why);
     if (!err)
         err = attach_any_loss(graph, why);
-    if (!err)
-        err = rb_check_inputs(graph, why);
     if (!err)
         err = rb_fuse(graph, why);
     if (!err)

@@ -56,13 +56,39 @@ void rb_job_fill(const Rb__Spec *spec, int64_t micro_batch, Rb__Model *model)
             model->variables[i]->decay = model->variables[i]->has_decay = 1;
 }
 
+static void add_path(char ***paths, size_t *n, const char *path)
+{
+    *paths = rb_realloc(*paths, (*n + 1) * sizeof **paths);
+    (*paths)[(*n)++] = rb_string(path);
+}
+
 static void add_file(Rb__Source *source, const struct rb_source_file *file)
 {
-    char ***paths = file->is_target ? &source->targets : &source->path;
-    size_t *n = file->is_target ? &source->n_targets : &source->n_path;
+    switch (file->of) {
+    case RB_FILE_FEATURES:
+        add_path(&source->path, &source->n_path, file->path);
+        break;
+    case RB_FILE_TARGETS:
+        add_path(&source->targets, &source->n_targets, file->path);
+        break;
+    case RB_FILE_INPUT:
+        add_path(&source->inputs[file->input]->path, &source->inputs[file->input]->n_path,
+                 file->path);
+        break;
+    }
+}
 
-    *paths = rb_realloc(*paths, (*n + 1) * sizeof **paths);
-    (*paths)[(*n)++] = rb_string(file->path);
+static void add_inputs(Rb__Source *source, const struct rb_source_info *info)
+{
+    source->inputs = rb_alloc((info->n_inputs + 1) * sizeof *source->inputs);
+    for (size_t i = 0; i < info->n_inputs; i++) {
+        Rb__SourceInput *input = rb_alloc(sizeof(*input));
+
+        rb__source_input__init(input);
+        input->name = rb_string(info->inputs[i].name);
+        input->floats = info->inputs[i].type.dtype == RB_F32;
+        source->inputs[source->n_inputs++] = input;
+    }
 }
 
 static void add_contents(Rb__Source *source, const struct rb_source *from)
@@ -85,6 +111,7 @@ Rb__Source *rb_job_source(const struct rb_source *from)
     Rb__Source *source = rb_alloc(sizeof(*source));
 
     rb__source__init(source);
+    add_inputs(source, info);
     add_contents(source, from);
     source->format = rb_string(info->format);
     if (!strcmp(info->format, "text") || !strcmp(info->format, "tokens"))
@@ -118,11 +145,19 @@ static json_t *paths_part(char *const *paths, size_t n)
 
 static json_t *data_part(const Rb__Source *source)
 {
-    return json_pack("{s:o, s:o, s:s, s:I, s:I, s:o}", "path",
-                     paths_part(source->path, source->n_path), "targets",
-                     paths_part(source->targets, source->n_targets), "format", source->format,
-                     "seqLen", (json_int_t)source->seq_len, "samples", (json_int_t)source->samples,
-                     "content", json_sprintf("%016" PRIx64, source->content));
+    json_t *inputs = source->n_inputs ? json_object() : NULL;
+    json_t *part = json_pack(
+        "{s:o, s:o, s:s, s:I, s:I, s:o}", "path", paths_part(source->path, source->n_path),
+        "targets", paths_part(source->targets, source->n_targets), "format", source->format,
+        "seqLen", (json_int_t)source->seq_len, "samples", (json_int_t)source->samples, "content",
+        json_sprintf("%016" PRIx64, source->content));
+
+    for (size_t i = 0; i < source->n_inputs; i++)
+        json_object_set_new(inputs, source->inputs[i]->name,
+                            paths_part(source->inputs[i]->path, source->inputs[i]->n_path));
+    if (inputs)
+        json_object_set_new(part, "inputs", inputs);
+    return part;
 }
 
 static json_t *train_part(const Rb__Spec *spec, const Rb__Model *model)

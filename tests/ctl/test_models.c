@@ -330,8 +330,8 @@ static const char *mean(struct rb_writer *w, const char *of)
     return output;
 }
 
-/* Data have features, and targets for a loss; as at submit (plan/compile). */
-static void inputs_that_data_cannot_fill(void **state)
+/* How a job file fills them. */
+static void several_inputs(void **state)
 {
     struct rb_writer w;
     const char *x;
@@ -339,7 +339,9 @@ static void inputs_that_data_cannot_fill(void **state)
     (void)state;
     x = start(&w, 2);
     write_model(&w, rb_writer_node(&w, "Mul", "gated", x, "y", NULL), "gated.onnx");
-    expect(4, "'y': float32[any, 4]", "a further input 'y'", WORDS("model", "check", "gated.onnx"));
+    expect(0, "path is 'x', and what else there is goes into inputs: [{name: y, path: FILE}]\n", "",
+           WORDS("model", "check", "gated.onnx"));
+    expect(0, "Mul", "", WORDS("profile", "gated.onnx"));
     x = start(&w, 2);
     write_model(&w, mean(&w, rb_writer_node(&w, "Sub", "error", x, "y", NULL)), "loss.onnx");
     expect(0, "1 MatMul, 1 Sub, 1 ReduceMean", "", WORDS("model", "check", "loss.onnx"));
@@ -347,7 +349,8 @@ static void inputs_that_data_cannot_fill(void **state)
     x = start(&w, 3);
     x = rb_writer_node(&w, "Sub", "error", x, "y", NULL);
     write_model(&w, mean(&w, rb_writer_node(&w, "Mul", "weighted", x, "z", NULL)), "three.onnx");
-    expect(4, "", "a further input 'z'", WORDS("model", "check", "three.onnx"));
+    expect(0, "{name: z, path: FILE}]; the labels may be left out", "",
+           WORDS("model", "check", "three.onnx"));
 }
 
 /* y = x + a weight of n numbers, x as long as it likes. */
@@ -405,9 +408,9 @@ static void types_that_are_not_trained(void **state)
     expect(4, "", "'x' is float16, and only float32 models are trained: model.float()",
            WORDS("model", "check", "half.onnx"));
     rb_writer_init(&w, "narrow", 1);
-    rb_writer_input(&w, "x", RB_I32, 2, DIMS(-1, 4));
+    rb_writer_input(&w, "x", RB_U8, 2, DIMS(-1, 4));
     write_model(&w, rb_writer_node(&w, "Relu", "y", "x", NULL), "narrow.onnx");
-    expect(4, "", "'x' is int32, and data are float32 or int64",
+    expect(4, "", "'x' is uint8, and data are taken as float32, int64, int32 or bool",
            WORDS("model", "check", "narrow.onnx"));
     start(&w, 1);
     rb_writer_node(&w, "ArgMax", "y", "h", NULL);
@@ -429,7 +432,7 @@ static void classes_have_their_loss(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inputs_that_data_cannot_fill),
+        cmocka_unit_test(several_inputs),
         cmocka_unit_test(axes_of_no_size),
         cmocka_unit_test(types_that_are_not_trained),
         cmocka_unit_test(classes_have_their_loss),

@@ -85,7 +85,7 @@ static void npy_kinds(void **state)
         {"|u1", 1, u1, {0, 255}, RB_I64, RB_F32, RB_I64},
         {"<u2", 2, u2, {1, 65535}, RB_I64, RB_I64, RB_I64},
         {"<u4", 4, u4, {2, 4294967295.0}, RB_I64, RB_I64, RB_I64},
-        {"|b1", 1, b1, {0, 1}, RB_F32, RB_F32, RB_I64},
+        {"|b1", 1, b1, {0, 1}, RB_I64, RB_I64, RB_I64},
     };
 
     for (size_t i = 0; i < RB_COUNT(kinds); i++)
@@ -110,6 +110,9 @@ static void bytes_for_floats(void **state)
     assert_int_equal(info->targets.dtype, RB_I64);
     rb_source_read(f->source, 1, x, NULL);
     assert_true(x[0] == 253 && x[2] == 255);
+    put_npy(f, 0, "x.npy", 1, "{'descr':'|b1','fortran_order':False,'shape':(2,3)}",
+            (uint8_t[]){0, 1, 0, 1, 1, 0}, 6);
+    assert_int_equal(must_open(f)->features.dtype, RB_F32);
 }
 
 /* The next ones count each value once; where all are equal they are that. */

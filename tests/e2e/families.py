@@ -12,7 +12,6 @@ torch did, which are held to the newer one's own losses.
 usage: families.py [--from FOLDER] [--record-bits] [FAMILY...]          FOLDER: fixtures of record.py's
 """
 import glob
-import gzip
 import hashlib
 import json
 import os
@@ -45,15 +44,10 @@ def run(c, name, family, devices, expected, spread):
     return c.export(job)
 
 
-def unpack(c, path, name):
-    with open(c.path(name + ".onnx"), "wb") as out, gzip.open(path) as model:
-        out.write(model.read())
-
-
 def refuses_optimized(c, folder):
     """What the default of the newer exporter made: equal biases are one, small matrices were transposed."""
     for path in glob.glob(os.path.join(folder, "optimized-*.onnx.gz")):
-        unpack(c, path, "optimized")
+        families.unpack(path, c.path("optimized.onnx"))
         report = c.json("model", "check", "optimized.onnx", code=4)
         check(not report["trainable"] and "were replaced" in report["reason"], report)
         check("optimize=False" in report["export"], report["export"])
@@ -146,7 +140,7 @@ def main():
                 n: families.weight(n, tuple(shape)) for n, shape in newer[family]["parameters"].items()})
             for path in sorted(glob.glob(os.path.join(folder, f"{family}-*.onnx.gz"))):
                 name = os.path.basename(path)[:-len(".onnx.gz")]
-                unpack(c, path, name)
+                families.unpack(path, c.path(name + ".onnx"))
                 index = newer if name.count("-") > 1 else older
                 counts = (1, 2, 3) if name in EVERYWHERE else (1,)
                 spread = older.get(family, newer[family]).get("spread", [0] * families.STEPS)

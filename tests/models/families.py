@@ -4,6 +4,7 @@
 Nothing here needs torch: weights and data are functions of names and seeds, so that fixtures hold
 neither (`record.py` makes them, tests/e2e/families.py trains them).
 """
+import gzip
 import json
 import struct
 import zlib
@@ -52,6 +53,11 @@ def write_safetensors(path, tensors):
         out.write(struct.pack("<Q", len(text)) + text)
         for array in tensors.values():
             out.write(array.tobytes())
+
+
+def unpack(fixture, path):
+    with open(path, "wb") as out, gzip.open(fixture) as model:
+        out.write(model.read())
 
 
 def arrays(kind):

@@ -31,22 +31,22 @@ warnings.filterwarnings("ignore")
 
 
 def example(family):
-    return reference.batch(family, 0, lambda seed, n, i: i)[0][:2]
+    return reference.batch(family, 0, lambda seed, n, i: i)[0][:2],
 
 
-def export_script(module, x, opset):
+def export_script(module, inputs, opset, names=("input",)):
     out = io.BytesIO()
-    torch.onnx.export(module, (x,), out, opset_version=opset,
+    torch.onnx.export(module, inputs, out, opset_version=opset,
                       training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
-                      input_names=["input"], output_names=["output"],
-                      dynamic_axes={"input": {0: "batch"}}, **({"dynamo": False} if NEWER else {}))
+                      input_names=list(names), output_names=["output"],
+                      dynamic_axes={name: {0: "batch"} for name in names}, **({"dynamo": False} if NEWER else {}))
     return onnx.load_from_string(out.getvalue())
 
 
-def export_dynamo(module, x, opset, optimize=False):
+def export_dynamo(module, inputs, opset, optimize=False):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
-        torch.onnx.export(module, (x,), path, dynamo=True, optimize=optimize, opset_version=opset,
+        torch.onnx.export(module, inputs, path, dynamo=True, optimize=optimize, opset_version=opset,
                           input_names=["input"], output_names=["output"],
                           dynamic_shapes=({0: torch.export.Dim("batch")},), verbose=False)
         proto = onnx.load(path)
@@ -145,4 +145,5 @@ def main():
         out.write("\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

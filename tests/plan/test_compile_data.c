@@ -186,14 +186,8 @@ static void sizes_of_the_data(void **state)
                 jobs_rows, "spec.model.onnx=sides.onnx", "spec.data.train.path=turned.npy",
                 "spec.data.train.targets=images-labels.npy", "spec.data.eval=null", NULL);
     save_sides("more.onnx", RB_F32, true);
-    MUST_REFUSE(RB_EUNSUPPORTED,
-                "a further input 'more' that the data cannot fill: they have features and, for the "
-                "loss, targets; export a module that takes one input and makes the others of it: "
-                "slices of its columns",
-                jobs_rows, "spec.model.onnx=more.onnx", "spec.data.train.path=images.npy",
-                "spec.data.train.targets=images-labels.npy", "spec.data.eval=null", NULL);
-    MUST_REFUSE(RB_EUNSUPPORTED, "a further input 'more' that the data cannot fill", jobs_rows,
-                "spec.model.onnx=more.onnx", "spec.data.train.path=turned.npy",
+    MUST_REFUSE(RB_EINVAL, "a further input 'more' that nothing fills", jobs_rows,
+                "spec.model.onnx=more.onnx", "spec.data.train.path=images.npy",
                 "spec.data.train.targets=images-labels.npy", "spec.data.eval=null", NULL);
     save_sides("half.onnx", RB_F16, false);
     MUST_REFUSE(RB_EUNSUPPORTED, "'x' is float16, and only float32", jobs_rows,
