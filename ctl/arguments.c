@@ -106,7 +106,7 @@ int rb_arguments_parse(const char *options, int argc, const char *const *argv, b
         }
         if (stop_at_word)
             break;
-        if (ret->n_words == RB_ARGUMENTS_MAX)
+        if (ret->n_words == RB_WORDS_MAX)
             return rb_why_set(why, RB_EINVAL, "too many arguments");
         ret->word[ret->n_words++] = text;
     }

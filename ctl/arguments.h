@@ -14,10 +14,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RB_ARGUMENTS_MAX = 256 };
+enum {
+    RB_ARGUMENTS_MAX = 256, /* options */
+    RB_WORDS_MAX = 8192,    /* what a shell makes of a pattern */
+};
 
 struct rb_arguments {
-    const char *word[RB_ARGUMENTS_MAX];
+    const char *word[RB_WORDS_MAX];
     int n_words;
     struct {
         const char *name; /* the long one; points into the string of options */

@@ -17,7 +17,7 @@ const struct rb_verb rb_verbs[] = {
     {"model run", "FILE --input [NAME=]FILE.npy... [--weights FILE] [--out DIR]",
      "run a model forward on .npy files, one for each of its inputs", "input=+ weights= out=", 1, 1,
      true, rb_model_run, RB_PRINTS_LINES},
-    {"model test", "DIR...", "run folders of ONNX backend tests", "", 1, RB_ARGUMENTS_MAX, true,
+    {"model test", "DIR...", "run folders of ONNX backend tests", "", 1, RB_WORDS_MAX, true,
      rb_model_test},
     {"profile", "FILE.onnx|JOB [--batch N] [--seq N]",
      "where the time of a training step goes, by operator", "batch= seq=", 1, 1, true, rb_profile},
