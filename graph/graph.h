@@ -78,6 +78,8 @@ struct rb_own_labels {
     int64_t classes;
     bool ignores;
     int64_t ignored;
+    const struct rb_value *mean; /* what is made of them, where it is the mean over all that count,
+                                    and all count alike; NULL: it is something else */
 };
 
 /* What a microbatch contributes to a variable: a gradient (each use of a tied weight is its own),
@@ -116,7 +118,8 @@ struct rb_graph {
     int n_aliases;
     /* After rb_loss_attach: */
     struct rb_value *loss, *count, *correct; /* correct may be NULL */
-    enum rb_own_loss own_loss; /* behind MEAN: a step's is the mean of its microbatches' */
+    enum rb_own_loss own_loss;        /* behind MEAN: a step's is the mean of its microbatches' */
+    enum rb_own_loss own_loss_of_all; /* what it is where no label is left out */
     /* After rb_autodiff: */
     struct rb_contribution *contributions;
     int n_contributions;

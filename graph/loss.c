@@ -173,6 +173,7 @@ static int attach_graph(struct rb_graph *graph, struct rb_value *y, struct rb_wh
     int err;
 
     graph->own_loss = rb_own_loss_of(graph, y);
+    graph->own_loss_of_all = rb_own_loss_of_all(graph, y);
     if (graph->own_loss == RB_OWN_LOSS_NONE)
         return rb_why_set(why, RB_EINVAL,
                           "loss 'graph': the model's first output must be the loss, one float32; "

@@ -11,6 +11,7 @@ enum { MOST_TERMS = 256 };
 
 struct terms {
     const struct rb_samples *samples; /* by value */
+    const struct rb_value *mean;      /* that is one by itself, or NULL */
     int64_t batch;
     int left;
 };
@@ -36,7 +37,7 @@ static bool is_made_by(enum rb_op reduce, struct terms *terms, const struct rb_v
 
     if (rb_tensor_elements(&value->type) != 1 || terms->left-- <= 0)
         return false;
-    if (is_same_for_all(terms, value))
+    if (is_same_for_all(terms, value) || value == terms->mean)
         return reduce == RB_OP_REDUCE_MEAN;
     if (!node)
         return false;
@@ -66,12 +67,13 @@ static bool is_made_by(enum rb_op reduce, struct terms *terms, const struct rb_v
 
 /* Of the mean of all elements of something each sample has the same share, and the mean times the
  * samples is a sum over samples. */
-enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_value *output)
+static enum rb_own_loss judge(const struct rb_graph *graph, const struct rb_value *output,
+                              const struct rb_value *mean)
 {
     const struct rb_node *node = output->maker;
-    struct terms terms = {.batch = graph->batch, .left = MOST_TERMS};
+    struct terms terms = {.mean = mean, .batch = graph->batch, .left = MOST_TERMS};
     struct rb_samples *samples;
-    bool mean;
+    bool is_mean;
 
     if (output->type.dtype != RB_F32 || rb_tensor_elements(&output->type) != 1)
         return RB_OWN_LOSS_NONE;
@@ -80,7 +82,17 @@ enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_va
     if (node && node->op == RB_OP_REDUCE_SUM)
         return RB_OWN_LOSS_SUM;
     terms.samples = samples = rb_samples_find(graph);
-    mean = is_made_by(RB_OP_REDUCE_MEAN, &terms, output);
+    is_mean = is_made_by(RB_OP_REDUCE_MEAN, &terms, output);
     free(samples);
-    return mean ? RB_OWN_LOSS_MEAN : RB_OWN_LOSS_OTHER;
+    return is_mean ? RB_OWN_LOSS_MEAN : RB_OWN_LOSS_OTHER;
+}
+
+enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_value *output)
+{
+    return judge(graph, output, NULL);
+}
+
+enum rb_own_loss rb_own_loss_of_all(const struct rb_graph *graph, const struct rb_value *output)
+{
+    return judge(graph, output, graph->own_labels.mean);
 }

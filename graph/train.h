@@ -23,8 +23,9 @@ struct rb_loss_options {
 int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options,
                    struct rb_why *why);
 
-/* The same of an output before there is a loss. */
+/* The same of an output before there is a loss; and what it is where no label is left out. */
 enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_value *output);
+enum rb_own_loss rb_own_loss_of_all(const struct rb_graph *graph, const struct rb_value *output);
 
 /* Merge nodes that one kernel does better (MatMul + Add of a row); drop what nobody reads. */
 int rb_fuse(struct rb_graph *graph, struct rb_why *why);

@@ -261,5 +261,10 @@ int rb_import_op_own_loss(struct rb_import *import)
         err = rb_import_binary(import, RB_OP_MUL, loss.rows, loss.factor, &loss.rows);
     if (!err)
         err = finish(import, &loss, reduction, &out);
-    return err ? err : rb_import_bind(import, 0, out);
+    if (err)
+        return err;
+    if (import->graph->own_labels.value == loss.from && !strcmp(reduction, "mean") &&
+        !rb_import_in(import, 2))
+        import->graph->own_labels.mean = out;
+    return rb_import_bind(import, 0, out);
 }

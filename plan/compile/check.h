@@ -37,4 +37,7 @@ int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why);
 int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *info,
                      int64_t ignore_index, struct rb_why *why);
 
+/* Does the model's own loss leave out a target of the data, as far as is known? */
+bool rb_check_ignores(const struct rb_graph *graph, const struct rb_source_info *info);
+
 #endif

@@ -40,6 +40,16 @@ static bool takes_targets(const struct rb_graph *graph)
     return value && value == graph->targets;
 }
 
+bool rb_check_ignores(const struct rb_graph *graph, const struct rb_source_info *info)
+{
+    int64_t ignored = graph->own_labels.ignored;
+
+    if (!graph->own_labels.ignores)
+        return false;
+    return !takes_targets(graph) || info->targets.dtype != RB_I64 ||
+           (ignored >= info->extremes.least && ignored <= info->extremes.most);
+}
+
 static bool find_classes(const struct rb_graph *graph, int64_t ignore_index, struct classes *ret)
 {
     const struct rb_node *loss = graph->loss->maker;

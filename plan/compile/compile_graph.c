@@ -107,11 +107,13 @@ void rb_compile_judge_loss(struct rb_compile_work *work)
     struct rb_why *why = work->why, unused;
     struct rb_graph *graph = NULL;
 
-    if (work->graph->own_loss != RB_OWN_LOSS_MEAN)
+    if (work->graph->own_loss_of_all != RB_OWN_LOSS_MEAN)
         return;
     work->why = &unused;
-    if (!read_graph(work, work->graph->batch + 1, true, rb_source_info(work->train), &graph))
+    if (!read_graph(work, work->graph->batch + 1, true, rb_source_info(work->train), &graph)) {
         work->graph->own_loss = graph->own_loss;
+        work->graph->own_loss_of_all = graph->own_loss_of_all;
+    }
     work->why = why;
     rb_graph_free(graph);
 }

@@ -3,6 +3,7 @@
 
 #include "graph/advice.h"
 #include "graph/hints.h"
+#include "plan/compile/check.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -174,7 +175,10 @@ void rb_compile_notes(const struct rb_compile_work *work, int64_t micro_batch,
     note_single(work, micro_batch, ret_notes);
     note_logits(work->graph, ret_notes);
     if (micro_batch < work->spec->train->global_batch)
-        rb_hint_loss(work->graph->own_loss, ret_notes);
+        rb_hint_loss(rb_check_ignores(work->graph, rb_source_info(work->train))
+                         ? work->graph->own_loss
+                         : work->graph->own_loss_of_all,
+                     ret_notes);
     note_unused(work, ret_notes);
     note_idle(work, micro_batch, ret_notes);
 }

@@ -58,6 +58,20 @@ static void own_labels(void **state)
     MUST_NOT_NOTE(jobs_rows, OWN_LABELS("ignoring.onnx", "some-labels.npy"), NULL);
 }
 
+/* A mean over the labels that count is a plain one where all of them do. */
+static void labels_that_count(void **state)
+{
+    int64_t labels[50] = {[7] = -1};
+
+    (void)state;
+    jobs_save_npy("some-labels.npy", "<i8", "50,", labels, sizeof labels);
+    save_own_classes("may-ignore.onnx", 3, -1);
+    MUST_NOT_NOTE(jobs_rows, OWN_LABELS("may-ignore.onnx", "rows-labels.npy"),
+                  "spec.train.microBatch=4", NULL);
+    MUST_NOTE("the model's own loss is no plain mean", jobs_rows,
+              OWN_LABELS("may-ignore.onnx", "some-labels.npy"), "spec.train.microBatch=4", NULL);
+}
+
 /* The mean of what each row is to each other one, where all sizes are those of a microbatch. */
 static void save_pairs(const char *name)
 {
@@ -98,6 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(own_labels),
+        cmocka_unit_test(labels_that_count),
         cmocka_unit_test(means_of_pairs),
     };
 
