@@ -166,6 +166,17 @@ static void note_idle(const struct rb_compile_work *work, int64_t micro_batch,
                          microbatches, microbatches == 1 ? "" : "es", most);
 }
 
+static void note_repeats(const struct rb_compile_work *work, struct rb_buffer *notes)
+{
+    int64_t samples = rb_source_info(work->train)->samples;
+
+    if (work->spec->train->global_batch > samples)
+        rb_buffer_format(notes,
+                         "a step takes %" PRId64 " samples, and the data have %" PRId64
+                         ": some are in it more than once\n",
+                         work->spec->train->global_batch, samples);
+}
+
 void rb_compile_notes(const struct rb_compile_work *work, int64_t micro_batch,
                       struct rb_buffer *ret_notes)
 {
@@ -179,6 +190,7 @@ void rb_compile_notes(const struct rb_compile_work *work, int64_t micro_batch,
                          ? work->graph->own_loss
                          : work->graph->own_loss_of_all,
                      ret_notes);
+    note_repeats(work, ret_notes);
     note_unused(work, ret_notes);
     note_idle(work, micro_batch, ret_notes);
 }

@@ -320,6 +320,8 @@ static void notes_of_the_job(void **state)
         {"spec.devices.max=4", NULL, "of 4 devices no more than that compute, but in a pipe"},
         {"spec.devices.max=3", NULL, NULL},
         {"spec.devices.max=4", "spec.parallel.pipeline=2", NULL},
+        {"spec.train.globalBatch=51", NULL,
+         "a step takes 51 samples, and the data have 50: some are"},
     };
 
     (void)state;
