@@ -152,14 +152,13 @@ static void fill_inputs(const struct rb_source_options *options, struct rb_sourc
     source->info.n_inputs = options->n_inputs;
     for (size_t i = 0; i < options->n_inputs; i++) {
         const struct rb_series *series = &source->series[INPUTS + i];
-        bool integers = !options->unscanned && series->column.type.dtype == RB_I64;
-        struct rb_extremes extremes = integers ? find_extremes(series) : none;
+        bool scanned = !options->unscanned && series->column.type.dtype == RB_I64;
 
         source->inputs[i] = (struct rb_source_input){
             .name = rb_string(options->inputs[i].name),
             .type = series->column.type,
-            .least = integers ? extremes.least : 0,
-            .most = extremes.most,
+            .scanned = scanned,
+            .extremes = scanned ? find_extremes(series) : none,
         };
     }
 }

@@ -45,12 +45,12 @@ struct rb_source_options {
     bool unscanned;     /* do not read whole files for the largest values: a worker's quick start */
 };
 
-/* One more input: a sample of it, and the least and the most of its integers; 0 and -1: it has
- * none, or unscanned. */
+/* One more input: a sample of it, and what its integers are. */
 struct rb_source_input {
     const char *name;
     struct rb_tensor_type type;
-    int64_t least, most;
+    bool scanned; /* else there are no integers, or nobody has looked */
+    struct rb_extremes extremes;
 };
 
 /* One sample of each slot: shape without the batch axis. */

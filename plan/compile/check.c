@@ -185,7 +185,9 @@ static int check_named(const struct rb_graph *graph, const struct rb_value *inpu
         if (strcmp(data->name, input->name) != 0)
             continue;
         err = check_sample(input, &data->type, why);
-        return err ? err : check_tokens(graph, input, false, data->least, data->most, why);
+        return err || !data->scanned ? err
+                                     : check_tokens(graph, input, false, data->extremes.least,
+                                                    data->extremes.most, why);
     }
     return rb_why_set(why, RB_EINVAL,
                       "the model's input '%s' has no data here: say inputs: "

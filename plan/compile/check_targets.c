@@ -3,6 +3,7 @@
 #include "plan/compile/check.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* Of a target beyond 0 and 1 this loss has no least value: the weights would grow for ever. */
 static int check_probabilities(const struct rb_source_info *info, struct rb_why *why)
@@ -22,14 +23,17 @@ static int check_probabilities(const struct rb_source_info *info, struct rb_why 
 
 /* The integers that a loss takes for classes: whose loss it is, and which of them it leaves out. */
 struct classes {
-    bool own; /* the model's */
+    bool own;                         /* the model's */
+    const struct rb_extremes *labels; /* of the data */
     int64_t n;
     bool ignores;
     int64_t ignored;
 };
 
-/* Does the model's own loss take its labels from the targets as they are? */
-static bool takes_targets(const struct rb_graph *graph)
+/* The integers that the model's own loss takes for labels, where it takes them from the data as
+ * they are; NULL: it does not, or they are not known. */
+static const struct rb_extremes *find_own_labels(const struct rb_graph *graph,
+                                                 const struct rb_source_info *info)
 {
     const struct rb_value *value = graph->own_labels.value;
 
@@ -37,42 +41,48 @@ static bool takes_targets(const struct rb_graph *graph)
            (value->maker->op == RB_OP_RESHAPE || value->maker->op == RB_OP_TRANSPOSE ||
             value->maker->op == RB_OP_CAST))
         value = value->maker->in[0];
-    return value && value == graph->targets;
+    if (value && value == graph->targets)
+        return info->targets.dtype == RB_I64 ? &info->extremes : NULL;
+    for (size_t i = 0; value && value->named && i < info->n_inputs; i++)
+        if (info->inputs[i].scanned && !strcmp(info->inputs[i].name, value->name))
+            return &info->inputs[i].extremes;
+    return NULL;
 }
 
 bool rb_check_ignores(const struct rb_graph *graph, const struct rb_source_info *info)
 {
+    const struct rb_extremes *labels = find_own_labels(graph, info);
     int64_t ignored = graph->own_labels.ignored;
 
-    if (!graph->own_labels.ignores)
-        return false;
-    return !takes_targets(graph) || info->targets.dtype != RB_I64 ||
-           (ignored >= info->extremes.least && ignored <= info->extremes.most);
+    return graph->own_labels.ignores &&
+           (!labels || (ignored >= labels->least && ignored <= labels->most));
 }
 
-static bool find_classes(const struct rb_graph *graph, int64_t ignore_index, struct classes *ret)
+static bool find_classes(const struct rb_graph *graph, const struct rb_source_info *info,
+                         int64_t ignore_index, struct classes *ret)
 {
     const struct rb_node *loss = graph->loss->maker;
     const struct rb_own_labels *own = &graph->own_labels;
 
-    if (loss->op == RB_OP_CROSS_ENTROPY) {
+    if (loss->op == RB_OP_CROSS_ENTROPY && info->targets.dtype == RB_I64) {
         int64_t n = loss->in[0]->type.dim[rb_node_int(loss, "axis", 0)];
 
-        *ret = (struct classes){.n = n, .ignores = true, .ignored = ignore_index};
+        *ret = (struct classes){
+            .labels = &info->extremes, .n = n, .ignores = true, .ignored = ignore_index};
         return true;
     }
-    if (loss->op != RB_OP_GRAPH_LOSS || !takes_targets(graph))
+    if (loss->op != RB_OP_GRAPH_LOSS)
         return false;
-    *ret = (struct classes){true, own->classes, own->ignores, own->ignored};
-    return true;
+    *ret = (struct classes){true, find_own_labels(graph, info), own->classes, own->ignores,
+                            own->ignored};
+    return ret->labels != NULL;
 }
 
 /* A target that is no class and counts all the same; false: there is none. */
-static bool find_stray(const struct rb_extremes *extremes, const struct classes *classes,
-                       int64_t *ret_target)
+static bool find_stray(const struct classes *classes, int64_t *ret_target)
 {
-    const int64_t ends[] = {extremes->most, extremes->second_most, extremes->least,
-                            extremes->second_least};
+    const struct rb_extremes *labels = classes->labels;
+    const int64_t ends[] = {labels->most, labels->second_most, labels->least, labels->second_least};
 
     for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++)
         if ((ends[i] < 0 || ends[i] >= classes->n) &&
@@ -110,13 +120,13 @@ int rb_check_targets(const struct rb_graph *graph, const struct rb_source_info *
         return err;
     if (graph->loss->maker->op == RB_OP_BCE_LOGITS)
         return check_probabilities(info, why);
-    if (info->targets.dtype != RB_I64 || !find_classes(graph, ignore_index, &classes))
+    if (!find_classes(graph, info, ignore_index, &classes))
         return 0;
-    if (classes.ignores && info->extremes.least == classes.ignored &&
-        info->extremes.most == classes.ignored)
+    if (classes.ignores && classes.labels->least == classes.ignored &&
+        classes.labels->most == classes.ignored)
         return rb_why_set(
             why, RB_EINVAL,
             "every target in the data is %" PRId64 ", which %s leaves out: none is left",
             classes.ignored, classes.own ? "the model's loss" : "spec.loss.ignoreIndex");
-    return find_stray(&info->extremes, &classes, &stray) ? refuse_stray(&classes, stray, why) : 0;
+    return find_stray(&classes, &stray) ? refuse_stray(&classes, stray, why) : 0;
 }

@@ -67,9 +67,10 @@ static void by_rows(void **state)
     assert_int_equal(info->inputs[0].type.dtype, RB_I64); /* truth values, too */
     assert_int_equal(info->inputs[0].type.dim[0], 2);
     assert_int_equal(info->inputs[1].type.rank, 0);
-    assert_int_equal(info->inputs[1].least, -2);
-    assert_int_equal(info->inputs[1].most, 7);
+    assert_int_equal(info->inputs[1].extremes.least, -2);
+    assert_int_equal(info->inputs[1].extremes.most, 7);
     assert_int_equal(info->inputs[2].type.dtype, RB_F32);
+    assert_true(info->inputs[1].scanned && !info->inputs[2].scanned);
     rb_source_read_input(f->source, 1, 0, mask);
     assert_true(mask[0] == 1 && mask[1] == 1);
     rb_source_read_input(f->source, 1, 1, &kind);

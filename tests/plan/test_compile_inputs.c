@@ -120,6 +120,10 @@ static void own_loss(void **state)
     assert_non_null(input_of(compiled.model->programs[0], "labels"));
     assert_null(input_of(compiled.model->programs[0], "targets"));
     rb_compiled_done(&compiled);
+    MUST_REFUSE(RB_EINVAL, "target 4 is in the data, but the model's loss has 3 classes", jobs_rows,
+                "spec.model.onnx=own.onnx", "spec.data.eval=null",
+                "spec.data.train.inputs=[" MASK ", " KIND ", {name: labels, path: kind.npy}]",
+                "spec.data.train.targets=null", "spec.loss.type=graph", NULL);
 }
 
 static void refused(void **state)
