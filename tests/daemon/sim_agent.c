@@ -89,7 +89,6 @@ static struct sim_conf *plan(struct sim_rubatod *rubatod, const struct rb_agent_
     sim_conf_place(sim, job, conf, &how);
     rb_arena_done(&arena);
     conf->digest = digest_of(conf, job->microbatches, from->recomputes);
-    conf->group = sim_group(sim, job, conf->number, conf->size, conf->digest);
     return conf;
 }
 

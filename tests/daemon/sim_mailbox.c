@@ -39,6 +39,12 @@ void sim_conf_free(struct sim_process *process, struct sim_conf *conf)
     sim_seat_close(process->sim, conf->group, conf->rank);
 }
 
+bool sim_mailbox_opens(const struct sim_process *process, uint32_t number)
+{
+    return process->in_group && process->use == SIM_USE_OPENING &&
+           process->in_group->number == number;
+}
+
 bool sim_mailbox_goes(const struct sim_process *process)
 {
     const struct sim_conf *next = process->prepared;
@@ -63,6 +69,8 @@ void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum 
 
     process->in_group = conf;
     process->use = use;
+    if (conf && use == SIM_USE_TRAINING && process->wanted && process->wanted->number == number)
+        process->wanted = NULL;
     if (conf &&
         (process->leave || (use != SIM_USE_TRAINING && sim_mailbox_abandoned(process, number)) ||
          (use == SIM_USE_FOLLOWING && process->configured > number && number != process->go)))

@@ -58,11 +58,12 @@ uint64_t sim_tag(unsigned purpose, uint64_t a, uint64_t b, uint64_t c)
 }
 
 struct sim_group *sim_group(struct sim *sim, struct sim_job *job, uint32_t number, uint32_t size,
-                            uint64_t digest)
+                            uint64_t digest, uint32_t rank)
 {
     struct sim_group *group = sim->groups;
 
-    while (group && (group->job != job || group->number != number || group->digest != digest))
+    while (group && (group->job != job || group->number != number || group->digest != digest ||
+                     group->seats[rank].open))
         group = group->next;
     if (group)
         return group;

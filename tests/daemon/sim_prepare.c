@@ -46,8 +46,11 @@ static bool begin(struct sim_process *process)
 {
     struct sim_conf *conf = process->wanted;
 
-    if (!conf || process->leave)
+    if (!conf || process->leave || sim_mailbox_opens(process, conf->number))
         return false;
+    conf->group =
+        sim_group(process->sim, process->job, conf->number, conf->size, conf->digest, conf->rank);
+    conf->group->seats[conf->rank].cancelled = false;
     process->wanted = NULL;
     process->preparing = conf;
     process->unwanted = false;

@@ -54,8 +54,10 @@ struct sim_group { /* a configuration's links */
     } links[SIM_RANKS][SIM_RANKS]; /* from, to */
 };
 
+/* The newest where this rank has not met the others yet: who prepares a configuration once more has
+ * other links. */
 struct sim_group *sim_group(struct sim *sim, struct sim_job *job, uint32_t number, uint32_t size,
-                            uint64_t digest);
+                            uint64_t digest, uint32_t rank);
 void sim_send(struct sim *sim, struct sim_group *group, uint32_t from, uint32_t to, uint64_t tag,
               const void *bytes, size_t size);
 /* The oldest message from a rank, not yet taken; NULL: none. */
@@ -269,6 +271,8 @@ bool sim_mailbox_can_open(const struct sim_process *process);
 bool sim_mailbox_can_take(const struct sim_process *process);
 bool sim_mailbox_abandoned(const struct sim_process *process, uint32_t number);
 void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum sim_use use);
+/* Is this the configuration that it opens? */
+bool sim_mailbox_opens(const struct sim_process *process, uint32_t number);
 /* Is it told to go to a recovery that is prepared, and in another configuration still? */
 bool sim_mailbox_goes(const struct sim_process *process);
 /* Then it leaves what it waits in there. */

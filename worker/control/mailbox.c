@@ -239,13 +239,22 @@ void rb_mailbox_status(struct rb_mailbox *mailbox, struct rb_status *ret_status)
 
 /* ---- Preparing ------------------------------------------------------------------------------*/
 
+/* Told again to prepare what it opens (that was foreseen, and what came in between is given up): it
+ * is prepared once more only where that opening comes to nothing. */
+static bool opens_wanted(const struct rb_mailbox *mailbox)
+{
+    return mailbox->group && mailbox->group_use == RB_GROUP_OPENING && mailbox->wanted &&
+           mailbox->group_number == mailbox->wanted->number;
+}
+
 Rb__Configure *rb_mailbox_next_order(struct rb_mailbox *mailbox)
 {
     Rb__Configure *order;
 
     lock(mailbox);
     mailbox->preparing = 0;
-    while (!mailbox->ends && (!mailbox->wanted || atomic_load(&mailbox->stop)))
+    while (!mailbox->ends &&
+           (!mailbox->wanted || atomic_load(&mailbox->stop) || opens_wanted(mailbox)))
         pthread_cond_wait(&mailbox->changed, &mailbox->lock);
     order = mailbox->ends ? NULL : RB_TAKE(mailbox->wanted);
     if (order) {

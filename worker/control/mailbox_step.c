@@ -124,6 +124,11 @@ void rb_mailbox_enter(struct rb_mailbox *mailbox, const struct rb_configuration 
     mailbox->group = configuration ? configuration->coll : NULL;
     mailbox->group_number = configuration ? configuration->number : 0;
     mailbox->group_use = use;
+    if (mailbox->group && use == RB_GROUP_TRAINING && mailbox->wanted &&
+        mailbox->wanted->number == mailbox->group_number) {
+        rb__configure__free_unpacked(mailbox->wanted, NULL);
+        mailbox->wanted = NULL;
+    }
     if (mailbox->group &&
         (atomic_load(&mailbox->stop) ||
          (use != RB_GROUP_TRAINING && is_abandoned(mailbox, mailbox->group_number)) ||
