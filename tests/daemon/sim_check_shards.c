@@ -127,7 +127,7 @@ void sim_check_doubled(struct sim *sim, struct sim_job *job, enum sim_moment mom
 
     if (job->replicas == 1)
         return;
-    if ((moment == SIM_DIES && without) || n < 2 || is_excused(sim, job, processes, n)) {
+    if (without || n < 2 || is_excused(sim, job, processes, n)) {
         job->doubled = false;
         return;
     }
