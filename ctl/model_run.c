@@ -41,7 +41,6 @@ static int runner_open(struct forward *forward, int64_t batch, struct rb_forward
     const struct rb_import_options options = {
         .batch = batch,
         .samples = forward->inputs.sample,
-        .from_data = true,
         .n_samples = forward->inputs.n,
     };
     int err = rb_compile_opened(forward->onnx, &options, forward->weights, &runner->compiled, why);
@@ -105,7 +104,6 @@ static int type_for(const struct forward *forward, int64_t batch, struct rb_tens
     const struct rb_import_options options = {
         .batch = batch,
         .samples = forward->inputs.sample,
-        .from_data = true,
         .n_samples = forward->inputs.n,
     };
     struct rb_graph *graph = NULL;

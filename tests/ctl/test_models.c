@@ -308,6 +308,36 @@ static void a_file_for_each_input(void **state)
         assert_memory_equal(&got[i], mask[i] ? &x[i] : &y[i], 4);
 }
 
+/* Truth values are also what is not 0; an int32 is refused rather than cut off. */
+static void files_of_other_types(void **state)
+{
+    const float x[] = {0, 0.25F, -1}, want[] = {0, 1, 1};
+    const int64_t kinds[] = {1, 2, (1LL << 32) + 1};
+    float got[RB_COUNT(want)];
+    struct rb_writer w;
+
+    (void)state;
+    write_npy("parts.npy", "<f4", "3, 1", x, sizeof x);
+    write_npy("kinds.npy", "<i8", "3, 1", kinds, sizeof kinds);
+    rb_writer_init(&w, "truth", 1);
+    rb_writer_input(&w, "x", RB_BOOL, 2, DIMS(-1, 1));
+    rb_writer_node(&w, "Cast", "y", "x", NULL);
+    rb_writer_int(&w, "to", 1);
+    write_model(&w, "y", "truth.onnx");
+    expect(0, "truth/y.npy", "",
+           WORDS("model", "run", "truth.onnx", "--input", "parts.npy", "--out", "truth"));
+    read_npy("truth/y.npy", got, sizeof got);
+    assert_memory_equal(got, want, sizeof want);
+
+    rb_writer_init(&w, "kinds", 1);
+    rb_writer_input(&w, "x", RB_I32, 2, DIMS(-1, 1));
+    write_model(&w, rb_writer_node(&w, "Neg", "y", "x", NULL), "kinds.onnx");
+    expect(4, "", "the model's input 'x': 4294967297 is no int32",
+           WORDS("model", "run", "kinds.onnx", "--input", "kinds.npy", "--out", "kinds"));
+    expect(4, "", "the model's input 'x' takes 3 int32 for 3 samples, the file has 3 float32",
+           WORDS("model", "run", "kinds.onnx", "--input", "parts.npy", "--out", "kinds"));
+}
+
 /* ---- model check, profile ---- */
 
 /* x and what else there is, as inputs of 4 numbers; x times a weight. */
@@ -442,6 +472,7 @@ int main(void)
         cmocka_unit_test(labels_are_an_input_like_any_other),
         cmocka_unit_test(outputs_without_a_batch),
         cmocka_unit_test(a_file_for_each_input),
+        cmocka_unit_test(files_of_other_types),
     };
 
     return cmocka_run_group_tests(tests, begin, end);
