@@ -122,6 +122,8 @@ bool rb_import_freezes(const struct rb_import *import, const char *name);
 
 /* Is it known now?  The contents of a given input become so by being asked for. */
 bool rb_import_ask(struct rb_value *value);
+/* Are all elements one number, known now? */
+bool rb_import_is_one_number(struct rb_value *x);
 /* The same of what decides sizes, and so is no weight: an initializer of floats is taken for one
  * until then. */
 bool rb_import_settle(struct rb_value *value);

@@ -34,8 +34,7 @@ int rb_import_op_transpose(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* Are all elements one number, known at import? */
-static bool is_one_number(struct rb_value *x)
+bool rb_import_is_one_number(struct rb_value *x)
 {
     size_t size = rb_dtype_size(x->type.dtype);
     size_t bytes = (size_t)rb_tensor_elements(&x->type) * size;
@@ -52,7 +51,7 @@ static bool expand_number(struct rb_value **x, const int64_t *dim, int rank, str
     struct rb_tensor_type type = {.dtype = (*x)->type.dtype, .rank = rank};
     int skip = rank - (*x)->type.rank;
 
-    if (skip < 0 || !is_one_number(*x))
+    if (skip < 0 || !rb_import_is_one_number(*x))
         return false;
     for (int i = 0; i < rank; i++)
         type.dim[i] = dim[i] == 1 && i >= skip ? (*x)->type.dim[i - skip] : dim[i];

@@ -180,20 +180,29 @@ static struct rb_value *read_one(const struct recurrent *r, int i, const char *w
     return x;
 }
 
+static struct rb_value *filled(const struct recurrent *r, float number)
+{
+    return rb_make_expand(r->import, rb_make_number(r->import, RB_F32, number), 2,
+                          (int64_t[]){r->batch, r->width});
+}
+
+/* PyTorch's zeros are as long as the batch of the export where that expands to the one that comes,
+ * a batch of one: of one number any length will do. */
 static struct rb_value *first_state(const struct recurrent *r, int i, const char *what, int number)
 {
     int64_t dim[3] = {r->n_directions, r->batch, r->width};
-    struct rb_value *x;
+    struct rb_value *x = rb_import_in(r->import, i);
+    int batch = r->batch_first ? 0 : 1;
+    bool other = x && x->type.rank == 3 && x->type.dim[batch] != r->batch;
+    bool any = other && x->type.dtype == RB_F32 && rb_import_is_one_number(x);
 
-    if (r->batch_first) {
-        dim[0] = r->batch;
+    if (r->batch_first)
         dim[1] = r->n_directions;
-    }
+    dim[batch] = any ? -1 : r->batch;
     x = read_one(r, i, what, 3, dim);
-    if (x)
-        return of_direction(r, x, number, r->batch_first);
-    return rb_make_expand(r->import, rb_make_number(r->import, RB_F32, 0), 2,
-                          (int64_t[]){r->batch, r->width});
+    if (x && any)
+        return filled(r, *(const float *)x->data);
+    return x ? of_direction(r, x, number, r->batch_first) : filled(r, 0);
 }
 
 /* The bias is that of W, then that of R; a GRU keeps them apart where the second is reset with the

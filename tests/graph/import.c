@@ -53,6 +53,35 @@ static void zeros_expand_to_any_shape(void **state)
     expect_refusal(&w, 2, RB_EINVAL, "the input, int64[3], does not broadcast to int64[1,4]");
 }
 
+/* Expanded to a batch of one they are as many as before. */
+static void zeros_are_the_first_state_of_one(void **state)
+{
+    struct rb_graph *graph = NULL;
+    struct rb_why why = {0};
+    struct rb_writer w;
+
+    (void)state;
+    for (int64_t batch = 1; batch < 4; batch++) {
+        start_writer(&w, 3, (int64_t[]){-1, 5, 2});
+        rb_writer_node(&w, "Transpose", "steps", "x", NULL);
+        rb_writer_ints(&w, "perm", 3, (int64_t[]){1, 0, 2});
+        rb_writer_constant_ints(&w, "of two", 3, (int64_t[]){1, 2, 1});
+        rb_writer_node(&w, "ConstantOfShape", "zeros", "of two", NULL);
+        rb_writer_constant_ints(&w, "shape", 3, (int64_t[]){1, batch, 1});
+        rb_writer_node(&w, "Expand", "first", "zeros", "shape", NULL);
+        rb_writer_node(&w, "RNN", "y", "steps",
+                       rb_writer_weight(&w, "w", 3, (int64_t[]){1, 1, 2}, RB_INIT_ONE, 0),
+                       rb_writer_weight(&w, "r", 3, (int64_t[]){1, 1, 1}, RB_INIT_ONE, 0), "", "",
+                       "first", NULL);
+        rb_writer_int(&w, "hidden_size", 1);
+        if (import_batch(&w, batch, &graph, &why))
+            fail_msg("%s", why.text);
+        assert_int_equal(graph->outputs[0]->type.dim[2], batch);
+        rb_graph_free(graph);
+        rb_writer_done(&w);
+    }
+}
+
 /* torch.zeros([]), as dynamo=True writes it. */
 static void no_integers_are_the_shape_of_a_scalar(void **state)
 {
@@ -416,6 +445,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(views),
         cmocka_unit_test(zeros_expand_to_any_shape),
+        cmocka_unit_test(zeros_are_the_first_state_of_one),
         cmocka_unit_test(no_integers_are_the_shape_of_a_scalar),
         cmocka_unit_test(a_mask_of_the_first_axes_is_told_from_one_of_the_last),
         cmocka_unit_test(gemm_writes_out_alpha_and_beta),
