@@ -32,16 +32,17 @@ struct rb_value {
     enum rb_role role;
     const char *name;
     struct rb_tensor_type type;
-    const void *data;      /* CONST; WEIGHT and BUFFER: initial contents */
-    struct rb_node *maker; /* TEMP */
-    int output;            /* which of the maker's outputs */
-    bool named;            /* INPUT that the data have by this name, beside features and targets */
-    bool frozen;           /* WEIGHT that takes no gradient; BUFFER: statistics that do not move */
-    bool no_number;        /* BUFFER for an infinity or a NaN in it alone */
-    bool frequencies;      /* BUFFER for sines and cosines alone being made of it */
-    int64_t first;         /* WEIGHT, BUFFER of a part: its first element in the whole one */
-    bool statistic;        /* BUFFER that a training BatchNormalization keeps up to date */
-    float momentum;        /* statistic: what is kept of the old value */
+    const void *data;       /* CONST; WEIGHT and BUFFER: initial contents */
+    struct rb_node *maker;  /* TEMP */
+    int output;             /* which of the maker's outputs */
+    bool named;             /* INPUT that the data have by this name, beside features and targets */
+    enum rb_dtype declared; /* INPUT: what the model takes, where data are int64; or RB_NONE */
+    bool frozen;            /* WEIGHT that takes no gradient; BUFFER: statistics that do not move */
+    bool no_number;         /* BUFFER for an infinity or a NaN in it alone */
+    bool frequencies;       /* BUFFER for sines and cosines alone being made of it */
+    int64_t first;          /* WEIGHT, BUFFER of a part: its first element in the whole one */
+    bool statistic;         /* BUFFER that a training BatchNormalization keeps up to date */
+    float momentum;         /* statistic: what is kept of the old value */
     struct rb_value *update; /* statistic, in a training graph: the output of the BATCH_NORM node
                                 (mean or variance) that import says keeps it up to date */
 };

@@ -99,6 +99,7 @@ static int add_declared(struct rb_import *import, int at, struct rb_tensor_type 
     if (options->from_data && (declared == RB_I32 || declared == RB_BOOL))
         type.dtype = RB_I64;
     value = rb_graph_value(import->graph, RB_VALUE_INPUT, input->name, &type, NULL);
+    value->declared = declared;
     value->named = at < options->n_samples && options->named && options->named[at];
     if (at == 0)
         import->graph->features = value;

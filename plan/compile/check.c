@@ -7,13 +7,19 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What the input takes of one sample: its type without the batch axis. */
-static struct rb_tensor_type sample_of(const struct rb_tensor_type *input)
+/* As the model has it: integers and truth values of the data are int64. */
+static enum rb_dtype declared(const struct rb_value *input)
 {
-    struct rb_tensor_type sample = {.dtype = input->dtype, .rank = input->rank - 1};
+    return input->declared != RB_NONE ? input->declared : input->type.dtype;
+}
+
+/* What the input takes of one sample: its type without the batch axis. */
+static struct rb_tensor_type sample_of(const struct rb_value *input)
+{
+    struct rb_tensor_type sample = {.dtype = declared(input), .rank = input->type.rank - 1};
 
     for (int i = 0; i < sample.rank; i++)
-        sample.dim[i] = input->dim[i + 1];
+        sample.dim[i] = input->type.dim[i + 1];
     return sample;
 }
 
@@ -87,14 +93,18 @@ int rb_check_types(const struct rb_graph *graph, struct rb_why *why)
     return err;
 }
 
-/* Is each of an input's numbers a row of the table in which they are looked up?  Text is not read
- * for this: any byte may come. */
+/* Is each of an input's numbers one of its type, and a row of the table in which they are looked
+ * up? Text is not read for this: any byte may come. */
 static int check_tokens(const struct rb_graph *graph, const struct rb_value *input, bool text,
                         int64_t least, int64_t most, struct rb_why *why)
 {
     const struct rb_value *table = find_table(graph, input);
     int64_t rows = table ? table->type.dim[0] : 0;
 
+    if (declared(input) == RB_I32 && (least < INT32_MIN || most > INT32_MAX))
+        return rb_why_set(why, RB_EINVAL,
+                          "%" PRId64 " is in the data, and the model's input '%s' is int32",
+                          most > INT32_MAX ? most : least, input->name);
     if (!table)
         return 0;
     if (most >= rows && text)
@@ -119,7 +129,7 @@ static int check_sample(const struct rb_value *input, const struct rb_tensor_typ
                         struct rb_why *why)
 {
     char have[RB_TENSOR_TEXT], want[RB_TENSOR_TEXT];
-    struct rb_tensor_type wanted = sample_of(&input->type);
+    struct rb_tensor_type wanted = sample_of(input);
 
     if (!fits(&wanted, sample))
         return rb_why_set(why, RB_EINVAL,
@@ -131,7 +141,7 @@ static int check_sample(const struct rb_value *input, const struct rb_tensor_typ
                           "(NumPy's astype), or export the model with another input type; integers "
                           "are numbers of tokens, but bytes (uint8) are taken as floats too",
                           input->named ? "data" : "features", rb_dtype_text(sample->dtype),
-                          input->name, rb_dtype_text(input->type.dtype));
+                          input->name, rb_dtype_text(declared(input)));
     return 0;
 }
 

@@ -87,7 +87,7 @@ def known_again():
         check(done.returncode == 4 and "the data hold something else" in done.stderr, done)
         refused["data"]["train"]["inputs"][1]["path"] = "labels.npy"
         done = c.run("submit", "-f", c.job_file("second", refused))
-        check(done.returncode == 4 and "a sample is int64[] and the model's input 'token_type_ids' takes int64[12]" in done.stderr,
+        check(done.returncode == 4 and "a sample is int64[] and the model's input 'token_type_ids' takes int32[12]" in done.stderr,
               done)
 
 

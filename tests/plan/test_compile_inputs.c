@@ -58,6 +58,8 @@ static int open_jobs(void **state)
     jobs_save_npy("kind7.npy", "<i8", "7,", kinds, 7 * sizeof(*kinds));
     kinds[49] = 5;
     jobs_save_npy("beyond.npy", "<i8", "50,", kinds, sizeof(kinds));
+    kinds[49] = (1LL << 32) + 1; /* cut off it were 1 */
+    jobs_save_npy("wide.npy", "<i8", "50,", kinds, sizeof(kinds));
     return 0;
 }
 
@@ -134,11 +136,13 @@ static void refused(void **state)
         {"[" MASK "]", "the model has a further input 'kind' that nothing fills: say inputs: "
                        "[{name: kind, path: FILE}] beside path"},
         {"[" MASK ", {name: kind, path: mask.npy}]",
-         "a sample is int64[6] and the model's input 'kind' takes int64[] a sample"},
+         "a sample is int64[6] and the model's input 'kind' takes int32[] a sample"},
         {"[" MASK ", {name: kind, path: beyond.npy}]",
          "token 5 is in the data, but the embedding 'table' has 5 rows"},
+        {"[" MASK ", {name: kind, path: wide.npy}]",
+         "4294967297 is in the data, and the model's input 'kind' is int32"},
         {"[" KIND ", {name: mask, path: rows.npy}]",
-         "the data are float32 and the model's input 'mask' is int64"},
+         "the data are float32 and the model's input 'mask' is bool"},
         {"[" KIND ", {name: mask, path: few.npy}]", "has 7 rows; expected 50"},
         {"[" KIND ", {name: mask, path: none.npy}]", "input 'mask': cannot open"},
         {"[" KIND ", {name: musk, path: mask.npy}]",
