@@ -139,6 +139,9 @@ static void note_unused(const struct rb_compile_work *work, struct rb_buffer *no
          "spec.train.schedule.warmup is longer than the job: the rate never gets to lr"},
         {spec->data->train->has_seq_len && is_sized(work),
          "spec.data.train.seqLen is ignored: it goes with text and tokens"},
+        {spec->data->train->n_targets && work->graph && !work->graph->targets,
+         "spec.data.train.targets is ignored: the model makes its own loss, and each of its inputs "
+         "has other data"},
         {spec->data->eval && spec->train->eval->every == 0,
          "spec.data.eval is ignored: say spec.train.eval.every, after how many steps to evaluate"},
     };

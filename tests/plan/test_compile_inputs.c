@@ -122,6 +122,10 @@ static void own_loss(void **state)
     assert_non_null(input_of(compiled.model->programs[0], "labels"));
     assert_null(input_of(compiled.model->programs[0], "targets"));
     rb_compiled_done(&compiled);
+    MUST_NOTE("spec.data.train.targets is ignored", jobs_rows, "spec.model.onnx=own.onnx",
+              "spec.data.eval=null", "spec.loss.type=graph",
+              "spec.data.train.inputs=[" MASK ", " KIND ", {name: labels, path: rows-labels.npy}]",
+              NULL);
     MUST_REFUSE(RB_EINVAL, "target 4 is in the data, but the model's loss has 3 classes", jobs_rows,
                 "spec.model.onnx=own.onnx", "spec.data.eval=null",
                 "spec.data.train.inputs=[" MASK ", " KIND ", {name: labels, path: kind.npy}]",
