@@ -141,6 +141,29 @@ static char *free_axes(const struct rb_onnx *onnx)
     return rb_buffer_take(&text);
 }
 
+/* A name as YAML has it in braces: in quotes where it would be something else. */
+static void add_name(struct rb_buffer *text, const char *name)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./";
+    char room[80];
+    size_t n;
+
+    name = rb_onnx_quote(name, room);
+    n = strspn(name, letters);
+    while (name[n] == ':' && name[n + 1] == ':') /* onnx::Add_1 */
+        n += 2 + strspn(name + n + 2, letters);
+    if (n && n == strlen(name) && name[n - 1] != ':' && strcmp(name, "null") != 0 &&
+        strcmp(name, "auto") != 0) {
+        rb_buffer_text(text, name);
+        return;
+    }
+    rb_buffer_text(text, "'");
+    for (const char *at = name; *at; at++)
+        rb_buffer_format(text, *at == '\'' ? "''" : "%c", *at);
+    rb_buffer_text(text, "'");
+}
+
 /* Which keys of the job file have the data of several inputs. */
 static char *several_inputs(const struct rb_onnx *onnx, bool own_loss)
 {
@@ -150,9 +173,11 @@ static char *several_inputs(const struct rb_onnx *onnx, bool own_loss)
     rb_buffer_format(&text,
                      "in the job file path is '%s', and what else there is goes into inputs: [",
                      rb_onnx_quote(rb_onnx_input_name(onnx, 0), room));
-    for (int i = 1; i < rb_onnx_inputs(onnx); i++)
-        rb_buffer_format(&text, "%s{name: %s, path: FILE}", i > 1 ? ", " : "",
-                         rb_onnx_quote(rb_onnx_input_name(onnx, i), room));
+    for (int i = 1; i < rb_onnx_inputs(onnx); i++) {
+        rb_buffer_text(&text, i > 1 ? ", {name: " : "{name: ");
+        add_name(&text, rb_onnx_input_name(onnx, i));
+        rb_buffer_text(&text, ", path: FILE}");
+    }
     rb_buffer_format(&text, "]%s",
                      own_loss ? "; the labels may be left out there and be targets" : "");
     return rb_buffer_take(&text);

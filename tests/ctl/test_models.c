@@ -372,6 +372,13 @@ static void several_inputs(void **state)
     expect(0, "path is 'x', and what else there is goes into inputs: [{name: y, path: FILE}]\n", "",
            WORDS("model", "check", "gated.onnx"));
     expect(0, "Mul", "", WORDS("profile", "gated.onnx"));
+    x = start(&w, 1);
+    rb_writer_input(&w, "onnx::Mul_1", RB_F32, 2, DIMS(-1, 4));
+    rb_writer_input(&w, "it's: [1]", RB_F32, 2, DIMS(-1, 4));
+    x = rb_writer_node(&w, "Mul", "some", x, "onnx::Mul_1", NULL);
+    write_model(&w, rb_writer_node(&w, "Mul", "all", x, "it's: [1]", NULL), "odd.onnx");
+    expect(0, "inputs: [{name: onnx::Mul_1, path: FILE}, {name: 'it''s: [1]', path: FILE}]\n", "",
+           WORDS("model", "check", "odd.onnx"));
     x = start(&w, 2);
     write_model(&w, mean(&w, rb_writer_node(&w, "Sub", "error", x, "y", NULL)), "loss.onnx");
     expect(0, "1 MatMul, 1 Sub, 1 ReduceMean", "", WORDS("model", "check", "loss.onnx"));
