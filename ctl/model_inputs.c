@@ -148,7 +148,7 @@ void rb_model_inputs_done(struct rb_model_inputs *inputs)
 /* Files have float32 and int64 alone; what else a model reads is made of them. */
 static bool converts(enum rb_dtype from, enum rb_dtype to)
 {
-    return from == to || to == RB_BOOL || (from == RB_I64 && to == RB_I32);
+    return from == to || to == RB_BOOL || (from == RB_I64 && (to == RB_I32 || to == RB_U8));
 }
 
 static int convert(enum rb_dtype from, const void *sample, int64_t n, enum rb_dtype to, void *ret,
@@ -159,8 +159,11 @@ static int convert(enum rb_dtype from, const void *sample, int64_t n, enum rb_dt
 
         if (to == RB_BOOL)
             ((uint8_t *)ret)[i] = from == RB_I64 ? whole != 0 : ((const float *)sample)[i] != 0;
-        else if (whole < INT32_MIN || whole > INT32_MAX)
-            return rb_why_set(why, RB_EINVAL, "%" PRId64 " is no int32", whole);
+        else if (to == RB_U8 ? whole < 0 || whole > UINT8_MAX
+                             : whole < INT32_MIN || whole > INT32_MAX)
+            return rb_why_set(why, RB_EINVAL, "%" PRId64 " is no %s", whole, rb_dtype_text(to));
+        else if (to == RB_U8)
+            ((uint8_t *)ret)[i] = (uint8_t)whole;
         else
             ((int32_t *)ret)[i] = (int32_t)whole;
     }

@@ -28,11 +28,10 @@ struct rb_column {
     struct rb_tensor_type type;
 };
 
-/* What a column is for decides its dtype: targets, and further inputs of integers, are numbers as
- * they stand, features may be images. */
+/* What a column is for decides its dtype: where a model takes floats, bytes and truth values are
+ * such; targets, and where it takes integers, they are numbers as they stand. */
 enum rb_column_use {
-    RB_FEATURES,
-    RB_FLOATS, /* what the model takes as floats */
+    RB_FLOATS,
     RB_NUMBERS,
 };
 

@@ -77,5 +77,5 @@ int rb_format_open(enum rb_format format, const struct rb_map *map, const char *
     case RB_FORMAT_IDX:
         break;
     }
-    return rb_idx_open(map, path, use == RB_NUMBERS ? RB_NUMBERS : RB_FEATURES, ret, why);
+    return rb_idx_open(map, path, use, ret, why);
 }

@@ -46,8 +46,8 @@ int rb_idx_open(const struct rb_map *map, const char *path, enum rb_column_use u
     if (err)
         return err;
     column.data = bytes + header;
-    column.type.dtype = use == RB_FEATURES ? RB_F32 : RB_I64;
-    column.convert = use == RB_FEATURES ? rb_convert_unit : column.stored->to_i64;
+    column.type.dtype = use == RB_FLOATS ? RB_F32 : RB_I64;
+    column.convert = use == RB_FLOATS ? rb_convert_unit : column.stored->to_i64;
     *ret = column;
     return 0;
 }

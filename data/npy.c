@@ -161,16 +161,14 @@ static int find_header(const struct rb_map *map, struct header *h, size_t *ret_s
     return 0;
 }
 
-/* Features that are integers stay integers (token or category numbers), but whole images of bytes
- * become floats as they are, without scaling; and so do all bytes, and truth values, for a model
- * that takes floats. */
+/* Integers stay integers (numbers of tokens or categories), but for a model that takes floats bytes
+ * (images) and truth values become floats as they are, without scaling. */
 static void choose_dtype(struct rb_column *column, enum rb_column_use use)
 {
     const struct rb_stored *stored = column->stored;
-    bool image = !strcmp(stored->name, "u1") && (use == RB_FLOATS || column->type.rank >= 2);
-    bool truth = !strcmp(stored->name, "b1") && use == RB_FLOATS;
+    bool becomes_float = !strcmp(stored->name, "u1") || !strcmp(stored->name, "b1");
 
-    if (!stored->integer || (use != RB_NUMBERS && (image || truth))) {
+    if (!stored->integer || (use == RB_FLOATS && becomes_float)) {
         column->type.dtype = RB_F32;
         column->convert = stored->to_f32;
     } else {

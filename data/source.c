@@ -29,7 +29,7 @@ static int open_features(const struct rb_source_options *options, struct rb_sour
         .path = options->path,
         .n = options->n_path,
         .format = options->format,
-        .use = options->floats ? RB_FLOATS : RB_FEATURES,
+        .use = options->floats ? RB_FLOATS : RB_NUMBERS,
         .seq_len = options->seq_len,
     };
     const char *more = options->n_targets  ? options->targets[0]

@@ -19,7 +19,7 @@
 
 struct rb_source;
 
-enum { RB_SOURCE_INPUTS = 16 }; /* that a model may have beside features and targets */
+enum { RB_SOURCE_INPUTS = 64 }; /* that a model may have beside features and targets */
 
 /* What one more input of the model is made of. */
 struct rb_source_input_options {
@@ -74,9 +74,8 @@ struct rb_source_info {
  * text: bytes; sample i covers bytes [i*seq_len, i*seq_len + seq_len], the last as target only.
  * tokens: llm.c (.bin, magic 20240520 u16 or 20240801 u32) and nanoGPT (bare u16), likewise.
  * npy: versions 1 to 3, little-endian, C order, first axis samples.  Floats (f2 f4 f8) become F32,
- *     integers (i1 i2 i4 i8 u1 u2 u4) I64, but bytes (u1) with two or more axes a sample, or
- *     for a model that takes floats, are images: as features they become F32 as they are, without
- *     scaling.  Truth values (b1) are I64, and F32 for a model that takes floats.
+ *     integers (i1 i2 i4 i8 u1 u2 u4) and truth values (b1) I64; for a model that takes floats
+ *     bytes (u1: images) and truth values become F32 as they are, without scaling.
  * idx: bytes (IDX type 8); features become F32 in 0..1 (value / 255), targets I64, shaped as the
  *     file says.
  * Files of targets and of further inputs are npy or idx, found by their content, whatever the

@@ -96,7 +96,7 @@ static int add_declared(struct rb_import *import, int at, struct rb_tensor_type 
     struct rb_value *value;
     int err = 0;
 
-    if (options->from_data && (declared == RB_I32 || declared == RB_BOOL))
+    if (options->from_data && (declared == RB_I32 || declared == RB_U8 || declared == RB_BOOL))
         type.dtype = RB_I64;
     value = rb_graph_value(import->graph, RB_VALUE_INPUT, input->name, &type, NULL);
     value->declared = declared;

@@ -67,8 +67,8 @@ static int check_type(const struct rb_value *input, struct rb_why *why)
     if (dtype != RB_F32 && dtype != RB_I64)
         return rb_why_set(
             why, RB_EUNSUPPORTED,
-            "the model's input '%s' is %s, and data are taken as float32, int64, int32 "
-            "or bool: export the model with an input of that",
+            "the model's input '%s' is %s, and data are taken as float32, int64, int32, "
+            "uint8 or bool: export the model with an input of that",
             input->name, rb_dtype_text(dtype));
     return 0;
 }
@@ -99,12 +99,19 @@ static int check_tokens(const struct rb_graph *graph, const struct rb_value *inp
                         int64_t least, int64_t most, struct rb_why *why)
 {
     const struct rb_value *table = find_table(graph, input);
-    int64_t rows = table ? table->type.dim[0] : 0;
+    int64_t rows = table ? table->type.dim[0] : 0, low = INT64_MIN, high = INT64_MAX;
 
-    if (declared(input) == RB_I32 && (least < INT32_MIN || most > INT32_MAX))
+    if (declared(input) == RB_I32) {
+        low = INT32_MIN;
+        high = INT32_MAX;
+    } else if (declared(input) == RB_U8) {
+        low = 0;
+        high = UINT8_MAX;
+    }
+    if (least < low || most > high)
         return rb_why_set(why, RB_EINVAL,
-                          "%" PRId64 " is in the data, and the model's input '%s' is int32",
-                          most > INT32_MAX ? most : least, input->name);
+                          "%" PRId64 " is in the data, and the model's input '%s' is %s",
+                          most > high ? most : least, input->name, rb_dtype_text(declared(input)));
     if (!table)
         return 0;
     if (most >= rows && text)

@@ -23,6 +23,8 @@ static void idx(void **state)
 
     put(f, 0, "train-images-idx3-ubyte", images, sizeof images);
     put(f, 1, "train-labels-idx1-ubyte", labels, sizeof labels);
+    assert_int_equal(must_open(f)->features.dtype, RB_I64);
+    f->options.floats = true;
     info = must_open(f);
     assert_string_equal(info->format, "idx");
     assert_int_equal(info->samples, 2);

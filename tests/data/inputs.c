@@ -124,7 +124,7 @@ static void refused(void **state)
     inputs.options[1].n_path = 0;
     must_fail(f, RB_EINVAL, "short", "has no file");
     f->options.n_inputs = RB_SOURCE_INPUTS + 1;
-    must_fail(f, RB_ELIMIT, "17", "the most is 16");
+    must_fail(f, RB_ELIMIT, "65", "the most is 64");
     f->options.n_inputs = 1;
     f->options.seq_len = 2;
     put(f, 0, "x.txt", "abcdefg", 7);

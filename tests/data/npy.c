@@ -17,7 +17,7 @@ struct kind {
     size_t size;      /* of an element */
     const void *data; /* two elements */
     double value[2];
-    enum rb_dtype features, images, targets; /* images: features with two axes a sample */
+    enum rb_dtype features, floats, targets; /* floats: features of a model that takes those */
 };
 
 static double get(const void *to, enum rb_dtype dtype, int i)
@@ -52,12 +52,14 @@ static void check_kind(struct files *f, const struct kind *kind, int version)
     snprintf(header, sizeof header, "{\"shape\":(1,2,1),\"fortran_order\":False,\"descr\":\"%s\"}",
              kind->descr);
     put_npy(f, 0, "x.npy", version, header, kind->data, 2 * kind->size);
+    f->options.floats = true;
     info = must_open(f);
-    assert_int_equal(info->features.dtype, kind->images);
+    f->options.floats = false;
+    assert_int_equal(info->features.dtype, kind->floats);
     assert_int_equal(info->features.rank, 2);
     assert_int_equal(info->features.dim[1], 1);
     rb_source_read(f->source, 0, features, NULL);
-    assert_true(get(features, kind->images, 1) == kind->value[1]);
+    assert_true(get(features, kind->floats, 1) == kind->value[1]);
 }
 
 static void npy_kinds(void **state)
@@ -85,7 +87,7 @@ static void npy_kinds(void **state)
         {"|u1", 1, u1, {0, 255}, RB_I64, RB_F32, RB_I64},
         {"<u2", 2, u2, {1, 65535}, RB_I64, RB_I64, RB_I64},
         {"<u4", 4, u4, {2, 4294967295.0}, RB_I64, RB_I64, RB_I64},
-        {"|b1", 1, b1, {0, 1}, RB_I64, RB_I64, RB_I64},
+        {"|b1", 1, b1, {0, 1}, RB_I64, RB_F32, RB_I64},
     };
 
     for (size_t i = 0; i < RB_COUNT(kinds); i++)

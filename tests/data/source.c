@@ -137,6 +137,7 @@ static void large_images(void **state)
     size_t before;
     float *x = rb_alloc(COUNT * sizeof *x);
 
+    f->options.floats = true;
     put_npy(f, 0, "x.npy", 1,
             "{'descr': '|u1', 'fortran_order': False, 'shape': (400, 3, 80, 80)}\n", data,
             SAMPLES * COUNT);

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
     if (!size)
         return 0;
-    for (int use = RB_FEATURES; use <= RB_NUMBERS; use++) {
+    for (int use = RB_FLOATS; use <= RB_NUMBERS; use++) {
         if (!rb_npy_open(&map, "npy", (enum rb_column_use)use, &column, NULL))
             read_all(&column);
         if (!rb_idx_open(&map, "idx", (enum rb_column_use)use, &column, NULL))
