@@ -107,7 +107,7 @@ int rb_arguments_parse(const char *options, int argc, const char *const *argv, b
         if (stop_at_word)
             break;
         if (ret->n_words == RB_WORDS_MAX)
-            return rb_why_set(why, RB_EINVAL, "too many arguments");
+            return rb_why_set(why, RB_EINVAL, "too many arguments: the most is %d", RB_WORDS_MAX);
         ret->word[ret->n_words++] = text;
     }
     if (ret_used)

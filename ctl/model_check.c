@@ -179,7 +179,7 @@ static char *several_inputs(const struct rb_onnx *onnx, bool own_loss)
         rb_buffer_text(&text, ", path: FILE}");
     }
     rb_buffer_format(&text, "]%s",
-                     own_loss ? "; the labels may be left out there and be targets" : "");
+                     own_loss ? "; labels among them may be given as targets instead" : "");
     return rb_buffer_take(&text);
 }
 

@@ -36,6 +36,15 @@ static void push(struct rb_arena *arena, void ***list, int *n, void *item)
     (*list)[(*n)++] = item;
 }
 
+bool rb_graph_reads(const struct rb_graph *graph, const struct rb_value *value)
+{
+    for (int i = 0; i < graph->n_nodes; i++)
+        for (int k = 0; k < graph->nodes[i]->n_in; k++)
+            if (graph->nodes[i]->in[k] == value)
+                return true;
+    return false;
+}
+
 struct rb_value *rb_graph_value(struct rb_graph *graph, enum rb_role role, const char *name,
                                 const struct rb_tensor_type *type, const void *data)
 {

@@ -129,6 +129,9 @@ struct rb_graph {
 struct rb_graph *rb_graph_new(void);
 void rb_graph_free(struct rb_graph *graph);
 
+/* Does any node read it? */
+bool rb_graph_reads(const struct rb_graph *graph, const struct rb_value *value);
+
 /* The node that makes a value, if it is such a one; else NULL, as of no value. */
 static inline struct rb_node *rb_graph_made_by(const struct rb_value *value, enum rb_op op)
 {

@@ -161,7 +161,7 @@ static void find_targets(struct rb_graph *graph)
 {
     for (int i = 0; i < graph->n_values && !graph->targets; i++)
         if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features &&
-            !graph->values[i]->named)
+            !graph->values[i]->named && rb_graph_reads(graph, graph->values[i]))
             graph->targets = graph->values[i];
 }
 

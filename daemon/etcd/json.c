@@ -110,14 +110,11 @@ static json_t *touch(const char *key)
     return object;
 }
 
-static void add_fence(json_t *compares, json_t *operations, const char *key,
-                      const struct rb_fence *fence)
+static void add_fence(json_t *compares, const char *key, const struct rb_fence *fence)
 {
     json_array_append_new(compares, compare(key, "CREATE", "create_revision", fence->created));
-    if (!fence->revision)
-        return;
-    json_array_append_new(compares, compare(key, "MOD", "mod_revision", fence->revision));
-    json_array_append_new(operations, touch(key));
+    if (fence->revision)
+        json_array_append_new(compares, compare(key, "MOD", "mod_revision", fence->revision));
 }
 
 char *rb_etcd_txn_text(const char *prefix, const struct rb_write *writes, size_t n, int64_t lease,
@@ -125,8 +122,9 @@ char *rb_etcd_txn_text(const char *prefix, const struct rb_write *writes, size_t
 {
     struct rb_arena arena = {0};
     json_t *compares = json_array(), *operations = json_array();
+    const char *fenced = fence ? rb_arena_format(&arena, "%s%s", prefix, fence->key) : NULL;
     if (fence)
-        add_fence(compares, operations, rb_arena_format(&arena, "%s%s", prefix, fence->key), fence);
+        add_fence(compares, fenced, fence);
     for (size_t i = 0; i < n; i++) {
         const char *key = rb_arena_format(&arena, "%s%s", prefix, writes[i].key);
         /* A key that is not there has create_revision 0, and mod_revision 0 too. */
@@ -136,6 +134,8 @@ char *rb_etcd_txn_text(const char *prefix, const struct rb_write *writes, size_t
         if (writes[i].kind != RB_WRITE_GUARD)
             json_array_append_new(operations, operation(key, &writes[i], lease));
     }
+    if (fence && fence->revision) /* the last, so that who is told of it knows of all the others */
+        json_array_append_new(operations, touch(fenced));
     rb_arena_done(&arena);
     json_t *txn = json_object();
     json_object_set_new(txn, "compare", compares);

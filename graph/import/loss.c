@@ -28,12 +28,13 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
     char text_s[RB_TENSOR_TEXT], text_l[RB_TENSOR_TEXT];
     int err = rb_import_need(import, 0, &loss->scores);
     const struct rb_tensor_type *type;
+    struct rb_value *given;
 
     if (!err)
         err = rb_import_need(import, 1, &loss->labels);
     if (err)
         return err;
-    loss->from = loss->labels;
+    loss->from = given = loss->labels;
     type = &loss->scores->type;
     if (type->rank >= 2) {
         loss->type = (struct rb_tensor_type){.dtype = RB_F32, .rank = type->rank - 1};
@@ -49,9 +50,11 @@ static int read_inputs(struct rb_import *import, struct own_loss *loss)
     if (type->dim[1] > MOST_CLASSES)
         return RB_IMPORT_NO(import, "%" PRId64 " classes; the most is %d", type->dim[1],
                             MOST_CLASSES);
-    if (loss->labels->role == RB_VALUE_INPUT && loss->labels != graph->features &&
-        !loss->labels->named && !graph->targets && !import->options->given)
-        graph->targets = loss->labels;
+    if (rb_graph_made_by(given, RB_OP_CAST)) /* integers of another type are cast as they come in */
+        given = given->maker->in[0];
+    if (given->role == RB_VALUE_INPUT && given != graph->features && !given->named &&
+        !graph->targets && !import->options->given)
+        graph->targets = given;
     if (!loss->soft && !graph->own_labels.value)
         graph->own_labels = (struct rb_own_labels){.value = loss->labels, .classes = type->dim[1]};
     return loss->soft ? 0 : rb_import_cast(import, loss->labels, RB_I64, &loss->labels);

@@ -80,15 +80,16 @@ int rb_check_types(const struct rb_graph *graph, struct rb_why *why)
     for (int i = 0; !err && i < graph->n_values; i++) {
         const struct rb_value *input = graph->values[i];
 
-        if (!input->named)
+        if (!input->named || !rb_graph_reads(graph, input))
             continue;
         err = check_type(input, why);
         if (!err && input->type.dim[0] != graph->batch)
             err = rb_why_set(why, RB_EUNSUPPORTED,
-                             "the model's input '%s' was exported for %" PRId64
-                             " rows: export it with a symbolic first axis, as the first input has "
-                             "one (dynamic_axes={'%s': {0: 'batch'}})",
-                             input->name, input->type.dim[0], input->name);
+                             "the first axis of the model's input '%s' is %" PRId64
+                             " long for a batch of %" PRId64
+                             ": it must be the batch (dynamic_axes={'%s': {0: 'batch'}}); what is "
+                             "the same for all samples is a buffer of the module",
+                             input->name, input->type.dim[0], graph->batch, input->name);
     }
     return err;
 }
@@ -223,21 +224,12 @@ int rb_check_named(const struct rb_graph *graph, const struct rb_source_info *in
     return err;
 }
 
-static bool is_read(const struct rb_graph *graph, const struct rb_value *input)
-{
-    for (int i = 0; i < graph->n_nodes; i++)
-        for (int k = 0; k < graph->nodes[i]->n_in; k++)
-            if (graph->nodes[i]->in[k] == input)
-                return true;
-    return false;
-}
-
 int rb_check_inputs(const struct rb_graph *graph, struct rb_why *why)
 {
     for (int i = 0; i < graph->n_values; i++)
         if (graph->values[i]->role == RB_VALUE_INPUT && graph->values[i] != graph->features &&
             graph->values[i] != graph->targets && !graph->values[i]->named &&
-            is_read(graph, graph->values[i]))
+            rb_graph_reads(graph, graph->values[i]))
             return rb_why_set(why, RB_EINVAL,
                               "the model has a further input '%s' that nothing fills: say "
                               "inputs: [{name: %s, path: FILE}] beside path, a file with a row for "

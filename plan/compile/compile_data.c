@@ -24,9 +24,8 @@ static int expand(char *const *paths, size_t n, const char *key, const char *nam
     return err ? rb_why_add(why, err, "%s.%s", key, name) : 0;
 }
 
-/* Which of the model's inputs that is. */
-static int find_input(const struct rb_compile_work *work, const char *key, const char *name,
-                      int *ret_input)
+/* Is it one of the model's further inputs? */
+static int find_input(const struct rb_compile_work *work, const char *key, const char *name)
 {
     char room[80], other[80];
     int n = rb_onnx_inputs(work->onnx), i = 0;
@@ -52,7 +51,6 @@ static int find_input(const struct rb_compile_work *work, const char *key, const
                           "%s.inputs: a further input by the name of '%s' is what the data have "
                           "already: export the model with another name for it",
                           key, name);
-    *ret_input = i;
     return 0;
 }
 
@@ -60,6 +58,7 @@ static int find_input(const struct rb_compile_work *work, const char *key, const
 struct files {
     struct rb_expanded features, targets, inputs[RB_SOURCE_INPUTS];
     struct rb_source_input_options options[RB_SOURCE_INPUTS];
+    size_t n_inputs;
 };
 
 static void files_done(struct files *files)
@@ -71,25 +70,25 @@ static void files_done(struct files *files)
 }
 
 static int find_files(struct rb_compile_work *work, const char *key, const Rb__InputSpec *spec,
-                      struct rb_expanded *files, struct rb_source_input_options *ret_options)
+                      int input, struct files *files)
 {
+    struct rb_expanded *expanded = &files->inputs[files->n_inputs];
     struct rb_tensor_type declared = {0};
-    int input = 0, err = find_input(work, key, spec->name, &input);
+    int err = expand(spec->path, spec->n_path, key, "inputs", expanded, work->why);
 
-    if (!err)
-        err = expand(spec->path, spec->n_path, key, "inputs", files, work->why);
     if (err)
         return err;
-    *ret_options = (struct rb_source_input_options){
+    files->options[files->n_inputs++] = (struct rb_source_input_options){
         .name = spec->name,
-        .path = (const char *const *)files->path,
-        .n_path = files->n,
+        .path = (const char *const *)expanded->path,
+        .n_path = expanded->n,
         .floats =
             !rb_onnx_input_declared(work->onnx, input, &declared, NULL) && declared.dtype == RB_F32,
     };
     return 0;
 }
 
+/* In the order of the model, whatever that of the job file: the data are the same. */
 static int find_all_files(struct rb_compile_work *work, const char *key, const Rb__SourceSpec *spec,
                           struct files *files)
 {
@@ -101,12 +100,16 @@ static int find_all_files(struct rb_compile_work *work, const char *key, const R
         err = rb_why_set(work->why, RB_ELIMIT, "%s.inputs: %zu; the most is %d", key,
                          spec->n_inputs, RB_SOURCE_INPUTS);
     for (size_t i = 0; !err && i < spec->n_inputs; i++) {
-        err = find_files(work, key, spec->inputs[i], &files->inputs[i], &files->options[i]);
+        err = find_input(work, key, spec->inputs[i]->name);
         for (size_t k = 0; !err && k < i; k++)
             if (!strcmp(spec->inputs[k]->name, spec->inputs[i]->name))
                 err = rb_why_set(work->why, RB_EINVAL, "%s.inputs: '%s' is there twice", key,
                                  spec->inputs[i]->name);
     }
+    for (int input = 1; !err && input < rb_onnx_inputs(work->onnx); input++)
+        for (size_t i = 0; !err && i < spec->n_inputs; i++)
+            if (!strcmp(spec->inputs[i]->name, rb_onnx_input_name(work->onnx, input)))
+                err = find_files(work, key, spec->inputs[i], input, files);
     return err;
 }
 
@@ -122,7 +125,7 @@ static int open_source(struct rb_compile_work *work, const char *key, const Rb__
         .targets = (const char *const *)files.targets.path,
         .n_targets = files.targets.n,
         .inputs = files.options,
-        .n_inputs = spec->n_inputs,
+        .n_inputs = files.n_inputs,
         .format = spec->format,
         .seq_len = seq_len,
         .floats = work->info.input_type.dtype == RB_F32,

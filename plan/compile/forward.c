@@ -209,6 +209,11 @@ static int train_graph(const struct rb_onnx *onnx, const struct rb_import_option
     options.n_samples = n;
     options.from_data = true;
     options.train = true;
+    if (n - 1 > RB_SOURCE_INPUTS)
+        return rb_why_set(why, RB_EUNSUPPORTED,
+                          "the model has %d further inputs, and the most that data have is %d: "
+                          "export one input of several columns",
+                          n - 1, RB_SOURCE_INPUTS);
     err = rb_onnx_import(onnx, &options, &graph, why);
     if (!err)
         err = rb_check_types(graph, why);

@@ -386,7 +386,7 @@ static void several_inputs(void **state)
     x = start(&w, 3);
     x = rb_writer_node(&w, "Sub", "error", x, "y", NULL);
     write_model(&w, mean(&w, rb_writer_node(&w, "Mul", "weighted", x, "z", NULL)), "three.onnx");
-    expect(0, "{name: z, path: FILE}]; the labels may be left out", "",
+    expect(0, "{name: z, path: FILE}]; labels among them may be given as targets", "",
            WORDS("model", "check", "three.onnx"));
 }
 

@@ -50,6 +50,7 @@ static void finish(struct sim_commit *commit)
 {
     struct sim_client *client = commit->client;
 
+    /* Who waits so rarely decides too early: broken, the order is found by more stories. */
     if (commit->revision <= client->revision || client->sim->broken == SIM_NO_ORDER) {
         conclude(commit);
         return;

@@ -197,10 +197,10 @@ int sim_store_txn(struct sim *sim, const struct rb_write *writes, size_t n, int6
     if (!changes)
         return RB_OK;
     *ret_revision = ++store->revision;
-    if (fence && fence->revision)
-        touch(sim, fence->key);
     for (size_t i = 0; i < n; i++)
         apply(sim, &writes[i], lease);
+    if (fence && fence->revision)
+        touch(sim, fence->key);
     sim_store_changed(sim);
     return RB_OK;
 }

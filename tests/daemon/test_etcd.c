@@ -236,6 +236,14 @@ static void leases(void **state)
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
     assert_int_equal(commit(world, &writes, NULL), RB_OK);
     assert_int_equal(rb_store_facts(world->store)->leader.lease, world->lease);
+    /* What is touched keeps its lease. */
+    int64_t created = rb_store_facts(world->store)->leader.created;
+    struct rb_fence fence = {.key = "leader", .created = created, .revision = created};
+    put_cordon(&writes, RB_ABSENT, "touched", 1);
+    assert_int_equal(commit(world, &writes, &fence), RB_OK);
+    assert_int_equal(rb_store_facts(world->store)->leader.lease, world->lease);
+    assert_int_equal(rb_store_facts(world->store)->leader.revision,
+                     cordon(world, "touched")->revision);
     /* Somebody revokes it: it is noticed, and another one granted. */
     int64_t old = world->lease;
     post(world, "/v3/lease/revoke", rb_etcd_lease_text(old));

@@ -110,6 +110,21 @@ static void transactions(void **state)
     assert_string_equal(end, "L2ow"); /* "/j0" */
     json_decref(txn);
     free(text);
+    fence.revision = 8;
+    text = rb_etcd_txn_text("/", writes.at, writes.n, 77, &fence);
+    txn = parse(text);
+    assert_int_equal(json_unpack(json_array_get(json_object_get(txn, "compare"), 1), "{ss ss}",
+                                 "target", &target, "mod_revision", &revision),
+                     0);
+    assert_string_equal(revision, "8");
+    int value_stays = 0, lease_stays = 0;
+    assert_int_equal(json_unpack(json_array_get(json_object_get(txn, "success"), 3),
+                                 "{s{s:b, s:b}}", "request_put", "ignore_value", &value_stays,
+                                 "ignore_lease", &lease_stays),
+                     0);
+    assert_true(value_stays && lease_stays);
+    json_decref(txn);
+    free(text);
     rb_writes_done(&writes);
 }
 

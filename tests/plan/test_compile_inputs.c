@@ -83,6 +83,7 @@ static void by_name(void **state)
 {
     struct rb_compiled compiled;
     const Rb__Source *source;
+    uint64_t content;
 
     (void)state;
     MUST_COMPILE(jobs_rows, &compiled, MASKED, BOTH, NULL);
@@ -91,6 +92,7 @@ static void by_name(void **state)
     assert_int_equal(input_of(compiled.model->programs[0], "features")->dtype, RB_F32);
     assert_non_null(input_of(compiled.model->programs[0], "targets"));
     source = compiled.model->train;
+    content = source->content;
     assert_int_equal(source->n_inputs, 2);
     assert_int_equal(compiled.model->format, 2); /* who does not know inputs refuses it */
     assert_string_equal(source->inputs[1]->name, "kind");
@@ -100,7 +102,10 @@ static void by_name(void **state)
     MUST_COMPILE(
         jobs_rows, &compiled, "spec.model.onnx=masked.onnx", BOTH,
         "spec.data.eval.inputs=[{name: kind, path: kind7.npy}, {name: mask, path: few.npy}]", NULL);
-    assert_string_equal(compiled.model->eval->inputs[0]->name, "kind");
+    assert_string_equal(compiled.model->eval->inputs[0]->name, "mask");
+    rb_compiled_done(&compiled);
+    MUST_COMPILE(jobs_rows, &compiled, MASKED, "spec.data.train.inputs=[" KIND ", " MASK "]", NULL);
+    assert_true(compiled.model->train->content == content); /* in any order */
     rb_compiled_done(&compiled);
 }
 
@@ -168,8 +173,9 @@ static void refused(void **state)
     }
     MUST_REFUSE(RB_EINVAL, "spec.data.eval: the model's input 'mask' has no data here", jobs_rows,
                 "spec.model.onnx=masked.onnx", BOTH, NULL);
-    MUST_REFUSE(RB_EUNSUPPORTED, "the model's input 'mask' was exported for 1 rows", jobs_rows,
-                "spec.model.onnx=fixed.onnx", "spec.data.eval=null", BOTH, NULL);
+    MUST_REFUSE(RB_EUNSUPPORTED,
+                "the first axis of the model's input 'mask' is 1 long for a batch of 4: it must",
+                jobs_rows, "spec.model.onnx=fixed.onnx", "spec.data.eval=null", BOTH, NULL);
     MUST_REFUSE(RB_EINVAL, "the model has one input alone, 'features'", jobs_rows,
                 "spec.data.eval=null", "spec.data.train.inputs=[" MASK "]", NULL);
 }
