@@ -44,6 +44,10 @@ static enum rb_train_phase wait_for_orders(struct rb_train *train, enum rb_train
         case RB_EVENT_SAVE:
             rb_saves_serve(&train->saves, false);
             break;
+        case RB_EVENT_FREEZE: /* who went on without it may be gone before anybody has heard so */
+            if (phase == RB_TRAIN_LEFT)
+                return rb_train_freeze(train, "it has left, and those who went on do not answer");
+            break;
         }
     }
 }

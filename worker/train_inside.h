@@ -65,6 +65,7 @@ void rb_train_forget_circle(struct rb_train *train);
 enum rb_train_phase rb_train_fail(struct rb_train *train, int err, const char *reason);
 /* An attempt or an opening ended early: a lost peer freezes, the rest is an end. */
 enum rb_train_phase rb_train_interrupted(struct rb_train *train, int err, struct rb_why *why);
+enum rb_train_phase rb_train_freeze(struct rb_train *train, const char *reason);
 /* What it was to save before it left is to go on here: it freezes with it. */
 enum rb_train_phase rb_train_stay(struct rb_train *train);
 

@@ -69,7 +69,7 @@ enum rb_train_phase rb_train_fail(struct rb_train *train, int err, const char *r
     return RB_TRAIN_FAILED;
 }
 
-static enum rb_train_phase freeze(struct rb_train *train, const char *reason)
+enum rb_train_phase rb_train_freeze(struct rb_train *train, const char *reason)
 {
     rb_log(RB_LOG_WARN, "frozen at level %" PRId64 ": %s", rb_train_level(train), reason);
     rb_tell_frozen(train->reports, train->active, rb_train_level(train), reason);
@@ -88,7 +88,7 @@ enum rb_train_phase rb_train_interrupted(struct rb_train *train, int err, struct
     if (atomic_load(train->stop))
         return RB_TRAIN_LEAVING;
     if (err == RB_EPEER || err == RB_ECANCELED)
-        return freeze(train, why->text);
+        return rb_train_freeze(train, why->text);
     phase = rb_train_fail(train, err, why->text);
     rb_train_leave_groups(train);
     return phase;
@@ -97,6 +97,7 @@ enum rb_train_phase rb_train_interrupted(struct rb_train *train, int err, struct
 enum rb_train_phase rb_train_stay(struct rb_train *train)
 {
     rb_log(RB_LOG_INFO, "it is to stay: level %" PRId64 " was not saved", rb_train_level(train));
-    return train->active ? freeze(train, "it was to save its state and leave, and is to stay now")
-                         : RB_TRAIN_FROZEN; /* as it was told already */
+    return train->active
+               ? rb_train_freeze(train, "it was to save its state and leave, and is to stay now")
+               : RB_TRAIN_FROZEN; /* as it was told already */
 }

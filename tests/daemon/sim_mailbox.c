@@ -206,6 +206,7 @@ void sim_obey(struct sim_process *process, struct sim_order *order)
         if (process->in_group && process->use != SIM_USE_FOLLOWING &&
             process->stands_level == order->level)
             cancel(process->in_group);
+        process->freezes = order->level + 1;
         break;
     }
 }

@@ -35,6 +35,11 @@ static int wait_for_orders(struct sim_process *process)
             return begun;
         if (process->leave)
             return SIM_LEAVING;
+        if (process->freezes && process->freezes == process->stands_level + 1) {
+            process->freezes = 0;
+            if (process->phase == SIM_LEFT)
+                return sim_train_freeze(process, "it has left, and the others do not answer");
+        }
         if (!sim_mailbox_can_take(process))
             return STAY;
         process->next = process->prepared;

@@ -192,6 +192,7 @@ struct sim_process {
     uint32_t ready, stands_active;
     uint64_t lingers; /* since when it could have gone to a recovery (sim_check_stop.c) */
     int64_t stands_level;
+    int64_t freezes; /* behind the level at which it is to freeze; 0: none */
     bool stands_frozen, stands_done;
 
     /* preparing thread */

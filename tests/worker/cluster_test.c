@@ -158,6 +158,52 @@ static void test_left_in_a_step(void **state)
     end_alone(&run, 3, members);
 }
 
+/* The last step of configuration 1, once there is one of the next; 0: there is none yet. */
+static int64_t last_step(const struct cluster *cluster)
+{
+    int64_t step = 0;
+
+    for (int64_t s = 1; s < cluster->n_rows; s++) {
+        if (cluster->rows[s] && cluster->rows[s]->configuration > 1)
+            return step;
+        step = s;
+    }
+    return 0;
+}
+
+static bool has_left(struct cluster *cluster, int64_t worker)
+{
+    int64_t last = last_step(cluster);
+
+    return last && cluster->workers[worker].rows == last;
+}
+
+/* Who goes on stands still before anybody has heard that it does: who has left freezes when it is
+ * told to, and goes on with what it has. */
+static void test_left_behind(void **state)
+{
+    struct run run;
+    int members[2];
+    Rb__ToWorker message = RB__TO_WORKER__INIT;
+
+    (void)state;
+    run_open(&run, &run_endless);
+    cluster_start(&run.cluster, 2, run.weights);
+    memcpy(members, run.cluster.members, sizeof members);
+    cluster_until_step(&run.cluster, 30);
+    cluster_configure(&run.cluster, 2, &members[1], 1, NULL);
+    cluster_until_ready(&run.cluster, 2, &members[1], 1);
+    cluster_go(&run.cluster, members[0], 2);
+    cluster_go(&run.cluster, members[1], 2);
+    cluster_until(&run.cluster, has_left, members[0], "left");
+    kill(run.cluster.workers[members[1]].pid, SIGSTOP);
+    message.has_freeze = 1;
+    message.freeze = run.cluster.workers[members[0]].rows;
+    cluster_send(&run.cluster, members[0], &message);
+    cluster_until_frozen(&run.cluster, 1, members, 1, false);
+    end_alone(&run, 3, members);
+}
+
 /* ---- Stopping and starting again -------------------------------------------------------------*/
 
 /* Saved on leaving, in the middle of a step; started again with another count. */
@@ -504,15 +550,25 @@ static void test_variants(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learns),         cmocka_unit_test(test_any_count),
-        cmocka_unit_test(test_resized),        cmocka_unit_test(test_moved),
-        cmocka_unit_test(test_killed),         cmocka_unit_test(test_left_in_an_opening),
-        cmocka_unit_test(test_left_in_a_step), cmocka_unit_test(test_parked),
-        cmocka_unit_test(test_parked_in_vain), cmocka_unit_test(test_parked_and_taken_back),
-        cmocka_unit_test(test_checkpoints),    cmocka_unit_test(test_saves),
-        cmocka_unit_test(test_agent_gone),     cmocka_unit_test(test_old_orders),
-        cmocka_unit_test(test_terminated),     cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_no_targets),     cmocka_unit_test(test_variants),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_any_count),
+        cmocka_unit_test(test_resized),
+        cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_killed),
+        cmocka_unit_test(test_left_in_an_opening),
+        cmocka_unit_test(test_left_in_a_step),
+        cmocka_unit_test(test_left_behind),
+        cmocka_unit_test(test_parked),
+        cmocka_unit_test(test_parked_in_vain),
+        cmocka_unit_test(test_parked_and_taken_back),
+        cmocka_unit_test(test_checkpoints),
+        cmocka_unit_test(test_saves),
+        cmocka_unit_test(test_agent_gone),
+        cmocka_unit_test(test_old_orders),
+        cmocka_unit_test(test_terminated),
+        cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_no_targets),
+        cmocka_unit_test(test_variants),
     };
 
     if (!run_begin(argc, argv))

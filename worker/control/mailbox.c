@@ -17,7 +17,7 @@ struct rb_mailbox *rb_mailbox_new(struct rb_reports *reports)
     pthread_mutex_init(&mailbox->lock, NULL);
     pthread_cond_init(&mailbox->changed, NULL);
     mailbox->reports = reports;
-    mailbox->status.level = -1;
+    mailbox->status.level = mailbox->freezes = -1;
     return mailbox;
 }
 
@@ -206,7 +206,8 @@ void rb_mailbox_freeze(struct rb_mailbox *mailbox, int64_t level)
     if (mailbox->group && mailbox->group_use != RB_GROUP_FOLLOWING &&
         mailbox->status.level == level)
         rb_coll_cancel(mailbox->group);
-    unlock(mailbox);
+    mailbox->freezes = level;
+    unlock_changed(mailbox);
 }
 
 int rb_mailbox_hears_out(struct rb_mailbox *mailbox)

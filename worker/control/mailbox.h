@@ -40,8 +40,8 @@ void rb_mailbox_save(struct rb_mailbox *mailbox, const Rb__Save *save);
 void rb_mailbox_leave(struct rb_mailbox *mailbox, const char *folder, int code);
 /* Whoever was told to save and leave, and has not saved, is to stay (see rb_mailbox_stays). */
 void rb_mailbox_stay(struct rb_mailbox *mailbox);
-/* The group that the step thread trains in or opens is cancelled, if it stands at this level still.
- */
+/* The group that the step thread trains in or opens is cancelled, if it stands at this level still;
+ * and who has left its configuration there, and is in no call, is told (RB_EVENT_FREEZE). */
 void rb_mailbox_freeze(struct rb_mailbox *mailbox, int64_t level);
 /* How many ms it still hears out a vote before it saves and leaves, -1: it does not.  When the time
  * is over the vote is given up: somebody may be out of reach, and no link has ended. */
@@ -81,10 +81,10 @@ void rb_mailbox_loaded(struct rb_mailbox *mailbox, struct rb_model *model);
 
 /* ---- The step thread ------------------------------------------------------------------------*/
 
-enum rb_event { RB_EVENT_LEAVE, RB_EVENT_OPEN, RB_EVENT_SAVE };
+enum rb_event { RB_EVENT_LEAVE, RB_EVENT_OPEN, RB_EVENT_SAVE, RB_EVENT_FREEZE };
 
 /* Wait for something to do outside of training: to leave, a configuration that was told to go or
- * that has a roster, or, when `can_save`, a save. */
+ * that has a roster, when `can_save` a save, or to freeze. */
 enum rb_event rb_mailbox_wait(struct rb_mailbox *mailbox, bool (*can_save)(void *owner),
                               void *owner);
 /* Look again: can_save has changed.  From any thread. */

@@ -49,6 +49,7 @@ struct rb_mailbox {
     enum rb_group_use group_use;
     bool voting; /* what it says may have been heard: see rb_mailbox_ready */
     struct rb_status status;
+    int64_t freezes; /* the level at which it is to freeze; -1: none */
 };
 
 static inline void lock(struct rb_mailbox *mailbox)

@@ -37,6 +37,11 @@ enum rb_event rb_mailbox_wait(struct rb_mailbox *mailbox, bool (*can_save)(void 
             event = RB_EVENT_SAVE;
             break;
         }
+        if (mailbox->freezes >= 0 && mailbox->freezes == mailbox->status.level) {
+            mailbox->freezes = -1;
+            event = RB_EVENT_FREEZE;
+            break;
+        }
         pthread_cond_wait(&mailbox->changed, &mailbox->lock);
     }
     pthread_mutex_unlock(&mailbox->lock);
