@@ -6,6 +6,7 @@
 #include "data/series.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { FEATURES, TARGETS, INPUTS };
 
@@ -225,6 +226,15 @@ int rb_source_open(const struct rb_source_options *options, struct rb_source **r
 const struct rb_source_info *rb_source_info(const struct rb_source *source)
 {
     return &source->info;
+}
+
+const struct rb_source_input *rb_source_find_input(const struct rb_source_info *info,
+                                                   const char *name)
+{
+    for (size_t i = 0; i < info->n_inputs; i++)
+        if (!strcmp(info->inputs[i].name, name))
+            return &info->inputs[i];
+    return NULL;
 }
 
 void rb_source_close(struct rb_source *source)

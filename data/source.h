@@ -87,6 +87,10 @@ int rb_source_open(const struct rb_source_options *options, struct rb_source **r
 const struct rb_source_info *rb_source_info(const struct rb_source *source);
 void rb_source_close(struct rb_source *source);
 
+/* NULL: there is none of that name. */
+const struct rb_source_input *rb_source_find_input(const struct rb_source_info *info,
+                                                   const char *name);
+
 /* By what the files' contents are known again (rb_mapped_hash).  Nodes may have copies: what was
  * submitted is compared with what each has. */
 uint64_t rb_source_hash(const struct rb_source *source);

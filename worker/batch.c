@@ -81,12 +81,12 @@ static struct rb_batch_slot *find_slot(struct rb_batch_slots *slots, const char 
                                        const struct rb_source_info *info,
                                        struct rb_tensor_type *ret_sample)
 {
+    const struct rb_source_input *input = rb_source_find_input(info, name);
+
     *ret_sample = (struct rb_tensor_type){.dtype = RB_NONE};
-    for (size_t i = 0; i < info->n_inputs; i++) {
-        if (strcmp(name, info->inputs[i].name) != 0)
-            continue;
-        *ret_sample = info->inputs[i].type;
-        return &slots->inputs[i];
+    if (input) {
+        *ret_sample = input->type;
+        return &slots->inputs[input - info->inputs];
     }
     if (strcmp(name, "features") == 0)
         *ret_sample = info->features;

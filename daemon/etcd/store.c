@@ -23,11 +23,10 @@ struct commit {
     struct commit *next;
     struct rb_store *store;
     struct rb_writes writes;
-    size_t first, end; /* the transaction under way */
-    bool fenced;
-    struct rb_fence fence;
-    int64_t revision; /* of the newest transaction, */
-    bool made;        /* of which one was made */
+    size_t first, end;     /* the transaction under way */
+    struct rb_fence fence; /* key NULL: none */
+    int64_t revision;      /* of the newest transaction, */
+    bool made;             /* of which one was made */
     uint64_t deadline;
     bool finished; /* nothing is under way any more */
     int err;
@@ -196,7 +195,7 @@ static void commit_next(struct commit *commit)
                 rb_etcd_post(store->etcd, "/v3/kv/txn",
                              rb_etcd_txn_text(RB_FACTS_PREFIX, &writes->at[commit->first],
                                               commit->end - commit->first, store->lease,
-                                              commit->fenced ? &commit->fence : NULL),
+                                              commit->fence.key ? &commit->fence : NULL),
                              CALL_MS, on_txn, commit);
             return;
         }
@@ -225,7 +224,6 @@ void rb_store_commit(struct rb_store *store, const struct rb_writes *writes,
     commit->store = store;
     copy_writes(&commit->writes, writes);
     if (fence) {
-        commit->fenced = true;
         commit->fence = *fence;
         commit->fence.key = rb_string(fence->key);
     }

@@ -196,21 +196,18 @@ int rb_check_features(const struct rb_graph *graph, const struct rb_source_info 
 static int check_named(const struct rb_graph *graph, const struct rb_value *input,
                        const struct rb_source_info *info, struct rb_why *why)
 {
-    for (size_t i = 0; i < info->n_inputs; i++) {
-        const struct rb_source_input *data = &info->inputs[i];
-        int err;
+    const struct rb_source_input *data = rb_source_find_input(info, input->name);
+    int err;
 
-        if (strcmp(data->name, input->name) != 0)
-            continue;
-        err = check_sample(input, &data->type, why);
-        return err || !data->scanned ? err
-                                     : check_tokens(graph, input, false, data->extremes.least,
-                                                    data->extremes.most, why);
-    }
-    return rb_why_set(why, RB_EINVAL,
-                      "the model's input '%s' has no data here: say inputs: "
-                      "[{name: %s, path: FILE}], as for training",
-                      input->name, input->name);
+    if (!data)
+        return rb_why_set(why, RB_EINVAL,
+                          "the model's input '%s' has no data here: say inputs: "
+                          "[{name: %s, path: FILE}], as for training",
+                          input->name, input->name);
+    err = check_sample(input, &data->type, why);
+    return err || !data->scanned
+               ? err
+               : check_tokens(graph, input, false, data->extremes.least, data->extremes.most, why);
 }
 
 int rb_check_named(const struct rb_graph *graph, const struct rb_source_info *info,

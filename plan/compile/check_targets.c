@@ -3,7 +3,6 @@
 #include "plan/compile/check.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* Of a target beyond 0 and 1 this loss has no least value: the weights would grow for ever. */
 static int check_probabilities(const struct rb_source_info *info, struct rb_why *why)
@@ -36,6 +35,7 @@ static const struct rb_extremes *find_own_labels(const struct rb_graph *graph,
                                                  const struct rb_source_info *info)
 {
     const struct rb_value *value = graph->own_labels.value;
+    const struct rb_source_input *input;
 
     while (value && value->maker &&
            (value->maker->op == RB_OP_RESHAPE || value->maker->op == RB_OP_TRANSPOSE ||
@@ -43,10 +43,8 @@ static const struct rb_extremes *find_own_labels(const struct rb_graph *graph,
         value = value->maker->in[0];
     if (value && value == graph->targets)
         return info->targets.dtype == RB_I64 ? &info->extremes : NULL;
-    for (size_t i = 0; value && value->named && i < info->n_inputs; i++)
-        if (info->inputs[i].scanned && !strcmp(info->inputs[i].name, value->name))
-            return &info->inputs[i].extremes;
-    return NULL;
+    input = value && value->named ? rb_source_find_input(info, value->name) : NULL;
+    return input && input->scanned ? &input->extremes : NULL;
 }
 
 bool rb_check_ignores(const struct rb_graph *graph, const struct rb_source_info *info)

@@ -28,14 +28,14 @@ static struct rb_tensor_type *find_samples(const struct rb_compile_work *work,
 
     samples[0] = info->features;
     for (int i = 1; i < n; i++) {
-        const char *name = rb_onnx_input_name(work->onnx, i);
+        const struct rb_source_input *input =
+            rb_source_find_input(info, rb_onnx_input_name(work->onnx, i));
 
-        for (size_t k = 0; k < info->n_inputs && !named[i]; k++) {
-            named[i] = !strcmp(name, info->inputs[k].name);
-            samples[i] = info->inputs[k].type;
-        }
-        if (!named[i]) {
-            samples[i] = targets ? (struct rb_tensor_type){.dtype = RB_NONE} : info->targets;
+        named[i] = input != NULL;
+        if (input) {
+            samples[i] = input->type;
+        } else if (!targets) {
+            samples[i] = info->targets;
             targets = true;
         }
     }
