@@ -90,8 +90,8 @@ static bool pinned_away(const Rb__Wish *wish, const char *node, uint32_t device)
     return wish->n_devices > 0;
 }
 
-/* Of whom a recovery is without each one says so that follows until one takes over: that is one
- * failure.  Whoever has just spoilt a recovery is named last. */
+/* A recovery names the places that it is without, and so does each recovery that follows until one
+ * takes over: that is one failure.  A place that has just spoilt a recovery is named last. */
 static bool is_blamed_anew(const Rb__Configuration *conf, const char *name, bool *was_lost)
 {
     bool blamed = false, anew = false;
@@ -226,7 +226,7 @@ static bool uses_node(const struct rb_share *share, const char *node)
     return false;
 }
 
-/* Nobody has it, or the job itself, for what it prepares. */
+/* No job has the device, or the job itself has it, for what it prepares. */
 static bool to_be_had(const struct rb_job_facts *job, const struct rb_share *share,
                       const struct rb_slot *slot)
 {
@@ -244,8 +244,8 @@ static bool to_be_had(const struct rb_job_facts *job, const struct rb_share *sha
     return false;
 }
 
-/* The next device to take: first of all on `first_node`, then what it prepares already, then on
- * nodes in use, then any. */
+/* The next device to take: first of all one on `first_node`, then one that the job prepares
+ * already, then one on a node in use, then any. */
 static struct rb_slot *choose(struct rb_pool *pool, const struct rb_job_facts *job,
                               struct rb_share *share, const char *first_node, bool only_there)
 {
@@ -353,7 +353,7 @@ static int by_turn(const void *left, const void *right)
     return strcmp(a->id, b->id);
 }
 
-/* Its min first, for each in turn; then up to what it wants, for each in turn. */
+/* Each job in turn gets its min; then each in turn gets up to what it wants. */
 static void serve(struct rb_pool *pool, struct rb_claimant *claimants, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which devices each job should have, by what is there, who is first and what is asked for.
+/* Which devices each job should have, given the devices that exist, the order of the jobs and what
+ * each job asks for.
  *
  * facts > [allocate] > shares > job rules
  *
- * A device serves one job.  Jobs are served by priority, then age; each gets its `min` before
- * anyone gets more, then what is free up to `want`.  Where that does not suffice, jobs of a lower
+ * A device serves one job.  Jobs are served by priority, then age; each gets its `min` before any
+ * job gets more, then free devices up to `want`.  Where that does not suffice, jobs of a lower
  * priority give what they have above their `min`, the lowest and youngest first: their share
- * shrinks, and who waits gets the device once it is free.  Equals take nothing from each other.  A
- * share keeps the job's own devices in their order of rank, newcomers come behind them: on nodes
- * that it uses already, then by name.  Pure. */
+ * shrinks, and the job that waits gets the device once it is free.  Jobs of equal priority take
+ * nothing from each other.  A share keeps the job's own devices in their order of rank.  Newcomers
+ * come behind them: on nodes that the job uses already, then by name.  Pure. */
 #ifndef RB_DAEMON_DECIDE_ALLOCATE_H
 #define RB_DAEMON_DECIDE_ALLOCATE_H
 
@@ -23,7 +24,7 @@ struct rb_place {
 struct rb_share {
     struct rb_place *places;
     size_t n;
-    size_t kept;        /* how many of them, the first ones, are members now */
+    size_t kept;        /* how many places, from the first on, are members now */
     size_t leaving;     /* members on nodes that must be left */
     size_t fitting;     /* devices that could serve the job if they were free */
     size_t free;        /* how many of those are */
@@ -31,9 +32,9 @@ struct rb_share {
     const char *needs;  /* a node that holds the job's state and has no device for it; or NULL */
     bool needs_foreign; /* it has some, of another numeric class (Rubato was upgraded, say) */
     uint64_t wake_ms;   /* when a device may be tried again; UINT64_MAX: none waits */
-    size_t given;       /* devices that it has and gives to a job of a higher priority, */
-    const char *to;     /* which is the last one that takes any; or NULL */
-    const char *taken;  /* why it has not more: "; gpt has a:0, a:1"; or "" */
+    size_t given;       /* devices that the job has and gives to jobs of a higher priority, */
+    const char *to;     /* of which the last one that takes any is named here; or NULL */
+    const char *taken;  /* why the job has no more: "; gpt has a:0, a:1"; or "" */
 };
 
 /* One share for each of facts->jobs, in that order; all in `arena`. */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What jobs of a lower priority give to one of a higher.
  *
- * Nothing moves here: the share of who gives shrinks, the device has an heir, so that nobody else
- * counts on it, and once its holder has left it, it is free for the first one in turn. */
+ * Nothing moves here.  The share of the job that gives shrinks, and the device gets an heir, so
+ * that no other job counts on it.  Once its holder has left it, the device is free for the first
+ * job in turn. */
 #include "daemon/decide/allocate_inside.h"
 
 #include <string.h>
 
-/* Would it serve the job as soon as its holder has left it? */
+/* Would the device serve the job as soon as its holder has left it? */
 static bool inherits(const struct rb_pool *pool, const struct rb_claimant *claimant,
                      const struct rb_slot *slot)
 {
@@ -19,7 +20,7 @@ static bool inherits(const struct rb_pool *pool, const struct rb_claimant *claim
            !rb_pool_blamed_until(pool, claimant->job, slot->node->name, slot->device->index);
 }
 
-/* It is held by another job, which has it in its share no longer. */
+/* Is the device held by another job, which no longer has it in its share? */
 static bool is_being_left(const struct rb_claimant *claimants, size_t n,
                           const struct rb_claimant *claimant, const struct rb_slot *slot)
 {
@@ -36,7 +37,7 @@ static int32_t priority_of(const struct rb_claimant *claimant)
     return claimant->job->job.job->spec->priority;
 }
 
-/* The device of this place, if the claimant could have it from who has it in its share. */
+/* The device of this place, if the claimant could have it from the job that has it in its share. */
 static struct rb_slot *place_for(const struct rb_pool *pool, const struct rb_claimant *claimant,
                                  const struct rb_place *place)
 {
@@ -87,7 +88,7 @@ size_t rb_pool_bequeath(struct rb_pool *pool, struct rb_claimant *claimants, siz
     return heir_to;
 }
 
-/* How many it could be heir to, were it to ask. */
+/* How many devices the claimant could be heir to, were it to ask. */
 static size_t could_inherit(const struct rb_pool *pool, const struct rb_claimant *claimants,
                             size_t n, const struct rb_claimant *claimant)
 {
@@ -108,8 +109,8 @@ static size_t could_inherit(const struct rb_pool *pool, const struct rb_claimant
     return most;
 }
 
-/* Free devices that would serve it, at most so many; `keep`: they are its, whoever else wants them.
- */
+/* Free devices that would serve the claimant, at most `most`; `keep`: they become the claimant's,
+ * whatever other job wants them. */
 static size_t free_ones(struct rb_pool *pool, const struct rb_claimant *claimant, size_t most,
                         bool keep)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job that waits for devices is told: how many are free, who has the others, and which it
- * leaves alone. */
+/* What a job that waits for devices is told: how many are free, which jobs have the others, and
+ * which devices it leaves alone. */
 #include "daemon/decide/allocate_inside.h"
 
 #include "base/buffer.h"
@@ -33,7 +33,7 @@ static void tell_holder(struct rb_pool *pool, const struct rb_job_facts *job,
     }
 }
 
-/* Nodes with devices for it that it may not have. */
+/* Nodes with devices that would serve the job, and that it may not have. */
 static void tell_closed(struct rb_pool *pool, const struct rb_job_facts *job,
                         struct rb_buffer *text)
 {
@@ -59,7 +59,7 @@ static void tell_closed(struct rb_pool *pool, const struct rb_job_facts *job,
     }
 }
 
-/* Devices that are free, and have failed it. */
+/* Free devices that have failed the job. */
 static void tell_blamed(struct rb_pool *pool, const struct rb_job_facts *job,
                         struct rb_buffer *text)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shares by speed.  What workers have measured is in their reports, and goes into each new
- * configuration, so that agents, and whoever looks at it later, need nothing else.
+ * configuration, so that agents, and anyone who looks at it later, need nothing else.
  *
  *     speeds have changed --worth it, and long enough ago--> PREPARING: the same members, other
  *                                                            shares; nobody is new, so the next
  *                                                            vote but one flips
  *
- * Behind each one that follows such a one the patience doubles: where speeds come and go, changes
- * do not. */
+ * The patience doubles with each such configuration that follows another: where speeds come and go,
+ * changes do not. */
 #include "daemon/decide/turn.h"
 #include "daemon/facts/shares.h"
 #include "plan/partition/balance.h"

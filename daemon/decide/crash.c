@@ -12,7 +12,8 @@
  *       -> too few of them: park           -> none, or a block that none of them holds: back to a
  *                                             checkpoint or the start
  *
- * What prepares beside is given up, but a recovery under way is tended like any preparation. */
+ * A configuration that is being prepared is given up, but a recovery under way is tended like any
+ * preparation. */
 #include "daemon/decide/turn.h"
 #include "daemon/facts/contingency.h"
 #include "daemon/facts/shares.h"
@@ -21,13 +22,13 @@
 #include <string.h>
 
 enum {
-    LINK_MS = 2000,    /* for the report of a death to come behind the freeze that it causes */
+    LINK_MS = 2000,    /* for the report of a death to follow the freeze that it causes */
     HOLD_OFF_MS = 200, /* behind the first recovery that could not be prepared */
-    SLOW_MS = 1000,    /* a recovery that takes longer: has it lost another one? */
-    STUCK_MS = 2000,   /* and for so long one waits for a node that does not answer */
+    SLOW_MS = 1000,    /* a recovery that takes longer may have lost another member; */
+    STUCK_MS = 2000,   /* and for so long it waits for a node that does not answer */
 };
 
-/* How long those are waited for of whom nothing is heard.  Who is silent and lives has lost its
+/* How long to wait for members of which nothing is heard.  A silent member that lives has lost its
  * links as the others have: it trains on nothing, and may come back. */
 static uint64_t patience_with(const struct rb_turn *turn, const struct rb_roll *roll)
 {
@@ -45,9 +46,9 @@ static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
     uint64_t until;
 
     if (roll->gone && !roll->away && !roll->unsaid)
-        return false; /* else one that was just fed may be ahead of the others */
+        return false; /* else a member that was just fed may be ahead of the others */
     if (!roll->gone && !roll->frozen && !roll->ends && roll->away < roll->n)
-        return true; /* whoever is away may well train on */
+        return true; /* members that are away may well train on */
     if (roll->gone)
         rb_turn_suspect(turn, true);
     until = rb_turn_patient_until(turn, patience_with(turn, roll));
@@ -55,12 +56,11 @@ static bool must_wait(struct rb_turn *turn, const struct rb_roll *roll)
         return false;
     rb_turn_wake(turn, until);
     if (roll->silent && turn->now < leases)
-        rb_turn_wake(turn, leases); /* who has one then counts again */
+        rb_turn_wake(turn, leases); /* a node that has one then counts again */
     return true;
 }
 
-/* Processes that could not prepare the last recoveries are left behind, if others have the state.
- */
+/* A process that could not prepare the last recoveries is left behind, if others have the state. */
 static bool left_behind(const struct rb_turn *turn, const struct rb_roll_entry *entry)
 {
     const Rb__Configuration *last;
@@ -107,7 +107,7 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     if (!n)
         n = gather(turn, roll, true, places);
     n = fill_to_min(turn, places, n, min);
-    if (n < min && !rb_turn_sharded(turn)) { /* else the survivors bring it together first */
+    if (n < min && !rb_turn_sharded(turn)) { /* else the survivors bring the state together first */
         rb_decide_park(turn, roll, "too few devices are left");
         return;
     }
@@ -122,7 +122,7 @@ static void recover(struct rb_turn *turn, const struct rb_roll *roll)
     rb_turn_reason(turn, rb_decide_recovery_reason(conf));
 }
 
-/* When the first of those died whom it is without, as far as reports say. */
+/* When the first of the members died that `foreseen` is without, as far as reports say. */
 static uint64_t died(const struct rb_turn *turn, const struct rb_roll *roll,
                      const Rb__Configuration *foreseen)
 {
@@ -140,8 +140,8 @@ static uint64_t died(const struct rb_turn *turn, const struct rb_roll *roll,
     return first;
 }
 
-/* What is left was foreseen: agents that know of the death go to it without being told, so it is
- * only recorded here, with what they may not know yet. */
+/* What is left was foreseen: agents that know of the death go to it without being told.  Here it is
+ * only recorded, with what the agents may not know yet. */
 static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
                           const Rb__Configuration *next)
 {
@@ -158,7 +158,7 @@ static bool take_foreseen(struct rb_turn *turn, const struct rb_roll *roll,
     return true;
 }
 
-/* On a silent node, and as far as is known in its way. */
+/* Is this member of `next` on a silent node and, as far as is known, in the way of `next`? */
 static bool is_in_the_way(const struct rb_turn *turn, const Rb__Configuration *next, size_t rank)
 {
     const struct rb_fact *fact = rb_facts_member(turn->in, next, rank);
@@ -168,7 +168,7 @@ static bool is_in_the_way(const struct rb_turn *turn, const Rb__Configuration *n
             fact->worker->ready != next->number);
 }
 
-/* They are not in the next recovery, whatever they have said (job.c). */
+/* The silent members are not in the next recovery, whatever they have said (job.c). */
 static void blame_the_silent(struct rb_turn *turn, const Rb__Configuration *next)
 {
     Rb__Configuration *conf = rb_turn_edit(turn, next);
@@ -183,7 +183,7 @@ static void blame_the_silent(struct rb_turn *turn, const Rb__Configuration *next
                 (char *)rb_turn_place(turn, next->members[m]->node, next->members[m]->device);
 }
 
-/* Else other rules have a word, and the reason is theirs. */
+/* Does a loss hold the job up?  Else other rules decide, and the reason is theirs. */
 static bool is_held_up(const struct rb_roll *roll)
 {
     return roll->gone || roll->frozen || roll->away;
@@ -199,8 +199,9 @@ static const Rb__Member *who_is_in_the_way(const struct rb_turn *turn,
     return NULL;
 }
 
-/* A recovery that takes long may have lost another node: where one does not answer, and the others
- * have all of the state, it is made again without that.  Until then nobody gets any further. */
+/* A recovery that takes long may have lost another node.  Where a node does not answer, and the
+ * others have all of the state, the recovery is made again without that node.  Until then no member
+ * gets any further. */
 static bool give_up_silent(struct rb_turn *turn, const struct rb_roll *roll,
                            const Rb__Configuration *next)
 {
@@ -233,8 +234,8 @@ static bool give_up_silent(struct rb_turn *turn, const struct rb_roll *roll,
     return true;
 }
 
-/* Has somebody the state who is not in the active configuration?  It came with one that was given
- * up behind its flip, and only the recovery knows of it. */
+/* Does a process have the state that is not in the active configuration?  It came with a
+ * configuration that was given up behind its flip, and only the recovery knows of it. */
 static bool has_heirs(const struct rb_turn *turn, const struct rb_roll *roll)
 {
     const Rb__Configuration *active = rb_turn_active(turn);
@@ -245,8 +246,9 @@ static bool has_heirs(const struct rb_turn *turn, const struct rb_roll *roll)
     return false;
 }
 
-/* Heirs go from one recovery to the next in one turn, and no earlier than that may be made: between
- * the two nobody would need them, and their agents would dismiss them with the state. */
+/* Heirs go from one recovery to the next in one turn, and no earlier than the next may be made:
+ * between the two no configuration would need them, and their agents would dismiss them with the
+ * state. */
 static bool tend_recovery(struct rb_turn *turn, const struct rb_roll *roll,
                           const Rb__Configuration *next)
 {

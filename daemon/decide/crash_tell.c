@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of a loss: who is lost, in events and to whoever gives out devices, and for whom it
- * is waited. */
+/* What is told of a loss: which members are lost, in events and to the rule that gives out devices
+ * (allocate.c), and which node is waited for. */
 #include "daemon/decide/turn.h"
 
 #include <string.h>
@@ -50,7 +50,8 @@ bool rb_decide_is_on(const Rb__Configuration *conf, const Rb__Member *member)
     return false;
 }
 
-/* Of what was foreseen it is known who died, also where the report of it is still on its way. */
+/* A configuration that was foreseen says who died, also where the report of a death is still on its
+ * way. */
 static bool is_lost(const struct rb_roll_entry *entry, const Rb__Configuration *conf)
 {
     if (conf->left_of)
@@ -58,7 +59,7 @@ static bool is_lost(const struct rb_roll_entry *entry, const Rb__Configuration *
     return entry->life == RB_LIFE_GONE || entry->life == RB_LIFE_AWAY;
 }
 
-/* Has one of its members been told of already? */
+/* Has another lost member on the same node been told of already? */
 static bool is_told(const struct rb_roll *roll, size_t i, const Rb__Configuration *conf)
 {
     const char *node = roll->at[i].member->node;
@@ -70,7 +71,8 @@ static bool is_told(const struct rb_roll *roll, size_t i, const Rb__Configuratio
     return false;
 }
 
-/* The last recovery that did not come to an end, or does not now; NULL: none since one did. */
+/* The last recovery that did not come to an end, or is given up now; NULL: there is none since a
+ * configuration took over. */
 static const Rb__Configuration *last_given_up(struct rb_turn *turn)
 {
     const struct rb_fact_list *confs = &turn->in->configurations;
@@ -89,9 +91,8 @@ static const Rb__Configuration *last_given_up(struct rb_turn *turn)
     return NULL;
 }
 
-/* Was it told of with `before`?  Of a member of that, for whose silence it was given up, it was
- * not.
- */
+/* Was this loss told of with `before`?  It was not where the entry is a member of `before` for
+ * whose silence `before` was given up. */
 static bool was_told(const struct rb_roll_entry *entry, const char *place,
                      const Rb__Configuration *before, const Rb__Configuration *conf)
 {

@@ -40,7 +40,7 @@ static char *plan_summary(struct rb_turn *turn, const Rb__Configuration *conf)
     return rb_shares_summary(conf, owners, job->microbatches, job->blocks, turn->arena);
 }
 
-/* Room for one that facts do not have. */
+/* Room for a configuration that facts do not have. */
 static Rb__Configuration *add(struct rb_turn *turn)
 {
     if (turn->n_changes == RB_TURN_CHANGES)
@@ -70,7 +70,7 @@ Rb__Configuration *rb_turn_take(struct rb_turn *turn, const Rb__Configuration *f
     return conf;
 }
 
-/* What trains on several devices; NULL: nothing does. */
+/* The configuration that trains on several devices; NULL: none does. */
 static const Rb__Configuration *running(const struct rb_turn *turn)
 {
     const Rb__Configuration *active = rb_turn_active(turn);
@@ -103,7 +103,8 @@ static void set_pinned(const struct rb_turn *turn, Rb__Configuration *conf)
 }
 
 /* Data parallel or a pipeline, and how much of the state everywhere: as the job file pins it, else
- * as the planner says; where it cannot say, as what trains, or as the submit has decided. */
+ * as the planner says; where the planner cannot say, as the configuration that trains has it, or as
+ * the submit has decided. */
 static void choose_kind(struct rb_turn *turn, Rb__Configuration *conf)
 {
     const Rb__Job *job = turn->in->job.job;
@@ -160,7 +161,7 @@ Rb__Configuration *rb_turn_create(struct rb_turn *turn, const struct rb_place *p
     }
     choose_kind(turn, conf);
     conf->has_steals = conf->steals = rb_decide_steals(turn) && n > 1 && rb_shares_has(conf);
-    if (strcmp(cause, "crash") != 0) { /* there everyone keeps what it had */
+    if (strcmp(cause, "crash") != 0) { /* there each member keeps what it had */
         rb_decide_speeds(turn, conf);
         rb_shares_cut(conf, turn->in->job.job->microbatches, turn->arena);
     }

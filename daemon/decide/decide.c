@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver: shares for all jobs, then a turn for each, then what is old goes. */
+/* The driver: shares for all jobs, then a turn for each, then old events and deletions go. */
 #include "daemon/decide/decide.h"
 
 #include "daemon/decide/turn.h"

@@ -3,27 +3,25 @@
  *
  * facts, now > [decide] > writes
  *
- * Pure: the same arguments give the same writes.  It is called (daemon/coordinator.c) by the leader
- * after each change of facts and at the time it asked for; its writes are committed, each
- * transaction guarded by the leader key too, and when facts have them it is called again, until it
- * has nothing to write.  So it need not do everything in one call, and a refused write is simply
- * decided anew.
+ * Pure: the same arguments give the same writes.  The leader calls it (daemon/coordinator.c) after
+ * each change of facts and at the time it asked for.  Its writes are committed, each transaction
+ * guarded by the leader key too; once facts have them it is called again, until it has nothing to
+ * write.  So one call need not do everything, and a refused write is simply decided anew.
  *
- * What agents do with configurations, and so what may be relied on (daemon/agent/rules.h):
+ * What agents do with configurations, which the rules rely on (daemon/agent/rules.h):
  *   - A member that names no worker is served by a fresh process; its report says `spawned_for` =
- *     the configuration's number (rb_facts_member finds it).  To use an idle process again, name
- * it.
+ *     the configuration's number (rb_facts_member finds it).  Name an idle process to use it again.
  *   - On writing GO fill in the members' `worker` from the reports, so that later configurations
  *     and dead reports can be told apart when a device gets another process.
  *   - Workers in no live configuration (PREPARING, GO, ACTIVE) are dismissed at once: abandon and
  *     replace in one transaction if idle workers are to be kept.
- *   - Reports of dead, failed and finished processes stay until no live configuration and no
- * `saver` speaks of them.  A saver that has written its state has a report with `saved`, then it
- * dies.
- *   - A report that is not in facts, of a named worker, means that the worker is gone.
+ *   - Reports of dead, failed and finished processes stay until no live configuration names them
+ *     and no `saver` does.  A saver that has written its state has a report with `saved`.  Then it
+ *     dies.
+ *   - Where facts have no report of a named worker, that worker is gone.
  *   - Keys of a job with wish.deleted may be removed (rb_writes_delete_all "jobs/ID/") once no
- * report of a living process is left; agents then remove the job's folders, those that are away
- * when they hear of its Deletion. */
+ *     report of a living process is left.  Agents then remove the job's folders; an agent that is
+ *     away does so when it hears of the job's Deletion. */
 #ifndef RB_DAEMON_DECIDE_DECIDE_H
 #define RB_DAEMON_DECIDE_DECIDE_H
 
@@ -40,8 +38,9 @@ struct rb_decide_plan {
     const char *why;   /* a clause; the arena's */
 };
 
-/* How a configuration whose members are known is run quickest.  Pure: the same facts, the same
- * plan.  running: what trains on several devices; NULL: nothing does.  false: it cannot say. */
+/* Finds how a configuration whose members are known is run quickest.  Pure: the same facts, the
+ * same plan.  running: the configuration that trains on several devices; NULL: none does.  Returns
+ * false where the planner cannot say. */
 struct rb_decide_planner {
     bool (*choose)(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
                    const Rb__Configuration *configuration, const Rb__Configuration *running,
@@ -51,17 +50,17 @@ struct rb_decide_planner {
 
 struct rb_decide_options {
     const char *node;     /* this coordinator's */
-    uint64_t since_ms;    /* unix: when it took over (or came back to etcd after an outage): absent
-                             nodes that are not silent, and workers that say nothing, are given
-                             `patience_ms` from here on */
+    uint64_t since_ms;    /* unix: when this coordinator took over (or came back to etcd after an
+                             outage): from then on, absent nodes that are not silent, and workers
+                             that say nothing, are given `patience_ms` */
     uint64_t patience_ms; /* a lease time plus reconnection */
     const char *const *silent; /* nodes that do not answer (daemon/silence.h) */
     size_t n_silent;
     struct rb_decide_planner planner; /* choose NULL: there is none */
-    /* Shares are cut anew for the same members when a configuration has done so many steps and is
-     * so old, and the rest of the job gains so much by it. */
+    /* Shares are cut anew for the same members when a configuration has done balance_steps steps
+     * and is balance_ms old, and the rest of the job gains balance_gain_ms by it. */
     uint32_t balance_steps, balance_ms, balance_gain_ms;
-    uint32_t replan_ms; /* of a configuration that trains until the planner is asked again */
+    uint32_t replan_ms; /* how long a configuration trains before the planner is asked again */
     uint64_t random;    /* another number at each call: for keys of events */
 };
 

@@ -23,7 +23,7 @@ static bool is_unsaid(const struct rb_roll_entry *entry, uint32_t number)
            entry->report->active < number && entry->report->unready < number;
 }
 
-/* In `number`, or behind a flip to it that not all have survived. */
+/* Is the process frozen in `number`, or behind a flip to it that not all members have survived? */
 static bool is_frozen(const struct rb_roll_entry *entry, uint32_t number)
 {
     return entry->life == RB_LIFE_HERE &&
@@ -50,8 +50,8 @@ static bool was_waited_for(struct rb_turn *turn, const Rb__Member *member)
     return false;
 }
 
-/* Whoever has frozen has said so, and may join a recovery; of others whose node does not answer
- * nobody hears, whether its lease has ended by now or not. */
+/* A member that has frozen has said so, and may join a recovery.  Of other members whose node does
+ * not answer nothing is heard, whether the node's lease has ended by now or not. */
 static struct rb_roll_entry call(struct rb_turn *turn, const Rb__Configuration *conf, size_t rank,
                                  bool *ret_silent)
 {
@@ -145,7 +145,7 @@ static void end_all(struct rb_turn *turn, const char *reason)
     rb_turn_suspect(turn, false);
 }
 
-/* A living process of the job is left somewhere that can be seen. */
+/* Is a living process of the job left on a node that can be seen? */
 static bool workers_live(const struct rb_turn *turn)
 {
     for (size_t i = 0; i < turn->in->workers.n; i++) {
@@ -215,7 +215,7 @@ static void run(struct rb_turn *turn)
     if (finish(turn))
         return;
     if (!active) {
-        /* Its configuration is gone from facts: nothing can be known of its processes. */
+        /* The job's configuration is gone from facts: nothing can be known of its processes. */
         rb_turn_roll(turn, &roll);
         rb_decide_restart(turn, &roll);
         return;
@@ -258,7 +258,8 @@ static void wait_paused(struct rb_turn *turn)
     rb_turn_event(turn, NULL, "resumed", "the job may run again");
 }
 
-/* Does it train, or may it by now?  Who was told to go may have gone before it was heard of. */
+/* Does the job train, or may it by now?  Members that were told to go may have gone before the
+ * coordinator hears of it. */
 static bool may_train(const struct rb_turn *turn)
 {
     const Rb__Configuration *next = rb_turn_next(turn);
@@ -267,8 +268,8 @@ static bool may_train(const struct rb_turn *turn)
            (next && next->state == RB__CONFIGURATION__STATE__GO);
 }
 
-/* What trains is parked first, if its user may want the weights; what does not has nothing that is
- * not kept already. */
+/* A job that trains is parked first, if its user may want the weights; one that does not has
+ * nothing that is not kept already. */
 static bool ends_now(const struct rb_turn *turn)
 {
     const Rb__Wish *wish = turn->in->wish.wish;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Configurations that nobody asked for: the members of the active one again, with other shares
- * (balance.c) or in another way (replan.c).  Wishes go before them, and do not wait where one of
- * them has failed. */
+ * (balance.c) or in another way (replan.c).  Wishes go first, and do not wait where such a
+ * configuration has failed. */
 #include "daemon/decide/turn.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@ bool rb_decide_is_own(const Rb__Configuration *conf)
     return !strcmp(conf->cause, "balance") || !strcmp(conf->cause, "replan");
 }
 
-/* One that could not be prepared is not tried again. */
+/* A configuration from `active` for this cause that could not be prepared is not tried again. */
 static bool has_failed(const struct rb_turn *turn, const Rb__Configuration *active,
                        const char *cause)
 {

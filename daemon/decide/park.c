@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parking: one worker saves the state and leaves, the others are dismissed.
  *
- *     in shards: first a configuration of one member, whom the others give what they have; it
- *                stands behind its flip, and is not made the active one, so that they are there
- *                until it has saved
+ *     in shards: first a configuration of one member, to which the others give what they have; it
+ *                stands behind its flip, and is not made the active one, so that the others are
+ *                there until it has saved
  *
  *     chosen: saver  --saved-->  parked: Paused, Cancelled (it was asked for) or Pending (devices
  *        |  ^                             are missing)
  *        +--+ it dies without having saved: the next one that has the state, until there is none
  *
- * Taken back (stay.c) it is as long as the state is not saved, where that fails. */
+ * A parking is taken back (stay.c) as long as the state is not saved, where saving fails. */
 #include "daemon/decide/turn.h"
 #include "daemon/facts/holding.h"
 #include "daemon/facts/members.h"
@@ -19,15 +19,15 @@
 
 enum { FREEZE_MS = 500 }; /* from a death until all that are left have frozen, at most */
 
-/* Of those who have frozen only the level is known: behind a death in a vote some may be one step
- * ahead. */
+/* The level is known only of members that have frozen: behind a death in a vote some may be one
+ * step ahead. */
 static bool is_ahead(const Rb__WorkerReport *report, const Rb__WorkerReport *of)
 {
     return report->state == RB__WORKER_REPORT__STATE__FROZEN &&
            of->state == RB__WORKER_REPORT__STATE__FROZEN && report->level > of->level;
 }
 
-/* Is somebody gone, and others have not all come to a stand for it? */
+/* Is a member gone, and have others with the state not all frozen for it yet? */
 static bool are_freezing(const struct rb_roll *roll)
 {
     for (size_t i = 0; roll->gone && i < roll->n; i++)
@@ -37,8 +37,8 @@ static bool are_freezing(const struct rb_roll *roll)
     return false;
 }
 
-/* Behind a GO members flip without being asked, and whoever is not in `next` trains no step more.
- */
+/* Behind a GO members flip without being asked, and a member that is not in `next` trains no
+ * further step. */
 static bool is_left_behind(const struct rb_turn *turn, const struct rb_roll_entry *entry)
 {
     const Rb__Configuration *next = rb_turn_next(turn);
@@ -48,8 +48,8 @@ static bool is_left_behind(const struct rb_turn *turn, const struct rb_roll_entr
            !rb_configuration_names(next, entry->report->worker);
 }
 
-/* Who has come farthest, as far as is known; else the lowest rank with the state, if there is one
- * that goes on and on a node that stays. */
+/* The member that has come farthest, as far as is known; else the lowest rank with the state, if
+ * there is one that goes on and is on a node that stays. */
 static const struct rb_roll_entry *choose_saver(struct rb_turn *turn, const struct rb_roll *roll,
                                                 const char *not_this)
 {
@@ -74,8 +74,8 @@ static const struct rb_roll_entry *choose_saver(struct rb_turn *turn, const stru
     return best;
 }
 
-/* How long it is worth waiting for reports before `saver`, who may be nobody, is taken at its word.
- */
+/* How long it is worth waiting for reports before `saver` is taken at its word; saver NULL: no
+ * member can save. */
 static uint64_t patience_of(const struct rb_turn *turn, const struct rb_roll *roll,
                             const struct rb_roll_entry *saver)
 {
@@ -84,7 +84,7 @@ static uint64_t patience_of(const struct rb_turn *turn, const struct rb_roll *ro
     return roll->away ? RB_ABSENCE_MS : roll->unsaid ? turn->options->patience_ms : 0;
 }
 
-/* Where nobody can save. */
+/* Where no member can save. */
 static const char *whom_it_waits_for(struct rb_turn *turn, const struct rb_roll *roll)
 {
     for (size_t i = 0; i < roll->n; i++)
@@ -120,7 +120,8 @@ static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char 
                                 rb_turn_place(turn, saver->member->node, saver->member->device)));
 }
 
-/* Is its state in shards, or may it be by now?  Behind a GO members flip without being asked. */
+/* Is the job's state in shards, or may it be by now?  Behind a GO members flip without being
+ * asked. */
 static bool may_be_sharded(const struct rb_turn *turn)
 {
     const Rb__Configuration *next = rb_turn_next(turn);
@@ -240,8 +241,8 @@ static bool saver_away(const struct rb_turn *turn, const struct rb_roll *roll)
     return false;
 }
 
-/* As things are now: who was paused may have been resumed meanwhile, but a saver that was told to
- * leave does so if it can. */
+/* As things are now: a job that was paused may have been resumed meanwhile, but a saver that was
+ * told to leave does so if it can. */
 static const char *why_parking(const struct rb_turn *turn)
 {
     if (turn->in->wish.wish->cancelled)
@@ -286,6 +287,6 @@ void rb_decide_parking(struct rb_turn *turn, const struct rb_roll *roll)
                   saver && saver->worker->reason ? saver->worker->reason : "no reason known");
     turn->state.saver = NULL;
     turn->state_changed = true;
-    if (!may_be_sharded(turn)) /* else it is brought together again */
+    if (!may_be_sharded(turn)) /* else the state is brought together again */
         choose(turn, roll, why, old);
 }

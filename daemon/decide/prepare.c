@@ -11,7 +11,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* The level at which the first one to say so took over. */
+/* The level at which the configuration took over, by the first member to say so. */
 static void note_level(const struct rb_turn *turn, Rb__Configuration *conf)
 {
     for (size_t m = 0; m < conf->n_members && !conf->has_level; m++) {
@@ -24,7 +24,7 @@ static void note_level(const struct rb_turn *turn, Rb__Configuration *conf)
     }
 }
 
-/* While they say so: a later configuration makes them forget it. */
+/* Noted while the members say so: a later configuration makes them forget it. */
 void rb_decide_note_bytes(struct rb_turn *turn, const Rb__Configuration *active)
 {
     uint64_t bytes = 0;
@@ -56,7 +56,7 @@ bool rb_decide_flipped(const struct rb_turn *turn, const Rb__Configuration *next
     return false;
 }
 
-/* A node of those before it that it is not on; NULL: it is on all of them. */
+/* A node of the configuration before `next` that `next` is not on; NULL: it is on all of them. */
 static const char *node_left(const struct rb_turn *turn, const Rb__Configuration *next)
 {
     const struct rb_fact *before = rb_facts_configuration(turn->in, next->from);
@@ -116,9 +116,9 @@ void rb_decide_activate(struct rb_turn *turn, const Rb__Configuration *next)
     rb_decide_tell(turn, next);
 }
 
-/* May it have been flipped to behind our back?  Who trained before is out of reach, all of them;
- * they are waited for, or given up and with them what they were told (crash.c).  What is foreseen
- * for a death they do anyway. */
+/* May `next` have been flipped to behind our back?  All members that trained before are out of
+ * reach.  They are waited for, or given up, and with them what they were told (crash.c).  What is
+ * foreseen for a death happens anyway. */
 static bool is_unheard(struct rb_turn *turn, const Rb__Configuration *next)
 {
     const Rb__Configuration *active = rb_turn_active(turn);
@@ -186,8 +186,8 @@ static size_t count_ready(struct rb_turn *turn, const Rb__Configuration *next,
     return ready;
 }
 
-/* All are ready: the members get their processes' names, so that whoever has the device later is
- * not taken for them. */
+/* All are ready: the members get their processes' names, so that a process that has the device
+ * later is not taken for the member. */
 static void go(struct rb_turn *turn, const Rb__Configuration *next)
 {
     Rb__Configuration *conf = rb_turn_edit(turn, next);
@@ -204,7 +204,7 @@ static void go(struct rb_turn *turn, const Rb__Configuration *next)
     conf->went = turn->now;
 }
 
-/* Has a member said that nobody could load what it was to start from? */
+/* Has a member said that the state to start from could not be loaded? */
 static bool is_unreadable(const struct rb_turn *turn, const Rb__Configuration *next)
 {
     for (size_t m = 0; next->restore && m < next->n_members; m++) {

@@ -62,8 +62,8 @@ static double median_step(const struct rb_receipt_row *rows, size_t begin, size_
     return median;
 }
 
-/* rows: by time; `begin`: the last one before the request; `end`: one beyond the last that counts.
- */
+/* rows: by time; `begin`: the last one before the request; `end`: one beyond the last that
+ * counts. */
 static double stall(const struct rb_receipt_row *rows, size_t begin, size_t end, uint64_t asked)
 {
     size_t from = begin + 1 > RB_RECEIPT_BEFORE ? begin + 1 - RB_RECEIPT_BEFORE : 0;
@@ -85,8 +85,8 @@ static double stall(const struct rb_receipt_row *rows, size_t begin, size_t end,
 }
 
 /* Samples that no committed step holds although steps around them are committed, among the steps of
- * rows begin .. end - 1.  A step's row may lie outside of those: who told of it had the time of its
- * own commit, when others were ahead. */
+ * rows begin .. end - 1.  A step's row may lie outside of those: the node that told of it had the
+ * time of its own commit, when others were ahead. */
 static int64_t skipped(const struct rb_receipt_row *rows, size_t n, size_t begin, size_t end)
 {
     struct rb_receipt_row *sorted = rb_alloc((n + 1) * sizeof(*sorted));

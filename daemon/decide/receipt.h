@@ -3,7 +3,7 @@
  *
  * rows of metrics + configuration > [receipt] > Receipt
  *
- * Whoever has `metrics` and the ledger (first sample and samples of each step) gets the same
+ * Anyone who has `metrics` and the ledger (first sample and samples of each step) gets the same
  * numbers:
  *
  *     commits  | | | |  (request)  | |        |   | | | | | | | | | |
@@ -12,8 +12,9 @@
  *
  * stall = longest gap between commits, from the gap in which the request falls to the tenth step of
  * the new set, minus the median step of the configuration in which that gap ends.  The median is
- * over its rows among the last 200 before the request and all from there to that tenth step, by
- * time.  Rows of steps that were lost and done again belong to it (`metrics --lost`). */
+ * over that configuration's rows among the last 200 before the request and all later ones up to
+ * that tenth step, by time.  Rows of steps that were lost and done again (`metrics --lost`) count
+ * too. */
 #ifndef RB_DAEMON_DECIDE_RECEIPT_H
 #define RB_DAEMON_DECIDE_RECEIPT_H
 
@@ -48,8 +49,7 @@ struct rb_receipt_input {
     bool ended; /* no more rows will come: the job ended or a later configuration took over */
 };
 
-/* RB_EAGAIN while there are fewer than ten steps of the new set and more may come, or none at all.
- */
+/* RB_EAGAIN: there are fewer than ten steps of the new set and more may come, or there are none. */
 int rb_receipt_compute(const struct rb_receipt_input *input, Rb__Receipt *ret_receipt);
 
 #endif

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same members in another way, in stages or with another part of the state each: what the
- * planner knows has changed since their configuration was made, a link was measured, a blob has
- * come, or a death has left what nobody would have chosen.
+/* The same members in another way: in stages, or with another part of the state each.  What the
+ * planner knows has changed since their configuration was made: a link was measured, a blob has
+ * come, or a death has left a configuration that nobody would have chosen.
  *
  *     the planner names another kind --long enough ago--> PREPARING: the same members; nobody is
  *                                                         new, and training goes on until the flip
  *
- * Its answer for what trains is not left again for the same facts, so this comes to rest. */
+ * Once the members train as the planner answered, the same facts do not make it leave that answer
+ * again, so this comes to rest. */
 #include "daemon/decide/turn.h"
 #include "plan/schedule_pipeline.h"
 
-/* With no more members than replicas each has all. */
+/* With no more members than replicas, each member has all of the state. */
 static uint32_t held_by(uint32_t replicas, size_t members)
 {
     return replicas && replicas < members ? replicas : (uint32_t)members;

@@ -2,10 +2,10 @@
 /* From the active configuration to the share: grow, shrink, move, leave nodes that must be left.
  *
  * Where a node must be left by some time, newcomers are waited for as long as that leaves room;
- * then those who stay go on without them, or the state is saved.
+ * then the members that stay go on without them, or the state is saved.
  *
- * A new configuration needs someone who has the state: where the share has none of the members that
- * train now, the lowest rank goes along for one configuration and leaves with the next. */
+ * A new configuration needs a member that has the state: where the share has none of the members
+ * that train now, the lowest rank goes along for one configuration and leaves with the next. */
 #include "daemon/decide/turn.h"
 
 #include "base/clock.h"
@@ -16,7 +16,7 @@
 struct target {
     struct rb_place *places;
     size_t n;
-    bool bridge; /* someone with the state goes along who is not in the share */
+    bool bridge; /* a member with the state goes along that is not in the share */
 };
 
 static bool has_place(const struct rb_place *places, size_t n, const Rb__Member *member)
@@ -56,7 +56,8 @@ static bool same_places(const struct target *target, const Rb__Configuration *co
     return true;
 }
 
-/* The members of this one again: it goes on beside wishes that ask for no others now. */
+/* Does `next` have the members of `active` again (own.c)?  It goes on beside wishes that ask for no
+ * others now. */
 static bool is_own_of(const Rb__Configuration *next, const Rb__Configuration *active)
 {
     return rb_decide_is_own(next) && next->from == active->number;
@@ -73,8 +74,9 @@ static bool out_of_reach(struct rb_turn *turn, const Rb__Configuration *active)
     return false;
 }
 
-/* When it was asked for: by the user, if no configuration has answered the wish yet, else now.  One
- * that was only on the way there ("move", "drain"), or that nobody asked for, is no answer. */
+/* When the change was asked for: by the user, if no configuration has answered the wish yet, else
+ * now.  A configuration that was only on the way there ("move", "drain"), or that nobody asked for,
+ * is no answer. */
 static uint64_t asked_of(const struct rb_turn *turn)
 {
     const struct rb_fact_list *past = &turn->in->configurations;
@@ -91,7 +93,7 @@ static uint64_t asked_of(const struct rb_turn *turn)
     return asked ? asked : turn->now;
 }
 
-/* Why it has fewer devices than it wants; NULL: it has what it wants. */
+/* Why the job has fewer devices than it wants; NULL: it has what it wants. */
 static const char *shortage(struct rb_turn *turn, const Rb__Configuration *active)
 {
     uint32_t want = turn->in->wish.wish->want;
@@ -103,7 +105,8 @@ static const char *shortage(struct rb_turn *turn, const Rb__Configuration *activ
                         rb_share_reason(turn->share, turn->in, want, turn->arena));
 }
 
-/* Behind the last step it waits for that alone; NULL: it does not. */
+/* Why the state behind the last step is not saved, where the job waits for that alone; NULL: it
+ * does not. */
 static const char *unsaved(struct rb_turn *turn, const Rb__Configuration *active)
 {
     const struct rb_fact *first = rb_facts_member(turn->in, active, 0);
@@ -161,7 +164,8 @@ static bool in_a_hurry(const struct rb_turn *turn, const Rb__Member *member)
     return turn->now >= rb_node_hurry(turn->facts, member->node);
 }
 
-/* The time to leave a node is nearly over: without newcomers, then.  Returns true if that is so. */
+/* The time to leave a node is nearly over: go on without newcomers, then.  Returns true if that is
+ * so. */
 static bool hurry(struct rb_turn *turn, const Rb__Configuration *active,
                   const Rb__Configuration *next)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nobody has the state any more, or not all of it: back to the newest checkpoint, or to the start.
- * Only this counts against failure.maxRestarts, and only within failure.window. */
+/* All of the state is lost, or a part of it: back to the newest checkpoint, or to the start.  Only
+ * this counts against failure.maxRestarts, and only within failure.window. */
 #include "daemon/decide/turn.h"
 
 #include "daemon/facts/restore.h"
@@ -34,7 +34,7 @@ void rb_decide_fail(struct rb_turn *turn, const char *reason)
     rb_turn_event(turn, NULL, "failed", "%s", reason);
 }
 
-/* What the workers said that ended by themselves; NULL: at least one was killed or is lost. */
+/* What the workers said, if all ended by themselves; NULL: at least one was killed or is lost. */
 static const char *own_failure(const struct rb_roll *roll)
 {
     const char *said = NULL;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Behind a GO members flip without being asked again.  So one that is given up then, because a node
- * of its members is out of reach, may have been flipped to before its members hear of that, or
- * before the coordinator hears of the flip.  Where somebody trains there is where the job is: it
- * becomes the next one again, which all see has been flipped to, and what was decided meanwhile,
- * for members that have left the old one, is given up.  Their agents keep them until then
- * (daemon/agent/rules_serve.c).
+/* Behind a GO members flip without being asked again.  So a configuration that is given up then,
+ * because a node of its members is out of reach, may have been flipped to before its members hear
+ * that it was given up, or before the coordinator hears of the flip.  Where a member trains, there
+ * the job is: that configuration becomes the next one again, which all see has been flipped to.
+ * What was decided meanwhile, for members that have left the old one, is given up.  Until then
+ * agents keep the members that have flipped (daemon/agent/rules_serve.c).
  *
- * Who gathered a state to be saved does not train: it stands, and is recovered from like any that
- * is frozen (crash.c). */
+ * A member that gathered a state to be saved does not train: it stands, and is recovered from like
+ * any member that is frozen (crash.c). */
 #include "daemon/decide/turn.h"
 
 #include <inttypes.h>

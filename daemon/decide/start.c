@@ -15,7 +15,7 @@ static bool in_share(const struct rb_turn *turn, const Rb__Member *member)
     return false;
 }
 
-/* A start that is asked for otherwise meanwhile. */
+/* Is another start asked for by now? */
 static bool start_outdated(const struct rb_turn *turn, const Rb__Configuration *next)
 {
     for (size_t m = 0; m < next->n_members; m++)
@@ -41,7 +41,8 @@ static void set_restore(struct rb_turn *turn, Rb__Configuration *conf)
         conf->members[0]->restores = 1;
 }
 
-/* What was parked is on one node: a share that keeps what a start has may lack that node by now. */
+/* A parked state is on one node: a share that keeps the devices of the start under way may lack
+ * that node by now. */
 static bool share_has_state(const struct rb_turn *turn)
 {
     bool local;
@@ -65,7 +66,7 @@ static uint64_t asked_of_start(const struct rb_turn *turn)
     return asked;
 }
 
-/* An older state than that which the last start could not load. */
+/* Tells of a start from an older state than the one that the last start could not load. */
 static void tell_older(struct rb_turn *turn, const Rb__Checkpoint *source)
 {
     const Rb__Configuration *last;
@@ -97,7 +98,7 @@ static void say_paused(struct rb_turn *turn)
                                      : "paused before it ran");
 }
 
-/* Of what it would start from now. */
+/* How many starts from the state that it would start from now have failed. */
 static unsigned failed_starts(const struct rb_turn *turn, const Rb__Configuration **ret_last)
 {
     bool local;

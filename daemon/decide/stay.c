@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A parking that is taken back: the job may run again, and its state is not saved.
  *
- *     gathered, nobody is told to save it yet --+--> who has it, or was to save it, stays with it,
- *     told to save it, and cannot             --+    frozen: all recover (crash.c)
+ *     gathered, no worker is told to save yet --+--> the worker that has the state, or was to
+ *     told to save, and cannot                --+    save it, stays with it, frozen: all recover
+ *                                                    (crash.c)
  *
- * Who was told to save and can is let do so.  One that could not so far may be able to before it
- * hears that it is to stay: then what it has saved is there, and it is gone. */
+ * A worker that was told to save and can is let do so.  One that could not so far may be able to
+ * before it hears that it is to stay: then what it has saved is there, and the worker is gone. */
 #include "daemon/decide/turn.h"
 
-/* Is a node of its members to be left so soon that nobody waits for newcomers (resize.c)? */
+/* Is a node of the members to be left so soon that newcomers are not waited for (resize.c)? */
 static bool is_hurried(const struct rb_turn *turn)
 {
     const Rb__Configuration *active = rb_turn_active(turn);

@@ -8,8 +8,8 @@
  *
  * Shares by speed (balance.c) hide a straggler, but do not heal it: times of a microbatch do not
  * depend on shares, so it is told of all the same.  Stages of a pipeline have different work, and
- * are not compared.  Beside a change that is being prepared nothing is measured that counts: who
- * was only seen is seen anew behind it, and what was told stays. */
+ * are not compared.  While a change is prepared no measurement counts: a member that was only seen
+ * is seen anew behind the change, and one that was told of stays told of. */
 #include "daemon/decide/turn.h"
 #include "daemon/facts/shares.h"
 
@@ -21,9 +21,10 @@ enum {
     EVENTS_MOST = RB_TURN_EVENTS / 2, /* the rest is for what else the turn does */
 };
 
-/* Half as long again is far more than devices of a kind differ by.  Beside a single other nothing
- * says whose time is the usual one, which may be a quick device's: then it must be twice as long.
- * What was told is over well below, so that a device at the limit does not come and go. */
+/* Half as long again is far more than devices of a kind differ by.  Beside a single other device
+ * nothing says which time is the usual one, and the other may be a quick device: then the time must
+ * be twice as long.  A straggler that was told of is over well below that, so that a device at the
+ * limit does not come and go. */
 static double times_allowed(size_t others, bool told)
 {
     if (others < 2)
@@ -84,11 +85,11 @@ struct pace {
     uint32_t us;
 };
 
-/* One among the others of its kind. */
+/* One member beside the others of its kind. */
 struct look {
     const char *kind;
     uint32_t us, others_us; /* the median; 0: nobody has measured */
-    size_t others;          /* that have */
+    size_t others;          /* that have measured */
 };
 
 static int kinds_then_quicker_first(const void *a, const void *b)
@@ -99,7 +100,7 @@ static int kinds_then_quicker_first(const void *a, const void *b)
     return kinds ? kinds : (x->us > y->us) - (x->us < y->us);
 }
 
-/* Of those who have measured. */
+/* The paces of members that have measured. */
 static struct pace *measure(const struct rb_turn *turn, const Rb__Configuration *active,
                             size_t *ret_n)
 {
@@ -156,7 +157,7 @@ static Rb__Straggler *see(struct rb_turn *turn, const Rb__Member *member, const 
     return seen;
 }
 
-/* Has it been so for long enough?  If not it is thought over when it has. */
+/* Has this lasted long enough?  If not, the turn wakes when it has. */
 static bool lasts(struct rb_turn *turn, uint64_t since)
 {
     if (turn->now >= since + WATCH_MS)
@@ -240,7 +241,7 @@ static bool is_member(const Rb__Configuration *active, const Rb__Straggler *know
     return false;
 }
 
-/* Those that were told of and have left stay until there is room for their event. */
+/* Stragglers that were told of and have left stay until there is room for their event. */
 static size_t let_go(struct rb_turn *turn, const Rb__Configuration *active, Rb__Straggler **next)
 {
     const Rb__JobState *state = turn->in->state.state;

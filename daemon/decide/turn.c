@@ -145,8 +145,8 @@ uint64_t rb_turn_patient_until(const struct rb_turn *turn, uint64_t patience)
     return since + patience;
 }
 
-/* Whoever keeps its lease for longer than one lasts lives, and only the way there is broken: what
- * it says in facts is heard. */
+/* A node that keeps its lease for longer than a lease lasts lives, and only the way to it is
+ * broken: what it says in facts is heard. */
 bool rb_turn_silent(const struct rb_turn *turn, const char *node)
 {
     if (!turn->state.has_suspected || !turn->state.suspected)
@@ -271,8 +271,8 @@ static void write_deletion(struct rb_turn *turn, struct rb_writes *writes)
                   job->id);
 }
 
-/* Configurations of the past beyond what is kept go, oldest first, a few at a time.  What the
- * active one is left of stays: deaths are counted from there. */
+/* Configurations of the past beyond what is kept go, oldest first, a few at a time.  The one that
+ * the active one is left of stays: deaths are counted from there. */
 static void prune(struct rb_turn *turn, struct rb_writes *writes)
 {
     const struct rb_fact_list *confs = &turn->in->configurations;
