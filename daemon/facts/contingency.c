@@ -18,8 +18,8 @@ static bool may_go_on(const Rb__Configuration *base, size_t survivors, uint32_t 
     return survivors >= 1 && survivors >= min && lost <= base->spare;
 }
 
-/* `last` without one of its ranks; who stays keeps its microbatches, if they are its own alone.
- * What is left holds more each, so it may have to compute again what `last` kept. */
+/* `last` without one of its ranks.  A member that stays keeps its microbatches, if they are its own
+ * alone.  Each member that is left holds more, so it may have to compute again what `last` kept. */
 static Rb__Configuration *without_rank(const Rb__Job *job, const Rb__Configuration *last,
                                        size_t rank, struct rb_arena *arena)
 {
@@ -148,7 +148,7 @@ static bool overtaken(const struct rb_job_facts *job, const Rb__Configuration *b
     return false;
 }
 
-/* Somebody trains without it, so somebody had the proof. */
+/* Does a process train without this worker?  Then an agent had the proof. */
 static bool is_done_without(const struct rb_job_facts *job, const Rb__Configuration *base,
                             const char *worker)
 {
@@ -182,7 +182,7 @@ static bool is_dead(const struct rb_job_facts *job, const Rb__Configuration *bas
                       rb_member_gone(job, base, rank) || is_done_without(job, base, worker));
 }
 
-/* Is one of them known to hold the state?  Otherwise there may be nothing to go on with. */
+/* Is a member of `left` known to hold the state?  Otherwise there may be nothing to go on with. */
 static bool has_state(const struct rb_job_facts *job, const Rb__Configuration *left,
                       const struct rb_contingency_known *known)
 {
@@ -196,7 +196,8 @@ static bool has_state(const struct rb_job_facts *job, const Rb__Configuration *l
     return false;
 }
 
-/* Do those who are left have every block, by the placement of a configuration that they opened? */
+/* Do the members of `left` have every block, by the placement of a configuration that they
+ * opened? */
 static bool have_all_of(const struct rb_job_facts *job, const Rb__Configuration *opened,
                         const Rb__Configuration *left, struct rb_arena *arena)
 {
@@ -209,8 +210,8 @@ static bool have_all_of(const struct rb_job_facts *job, const Rb__Configuration 
     return rb_replicas_whole(&how, here);
 }
 
-/* That of the base or of the active configuration; or of one between them that somebody is in, who
- * had what it lacked copied when it was opened. */
+/* By the placement of the base or of the active configuration; or of another one left of the base
+ * that a member is in: what the member lacked was copied to it when that one was opened. */
 static bool have_all(const struct rb_job_facts *job, const Rb__Configuration *base,
                      const Rb__Configuration *active, const Rb__Configuration *left,
                      struct rb_arena *arena)

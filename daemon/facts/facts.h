@@ -78,7 +78,7 @@ const struct rb_fact *rb_facts_report(const struct rb_job_facts *job, const char
 const struct rb_fact *rb_facts_member(const struct rb_job_facts *job,
                                       const Rb__Configuration *configuration, size_t rank);
 
-/* The straggler there that users were told of, or NULL. */
+/* The straggler on this device that users were told of, or NULL. */
 const Rb__Straggler *rb_straggler_told(const Rb__JobState *state, const char *node,
                                        uint32_t device);
 
@@ -87,11 +87,12 @@ bool rb_configuration_live(const Rb__Configuration *configuration);
 /* Does it train, or has it? */
 bool rb_configuration_took_over(const Rb__Configuration *configuration);
 
-/* Is this process a member?  One that was not there yet when it was made is not named. */
+/* Is this process a member?  A process that was not there yet when the configuration was made is
+ * not named. */
 bool rb_configuration_names(const Rb__Configuration *configuration, const char *worker);
 
-/* Was it given up behind its GO, and nothing newer is active?  Members may have flipped to it
- * before they heard of that: then one of them says that it trains there. */
+/* Was the configuration given up behind its GO, while nothing newer is active?  Members may have
+ * flipped to it before they heard of that: then one of them says that it trains there. */
 bool rb_configuration_given_up(const struct rb_job_facts *job,
                                const Rb__Configuration *configuration);
 

@@ -14,10 +14,11 @@
 
 #include <stdbool.h>
 
-/* Does it need to?  false: it does not, or the job has one way alone (no Job.footprint). */
+/* Do the members need to compute activations again?  false: they do not, or the job has one way
+ * alone (no Job.footprint). */
 bool rb_fit_recomputes(const Rb__Job *job, const Rb__Configuration *configuration);
 
-/* Job.footprint, for a Model that has both ways; `limit`: that the job file names; `most` devices
+/* Job.footprint, for a Model that has both ways.  limit: that the job file names.  most: devices
  * that the job may have.  Free with rb__footprint__free_unpacked. */
 Rb__Footprint *rb_fit_describe(const Rb__Model *model, uint64_t limit, uint32_t most);
 

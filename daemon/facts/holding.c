@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The first rank on the same node stands for it. */
+/* The first rank on a node stands for the node. */
 static uint32_t node_of(const Rb__Configuration *configuration, size_t rank)
 {
     for (size_t r = 0; r < rank; r++)

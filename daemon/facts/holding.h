@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who of a configuration holds which part of the job's state, and whether some hold all of it.
+/* Which members of a configuration hold which part of the job's state, and whether some hold all of
+ * it.
  *
  * Job, Configuration in facts > [holding] > the agents' plans, the coordinator's rules
  *

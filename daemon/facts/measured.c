@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Speeds beside this are one. */
+/* Speeds that differ by less than this factor count as one. */
 static const double alike = 1.25;
 
 static const Rb__Device *find_device(const Rb__Node *node, uint32_t index)
@@ -34,13 +34,13 @@ static bool same_host(const Rb__Node *a, const Rb__Node *b)
     return !strcmp(a->name, b->name) || (a->host && b->host && !strcmp(a->host, b->host));
 }
 
-/* An even part of what the node has, or its own. */
+/* The device's own memory, or an even part of the node's. */
 static uint64_t memory_of(const Rb__Node *node, const Rb__Device *device)
 {
     return device->has_bytes ? device->bytes : node->n_devices ? node->memory / node->n_devices : 0;
 }
 
-/* Times the device that was profiled; 0: not known. */
+/* As a multiple of the device that was profiled; 0: not known. */
 static double speed_of(const Rb__Device *device, const char *kind, double reference)
 {
     if (!device || strcmp(device->kind, kind))
@@ -70,7 +70,8 @@ static int add_device(const Rb__Node *node, uint32_t index, const char *kind, do
     return 0;
 }
 
-/* The place of a node in `known`, which are those of the cluster; a new one at the end. */
+/* The place of a node in `known`, which are the nodes of the cluster; a new node goes to the
+ * end. */
 static uint32_t place_node(const Rb__Node *node, struct rb_cluster_link inside,
                            const Rb__Node **known, struct rb_cluster *cluster)
 {

@@ -32,7 +32,7 @@ enum rb_life rb_member_life(const struct rb_facts *facts, const struct rb_job_fa
 
 bool rb_report_holds_state(const Rb__WorkerReport *report)
 {
-    /* One that froze while it opened its first configuration has none. */
+    /* A process that froze while it opened its first configuration has none. */
     return report && (report->level >= 0 || report->state == RB__WORKER_REPORT__STATE__TRAINING ||
                       report->state == RB__WORKER_REPORT__STATE__DONE);
 }

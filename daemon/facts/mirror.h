@@ -3,8 +3,8 @@
  *
  * watch > [mirror] > facts
  *
- * Pure.  Its twin for tests is rb_mirror_commit, which does to it what etcd would do with the same
- * writes. */
+ * Pure.  Its twin for tests is rb_mirror_commit, which does to the mirror what etcd would do with
+ * the same writes. */
 #ifndef RB_DAEMON_FACTS_MIRROR_H
 #define RB_DAEMON_FACTS_MIRROR_H
 

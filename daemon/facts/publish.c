@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Facts have planned it, and do not know yet whether it trains. */
+/* Do facts have the configuration as planned, without knowing yet whether it trains? */
 static bool is_to_come(const struct rb_job_facts *job, uint32_t number)
 {
     const struct rb_fact *fact = rb_facts_configuration(job, number);
@@ -32,7 +32,8 @@ enum rb_publish rb_publish_progress(const struct rb_job_facts *job, const Rb__Pr
                                                                 : RB_PUBLISH_NEVER;
 }
 
-/* Gathered what `last` had, to park it: it trains nothing and is never the active one. */
+/* Did the configuration gather what `last` had, to park it?  Then it trains nothing and is never
+ * the active one. */
 static bool is_gathered_from(const struct rb_job_facts *job, const Rb__Configuration *last,
                              uint32_t number)
 {
@@ -41,7 +42,7 @@ static bool is_gathered_from(const struct rb_job_facts *job, const Rb__Configura
     return fact && number > last->number && !strcmp(fact->configuration->cause, "park");
 }
 
-/* Its members had no state, and loaded some. */
+/* Did the members have no state, and load some? */
 static bool is_fresh_start(const Rb__Configuration *configuration)
 {
     for (size_t m = 0; m < configuration->n_members; m++)
@@ -67,7 +68,7 @@ static bool has_led_to(const struct rb_job_facts *job, const Rb__Configuration *
     return at != NULL;
 }
 
-/* The job is about to begin anew, from what it had when that was decided. */
+/* Is the job about to begin anew, from what it had when that was decided? */
 static bool begins_anew(const struct rb_job_facts *job, const Rb__Configuration *last)
 {
     for (size_t i = 0; i < job->configurations.n; i++) {
@@ -79,8 +80,8 @@ static bool begins_anew(const struct rb_job_facts *job, const Rb__Configuration 
     return false;
 }
 
-/* What was trained since then takes nothing from a checkpoint (its writer may have left in between,
- * or gone on to gather the state), unless that began with an older state. */
+/* A checkpoint keeps its worth through training since then (its writer may have left in between, or
+ * gone on to gather the state), unless that training began with an older state. */
 enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
                                       const Rb__Checkpoint *checkpoint)
 {

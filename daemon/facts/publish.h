@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may publish: anyone may compute, but only the configuration that trains, or was the last one
- * that did, may put what it made into facts; a checkpoint also one whose state that one went on
- * with.
+/* Which configuration may publish.  Any may compute, but only the one that trains, or was the last
+ * one that did, may put what it made into facts.  A checkpoint may also come from a configuration
+ * whose state that one went on with.
  *
  * facts, what a worker told > [publish] > agent: write it behind a guard on the job's state
  *
@@ -22,7 +22,8 @@ enum rb_publish rb_publish_checkpoint(const struct rb_job_facts *job,
                                       const Rb__Checkpoint *checkpoint);
 
 /* What facts are to say of a process's microbatch_us, where they say `known` (NULL: they do not
- * speak of it) and it measures `measured` (0: not yet): the same, unless it is a part in 32 off. */
+ * speak of the process) and it measures `measured` (0: not yet): what they said, unless that is
+ * more than a part in 32 off. */
 uint32_t rb_publish_pace(const Rb__WorkerReport *known, uint32_t measured);
 
 #endif

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-/* One that was written anew, behind a fall back to an older one, is another. */
+/* A checkpoint that was written anew, behind a fall back to an older one, is another. */
 static bool is_same(const Rb__Checkpoint *a, const Rb__Checkpoint *b)
 {
     return a->time == b->time && a->step == b->step && !strcmp(a->path, b->path);
 }
 
-/* Nobody could load it, and nobody has since: that the job has gone on from an older one makes it
+/* Could no member load it, and has none since?  That the job has gone on from an older one makes it
  * no better. */
 static bool is_unreadable(const struct rb_job_facts *job, const Rb__Checkpoint *source)
 {
@@ -50,7 +50,7 @@ struct search {
     bool local, readable;
 };
 
-/* Of the same step one that all can read is better. */
+/* Of the checkpoints of one step, one that all can read is better. */
 static void consider(struct search *search, const Rb__Checkpoint *each, bool local)
 {
     const Rb__Checkpoint *best = search->best;

@@ -21,7 +21,7 @@ const Rb__Checkpoint *rb_restore_source(const struct rb_job_facts *job, struct r
 const Rb__Checkpoint *rb_restore_without(const struct rb_job_facts *job, const char *const *paths,
                                          struct rb_arena *arena, bool *ret_local);
 
-/* Starts from it that failed since a configuration was last active. */
+/* Starts from `source` that failed since a configuration was last active. */
 unsigned rb_restore_failures(const struct rb_job_facts *job, const Rb__Checkpoint *source);
 
 #endif

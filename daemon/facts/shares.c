@@ -195,7 +195,7 @@ void rb_shares_cut(Rb__Configuration *configuration, uint32_t microbatches, stru
 
 /* ---- Behind a crash ---------------------------------------------------------------------------*/
 
-/* Microbatches of the lost go, in index order, where they are done soonest. */
+/* Microbatches of lost members go, in index order, where they are done soonest. */
 static void hand_on(const Rb__Configuration *next, uint32_t microbatches, int32_t *owners,
                     struct rb_arena *arena)
 {
@@ -219,7 +219,7 @@ static void hand_on(const Rb__Configuration *next, uint32_t microbatches, int32_
     }
 }
 
-/* Who was there is as quick as it was. */
+/* A member that was there is as quick as it was. */
 static void copy_speeds(const Rb__Configuration *last, const int32_t *became,
                         Rb__Configuration *next)
 {

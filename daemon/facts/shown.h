@@ -9,7 +9,7 @@
 
 #include "daemon/facts/facts.h"
 
-/* Is it all there, and not being deleted?  The functions below are for such jobs. */
+/* Is the job all there, and not being deleted?  The functions below are for such jobs. */
 bool rb_job_shown(const struct rb_job_facts *job);
 
 /* The configuration that trains, or NULL. */
@@ -21,7 +21,8 @@ const Rb__Configuration *rb_job_last(const struct rb_job_facts *job);
 /* Steps done. */
 int64_t rb_job_step(const struct rb_job_facts *job);
 
-/* Samples a second; 0: it does not train, or has not told of a step since it was started anew. */
+/* Samples a second; 0: the job does not train, or has not told of a step since it was started
+ * anew. */
 double rb_job_pace(const struct rb_job_facts *job);
 
 /* Why a checkpoint behind the newest could not be written; NULL: none failed that is known of. */

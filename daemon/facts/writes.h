@@ -39,9 +39,10 @@ struct rb_write {
 };
 
 /* What each transaction of a list goes by beside its own guards: `key` came into being at revision
- * `created`.  With `revision`, it was also touched last there, and is touched again, so that the
- * next one must know of this one: whoever writes so never goes by facts that lack what it has
- * written before, even where it never heard whether that was made. */
+ * `created`.  With `revision`, the key was also touched last at that revision, and the transaction
+ * touches it again, so that the next transaction must know of this one.  A writer with such a fence
+ * never goes by facts that lack what it has written before, even where it never heard whether that
+ * was made. */
 struct rb_fence {
     const char *key;
     int64_t created;  /* RB_ABSENT: there is no such key */
@@ -62,8 +63,8 @@ void rb_writes_put(struct rb_writes *writes, int64_t revision, const ProtobufCMe
 void rb_writes_put_leased(struct rb_writes *writes, int64_t revision,
                           const ProtobufCMessage *message, const char *key, ...)
     __attribute__((format(printf, 4, 5)));
-/* An event: its key is its time, so that keys are in the order of time, and behind that what keeps
- * it apart from others of the same millisecond, by this format. */
+/* An event.  Its key is its time, so that keys are in the order of time, and behind that a text of
+ * the format `apart`, which keeps it apart from others of the same millisecond. */
 void rb_writes_event(struct rb_writes *writes, int64_t revision, const Rb__Event *event,
                      const char *apart, ...) __attribute__((format(printf, 4, 5)));
 void rb_writes_delete(struct rb_writes *writes, int64_t revision, const char *key, ...)
