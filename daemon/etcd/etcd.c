@@ -346,7 +346,7 @@ int rb_etcd_secure(struct rb_etcd *etcd, const char *folder, struct rb_why *why)
     if (access(etcd->authority, R_OK))
         return rb_why_set(why, rb_error_from_errno(errno), "%s: %s", etcd->authority,
                           strerror(errno));
-    if (access(etcd->certificate, F_OK) && access(etcd->key, F_OK)) { /* it may ask for none */
+    if (access(etcd->certificate, F_OK) && access(etcd->key, F_OK)) { /* etcd may ask for none */
         free(RB_TAKE(etcd->certificate));
         free(RB_TAKE(etcd->key));
         return RB_OK;

@@ -23,8 +23,8 @@ int rb_etcd_new(uv_loop_t *loop, const char *const *endpoints, size_t n, struct 
                 struct rb_why *why);
 
 /* Trust https:// endpoints by `folder`/ca.crt alone, and show them tls.crt with tls.key where those
- * are there; before anything is asked.  RB_EINVAL, RB_ENOTFOUND: they are not what they should be.
- */
+ * files are there.  To be called before anything is asked.  RB_EINVAL, RB_ENOTFOUND: the files are
+ * not what they should be. */
 int rb_etcd_secure(struct rb_etcd *etcd, const char *folder, struct rb_why *why);
 
 /* Ends all calls without their callbacks.  The loop must run once more behind it. */
@@ -45,16 +45,17 @@ struct rb_etcd_call *rb_etcd_post(struct rb_etcd *etcd, const char *path, char *
 
 /* Open a watch with `create` (a create_request; taken and freed).  `line` runs for each message;
  * the call may be cancelled in it.  `ended` runs exactly once when the stream is over.  A stream
- * that is silent because its server hangs does not end: who cares must ask (the gateway cannot: it
- * answers only when the request is over, so a watch takes no further requests). */
+ * that is silent because its server hangs does not end: a caller that needs to know must ask by
+ * another call.  (A watch takes no further requests: the gateway answers only when the request is
+ * over.) */
 struct rb_etcd_call *rb_etcd_watch(struct rb_etcd *etcd, char *create,
                                    void (*line)(const json_t *message, void *context),
                                    rb_etcd_answered *ended, void *context);
 
-/* No callback any more. */
+/* No callback of the call runs any more. */
 void rb_etcd_cancel(struct rb_etcd_call *call);
 
-/* What was asked at this endpoint is to be asked at the next one. */
+/* What was asked at the present endpoint is to be asked at the next one from now on. */
 void rb_etcd_turn(struct rb_etcd *etcd);
 
 #endif

@@ -99,7 +99,7 @@ static json_t *operation(const char *key, const struct rb_write *write, int64_t 
     return object;
 }
 
-/* The key gets a new revision; it stays what it is. */
+/* The key gets a new revision; its value and lease stay. */
 static json_t *touch(const char *key)
 {
     json_t *body = json_object(), *object = json_object();
@@ -134,7 +134,7 @@ char *rb_etcd_txn_text(const char *prefix, const struct rb_write *writes, size_t
         if (writes[i].kind != RB_WRITE_GUARD)
             json_array_append_new(operations, operation(key, &writes[i], lease));
     }
-    if (fence && fence->revision) /* the last, so that who is told of it knows of all the others */
+    if (fence && fence->revision) /* last, so that a watch told of it knows of all the others */
         json_array_append_new(operations, touch(fenced));
     rb_arena_done(&arena);
     json_t *txn = json_object();

@@ -24,14 +24,14 @@ struct rb_write;
 /* All keys from `key` to before `end` (NULL: this key alone) as of `revision` (0: now), by key. */
 char *rb_etcd_range_text(const char *key, const char *end, int64_t revision, int64_t limit);
 
-/* Of all those, the one that was written last, without its value. */
+/* Of all keys from `key` to before `end`, the one that was written last, without its value. */
 char *rb_etcd_newest_text(const char *key, const char *end);
 
 /* The end of the range of all keys that start with `prefix`. */
 char *rb_etcd_prefix_end(struct rb_arena *arena, const char *prefix);
 
-/* One transaction: `n` writes with their guards, behind `fence` (NULL: none); keys below `prefix`.
- */
+/* One transaction: `n` writes with their guards, behind `fence` (NULL: none); keys are below
+ * `prefix`. */
 char *rb_etcd_txn_text(const char *prefix, const struct rb_write *writes, size_t n, int64_t lease,
                        const struct rb_fence *fence);
 

@@ -114,7 +114,7 @@ static void on_unstarted_closed(uv_handle_t *handle)
     free(handle);
 }
 
-/* A full disk ends etcd, but not all that ends it beside one is the disk's doing. */
+/* A full disk ends etcd, but etcd may end beside a full disk for another reason. */
 static void say_ended(const struct rb_private_etcd *etcd, int status, int signal)
 {
     struct rb_why room = {0};
@@ -132,7 +132,7 @@ static void on_ended(uv_process_t *process, int64_t status, int signal)
     uv_close((uv_handle_t *)process, on_process_closed);
 }
 
-/* Sockets of one that was killed would be "in use". */
+/* Sockets of an etcd that was killed would be "in use". */
 static void remove_sockets(const struct rb_private_etcd *etcd)
 {
     static const char *const names[] = {"c.sock:1", "p.sock:1"};

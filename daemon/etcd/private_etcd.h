@@ -3,7 +3,8 @@
  *
  * main > [private_etcd] > etcd
  *
- * It dies with rubatod, also when that is killed, and is started again when it dies by itself. */
+ * etcd dies with rubatod, also when rubatod is killed, and is started again when it dies by
+ * itself. */
 #ifndef RB_DAEMON_ETCD_PRIVATE_ETCD_H
 #define RB_DAEMON_ETCD_PRIVATE_ETCD_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A commit is over when etcd has made or refused all of its transactions, and told of when the
- * watch has brought what it wrote, or what it was refused for: who tries again goes by facts. */
+/* A commit is over when etcd has made or refused all of its transactions.  The caller is told when
+ * the watch has brought what the commit wrote, or what it was refused for: a caller that tries
+ * again goes by facts. */
 #include "daemon/etcd/store.h"
 
 #include "daemon/etcd/etcd.h"
@@ -14,7 +15,7 @@
 enum {
     CALL_MS = 5000,
     CATCH_UP_MS = 2000, /* how long a commit waits for the watch to bring what it wrote, */
-    STALE_MS = 100,     /* and what it was refused for, which may be of somebody else's keys */
+    STALE_MS = 100,     /* and what it was refused for, which may be of keys that are not ours */
     WATCHERS_MOST = 16,
     VALUE_MOST = 1 << 20,
 };
@@ -25,8 +26,8 @@ struct commit {
     struct rb_writes writes;
     size_t first, end;     /* the transaction under way */
     struct rb_fence fence; /* key NULL: none */
-    int64_t revision;      /* of the newest transaction, */
-    bool made;             /* of which one was made */
+    int64_t revision;      /* of the newest transaction */
+    bool made;             /* at least one transaction was made */
     uint64_t deadline;
     bool finished; /* nothing is under way any more */
     int err;
@@ -69,8 +70,8 @@ static void commit_free(struct commit *commit)
     free(commit);
 }
 
-/* Take one commit that is over, and can be told of, off the list.  NULL: there is none, and it is
- * looked again when the first of the others has waited long enough. */
+/* Take one commit that is over, and can be told of, off the list.  NULL: there is none; the timer
+ * looks again when the first of the others has waited long enough. */
 static struct commit *take_finished(struct rb_store *store)
 {
     uint64_t now = uv_now(store->loop), wait = UINT64_MAX;
@@ -146,7 +147,7 @@ static void on_txn(int err, const struct rb_why *why, const json_t *answer, void
             commit_over(commit);
             return;
         }
-    } else if (!txn.succeeded) { /* told once the facts that it went by are others */
+    } else if (!txn.succeeded) { /* told once the facts that it went by have changed */
         commit->revision = txn.revision;
         rb_why_set(&reason, RB_ESTALE, "%s has changed meanwhile",
                    commit->writes.at[commit->first].key);

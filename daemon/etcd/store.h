@@ -3,8 +3,8 @@
  *
  * watch, etcd client > [store] > coordinator, agent, RPC methods
  *
- * On the loop's thread.  When etcd does not answer, the last known facts stay and it is tried again
- * for ever. */
+ * On the loop's thread.  When etcd does not answer, the last known facts stay and the store tries
+ * again for ever. */
 #ifndef RB_DAEMON_ETCD_STORE_H
 #define RB_DAEMON_ETCD_STORE_H
 
@@ -43,10 +43,10 @@ void rb_store_set_lease(struct rb_store *store, int64_t lease);
  * RB_ELIMIT: more than RB_WRITES_MOST in a transaction, or a value of more than 1 MiB. */
 typedef void rb_store_committed(int err, const struct rb_why *why, void *context);
 
-/* Commit each transaction of `writes` (copied), in order, each behind `fence` (copied; NULL: none),
- * whose revision is that of the one before where that was made.  `done` (may be NULL) runs exactly
- * once, later, with the first error; transactions after a refused one are still tried, those after
- * an unreachable etcd are not. */
+/* Commit each transaction of `writes` (copied), in order, each behind `fence` (copied; NULL: none).
+ * Where a transaction was made, the fence of the next one has its revision.  `done` (may be NULL)
+ * runs exactly once, later, with the first error.  Transactions after a refused one are still
+ * tried, those after an unreachable etcd are not. */
 void rb_store_commit(struct rb_store *store, const struct rb_writes *writes,
                      const struct rb_fence *fence, rb_store_committed *done, void *context);
 

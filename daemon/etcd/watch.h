@@ -3,8 +3,8 @@
  *
  * etcd client > [watch] > store
  *
- * On the loop's thread.  When etcd does not answer, what is known stays and it is tried again for
- * ever. */
+ * On the loop's thread.  When etcd does not answer, what is known stays and the watch tries again
+ * for ever. */
 #ifndef RB_DAEMON_ETCD_WATCH_H
 #define RB_DAEMON_ETCD_WATCH_H
 
@@ -16,17 +16,17 @@ struct rb_etcd;
 struct rb_mirror;
 struct rb_watch;
 
-/* `changed` runs, from within etcd's callbacks, when the mirror is another or what is in it is, and
- * when the watch is lost and found. */
+/* `changed` runs, from within etcd's callbacks, when the mirror is replaced or its contents change,
+ * and when the watch is lost and found. */
 struct rb_watch *rb_watch_new(uv_loop_t *loop, struct rb_etcd *etcd, void (*changed)(void *context),
                               void *context);
 
-/* No `changed` any more; it goes, with its mirror, when the loop runs again. */
+/* `changed` runs no more; the watch goes, with its mirror, when the loop runs again. */
 void rb_watch_free(struct rb_watch *watch);
 
 struct rb_mirror *rb_watch_mirror(const struct rb_watch *watch);
 
-/* The mirror is level with etcd up to here; 0: nobody knows, and it is listed anew. */
+/* The mirror is level with etcd up to here; 0: that is not known, and the keys are listed anew. */
 int64_t rb_watch_revision(const struct rb_watch *watch);
 
 bool rb_watch_synced(const struct rb_watch *watch);    /* the first list has come */
