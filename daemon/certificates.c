@@ -16,8 +16,8 @@ struct certificate {
     const char *option, *meanwhile;
     char *folder, *host;
     struct rb_tls *tls;
-    bool unfit, told;            /* its files at the last look, which has been said */
-    enum rb_certificate_age age; /* of which it was told */
+    bool unfit, told;            /* its files were so at the last look; that has been said */
+    enum rb_certificate_age age; /* that was told of last */
 };
 
 struct rb_certificates {
@@ -78,7 +78,8 @@ static void tell_new(const struct certificate *certificate)
                certificate->option, certificate->folder, date(until, text));
 }
 
-/* Files that are being replaced may not belong together: who finds the same twice tells of it. */
+/* Files that are being replaced may not belong together: they are told of when two looks in a row
+ * find them unfit. */
 static void look_at(struct certificate *certificate)
 {
     struct rb_why why = {0};

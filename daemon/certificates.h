@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This node's certificates while it runs: new ones are told of, and so are those that do not do or
+/* This node's certificates while it runs: new files are told of, and so are files that do not do or
  * are about to expire.
  *
  * files, the clock > [certificates] > log, metrics
  *
- * Who uses them reads new ones by itself (proto/tls.h); here somebody is told in time. */
+ * The users of the files read new ones by themselves (proto/tls.h); here the operator is told in
+ * time. */
 #ifndef RB_DAEMON_CERTIFICATES_H
 #define RB_DAEMON_CERTIFICATES_H
 
@@ -26,9 +27,9 @@ struct rb_certificates;
 struct rb_certificates *rb_certificates_new(uv_loop_t *loop);
 void rb_certificates_free(struct rb_certificates *certificates); /* the loop must run once more */
 
-/* Look after a folder of them.  option: "--tls", of which there is one each.  host: by which others
- * call this node, if they do; NULL: they do not.  meanwhile: what is so while files are there that
- * do not do.  Texts but the folder's outlive this.  Errors as of rb_tls_new. */
+/* Look after a folder of certificates.  option: "--tls", of which there is one each.  host: the
+ * name by which others call this node; NULL: they do not.  meanwhile: what is so while files are
+ * there that do not do.  option and meanwhile outlive this.  Errors as of rb_tls_new. */
 int rb_certificates_add(struct rb_certificates *certificates, const char *option,
                         const char *folder, const char *host, const char *meanwhile,
                         struct rb_why *why);

@@ -71,7 +71,8 @@ static void on_committed(int err, const struct rb_why *why, void *context)
         rb_log(RB_LOG_WARN, "a decision was not written: %s", why->text);
     if (!coordinator->fence.created)
         return;
-    /* A refused one is decided anew; a little later, so that the facts that refused it are here. */
+    /* A refused decision is made anew; a little later, so that the facts that refused it are
+     * here. */
     uv_timer_start(&coordinator->timer, decide, err ? RETRY_MS : 0, 0);
 }
 
@@ -127,7 +128,7 @@ static void decide(uv_timer_t *timer)
     rb_writes_done(&writes);
 }
 
-/* Of one configuration; where that is gone from facts, none. */
+/* The nodes of the members of one configuration; none where that is gone from facts. */
 static size_t add_members(const struct rb_job_facts *job, uint32_t number, const char **names,
                           size_t n)
 {
@@ -142,7 +143,7 @@ static bool misses_somebody(const struct rb_job_facts *job)
     return job->state.message && job->state.state->suspected;
 }
 
-/* Nodes of jobs that miss somebody. */
+/* Asks the nodes of jobs that miss a member. */
 static void ask_nodes(struct rb_coordinator *coordinator)
 {
     const struct rb_facts *facts = rb_store_facts(coordinator->daemon->store);
@@ -169,7 +170,7 @@ static void on_facts(void *context)
 {
     struct rb_coordinator *coordinator = context;
     bool connected = rb_store_connected(coordinator->daemon->store);
-    /* Back after an outage: others need time to come back too. */
+    /* Back after an outage: other nodes need time to come back too. */
     if (connected && !coordinator->connected && coordinator->fence.created)
         coordinator->since_ms = rb_clock_unix_ms();
     coordinator->connected = connected;

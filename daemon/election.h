@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Election: who coordinates.  The one whose lease carries the leader key; the key's revision of
- * creation is the fence of everything it orders.
+/* Election: which rubatod coordinates.  It is the one whose lease carries the leader key; the key's
+ * revision of creation is the fence of everything that it orders.
  *
  * facts, lease > [election] > campaign, coordinator
  *
@@ -10,7 +10,7 @@
  *    WAITING ------------------------> CAMPAIGNING --------------> LEADING
  *       ^  ^                               |                          |
  *       |  +---- refused or unreachable ---+                          |
- *       +------------ key is gone or another's, or our lease is ------+   */
+ *       +------------ key is gone or another's, or our lease is ------+ */
 #ifndef RB_DAEMON_ELECTION_H
 #define RB_DAEMON_ELECTION_H
 
@@ -37,7 +37,7 @@ enum rb_election_action {
     RB_ELECTION_NOTHING,
     RB_ELECTION_CAMPAIGN, /* put the leader key, leased, if absent; then call _campaigned */
     RB_ELECTION_LEAD,     /* start to coordinate behind `fence` */
-    RB_ELECTION_FOLLOW,   /* stop to coordinate */
+    RB_ELECTION_FOLLOW,   /* stop coordinating */
 };
 
 /* Look at what is there now.  To be called again until it says NOTHING. */

@@ -6,7 +6,7 @@
  *   running: workers adopted, presence announced
  *        |  SIGTERM, SIGINT
  *   leaving: until the coordinator has taken every worker away, or patience ends: kill them,
- *        |   but for those who save
+ *        |   but for those that save
  *   revoking the lease > freeing the parts > stopping the private etcd > end */
 #include "daemon/life.h"
 
@@ -34,7 +34,7 @@
 
 enum {
     START_MS = 10000, /* for etcd's first answer, */
-    OWN_STARTS = 6,   /* and so often where it is ours, and makes its files */
+    OWN_STARTS = 6,   /* and so many of them where etcd is ours, and makes its files */
     KILLED_MS = 400,  /* for the reports of workers that were killed */
     REVOKE_MS = 400,
     ETCD_STOP_MS = 1500,
@@ -75,8 +75,8 @@ static void close_handles(void *context)
     uv_stop(&life->loop);
 }
 
-/* What is left to be called back.  false: a model is compiled or profiled still, which cannot be
- * broken off. */
+/* Runs what is left to be called back.  false: a model is compiled or profiled still, which cannot
+ * be broken off. */
 static bool run_out(uv_loop_t *loop)
 {
     const uint64_t until = rb_clock_ns() + (uint64_t)RUN_OUT_MS * 1000000;
@@ -208,7 +208,7 @@ static void on_no_etcd(uv_timer_t *timer)
     fail(life, RB_EXIT_UNAVAILABLE, text);
 }
 
-/* The first facts are here: only now can be told which workers are wanted. */
+/* The first facts are here: only now is it known which workers are wanted. */
 void rb_life_on_facts(void *context)
 {
     struct rb_life *life = context;
@@ -264,7 +264,7 @@ int rb_life(const Rb__DaemonSettings *settings)
         err = rb_life_reach_etcd(life, &why);
     if (!err)
         err = rb_life_make_parts(life, &why);
-    if (err == RB_EFULL) /* what could not be written is known; now how full it is */
+    if (err == RB_EFULL) /* what could not be written is known; now how full the disk is */
         rb_room_check(life->settings->state_dir, RB_ROOM_STATE, &why);
     if (err) {
         fail(life, status, why.text);
@@ -275,7 +275,7 @@ int rb_life(const Rb__DaemonSettings *settings)
     uv_run(&life->loop, UV_RUN_DEFAULT);
     status = life->status;
     if (!run_out(&life->loop))
-        _exit(status); /* with the thread that does it */
+        _exit(status); /* and with it the thread that compiles or profiles */
     uv_loop_close(&life->loop);
     if (life->lock >= 0)
         close(life->lock);

@@ -19,7 +19,7 @@ struct rb_life {
     const Rb__DaemonSettings *settings;
     struct rb_daemon daemon;
     struct rb_private_etcd *private_etcd;
-    unsigned starts; /* for which it was waited */
+    unsigned starts; /* how many START_MS it has waited for its own etcd */
     struct rb_etcd *etcd;
     struct rb_presence *presence;
     struct rb_notice *notice;
@@ -44,8 +44,8 @@ int rb_life_find_devices(struct rb_life *life, struct rb_why *why);
 int rb_life_reach_etcd(struct rb_life *life, struct rb_why *why);
 int rb_life_make_parts(struct rb_life *life, struct rb_why *why);
 
-/* Those that were made, but for an etcd of its own.  The store first: it tells everyone that their
- * commits are cancelled. */
+/* Frees the parts that were made, but for an etcd of its own.  The store goes before the parts that
+ * commit: it tells them that their commits are cancelled. */
 void rb_life_free_parts(struct rb_life *life);
 
 /* ---- What they tell it: life.c ----------------------------------------------------------------*/

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of a rubatod, made in order and freed: from the lock on its state folder to the page.
- */
+/* The parts of a rubatod, made in order and freed: from the lock on its state folder to the status
+ * page. */
 #include "daemon/life_inside.h"
 
 #include "base/arena.h"
@@ -73,7 +73,7 @@ int rb_life_reach_etcd(struct rb_life *life, struct rb_why *why)
             err = rb_etcd_secure(life->etcd, life->settings->etcd_tls, why);
             if (err)
                 rb_why_add(why, err, "--etcd-tls");
-            else /* which may have no certificate: etcd need not ask for one */
+            else /* the folder may have no certificate: etcd need not ask for one */
                 rb_certificates_add(life->daemon.certificates, "--etcd-tls",
                                     life->settings->etcd_tls, NULL,
                                     "etcd may not take this node's calls", NULL);

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 
 /* A data set of many files takes a descriptor for each, here at a submit and in workers, which
- * inherit the limit: systems give 1024 to begin with, and more to who asks. */
+ * inherit the limit: systems give 1024 to begin with, and more to a process that asks. */
 static void want_descriptors(void)
 {
     enum { PLENTY = 65536 };
@@ -26,7 +26,7 @@ static void want_descriptors(void)
 }
 
 /* Threads for what may hang: folders on a network that is gone must not keep hosts from being
- * looked up, which libuv does on the same ones. */
+ * looked up, which libuv does on the same threads. */
 static void want_threads(void)
 {
     setenv("UV_THREADPOOL_SIZE", "16", 0);

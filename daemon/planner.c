@@ -34,11 +34,11 @@ struct answer {
     char why[320];
 };
 
-/* Why nothing can be said of jobs with this blob, which the log is told once: decisions come
+/* Why nothing can be said of jobs with this blob.  The log is told of it once, since decisions come
  * several times a second. */
 struct lack {
     char digest[33];
-    struct rb_why told; /* empty: it is not so any more */
+    struct rb_why told; /* empty: that is over */
 };
 
 struct rb_planner {
@@ -74,7 +74,7 @@ static struct lack *make_lack(struct rb_planner *planner, const char *digest)
     return lack;
 }
 
-/* Is it something else than was told of last? */
+/* Is it something else than the log was told of last? */
 static bool is_news(struct lack *lack, const struct rb_why *why)
 {
     bool news = strcmp(lack->told.text, why->text) != 0;
@@ -111,7 +111,7 @@ static void on_fetched(int err, const struct rb_why *why, void *context)
         rb_log(RB_LOG_WARN, "the planner lacks what it needs: %s", why->text);
 }
 
-/* Here, or on its way for the next time. */
+/* Is the blob here?  Else it is on its way for the next time. */
 static bool has_blob(struct rb_planner *planner, const Rb__Job *job, const char *digest)
 {
     struct rb_daemon *daemon = planner->daemon;
@@ -158,7 +158,7 @@ static int load(struct rb_planner *planner, const Rb__Job *job, struct subject *
     return 0;
 }
 
-/* NULL: it is not here. */
+/* NULL: its blobs are not here, or cannot be read. */
 static struct subject *find_subject(struct rb_planner *planner, const Rb__Job *job)
 {
     struct subject *oldest = &planner->subjects[0];
@@ -208,8 +208,9 @@ static void make_key(const Rb__Job *job, const struct rb_search_way *running,
     rb_hash_digest(text.data, text.size, ret_key);
 }
 
-/* "a step of 21.9 ms is expected; the next best, data parallel x2: 433 ms".  One that is quicker is
- * so by less than is asked of those that are not as simple, or not what runs. */
+/* "a step of 21.9 ms is expected; the next best, data parallel x2: 433 ms".  A way that is quicker
+ * than the chosen one is so by less than is asked of a way that is not as simple, or not what
+ * runs. */
 static void explain(const struct rb_search *found, struct answer *answer)
 {
     const struct rb_search_candidate *chosen = &found->candidates[0], *other = NULL;
@@ -304,8 +305,8 @@ static struct rb_measured_by measured_by(const char *node, const Rb__Profile *pr
     };
 }
 
-/* us of a microbatch on a core of speed 1, as the profile has it, where the configuration trains.
- */
+/* us of a microbatch on a core of speed 1, by the profile, as the configuration that trains runs
+ * it. */
 static double expected_us(const struct subject *subject, const Rb__Job *job,
                           const Rb__Configuration *active)
 {
@@ -319,8 +320,8 @@ static double expected_us(const struct subject *subject, const Rb__Job *job,
            rb_cost_together(each, &core, &profile);
 }
 
-/* What its processes take says more than what was measured before.  A pipeline does not measure it,
- * and leaves what is known. */
+/* What the job's processes take says more than what was measured before.  A pipeline does not
+ * measure that, and leaves what is known. */
 static void take_paces(const struct subject *subject, const struct rb_job_facts *job,
                        const Rb__Configuration *configuration, struct rb_cluster *cluster)
 {

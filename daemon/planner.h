@@ -5,7 +5,8 @@
  * facts, blobs > [planner] > decide
  *
  * On the loop's thread: a search is brief, and its answer is kept.  The same facts get the same
- * answer, whoever coordinates; one who lacks the blobs says nothing, and fetches them. */
+ * answer on every node that coordinates; a coordinator that lacks the blobs says nothing, and
+ * fetches them. */
 #ifndef RB_DAEMON_PLANNER_H
 #define RB_DAEMON_PLANNER_H
 

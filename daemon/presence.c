@@ -87,7 +87,7 @@ static void on_node_written(int err, const struct rb_why *why, void *context)
     look_in(presence, err ? RETRY_MS : 0);
 }
 
-/* The key of another lease is of a rubatod that died a moment ago, or of one that lives. */
+/* A key under another lease is of a rubatod that died a moment ago, or of one that lives. */
 static bool name_is_free(struct rb_presence *presence, const struct rb_fact *known, int64_t lease)
 {
     uint64_t now = uv_now(presence->daemon->loop);
@@ -236,7 +236,7 @@ static void on_lease(int64_t id, void *context)
     struct rb_why why = {0};
     char text[32];
     snprintf(text, sizeof(text), "%" PRId64 "\n", id);
-    /* Only so that a rubatod that was killed is at once itself again; it may fail. */
+    /* Only so that a rubatod that was killed is at once itself again; the write may fail. */
     if (rb_file_write(presence->lease_path, text, strlen(text), &why))
         rb_log(RB_LOG_WARN, "%s", why.text);
     if (!id)

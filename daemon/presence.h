@@ -18,7 +18,7 @@ struct rb_presence;
 struct rb_presence *rb_presence_new(struct rb_daemon *daemon, struct rb_etcd *etcd,
                                     const char *address);
 
-/* The name is another living rubatod's: `taken` runs, once. */
+/* `taken` runs, once, where the node's name is another living rubatod's. */
 void rb_presence_on_taken(struct rb_presence *presence, void (*taken)(void *context),
                           void *context);
 
@@ -28,15 +28,14 @@ void rb_presence_serves(struct rb_presence *presence, const char *http);
 /* Is the node's key in etcd, under a lease that stands? */
 bool rb_presence_announced(const struct rb_presence *presence);
 
-/* Say that this node stops, in so many ms at the latest: jobs are to move off it. */
+/* Say that this node stops, in `within_ms` at the latest: jobs are to move off it. */
 void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms);
 
 /* Give up the lease, and with it all keys under it. */
 void rb_presence_end(struct rb_presence *presence, uint64_t timeout_ms, void (*done)(void *context),
                      void *context);
 
-/* Something that the node's key says may have changed (devices, links): others are to hear of it.
- */
+/* What the node's key says may have changed (devices, links): other nodes are to hear of it. */
 void rb_presence_look(struct rb_presence *presence);
 
 void rb_presence_free(struct rb_presence *presence);

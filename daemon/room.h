@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is a full disk the reason that something failed?
  *
- * life, private_etcd > [room] > a sentence for who has to make room */
+ * life, private_etcd > [room] > a sentence for the person that has to make room */
 #ifndef RB_DAEMON_ROOM_H
 #define RB_DAEMON_ROOM_H
 
@@ -15,7 +15,7 @@
 #define RB_ROOM_STATE (UINT64_C(1) << 20)
 
 /* RB_EFULL, with a sentence: the disk that a folder is on, or would be made on, has less than
- * `need` bytes or no further file for us.  0: it has, or nobody can say. */
+ * `need` bytes or no further file for us.  0: it has enough, or that cannot be known. */
 int rb_room_check(const char *folder, uint64_t need, struct rb_why *why);
 
 /* What a disk has, for rb_room_check and its test. */

@@ -15,7 +15,7 @@
 enum {
     SOON_MS = 100,    /* until it is ready, */
     EVERY_MS = 1000,  /* and from then on at least */
-    BEHIND_MS = 10000 /* a leave: to give back the lease and stop etcd */
+    BEHIND_MS = 10000 /* behind a leave: to give back the lease and stop etcd */
 };
 
 struct rb_service {
@@ -24,9 +24,9 @@ struct rb_service {
     uv_timer_t timer;
     struct sockaddr_un to;
     socklen_t to_size;
-    int socket; /* -1: nobody listens */
+    int socket; /* -1: no manager listens */
     uint64_t every;
-    bool watched; /* the manager ends who is silent */
+    bool watched; /* the manager ends a process that is silent */
     bool ready, leaving;
     char *status; /* the last that was told */
 };
@@ -57,7 +57,7 @@ void rb_service_status(const struct rb_service_seen *seen, struct rb_buffer *out
         rb_buffer_text(out, ", coordinator");
 }
 
-/* Each of them once, and the status whenever it is another. */
+/* READY and STOPPING once each, and the status whenever it is another. */
 static void add_news(struct rb_service *service, const struct rb_service_seen *seen,
                      struct rb_buffer *out)
 {
@@ -132,7 +132,7 @@ static int open_socket(const char *path, struct sockaddr_un *ret_to, socklen_t *
     return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
-/* Within how many ms something has to be heard of us; 0: nobody counts. */
+/* Within how many ms the manager has to hear something of us; 0: it does not count. */
 static uint64_t watched_ms(void)
 {
     const char *pid = getenv("WATCHDOG_PID"), *us = getenv("WATCHDOG_USEC");

@@ -4,8 +4,8 @@
  *
  * life > [service] > systemd, by the protocol of sd_notify(3) on NOTIFY_SOCKET
  *
- * Where nobody has given such a socket it does nothing.  The protocol is a few words in datagrams,
- * so there is no library for it; and the socket is ours alone: processes that rubatod starts do not
+ * Where no such socket is given it does nothing.  The protocol is a few words in datagrams, so
+ * there is no library for it.  The socket is ours alone: processes that rubatod starts do not
  * inherit it, among them etcd, which would say that it is ready in our name. */
 #ifndef RB_DAEMON_SERVICE_H
 #define RB_DAEMON_SERVICE_H
@@ -25,7 +25,7 @@ struct rb_service_seen {
     bool connected;          /* etcd answers */
     bool leads;
     bool leaving;
-    uint64_t leave_ms; /* that it may take, by its settings */
+    uint64_t leave_ms; /* how long leaving may take, by the settings */
 };
 
 /* One line, without its end: "node a: 4 devices, 3 workers, coordinator".  Pure. */
@@ -33,8 +33,8 @@ void rb_service_status(const struct rb_service_seen *seen, struct rb_buffer *out
 
 struct rb_service;
 
-/* Before other threads and processes are started.  `see` says what there is to tell, on the loop,
- * as often as the manager wants to hear that it turns, and once a second. */
+/* To be called before other threads and processes are started.  `see` says what there is to tell,
+ * on the loop, as often as the manager wants to hear that the loop turns, and once a second. */
 struct rb_service *rb_service_new(uv_loop_t *loop,
                                   void (*see)(void *context, struct rb_service_seen *ret),
                                   void *context);

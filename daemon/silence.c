@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So often it is looked, and not how late it is: who was stopped himself finds nobody silent. */
+/* Looks are counted, not how late it is: a rubatod that was stopped itself finds no node silent. */
 enum {
     LOOKS = 5,
     LOOK_MS = 200,
     SILENT_MS = LOOKS * LOOK_MS,
-    REMEMBER_MS = 86400000, /* whose lease has ended: a step may take long */
+    REMEMBER_MS = 86400000, /* a node whose lease has ended: a step may take long */
 };
 
 struct node {
@@ -21,8 +21,8 @@ struct node {
     struct rb_silence *silence;
     char *name, *address;
     struct rb_client_call *call;
-    uint64_t seen;  /* in facts, loop time; or it was with all others, if that is later */
-    unsigned looks; /* since it was asked, without a word */
+    uint64_t seen;  /* when it was last in facts, loop time; or all_seen, if that is later */
+    unsigned looks; /* since it was asked, without an answer */
     bool wanted, asked, silent;
 };
 
@@ -33,7 +33,7 @@ struct rb_silence {
     struct node *nodes; /* those in facts, and some that were */
     size_t n;
     int64_t noted;     /* the newest revision of a node's fact */
-    uint64_t all_seen; /* when there were none but those in facts */
+    uint64_t all_seen; /* when there were no nodes but those in facts */
     const char **names;
     void (*changed)(void *context);
     void *context;
@@ -50,7 +50,7 @@ static struct node *find(const struct rb_silence *silence, const char *name)
     return node;
 }
 
-/* Nobody waits for a word of it any more. */
+/* No answer of the node is waited for any more. */
 static void leave(struct node *node)
 {
     rb_client_cancel(RB_TAKE(node->call));
@@ -70,14 +70,14 @@ static struct node *note(struct rb_silence *silence, const char *name, const cha
         silence->n++;
     }
     if (!node->address || strcmp(node->address, address)) {
-        leave(node); /* somebody else may be where it was */
+        leave(node); /* another node may be where it was */
         free(node->address);
         node->address = rb_string(address);
     }
     return node;
 }
 
-/* Does the report come from there?  Its name is NODE:DEVICE. */
+/* Does the report come from the node `name`?  Its own name is NODE:DEVICE. */
 static bool is_from(const struct rb_fact *report, const char *name)
 {
     const char *colon = strrchr(report->name, ':');
@@ -87,7 +87,8 @@ static bool is_from(const struct rb_fact *report, const char *name)
            !strncmp(report->name, name, length);
 }
 
-/* Where a node was whose lease had ended before this rubatod came: as it last said of a worker. */
+/* Where a node was whose lease had ended before this rubatod came: as its newest report of a worker
+ * says. */
 static struct node *note_reported(struct rb_silence *silence, const struct rb_facts *facts,
                                   const char *name)
 {
@@ -104,8 +105,8 @@ static struct node *note_reported(struct rb_silence *silence, const struct rb_fa
     return newest ? note(silence, name, newest->worker->agent) : NULL;
 }
 
-/* What facts say of most nodes is what they said last time.  An etcd that has lost its data counts
- * from the start. */
+/* What facts say of most nodes is what they said last time, so only newer facts are noted.  An etcd
+ * that has lost its data counts from the start. */
 static void note_new(struct rb_silence *silence, const struct rb_fact_list *nodes)
 {
     int64_t newest = 0;
@@ -168,7 +169,7 @@ static void set_silent(struct node *node, bool silent)
     node->silence->changed(node->silence->context);
 }
 
-/* Whoever says anything is there. */
+/* A node that says anything is there. */
 static void on_answer(int err, const struct rb_why *why, const json_t *body, void *context)
 {
     struct node *node = context;
